@@ -1,0 +1,58 @@
+# The developer's verbs. `make` alone lists them.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV ?= .venv
+RUN := $(VENV)/bin/python
+READY := $(VENV)/.installed
+
+# TensorFlow's start-up notes (which CPU, no CUDA) say nothing that a user can act on.
+export TF_CPP_MIN_LOG_LEVEL ?= 2
+
+.PHONY: help setup demo test test-slow lint format types bench check clean
+
+help: ## list these targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
+
+setup: $(READY) ## make the virtual environment and install everything into it
+
+# Done once, and again when the dependencies change.
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
+	  || { echo "Python 3.10 or newer is needed: make setup PYTHON=/path/to/python3.11"; exit 1; }
+	@$(RUN) -m pip --version > /dev/null 2>&1 || $(PYTHON) -m venv $(VENV)
+	@echo "Installing into $(VENV) (the first time takes about three minutes) ..."
+	@$(RUN) -m pip install --quiet --disable-pip-version-check --editable ".[dev,plot]"
+	@touch $(READY)
+
+demo: $(READY) ## from text to a pre-trained, evaluated model, in demo/ (five minutes)
+	@$(RUN) examples/demo.py
+
+test: $(READY) ## the default tests (two minutes)
+	$(RUN) -m pytest
+
+test-slow: $(READY) ## the slow tests as well
+	$(RUN) -m pytest -m "slow or not slow" --timeout 1800
+
+lint: $(READY) ## ruff: rules and formatting
+	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
+
+format: $(READY) ## ruff: repair and format
+	$(RUN) -m ruff check --fix .
+	$(RUN) -m ruff format .
+
+types: $(READY) ## mypy
+	$(RUN) -m mypy
+
+bench: $(READY) ## every benchmark, one JSON line a run
+	@for script in $(wildcard benchmarks/bench_*.py); do $(RUN) $$script; done
+
+check: lint types test ## what has to pass before a commit
+
+clean: ## remove caches and build products; .venv, demo and data stay
+	rm -rf build dist .mypy_cache .pytest_cache .ruff_cache
+	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -exec rm -rf {} +

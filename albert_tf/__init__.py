@@ -1,0 +1,46 @@
+"""ALBERT in TensorFlow 2, matching google-research/albert.
+
+The names below are the public ones. Each is imported when it is first used, so that
+`import albert_tf`, and with it every program's `--help`, does not wait for TensorFlow.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from albert_tf.checkpoints import load_checkpoint
+    from albert_tf.config import AlbertConfig
+    from albert_tf.modeling import AlbertEncoder, AlbertForPretraining
+    from albert_tf.tokenization import FullTokenizer
+
+__version__ = "0.1.0"
+__all__ = [
+    "AlbertConfig",
+    "AlbertEncoder",
+    "AlbertForPretraining",
+    "FullTokenizer",
+    "__version__",
+    "load_checkpoint",
+]
+
+_MODULES = {
+    "AlbertConfig": "config",
+    "AlbertEncoder": "modeling",
+    "AlbertForPretraining": "modeling",
+    "FullTokenizer": "tokenization",
+    "load_checkpoint": "checkpoints",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Imports a public name on first use (PEP 562)."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    """The public names, for completion."""
+    return list(__all__)

@@ -1,0 +1,127 @@
+"""Shared fixtures. Nothing here imports TensorFlow until a test needs it."""
+
+from __future__ import annotations
+
+import io
+import os
+import random
+import sys
+from pathlib import Path
+
+# Before TensorFlow is imported: no start-up notes between the test names.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+# Reference numbers too large for the repository; the tests that read them skip without it.
+SHARED = ROOT.parent / "shared"
+
+# Every size differs from every other, so that no wrong axis passes by luck.
+BATCH_SIZE, SEQ_LENGTH, MAX_PREDICTIONS = 5, 11, 7
+TINY_SHAPE = {
+    "vocab_size": 97,
+    "embedding_size": 8,
+    "hidden_size": 12,
+    "num_attention_heads": 4,
+    "intermediate_size": 20,
+    "num_hidden_layers": 6,
+    "num_hidden_groups": 2,
+    "max_position_embeddings": 13,
+    "type_vocab_size": 3,
+}
+
+TOY_TEXT = """\
+The river carries the rain of the mountains down to the sea.
+A small boat waits at the landing, and nobody knows whose it is.
+In winter the landing freezes, and children skate where the boat lay.
+Old people say that the river was wider when they were young.
+They measured it once, and found that it had not changed at all.
+What had changed was the town, which had grown towards the water.
+"""
+
+
+@pytest.fixture(autouse=True)
+def _seeded():
+    """The same random numbers in every test, whatever ran before it."""
+    random.seed(5)
+    np.random.seed(5)  # noqa: NPY002 - for code that still draws from the global generator
+    if "tensorflow" in sys.modules:
+        sys.modules["tensorflow"].random.set_seed(5)
+
+
+@pytest.fixture(scope="session")
+def shared():
+    """The folder of reference data beside the repository."""
+    if not SHARED.is_dir():
+        pytest.skip(f"no reference data at {SHARED}")
+    return SHARED
+
+
+@pytest.fixture(scope="session")
+def tiny_config():
+    """A model small enough to be built anywhere, with no two sizes alike."""
+    from albert_tf.config import AlbertConfig
+
+    return AlbertConfig(**TINY_SHAPE)
+
+
+@pytest.fixture
+def tiny_batch():
+    """One pre-training batch for `tiny_config`: rows of different length, a different one each."""
+    rng = np.random.default_rng(5)
+    lengths = np.array([11, 9, 7, 10, 8])
+    input_mask = (np.arange(SEQ_LENGTH) < lengths[:, None]).astype(np.int32)
+    masked_count = np.array([3, 2, 1, 4, 2])
+    masked = np.arange(MAX_PREDICTIONS) < masked_count[:, None]
+    shape = (BATCH_SIZE, SEQ_LENGTH)
+    return {
+        "input_ids": rng.integers(5, 97, shape).astype(np.int32) * input_mask,
+        "input_mask": input_mask,
+        "segment_ids": (np.arange(SEQ_LENGTH) >= 5).astype(np.int32) * input_mask,
+        "masked_lm_positions": np.where(masked, np.arange(1, 8), 0).astype(np.int32),
+        "masked_lm_ids": np.where(masked, rng.integers(5, 97, masked.shape), 0).astype(np.int32),
+        "masked_lm_weights": masked.astype(np.float32),
+        "sentence_order_labels": np.array([0, 1, 1, 0, 1], np.int32),
+    }
+
+
+@pytest.fixture(scope="module")
+def tiny_model(tiny_config):
+    """An `AlbertForPretraining` of shape `tiny_config`, shared by the tests of a module."""
+    from albert_tf.modeling import AlbertForPretraining
+
+    return AlbertForPretraining(tiny_config)
+
+
+@pytest.fixture(scope="session")
+def toy_spm_model(tmp_path_factory):
+    """Path of a SentencePiece model with ALBERT's special ids, trained on `TOY_TEXT`."""
+    import sentencepiece
+
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(TOY_TEXT.lower().splitlines()),
+        model_writer=model,
+        vocab_size=89,
+        pad_id=0,
+        unk_id=1,
+        bos_id=-1,
+        eos_id=-1,
+        control_symbols=["[CLS]", "[SEP]", "[MASK]"],
+        user_defined_symbols=["(", ")", '"', "-", ".", "–", "£", "€"],
+        hard_vocab_limit=False,
+        minloglevel=2,
+    )
+    path = tmp_path_factory.mktemp("toy_vocabulary") / "toy.model"
+    path.write_bytes(model.getvalue())
+    return str(path)
+
+
+@pytest.fixture(scope="session")
+def toy_tokenizer(toy_spm_model):
+    """A `FullTokenizer` in SentencePiece mode with a toy vocabulary."""
+    from albert_tf.tokenization import FullTokenizer
+
+    return FullTokenizer(spm_model_file=toy_spm_model)

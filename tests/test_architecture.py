@@ -1,0 +1,245 @@
+"""The house keeps itself: layers, sizes, flags and names, read from the source with `ast`."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections import defaultdict
+
+import pytest
+from conftest import ROOT
+
+# A module imports only from lines above its own. The one exception: any module may use `files`.
+LAYERS = [
+    ["files", "config", "tokenization", "masking", "metrics", "corpus"],
+    ["modeling", "optimization", "records", "input_pipeline"],
+    ["heads", "pretraining_data", "checkpoints"],
+    ["pretraining", "classification", "squad", "race"],
+    ["training", "export"],
+    ["cli"],
+]
+LAYER_OF = {module: layer for layer, modules in enumerate(LAYERS) for module in modules}
+
+PACKAGE = sorted((ROOT / "albert_tf").glob("*.py"))
+MODULES = [path for path in PACKAGE if path.name != "__init__.py"]
+ROOT_SCRIPTS = sorted(ROOT.glob("*.py"))
+PROGRAMS = [
+    path
+    for folder in ("tools", "examples", "benchmarks", "scripts")
+    for path in sorted((ROOT / folder).glob("*.py"))
+]
+SOURCES = PACKAGE + ROOT_SCRIPTS + PROGRAMS
+TESTS = sorted((ROOT / "tests").glob("*.py"))
+
+MAX_FUNCTION_LINES = 60
+MAX_MODULE_LINES = 400
+MAX_MODELING_LINES = 300
+MIN_SHAPE_COMMENTS = 20
+MAX_SCRIPT_LINES = 120
+TWIN_LINES = 10
+
+
+def name_of(path):
+    return str(path.relative_to(ROOT))
+
+
+def parse(path):
+    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+
+
+def imports(path):
+    """Every module that a file imports, at any depth, except those for type checkers alone."""
+    tree = parse(path)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+            node.body = []
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{name_of(path)}:{node.lineno}: relative import"
+            found.append(node.module)
+            found += [f"{node.module}.{alias.name}" for alias in node.names]
+    return found
+
+
+def house_imports(path):
+    """The modules of albert_tf that a file imports, by their own names."""
+    parts = [name.split(".") for name in imports(path)]
+    return {part[1] for part in parts if part[0] == "albert_tf" and len(part) > 1} & set(LAYER_OF)
+
+
+def lines_of(path):
+    return path.read_text(encoding="utf-8").splitlines()
+
+
+def test_every_module_has_a_layer():
+    homeless = {path.stem for path in MODULES} - set(LAYER_OF)
+    assert not homeless, (
+        f"{sorted(homeless)}: add it to LAYERS in tests/test_architecture.py, and to the table in "
+        "CONTRIBUTING.md"
+    )
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_imports_only_point_down(path):
+    own = LAYER_OF.get(path.stem, len(LAYERS))
+    wrong = sorted(other for other in house_imports(path) - {"files"} if LAYER_OF[other] >= own) + [
+        "files"
+    ] * (path.stem == "files" and "files" in house_imports(path))
+    assert not wrong, f"{path.stem} is in layer {own} and may not import {wrong}"
+
+
+def test_the_training_loop_knows_no_task():
+    tasks = {module for module in LAYERS[3]}
+    assert not house_imports(ROOT / "albert_tf" / "training.py") & tasks
+
+
+def test_the_library_imports_no_script():
+    scripts = {path.stem for path in ROOT_SCRIPTS + PROGRAMS}
+    for path in PACKAGE:
+        assert not {name.split(".")[0] for name in imports(path)} & scripts, name_of(path)
+
+
+def test_layer_0_starts_without_tensorflow():
+    modules = [path.stem for path in MODULES if LAYER_OF.get(path.stem) == 0]
+    code = (
+        f"import sys, albert_tf, {', '.join(f'albert_tf.{module}' for module in modules)}\n"
+        "heavy = {'tensorflow', 'tf_keras', 'keras', 'tensorflow_text', 'official'}\n"
+        "sys.exit(', '.join(sorted(heavy & set(sys.modules))))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, f"layer 0 imports {done.stderr.strip()}"
+
+
+def test_only_the_command_line_knows_flags():
+    allowed = {ROOT / "albert_tf" / "cli.py"}
+    for path in PACKAGE:
+        used = [name for name in imports(path) if name.startswith("absl.flags")]
+        named = re.search(r"\bFLAGS\b", path.read_text(encoding="utf-8"))
+        assert path in allowed or not (used or named), f"{name_of(path)} reads flags"
+
+
+def flag_definitions(path):
+    """Names and lines of the flags that a file defines, aliases included."""
+    for node in ast.walk(parse(path)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            first = node.args[0] if node.args else None
+            if node.func.attr.startswith("DEFINE_") and isinstance(first, ast.Constant):
+                yield first.value, f"{name_of(path)}:{node.lineno}"
+
+
+def test_every_flag_is_defined_once():
+    places = defaultdict(list)
+    for path in [ROOT / "albert_tf" / "cli.py", *ROOT_SCRIPTS]:
+        for flag, place in flag_definitions(path):
+            places[flag].append(place)
+    assert places, "no flag found: has the way of defining them changed?"
+    twice = {flag: where for flag, where in places.items() if len(where) > 1}
+    assert not twice
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_every_module_has_its_test_file(path):
+    assert (ROOT / "tests" / f"test_{path.stem}.py").is_file()
+
+
+def test_nothing_is_called_utils():
+    homeless = re.compile(r"(^|_)(utils?|common|helpers?|misc)(_|$)")
+    assert not [name_of(path) for path in SOURCES if homeless.search(path.stem)]
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+def test_files_stay_short(path):
+    limit = MAX_SCRIPT_LINES if path in ROOT_SCRIPTS else MAX_MODULE_LINES
+    if path.name == "modeling.py":
+        limit = MAX_MODELING_LINES
+    assert len(lines_of(path)) <= limit
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+def test_functions_stay_short(path):
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    for node in ast.walk(parse(path)):
+        if isinstance(node, functions):
+            length = node.end_lineno - node.lineno + 1
+            assert length <= MAX_FUNCTION_LINES, f"{name_of(path)}:{node.lineno} {node.name}"
+
+
+def test_the_model_shows_its_shapes():
+    lines = lines_of(ROOT / "albert_tf" / "modeling.py")
+    shapes = [line for line in lines if re.search(r"\S.*#.*\[[A-Z0-9·*+\-/ ]+(, [^\]]+)*\]", line)]
+    assert len(shapes) >= MIN_SHAPE_COMMENTS
+
+
+def code_lines(path):
+    """Numbers and text of the lines that do something: no blank ones, comments or imports."""
+    for number, line in enumerate(lines_of(path), 1):
+        text = line.strip()
+        if len(text) > 1 and not text.startswith(("#", "import ", "from ")):
+            yield number, text
+
+
+def test_no_ten_lines_occur_twice():
+    runs = defaultdict(list)
+    for path in SOURCES:
+        lines = list(code_lines(path))
+        for start in range(len(lines) - TWIN_LINES + 1):
+            run = lines[start : start + TWIN_LINES]
+            runs[tuple(text for _, text in run)].append(f"{name_of(path)}:{run[0][0]}")
+    assert not [places for places in runs.values() if len(places) > 1]
+
+
+@pytest.mark.parametrize(
+    ("word", "reason"),
+    [
+        (r"\bBertConfig\b", "another model's class: residue of a copy"),
+        (r"\b1810\.04805\b", "BERT's paper: residue of a copy (ALBERT's is 1909.11942)"),
+        (r"\btf\.keras\b", "Keras 3 in this release of TensorFlow: import tf_keras"),
+        (r"\b(TODO|FIXME|XXX)\b", "finish it or leave it out"),
+        (r"\bNotImplementedError\b", "no stubs"),
+    ],
+)
+def test_forbidden_words_stay_out(word, reason):
+    found = [
+        f"{name_of(path)}:{number}"
+        for path in SOURCES
+        for number, line in enumerate(lines_of(path), 1)
+        # Saying what differs from BERT is the one good reason to name its paper.
+        if re.search(word, line) and not re.search(r"[Uu]nlike|differ|compar", line)
+    ]
+    assert not found, reason
+
+
+def test_the_library_does_not_print_or_assert():
+    for path in PACKAGE:
+        for node in ast.walk(parse(path)):
+            called = isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+            place = f"{name_of(path)}:{getattr(node, 'lineno', 0)}"
+            assert not (called and node.func.id == "print"), f"{place}: use absl.logging"
+            assert not isinstance(node, ast.Assert), f"{place}: raise ValueError, say what to do"
+
+
+def test_only_tests_and_benchmarks_look_outside_the_repository():
+    for path in [path for path in SOURCES if path.parent.name != "benchmarks"]:
+        assert "../shared" not in path.read_text(encoding="utf-8"), name_of(path)
+
+
+def test_the_public_names_are_found_on_first_use():
+    import albert_tf
+
+    assert set(dir(albert_tf)) == set(albert_tf.__all__)
+    for name in albert_tf.__all__:
+        assert getattr(albert_tf, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'AlbertModl'"):
+        albert_tf.AlbertModl  # noqa: B018
+
+
+def test_readme_and_contributing_keep_their_length():
+    assert len(lines_of(ROOT / "README.md")) <= 200
+    assert len(lines_of(ROOT / "CONTRIBUTING.md")) <= 100

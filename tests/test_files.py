@@ -1,0 +1,194 @@
+"""Opening, finding and safely writing files."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+
+import pytest
+
+from albert_tf import files
+
+
+def test_a_path_with_a_scheme_is_remote():
+    assert files.is_remote("gs://bucket/model.ckpt")
+    assert not files.is_remote("/data/model.ckpt")
+    assert not files.is_remote("C:/data")
+
+
+def test_bytes_are_read_as_they_are(tmp_path):
+    path = tmp_path / "blob"
+    path.write_bytes(b"\xff\x00\r\n")
+    with files.open_binary(str(path)) as stream:
+        assert stream.read() == b"\xff\x00\r\n"
+
+
+def test_a_missing_file_is_named_with_the_place_it_was_looked_for():
+    with pytest.raises(FileNotFoundError, match=r"nowhere/a\.txt: no such file.*looked from /"):
+        files.open_binary("nowhere/a.txt")
+
+
+def test_a_directory_is_no_file(tmp_path):
+    with pytest.raises(FileNotFoundError, match="this is a directory"):
+        files.open_binary(str(tmp_path))
+
+
+def test_text_is_read_as_utf8_without_its_byte_order_mark(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes("\ufeff河流\nriver\n".encode())
+    assert files.read_text(str(path)) == "河流\nriver\n"
+
+
+def test_a_mark_in_the_middle_stays(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes("a\ufeffb".encode())
+    assert files.read_text(str(path)) == "a\ufeffb"
+
+
+def test_text_in_another_encoding_is_refused_with_its_line_and_the_remedy(tmp_path):
+    path = tmp_path / "gbk.txt"
+    path.write_bytes(b"plain\nplain\n" + "河流".encode("gb18030"))
+    with pytest.raises(ValueError, match=r"gbk\.txt, line 3: not UTF-8 \(byte 0xba.*iconv"):
+        files.read_text(str(path))
+
+
+def test_lines_are_counted_from_the_first_line_of_the_piece():
+    with pytest.raises(ValueError, match=r"big\.txt, line 1002: "):
+        files.decode_utf8(b"one\n\xff", "big.txt", first_line=1001)
+
+
+def make(folder, *names):
+    for name in names:
+        (folder / name).write_text(name)
+    return [str(folder / name) for name in names]
+
+
+def test_patterns_give_the_files_in_order_and_each_once(tmp_path):
+    b, a, c = make(tmp_path, "b.txt", "a.txt", "c.tfrecord")
+    found = files.expand_patterns(f"{tmp_path}/*.tfrecord, {tmp_path}/*.txt,{a}", "--input_file")
+    assert found == [c, a, b]
+
+
+def test_patterns_may_come_as_a_list(tmp_path):
+    (a,) = make(tmp_path, "a,b.txt")
+    assert files.expand_patterns([a], "--input_file") == [a]
+
+
+def test_a_pattern_without_a_match_is_named_with_its_flag(tmp_path):
+    (a,) = make(tmp_path, "a.txt")
+    with pytest.raises(ValueError, match=r"--input_file: '.*/b\*' matches no file"):
+        files.expand_patterns(f"{a},{tmp_path}/b*", "--input_file")
+
+
+@pytest.mark.parametrize("nothing", ["", " , ", []])
+def test_no_pattern_at_all_is_refused(nothing):
+    with pytest.raises(ValueError, match="--input_file: at least one file name was expected"):
+        files.expand_patterns(nothing, "--input_file")
+
+
+def test_a_directory_is_made_with_its_parents_and_left_empty(tmp_path):
+    path = tmp_path / "a" / "b"
+    files.make_directory(str(path), "--output_dir")
+    files.make_directory(str(path), "--output_dir")
+    assert path.is_dir()
+    assert not list(path.iterdir())
+
+
+def test_a_directory_that_is_there_keeps_its_files(tmp_path):
+    make(tmp_path, "mine.txt")
+    files.make_directory(str(tmp_path), "--output_dir")
+    assert (tmp_path / "mine.txt").read_text() == "mine.txt"
+
+
+def test_a_directory_that_cannot_be_made_is_named_with_its_flag(tmp_path):
+    (a,) = make(tmp_path, "a")
+    with pytest.raises(ValueError, match=r"--output_dir: cannot write into '.*/a/b'"):
+        files.make_directory(f"{a}/b", "--output_dir")
+
+
+def test_a_directory_without_write_permission_is_refused(tmp_path):
+    if os.geteuid() == 0:
+        pytest.skip("root may write anywhere")
+    tmp_path.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    with pytest.raises(ValueError, match=r"--output_dir: cannot write into .*[Pp]ermission"):
+        files.make_directory(str(tmp_path), "--output_dir")
+
+
+@pytest.mark.parametrize(("mode", "content"), [("w", "河流\n"), ("wb", b"\x00\xff")])
+def test_a_file_appears_under_its_name_when_it_is_complete(tmp_path, mode, content):
+    path = tmp_path / "out"
+    with files.write_atomically(str(path), mode) as stream:
+        stream.write(content)
+        assert not path.exists()
+    assert path.read_bytes() == (content.encode() if mode == "w" else content)
+    assert os.listdir(tmp_path) == ["out"]
+
+
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
+    path = tmp_path / "out"
+    path.write_text("old")
+
+    def write():
+        with files.write_atomically(str(path)) as stream:
+            stream.write("half of the n")
+            raise RuntimeError("disk")
+
+    with pytest.raises(RuntimeError, match="disk"):
+        write()
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["out"]
+
+
+def test_a_missing_folder_is_not_made_in_silence(tmp_path):
+    with (
+        pytest.raises(FileNotFoundError),
+        files.write_atomically(str(tmp_path / "no" / "out")) as stream,
+    ):
+        stream.write("")
+
+
+def test_a_path_with_a_scheme_goes_through_tensorflow(tmp_path, monkeypatch):
+    class Gfile:
+        """Stands for tf.io.gfile, with remote:// being a local folder."""
+
+        @staticmethod
+        def _local(path):
+            return str(path).replace("remote://", f"{tmp_path}/")
+
+        def exists(self, path):
+            return os.path.exists(self._local(path))
+
+        def GFile(self, path, mode):  # noqa: N802
+            return open(self._local(path), mode)
+
+        def rename(self, old, new, overwrite):
+            assert overwrite
+            os.replace(self._local(old), self._local(new))
+
+        def glob(self, pattern):
+            assert pattern == "remote://*"
+            return [f"remote://{name}" for name in os.listdir(tmp_path)]
+
+        def makedirs(self, path):
+            os.makedirs(self._local(path), exist_ok=True)
+
+    monkeypatch.setattr(files, "_gfile", Gfile)
+    files.make_directory("remote://", "--output_dir")
+    with files.write_atomically("remote://a.txt") as stream:
+        stream.write("far away")
+    assert files.expand_patterns("remote://*", "--input_file") == ["remote://a.txt"]
+    assert files.read_text("remote://a.txt") == "far away"
+    with pytest.raises(FileNotFoundError, match=r"remote://b\.txt"):
+        files.open_binary("remote://b.txt")
+
+
+def test_local_files_do_not_wait_for_tensorflow(tmp_path):
+    make(tmp_path, "a.txt")
+    code = (
+        "import sys; from albert_tf import files; "
+        f"files.read_text(files.expand_patterns({str(tmp_path / '*')!r}, 'x')[0]); "
+        "sys.exit('tensorflow' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
