@@ -1,0 +1,175 @@
+"""The architecture of a model, read from and written to Google's `albert_config.json`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+from albert_tf import files
+
+ACTIVATIONS = ("gelu", "relu", "tanh", "linear")
+LAYOUTS = ("google", "albert_zh")
+LN_TYPES = ("postln", "preln")
+
+# Keys of Google's files that its model never reads.
+HISTORIC_KEYS = frozenset(
+    ["down_scale_factor", "net_structure_type", "gap_size", "num_memory_blocks", "layers_to_keep"]
+)
+# Keys of albert_zh's own files that its model never reads. Google's files have none of them.
+ALBERT_ZH_KEYS = frozenset(
+    [
+        "directionality",
+        "pooler_fc_size",
+        "pooler_num_attention_heads",
+        "pooler_num_fc_layers",
+        "pooler_size_per_head",
+        "pooler_type",
+    ]
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class AlbertConfig:
+    """The shape of an ALBERT model. Defaults are those of Google's `AlbertConfig`.
+
+    Attributes:
+        vocab_size: V, entries of the vocabulary.
+        embedding_size: E, width of the embedding tables.
+        hidden_size: H, width of the layers, a multiple of `num_attention_heads`.
+        num_hidden_layers: L, how often a layer is applied.
+        num_hidden_groups: G, layers of one group share all weights.
+        num_attention_heads: A.
+        intermediate_size: I, width inside the feed-forward network.
+        inner_group_num: N, attention + feed-forward blocks inside one layer.
+        hidden_act: "gelu" (the tanh form), "relu", "tanh" or "linear" ("" and null mean linear).
+        hidden_dropout_prob: dropout after the embeddings and every projection, in [0, 1).
+        attention_probs_dropout_prob: dropout of the attention probabilities, in [0, 1).
+        max_position_embeddings: the longest sequence, in tokens.
+        type_vocab_size: number of segments.
+        initializer_range: standard deviation of the truncated normal for kernels and embeddings.
+        layout: "google", or "albert_zh" for brightmart's own design: segments and positions are
+            H wide, the E→H projection has no bias, and the masked-LM head is tied to it as well.
+        ln_type: "postln" (the paper's) or "preln" (only with layout "albert_zh").
+    """
+
+    vocab_size: int
+    embedding_size: int = 128
+    hidden_size: int = 4096
+    num_hidden_layers: int = 12
+    num_hidden_groups: int = 1
+    num_attention_heads: int = 64
+    intermediate_size: int = 16384
+    inner_group_num: int = 1
+    hidden_act: str = "gelu"
+    hidden_dropout_prob: float = 0.0
+    attention_probs_dropout_prob: float = 0.0
+    max_position_embeddings: int = 512
+    type_vocab_size: int = 2
+    initializer_range: float = 0.02
+    layout: str = "google"
+    ln_type: str = "postln"
+
+    def __post_init__(self) -> None:
+        self._check_types()
+        if self.hidden_size % self.num_attention_heads:
+            raise ValueError(
+                f"hidden_size={self.hidden_size} is no multiple of "
+                f"num_attention_heads={self.num_attention_heads}: every head takes an equal share"
+            )
+        for name, known in (
+            ("hidden_act", ACTIVATIONS),
+            ("layout", LAYOUTS),
+            ("ln_type", LN_TYPES),
+        ):
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name}={getattr(self, name)!r} is none of {', '.join(known)}")
+        if self.layout == "google" and self.ln_type != "postln":
+            raise ValueError('ln_type="preln" exists in layout "albert_zh" only')
+        if self.layout == "albert_zh" and (self.num_hidden_groups, self.inner_group_num) != (1, 1):
+            raise ValueError('layout "albert_zh" has num_hidden_groups=1 and inner_group_num=1')
+
+    def _check_types(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if field.type == "int" and (type(value) is not int or value < 1):
+                raise ValueError(f"{field.name}={value!r}: a whole number above 0 was expected")
+            if field.type == "float":
+                if isinstance(value, bool) or not isinstance(value, (int, float)):
+                    raise ValueError(f"{field.name}={value!r}: a number was expected")
+                if field.name.endswith("_prob") and not 0 <= value < 1:
+                    raise ValueError(f"{field.name}={value!r} is not in [0, 1)")
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> AlbertConfig:
+        """Makes a config from the keys of an `albert_config.json`, Google's or albert_zh's.
+
+        Raises:
+            ValueError: an unknown key, a missing `vocab_size` or an impossible value.
+        """
+        values = dict(values)
+        known = {field.name for field in dataclasses.fields(cls)}
+        unknown = sorted(set(values) - known - HISTORIC_KEYS - ALBERT_ZH_KEYS)
+        if unknown:
+            raise ValueError(
+                f"unknown key(s) {', '.join(map(repr, unknown))}. Known: {', '.join(sorted(known))}"
+            )
+        if "vocab_size" not in values:
+            raise ValueError("the key 'vocab_size' is missing")
+        # albert_zh's files name no layout. Theirs have `ln_type` or BERT's pooler keys, and none
+        # of Google's sharing keys.
+        if (
+            "ln_type" in values or ALBERT_ZH_KEYS & set(values)
+        ) and "num_hidden_groups" not in values:
+            if "embedding_size" not in values:
+                raise ValueError("this is a BERT config (no 'embedding_size'), not an ALBERT one")
+            values.setdefault("layout", "albert_zh")
+        if values.get("ln_type", "") is None:
+            values["ln_type"] = "postln"
+        if "hidden_act" in values:
+            values["hidden_act"] = values["hidden_act"] or "linear"
+        return cls(**{key: value for key, value in values.items() if key in known})
+
+    @classmethod
+    def from_json_file(cls, path: str) -> AlbertConfig:
+        """Reads an `albert_config.json`.
+
+        Raises:
+            FileNotFoundError: nothing is there.
+            ValueError: no JSON object, or anything that `from_dict` refuses; names the file.
+        """
+        text = files.read_text(path)
+        try:
+            values = json.loads(text)
+            if not isinstance(values, dict):
+                raise ValueError(f"a JSON object was expected, {type(values).__name__} came")
+            return cls.from_dict(values)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The keys that Google's (or, for its layout, albert_zh's) programs read."""
+        values = dataclasses.asdict(self)
+        if self.layout == "google":
+            del values["layout"], values["ln_type"]
+        else:
+            del values["layout"], values["num_hidden_groups"], values["inner_group_num"]
+        return values
+
+    def to_json_file(self, path: str) -> None:
+        """Writes an `albert_config.json` that `from_json_file` reads back unchanged."""
+        with files.write_atomically(path) as stream:
+            stream.write(json.dumps(self.to_dict(), indent=2, sort_keys=True) + "\n")
+
+    def group_of_layer(self, layer: int) -> int:
+        """Group whose weights layer `layer` (from 0) uses, ⌊layer / L · G⌋.
+
+        In floating point, as Google's `transformer_model`: where rounding makes it skip a group
+        (G = L = 22, layer 15, say), a checkpoint of that program lacks the group too.
+        """
+        return int(layer / self.num_hidden_layers * self.num_hidden_groups)
+
+    @property
+    def has_embedding_projection(self) -> bool:
+        """Whether the embeddings are projected from E to H; Google's has no such step if E = H."""
+        return self.layout == "albert_zh" or self.embedding_size != self.hidden_size

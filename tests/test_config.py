@@ -1,0 +1,209 @@
+"""AlbertConfig: what it reads, what it writes and what it refuses."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+from conftest import TINY_SHAPE
+
+from albert_tf.config import AlbertConfig
+
+GOOGLE_KEYS = {
+    "attention_probs_dropout_prob",
+    "embedding_size",
+    "hidden_act",
+    "hidden_dropout_prob",
+    "hidden_size",
+    "initializer_range",
+    "inner_group_num",
+    "intermediate_size",
+    "max_position_embeddings",
+    "num_attention_heads",
+    "num_hidden_groups",
+    "num_hidden_layers",
+    "type_vocab_size",
+    "vocab_size",
+}
+ALBERT_ZH = {
+    "vocab_size": 97,
+    "embedding_size": 8,
+    "hidden_size": 12,
+    "num_hidden_layers": 6,
+    "num_attention_heads": 4,
+    "intermediate_size": 20,
+    "directionality": "bidi",
+    "pooler_fc_size": 768,
+    "pooler_type": "first_token_transform",
+}
+
+
+def test_defaults_are_googles():
+    config = AlbertConfig(vocab_size=30000)
+    assert config.to_dict() == {
+        "vocab_size": 30000,
+        "embedding_size": 128,
+        "hidden_size": 4096,
+        "num_hidden_layers": 12,
+        "num_hidden_groups": 1,
+        "num_attention_heads": 64,
+        "intermediate_size": 16384,
+        "inner_group_num": 1,
+        "hidden_act": "gelu",
+        "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0,
+        "max_position_embeddings": 512,
+        "type_vocab_size": 2,
+        "initializer_range": 0.02,
+    }
+    assert (config.layout, config.ln_type) == ("google", "postln")
+
+
+def test_a_config_cannot_be_changed(tiny_config):
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        tiny_config.hidden_size = 24
+
+
+def test_what_is_written_is_read_back_unchanged(tiny_config, tmp_path):
+    path = str(tmp_path / "albert_config.json")
+    tiny_config.to_json_file(path)
+    assert AlbertConfig.from_json_file(path) == tiny_config
+    assert AlbertConfig.from_dict(tiny_config.to_dict()) == tiny_config
+    assert set(json.loads((tmp_path / "albert_config.json").read_text())) == GOOGLE_KEYS
+
+
+@pytest.mark.parametrize("ln_type", ["postln", "preln"])
+def test_albert_zhs_own_configs_are_recognized_and_read_back_unchanged(ln_type, tmp_path):
+    config = AlbertConfig.from_dict({**ALBERT_ZH, "ln_type": ln_type})
+    assert (config.layout, config.ln_type) == ("albert_zh", ln_type)
+    path = str(tmp_path / "albert_config.json")
+    config.to_json_file(path)
+    assert AlbertConfig.from_json_file(path) == config
+
+
+@pytest.mark.parametrize("missing", [{}, {"ln_type": None}])
+def test_an_albert_zh_config_without_its_norm_order_is_post_norm(missing):
+    config = AlbertConfig.from_dict({**ALBERT_ZH, **missing})
+    assert (config.layout, config.ln_type) == ("albert_zh", "postln")
+
+
+def test_a_config_with_googles_sharing_keys_is_googles():
+    assert AlbertConfig.from_dict({**ALBERT_ZH, "num_hidden_groups": 1}).layout == "google"
+
+
+def test_a_bert_config_is_refused():
+    values = {key: value for key, value in ALBERT_ZH.items() if key != "embedding_size"}
+    with pytest.raises(ValueError, match="BERT config"):
+        AlbertConfig.from_dict(values)
+
+
+def test_historic_keys_of_google_are_ignored():
+    historic = {
+        "down_scale_factor": 1,
+        "net_structure_type": 0,
+        "gap_size": 0,
+        "num_memory_blocks": 0,
+        "layers_to_keep": [],
+    }
+    assert AlbertConfig.from_dict({**TINY_SHAPE, **historic}) == AlbertConfig(**TINY_SHAPE)
+
+
+def test_from_dict_leaves_its_argument_alone():
+    values = {**ALBERT_ZH, "hidden_act": "", "ln_type": None}
+    before = dict(values)
+    AlbertConfig.from_dict(values)
+    assert values == before
+
+
+def test_an_unknown_key_is_named():
+    with pytest.raises(ValueError, match=r"unknown key.*'hiden_size'.*Known: .*hidden_size"):
+        AlbertConfig.from_dict({**TINY_SHAPE, "hiden_size": 12})
+
+
+def test_a_missing_vocabulary_size_is_named():
+    values = {key: value for key, value in TINY_SHAPE.items() if key != "vocab_size"}
+    with pytest.raises(ValueError, match="'vocab_size' is missing"):
+        AlbertConfig.from_dict(values)
+
+
+@pytest.mark.parametrize("linear", ["", None, "linear"])
+def test_no_activation_means_linear(linear):
+    assert AlbertConfig.from_dict({**TINY_SHAPE, "hidden_act": linear}).hidden_act == "linear"
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"hidden_size": 13}, r"hidden_size=13 is no multiple of num_attention_heads=4"),
+        ({"num_hidden_groups": 0}, r"num_hidden_groups=0: a whole number above 0"),
+        ({"num_hidden_layers": 0}, r"num_hidden_layers=0: a whole number above 0"),
+        ({"vocab_size": -1}, r"vocab_size=-1: a whole number above 0"),
+        ({"vocab_size": "97"}, r"vocab_size='97': a whole number"),
+        ({"embedding_size": 8.0}, r"embedding_size=8\.0: a whole number"),
+        ({"type_vocab_size": True}, r"type_vocab_size=True: a whole number"),
+        ({"hidden_dropout_prob": 1}, r"hidden_dropout_prob=1 is not in \[0, 1\)"),
+        ({"attention_probs_dropout_prob": -0.1}, r"attention_probs_dropout_prob=-0\.1 is not in"),
+        ({"hidden_dropout_prob": "0.1"}, r"hidden_dropout_prob='0\.1': a number was expected"),
+        ({"hidden_act": "swish"}, r"hidden_act='swish' is none of gelu, relu, tanh, linear"),
+        ({"layout": "hugging_face"}, r"layout='hugging_face' is none of google, albert_zh"),
+        ({"ln_type": "preln", "layout": "google"}, r'"preln" exists in layout "albert_zh" only'),
+        ({"layout": "albert_zh"}, r'layout "albert_zh" has num_hidden_groups=1'),
+    ],
+)
+def test_impossible_values_are_refused_with_what_came(values, message):
+    with pytest.raises(ValueError, match=message):
+        AlbertConfig.from_dict({**TINY_SHAPE, **values})
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", r"broken\.json: Expecting property name"),
+        ("[1]", r"broken\.json: a JSON object was expected, list came"),
+        ('{"vocab_size": 0}', r"broken\.json: vocab_size=0"),
+        ('{"vocab_size": 9, "x": 1}', r"broken\.json: unknown key"),
+    ],
+)
+def test_a_broken_file_is_named(content, message, tmp_path):
+    path = tmp_path / "broken.json"
+    path.write_text(content)
+    with pytest.raises(ValueError, match=message):
+        AlbertConfig.from_json_file(str(path))
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"no\.json: no such file"):
+        AlbertConfig.from_json_file(str(tmp_path / "no.json"))
+
+
+@pytest.mark.parametrize(
+    ("layers", "groups", "expected"),
+    [
+        (6, 1, [0, 0, 0, 0, 0, 0]),
+        (6, 2, [0, 0, 0, 1, 1, 1]),
+        (6, 6, [0, 1, 2, 3, 4, 5]),
+        (5, 2, [0, 0, 0, 1, 1]),
+        (5, 3, [0, 0, 1, 1, 2]),
+        (4, 12, [0, 3, 6, 9]),
+    ],
+)
+def test_layers_take_the_groups_in_turn(layers, groups, expected):
+    config = AlbertConfig(vocab_size=97, num_hidden_layers=layers, num_hidden_groups=groups)
+    assert [config.group_of_layer(layer) for layer in range(layers)] == expected
+
+
+def test_equal_widths_need_no_projection_in_googles_layout_only(tiny_config):
+    assert tiny_config.has_embedding_projection
+    assert not dataclasses.replace(tiny_config, embedding_size=12).has_embedding_projection
+    same_widths = {**ALBERT_ZH, "embedding_size": 12, "ln_type": "postln"}
+    assert AlbertConfig.from_dict(same_widths).has_embedding_projection
+
+
+def test_released_configs_are_read(shared):
+    paths = sorted((shared / "released").glob("*/albert_config*.json"))
+    assert paths
+    for path in paths:
+        config = AlbertConfig.from_json_file(str(path))
+        brightmart = "brightmart" in path.parent.name
+        assert config.layout == ("albert_zh" if brightmart else "google"), path
