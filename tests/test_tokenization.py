@@ -1,0 +1,436 @@
+import hashlib
+import io
+import json
+import pickle
+import random
+import unicodedata
+
+import pytest
+import sentencepiece
+
+from albert_tf import tokenization
+from albert_tf.tokenization import BasicTokenizer, FullTokenizer, WordpieceTokenizer
+
+TOY_VOCABULARY = "[UNK] [CLS] [SEP] want ##want ##ed wa un runn ##ing , 博 推 ##7 [MASK]".split()
+
+
+def write_vocabulary(path, tokens):
+    path.write_text("".join(f"{token}\n" for token in tokens), encoding="utf-8")
+    return str(path)
+
+
+def train_sentencepiece(path, **overrides):
+    settings = {
+        "sentence_iterator": iter(
+            ["one 7, two 17, three", "four x7, 1999, five", "so it goes"] * 9
+        ),
+        "vocab_size": 43,
+        "pad_id": 0,
+        "unk_id": 1,
+        "bos_id": -1,
+        "eos_id": -1,
+        "control_symbols": ["[CLS]", "[SEP]", "[MASK]"],
+        "user_defined_symbols": ["9,"],
+        "hard_vocab_limit": False,
+        "minloglevel": 2,
+    }
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(model_writer=model, **{**settings, **overrides})
+    path.write_bytes(model.getvalue())
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def comma_model(tmp_path_factory):
+    """A SentencePiece model that has a piece "9," for the digit-comma rule to take apart."""
+    return train_sentencepiece(tmp_path_factory.mktemp("model") / "comma.model")
+
+
+@pytest.fixture
+def toy_vocabulary(tmp_path):
+    return write_vocabulary(tmp_path / "vocab.txt", TOY_VOCABULARY)
+
+
+@pytest.mark.parametrize(
+    ("text", "cased", "lower"),
+    [
+        ("", "", ""),
+        (" \t ", "", ""),
+        ("  multiple \t  spaces\n", "multiple spaces", "multiple spaces"),
+        ("\u3000全角\u3000空格\u00a0", "全角 空格", "全角 空格"),
+        ("Café ÅNGSTRÖM", "Cafe ANGSTROM", "cafe angstrom"),
+        ("ﬁne ﬂuffy ½ ² ™ …", "fine fluffy 1⁄2 2 TM ...", "fine fluffy 1⁄2 2 tm ..."),
+        ("I’m “quoted”", "I’m “quoted”", "i’m “quoted”"),
+        ("``as in TeX''", "``as in TeX''", "``as in tex''"),
+        ("2020年，１０，０００人", "2020年,10,000人", "2020年,10,000人"),
+        ("İstanbul", "Istanbul", "istanbul"),
+        ("Straße", "Straße", "straße"),
+        ("ガ", "カ", "カ"),
+        ("नमस्ते", "नमसते", "नमसते"),
+        ("한", "\u1112\u1161\u11ab", "\u1112\u1161\u11ab"),
+        ("´x", " x", " x"),
+        ("\x00null\x07", "\x00null\x07", "\x00null\x07"),
+    ],
+)
+def test_preprocess_text_normalizes_as_the_official_program(text, cased, lower):
+    assert tokenization.preprocess_text(text) == cased
+    assert tokenization.preprocess_text(text, lower=True) == lower
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("a\u00a0b\n c", "a b\n c"), ("´", " "), ("\u0301", ""), ("½", "1⁄2"), (" ", " ")],
+)
+def test_preprocess_text_can_leave_whitespace_alone(text, expected):
+    assert tokenization.preprocess_text(text, remove_space=False, lower=True) == expected
+
+
+class _SpaceModel:
+    """Stands for a SentencePiece model: every word is a piece, but for what `splits` says."""
+
+    def __init__(self, splits):
+        self.splits = splits
+
+    def encode(self, text, out_type):
+        assert out_type is str
+        return [piece for word in text.split() for piece in self.splits.get(word, ["▁" + word])]
+
+
+@pytest.mark.parametrize(
+    ("text", "splits", "expected"),
+    [
+        ("x3,", {"x3,": ["▁x", "3,"], "3": ["▁", "3"]}, ["▁x", "▁", "3", ","]),
+        ("12,", {"12": ["▁", "12"]}, ["▁", "12", ","]),
+        ("1998,", {"1998,": ["▁199", "8,"], "8": ["▁", "8"]}, ["▁199", "▁", "8", ","]),
+        ("2,000, a", {}, ["▁2,000", ",", "▁a"]),
+        ("a, ,", {}, ["▁a,", "▁,"]),
+        ("٢,", {"٢,": ["٢,"]}, ["▁٢", ","]),
+        ("7,", {"7": ["▁8,"]}, ["▁8,", ","]),
+    ],
+    ids=["inside", "start", "end", "inner comma", "no digit", "any script", "once only"],
+)
+def test_a_number_is_encoded_anew_without_the_comma_after_it(text, splits, expected):
+    assert tokenization.encode_pieces(_SpaceModel(splits), text) == expected
+
+
+def test_basic_tokenizer_agrees_with_the_official_unit_tests():
+    text = " \tHeLLo!how  \n Are yoU?  "
+    assert BasicTokenizer(True).tokenize(text) == ["hello", "!", "how", "are", "you", "?"]
+    assert BasicTokenizer(False).tokenize(text) == ["HeLLo", "!", "how", "Are", "yoU", "?"]
+    assert BasicTokenizer(True).tokenize("H\u00e9llo") == ["hello"]
+    assert BasicTokenizer(False).tokenize("H\u00e9llo") == ["H\u00e9llo"]
+    assert BasicTokenizer().tokenize("ah博推zz") == ["ah", "博", "推", "zz"]
+
+
+def test_character_classes_agree_with_the_official_unit_tests():
+    assert all(map(tokenization.is_whitespace, " \t\r\n\u00a0\u3000"))
+    assert not any(map(tokenization.is_whitespace, "A-\u200b"))
+    assert all(map(tokenization.is_control, "\u0005\u200d\ufeff"))
+    assert not any(map(tokenization.is_control, "A \t\r\n\U0001f4a9"))
+    assert all(map(tokenization.is_punctuation, "-$`.^~@，「"))
+    assert not any(map(tokenization.is_punctuation, "A 7\x7f€中"))
+
+
+def plain_basic_tokenizer(text, lower):
+    """BERT's rules one after the other, a character at a time."""
+    cleaned = ""
+    for char in text:
+        category = unicodedata.category(char)
+        if char in " \t\n\r" or category == "Zs":
+            cleaned += " "
+        elif char not in "\0\ufffd" and category not in ("Cc", "Cf"):
+            code = ord(char)
+            cjk = 0x4E00 <= code <= 0x9FFF or 0x3400 <= code <= 0x4DBF or 0xF900 <= code <= 0xFAFF
+            cjk = cjk or 0x20000 <= code <= 0x2A6DF or 0x2A700 <= code <= 0x2CEAF
+            cjk = cjk or 0x2F800 <= code <= 0x2FA1F
+            cleaned += f" {char} " if cjk else char
+    words = []
+    for word in cleaned.split():
+        if lower:
+            marks = unicodedata.normalize("NFD", word.lower())
+            word = "".join(char for char in marks if unicodedata.category(char) != "Mn")
+        for char in word:
+            ascii_sign = 33 <= ord(char) <= 126 and not char.isalnum()
+            if ascii_sign or unicodedata.category(char).startswith("P"):
+                words += [" ", char, " "]
+            else:
+                words.append(char)
+        words.append(" ")
+    return "".join(words).split()
+
+
+@pytest.mark.parametrize("lower", [True, False])
+def test_basic_tokenizer_follows_its_rules_on_random_text(lower):
+    edges = "aZ5 \t\r\n\0\u0085\u00a0\u00adÅéİẞß,.$^`|~€—\u200b\u2028\u3000\ufeff\ufffd가か゛ー〇々"
+    edges += "一\u9fff\ua000㐀䶿\uf8ff\uf900\ufaff\ufb00\U00020000\U0002a6df\U0002a6e0"
+    edges += "\U0002a700\U0002ceaf\U0002ceb0\U0002f800\U0002fa1f"
+    rng = random.Random(5)
+    anything = [chr(code) for code in range(0x30000) if not 0xD800 <= code < 0xE000]
+    tokenizer = BasicTokenizer(lower)
+    for _ in range(400):
+        text = "".join(rng.choices(edges, k=17) + rng.choices(anything, k=11))
+        assert tokenizer.tokenize(text) == plain_basic_tokenizer(text, lower)
+
+
+def test_wordpiece_takes_the_longest_piece_first():
+    vocab = {token: i for i, token in enumerate(TOY_VOCABULARY)}
+    tokenizer = WordpieceTokenizer(vocab)
+    assert tokenizer.tokenize("") == []
+    assert tokenizer.tokenize("unwanted running") == ["un", "##want", "##ed", "runn", "##ing"]
+    assert tokenizer.tokenize("unwantedX running") == ["[UNK]", "runn", "##ing"]
+    assert tokenizer.tokenize("wa want") == ["wa", "want"]
+
+
+def test_wordpiece_calls_a_word_of_more_than_200_characters_unknown():
+    tokenizer = WordpieceTokenizer({"a": 0, "##a": 1})
+    assert tokenizer.tokenize("a" * 200) == ["a"] + ["##a"] * 199
+    assert tokenizer.tokenize("a" * 201) == ["[UNK]"]
+
+
+def test_full_tokenizer_agrees_with_the_official_unit_test(toy_vocabulary):
+    tokenizer = FullTokenizer(toy_vocabulary)
+    tokens = tokenizer.tokenize("UNwant\u00e9d,running")
+    assert tokens == ["un", "##want", "##ed", ",", "runn", "##ing"]
+    assert tokenizer.convert_tokens_to_ids(tokens) == [7, 4, 5, 10, 8, 9]
+    assert tokenizer.encode("UNwant\u00e9d,running") == [7, 4, 5, 10, 8, 9]
+    assert tokenizer.convert_ids_to_tokens([7, 4, 5, 10, 8, 9]) == tokens
+    assert FullTokenizer(toy_vocabulary, do_lower_case=False).tokenize("UNwanted") == ["[UNK]"]
+
+
+def test_wordpiece_text_is_not_normalized_first(toy_vocabulary):
+    tokenizer = FullTokenizer(toy_vocabulary)
+    assert tokenizer.preprocess("  Ａ ½ ") == "  Ａ ½ "
+
+
+def test_wordpiece_knows_its_special_ids(toy_vocabulary):
+    tokenizer = FullTokenizer(toy_vocabulary)
+    assert not tokenizer.is_sentencepiece
+    special = (tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id, tokenizer.unk_id)
+    assert special == (1, 2, 14, 0)
+    assert tokenizer.pad_id == 0
+    assert tokenizer.vocab_size == len(tokenizer.pieces) == len(tokenizer.vocab) == 15
+
+
+def test_wordpiece_gives_the_same_when_it_has_forgotten_its_words(toy_vocabulary, monkeypatch):
+    texts = ["unwanted running", "running 博推", "wa unwanted want", "博7, wax"]
+    expected = FullTokenizer(toy_vocabulary).encode_batch(texts)
+    monkeypatch.setattr(tokenization, "MAX_REMEMBERED", 2)
+    forgetful = FullTokenizer(toy_vocabulary)
+    assert forgetful.encode_batch(texts) == expected
+    assert len(forgetful._encoder._ids_of) <= 2
+
+
+def test_sentencepiece_knows_its_special_ids(toy_tokenizer):
+    assert toy_tokenizer.is_sentencepiece
+    assert (toy_tokenizer.pad_id, toy_tokenizer.unk_id) == (0, 1)
+    assert (toy_tokenizer.cls_id, toy_tokenizer.sep_id, toy_tokenizer.mask_id) == (2, 3, 4)
+    assert toy_tokenizer.pieces[:5] == ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"]
+    assert toy_tokenizer.vocab["("] == 5
+
+
+def test_sentencepiece_lower_cases_in_preprocess_only(toy_spm_model):
+    lower = FullTokenizer(spm_model_file=toy_spm_model)
+    cased = FullTokenizer(spm_model_file=toy_spm_model, do_lower_case=False)
+    assert lower.preprocess(" The  RIVÉR") == "the river"
+    assert cased.preprocess(" The  RIVÉR") == "The RIVER"
+    assert lower.tokenize("The") == cased.tokenize("The") != lower.tokenize("the")
+    assert lower.encode("The") == lower.encode("the")
+
+
+def test_special_symbols_in_the_text_are_ordinary_characters(toy_tokenizer):
+    ids = toy_tokenizer.encode("the [SEP] of [MASK]")
+    assert not {toy_tokenizer.sep_id, toy_tokenizer.mask_id} & set(ids)
+
+
+@pytest.mark.parametrize("do_lower_case", [True, False])
+def test_encode_and_encode_batch_look_up_the_pieces_of_tokenize(comma_model, do_lower_case):
+    tokenizer = FullTokenizer(spm_model_file=comma_model, do_lower_case=do_lower_case)
+    texts = ["one 1999, two", "", "ONE 9,", "x9,9, 五 9,", "so it goes", "五[CLS]9,", "  ", "٩,"]
+    expected = []
+    for text in texts:
+        tokens = tokenizer.tokenize(tokenizer.preprocess(text))
+        expected.append([tokenizer.vocab.get(token, 1) for token in tokens])
+    assert tokenizer.vocab["9,"] not in {piece_id for row in expected for piece_id in row}
+    assert tokenizer.encode_batch(texts) == expected
+    assert [tokenizer.encode(text) for text in texts] == expected
+    assert tokenizer.encode_batch(iter(texts[:1])) == expected[:1]
+    assert tokenizer.encode_batch([]) == []
+
+
+def test_unknown_characters_that_spell_a_special_symbol_take_its_id(comma_model):
+    # So it is in the official program: it looks up what the characters spell.
+    tokenizer = FullTokenizer(spm_model_file=comma_model, do_lower_case=False)
+    assert tokenizer.tokenize("one [CLS] two").count("[CLS]") == 1
+    assert tokenizer.encode("one [CLS] two").count(tokenizer.cls_id) == 1
+    assert tokenizer.encode_batch(["one [CLS] two", "so"])[0].count(tokenizer.cls_id) == 1
+
+
+def test_an_unknown_piece_has_the_unknown_id(toy_tokenizer):
+    assert toy_tokenizer.convert_tokens_to_ids(["▁no-such-piece", "[SEP]"]) == [1, 3]
+    assert toy_tokenizer.unk_id in toy_tokenizer.encode("Ω")
+
+
+@pytest.mark.parametrize("kind", ["sentencepiece", "wordpiece"])
+def test_a_tokenizer_can_be_sent_to_another_process(kind, comma_model, toy_vocabulary):
+    is_sentencepiece = kind == "sentencepiece"
+    name = "spm_model_file" if is_sentencepiece else "vocab_file"
+    tokenizer = FullTokenizer(**{name: comma_model if is_sentencepiece else toy_vocabulary})
+    text = "one 9, unwanted 博"
+    tokenizer.encode(text)
+    assert pickle.loads(pickle.dumps(tokenizer)).encode(text) == tokenizer.encode(text)
+
+
+def test_the_checksum_is_that_of_the_vocabulary_file(comma_model, toy_vocabulary):
+    for tokenizer, path in [
+        (FullTokenizer(spm_model_file=comma_model), comma_model),
+        (FullTokenizer(toy_vocabulary), toy_vocabulary),
+    ]:
+        with open(path, "rb") as stream:
+            assert tokenizer.checksum == hashlib.sha256(stream.read()).hexdigest()
+
+
+def test_load_vocab_reads_lines_as_the_official_program(tmp_path):
+    path = tmp_path / "vocab.txt"
+    path.write_bytes("\ufeff[PAD]\r\n  the \t-3.5\n\nthe\n▁of -1\n \nend".encode())
+    assert tokenization.load_vocab(str(path)) == {"[PAD]": 0, "the": 1, " ": 2, "▁of": 3, "end": 4}
+
+
+@pytest.mark.parametrize("missing", [["[CLS]"], ["[SEP]", "[MASK]"], ["[UNK]"]])
+def test_a_vocabulary_without_special_symbols_names_them(tmp_path, missing):
+    tokens = [token for token in TOY_VOCABULARY if token not in missing]
+    path = write_vocabulary(tmp_path / "vocab.txt", tokens)
+    with pytest.raises(ValueError, match="missing from the vocabulary") as error:
+        FullTokenizer(path)
+    assert str(error.value).startswith(f"{path}: {', '.join(missing)} missing")
+
+
+def test_a_sentencepiece_model_without_special_symbols_names_them(tmp_path):
+    path = train_sentencepiece(tmp_path / "bare.model", control_symbols=["[SEP]"])
+    with pytest.raises(ValueError, match=r"bare\.model: \[CLS\], \[MASK\] missing"):
+        FullTokenizer(spm_model_file=path)
+
+
+def test_no_vocabulary_at_all_says_which_flags_give_one():
+    with pytest.raises(ValueError, match="--spm_model_file, or --vocab_file"):
+        FullTokenizer("", spm_model_file="")
+
+
+@pytest.mark.parametrize("content", [b"", b"\x00garbage" * 9, b"<pad>\t0\n<unk>\t0\n[CLS]\t0\n"])
+def test_a_file_that_is_no_sentencepiece_model_is_refused(tmp_path, content):
+    path = tmp_path / "some.model"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"some\.model: no SentencePiece model.*--vocab_file"):
+        FullTokenizer(spm_model_file=str(path))
+
+
+def test_a_truncated_sentencepiece_model_is_refused(tmp_path, comma_model):
+    with open(comma_model, "rb") as stream:
+        content = stream.read()
+    path = tmp_path / "cut.model"
+    path.write_bytes(content[: len(content) // 2])
+    with pytest.raises(ValueError, match=r"cut\.model: no SentencePiece model"):
+        FullTokenizer(spm_model_file=str(path))
+
+
+def test_missing_files_are_named(tmp_path, comma_model):
+    path = str(tmp_path / "absent")
+    for arguments in [
+        {"vocab_file": path},
+        {"spm_model_file": path},
+        {"vocab_file": path, "spm_model_file": comma_model},
+    ]:
+        with pytest.raises(FileNotFoundError, match="absent"):
+            FullTokenizer(**arguments)
+
+
+def test_an_empty_vocabulary_is_refused(tmp_path):
+    path = write_vocabulary(tmp_path / "vocab.txt", [])
+    with pytest.raises(ValueError, match=r"vocab\.txt: an empty file"):
+        FullTokenizer(path)
+
+
+def test_a_vocabulary_that_is_not_utf8_names_the_line(tmp_path):
+    path = tmp_path / "vocab.txt"
+    path.write_bytes("[PAD]\n[UNK]\n中\n".encode("gb18030"))
+    with pytest.raises(ValueError, match=r"vocab\.txt, line 3: not UTF-8"):
+        FullTokenizer(str(path))
+
+
+def test_a_sentencepiece_model_given_as_vocabulary_says_where_it_belongs(comma_model):
+    with pytest.raises(ValueError, match=r"belongs to --spm_model_file"):
+        FullTokenizer(comma_model)
+
+
+def test_a_model_and_its_own_vocabulary_agree(tmp_path, comma_model):
+    pieces = FullTokenizer(spm_model_file=comma_model).pieces
+    scored = write_vocabulary(tmp_path / "m.vocab", [f"{piece}\t-1.5" for piece in pieces])
+    bare = write_vocabulary(tmp_path / "m.txt", pieces)
+    windows = write_vocabulary(tmp_path / "crlf.vocab", [f"{piece}\r" for piece in pieces])
+    for path in (scored, bare, windows):
+        assert FullTokenizer(path, spm_model_file=comma_model).pieces == pieces
+
+
+@pytest.mark.parametrize(
+    ("change", "where"),
+    [
+        (
+            lambda pieces: [*pieces[:6], "other", *pieces[7:]],
+            "id 6: '{piece}' in the model, 'other'",
+        ),
+        (lambda pieces: pieces[:-1], "id {last}: '{end}' in the model, nothing more"),
+        (lambda pieces: [*pieces, "more"], "id {size}: nothing more in the model, 'more'"),
+    ],
+    ids=["another piece", "too short", "too long"],
+)
+def test_a_model_and_another_vocabulary_disagree(tmp_path, comma_model, change, where):
+    pieces = FullTokenizer(spm_model_file=comma_model).pieces
+    path = write_vocabulary(tmp_path / "m.vocab", [f"{piece}\t0" for piece in change(pieces)])
+    size = len(pieces)
+    expected = where.format(piece=pieces[6], end=pieces[-1], last=size - 1, size=size)
+    with pytest.raises(ValueError, match="disagree at") as error:
+        FullTokenizer(path, spm_model_file=comma_model)
+    assert expected in str(error.value)
+
+
+def test_a_token_that_the_vocabulary_lacks_is_named(toy_vocabulary):
+    with pytest.raises(ValueError, match="token 'missing' is not in the vocabulary"):
+        FullTokenizer(toy_vocabulary).convert_tokens_to_ids(["want", "missing"])
+
+
+@pytest.mark.parametrize("ids", [[3, 15], [-1, 3]])
+def test_an_id_outside_the_vocabulary_is_refused(toy_vocabulary, ids):
+    with pytest.raises(ValueError, match="expected 0 to 14"):
+        FullTokenizer(toy_vocabulary).convert_ids_to_tokens(ids)
+
+
+def test_a_vocabulary_larger_than_the_model_is_refused(toy_vocabulary):
+    tokenizer = FullTokenizer(toy_vocabulary)
+    tokenization.check_vocab_size(tokenizer, 15)
+    tokenization.check_vocab_size(tokenizer, 16)
+    with pytest.raises(ValueError, match="15 pieces, more than the vocab_size 14"):
+        tokenization.check_vocab_size(tokenizer, 14)
+
+
+@pytest.mark.parametrize("case", ["lower", "cased"])
+@pytest.mark.parametrize("kind", ["sentencepiece", "wordpiece"])
+def test_every_golden_text_has_the_official_pieces_and_ids(shared, kind, case):
+    names = {"sentencepiece": "30k-clean.model", "wordpiece": "vocab_chinese.txt"}
+    argument = "spm_model_file" if kind == "sentencepiece" else "vocab_file"
+    vocabulary = {argument: str(shared / "vocab" / names[kind])}
+    tokenizer = FullTokenizer(do_lower_case=case == "lower", **vocabulary)
+    golden = shared / "golden" / "tokenization" / f"{kind}_{case}.jsonl"
+    rows = [json.loads(line) for line in golden.read_text(encoding="utf-8").splitlines()]
+    assert len(rows) == 575
+    for row in rows:
+        preprocessed = tokenizer.preprocess(row["text"])
+        tokens = tokenizer.tokenize(preprocessed)
+        assert preprocessed == row["preprocessed"]
+        assert tokens == row["tokens"]
+        assert tokenizer.convert_tokens_to_ids(tokens) == row["ids"]
+        assert tokenizer.encode(row["text"]) == row["ids"]
+    assert tokenizer.encode_batch(row["text"] for row in rows) == [row["ids"] for row in rows]
+
+
+def test_the_released_english_model_and_its_vocabulary_agree(shared):
+    model, vocab = (str(shared / "vocab" / f"30k-clean.{end}") for end in ("model", "vocab"))
+    assert FullTokenizer(vocab, spm_model_file=model).vocab_size == 30_000
