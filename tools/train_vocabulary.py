@@ -1,0 +1,377 @@
+r"""Trains a vocabulary for ALBERT on text.
+
+English and most other languages, as the published English models (SentencePiece, unigram):
+
+    python tools/train_vocabulary.py --input_file='corpus/*.txt' --vocab_size=30000 \
+        --output_prefix=vocabulary/30k
+
+writes vocabulary/30k.model (for --spm_model_file) and vocabulary/30k.vocab. Chinese, as the
+published Chinese models (characters, and pieces of the Latin words and numbers among them):
+
+    python tools/train_vocabulary.py --type=wordpiece --input_file=data/sample_zh.txt \
+        --vocab_size=21128 --nohard_vocab_limit --output_prefix=vocabulary/zh
+
+writes vocabulary/zh.txt (for --vocab_file). Input is UTF-8 text with one sentence a line, as for
+create_pretraining_data.py, and is normalized as that program does it: train both with the same
+--do_lower_case. The same input and flags give the same vocabulary.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import heapq
+import io
+import itertools
+import os
+import re
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+
+from absl import app, flags
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from albert_tf import corpus, files
+from albert_tf.tokenization import (
+    MAX_INPUT_CHARS_PER_WORD,
+    SPECIAL_TOKENS,
+    BasicTokenizer,
+    FullTokenizer,
+    is_punctuation,
+    preprocess_text,
+)
+
+# The ids of the published English models: <pad> 0, <unk> 1, then these from 2 on.
+CONTROL_SYMBOLS = list(SPECIAL_TOKENS)
+USER_DEFINED_SYMBOLS = ["(", ")", '"', "-", ".", "–", "£", "€"]
+WORDPIECE_SYMBOLS = ["[PAD]", "[UNK]", *SPECIAL_TOKENS]
+# How much rounding depends on the number of threads; one number makes one result on all machines.
+TRAINING_THREADS = 16
+MIN_PAIR_COUNT = 2  # a piece seen once teaches a model nothing
+TOO_LARGE = (
+    "--vocab_size={} is too large for this text: {} is the most. Lower it, give more text, or say "
+    "--nohard_vocab_limit to take what there is."
+)
+TOO_SMALL = (
+    "--vocab_size={} is too small for this text: its characters and the special symbols are {}. "
+    "Raise it, or lower --character_coverage."
+)
+OUTPUT_ENDINGS = {"sentencepiece": [".model", ".vocab"], "wordpiece": [".txt"]}
+MIN_INPUT_SENTENCES = 100  # SentencePiece refuses to draw so few
+CHUNK_BYTES = 1 << 20  # how much text is in memory at a time
+SUMMARY_LINES = 10_000
+SUMMARY_IDS = 16
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What to train, one field a flag; `define_flags` says what each means."""
+
+    input_file: str
+    output_prefix: str
+    type: str = "sentencepiece"
+    vocab_size: int = 30_000
+    hard_vocab_limit: bool = True
+    do_lower_case: bool = True
+    character_coverage: float = 0.99995
+    input_sentence_size: int = 10_000_000
+    max_sentence_length: int = 4192
+
+
+def define_flags() -> None:
+    """Defines the flags; not at import, so that a test may import several programs."""
+    default = {field.name: field.default for field in dataclasses.fields(Settings)}
+    flags.DEFINE_string("input_file", None, "Text: comma list of files and globs.", required=True)
+    flags.DEFINE_string(
+        "output_prefix",
+        None,
+        "Output files, without their .model and .vocab (or .txt).",
+        required=True,
+    )
+    flags.DEFINE_enum(
+        "type", default["type"], ["sentencepiece", "wordpiece"], "Kind of vocabulary to train."
+    )
+    flags.DEFINE_integer(
+        "vocab_size", default["vocab_size"], "Pieces, special symbols included.", 1
+    )
+    flags.DEFINE_bool(
+        "hard_vocab_limit",
+        default["hard_vocab_limit"],
+        "Fail if the text has too few pieces for vocab_size; otherwise take what there is.",
+    )
+    flags.DEFINE_bool(
+        "do_lower_case", default["do_lower_case"], "Lower-case (WordPiece: and strip accents)."
+    )
+    flags.DEFINE_float(
+        "character_coverage",
+        default["character_coverage"],
+        "Share of the text that the characters kept must make up.",
+        0.0,
+        1.0,
+    )
+    flags.DEFINE_integer(
+        "input_sentence_size",
+        default["input_sentence_size"],
+        "SentencePiece: lines to train on at most (over 100); the same ones every time.",
+    )
+    flags.DEFINE_integer(
+        "max_sentence_length",
+        default["max_sentence_length"],
+        "SentencePiece: leave out lines of more bytes.",
+    )
+    flags.DEFINE_alias("input", "input_file")
+    flags.DEFINE_alias("model_prefix", "output_prefix")
+
+
+def read_lines(paths: list[str]) -> Iterator[str]:
+    """Lines with more than whitespace in them, read as create_pretraining_data.py reads them.
+
+    Raises:
+        ValueError: a line is not UTF-8; names file and line.
+    """
+    for chunk in corpus.read_chunks(paths, CHUNK_BYTES):
+        for lines in chunk.lines():
+            yield from filter(None, map(str.strip, lines))
+
+
+def train_sentencepiece(lines: Iterable[str], settings: Settings) -> bytes:
+    """A SentencePiece unigram model with ALBERT's special ids, from normalized lines.
+
+    The symbols go in as lists: today's SentencePiece reads a comma list as CSV, in which the bare
+    quotation mark of the published command line swallows all symbols up to the next one.
+
+    Raises:
+        ValueError: the text is too small, or `vocab_size`, for the other; names the limit.
+    """
+    import sentencepiece
+
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(lines),
+            model_writer=model,
+            model_type="unigram",
+            vocab_size=settings.vocab_size,
+            hard_vocab_limit=settings.hard_vocab_limit,
+            character_coverage=settings.character_coverage,
+            input_sentence_size=settings.input_sentence_size,
+            shuffle_input_sentence=True,
+            max_sentence_length=settings.max_sentence_length,
+            num_threads=TRAINING_THREADS,
+            pad_id=0,
+            unk_id=1,
+            bos_id=-1,
+            eos_id=-1,
+            control_symbols=CONTROL_SYMBOLS,
+            user_defined_symbols=USER_DEFINED_SYMBOLS,
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        raise ValueError(_explain_sentencepiece(str(error), settings.vocab_size)) from None
+    return model.getvalue()
+
+
+def _explain_sentencepiece(message: str, vocab_size: int) -> str:
+    too_high = re.search(r"value <= (\d+)", message)
+    too_low = re.search(r"required_chars\. \d+ vs (\d+)", message)
+    if too_high:
+        return TOO_LARGE.format(vocab_size, too_high[1])
+    if too_low:
+        return TOO_SMALL.format(vocab_size, too_low[1])
+    if "sentences_.empty()" in message:
+        return (
+            "no line is left to train on: each is empty once normalized, or longer than "
+            "--max_sentence_length bytes. Raise it, or split the lines."
+        )
+    return f"SentencePiece training failed: {message}"
+
+
+def train_wordpiece(word_counts: Counter[str], settings: Settings) -> list[str]:
+    """A BERT-style vocabulary from the words of `BasicTokenizer` and how often each occurs.
+
+    In this order: the special symbols; the characters, commonest first; their twins with "##" in
+    front (not of punctuation, which BERT never joins to a word); then pieces of words that have
+    several characters (Latin words, numbers), each joined from the commonest pair of pieces.
+
+    Raises:
+        ValueError: `vocab_size` cannot be reached, or is too small for the characters.
+    """
+    characters = _covering_characters(word_counts, settings.character_coverage)
+    twins = ["##" + char for char in characters if not is_punctuation(char)]
+    vocabulary = list(dict.fromkeys([*WORDPIECE_SYMBOLS, *characters, *twins]))
+    if len(vocabulary) > settings.vocab_size:
+        raise ValueError(TOO_SMALL.format(settings.vocab_size, len(vocabulary)))
+    known = set(characters)
+    words = {
+        word: count
+        for word, count in word_counts.items()
+        # A longer word is unknown to WordpieceTokenizer, whatever pieces there are.
+        if 1 < len(word) <= MAX_INPUT_CHARS_PER_WORD and known.issuperset(word)
+    }
+    vocabulary += learn_pieces(words, settings.vocab_size - len(vocabulary))
+    if len(vocabulary) < settings.vocab_size and settings.hard_vocab_limit:
+        raise ValueError(TOO_LARGE.format(settings.vocab_size, len(vocabulary)))
+    return vocabulary
+
+
+def _covering_characters(word_counts: Counter[str], coverage: float) -> list[str]:
+    counts: Counter[str] = Counter()
+    for word, count in word_counts.items():
+        for char in word:
+            counts[char] += count
+    needed = coverage * counts.total()
+    kept: list[str] = []
+    covered = 0
+    for char, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+        if covered >= needed:
+            break
+        kept.append(char)
+        covered += count
+    return kept
+
+
+def learn_pieces(word_counts: dict[str, int], room: int) -> list[str]:
+    """Joins the commonest neighboring pieces again and again, at most `room` new pieces.
+
+    Byte-pair encoding over words, in WordPiece's spelling. Ties go to the pair that sorts first.
+    """
+    words = [([word[0], *("##" + char for char in word[1:])], n) for word, n in word_counts.items()]
+    pair_counts: Counter[tuple[str, str]] = Counter()
+    words_with = defaultdict(set)
+    for index, (pieces, count) in enumerate(words):
+        for pair in itertools.pairwise(pieces):
+            pair_counts[pair] += count
+            words_with[pair].add(index)
+    queue = [(-count, pair) for pair, count in pair_counts.items()]
+    heapq.heapify(queue)
+    learned: dict[str, None] = {}
+    while queue and len(learned) < room:
+        count, pair = heapq.heappop(queue)
+        if -count != pair_counts[pair]:  # an old entry; the pair stands elsewhere with its count
+            continue
+        if -count < MIN_PAIR_COUNT:
+            break
+        joined = pair[0] + pair[1].removeprefix("##")
+        learned[joined] = None
+        changed = set()
+        for index in words_with.pop(pair):
+            pieces, word_count = words[index]
+            merged = _join(pieces, pair, joined)
+            for change, old_or_new in ((-word_count, pieces), (word_count, merged)):
+                for other in itertools.pairwise(old_or_new):
+                    pair_counts[other] += change
+                    changed.add(other)
+                    words_with[other].add(index)
+            words[index] = (merged, word_count)
+        for other in changed:
+            heapq.heappush(queue, (-pair_counts[other], other))
+    return list(learned)
+
+
+def _join(pieces: list[str], pair: tuple[str, str], joined: str) -> list[str]:
+    result: list[str] = []
+    index = 0
+    while index < len(pieces):
+        if tuple(pieces[index : index + 2]) == pair:
+            result.append(joined)
+            index += 2
+        else:
+            result.append(pieces[index])
+            index += 1
+    return result
+
+
+def _write_sentencepiece(paths: list[str], settings: Settings) -> FullTokenizer:
+    import sentencepiece
+
+    lines = (preprocess_text(line, lower=settings.do_lower_case) for line in read_lines(paths))
+    model = train_sentencepiece(lines, settings)
+    sp = sentencepiece.SentencePieceProcessor(model_proto=model)
+    model_file, vocab_file = (
+        settings.output_prefix + ending for ending in OUTPUT_ENDINGS[settings.type]
+    )
+    with files.write_atomically(model_file, "wb") as stream:
+        stream.write(model)
+    with files.write_atomically(vocab_file) as stream:
+        for piece_id in range(sp.get_piece_size()):
+            stream.write(f"{sp.id_to_piece(piece_id)}\t{sp.get_score(piece_id):g}\n")
+    print(f"wrote {model_file} and {vocab_file}")
+    return FullTokenizer(vocab_file, settings.do_lower_case, model_file)
+
+
+def _write_wordpiece(paths: list[str], settings: Settings) -> FullTokenizer:
+    basic = BasicTokenizer(settings.do_lower_case)
+    counts: Counter[str] = Counter()
+    for line in read_lines(paths):
+        counts.update(basic.tokenize(line))
+    vocabulary = train_wordpiece(counts, settings)
+    vocab_file = settings.output_prefix + OUTPUT_ENDINGS[settings.type][0]
+    with files.write_atomically(vocab_file) as stream:
+        stream.writelines(f"{token}\n" for token in vocabulary)
+    print(f"wrote {vocab_file}")
+    return FullTokenizer(vocab_file, settings.do_lower_case)
+
+
+def _print_summary(tokenizer: FullTokenizer, paths: list[str]) -> None:
+    lines = list(itertools.islice(read_lines(paths), SUMMARY_LINES))
+    ids = [piece_id for row in tokenizer.encode_batch(lines) for piece_id in row]
+    known = 1 - ids.count(tokenizer.unk_id) / max(1, len(ids))
+    characters = sum(len(line) for line in lines)
+    first = "  ".join(f"{i} {piece}" for i, piece in enumerate(tokenizer.pieces[:SUMMARY_IDS]))
+    print(f"size: {tokenizer.vocab_size} pieces; the model's vocab_size must be no less")
+    print(
+        f"coverage: {known:.3%} of the pieces in the first {len(lines)} lines are known; "
+        f"{characters / max(1, len(ids)):.2f} characters a piece"
+    )
+    print(f"first ids: {first}")
+
+
+def _check_settings(paths: list[str], settings: Settings) -> None:
+    if settings.input_sentence_size <= MIN_INPUT_SENTENCES:
+        raise ValueError(
+            f"--input_sentence_size={settings.input_sentence_size}: SentencePiece wants more than "
+            f"{MIN_INPUT_SENTENCES} lines to draw from"
+        )
+    if not os.path.basename(settings.output_prefix):
+        raise ValueError(
+            f"--output_prefix={settings.output_prefix!r} names no file; for example vocabulary/30k"
+        )
+    inputs = {os.path.realpath(path) for path in paths}
+    for ending in OUTPUT_ENDINGS[settings.type]:
+        if os.path.realpath(settings.output_prefix + ending) in inputs:
+            raise ValueError(
+                f"--output_prefix={settings.output_prefix}: would overwrite the input file "
+                f"{settings.output_prefix}{ending}. Name another."
+            )
+    files.make_directory(os.path.dirname(settings.output_prefix), "--output_prefix")
+
+
+def train(settings: Settings) -> None:
+    """Trains and writes a vocabulary, and prints a summary.
+
+    Raises:
+        OSError, ValueError: what is wrong with the input, the output or the settings.
+    """
+    paths = files.expand_patterns(settings.input_file, "--input_file")
+    _check_settings(paths, settings)
+    if not sum(1 for _ in read_lines(paths)):  # to the end: finds bytes that are no UTF-8 now
+        raise ValueError(f"--input_file: no text in {', '.join(paths)}")
+    write = _write_wordpiece if settings.type == "wordpiece" else _write_sentencepiece
+    _print_summary(write(paths, settings), paths)
+
+
+def main(argv: list[str]) -> None:
+    """Runs `train` with the flags, and puts what it complains about on one line."""
+    if len(argv) > 1:
+        raise app.UsageError(f"unexpected arguments {argv[1:]}; flags begin with --")
+    names = [field.name for field in dataclasses.fields(Settings)]
+    try:
+        train(Settings(**{name: flags.FLAGS[name].value for name in names}))
+    except (OSError, ValueError) as error:
+        sys.exit(f"{os.path.basename(argv[0])}: {error}")
+
+
+if __name__ == "__main__":
+    define_flags()
+    app.run(main)
