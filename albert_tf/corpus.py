@@ -1,0 +1,240 @@
+"""Text files as a stream of chunks, cut between documents.
+
+Input as Google's programs expect it: one sentence a line, a blank line between documents. A file
+of any size is read once, front to back, and only a chunk or two of it are in memory. Where the
+cuts fall depends on the files and the chunk size alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import gzip
+import hashlib
+import os
+import re
+import zlib
+from collections.abc import Iterator
+from typing import IO, cast
+
+from absl import logging
+
+from albert_tf import files
+
+GZIP_MAGIC = b"\x1f\x8b\x08"
+READ_BYTES = 1 << 20
+MAX_SENTENCE_CHARS = 1_000_000  # a line longer than this is no sentence
+MIN_DOCUMENT_LIMIT = 16 << 20  # documents up to this size are never cut
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_BLANK_LINE = re.compile(rb"\n[ \t]*\n")
+# The end of one document and the beginning of the next.
+_TWO_DOCUMENTS = re.compile(rb"\S[ \t]*\n(?:[ \t]*\n)+[ \t]*\S")
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    r"""A stretch of one file, whole lines.
+
+    Attributes:
+        path: the file.
+        first_line: number of the first line, counted from 1.
+        data: the bytes, lines ended by "\n".
+    """
+
+    path: str
+    first_line: int
+    data: bytes
+
+
+@dataclasses.dataclass(frozen=True)
+class Chunk:
+    """Some whole documents: the unit of work.
+
+    Attributes:
+        index: number of the chunk, counted from 0.
+        parts: where its text comes from, in order.
+        read_bytes: how much of the input was read for it, compressed where the input is.
+    """
+
+    index: int
+    parts: tuple[Part, ...]
+    read_bytes: int
+
+    @property
+    def checksum(self) -> str:
+        """Of the text; where it comes from does not count."""
+        digest = hashlib.blake2b(digest_size=16)
+        for part in self.parts:
+            digest.update(len(part.data).to_bytes(8, "little"))
+            digest.update(part.data)
+        return digest.hexdigest()
+
+    def lines(self) -> Iterator[list[str]]:
+        """The lines of each part. A part begins and ends with a document.
+
+        Raises:
+            ValueError: not UTF-8, or a line too long for a sentence; names the file and the line.
+        """
+        for part in self.parts:
+            lines = files.decode_utf8(part.data, part.path, part.first_line).split("\n")
+            for number, line in enumerate(lines, part.first_line):
+                if len(line) > MAX_SENTENCE_CHARS:
+                    raise _line_too_long(part.path, number)
+            yield lines
+
+
+def _line_too_long(path: str, line: int) -> ValueError:
+    return ValueError(
+        f"{path}, line {line}: longer than {MAX_SENTENCE_CHARS:,} characters. One sentence a line "
+        "was expected, with a blank line between documents; split the text into sentences first."
+    )
+
+
+class _CountingStream:
+    """Passes reads on and counts the bytes."""
+
+    def __init__(self, stream: IO[bytes]):
+        self._stream = stream
+        self.count = 0
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._stream.read(size)
+        self.count += len(data)
+        return data
+
+
+def _unix_line_ends(stream: IO[bytes]) -> Iterator[bytes]:
+    r"""The content in blocks, with "\r\n", "\r\r\n" and a lone "\r" made "\n"; without BOM."""
+    block = stream.read(READ_BYTES).removeprefix(_BYTE_ORDER_MARK)
+    while block:
+        while block.endswith(b"\r") and (more := stream.read(1)):
+            block += more
+        if b"\r" in block:
+            block = re.sub(rb"\r+\n", b"\n", block).replace(b"\r", b"\n")
+        yield block
+        block = stream.read(READ_BYTES)
+
+
+class _Reader:
+    """Cuts one file into parts of at least `part_bytes` that end with a document.
+
+    Args:
+        path: the file, plain or compressed with gzip.
+        part_bytes: size of a part, but for the last and for what its last document adds.
+    """
+
+    def __init__(self, path: str, part_bytes: int):
+        self.path = path
+        self.part_bytes = part_bytes
+        self.document_limit = max(MIN_DOCUMENT_LIMIT, 4 * part_bytes)
+        self.read_bytes = 0
+
+    def parts(self) -> Iterator[Part]:
+        with contextlib.ExitStack() as stack:
+            raw = _CountingStream(stack.enter_context(files.open_binary(self.path)))
+            stream = self._unpacked(stack, raw)
+            line = 1
+            pending = b""
+            for block in _unix_line_ends(stream):
+                # What came before has been searched, but for a blank line not yet complete.
+                searched = max(self.part_bytes - 2, pending.rfind(b"\n"))
+                pending += block
+                self.read_bytes = raw.count
+                while end := self._end_of_part(pending, line, searched):
+                    yield Part(self.path, line, pending[:end])
+                    line += pending.count(b"\n", 0, end)
+                    pending = pending[end:]
+                    searched = self.part_bytes - 2
+            self.read_bytes = raw.count
+            if pending:
+                yield Part(self.path, line, pending)
+
+    def _unpacked(self, stack: contextlib.ExitStack, raw: _CountingStream) -> IO[bytes]:
+        with files.open_binary(self.path) as probe:
+            packed = probe.read(len(GZIP_MAGIC)) == GZIP_MAGIC
+        if not packed:
+            return cast("IO[bytes]", raw)
+        return cast("IO[bytes]", stack.enter_context(gzip.GzipFile(fileobj=cast("IO[bytes]", raw))))
+
+    def _end_of_part(self, pending: bytes, line: int, searched: int) -> int:
+        """Where to cut `pending`, or 0 for not yet; no end lies before `searched`."""
+        blank = _BLANK_LINE.search(pending, max(0, searched))
+        if blank and blank.end() <= self.document_limit:
+            return blank.end()
+        if len(pending) < self.document_limit:
+            return 0
+        end = pending.rfind(b"\n", 0, self.document_limit) + 1
+        if not end:
+            raise _line_too_long(self.path, line)
+        logging.warning(
+            "%s, line %d: %d MiB without a blank line. Cut there, as if a document ended.",
+            self.path,
+            line + pending.count(b"\n", 0, end) - 1,
+            end >> 20,
+        )
+        return end
+
+
+def file_size(path: str) -> int:
+    """Size in bytes, as it is on disk."""
+    with files.open_binary(path) as stream:
+        stream.seek(0, os.SEEK_END)
+        return stream.tell()
+
+
+def read_chunks(paths: list[str], chunk_bytes: int) -> Iterator[Chunk]:
+    """Reads text files as chunks of about `chunk_bytes`.
+
+    Every chunk holds two documents or more, and no chunk is smaller than half of `chunk_bytes`,
+    unless all the text is. (An instance may need text from another document of its chunk.) The
+    end of a file ends a document.
+
+    Args:
+        paths: text files, plain or compressed with gzip.
+        chunk_bytes: size of a chunk in bytes of text.
+
+    Raises:
+        FileNotFoundError: a file is missing.
+        ValueError: no sentence a line, or a damaged gzip file; names the file.
+    """
+    parts: list[Part] = []
+    read_bytes = 0
+    held: Chunk | None = None  # the last may have to take in what remains
+    for part, consumed in _all_parts(paths, chunk_bytes):
+        parts.append(part)
+        read_bytes += consumed
+        if _size(parts) >= chunk_bytes and _holds_two_documents(parts):
+            if held:
+                yield held
+            held = Chunk(held.index + 1 if held else 0, tuple(parts), read_bytes)
+            parts, read_bytes = [], 0
+    if held and (_size(parts) < chunk_bytes / 2 or not _holds_two_documents(parts)):
+        yield Chunk(held.index, (*held.parts, *parts), held.read_bytes + read_bytes)
+        return
+    if held:
+        yield held
+    if parts:
+        yield Chunk(held.index + 1 if held else 0, tuple(parts), read_bytes)
+
+
+def _all_parts(paths: list[str], part_bytes: int) -> Iterator[tuple[Part, int]]:
+    """The parts of all files, each with the bytes read since the one before."""
+    for path in paths:
+        reader = _Reader(path, part_bytes)
+        before = 0
+        try:
+            for part in reader.parts():
+                yield part, reader.read_bytes - before
+                before = reader.read_bytes
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise ValueError(f"{path}: a damaged gzip file: {error}") from None
+
+
+def _size(parts: list[Part]) -> int:
+    return sum(len(part.data) for part in parts)
+
+
+def _holds_two_documents(parts: list[Part]) -> bool:
+    with_text = [part.data for part in parts if not part.data.isspace()]
+    return len(with_text) > 1 or any(map(_TWO_DOCUMENTS.search, with_text))

@@ -1,0 +1,305 @@
+"""Which tokens of a batch are masked, and what they become: whole words, n-grams, 80/10/10.
+
+Google's `create_masked_lm_predictions`, for many instances at once. The official program walks
+through one shuffled list of n-grams per instance; here one NumPy step handles the next n-gram of
+every instance of the batch. The law of the result is the same, only the speed differs.
+
+A *candidate* is what is masked together: a whole word, or a single piece without
+`do_whole_word_mask`. Read from the bottom up: `mask_batch` is what the data program calls.
+
+Letters: N instances, S sequence length, P prediction slots, C candidates, V vocabulary.
+Paper: ALBERT (arXiv 1909.11942), section 4.1, for the n-gram lengths.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+from numpy.typing import NDArray
+
+MASK_SHARE = 0.8  # of the chosen positions become [MASK]
+KEPT_SHARE = 0.1  # stay what they are; the rest become a random piece
+
+# As the official program's lists. Neither ' nor = > belong to them: pieces that hold one of those
+# count as words of their own.
+_PUNCTUATION = frozenset('!"#$%&()*+,-./:;?@[\\]^_`{|}~')
+_LETTERS_AND_PUNCTUATION = _PUNCTUATION | frozenset("abcdefghijklmnopqrstuvwxyz")
+
+
+@dataclasses.dataclass(frozen=True)
+class MaskingSettings:
+    """How much is masked, and how.
+
+    Attributes:
+        masked_lm_prob: share of the positions to mask, in [0, 1); 0 masks nothing.
+        max_predictions_per_seq: the most positions to mask in one instance, at least 1.
+        ngram: the most candidates masked in one stretch, at least 1.
+        favor_shorter_ngram: n candidates with probability in proportion to 1/n; False reverses
+            that, so that the longest is the likeliest.
+        do_whole_word_mask: mask all pieces of a word together.
+        do_permutation: choose a second set of positions and permute their tokens.
+    """
+
+    masked_lm_prob: float = 0.15
+    max_predictions_per_seq: int = 20
+    ngram: int = 3
+    favor_shorter_ngram: bool = True
+    do_whole_word_mask: bool = True
+    do_permutation: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.masked_lm_prob < 1.0:
+            raise ValueError(f"masked_lm_prob={self.masked_lm_prob}: expected 0 <= p < 1")
+        for name in ("max_predictions_per_seq", "ngram"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)}: expected 1 or more")
+
+    @property
+    def prediction_slots(self) -> int:
+        """P: the width of `masked_lm_positions`; do_permutation needs twice the predictions."""
+        return self.max_predictions_per_seq * (2 if self.do_permutation else 1)
+
+
+@dataclasses.dataclass(frozen=True)
+class MaskedBatch:
+    """What `mask_batch` returns.
+
+    Attributes:
+        input_ids: int32 [N, S], the tokens with the masks in place.
+        masked_lm_positions: int32 [N, P], ascending, zero-padded.
+        masked_lm_ids: int32 [N, P], what stood there, zero-padded.
+        masked_lm_weights: float32 [N, P], 1 for a prediction, 0 for padding.
+    """
+
+    input_ids: NDArray[np.int32]
+    masked_lm_positions: NDArray[np.int32]
+    masked_lm_ids: NDArray[np.int32]
+    masked_lm_weights: NDArray[np.float32]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Candidates:
+    """The candidates of every instance, numbered from the left.
+
+    Attributes:
+        counts: int64 [N], candidates per instance.
+        index: int32 [N, S], the candidate that a maskable position belongs to.
+        ends: int32 [N, C + ngram], `ends[i, c]` maskable positions come before candidate c; from
+            the instance's last candidate on all of them do.
+    """
+
+    counts: NDArray[np.int64]
+    index: NDArray[np.int32]
+    ends: NDArray[np.int32]
+
+
+def starts_word(piece: str) -> bool:
+    """Whether a SentencePiece piece starts a word (official `is_start_piece_sp`).
+
+    It does when it begins with "▁" or "<", is a punctuation sign, or holds a character that is
+    neither a-z nor punctuation (so that every Chinese piece is a word of its own).
+    """
+    return (
+        piece.startswith(("\u2581", "<"))
+        or piece in _PUNCTUATION
+        or not all(char.lower() in _LETTERS_AND_PUNCTUATION for char in piece)
+    )
+
+
+def word_start_table(pieces: list[str], is_sentencepiece: bool) -> NDArray[np.bool_]:
+    """Which pieces of a vocabulary start a word: bool [V].
+
+    WordPiece: whatever does not begin with "##". SentencePiece: see `starts_word`; a text's
+    unknown pieces have to be looked at themselves, as all of them have the same id.
+    """
+    if is_sentencepiece:
+        return np.array([starts_word(piece) for piece in pieces], bool)
+    return np.array([not piece.startswith("##") for piece in pieces], bool)
+
+
+def ngram_probabilities(ngram: int, favor_shorter_ngram: bool) -> NDArray[np.float64]:
+    """Probabilities of the lengths 1 to `ngram`: in proportion to 1/n, or reversed."""
+    shares = 1.0 / np.arange(1, ngram + 1)
+    shares /= shares.sum()
+    return shares if favor_shorter_ngram else shares[::-1]
+
+
+def num_to_predict(lengths: NDArray[np.integer], settings: MaskingSettings) -> NDArray[np.int64]:
+    """How many positions to mask in instances of these lengths, [CLS] and [SEP] included: [N]."""
+    if settings.masked_lm_prob == 0:
+        return np.zeros(len(lengths), np.int64)
+    # np.rint rounds halves to even, as Python's round does in the official program.
+    wanted: NDArray[np.int64] = np.rint(lengths * settings.masked_lm_prob).astype(np.int64)
+    return np.minimum(np.maximum(wanted, 1), settings.max_predictions_per_seq)
+
+
+def _find_candidates(
+    word_starts: NDArray[np.bool_], maskable: NDArray[np.bool_], settings: MaskingSettings
+) -> _Candidates:
+    """Groups the maskable positions: bool [N, S] both."""
+    num_rows = len(maskable)
+    rows = np.arange(num_rows)
+    begins = maskable
+    if settings.do_whole_word_mask:
+        # A piece inside a word joins the candidate before it, even across the middle [SEP]. The
+        # first of the instance has none before it and begins one.
+        begins = maskable & word_starts
+        first = maskable.argmax(axis=1)
+        begins[rows, first] = maskable[rows, first]
+    index = begins.cumsum(axis=1, dtype=np.int32)  # [N, S]
+    counts = index[:, -1].astype(np.int64)
+    index -= 1
+    before = maskable.cumsum(axis=1, dtype=np.int32)  # [N, S]
+    total = before[:, -1:].copy()
+    before -= maskable
+    # Columns beyond an instance's last candidate say that nothing more is to come: the longer
+    # n-grams near the end hold fewer candidates.
+    ends = np.repeat(total, counts.max(initial=0) + settings.ngram + 1, axis=1)
+    row, column = np.nonzero(begins)
+    ends[row, index[row, column]] = before[row, column]
+    return _Candidates(counts, index, ends)
+
+
+def _choose(
+    candidates: _Candidates,
+    budget: NDArray[np.int64],
+    probabilities: NDArray[np.float64],
+    rng: np.random.Generator,
+    taken: NDArray[np.bool_],
+) -> None:
+    """Chooses n-grams of candidates until the budgets are used up, and marks them in `taken`.
+
+    Every candidate of an instance is tried once, in random order: a length n is drawn; an n-gram
+    over the budget is shortened; one that is still over it, or meets a taken candidate, is passed
+    over.
+
+    Args:
+        candidates: the candidates.
+        budget: [N], the most positions to take.
+        probabilities: [ngram], of the lengths.
+        rng: source of randomness.
+        taken: bool [N, C + ngram + 1], candidates that are taken already; changed in place.
+    """
+    width = taken.shape[1]
+    flat_taken, flat_ends = taken.reshape(-1), candidates.ends.reshape(-1)
+    thresholds = np.cumsum(probabilities)[:-1]
+    left = budget.copy()
+    counts = candidates.counts
+    order = np.tile(np.arange(width, dtype=np.int32), (len(left), 1)).reshape(-1)
+    rows = np.flatnonzero((left > 0) & (counts > 0))
+    step = 0
+    while rows.size:
+        # The next entry of a random permutation of each row's candidates (Fisher and Yates).
+        base = rows * width
+        swap = base + step + (rng.random(rows.size) * (counts[rows] - step)).astype(np.int64)
+        candidate = order.take(swap)
+        order[swap] = order.take(base + step)
+
+        at = base + candidate
+        length = 1 + np.searchsorted(thresholds, rng.random(rows.size), side="right")
+        begin, remaining = flat_ends.take(at), left.take(rows)
+        size = flat_ends.take(at + length) - begin
+        for _ in range(len(thresholds)):
+            too_long = (size > remaining) & (length > 1)
+            if not too_long.any():
+                break
+            length -= too_long
+            size = flat_ends.take(at + length) - begin
+        fits = (size <= remaining) & ~flat_taken.take(at)
+        for offset in range(1, len(probabilities)):
+            fits &= ~(flat_taken.take(at + offset) & (length > offset))
+
+        at, length = at[fits], length[fits]
+        flat_taken[at] = True
+        for offset in range(1, len(probabilities)):
+            flat_taken[at[length > offset] + offset] = True
+        left[rows[fits]] -= size[fits]
+        step += 1
+        rows = rows[(left.take(rows) > 0) & (counts.take(rows) > step)]
+
+
+def _positions_of(
+    taken: NDArray[np.bool_], candidates: _Candidates, maskable: NDArray[np.bool_]
+) -> NDArray[np.int64]:
+    """The positions of taken candidates as ascending indices into the flattened batch."""
+    rows = np.arange(len(taken))[:, None] * taken.shape[1]
+    chosen = taken.reshape(-1).take(candidates.index + rows)  # [N, S]
+    return np.flatnonzero(chosen & maskable)
+
+
+def _replace(
+    original: NDArray[np.int32], mask_id: int, vocab_size: int, rng: np.random.Generator
+) -> NDArray[np.int32]:
+    """What the chosen tokens become; drawn for each position, not for each word."""
+    draw = rng.random(len(original))
+    # Any id may come, the specials included, as officially.
+    replaced = rng.integers(0, vocab_size, len(original), dtype=np.int32)
+    replaced = np.where(draw < MASK_SHARE + KEPT_SHARE, original, replaced)
+    return np.where(draw < MASK_SHARE, np.int32(mask_id), replaced)
+
+
+def _permute_within_rows(
+    positions: NDArray[np.int64], seq_length: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """`positions`, grouped by row and ascending, in random order within each row."""
+    keys = rng.random(len(positions))
+    return positions[np.lexsort((keys, positions // seq_length))]
+
+
+def mask_batch(
+    input_ids: NDArray[np.int32],
+    word_starts: NDArray[np.bool_],
+    maskable: NDArray[np.bool_],
+    budget: NDArray[np.int64],
+    settings: MaskingSettings,
+    mask_id: int,
+    vocab_size: int,
+    rng: np.random.Generator,
+    labels: NDArray[np.int32] | None = None,
+) -> MaskedBatch:
+    """Chooses the positions to predict and replaces the tokens there.
+
+    Args:
+        input_ids: int32 [N, S].
+        word_starts: bool [N, S], whether the piece starts a word.
+        maskable: bool [N, S], False at [CLS], [SEP] and padding.
+        budget: int64 [N], positions to choose at most, as `num_to_predict` gives them.
+        settings: how to choose.
+        mask_id: id of [MASK].
+        vocab_size: V; the random replacements are uniform over all of it.
+        rng: source of randomness.
+        labels: int32 [N, S], what is to be predicted; `input_ids` by default.
+
+    Returns:
+        the masked batch; `input_ids` itself stays as it is.
+    """
+    num_rows, seq_length = input_ids.shape
+    labels = input_ids if labels is None else labels
+    masked = input_ids.copy()
+    probabilities = ngram_probabilities(settings.ngram, settings.favor_shorter_ngram)
+    candidates = _find_candidates(word_starts, maskable, settings)
+    taken = np.zeros(candidates.ends.shape, bool)
+
+    _choose(candidates, budget, probabilities, rng, taken)
+    positions = _positions_of(taken, candidates, maskable)
+    masked.reshape(-1)[positions] = _replace(input_ids.take(positions), mask_id, vocab_size, rng)
+    if settings.do_permutation:
+        _choose(candidates, budget, probabilities, rng, taken)
+        both = _positions_of(taken, candidates, maskable)
+        moved = np.setdiff1d(both, positions, assume_unique=True)
+        source = _permute_within_rows(moved, seq_length, rng)
+        masked.reshape(-1)[moved] = input_ids.take(source)
+        positions = both
+
+    row = positions // seq_length
+    found = np.bincount(row, minlength=num_rows)
+    slot = np.arange(len(positions)) - np.repeat(found.cumsum() - found, found)
+    shape = (num_rows, settings.prediction_slots)
+    batch = MaskedBatch(
+        masked, np.zeros(shape, np.int32), np.zeros(shape, np.int32), np.zeros(shape, np.float32)
+    )
+    batch.masked_lm_positions[row, slot] = positions - row * seq_length
+    batch.masked_lm_ids[row, slot] = labels.take(positions)
+    batch.masked_lm_weights[row, slot] = 1.0
+    return batch

@@ -1,0 +1,379 @@
+"""The pre-training data program: text files in, shuffled record files out.
+
+1. The text is read in chunks (`corpus`). Each is tokenized once, made into instances and spilled
+   to random slots of a work directory (`instances`, `records`, `shuffling`), by several processes.
+2. Each output file reads its slots back, shuffles and writes them.
+3. A metadata file beside the outputs says what they hold.
+
+What comes out depends on the text, the settings and the sizes of chunks and shuffle, and neither
+on the number of processes nor on whether the program was interrupted: every finished chunk and
+output leaves a small JSON file in the work directory, and `resume` goes on from these. Memory
+depends on the sizes and the number of processes, and not on the text.
+
+Read from the bottom up: `create_pretraining_data` is the program.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import gzip
+import itertools
+import math
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import IO, Any
+
+import numpy as np
+from absl import logging
+from tqdm import tqdm
+
+import albert_tf
+from albert_tf import corpus, files, records, shuffling, workers
+from albert_tf.instances import InstanceSettings, create_batches, tokenize_documents
+from albert_tf.masking import word_start_table
+from albert_tf.record_encoding import decode_example, encode_examples, frame_records
+from albert_tf.records import Outputs
+from albert_tf.tokenization import FullTokenizer
+from albert_tf.work_directory import WorkDirectory, open_work_directory
+
+COMPRESSION_LEVEL = 6
+PROGRESS_EVERY = 1000  # records written between two messages
+
+_SLOTS, _ORDER = 1, 2  # parts of seeds, so that no two uses draw the same random numbers
+
+
+@dataclasses.dataclass(frozen=True)
+class Vocabulary:
+    """Where the tokenizer comes from; it is loaded anew in every process.
+
+    Attributes:
+        vocab_file: WordPiece vocabulary, or the `.vocab` beside a SentencePiece model.
+        spm_model_file: SentencePiece model.
+        do_lower_case: see `FullTokenizer`.
+    """
+
+    vocab_file: str | None = None
+    spm_model_file: str | None = None
+    do_lower_case: bool = True
+
+    def load(self) -> FullTokenizer:
+        """The tokenizer.
+
+        Raises:
+            FileNotFoundError, ValueError: as `FullTokenizer`.
+        """
+        return FullTokenizer(self.vocab_file, self.do_lower_case, self.spm_model_file)
+
+
+@dataclasses.dataclass(frozen=True)
+class Resources:
+    """What the program may use. The first two also decide the order of the instances.
+
+    Attributes:
+        chunk_bytes: text that is worked on together.
+        shuffle_bytes: records that one process shuffles in memory at a time.
+        num_workers: processes; 0 for one on each core.
+        work_dir: directory for what is not finished, removed in the end; needs the space of the
+            outputs, uncompressed. By default it is made beside the first output.
+        resume: go on where an interrupted run stopped.
+        show_progress: show a bar on standard error.
+    """
+
+    chunk_bytes: int = 1 << 20
+    shuffle_bytes: int = 256 << 20
+    num_workers: int = 0
+    work_dir: str = ""
+    resume: bool = False
+    show_progress: bool = True
+
+    def __post_init__(self) -> None:
+        for name, least in (("chunk_bytes", 1), ("shuffle_bytes", 1), ("num_workers", 0)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name}={getattr(self, name)}: expected {least} or more")
+
+    @property
+    def processes(self) -> int:
+        """The number of processes to start."""
+        return self.num_workers or workers.available_cores()
+
+
+def _make_chunk_work(
+    directory: str, vocabulary: Vocabulary, settings: InstanceSettings, num_outputs: int
+) -> Callable[[corpus.Chunk], Iterator[tuple[int, int]]]:
+    """The work of the first stage, for one process: chunk -> (instances, input bytes) done."""
+    tokenizer = vocabulary.load()
+    table = word_start_table(tokenizer.pieces, tokenizer.is_sentencepiece)
+    work_directory = WorkDirectory(directory)
+    num_slots = num_outputs * shuffling.slots_per_output(num_outputs)
+
+    def work(chunk: corpus.Chunk) -> Iterator[tuple[int, int]]:
+        documents = tokenize_documents(chunk.lines(), tokenizer, table)
+        spill = shuffling.Spill(work_directory.chunk_stem(chunk.index), num_slots)
+        rng = np.random.default_rng([settings.random_seed, chunk.index, _SLOTS])
+        counts: collections.Counter[str] = collections.Counter(
+            documents=documents.num_documents,
+            sentences=len(documents.sentence_starts) - 1,
+            tokens=len(documents.ids),
+        )
+        for batch in create_batches(documents, settings, tokenizer, chunk.index):
+            encoded = frame_records(encode_examples(batch))
+            slots = shuffling.draw_slots(len(encoded), counts["instances"], num_outputs, rng)
+            spill.add(encoded, slots)
+            counts += _count(batch)
+            yield len(encoded), 0
+        spill.flush()
+        counts["record_bytes"] = spill.written
+        work_directory.finish_chunk(chunk.index, chunk.checksum, spill.blocks, counts)
+        yield 0, chunk.read_bytes
+
+    return work
+
+
+def _count(batch: dict[str, np.ndarray]) -> collections.Counter[str]:
+    return collections.Counter(
+        instances=len(batch["input_ids"]),
+        positions=int(batch["input_mask"].sum()),
+        predictions=int(batch["masked_lm_weights"].sum()),
+        label_1=int(batch["next_sentence_labels"].sum()),
+    )
+
+
+def _make_output_work(
+    directory: str, outputs: Outputs, settings: InstanceSettings, groups: int
+) -> Callable[[int], Iterator[int]]:
+    """The work of the second stage, for one process: output -> records done."""
+    work_directory = WorkDirectory(directory)
+    num_outputs = len(outputs.paths)
+    num_slots = num_outputs * shuffling.slots_per_output(num_outputs)
+
+    def work(output: int) -> Iterator[int]:
+        path = outputs.paths[output]
+        shuffled = shuffling.shuffled(
+            work_directory.blocks(),
+            num_slots,
+            shuffling.slots_of(output, num_outputs),
+            groups,
+            seed=[settings.random_seed, output, _ORDER],
+        )
+        written = 0
+        with files.write_atomically(path, "wb") as stream:
+            with _compressed(stream, outputs.compression) as packed:
+                for written, record in enumerate(shuffled, 1):
+                    packed.write(record)
+                    if written % PROGRESS_EVERY == 0:
+                        yield PROGRESS_EVERY
+            size = stream.tell()
+        work_directory.finish_output(output, os.path.basename(path), written, size)
+        yield written % PROGRESS_EVERY
+
+    return work
+
+
+@contextlib.contextmanager
+def _compressed(stream: IO[bytes], compression: str) -> Iterator[Any]:
+    if not compression:
+        yield stream
+        return
+    # No name and no time in the header: the same records give the same bytes.
+    with gzip.GzipFile("", "wb", COMPRESSION_LEVEL, stream, mtime=0) as packed:
+        yield packed
+
+
+def _check_paths(input_files: list[str], outputs: Outputs) -> None:
+    """Finds what is wrong with the names before anything is read."""
+    if not any(map(corpus.file_size, input_files)):
+        raise ValueError(f"--input_file: {', '.join(input_files)}: nothing in there")
+    inputs = {_identity(path): path for path in input_files}
+    for path in outputs.paths:
+        if _identity(path) in inputs:
+            raise ValueError(f"--output_file: {path} is an input file as well")
+        if os.path.isdir(path):
+            raise ValueError(f"--output_file: {path} is a directory; name a file")
+    for folder in dict.fromkeys(map(os.path.dirname, outputs.paths)):
+        files.make_directory(folder, "--output_file")
+
+
+def _identity(path: str) -> str:
+    return path if files.is_remote(path) else os.path.realpath(path)
+
+
+def _make_chunks(
+    work_directory: WorkDirectory,
+    input_files: list[str],
+    args: tuple[Any, ...],
+    resources: Resources,
+) -> None:
+    """The first stage: spills the instances of all chunks that are not there yet."""
+    num_chunks = 0
+    bar = tqdm(
+        total=sum(map(corpus.file_size, input_files)),
+        unit="B",
+        unit_scale=True,
+        desc="making instances",
+        disable=not resources.show_progress,
+    )
+
+    def missing_chunks() -> Iterator[corpus.Chunk]:
+        nonlocal num_chunks
+        is_new = False
+        for chunk in corpus.read_chunks(input_files, resources.chunk_bytes):
+            num_chunks = chunk.index + 1
+            if work_directory.chunk_checksum(chunk.index) == chunk.checksum:
+                bar.update(chunk.read_bytes)
+                continue
+            if not is_new:
+                is_new = True
+                work_directory.forget_outputs()
+            work_directory.forget_chunk(chunk.index)
+            yield chunk
+
+    instances = 0
+    with bar:
+        messages = workers.run(_make_chunk_work, args, missing_chunks(), resources.processes)
+        for made, read_bytes in messages:
+            instances += made
+            rate = instances / max(bar.format_dict["elapsed"], 1e-9)
+            bar.set_postfix_str(f"{instances:,} made, {rate:,.0f}/s", refresh=False)
+            bar.update(read_bytes)
+    work_directory.keep_chunks(num_chunks)
+
+
+def _write_outputs(
+    work_directory: WorkDirectory,
+    outputs: Outputs,
+    settings: InstanceSettings,
+    resources: Resources,
+) -> None:
+    """The second stage: shuffles and writes all outputs that are not there yet."""
+    counts = work_directory.counts()
+    if not counts["instances"]:
+        raise ValueError("--input_file: no text in there gives a token")
+    done = work_directory.finished_outputs()
+    missing = [output for output in range(len(outputs.paths)) if output not in done]
+    per_output = counts["record_bytes"] / len(outputs.paths)
+    groups = max(1, math.ceil(per_output / resources.shuffle_bytes))
+    args = (work_directory.path, outputs, settings, groups)
+    with tqdm(
+        total=counts["instances"],
+        initial=sum(entry["instances"] for entry in done.values()),
+        unit=" records",
+        desc="writing",
+        disable=not resources.show_progress,
+    ) as bar:
+        num_workers = min(resources.processes, len(missing))
+        for written in workers.run(_make_output_work, args, missing, num_workers):
+            bar.update(written)
+
+
+def _settings_of(
+    settings: InstanceSettings, outputs: Outputs, resources: Resources
+) -> dict[str, Any]:
+    """All settings that decide what is in the outputs, by the names of their flags."""
+    flat = dataclasses.asdict(settings)
+    return {
+        **flat.pop("masking"),
+        **flat,
+        "compression": outputs.compression,
+        "chunk_bytes": resources.chunk_bytes,
+        "shuffle_bytes": resources.shuffle_bytes,
+    }
+
+
+def _finished_before(path: str, metadata: dict[str, Any], outputs: Outputs) -> bool:
+    """Whether a run with the same settings has left its metadata and all of its outputs."""
+    known = records.read_metadata([name for name in outputs.paths if os.path.exists(name)])
+    return all(
+        name in known
+        and os.path.realpath(known[name].metadata_file) == os.path.realpath(path)
+        and known[name].settings == metadata["settings"]
+        and known[name].vocabulary == metadata["vocabulary"]
+        for name in outputs.paths
+    )
+
+
+def _report(counts: dict[str, int]) -> None:
+    """Logs the statistics."""
+    instances, positions = counts["instances"], counts["positions"]
+    logging.info(
+        "%d documents, %d sentences, %d tokens of text -> %d instances of %.1f tokens on average; "
+        "%.2f %% of the tokens to predict, %.2f %% of the instances labeled 1",
+        counts["documents"],
+        counts["sentences"],
+        counts["tokens"],
+        instances,
+        positions / instances,
+        100 * counts["predictions"] / positions,
+        100 * counts["label_1"] / instances,
+    )
+
+
+def log_instances(paths: Sequence[str], vocabulary: Vocabulary, count: int) -> None:
+    """Logs the first instances of the outputs, one of each in turn, as the official program."""
+    tokenizer = vocabulary.load()
+    in_turn = itertools.zip_longest(*map(records.read_records, paths))
+    found = filter(None, itertools.chain.from_iterable(in_turn))
+    for record in itertools.islice(found, count):
+        features = decode_example(record)
+        ids = features["input_ids"][features["input_mask"] > 0].tolist()
+        logging.info("*** Example ***")
+        logging.info("tokens: %s", " ".join(tokenizer.convert_ids_to_tokens(ids)))
+        for name in records.FEATURES:
+            logging.info("%s: %s", name, " ".join(map(str, features[name].tolist())))
+
+
+def create_pretraining_data(
+    input_files: list[str],
+    outputs: Outputs,
+    vocabulary: Vocabulary,
+    settings: InstanceSettings,
+    resources: Resources,
+) -> dict[str, Any]:
+    """Makes pre-training records from text.
+
+    Args:
+        input_files: text files, one sentence a line, a blank line between documents; plain or
+            compressed with gzip.
+        outputs: what to write.
+        vocabulary: the vocabulary.
+        settings: how to make instances.
+        resources: what may be used.
+
+    Returns:
+        the content of the metadata file: settings, vocabulary, counts and files.
+
+    Raises:
+        FileNotFoundError: an input or the vocabulary is missing.
+        ValueError: wrong settings, names or text; says which.
+        OSError: a file cannot be written, for instance because the disk is full. What is finished
+            stays in the work directory, for `resume`.
+    """
+    _check_paths(input_files, outputs)
+    tokenizer = vocabulary.load()
+    metadata: dict[str, Any] = {
+        "program": f"albert_tf {albert_tf.__version__}",
+        "settings": _settings_of(settings, outputs, resources),
+        "vocabulary": {
+            "file": os.path.basename(vocabulary.spm_model_file or vocabulary.vocab_file or ""),
+            "size": tokenizer.vocab_size,
+            "checksum": tokenizer.checksum,
+            "do_lower_case": vocabulary.do_lower_case,
+        },
+    }
+    path = records.metadata_path(outputs.stem)
+    if resources.resume and _finished_before(path, metadata, outputs):
+        logging.info("%s: all outputs are complete already", path)
+        return records.load_metadata(path)
+    run = {**metadata["settings"], **metadata["vocabulary"], "outputs": outputs.paths}
+    work_dir = resources.work_dir or outputs.stem + ".work"
+    with open_work_directory(work_dir, run, resources.resume) as work_directory:
+        args = (work_directory.path, vocabulary, settings, len(outputs.paths))
+        _make_chunks(work_directory, input_files, args, resources)
+        _write_outputs(work_directory, outputs, settings, resources)
+        metadata["counts"] = dict(work_directory.counts())
+        metadata["files"] = list(work_directory.finished_outputs().values())
+        records.write_metadata(path, metadata)
+        work_directory.remove()
+    _report(metadata["counts"])
+    return metadata

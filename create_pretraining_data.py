@@ -1,0 +1,104 @@
+"""Makes pre-training records from text: one sentence a line, a blank line between documents.
+
+English, with a SentencePiece model:
+
+    python create_pretraining_data.py --input_file=corpus/*.txt --output_file=records/train@8 \
+        --spm_model_file=30k-clean.model --vocab_file=30k-clean.vocab --dupe_factor=10
+
+Chinese, with a WordPiece vocabulary:
+
+    python create_pretraining_data.py --input_file=news.txt --output_file=news.tfrecord \
+        --vocab_file=vocab_chinese.txt --max_predictions_per_seq=76
+
+Writes the record files (records/train-00000-of-00008, ...), and records/train.records.json, which
+says what they hold. The same command with --resume goes on after an interruption.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from absl import app, flags, logging
+
+from albert_tf import files
+from albert_tf.instances import InstanceSettings
+from albert_tf.masking import MaskingSettings
+from albert_tf.pretraining_data import Resources, Vocabulary, create_pretraining_data, log_instances
+from albert_tf.records import Outputs
+
+FLAGS = flags.FLAGS
+
+flags.DEFINE_string("input_file", None, "Text files: a comma list of names and globs.")
+flags.DEFINE_string("output_file", None, "Record files: a comma list of names, or name@64.")
+flags.DEFINE_string("vocab_file", None, "WordPiece vocabulary, or the .vocab of the model.")
+flags.DEFINE_string("spm_model_file", None, "SentencePiece model.")
+flags.DEFINE_string("input_file_mode", "r", "Accepted for old command lines; has no effect.")
+flags.DEFINE_bool("do_lower_case", True, "Lower-case the text; for uncased models.")
+flags.DEFINE_bool("do_whole_word_mask", True, "Mask all pieces of a word together.")
+flags.DEFINE_bool("do_permutation", False, "Also permute as many tokens as are masked.")
+flags.DEFINE_bool("favor_shorter_ngram", True, "Mask short n-grams more often than long ones.")
+flags.DEFINE_bool("random_next_sentence", False, "BERT's task: B from a random document.")
+flags.DEFINE_integer("max_seq_length", 512, "Tokens of an instance.", lower_bound=1)
+flags.DEFINE_integer("ngram", 3, "The most words that are masked in one stretch.", lower_bound=1)
+flags.DEFINE_integer("max_predictions_per_seq", 20, "The most masked tokens of an instance.")
+flags.DEFINE_integer("random_seed", 12345, "The same seed gives the same records.", lower_bound=0)
+flags.DEFINE_integer("dupe_factor", 40, "Passes over the text, each masked differently.")
+flags.DEFINE_float("masked_lm_prob", 0.15, "Share of masked tokens; 0 for masking in training.")
+flags.DEFINE_float("short_seq_prob", 0.1, "Share of documents cut to a random shorter length.")
+
+flags.DEFINE_integer("num_workers", 0, "Processes; 0 for one a core.", lower_bound=0)
+flags.DEFINE_enum("compression", "", ["", "gzip"], "Compression of the record files.")
+flags.DEFINE_bool("resume", False, "Go on where an interrupted run stopped.")
+flags.DEFINE_string("work_dir", "", "Where unfinished work is kept; default: beside the output.")
+flags.DEFINE_float("chunk_megabytes", 1, "Text that one process works on at a time.")
+flags.DEFINE_float("shuffle_megabytes", 256, "Records that one process shuffles at a time.")
+flags.DEFINE_integer("num_logged_instances", 20, "Finished instances to log.", lower_bound=0)
+
+flags.mark_flags_as_required(["input_file", "output_file"])
+
+
+def instance_settings() -> InstanceSettings:
+    """How to make instances, from the flags."""
+    masking = MaskingSettings(
+        masked_lm_prob=FLAGS.masked_lm_prob,
+        max_predictions_per_seq=FLAGS.max_predictions_per_seq,
+        ngram=FLAGS.ngram,
+        favor_shorter_ngram=FLAGS.favor_shorter_ngram,
+        do_whole_word_mask=FLAGS.do_whole_word_mask,
+        do_permutation=FLAGS.do_permutation,
+    )
+    return InstanceSettings(
+        max_seq_length=FLAGS.max_seq_length,
+        dupe_factor=FLAGS.dupe_factor,
+        short_seq_prob=FLAGS.short_seq_prob,
+        random_next_sentence=FLAGS.random_next_sentence,
+        random_seed=FLAGS.random_seed,
+        masking=masking,
+    )
+
+
+def main(_: list[str]) -> None:
+    """Makes the records that the flags ask for."""
+    logging.set_verbosity(logging.INFO)
+    vocabulary = Vocabulary(FLAGS.vocab_file, FLAGS.spm_model_file, FLAGS.do_lower_case)
+    resources = Resources(
+        chunk_bytes=int(FLAGS.chunk_megabytes * (1 << 20)),
+        shuffle_bytes=int(FLAGS.shuffle_megabytes * (1 << 20)),
+        num_workers=FLAGS.num_workers,
+        work_dir=FLAGS.work_dir,
+        resume=FLAGS.resume,
+    )
+    try:
+        outputs = Outputs.parse(FLAGS.output_file, FLAGS.compression)
+        input_files = files.expand_patterns(FLAGS.input_file, "--input_file")
+        metadata = create_pretraining_data(
+            input_files, outputs, vocabulary, instance_settings(), resources
+        )
+        log_instances(outputs.paths, vocabulary, FLAGS.num_logged_instances)
+    except (ValueError, OSError) as error:
+        sys.exit(f"create_pretraining_data.py: {error}")
+    print(f"{metadata['counts']['instances']} instances in {len(metadata['files'])} files")
+
+
+if __name__ == "__main__":
+    app.run(main)

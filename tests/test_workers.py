@@ -1,0 +1,140 @@
+"""Work in several processes: results, errors and deaths."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from conftest import ROOT
+
+from albert_tf import workers
+
+
+def make_squares(offset):
+    def work(task):
+        for _ in range(task % 3):
+            yield task * task + offset
+
+    return work
+
+
+def make_failing(error):
+    def work(task):
+        yield task
+        if task == 3:
+            raise error
+
+    return work
+
+
+def make_broken():
+    raise ValueError("no vocabulary")
+
+
+def make_killed():
+    def work(task):
+        yield os.getpid()
+        if task == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return work
+
+
+@pytest.mark.parametrize("num_workers", [1, 3])
+def test_all_messages_of_all_tasks_come(num_workers):
+    messages = workers.run(make_squares, (7,), iter(range(11)), num_workers)
+    expected = [task * task + 7 for task in range(11) for _ in range(task % 3)]
+    assert sorted(messages) == sorted(expected)
+
+
+def test_no_task_is_no_work():
+    assert list(workers.run(make_squares, (7,), [], 2)) == []
+
+
+def test_tasks_are_drawn_when_they_are_needed():
+    drawn = []
+
+    def tasks():
+        for task in range(50):
+            drawn.append(task)
+            yield 1
+
+    messages = workers.run(make_squares, (0,), tasks(), 2)
+    next(messages)
+    assert len(drawn) < 10
+    messages.close()
+
+
+@pytest.mark.parametrize("num_workers", [1, 2])
+@pytest.mark.parametrize("error", [ValueError("text.txt, line 3"), OSError(28, "No space left")])
+def test_an_error_users_know_arrives_as_it_was(num_workers, error):
+    with pytest.raises(type(error), match=str(error.args[-1])):
+        list(workers.run(make_failing, (error,), range(9), num_workers))
+
+
+def test_another_error_arrives_with_its_traceback():
+    with pytest.raises(RuntimeError, match=r"in work\n(.|\n)*KeyError: 'x'"):
+        list(workers.run(make_failing, (KeyError("x"),), range(9), 2))
+
+
+@pytest.mark.parametrize("num_workers", [1, 2])
+def test_an_error_at_the_start_arrives(num_workers):
+    with pytest.raises(ValueError, match="no vocabulary"):
+        list(workers.run(make_broken, (), range(9), num_workers))
+
+
+def test_a_killed_process_is_noticed_and_no_other_is_left():
+    seen = []
+    with pytest.raises(workers.WorkerDied, match="killed by signal 9"):
+        seen.extend(workers.run(make_killed, (), range(9), 2))
+    for process in set(seen):
+        with pytest.raises(ProcessLookupError):
+            os.kill(process, 0)
+
+
+def test_processes_end_with_their_parent():
+    program = (
+        "import sys, os, time; sys.path.insert(0, 'tests')\n"
+        "import test_workers; from albert_tf import workers\n"
+        "if __name__ == '__main__':\n"
+        "    for pid in workers.run(test_workers.make_sleepers, (), range(9), 2):\n"
+        "        print(pid, flush=True)\n"
+    )
+    parent = subprocess.Popen(
+        [sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    children = [int(parent.stdout.readline()) for _ in range(2)]
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    deadline = time.monotonic() + 20
+    alive = set(children)
+    while alive and time.monotonic() < deadline:
+        time.sleep(0.05)
+        alive = {child for child in alive if is_running(child)}
+    assert not alive
+
+
+def make_sleepers():
+    def work(_):
+        yield os.getpid()
+        time.sleep(60)
+
+    return work
+
+
+def is_running(process):
+    """Whether a process runs; one that has ended but was not waited for does not."""
+    try:
+        with open(f"/proc/{process}/stat", encoding="ascii") as stream:
+            return stream.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_there_is_at_least_one_core():
+    assert 1 <= workers.available_cores() <= (os.cpu_count() or 1)
