@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# Makes Chinese pre-training records with albert_zh's settings.
+#
+#   bash create_pretrain_data.sh
+#
+# turns the sample data/sample_zh.txt into data/tf_sample_zh.tfrecord. Without a vocabulary it first
+# trains one on the sample, data/vocab_sample_zh.txt. For your own text:
+#
+#   bash create_pretrain_data.sh --vocab_file=vocab.txt --input_file='text/*.txt' \
+#       --output_file=records.tfrecord
+#
+# A vocabulary may also come from the environment (VOCAB_FILE, or SPM_MODEL_FILE for a SentencePiece
+# model). Every argument goes to create_pretraining_data.py and overrides what is set here. PYTHON
+# names the interpreter; otherwise it is that of .venv, or python3.
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+if [[ -z ${PYTHON:-} ]]; then
+  PYTHON=python3
+  if [[ -x $root/.venv/bin/python ]]; then
+    PYTHON=$root/.venv/bin/python
+  fi
+fi
+
+own_vocabulary=false
+own_input=false
+case_flags=()
+for argument in "$@"; do
+  case $argument in
+    --help | --helpfull | --helpshort | -h | "-?")
+      exec "$PYTHON" "$root/create_pretraining_data.py" "$argument" ;;
+    --vocab_file | --vocab_file=?* | --spm_model_file | --spm_model_file=?*) own_vocabulary=true ;;
+    --input_file | --input_file=*) own_input=true ;;
+    --do_lower_case | --do_lower_case=* | --nodo_lower_case) case_flags+=("$argument") ;;
+  esac
+done
+
+vocabulary=()
+if [[ $own_vocabulary == false ]]; then
+  if [[ -n ${VOCAB_FILE:-} || -n ${SPM_MODEL_FILE:-} ]]; then
+    vocabulary=("--vocab_file=${VOCAB_FILE:-}" "--spm_model_file=${SPM_MODEL_FILE:-}")
+  elif [[ $own_input == true ]]; then
+    echo "create_pretrain_data.sh: --input_file needs a vocabulary beside it: --vocab_file=…," \
+      "--spm_model_file=…, or train one with tools/train_vocabulary.py" >&2
+    exit 1
+  else
+    echo "No vocabulary given (--vocab_file, VOCAB_FILE): training one on the sample."
+    "$PYTHON" "$root/tools/train_vocabulary.py" \
+      --type=wordpiece \
+      --input_file="$root/data/sample_zh.txt" \
+      --output_prefix="$root/data/vocab_sample_zh" \
+      --vocab_size=21128 \
+      --nohard_vocab_limit \
+      --character_coverage=1.0 \
+      ${case_flags[@]+"${case_flags[@]}"}
+    vocabulary=("--vocab_file=$root/data/vocab_sample_zh.txt")
+  fi
+fi
+
+# Empty arrays are spelled this way because bash before 4.4 calls them unset.
+exec "$PYTHON" "$root/create_pretraining_data.py" \
+  --input_file="$root/data/sample_zh.txt" \
+  --output_file="$root/data/tf_sample_zh.tfrecord" \
+  --do_lower_case=True \
+  --do_whole_word_mask=True \
+  --max_seq_length=512 \
+  --max_predictions_per_seq=51 \
+  --masked_lm_prob=0.10 \
+  --dupe_factor=10 \
+  ${vocabulary[@]+"${vocabulary[@]}"} \
+  "$@"
