@@ -1,0 +1,165 @@
+"""The pre-training task: what it reads, its losses and metrics, and its evaluation files.
+
+Masked-LM loss plus sentence-order loss, unweighted. Paper section 3.1; Google's `run_pretraining`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from albert_tf import files, input_pipeline, records
+from albert_tf.config import AlbertConfig
+from albert_tf.modeling import AlbertForPretraining
+
+SELECTION_METRIC = "masked_lm_accuracy"
+# Feature → flag that sets its length.
+FLAG_OF_FEATURE = {
+    "input_ids": "max_seq_length",
+    "input_mask": "max_seq_length",
+    "segment_ids": "max_seq_length",
+    "masked_lm_positions": "max_predictions_per_seq",
+    "masked_lm_ids": "max_predictions_per_seq",
+    "masked_lm_weights": "max_predictions_per_seq",
+}
+
+Sums = dict[str, tuple[tf.Tensor, tf.Tensor]]
+
+
+class PretrainingTask:
+    """Pre-training with masked words and sentence order.
+
+    Args:
+        config: the architecture.
+        max_seq_length: S, tokens a sequence.
+        max_predictions_per_seq: P, masked positions a sequence.
+
+    Raises:
+        ValueError: S is larger than `max_position_embeddings`.
+    """
+
+    selection_metric = SELECTION_METRIC
+
+    def __init__(
+        self, config: AlbertConfig, max_seq_length: int, max_predictions_per_seq: int
+    ) -> None:
+        if max_seq_length > config.max_position_embeddings:
+            raise ValueError(
+                f"--max_seq_length={max_seq_length} is larger than "
+                f"max_position_embeddings={config.max_position_embeddings} of the model"
+            )
+        self.config = config
+        lengths = {
+            "max_seq_length": max_seq_length,
+            "max_predictions_per_seq": max_predictions_per_seq,
+        }
+        self.features: input_pipeline.Features = {
+            name: tf.io.FixedLenFeature(
+                (lengths[flag],), tf.float32 if name == "masked_lm_weights" else tf.int64
+            )
+            for name, flag in FLAG_OF_FEATURE.items()
+        }
+        # The name is BERT's, the content ALBERT's sentence order label.
+        self.features["next_sentence_labels"] = tf.io.FixedLenFeature((1,), tf.int64)
+
+    def build_model(self) -> AlbertForPretraining:
+        """A model with random weights."""
+        return AlbertForPretraining(self.config)
+
+    def find_records(self, patterns: str, flag: str) -> list[input_pipeline.RecordFile]:
+        """The files that `patterns` (of the flag `flag`) match, checked against this task.
+
+        Raises:
+            ValueError: nothing matches, a file is damaged, its records have other lengths, or
+                its vocabulary is larger than the model's.
+        """
+        paths = files.expand_patterns(patterns, f"--{flag}")
+        found = input_pipeline.find_record_files(paths)
+        if not found:
+            raise ValueError(f"--{flag}={patterns}: matches no record file")
+        for file in found:
+            input_pipeline.check_features(file.path, self.features, FLAG_OF_FEATURE)
+        self._check_vocabulary([file.path for file in found])
+        return found
+
+    def _check_vocabulary(self, paths: Sequence[str]) -> None:
+        first: records.RecordFileInfo | None = None
+        for path, info in records.read_metadata(paths).items():
+            size = info.vocabulary["size"]
+            if size > self.config.vocab_size:
+                raise ValueError(
+                    f"{path} was made with a vocabulary of {size} entries, the model has "
+                    f"vocab_size={self.config.vocab_size}: ids would be out of range. Use the "
+                    f"config that belongs to {info.vocabulary['file']}."
+                )
+            first = first or info
+            if info.vocabulary["checksum"] != first.vocabulary["checksum"]:
+                raise ValueError(
+                    "the record files were made with different vocabularies: "
+                    f"{first.vocabulary['file']} (says {first.metadata_file}) and "
+                    f"{info.vocabulary['file']} (says {info.metadata_file})"
+                )
+
+    def loss(
+        self, outputs: dict[str, tf.Tensor], batch: dict[str, tf.Tensor]
+    ) -> tuple[tf.Tensor, Sums]:
+        """The loss of a batch, and what its metrics are made of.
+
+        Args:
+            outputs: of `AlbertForPretraining`.
+            batch: parsed features.
+
+        Returns:
+            the loss, float32 scalar, and metric → (weighted sum, weight), float32 scalars.
+        """
+        labels, weights = batch["masked_lm_ids"], batch["masked_lm_weights"]  # [B, P]
+        word_losses, word_hits = _cross_entropy(outputs["masked_lm_logits"], labels)  # [B, P]
+        order = batch["next_sentence_labels"][:, 0]  # [B]
+        order_losses, order_hits = _cross_entropy(outputs["sentence_order_logits"], order)  # [B]
+
+        words, count = tf.reduce_sum(weights), tf.cast(tf.size(order), tf.float32)
+        word_sum = tf.reduce_sum(weights * word_losses)
+        # 1e-5 as in Google's `get_masked_lm_output`.
+        loss = word_sum / (words + 1e-5) + tf.reduce_mean(order_losses)
+        return loss, {
+            "masked_lm_loss": (word_sum, words),
+            "masked_lm_accuracy": (tf.reduce_sum(weights * word_hits), words),
+            "sentence_order_loss": (tf.reduce_sum(order_losses), count),
+            "sentence_order_accuracy": (tf.reduce_sum(order_hits), count),
+        }
+
+    @staticmethod
+    def check_batch(batch: dict[str, Any], vocab_size: int) -> None:
+        """Holds a batch's ids against the vocabulary.
+
+        Raises:
+            ValueError: an id is not below `vocab_size`.
+        """
+        largest = max(int(tf.reduce_max(batch[n])) for n in ("input_ids", "masked_lm_ids"))
+        if largest >= vocab_size:
+            raise ValueError(
+                f"the records hold the id {largest}, the model has vocab_size={vocab_size}: they "
+                "were made with another vocabulary"
+            )
+
+
+def _cross_entropy(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Cross-entropy, and 1.0 where the largest logit is the label's, float32 of labels' shape."""
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
+    hits = tf.cast(tf.argmax(logits, -1, output_type=labels.dtype) == labels, tf.float32)
+    return losses, hits
+
+
+def format_results(results: dict[str, Any]) -> str:
+    """Lines `key = value`, sorted by key, as Google's `eval_results.txt`."""
+    return "".join(f"{key} = {results[key]}\n" for key in sorted(results))
+
+
+def write_results(output_dir: str, results: Sequence[dict[str, Any]]) -> None:
+    """Writes `eval_results.txt`: one block of lines a checkpoint, in the order given."""
+    path = os.path.join(output_dir, "eval_results.txt")
+    with files.write_atomically(path) as stream:
+        stream.write("".join(map(format_results, results)))
