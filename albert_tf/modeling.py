@@ -54,7 +54,7 @@ class AlbertLayer(tf_keras.layers.Layer):
 
     def __init__(self, config: AlbertConfig, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.config = config
+        self.config, self.built = config, True  # all weights are made in constructors
 
     def add_kernel(self, name: str, *shape: int) -> tf.Variable:
         initializer = tf_keras.initializers.TruncatedNormal(stddev=self.config.initializer_range)
@@ -287,7 +287,7 @@ class AlbertForPretraining(tf_keras.Model):
 
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__()
-        self.config = config
+        self.config, self.built = config, True
         self.encoder = AlbertEncoder(config)
         self.masked_lm = MaskedLMHead(config, self.encoder.embeddings)
         self.sentence_order = OutputLayer(config, "cls/seq_relationship/", 2)

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 # Before TensorFlow is imported: no start-up notes between the test names.
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import numpy as np
 import pytest
@@ -83,7 +83,7 @@ def tiny_batch():
         "masked_lm_positions": np.where(masked, np.arange(1, 8), 0).astype(np.int32),
         "masked_lm_ids": np.where(masked, rng.integers(5, 97, masked.shape), 0).astype(np.int32),
         "masked_lm_weights": masked.astype(np.float32),
-        "sentence_order_labels": np.array([0, 1, 1, 0, 1], np.int32),
+        "next_sentence_labels": np.array([[0], [1], [1], [0], [1]], np.int32),
     }
 
 

@@ -1,0 +1,255 @@
+"""The model against Google's numbers and against the laws that any ALBERT obeys."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+from conftest import ROOT
+
+from albert_tf.checkpoints import load_checkpoint, variable_name
+from albert_tf.config import AlbertConfig
+from albert_tf.modeling import AlbertEncoder, AlbertForPretraining, dropout
+from albert_tf.pretraining import PretrainingTask
+
+GOLDEN = ROOT / "tests" / "golden"
+SHARED_GOLDENS = [
+    ("encoder/shared", "model.ckpt-best"),
+    ("encoder/groups", "model.ckpt-best"),
+    ("encoder/no_factorization", "model.ckpt-best"),
+    ("albert_zh_layout/postln", "albert_model.ckpt"),
+    ("albert_zh_layout/preln", "albert_model.ckpt"),
+]
+
+
+def loss_of(model, batch):
+    length, predictions = batch["input_ids"].shape[1], batch["masked_lm_ids"].shape[1]
+    task = PretrainingTask(model.config, length, predictions)
+    with tf.GradientTape() as tape:
+        outputs = model({name: tf.constant(value) for name, value in batch.items()})
+        loss, sums = task.loss(outputs, {name: tf.constant(v) for name, v in batch.items()})
+    gradients = tape.gradient(loss, model.trainable_variables)
+    names = map(variable_name, model.trainable_variables)
+    return outputs, loss, sums, dict(zip(names, map(tf.convert_to_tensor, gradients), strict=True))
+
+
+def assert_same_numbers(model, batch, expected):
+    """Layers and losses to 1e-5, gradients to 1e-4 of the largest of their kind."""
+    outputs, loss, sums, gradients = loss_of(model, batch)
+    for name in ("sequence_output", "pooled_output", "embedding_output"):
+        np.testing.assert_allclose(outputs[name], expected[name], rtol=0, atol=1e-5, err_msg=name)
+    for i, layer in enumerate(outputs["encoder_outputs"]):
+        if f"encoder_layer_{i:02d}" in expected:
+            np.testing.assert_allclose(
+                layer, expected[f"encoder_layer_{i:02d}"], rtol=0, atol=1e-5, err_msg=f"layer {i}"
+            )
+    log_probs = tf.nn.log_softmax(outputs["sentence_order_logits"])
+    np.testing.assert_allclose(log_probs, expected["sentence_order_log_probs"], rtol=0, atol=1e-5)
+    total, weight = sums["masked_lm_loss"]
+    np.testing.assert_allclose(total / (weight + 1e-5), expected["masked_lm_loss"], atol=1e-5)
+    total, weight = sums["sentence_order_loss"]
+    np.testing.assert_allclose(total / weight, expected["sentence_order_loss"], atol=1e-5)
+    np.testing.assert_allclose(
+        loss, expected["masked_lm_loss"] + expected["sentence_order_loss"], rtol=1e-5
+    )
+    for name, gradient in gradients.items():
+        if f"gradient/{name}" not in expected:
+            continue
+        theirs = expected[f"gradient/{name}"]
+        # Softmax does not see a bias of the keys: its gradient is rounding and nothing else.
+        scale = 1.0 if name.endswith("key/bias") else np.abs(theirs).max()
+        np.testing.assert_allclose(gradient, theirs, rtol=0, atol=1e-4 * scale, err_msg=name)
+
+
+def read_golden(prefix):
+    with np.load(GOLDEN / "encoder_shared.npz") as golden:
+        return {
+            name.removeprefix(prefix): golden[name] for name in golden if name.startswith(prefix)
+        }
+
+
+def test_google_numbers_that_come_with_the_repository():
+    config = AlbertConfig.from_json_file(str(GOLDEN / "encoder_shared.json"))
+    model = AlbertForPretraining(config)
+    weights = read_golden("variable/")
+    assert {variable_name(variable) for variable in model.variables} == set(weights)
+    for variable in model.variables:
+        variable.assign(weights[variable_name(variable)])
+    gradients = {f"gradient/{name}": g for name, g in read_golden("gradient/").items()}
+    assert gradients
+    assert_same_numbers(model, read_golden("input/"), read_golden("output/") | gradients)
+
+
+@pytest.mark.parametrize(("folder", "prefix"), SHARED_GOLDENS)
+def test_reference_numbers_of_every_layout(shared, folder, prefix):
+    folder = shared / "golden" / folder
+    config = AlbertConfig.from_json_file(str(folder / "albert_config.json"))
+    model = AlbertForPretraining(config)
+    report = load_checkpoint(model, str(folder / prefix))
+    assert not report.unused
+    assert not report.missing
+    with np.load(folder / "inputs.npz") as inputs, np.load(folder / "outputs.npz") as outputs:
+        expected = dict(outputs)
+        assert sum(name.startswith("encoder_layer") for name in expected) == len(
+            model.encoder.blocks
+        )
+        assert_same_numbers(model, dict(inputs), expected)
+
+
+def test_padding_does_not_change_the_tokens_before_it(tiny_model, tiny_batch):
+    outputs = tiny_model(tiny_batch)
+    shorter = {
+        name: value[:, :10] if name in ("input_ids", "input_mask", "segment_ids") else value
+        for name, value in tiny_batch.items()
+    }
+    row = 3  # ten tokens, so that nothing but padding is cut off
+    for name in ("sequence_output", "embedding_output"):
+        np.testing.assert_allclose(
+            tiny_model(shorter)[name][row], outputs[name][row, :10], atol=1e-6
+        )
+    other = dict(tiny_batch, input_ids=tiny_batch["input_ids"] + 7 * (1 - tiny_batch["input_mask"]))
+    changed = tiny_model(other)["sequence_output"] - outputs["sequence_output"]
+    per_token = np.abs(changed).max(-1)
+    assert per_token[tiny_batch["input_mask"] == 1].max() < 1e-6
+    assert per_token[tiny_batch["input_mask"] == 0].min() > 1e-3
+
+
+def test_mask_and_segments_have_defaults(tiny_model, tiny_batch):
+    ids = tiny_batch["input_ids"]
+    full = {
+        "input_ids": ids,
+        "input_mask": np.ones_like(ids),
+        "segment_ids": np.zeros_like(ids),
+    }
+    np.testing.assert_array_equal(
+        tiny_model.encoder({"input_ids": ids})["pooled_output"],
+        tiny_model.encoder(full)["pooled_output"],
+    )
+
+
+def test_sharing_means_that_layers_cost_no_parameters(tiny_config):
+    def count(**changes):
+        return AlbertEncoder(dataclasses.replace(tiny_config, **changes)).count_params()
+
+    assert count(num_hidden_layers=6) == count(num_hidden_layers=4)
+    block = count(num_hidden_groups=3) - count(num_hidden_groups=2)
+    assert block == count(num_hidden_groups=2) - count(num_hidden_groups=1)
+    assert count(inner_group_num=2) - count(inner_group_num=1) == 2 * block
+
+
+def test_every_layer_uses_the_weights_of_its_group(tiny_config, tiny_batch):
+    model = AlbertEncoder(tiny_config)
+    before = model(tiny_batch)["encoder_outputs"]
+    for variable in model.variables:
+        if "group_1" in variable.name and variable.name.endswith("output/dense/bias:0"):
+            variable.assign_add(tf.ones_like(variable))
+    after = model(tiny_batch)["encoder_outputs"]
+    same = [np.array_equal(a, b) for a, b in zip(before, after, strict=True)]
+    assert same == [True, True, True, False, False, False]
+
+
+def test_inner_groups_add_outputs(tiny_config, tiny_batch):
+    config = dataclasses.replace(tiny_config, inner_group_num=2)
+    assert len(AlbertEncoder(config)(tiny_batch)["encoder_outputs"]) == 12
+
+
+def test_more_groups_than_layers_make_only_the_groups_in_use(tiny_config):
+    config = dataclasses.replace(tiny_config, num_hidden_layers=4, num_hidden_groups=12)
+    names = {variable_name(variable) for variable in AlbertEncoder(config).variables}
+    groups = {name.split("group_")[1].split("/")[0] for name in names if "/group_" in name}
+    assert groups == {"0", "3", "6", "9"}
+
+
+def test_equal_widths_need_no_projection(tiny_config):
+    config = dataclasses.replace(tiny_config, embedding_size=12)
+    names = {variable_name(variable) for variable in AlbertEncoder(config).variables}
+    assert not any("embedding_hidden_mapping_in" in name for name in names)
+
+
+def test_dropout_is_off_unless_training_and_follows_its_seed(tiny_config, tiny_batch):
+    config = dataclasses.replace(
+        tiny_config, hidden_dropout_prob=0.3, attention_probs_dropout_prob=0.2
+    )
+    model = AlbertEncoder(config)
+
+    def pooled(**kwargs):
+        return model(tiny_batch, **kwargs)["pooled_output"].numpy()
+
+    def seeded(seed):
+        return pooled(training=True, dropout_seed=tf.constant(seed))
+
+    np.testing.assert_array_equal(pooled(), pooled())
+    np.testing.assert_array_equal(seeded([1, 2]), seeded([1, 2]))
+    assert not np.array_equal(seeded([1, 2]), seeded([1, 3]))
+    assert not np.array_equal(seeded([1, 2]), pooled())
+    assert not np.array_equal(pooled(training=True), pooled(training=True))
+
+
+def test_each_place_drops_other_elements(tiny_config, tiny_batch):
+    """With one seed for all, layers of the same group would drop the same elements."""
+    config = dataclasses.replace(tiny_config, hidden_dropout_prob=0.5)
+    model = AlbertEncoder(config)
+    seeds = []
+    for block in {id(block): block for block in model.blocks}.values():
+        original = block.feed_forward
+        block.feed_forward = lambda x, s, f=original: (seeds.append(s.numpy()), f(x, s))[1]
+    model(tiny_batch, training=True)
+    flat = np.concatenate(seeds)
+    assert len(np.unique(flat, axis=0)) == len(flat) == 3 * 6
+
+
+def test_dropout_drops_its_share_and_keeps_the_mean():
+    x = tf.ones((97, 1031))
+    kept = dropout(x, 0.3, tf.constant([[1, 2]])).numpy()
+    assert abs((kept == 0).mean() - 0.3) < 0.01
+    np.testing.assert_allclose(kept[kept != 0], 1 / 0.7, rtol=1e-6)
+
+
+def test_a_sequence_beyond_the_positions_is_refused(tiny_model):
+    with pytest.raises(ValueError, match="14 positions, max_position_embeddings=13"):
+        tiny_model.encoder({"input_ids": np.zeros((2, 14), np.int32)})
+
+
+def test_kernels_start_as_truncated_normal_and_no_two_alike():
+    config = AlbertConfig(1009, embedding_size=96, hidden_size=96, num_attention_heads=4)
+    encoder = AlbertEncoder(config)
+    words = encoder.embeddings.words.numpy()
+    assert np.abs(words).max() <= 0.04  # cut at two standard deviations of 0.02
+    assert abs(words.std() - 0.8796 * 0.02) < 0.0002
+    attention = encoder.blocks[0].attention
+    assert not np.array_equal(attention.query.kernel, attention.key.kernel)
+    assert not np.any(attention.query.bias)
+
+
+@pytest.mark.parametrize("act", ["relu", "tanh", "linear"])
+def test_every_activation_runs(tiny_config, tiny_batch, act):
+    model = AlbertForPretraining(dataclasses.replace(tiny_config, hidden_act=act))
+    assert np.isfinite(model(tiny_batch)["masked_lm_logits"]).all()
+
+
+def test_half_precision_keeps_weights_and_logits_in_float32(tiny_config, tiny_batch):
+    full = AlbertForPretraining(tiny_config)
+    tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    try:
+        half = AlbertForPretraining(tiny_config)
+    finally:
+        tf_keras.mixed_precision.set_global_policy("float32")
+    for variable, value in zip(half.variables, full.variables, strict=True):
+        assert variable.dtype == tf.float32
+        variable.assign(value)
+    outputs, expected = half(tiny_batch), full(tiny_batch)
+    assert outputs["sequence_output"].dtype == tf.bfloat16
+    assert outputs["masked_lm_logits"].dtype == tf.float32
+    np.testing.assert_allclose(
+        tf.cast(outputs["sequence_output"], tf.float32), expected["sequence_output"], atol=0.1
+    )
+
+
+def test_the_graph_gives_what_eager_mode_gives(tiny_model, tiny_batch):
+    eager = tiny_model(tiny_batch)["masked_lm_logits"]
+    np.testing.assert_allclose(
+        tf.function(tiny_model)(tiny_batch)["masked_lm_logits"], eager, atol=1e-5
+    )
