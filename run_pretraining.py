@@ -66,10 +66,11 @@ def train(task, record_files) -> None:
         )
 
     def batches_from(step: int):
-        start = step * FLAGS.train_batch_size
-        return input_pipeline.training_dataset(
-            record_files, task.features, FLAGS.train_batch_size, FLAGS.seed, start
+        size = FLAGS.train_batch_size
+        dataset = input_pipeline.training_dataset(
+            record_files, task.features, size, FLAGS.seed, start=step * size
         )
+        return input_pipeline.batches(dataset, record_files)
 
     trainer.train(batches_from)
 
@@ -94,6 +95,7 @@ def main(_: list[str]) -> None:
     cli.refuse_or_ignore_device_flags()
     config = cli.read_config(FLAGS.output_dir, FLAGS.albert_config_file)
 
+    from albert_tf import input_pipeline
     from albert_tf.pretraining import PretrainingTask
 
     task = PretrainingTask(config, FLAGS.max_seq_length, FLAGS.max_predictions_per_seq)
@@ -102,6 +104,7 @@ def main(_: list[str]) -> None:
     if FLAGS.do_eval and FLAGS.eval_input_file:
         eval_files = task.find_records(FLAGS.eval_input_file, "eval_input_file")
     if FLAGS.do_train:
+        input_pipeline.check_batch_size(record_files, FLAGS.train_batch_size)
         train(task, record_files)
     if FLAGS.do_eval:
         evaluate(task, eval_files)

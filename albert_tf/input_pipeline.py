@@ -142,6 +142,16 @@ def _read_in_turns(lengths: list[int], count: int) -> tuple[list[int], int]:
     return taken, 0
 
 
+def check_batch_size(files: Sequence[RecordFile], batch_size: int) -> None:
+    """Raises ValueError when there are fewer records than a batch takes."""
+    total = sum(file.num_records for file in files)
+    if total < batch_size:
+        raise ValueError(
+            f"--train_batch_size={batch_size} is larger than the data: {total} records in "
+            f"{len(files)} file(s). Make it smaller, or make more data (a larger --dupe_factor)."
+        )
+
+
 def training_dataset(
     files: Sequence[RecordFile],
     features: Features,
@@ -162,16 +172,7 @@ def training_dataset(
 
     Returns:
         a dataset of dicts of tensors [B, …], integers as int32.
-
-    Raises:
-        ValueError: there are fewer records than a batch takes.
     """
-    total = sum(file.num_records for file in files)
-    if total < batch_size:
-        raise ValueError(
-            f"--train_batch_size={batch_size} is larger than the data: {total} records in "
-            f"{len(files)} file(s). Make it smaller, or make more data (a larger --dupe_factor)."
-        )
 
     def turns() -> Iterator[dict[str, Any]]:
         return map(dataclasses.asdict, training_turns(files, seed, start, is_shuffled))
@@ -214,6 +215,34 @@ def evaluation_dataset(
     paths = [file.path for file in files], [file.is_gzip for file in files]
     dataset = tf.data.Dataset.from_tensor_slices(paths).flat_map(_open).batch(batch_size)
     return dataset.map(lambda batch: parse(batch, features), tf.data.AUTOTUNE).prefetch(2)
+
+
+def batches(dataset: tf.data.Dataset, files: Sequence[RecordFile]) -> Iterator[Any]:
+    """The batches of a dataset over `files`.
+
+    Raises:
+        ValueError: a record is damaged; names the file and the record.
+    """
+    iterator = iter(dataset)
+    while True:
+        try:
+            batch = next(iterator, None)
+        except (tf.errors.DataLossError, tf.errors.InvalidArgumentError) as error:
+            raise ValueError(_find_damage(files) or error.message) from None
+        if batch is None:
+            return
+        yield batch
+
+
+def _find_damage(files: Sequence[RecordFile]) -> str:
+    for file in files:
+        number = 0
+        try:
+            for _ in _open(file.path, file.is_gzip):
+                number += 1
+        except tf.errors.OpError as error:
+            return f"{file.path}, record {number + 1}: damaged ({error.message}). Make it anew."
+    return ""
 
 
 def parse(serialized: tf.Tensor, features: Features) -> dict[str, tf.Tensor]:

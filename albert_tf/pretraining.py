@@ -16,6 +16,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.modeling import AlbertForPretraining
 
 SELECTION_METRIC = "masked_lm_accuracy"
+CHECKED_RECORDS = 100
 # Feature → flag that sets its length.
 FLAG_OF_FEATURE = {
     "input_ids": "max_seq_length",
@@ -82,8 +83,20 @@ class PretrainingTask:
             raise ValueError(f"--{flag}={patterns}: matches no record file")
         for file in found:
             input_pipeline.check_features(file.path, self.features, FLAG_OF_FEATURE)
+            self._check_ids(file)
         self._check_vocabulary([file.path for file in found])
         return found
+
+    def _check_ids(self, file: input_pipeline.RecordFile) -> None:
+        """Looks at the first records only: a GPU reads zeros, silently, for an id out of range."""
+        dataset = input_pipeline.evaluation_dataset([file], self.features, CHECKED_RECORDS)
+        batch = next(input_pipeline.batches(dataset, [file]))
+        largest = max(int(tf.reduce_max(batch[name])) for name in ("input_ids", "masked_lm_ids"))
+        if largest >= self.config.vocab_size:
+            raise ValueError(
+                f"{file.path} holds the id {largest}, the model has vocab_size="
+                f"{self.config.vocab_size}: the records were made with another vocabulary"
+            )
 
     def _check_vocabulary(self, paths: Sequence[str]) -> None:
         first: records.RecordFileInfo | None = None
@@ -130,20 +143,6 @@ class PretrainingTask:
             "sentence_order_loss": (tf.reduce_sum(order_losses), count),
             "sentence_order_accuracy": (tf.reduce_sum(order_hits), count),
         }
-
-    @staticmethod
-    def check_batch(batch: dict[str, Any], vocab_size: int) -> None:
-        """Holds a batch's ids against the vocabulary.
-
-        Raises:
-            ValueError: an id is not below `vocab_size`.
-        """
-        largest = max(int(tf.reduce_max(batch[n])) for n in ("input_ids", "masked_lm_ids"))
-        if largest >= vocab_size:
-            raise ValueError(
-                f"the records hold the id {largest}, the model has vocab_size={vocab_size}: they "
-                "were made with another vocabulary"
-            )
 
 
 def _cross_entropy(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

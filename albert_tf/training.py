@@ -176,7 +176,6 @@ class Trainer:
 
         Raises:
             NonFiniteLossError: the loss became NaN or infinite; the last checkpoint is kept.
-            ValueError: a record file is damaged.
         """
         options = self.options
         if self.step >= options.num_train_steps:
@@ -190,7 +189,7 @@ class Trainer:
         total = options.num_train_steps
         with tqdm(total=total, initial=self.step, unit="step", disable=None) as bar:
             while self.step < total:
-                self._train_step(_next_batch(batches))
+                self._train_step(next(batches))
                 self.step += 1
                 bar.update()
                 is_saved = self.step == total or self.step % options.save_checkpoints_steps == 0
@@ -213,13 +212,6 @@ class Trainer:
             f"last good checkpoint is {kept[-1] if kept else '(none)'}. Lower --learning_rate, "
             "lengthen --num_warmup_steps, or look at the records of that step."
         )
-
-
-def _next_batch(batches: Any) -> Batch:
-    try:
-        return next(batches)
-    except tf.errors.DataLossError as error:
-        raise ValueError(f"a record file is damaged: {error.message}. Make it anew.") from None
 
 
 class MetricsLog:

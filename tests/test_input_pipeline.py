@@ -50,7 +50,7 @@ def test_an_epoch_has_every_record_once(files):
 
 def test_going_on_at_any_record_is_as_going_through(files):
     through = take(files, 150)
-    for start in range(101):
+    for start in [*range(0, 60, 4), 93, 101]:
         assert take(files, 9, start=start) == through[start : start + 9], start
 
 
@@ -85,7 +85,7 @@ def test_evaluation_reads_every_record_once_and_in_order(files):
 
 def test_a_batch_larger_than_the_data_is_refused(files):
     with pytest.raises(ValueError, match=r"--train_batch_size=48 .* 47 records in 6 file"):
-        input_pipeline.training_dataset(files, FEATURES, 48, seed=1)
+        input_pipeline.check_batch_size(files, 48)
 
 
 def test_empty_and_truncated_files_are_refused(tmp_path):
@@ -97,6 +97,18 @@ def test_empty_and_truncated_files_are_refused(tmp_path):
     path.write_bytes(path.read_bytes()[:-3])
     with pytest.raises(ValueError, match=r"a\.tfrecord, record 9"):
         input_pipeline.find_record_files([str(path)])
+
+
+def test_a_damaged_record_is_found(tmp_path):
+    path = tmp_path / "a.tfrecord"
+    write_numbers(path, range(9))
+    files = input_pipeline.find_record_files([str(path)])
+    content = bytearray(path.read_bytes())
+    content[5 * len(content) // 9 + 20] ^= 1
+    path.write_bytes(content)
+    dataset = input_pipeline.evaluation_dataset(files, FEATURES, 2)
+    with pytest.raises(ValueError, match=r"a\.tfrecord, record 6: damaged"):
+        list(input_pipeline.batches(dataset, files))
 
 
 def test_the_first_record_is_held_against_the_features(tmp_path):
