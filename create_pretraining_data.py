@@ -1,4 +1,4 @@
-"""Makes pre-training records from text: one sentence a line, a blank line between documents.
+r"""Makes pre-training records from text: one sentence a line, a blank line between documents.
 
 English, with a SentencePiece model:
 
@@ -18,9 +18,9 @@ from __future__ import annotations
 
 import sys
 
-from absl import app, flags, logging
+from absl import flags
 
-from albert_tf import files
+from albert_tf import cli, files
 from albert_tf.instances import InstanceSettings
 from albert_tf.masking import MaskingSettings
 from albert_tf.pretraining_data import Resources, Vocabulary, create_pretraining_data, log_instances
@@ -28,7 +28,8 @@ from albert_tf.records import Outputs
 
 FLAGS = flags.FLAGS
 
-flags.DEFINE_string("input_file", None, "Text files: a comma list of names and globs.")
+cli.define_input_flags()
+flags.adopt_module_key_flags(cli)
 flags.DEFINE_string("output_file", None, "Record files: a comma list of names, or name@64.")
 flags.DEFINE_string("vocab_file", None, "WordPiece vocabulary, or the .vocab of the model.")
 flags.DEFINE_string("spm_model_file", None, "SentencePiece model.")
@@ -38,9 +39,7 @@ flags.DEFINE_bool("do_whole_word_mask", True, "Mask all pieces of a word togethe
 flags.DEFINE_bool("do_permutation", False, "Also permute as many tokens as are masked.")
 flags.DEFINE_bool("favor_shorter_ngram", True, "Mask short n-grams more often than long ones.")
 flags.DEFINE_bool("random_next_sentence", False, "BERT's task: B from a random document.")
-flags.DEFINE_integer("max_seq_length", 512, "Tokens of an instance.", lower_bound=1)
 flags.DEFINE_integer("ngram", 3, "The most words that are masked in one stretch.", lower_bound=1)
-flags.DEFINE_integer("max_predictions_per_seq", 20, "The most masked tokens of an instance.")
 flags.DEFINE_integer("random_seed", 12345, "The same seed gives the same records.", lower_bound=0)
 flags.DEFINE_integer("dupe_factor", 40, "Passes over the text, each masked differently.")
 flags.DEFINE_float("masked_lm_prob", 0.15, "Share of masked tokens; 0 for masking in training.")
@@ -54,7 +53,7 @@ flags.DEFINE_float("chunk_megabytes", 1, "Text that one process works on at a ti
 flags.DEFINE_float("shuffle_megabytes", 256, "Records that one process shuffles at a time.")
 flags.DEFINE_integer("num_logged_instances", 20, "Finished instances to log.", lower_bound=0)
 
-flags.mark_flags_as_required(["input_file", "output_file"])
+flags.mark_flag_as_required("output_file")
 
 
 def instance_settings() -> InstanceSettings:
@@ -77,28 +76,30 @@ def instance_settings() -> InstanceSettings:
     )
 
 
-def main(_: list[str]) -> None:
-    """Makes the records that the flags ask for."""
-    logging.set_verbosity(logging.INFO)
-    vocabulary = Vocabulary(FLAGS.vocab_file, FLAGS.spm_model_file, FLAGS.do_lower_case)
-    resources = Resources(
+def resources() -> Resources:
+    """What may be used, from the flags."""
+    return Resources(
         chunk_bytes=int(FLAGS.chunk_megabytes * (1 << 20)),
         shuffle_bytes=int(FLAGS.shuffle_megabytes * (1 << 20)),
         num_workers=FLAGS.num_workers,
         work_dir=FLAGS.work_dir,
         resume=FLAGS.resume,
     )
+
+
+def main(_: list[str]) -> None:
+    """Makes the records that the flags ask for."""
+    vocabulary = Vocabulary(FLAGS.vocab_file, FLAGS.spm_model_file, FLAGS.do_lower_case)
     try:
+        settings = instance_settings()
         outputs = Outputs.parse(FLAGS.output_file, FLAGS.compression)
         input_files = files.expand_patterns(FLAGS.input_file, "--input_file")
-        metadata = create_pretraining_data(
-            input_files, outputs, vocabulary, instance_settings(), resources
-        )
+        metadata = create_pretraining_data(input_files, outputs, vocabulary, settings, resources())
         log_instances(outputs.paths, vocabulary, FLAGS.num_logged_instances)
-    except (ValueError, OSError) as error:
-        sys.exit(f"create_pretraining_data.py: {error}")
+    except KeyboardInterrupt:
+        sys.exit("interrupted; the same command with --resume goes on")
     print(f"{metadata['counts']['instances']} instances in {len(metadata['files'])} files")
 
 
 if __name__ == "__main__":
-    app.run(main)
+    cli.run(main)

@@ -17,13 +17,11 @@ from albert_tf import cli
 FLAGS = flags.FLAGS
 
 cli.define_model_flags()
+cli.define_input_flags()
 cli.define_device_flags()
 cli.define_training_flags()
 flags.adopt_module_key_flags(cli)
-flags.DEFINE_string("input_file", None, "Record files: a comma list of names and globs.")
 flags.DEFINE_string("eval_input_file", None, "Held-out records; default: those of --input_file.")
-flags.DEFINE_integer("max_seq_length", 512, "Tokens a sequence; as in the records.", 1)
-flags.DEFINE_integer("max_predictions_per_seq", 20, "Masked tokens; as in the records.", 1)
 flags.DEFINE_bool("do_train", True, "Whether to train.")
 flags.DEFINE_bool("do_eval", False, "Whether to evaluate every checkpoint of --output_dir.")
 flags.DEFINE_integer("train_batch_size", 4096, "Sequences a training step.", 1)
@@ -37,7 +35,6 @@ flags.DEFINE_integer("start_warmup_step", 0, "Step at which the warm-up begins."
 flags.DEFINE_integer("max_eval_steps", 100, "Batches of an evaluation at most.", 1)
 flags.DEFINE_bool("init_from_group0", False, "Start all hidden groups as --init_checkpoint's 0.")
 flags.DEFINE_integer("masked_lm_budget", 0, "Only 0: masking while training is not supported.")
-flags.mark_flag_as_required("input_file")
 
 
 def train(task, record_files) -> None:

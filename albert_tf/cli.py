@@ -31,6 +31,14 @@ def define_model_flags() -> None:
     flags.mark_flags_as_required(["albert_config_file", "output_dir"])
 
 
+def define_input_flags() -> None:
+    """What is read, and the lengths of sequences, in the data program and in pre-training."""
+    flags.DEFINE_string("input_file", None, "Input files: a comma list of names and globs.")
+    flags.DEFINE_integer("max_seq_length", 512, "Tokens of a sequence.", 1)
+    flags.DEFINE_integer("max_predictions_per_seq", 20, "The most masked tokens of a sequence.")
+    flags.mark_flag_as_required("input_file")
+
+
 def define_device_flags() -> None:
     """Google's TPU flags."""
     flags.DEFINE_bool("use_tpu", False, "Train on a TPU; this version cannot.")

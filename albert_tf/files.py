@@ -19,7 +19,7 @@ def is_remote(path: str) -> bool:
     return "://" in path
 
 
-def _gfile() -> Any:  # tf.io.gfile
+def _gfile() -> Any:
     import tensorflow as tf
 
     return tf.io.gfile
@@ -34,7 +34,8 @@ def open_binary(path: str) -> IO[bytes]:
     if is_remote(path):
         if not _gfile().exists(path):
             raise FileNotFoundError(f"{path}: no such file")
-        return _gfile().GFile(path, "rb")
+        stream: IO[bytes] = _gfile().GFile(path, "rb")
+        return stream
     if os.path.isdir(path):
         raise FileNotFoundError(f"{path}: a file was expected, this is a directory")
     if not os.path.exists(path):

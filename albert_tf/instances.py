@@ -29,6 +29,10 @@ SPECIAL_TOKENS_PER_PAIR = 3  # [CLS] A [SEP] B [SEP]
 MIN_TARGET = 2  # tokens of the shortest pair that is aimed at
 DRAWS_FOR_ANOTHER_DOCUMENT = 10  # then it may be the same one, as officially
 
+# Part of a seed, so that no other use draws the same random numbers. Another number, another order
+# of the draws or another BATCH_SIZE would be as good, but would change every record.
+_MASKING = 11
+
 # Offsets of a segment pair: begin and end of A, begin and end of B, and the label.
 Pair = tuple[int, int, int, int, int]
 
@@ -278,7 +282,7 @@ def create_batches(
     """
     # One source for the pairs, one for the rest (which draws many numbers at once).
     walk_rng = random.Random(f"{settings.random_seed} {chunk_index}")
-    rng = np.random.default_rng([settings.random_seed, chunk_index])
+    rng = np.random.default_rng([settings.random_seed, chunk_index, _MASKING])
     pairs = (
         pair
         for _ in range(settings.dupe_factor)

@@ -113,6 +113,7 @@ def _make_chunk_work(
         spill = shuffling.Spill(work_directory.chunk_stem(chunk.index), num_slots)
         rng = np.random.default_rng([settings.random_seed, chunk.index, _SLOTS])
         counts: collections.Counter[str] = collections.Counter(
+            instances=0,
             documents=documents.num_documents,
             sentences=len(documents.sentence_starts) - 1,
             tokens=len(documents.ids),
@@ -121,7 +122,7 @@ def _make_chunk_work(
             encoded = frame_records(encode_examples(batch))
             slots = shuffling.draw_slots(len(encoded), counts["instances"], num_outputs, rng)
             spill.add(encoded, slots)
-            counts += _count(batch)
+            counts.update(_count(batch))
             yield len(encoded), 0
         spill.flush()
         counts["record_bytes"] = spill.written
@@ -367,6 +368,8 @@ def create_pretraining_data(
         return records.load_metadata(path)
     run = {**metadata["settings"], **metadata["vocabulary"], "outputs": outputs.paths}
     work_dir = resources.work_dir or outputs.stem + ".work"
+    if files.is_remote(work_dir):
+        raise ValueError(f"--work_dir={work_dir}: a local directory is needed; name one")
     with open_work_directory(work_dir, run, resources.resume) as work_directory:
         args = (work_directory.path, vocabulary, settings, len(outputs.paths))
         _make_chunks(work_directory, input_files, args, resources)

@@ -78,7 +78,8 @@ def read_slots(path: str, num_slots: int, begin: int, end: int) -> Iterator[byte
 
         def integers(start: int, count: int) -> list[int]:
             stream.seek(8 * start)
-            return np.frombuffer(stream.read(8 * count), "<i8").tolist()
+            found: list[int] = np.frombuffer(stream.read(8 * count), "<i8").tolist()
+            return found
 
         num_records = integers(num_slots, 1)[0]
         (first,), (last,) = integers(begin, 1), integers(end, 1)

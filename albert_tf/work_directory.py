@@ -20,6 +20,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from absl import logging
+
 from albert_tf import files
 
 _OURS = re.compile(r"run\.json|(chunk-\d+|output-\d+)(-\d+\.spill|\.json)|.+\.tmp")
@@ -159,9 +161,12 @@ def open_work_directory(path: str, run: Mapping[str, Any], resume: bool) -> Iter
                 os.remove(os.path.join(path, name))
         try:
             yield directory
-        finally:
-            if os.path.isdir(path) and directory.is_empty():
+        except BaseException:
+            if directory.is_empty():
                 directory.remove()
+            else:
+                logging.warning("%s: finished parts are kept there for --resume", path)
+            raise
 
 
 @contextlib.contextmanager

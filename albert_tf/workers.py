@@ -22,7 +22,7 @@ Work = Callable[[Any], Iterator[Any]]
 _MESSAGE, _DONE, _FAILED = range(3)
 
 
-class WorkerDied(RuntimeError):  # noqa: N818 - says what happened
+class WorkerDied(ChildProcessError):  # noqa: N818 - says what happened
     """A worker process ended without an answer, for lack of memory as a rule."""
 
 
@@ -51,7 +51,7 @@ def run(
     Raises:
         ValueError, OSError: what the work raised, as it was.
         RuntimeError: any other exception of the work, with its traceback.
-        WorkerDied: a process was killed.
+        WorkerDied: an OSError; a process was killed.
     """
     if num_workers <= 1:
         work = make_work(*args)

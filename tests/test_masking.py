@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import collections
+import functools
+import operator
 import random
 
 import numpy as np
@@ -75,10 +77,10 @@ def choose_one_at_a_time(row, budget, ngram, rng):
         if len(covered) >= budget:
             break
         length = rng.choices(lengths, [1 / n for n in lengths])[0]
-        chosen = sum(candidates[first : first + length], [])
+        chosen = functools.reduce(operator.iadd, candidates[first : first + length], [])
         while len(covered) + len(chosen) > budget and length > 1:
             length -= 1
-            chosen = sum(candidates[first : first + length], [])
+            chosen = functools.reduce(operator.iadd, candidates[first : first + length], [])
         if len(covered) + len(chosen) <= budget and not covered & set(chosen):
             covered |= set(chosen)
     return sorted(covered)
@@ -174,6 +176,7 @@ def test_chosen_sets_follow_the_law_of_the_official_walk(row, ngram):
     expected = collections.Counter(
         tuple(choose_one_at_a_time(row, budget, ngram, rng)) for _ in range(count)
     )
+
     # Over positions and over the most frequent sets, both within four standard errors.
     def by_position(sets):
         return collections.Counter(

@@ -66,7 +66,7 @@ def test_decoding_reads_what_tensorflow_wrote():
 
 @pytest.mark.parametrize("data", [b"\x0a\xff", b"not a message", b"\x0a\x04\x0a\x02\x0a\x00"])
 def test_decoding_something_else_is_an_error(data):
-    with pytest.raises(ValueError, match="not a tf.train.Example"):
+    with pytest.raises(ValueError, match=r"not a tf\.train\.Example"):
         decode_example(data)
 
 
