@@ -1,0 +1,181 @@
+"""Metrics of classification, multiple choice and regression.
+
+The keys are the official ones where the official programs have the metric (`eval_accuracy`,
+`matthew_corr`, `pearson`, `MSE`); F1 and Spearman, which GLUE asks for, come beside them.
+
+Letters: N examples, K labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+
+def _pair(predictions: ArrayLike, label_ids: ArrayLike) -> tuple[NDArray[Any], NDArray[Any]]:
+    first, second = np.asarray(predictions), np.asarray(label_ids)
+    if first.ndim != 1 or first.shape != second.shape:
+        raise ValueError(
+            f"predictions of shape {first.shape} and label_ids of shape {second.shape}: "
+            "two vectors of one length were expected"
+        )
+    if not len(first):
+        raise ValueError("no examples: a metric needs at least one prediction")
+    return first, second
+
+
+def accuracy(predictions: ArrayLike, label_ids: ArrayLike) -> float:
+    """Share of the predictions that are right, in [0, 1]."""
+    predicted, actual = _pair(predictions, label_ids)
+    return float(np.mean(predicted == actual))
+
+
+def confusion_matrix(
+    predictions: ArrayLike, label_ids: ArrayLike, num_labels: int | None = None
+) -> NDArray[np.int64]:
+    """How often each label was predicted as which.
+
+    Args:
+        predictions: ids in [0, K), [N].
+        label_ids: the right ids, [N].
+        num_labels: K; the largest id plus one when absent.
+
+    Returns:
+        int64 [K, K], a row for each right label, a column for each predicted one.
+
+    Raises:
+        ValueError: shapes differ, no examples, or an id outside [0, K).
+    """
+    predicted, actual = _pair(predictions, label_ids)
+    lowest = int(min(predicted.min(), actual.min()))
+    highest = int(max(predicted.max(), actual.max()))
+    count = highest + 1 if num_labels is None else num_labels
+    if lowest < 0 or highest >= count:
+        raise ValueError(f"label ids {lowest} to {highest}: 0 to {count - 1} were expected")
+    cells = actual.astype(np.int64) * count + predicted.astype(np.int64)
+    return np.bincount(cells, minlength=count * count).reshape(count, count)
+
+
+def _f1_of_each_label(matrix: NDArray[np.int64]) -> NDArray[np.float64]:
+    """F1 of every label, [K]; 0 for a label that is neither there nor predicted."""
+    hits = np.diag(matrix).astype(np.float64)
+    sizes = (matrix.sum(0) + matrix.sum(1)).astype(np.float64)
+    return 2 * hits / np.where(sizes > 0, sizes, 1.0)
+
+
+def f1_score(predictions: ArrayLike, label_ids: ArrayLike) -> float:
+    """F1 of label 1, in [0, 1]: 2·tp / (2·tp + fp + fn), 0 where that is undefined."""
+    matrix = confusion_matrix(predictions, label_ids)
+    return float(_f1_of_each_label(matrix)[1]) if len(matrix) > 1 else 0.0
+
+
+def macro_f1_score(predictions: ArrayLike, label_ids: ArrayLike) -> float:
+    """Mean F1 of all labels that occur among the predictions or the right ones."""
+    matrix = confusion_matrix(predictions, label_ids)
+    occurs = matrix.sum(0) + matrix.sum(1) > 0
+    return float(np.mean(_f1_of_each_label(matrix)[occurs]))
+
+
+def matthews_correlation(predictions: ArrayLike, label_ids: ArrayLike) -> float:
+    """Matthews correlation in [-1, 1], 0 where it is undefined, as the official `matthew_corr`.
+
+    With more than two labels it is its generalization R_K (Gorodkin 2004).
+    """
+    matrix = confusion_matrix(predictions, label_ids)
+    # Python's integers: products of four counts leave the range of int64.
+    predicted = [int(count) for count in matrix.sum(0)]
+    actual = [int(count) for count in matrix.sum(1)]
+    total, hits = sum(actual), int(np.trace(matrix))
+    covariance = hits * total - sum(p * a for p, a in zip(predicted, actual, strict=True))
+    variances = (total**2 - sum(p * p for p in predicted)) * (total**2 - sum(a * a for a in actual))
+    return covariance / float(variances) ** 0.5 if variances else 0.0
+
+
+def mean_squared_error(predictions: ArrayLike, label_ids: ArrayLike) -> float:
+    """Mean of the squared differences."""
+    predicted, actual = _pair(predictions, label_ids)
+    return float(np.mean((predicted.astype(np.float64) - actual.astype(np.float64)) ** 2))
+
+
+def pearson_correlation(predictions: ArrayLike, label_ids: ArrayLike) -> float:
+    """Pearson correlation in [-1, 1]; NaN where one of the two does not vary."""
+    predicted, actual = _pair(predictions, label_ids)
+    # Asked of the values: the mean of equal numbers need not be that number, so that a variance
+    # which is 0 may come out as a little more.
+    if np.ptp(predicted) == 0 or np.ptp(actual) == 0:
+        return float("nan")
+    x = predicted - np.mean(predicted, dtype=np.float64)
+    y = actual - np.mean(actual, dtype=np.float64)
+    x, y = x / np.abs(x).max(), y / np.abs(y).max()  # squares of tiny numbers would be 0
+    correlation = np.sum(x * y) / np.sqrt(np.sum(x * x) * np.sum(y * y))
+    return float(np.clip(correlation, -1.0, 1.0))
+
+
+def ranks(values: ArrayLike) -> NDArray[np.float64]:
+    """Ranks from 1, equal values sharing the mean of their ranks."""
+    _, inverse, counts = np.unique(np.asarray(values), return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    return np.asarray((last - (counts - 1) / 2)[inverse], np.float64)
+
+
+def spearman_correlation(predictions: ArrayLike, label_ids: ArrayLike) -> float:
+    """Spearman correlation: Pearson's of the ranks; NaN where one of the two does not vary."""
+    predicted, actual = _pair(predictions, label_ids)
+    return pearson_correlation(ranks(predicted), ranks(actual))
+
+
+def losses_of_examples(logits: NDArray[Any], label_ids: NDArray[Any]) -> NDArray[np.float64]:
+    """Cross-entropy, float64 [N], of logits [N, K]; of scores [N], the squared error."""
+    precise = np.asarray(logits, np.float64)
+    if precise.ndim == 1:
+        return np.asarray((precise - label_ids) ** 2)
+    shifted = precise - precise.max(axis=1, keepdims=True)
+    log_sums = np.log(np.exp(shifted).sum(axis=1))
+    return np.asarray(log_sums - shifted[np.arange(len(shifted)), label_ids], np.float64)
+
+
+def loss_metrics(losses: NDArray[np.float64], batch_size: int) -> dict[str, float]:
+    """The two losses of the official results.
+
+    Args:
+        losses: [N], in the order of the file.
+        batch_size: `--eval_batch_size`.
+
+    Returns:
+        `eval_loss`, the mean, and `loss`, the mean of the means of batches, which differs from it
+        where the last batch is smaller.
+    """
+    means = [np.mean(losses[at : at + batch_size]) for at in range(0, len(losses), batch_size)]
+    return {"eval_loss": float(np.mean(losses)), "loss": float(np.mean(means))}
+
+
+Metric = Callable[[ArrayLike, ArrayLike], float]
+
+# Key in eval_results.txt -> function of (predictions, label_ids).
+METRICS: dict[str, Metric] = {
+    "eval_accuracy": accuracy,
+    "f1": f1_score,
+    "macro_f1": macro_f1_score,
+    "matthew_corr": matthews_correlation,
+    "MSE": mean_squared_error,
+    "pearson": pearson_correlation,
+    "spearman": spearman_correlation,
+}
+
+
+def compute_metrics(
+    keys: Iterable[str], predictions: ArrayLike, label_ids: ArrayLike
+) -> dict[str, float]:
+    """The metrics named by `keys` (of METRICS).
+
+    Raises:
+        ValueError: an unknown key, shapes that differ, or no examples.
+    """
+    keys = list(keys)
+    unknown = [key for key in keys if key not in METRICS]
+    if unknown:
+        raise ValueError(f"unknown metric {', '.join(unknown)}; known are {', '.join(METRICS)}")
+    return {key: METRICS[key](predictions, label_ids) for key in keys}

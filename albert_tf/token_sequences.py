@@ -1,0 +1,127 @@
+"""What the model reads of fine-tuning examples, kept without padding.
+
+    [CLS] first text [SEP] second text [SEP] padding
+
+Letters: B batch, N examples, C choices, S sequence length.
+"""
+
+from __future__ import annotations
+
+import array
+import dataclasses
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def join(
+    first: Sequence[int], second: Sequence[int], cls_id: int, sep_id: int
+) -> tuple[list[int], int]:
+    """Puts the special symbols round one text, or round two.
+
+    Returns:
+        `[CLS] first [SEP]` or `[CLS] first [SEP] second [SEP]`, and how many of them are of
+        segment 0: those up to the first `[SEP]`.
+    """
+    ids = [cls_id, *first, sep_id]
+    return [*ids, *second, sep_id] if second else ids, len(ids)
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenSequences:
+    """N examples of one token sequence each, or of C, the options of a question.
+
+    Attributes:
+        input_ids: int32, the ids of all sequences one after the other.
+        sequence_lengths: int32 [N·max(C, 1)], ids of each sequence; 0 for an option that a question
+            does not have.
+        first_lengths: int32, same shape, how many of them are of segment 0.
+        columns: name → array [N], what else belongs to an example, such as `label_ids`.
+        num_choices: C; 0 where examples have no options.
+    """
+
+    input_ids: NDArray[np.int32]
+    sequence_lengths: NDArray[np.int32]
+    first_lengths: NDArray[np.int32]
+    columns: Mapping[str, NDArray[Any]]
+    num_choices: int = 0
+
+    def __post_init__(self) -> None:
+        sequences, choices = len(self.sequence_lengths), max(self.num_choices, 1)
+        sizes = {len(column) * choices for column in self.columns.values()}
+        if {sequences, len(self.first_lengths)} | sizes != {sequences} or sequences % choices:
+            raise ValueError(
+                f"{sequences} sequences of {choices} choices do not go with columns of "
+                f"{[len(column) for column in self.columns.values()]} examples"
+            )
+
+    @classmethod
+    def pack(
+        cls,
+        sequences: Iterable[tuple[Sequence[int], int]],
+        columns: Mapping[str, NDArray[Any]],
+        num_choices: int = 0,
+    ) -> TokenSequences:
+        """Makes one of sequences (ids, how many are of segment 0), C for each example."""
+        ids, lengths, first_lengths = array.array("i"), array.array("i"), array.array("i")
+        for sequence, first_length in sequences:
+            ids.extend(sequence)
+            lengths.append(len(sequence))
+            first_lengths.append(first_length)
+        tokens, sizes, firsts = (np.array(part, np.int32) for part in (ids, lengths, first_lengths))
+        return cls(tokens, sizes, firsts, columns, num_choices)
+
+    def __len__(self) -> int:
+        return len(self.sequence_lengths) // max(self.num_choices, 1)
+
+    @functools.cached_property
+    def lengths(self) -> NDArray[np.int32]:
+        """int32 [N], the longest sequence of each example."""
+        by_example = self.sequence_lengths.reshape(-1, max(self.num_choices, 1))
+        return np.asarray(by_example.max(axis=1, initial=0), np.int32)
+
+    @functools.cached_property
+    def _begins(self) -> NDArray[np.int64]:
+        return np.cumsum(self.sequence_lengths, dtype=np.int64) - self.sequence_lengths
+
+    @property
+    def num_tokens(self) -> int:
+        """Ids in all sequences, special symbols included."""
+        return len(self.input_ids)
+
+    def batch(self, rows: NDArray[np.integer], seq_length: int) -> dict[str, NDArray[Any]]:
+        """Examples as the model takes them.
+
+        Args:
+            rows: [B], which.
+            seq_length: S, at least the length of the longest of them.
+
+        Returns:
+            `input_ids`, `input_mask`, `segment_ids`, int32 [B, S], or [B, C, S] with as many C as
+            the questions have; and the columns.
+
+        Raises:
+            ValueError: a sequence is longer than S.
+        """
+        choices = max(self.num_choices, 1)
+        which = (rows[:, None] * choices + np.arange(choices)).ravel()  # [B·C]
+        lengths = self.sequence_lengths[which, None]  # [B·C, 1]
+        if lengths.max(initial=0) > seq_length:
+            raise ValueError(f"a sequence of {lengths.max()} ids, seq_length={seq_length}")
+        places = np.arange(seq_length)
+        mask = places < lengths  # [B·C, S]
+        ids = np.zeros(mask.shape, np.int32)
+        ids[mask] = self.input_ids[(self._begins[which, None] + places)[mask]]
+        arrays = {
+            "input_ids": ids,
+            "input_mask": mask.astype(np.int32),
+            "segment_ids": (mask & (places >= self.first_lengths[which, None])).astype(np.int32),
+        }
+        if self.num_choices:
+            used = int(np.flatnonzero(lengths.reshape(-1, choices).any(axis=0))[-1]) + 1
+            shape = (len(rows), choices, seq_length)
+            arrays = {name: value.reshape(shape)[:, :used] for name, value in arrays.items()}
+        return arrays | {name: column[rows] for name, column in self.columns.items()}
