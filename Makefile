@@ -9,8 +9,8 @@ VENV ?= .venv
 RUN := $(VENV)/bin/python
 READY := $(VENV)/.installed
 
-# TensorFlow's start-up notes (which CPU, no CUDA) say nothing that a user can act on.
-export TF_CPP_MIN_LOG_LEVEL ?= 2
+# Without TensorFlow's start-up notes (which CPU, no CUDA). Its errors reach Python as exceptions.
+export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 .PHONY: help setup demo test test-slow lint format types bench check clean
 

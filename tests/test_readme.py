@@ -32,12 +32,12 @@ PROGRAMS = [words for words in COMMANDS if words[0] == "python" and words[1].end
 
 def ignored_by_git():
     lines = (ROOT / ".gitignore").read_text(encoding="utf-8").split()
-    return [line.strip("/") for line in lines] + [".git"]
+    return [line.strip("/") for line in lines]
 
 
 def files_on_disk():
-    """Every file that belongs to the repository, as `folder/name`; hidden files left out."""
-    patterns = ignored_by_git()
+    """Every file that belongs to the repository, as `folder/name`; hidden ones left out."""
+    patterns = [*ignored_by_git(), ".*"]
 
     def walk(folder):
         for path in sorted(folder.iterdir()):
@@ -46,7 +46,7 @@ def files_on_disk():
                 continue
             if path.is_dir():
                 yield from walk(path)
-            elif not path.name.startswith("."):
+            else:
                 yield name
 
     return list(walk(ROOT))

@@ -1,0 +1,351 @@
+"""From text to a pre-trained and evaluated ALBERT, in one command.
+
+    python examples/demo.py --demo_dir=demo
+
+Makes an English corpus from the standard library's documentation, trains a vocabulary, writes
+records, pre-trains a small model, evaluates it on modules that it has not seen, draws the learning
+curve and says what the numbers mean. Each step is an ordinary command, printed before it runs.
+Started again, it goes on where it stopped; nothing is deleted: what an earlier version of the demo
+or another Python left there is moved aside.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import hashlib
+import json
+import os
+import shlex
+import subprocess
+import sys
+import textwrap
+import time
+from typing import Any
+
+import make_corpus
+from absl import app, flags
+
+from albert_tf import files
+from albert_tf.tokenization import FullTokenizer
+
+FLAGS = flags.FLAGS
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+CONFIG = os.path.join("configs", "albert_tiny.json")
+VOCAB_SIZE = 2000
+# Short sequences and many small steps: what teaches a small model most in a few minutes.
+LENGTHS = {"max_seq_length": 48, "max_predictions_per_seq": 7}
+# The model has learned something when it is this much better than the best constant answer.
+REQUIRED_RATIO = 2.0
+
+Options = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """One command of the demo: a program of this repository, its flags and what it leaves."""
+
+    name: str
+    program: str
+    options: Options
+    output: str
+
+    def command(self) -> list[str]:
+        """The command line, as it can be pasted into a shell."""
+        return [
+            "python",
+            self.program,
+            *(f"--{key}={value}" for key, value in self.options.items()),
+        ]
+
+
+def record_step(name: str, text_file: str, record_file: str, demo_dir: str, dupe: int) -> Step:
+    """The command that turns one part of the corpus into masked instances."""
+    options: Options = {
+        "input_file": text_file,
+        "output_file": record_file,
+        "vocab_file": os.path.join(demo_dir, "vocabulary.vocab"),
+        "spm_model_file": os.path.join(demo_dir, "vocabulary.model"),
+        **LENGTHS,
+        "dupe_factor": dupe,
+        "num_logged_instances": 0,
+    }
+    return Step(name, "create_pretraining_data.py", options, record_file)
+
+
+def training_options(demo_dir: str) -> Options:
+    """Flags that training and evaluation have in common."""
+    return {
+        "albert_config_file": CONFIG,
+        "input_file": os.path.join(demo_dir, "train.tfrecord"),
+        "eval_input_file": os.path.join(demo_dir, "held_out.tfrecord"),
+        "output_dir": os.path.join(demo_dir, "model"),
+        **LENGTHS,
+        "seed": 1,
+    }
+
+
+def make_steps(demo_dir: str) -> list[Step]:
+    """The commands, in order. The corpus is there already."""
+    corpus = os.path.join(demo_dir, "corpus")
+    train_text, held_out_text = (
+        os.path.join(corpus, name) for name in ("train.txt", "held_out.txt")
+    )
+    vocabulary: Options = {
+        "input_file": train_text,
+        "vocab_size": VOCAB_SIZE,
+        "output_prefix": os.path.join(demo_dir, "vocabulary"),
+    }
+    training: Options = {
+        "train_batch_size": 24,
+        "optimizer": "adamw",
+        "learning_rate": 7e-4,
+        "num_train_steps": 2000,
+        "num_warmup_steps": 100,
+        "save_checkpoints_steps": 500,
+        "log_steps": 50,
+    }
+    evaluation: Options = {
+        "do_train": False,
+        "do_eval": True,
+        "eval_batch_size": 64,
+    }
+    common = training_options(demo_dir)
+    train_records, held_out_records = common["input_file"], common["eval_input_file"]
+    model_dir = common["output_dir"]
+    return [
+        Step(
+            "train a vocabulary",
+            "tools/train_vocabulary.py",
+            vocabulary,
+            os.path.join(demo_dir, "vocabulary.model"),
+        ),
+        record_step("write training records", train_text, train_records, demo_dir, dupe=5),
+        record_step("write held-out records", held_out_text, held_out_records, demo_dir, dupe=5),
+        Step(
+            "pre-train",
+            "run_pretraining.py",
+            common | training,
+            os.path.join(model_dir, "metrics.jsonl"),
+        ),
+        Step(
+            "evaluate on held-out text",
+            "run_pretraining.py",
+            common | evaluation,
+            os.path.join(model_dir, "eval_results.txt"),
+        ),
+    ]
+
+
+class Progress:
+    """Which steps are done, kept in a file, so that a second run goes on where the first stopped.
+
+    Args:
+        demo_dir: folder of the demo.
+        fingerprint: changes when what is in the folder can no longer be gone on with.
+    """
+
+    def __init__(self, demo_dir: str, fingerprint: str) -> None:
+        self._path = os.path.join(demo_dir, "progress.json")
+        self._fingerprint = fingerprint
+        self.done: list[str] = []
+        if not os.path.exists(self._path):
+            return
+        earlier = json.loads(files.read_text(self._path))
+        if earlier["fingerprint"] == fingerprint:
+            self.done = earlier["done"]
+        else:
+            move_aside(demo_dir)
+
+    def covers(self, step: Step) -> bool:
+        """Whether a step is done. If not, or if what it made is gone, nor are those after it."""
+        if step.name in self.done and os.path.exists(step.output):
+            return True
+        if step.name in self.done:
+            self.done = self.done[: self.done.index(step.name)]
+        return False
+
+    def add(self, step: Step) -> None:
+        """Remembers that a step is done."""
+        self.done.append(step.name)
+        with files.write_atomically(self._path) as stream:
+            json.dump({"fingerprint": self._fingerprint, "done": self.done}, stream, indent=2)
+
+
+def move_aside(demo_dir: str) -> None:
+    """Moves all that an earlier demo left, but for the corpus, into a folder of its own."""
+    aside = os.path.join(demo_dir, time.strftime("earlier-%Y%m%d-%H%M%S"))
+    print(f"{demo_dir} was made with other settings or another Python: moved to {aside}")
+    names = [name for name in os.listdir(demo_dir) if name != "corpus"]
+    os.makedirs(aside)
+    for name in names:
+        if not name.startswith("earlier-"):
+            os.rename(os.path.join(demo_dir, name), os.path.join(aside, name))
+
+
+def fingerprint_of(paths: tuple[str, ...], steps: list[Step]) -> str:
+    """Checksum of the corpus, the model's shape and the commands."""
+    digest = hashlib.sha256()
+    for path in (*paths, CONFIG):
+        with files.open_binary(path) as stream:
+            digest.update(stream.read())
+    for step in steps:
+        digest.update(repr(step).encode())
+    return digest.hexdigest()
+
+
+def run_steps(steps: list[Step], progress: Progress) -> None:
+    """Runs the commands that are not done yet, and stops at the first that fails."""
+    environment = {**os.environ, "PYTHONPATH": ROOT}
+    for number, step in enumerate(steps, 2):
+        print(f"\n[{number}/{len(steps) + 1}] {step.name}")
+        if progress.covers(step):
+            print("    done earlier")
+            continue
+        print("    " + shlex.join(step.command()).replace(" --", " \\\n        --"), flush=True)
+        start = time.monotonic()
+        command = [sys.executable, *step.command()[1:]]
+        code = subprocess.run(command, env=environment, cwd=ROOT, check=False).returncode
+        if code:
+            sys.exit(f"\n{step.program} stopped with exit code {code}; see its last lines above.")
+        progress.add(step)
+        print(f"    took {time.monotonic() - start:.0f} s", flush=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class Chance:
+    """What the best constant answers would reach on a file of records.
+
+    Attributes:
+        token_id: the commonest masked token.
+        masked_lm_accuracy: its share of the masked tokens, in [0, 1].
+        sentence_order_accuracy: share of the commoner label, in [0, 1].
+    """
+
+    token_id: int
+    masked_lm_accuracy: float
+    sentence_order_accuracy: float
+
+
+def count_chance(record_file: str) -> Chance:
+    """Counts the labels of a file of records."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    import tensorflow as tf
+
+    tokens: collections.Counter[int] = collections.Counter()
+    orders: collections.Counter[int] = collections.Counter()
+    for record in tf.data.TFRecordDataset(record_file).as_numpy_iterator():
+        features = tf.train.Example.FromString(record).features.feature
+        weights = features["masked_lm_weights"].float_list.value
+        ids = features["masked_lm_ids"].int64_list.value
+        tokens.update(token for token, weight in zip(ids, weights, strict=True) if weight)
+        orders.update(features["next_sentence_labels"].int64_list.value)
+    token_id, count = tokens.most_common(1)[0]
+    return Chance(token_id, count / tokens.total(), max(orders.values()) / orders.total())
+
+
+def read_results(path: str) -> list[dict[str, float]]:
+    """Reads an eval_results.txt: one dictionary a checkpoint, by step."""
+    results: list[dict[str, float]] = []
+    for line in files.read_text(path).splitlines():
+        key, value = line.split(" = ")
+        if not results or key in results[-1]:
+            results.append({})
+        results[-1][key] = float(value)
+    return sorted(results, key=lambda result: result["global_step"])
+
+
+def draw_curves(
+    model_dir: str, results: list[dict[str, float]], chance: Chance, picture: str
+) -> None:
+    """Draws loss and accuracies over the steps, in training and held out, with chance beside."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    lines = files.read_text(os.path.join(model_dir, "metrics.jsonl")).splitlines()
+    rows = [json.loads(line) for line in lines]
+    panels = [
+        ("loss", "loss (masked LM + sentence order)", None),
+        ("masked_lm_accuracy", "masked-LM accuracy", chance.masked_lm_accuracy),
+        ("sentence_order_accuracy", "sentence-order accuracy", chance.sentence_order_accuracy),
+    ]
+    figure, axes = plt.subplots(1, len(panels), figsize=(13, 3.8), layout="constrained")
+    steps = [row["step"] for row in rows]
+    held_out_steps = [result["global_step"] for result in results]
+    for axis, (key, title, level) in zip(axes, panels, strict=True):
+        axis.plot(steps, [row[key] for row in rows], color="tab:blue", label="training batches")
+        values = [result[key] for result in results]
+        axis.plot(held_out_steps, values, "o-", color="tab:orange", label="held-out text")
+        if level is not None:
+            axis.axhline(
+                level, color="gray", linestyle="--", label="best constant answer, held out"
+            )
+            axis.set_ylim(bottom=0)
+        axis.set(title=title, xlabel="step")
+        axis.grid(alpha=0.3)
+        axis.legend(loc="best", fontsize="small")
+    figure.savefig(picture, dpi=120)
+
+
+def describe(results: dict[str, float], chance: Chance, piece: str) -> str:
+    """What the held-out numbers are and mean, as text."""
+    masked_lm, order = results["masked_lm_accuracy"], results["sentence_order_accuracy"]
+    word_level, order_level = chance.masked_lm_accuracy, chance.sentence_order_accuracy
+    word = piece.replace("▁", "")
+    answer = f'always "{word}"' if word else "always a space"
+    steps = f"after {results['global_step']:.0f} steps"
+    meaning = (
+        "masked_lm_accuracy is the share of hidden tokens that the model names right, out of a "
+        f"vocabulary of {VOCAB_SIZE} and in modules that it never saw: "
+        f"{masked_lm / word_level:.1f} times as often as one who always names the commonest token "
+        f"({REQUIRED_RATIO} times is what this demo asks for). sentence_order_accuracy is how "
+        "often it sees whether two pieces of text were swapped. A model learns that long after it "
+        f"has learned words, so expect little above {order_level:.2f} of a few minutes."
+    )
+    return f"""
+Held-out text, {steps:20}  model   best constant answer
+  masked_lm_accuracy                {masked_lm:6.3f}   {word_level:.3f} ({answer})
+  sentence_order_accuracy           {order:6.3f}   {order_level:.3f} (always the same order)
+  loss                              {results["loss"]:6.3f}
+
+{textwrap.fill(meaning, 96)}"""
+
+
+def main(argv: list[str]) -> None:
+    """Runs the demo."""
+    if len(argv) > 1:
+        raise app.UsageError(f"unexpected arguments: {' '.join(argv[1:])}")
+    # The commands are those that one would type in the repository's folder.
+    demo_dir = os.path.relpath(FLAGS.demo_dir, ROOT)
+    os.chdir(ROOT)
+    start = time.monotonic()
+    steps = make_steps(demo_dir)
+    print(f"[1/{len(steps) + 1}] make a corpus from the standard library's documentation")
+    corpus = make_corpus.write_corpus(os.path.join(demo_dir, "corpus"))
+    progress = Progress(demo_dir, fingerprint_of(corpus, steps))
+    try:
+        run_steps(steps, progress)
+    except KeyboardInterrupt:
+        sys.exit("\nStopped. The same command goes on from here.")
+
+    model_dir = os.path.join(demo_dir, "model")
+    results = read_results(os.path.join(model_dir, "eval_results.txt"))
+    chance = count_chance(os.path.join(demo_dir, "held_out.tfrecord"))
+    tokenizer = FullTokenizer(spm_model_file=os.path.join(demo_dir, "vocabulary.model"))
+    picture = os.path.join(demo_dir, "learning_curve.png")
+    draw_curves(model_dir, results, chance, picture)
+    print(describe(results[-1], chance, tokenizer.pieces[chance.token_id]))
+    print(f"\nPicture: {picture}   Model: {model_dir}   Took {time.monotonic() - start:.0f} s")
+    if results[-1]["masked_lm_accuracy"] < REQUIRED_RATIO * chance.masked_lm_accuracy:
+        sys.exit(
+            f"The model learned too little: {REQUIRED_RATIO} times the best constant answer was "
+            "expected."
+        )
+
+
+if __name__ == "__main__":
+    flags.DEFINE_string("demo_dir", "demo", "Folder that everything is written to.")
+    app.run(main)

@@ -1,0 +1,162 @@
+"""Makes a small English corpus from the documentation of Python's own standard library.
+
+    python examples/make_corpus.py --corpus_dir=demo/corpus
+
+Real text that every machine has: the documentation strings of the standard library's modules.
+Writes train.txt and held_out.txt in the form that create_pretraining_data.py reads, one sentence
+a line and a blank line between modules, and prints what they hold. About one top-level package in
+ten is held out, always the same ones for the same Python; no sentence occurs twice, so that
+nothing held out was seen in training.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import sys
+import sysconfig
+import zlib
+from collections.abc import Iterator
+
+from absl import app, flags
+
+from albert_tf import files
+
+FLAGS = flags.FLAGS
+
+# Tests, an editor, vendored wheels, tables of character sets, installed packages.
+SKIPPED_PACKAGES = {
+    "__phello__", "ensurepip", "encodings", "idlelib", "lib2to3", "pydoc_data", "site-packages",
+    "test", "tests", "turtledemo",
+}  # fmt: skip
+HELD_OUT_ONE_IN = 10
+MIN_WORDS = 4
+MIN_LETTER_SHARE = 0.7
+
+# A sentence ends at . ! or ? before a space and something that can begin a sentence, but not after
+# the abbreviations that documentation is full of.
+SENTENCE_END = re.compile(r"(?<=[.!?])(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\bvs\.)\s+(?=[\"'(A-Z])")
+BULLET = re.compile(r"^\s*(?:[-*+o•]|\(?\d+[.)])\s+")
+
+
+def _module_files() -> list[tuple[str, str]]:
+    """Name and path of every module of the standard library that comes as source, sorted."""
+    root = sysconfig.get_paths()["stdlib"]
+    found = []
+    for folder, subfolders, names in os.walk(root):
+        subfolders[:] = [name for name in subfolders if name not in SKIPPED_PACKAGES]
+        for name in names:
+            path = os.path.join(folder, name)
+            module = os.path.relpath(path, root).removesuffix(".py").replace(os.sep, ".")
+            top = module.split(".")[0]
+            if name.endswith(".py") and top in sys.stdlib_module_names - SKIPPED_PACKAGES:
+                found.append((module.removesuffix(".__init__"), path))
+    return sorted(found)
+
+
+def _docstrings(path: str) -> Iterator[str]:
+    """The documentation strings of a source file, from top to bottom."""
+    try:
+        with open(path, "rb") as stream:
+            tree = ast.parse(stream.read())
+    except (SyntaxError, ValueError):  # A few files of the library are broken on purpose.
+        return
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    nodes = [node for node in ast.walk(tree) if isinstance(node, documented)]
+    for node in sorted(nodes, key=lambda node: getattr(node, "lineno", 0)):
+        text = ast.get_docstring(node)
+        if text:
+            yield text
+
+
+def _paragraphs(docstring: str) -> Iterator[str]:
+    """Running text of a documentation string: no examples, code, headings or underlines."""
+    for block in re.split(r"\n\s*\n", docstring.expandtabs()):
+        lines = block.splitlines()
+        indent = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
+        # Indented blocks are code or lists of arguments, which read as neither.
+        if indent or any(line.lstrip().startswith((">>>", "...", "$")) for line in lines):
+            continue
+        item: list[str] = []
+        for line in lines:
+            if BULLET.match(line) and item:
+                yield " ".join(item)
+                item = []
+            item.append(BULLET.sub("", line).strip())
+        yield " ".join(item)
+
+
+def is_sentence(text: str) -> bool:
+    """Whether `text` reads like English prose rather than code, a table or a heading."""
+    letters = sum(character.isalpha() or character.isspace() for character in text)
+    return (
+        len(text.split()) >= MIN_WORDS
+        and letters >= MIN_LETTER_SHARE * len(text)
+        and text[-1] in ".!?:"
+        and text.isascii()
+    )
+
+
+def sentences_of(docstring: str) -> list[str]:
+    """Splits the running text of a documentation string into sentences."""
+    pieces: list[str] = []
+    for paragraph in _paragraphs(docstring):
+        text = re.sub(r"\s+", " ", paragraph).strip().replace("``", "`")
+        pieces.extend(piece.strip() for piece in SENTENCE_END.split(text))
+    return [piece for piece in pieces if is_sentence(piece)]
+
+
+def is_held_out(module: str) -> bool:
+    """Whether a module belongs to the held-out part; the modules of a package stay together."""
+    return zlib.crc32(module.split(".")[0].encode()) % HELD_OUT_ONE_IN == 0
+
+
+def collect_documents() -> tuple[list[list[str]], list[list[str]]]:
+    """The sentences of every module, for training and held out, none of them twice.
+
+    Raises:
+        ValueError: this Python comes without the source of its library.
+    """
+    seen: set[str] = set()
+    parts: tuple[list[list[str]], list[list[str]]] = ([], [])
+    # Training first, so that it is the held-out part that loses what both would have.
+    for module, path in sorted(_module_files(), key=lambda item: (is_held_out(item[0]), item)):
+        document: list[str] = []
+        for docstring in _docstrings(path):
+            fresh = [text for text in sentences_of(docstring) if text not in seen]
+            seen.update(fresh)
+            document.extend(dict.fromkeys(fresh))
+        if len(document) > 1:
+            parts[is_held_out(module)].append(document)
+    if not all(parts):
+        raise ValueError(
+            f"{sysconfig.get_paths()['stdlib']} holds no source files with documentation. "
+            "Use a Python that was installed with its library's source."
+        )
+    return parts
+
+
+def write_corpus(corpus_dir: str) -> tuple[str, str]:
+    """Writes train.txt and held_out.txt and returns their paths."""
+    files.make_directory(corpus_dir, "--corpus_dir")
+    paths = (os.path.join(corpus_dir, "train.txt"), os.path.join(corpus_dir, "held_out.txt"))
+    for path, documents in zip(paths, collect_documents(), strict=True):
+        with files.write_atomically(path) as stream:
+            stream.write("\n\n".join("\n".join(document) for document in documents) + "\n")
+        sentences = [sentence for document in documents for sentence in document]
+        words = sum(len(sentence.split()) for sentence in sentences)
+        print(f"{path}: {len(documents)} modules, {len(sentences)} sentences, {words} words")
+    return paths
+
+
+def main(argv: list[str]) -> None:
+    """Writes the corpus."""
+    if len(argv) > 1:
+        raise app.UsageError(f"unexpected arguments: {' '.join(argv[1:])}")
+    write_corpus(FLAGS.corpus_dir)
+
+
+if __name__ == "__main__":
+    flags.DEFINE_string("corpus_dir", "demo/corpus", "Folder for train.txt and held_out.txt.")
+    app.run(main)

@@ -1,0 +1,85 @@
+"""The corpus of the demo: sentences of documentation, some modules held out."""
+
+from __future__ import annotations
+
+import make_corpus
+import pytest
+
+DOCSTRING = """Opens the door of the old mill.
+
+A wrapped sentence goes on
+in the next line, e.g. Here it does. Is this one its own sentence?
+
+- The first item of a list reads well.
+- The second item of it does too.
+
+    code = indented("and left out.")
+
+>>> an_example("that is left out.")
+
+Short one.
+x = [(1, 2), (3, 4), (5, 6), (7, 8)] and so on.
+"""
+
+
+def test_running_text_becomes_sentences():
+    assert make_corpus.sentences_of(DOCSTRING) == [
+        "Opens the door of the old mill.",
+        "A wrapped sentence goes on in the next line, e.g. Here it does.",
+        "Is this one its own sentence?",
+        "The first item of a list reads well.",
+        "The second item of it does too.",
+    ]
+
+
+def test_an_empty_docstring_has_no_sentence():
+    assert make_corpus.sentences_of("\n  \n\n") == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Too short.",
+        "no end of a sentence is here",
+        "a = b[c] + (d * {e}) != f().",
+        "Ein Ding für euch.",
+    ],
+)
+def test_what_is_no_english_prose_is_left_out(text):
+    assert not make_corpus.is_sentence(text)
+
+
+def test_the_modules_of_a_package_stay_together():
+    for package in ("json", "email", "asyncio", "xml"):
+        inside = {make_corpus.is_held_out(f"{package}.{part}") for part in ("", "a", "b.c")}
+        assert inside == {make_corpus.is_held_out(package)}
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("corpus")
+    paths = make_corpus.write_corpus(str(folder))
+    texts = []
+    for path in paths:
+        with open(path, encoding="utf-8") as stream:
+            texts.append(stream.read())
+    return texts
+
+
+def test_documents_are_parted_by_one_blank_line(corpus):
+    for text in corpus:
+        documents = text.removesuffix("\n").split("\n\n")
+        assert len(documents) > 10
+        assert all(len(document.splitlines()) > 1 for document in documents)
+        assert all(line == line.strip() != "" for doc in documents for line in doc.splitlines())
+
+
+def test_no_sentence_occurs_twice_and_nothing_held_out_was_seen(corpus):
+    lines = [line for text in corpus for line in text.splitlines() if line]
+    assert len(lines) == len(set(lines))
+
+
+def test_a_small_part_is_held_out(corpus):
+    train, held_out = (len(text) for text in corpus)
+    assert 0.02 < held_out / (train + held_out) < 0.25
+    assert train > 500_000
