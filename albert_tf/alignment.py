@@ -1,0 +1,311 @@
+"""Which characters of a text each piece of its tokenization stands for.
+
+Reading comprehension needs this: answers come and go as character offsets, models see pieces.
+
+A SentencePiece vocabulary sees normalized text, and the pieces know nothing of the original. The
+official program (`squad_utils.py`, `convert_examples_to_features`) finds the way back by a longest
+common subsequence of the text and the joined pieces, cell by cell. Here the result is the same,
+ties included, in two ways:
+
+* nearly always the two agree character by character, and comparing them is all;
+* else a row of the table is one integer, one bit a column that is larger than its left neighbor
+  (Allison and Dix 1986), so that a row costs five operations.
+
+WordPiece vocabularies, which the official program cannot use, cut without shifting anything: each
+piece's characters are counted.
+
+Letters: n characters of the text, m characters of the joined pieces, T pieces.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from albert_tf.tokenization import (
+    SPIECE_UNDERLINE,
+    UNKNOWN_TOKEN,
+    BasicTokenizer,
+    FullTokenizer,
+    WordpieceTokenizer,
+    preprocess_text,
+)
+
+MIN_MATCHED = 0.8  # of the characters; below, the official program leaves the question out
+BAND_MARGIN = 5
+BLOCK_ROWS = 256  # of the table, kept at a time
+# About a minute. A megabyte of text may still be 3% longer or shorter than its pieces; the official
+# program's table would not fit into memory long before.
+MAX_TABLE_BITS = 1 << 37
+UNKNOWN = -1  # in an index: this character has no partner
+# Stands for a character that normalizes to none or to several. It can be in no piece, as
+# SentencePiece takes no lone surrogates.
+_NO_CHARACTER = "\udfff"
+
+Index = NDArray[np.int32]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class TokenizedText:
+    """A text, its pieces and how they belong together. Characters are counted from 0.
+
+    Attributes:
+        token_ids: int32 [T].
+        first_char, last_char: int32 [T], the characters of the text that a piece stands for, both
+            included; the official `tok_start_to_orig_index` and `tok_end_to_orig_index`.
+        first_token, last_token: int32 [n], the piece where an answer begins whose first character
+            is this, and the piece where an answer ends whose last character is this.
+    """
+
+    token_ids: Index
+    first_char: Index
+    last_char: Index
+    first_token: Index
+    last_token: Index
+
+
+def tokenize(tokenizer: FullTokenizer, text: str) -> TokenizedText | None:
+    """Tokenizes `text` and aligns the pieces with it.
+
+    Args:
+        tokenizer: either kind of vocabulary.
+        text: as the data has it, not normalized; no lone surrogates.
+
+    Returns:
+        None where fewer than MIN_MATCHED of the characters are found in the pieces (SentencePiece
+        only), or where nothing is to be found.
+    """
+    if tokenizer.is_sentencepiece:
+        return _tokenize_sentencepiece(tokenizer, text)
+    return _wordpiece_aligner(tokenizer)(text)
+
+
+def convert_index(index: Index, limit: int | None, is_start: bool) -> Index:
+    """Fills the unknown entries of an index (official `_convert_index`, for all positions at once).
+
+    An entry between two known ones becomes the first (for a start) or last (for an end) of the
+    positions that lie between these; where there are none, the one behind or before.
+
+    Args:
+        index: int32 [n], position → position on the other side, or UNKNOWN; some are known.
+        limit: number of positions on the other side, where those after the last known entry are
+            to be used; None repeats the last known entry.
+        is_start: whether entries are the first or the last positions of something.
+
+    Returns:
+        int32 [n].
+    """
+    places = np.arange(len(index), dtype=np.int32)
+    known = index != UNKNOWN
+    if known.all():
+        return index
+    before = np.maximum.accumulate(np.where(known, places, -1))  # the nearest known place, or -1
+    after = np.minimum.accumulate(np.where(known, places, len(index))[::-1])[::-1]
+    front = index[np.maximum(before, 0)]
+    rear = index[np.minimum(after, len(index) - 1)]
+    if is_start:
+        result = np.where(rear > front + 1, front + 1, rear)
+        at_begin = np.zeros_like(index)
+        at_end = front + 1
+    else:
+        result = np.where(rear > front + 1, rear - 1, front)
+        at_begin = np.maximum(rear - 1, 0)
+        at_end = np.full_like(index, (limit or 0) - 1)
+    has_room = front < (limit or 0) - 1
+    result = np.where(after == len(index), np.where(has_room, at_end, front), result)
+    result = np.where(before == -1, at_begin, result)
+    return np.where(known, index, result).astype(np.int32)
+
+
+def _tokenize_sentencepiece(tokenizer: FullTokenizer, text: str) -> TokenizedText | None:
+    pieces = tokenizer.tokenize(tokenizer.preprocess(text))
+    joined = "".join(pieces).replace(SPIECE_UNDERLINE, " ")
+    normal_forms = text.translate(_normal_forms(tokenizer.do_lower_case))
+    text_to_joined = align_characters(normal_forms, joined)
+    if text_to_joined is None:
+        return None
+    joined_to_text = np.full(len(joined), UNKNOWN, np.int32)
+    matched = np.flatnonzero(text_to_joined != UNKNOWN)
+    joined_to_text[text_to_joined[matched]] = matched
+    lengths = np.fromiter(map(len, pieces), np.int32, len(pieces))
+    token_of_char = np.repeat(np.arange(len(pieces), dtype=np.int32), lengths)
+    last = np.cumsum(lengths) - 1
+    return TokenizedText(
+        token_ids=np.array(tokenizer.convert_tokens_to_ids(pieces), np.int32),
+        first_char=convert_index(joined_to_text, len(text), True)[last - lengths + 1],
+        last_char=convert_index(joined_to_text, len(text), False)[last],
+        first_token=token_of_char[convert_index(text_to_joined, None, True)],
+        last_token=token_of_char[convert_index(text_to_joined, None, False)],
+    )
+
+
+class _NormalForms(dict[int, str]):
+    """A table for `str.translate`: what each character becomes when normalized alone."""
+
+    def __init__(self, lower: bool):
+        super().__init__()
+        self._lower = lower
+
+    def __missing__(self, code: int) -> str:
+        form = preprocess_text(chr(code), remove_space=False, lower=self._lower)
+        self[code] = form if len(form) == 1 else _NO_CHARACTER
+        return self[code]
+
+
+_normal_forms = functools.lru_cache(maxsize=2)(_NormalForms)
+
+
+def align_characters(text: str, joined: str) -> Index | None:
+    """Pairs the characters of two strings by a longest common subsequence.
+
+    Of all the longest ones it is the official program's: backwards from the last pair, each has
+    the earliest possible character of `text` and then of `joined`. As there, only a band of the
+    table counts, which is tried once more with twice the width.
+
+    Args:
+        text: n characters, each normalized alone.
+        joined: m characters, the pieces with spaces for their "▁".
+
+    Returns:
+        int32 [n], position in `text` → position in `joined` or UNKNOWN. None where less than
+        MIN_MATCHED of `text` is paired, or nothing at all.
+    """
+    if text and joined == " " + text and not text.startswith(" "):
+        return np.arange(1, len(text) + 1, dtype=np.int32)  # no other pairing is as long
+    common = collections.Counter(text) & collections.Counter(joined)
+    if not common or common.total() < MIN_MATCHED * len(text):
+        return None  # no subsequence has more than the common characters
+    half_width = abs(len(text) - len(joined)) + BAND_MARGIN
+    if 2 * half_width * len(text) > MAX_TABLE_BITS:
+        return None
+    table = _Table(text, joined, half_width)
+    if not table.length > MIN_MATCHED * len(text):
+        table = _Table(text, joined, 2 * half_width)
+    if table.length < MIN_MATCHED * len(text) or not table.length:
+        return None
+    index = np.full(len(text), UNKNOWN, np.int32)
+    for row, column in table.pairs():
+        index[row] = column
+    return index
+
+
+class _Table:
+    """The table of a banded longest common subsequence, of which few rows are in memory.
+
+    A row is an integer whose bits stand for columns: 1 where the entry is larger, by one, than the
+    entry to its left. Outside the band nothing matches, which has the same result as the official
+    zeros there.
+
+    Args:
+        rows, columns: the two strings.
+        half_width: row i has the columns from i - half_width to i + half_width - 1.
+
+    Attributes:
+        length: of the subsequence.
+    """
+
+    def __init__(self, rows: str, columns: str, half_width: int):
+        self._rows, self._columns, self._half_width = rows, columns, half_width
+        self._states: list[int] = []  # the row above each block, by the columns of the block
+        self.length = state = 0
+        for first_row in range(0, len(rows), BLOCK_ROWS):
+            self._states.append(state)
+            state = self._block(first_row)[-1]
+            self.length += (state & ((1 << BLOCK_ROWS) - 1)).bit_count()
+            state >>= BLOCK_ROWS
+        self.length += state.bit_count()
+
+    def _block(self, first_row: int) -> list[int]:
+        """The row above a block, and its rows; bit 0 is column `first_row - half_width`."""
+        last_row = min(first_row + BLOCK_ROWS, len(self._rows))
+        low, high = first_row - self._half_width, last_row + self._half_width
+        matches: dict[str, int] = collections.defaultdict(int)
+        for column in range(max(low, 0), min(high, len(self._columns))):
+            matches[self._columns[column]] |= 1 << (column - low)
+        row = self._states[first_row // BLOCK_ROWS]
+        band = (1 << 2 * self._half_width) - 1
+        result = [row]
+        for char in self._rows[first_row:last_row]:
+            either = row | matches.get(char, 0) & band
+            row = either & ((either - (row << 1 | 1)) ^ either)
+            result.append(row)
+            band <<= 1
+        return result
+
+    def pairs(self) -> Iterator[tuple[int, int]]:
+        """The pairs of (row, column), from the last to the first."""
+        column = len(self._columns) - 1
+        for block in range(len(self._states) - 1, -1, -1):
+            first_row = block * BLOCK_ROWS
+            low = first_row - self._half_width
+            rows = self._block(first_row)
+            for number in range(len(rows) - 1, 0, -1):
+                above, row = rows[number - 1], rows[number]
+                changed = above ^ row
+                # Bits of the columns that are larger than above: from each 1 that is new up to
+                # the next that went, or on for ever.
+                gains = (above & changed) - (row & changed)
+                if gains >> (column - low) & 1:
+                    column = low + (row & ((2 << (column - low)) - 1)).bit_length() - 1
+                    yield first_row + number - 1, column
+                    column -= 1
+                    if column < 0:
+                        return
+
+
+@functools.lru_cache(maxsize=2)
+def _wordpiece_aligner(tokenizer: FullTokenizer) -> Callable[[str], TokenizedText | None]:
+    """The alignment for a WordPiece vocabulary; remembers the words it has seen."""
+    basic = BasicTokenizer(tokenizer.do_lower_case)
+    wordpiece = WordpieceTokenizer(tokenizer.vocab)
+
+    @functools.lru_cache(maxsize=100_000)
+    def cut(word: str) -> tuple[list[int], list[int], list[int]]:
+        """Ids of the pieces of a word, and the first and last character of each."""
+        # A character may become none (an accent of its own) or several (a Hangul syllable).
+        origin = [at for at, char in enumerate(word) for _ in "".join(basic.split_word(char))]
+        pieces: list[str] = []
+        ends = [0]
+        for part in basic.split_word(word):
+            cut_part = wordpiece.split_word(part)
+            pieces += cut_part
+            lengths = [len(piece) - 2 * (at > 0) for at, piece in enumerate(cut_part)]
+            for length in [len(part)] if cut_part == [UNKNOWN_TOKEN] else lengths:
+                ends.append(ends[-1] + length)
+        first = [origin[at] for at in ends[:-1]]
+        last = [origin[at - 1] for at in ends[1:]]
+        return tokenizer.convert_tokens_to_ids(pieces), first, last
+
+    def align(text: str) -> TokenizedText | None:
+        words = basic.words(text)
+        # Whether a character stays depends on nothing but the character.
+        kept = set("".join(words))
+        places = [at for at, char in enumerate(text) if char in kept]
+        ids: list[int] = []
+        first: list[int] = []
+        last: list[int] = []
+        begin = 0
+        for word in words:
+            word_ids, word_first, word_last = cut(word)
+            ids += word_ids
+            first += [places[begin + at] for at in word_first]
+            last += [places[begin + at] for at in word_last]
+            begin += len(word)
+        if not ids:
+            return None
+        chars = np.arange(len(text))
+        first_char, last_char = np.array(first, np.int32), np.array(last, np.int32)
+        return TokenizedText(
+            token_ids=np.array(ids, np.int32),
+            first_char=first_char,
+            last_char=last_char,
+            first_token=np.searchsorted(last_char, chars).astype(np.int32),
+            last_token=(np.searchsorted(first_char, chars, "right") - 1).astype(np.int32),
+        )
+
+    return align

@@ -1,0 +1,236 @@
+"""Reading question answering data: SQuAD 1.1 and 2.0, and what has their form (CMRC 2018, DRCD).
+
+    {"data": [{"paragraphs": [{"context": …, "qas": [{"id": …, "question": …,
+               "answers": [{"text": …, "answer_start": …}], "is_impossible": …}]}]}]}
+
+Everything else in a file is ignored. Offsets count characters (code points) from 0.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import hashlib
+import json
+import random
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from absl import logging
+
+from albert_tf import files
+
+SHUFFLE_SEED = 12345  # the official programs'
+NAMED_IN_LOG = 5  # ids of questions that a warning names
+_LONE_SURROGATES = re.compile("[\ud800-\udfff]")
+_HAN = re.compile("[\u4e00-\u9fff]")
+_KINDS = {list: "a list", dict: "an object", str: "text", int: "an integer", bool: "true or false"}
+
+
+@dataclasses.dataclass(frozen=True)
+class SquadExample:
+    """A question about a text.
+
+    Attributes:
+        qas_id: its id.
+        question, context: as in the file, except that lone surrogates are U+FFFD.
+        answers: the texts of the answers; none for an unanswerable question, or where they are
+            not known.
+        answer_start: where in `context` the first answer begins, -1 where there is none.
+        is_impossible: whether the data says that the context does not answer the question.
+    """
+
+    qas_id: str
+    question: str
+    context: str
+    answers: tuple[str, ...] = ()
+    answer_start: int = -1
+    is_impossible: bool = False
+
+    @property
+    def is_answer_in_place(self) -> bool:
+        """Whether the first answer stands in the context where `answer_start` says."""
+        return (
+            bool(self.answers and self.answers[0])
+            and self.answer_start >= 0
+            and self.context.startswith(self.answers[0], self.answer_start)
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class SquadData:
+    """The questions of a file.
+
+    Attributes:
+        path: the file.
+        checksum: SHA-256 of the file, hexadecimal.
+        examples: the questions, in file order.
+        version_2: whether there are unanswerable questions, or the file says to be SQuAD 2.
+        has_answers: whether every question comes with answers or is known to have none, so that
+            predictions can be evaluated.
+        is_chinese: whether most answers (questions, where there are none) have Chinese characters.
+    """
+
+    path: str
+    checksum: str
+    examples: tuple[SquadExample, ...]
+    version_2: bool
+    has_answers: bool
+    is_chinese: bool
+
+
+def read_squad(path: str, is_training: bool) -> SquadData:
+    """Reads a file of questions.
+
+    Args:
+        path: JSON in the form of SQuAD.
+        is_training: every question must have an answer then, or be marked `is_impossible`. The
+            first answer counts. Questions whose answer is not where it should be are left out,
+            with a warning. Otherwise answers may be missing, and every question is kept.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: not JSON, or not SQuAD: says where what was expected; no question; in training
+            no usable question; otherwise an id that occurs twice.
+    """
+    text = files.read_text(path)
+    try:
+        root = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"{path}: not JSON: {error}") from None
+    except RecursionError:
+        raise ValueError(f"{path}: not SQuAD: brackets nested too deeply") from None
+    found = list(_questions(_Place(root, path), is_training))
+    if not found:
+        raise ValueError(f"{path}: holds no question")
+    examples = [example for example, _ in found]
+    if "\\ud" in text.lower():  # an escape in the JSON: the file itself cannot hold surrogates
+        examples = _replace_surrogates(path, examples)
+    _check_ids(path, examples, is_training)
+    texts = [answer for e in examples for answer in e.answers] or [e.question for e in examples]
+    return SquadData(
+        path=path,
+        checksum=hashlib.sha256(text.encode("utf-8")).hexdigest(),
+        examples=tuple(_keep_usable(path, examples) if is_training else examples),
+        version_2=any(e.is_impossible for e in examples)
+        or str(root.get("version")).lower().startswith("v2"),
+        has_answers=all(is_known for _, is_known in found),
+        is_chinese=2 * sum(bool(_HAN.search(text)) for text in texts) > len(texts),
+    )
+
+
+def shuffled(examples: Sequence[SquadExample]) -> list[SquadExample]:
+    """The questions in the order in which the official programs train on them."""
+    result = list(examples)
+    random.Random(SHUFFLE_SEED).shuffle(result)
+    return result
+
+
+class _Place:
+    """A value of the JSON file, and where it is."""
+
+    def __init__(self, value: Any, name: str):
+        self.value, self._name = value, name
+
+    def error(self, expected: str) -> ValueError:
+        got = json.dumps(self.value)
+        shown = got if len(got) <= 40 else f"{got[:40]} …"
+        return ValueError(f"{self._name}: {expected} was expected, got {shown}")
+
+    def has(self, key: str) -> bool:
+        return self.value.get(key) is not None
+
+    def get(self, key: str, *kinds: type) -> _Place:
+        """The value of `key` in an object, which must be there and of one of `kinds`."""
+        if not isinstance(self.value, dict):
+            raise self.error(f'an object with "{key}"')
+        if key not in self.value:
+            keys = ", ".join(map(str, self.value)) or "nothing"
+            raise ValueError(f'{self._name}: "{key}" is missing; found {keys}')
+        place = _Place(self.value[key], f"{self._name}: {key}")
+        # By type, as true and false are integers to Python.
+        if type(place.value) not in kinds:
+            raise place.error(" or ".join(_KINDS[kind] for kind in kinds))
+        return place
+
+    def items(self, key: str) -> Iterator[_Place]:
+        """The entries of the list `key` of an object."""
+        for number, value in enumerate(self.get(key, list).value):
+            yield _Place(value, f"{self._name}: {key}[{number}]")
+
+
+def _questions(root: _Place, is_training: bool) -> Iterator[tuple[SquadExample, bool]]:
+    """The questions, and whether it is known what answers each."""
+    for article in root.items("data"):
+        for paragraph in article.items("paragraphs"):
+            context = paragraph.get("context", str).value
+            for place in paragraph.items("qas"):
+                yield _question(place, context, is_training)
+
+
+def _question(place: _Place, context: str, is_training: bool) -> tuple[SquadExample, bool]:
+    qas_id = str(place.get("id", str, int).value)
+    question = place.get("question", str).value
+    is_impossible = place.has("is_impossible") and place.get("is_impossible", bool).value
+    is_known = is_impossible or place.has("answers")
+    texts: list[str] = []
+    start = -1
+    if place.has("answers"):
+        for answer in place.items("answers"):
+            texts.append(answer.get("text", str).value)
+            needs_start = is_training and not is_impossible
+            if len(texts) == 1 and (needs_start or answer.has("answer_start")):
+                start = answer.get("answer_start", int).value
+    if is_training and not is_impossible and not texts:
+        raise place.error('an answer, or "is_impossible": true, as this is for training,')
+    return SquadExample(qas_id, question, context, tuple(texts), start, is_impossible), is_known
+
+
+def _replace_surrogates(path: str, examples: list[SquadExample]) -> list[SquadExample]:
+    """Puts U+FFFD where half a character stands, which cannot be written as UTF-8."""
+
+    def repair(text: str) -> str:
+        return _LONE_SURROGATES.sub("\ufffd", text)
+
+    repaired = [
+        dataclasses.replace(
+            example,
+            question=repair(example.question),
+            context=repair(example.context),
+            answers=tuple(map(repair, example.answers)),
+        )
+        for example in examples
+    ]
+    changed = [old.qas_id for old, new in zip(examples, repaired, strict=True) if old != new]
+    if changed:
+        logging.warning("%s: half characters (lone surrogates) in %s", path, _name(changed))
+    return repaired
+
+
+def _check_ids(path: str, examples: list[SquadExample], is_training: bool) -> None:
+    counts = collections.Counter(example.qas_id for example in examples)
+    twice = [qas_id for qas_id, count in counts.items() if count > 1]
+    if twice and not is_training:
+        raise ValueError(
+            f"{path}: predictions are stored by id, but {_name(twice)} have the id of another "
+            "question. Give every question an id of its own."
+        )
+    if twice:
+        logging.warning("%s: the same id more than once: %s", path, _name(twice))
+
+
+def _keep_usable(path: str, examples: list[SquadExample]) -> list[SquadExample]:
+    usable = [e for e in examples if e.is_impossible or e.is_answer_in_place]
+    if len(usable) < len(examples):
+        kept = set(map(id, usable))
+        lost = [example.qas_id for example in examples if id(example) not in kept]
+        logging.warning("%s: answers not at their answer_start, left out: %s", path, _name(lost))
+    if not usable:
+        raise ValueError(f"{path}: no answer stands at its answer_start (in characters, from 0)")
+    return usable
+
+
+def _name(ids: list[str]) -> str:
+    named = ", ".join(ids[:NAMED_IN_LOG]) + (", …" if len(ids) > NAMED_IN_LOG else "")
+    return f"{len(ids)} question{'s' if len(ids) > 1 else ''} ({named})"

@@ -1,0 +1,133 @@
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from albert_tf import squad_features
+from albert_tf.squad_features import SquadFeatures, concatenate, load, save
+
+MADE_OF = {"data": "00ff", "doc_stride": 3}
+
+
+def make_features(lengths=(9, 7, 11, 6, 10), queries=(2, 3, 1, 2, 4), first_example=0):
+    """Five windows; the ids of a row are 100 and more, 200 and more, …"""
+    windows = [length - query - 3 for length, query in zip(lengths, queries, strict=True)]
+    ids = [100 * row + np.arange(length) for row, length in enumerate(lengths, 1)]
+    chars = [1000 * row + 2 * np.arange(size) for row, size in enumerate(windows, 1)]
+    rows = np.arange(len(lengths), dtype=np.int32)
+    return SquadFeatures(
+        example_index=rows // 2 + np.int32(first_example),
+        doc_span_index=rows % 2,
+        lengths=np.array(lengths, np.int32),
+        query_lengths=np.array(queries, np.int32),
+        input_ids=np.concatenate(ids).astype(np.int32),
+        first_char=np.concatenate(chars).astype(np.int32),
+        last_char=np.concatenate(chars).astype(np.int32) + np.int32(1),
+        is_max_context=np.arange(sum(windows)) % 3 > 0,
+        start_positions=rows + np.int32(1),
+        end_positions=rows + np.int32(2),
+        is_impossible=rows % 2,
+    )
+
+
+def assert_same(first, second):
+    for name, column in vars(first).items():
+        other = getattr(second, name)
+        np.testing.assert_array_equal(column, other, err_msg=name)
+        assert column.dtype == other.dtype, name
+
+
+def test_a_batch_has_question_window_and_padding():
+    features = make_features()
+    batch = features.batch(np.array([3, 0]), seq_length=12)
+    assert batch["unique_ids"].tolist() == [1000000003, 1000000000]
+    assert batch["input_ids"].tolist() == [
+        [400, 401, 402, 403, 404, 405, 0, 0, 0, 0, 0, 0],
+        [100, 101, 102, 103, 104, 105, 106, 107, 108, 0, 0, 0],
+    ]
+    # [CLS] question question [SEP] window [SEP]
+    assert batch["input_mask"].tolist() == [[1] * 6 + [0] * 6, [1] * 9 + [0] * 3]
+    assert batch["segment_ids"].tolist() == [
+        [0] * 4 + [1] * 2 + [0] * 6,
+        [0] * 4 + [1] * 5 + [0] * 3,
+    ]
+    assert batch["p_mask"].tolist() == [
+        [0, 1, 1, 1, 0, 1, 1, 1, 1, 1, 1, 1],
+        [0, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1],
+    ]
+    assert batch["start_positions"].tolist() == [4, 1]
+    assert batch["end_positions"].tolist() == [5, 2]
+    assert batch["is_impossible"].tolist() == [1, 0]
+    types = {value.dtype.name for name, value in batch.items() if name != "unique_ids"}
+    assert types == {"int32"}
+
+
+def test_padding_further_changes_only_the_padding():
+    features = make_features()
+    rows = np.arange(5)
+    short, long = features.batch(rows, 11), features.batch(rows, 17)
+    for name in ("input_ids", "input_mask", "segment_ids", "p_mask"):
+        np.testing.assert_array_equal(short[name], long[name][:, :11])
+        assert np.all(long[name][:, 11:] == (name == "p_mask"))
+
+
+def test_rows_are_taken_with_all_that_belongs_to_them():
+    features = make_features()
+    rows = np.array([4, 1, 1, 2])
+    taken = features.take(rows)
+    np.testing.assert_array_equal(
+        taken.batch(np.arange(4), 11)["input_ids"], features.batch(rows, 11)["input_ids"]
+    )
+    for place, row in enumerate(rows):
+        for name in ("first_char", "last_char", "is_max_context"):
+            ours = getattr(taken, name)[slice(*taken.window_offsets[place : place + 2])]
+            theirs = getattr(features, name)[slice(*features.window_offsets[row : row + 2])]
+            np.testing.assert_array_equal(ours, theirs)
+    assert len(features.take(np.array([], np.int64))) == 0
+
+
+def test_parts_put_together_are_the_whole():
+    features = make_features()
+    parts = [features.take(np.arange(begin, end)) for begin, end in ((0, 2), (2, 2), (2, 5))]
+    assert_same(concatenate(parts), features)
+
+
+def test_features_come_back_from_their_file(tmp_path):
+    path, features = str(tmp_path / "features.npz"), make_features()
+    assert load(path, MADE_OF) is None
+    save(path, features, MADE_OF)
+    assert_same(load(path, MADE_OF), features)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["features.npz"]
+
+
+@pytest.mark.parametrize(
+    "changed", [{"data": "00fe"}, {"doc_stride": 4}, {"max_query_length": 5}], ids=str
+)
+def test_features_of_something_else_are_not_used(tmp_path, changed, monkeypatch):
+    path = str(tmp_path / "features.npz")
+    save(path, make_features(), MADE_OF)
+    assert load(path, {**MADE_OF, **changed}) is None
+    monkeypatch.setattr(squad_features, "FORMAT", squad_features.FORMAT + 1)
+    assert load(path, MADE_OF) is None
+
+
+def test_a_file_that_is_none_of_features_is_named_and_left(tmp_path):
+    path = tmp_path / "features"
+    save(str(path), make_features(), MADE_OF)
+    good = path.read_bytes()
+    pickled = b"\x80\x04\x95\x0b\x00\x00\x00\x00\x00\x00\x00]\x94."  # what official programs keep
+    for content in (b"", pickled, b"[1, 2]", good[:-1], good[:300], json.dumps(MADE_OF).encode()):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match="no file of features of this program"):
+            load(str(path), MADE_OF)
+        assert path.read_bytes() == content
+    np.savez(tmp_path / "other.npz", other=np.arange(3))
+    with pytest.raises(ValueError, match="no file of features"):
+        load(str(tmp_path / "other.npz"), MADE_OF)
+
+
+def test_the_columns_are_those_of_the_documentation():
+    documented = SquadFeatures.__doc__
+    for field in dataclasses.fields(SquadFeatures):
+        assert field.name in documented
