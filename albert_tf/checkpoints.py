@@ -1,8 +1,9 @@
-"""Checkpoints in TensorFlow 1's name-based form, as Google's and albert_zh's programs use.
+"""Checkpoints: writing them, going through a folder of them, and loading any of them into a model.
 
-A checkpoint is a dictionary from variable name to array, on disk as `<prefix>.index` and
-`<prefix>.data-00000-of-00001`. Ours carry Google's names, the optimizer's moments as
-`<variable>/adam_m` and `<variable>/adam_v`, and `global_step`, so that Google's code reads them.
+Ours are in TensorFlow 1's name-based form, a dictionary from variable name to array on disk as
+`<prefix>.index` and `<prefix>.data-00000-of-00001`. They carry Google's names, the optimizer's
+moments as `<variable>/adam_m` and `<variable>/adam_v`, and `global_step`, so that Google's code
+reads them. `load_checkpoint` takes every other form and family of ALBERT checkpoints as well.
 """
 
 from __future__ import annotations
@@ -11,31 +12,54 @@ import dataclasses
 import os
 import re
 import uuid
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from absl import logging
 
+from albert_tf import checkpoint_formats as formats
+from albert_tf.checkpoint_files import (
+    DATA_SUFFIX,
+    WeightFile,
+    find_checkpoint,
+    open_checkpoint,
+    open_weights,
+    read_tensor,
+)
+from albert_tf.checkpoint_names import PARTS, PROJECTION, is_bookkeeping, is_encoder, part_of
+from albert_tf.config import AlbertConfig
+
+__all__ = [
+    "BEST",
+    "GLOBAL_STEP",
+    "LoadReport",
+    "copy_checkpoint",
+    "find_checkpoint",
+    "inspect_checkpoint",
+    "is_bookkeeping",
+    "list_checkpoints",
+    "load_checkpoint",
+    "open_checkpoint",
+    "read_step",
+    "read_tensor",
+    "read_weights",
+    "remove_old_checkpoints",
+    "save_checkpoint",
+    "variable_name",
+]
+
 GLOBAL_STEP = "global_step"
-DATA_SUFFIX = ".data-00000-of-00001"
 BEST = "model.ckpt-best"
 _NUMBERED = re.compile(r"model\.ckpt-(\d+)\.index$")
-# What optimizers leave in a checkpoint beside the weights.
-_BOOKKEEPING = re.compile(
-    r"(^|/)(adam_m|adam_v|lamb_m|lamb_v)$|(^|/)(AdamWeightDecayOptimizer|LAMBOptimizer)"
-    rf"|^{GLOBAL_STEP}$"
-)
+_COLUMNS = ("part", "found", "loaded", "missing", "misshapen", "unused")
+_MOST_NAMES = 16  # in one list of a report
 
 
 def variable_name(variable: tf.Variable) -> str:
     """The checkpoint name of a variable: its own without the ":0"."""
     return variable.name.split(":")[0]
-
-
-def is_bookkeeping(name: str) -> bool:
-    """Whether a checkpoint name belongs to an optimizer or step counter, not to the model."""
-    return bool(_BOOKKEEPING.search(name))
 
 
 def list_checkpoints(directory: str) -> dict[int, str]:
@@ -51,60 +75,10 @@ def list_checkpoints(directory: str) -> dict[int, str]:
     return {step: os.path.join(directory, f"model.ckpt-{step}") for step in steps}
 
 
-def find_checkpoint(path: str) -> str:
-    """The prefix that `path` means: itself, one of its files, or a directory's only checkpoint.
-
-    Raises:
-        FileNotFoundError: there is none, or its data is missing.
-        ValueError: a directory holds several; the text lists them.
-    """
-    if tf.io.gfile.isdir(path):
-        names = sorted(
-            n[: -len(".index")] for n in tf.io.gfile.listdir(path) if n.endswith(".index")
-        )
-        if not names:
-            raise FileNotFoundError(f"{path}: this folder holds no checkpoint (no *.index file)")
-        if len(names) > 1:
-            raise ValueError(f"{path} holds several checkpoints, name one: {', '.join(names)}")
-        path = os.path.join(path, names[0])
-    prefix = re.sub(r"\.(index|meta|data-\d+-of-\d+)$", "", path)
-    if not tf.io.gfile.exists(prefix + ".index"):
-        raise FileNotFoundError(
-            f"{path}: no such checkpoint. A prefix was expected, such that <prefix>.index exists"
-        )
-    if not tf.io.gfile.glob(prefix + ".data-*"):
-        raise FileNotFoundError(f"{prefix}.index has no data: {prefix}{DATA_SUFFIX} is missing")
-    return prefix
-
-
-def open_checkpoint(prefix: str) -> tf.train.CheckpointReader:
-    """A reader of the checkpoint, whose data files are there in full.
-
-    Raises:
-        FileNotFoundError: as `find_checkpoint`.
-        ValueError: the index cannot be read.
-    """
-    prefix = find_checkpoint(prefix)
-    try:
-        return tf.train.load_checkpoint(prefix)
-    except (tf.errors.OpError, ValueError, RuntimeError) as error:
-        raise ValueError(f"{prefix}: damaged or no TensorFlow checkpoint ({error})") from None
-
-
-def read_tensor(reader: tf.train.CheckpointReader, name: str, prefix: str) -> np.ndarray:
-    """One array of a checkpoint.
-
-    Raises:
-        ValueError: the data file is cut short or damaged.
-    """
-    try:
-        return reader.get_tensor(name)
-    except (tf.errors.OpError, ValueError, RuntimeError) as error:
-        raise ValueError(f"{prefix}: cannot read {name!r}, the data is damaged ({error})") from None
-
-
 def read_step(prefix: str) -> int:
-    """The `global_step` of a checkpoint, 0 where it has none."""
+    """The `global_step` of a checkpoint; 0 where it has none, or is no TensorFlow one."""
+    if not tf.io.gfile.exists(prefix + ".index"):
+        return 0
     reader = open_checkpoint(prefix)
     return int(reader.get_tensor(GLOBAL_STEP)) if reader.has_tensor(GLOBAL_STEP) else 0
 
@@ -136,10 +110,12 @@ def save_checkpoint(prefix: str, tensors: dict[str, Any]) -> None:
 
 def copy_checkpoint(source: str, target: str) -> None:
     """Copies a checkpoint to another prefix of the same file system, complete or not at all."""
-    temporary = f"{target}-{uuid.uuid4().hex[:8]}.tmp"
-    for suffix in (DATA_SUFFIX, ".index"):
+    directory, base = os.path.split(target)
+    temporary = os.path.join(directory, f".{base}-{uuid.uuid4().hex[:8]}")
+    shards = [path.removeprefix(source) for path in tf.io.gfile.glob(source + ".data-*")]
+    for suffix in (*shards, ".index"):
         tf.io.gfile.copy(source + suffix, temporary + suffix, overwrite=True)
-    for suffix in (DATA_SUFFIX, ".index"):
+    for suffix in (*shards, ".index"):
         tf.io.gfile.rename(temporary + suffix, target + suffix, overwrite=True)
 
 
@@ -154,14 +130,20 @@ def remove_old_checkpoints(directory: str, keep: int) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class LoadReport:
-    """What loading a checkpoint did, by variable name.
+    """What loading a checkpoint did, or would do, by the names of the model's variables.
 
     Attributes:
         prefix: the checkpoint.
         loaded: variables that took their value from it.
         missing: variables of the model that it lacks.
         misshapen: variable → (shape in the checkpoint, shape in the model).
-        unused: its variables that the model has not, moments and step counter aside.
+        unused: its weights that the model has not; those without a name here as in the file.
+        title: what it is.
+        found: all its weights, moments and counters aside.
+        bookkeeping: how many moments and counters it has.
+        sizes: what its shapes say, under the keys of `AlbertConfig`.
+        notes: what a reader should know: contradictions, and reasons why it does not fit.
+        fits: whether the model takes its whole encoder from it.
     """
 
     prefix: str
@@ -169,69 +151,178 @@ class LoadReport:
     missing: list[str]
     misshapen: dict[str, tuple[list[int], list[int]]]
     unused: list[str]
+    title: str
+    found: list[str]
+    bookkeeping: int
+    sizes: dict[str, int]
+    notes: list[str]
+    fits: bool
 
     def __str__(self) -> str:
-        lines = [f"{self.prefix}: {len(self.loaded)} variables loaded"]
-        for name in self.missing:
-            lines.append(f"  missing    {name}")
-        for name, (theirs, ours) in self.misshapen.items():
-            lines.append(f"  misshapen  {name}: {theirs} in the checkpoint, {ours} in the model")
-        for name in self.unused:
-            lines.append(f"  unused     {name}")
-        return "\n".join(lines)
+        """The table of what was found, loaded, missing and unused, and the names behind it."""
+        groups = (self.found, self.loaded, self.missing, list(self.misshapen), self.unused)
+        parts = [[part_of(name) for name in group] for group in groups]
+        counts = [(part, *(group.count(part) for group in parts)) for part in PARTS]
+        rows = [_COLUMNS, *(row for row in counts if any(row[1:])), ("all", *map(len, groups))]
+        shapes = self.misshapen.items()
+        return "\n".join(
+            [
+                f"{self.prefix}: {self.title}",
+                "  " + (", ".join(f"{k} {size}" for k, size in self.sizes.items()) or "no sizes"),
+                *("  {:<20}{:>9}{:>9}{:>9}{:>11}{:>9}".format(*row) for row in rows),
+                f"  and {self.bookkeeping} moments, counters and copies",
+                *(f"  note: {note}" for note in self.notes),
+                *_first(f"  missing    {name}" for name in self.missing),
+                *_first(f"  misshapen  {n}: {theirs}, here {ours}" for n, (theirs, ours) in shapes),
+                *_first(f"  unused     {name}" for name in self.unused),
+            ]
+        )
+
+
+def _first(lines: Iterable[str]) -> list[str]:
+    """The first few lines, and how many there are more."""
+    every = list(lines)
+    more = len(every) - _MOST_NAMES
+    return every if more <= 1 else [*every[:_MOST_NAMES], f"  … and {more} more"]
 
 
 def load_checkpoint(
     model: Any, path: str, allow_partial: bool = False, init_from_group0: bool = False
 ) -> LoadReport:
-    """Loads the weights of `model` from a checkpoint with Google's names.
+    """Loads the weights of `model` from a checkpoint of any family that it can hold.
 
     Args:
-        model: anything with `.variables`, such as `AlbertForPretraining`.
+        model: anything with `.variables`, such as `AlbertForPretraining`. If it has a `.config`
+            too, contradictions between that and the checkpoint are named.
         path: as `find_checkpoint` takes it.
-        allow_partial: go on, with a warning, where encoder variables are missing or misshapen.
-        init_from_group0: take the weights of every hidden group from the checkpoint's group 0.
+        allow_partial: go on, with a warning, where weights of the encoder do not fit.
+        init_from_group0: take the weights of every hidden group from the checkpoint's group 0. So
+            a model with num_hidden_groups = num_hidden_layers starts from shared weights.
 
     Returns:
-        what was loaded, missing and unused. Missing heads are named there and in the log only.
+        what was loaded, missing and unused. Heads that are missing or of another shape are named
+        there and in the log, and keep their values.
 
     Raises:
         FileNotFoundError: no such checkpoint.
-        ValueError: variables of the encoder (`bert/…`) are missing or any is misshapen; the text
-            lists them. Nothing has been changed then.
+        ValueError: variables of the encoder (`bert/…`) are missing, misshapen or left over; or it
+            is of a family that the model cannot hold; or damaged. Nothing has been changed then.
     """
-    prefix = find_checkpoint(path)
-    reader = open_checkpoint(prefix)
-    # TF-Hub's TF1 modules put everything below `module/`.
-    stored = {re.sub("^module/", "", name): name for name in reader.get_variable_to_shape_map()}
-    shapes = reader.get_variable_to_shape_map()
-    loaded, missing, misshapen, taken = {}, [], {}, set()
-    for variable in model.variables:
-        name = variable_name(variable)
-        source = re.sub(r"/group_\d+/", "/group_0/", name) if init_from_group0 else name
-        if source not in stored:
-            missing.append(name)
-            continue
-        taken.add(source)
-        if shapes[stored[source]] == variable.shape.as_list():
-            loaded[name] = (variable, stored[source])
-        else:
-            misshapen[name] = (shapes[stored[source]], variable.shape.as_list())
-    unused = sorted(name for name in stored if name not in taken and not is_bookkeeping(name))
-    report = LoadReport(prefix, sorted(loaded), sorted(missing), misshapen, unused)
-    if misshapen or any(name.startswith("bert/") for name in missing):
-        if not allow_partial:
-            raise ValueError(
-                f"{report}\nThe checkpoint does not hold this model's encoder. Check that "
-                "albert_config.json is the one that came with it, or pass --allow_partial_init to "
-                "leave these variables at their random start."
-            )
+    weights = open_weights(path)
+    report, entries = _compare(model, weights, init_from_group0)
+    if not report.loaded:
+        raise ValueError(f"{report}\nNothing in this checkpoint fits the model.")
+    if not (report.fits or allow_partial):
+        raise ValueError(
+            f"{report}\nThe checkpoint does not hold this model's encoder. Check that "
+            "albert_config.json is the one that came with it, or pass --allow_partial_init to "
+            "leave these variables at their random start."
+        )
+    if not report.fits:
         logging.warning("Loading in part, as asked:\n%s", report)
-    elif missing:
-        logging.warning("These variables stay as they are:\n%s", report)
+    elif report.missing or report.misshapen or report.notes:
+        logging.warning("%s", report)
     else:
         logging.info("%s", report)
-    values = [read_tensor(reader, source, prefix) for _, source in loaded.values()]
-    for (variable, _), value in zip(loaded.values(), values, strict=True):
-        variable.assign(value)
+    variables = {variable_name(variable): variable for variable in model.variables}
+    values = {name: _read(weights, entries[name]) for name in report.loaded}
+    for name, value in values.items():
+        variables[name].assign(value)
     return report
+
+
+def inspect_checkpoint(path: str, model: Any = None, init_from_group0: bool = False) -> LoadReport:
+    """What `load_checkpoint` would do; without a model, what the checkpoint holds.
+
+    Raises:
+        FileNotFoundError, ValueError: as `load_checkpoint`, but for weights that do not fit.
+    """
+    return _compare(model, open_weights(path), init_from_group0)[0]
+
+
+def read_weights(
+    path: str, model: Any = None, init_from_group0: bool = False
+) -> dict[str, np.ndarray]:
+    """All weights of a checkpoint, float32, under this model's names.
+
+    Args:
+        path: as `find_checkpoint` takes it.
+        model: whose layout the weights take, where several are possible.
+        init_from_group0: as in `load_checkpoint`.
+    """
+    weights = open_weights(path)
+    entries = _compare(model, weights, init_from_group0)[1]
+    return {name: _read(weights, entry) for name, entry in entries.items()}
+
+
+def _read(weights: WeightFile, entry: formats.Entry) -> np.ndarray:
+    value = entry.compute(*(weights.read(source) for source in entry.sources))
+    return np.asarray(value, np.float32)
+
+
+def _compare(
+    model: Any, weights: WeightFile, init_from_group0: bool
+) -> tuple[LoadReport, dict[str, formats.Entry]]:
+    """What of a file fits a model, and how its weights are made."""
+    recognized = formats.recognize(weights.shapes)
+    variables = [] if model is None else model.variables
+    wanted = {variable_name(variable): tuple(variable.shape) for variable in variables}
+    entries = formats.fit(recognized.entries, wanted, init_from_group0)
+    if model is not None:
+        _drop_idle_projection(weights, entries, wanted)
+    obstacles, notes = _remarks(recognized, entries, model)
+    common = sorted(entries.keys() & wanted.keys())
+    loaded = [name for name in common if entries[name].shape == wanted[name]]
+    misshapen = {
+        name: (list(entries[name].shape), list(wanted[name]))
+        for name in common
+        if entries[name].shape != wanted[name]
+    }
+    missing = sorted(wanted.keys() - entries.keys())
+    unused = [] if model is None else sorted(entries.keys() - wanted.keys())
+    # Other groups are left over as intended then; else the checkpoint is of another model.
+    surplus = [n for n in unused if not (init_from_group0 and re.search("/group_[1-9]", n))]
+    misfits = any(is_encoder(name) for name in (*missing, *misshapen, *surplus))
+    report = LoadReport(
+        prefix=weights.path,
+        loaded=loaded,
+        missing=missing,
+        misshapen=misshapen,
+        unused=unused + recognized.unmapped,
+        title=f"{recognized.kind.title} ({weights.container})",
+        found=[*entries, *recognized.unmapped],
+        bookkeeping=len(recognized.bookkeeping),
+        sizes=formats.sizes(entries),
+        notes=obstacles + notes,
+        fits=not (obstacles or misfits),
+    )
+    return report, entries
+
+
+def _remarks(
+    recognized: formats.Recognized, entries: dict[str, formats.Entry], model: Any
+) -> tuple[list[str], list[str]]:
+    """Reasons why the model cannot hold a checkpoint whatever its shapes, and other notes."""
+    if recognized.kind.refusal:
+        return [recognized.kind.refusal], []
+    if model is None:
+        return [], ["there was no config, so nothing was compared with one"]
+    config = getattr(model, "config", None)
+    if not isinstance(config, AlbertConfig):
+        return [], []
+    is_theirs = recognized.family == "hugging_face"
+    obstacles = formats.group_obstacles(config) if is_theirs else []
+    notes = formats.differences(recognized, entries, config) + formats.contradictions(config)
+    return obstacles, notes
+
+
+def _drop_idle_projection(
+    weights: WeightFile, entries: dict[str, formats.Entry], wanted: dict[str, Any]
+) -> None:
+    """Removes a projection that the model lacks (E = H) if it changes nothing."""
+    names = [f"{PROJECTION}/kernel", f"{PROJECTION}/bias"]
+    if not set(names) & set(wanted) and set(names) <= set(entries):
+        kernel, bias = (_read(weights, entries[name]) for name in names)
+        if formats.is_identity(kernel, bias):
+            for name in names:
+                del entries[name]

@@ -1,0 +1,150 @@
+"""ALBERT as a TensorFlow 2 SavedModel in the form of TF-Hub's encoders.
+
+`hub.KerasLayer(folder)` and `tf.saved_model.load(folder)` take what `save_hub_module` writes, with
+the inputs and outputs of the ALBERT modules on TF-Hub:
+
+    encoder = tf.saved_model.load(folder)
+    outputs = encoder(dict(input_word_ids=…, input_mask=…, input_type_ids=…))
+    outputs = encoder.mlm(dict(…, masked_lm_positions=…))
+
+The inputs are int32 [B, S] ([B, P] the positions). The outputs are `pooled_output` and `default`,
+which is the same, float32 [B, H]; `sequence_output` [B, S, H]; `encoder_outputs`, a list of the
+layers' [B, S, H]. `mlm` adds `mlm_logits` [B, P, V], `sop` adds `sop_log_probs` [B, 2], 0 for
+segments in order. The signature `serving_default` is for servers. The vocabulary is in
+`sp_model_file` or in `vocab_file` with `do_lower_case`, the shape in `albert_config_file`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import tempfile
+from collections.abc import Iterator
+from typing import Any
+
+import tensorflow as tf
+
+from albert_tf.config import AlbertConfig
+
+Tensors = dict[str, Any]
+_INPUTS = {
+    "input_ids": "input_word_ids",
+    "input_mask": "input_mask",
+    "segment_ids": "input_type_ids",
+}
+_POSITIONS = "masked_lm_positions"
+_IDS = tf.TensorSpec((None, None), tf.int32)
+# The model decides nothing by the value of a tensor: tracing it needs no help.
+_function = functools.partial(tf.function, autograph=False)
+_SIGNATURE_OUTPUTS = ("default", "pooled_output", "sequence_output")
+
+
+def save_hub_module(
+    directory: str,
+    model: Any,
+    config: AlbertConfig,
+    has_masked_lm: bool = True,
+    has_sentence_order: bool = True,
+    vocab_file: str | None = None,
+    spm_model_file: str | None = None,
+    do_lower_case: bool = True,
+) -> None:
+    """Writes a SavedModel in TF-Hub's form.
+
+    Args:
+        directory: where; made if needed.
+        model: an `AlbertForPretraining`.
+        config: its config.
+        has_masked_lm: whether `mlm` is there; not if that head was never trained.
+        has_sentence_order: whether `sop` is there.
+        vocab_file: a WordPiece vocabulary to put in.
+        spm_model_file: a SentencePiece model to put in.
+        do_lower_case: kept beside `vocab_file`; SentencePiece modules on TF-Hub imply it.
+    """
+    encoder = model.encoder
+
+    @_function
+    def encode(inputs: Tensors, training: bool = False) -> Tensors:
+        return _outputs(encoder(_our_names(inputs), training=training))
+
+    @_function
+    def predict_words(inputs: Tensors, training: bool = False) -> Tensors:
+        outputs = encode({name: inputs[name] for name in _INPUTS.values()}, training=training)
+        logits = model.masked_lm(outputs["sequence_output"], inputs[_POSITIONS])
+        return outputs | {"mlm_logits": logits}
+
+    @_function
+    def predict_order(inputs: Tensors, training: bool = False) -> Tensors:
+        outputs = encode(inputs, training=training)
+        logits = model.sentence_order(outputs["pooled_output"])
+        return outputs | {"sop_log_probs": tf.nn.log_softmax(logits)}
+
+    @tf.function(
+        input_signature=[tf.TensorSpec(_IDS.shape, _IDS.dtype, name) for name in _INPUTS.values()]
+    )
+    def serve(*inputs: tf.Tensor) -> Tensors:
+        outputs = encode(dict(zip(_INPUTS.values(), inputs, strict=True)), training=False)
+        return {name: outputs[name] for name in _SIGNATURE_OUTPUTS}
+
+    root = _callable_object(encode, encoder.variables)
+    if has_masked_lm:
+        variables = encoder.variables + model.masked_lm.variables
+        root.mlm = _callable_object(predict_words, _unique(variables), _POSITIONS)
+    if has_sentence_order:
+        variables = encoder.variables + model.sentence_order.variables
+        root.sop = _callable_object(predict_order, variables)
+    with _assets(root, config, vocab_file, spm_model_file, do_lower_case):
+        tf.saved_model.save(root, directory, signatures={"serving_default": serve})
+
+
+def _our_names(inputs: Tensors) -> Tensors:
+    return {ours: inputs[theirs] for ours, theirs in _INPUTS.items()}
+
+
+def _outputs(outputs: Tensors) -> Tensors:
+    return {
+        "sequence_output": outputs["sequence_output"],
+        "pooled_output": outputs["pooled_output"],
+        "default": outputs["pooled_output"],
+        "encoder_outputs": outputs["encoder_outputs"],
+    }
+
+
+def _unique(variables: list[tf.Variable]) -> list[tf.Variable]:
+    """Each once: the masked-LM head has the word embeddings as well."""
+    return list({variable.ref(): variable for variable in variables}.values())
+
+
+def _callable_object(call: Any, variables: list[tf.Variable], *more_inputs: str) -> Any:
+    """What `tf.saved_model.load` gives back as a callable, traced with and without dropout."""
+    root = tf.train.Checkpoint()
+    root.__call__ = call
+    specs = dict.fromkeys((*_INPUTS.values(), *more_inputs), _IDS)
+    for training in (True, False):
+        call.get_concrete_function(specs, training=training)
+    root.variables = variables
+    root.trainable_variables = variables
+    root.regularization_losses = []
+    return root
+
+
+@contextlib.contextmanager
+def _assets(
+    root: Any,
+    config: AlbertConfig,
+    vocab_file: str | None,
+    spm_model_file: str | None,
+    do_lower_case: bool,
+) -> Iterator[None]:
+    """Hangs the files that travel with the model on it; they must exist until it is saved."""
+    with tempfile.TemporaryDirectory() as folder:
+        config_file = os.path.join(folder, "albert_config.json")
+        config.to_json_file(config_file)
+        root.albert_config_file = tf.saved_model.Asset(config_file)
+        if spm_model_file:
+            root.sp_model_file = tf.saved_model.Asset(spm_model_file)
+        elif vocab_file:
+            root.vocab_file = tf.saved_model.Asset(vocab_file)
+            root.do_lower_case = tf.Variable(do_lower_case, trainable=False, name="do_lower_case")
+        yield

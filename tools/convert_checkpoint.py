@@ -1,0 +1,385 @@
+r"""Converts an ALBERT checkpoint of any family into another form, or says what it holds.
+
+    python tools/convert_checkpoint.py --inspect --input=albert_base_zh/
+
+prints what a checkpoint is, and what of it a model of its config would take.
+
+    python tools/convert_checkpoint.py --input=albert_base/ --output=albert_base_hf/ \
+        --output_format=huggingface --spm_model_file=albert_base/30k-clean.model
+
+writes a new folder: `tensorflow` (model.ckpt-best.* and albert_config.json, for Google's programs
+and this repository's), `huggingface` (for transformers' from_pretrained) or `tf_hub` (a SavedModel
+for TensorFlow Hub). It then loads the folder back, compares the outputs of the two models on a
+random batch, and only gives the folder its name if they agree.
+
+Input may be a TensorFlow checkpoint of Google's ALBERT, albert_zh or BERT, a TF-Hub module, a
+folder or file of Hugging Face's, or kamalkraj's .h5: a prefix, a file, or a folder with one of
+them. Pickles are refused. The config is looked for beside it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+import shutil
+import sys
+import uuid
+from typing import TYPE_CHECKING
+
+from absl import app, flags, logging
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from albert_tf import files
+from albert_tf.config import AlbertConfig
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from albert_tf.checkpoint_formats import Recognized
+    from albert_tf.modeling import AlbertForPretraining
+
+CONFIG_NAME = "albert_config.json"
+FORMATS = ("tensorflow", "huggingface", "tf_hub")
+BATCH_SIZE, SEQ_LENGTH, MAX_PREDICTIONS = 2, 17, 3  # of the comparison, at most
+TOLERANCE = 1e-5  # relative to the largest output
+MERGED_TOLERANCE = 1e-4  # a product of two tables is rounded anew, which layers amplify
+HEADS = {"masked_lm_logits": "cls/predictions/", "sentence_order_logits": "cls/seq_relationship/"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What to convert, one field a flag; `define_flags` says what each means."""
+
+    input: str
+    output: str | None = None
+    output_format: str = "tensorflow"
+    albert_config_file: str | None = None
+    inspect: bool = False
+    merge_embeddings: bool = False
+    num_hidden_groups: int | None = None
+    vocab_file: str | None = None
+    spm_model_file: str | None = None
+    do_lower_case: bool = True
+
+
+def define_flags() -> None:
+    """Defines the flags; not at import, so that a test may import several programs."""
+    flags.DEFINE_string("input", None, "Checkpoint: prefix, file or folder.", required=True)
+    flags.DEFINE_string("output", None, "Folder to write; must not exist or be empty.")
+    flags.DEFINE_enum("output_format", "tensorflow", FORMATS, "Form to write.")
+    flags.DEFINE_string(
+        "albert_config_file", None, "Config of the input, if not beside it: albert_config.json."
+    )
+    flags.DEFINE_bool("inspect", False, "Only print what the input holds.")
+    flags.DEFINE_bool(
+        "merge_embeddings",
+        False,
+        "Write albert_zh's layout (post-LN) as Google's with embedding_size = hidden_size: the "
+        "same outputs, and a larger file.",
+    )
+    flags.DEFINE_integer(
+        "num_hidden_groups",
+        None,
+        "Write a model with so many groups of layers, all with the weights of the input's group 0. "
+        "As many as layers: a model that shares nothing, but starts from shared weights.",
+        1,
+    )
+    flags.DEFINE_string("vocab_file", None, "WordPiece vocabulary to put beside the weights.")
+    flags.DEFINE_string("spm_model_file", None, "SentencePiece model to put beside the weights.")
+    flags.DEFINE_bool("do_lower_case", True, "Whether the vocabulary is for lower-cased text.")
+
+
+def read_config(path: str, recognized: Recognized) -> AlbertConfig:
+    """Reads the config of a checkpoint: Google's, albert_zh's, BERT's or Hugging Face's.
+
+    Args:
+        path: the JSON file.
+        recognized: the checkpoint. If only a model with E = H can hold it, and that is not what
+            its own config says, the config is changed into that model's.
+
+    Raises:
+        FileNotFoundError, ValueError: as `AlbertConfig.from_json_file`.
+    """
+    from albert_tf import checkpoint_formats, huggingface
+
+    try:
+        values = json.loads(files.read_text(path))
+        if not isinstance(values, dict):
+            raise ValueError(f"a JSON object was expected, {type(values).__name__} came")
+        if "model_type" in values:
+            return huggingface.config_from_hugging_face(values)
+        if recognized.kind.is_square:
+            sizes = checkpoint_formats.sizes(recognized.entries)
+            keys = sizes.keys() & {"embedding_size", "num_hidden_groups"}
+            values |= {key: sizes[key] for key in keys}
+            values["layout"] = "google"
+        return AlbertConfig.from_dict(values)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def find_config(settings: Settings) -> str | None:
+    """The config file: the flag's, or the only one beside the checkpoint.
+
+    Raises:
+        ValueError: there are several, or none and one is needed.
+    """
+    if settings.albert_config_file:
+        return settings.albert_config_file
+    path = settings.input
+    folder = path if os.path.isdir(path) else os.path.dirname(path) or "."
+    places = [folder, os.path.join(folder, "assets")]  # the latter in TF-Hub's modules
+    found = [
+        os.path.join(place, name)
+        for place in filter(os.path.isdir, places)
+        for name in sorted(os.listdir(place))
+        if re.fullmatch(r"((albert|bert)_)?config.*\.json", name)
+    ]
+    if len(found) > 1 or not (found or settings.inspect):
+        raise ValueError(
+            f"--albert_config_file: name the config of the model; found {len(found)} in {folder}"
+            + "".join(f"\n  {name}" for name in found)
+        )
+    return found[0] if found else None
+
+
+def target_config(config: AlbertConfig, settings: Settings) -> AlbertConfig:
+    """The config of what is written, for an input with the config `config`.
+
+    Raises:
+        ValueError: the model cannot be written so.
+    """
+    if settings.merge_embeddings and config.layout == "albert_zh":
+        if config.ln_type != "postln":
+            raise ValueError("--merge_embeddings: Google's layout has no pre-LN, as this config")
+        config = dataclasses.replace(config, layout="google", embedding_size=config.hidden_size)
+    if settings.num_hidden_groups:
+        config = dataclasses.replace(config, num_hidden_groups=settings.num_hidden_groups)
+    return config
+
+
+def convert(settings: Settings) -> bool:
+    """Prints what the input is and, unless told to inspect only, writes and verifies the output.
+
+    Returns:
+        whether the input fits the model of its config; None was looked at if there is no config.
+
+    Raises:
+        OSError, ValueError: what is wrong with the input, the output or the settings.
+    """
+    from albert_tf import checkpoint_files, checkpoint_formats, checkpoints
+    from albert_tf.modeling import AlbertForPretraining
+
+    _check_output(settings)
+    recognized = checkpoint_formats.recognize(checkpoint_files.open_weights(settings.input).shapes)
+    config_file = find_config(settings)
+    model = None
+    if config_file is not None and not recognized.kind.refusal:
+        model = AlbertForPretraining(read_config(config_file, recognized))
+    report = checkpoints.inspect_checkpoint(settings.input, model)
+    if settings.inspect:
+        print(report)
+        return report.fits
+    if model is None or not report.fits:
+        raise ValueError(f"{report}\nThis cannot be converted.")
+    print(report)
+    _write(settings, model)
+    return True
+
+
+def _check_output(settings: Settings) -> None:
+    if settings.inspect:
+        return
+    if not settings.output:
+        raise ValueError("--output: name a folder to write, or say --inspect")
+    if os.path.exists(settings.output) and (
+        not os.path.isdir(settings.output) or os.listdir(settings.output)
+    ):
+        raise ValueError(f"--output={settings.output} exists already. Name a new folder.")
+    for name in ("vocab_file", "spm_model_file"):
+        path = getattr(settings, name)
+        if path and not os.path.isfile(path):
+            raise FileNotFoundError(f"--{name}={path}: no such file")
+    files.make_directory(os.path.dirname(os.path.abspath(settings.output)), "--output")
+
+
+def _write(settings: Settings, source: AlbertForPretraining) -> None:
+    """Writes the output under a temporary name, and renames it once it is verified."""
+    from albert_tf import checkpoints
+    from albert_tf.checkpoint_names import is_encoder
+    from albert_tf.modeling import AlbertForPretraining
+
+    config = target_config(source.config, settings)
+    target = source if config == source.config else AlbertForPretraining(config)
+    names = {checkpoints.variable_name(variable) for variable in target.variables}
+    tensors = checkpoints.read_weights(settings.input, target, bool(settings.num_hidden_groups))
+    tensors = {name: x for name, x in tensors.items() if name in names or not is_encoder(name)}
+    batch = _random_batch(config)
+    if source.config.layout != config.layout:
+        before = _outputs(source, checkpoints.read_weights(settings.input, source), batch)
+    else:
+        before = _outputs(target, tensors, batch)
+    folder, name = os.path.split(os.path.abspath(settings.output or ""))
+    temporary = os.path.join(folder, f".{name}-{uuid.uuid4().hex[:8]}.tmp")
+    os.mkdir(temporary)
+    try:
+        _WRITERS[settings.output_format](temporary, tensors, target, settings)
+        after = _outputs(target, checkpoints.read_weights(temporary, target), batch)
+        difference = compare(before, after, source.config.layout != config.layout)
+        if settings.output_format == "tf_hub":
+            called = _hub_outputs(temporary, batch)
+            difference = max(difference, compare({n: after[n] for n in called}, called))
+        os.replace(temporary, os.path.join(folder, name))
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    print(
+        f"wrote {settings.output} ({settings.output_format}). Loaded back, its outputs agree with "
+        f"the input's to {difference:.1g} of the largest."
+    )
+
+
+def _write_tensorflow(
+    folder: str, tensors: dict[str, np.ndarray], model: AlbertForPretraining, settings: Settings
+) -> None:
+    import numpy as np
+
+    from albert_tf import checkpoints
+
+    step = {checkpoints.GLOBAL_STEP: np.int64(0)}  # the type that Google's programs restore
+    checkpoints.save_checkpoint(os.path.join(folder, checkpoints.BEST), tensors | step)
+    model.config.to_json_file(os.path.join(folder, CONFIG_NAME))
+    for path in filter(None, (settings.vocab_file, settings.spm_model_file)):
+        shutil.copy(path, folder)
+
+
+def _write_hugging_face(
+    folder: str, tensors: dict[str, np.ndarray], model: AlbertForPretraining, settings: Settings
+) -> None:
+    from albert_tf import huggingface
+
+    vocabulary = (settings.vocab_file, settings.spm_model_file, settings.do_lower_case)
+    huggingface.save_hugging_face(folder, tensors, model.config, *vocabulary)
+
+
+def _write_tf_hub(
+    folder: str, tensors: dict[str, np.ndarray], model: AlbertForPretraining, settings: Settings
+) -> None:
+    from albert_tf import tf_hub
+
+    for name in sorted(_assign(model, tensors)):
+        logging.warning("%s has no place in a TF-Hub module and is left out", name)
+    masked_lm, order = (any(n.startswith(scope) for n in tensors) for scope in HEADS.values())
+    vocabulary = (settings.vocab_file, settings.spm_model_file, settings.do_lower_case)
+    tf_hub.save_hub_module(folder, model, model.config, masked_lm, order, *vocabulary)
+
+
+def _assign(model: AlbertForPretraining, tensors: dict[str, np.ndarray]) -> set[str]:
+    """Gives a model its weights, 0 where there are none; returns the names that it has not."""
+    import numpy as np
+
+    from albert_tf import checkpoints
+
+    variables = {checkpoints.variable_name(variable): variable for variable in model.variables}
+    for name, variable in variables.items():
+        variable.assign(tensors.get(name, np.zeros(variable.shape)))
+    return tensors.keys() - variables.keys()
+
+
+_WRITERS = {
+    "tensorflow": _write_tensorflow,
+    "huggingface": _write_hugging_face,
+    "tf_hub": _write_tf_hub,
+}
+
+
+def compare(
+    before: dict[str, np.ndarray], after: dict[str, np.ndarray], is_merged: bool = False
+) -> float:
+    """The largest difference of outputs, relative to the largest output of its kind.
+
+    Args:
+        before: name → output.
+        after: the same of another model.
+        is_merged: whether their weights differ by rounding.
+
+    Raises:
+        ValueError: it is too large, or an output is lacking.
+    """
+    if before.keys() != after.keys():
+        lost = ", ".join(sorted(before.keys() - after.keys()))
+        raise ValueError(f"the converted model lacks {lost}; nothing was written")
+    difference = max(
+        float(abs(output - before[name]).max() / abs(before[name]).max())
+        for name, output in after.items()
+    )
+    if not difference <= (MERGED_TOLERANCE if is_merged else TOLERANCE):
+        raise ValueError(
+            f"the outputs of the converted model differ by {difference:.1g} of the largest output; "
+            "nothing was written"
+        )
+    return difference
+
+
+def _random_batch(config: AlbertConfig) -> dict[str, np.ndarray]:
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+    length = min(SEQ_LENGTH, config.max_position_embeddings)
+    shape = (BATCH_SIZE, length)
+    lengths = rng.integers(1, length + 1, (BATCH_SIZE, 1))
+    numbers = {
+        "input_ids": rng.integers(config.vocab_size, size=shape),
+        "input_mask": np.arange(length) < lengths,
+        "segment_ids": rng.integers(config.type_vocab_size, size=shape),
+        "masked_lm_positions": rng.integers(length, size=(BATCH_SIZE, MAX_PREDICTIONS)),
+    }
+    return {name: number.astype(np.int32) for name, number in numbers.items()}
+
+
+def _outputs(
+    model: AlbertForPretraining, tensors: dict[str, np.ndarray], batch: dict[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """What a model with these weights makes of a batch, without the heads that they lack."""
+    _assign(model, tensors)
+    outputs = model(batch)
+    heads = [
+        output for output, scope in HEADS.items() if any(name.startswith(scope) for name in tensors)
+    ]
+    return {name: outputs[name].numpy() for name in ("sequence_output", "pooled_output", *heads)}
+
+
+def _hub_outputs(folder: str, batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    import tensorflow as tf
+
+    encoder = tf.saved_model.load(folder)
+    outputs = encoder(
+        {
+            "input_word_ids": batch["input_ids"],
+            "input_mask": batch["input_mask"],
+            "input_type_ids": batch["segment_ids"],
+        }
+    )
+    return {name: outputs[name].numpy() for name in ("sequence_output", "pooled_output")}
+
+
+def main(argv: list[str]) -> None:
+    """Runs `convert` with the flags, and puts what it complains about on one line."""
+    if len(argv) > 1:
+        raise app.UsageError(f"unexpected arguments {argv[1:]}; flags begin with --")
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    if not flags.FLAGS["verbosity"].present:
+        logging.set_verbosity(logging.WARNING)
+    names = [field.name for field in dataclasses.fields(Settings)]
+    try:
+        fits = convert(Settings(**{name: flags.FLAGS[name].value for name in names}))
+    except (OSError, ValueError) as error:
+        sys.exit(f"{os.path.basename(argv[0])}: {error}")
+    sys.exit(0 if fits else 1)
+
+
+if __name__ == "__main__":
+    define_flags()
+    app.run(main)
