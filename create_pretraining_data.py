@@ -11,22 +11,29 @@ Chinese, with a WordPiece vocabulary:
         --vocab_file=vocab_chinese.txt --max_predictions_per_seq=76
 
 Writes the record files (records/train-00000-of-00008, ...), and records/train.records.json, which
-says what they hold. The same command with --resume goes on after an interruption.
+says what they hold. The same command with --resume goes on after an interruption. Other text:
+--input_format for JSON lines or a document a file, --split_sentences for paragraphs.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import sys
+from typing import Any
 
 from absl import flags
 
 from albert_tf import cli, files
+from albert_tf.chunk_encoding import Vocabulary
 from albert_tf.instances import InstanceSettings
 from albert_tf.masking import MaskingSettings
-from albert_tf.pretraining_data import Resources, Vocabulary, create_pretraining_data, log_instances
+from albert_tf.pretraining_data import Resources, create_pretraining_data, log_instances
+from albert_tf.pretraining_data_beam import with_beam
 from albert_tf.records import Outputs
+from albert_tf.text_formats import INPUT_FORMATS, TextSettings
 
 FLAGS = flags.FLAGS
+ALBERT_ZH_DEFAULTS = dict(max_seq_length=128, do_whole_word_mask=False, dupe_factor=10, ngram=1)
 
 cli.define_input_flags()
 flags.adopt_module_key_flags(cli)
@@ -45,35 +52,42 @@ flags.DEFINE_integer("dupe_factor", 40, "Passes over the text, each masked diffe
 flags.DEFINE_float("masked_lm_prob", 0.15, "Share of masked tokens; 0 for masking in training.")
 flags.DEFINE_float("short_seq_prob", 0.1, "Share of documents cut to a random shorter length.")
 
+flags.DEFINE_enum("input_format", "sentences", INPUT_FORMATS, "Or a file each, or JSON lines.")
+flags.DEFINE_string("text_field", "text", "With jsonl: the field that holds the text.")
+flags.DEFINE_bool("split_sentences", False, "Lines are paragraphs: split them into sentences.")
+flags.DEFINE_string("language", "en", "For --split_sentences: language of the text (en, zh, ...).")
+flags.DEFINE_bool("segment_chinese_words", False, "Mask Chinese words, found by jieba, together.")
+flags.DEFINE_bool("albert_zh_compat", False, "Make records as albert_zh, with its defaults.")
+flags.DEFINE_bool("non_chinese", False, "With --albert_zh_compat: no Chinese words.")
 flags.DEFINE_integer("num_workers", 0, "Processes; 0 for one a core.", lower_bound=0)
 flags.DEFINE_enum("compression", "", ["", "gzip"], "Compression of the record files.")
 flags.DEFINE_bool("resume", False, "Go on where an interrupted run stopped.")
 flags.DEFINE_string("work_dir", "", "Where unfinished work is kept; default: beside the output.")
 flags.DEFINE_float("chunk_megabytes", 1, "Text that one process works on at a time.")
 flags.DEFINE_float("shuffle_megabytes", 256, "Records that one process shuffles at a time.")
+flags.DEFINE_string(
+    "runner", "", "Use Apache Beam with this runner: DirectRunner, DataflowRunner..."
+)
+flags.DEFINE_list("beam_pipeline_options", [], "For the runner: name=value,name=value,...")
 flags.DEFINE_integer("num_logged_instances", 20, "Finished instances to log.", lower_bound=0)
 
 flags.mark_flag_as_required("output_file")
 
 
+def values(settings: type) -> dict[str, Any]:
+    """The flags that are named as the fields of a settings class."""
+    names = [field.name for field in dataclasses.fields(settings) if field.name in FLAGS]
+    return {name: FLAGS[name].value for name in names}
+
+
 def instance_settings() -> InstanceSettings:
     """How to make instances, from the flags."""
-    masking = MaskingSettings(
-        masked_lm_prob=FLAGS.masked_lm_prob,
-        max_predictions_per_seq=FLAGS.max_predictions_per_seq,
-        ngram=FLAGS.ngram,
-        favor_shorter_ngram=FLAGS.favor_shorter_ngram,
-        do_whole_word_mask=FLAGS.do_whole_word_mask,
-        do_permutation=FLAGS.do_permutation,
-    )
-    return InstanceSettings(
-        max_seq_length=FLAGS.max_seq_length,
-        dupe_factor=FLAGS.dupe_factor,
-        short_seq_prob=FLAGS.short_seq_prob,
-        random_next_sentence=FLAGS.random_next_sentence,
-        random_seed=FLAGS.random_seed,
-        masking=masking,
-    )
+    if FLAGS.albert_zh_compat:
+        for name, value in ALBERT_ZH_DEFAULTS.items():
+            FLAGS.set_default(name, value)
+        FLAGS.set_default("segment_chinese_words", not FLAGS.non_chinese)
+    masking = MaskingSettings(**values(MaskingSettings))
+    return InstanceSettings(masking=masking, **values(InstanceSettings))
 
 
 def resources() -> Resources:
@@ -81,9 +95,7 @@ def resources() -> Resources:
     return Resources(
         chunk_bytes=int(FLAGS.chunk_megabytes * (1 << 20)),
         shuffle_bytes=int(FLAGS.shuffle_megabytes * (1 << 20)),
-        num_workers=FLAGS.num_workers,
-        work_dir=FLAGS.work_dir,
-        resume=FLAGS.resume,
+        **values(Resources),
     )
 
 
@@ -94,7 +106,10 @@ def main(_: list[str]) -> None:
         settings = instance_settings()
         outputs = Outputs.parse(FLAGS.output_file, FLAGS.compression)
         input_files = files.expand_patterns(FLAGS.input_file, "--input_file")
-        metadata = create_pretraining_data(input_files, outputs, vocabulary, settings, resources())
+        args = (input_files, outputs, vocabulary, settings, resources())
+        options = FLAGS.beam_pipeline_options
+        create = with_beam(FLAGS.runner, options) if FLAGS.runner else create_pretraining_data
+        metadata = create(*args, TextSettings(**values(TextSettings)))
         log_instances(outputs.paths, vocabulary, FLAGS.num_logged_instances)
     except KeyboardInterrupt:
         sys.exit("interrupted; the same command with --resume goes on")

@@ -1,8 +1,9 @@
 """Text files as a stream of chunks, cut between documents.
 
-Input as Google's programs expect it: one sentence a line, a blank line between documents. A file
-of any size is read once, front to back, and only a chunk or two of it are in memory. Where the
-cuts fall depends on the files and the chunk size alone.
+Input as Google's programs expect it: one sentence a line, a blank line between documents. Or, by
+`input_format`, a document a file ("documents") or a JSON object a line ("jsonl"); see
+`text_formats` for what is in them. A file of any size is read once, front to back, and only a chunk
+or two of it are in memory. Where the cuts fall depends on the files and the chunk size alone.
 """
 
 from __future__ import annotations
@@ -21,15 +22,32 @@ from absl import logging
 
 from albert_tf import files
 
+SENTENCES, DOCUMENTS, JSONL = INPUT_FORMATS = ("sentences", "documents", "jsonl")
+
 GZIP_MAGIC = b"\x1f\x8b\x08"
 READ_BYTES = 1 << 20
 MAX_SENTENCE_CHARS = 1_000_000  # a line longer than this is no sentence
 MIN_DOCUMENT_LIMIT = 16 << 20  # documents up to this size are never cut
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_BLANK_LINE = re.compile(rb"\n[ \t]*\n")
+_NOWHERE = re.compile(rb"(?!)")
+_END_OF_DOCUMENT = {
+    SENTENCES: re.compile(rb"\n[ \t]*\n"),
+    DOCUMENTS: _NOWHERE,  # only the end of the file
+    JSONL: re.compile(rb"\n"),
+}
 # The end of one document and the beginning of the next.
-_TWO_DOCUMENTS = re.compile(rb"\S[ \t]*\n(?:[ \t]*\n)+[ \t]*\S")
+_TWO_DOCUMENTS = {
+    SENTENCES: re.compile(rb"\S[ \t]*\n(?:[ \t]*\n)+[ \t]*\S"),
+    DOCUMENTS: _NOWHERE,
+    JSONL: re.compile(rb"\S[ \t]*\n\s*\S"),
+}
+_EXPECTED = {
+    SENTENCES: "One sentence a line was expected, with a blank line between documents; split the "
+    "text into sentences first.",
+    DOCUMENTS: "Lines of text were expected.",
+    JSONL: "One JSON object a line was expected.",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,6 +63,14 @@ class Part:
     path: str
     first_line: int
     data: bytes
+
+    def lines(self) -> list[str]:
+        """The lines.
+
+        Raises:
+            ValueError: not UTF-8; names the file and the line.
+        """
+        return files.decode_utf8(self.data, self.path, self.first_line).split("\n")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,17 +103,22 @@ class Chunk:
             ValueError: not UTF-8, or a line too long for a sentence; names the file and the line.
         """
         for part in self.parts:
-            lines = files.decode_utf8(part.data, part.path, part.first_line).split("\n")
+            lines = part.lines()
             for number, line in enumerate(lines, part.first_line):
-                if len(line) > MAX_SENTENCE_CHARS:
-                    raise _line_too_long(part.path, number)
+                check_sentence(line, part.path, number)
             yield lines
 
 
-def _line_too_long(path: str, line: int) -> ValueError:
+def check_sentence(sentence: str, path: str, line: int) -> None:
+    """Raises ValueError, which names the file and the line, for what is too long for a sentence."""
+    if len(sentence) > MAX_SENTENCE_CHARS:
+        raise _line_too_long(path, line)
+
+
+def _line_too_long(path: str, line: int, input_format: str = SENTENCES) -> ValueError:
     return ValueError(
-        f"{path}, line {line}: longer than {MAX_SENTENCE_CHARS:,} characters. One sentence a line "
-        "was expected, with a blank line between documents; split the text into sentences first."
+        f"{path}, line {line}: longer than {MAX_SENTENCE_CHARS:,} characters. "
+        f"{_EXPECTED[input_format]}"
     )
 
 
@@ -122,10 +153,12 @@ class _Reader:
     Args:
         path: the file, plain or compressed with gzip.
         part_bytes: size of a part, but for the last and for what its last document adds.
+        input_format: one of INPUT_FORMATS.
     """
 
-    def __init__(self, path: str, part_bytes: int):
+    def __init__(self, path: str, part_bytes: int, input_format: str):
         self.path = path
+        self.input_format = input_format
         self.part_bytes = part_bytes
         self.document_limit = max(MIN_DOCUMENT_LIMIT, 4 * part_bytes)
         self.read_bytes = 0
@@ -159,16 +192,18 @@ class _Reader:
 
     def _end_of_part(self, pending: bytes, line: int, searched: int) -> int:
         """Where to cut `pending`, or 0 for not yet; no end lies before `searched`."""
-        blank = _BLANK_LINE.search(pending, max(0, searched))
-        if blank and blank.end() <= self.document_limit:
-            return blank.end()
+        found = _END_OF_DOCUMENT[self.input_format].search(pending, max(0, searched))
+        if found and found.end() <= self.document_limit:
+            return found.end()
         if len(pending) < self.document_limit:
             return 0
         end = pending.rfind(b"\n", 0, self.document_limit) + 1
         if not end:
-            raise _line_too_long(self.path, line)
+            raise _line_too_long(self.path, line, self.input_format)
+        if self.input_format == JSONL:
+            return end
         logging.warning(
-            "%s, line %d: %d MiB without a blank line. Cut there, as if a document ended.",
+            "%s, line %d: %d MiB without the end of a document. Cut there, as if it ended.",
             self.path,
             line + pending.count(b"\n", 0, end) - 1,
             end >> 20,
@@ -183,7 +218,9 @@ def file_size(path: str) -> int:
         return stream.tell()
 
 
-def read_chunks(paths: list[str], chunk_bytes: int) -> Iterator[Chunk]:
+def read_chunks(
+    paths: list[str], chunk_bytes: int, input_format: str = SENTENCES
+) -> Iterator[Chunk]:
     """Reads text files as chunks of about `chunk_bytes`.
 
     Every chunk holds two documents or more, and no chunk is smaller than half of `chunk_bytes`,
@@ -193,23 +230,24 @@ def read_chunks(paths: list[str], chunk_bytes: int) -> Iterator[Chunk]:
     Args:
         paths: text files, plain or compressed with gzip.
         chunk_bytes: size of a chunk in bytes of text.
+        input_format: one of INPUT_FORMATS.
 
     Raises:
         FileNotFoundError: a file is missing.
-        ValueError: no sentence a line, or a damaged gzip file; names the file.
+        ValueError: a line much too long, or a damaged gzip file; names the file.
     """
     parts: list[Part] = []
     read_bytes = 0
     held: Chunk | None = None  # the last may have to take in what remains
-    for part, consumed in _all_parts(paths, chunk_bytes):
+    for part, consumed in _all_parts(paths, chunk_bytes, input_format):
         parts.append(part)
         read_bytes += consumed
-        if _size(parts) >= chunk_bytes and _holds_two_documents(parts):
+        if _size(parts) >= chunk_bytes and _holds_two_documents(parts, input_format):
             if held:
                 yield held
             held = Chunk(held.index + 1 if held else 0, tuple(parts), read_bytes)
             parts, read_bytes = [], 0
-    if held and (_size(parts) < chunk_bytes / 2 or not _holds_two_documents(parts)):
+    if held and (_size(parts) < chunk_bytes / 2 or not _holds_two_documents(parts, input_format)):
         yield Chunk(held.index, (*held.parts, *parts), held.read_bytes + read_bytes)
         return
     if held:
@@ -218,10 +256,10 @@ def read_chunks(paths: list[str], chunk_bytes: int) -> Iterator[Chunk]:
         yield Chunk(held.index + 1 if held else 0, tuple(parts), read_bytes)
 
 
-def _all_parts(paths: list[str], part_bytes: int) -> Iterator[tuple[Part, int]]:
+def _all_parts(paths: list[str], part_bytes: int, input_format: str) -> Iterator[tuple[Part, int]]:
     """The parts of all files, each with the bytes read since the one before."""
     for path in paths:
-        reader = _Reader(path, part_bytes)
+        reader = _Reader(path, part_bytes, input_format)
         before = 0
         try:
             for part in reader.parts():
@@ -235,6 +273,6 @@ def _size(parts: list[Part]) -> int:
     return sum(len(part.data) for part in parts)
 
 
-def _holds_two_documents(parts: list[Part]) -> bool:
+def _holds_two_documents(parts: list[Part], input_format: str) -> bool:
     with_text = [part.data for part in parts if not part.data.isspace()]
-    return len(with_text) > 1 or any(map(_TWO_DOCUMENTS.search, with_text))
+    return len(with_text) > 1 or any(map(_TWO_DOCUMENTS[input_format].search, with_text))

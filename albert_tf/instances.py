@@ -15,7 +15,7 @@ import itertools
 import random
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +48,9 @@ class InstanceSettings:
         random_next_sentence: take B from a random document for half of the pairs (BERT's task),
             instead of swapping A and B.
         random_seed: the same seed, text and chunk size give the same instances.
+        segment_chinese_words: Han characters that make a word are masked together.
+        albert_zh_compat: as albert_zh's program: a chunk of one sentence takes in the next, or is
+            left out at the end of a document; words are marked its way (see `chinese_words`).
         masking: how tokens are masked.
     """
 
@@ -56,6 +59,8 @@ class InstanceSettings:
     short_seq_prob: float = 0.1
     random_next_sentence: bool = False
     random_seed: int = 12345
+    segment_chinese_words: bool = False
+    albert_zh_compat: bool = False
     masking: MaskingSettings = dataclasses.field(default_factory=MaskingSettings)
 
     def __post_init__(self) -> None:
@@ -71,6 +76,23 @@ class InstanceSettings:
             raise ValueError(f"short_seq_prob={self.short_seq_prob}: expected 0 <= p <= 1")
         if self.random_seed < 0:
             raise ValueError(f"random_seed={self.random_seed}: expected 0 or more")
+        unknown = {
+            "ngram above 1": self.masking.ngram > 1,
+            "do_permutation": self.masking.do_permutation,
+            "random_next_sentence": self.random_next_sentence,
+        }
+        if self.albert_zh_compat and any(unknown.values()):
+            names = " or ".join(name for name, given in unknown.items() if given)
+            raise ValueError(f"albert_zh_compat: albert_zh has no {names}; leave one of them out")
+
+
+class WordMarker(Protocol):
+    """Finds words where the vocabulary does not show them; see `chinese_words`."""
+
+    label_table: NDArray[np.int32] | None
+
+    def continues_word(self, lines: list[str], encoded: list[list[int]]) -> NDArray[np.bool_]:
+        """Which tokens continue a word: bool, for all tokens of all lines in a row."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,12 +105,14 @@ class Documents:
         sentence_starts: token offset of each sentence, and T at the end. No sentence is empty.
         document_starts: sentence index of each document, and their number at the end. No document
             is empty.
+        labels: int32 [T], what is to be predicted; None for `ids`.
     """
 
     ids: NDArray[np.int32]
     word_starts: NDArray[np.bool_]
     sentence_starts: list[int]
     document_starts: list[int]
+    labels: NDArray[np.int32] | None = None
 
     @property
     def num_documents(self) -> int:
@@ -102,7 +126,10 @@ def _is_blank(line: str, tokenizer: FullTokenizer) -> bool:
 
 
 def tokenize_documents(
-    parts: Iterable[list[str]], tokenizer: FullTokenizer, word_start_table: NDArray[np.bool_]
+    parts: Iterable[list[str]],
+    tokenizer: FullTokenizer,
+    word_start_table: NDArray[np.bool_],
+    word_marker: WordMarker | None = None,
 ) -> Documents:
     """Tokenizes lines, one sentence each, blank lines between documents.
 
@@ -112,6 +139,7 @@ def tokenize_documents(
         parts: lists of lines; each begins a new document.
         tokenizer: the tokenizer.
         word_start_table: bool [V], which pieces start a word.
+        word_marker: finds pieces that do not after all.
     """
     ids: list[NDArray[np.int32]] = [np.zeros(0, np.int32)]
     word_starts: list[NDArray[np.bool_]] = [np.zeros(0, bool)]
@@ -125,17 +153,22 @@ def tokenize_documents(
             word_starts.append(word_start_table[ids[-1]])
             if tokenizer.is_sentencepiece:
                 _look_at_unknown_pieces(ids[-1], word_starts[-1], some, encoded, tokenizer)
+            if word_marker:
+                word_starts[-1] &= ~word_marker.continues_word(some, encoded)
             for line, pieces in zip(some, encoded, strict=True):
                 if pieces:
                     lengths.append(len(pieces))
                 elif _is_blank(line, tokenizer):
                     document_starts.append(len(lengths))
         document_starts.append(len(lengths))
+    all_ids, all_starts = np.concatenate(ids), np.concatenate(word_starts)
+    table = word_marker.label_table if word_marker else None
     return Documents(
-        ids=np.concatenate(ids),
-        word_starts=np.concatenate(word_starts),
+        ids=all_ids,
+        word_starts=all_starts,
         sentence_starts=[0, *itertools.accumulate(lengths)],
         document_starts=sorted(set(document_starts)),
+        labels=None if table is None else np.where(all_starts, all_ids, table[all_ids]),
     )
 
 
@@ -166,6 +199,10 @@ def _pairs_of_document(
     while sentence < end:
         # Sentences up to the one that reaches the target, or to the end of the document.
         last = bisect_left(starts, starts[sentence] + target, sentence + 1, end)
+        if settings.albert_zh_compat and last - sentence == 1:
+            last += 1
+            if last > end:
+                return
         split = sentence + (rng.randrange(1, last - sentence) if last - sentence > 1 else 1)
         a = starts[sentence], starts[split]
         if split == last or (settings.random_next_sentence and rng.random() < 0.5):
@@ -253,6 +290,7 @@ def _build_batch(
         tokenizer.mask_id,
         tokenizer.vocab_size,
         rng,
+        None if documents.labels is None else documents.labels.take(source, mode="clip"),
     )
     return {
         "input_ids": masked.input_ids,

@@ -1,7 +1,7 @@
 """The pre-training data program: text files in, shuffled record files out.
 
-1. The text is read in chunks (`corpus`). Each is tokenized once, made into instances and spilled
-   to random slots of a work directory (`instances`, `records`, `shuffling`), by several processes.
+1. The text is read in chunks (`corpus`). Each is made into encoded instances (`chunk_encoding`)
+   and spilled to random slots of a work directory (`shuffling`), by several processes.
 2. Each output file reads its slots back, shuffles and writes them.
 3. A metadata file beside the outputs says what they hold.
 
@@ -18,53 +18,30 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import glob
 import gzip
 import itertools
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
-from typing import IO, Any
+from typing import Any
 
-import numpy as np
 from absl import logging
 from tqdm import tqdm
 
 import albert_tf
 from albert_tf import corpus, files, records, shuffling, workers
-from albert_tf.instances import InstanceSettings, create_batches, tokenize_documents
-from albert_tf.masking import word_start_table
-from albert_tf.record_encoding import decode_example, encode_examples, frame_records
+from albert_tf.chunk_encoding import Vocabulary, load_word_marker, make_chunk_encoder
+from albert_tf.instances import InstanceSettings
+from albert_tf.record_encoding import decode_example
 from albert_tf.records import Outputs
-from albert_tf.tokenization import FullTokenizer
+from albert_tf.text_formats import TextSettings
 from albert_tf.work_directory import WorkDirectory, open_work_directory
 
 COMPRESSION_LEVEL = 6
 PROGRESS_EVERY = 1000  # records written between two messages
 
-_SLOTS, _ORDER = 1, 2  # parts of seeds, so that no two uses draw the same random numbers
-
-
-@dataclasses.dataclass(frozen=True)
-class Vocabulary:
-    """Where the tokenizer comes from; it is loaded anew in every process.
-
-    Attributes:
-        vocab_file: WordPiece vocabulary, or the `.vocab` beside a SentencePiece model.
-        spm_model_file: SentencePiece model.
-        do_lower_case: see `FullTokenizer`.
-    """
-
-    vocab_file: str | None = None
-    spm_model_file: str | None = None
-    do_lower_case: bool = True
-
-    def load(self) -> FullTokenizer:
-        """The tokenizer.
-
-        Raises:
-            FileNotFoundError, ValueError: as `FullTokenizer`.
-        """
-        return FullTokenizer(self.vocab_file, self.do_lower_case, self.spm_model_file)
+ORDER = 2  # part of a seed, so that no other use draws the same random numbers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,45 +77,30 @@ class Resources:
 
 
 def _make_chunk_work(
-    directory: str, vocabulary: Vocabulary, settings: InstanceSettings, num_outputs: int
+    directory: str,
+    vocabulary: Vocabulary,
+    settings: InstanceSettings,
+    text: TextSettings,
+    num_outputs: int,
 ) -> Callable[[corpus.Chunk], Iterator[tuple[int, int]]]:
     """The work of the first stage, for one process: chunk -> (instances, input bytes) done."""
-    tokenizer = vocabulary.load()
-    table = word_start_table(tokenizer.pieces, tokenizer.is_sentencepiece)
+    encode = make_chunk_encoder(vocabulary, settings, text, num_outputs)
     work_directory = WorkDirectory(directory)
     num_slots = num_outputs * shuffling.slots_per_output(num_outputs)
 
     def work(chunk: corpus.Chunk) -> Iterator[tuple[int, int]]:
-        documents = tokenize_documents(chunk.lines(), tokenizer, table)
         spill = shuffling.Spill(work_directory.chunk_stem(chunk.index), num_slots)
-        rng = np.random.default_rng([settings.random_seed, chunk.index, _SLOTS])
-        counts: collections.Counter[str] = collections.Counter(
-            instances=0,
-            documents=documents.num_documents,
-            sentences=len(documents.sentence_starts) - 1,
-            tokens=len(documents.ids),
-        )
-        for batch in create_batches(documents, settings, tokenizer, chunk.index):
-            encoded = frame_records(encode_examples(batch))
-            slots = shuffling.draw_slots(len(encoded), counts["instances"], num_outputs, rng)
-            spill.add(encoded, slots)
-            counts.update(_count(batch))
-            yield len(encoded), 0
+        counts: collections.Counter[str] = collections.Counter()
+        for batch in encode(chunk):
+            spill.add(batch.records, batch.slots)
+            counts.update(batch.counts)
+            yield len(batch.records), 0
         spill.flush()
         counts["record_bytes"] = spill.written
         work_directory.finish_chunk(chunk.index, chunk.checksum, spill.blocks, counts)
         yield 0, chunk.read_bytes
 
     return work
-
-
-def _count(batch: dict[str, np.ndarray]) -> collections.Counter[str]:
-    return collections.Counter(
-        instances=len(batch["input_ids"]),
-        positions=int(batch["input_mask"].sum()),
-        predictions=int(batch["masked_lm_weights"].sum()),
-        label_1=int(batch["next_sentence_labels"].sum()),
-    )
 
 
 def _make_output_work(
@@ -156,16 +118,15 @@ def _make_output_work(
             num_slots,
             shuffling.slots_of(output, num_outputs),
             groups,
-            seed=[settings.random_seed, output, _ORDER],
+            seed=[settings.random_seed, output, ORDER],
         )
         written = 0
-        with files.write_atomically(path, "wb") as stream:
-            with _compressed(stream, outputs.compression) as packed:
-                for written, record in enumerate(shuffled, 1):
-                    packed.write(record)
-                    if written % PROGRESS_EVERY == 0:
-                        yield PROGRESS_EVERY
-            size = stream.tell()
+        with open_output(path, outputs.compression) as stream:
+            for written, record in enumerate(shuffled, 1):
+                stream.write(record)
+                if written % PROGRESS_EVERY == 0:
+                    yield PROGRESS_EVERY
+        size = corpus.file_size(path)
         work_directory.finish_output(output, os.path.basename(path), written, size)
         yield written % PROGRESS_EVERY
 
@@ -173,13 +134,20 @@ def _make_output_work(
 
 
 @contextlib.contextmanager
-def _compressed(stream: IO[bytes], compression: str) -> Iterator[Any]:
-    if not compression:
-        yield stream
-        return
-    # No name and no time in the header: the same records give the same bytes.
-    with gzip.GzipFile("", "wb", COMPRESSION_LEVEL, stream, mtime=0) as packed:
-        yield packed
+def open_output(path: str, compression: str) -> Iterator[Any]:
+    """A stream for the frames of a record file, which has its name once all are written.
+
+    Args:
+        path: the file.
+        compression: "" or "gzip".
+    """
+    with files.write_atomically(path, "wb") as stream:
+        if not compression:
+            yield stream
+            return
+        # No name and no time in the header: the same records give the same bytes.
+        with gzip.GzipFile("", "wb", COMPRESSION_LEVEL, stream, mtime=0) as packed:
+            yield packed
 
 
 def _check_paths(input_files: list[str], outputs: Outputs) -> None:
@@ -203,6 +171,7 @@ def _identity(path: str) -> str:
 def _make_chunks(
     work_directory: WorkDirectory,
     input_files: list[str],
+    input_format: str,
     args: tuple[Any, ...],
     resources: Resources,
 ) -> None:
@@ -219,7 +188,7 @@ def _make_chunks(
     def missing_chunks() -> Iterator[corpus.Chunk]:
         nonlocal num_chunks
         is_new = False
-        for chunk in corpus.read_chunks(input_files, resources.chunk_bytes):
+        for chunk in corpus.read_chunks(input_files, resources.chunk_bytes, input_format):
             num_chunks = chunk.index + 1
             if work_directory.chunk_checksum(chunk.index) == chunk.checksum:
                 bar.update(chunk.read_bytes)
@@ -253,6 +222,9 @@ def _write_outputs(
         raise ValueError("--input_file: no text in there gives a token")
     done = work_directory.finished_outputs()
     missing = [output for output in range(len(outputs.paths)) if output not in done]
+    for output in missing:  # half-written when a process was killed
+        for leftover in glob.glob(glob.escape(outputs.paths[output]) + ".????????.tmp"):
+            os.remove(leftover)
     per_output = counts["record_bytes"] / len(outputs.paths)
     groups = max(1, math.ceil(per_output / resources.shuffle_bytes))
     args = (work_directory.path, outputs, settings, groups)
@@ -269,22 +241,31 @@ def _write_outputs(
 
 
 def _settings_of(
-    settings: InstanceSettings, outputs: Outputs, resources: Resources
+    settings: InstanceSettings, text: TextSettings, outputs: Outputs, resources: Resources
 ) -> dict[str, Any]:
     """All settings that decide what is in the outputs, by the names of their flags."""
     flat = dataclasses.asdict(settings)
     return {
         **flat.pop("masking"),
         **flat,
+        **dataclasses.asdict(text),
         "compression": outputs.compression,
         "chunk_bytes": resources.chunk_bytes,
         "shuffle_bytes": resources.shuffle_bytes,
     }
 
 
+def _exists(path: str) -> bool:
+    try:
+        files.open_binary(path).close()
+    except FileNotFoundError:
+        return False
+    return True
+
+
 def _finished_before(path: str, metadata: dict[str, Any], outputs: Outputs) -> bool:
     """Whether a run with the same settings has left its metadata and all of its outputs."""
-    known = records.read_metadata([name for name in outputs.paths if os.path.exists(name)])
+    known = records.read_metadata([name for name in outputs.paths if _exists(name)])
     return all(
         name in known
         and os.path.realpath(known[name].metadata_file) == os.path.realpath(path)
@@ -294,7 +275,7 @@ def _finished_before(path: str, metadata: dict[str, Any], outputs: Outputs) -> b
     )
 
 
-def _report(counts: dict[str, int]) -> None:
+def report(counts: dict[str, int]) -> None:
     """Logs the statistics."""
     instances, positions = counts["instances"], counts["positions"]
     logging.info(
@@ -324,37 +305,31 @@ def log_instances(paths: Sequence[str], vocabulary: Vocabulary, count: int) -> N
             logging.info("%s: %s", name, " ".join(map(str, features[name].tolist())))
 
 
-def create_pretraining_data(
+def prepare(
     input_files: list[str],
     outputs: Outputs,
     vocabulary: Vocabulary,
     settings: InstanceSettings,
     resources: Resources,
-) -> dict[str, Any]:
-    """Makes pre-training records from text.
+    text: TextSettings,
+) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """Checks what can be checked before the work begins.
 
-    Args:
-        input_files: text files, one sentence a line, a blank line between documents; plain or
-            compressed with gzip.
-        outputs: what to write.
-        vocabulary: the vocabulary.
-        settings: how to make instances.
-        resources: what may be used.
+    Args: as `create_pretraining_data`.
 
     Returns:
-        the content of the metadata file: settings, vocabulary, counts and files.
+        the content of the metadata file without `counts` and `files`; and with `resources.resume`,
+        when all outputs are complete already, the whole of it.
 
     Raises:
-        FileNotFoundError: an input or the vocabulary is missing.
-        ValueError: wrong settings, names or text; says which.
-        OSError: a file cannot be written, for instance because the disk is full. What is finished
-            stays in the work directory, for `resume`.
+        FileNotFoundError, ValueError: as `create_pretraining_data`.
     """
     _check_paths(input_files, outputs)
     tokenizer = vocabulary.load()
+    load_word_marker(settings, tokenizer)  # to find out now whether it works
     metadata: dict[str, Any] = {
         "program": f"albert_tf {albert_tf.__version__}",
-        "settings": _settings_of(settings, outputs, resources),
+        "settings": _settings_of(settings, text, outputs, resources),
         "vocabulary": {
             "file": os.path.basename(vocabulary.spm_model_file or vocabulary.vocab_file or ""),
             "size": tokenizer.vocab_size,
@@ -365,18 +340,51 @@ def create_pretraining_data(
     path = records.metadata_path(outputs.stem)
     if resources.resume and _finished_before(path, metadata, outputs):
         logging.info("%s: all outputs are complete already", path)
-        return records.load_metadata(path)
+        return metadata, records.load_metadata(path)
+    return metadata, None
+
+
+def create_pretraining_data(
+    input_files: list[str],
+    outputs: Outputs,
+    vocabulary: Vocabulary,
+    settings: InstanceSettings,
+    resources: Resources,
+    text: TextSettings = TextSettings(),  # noqa: B008 - frozen
+) -> dict[str, Any]:
+    """Makes pre-training records from text.
+
+    Args:
+        input_files: text files, plain or compressed with gzip.
+        outputs: what to write.
+        vocabulary: the vocabulary.
+        settings: how to make instances.
+        resources: what may be used.
+        text: how to read the files; by default one sentence a line, a blank line between documents.
+
+    Returns:
+        the content of the metadata file: settings, vocabulary, counts and files.
+
+    Raises:
+        FileNotFoundError: an input or the vocabulary is missing.
+        ValueError: wrong settings, names or text; says which.
+        OSError: a file cannot be written, for instance because the disk is full. What is finished
+            stays in the work directory, for `resume`.
+    """
+    metadata, finished = prepare(input_files, outputs, vocabulary, settings, resources, text)
+    if finished:
+        return finished
     run = {**metadata["settings"], **metadata["vocabulary"], "outputs": outputs.paths}
     work_dir = resources.work_dir or outputs.stem + ".work"
     if files.is_remote(work_dir):
         raise ValueError(f"--work_dir={work_dir}: a local directory is needed; name one")
     with open_work_directory(work_dir, run, resources.resume) as work_directory:
-        args = (work_directory.path, vocabulary, settings, len(outputs.paths))
-        _make_chunks(work_directory, input_files, args, resources)
+        args = (work_directory.path, vocabulary, settings, text, len(outputs.paths))
+        _make_chunks(work_directory, input_files, text.input_format, args, resources)
         _write_outputs(work_directory, outputs, settings, resources)
         metadata["counts"] = dict(work_directory.counts())
         metadata["files"] = list(work_directory.finished_outputs().values())
-        records.write_metadata(path, metadata)
+        records.write_metadata(records.metadata_path(outputs.stem), metadata)
         work_directory.remove()
-    _report(metadata["counts"])
+    report(metadata["counts"])
     return metadata

@@ -22,15 +22,18 @@ LAYERS = [
     ],
     [
         *["modeling", "optimization", "records", "instances"],
-        *["alignment", "checkpoint_files", "checkpoint_formats"],
+        *["alignment", "checkpoint_files", "checkpoint_formats", "chinese_words", "text_formats"],
         *["classification_data", "race_data", "squad_decoding"],
     ],
     [
-        *["heads", "input_pipeline", "pretraining_data", "checkpoints"],
+        *["heads", "input_pipeline", "chunk_encoding", "checkpoints"],
         *["feature_cache", "huggingface", "own_data", "squad_windows", "tf_hub"],
     ],
-    ["pretraining", "classification", "squad", "race"],
-    ["training", "export"],
+    [
+        *["pretraining", "classification", "squad", "race"],
+        *["finetuning", "pretraining_data"],
+    ],
+    ["training", "evaluation", "pretraining_data_beam"],
     ["cli"],
 ]
 LAYER_OF = {module: layer for layer, modules in enumerate(LAYERS) for module in modules}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import json
 import re
 import subprocess
 import sys
@@ -109,6 +111,7 @@ def test_a_run_from_text_to_records(paths):
         ("--spm_model_file=", "a vocabulary is needed"),
         ("--output_file=/proc/none/train", "cannot write into '/proc/none'"),
         ("--chunk_megabytes=0", "chunk_bytes=0: expected 1 or more"),
+        ("--albert_zh_compat", "albert_zh_compat needs a WordPiece vocabulary"),
     ],
 )
 def test_a_wrong_flag_is_one_line_that_says_so(paths, flag, reason):
@@ -117,6 +120,53 @@ def test_a_wrong_flag_is_one_line_that_says_so(paths, flag, reason):
     assert done.returncode == 1
     assert re.search(reason, done.stderr)
     assert "Traceback" not in done.stderr
+
+
+def defaults_with(*arguments):
+    """The settings that the flags make."""
+    code = (
+        "import sys, dataclasses, create_pretraining_data as script\n"
+        "script.FLAGS(['script', '--input_file=i', '--output_file=o', *sys.argv[1:]])\n"
+        "print(dataclasses.asdict(script.instance_settings()))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], cwd=ROOT, capture_output=True, text=True,
+        check=True,
+    )  # fmt: skip
+    found = ast.literal_eval(done.stdout)
+    return {**found.pop("masking"), **found}
+
+
+def test_albert_zh_compat_brings_the_defaults_of_albert_zh():
+    usual, zh = defaults_with(), defaults_with("--albert_zh_compat")
+    changed = {name: value for name, value in zh.items() if usual[name] != value}
+    assert changed == {
+        "albert_zh_compat": True,
+        "segment_chinese_words": True,
+        "max_seq_length": 128,
+        "do_whole_word_mask": False,
+        "dupe_factor": 10,
+        "ngram": 1,
+    }
+    own = defaults_with(
+        "--albert_zh_compat", "--do_whole_word_mask", "--max_seq_length=512", "--non_chinese"
+    )
+    assert own == {**zh, "do_whole_word_mask": True, "max_seq_length": 512,
+                   "segment_chinese_words": False}  # fmt: skip
+
+
+def test_json_lines_become_records(paths):
+    folder, flags = paths
+    lines = folder / "text.jsonl"
+    texts = [line + "\n" + line for line in TOY_TEXT.splitlines()]
+    lines.write_text("".join(json.dumps({"body": t}) + "\n" for t in texts), encoding="utf-8")
+    more = [f"--input_file={lines}", "--input_format=jsonl", "--num_logged_instances=0"]
+    done = call(*flags, *more, "--text_field=body")
+    assert done.returncode == 0, done.stderr
+    assert "6 documents, 12 sentences" in done.stderr
+    done = call(*flags, *more)
+    assert done.returncode == 1
+    assert "text.jsonl, line 1: no field 'text'; its fields: 'body'" in done.stderr
 
 
 def test_input_and_output_are_required():

@@ -334,3 +334,49 @@ def test_the_shortest_sequences_still_work():
     documents = make_documents([1, 1, 1], [1])
     rows = rows_of(documents, settings(max_seq_length=5))
     assert (rows["input_mask"].sum(axis=1) == 5).all()
+
+
+def test_albert_zh_lets_a_chunk_of_one_sentence_grow():
+    # 8 tokens are aimed at: the long first sentence reaches them alone, and takes in the next.
+    documents = make_documents([9, 2, 3, 9], [4], [9, 9, 9, 9])
+    options = settings(albert_zh_compat=True, masking=MaskingSettings(ngram=1))
+    for seed in range(20):
+        spans = [sorted(pair[:4]) for pair in pairs_of(documents, options, seed=seed)]
+        assert spans == [[0, 9, 9, 11], [11, 14, 14, 23]]
+    assert pairs_of(documents, options, document=1) == []  # one sentence gives nothing
+    spans = [sorted(pair[:4]) for pair in pairs_of(documents, options, document=2)]
+    assert spans == [[27, 36, 36, 45], [45, 54, 54, 63]]
+
+
+def test_albert_zh_swaps_half_and_never_takes_another_document():
+    documents = make_documents([4, 4], [6])
+    options = settings(albert_zh_compat=True, masking=MaskingSettings(ngram=1))
+    found = collections.Counter(
+        pair for seed in range(2000) for pair in pairs_of(documents, options, seed=seed)
+    )
+    assert set(found) == {(0, 4, 4, 8, 0), (4, 8, 0, 4, 1)}
+    assert found[4, 8, 0, 4, 1] == pytest.approx(1000, abs=100)
+
+
+@pytest.mark.parametrize(
+    ("masking", "others", "reason"),
+    [
+        ({}, {}, "albert_zh has no ngram above 1;"),
+        ({"ngram": 1, "do_permutation": True}, {}, "no do_permutation"),
+        ({"ngram": 1}, {"random_next_sentence": True}, "no random_next_sentence"),
+    ],
+)
+def test_albert_zh_refuses_what_it_does_not_know(masking, others, reason):
+    with pytest.raises(ValueError, match=reason):
+        InstanceSettings(albert_zh_compat=True, masking=MaskingSettings(**masking), **others)
+
+
+def test_what_is_predicted_may_differ_from_what_is_read():
+    documents = make_documents([30, 30], [30, 30])
+    labels = documents.ids + 500
+    documents = Documents(**{**vars(documents), "labels": labels})
+    rows = rows_of(documents, settings(max_seq_length=37, dupe_factor=20))
+    used = rows["masked_lm_weights"] > 0
+    assert rows["masked_lm_ids"][used].min() >= 510
+    assert not rows["masked_lm_ids"][~used].any()
+    assert rows["input_ids"].max() < 500

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import gzip
+import hashlib
 import json
 import os
 import random
@@ -19,17 +20,15 @@ import pytest
 from conftest import ROOT, TOY_TEXT
 
 from albert_tf import pretraining_data, shuffling
+from albert_tf.chunk_encoding import Vocabulary
 from albert_tf.instances import InstanceSettings
 from albert_tf.masking import MaskingSettings
-from albert_tf.pretraining_data import (
-    Resources,
-    Vocabulary,
-    create_pretraining_data,
-    log_instances,
-)
+from albert_tf.pretraining_data import Resources, create_pretraining_data, log_instances
 from albert_tf.record_encoding import decode_example
 from albert_tf.records import FEATURES, Outputs, count_records, read_metadata, read_records
+from albert_tf.text_formats import TextSettings
 
+PLAIN = TextSettings()
 SETTINGS = InstanceSettings(
     max_seq_length=37, dupe_factor=3, masking=MaskingSettings(max_predictions_per_seq=7)
 )
@@ -49,7 +48,14 @@ def corpus_file(tmp_path_factory):
 def make(tmp_path, corpus_file, toy_spm_model):
     """Runs the program in a folder of its own and returns the metadata."""
 
-    def run(output="out/train@3", compression="", inputs=None, settings=SETTINGS, **resources):
+    def run(
+        output="out/train@3",
+        compression="",
+        inputs=None,
+        settings=SETTINGS,
+        text=PLAIN,
+        **resources,
+    ):
         return create_pretraining_data(
             inputs or [corpus_file],
             Outputs.parse(str(tmp_path / output), compression),
@@ -58,6 +64,7 @@ def make(tmp_path, corpus_file, toy_spm_model):
             Resources(
                 **{"chunk_bytes": 5000, "num_workers": 1, "show_progress": False, **resources}
             ),
+            text,
         )
 
     return run
@@ -129,6 +136,52 @@ def test_counts_are_those_of_the_records(tmp_path, make):
     assert counts["label_1"] == sum(int(example["next_sentence_labels"][0]) for example in examples)
 
 
+def test_the_same_command_gives_the_same_bytes_in_every_version(tmp_path):
+    """Records that were made once can be made again: no change may touch the random stream."""
+    vocabulary = tmp_path / "vocab.txt"
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "##a", *"abcdefgh天地人和"]
+    vocabulary.write_text("\n".join(pieces) + "\n", encoding="utf-8")
+    text = tmp_path / "text.txt"
+    lines = [
+        "a b c 天 d e",
+        "fa 地 人 g",
+        "h 和 b a",
+        "",
+        "c d ca",
+        "e 天地",
+        "f x g h",
+        "",
+        "人 b",
+    ]
+    text.write_text("\n".join(lines * 9) + "\n", encoding="utf-8")
+    for name, settings in {
+        "plain": SETTINGS,
+        "other": InstanceSettings(
+            max_seq_length=13,
+            dupe_factor=2,
+            short_seq_prob=0.5,
+            random_next_sentence=True,
+            random_seed=7,
+            masking=MaskingSettings(ngram=2, favor_shorter_ngram=False, do_permutation=True),
+        ),
+    }.items():
+        create_pretraining_data(
+            [str(text)],
+            Outputs.parse(str(tmp_path / name)),
+            Vocabulary(vocab_file=str(vocabulary)),
+            settings,
+            Resources(chunk_bytes=300, num_workers=1, show_progress=False),
+        )
+    found = {
+        name: hashlib.sha256((tmp_path / name).read_bytes()).hexdigest()
+        for name in ("plain", "other")
+    }
+    assert found == {
+        "plain": "db1483dd84e08a57fefaeacbe7bc49354b508bc538c35c25b3fb61cd3f2977f6",
+        "other": "ddba46316031a0ce44af4901b0ad8ba6ca804092e88b527565a96516559ab5c3",
+    }
+
+
 def test_outputs_are_balanced(make):
     sizes = [entry["instances"] for entry in make(chunk_bytes=1 << 20)["files"]]
     assert max(sizes) - min(sizes) <= 1
@@ -187,6 +240,67 @@ def test_several_and_compressed_inputs(tmp_path, make, corpus_file):
         packed.write_bytes(gzip.compress(stream.read()))
     metadata = make(inputs=[corpus_file, str(packed)])
     assert metadata["counts"]["documents"] == 240
+
+
+def test_text_of_other_formats_gives_the_same_instances(tmp_path, make):
+    documents = ["one boat\ntwo boats", "the sea\nthe river\nrain"]
+    inputs = []
+    for number, document in enumerate(documents):
+        inputs.append(tmp_path / f"{number}.txt")
+        inputs[-1].write_text(document.replace("\n", "\n\n"), encoding="utf-8")
+    lines = tmp_path / "text.jsonl"
+    lines.write_text(
+        "".join(json.dumps({"body": text}) + "\n" for text in documents), encoding="utf-8"
+    )
+    plain = tmp_path / "plain.txt"
+    plain.write_text("\n\n".join(documents), encoding="utf-8")
+    expected = make("plain/train", inputs=[str(plain)])
+    make("files/train", inputs=list(map(str, inputs)), text=TextSettings("documents"))
+    made = make("json/train", inputs=[str(lines)], text=TextSettings("jsonl", text_field="body"))
+    assert made["counts"] == expected["counts"]
+    assert (made["settings"]["input_format"], made["settings"]["text_field"]) == ("jsonl", "body")
+    contents_of = [(tmp_path / name / "train").read_bytes() for name in ("plain", "files", "json")]
+    assert contents_of[0] == contents_of[1] == contents_of[2]
+
+
+def test_another_format_is_another_run(tmp_path, make, monkeypatch):
+    with monkeypatch.context() as patch:
+        stop_after(patch, "finish_chunk", 1)
+        with pytest.raises(StoppedError):
+            make()
+    with pytest.raises(ValueError, match="input_format 'sentences', now 'documents'"):
+        make(resume=True, text=TextSettings("documents"))
+
+
+def test_remote_files_are_read_and_written_through_tensorflow(
+    tmp_path, make, corpus_file, toy_spm_model
+):
+    import tensorflow as tf
+
+    with open(corpus_file, "rb") as stream, tf.io.gfile.GFile("ram://in/corpus.txt", "wb") as copy:
+        copy.write(stream.read())
+    expected = make("local/train@2")
+    metadata = create_pretraining_data(
+        ["ram://in/corpus.txt"],
+        Outputs.parse("ram://out/train@2"),
+        Vocabulary(spm_model_file=toy_spm_model),
+        SETTINGS,
+        Resources(chunk_bytes=5000, num_workers=1, work_dir=str(tmp_path / "work")),
+    )
+    assert metadata == expected
+    names = ["train-00000-of-00002", "train-00001-of-00002", "train.records.json"]
+    assert sorted(tf.io.gfile.listdir("ram://out")) == names
+    for name in names:
+        with tf.io.gfile.GFile(f"ram://out/{name}", "rb") as stream:
+            assert stream.read() == (tmp_path / "local" / name).read_bytes()
+    again = create_pretraining_data(
+        ["ram://in/corpus.txt"],
+        Outputs.parse("ram://out/train@2"),
+        Vocabulary(spm_model_file=toy_spm_model),
+        SETTINGS,
+        Resources(chunk_bytes=5000, work_dir="/proc/nowhere", resume=True),
+    )
+    assert again == expected  # complete already: no work directory is needed
 
 
 class StoppedError(Exception):
@@ -426,3 +540,105 @@ def test_killed_at_random_moments_and_resumed_it_gives_the_same_bytes(
     assert killed
     subprocess.run(command, check=True, capture_output=True)
     assert contents(tmp_path / "out") == contents(tmp_path / "expected")
+
+
+@pytest.fixture
+def heavy_command(tmp_path, toy_spm_model):
+    """A run of some seconds, of 150 chunks and 5 outputs."""
+    rng = random.Random(7)
+    lines = TOY_TEXT.splitlines()
+    documents = ["\n".join(rng.choices(lines, k=rng.randint(1, 60))) for _ in range(1500)]
+    text = tmp_path / "heavy.txt"
+    text.write_text("\n\n".join(documents) + "\n", encoding="utf-8")
+
+    def command(output, *flags):
+        return [
+            *(sys.executable, str(ROOT / "create_pretraining_data.py")),
+            *(f"--input_file={text}", f"--output_file={output}"),
+            *(f"--spm_model_file={toy_spm_model}", "--max_seq_length=67", "--dupe_factor=4"),
+            *("--max_predictions_per_seq=7", "--chunk_megabytes=0.02", "--num_workers=2"),
+            *("--shuffle_megabytes=1", "--num_logged_instances=0", *flags),
+        ]
+
+    return command
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_killed_ten_times_in_the_midst_of_work_it_loses_and_repeats_nothing(
+    tmp_path, heavy_command
+):
+    subprocess.run(heavy_command(tmp_path / "expected" / "train@5"), check=True)
+    command = heavy_command(tmp_path / "out" / "train@5", "--resume")
+    work = tmp_path / "out" / "train.work"
+    rng = random.Random(5)
+    progress = [0]
+    killed = 0
+    while killed < 10:
+        process = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        )
+        # Wait for something new, so that the kills fall all over the run, then some more.
+        while process.poll() is None:
+            if len(list(work.glob("*.json"))) > progress[-1]:
+                break
+            time.sleep(0.01)
+        time.sleep(rng.uniform(0, 0.3))
+        if process.poll() is not None:  # done before it could be killed again
+            break
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        killed += 1
+        progress.append(len(list(work.glob("*.json"))))
+        # Whatever has its final name is whole.
+        for path in tmp_path.glob("out/train-?????-of-00005"):
+            assert path.read_bytes() == (tmp_path / "expected" / path.name).read_bytes()
+    assert killed >= 5
+    assert progress == sorted(progress), "finished work was done again"
+    subprocess.run(command, check=True, capture_output=True)
+    assert contents(tmp_path / "out") == contents(tmp_path / "expected")
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A folder with a file system of 3 MB, and a function that enlarges it."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    options = ["mount", "-t", "tmpfs", "-o"]
+    try:
+        done = subprocess.run(
+            [*options, "size=3m", "tmpfs", str(folder)], capture_output=True, check=False
+        )
+    except FileNotFoundError:
+        pytest.skip("there is no mount here")
+    if done.returncode:
+        pytest.skip(f"a file system cannot be mounted: {done.stderr.decode().strip()}")
+    yield (
+        folder,
+        lambda: subprocess.run([*options, "remount,size=300m", "tmpfs", str(folder)], check=True),
+    )
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("work_dir_too", [True, False])
+def test_a_disk_that_fills_up_is_an_error_and_resuming_goes_on(
+    tmp_path, heavy_command, small_disk, work_dir_too
+):
+    disk, enlarge = small_disk
+    subprocess.run(heavy_command(tmp_path / "expected" / "train@5"), check=True)
+    flags = [] if work_dir_too else [f"--work_dir={tmp_path}/work"]
+    command = heavy_command(disk / "train@5", *flags)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 1
+    assert "No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
+    names = {path.name for path in disk.iterdir()}
+    assert "train.records.json" not in names
+    for name in names - {"train.work"}:  # what has its final name is whole
+        assert (disk / name).read_bytes() == (tmp_path / "expected" / name).read_bytes()
+    enlarge()
+    done = subprocess.run([*command, "--resume"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert contents(disk) == contents(tmp_path / "expected")

@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# Makes Chinese pre-training records from numbered text files, with albert_zh's settings for them.
+#
+#   bash scripts/create_pretrain_data_batch.sh START END
+#
+# takes the files of the numbers START to END, both included, one after the other. Which files, say
+# patterns in the environment, with {} for the number:
+#
+#   INPUT_PATTERN='text/news_{}.txt' OUTPUT_PATTERN='records/news_{}.tfrecord' \
+#   VOCAB_FILE=vocab_chinese.txt bash scripts/create_pretrain_data_batch.sh 0 9
+#
+# INPUT_PATTERN   text files; default raw_text/web_text_zh_{}.txt
+# OUTPUT_PATTERN  record files; default tf_records/tf_web_text_zh_{}.tfrecord
+# VOCAB_FILE      WordPiece vocabulary; default albert_config/vocab.txt
+# PYTHON          interpreter; default that of .venv, or python3
+#
+# Arguments after END go to create_pretraining_data.py and override what is set here. Called again
+# after an interruption it leaves out what is complete and goes on with the rest.
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+number='^(0|[1-9][0-9]*)$'
+if [[ $# -lt 2 || ! $1 =~ $number || ! $2 =~ $number || $1 -gt $2 ]]; then
+  echo "usage: $(basename "$0") START END [flags of create_pretraining_data.py], for instance 0 9" >&2
+  exit 2
+fi
+start=$1
+end=$2
+shift 2
+
+input_pattern=${INPUT_PATTERN:-raw_text/web_text_zh_\{\}.txt}
+output_pattern=${OUTPUT_PATTERN:-tf_records/tf_web_text_zh_\{\}.tfrecord}
+for pattern in "$input_pattern" "$output_pattern"; do
+  if [[ $pattern != *"{}"* && $start != "$end" ]]; then
+    echo "create_pretrain_data_batch.sh: $pattern: expected {} where the number belongs" >&2
+    exit 2
+  fi
+done
+if [[ -z ${PYTHON:-} ]]; then
+  PYTHON=python3
+  if [[ -x $root/.venv/bin/python ]]; then
+    PYTHON=$root/.venv/bin/python
+  fi
+fi
+
+for ((file = start; file <= end; file++)); do
+  echo "file $file of $start to $end"
+  "$PYTHON" "$root/create_pretraining_data.py" \
+    --input_file="${input_pattern//"{}"/$file}" \
+    --output_file="${output_pattern//"{}"/$file}" \
+    --vocab_file="${VOCAB_FILE:-albert_config/vocab.txt}" \
+    --do_lower_case=True \
+    --do_whole_word_mask=True \
+    --max_seq_length=512 \
+    --max_predictions_per_seq=76 \
+    --masked_lm_prob=0.15 \
+    --dupe_factor=10 \
+    --resume \
+    "$@"
+done
