@@ -9,14 +9,59 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from absl import app, flags, logging
 
-from albert_tf import files
+from albert_tf import batching, files
 from albert_tf.config import AlbertConfig
+from albert_tf.tokenization import FullTokenizer
+
+if TYPE_CHECKING:
+    from albert_tf.evaluation import CheckpointEvaluator
+    from albert_tf.training import Trainer
 
 FLAGS = flags.FLAGS
 CONFIG_NAME = "albert_config.json"
+
+# What the fine-tuning programs share: kind, meaning, and the lower bound of numbers. Their
+# defaults differ from program to program, as Google's do.
+_FINE_TUNING_FLAGS: dict[str, tuple[Callable[..., Any], str, int | None]] = {
+    "data_dir": (flags.DEFINE_string, "Folder of the data.", None),
+    "task_name": (flags.DEFINE_string, "Which task.", None),
+    "spm_model_file": (flags.DEFINE_string, "SentencePiece model.", None),
+    "vocab_file": (flags.DEFINE_string, "WordPiece vocabulary, or .vocab of the model.", None),
+    "do_lower_case": (flags.DEFINE_bool, "Lower-case the text; for uncased models.", None),
+    "albert_hub_module_handle": (
+        flags.DEFINE_string,
+        "Folder of a TF-Hub module: its weights are taken as those of --init_checkpoint.",
+        None,
+    ),
+    "max_seq_length": (flags.DEFINE_integer, "Tokens of a sequence at most.", 1),
+    "do_train": (flags.DEFINE_bool, "Train.", None),
+    "do_eval": (flags.DEFINE_bool, "Evaluate checkpoints and keep the best.", None),
+    "do_predict": (flags.DEFINE_bool, "Predict the test split with the best checkpoint.", None),
+    "train_batch_size": (flags.DEFINE_integer, "Examples of a training step.", 1),
+    "eval_batch_size": (flags.DEFINE_integer, "Examples of an evaluation step.", 1),
+    "predict_batch_size": (flags.DEFINE_integer, "Examples of a prediction step.", 1),
+    "learning_rate": (flags.DEFINE_float, "Peak learning rate.", 0),
+    "train_step": (flags.DEFINE_integer, "Step at which training ends.", 1),
+    "warmup_step": (flags.DEFINE_integer, "Steps of the linear warm-up.", 0),
+    "num_train_epochs": (flags.DEFINE_float, "Train so many epochs, not --train_step.", 0),
+    "warmup_proportion": (flags.DEFINE_float, "Warm-up as share of --num_train_epochs.", 0),
+    "pad_to_multiple": (flags.DEFINE_integer, "Pad a batch to a multiple of this length.", 1),
+    "batches_to_sort": (
+        flags.DEFINE_integer,
+        "Put so many training batches together by length, so that little is padded; 1: do not.",
+        1,
+    ),
+    "official_order": (
+        flags.DEFINE_bool,
+        "Train in the order of the files, drawing from the next 100, as Google's programs.",
+        None,
+    ),
+    "max_bad_rows": (flags.DEFINE_integer, "Unusable examples to skip and report.", 0),
+}
 
 
 def define_model_flags() -> None:
@@ -50,12 +95,22 @@ def define_device_flags() -> None:
     )
 
 
-def define_training_flags() -> None:
-    """How long and how to train."""
-    flags.DEFINE_integer("save_checkpoints_steps", 5000, "Steps between checkpoints.", 1)
+def define_training_flags(save_checkpoints_steps: int = 5000) -> None:
+    """How training is kept and logged; the argument is a default."""
+    flags.DEFINE_integer(
+        "save_checkpoints_steps", save_checkpoints_steps, "Steps between checkpoints.", 1
+    )
     flags.DEFINE_integer("keep_checkpoint_max", 5, "Checkpoints to keep; 0 keeps all.", 0)
     flags.DEFINE_integer("log_steps", 100, "Steps between lines of the log.", 1)
     flags.DEFINE_integer("seed", 12345, "Of weights, dropout and the order of the data.", 0)
+
+
+def define_fine_tuning_flags(**defaults: Any) -> None:
+    """Flags of `_FINE_TUNING_FLAGS`: name = default."""
+    for name, default in defaults.items():
+        define, text, lower_bound = _FINE_TUNING_FLAGS[name]
+        bounds = {} if lower_bound is None else {"lower_bound": lower_bound}
+        define(name, default, text, **bounds)
 
 
 def refuse_or_ignore_device_flags() -> None:
@@ -95,6 +150,162 @@ def read_config(output_dir: str, path: str) -> AlbertConfig:
             "Use another folder."
         )
     return config
+
+
+def require_a_phase() -> None:
+    """Raises ValueError when neither training, evaluation nor prediction is asked for."""
+    if not (FLAGS.do_train or FLAGS.do_eval or FLAGS.do_predict):
+        raise ValueError("nothing to do: give --do_train, --do_eval or --do_predict")
+
+
+def read_tokenizer(config: AlbertConfig) -> FullTokenizer:
+    """Opens the vocabulary of the flags and holds it, and --max_seq_length, against the model.
+
+    Raises:
+        ValueError: ids or positions would be out of range; names both numbers.
+    """
+    tokenizer = FullTokenizer(
+        vocab_file=FLAGS.vocab_file,
+        do_lower_case=FLAGS.do_lower_case,
+        spm_model_file=FLAGS.spm_model_file,
+    )
+    if tokenizer.vocab_size > config.vocab_size:
+        raise ValueError(
+            f"{FLAGS.spm_model_file or FLAGS.vocab_file} has {tokenizer.vocab_size} entries, the "
+            f"model of {FLAGS.albert_config_file} vocab_size={config.vocab_size}: they do not "
+            "belong together"
+        )
+    if FLAGS.max_seq_length > config.max_position_embeddings:
+        raise ValueError(
+            f"--max_seq_length={FLAGS.max_seq_length} is larger than "
+            f"max_position_embeddings={config.max_position_embeddings} of the model"
+        )
+    return tokenizer
+
+
+def first_weights() -> str | None:
+    """Where training starts from: --init_checkpoint, or the folder of a TF-Hub module.
+
+    Raises:
+        ValueError: both are given, or a module that is not on this disk.
+    """
+    handle = FLAGS.albert_hub_module_handle
+    if not handle:
+        return FLAGS.init_checkpoint or None
+    if FLAGS.init_checkpoint:
+        raise ValueError(
+            "--init_checkpoint and --albert_hub_module_handle: only one of them can give the "
+            "weights; leave the other out"
+        )
+    if handle.startswith(("http://", "https://")):
+        raise ValueError(
+            f"--albert_hub_module_handle={handle}: nothing is downloaded. Unpack the module into a "
+            "folder and name that."
+        )
+    return handle
+
+
+def training_steps(num_examples: int) -> tuple[int, int]:
+    """Steps of training and of its warm-up.
+
+    Returns:
+        --train_step and --warmup_step or, with --num_train_epochs, as many steps as these epochs
+        have full batches, and --warmup_proportion of them, both rounded down.
+
+    Raises:
+        ValueError: the epochs are less than one step.
+    """
+    if not FLAGS.num_train_epochs:
+        return FLAGS.train_step, FLAGS.warmup_step
+    steps = int(num_examples / FLAGS.train_batch_size * FLAGS.num_train_epochs)
+    if steps < 1:
+        raise ValueError(
+            f"--num_train_epochs={FLAGS.num_train_epochs} of {num_examples} examples are less than "
+            f"one step of --train_batch_size={FLAGS.train_batch_size}"
+        )
+    return steps, int(steps * FLAGS.warmup_proportion)
+
+
+def make_trainer(
+    task: Any,
+    steps: tuple[int, int],
+    optimizer: str = "adamw",
+    batch_signature: dict[str, Any] | None = None,
+) -> Trainer:
+    """A trainer as the flags say, at the newest checkpoint of --output_dir or at its start.
+
+    Args:
+        task: as in `Trainer`, with `build_model`.
+        steps: of training and of its warm-up.
+        optimizer: "adamw" or "lamb".
+        batch_signature: as in `Trainer`.
+
+    Raises:
+        ValueError: what is in --output_dir, or --init_checkpoint, does not fit the model.
+    """
+    import tf_keras
+
+    from albert_tf import checkpoints, optimization, training
+
+    tf_keras.utils.set_random_seed(FLAGS.seed)
+    # The compiler adds gradients up in the order of layers' names, which are numbered through all
+    # models of a process: the last bits should not depend on what other models there are.
+    tf_keras.backend.reset_uids()
+    model = task.build_model()
+    schedule = optimization.WarmUpPolynomialDecay(FLAGS.learning_rate, *steps)
+    values = {name: FLAGS[name].value for name in training.OPTION_FLAGS if name in FLAGS}
+    options = training.TrainingOptions(**values | {"num_train_steps": steps[0]})
+    trainer = training.Trainer(
+        model, task, optimization.create_optimizer(optimizer, schedule), options, batch_signature
+    )
+    if trainer.restore_latest():
+        logging.info("Going on from step %d of %s", trainer.step, FLAGS.output_dir)
+        return trainer
+    path = first_weights()
+    if path is None:
+        logging.warning("No --init_checkpoint: training starts from random weights")
+    else:
+        checkpoints.load_checkpoint(model, path, FLAGS.allow_partial_init)
+    return trainer
+
+
+def padding() -> batching.Padding:
+    """How far the flags say that batches are padded."""
+    return batching.Padding(FLAGS.max_seq_length, FLAGS.pad_to_multiple)
+
+
+def training_order() -> batching.TrainingOrder:
+    """The order of training examples that the flags ask for."""
+    size, seed = FLAGS.train_batch_size, FLAGS.seed
+    if FLAGS.official_order:
+        return batching.TrainingOrder(size, seed, batching.OFFICIAL_SHUFFLE_BUFFER)
+    return batching.TrainingOrder(size, seed, batches_to_sort=FLAGS.batches_to_sort)
+
+
+def fine_tune(
+    task: Any,
+    features: batching.Features,
+    evaluator: CheckpointEvaluator | None = None,
+    optimizer: str = "adamw",
+) -> None:
+    """Trains from the newest checkpoint of --output_dir or anew, and evaluates what is saved.
+
+    Args:
+        task: as in `make_trainer`.
+        features: the training examples.
+        evaluator: evaluates each checkpoint as soon as it is written.
+        optimizer: as in `make_trainer`.
+    """
+    from albert_tf import finetuning
+
+    order, signature = training_order(), finetuning.batch_signature(features)
+    trainer = make_trainer(task, training_steps(len(features)), optimizer, signature)
+    if evaluator is not None:
+        evaluator.begin(trainer.step)
+    trainer.train(
+        lambda step: finetuning.training_dataset(features, order, padding(), step),
+        after_save=evaluator.evaluate if evaluator is not None else None,
+    )
 
 
 def run(main: Callable[[list[str]], None]) -> None:

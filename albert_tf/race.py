@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from albert_tf import feature_cache, files, metrics
 from albert_tf.config import AlbertConfig
 from albert_tf.heads import AlbertForMultipleChoice, classification_losses
+from albert_tf.modeling import MASKED_SCORE
 from albert_tf.race_data import QuestionSet
 from albert_tf.token_sequences import TokenSequences
 from albert_tf.tokenization import FullTokenizer
@@ -30,6 +31,8 @@ from albert_tf.tokenization import FullTokenizer
 BLANK = "_"
 SPECIAL_TOKENS = 3
 SELECTION_METRIC = "eval_accuracy"
+# What is predicted, and what stands there for an option that a question does not have.
+OUTPUTS = {"logits": MASKED_SCORE, "probabilities": 0.0}
 
 Sums = dict[str, tuple[tf.Tensor, tf.Tensor]]
 

@@ -76,16 +76,28 @@ class Trainer:
         task: turns its outputs into a loss.
         optimizer: of `albert_tf.optimization`.
         options: how to train.
+        batch_signature: name → shape and type of what is in a batch. Where batches differ in
+            length, None in place of these sizes lets one trace of the step serve all.
     """
 
-    def __init__(self, model: Any, task: Task, optimizer: AdamW, options: TrainingOptions) -> None:
+    def __init__(
+        self,
+        model: Any,
+        task: Task,
+        optimizer: AdamW,
+        options: TrainingOptions,
+        batch_signature: dict[str, tf.TensorSpec] | None = None,
+    ) -> None:
         self.model, self.task, self.optimizer, self.options = model, task, optimizer, options
         self.variables = list(model.trainable_variables)
         self.slots = optimizer.slot_variables(self.variables)
         self.step = 0
         self._sums: dict[str, tf.Variable] = {}
         self._bad_step = tf.Variable(-1, dtype=tf.int64, trainable=False)
-        self._train_step = tf.function(self._one_step, reduce_retracing=True)
+        signature = None if batch_signature is None else [batch_signature]
+        self._train_step = tf.function(
+            self._one_step, input_signature=signature, reduce_retracing=signature is None
+        )
 
     def state(self) -> dict[str, Any]:
         """Everything a checkpoint holds: weights, moments and `global_step`, by name."""
@@ -168,11 +180,16 @@ class Trainer:
             variable.assign((0.0, 0.0))
         return {name: float(total / max(weight, 1e-9)) for name, (total, weight) in sums.items()}
 
-    def train(self, dataset: Callable[[int], Iterable[Batch]]) -> None:
+    def train(
+        self,
+        dataset: Callable[[int], Iterable[Batch]],
+        after_save: Callable[[str], Any] | None = None,
+    ) -> None:
         """Trains from the present step to `num_train_steps`.
 
         Args:
             dataset: step → the batches from that step on.
+            after_save: called with the prefix of every checkpoint that is written.
 
         Raises:
             NonFiniteLossError: the loss became NaN or infinite; the last checkpoint is kept.
@@ -182,8 +199,10 @@ class Trainer:
             logging.info("Step %d is reached: nothing to train", self.step)
             return
         log = MetricsLog(options, self.step)
+        after_save = after_save or (lambda prefix: None)
         if self.step == 0:
-            self.save()
+            after_save(self.save())
+            log.restart_clock()
         batches = iter(dataset(self.step))
         # On a terminal a bar; elsewhere the log says the same.
         total = options.num_train_steps
@@ -199,7 +218,8 @@ class Trainer:
                     with bar.external_write_mode():
                         log.write(self.step, self._take_means(), rate)
                 if is_saved:
-                    self.save()
+                    after_save(self.save())
+                    log.restart_clock()
         log.close()
 
     def _stop_if_not_finite(self) -> None:
@@ -252,6 +272,10 @@ class MetricsLog:
         last = self.options.num_train_steps
         remaining = datetime.timedelta(seconds=round((last - step) / steps_per_second))
         logging.info("step %d of %d: %s, remaining %s", step, last, text, remaining)
+
+    def restart_clock(self) -> None:
+        """Leaves the time since the last line out of the next one's speed."""
+        self.last = (self.last[0], time.monotonic())
 
     def close(self) -> None:
         """Closes the summary file."""

@@ -55,9 +55,12 @@ def make_task(tiny_config):
     return PretrainingTask(config, SEQ_LENGTH, MAX_PREDICTIONS)
 
 
-def make_trainer(task, output_dir, learning_rate=0.01, kind="lamb", **changes):
+def make_trainer(task, output_dir, learning_rate=0.01, kind="lamb", signature=None, **changes):
     os.makedirs(output_dir, exist_ok=True)
     tf_keras.utils.set_random_seed(3)
+    # Layers' names, numbered through all models of a process, decide in which order the compiler
+    # adds gradients up: the last bits.
+    tf_keras.backend.reset_uids()
     options = TrainingOptions(
         **{
             "output_dir": str(output_dir),
@@ -71,17 +74,17 @@ def make_trainer(task, output_dir, learning_rate=0.01, kind="lamb", **changes):
     )
     schedule = optimization.WarmUpPolynomialDecay(learning_rate, 7, 2)
     optimizer = optimization.create_optimizer(kind, schedule)
-    return Trainer(task.build_model(), task, optimizer, options)
+    return Trainer(task.build_model(), task, optimizer, options, signature)
 
 
-def train(trainer, records):
+def train(trainer, records, after_save=None):
     def batches(step):
         dataset = input_pipeline.training_dataset(
             records, trainer.task.features, BATCH_SIZE, 3, step * BATCH_SIZE
         )
         return input_pipeline.batches(dataset, records)
 
-    trainer.train(batches)
+    trainer.train(batches, after_save)
 
 
 def lines_of(output_dir):
@@ -137,6 +140,20 @@ def test_stopping_and_going_on_is_as_going_through_bit_for_bit(finished, task, r
     assert ours == theirs
 
 
+def test_one_trace_of_the_step_serves_batches_of_all_lengths(task, records, tmp_path):
+    dataset = input_pipeline.training_dataset(records, task.features, BATCH_SIZE, 3)
+    signature = {
+        name: tf.TensorSpec([None] * len(spec.shape), spec.dtype)
+        for name, spec in dataset.element_spec.items()
+    }
+    trainer = make_trainer(task, tmp_path, signature=signature)
+    counts = []
+    for size, batch in zip((5, 3, 4), dataset, strict=False):
+        trainer._train_step({name: value[:size] for name, value in batch.items()})
+        counts.append(trainer._train_step.experimental_get_tracing_count())
+    assert counts[0] == counts[-1]
+
+
 def test_a_finished_run_is_left_alone(finished, task, records):
     _, output_dir = finished
     before = {path.name: path.stat().st_mtime_ns for path in output_dir.iterdir()}
@@ -149,7 +166,15 @@ def test_a_finished_run_is_left_alone(finished, task, records):
 def test_old_checkpoints_go_and_other_files_stay(task, records, tmp_path):
     (tmp_path / "model.ckpt-best.index").write_text("mine")
     (tmp_path / "notes.txt").write_text("mine")
-    train(make_trainer(task, tmp_path, keep_checkpoint_max=2, save_checkpoints_steps=2), records)
+    announced = []
+
+    def look(prefix):
+        assert os.path.exists(prefix + ".index")
+        announced.append(os.path.basename(prefix))
+
+    trainer = make_trainer(task, tmp_path, keep_checkpoint_max=2, save_checkpoints_steps=2)
+    train(trainer, records, look)
+    assert announced == [f"model.ckpt-{step}" for step in (0, 2, 4, 6, 7)]
     assert list(checkpoints.list_checkpoints(str(tmp_path))) == [6, 7]
     assert (tmp_path / "model.ckpt-best.index").exists()
     assert (tmp_path / "notes.txt").exists()

@@ -1,0 +1,378 @@
+"""run_race.py as a user runs it, on a few articles about a town and its river."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pytest
+from absl import flags, logging
+from conftest import ROOT
+from script_runner import script
+
+from albert_tf import checkpoints
+from albert_tf.config import AlbertConfig
+from albert_tf.training import Trainer
+
+OFFICIAL_DEFAULTS = {
+    "data_dir": None,
+    "spm_model_file": None,
+    "albert_config_file": None,
+    "output_dir": None,
+    "task_name": "race",
+    "vocab_file": None,
+    "init_checkpoint": None,
+    "albert_hub_module_handle": None,
+    "do_lower_case": True,
+    "dropout_prob": 0.1,
+    "max_seq_length": 512,
+    "max_qa_length": 128,
+    "num_keep_checkpoint": 5,
+    "high_only": False,
+    "middle_only": False,
+    "do_train": True,
+    "do_eval": True,
+    "do_predict": False,
+    "train_batch_size": 32,
+    "eval_batch_size": 8,
+    "predict_batch_size": 8,
+    "learning_rate": 1e-5,
+    "train_step": 12000,
+    "warmup_step": 1000,
+    "save_checkpoints_steps": 100,
+    "iterations_per_loop": 1000,
+    "use_tpu": False,
+    "tpu_name": None,
+    "tpu_zone": None,
+    "gcp_project": None,
+    "master": None,
+    "num_tpu_cores": 8,
+}
+PASSAGE = "The river carries the rain down to the sea. " * 2
+QUESTIONS = [
+    ("Where does the river go?", ["to the sea", "to the town", "nowhere", "to the rain"], "A"),
+    ("The _ is frozen in winter.", ["boat", "landing", "rain", "sea"], "B"),
+    ("Who skates there?", ["nobody", "old people", "children", "a boat"], "C"),
+]
+
+
+def write_article(folder, name, passage, questions):
+    folder.mkdir(parents=True, exist_ok=True)
+    texts, options, answers = zip(*questions, strict=True)
+    article = {"article": passage, "questions": texts, "options": options, "answers": answers}
+    (folder / f"{name}.txt").write_text(json.dumps(article | {"id": f"{name}.txt"}))
+
+
+@pytest.fixture(scope="module", name="data_dir")
+def make_data(tmp_path_factory):
+    """Articles of different length in all splits and levels."""
+    root = tmp_path_factory.mktemp("data")
+    for split, count in (("train", 3), ("dev", 2), ("test", 1)):
+        for level in ("middle", "high"):
+            for number in range(count):
+                passage = PASSAGE * (number + 1 + (level == "high"))
+                folder = root / "RACE" / split / level
+                write_article(folder, f"{level}{number}", passage, QUESTIONS[: 3 - number])
+    return root
+
+
+@pytest.fixture(scope="module", name="config_file")
+def make_config(tmp_path_factory):
+    config = AlbertConfig(
+        vocab_size=97,
+        embedding_size=8,
+        hidden_size=12,
+        num_attention_heads=4,
+        intermediate_size=20,
+        num_hidden_layers=1,
+        max_position_embeddings=61,
+        hidden_dropout_prob=0.1,
+    )
+    path = tmp_path_factory.mktemp("config") / "albert_config.json"
+    config.to_json_file(str(path))
+    return path
+
+
+@pytest.fixture(scope="module", name="run_race")
+def load_script():
+    with script("run_race") as run:
+        yield run
+
+
+@pytest.fixture(scope="module", name="run")
+def with_model(run_race, data_dir, config_file, toy_spm_model):
+    def run(*arguments):
+        run_race(
+            f"--data_dir={data_dir}", f"--albert_config_file={config_file}",
+            f"--spm_model_file={toy_spm_model}", "--max_seq_length=53", "--max_qa_length=17",
+            "--train_batch_size=5", "--learning_rate=0.01", "--warmup_step=1", "--log_steps=2",
+            *arguments,
+        )  # fmt: skip
+
+    return run
+
+
+TO_STEP_5 = ["--train_step=5", "--save_checkpoints_steps=2", "--num_keep_checkpoint=0"]
+
+
+@pytest.fixture(scope="module", name="finished")
+def run_through(run, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("through")
+    run(f"--output_dir={folder}", *TO_STEP_5, "--do_predict")
+    return folder
+
+
+def tensors(prefix):
+    reader = checkpoints.open_checkpoint(str(prefix))
+    return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
+
+
+def test_every_official_flag_has_its_official_default(run_race):
+    found = {name: flags.FLAGS[name].default for name in OFFICIAL_DEFAULTS}
+    assert found == OFFICIAL_DEFAULTS
+    # Official, and required there; here a flag without a value means: no cache.
+    assert {flags.FLAGS[f"{name}_file"].default for name in ("train", "eval", "predict")} == {""}
+
+
+def test_training_evaluates_what_it_saves_and_keeps_the_best(finished):
+    assert list(checkpoints.list_checkpoints(str(finished))) == [0, 2, 4, 5]
+    text = (finished / "eval_results.txt").read_text()
+    blocks = text.split("=" * 50 + "\n")
+    assert blocks.pop() == ""
+    keys = ["eval_accuracy", "eval_accuracy_high", "eval_accuracy_middle", "eval_loss"]
+    accuracies = []
+    for step, block in zip((0, 2, 4, 5), blocks, strict=True):
+        values = dict(re.findall(r"(\w+) = (\S+)\n", block))
+        assert list(values) == [*keys, "global_step", "loss", "best"]
+        assert values["global_step"] == str(step)
+        high, middle = float(values["eval_accuracy_high"]), float(values["eval_accuracy_middle"])
+        accuracies.append(float(values["eval_accuracy"]))
+        assert accuracies[-1] == pytest.approx((5 * high + 5 * middle) / 10)
+        is_best = accuracies[-1] > float(values["best"])
+        assert ("saved" in block) == is_best
+        assert float(values["best"]) == pytest.approx(max([-1.0, *accuracies[:-1]]))
+    best = tensors(finished / "model.ckpt-best")
+    assert best["global_step"] == (0, 2, 4, 5)[int(np.argmax(accuracies))]
+    assert best["output_weights"].shape == (1, 12)
+    assert best["output_weights/adam_m"].shape == (1, 12)
+
+
+def test_questions_of_the_test_split_are_answered_and_measured(finished):
+    lines = (finished / "race_predictions.jsonl").read_text().splitlines()
+    answers = [json.loads(line) for line in lines]
+    assert [answer["id"] for answer in answers] == ["middle0.txt"] * 3 + ["high0.txt"] * 3
+    assert [answer["question"] for answer in answers][:3] == [text for text, *_ in QUESTIONS]
+    right = [answer["answer"] == "ABC"[i % 3] for i, answer in enumerate(answers)]
+    text = (finished / "predict_results.txt").read_text()
+    assert text.startswith("***** Predict results *****\neval_accuracy = ")
+    values = dict(re.findall(r"(\w+) = (\S+)\n", text))
+    assert float(values["eval_accuracy"]) == pytest.approx(sum(right) / 6)
+    assert list(values)[-1] == "best"
+
+
+def test_running_again_changes_nothing(finished, run):
+    def files():
+        return {p.name: p.read_bytes() for p in finished.iterdir() if "tfevents" not in p.name}
+
+    before = files()
+    run(f"--output_dir={finished}", *TO_STEP_5, "--do_predict")
+    assert files() == before
+    run(f"--output_dir={finished}", "--do_train=False")
+    assert files() == before
+
+
+def test_a_run_that_is_killed_goes_on_bit_for_bit_with_few_checkpoints_kept(
+    finished, run, tmp_path, monkeypatch
+):
+    arguments = [f"--output_dir={tmp_path}", *TO_STEP_5[:2], "--num_keep_checkpoint=1"]
+    save = Trainer.save
+
+    def fail_at_step_4(trainer):
+        if trainer.step == 4:
+            raise KeyboardInterrupt
+        return save(trainer)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "save", fail_at_step_4)
+        with pytest.raises(KeyboardInterrupt):
+            run(*arguments)
+    assert list(checkpoints.list_checkpoints(str(tmp_path))) == [2]
+    run(*arguments)
+    assert list(checkpoints.list_checkpoints(str(tmp_path))) == [5]
+    ours, theirs = (tensors(folder / "model.ckpt-5") for folder in (tmp_path, finished))
+    assert set(ours) == set(theirs)
+    for name, value in theirs.items():
+        np.testing.assert_array_equal(ours[name], value, err_msg=name)
+    # The checkpoints that are gone were evaluated, and count.
+    assert (tmp_path / "evaluations.jsonl").read_text() == (
+        finished / "evaluations.jsonl"
+    ).read_text()
+    ours, theirs = (tensors(folder / "model.ckpt-best") for folder in (tmp_path, finished))
+    assert ours["global_step"] == theirs["global_step"]
+
+
+def test_a_model_can_be_evaluated_and_used_without_training(finished, run, tmp_path):
+    start = f"--init_checkpoint={finished}/model.ckpt-best"
+    run(f"--output_dir={tmp_path}", start, "--do_train=False", "--do_predict", "--middle_only")
+    text = (tmp_path / "eval_results.txt").read_text()
+    assert "eval_accuracy_middle" in text
+    assert "eval_accuracy_high" not in text
+    assert len((tmp_path / "race_predictions.jsonl").read_text().splitlines()) == 3
+    assert not list(tmp_path.glob("*.index"))
+
+
+def test_features_are_cached_where_the_flags_say(finished, run, tmp_path):
+    start = [f"--init_checkpoint={finished}/model.ckpt-best", "--do_train=False"]
+    cache = tmp_path / "eval.tf_record"
+    results = []
+    for number in (1, 2):
+        folder = tmp_path / f"out{number}"
+        run(f"--output_dir={folder}", *start, f"--eval_file={cache}")
+        results.append((folder / "eval_results.txt").read_text())
+        assert cache.exists()
+    assert results[0] == results[1]
+
+
+@pytest.fixture(name="started")
+def start_only(run, tmp_path, monkeypatch):
+    """Runs the script up to the training loop; gives what it would begin with, and the log."""
+    trainers, logged = [], []
+    monkeypatch.setattr(Trainer, "train", lambda trainer, *_, **__: trainers.append(trainer))
+    monkeypatch.setattr(logging, "warning", lambda text, *args: logged.append(text % args))
+
+    def start(*arguments):
+        logged.clear()
+        run(f"--output_dir={tmp_path}/out", "--do_eval=False", *arguments)
+        state = {name: np.asarray(value) for name, value in trainers.pop().state().items()}
+        return state, "\n".join(logged)
+
+    return start
+
+
+def test_a_pretrained_encoder_is_loaded_and_the_new_head_is_said(finished, started, tmp_path):
+    weights = tensors(finished / "model.ckpt-5")
+    encoder = {name: value for name, value in weights.items() if name.startswith("bert/")}
+    checkpoints.save_checkpoint(str(tmp_path / "pretrained"), encoder)
+    state, log = started(f"--init_checkpoint={tmp_path}/pretrained")
+    assert re.search(r"missing +output_weights", log)
+    assert state["global_step"] == 0
+    for name, value in encoder.items():
+        wanted = np.zeros_like(value) if "/adam_" in name else value
+        np.testing.assert_array_equal(state[name], wanted, err_msg=name)
+
+
+def test_a_head_of_another_shape_is_skipped_and_said(finished, started, tmp_path):
+    weights = tensors(finished / "model.ckpt-5")
+    weights["output_weights"] = np.ones((3, 12), np.float32)
+    checkpoints.save_checkpoint(str(tmp_path / "classifier"), weights)
+    state, log = started(f"--init_checkpoint={tmp_path}/classifier")
+    assert re.search(r"misshapen +output_weights: \[3, 12\]", log)
+    assert state["output_weights"].shape == (1, 12)
+    assert np.abs(state["output_weights"]).max() < 0.05
+
+
+def test_the_folder_of_a_hub_module_gives_the_weights(finished, started, tmp_path):
+    (tmp_path / "hub" / "variables").mkdir(parents=True)
+    (tmp_path / "hub" / "saved_model.pb").write_bytes(b"")
+    weights = tensors(finished / "model.ckpt-5")
+    checkpoints.save_checkpoint(str(tmp_path / "hub" / "variables" / "variables"), weights)
+    state, _ = started(f"--albert_hub_module_handle={tmp_path}/hub")
+    np.testing.assert_array_equal(state["output_weights"], weights["output_weights"])
+
+
+def test_starting_from_random_weights_is_said(started):
+    _, log = started()
+    assert "No --init_checkpoint: training starts from random weights" in log
+
+
+def write_lines(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def test_questions_of_ones_own_have_two_or_more_options(run, tmp_path):
+    def rows(count):
+        return [
+            {
+                "id": f"q{number}",
+                "passage": PASSAGE,
+                "question": "Where does it go?",
+                "options": ["sea", "town", "rain", "boat", "winter"][: 2 + number % 4],
+                "label": number % 2,
+            }
+            for number in range(count)
+        ]
+
+    data = tmp_path / "data"
+    data.mkdir()
+    write_lines(data / "train.jsonl", rows(11))
+    write_lines(data / "dev.jsonl", rows(5))
+    unanswered = [{key: row[key] for key in row if key != "label"} for row in rows(3)]
+    write_lines(data / "test.jsonl", unanswered)
+    run("--task_name=choice", f"--data_dir={data}", f"--output_dir={tmp_path}/out", "--do_predict",
+        "--num_train_epochs=2", "--save_checkpoints_steps=3", "--official_order")  # fmt: skip
+    assert list(checkpoints.list_checkpoints(f"{tmp_path}/out")) == [0, 3, 4]  # int(11 / 5 · 2)
+    lines = (tmp_path / "out" / "choice_predictions.jsonl").read_text().splitlines()
+    assert [len(json.loads(line)["probabilities"]) for line in lines] == [2, 3, 4]
+    assert all(sum(json.loads(line)["probabilities"]) == pytest.approx(1) for line in lines)
+    assert not (tmp_path / "out" / "predict_results.txt").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--do_train=False", "--do_eval=False"], "nothing to do: give --do_train, --do_eval or"),
+        (["--max_seq_length=62"], "--max_seq_length=62 is larger than max_position_embedd.*=61"),
+        (["--middle_only", "--high_only"], "--middle_only and --high_only leave no questions"),
+        (["--init_checkpoint=a", "--albert_hub_module_handle=b"], "only one of them can give"),
+        (["--albert_hub_module_handle=https://x/1"], "nothing is downloaded. Unpack the module"),
+        (["--init_checkpoint=none"], "none: no such checkpoint"),
+        (["--use_tpu"], "--use_tpu"),
+        (["--do_train=False"], "holds no checkpoint to evaluate"),
+        (["--num_train_epochs=0.1"], "are less than one step of --train_batch_size=5"),
+        (["--spm_model_file="], "a vocabulary is needed"),
+        (["--do_eval=False", "--task_name=choice"], r"no train questions: neither .*train\.jsonl"),
+    ],
+)
+def test_bad_flags_are_refused_before_training(run, tmp_path, arguments, message):
+    with pytest.raises((ValueError, OSError), match=message):
+        run(f"--output_dir={tmp_path}/out", "--train_step=2", *arguments)
+    assert not list(tmp_path.glob("out/*.index"))
+
+
+def test_a_vocabulary_larger_than_the_model_is_refused(run, tmp_path, config_file):
+    config = json.loads(config_file.read_text()) | {"vocab_size": 61}
+    (tmp_path / "small.json").write_text(json.dumps(config))
+    with pytest.raises(ValueError, match=r"toy\.model has \d+ entries, the model of .*small.json"):
+        run(f"--output_dir={tmp_path}/out", f"--albert_config_file={tmp_path}/small.json")
+
+
+BAD = [
+    ("", QUESTIONS, r"high/x\.txt: 'article' is empty"),
+    (PASSAGE, [QUESTIONS[0], ("Who?", ["a", "b", "c"], "A")],
+     r"high/x\.txt, question 2 of x\.txt: 3 options, 4 were expected"),
+    (PASSAGE, [("Who?", ["a", "b", "c", "d"], "E")],
+     r"high/x\.txt, question 1 of x\.txt: label 'E' for 4 options"),
+    (PASSAGE, [("Who?", ["a", "b", "c", ""], "A")],
+     r"high/x\.txt, question 1 of x\.txt: option 4 of 4 is empty"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("passage", "questions", "message"), BAD)
+def test_bad_questions_name_file_and_question(run, tmp_path, passage, questions, message):
+    write_article(tmp_path / "RACE" / "train" / "high", "x", passage, questions)
+    with pytest.raises(ValueError, match=f"{tmp_path}/RACE/train.*{message}"):
+        run(f"--data_dir={tmp_path}", f"--output_dir={tmp_path}/out")
+    assert not list(tmp_path.glob("out/*.index"))
+
+
+def test_bad_questions_may_be_skipped_and_are_counted(started, tmp_path):
+    folder = tmp_path / "RACE" / "train" / "high"
+    write_article(folder, "x", PASSAGE, [("Who?", ["a", "b", "c"], "A")])
+    write_article(folder, "y", PASSAGE, QUESTIONS)
+    _, log = started(f"--data_dir={tmp_path}", "--max_bad_rows=1")
+    assert "1 bad rows skipped" in log
+
+
+def test_the_script_stays_thin():
+    assert len((ROOT / "run_race.py").read_text().splitlines()) <= 120
