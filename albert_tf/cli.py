@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 FLAGS = flags.FLAGS
 CONFIG_NAME = "albert_config.json"
 
-# What the fine-tuning programs share: kind, meaning, and the lower bound of numbers. Their
-# defaults differ from program to program, as Google's do.
-_FINE_TUNING_FLAGS: dict[str, tuple[Callable[..., Any], str, int | None]] = {
+# What several programs have: kind, meaning, and the lower bound of numbers. Their defaults differ
+# from program to program, as Google's do.
+_RUN_FLAGS: dict[str, tuple[Callable[..., Any], str, int | None]] = {
     "data_dir": (flags.DEFINE_string, "Folder of the data.", None),
     "task_name": (flags.DEFINE_string, "Which task.", None),
     "spm_model_file": (flags.DEFINE_string, "SentencePiece model.", None),
@@ -79,7 +79,7 @@ def define_model_flags() -> None:
 def define_input_flags() -> None:
     """What is read, and the lengths of sequences, in the data program and in pre-training."""
     flags.DEFINE_string("input_file", None, "Input files: a comma list of names and globs.")
-    flags.DEFINE_integer("max_seq_length", 512, "Tokens of a sequence.", 1)
+    define_run_flags(max_seq_length=512)
     flags.DEFINE_integer("max_predictions_per_seq", 20, "The most masked tokens of a sequence.")
     flags.mark_flag_as_required("input_file")
 
@@ -105,10 +105,10 @@ def define_training_flags(save_checkpoints_steps: int = 5000) -> None:
     flags.DEFINE_integer("seed", 12345, "Of weights, dropout and the order of the data.", 0)
 
 
-def define_fine_tuning_flags(**defaults: Any) -> None:
-    """Flags of `_FINE_TUNING_FLAGS`: name = default."""
+def define_run_flags(**defaults: Any) -> None:
+    """Flags of `_RUN_FLAGS`: name = default."""
     for name, default in defaults.items():
-        define, text, lower_bound = _FINE_TUNING_FLAGS[name]
+        define, text, lower_bound = _RUN_FLAGS[name]
         bounds = {} if lower_bound is None else {"lower_bound": lower_bound}
         define(name, default, text, **bounds)
 
@@ -248,9 +248,6 @@ def make_trainer(
     from albert_tf import checkpoints, optimization, training
 
     tf_keras.utils.set_random_seed(FLAGS.seed)
-    # The compiler adds gradients up in the order of layers' names, which are numbered through all
-    # models of a process: the last bits should not depend on what other models there are.
-    tf_keras.backend.reset_uids()
     model = task.build_model()
     schedule = optimization.WarmUpPolynomialDecay(FLAGS.learning_rate, *steps)
     values = {name: FLAGS[name].value for name in training.OPTION_FLAGS if name in FLAGS}

@@ -76,7 +76,7 @@ class AlbertForClassification(tf_keras.Model):
         is_regression: bool = False,
         use_pooled_output: bool = True,
     ) -> None:
-        super().__init__()
+        super().__init__(name=type(self).__name__)
         if num_labels < 1 or (is_regression and num_labels != 1):
             expected = "1 for a regression" if is_regression else "1 or more"
             raise ValueError(f"num_labels={num_labels}: expected {expected}")
@@ -118,7 +118,7 @@ class AlbertForMultipleChoice(tf_keras.Model):
     """
 
     def __init__(self, config: AlbertConfig, dropout_prob: float = 0.1) -> None:
-        super().__init__()
+        super().__init__(name=type(self).__name__)
         if not 0 <= dropout_prob < 1:
             raise ValueError(f"dropout_prob={dropout_prob} is not in [0, 1)")
         self.config, self.dropout_prob = config, dropout_prob
@@ -175,7 +175,7 @@ class AlbertForSpans(tf_keras.Model):
     """
 
     def __init__(self, config: AlbertConfig) -> None:
-        super().__init__()
+        super().__init__(name=type(self).__name__)
         self.config = config
         self.encoder = AlbertEncoder(config)
         self.spans = _output_layer(config, 2, "cls/squad/")
@@ -217,7 +217,7 @@ class AlbertForAnswerableSpans(tf_keras.Model):
         end_n_top: int = 5,
         dropout_prob: float = 0.1,
     ) -> None:
-        super().__init__()
+        super().__init__(name=type(self).__name__)
         if start_n_top < 1 or end_n_top < 1 or not 0 <= dropout_prob < 1:
             raise ValueError(
                 f"start_n_top={start_n_top}, end_n_top={end_n_top}: expected 1 or more; "

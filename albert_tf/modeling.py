@@ -4,9 +4,8 @@ Read from the bottom up: `AlbertForPretraining` is an `AlbertEncoder` with a mas
 sentence-order head; the encoder applies a few `TransformerBlock`s many times; a block is
 `SelfAttention` and a feed-forward network. Paper: arXiv 1909.11942, section 3.
 
-Weights are made in the constructors under their names in Google's checkpoints, so that a checkpoint
-is a dictionary from variable name to array. brightmart's albert_zh has a layout of its own: other
-names, and segments and positions added H wide behind the E→H projection.
+Weights are made in constructors under their names in Google's checkpoints: a checkpoint is a
+dictionary from name to array. brightmart's albert_zh has names and embeddings of its own.
 
 Letters: B batch, S sequence, V vocabulary, E embedding, H hidden, A heads, D = H/A head size,
 I intermediate, P masked positions, L layers, G groups, N blocks a layer.
@@ -53,7 +52,8 @@ class AlbertLayer(tf_keras.layers.Layer):
     """A Keras layer whose weights start as ALBERT's: truncated normal kernels, zero biases."""
 
     def __init__(self, config: AlbertConfig, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+        # No running numbers in names: gradients are summed in the order of names.
+        super().__init__(**{"name": type(self).__name__, **kwargs})
         self.config, self.built = config, True  # all weights are made in constructors
 
     def add_kernel(self, name: str, *shape: int) -> tf.Variable:
@@ -286,7 +286,7 @@ class AlbertForPretraining(tf_keras.Model):
     """
 
     def __init__(self, config: AlbertConfig) -> None:
-        super().__init__()
+        super().__init__(name="AlbertForPretraining")
         self.config, self.built = config, True
         self.encoder = AlbertEncoder(config)
         self.masked_lm = MaskedLMHead(config, self.encoder.embeddings)

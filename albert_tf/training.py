@@ -341,28 +341,27 @@ def evaluate_checkpoints(
         ValueError: there is no checkpoint, or one is of another model.
     """
     best_prefix = os.path.join(output_dir, checkpoints.BEST)
-    prefixes = list(checkpoints.list_checkpoints(output_dir).values())
+    prefixes = checkpoints.list_checkpoints(output_dir)
     if tf.io.gfile.exists(best_prefix + ".index"):
-        prefixes.insert(0, best_prefix)
+        # Where the numbered one is still there, it is the one that counts.
+        prefixes.setdefault(checkpoints.read_step(best_prefix), best_prefix)
     copies_best = bool(prefixes)
     if not prefixes and init_checkpoint:
-        prefixes = [checkpoints.find_checkpoint(init_checkpoint)]
+        prefix = checkpoints.find_checkpoint(init_checkpoint)
+        prefixes = {checkpoints.read_step(prefix): prefix}
     if not prefixes:
         raise ValueError(
             f"{output_dir} holds no checkpoint to evaluate. Train first, or give --init_checkpoint."
         )
-    results: dict[int, dict[str, Any]] = {}
+    results = []
     best = -1.0
-    for prefix in prefixes:
-        step = checkpoints.read_step(prefix)
-        if step in results:
-            continue
+    for step, prefix in sorted(prefixes.items()):
         checkpoints.load_checkpoint(evaluator.model, prefix)
-        results[step] = evaluator.evaluate() | {GLOBAL_STEP: step}
-        logging.info("%s: %s", prefix, results[step])
-        value = results[step][evaluator.task.selection_metric]
+        results.append(evaluator.evaluate() | {GLOBAL_STEP: step})
+        logging.info("%s: %s", prefix, results[-1])
+        value = results[-1][evaluator.task.selection_metric]
         if copies_best and value > best:
             best = value
             if prefix != best_prefix:
                 checkpoints.copy_checkpoint(prefix, best_prefix)
-    return [results[step] for step in sorted(results)]
+    return results

@@ -208,6 +208,16 @@ def test_dropout_drops_its_share_and_keeps_the_mean():
     np.testing.assert_allclose(kept[kept != 0], 1 / 0.7, rtol=1e-6)
 
 
+def test_names_are_the_same_in_every_model_of_a_process(tiny_config):
+    """Gradients are summed in the order of names, so a running number changes the last bits."""
+    first, second = (
+        [layer.name for layer in AlbertForPretraining(tiny_config)._flatten_layers()]
+        for _ in range(2)
+    )
+    assert len(first) > 20
+    assert first == second
+
+
 def test_a_sequence_beyond_the_positions_is_refused(tiny_model):
     with pytest.raises(ValueError, match="14 positions, max_position_embeddings=13"):
         tiny_model.encoder({"input_ids": np.zeros((2, 14), np.int32)})

@@ -58,9 +58,6 @@ def make_task(tiny_config):
 def make_trainer(task, output_dir, learning_rate=0.01, kind="lamb", signature=None, **changes):
     os.makedirs(output_dir, exist_ok=True)
     tf_keras.utils.set_random_seed(3)
-    # Layers' names, numbered through all models of a process, decide in which order the compiler
-    # adds gradients up: the last bits.
-    tf_keras.backend.reset_uids()
     options = TrainingOptions(
         **{
             "output_dir": str(output_dir),
