@@ -29,6 +29,7 @@ flags.DEFINE_integer("num_train_steps", 125000, "Step at which training ends.", 
 flags.DEFINE_integer("num_warmup_steps", 3125, "Steps of the linear warm-up.", 0)
 flags.DEFINE_integer("start_warmup_step", 0, "Step at which the warm-up begins.", 0)
 flags.DEFINE_integer("max_eval_steps", 100, "Batches of an evaluation at most.", 1)
+flags.DEFINE_string("export_dir", None, "Accepted for albert_zh's command lines; has no effect.")
 flags.DEFINE_bool("init_from_group0", False, "Start all hidden groups as --init_checkpoint's 0.")
 flags.adopt_module_key_flags(cli)
 flags.DEFINE_integer("masked_lm_budget", 0, "Only 0: masking while training is not supported.")

@@ -100,7 +100,7 @@ def test_training_with_albert_zh_spellings_resumes_and_finds_the_best(tmp_path, 
         f"--output_dir={output_dir}", "--do_train=True", "--do_eval=True", "--optimizer=adamw",
         "--train_batch_size=6", "--learning_rate=0.01", "--num_warmup_steps=1",
         "--save_checkpoints_steps=4", f"--eval_input_file={held_out}", "--eval_batch_size=5",
-        "--master=", "--num_tpu_cores=8", "--iterations_per_loop=2",
+        "--export_dir=x", "--master=", "--num_tpu_cores=8", "--iterations_per_loop=2",
     ]  # fmt: skip
     run(*arguments, "--num_train_steps=5")
     assert list(checkpoints.list_checkpoints(str(output_dir))) == [0, 4, 5]
