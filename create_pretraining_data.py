@@ -64,7 +64,7 @@ flags.DEFINE_enum("compression", "", ["", "gzip"], "Compression of the record fi
 flags.DEFINE_bool("resume", False, "Go on where an interrupted run stopped.")
 flags.DEFINE_string("work_dir", "", "Where unfinished work is kept; default: beside the output.")
 flags.DEFINE_float("chunk_megabytes", 1, "Text that one process works on at a time.")
-flags.DEFINE_float("shuffle_megabytes", 256, "Records that one process shuffles at a time.")
+flags.DEFINE_float("shuffle_megabytes", 64, "Records that one process shuffles at a time.")
 flags.DEFINE_string(
     "runner", "", "Use Apache Beam with this runner: DirectRunner, DataflowRunner..."
 )

@@ -59,7 +59,7 @@ class Resources:
     """
 
     chunk_bytes: int = 1 << 20
-    shuffle_bytes: int = 256 << 20
+    shuffle_bytes: int = 64 << 20
     num_workers: int = 0
     work_dir: str = ""
     resume: bool = False
