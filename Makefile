@@ -28,10 +28,10 @@ $(READY): pyproject.toml
 	@$(RUN) -m pip install --quiet --disable-pip-version-check --editable ".[dev,hf,plot,sentences,zh]"
 	@touch $(READY)
 
-demo: $(READY) ## from text to a pre-trained, evaluated model, in demo/ (five minutes)
+demo: $(READY) ## from text to a pre-trained, evaluated model, in demo/ (three minutes)
 	@$(RUN) examples/demo.py
 
-test: $(READY) ## the default tests (two minutes)
+test: $(READY) ## the default tests (three minutes)
 	$(RUN) -m pytest
 
 test-slow: $(READY) ## the slow tests as well

@@ -41,6 +41,7 @@ __all__ = [
     "is_bookkeeping",
     "list_checkpoints",
     "load_checkpoint",
+    "load_weights",
     "open_checkpoint",
     "read_step",
     "read_tensor",
@@ -229,6 +230,31 @@ def load_checkpoint(
     for name, value in values.items():
         variables[name].assign(value)
     return report
+
+
+def load_weights(model: Any, prefix: str) -> None:
+    """Loads all weights of a model, heads included, for evaluating it: nothing may stay random.
+
+    Raises:
+        FileNotFoundError: no such checkpoint.
+        ValueError: a weight is missing or of another shape; the model is as it was.
+    """
+    values = read_weights(prefix, model)
+    variables = {variable_name(variable): variable for variable in model.variables}
+    wrong = [
+        f"  {name}: {list(values[name].shape) if name in values else 'missing'} there, "
+        f"{variable.shape.as_list()} here"
+        for name, variable in variables.items()
+        if name not in values or values[name].shape != tuple(variable.shape)
+    ]
+    if wrong:
+        raise ValueError(
+            f"{prefix} does not hold all weights of this task and model:\n"
+            + "\n".join(wrong[:20])
+            + "\nGive its own --albert_config_file, or train first."
+        )
+    for name, variable in variables.items():
+        variable.assign(values[name])
 
 
 def inspect_checkpoint(path: str, model: Any = None, init_from_group0: bool = False) -> LoadReport:

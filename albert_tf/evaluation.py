@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from albert_tf import checkpoints, files
 from albert_tf.checkpoint_files import DATA_SUFFIX
 from albert_tf.checkpoints import BEST, GLOBAL_STEP
-from albert_tf.finetuning import Predictor, load_weights
+from albert_tf.finetuning import Predictor
 
 EVALUATIONS_FILE = "evaluations.jsonl"
 RESULTS_FILE = "eval_results.txt"
@@ -208,7 +208,7 @@ class CheckpointEvaluator:
         return evaluation
 
     def _measure(self, prefix: str, name: str) -> Evaluation:
-        load_weights(self.predictor.model, prefix)
+        checkpoints.load_weights(self.predictor.model, prefix)
         metrics = self.measure(self.predictor.predict())
         logging.info("%s: %s", prefix, metrics)
         return Evaluation(checkpoints.read_step(prefix), metrics, name, self.measured_on)

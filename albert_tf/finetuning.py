@@ -87,7 +87,7 @@ class Predictor:
     ) -> tuple[int, dict[str, NDArray[Any]]]:
         """`predict` with the checkpoint of `find_best`; its step comes first."""
         prefix = find_best(output_dir, init_checkpoint)
-        load_weights(self.model, prefix)
+        checkpoints.load_weights(self.model, prefix)
         return checkpoints.read_step(prefix), self.predict()
 
 
@@ -103,31 +103,6 @@ def _stack(rows: Sequence[NDArray[Any]], fill: float) -> NDArray[Any]:
             for row in rows
         ]
     )
-
-
-def load_weights(model: Any, prefix: str) -> None:
-    """Loads all weights of a model, heads included.
-
-    Raises:
-        FileNotFoundError: no such checkpoint.
-        ValueError: a weight is missing or of another shape; the model is as it was.
-    """
-    values = checkpoints.read_weights(prefix, model)
-    variables = {checkpoints.variable_name(variable): variable for variable in model.variables}
-    wrong = [
-        f"  {name}: {list(values[name].shape) if name in values else 'missing'} there, "
-        f"{variable.shape.as_list()} here"
-        for name, variable in variables.items()
-        if name not in values or values[name].shape != tuple(variable.shape)
-    ]
-    if wrong:
-        raise ValueError(
-            f"{prefix} was not fine-tuned for this task and model:\n"
-            + "\n".join(wrong[:20])
-            + "\nGive its own --albert_config_file, or train first."
-        )
-    for name, variable in variables.items():
-        variable.assign(values[name])
 
 
 def find_best(output_dir: str, init_checkpoint: str | None = None) -> str:

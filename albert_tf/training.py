@@ -356,7 +356,7 @@ def evaluate_checkpoints(
     results = []
     best = -1.0
     for step, prefix in sorted(prefixes.items()):
-        checkpoints.load_checkpoint(evaluator.model, prefix)
+        checkpoints.load_weights(evaluator.model, prefix)
         results.append(evaluator.evaluate() | {GLOBAL_STEP: step})
         logging.info("%s: %s", prefix, results[-1])
         value = results[-1][evaluator.task.selection_metric]

@@ -121,7 +121,7 @@ def weights_of(model):
 def test_weights_are_loaded_with_the_head(model, tmp_path):
     wanted = {name: value + 1 for name, value in weights_of(model).items()}
     checkpoints.save_checkpoint(str(tmp_path / "x"), wanted | {"unrelated": np.zeros(2)})
-    finetuning.load_weights(model, str(tmp_path / "x"))
+    checkpoints.load_weights(model, str(tmp_path / "x"))
     for name, value in weights_of(model).items():
         np.testing.assert_array_equal(value, wanted[name], err_msg=name)
 
@@ -136,7 +136,7 @@ def test_a_checkpoint_without_this_head_is_not_measured(model, tmp_path, head, m
     changed = {name: value + 1 for name, value in weights.items()}
     checkpoints.save_checkpoint(str(tmp_path / "x"), changed | head)
     with pytest.raises(ValueError, match=message):
-        finetuning.load_weights(model, str(tmp_path / "x"))
+        checkpoints.load_weights(model, str(tmp_path / "x"))
     for name, value in weights.items():
         np.testing.assert_array_equal(weights_of(model)[name], value, err_msg=name)
 

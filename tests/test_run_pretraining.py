@@ -136,14 +136,16 @@ def test_bad_flags_are_refused_before_training(tmp_path, records, arguments, mes
     assert not list(tmp_path.glob("out/*.index"))
 
 
-def test_a_checkpoint_that_lacks_the_encoder_needs_leave(tmp_path, records):
+def test_a_checkpoint_that_lacks_a_part_is_refused(tmp_path, records):
     weights = read_golden("variable/")
     del weights["bert/pooler/dense/kernel"]
     checkpoints.save_checkpoint(str(tmp_path / "part"), weights)
     arguments = [CONFIG, *LENGTHS, f"--input_file={records}", f"--output_dir={tmp_path}/out",
-                 "--do_train=False", "--do_eval", f"--init_checkpoint={tmp_path}/part"]  # fmt: skip
+                 f"--init_checkpoint={tmp_path}/part", "--train_batch_size=6"]  # fmt: skip
     with pytest.raises(ValueError, match=r"missing +bert/pooler/dense/kernel"):
         run(*arguments)
+    with pytest.raises(ValueError, match=r"bert/pooler/dense/kernel: missing there"):
+        run(*arguments, "--do_train=False", "--do_eval")
 
 
 def test_the_script_stays_thin():
