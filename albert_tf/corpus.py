@@ -12,7 +12,6 @@ import contextlib
 import dataclasses
 import gzip
 import hashlib
-import os
 import re
 import zlib
 from collections.abc import Iterator
@@ -209,13 +208,6 @@ class _Reader:
             end >> 20,
         )
         return end
-
-
-def file_size(path: str) -> int:
-    """Size in bytes, as it is on disk."""
-    with files.open_binary(path) as stream:
-        stream.seek(0, os.SEEK_END)
-        return stream.tell()
 
 
 def read_chunks(

@@ -43,6 +43,13 @@ def open_binary(path: str) -> IO[bytes]:
     return open(path, "rb")
 
 
+def file_size(path: str) -> int:
+    """Size in bytes, as it is on disk."""
+    with open_binary(path) as stream:
+        stream.seek(0, os.SEEK_END)
+        return stream.tell()
+
+
 def read_text(path: str) -> str:
     """Reads a whole UTF-8 file, without its byte order mark if it has one.
 

@@ -126,7 +126,7 @@ def _make_output_work(
                 stream.write(record)
                 if written % PROGRESS_EVERY == 0:
                     yield PROGRESS_EVERY
-        size = corpus.file_size(path)
+        size = files.file_size(path)
         work_directory.finish_output(output, os.path.basename(path), written, size)
         yield written % PROGRESS_EVERY
 
@@ -152,7 +152,7 @@ def open_output(path: str, compression: str) -> Iterator[Any]:
 
 def _check_paths(input_files: list[str], outputs: Outputs) -> None:
     """Finds what is wrong with the names before anything is read."""
-    if not any(map(corpus.file_size, input_files)):
+    if not any(map(files.file_size, input_files)):
         raise ValueError(f"--input_file: {', '.join(input_files)}: nothing in there")
     inputs = {_identity(path): path for path in input_files}
     for path in outputs.paths:
@@ -178,7 +178,7 @@ def _make_chunks(
     """The first stage: spills the instances of all chunks that are not there yet."""
     num_chunks = 0
     bar = tqdm(
-        total=sum(map(corpus.file_size, input_files)),
+        total=sum(map(files.file_size, input_files)),
         unit="B",
         unit_scale=True,
         desc="making instances",

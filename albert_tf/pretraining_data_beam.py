@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from albert_tf import corpus, pretraining_data, records, shuffling
+from albert_tf import corpus, files, pretraining_data, records, shuffling
 from albert_tf.chunk_encoding import EncodedBatch, Vocabulary, make_chunk_encoder
 from albert_tf.instances import InstanceSettings
 from albert_tf.pretraining_data import Resources
@@ -104,7 +104,7 @@ def _write_output(
     entry = {
         "name": os.path.basename(path),
         "instances": len(made),
-        "bytes": corpus.file_size(path),
+        "bytes": files.file_size(path),
     }
     return output, entry
 

@@ -194,7 +194,7 @@ def read_metadata(record_files: Sequence[str]) -> dict[str, RecordFileInfo]:
             metadata = load_metadata(metadata_file)
             for entry in metadata["files"]:
                 path = wanted.get(entry["name"], "")
-                if path and _file_size(path) == entry["bytes"]:
+                if path and files.file_size(path) == entry["bytes"]:
                     result[path] = RecordFileInfo(
                         instances=entry["instances"],
                         bytes=entry["bytes"],
@@ -232,9 +232,3 @@ def load_metadata(path: str) -> dict[str, Any]:
             f"{path}: not a metadata file of create_pretraining_data.py ({error!r}). Remove or "
             "rename it, or make the records anew."
         ) from None
-
-
-def _file_size(path: str) -> int:
-    with files.open_binary(path) as stream:
-        stream.seek(0, os.SEEK_END)
-        return stream.tell()

@@ -174,7 +174,3 @@ def test_the_checksum_is_of_the_text_and_its_division_into_files(tmp_path):
 
     assert checksum("one\n", "two\n") == checksum("one\n", "two\n")
     assert len({checksum("one\n", "two\n"), checksum("one\ntwo\n"), checksum("one\ntwo \n")}) == 3
-
-
-def test_file_size_is_in_bytes(tmp_path):
-    assert corpus.file_size(write(tmp_path / "text.txt", "字\n")) == 4

@@ -192,3 +192,8 @@ def test_local_files_do_not_wait_for_tensorflow(tmp_path):
         "sys.exit('tensorflow' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_file_size_is_in_bytes(tmp_path):
+    (tmp_path / "text.txt").write_text("字\n", encoding="utf-8", newline="")
+    assert files.file_size(str(tmp_path / "text.txt")) == 4
