@@ -16,8 +16,8 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf import files
+from albert_tf.checkpoint_names import DATA_SUFFIX
 
-DATA_SUFFIX = ".data-00000-of-00001"
 SAVED_MODEL = "saved_model.pb"
 OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 # One model in several containers, as in Hugging Face's repositories: the first one is taken.

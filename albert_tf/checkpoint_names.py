@@ -7,10 +7,24 @@ from __future__ import annotations
 
 import re
 
+DATA_SUFFIX = ".data-00000-of-00001"  # of checkpoints in one piece
 WORDS = "bert/embeddings/word_embeddings"
 WORDS_2 = "bert/embeddings/word_embeddings_2"  # albert_zh's projection from E to H
 PROJECTION = "bert/encoder/embedding_hidden_mapping_in"  # Google's
 BLOCK = "bert/encoder/transformer/group_{g}/inner_group_{n}"
+# The weights of a block in this model: its scope, then the scopes inside it in the order of use.
+BLOCK_SCOPES = {
+    "google": (
+        "bert/encoder/transformer/group_{group}/inner_group_{inner}/",
+        ("attention_1/self/", "attention_1/output/dense", "LayerNorm"),
+        ("ffn_1/intermediate/dense", "ffn_1/intermediate/output/dense", "LayerNorm_1"),
+    ),
+    "albert_zh": (
+        "bert/encoder/layer_shared/",
+        ("attention/self/", "attention/output/dense", "attention/output/LayerNorm"),
+        ("intermediate/dense", "output/dense", "output/LayerNorm"),
+    ),
+}
 
 # Google's scopes (`{block}` is BLOCK) in the other families. In BERT's, layer i is group i.
 BERT = {

@@ -9,9 +9,7 @@ reads them. `load_checkpoint` takes every other form and family of ALBERT checkp
 from __future__ import annotations
 
 import dataclasses
-import os
 import re
-import uuid
 from collections.abc import Iterable
 from typing import Any
 
@@ -21,12 +19,19 @@ from absl import logging
 
 from albert_tf import checkpoint_formats as formats
 from albert_tf.checkpoint_files import (
-    DATA_SUFFIX,
     WeightFile,
     find_checkpoint,
     open_checkpoint,
     open_weights,
     read_tensor,
+)
+from albert_tf.checkpoint_folder import (
+    BEST,
+    copy_checkpoint,
+    list_checkpoints,
+    newest_usable,
+    remove_old_checkpoints,
+    save_checkpoint,
 )
 from albert_tf.checkpoint_names import PARTS, PROJECTION, is_bookkeeping, is_encoder, part_of
 from albert_tf.config import AlbertConfig
@@ -42,6 +47,7 @@ __all__ = [
     "list_checkpoints",
     "load_checkpoint",
     "load_weights",
+    "newest_usable",
     "open_checkpoint",
     "read_step",
     "read_tensor",
@@ -52,8 +58,6 @@ __all__ = [
 ]
 
 GLOBAL_STEP = "global_step"
-BEST = "model.ckpt-best"
-_NUMBERED = re.compile(r"model\.ckpt-(\d+)\.index$")
 _COLUMNS = ("part", "found", "loaded", "missing", "misshapen", "unused")
 _MOST_NAMES = 16  # in one list of a report
 
@@ -63,70 +67,12 @@ def variable_name(variable: tf.Variable) -> str:
     return variable.name.split(":")[0]
 
 
-def list_checkpoints(directory: str) -> dict[int, str]:
-    """The numbered checkpoints `model.ckpt-<step>` of a directory: step → prefix, ascending.
-
-    They are found by their `.index` files. The text file `checkpoint` is not trusted: in released
-    archives it names a path on another machine.
-    """
-    if not tf.io.gfile.isdir(directory):
-        return {}
-    found = (_NUMBERED.match(name) for name in tf.io.gfile.listdir(directory))
-    steps = sorted(int(match[1]) for match in found if match)
-    return {step: os.path.join(directory, f"model.ckpt-{step}") for step in steps}
-
-
 def read_step(prefix: str) -> int:
     """The `global_step` of a checkpoint; 0 where it has none, or is no TensorFlow one."""
     if not tf.io.gfile.exists(prefix + ".index"):
         return 0
     reader = open_checkpoint(prefix)
     return int(reader.get_tensor(GLOBAL_STEP)) if reader.has_tensor(GLOBAL_STEP) else 0
-
-
-def save_checkpoint(prefix: str, tensors: dict[str, Any]) -> None:
-    """Writes a checkpoint, complete or not at all.
-
-    Args:
-        prefix: where; `<prefix>.index` and `<prefix>.data-00000-of-00001` appear, the index last.
-        tensors: name → variable, tensor or array.
-    """
-    directory, base = os.path.split(prefix)
-    temporary = os.path.join(directory, f".{base}-{uuid.uuid4().hex[:8]}")
-    names = sorted(tensors)
-    try:
-        with tf.device("cpu"):
-            tf.raw_ops.SaveV2(
-                prefix=temporary,
-                tensor_names=names,
-                shape_and_slices=[""] * len(names),
-                tensors=[tf.convert_to_tensor(tensors[name]) for name in names],
-            )
-        for suffix in (DATA_SUFFIX, ".index"):
-            tf.io.gfile.rename(temporary + suffix, prefix + suffix, overwrite=True)
-    finally:
-        for leftover in tf.io.gfile.glob(temporary + ".*"):
-            tf.io.gfile.remove(leftover)
-
-
-def copy_checkpoint(source: str, target: str) -> None:
-    """Copies a checkpoint to another prefix of the same file system, complete or not at all."""
-    directory, base = os.path.split(target)
-    temporary = os.path.join(directory, f".{base}-{uuid.uuid4().hex[:8]}")
-    shards = [path.removeprefix(source) for path in tf.io.gfile.glob(source + ".data-*")]
-    for suffix in (*shards, ".index"):
-        tf.io.gfile.copy(source + suffix, temporary + suffix, overwrite=True)
-    for suffix in (*shards, ".index"):
-        tf.io.gfile.rename(temporary + suffix, target + suffix, overwrite=True)
-
-
-def remove_old_checkpoints(directory: str, keep: int) -> None:
-    """Removes all but the `keep` newest of this program's numbered checkpoints; 0 keeps all."""
-    prefixes = list(list_checkpoints(directory).values())
-    for prefix in prefixes[:-keep] if keep > 0 else []:
-        for suffix in (".index", DATA_SUFFIX, ".meta"):
-            if tf.io.gfile.exists(prefix + suffix):
-                tf.io.gfile.remove(prefix + suffix)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -225,11 +171,22 @@ def load_checkpoint(
         logging.warning("%s", report)
     else:
         logging.info("%s", report)
+    _say_what_becomes_of_heads(report)
     variables = {variable_name(variable): variable for variable in model.variables}
     values = {name: _read(weights, entries[name]) for name in report.loaded}
     for name, value in values.items():
         variables[name].assign(value)
     return report
+
+
+def _say_what_becomes_of_heads(report: LoadReport) -> None:
+    """So that nobody takes a head that is new for a trained one, or the other way round."""
+    heads = [name for name in report.loaded if not is_encoder(name)]
+    new = [name for name in (*report.missing, *report.misshapen) if not is_encoder(name)]
+    if heads:
+        logging.info("Heads taken from the checkpoint too: %s", ", ".join(heads))
+    if new:
+        logging.warning("New heads, which start from random weights: %s", ", ".join(sorted(new)))
 
 
 def load_weights(model: Any, prefix: str) -> None:

@@ -7,11 +7,14 @@ Local paths need the standard library only. A path with a scheme (`gs://bucket/n
 from __future__ import annotations
 
 import contextlib
+import errno
 import glob
 import os
 import uuid
 from collections.abc import Iterator
 from typing import IO, Any
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)  # no space left on the disk, or of one's share of it
 
 
 def is_remote(path: str) -> bool:
@@ -152,7 +155,10 @@ def write_atomically(path: str, mode: str = "w") -> Iterator[IO[Any]]:
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(FileNotFoundError):
             os.remove(temporary)
+        if isinstance(error, OSError) and error.errno in _FULL and error.filename is None:
+            advice = f"{error.strerror}; make room, then run the same command again"
+            raise OSError(error.errno, advice, path) from None
         raise

@@ -7,6 +7,9 @@ position, so that a run that stops at record n goes on with record n, whatever t
   each, so that files of different origin mix;
 * every block of `SHUFFLE_BLOCK` records read so is shuffled, with a seed of its own.
 
+Damaged records can be left out: `scan_record_files` finds them before training, and those that are
+left are counted as if the others had never been there. So the order stays such a function.
+
 Google's program shuffles 100 records at a time over files read in parallel, in no repeatable order.
 
 Letters: B batch, S sequence, P masked positions.
@@ -15,18 +18,25 @@ Letters: B batch, S sequence, P masked positions.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from absl import logging
+from tqdm import tqdm
 
 from albert_tf import records
+from albert_tf.record_parsing import Features, count_if_sound, misfit, open_records, parse, parses
 
 FILES_AT_ONCE = 4
 SHUFFLE_BLOCK = 1024  # records held in memory, some 10 kB each at S = 512
 
-Features = dict[str, tf.io.FixedLenFeature]
+_MOST_NUMBERS = 20  # in one line of the log
+_NO_RECORD = "{}: holds no record that can be used. Leave it out, or make it anew."
+
+Reader = Callable[[tf.Tensor, tf.Tensor], tf.data.Dataset]  # of path and is_gzip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,13 +45,16 @@ class RecordFile:
 
     Attributes:
         path: where it is.
-        num_records: how many it holds.
+        num_records: how many can be used.
         is_gzip: whether it is compressed.
+        damaged: numbers, from 0, of records that are left out, in a file that may be unreadable
+            after its last usable record; None where every record can be used.
     """
 
     path: str
     num_records: int
     is_gzip: bool = False
+    damaged: tuple[int, ...] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,16 +83,82 @@ def find_record_files(paths: Sequence[str]) -> list[RecordFile]:
     Raises:
         ValueError: a file is empty, truncated or no TFRecord file; names it.
     """
+    paths = record_paths(paths)
     known = records.read_metadata(paths)
     found = []
     for path in paths:
-        if path.endswith(records.METADATA_SUFFIX):
-            continue  # a glob such as `data/*` finds it beside the records
         count = known[path].instances if path in known else records.count_records(path)
         if not count:
-            raise ValueError(f"{path}: holds no record. Leave it out, or make it anew.")
+            raise ValueError(_NO_RECORD.format(path))
         found.append(RecordFile(path, count, records.is_gzip(path)))
     return found
+
+
+def record_paths(paths: Sequence[str]) -> list[str]:
+    """Those that are no metadata, which a glob such as `data/*` finds beside the records."""
+    return [path for path in paths if not path.endswith(records.METADATA_SUFFIX)]
+
+
+def scan_record_files(paths: Sequence[str], features: Features) -> list[RecordFile]:
+    """Reads every record, and finds those that must be left out; says in the log which.
+
+    These are records whose content is not what its checksum says, or is no `tf.train.Example` with
+    the given features. After a record with a damaged length nothing can be read of a file.
+
+    Args:
+        paths: the files.
+        features: name → shape and type of each feature.
+
+    Raises:
+        ValueError: no record of a file can be used; names it.
+    """
+    paths = record_paths(paths)
+    known = records.read_metadata(paths)
+    found = []
+    for path in tqdm(paths, desc="checking records", unit="file", disable=None):
+        is_gzip = records.is_gzip(path)
+        count = count_if_sound(path, is_gzip, features)
+        if count:
+            found.append(RecordFile(path, count, is_gzip))
+            continue
+        total, damages, end = _scan(path, features)
+        if total == len(damages):
+            reason = end or next(iter(damages.values()), "")
+            raise ValueError(f"{_NO_RECORD.format(path)} {reason}".strip())
+        found.append(RecordFile(path, total - len(damages), is_gzip, tuple(damages)))
+        if damages:
+            numbers = ", ".join(str(number + 1) for number in [*damages][:_MOST_NUMBERS])
+            more = ", …" if len(damages) > _MOST_NUMBERS else ""
+            text = "%s: %d of %d records are damaged and left out: %s%s"
+            logging.warning(text, path, len(damages), total, numbers, more)
+        if end:
+            lost = known[path].instances - total if path in known else "an unknown number"
+            logging.warning("%s: the records after %d are lost, %s. %s", path, total, lost, end)
+    return found
+
+
+def _scan(path: str, features: Features | None) -> tuple[int, dict[int, str], str]:
+    """Reads a file that is known to be damaged.
+
+    Returns:
+        how many records can be reached; the numbers of those that are damaged, from 0, and why;
+        and why there are no more, "" where the file is at its end.
+    """
+    total = 0
+    damages: dict[int, str] = {}
+    try:
+        for block in records.read_checked_blocks(path):
+            sound = [content for content in block if content is not None]
+            is_sound = parses(sound, features)
+            for number, content in enumerate(block, total):
+                if content is None:
+                    damages[number] = "its content is not what its checksum says"
+                elif not (is_sound or parses([content], features)):
+                    damages[number] = "it is no tf.train.Example with the expected features"
+            total += len(block)
+    except ValueError as error:
+        return total, damages, str(error)
+    return total, damages, ""
 
 
 def training_turns(
@@ -159,6 +238,7 @@ def training_dataset(
     seed: int,
     start: int = 0,
     is_shuffled: bool = True,
+    rows: slice | None = None,
 ) -> tf.data.Dataset:
     """Batches of parsed records, for ever.
 
@@ -169,10 +249,14 @@ def training_dataset(
         seed: of the shuffling.
         start: records read before; the first batch begins with record number `start`.
         is_shuffled: whether to shuffle.
+        rows: which rows of each batch this process computes, where several share it; None for
+            all. The others are read, but not parsed.
 
     Returns:
-        a dataset of dicts of tensors [B, …], integers as int32.
+        a dataset of dicts of tensors [B, …], or of `rows` alone, integers as int32.
     """
+    read = _reader(files)
+    part = slice(None) if rows is None else rows
 
     def turns() -> Iterator[dict[str, Any]]:
         return map(dataclasses.asdict, training_turns(files, seed, start, is_shuffled))
@@ -182,12 +266,12 @@ def training_dataset(
         name: tf.TensorSpec((), tf.int64) for name in ("seed", "first_block", "drop")
     }
     dataset = tf.data.Dataset.from_generator(turns, output_signature=signature)
-    dataset = dataset.flat_map(lambda turn: _read_turn(turn, is_shuffled))
+    dataset = dataset.flat_map(lambda turn: _read_turn(turn, read, is_shuffled))
     dataset = dataset.batch(batch_size, drop_remainder=True)
-    return dataset.map(lambda batch: parse(batch, features), tf.data.AUTOTUNE).prefetch(2)
+    return dataset.map(lambda batch: parse(batch[part], features), tf.data.AUTOTUNE).prefetch(2)
 
 
-def _read_turn(turn: dict[str, tf.Tensor], is_shuffled: bool) -> tf.data.Dataset:
+def _read_turn(turn: dict[str, tf.Tensor], read: Reader, is_shuffled: bool) -> tf.data.Dataset:
     def shuffle(number: tf.Tensor, block: tf.Tensor) -> tf.data.Dataset:
         order = tf.random.experimental.stateless_shuffle(
             tf.range(tf.shape(block)[0]), seed=tf.stack([turn["seed"], number])
@@ -196,7 +280,7 @@ def _read_turn(turn: dict[str, tf.Tensor], is_shuffled: bool) -> tf.data.Dataset
 
     dataset = tf.data.Dataset.from_tensor_slices((turn["paths"], turn["is_gzip"], turn["skips"]))
     dataset = dataset.interleave(
-        lambda path, is_gzip, skip: _open(path, is_gzip).skip(skip),
+        lambda path, is_gzip, skip: read(path, is_gzip).skip(skip),
         cycle_length=FILES_AT_ONCE,
         block_length=1,
     )
@@ -204,8 +288,36 @@ def _read_turn(turn: dict[str, tf.Tensor], is_shuffled: bool) -> tf.data.Dataset
     return dataset.skip(turn["drop"])
 
 
-def _open(path: tf.Tensor, is_gzip: tf.Tensor) -> tf.data.TFRecordDataset:
-    return tf.data.TFRecordDataset(path, compression_type=tf.where(is_gzip, "GZIP", ""))
+def _reader(files: Sequence[RecordFile]) -> Reader:
+    """What opens one of `files`, without its damaged records."""
+    by_path = {file.path: file for file in files if file.damaged is not None}
+    if not by_path:
+        return open_records
+
+    def usable_records(path: bytes) -> Iterator[bytes]:
+        file = by_path[path.decode()]
+        damaged = set(file.damaged or ())
+        contents = records.read_records(file.path)
+        for number, content in enumerate(
+            itertools.islice(contents, file.num_records + len(damaged))
+        ):
+            if number not in damaged:
+                yield content
+
+    def read(path: tf.Tensor, is_gzip: tf.Tensor) -> tf.data.Dataset:
+        # TensorFlow's reader ends at the first damaged record, so these files are read in Python.
+        is_damaged = tf.reduce_any(path == list(by_path))
+        none, every = tf.constant(0, tf.int64), tf.constant(-1, tf.int64)
+        in_python = tf.data.Dataset.from_generator(
+            usable_records, output_signature=tf.TensorSpec((), tf.string), args=(path,)
+        )
+        return (
+            open_records(path, is_gzip)
+            .take(tf.where(is_damaged, none, every))
+            .concatenate(in_python.take(tf.where(is_damaged, every, none)))
+        )
+
+    return read
 
 
 def evaluation_dataset(
@@ -213,12 +325,19 @@ def evaluation_dataset(
 ) -> tf.data.Dataset:
     """Every record once, in order, parsed in batches; the last batch may be smaller."""
     paths = [file.path for file in files], [file.is_gzip for file in files]
-    dataset = tf.data.Dataset.from_tensor_slices(paths).flat_map(_open).batch(batch_size)
+    dataset = tf.data.Dataset.from_tensor_slices(paths).flat_map(_reader(files)).batch(batch_size)
     return dataset.map(lambda batch: parse(batch, features), tf.data.AUTOTUNE).prefetch(2)
 
 
-def batches(dataset: tf.data.Dataset, files: Sequence[RecordFile]) -> Iterator[Any]:
+def batches(
+    dataset: tf.data.Dataset, files: Sequence[RecordFile], features: Features | None = None
+) -> Iterator[Any]:
     """The batches of a dataset over `files`.
+
+    Args:
+        dataset: of this module.
+        files: what it reads.
+        features: what it parses; if given, an error names records that do not parse as well.
 
     Raises:
         ValueError: a record is damaged; names the file and the record.
@@ -228,34 +347,30 @@ def batches(dataset: tf.data.Dataset, files: Sequence[RecordFile]) -> Iterator[A
         try:
             batch = next(iterator, None)
         except (tf.errors.DataLossError, tf.errors.InvalidArgumentError) as error:
-            raise ValueError(_find_damage(files) or error.message) from None
+            raise ValueError(_find_damage(files, features) or error.message) from None
         if batch is None:
             return
         yield batch
 
 
-def _find_damage(files: Sequence[RecordFile]) -> str:
+def _find_damage(files: Sequence[RecordFile], features: Features | None) -> str:
     for file in files:
-        number = 0
-        try:
-            for _ in _open(file.path, file.is_gzip):
-                number += 1
-        except tf.errors.OpError as error:
-            return f"{file.path}, record {number + 1}: damaged ({error.message}). Make it anew."
+        is_new = file.damaged is None
+        if is_new and count_if_sound(file.path, file.is_gzip, features) is None:
+            _, damages, end = _scan(file.path, features)
+            for number, reason in damages.items():
+                return (
+                    f"{file.path}, record {number + 1}: damaged: {reason}. Make the file anew, or "
+                    "leave such records out with --skip_bad_records."
+                )
+            return end
     return ""
 
 
-def parse(serialized: tf.Tensor, features: Features) -> dict[str, tf.Tensor]:
-    """Parses serialized `tf.train.Example`s, string [B], into tensors [B, …], int64 as int32."""
-    batch = tf.io.parse_example(serialized, features)
-    return {
-        name: tf.cast(value, tf.int32) if value.dtype == tf.int64 else value
-        for name, value in batch.items()
-    }
-
-
 def check_features(path: str, features: Features, flag_of: dict[str, str]) -> None:
-    """Holds the first record of a file against the features that will be read from it.
+    """Holds the first records of a file against the features that will be read from it.
+
+    One that fits is enough: damaged ones are found later.
 
     Args:
         path: the file.
@@ -265,20 +380,12 @@ def check_features(path: str, features: Features, flag_of: dict[str, str]) -> No
     Raises:
         ValueError: a feature is missing or has another length; names both numbers.
     """
-    example = tf.train.Example.FromString(next(records.read_records(path)))
-    for name, feature in features.items():
-        found = example.features.feature.get(name)
-        if found is None:
-            raise ValueError(
-                f"{path}: its records have no feature {name!r}, but "
-                f"{', '.join(sorted(example.features.feature))}. Was it made by "
-                "create_pretraining_data.py?"
-            )
-        values = found.float_list.value or found.int64_list.value
-        expected = int(np.prod(feature.shape))
-        if len(values) != expected:
-            flag = flag_of.get(name, name)
-            raise ValueError(
-                f"{path}: {name} has {len(values)} values, --{flag}={expected} was given. "
-                f"Pass --{flag}={len(values)}, or make the records anew with --{flag}={expected}."
-            )
+    obstacles = []
+    for content in next(records.read_checked_blocks(path), []):
+        if content is not None:
+            obstacle = misfit(content, features, flag_of)
+            if not obstacle:
+                return
+            obstacles.append(obstacle)
+    if obstacles:
+        raise ValueError(f"{path}: {obstacles[0]}")

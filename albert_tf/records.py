@@ -15,6 +15,7 @@ import contextlib
 import dataclasses
 import glob
 import gzip
+import itertools
 import json
 import os
 import re
@@ -23,7 +24,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, Any, cast
 
 from albert_tf import files
-from albert_tf.record_encoding import FOOTER_BYTES, HEADER_BYTES, has_good_length
+from albert_tf.record_encoding import (
+    FOOTER_BYTES,
+    HEADER_BYTES,
+    has_good_contents,
+    has_good_length,
+)
 
 # Feature -> (dtype on disk, width): the width is the name of a setting, or a number.
 FEATURES: dict[str, tuple[str, str | int]] = {
@@ -37,6 +43,7 @@ FEATURES: dict[str, tuple[str, str | int]] = {
     "next_sentence_labels": ("int64", 1),
 }
 
+CHECKED_AT_ONCE = 256  # records: many at a time are faster
 METADATA_SUFFIX = ".records.json"
 _SHARDED = re.compile(r"(?P<stem>.+)@(?P<count>\d+)")
 GZIP_MAGIC = b"\x1f\x8b\x08"
@@ -130,6 +137,11 @@ def read_records(path: str) -> Iterator[bytes]:
     Raises:
         ValueError: truncated or corrupt; names the file and the record, counted from 1.
     """
+    return (frame[:-FOOTER_BYTES] for frame in _read_frames(path))
+
+
+def _read_frames(path: str) -> Iterator[bytes]:
+    """The contents of a TFRecord file, each with its checksum."""
     number = 0
     known_good: set[bytes] = set()  # few lengths occur, and a checksum alone is slow
     with _open_records(path) as stream:
@@ -145,13 +157,44 @@ def read_records(path: str) -> Iterator[bytes]:
                     )
                 known_good.add(header)
                 size = int.from_bytes(header[:8], "little")
-                content = stream.read(size + FOOTER_BYTES)
-                if len(content) < size + FOOTER_BYTES:
+                frame = stream.read(size + FOOTER_BYTES)
+                if len(frame) < size + FOOTER_BYTES:
                     raise EOFError
-                yield content[:size]
+                yield frame
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             reason = "the file ends early" if isinstance(error, EOFError) else str(error)
             raise ValueError(f"{path}, record {max(number, 1)}: {reason}. Make it anew.") from None
+
+
+def read_checked_blocks(path: str) -> Iterator[list[bytes | None]]:
+    """The contents of a TFRecord file, some hundred at a time; None in place of damaged ones.
+
+    A record is damaged if its content is not what its checksum says.
+
+    Raises:
+        ValueError: as `read_records`, after all records before that one.
+    """
+    frames = _read_frames(path)
+    is_readable = True
+    while is_readable:
+        block: list[bytes] = []
+        try:
+            for frame in itertools.islice(frames, CHECKED_AT_ONCE):
+                block.append(frame)  # one by one: they count even if a later one cannot be read
+            is_readable = bool(block)
+        except ValueError:
+            yield _checked(block)
+            raise
+        if block:
+            yield _checked(block)
+
+
+def _checked(frames: list[bytes]) -> list[bytes | None]:
+    sound = has_good_contents(frames)
+    return [
+        frame[:-FOOTER_BYTES] if is_sound else None
+        for frame, is_sound in zip(frames, sound, strict=True)
+    ]
 
 
 def count_records(path: str) -> int:

@@ -1,4 +1,4 @@
-"""Writing checkpoints, going through folders of them, and loading them into models."""
+"""Loading checkpoints of every family into models."""
 
 from __future__ import annotations
 
@@ -100,34 +100,6 @@ def test_a_checkpoint_of_albert_zh_gives_its_recorded_outputs(ln_type, tmp_path)
     np.testing.assert_allclose(words, expected["masked_lm_log_probs"], rtol=0, atol=1e-5)
     order = tf.nn.log_softmax(outputs["sentence_order_logits"])
     np.testing.assert_allclose(order, expected["sentence_order_log_probs"], rtol=0, atol=1e-5)
-
-
-def test_a_failed_save_leaves_the_old_checkpoint_and_nothing_else(tmp_path):
-    prefix = write(tmp_path, {"a": np.float32(1)})
-    with pytest.raises(ValueError, match=r"non-rectangular"):
-        save_checkpoint(prefix, {"a": [[1.0], [2.0, 3.0]]})
-    assert read_all(prefix) == {"a": 1}
-    assert len(list(tmp_path.iterdir())) == 2
-
-
-def test_copies_have_all_shards_and_hidden_halves(tmp_path):
-    prefix = write(tmp_path, random_arrays({"a": (5, 3)}), "model.ckpt-3")
-    best = str(tmp_path / "model.ckpt-best")
-    checkpoints.copy_checkpoint(prefix, best)
-    assert_same(read_all(best), read_all(prefix))
-    assert len(list(tmp_path.iterdir())) == 4
-
-
-def test_the_newest_checkpoints_are_kept(tmp_path):
-    for step in (0, 3, 20, 100):
-        write(tmp_path, {"global_step": np.int64(step)}, f"model.ckpt-{step}")
-    write(tmp_path, {"global_step": np.int64(20)})
-    assert list(checkpoints.list_checkpoints(str(tmp_path))) == [0, 3, 20, 100]
-    checkpoints.remove_old_checkpoints(str(tmp_path), 0)
-    assert list(checkpoints.list_checkpoints(str(tmp_path))) == [0, 3, 20, 100]
-    checkpoints.remove_old_checkpoints(str(tmp_path), 2)
-    assert list(checkpoints.list_checkpoints(str(tmp_path))) == [20, 100]
-    assert checkpoints.read_step(str(tmp_path / checkpoints.BEST)) == 20
 
 
 def test_the_step_is_0_where_there_is_none(tmp_path):

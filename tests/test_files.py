@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import subprocess
@@ -137,6 +138,23 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
 
     with pytest.raises(RuntimeError, match="disk"):
         write()
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["out"]
+
+
+def test_a_full_disk_is_named_with_what_to_do_and_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "out"
+    path.write_text("old")
+
+    def fail(_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with (
+        pytest.raises(OSError, match=r"No space left on device; make room.*run.*again: '.*/out'"),
+        files.write_atomically(str(path)) as stream,
+    ):
+        stream.write("new")
     assert path.read_text() == "old"
     assert os.listdir(tmp_path) == ["out"]
 

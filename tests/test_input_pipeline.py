@@ -1,21 +1,29 @@
+import gzip
 import itertools
+import json
+import os
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf import input_pipeline
+from albert_tf import input_pipeline, records
 from albert_tf.input_pipeline import RecordFile
+from albert_tf.record_encoding import frame_records
 
 FEATURES = {"number": tf.io.FixedLenFeature((1,), tf.int64)}
+
+
+def example(number):
+    feature = tf.train.Feature(int64_list=tf.train.Int64List(value=[number]))
+    features = tf.train.Features(feature={"number": feature})
+    return tf.train.Example(features=features).SerializeToString()
 
 
 def write_numbers(path, numbers, compression=""):
     with tf.io.TFRecordWriter(str(path), compression) as writer:
         for number in numbers:
-            feature = tf.train.Feature(int64_list=tf.train.Int64List(value=[number]))
-            example = tf.train.Example(features=tf.train.Features(feature={"number": feature}))
-            writer.write(example.SerializeToString())
+            writer.write(example(number))
 
 
 @pytest.fixture(name="files")
@@ -111,6 +119,131 @@ def test_a_damaged_record_is_found(tmp_path):
         list(input_pipeline.batches(dataset, files))
 
 
+def test_a_record_of_another_kind_is_found(tmp_path):
+    path = tmp_path / "a.tfrecord"
+    path.write_bytes(b"".join(frame_records([example(3), example(4), b"something else"])))
+    files = input_pipeline.find_record_files([str(path)])
+    dataset = input_pipeline.evaluation_dataset(files, FEATURES, 2)
+    with pytest.raises(ValueError, match=r"a\.tfrecord, record 3: damaged: it is no tf\.train"):
+        list(input_pipeline.batches(dataset, files, FEATURES))
+
+
+def write_damaged(path, numbers, damage, is_gzip=False):
+    """Records of these numbers, some of them damaged: place → kind of damage."""
+    frames = frame_records([example(number) for number in numbers])
+    for place, kind in damage.items():
+        frame = bytearray(frames[place])
+        if kind == "other":  # its checksum is right
+            frame = frame_records([b"something else"])[0]
+        elif kind == "cut":
+            del frame[-3:]
+        else:
+            frame[{"length": 3, "length check": 9, "content": 15, "check": -2}[kind]] ^= 1
+        frames[place] = bytes(frame)
+    content = b"".join(frames)
+    path.write_bytes(gzip.compress(content) if is_gzip else content)
+    return str(path)
+
+
+@pytest.fixture(name="damaged_files")
+def make_damaged_files(tmp_path, monkeypatch):
+    """As `files`, but records 2, 10, 11, 26 to 30, 37, 44 and 46 of the 47 cannot be used."""
+    monkeypatch.setattr(input_pipeline, "SHUFFLE_BLOCK", 7)
+    monkeypatch.setattr(records, "CHECKED_AT_ONCE", 4)
+    damages = [
+        {2: "content"}, {5: "check", 6: "other"}, {}, {1: "length"}, {1: "content"},
+        {5: "other", 7: "cut"},
+    ]  # fmt: skip
+    start, paths = 0, []
+    for i, (length, damage) in enumerate(zip((5, 19, 1, 11, 3, 8), damages, strict=True)):
+        path = tmp_path / f"{i}.tfrecord"
+        paths.append(write_damaged(path, range(start, start + length), damage, is_gzip=i == 1))
+        start += length
+    return input_pipeline.scan_record_files(paths, FEATURES)
+
+
+USABLE = sorted({*range(47)} - {2, 10, 11, *range(26, 36), 37, 44, 46})
+
+
+def test_damaged_records_are_found_and_left_out(damaged_files, caplog):
+    assert [file.num_records for file in damaged_files] == [4, 17, 1, 1, 2, 6]
+    assert [file.damaged for file in damaged_files] == [(2,), (5, 6), None, (), (1,), (5,)]
+    log = "\n".join(record.getMessage() for record in caplog.get_records("setup"))
+    assert "0.tfrecord: 1 of 5 records are damaged and left out: 3" in log
+    assert "1.tfrecord: 2 of 19 records are damaged and left out: 6, 7" in log
+    assert "3.tfrecord: the records after 1 are lost, an unknown number." in log
+    assert "5.tfrecord: the records after 7 are lost, an unknown number." in log
+    batches = input_pipeline.evaluation_dataset(damaged_files, FEATURES, 10)
+    assert [int(number[0]) for batch in batches for number in batch["number"]] == USABLE
+
+
+def test_the_order_without_damaged_records_is_as_if_they_had_never_been(
+    damaged_files, tmp_path_factory
+):
+    through = take(damaged_files, 2 * 31 + 5)
+    assert sorted(through[:31]) == USABLE == sorted(through[31:62])
+    for start in (1, 8, 20, 31, 40):
+        assert take(damaged_files, 5, start=start) == through[start : start + 5], start
+    folder, start, paths = tmp_path_factory.mktemp("whole"), 0, []
+    for file in damaged_files:
+        length = file.num_records
+        paths.append(str(folder / f"{len(paths)}.tfrecord"))
+        write_numbers(paths[-1], USABLE[start : start + length])
+        start += length
+    assert take(input_pipeline.find_record_files(paths), len(through)) == through
+    assert take(damaged_files, 40, is_shuffled=False) == [*USABLE, *USABLE[:9]]
+
+
+def test_a_scan_of_sound_files_finds_what_counting_finds(files):
+    paths = [file.path for file in files]
+    assert input_pipeline.scan_record_files(paths, FEATURES) == files
+
+
+def test_what_metadata_say_is_lost_is_said(tmp_path, caplog):
+    path = write_damaged(tmp_path / "a.tfrecord", range(9), {4: "length check"})
+    entry = {"name": "a.tfrecord", "instances": 9, "bytes": os.path.getsize(path)}
+    metadata = {"files": [entry], "settings": {}, "vocabulary": {}}
+    (tmp_path / "a.records.json").write_text(json.dumps(metadata))
+    (file,) = input_pipeline.scan_record_files([path], FEATURES)
+    assert file == RecordFile(path, 4, False, ())
+    assert "the records after 4 are lost, 5. " in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        ({}, "make it anew.$"),
+        ({0: "length"}, "record 1: the checksum of its length"),
+        ({0: "content"}, "its content is not what its checksum says"),
+        ({0: "other"}, "no tf.train.Example"),
+    ],
+)
+def test_a_file_without_usable_records_is_refused(tmp_path, damage, reason):
+    path = write_damaged(tmp_path / "a.tfrecord", range(len(damage)), damage)
+    with pytest.raises(ValueError, match=rf"a\.tfrecord: holds no record .*{reason}"):
+        input_pipeline.scan_record_files([path], FEATURES)
+
+
+def test_the_rows_of_all_workers_are_those_of_one(damaged_files):
+    def batches(rows=None):
+        dataset = input_pipeline.training_dataset(damaged_files, FEATURES, 6, 3, 9, rows=rows)
+        batches = itertools.islice(dataset, 12)
+        return np.stack([batch["number"][:, 0] for batch in batches])  # [12, B]
+
+    through = batches()
+    assert through.shape == (12, 6)
+    for workers in (2, 3):
+        share = 6 // workers
+        slices = [slice(share * i, share * (i + 1)) for i in range(workers)]
+        parts = [batches(rows) for rows in slices]
+        np.testing.assert_array_equal(np.concatenate(parts, axis=1), through)
+
+
+def test_the_rows_of_a_worker_have_a_known_shape(files):
+    dataset = input_pipeline.training_dataset(files, FEATURES, 6, 3, rows=slice(2, 4))
+    assert dataset.element_spec["number"].shape == (2, 1)
+
+
 def test_the_first_record_is_held_against_the_features(tmp_path):
     path = str(tmp_path / "a.tfrecord")
     write_numbers(path, [7])
@@ -120,6 +253,14 @@ def test_the_first_record_is_held_against_the_features(tmp_path):
         input_pipeline.check_features(path, wide, {"number": "max_seq_length"})
     with pytest.raises(ValueError, match="no feature 'other', but number"):
         input_pipeline.check_features(path, {"other": FEATURES["number"]}, {})
+
+
+def test_one_of_the_first_records_that_fits_is_enough(tmp_path):
+    path = write_damaged(tmp_path / "a.tfrecord", range(5), {0: "content", 1: "other"})
+    input_pipeline.check_features(path, FEATURES, {})
+    path = write_damaged(tmp_path / "b.tfrecord", range(1), {0: "other"})
+    with pytest.raises(ValueError, match=r"b\.tfrecord: its records are no tf\.train\.Examples"):
+        input_pipeline.check_features(path, FEATURES, {})
 
 
 def test_a_metadata_file_among_the_inputs_is_passed_over(files, tmp_path):

@@ -9,12 +9,14 @@ import os
 import numpy as np
 import pytest
 
+from albert_tf import records
 from albert_tf.record_encoding import frame_records
 from albert_tf.records import (
     FEATURES,
     Outputs,
     count_records,
     metadata_path,
+    read_checked_blocks,
     read_metadata,
     read_records,
     write_metadata,
@@ -108,6 +110,31 @@ def test_a_truncated_compressed_file_is_named(tmp_path, record_file):
         path = write(tmp_path / "cut.gz", gzip.compress(stream.read())[:-15])
     with pytest.raises(ValueError, match=r"cut\.gz, record \d: the file ends early"):
         count_records(path)
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 256])
+def test_contents_are_held_against_their_checksums(tmp_path, monkeypatch, at_once):
+    monkeypatch.setattr(records, "CHECKED_AT_ONCE", at_once)
+    frames = [bytearray(frame) for frame in frame_records(CONTENTS)]
+    frames[1][300] ^= 1
+    frames[4][-1] ^= 1
+    path = write(tmp_path / "a", b"".join(frames))
+    expected = [CONTENTS[0], None, *CONTENTS[2:4], None]
+    assert [content for block in read_checked_blocks(path) for content in block] == expected
+    packed = write(tmp_path / "b", gzip.compress(b"".join(frames)))
+    assert [content for block in read_checked_blocks(packed) for content in block] == expected
+    assert [*read_checked_blocks(write(tmp_path / "c", b""))] == []
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 256])
+def test_what_can_be_read_before_a_wrong_length_is_given(tmp_path, monkeypatch, at_once):
+    monkeypatch.setattr(records, "CHECKED_AT_ONCE", at_once)
+    frames = [bytearray(frame) for frame in frame_records(CONTENTS)]
+    frames[3][2] ^= 1
+    found = []
+    with pytest.raises(ValueError, match="record 4: the checksum of its length"):
+        found += read_checked_blocks(write(tmp_path / "a", b"".join(frames)))
+    assert [content for block in found for content in block] == CONTENTS[:3]
 
 
 def test_a_wrong_length_is_named_with_its_record(tmp_path):

@@ -1,0 +1,282 @@
+"""What goes wrong around a run: disks, records, checkpoints, kills. As processes, from the shell.
+
+`FAULT_KILLS=25 pytest -m slow tests/test_faults.py` kills more often than the default.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from conftest import MAX_PREDICTIONS, ROOT, SEQ_LENGTH, TINY_SHAPE
+from test_training import write_records
+
+from albert_tf import checkpoints
+from albert_tf.checkpoint_folder import find_damage
+from albert_tf.checkpoint_names import DATA_SUFFIX
+from albert_tf.record_encoding import FOOTER_BYTES, HEADER_BYTES
+from albert_tf.records import read_records
+
+pytestmark = pytest.mark.slow
+
+KILLS = int(os.environ.get("FAULT_KILLS", "6"))
+TIMEOUT = 240  # seconds, of one process
+BATCH = 6
+RECORDS = 53
+SAVED_EVERY = 20  # steps, while it is killed
+
+
+@pytest.fixture(scope="module", name="folder")
+def make_folder(tmp_path_factory):
+    """A config with dropout, and records."""
+    folder = tmp_path_factory.mktemp("faults")
+    changes = {"num_hidden_layers": 2, "num_hidden_groups": 1, "hidden_dropout_prob": 0.1}
+    (folder / "config.json").write_text(json.dumps(TINY_SHAPE | changes))
+    write_records(folder / "train.tfrecord", RECORDS)
+    return folder
+
+
+@pytest.fixture(scope="module", name="command")
+def make_command(folder):
+    """Gives the command that trains in a folder, 20 steps unless flags say otherwise."""
+
+    def command(output_dir, *flags):
+        return [
+            *(sys.executable, str(ROOT / "run_pretraining.py"), f"--output_dir={output_dir}"),
+            *(f"--albert_config_file={folder}/config.json", f"--input_file={folder}/*.tfrecord"),
+            *(f"--max_seq_length={SEQ_LENGTH}", f"--max_predictions_per_seq={MAX_PREDICTIONS}"),
+            *(f"--train_batch_size={BATCH}", "--learning_rate=0.01", "--num_warmup_steps=2"),
+            *("--num_train_steps=20", "--save_checkpoints_steps=5", "--keep_checkpoint_max=0"),
+            *flags,
+        ]
+
+    return command
+
+
+def run(command):
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT)
+
+
+def finish(command):
+    """Runs a command that has to succeed; gives what it logs."""
+    done = run(command)
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+def fail(command):
+    """Runs a command that has to end with an error; gives its message, one line."""
+    done = run(command)
+    assert done.returncode == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    (message,) = re.findall("^run_pretraining.py: (.*)$", done.stderr, re.MULTILINE)
+    return message
+
+
+def tensors(folder, step):
+    reader = checkpoints.open_checkpoint(str(folder / f"model.ckpt-{step}"))
+    return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
+
+
+def assert_same_state(ours, theirs, step):
+    found, expected = tensors(ours, step), tensors(theirs, step)
+    assert set(found) == set(expected)
+    for name, value in expected.items():
+        np.testing.assert_array_equal(found[name], value, err_msg=name)
+
+
+def assert_all_usable(folder):
+    for prefix in checkpoints.list_checkpoints(str(folder)).values():
+        assert find_damage(prefix) == "", prefix
+
+
+def leftovers(folder):
+    """Files that nobody but a process in the midst of writing needs."""
+    return [
+        path.name
+        for path in folder.iterdir()
+        if path.name.startswith(".model.ckpt") or path.name.endswith(".tmp")
+    ]
+
+
+@pytest.fixture(scope="module", name="through")
+def run_through(command, folder):
+    """The output of a run of 20 steps in which nothing went wrong."""
+    finish(command(folder / "through"))
+    return folder / "through"
+
+
+@pytest.fixture(name="mount")
+def make_mount(tmp_path):
+    """Mounts a file system with some options on a folder, and gives the folder."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+
+    def mount(options):
+        try:
+            done = subprocess.run(
+                ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)],
+                capture_output=True,
+                check=False,
+            )
+        except FileNotFoundError:
+            pytest.skip("there is no mount here")
+        if done.returncode:
+            pytest.skip(f"a file system cannot be mounted: {done.stderr.decode().strip()}")
+        return folder
+
+    yield mount
+    if os.path.ismount(folder):
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+def pages(folder, pattern):
+    """Pages of memory, 4 kB, that files take."""
+    return sum(-(-path.stat().st_size // 4096) for path in folder.glob(pattern))
+
+
+def test_a_full_disk_keeps_the_checkpoints_and_the_run_goes_on_later(mount, command, through):
+    one = pages(through, "model.ckpt-5.*")
+    others = pages(through, "*") - pages(through, "model.ckpt-*")
+    disk = mount(f"size={4 * (others + 2 * one + one // 2)}k")
+    message = fail(command(disk))
+    assert re.search(rf"{disk}/model\.ckpt-\d+: .*No space left on device\. Make room", message)
+    assert len(checkpoints.list_checkpoints(str(disk))) in (1, 2)
+    assert_all_usable(disk)
+    assert not leftovers(disk)
+    mount("remount,size=300m")
+    finish(command(disk))
+    assert_same_state(disk, through, 20)
+
+
+@pytest.mark.parametrize("room", ["for next to nothing", "for a checkpoint but not for the log"])
+def test_a_disk_without_room_for_the_other_files_is_an_error_too(mount, command, through, room):
+    others = pages(through, "*") - pages(through, "model.ckpt-*")
+    needed = others + pages(through, "model.ckpt-0.*") - 1
+    disk = mount(f"size={4 * (2 if room == 'for next to nothing' else needed)}k")
+    assert "No space left on device" in fail(command(disk))
+    assert_all_usable(disk)
+    assert not leftovers(disk)
+
+
+def test_a_folder_that_cannot_be_written_to_is_refused_at_once(mount, command, tmp_path):
+    if os.geteuid() == 0:  # who may write anywhere
+        folder = mount("ro")
+    else:
+        folder = tmp_path / "read_only"
+        folder.mkdir(mode=0o555)
+    message = fail(command(folder))
+    assert f"--output_dir: cannot write into '{folder}'" in message
+
+
+@pytest.mark.parametrize(("suffix", "is_cut"), [(DATA_SUFFIX, False), (".index", True)])
+def test_a_damaged_newest_checkpoint_gives_way_to_the_one_before(
+    command, through, tmp_path, suffix, is_cut
+):
+    out = tmp_path / "out"
+    shutil.copytree(through, out)
+    path = out / f"model.ckpt-20{suffix}"
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content[: len(content) // 2] if is_cut else content)
+    log = finish(command(out))
+    assert re.search(r"model\.ckpt-20 is damaged .*; going back to .*/model\.ckpt-15", log)
+    assert list(checkpoints.list_checkpoints(str(out))) == [0, 5, 10, 15, 20]
+    assert (out / f"model.ckpt-20.damaged{suffix}").exists()
+    assert_same_state(out, through, 20)
+
+
+def test_a_damaged_record_ends_the_run_or_is_left_out(command, folder, tmp_path):
+    records = [*read_records(str(folder / "train.tfrecord"))]
+    content = bytearray((folder / "train.tfrecord").read_bytes())
+    begin = content.index(records[29])
+    content[begin + 20] ^= 1
+    path = tmp_path / "train.tfrecord"
+    path.write_bytes(content)
+    wrong = command(tmp_path / "a", f"--input_file={path}")
+    assert f"{path}, record 30: damaged" in fail(wrong)
+    log = finish([*wrong, "--skip_bad_records"])
+    assert f"{path}: 1 of {RECORDS} records are damaged and left out: 30" in log
+    # It is as if that record had never been.
+    (tmp_path / "other").mkdir()
+    without = tmp_path / "other" / "train.tfrecord"
+    end = begin + len(records[29])
+    without.write_bytes(content[: begin - HEADER_BYTES] + content[end + FOOTER_BYTES :])
+    finish(command(tmp_path / "b", f"--input_file={without}"))
+    assert_same_state(tmp_path / "a", tmp_path / "b", 20)
+
+
+def wait_for(condition, process):
+    end = time.monotonic() + TIMEOUT
+    while not condition():
+        assert process.poll() is None, "it ended too early"
+        assert time.monotonic() < end, "it takes too long"
+        time.sleep(0.02)
+
+
+def start(command):
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def test_a_second_process_in_a_folder_is_refused_and_the_first_goes_on(command, tmp_path):
+    long = command(tmp_path, "--num_train_steps=1000000", "--save_checkpoints_steps=100000")
+    first = start(long)
+    try:
+        wait_for((tmp_path / "model.ckpt-0.index").exists, first)
+        message = fail(long)
+        assert f"{tmp_path} is in use by process {first.pid} on " in message
+        evaluating = command(tmp_path, "--do_train=False", "--do_eval")
+        assert f"is in use by process {first.pid} on " in fail(evaluating)
+        assert first.poll() is None
+    finally:
+        first.kill()
+        first.wait()
+    finish(command(tmp_path))  # a killed process has let go
+
+
+def newest(folder):
+    return max(checkpoints.list_checkpoints(str(folder)), default=-1)
+
+
+@pytest.mark.timeout(60 + 30 * KILLS)
+def test_killed_again_and_again_it_ends_with_the_same_weights(command, tmp_path):
+    steps = 100 * (KILLS + 2)
+    flags = [f"--num_train_steps={steps}", f"--save_checkpoints_steps={SAVED_EVERY}"]
+    flags += ["--keep_checkpoint_max=2", "--log_steps=10"]
+    finish(command(tmp_path / "through", *flags))
+    out = tmp_path / "out"
+    rng = random.Random(5)
+    killed = 0
+    while killed < KILLS:
+        process, before = start(command(out, *flags)), newest(out)
+        if killed % 3 == 2:  # at any moment of the start
+            time.sleep(rng.uniform(0, 6))
+        else:  # at any moment of a step or of writing; every such round gets further
+            goal = max(before, 0) + SAVED_EVERY * rng.randint(1, 3)
+            wait_for(lambda goal=goal: newest(out) >= goal, process)
+            time.sleep(rng.uniform(0, 0.2))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        killed += 1
+        assert_all_usable(out)
+        assert newest(out) >= before
+    (out / f".model.ckpt-20-0a1b2c3d{DATA_SUFFIX}").write_text("half-written")
+    finish(command(out, *flags))
+    assert_same_state(out, tmp_path / "through", steps)
+    ours, theirs = (
+        [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+        for path in (out, tmp_path / "through")
+    )
+    for line in ours + theirs:
+        del line["examples_per_second"]
+    assert ours == theirs
+    assert not leftovers(out)
