@@ -15,6 +15,7 @@ import dataclasses
 import tensorflow as tf
 import tf_keras
 
+from albert_tf import kernels
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling import (
     MASKED_SCORE,
@@ -47,7 +48,7 @@ def head_seeds(training: bool, dropout_seed: tf.Tensor | None) -> tuple[tf.Tenso
         return None, None
     if dropout_seed is None:
         dropout_seed = tf.random.uniform((2,), maxval=2**31 - 1, dtype=tf.int32)  # [2]
-    seeds = tf.random.split(dropout_seed, 2)  # [2, 2]
+    seeds = kernels.split_seed(dropout_seed, 2)  # [2, 2]
     return seeds[0], seeds[1:]
 
 
@@ -269,7 +270,7 @@ class SpanEnd(AlbertLayer):
     def call(self, x, starts, p_mask):
         # Google's layer takes [end ; start] for every pair: its halves apart are the same for less.
         for_end, for_start = tf.split(self.hidden.kernel, 2)  # [H, H] each
-        ends = tf.matmul(x, for_end) + self.hidden.bias  # [B, S, H]
+        ends = tf.matmul(x, for_end) + tf.cast(self.hidden.bias, x.dtype)  # [B, S, H]
         start = tf.matmul(tf.gather(x, starts, batch_dims=1), for_start)  # [B, N, H]
         hidden = self.norm(tf.math.tanh(ends[:, None] + start[:, :, None]))  # [B, N, S, H]
         # Three axes only: TensorFlow 2.20 writes beyond the result when [B, 1, S, H] meets [H, 1].

@@ -2,7 +2,8 @@
 
 Read from the bottom up: `AlbertForPretraining` is an `AlbertEncoder` with a masked-LM head and a
 sentence-order head; the encoder applies a few `TransformerBlock`s many times; a block is
-`SelfAttention` and a feed-forward network. Paper: arXiv 1909.11942, section 3.
+`SelfAttention` and a feed-forward network, with tokens as rows, and `kernels` between the products.
+Paper: arXiv 1909.11942, section 3.
 
 Weights are made in constructors under their names in Google's checkpoints: a checkpoint is a
 dictionary from name to array. brightmart's albert_zh has names and embeddings of its own.
@@ -13,39 +14,17 @@ I intermediate, P masked positions, L layers, G groups, N blocks a layer.
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import tensorflow as tf
 import tf_keras
 
+from albert_tf import kernels
+from albert_tf.checkpoint_names import BLOCK_SCOPES
 from albert_tf.config import AlbertConfig
+from albert_tf.kernels import dropout
 
-LAYER_NORM_EPSILON = 1e-12  # Google's; Keras and PyTorch default to larger ones
 MASKED_SCORE = -10_000.0  # added to the scores of padding: its softmax is 0, even in bfloat16
-
-# Names of a block's weights: the block's scope, then the scopes inside it in the order of use.
-BLOCK_SCOPES = {
-    "google": (
-        "bert/encoder/transformer/group_{group}/inner_group_{inner}/",
-        ("attention_1/self/", "attention_1/output/dense", "LayerNorm"),
-        ("ffn_1/intermediate/dense", "ffn_1/intermediate/output/dense", "LayerNorm_1"),
-    ),
-    "albert_zh": (
-        "bert/encoder/layer_shared/",
-        ("attention/self/", "attention/output/dense", "attention/output/LayerNorm"),
-        ("intermediate/dense", "output/dense", "output/LayerNorm"),
-    ),
-}
-GELU = functools.partial(tf.nn.gelu, approximate=True)  # the tanh form, as Google's
-ACTIVATIONS = {"gelu": GELU, "relu": tf.nn.relu, "tanh": tf.math.tanh, "linear": tf.identity}
-
-
-def dropout(x: tf.Tensor, rate: float, seeds: tf.Tensor | None, index: int = 0) -> tf.Tensor:
-    """Dropout with the seed `seeds[index]`, int32 [2]: the same seed drops the same elements."""
-    if seeds is None or rate == 0.0:
-        return x
-    return tf.nn.experimental.stateless_dropout(x, rate, seeds[index])
 
 
 class AlbertLayer(tf_keras.layers.Layer):
@@ -63,6 +42,10 @@ class AlbertLayer(tf_keras.layers.Layer):
     def add_bias(self, name: str, size: int, **kwargs: Any) -> tf.Variable:
         return self.add_weight(name, (size,), initializer="zeros", **kwargs)
 
+    def read(self) -> tuple[Any, ...]:
+        """The weights in the type of the computation, in the order in which they were made."""
+        return tuple(tf.convert_to_tensor(weight) for weight in self.weights)
+
 
 class Dense(AlbertLayer):
     """x · kernel + bias over the last axis, with the weights `scope`/kernel and `scope`/bias."""
@@ -70,10 +53,10 @@ class Dense(AlbertLayer):
     def __init__(self, config: AlbertConfig, scope: str, input_size: int, output_size: int) -> None:
         super().__init__(config)
         self.kernel = self.add_kernel(f"{scope}/kernel", input_size, output_size)
-        self.bias = self.add_bias(f"{scope}/bias", output_size)
+        self.bias = self.add_bias(f"{scope}/bias", output_size, experimental_autocast=False)
 
     def call(self, x):
-        return tf.matmul(x, self.kernel) + self.bias  # [..., output_size]
+        return tf.matmul(x, self.kernel) + tf.cast(self.bias, x.dtype)  # [..., output_size]
 
 
 class OutputLayer(AlbertLayer):
@@ -97,10 +80,7 @@ class LayerNorm(AlbertLayer):
         self.gamma = self.add_weight(f"{scope}/gamma", (size,), initializer="ones")
 
     def call(self, x):
-        precise = tf.cast(x, tf.float32)  # [..., size]
-        mean, variance = tf.nn.moments(precise, axes=[-1], keepdims=True)  # [..., 1] each
-        scale = tf.math.rsqrt(variance + LAYER_NORM_EPSILON) * self.gamma  # [..., size]
-        return tf.cast(precise * scale + (self.beta - mean * scale), x.dtype)  # [..., size]
+        return kernels.layer_norm(x, *self.read())  # [..., size]
 
 
 class Embeddings(AlbertLayer):
@@ -138,42 +118,38 @@ class Embeddings(AlbertLayer):
 
 
 class SelfAttention(AlbertLayer):
-    """Multi-head scaled dot-product self-attention with its output projection.
-
-    Call arguments: `x` float [B, S, H]; `mask_adder` float32 [B, 1, 1, S], 0 at tokens and
-    MASKED_SCORE at padding; `seeds` int32 [≥ 2, 2] or None. Returns: float [B, S, H].
-    """
+    """Multi-head scaled dot-product self-attention with its output projection."""
 
     def __init__(self, config: AlbertConfig, scope: str, output_scope: str) -> None:
         super().__init__(config)
-        H, self.num_heads = config.hidden_size, config.num_attention_heads
-        self.head_size = H // self.num_heads
+        H = config.hidden_size
         self.query = Dense(config, f"{scope}query", H, H)
         self.key = Dense(config, f"{scope}key", H, H)
         self.value = Dense(config, f"{scope}value", H, H)
         self.projection = Dense(config, output_scope, H, H)
 
-    def split_heads(self, x):
-        x = tf.reshape(x, (-1, tf.shape(x)[1], self.num_heads, self.head_size))  # [B, S, A, D]
-        return tf.transpose(x, (0, 2, 1, 3))  # [B, A, S, D]
+    def read(self):
+        parts = self.query.read(), self.key.read(), self.value.read()
+        qkv = [tf.concat(tensors, axis=-1) for tensors in zip(*parts, strict=True)]
+        return *qkv, *self.projection.read()  # [H, 3·H], [3·H], [H, H], [H]
 
-    def call(self, x, mask_adder, seeds=None):
-        query = self.split_heads(self.query(x)) * self.head_size**-0.5  # [B, A, S, D]
-        key = self.split_heads(self.key(x))  # [B, A, S, D]
-        value = self.split_heads(self.value(x))  # [B, A, S, D]
-        scores = tf.cast(tf.matmul(query, key, transpose_b=True), tf.float32)  # [B, A, S, S]
-        probs = tf.cast(tf.nn.softmax(scores + mask_adder), value.dtype)  # [B, A, S, S]
-        probs = dropout(probs, self.config.attention_probs_dropout_prob, seeds, 0)
-        context = tf.matmul(probs, value)  # [B, A, S, D]
-        context = tf.reshape(tf.transpose(context, (0, 2, 1, 3)), tf.shape(x))  # [B, S, H]
-        return dropout(self.projection(context), self.config.hidden_dropout_prob, seeds, 1)
+    def attend(self, queries, x, weights, mask_adder, seeds):
+        """What rows `queries` [B·Q, H] find in rows `x` [B·S, H], but for the last bias."""
+        *qkv, kernel, _ = weights
+        A, rate = self.config.num_attention_heads, self.config.attention_probs_dropout_prob
+        batch = tf.shape(mask_adder)[0]
+        query, key, value = kernels.project_heads(queries, x, *qkv, batch, A)  # [B, A, Q|S, D]
+        scores = tf.matmul(query, key, transpose_b=True)  # [B, A, Q, S]
+        probs = kernels.masked_softmax(scores, mask_adder, query.shape[-1])  # [B, A, Q, S]
+        context = tf.matmul(dropout(probs, rate, seeds, 0), value)  # [B, A, Q, D]
+        context = tf.reshape(tf.transpose(context, (0, 2, 1, 3)), tf.shape(queries))  # [B·Q, H]
+        return tf.matmul(context, kernel)  # [B·Q, H]
 
 
 class TransformerBlock(AlbertLayer):
     """Self-attention and a feed-forward network, each with a residual and a LayerNorm.
 
     Post-LN normalizes the sum, as in the paper; pre-LN (albert_zh) normalizes what goes in.
-    Call arguments as `SelfAttention`, with `seeds` [3, 2]. Returns: float [B, S, H].
     """
 
     def __init__(self, config: AlbertConfig, group: int = 0, inner: int = 0) -> None:
@@ -188,16 +164,26 @@ class TransformerBlock(AlbertLayer):
         self.projection = Dense(config, output, config.intermediate_size, H)
         self.output_norm = LayerNorm(config, output_norm, H)
 
-    def feed_forward(self, x, seeds):
-        x = ACTIVATIONS[self.config.hidden_act](self.intermediate(x))  # [B, S, I]
-        return dropout(self.projection(x), self.config.hidden_dropout_prob, seeds, 2)  # [B, S, H]
+    def read(self):
+        parts = self.attention, self.attention_norm, self.intermediate, self.projection
+        return tuple(part.read() for part in (*parts, self.output_norm))
 
-    def call(self, x, mask_adder, seeds=None):
-        if self.config.ln_type == "preln":
-            x += self.attention(self.attention_norm(x), mask_adder, seeds)  # [B, S, H]
-            return x + self.feed_forward(self.output_norm(x), seeds)  # [B, S, H]
-        x = self.attention_norm(x + self.attention(x, mask_adder, seeds))  # [B, S, H]
-        return self.output_norm(x + self.feed_forward(x, seeds))  # [B, S, H]
+    def apply_to(self, x, weights, mask_adder, seeds=None, positions=None):
+        """The block's output, [B·S, H], of rows `x`; at `positions` int32 [B, P] only, [B·P, H].
+
+        `weights`, of `read`, are read and cast once a step for all layers. `mask_adder`: float32
+        [B, 1, 1, S], 0 at tokens, MASKED_SCORE at padding. `seeds`: int32 [3, 2] or None.
+        """
+        attention, norm_1, (kernel_1, bias_1), (kernel_2, bias_2), norm_2 = weights
+        is_pre, rate = self.config.ln_type == "preln", self.config.hidden_dropout_prob
+        source = kernels.layer_norm(x, *norm_1) if is_pre else x  # [B·S, H]
+        queries, x = kernels.take(source, positions), kernels.take(x, positions)  # [N, H] each
+        y = self.attention.attend(queries, source, attention, mask_adder, seeds)  # [N, H]
+        post_1, post_2 = (None, None) if is_pre else (norm_1, norm_2)
+        x = kernels.add_and_norm(y, attention[-1], x, post_1, rate, seeds, 1)  # [N, H]
+        y = kernels.layer_norm(x, *norm_2) if is_pre else x  # [N, H]
+        y = kernels.activate(tf.matmul(y, kernel_1), bias_1, self.config.hidden_act)  # [N, I]
+        return kernels.add_and_norm(tf.matmul(y, kernel_2), bias_2, x, post_2, rate, seeds, 2)
 
 
 class AlbertEncoder(AlbertLayer):
@@ -208,15 +194,17 @@ class AlbertEncoder(AlbertLayer):
             0 = padding (default: all tokens); `segment_ids` int32 [B, S] (default: all 0).
         training: whether dropout is on.
         dropout_seed: int32 [2]; the same seed gives the same dropout. Drawn when absent.
+        positions: int32 [B, P] of `position_output`; none by default.
     Returns: dict of `sequence_output` float [B, S, H]; `pooled_output` [B, H], tanh of a dense
-        layer at position 0; `encoder_outputs`, the L·N block outputs, [B, S, H] each;
-        `embedding_output` [B, S, E] (albert_zh: [B, S, H]).
+        layer at position 0; `position_output` [B, P, H]; `encoder_outputs`, the L·N block outputs,
+        [B, S, H] each; `embedding_output` [B, S, E] (albert_zh: [B, S, H]).
     Raises: ValueError if S is larger than `max_position_embeddings`.
     """
 
-    def __init__(self, config: AlbertConfig) -> None:
+    def __init__(self, config: AlbertConfig, recompute: bool = False) -> None:
         super().__init__(config)
         E, H = config.embedding_size, config.hidden_size
+        self.recompute = recompute  # keep one layer's activations, not all, and compute them again
         self.embeddings, self.projection = Embeddings(config), None
         if config.layout == "google" and E != H:
             self.projection = Dense(config, "bert/encoder/embedding_hidden_mapping_in", E, H)
@@ -229,7 +217,7 @@ class AlbertEncoder(AlbertLayer):
         self.blocks = [block for group in layers for block in groups[group]]
         self.pooler = Dense(config, "bert/pooler/dense", H, H)
 
-    def call(self, inputs, training=False, dropout_seed=None):
+    def call(self, inputs, training=False, dropout_seed=None, positions=None):
         input_ids = inputs["input_ids"]  # [B, S]
         limit = self.config.max_position_embeddings
         if (input_ids.shape[1] or 0) > limit:
@@ -238,28 +226,41 @@ class AlbertEncoder(AlbertLayer):
         segment_ids = inputs.get("segment_ids", tf.zeros_like(input_ids))  # [B, S]
         if training and dropout_seed is None:
             dropout_seed = tf.random.uniform((2,), maxval=2**31 - 1, dtype=tf.int32)  # [2]
-        count = 3 * len(self.blocks) + 1
-        seeds = tf.random.split(dropout_seed, count) if training else None  # [3·L·N + 1, 2]
+        seeds = kernels.split_seed(dropout_seed, 3 * len(self.blocks) + 1) if training else None
         x = embedding_output = self.embeddings(input_ids, segment_ids, seeds)  # [B, S, E]
         x = x if self.projection is None else self.projection(x)  # [B, S, H]
         mask_adder = (1.0 - mask[:, None, None, :]) * MASKED_SCORE  # [B, 1, 1, S]
-        outputs = []
-        for i, block in enumerate(self.blocks):
-            x = block(x, mask_adder, seeds[3 * i + 1 : 3 * i + 4] if training else None)
-            outputs.append(x)  # [B, S, H]
+        outputs, last = self.run_blocks(x, mask_adder, seeds, positions)
         return {
-            "sequence_output": x,
-            "pooled_output": tf.math.tanh(self.pooler(x[:, 0])),  # [B, H]
+            "sequence_output": outputs[-1],
+            "pooled_output": tf.math.tanh(self.pooler(last[:, 0])),  # [B, H]
+            "position_output": last[:, 1:],  # [B, P, H]
             "encoder_outputs": outputs,
             "embedding_output": embedding_output,
         }
+
+    def run_blocks(self, x, mask_adder, seeds, positions):
+        """Outputs of all blocks, [B, S, H] each, and of the last at 0 and `positions`."""
+        shape, outputs = tf.shape(x), []
+        x = tf.reshape(x, (-1, x.shape[-1]))  # [B·S, H]
+        weights = {block: block.read() for block in dict.fromkeys(self.blocks)}
+        apply = {block: kernels.traced_once(block.apply_to, self.recompute) for block in weights}
+        for i, block in enumerate(self.blocks):
+            block_seeds = None if seeds is None else seeds[3 * i + 1 : 3 * i + 4]  # [3, 2]
+            arguments = x, weights[block], mask_adder, block_seeds
+            x = apply[block](*arguments)  # [B·S, H]
+            outputs.append(tf.reshape(x, shape))  # [B, S, H]
+        # Most tasks want few positions of the last block: graphs leave out what is not asked for.
+        positions = tf.zeros((shape[0], 0), tf.int32) if positions is None else positions  # [B, P]
+        positions = tf.pad(positions, ((0, 0), (1, 0)))  # [B, 1+P], 0 before the others
+        last = apply[block](*arguments, positions)  # [B·(1+P), H]
+        return outputs, tf.reshape(last, (shape[0], -1, shape[2]))
 
 
 class MaskedLMHead(AlbertLayer):
     """Scores of the vocabulary at the masked positions; the output kernel is the word embeddings.
 
-    Call arguments: `sequence_output` float [B, S, H]; `positions` int32 [B, P].
-    Returns: float32 [B, P, V].
+    Call argument: the encoder's output there, float [B, P, H]. Returns: float32 [B, P, V].
     """
 
     def __init__(self, config: AlbertConfig, embeddings: Embeddings) -> None:
@@ -271,9 +272,9 @@ class MaskedLMHead(AlbertLayer):
         self.norm = LayerNorm(config, f"{scope}/transform/LayerNorm", size)
         self.bias = self.add_bias(f"{scope}/output_bias", V, experimental_autocast=False)
 
-    def call(self, sequence_output, positions):
-        x = tf.gather(sequence_output, positions, batch_dims=1)  # [B, P, H]
-        x = self.norm(ACTIVATIONS[self.config.hidden_act](self.transform(x)))  # [B, P, E]
+    def call(self, x):
+        kernel, bias = self.transform.read()  # [H, E], [E]
+        x = self.norm(kernels.activate(tf.matmul(x, kernel), bias, self.config.hidden_act))
         return tf.cast(self.embeddings.logits(x), tf.float32) + self.bias  # [B, P, V]
 
 
@@ -293,8 +294,7 @@ class AlbertForPretraining(tf_keras.Model):
         self.sentence_order = OutputLayer(config, "cls/seq_relationship/", 2)
 
     def call(self, inputs, training=False, dropout_seed=None):
-        outputs = self.encoder(inputs, training=training, dropout_seed=dropout_seed)
-        x = outputs["sequence_output"]  # [B, S, H]
-        outputs["masked_lm_logits"] = self.masked_lm(x, inputs["masked_lm_positions"])
-        outputs["sentence_order_logits"] = self.sentence_order(outputs["pooled_output"])
+        outputs = self.encoder(inputs, training, dropout_seed, inputs["masked_lm_positions"])
+        outputs["masked_lm_logits"] = self.masked_lm(outputs["position_output"])  # [B, P, V]
+        outputs["sentence_order_logits"] = self.sentence_order(outputs["pooled_output"])  # [B, 2]
         return outputs

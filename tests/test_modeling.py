@@ -10,6 +10,7 @@ import tensorflow as tf
 import tf_keras
 from conftest import ROOT
 
+from albert_tf import kernels
 from albert_tf.checkpoints import load_checkpoint, variable_name
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling import AlbertEncoder, AlbertForPretraining, dropout
@@ -188,17 +189,20 @@ def test_dropout_is_off_unless_training_and_follows_its_seed(tiny_config, tiny_b
     assert not np.array_equal(pooled(training=True), pooled(training=True))
 
 
-def test_each_place_drops_other_elements(tiny_config, tiny_batch):
+def test_each_place_drops_other_elements(tiny_config, tiny_batch, monkeypatch):
     """With one seed for all, layers of the same group would drop the same elements."""
     config = dataclasses.replace(tiny_config, hidden_dropout_prob=0.5)
-    model = AlbertEncoder(config)
-    seeds = []
-    for block in {id(block): block for block in model.blocks}.values():
-        original = block.feed_forward
-        block.feed_forward = lambda x, s, f=original: (seeds.append(s.numpy()), f(x, s))[1]
+    model, seeds, original = AlbertEncoder(config), [], kernels.keep_mask
+
+    def spy(shape, rate, seed):
+        seeds.append(seed.numpy())
+        return original(shape, rate, seed)
+
+    monkeypatch.setattr(kernels, "keep_mask", spy)
     model(tiny_batch, training=True)
-    flat = np.concatenate(seeds)
-    assert len(np.unique(flat, axis=0)) == len(flat) == 3 * 6
+    # The embeddings, and twice a layer; the last one is computed for its first position as well.
+    assert len(seeds) == 1 + 2 * 6 + 2
+    assert len(np.unique(seeds, axis=0)) == 1 + 2 * 6
 
 
 def test_dropout_drops_its_share_and_keeps_the_mean():
@@ -262,4 +266,73 @@ def test_the_graph_gives_what_eager_mode_gives(tiny_model, tiny_batch):
     eager = tiny_model(tiny_batch)["masked_lm_logits"]
     np.testing.assert_allclose(
         tf.function(tiny_model)(tiny_batch)["masked_lm_logits"], eager, atol=1e-5
+    )
+
+
+def step_of(model, batch, **options):
+    """Loss and gradients of a training step with dropout, in a graph."""
+    task = PretrainingTask(model.config, 11, 7)
+    batch = {name: tf.constant(value) for name, value in batch.items()}
+
+    @tf.function(**options)
+    def step(batch):
+        with tf.GradientTape() as tape:
+            outputs = model(batch, training=True, dropout_seed=tf.constant((5, 7)))
+            loss, _ = task.loss(outputs, batch)
+        return [loss, *map(tf.convert_to_tensor, tape.gradient(loss, model.trainable_variables))]
+
+    return [x.numpy() for x in step(batch)]
+
+
+def with_dropout(config):
+    return AlbertForPretraining(
+        dataclasses.replace(config, hidden_dropout_prob=0.2, attention_probs_dropout_prob=0.1)
+    )
+
+
+def test_recomputing_activations_changes_no_number(tiny_config, tiny_batch):
+    model = with_dropout(tiny_config)
+    expected = step_of(model, tiny_batch)
+    model.encoder.recompute = True
+    for ours, theirs in zip(step_of(model, tiny_batch), expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-6)
+
+
+def test_xla_compiles_a_whole_step_to_the_same_numbers(tiny_config, tiny_batch, monkeypatch):
+    """With recomputation, and with what lies between the products compiled by itself as well."""
+    config = dataclasses.replace(tiny_config, num_hidden_layers=2, num_hidden_groups=1)
+    model = with_dropout(config)
+    expected = step_of(model, tiny_batch)
+    model.encoder.recompute = True
+    monkeypatch.setattr(kernels, "MIN_COMPILED_WIDTH", 1)
+    for ours, theirs in zip(step_of(model, tiny_batch, jit_compile=True), expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("is_compiled", [False, True])
+def test_one_graph_serves_batches_of_any_shape(tiny_model, tiny_batch, monkeypatch, is_compiled):
+    monkeypatch.setattr(kernels, "MIN_COMPILED_WIDTH", 1 if is_compiled else 10**9)
+    signature = {
+        name: tf.TensorSpec([None] * value.ndim, value.dtype) for name, value in tiny_batch.items()
+    }
+    graph = tf.function(tiny_model, input_signature=[signature])
+    for rows, length in ((5, 11), (2, 8)):
+        batch = {name: value[:rows] for name, value in tiny_batch.items()}
+        for name in ("input_ids", "input_mask", "segment_ids"):
+            batch[name] = batch[name][:, :length]
+        outputs, expected = graph(batch), tiny_model(batch)
+        for name in ("sequence_output", "pooled_output", "masked_lm_logits"):
+            np.testing.assert_allclose(outputs[name], expected[name], atol=1e-5)
+
+
+def test_the_last_layer_is_computed_where_it_is_asked_for(tiny_model, tiny_batch):
+    outputs = tiny_model.encoder(tiny_batch, positions=tiny_batch["masked_lm_positions"])
+    x = outputs["sequence_output"]
+    np.testing.assert_allclose(
+        outputs["position_output"],
+        tf.gather(x, tiny_batch["masked_lm_positions"], batch_dims=1),
+        atol=1e-6,
+    )
+    np.testing.assert_allclose(
+        outputs["pooled_output"], tf.math.tanh(tiny_model.encoder.pooler(x[:, 0])), atol=1e-6
     )

@@ -11,7 +11,12 @@ import tensorflow as tf
 from conftest import BATCH_SIZE, MAX_PREDICTIONS, SEQ_LENGTH
 from test_training import write_records
 
-from albert_tf.pretraining import PretrainingTask, format_results, write_results
+from albert_tf.pretraining import (
+    PretrainingTask,
+    format_results,
+    masked_lm_entropy,
+    write_results,
+)
 
 
 @pytest.fixture(name="task")
@@ -115,3 +120,25 @@ def test_results_are_sorted_lines(tmp_path):
     write_results(str(tmp_path), results)
     text = (tmp_path / "eval_results.txt").read_text()
     assert text == "global_step = 2\nloss = 1.5\nglobal_step = 4\nloss = 1.25\n"
+
+
+def test_the_entropy_of_masked_words_is_that_of_the_records(task, tmp_path):
+    path = tmp_path / "many.tfrecord"
+    write_records(path, 700)
+    files = task.find_records(str(path), "input_file")
+    # Of 92 kinds, all alike.
+    assert masked_lm_entropy(task, files) == pytest.approx(np.log(92), abs=0.01)
+
+
+def test_damaged_records_are_refused_or_left_out(task, path):
+    size = path.stat().st_size // 4
+    content = bytearray(path.read_bytes())
+    content[2 * size + 40] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"train\.tfrecord, record 3: damaged: its content"):
+        task.find_records(str(path), "input_file")
+    (file,) = task.find_records(str(path), "input_file", skip_bad_records=True)
+    assert (file.num_records, file.damaged) == (3, (2,))
+    other = PretrainingTask(task.config, SEQ_LENGTH - 1, MAX_PREDICTIONS)
+    with pytest.raises(ValueError, match="Pass --max_seq_length=11"):
+        other.find_records(str(path), "input_file", skip_bad_records=True)

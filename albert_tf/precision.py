@@ -1,0 +1,174 @@
+"""Arithmetic in half precision: which one a device is good at, and what float16 needs besides.
+
+Weights, moments, the statistics of LayerNorm, softmax and losses are in float32 in every precision:
+only products and what lies between them are in the smaller type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+import tf_keras
+
+PRECISIONS = ("auto", "float32", "bfloat16", "float16")
+_POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
+_CPU_INFO = "/proc/cpuinfo"
+_CPU_FLAGS = {"amx_bf16": "AMX", "avx512_bf16": "AVX-512"}  # units that multiply bfloat16
+_FIRST_BFLOAT16_GPU, _FIRST_FLOAT16_GPU = (8, 0), (7, 0)  # compute capabilities
+
+Gradients = Sequence[tf.Tensor | tf.IndexedSlices | None]
+
+
+def resolve(precision: str) -> tuple[str, str]:
+    """What `--precision` means on this machine.
+
+    Args:
+        precision: one of `PRECISIONS`.
+
+    Returns:
+        "float32", "bfloat16" or "float16", and the reason, for the log.
+
+    Raises:
+        ValueError: there is no such precision.
+    """
+    if precision not in PRECISIONS:
+        raise ValueError(
+            f"--precision={precision!r}: expected one of {', '.join(map(repr, PRECISIONS))}"
+        )
+    if precision != "auto":
+        return precision, f"--precision={precision}"
+    if tf.config.list_logical_devices("TPU"):
+        return "bfloat16", "a TPU multiplies bfloat16"
+    gpus = tf.config.list_physical_devices("GPU")
+    return _of_gpus(gpus) if gpus else _of_cpu(_read_cpu_info())
+
+
+def _of_gpus(gpus: Sequence[Any]) -> tuple[str, str]:
+    """As `resolve`, for the least able of several GPUs."""
+    details = [tf.config.experimental.get_device_details(gpu) for gpu in gpus]
+    # A GPU that does not say is taken for an old one.
+    capability = min(tuple(found.get("compute_capability") or (0, 0)) for found in details)
+    name = f"a GPU of compute capability {'.'.join(map(str, capability))}"
+    if capability >= _FIRST_BFLOAT16_GPU:
+        return "bfloat16", f"{name} multiplies bfloat16"
+    if capability >= _FIRST_FLOAT16_GPU:
+        return "float16", f"{name} multiplies float16, but not bfloat16"
+    return "float32", f"{name} multiplies no smaller type fast"
+
+
+def _of_cpu(info: str) -> tuple[str, str]:
+    """As `resolve`, for a processor, from the text of /proc/cpuinfo."""
+    found = set(info.split())
+    for flag, unit in _CPU_FLAGS.items():
+        if flag in found:
+            return "bfloat16", f"this processor multiplies bfloat16 ({unit})"
+    return "float32", "this processor does not multiply bfloat16"
+
+
+def _read_cpu_info() -> str:
+    try:
+        with open(_CPU_INFO, encoding="utf-8") as stream:
+            return stream.read()
+    except OSError:  # not Linux
+        return ""
+
+
+def apply(precision: str) -> None:
+    """Makes models that are built from now on compute in a precision; weights stay float32.
+
+    Args:
+        precision: "float32", "bfloat16" or "float16", as `resolve` returns it.
+
+    Raises:
+        ValueError: anything else.
+    """
+    if precision not in _POLICIES:
+        raise ValueError(
+            f"precision={precision!r}: expected one of {', '.join(map(repr, _POLICIES))}"
+        )
+    tf_keras.mixed_precision.set_global_policy(_POLICIES[precision])
+
+
+class LossScale:
+    """Keeps gradients within float16's range: the loss is multiplied before, they divided after.
+
+    A step whose gradients overflow is left out and the scale halved; after `growth_steps` good
+    steps in a row it is doubled. Arithmetic is TensorFlow's alone, so that all of this may stand
+    in a `tf.function`. Source: arXiv 1710.03740, section 3.2, with the scale found by itself.
+
+    Args:
+        initial: the scale at the beginning.
+        growth_steps: after so many good steps it is doubled.
+        minimum: it never falls below. A step that overflows even so is truly not finite.
+
+    Attributes:
+        value: the scale, float32 scalar.
+        good_steps: good steps since it last changed, int64 scalar.
+    """
+
+    def __init__(
+        self, initial: float = 2.0**15, growth_steps: int = 2000, minimum: float = 1.0
+    ) -> None:
+        self.growth_steps, self.minimum = growth_steps, minimum
+        self.value = tf.Variable(initial, trainable=False, dtype=tf.float32, name="loss_scale")
+        self.good_steps = tf.Variable(0, trainable=False, dtype=tf.int64, name="good_steps")
+
+    def scale(self, loss: tf.Tensor) -> tf.Tensor:
+        """The loss to differentiate, of the type of `loss`."""
+        return loss * tf.cast(self.value, loss.dtype)
+
+    def unscale(self, gradients: Gradients) -> tuple[list[Any], tf.Tensor]:
+        """Gradients of the loss itself, and whether all of them are finite, bool scalar.
+
+        Args:
+            gradients: one a variable, of the scaled loss; None where the loss does not depend
+                on it. Gradients of embeddings may be `tf.IndexedSlices`.
+        """
+        factor = 1.0 / self.value
+        found, is_finite = [], tf.constant(True)
+        for gradient in gradients:
+            if isinstance(gradient, tf.IndexedSlices):
+                values = gradient.values * tf.cast(factor, gradient.dtype)
+                found.append(tf.IndexedSlices(values, gradient.indices, gradient.dense_shape))
+            elif gradient is None:
+                found.append(None)
+                continue
+            else:
+                values = gradient * tf.cast(factor, gradient.dtype)
+                found.append(values)
+            # One number of each: a sum is finite where all of its terms are, but for overflow,
+            # which calls for a smaller scale as well.
+            is_finite &= tf.math.is_finite(tf.reduce_sum(tf.cast(values, tf.float32)))
+        return found, is_finite
+
+    def update(self, is_finite: tf.Tensor) -> None:
+        """Ends a step: halves the scale where the gradients were not finite, or counts it.
+
+        Args:
+            is_finite: bool scalar, of `unscale`; with several devices, of all of them together.
+        """
+        count = tf.where(is_finite, self.good_steps + 1, 0)
+        grows = count >= self.growth_steps
+        grown = tf.where(grows, 2.0 * self.value, self.value)
+        # Doubling for ever would end at infinity, where no halving leads back.
+        grown = tf.where(tf.math.is_finite(grown), grown, self.value)
+        halved = tf.maximum(0.5 * self.value, self.minimum)
+        self.value.assign(tf.where(is_finite, grown, halved))
+        self.good_steps.assign(tf.where(grows, tf.zeros_like(count), count))
+
+    def step(self, is_finite: tf.Tensor, apply_gradients: Callable[[], Any]) -> None:
+        """Applies the gradients if they are finite, and updates the scale.
+
+        Args:
+            is_finite: as in `update`.
+            apply_gradients: changes weights and moments; called once, its result is not used.
+        """
+
+        def apply_them() -> tf.Tensor:
+            apply_gradients()
+            return tf.constant(True)
+
+        tf.cond(is_finite, apply_them, lambda: tf.constant(False))
+        self.update(is_finite)

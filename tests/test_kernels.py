@@ -1,0 +1,156 @@
+"""The functions between the products: values and gradients against plain TensorFlow."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf import kernels
+
+B, S, A, D, H = 5, 11, 4, 3, 12
+
+
+def normal(*shape):
+    return tf.random.normal(shape, stddev=1.5)
+
+
+def attention_mask():
+    lengths = tf.constant((11, 9, 7, 10, 8))
+    return -10_000.0 * tf.cast(tf.range(S) >= lengths[:, None], tf.float32)[:, None, None, :]
+
+
+def cases():
+    """Name → function and its tensors: what is differentiated."""
+    rows, kernel = (B * S, H), (H, 3 * H)
+    heads = functools.partial(kernels.project_heads, batch=B, heads=A)
+    seeds = tf.constant(((1, 2), (3, 4)))
+    found = {
+        "gelu": (lambda x, b: kernels.activate(x, b, "gelu"), normal(*rows), normal(H)),
+        "relu": (lambda x, b: kernels.activate(x, b, "relu"), normal(*rows), normal(H)),
+        "norm": (kernels.layer_norm, normal(B, 2, S, H), normal(H), normal(H)),
+        "sum": (lambda *t: kernels.add_and_norm(*t, None), normal(*rows), normal(H), normal(*rows)),
+        "softmax": (
+            lambda x: kernels.masked_softmax(x, attention_mask(), D),
+            normal(B, A, S, S) * 9,
+        ),
+        "heads": (lambda x, k, b: heads(x, x, k, b), normal(*rows), normal(*kernel), normal(3 * H)),
+        "few queries": (heads, normal(B * 2, H), normal(*rows), normal(*kernel), normal(3 * H)),
+        "rows": (lambda x: kernels.take(x, tf.constant(((0, 3), (1, 1)) * 2)), normal(4 * S, H)),
+    }
+    for name, rate in (("add and norm", 0.0), ("with dropout", 0.3)):
+        tensors = normal(*rows), normal(H), normal(*rows), normal(H), normal(H)
+        found[name] = (
+            lambda x, b, r, beta, gamma, rate=rate: kernels.add_and_norm(
+                x, b, r, (beta, gamma), rate, seeds, 1
+            ),
+            *tensors,
+        )
+    return found
+
+
+NAMES = list(cases())
+
+
+def values_and_gradients(function, tensors):
+    with tf.GradientTape() as tape:
+        tape.watch(tensors)
+        results = tf.nest.flatten(function(*tensors))
+        # Not the plain sum: that of a softmax has no gradient.
+        total = tf.add_n([tf.reduce_sum(tf.sin(tf.cast(x, tf.float32))) for x in results])
+    return [*results, *tape.gradient(total, tensors)]
+
+
+def assert_close(found, expected, tolerance):
+    assert len(found) == len(expected)
+    for ours, theirs in zip(found, expected, strict=True):
+        assert ours.dtype == theirs.dtype
+        ours, theirs = (tf.cast(x, tf.float32).numpy() for x in (ours, theirs))
+        np.testing.assert_allclose(ours, theirs, rtol=0, atol=tolerance * np.abs(theirs).max())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_values_and_gradients_are_those_of_plain_tensorflow(name):
+    function, *tensors = cases()[name]
+    with kernels.plain():
+        expected = values_and_gradients(function, tensors)
+    assert_close(values_and_gradients(function, tensors), expected, 2e-5)
+
+
+@pytest.mark.parametrize("name", ["gelu", "with dropout", "softmax", "heads"])
+def test_compiled_they_give_the_same(name, monkeypatch):
+    function, *tensors = cases()[name]
+    expected = values_and_gradients(function, tensors)
+    monkeypatch.setattr(kernels, "MIN_COMPILED_WIDTH", 1)
+    found = tf.function(values_and_gradients)(function, tensors)
+    assert_close(found, expected, 2e-5)
+
+
+def test_xla_compiles_wide_models_in_graphs_and_nothing_else():
+    def is_compiled(width):
+        graph = tf.function(lambda x, b: kernels.activate(x, b, "gelu"), autograph=False)
+        concrete = graph.get_concrete_function(tf.zeros((5, width)), tf.zeros(width))
+        calls = [op for op in concrete.graph.get_operations() if "Call" in op.type]
+        return any(op.get_attr("_XlaMustCompile") for op in calls)
+
+    assert is_compiled(kernels.MIN_COMPILED_WIDTH)
+    assert not is_compiled(kernels.MIN_COMPILED_WIDTH - 1)
+    with kernels.plain():
+        assert not is_compiled(kernels.MIN_COMPILED_WIDTH)
+
+
+@pytest.mark.parametrize("dtype", [tf.bfloat16, tf.float16])
+@pytest.mark.parametrize("name", ["gelu", "add and norm", "softmax"])
+def test_half_precision_loses_nothing_inside(name, dtype):
+    """The result is the float32 one, rounded once: what is summed is summed in float32."""
+    function, x, *others = cases()[name]
+    x = tf.cast(x, dtype)
+    others = [tf.cast(t, dtype) if t.shape == x.shape else t for t in others]
+    full = [tf.cast(t, tf.float32) for t in (x, *others)]
+    half = values_and_gradients(function, [x, *others])[0]
+    assert half.dtype == dtype
+    expected = tf.cast(values_and_gradients(function, full)[0], dtype)
+    np.testing.assert_allclose(
+        tf.cast(half, tf.float32), tf.cast(expected, tf.float32), rtol=0.01, atol=1e-3
+    )
+
+
+def test_softmax_stands_scores_of_any_size():
+    scores = tf.constant((((-3e4, 0.0, 3e4), (-3e4, -3e4, -3e4), (0.0, -0.0, -1e-3)),))[None]
+    probs = kernels.masked_softmax(scores, tf.zeros((1, 1, 1, 3)), 1)
+    np.testing.assert_allclose(probs, tf.nn.softmax(scores), atol=1e-6)
+
+
+def test_dropout_keeps_its_share_whatever_the_number_of_elements():
+    kept = kernels.keep_mask((97, 1031), 0.1, tf.constant((1, 2))).numpy()
+    assert abs(kept.mean() - 0.9) < 0.003
+    # One number decides on two elements, half of all apart: independently nevertheless.
+    first, second = kept.ravel()[:-1].reshape(2, -1)
+    assert abs((first & second).mean() - 0.81) < 0.004
+    assert kernels.keep_mask((3, 5), 0.1, tf.constant((1, 2))).shape == (3, 5)
+
+
+def test_recomputing_changes_no_number():
+    """Of a function with dropout, called twice."""
+    weights = {"kernel": normal(H, H), "beta": normal(H), "gamma": normal(H)}
+    x, seeds = normal(B * S, H), tf.constant(((1, 2),))
+
+    def layer(x, weights, seeds):
+        y = tf.matmul(x, weights["kernel"])
+        norm = weights["beta"], weights["gamma"]
+        return kernels.add_and_norm(y, tf.zeros(H), x, norm, 0.3, seeds, 0)
+
+    @tf.function
+    def run(is_recomputed):
+        call = kernels.traced_once(layer, is_recomputed)
+        return values_and_gradients(
+            lambda x, *flat: call(
+                call(x, tf.nest.pack_sequence_as(weights, flat), seeds), weights, seeds + 1
+            ),
+            [x, *tf.nest.flatten(weights)],
+        )
+
+    for ours, theirs in zip(run(True), run(False), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-5)
