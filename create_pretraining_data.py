@@ -36,7 +36,6 @@ FLAGS = flags.FLAGS
 ALBERT_ZH_DEFAULTS = dict(max_seq_length=128, do_whole_word_mask=False, dupe_factor=10, ngram=1)
 
 cli.define_input_flags()
-flags.adopt_module_key_flags(cli)
 flags.DEFINE_string("output_file", None, "Record files: a comma list of names, or name@64.")
 flags.DEFINE_string("vocab_file", None, "WordPiece vocabulary, or the .vocab of the model.")
 flags.DEFINE_string("spm_model_file", None, "SentencePiece model.")
@@ -59,7 +58,7 @@ flags.DEFINE_string("language", "en", "For --split_sentences: language of the te
 flags.DEFINE_bool("segment_chinese_words", False, "Mask Chinese words, found by jieba, together.")
 flags.DEFINE_bool("albert_zh_compat", False, "Make records as albert_zh, with its defaults.")
 flags.DEFINE_bool("non_chinese", False, "With --albert_zh_compat: no Chinese words.")
-flags.DEFINE_integer("num_workers", 0, "Processes; 0 for one a core.", lower_bound=0)
+cli.define_run_flags(num_workers=0)
 flags.DEFINE_enum("compression", "", ["", "gzip"], "Compression of the record files.")
 flags.DEFINE_bool("resume", False, "Go on where an interrupted run stopped.")
 flags.DEFINE_string("work_dir", "", "Where unfinished work is kept; default: beside the output.")

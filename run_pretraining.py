@@ -10,7 +10,7 @@ and with --do_eval eval_results.txt and model.ckpt-best. The same command again 
 stopped.
 """
 
-from absl import flags
+from absl import flags, logging
 
 from albert_tf import cli
 
@@ -30,54 +30,53 @@ flags.DEFINE_integer("num_warmup_steps", 3125, "Steps of the linear warm-up.", 0
 flags.DEFINE_integer("start_warmup_step", 0, "Step at which the warm-up begins.", 0)
 flags.DEFINE_integer("max_eval_steps", 100, "Batches of an evaluation at most.", 1)
 flags.DEFINE_string("export_dir", None, "Accepted for albert_zh's command lines; has no effect.")
+flags.DEFINE_bool("scale_learning_rate", False, "The rate is for 4096: square-root rule.")
+flags.DEFINE_bool("skip_bad_records", False, "Leave damaged records out, and count them.")
 flags.DEFINE_bool("init_from_group0", False, "Start all hidden groups as --init_checkpoint's 0.")
-flags.adopt_module_key_flags(cli)
 flags.DEFINE_integer("masked_lm_budget", 0, "Only 0: masking while training is not supported.")
 
 
 def train(task, record_files) -> None:
     """Trains from the newest checkpoint of --output_dir, or anew."""
-    import tf_keras
+    from albert_tf import devices, hints, input_pipeline, optimization, pretraining
 
-    from albert_tf import checkpoints, input_pipeline, optimization, training
-
-    tf_keras.utils.set_random_seed(FLAGS.seed)
+    rate = FLAGS.learning_rate
+    if FLAGS.scale_learning_rate:
+        rate = hints.scaled_learning_rate(rate, FLAGS.train_batch_size)
+        logging.info("--learning_rate=%g for this batch: %g", FLAGS.learning_rate, rate)
+    for hint in hints.learning_rate_hints(rate, FLAGS.train_batch_size):
+        logging.warning(hint)
     schedule = optimization.WarmUpPolynomialDecay(
-        FLAGS.learning_rate,
+        rate,
         FLAGS.num_train_steps,
         FLAGS.num_warmup_steps,
         FLAGS.start_warmup_step,
         FLAGS.poly_power,
     )
-    options = training.TrainingOptions(
-        **{field: FLAGS[field].value for field in training.OPTION_FLAGS}
-    )
-    model = task.build_model()
-    optimizer = optimization.create_optimizer(FLAGS.optimizer, schedule)
-    trainer = training.Trainer(model, task, optimizer, options)
-    if not trainer.restore_latest() and FLAGS.init_checkpoint:
-        checkpoints.load_checkpoint(
-            model, FLAGS.init_checkpoint, FLAGS.allow_partial_init, FLAGS.init_from_group0
-        )
+    size = FLAGS.train_batch_size
+    trainer = cli.make_trainer(task, schedule, FLAGS.optimizer)
+    trainer.advise = hints.PlateauWatch(pretraining.masked_lm_entropy(task, record_files)).observe
+    rows = devices.local_rows(cli.strategy(), size)
 
     def batches_from(step: int):
-        size = FLAGS.train_batch_size
         dataset = input_pipeline.training_dataset(
-            record_files, task.features, size, FLAGS.seed, start=step * size
+            record_files, task.features, size, FLAGS.seed, start=step * size, rows=rows
         )
         return input_pipeline.batches(dataset, record_files)
 
     trainer.train(batches_from)
+    cli.leave_the_rest_to_the_chief()
 
 
 def evaluate(task, record_files) -> None:
     """Evaluates the checkpoints of --output_dir; writes eval_results.txt and model.ckpt-best."""
-    from albert_tf import input_pipeline, pretraining, training
+    from albert_tf import input_pipeline, pretraining, run_directory, training
 
     dataset = input_pipeline.evaluation_dataset(record_files, task.features, FLAGS.eval_batch_size)
     evaluator = training.Evaluator(task.build_model(), task, dataset, FLAGS.max_eval_steps)
     results = training.evaluate_checkpoints(evaluator, FLAGS.output_dir, FLAGS.init_checkpoint)
     pretraining.write_results(FLAGS.output_dir, results)
+    run_directory.write_results(FLAGS.output_dir, {"eval": results[-1]})
     print(pretraining.format_results(results[-1]), end="")
 
 
@@ -87,17 +86,18 @@ def main(_: list[str]) -> None:
         raise ValueError("nothing to do: give --do_train, --do_eval or both")
     if FLAGS.masked_lm_budget:
         raise ValueError("--masked_lm_budget: only 0, records with their masks, is supported")
-    cli.refuse_or_ignore_device_flags()
     config = cli.read_config(FLAGS.output_dir, FLAGS.albert_config_file)
 
+    cli.begin_run(config)
     from albert_tf import input_pipeline
     from albert_tf.pretraining import PretrainingTask
 
     task = PretrainingTask(config, FLAGS.max_seq_length, FLAGS.max_predictions_per_seq)
-    record_files = task.find_records(FLAGS.input_file, "input_file")
+    skip = FLAGS.skip_bad_records
+    record_files = task.find_records(FLAGS.input_file, "input_file", skip)
     eval_files = record_files
     if FLAGS.do_eval and FLAGS.eval_input_file:
-        eval_files = task.find_records(FLAGS.eval_input_file, "eval_input_file")
+        eval_files = task.find_records(FLAGS.eval_input_file, "eval_input_file", skip)
     if FLAGS.do_train:
         input_pipeline.check_batch_size(record_files, FLAGS.train_batch_size)
         train(task, record_files)

@@ -28,14 +28,11 @@ cli.define_run_flags(
     **{"learning_rate": 1e-5, "train_step": 12000, "warmup_step": 1000},
     **{"num_train_epochs": 0.0, "warmup_proportion": 0.1, "albert_hub_module_handle": None},
     **{"official_order": False, "batches_to_sort": 8, "pad_to_multiple": 8, "max_bad_rows": 0},
+    **{"train_file": "", "predict_file": "", "dropout_prob": 0.1},
 )
-flags.adopt_module_key_flags(cli)
 flags.DEFINE_alias("num_keep_checkpoint", "keep_checkpoint_max")
 flags.DEFINE_enum("task_name", "race", ["race", "choice"], "RACE, or questions of your own.")
-flags.DEFINE_string("train_file", "", "TFRecord file to keep the training features in.")
 flags.DEFINE_string("eval_file", "", "TFRecord file to keep the dev features in.")
-flags.DEFINE_string("predict_file", "", "TFRecord file to keep the test features in.")
-flags.DEFINE_float("dropout_prob", 0.1, "Dropout of the pooled output, in [0, 1).", 0)
 flags.DEFINE_integer("max_qa_length", 128, "Last tokens of question and option that are kept.")
 flags.DEFINE_bool("high_only", False, "Only questions of the level high.")
 flags.DEFINE_bool("middle_only", False, "Only questions of the level middle.")
@@ -71,11 +68,11 @@ def predict(predictor, data: QuestionSet) -> None:
 def main(_: list[str]) -> None:
     """Trains, evaluates and predicts, as the flags say."""
     cli.require_a_phase()
-    cli.refuse_or_ignore_device_flags()
     config = cli.read_config(FLAGS.output_dir, FLAGS.albert_config_file)
     tokenizer = cli.read_tokenizer(config)
     data = {split: read_split(split) for split, phase in PHASES.items() if FLAGS[phase].value}
 
+    cli.begin_run(config)
     from albert_tf import evaluation, finetuning, race
 
     task = race.MultipleChoice(config, FLAGS.dropout_prob)

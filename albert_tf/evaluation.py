@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -18,13 +19,14 @@ import tensorflow as tf
 from absl import logging
 from numpy.typing import NDArray
 
-from albert_tf import checkpoints, files
+from albert_tf import checkpoints, files, pictures, run_directory
 from albert_tf.checkpoint_files import DATA_SUFFIX
 from albert_tf.checkpoints import BEST, GLOBAL_STEP
 from albert_tf.finetuning import Predictor
 
 EVALUATIONS_FILE = "evaluations.jsonl"
 RESULTS_FILE = "eval_results.txt"
+BEST_TRIAL_FILE = "best_trial.txt"
 TEST_RESULTS_FILE = "predict_results.txt"
 SEPARATOR = "=" * 50
 _DIGEST_LENGTH = 16
@@ -94,9 +96,13 @@ def format_metrics(metrics: Metrics) -> str:
     return "".join(lines)
 
 
+def _best_value(evaluation: Evaluation | None, metric: str) -> float:
+    return -1 if evaluation is None else float(np.float32(evaluation.metrics[metric]))
+
+
 def format_best(evaluation: Evaluation | None, metric: str) -> str:
     """The line `best = value`, as official: -1 where there is none yet."""
-    return f"best = {-1 if evaluation is None else float(np.float32(evaluation.metrics[metric]))}\n"
+    return f"best = {_best_value(evaluation, metric)}\n"
 
 
 def write_results(output_dir: str, evaluations: Sequence[Evaluation], metric: str) -> str:
@@ -113,6 +119,28 @@ def write_results(output_dir: str, evaluations: Sequence[Evaluation], metric: st
     Returns:
         the text.
     """
+    return _write_blocks(output_dir, evaluations, metric, names_files=True)
+
+
+def write_classifier_results(
+    output_dir: str, evaluations: Sequence[Evaluation], metric: str
+) -> str:
+    """As `write_results`, but as Google's classifier, which names no files; and `best_trial.txt`.
+
+    That file has `<last step>:<best step>:<best value>`; -1 for the best where there is none.
+    """
+    text = _write_blocks(output_dir, evaluations, metric, names_files=False)
+    best = best_of(evaluations, metric)
+    last = evaluations[-1].step if evaluations else -1
+    trial = f"{last}:{-1 if best is None else best.step}:{_best_value(best, metric)}"
+    with files.write_atomically(os.path.join(output_dir, BEST_TRIAL_FILE)) as stream:
+        stream.write(trial)
+    return text
+
+
+def _write_blocks(
+    output_dir: str, evaluations: Sequence[Evaluation], metric: str, names_files: bool
+) -> str:
     text, best = "", None
     for number, evaluation in enumerate(evaluations, 1):
         text += format_metrics(evaluation.metrics | {GLOBAL_STEP: evaluation.step})
@@ -121,12 +149,38 @@ def write_results(output_dir: str, evaluations: Sequence[Evaluation], metric: st
             best = evaluation
             source = os.path.join(output_dir, f"model.ckpt-{evaluation.step}")
             target = os.path.join(output_dir, BEST)
-            for suffix in (DATA_SUFFIX, ".index") if evaluation.checkpoint else ():
+            for suffix in (DATA_SUFFIX, ".index") if evaluation.checkpoint and names_files else ():
                 text += f"saved {source}{suffix} to {target}{suffix}\n"
         text += SEPARATOR + "\n"
     with files.write_atomically(os.path.join(output_dir, RESULTS_FILE)) as stream:
         stream.write(text)
     return text
+
+
+@dataclasses.dataclass(frozen=True)
+class EarlyStopping:
+    """When training is given up because the dev set gets no better.
+
+    Attributes:
+        patience: checkpoints in a row that may be no better than one before them; 0: any number.
+        min_delta: what is better by no more than this does not count as better.
+    """
+
+    patience: int = 0
+    min_delta: float = 0.0
+
+    def is_due(self, evaluations: Iterable[Evaluation], metric: str) -> bool:
+        """Whether that moment came with any of these, by step. Step 0 is not counted."""
+        best, waited = -math.inf, 0
+        for evaluation in evaluations:
+            if not self.patience or not evaluation.step:
+                continue
+            value = evaluation.metrics[metric]
+            is_better = value > best + self.min_delta
+            best, waited = (value, 0) if is_better else (best, waited + 1)
+            if waited >= self.patience:
+                return True
+        return False
 
 
 class CheckpointEvaluator:
@@ -143,6 +197,7 @@ class CheckpointEvaluator:
         selection_metric: one of these names.
         measured_on: `digest` of the data and of the settings that matter.
         write_results: writes the file of results, as `write_results` does.
+        early_stopping: when training is given up.
     """
 
     def __init__(
@@ -153,10 +208,11 @@ class CheckpointEvaluator:
         selection_metric: str,
         measured_on: str,
         write_results: Callable[[str, list[Evaluation], str], Any] = write_results,
+        early_stopping: EarlyStopping = EarlyStopping(),
     ) -> None:
         self.output_dir, self.predictor, self.measure = output_dir, predictor, measure
         self.selection_metric, self.measured_on = selection_metric, measured_on
-        self._write_results = write_results
+        self._write_results, self._early_stopping = write_results, early_stopping
         self._all = read_evaluations(output_dir)
 
     @property
@@ -207,6 +263,16 @@ class CheckpointEvaluator:
         self._conclude()
         return evaluation
 
+    @property
+    def stops_training(self) -> bool:
+        """Whether the evaluations are such that training is to be given up."""
+        return self._early_stopping.is_due(self.evaluations, self.selection_metric)
+
+    def after_save(self, prefix: str) -> bool:
+        """As `evaluate`, for the training loop: whether it is to stop at this checkpoint."""
+        self.evaluate(prefix)
+        return self.stops_training
+
     def _measure(self, prefix: str, name: str) -> Evaluation:
         checkpoints.load_weights(self.predictor.model, prefix)
         metrics = self.measure(self.predictor.predict())
@@ -215,6 +281,10 @@ class CheckpointEvaluator:
 
     def _conclude(self) -> None:
         self._write_results(self.output_dir, self.evaluations, self.selection_metric)
+        best = best_of(self.evaluations, self.selection_metric)
+        if best is not None:
+            figures = best.metrics | {GLOBAL_STEP: best.step}
+            run_directory.write_results(self.output_dir, {"eval": figures})
         self._keep_best()
 
     def _keep_best(self) -> None:
@@ -252,6 +322,23 @@ class CheckpointEvaluator:
         )
 
 
+def draw_training_curve(
+    evaluations: Sequence[Evaluation], metric: str, metrics_file: str, path: str
+) -> None:
+    """Draws how training and the evaluations of its checkpoints went.
+
+    Args:
+        evaluations: by step.
+        metric: what decides which is best.
+        metrics_file: of the training loop.
+        path: the picture, PNG.
+    """
+    rows = [evaluation.metrics | {"step": evaluation.step} for evaluation in evaluations]
+    best = best_of(evaluations, metric)
+    best_step = None if best is None else best.step
+    pictures.draw_training_curve(path, metrics_file, rows, metric, best_step)
+
+
 def evaluation_of_best(output_dir: str) -> Evaluation | None:
     """What `model.ckpt-best` of a folder achieved when it was last measured, if ever."""
     prefix = os.path.join(output_dir, BEST)
@@ -279,4 +366,5 @@ def write_test_results(output_dir: str, metrics: Metrics, metric: str) -> str:
         text += format_best(best, metric)
     with files.write_atomically(os.path.join(output_dir, TEST_RESULTS_FILE)) as stream:
         stream.write(text)
+    run_directory.write_results(output_dir, {"test": metrics})
     return text

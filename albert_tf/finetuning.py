@@ -9,7 +9,7 @@ Letters: B batch, N examples, S sequence length.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,11 +33,28 @@ def batch_signature(features: Features) -> dict[str, tf.TensorSpec]:
 
 
 def training_dataset(
-    features: Features, order: TrainingOrder, padding: Padding, start_step: int = 0
+    features: Features,
+    order: TrainingOrder,
+    padding: Padding,
+    start_step: int = 0,
+    rows: slice | None = None,
 ) -> tf.data.Dataset:
-    """The batches of `batching.training_batches`, made while the model works on earlier ones."""
+    """The batches of `batching.training_batches`, made while the model works on earlier ones.
+
+    Args:
+        features: the examples.
+        order: in which they come.
+        padding: how far batches are padded.
+        start_step: of the first batch.
+        rows: of each batch, those of this process; None for all.
+    """
+
+    def make() -> Iterator[dict[str, Any]]:
+        for batch in batching.training_batches(features, order, padding, start_step):
+            yield {name: value[rows or slice(None)] for name, value in batch.items()}
+
     return tf.data.Dataset.from_generator(
-        lambda: batching.training_batches(features, order, padding, start_step),
+        make,
         output_signature=batch_signature(features),
     ).prefetch(2)
 
@@ -105,23 +122,30 @@ def _stack(rows: Sequence[NDArray[Any]], fill: float) -> NDArray[Any]:
     )
 
 
-def find_best(output_dir: str, init_checkpoint: str | None = None) -> str:
-    """The checkpoint to predict with.
-
-    That is `model.ckpt-best`; where there is none the newest one, or `init_checkpoint`.
-
-    Raises:
-        FileNotFoundError: there is nothing of all this.
-    """
+def find_trained(output_dir: str, init_checkpoint: str | None = None) -> str | None:
+    """`model.ckpt-best`; where there is none the newest checkpoint, or `init_checkpoint`."""
     best = os.path.join(output_dir, BEST)
     if tf.io.gfile.exists(best + ".index"):
         return best
     numbered = list(checkpoints.list_checkpoints(output_dir).values())
-    if not numbered and not init_checkpoint:
+    if numbered:
+        return numbered[-1]
+    return checkpoints.find_checkpoint(init_checkpoint) if init_checkpoint else None
+
+
+def find_best(output_dir: str, init_checkpoint: str | None = None) -> str:
+    """The checkpoint to predict with, which `find_trained` finds.
+
+    Raises:
+        FileNotFoundError: there is none.
+    """
+    found = find_trained(output_dir, init_checkpoint)
+    if found is None:
         raise FileNotFoundError(
             f"{output_dir} holds no checkpoint to predict with. Train first, or give "
             "--init_checkpoint."
         )
-    found = numbered[-1] if numbered else checkpoints.find_checkpoint(str(init_checkpoint))
-    logging.warning("%s does not exist: predicting with %s", best, found)
+    best = os.path.join(output_dir, BEST)
+    if found != best:
+        logging.warning("%s does not exist: predicting with %s", best, found)
     return found

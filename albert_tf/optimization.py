@@ -8,10 +8,13 @@ Source: `optimization.py` and `lamb_optimizer.py` of google-research/albert; LAM
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
 import tf_keras
+
+from albert_tf import kernels
 
 BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-6
 WEIGHT_DECAY_RATE = 0.01
@@ -91,6 +94,9 @@ class AdamW(tf_keras.optimizers.Optimizer):
     """
 
     layer_adaptation = False
+    # Bool scalar: whether steps change anything; None: they do. A step that is left out so costs
+    # no pass over the weights, and no condition, which many devices and XLA would not have.
+    is_active: tf.Tensor | None = None
 
     def __init__(
         self, learning_rate: float | tf_keras.optimizers.schedules.LearningRateSchedule
@@ -123,22 +129,40 @@ class AdamW(tf_keras.optimizers.Optimizer):
 
     def update_step(self, gradient: tf.Tensor, variable: tf.Variable) -> None:
         """One step of one variable; `gradient` has its shape."""
-        m_slot, v_slot = (self._moments[slot][self._index(variable)] for slot in SLOTS)
-        gradient = tf.convert_to_tensor(gradient)
-        m = BETA_1 * m_slot + (1.0 - BETA_1) * gradient
-        v = BETA_2 * v_slot + (1.0 - BETA_2) * tf.square(gradient)
-        m_slot.assign(m)
-        v_slot.assign(v)
-        update = m / (tf.sqrt(v) + EPSILON)
-        if not EXCLUDED.search(variable.name):
-            update += WEIGHT_DECAY_RATE * variable
-            if self.layer_adaptation:
-                update *= trust_ratio(tf.norm(variable), tf.norm(update))
-        variable.assign_sub(tf.convert_to_tensor(self.learning_rate) * update)
+        slots = [self._moments[slot][self._index(variable)] for slot in SLOTS]
+        decays = not EXCLUDED.search(variable.name)
+        new = _updated(
+            variable.shape.num_elements() // kernels.MIN_COMPILED_WIDTH,
+            *map(tf.convert_to_tensor, (gradient, *slots, variable)),
+            [self._or_keep(beta, 1.0) for beta in (BETA_1, BETA_2)],
+            [self._or_keep(1.0 - beta, 0.0) for beta in (BETA_1, BETA_2)],
+            self._or_keep(tf.convert_to_tensor(self.learning_rate), 0.0),
+            decays,
+            decays and self.layer_adaptation,
+        )
+        for old, value in zip((*slots, variable), new, strict=True):
+            old.assign(value)
+
+    def _or_keep(self, factor: Any, idle: float) -> Any:
+        """A factor of the update, or what it is in a step that changes nothing."""
+        return factor if self.is_active is None else tf.where(self.is_active, factor, idle)
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments."""
         return {"learning_rate": self._serialize_hyperparameter(self._learning_rate)}
+
+
+@kernels.fused
+def _updated(_, gradient, m, v, weight, betas, shares, rate, decays, adapts):
+    """Moments and weight after a step: in one pass over memory where they are large."""
+    m = betas[0] * m + shares[0] * gradient
+    v = betas[1] * v + shares[1] * tf.square(gradient)
+    update = m / (tf.sqrt(v) + EPSILON)
+    if decays:
+        update += WEIGHT_DECAY_RATE * weight
+    if adapts:
+        update *= trust_ratio(tf.norm(weight), tf.norm(update))
+    return m, v, weight - rate * update
 
 
 class Lamb(AdamW):
@@ -163,10 +187,29 @@ def create_optimizer(name: str, schedule: WarmUpPolynomialDecay) -> AdamW:
     return OPTIMIZERS[name](schedule)
 
 
-def clip_gradients(
-    gradients: list[tf.Tensor | None],
-) -> tuple[list[tf.Tensor | None], tf.Tensor]:
+def clipping_factor(norm: tf.Tensor) -> tf.Tensor:
+    """What gradients of a global norm are multiplied by, so that it is at most 1."""
+    return CLIP_NORM * tf.minimum(1.0 / norm, 1.0 / CLIP_NORM)
+
+
+def scale_gradients(gradients: Sequence[tf.Tensor | None], factor: tf.Tensor) -> list[Any]:
+    """Gradients times a factor; 0 makes zeros of them even where they are not finite.
+
+    Args:
+        gradients: one a variable, None where the loss does not depend on it.
+        factor: float32 scalar.
+    """
+    return [
+        None if gradient is None else tf.math.multiply_no_nan(gradient, factor)
+        for gradient in gradients
+    ]
+
+
+def clip_gradients(gradients: Sequence[tf.Tensor | None]) -> tuple[list[Any], tf.Tensor]:
     """Scales the gradients so that their global norm is at most 1.
+
+    Of `tf.IndexedSlices`, the gradients of embeddings, the norm takes each row by itself, also
+    where several are of one word: so do Google's programs.
 
     Args:
         gradients: one a variable, None where the loss does not depend on it.
@@ -174,7 +217,6 @@ def clip_gradients(
     Returns:
         the gradients, None in the same places, and their global norm before clipping.
     """
-    present = [gradient for gradient in gradients if gradient is not None]
-    clipped, norm = tf.clip_by_global_norm(present, CLIP_NORM)
-    rest = iter(clipped)
-    return [None if gradient is None else next(rest) for gradient in gradients], norm
+    norm = tf.linalg.global_norm([gradient for gradient in gradients if gradient is not None])
+    dense = [None if value is None else tf.convert_to_tensor(value) for value in gradients]
+    return scale_gradients(dense, clipping_factor(norm)), norm

@@ -11,12 +11,13 @@ from typing import Any
 
 import tensorflow as tf
 
-from albert_tf import files, input_pipeline, records
+from albert_tf import files, hints, input_pipeline, records
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling import AlbertForPretraining
 
 SELECTION_METRIC = "masked_lm_accuracy"
 CHECKED_RECORDS = 100
+ENTROPY_RECORDS = 2000
 # Feature → flag that sets its length.
 FLAG_OF_FEATURE = {
     "input_ids": "max_seq_length",
@@ -70,19 +71,31 @@ class PretrainingTask:
         """A model with random weights."""
         return AlbertForPretraining(self.config)
 
-    def find_records(self, patterns: str, flag: str) -> list[input_pipeline.RecordFile]:
+    def find_records(
+        self, patterns: str, flag: str, skip_bad_records: bool = False
+    ) -> list[input_pipeline.RecordFile]:
         """The files that `patterns` (of the flag `flag`) match, checked against this task.
+
+        Args:
+            patterns: a comma list of names and globs.
+            flag: where they come from.
+            skip_bad_records: read all records now, and leave out those that are damaged.
 
         Raises:
             ValueError: nothing matches, a file is damaged, its records have other lengths, or
                 its vocabulary is larger than the model's.
         """
         paths = files.expand_patterns(patterns, f"--{flag}")
-        found = input_pipeline.find_record_files(paths)
-        if not found:
+        paths = input_pipeline.record_paths(paths)
+        if not paths:
             raise ValueError(f"--{flag}={patterns}: matches no record file")
+        for path in paths:
+            input_pipeline.check_features(path, self.features, FLAG_OF_FEATURE)
+        if skip_bad_records:
+            found = input_pipeline.scan_record_files(paths, self.features)
+        else:
+            found = input_pipeline.find_record_files(paths)
         for file in found:
-            input_pipeline.check_features(file.path, self.features, FLAG_OF_FEATURE)
             self._check_ids(file)
         self._check_vocabulary([file.path for file in found])
         return found
@@ -90,7 +103,7 @@ class PretrainingTask:
     def _check_ids(self, file: input_pipeline.RecordFile) -> None:
         """Looks at the first records only: a GPU reads zeros, silently, for an id out of range."""
         dataset = input_pipeline.evaluation_dataset([file], self.features, CHECKED_RECORDS)
-        batch = next(input_pipeline.batches(dataset, [file]))
+        batch = next(input_pipeline.batches(dataset, [file], self.features))
         largest = max(int(tf.reduce_max(batch[name])) for name in ("input_ids", "masked_lm_ids"))
         if largest >= self.config.vocab_size:
             raise ValueError(
@@ -116,33 +129,52 @@ class PretrainingTask:
                     f"{info.vocabulary['file']} (says {info.metadata_file})"
                 )
 
+    def loss_weights(self, batch: dict[str, tf.Tensor]) -> tf.Tensor:
+        """Masked words and sentence pairs of a batch, float32 [2]."""
+        pairs = tf.cast(tf.shape(batch["input_ids"])[0], tf.float32)
+        return tf.stack((tf.reduce_sum(batch["masked_lm_weights"]), pairs))
+
     def loss(
-        self, outputs: dict[str, tf.Tensor], batch: dict[str, tf.Tensor]
+        self,
+        outputs: dict[str, tf.Tensor],
+        batch: dict[str, tf.Tensor],
+        weights: tf.Tensor | None = None,
     ) -> tuple[tf.Tensor, Sums]:
         """The loss of a batch, and what its metrics are made of.
 
         Args:
             outputs: of `AlbertForPretraining`.
             batch: parsed features.
+            weights: `loss_weights` of the larger batch that this one is a part of.
 
         Returns:
             the loss, float32 scalar, and metric → (weighted sum, weight), float32 scalars.
         """
+        totals = self.loss_weights(batch) if weights is None else weights  # [2]
         labels, weights = batch["masked_lm_ids"], batch["masked_lm_weights"]  # [B, P]
         word_losses, word_hits = _cross_entropy(outputs["masked_lm_logits"], labels)  # [B, P]
         order = batch["next_sentence_labels"][:, 0]  # [B]
         order_losses, order_hits = _cross_entropy(outputs["sentence_order_logits"], order)  # [B]
 
         words, count = tf.reduce_sum(weights), tf.cast(tf.size(order), tf.float32)
-        word_sum = tf.reduce_sum(weights * word_losses)
+        word_sum, order_sum = tf.reduce_sum(weights * word_losses), tf.reduce_sum(order_losses)
         # 1e-5 as in Google's `get_masked_lm_output`.
-        loss = word_sum / (words + 1e-5) + tf.reduce_mean(order_losses)
+        loss = word_sum / (totals[0] + 1e-5) + order_sum / totals[1]
         return loss, {
             "masked_lm_loss": (word_sum, words),
             "masked_lm_accuracy": (tf.reduce_sum(weights * word_hits), words),
-            "sentence_order_loss": (tf.reduce_sum(order_losses), count),
+            "sentence_order_loss": (order_sum, count),
             "sentence_order_accuracy": (tf.reduce_sum(order_hits), count),
         }
+
+
+def masked_lm_entropy(
+    task: PretrainingTask, record_files: Sequence[input_pipeline.RecordFile]
+) -> float:
+    """Entropy of the masked tokens of the first records, in nats: what blind guessing loses."""
+    dataset = input_pipeline.evaluation_dataset(record_files, task.features, ENTROPY_RECORDS)
+    batch = next(input_pipeline.batches(dataset, record_files))
+    return hints.unigram_entropy(batch["masked_lm_ids"].numpy()[batch["masked_lm_weights"] > 0])
 
 
 def _cross_entropy(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

@@ -117,7 +117,7 @@ def make_features(
         sequences = _sequences(data, tokenizer, max_seq_length, max_qa_length)
         return TokenSequences.pack(sequences, {"label_ids": labels}, data.num_choices)
 
-    return feature_cache.load_or_make(cache_file, made_of, max_seq_length, make)
+    return feature_cache.load_or_make(cache_file, made_of, max_seq_length, make, TokenSequences)
 
 
 class MultipleChoice:
@@ -137,14 +137,22 @@ class MultipleChoice:
         """A model with random weights."""
         return AlbertForMultipleChoice(self.config, self.dropout_prob)
 
+    def loss_weights(self, batch: dict[str, tf.Tensor]) -> tf.Tensor:
+        """Questions of a batch, float32 [1]."""
+        return tf.cast(tf.shape(batch["input_ids"])[:1], tf.float32)
+
     def loss(
-        self, outputs: dict[str, tf.Tensor], batch: dict[str, tf.Tensor]
+        self,
+        outputs: dict[str, tf.Tensor],
+        batch: dict[str, tf.Tensor],
+        weights: tf.Tensor | None = None,
     ) -> tuple[tf.Tensor, Sums]:
         """The mean loss of a batch, and what its metrics are made of.
 
         Args:
             outputs: of `AlbertForMultipleChoice`.
             batch: with `label_ids` [B].
+            weights: `loss_weights` of the larger batch that this one is a part of.
 
         Returns:
             the loss, float32 scalar, and metric → (sum, number of questions), float32 scalars.
@@ -153,7 +161,8 @@ class MultipleChoice:
         losses = classification_losses(outputs["logits"], labels)  # [B]
         hits = tf.cast(outputs["predictions"] == labels, tf.float32)  # [B]
         count = tf.cast(tf.size(labels), tf.float32)
-        return tf.reduce_mean(losses), {"accuracy": (tf.reduce_sum(hits), count)}
+        loss = tf.reduce_sum(losses) / (count if weights is None else weights[0])
+        return loss, {"accuracy": (tf.reduce_sum(hits), count)}
 
 
 def evaluate(data: QuestionSet, logits: NDArray[Any], batch_size: int) -> dict[str, float]:

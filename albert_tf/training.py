@@ -7,62 +7,64 @@ a step depends on (its records, its dropout) is a function of the seed and the s
 from __future__ import annotations
 
 import dataclasses
-import datetime
-import json
 import os
 import time
-from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import tensorflow as tf
 from absl import logging
 from tqdm import tqdm
 
-from albert_tf import checkpoints, files
+from albert_tf import checkpoints, devices, files, run_directory
 from albert_tf.checkpoints import GLOBAL_STEP
-from albert_tf.optimization import AdamW, clip_gradients
+from albert_tf.interruption import InterruptedRunError, StopRequest
+from albert_tf.metrics_log import MetricsLog
+from albert_tf.optimization import AdamW
+from albert_tf.precision import LossScale
+from albert_tf.train_step import Batch, StepOptions, Sums, Task, TrainStep
 
-METRICS_FILE = "metrics.jsonl"
-DROPOUT_STREAM = 1  # second half of the dropout seed: other uses of a seed take other numbers
-
-Batch = dict[str, tf.Tensor]
-Sums = dict[str, tuple[tf.Tensor, tf.Tensor]]
-
-
-class Task(Protocol):
-    """What the loops ask of a task."""
-
-    selection_metric: str
-
-    def loss(self, outputs: dict[str, tf.Tensor], batch: Batch) -> tuple[tf.Tensor, Sums]:
-        """The loss of a batch, and metric → (weighted sum, weight)."""
+NAN_POLICIES = ("stop", "skip")
+# With the policy "skip": so many steps without a good one among them end the run nevertheless.
+MOST_SKIPPED_STEPS = 20
+# What a collective operation of several workers fails with when one of them is gone.
+_LOST_WORKER = (
+    tf.errors.UnavailableError,
+    tf.errors.AbortedError,
+    tf.errors.CancelledError,
+    tf.errors.DeadlineExceededError,
+    tf.errors.FailedPreconditionError,
+)
 
 
 class NonFiniteLossError(ArithmeticError):
     """The loss or its gradient became NaN or infinite."""
 
 
-@dataclasses.dataclass(frozen=True)
-class TrainingOptions:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainingOptions(StepOptions):
     """How to train.
 
     Attributes:
         output_dir: where checkpoints, logs and summaries go.
         num_train_steps: the step at which training ends.
         save_checkpoints_steps: a checkpoint is written at its multiples (and at 0 and the end).
+        save_checkpoints_secs: and as soon as so many seconds have passed since the last; 0: never.
         keep_checkpoint_max: how many of them are kept; 0 keeps all.
         log_steps: progress is logged and summarized every so many steps.
         train_batch_size: examples a step, for the figures in the log.
-        seed: of dropout.
+        nan_policy: what a loss or gradient that is not finite does: "stop" ends the run, "skip"
+            leaves the step out.
     """
 
     output_dir: str
     num_train_steps: int
     save_checkpoints_steps: int
+    save_checkpoints_secs: float = 0.0
     keep_checkpoint_max: int = 5
     log_steps: int = 100
     train_batch_size: int = 1
-    seed: int = 0
+    nan_policy: str = "stop"
 
 
 OPTION_FLAGS = [field.name for field in dataclasses.fields(TrainingOptions)]
@@ -71,13 +73,21 @@ OPTION_FLAGS = [field.name for field in dataclasses.fields(TrainingOptions)]
 class Trainer:
     """A model with its optimizer, made once and then trained, saved and restored.
 
+    With several workers all of them train, and the first one writes the files.
+
     Args:
         model: called with (batch, training=, dropout_seed=).
         task: turns its outputs into a loss.
-        optimizer: of `albert_tf.optimization`.
+        optimizer: of `albert_tf.optimization`; made, as the model, in the strategy's scope.
         options: how to train.
         batch_signature: name → shape and type of what is in a batch. Where batches differ in
             length, None in place of these sizes lets one trace of the step serve all.
+        strategy: where to train; the present one if None.
+        loss_scale: for float16.
+
+    Attributes:
+        step: finished steps.
+        advise: called with each line of the log; what it returns is logged as warnings.
     """
 
     def __init__(
@@ -87,24 +97,32 @@ class Trainer:
         optimizer: AdamW,
         options: TrainingOptions,
         batch_signature: dict[str, tf.TensorSpec] | None = None,
+        strategy: tf.distribute.Strategy | None = None,
+        loss_scale: LossScale | None = None,
     ) -> None:
+        self.advise: Callable[[dict[str, float]], list[str]] = lambda line: []
         self.model, self.task, self.optimizer, self.options = model, task, optimizer, options
-        self.variables = list(model.trainable_variables)
-        self.slots = optimizer.slot_variables(self.variables)
+        self.strategy, self.loss_scale = strategy or tf.distribute.get_strategy(), loss_scale
+        with self.strategy.scope():
+            self.slots = optimizer.slot_variables(list(model.trainable_variables))
         self.step = 0
-        self._sums: dict[str, tf.Variable] = {}
-        self._bad_step = tf.Variable(-1, dtype=tf.int64, trainable=False)
-        signature = None if batch_signature is None else [batch_signature]
-        self._train_step = tf.function(
-            self._one_step, input_signature=signature, reduce_retracing=signature is None
+        self.take_step = TrainStep(
+            model, task, optimizer, options, self.strategy, batch_signature, loss_scale
         )
+        self._is_chief = devices.is_chief(self.strategy)
+        self._is_one_of_many = devices.is_multi_worker(self.strategy)
+        self._results: list[dict[str, tf.Tensor]] = []  # of the steps since the last line
 
     def state(self) -> dict[str, Any]:
         """Everything a checkpoint holds: weights, moments and `global_step`, by name."""
-        weights = {
-            checkpoints.variable_name(variable): variable for variable in self.model.variables
-        }
-        return weights | self.slots | {GLOBAL_STEP: tf.constant(self.step, tf.int64)}
+        state = {checkpoints.variable_name(variable): variable for variable in self.model.variables}
+        state |= self.slots
+        if self.loss_scale is not None:
+            state |= {
+                "loss_scale/value": self.loss_scale.value,
+                "loss_scale/good_steps": self.loss_scale.good_steps,
+            }
+        return state | {GLOBAL_STEP: tf.constant(self.step, tf.int64)}
 
     def restore_latest(self) -> bool:
         """Goes back to the newest checkpoint of the output directory, if there is one.
@@ -112,10 +130,10 @@ class Trainer:
         Raises:
             ValueError: it belongs to another model or optimizer; the text lists what differs.
         """
-        found = checkpoints.list_checkpoints(self.options.output_dir)
-        if not found:
+        found = checkpoints.newest_usable(self.options.output_dir)
+        if found is None:
             return False
-        step, prefix = list(found.items())[-1]
+        step, prefix = found
         reader = checkpoints.open_checkpoint(prefix)
         shapes = reader.get_variable_to_shape_map()
         state = self.state()
@@ -153,33 +171,6 @@ class Trainer:
             stream.writelines(f'all_model_checkpoint_paths: "{name}"\n' for name in names)
         return prefix
 
-    def _one_step(self, batch: Batch) -> None:
-        step = self.optimizer.iterations
-        seed = tf.random.fold_in((self.options.seed, DROPOUT_STREAM), tf.cast(step, tf.int32))
-        with tf.GradientTape() as tape:
-            outputs = self.model(batch, training=True, dropout_seed=seed)
-            loss, sums = self.task.loss(outputs, batch)
-        gradients, norm = clip_gradients(tape.gradient(loss, self.variables))
-        bad = ~tf.math.is_finite(loss + norm) & (self._bad_step < 0)
-        self._bad_step.assign(tf.where(bad, step, self._bad_step))
-        pairs = zip(gradients, self.variables, strict=True)
-        self.optimizer.apply_gradients([pair for pair in pairs if pair[0] is not None])
-        for name, (total, weight) in (sums | {"loss": (loss, tf.ones_like(loss))}).items():
-            self._accumulate(name, total, weight)
-
-    def _accumulate(self, name: str, total: tf.Tensor, weight: tf.Tensor) -> None:
-        if name not in self._sums:
-            with tf.init_scope():
-                self._sums[name] = tf.Variable((0.0, 0.0), trainable=False, dtype=tf.float32)
-        self._sums[name].assign_add(tf.stack((total, weight)))
-
-    def _take_means(self) -> dict[str, float]:
-        """Means of the metrics since the last call."""
-        sums = {name: variable.numpy() for name, variable in self._sums.items()}
-        for variable in self._sums.values():
-            variable.assign((0.0, 0.0))
-        return {name: float(total / max(weight, 1e-9)) for name, (total, weight) in sums.items()}
-
     def train(
         self,
         dataset: Callable[[int], Iterable[Batch]],
@@ -188,98 +179,131 @@ class Trainer:
         """Trains from the present step to `num_train_steps`.
 
         Args:
-            dataset: step → the batches from that step on.
-            after_save: called with the prefix of every checkpoint that is written.
+            dataset: step → the batches from that step on; of each, the rows of this process.
+            after_save: called with the prefix of every checkpoint that is written; if it returns
+                True, training ends there.
 
         Raises:
             NonFiniteLossError: the loss became NaN or infinite; the last checkpoint is kept.
+            InterruptedRunError: a signal asked to stop, and a checkpoint has been written; or
+                another worker is gone.
         """
-        options = self.options
-        if self.step >= options.num_train_steps:
+        if self.step >= self.options.num_train_steps:
             logging.info("Step %d is reached: nothing to train", self.step)
             return
-        log = MetricsLog(options, self.step)
-        after_save = after_save or (lambda prefix: None)
-        if self.step == 0:
-            after_save(self.save())
-            log.restart_clock()
-        batches = iter(dataset(self.step))
+        try:
+            with StopRequest() as request:
+                self._train(dataset, after_save or (lambda prefix: None), request)
+        except _LOST_WORKER as error:
+            if not self._is_one_of_many:
+                raise
+            raise InterruptedRunError(
+                f"another worker is gone ({error.message.splitlines()[0]}). Start all workers "
+                "again: training goes on from the last checkpoint."
+            ) from None
+
+    def _train(
+        self,
+        dataset: Callable[[int], Iterable[Batch]],
+        after_save: Callable[[str], Any],
+        request: StopRequest,
+    ) -> None:
+        options, total = self.options, self.options.num_train_steps
+        log = None
+        if self._is_chief:
+            log = MetricsLog(options.output_dir, self.step, total, options.train_batch_size)
+        is_done = self.step == 0 and self._save(log, after_save)
+        saved_at = time.monotonic()
+        batches, may_update = iter(dataset(self.step)), tf.constant(True)
+        means: dict[str, float] = {}
         # On a terminal a bar; elsewhere the log says the same.
-        total = options.num_train_steps
-        with tqdm(total=total, initial=self.step, unit="step", disable=None) as bar:
-            while self.step < total:
-                self._train_step(next(batches))
+        disable = None if self._is_chief else True
+        with tqdm(total=total, initial=self.step, unit="step", disable=disable) as bar:
+            while self.step < total and not is_done:
+                result = self.take_step(next(batches), may_update, request.is_made)
+                self._results.append(result)
+                if options.nan_policy == "stop":
+                    may_update = result["is_good"]  # what is broken is not trained on
                 self.step += 1
                 bar.update()
-                is_saved = self.step == total or self.step % options.save_checkpoints_steps == 0
+                # Several workers agree on when to stop; one has nobody to ask.
+                stops = bool(result["stops"]) if self._is_one_of_many else request.is_made
+                seconds = time.monotonic() - saved_at
+                is_saved = stops or self.step == total
+                is_saved |= self.step % options.save_checkpoints_steps == 0
+                is_saved |= 0 < options.save_checkpoints_secs <= seconds
                 if is_saved or self.step % options.log_steps == 0:
-                    self._stop_if_not_finite()
-                    rate = float(self.optimizer.learning_rate)
+                    means = self._take_means(dataset)
                     with bar.external_write_mode():
-                        log.write(self.step, self._take_means(), rate)
+                        self._log(log, means)
                 if is_saved:
-                    after_save(self.save())
-                    log.restart_clock()
-        log.close()
+                    saved_at = time.monotonic()
+                    is_done = self._save(log, after_save if not stops else lambda prefix: False)
+                if stops and self.step < total:
+                    raise InterruptedRunError(
+                        f"stopped at step {self.step} of {total}, as asked, and saved it in "
+                        f"{options.output_dir}. The same command goes on from there."
+                    )
+        if log is not None:
+            log.close()
+            train = {"step": self.step} | means
+            run_directory.write_results(options.output_dir, {"train": train})
 
-    def _stop_if_not_finite(self) -> None:
-        step = int(self._bad_step)
-        if step < 0:
+    def _save(self, log: MetricsLog | None, after_save: Callable[[str], Any]) -> bool:
+        """Saves, if files are this process' business; whether training ends here."""
+        if log is None:
+            return False
+        is_done = after_save(self.save()) is True
+        log.restart_clock()
+        if is_done and self._is_one_of_many:
+            logging.warning("With several workers training goes on to its last step")
+            return False
+        return is_done
+
+    def _log(self, log: MetricsLog | None, means: dict[str, float]) -> None:
+        if log is None:
             return
+        log.write(self.step, means, float(self.optimizer.learning_rate.numpy()))
+        for advice in self.advise({"step": self.step} | means):
+            logging.warning(advice)
+
+    def _take_means(self, dataset: Callable[[int], Iterable[Batch]]) -> dict[str, float]:
+        """Means of the metrics over the good steps since the last call.
+
+        Raises:
+            NonFiniteLossError: there were bad ones, and the policy does not let them pass.
+        """
+        results, self._results = self._results, []
+        first_step = self.step - len(results)
+        bad = [number for number, result in enumerate(results) if not result["is_good"]]
+        if bad and self.options.nan_policy == "stop":
+            self._stop(first_step + bad[0], dataset)
+        good = [result for result in results if result["is_finite"]]
+        skipped = len(results) - len(good)
+        if skipped and not good and skipped >= MOST_SKIPPED_STEPS:
+            self._stop(first_step, dataset)
+        if not good:
+            return {"skipped_steps": float(skipped)}
+        means = {}
+        for name in good[0].keys() - {"is_finite", "is_good", "stops"}:
+            sums, weights = zip(*(result[name].numpy().tolist() for result in good), strict=True)
+            means[name] = sum(sums) / max(sum(weights), 1e-9)
+        if skipped:
+            logging.warning("%d of %d steps were not finite and left out", skipped, len(results))
+            means["skipped_steps"] = float(skipped)
+        return dict(sorted(means.items()))
+
+    def _stop(self, step: int, dataset: Callable[[int], Iterable[Batch]]) -> None:
+        batches: Iterator[Batch] = iter(dataset(step))
+        self.optimizer.iterations.assign(step)  # its dropout
+        found = self.take_step.first_bad_tensor(next(batches))
         kept = list(checkpoints.list_checkpoints(self.options.output_dir).values())
         raise NonFiniteLossError(
-            f"the loss or its gradient is not finite at step {step}. Training has stopped; the "
-            f"last good checkpoint is {kept[-1] if kept else '(none)'}. Lower --learning_rate, "
-            "lengthen --num_warmup_steps, or look at the records of that step."
+            f"the loss or its gradient is not finite at step {step}; the first bad tensor is "
+            f"{found}. Training has stopped; the last good checkpoint is "
+            f"{kept[-1] if kept else '(none)'}. Lower --learning_rate, lengthen the warm-up, look "
+            "at the records of that step, or leave such steps out with --nan_policy=skip."
         )
-
-
-class MetricsLog:
-    """Progress as lines of `metrics.jsonl`, TensorBoard summaries and log messages.
-
-    Args:
-        options: how the run is trained.
-        step: where it begins; later lines, of a run that was interrupted, are dropped.
-    """
-
-    def __init__(self, options: TrainingOptions, step: int) -> None:
-        self.options = options
-        self.path = os.path.join(options.output_dir, METRICS_FILE)
-        self.lines: list[str] = []
-        if tf.io.gfile.exists(self.path):
-            lines = files.read_text(self.path).splitlines()
-            self.lines = [line for line in lines if json.loads(line)["step"] <= step]
-        self.summaries = tf.summary.create_file_writer(options.output_dir)
-        self.last = (step, time.monotonic())
-
-    def write(self, step: int, means: dict[str, float], learning_rate: float) -> None:
-        """Writes one line of progress, and what time remains at the present speed."""
-        seconds = time.monotonic() - self.last[1]
-        steps_per_second = (step - self.last[0]) / max(seconds, 1e-9)
-        self.last = (step, time.monotonic())
-        values = means | {
-            "learning_rate": learning_rate,
-            "examples_per_second": steps_per_second * self.options.train_batch_size,
-        }
-        self.lines.append(json.dumps({"step": step} | values))
-        with files.write_atomically(self.path) as stream:
-            stream.write("\n".join(self.lines) + "\n")
-        with self.summaries.as_default(step):
-            for name, value in values.items():
-                tf.summary.scalar(name, value)
-        self.summaries.flush()
-        text = ", ".join(f"{name} {value:.4g}" for name, value in values.items())
-        last = self.options.num_train_steps
-        remaining = datetime.timedelta(seconds=round((last - step) / steps_per_second))
-        logging.info("step %d of %d: %s, remaining %s", step, last, text, remaining)
-
-    def restart_clock(self) -> None:
-        """Leaves the time since the last line out of the next one's speed."""
-        self.last = (self.last[0], time.monotonic())
-
-    def close(self) -> None:
-        """Closes the summary file."""
-        self.summaries.close()
 
 
 class Evaluator:

@@ -49,6 +49,9 @@ def _seeded():
     np.random.seed(5)  # noqa: NPY002 - for code that still draws from the global generator
     if "tensorflow" in sys.modules:
         sys.modules["tensorflow"].random.set_seed(5)
+    yield
+    if "tf_keras" in sys.modules:  # programs choose a precision for the whole process
+        sys.modules["tf_keras"].mixed_precision.set_global_policy("float32")
 
 
 @pytest.fixture(scope="session")

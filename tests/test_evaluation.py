@@ -244,3 +244,63 @@ def test_evaluations_survive_the_file(tmp_path):
     found = make_evaluator(tmp_path).evaluate_all()
     assert evaluation.read_evaluations(str(tmp_path)) == found
     assert set(dataclasses.asdict(found[0])) == {"step", "metrics", "checkpoint", "measured_on"}
+
+
+def evaluations_of(*values, first_step=0):
+    return [
+        Evaluation(first_step + 10 * number, {METRIC: value}, str(number), "dev")
+        for number, value in enumerate(values)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("values", "patience", "min_delta", "due"),
+    [
+        ((0.9, 0.5, 0.625, 0.625, 0.5), 2, 0.0, True),  # step 0 does not count
+        ((0.9, 0.5, 0.625, 0.625, 0.75), 2, 0.0, False),  # it waits for two in a row
+        ((0.9, 0.5, 0.625, 0.5, 0.5, 0.875), 2, 0.0, True),  # what came once is not taken back
+        ((0.9, 0.5, 0.625, 0.75), 2, 0.25, True),  # too little is not better
+        ((0.9, 0.5, 0.4, 0.3, 0.2), 0, 0.0, False),
+        ((0.9, float("nan"), float("nan")), 2, 0.0, True),
+    ],
+)
+def test_training_is_given_up_when_checkpoints_in_a_row_are_no_better(
+    values, patience, min_delta, due
+):
+    stopping = evaluation.EarlyStopping(patience, min_delta)
+    assert stopping.is_due(evaluations_of(*values), METRIC) == due
+
+
+def test_an_evaluator_tells_the_training_loop_when_to_stop(tmp_path):
+    evaluator = CheckpointEvaluator(
+        str(tmp_path),
+        Measured(),
+        lambda outputs: {METRIC: float(outputs["logits"][0])},
+        METRIC,
+        "dev",
+        early_stopping=evaluation.EarlyStopping(patience=2),
+    )
+    told = [
+        evaluator.after_save(save(tmp_path, step, value))
+        for step, value in ((0, 0.875), (10, 0.5), (20, 0.25), (30, 0.375))
+    ]
+    assert told == [False, False, False, True]
+    assert evaluator.stops_training
+
+
+def test_the_classifiers_files_are_the_official_ones(tmp_path):
+    found = [
+        Evaluation(0, {METRIC: np.float32(0.45454547).item(), "eval_loss": 0.5}, "a", "dev"),
+        Evaluation(6, {METRIC: 0.25, "eval_loss": 0.75}, "b", "dev"),
+    ]
+    evaluation.write_classifier_results(str(tmp_path), found, METRIC)
+    assert (tmp_path / "eval_results.txt").read_text() == (
+        "eval_accuracy = 0.45454547\neval_loss = 0.5\nglobal_step = 0\nbest = -1\n"
+        + "=" * 50
+        + "\neval_accuracy = 0.25\neval_loss = 0.75\nglobal_step = 6\nbest = 0.4545454680919647\n"
+        + "=" * 50
+        + "\n"
+    )
+    assert (tmp_path / "best_trial.txt").read_text() == "6:0:0.4545454680919647"
+    evaluation.write_classifier_results(str(tmp_path), evaluations_of(float("nan")), METRIC)
+    assert (tmp_path / "best_trial.txt").read_text() == "0:-1:-1"

@@ -54,7 +54,8 @@ def test_a_google_checkpoint_evaluates_to_google_losses(tmp_path, records):
     checkpoints.save_checkpoint(str(tmp_path / "google"), read_golden("variable/"))
     output_dir = tmp_path / "out"
     run(CONFIG, *LENGTHS, f"--input_file={records}", f"--output_dir={output_dir}",
-        "--do_train=False", "--do_eval", f"--init_checkpoint={tmp_path}/google")  # fmt: skip
+        "--do_train=False", "--do_eval", f"--init_checkpoint={tmp_path}/google",
+        "--precision=float32")  # fmt: skip
     results = read_results(output_dir / "eval_results.txt")
     expected = read_golden("output/")
     assert results["loss"] == pytest.approx(float(expected["total_loss"]), rel=1e-5)
@@ -81,7 +82,8 @@ def test_reference_checkpoints_evaluate_to_reference_losses(shared, tmp_path, fo
     run(f"--albert_config_file={path}/albert_config.json", f"--input_file={tmp_path}/x.tfrecord",
         f"--max_seq_length={inputs['input_ids'].shape[1]}", f"--output_dir={tmp_path}/out",
         f"--max_predictions_per_seq={inputs['masked_lm_ids'].shape[1]}", "--do_train=False",
-        "--do_eval", f"--init_checkpoint={path}/model.ckpt-best")  # fmt: skip
+        "--do_eval", f"--init_checkpoint={path}/model.ckpt-best",
+        "--precision=float32")  # fmt: skip
     results = read_results(tmp_path / "out" / "eval_results.txt")
     with np.load(path / "outputs.npz") as expected:
         assert results["loss"] == pytest.approx(float(expected["total_loss"]), rel=1e-5)

@@ -146,8 +146,8 @@ def test_one_trace_of_the_step_serves_batches_of_all_lengths(task, records, tmp_
     trainer = make_trainer(task, tmp_path, signature=signature)
     counts = []
     for size, batch in zip((5, 3, 4), dataset, strict=False):
-        trainer._train_step({name: value[:size] for name, value in batch.items()})
-        counts.append(trainer._train_step.experimental_get_tracing_count())
+        trainer.take_step({name: value[:size] for name, value in batch.items()})
+        counts.append(trainer.take_step.function.experimental_get_tracing_count())
     assert counts[0] == counts[-1]
 
 
@@ -194,10 +194,11 @@ def test_checkpoints_of_another_model_are_refused(finished, task):
         dataclasses.replace(task.config, intermediate_size=24), SEQ_LENGTH, MAX_PREDICTIONS
     )
     trainer = make_trainer(other, output_dir)
-    before = trainer.variables[0].numpy()
+    weight = trainer.model.trainable_variables[0]
+    before = weight.numpy()
     with pytest.raises(ValueError, match=r"ffn_1/intermediate/dense/kernel: \[12, 24\] here, \[12"):
         trainer.restore_latest()
-    np.testing.assert_array_equal(trainer.variables[0], before)
+    np.testing.assert_array_equal(weight, before)
 
 
 def test_metrics_are_weighted_over_the_whole_set(task, records):

@@ -1,0 +1,60 @@
+"""Stopping a run politely: the first SIGTERM or SIGINT asks for it, the second one ends at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from types import FrameType, TracebackType
+
+from absl import logging
+
+EXIT_STATUS = 75  # EX_TEMPFAIL of sysexits.h: running the same command again goes on
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class InterruptedRunError(Exception):
+    """Training was asked to stop, and has saved what it had."""
+
+
+class StopRequest:
+    """While it is open, the first signal only sets `is_made`; the second does what it always did.
+
+    Outside the main thread, where Python allows no handlers, signals keep their usual effect.
+
+    Attributes:
+        is_made: whether somebody asked to stop.
+    """
+
+    def __init__(self) -> None:
+        self.is_made = False
+        self._usual: dict[int, object] = {}
+
+    def __enter__(self) -> StopRequest:
+        if threading.current_thread() is threading.main_thread():
+            self._usual = {number: signal.signal(number, self._ask) for number in SIGNALS}
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._restore()
+
+    def _restore(self) -> None:
+        for number, handler in self._usual.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]
+        self._usual = {}
+
+    def _ask(self, number: int, frame: FrameType | None) -> None:
+        if self.is_made:
+            self._restore()
+            os.kill(os.getpid(), number)
+            return
+        self.is_made = True
+        logging.warning(
+            "%s: saving after this step, then stopping. Once more to stop at once, without saving.",
+            signal.Signals(number).name,
+        )

@@ -1,0 +1,64 @@
+"""Progress of training: lines of `metrics.jsonl`, TensorBoard summaries and log messages."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import time
+
+import tensorflow as tf
+from absl import logging
+
+from albert_tf import files
+
+METRICS_FILE = "metrics.jsonl"
+
+
+class MetricsLog:
+    """Progress as lines of `metrics.jsonl`, TensorBoard summaries and log messages.
+
+    Args:
+        output_dir: an existing folder.
+        step: where the run begins; later lines, of one that was interrupted, are dropped.
+        last_step: where it ends.
+        batch_size: examples a step.
+    """
+
+    def __init__(self, output_dir: str, step: int, last_step: int, batch_size: int) -> None:
+        self.last_step, self.batch_size = last_step, batch_size
+        self.path = os.path.join(output_dir, METRICS_FILE)
+        self.lines: list[str] = []
+        if tf.io.gfile.exists(self.path):
+            lines = files.read_text(self.path).splitlines()
+            self.lines = [line for line in lines if json.loads(line)["step"] <= step]
+        self.summaries = tf.summary.create_file_writer(output_dir)
+        self.last = (step, time.monotonic())
+
+    def write(self, step: int, means: dict[str, float], learning_rate: float) -> None:
+        """Writes one line of progress, and what time remains at the present speed."""
+        seconds = time.monotonic() - self.last[1]
+        steps_per_second = (step - self.last[0]) / max(seconds, 1e-9)
+        self.last = (step, time.monotonic())
+        values = means | {
+            "learning_rate": learning_rate,
+            "examples_per_second": steps_per_second * self.batch_size,
+        }
+        self.lines.append(json.dumps({"step": step} | values))
+        with files.write_atomically(self.path) as stream:
+            stream.write("\n".join(self.lines) + "\n")
+        with self.summaries.as_default(step):
+            for name, value in values.items():
+                tf.summary.scalar(name, value)
+        self.summaries.flush()
+        text = ", ".join(f"{name} {value:.4g}" for name, value in values.items())
+        remaining = datetime.timedelta(seconds=round((self.last_step - step) / steps_per_second))
+        logging.info("step %d of %d: %s, remaining %s", step, self.last_step, text, remaining)
+
+    def restart_clock(self) -> None:
+        """Leaves the time since the last line out of the next one's speed."""
+        self.last = (self.last[0], time.monotonic())
+
+    def close(self) -> None:
+        """Closes the summary file."""
+        self.summaries.close()
