@@ -19,7 +19,7 @@ import tensorflow as tf
 from absl import logging
 from numpy.typing import NDArray
 
-from albert_tf import feature_cache, files, metrics
+from albert_tf import feature_cache, files, metrics, pictures
 from albert_tf.classification_data import ExampleSet
 from albert_tf.classification_tasks import ClassificationTask
 from albert_tf.config import AlbertConfig
@@ -30,6 +30,9 @@ from albert_tf.tokenization import FullTokenizer
 EXAMPLES_AT_ONCE = 1000
 LOGGED_EXAMPLES = 5
 MIN_SEQ_LENGTH = 5  # [CLS] a [SEP] b [SEP]
+DEV_PREDICTIONS = "dev_predictions.tsv"
+# What prediction reads of a model's outputs.
+OUTPUTS = {"logits": 0.0, "probabilities": 0.0}
 
 Sums = dict[str, tuple[tf.Tensor, tf.Tensor]]
 
@@ -123,7 +126,7 @@ def make_features(
         sequences = _sequences(data, tokenizer, max_seq_length)
         return TokenSequences.pack(sequences, {"label_ids": _label_ids(data)})
 
-    return feature_cache.load_or_make(path, made_of, max_seq_length, make)
+    return feature_cache.load_or_make(path, made_of, max_seq_length, make, TokenSequences)
 
 
 class Classifier:
@@ -148,26 +151,35 @@ class Classifier:
             self.config, task.num_labels, task.is_regression, self.use_pooled_output
         )
 
+    def loss_weights(self, batch: dict[str, tf.Tensor]) -> tf.Tensor:
+        """Examples of a batch, float32 [1]."""
+        return tf.cast(tf.shape(batch["input_ids"])[:1], tf.float32)
+
     def loss(
-        self, outputs: dict[str, tf.Tensor], batch: dict[str, tf.Tensor]
+        self,
+        outputs: dict[str, tf.Tensor],
+        batch: dict[str, tf.Tensor],
+        weights: tf.Tensor | None = None,
     ) -> tuple[tf.Tensor, Sums]:
         """The mean loss of a batch, and what its metrics are made of.
 
         Args:
             outputs: of `AlbertForClassification`.
             batch: with `label_ids` [B].
+            weights: `loss_weights` of the larger batch that this one is a part of.
 
         Returns:
             the loss, float32 scalar, and metric → (sum, number of examples), float32 scalars.
         """
         logits, labels = outputs["logits"], batch["label_ids"]
         count = tf.cast(tf.size(labels), tf.float32)
+        total = count if weights is None else weights[0]
         if self.task.is_regression:
             losses = regression_losses(logits, labels)  # [B]
-            return tf.reduce_mean(losses), {"MSE": (tf.reduce_sum(losses), count)}
+            return tf.reduce_sum(losses) / total, {"MSE": (tf.reduce_sum(losses), count)}
         losses = classification_losses(logits, labels)  # [B]
         hits = tf.cast(outputs["predictions"] == labels, tf.float32)  # [B]
-        return tf.reduce_mean(losses), {"accuracy": (tf.reduce_sum(hits), count)}
+        return tf.reduce_sum(losses) / total, {"accuracy": (tf.reduce_sum(hits), count)}
 
 
 def evaluate(
@@ -213,10 +225,7 @@ def write_predictions(
         raise ValueError(f"{len(probabilities)} predictions for {len(data)} examples")
     task = data.task
     rows = probabilities.astype(np.float32)
-    if task.is_regression:
-        predictions = [str(score) for score in rows[:, 0]]
-    else:
-        predictions = [task.labels[label] for label in rows.argmax(axis=1)]
+    predictions = _predicted_labels(data, rows)
     results = "".join("\t".join(map(str, row)) + "\n" for row in rows)
     submission = "index\tprediction\n" + "".join(
         f"{example.guid}\t{prediction}\n"
@@ -233,6 +242,49 @@ def write_predictions(
         with files.write_atomically(paths[-1]) as stream:
             stream.write(content)
     return paths
+
+
+def draw_confusion_matrix(path: str, data: ExampleSet, logits: NDArray[Any]) -> None:
+    """Draws which labels of a split are taken for which.
+
+    Args:
+        path: the picture, PNG.
+        data: labeled examples of a classification.
+        logits: [N, K], in their order.
+    """
+    task = data.task
+    matrix = metrics.confusion_matrix(logits.argmax(axis=1), _label_ids(data), task.num_labels)
+    pictures.draw_confusion_matrix(path, matrix, task.labels)
+
+
+def write_dev_predictions(
+    output_dir: str, data: ExampleSet, probabilities: NDArray[np.float32]
+) -> None:
+    """Writes `dev_predictions.tsv`, for looking at mistakes.
+
+    A line an example: its line in the file, guid, label, prediction, and the probabilities of the
+    labels; in regression the score alone.
+
+    Args:
+        output_dir: an existing folder.
+        data: the examples of the dev split.
+        probabilities: as in `write_predictions`.
+    """
+    names = data.task.labels or ("score",)
+    rows = probabilities.astype(np.float32)
+    predictions = _predicted_labels(data, rows)
+    with files.write_atomically(os.path.join(output_dir, DEV_PREDICTIONS)) as stream:
+        stream.write("\t".join(("line", "guid", "label", "prediction", *names)) + "\n")
+        for example, prediction, row in zip(data.examples, predictions, rows, strict=True):
+            cells = (example.line, example.guid, example.label, prediction, *row)
+            stream.write("\t".join(map(str, cells)) + "\n")
+
+
+def _predicted_labels(data: ExampleSet, rows: NDArray[np.float32]) -> list[str]:
+    """The most probable label of each example; in regression the score."""
+    if data.task.is_regression:
+        return [str(score) for score in rows[:, 0]]
+    return [data.task.labels[label] for label in rows.argmax(axis=1)]
 
 
 def _clue_lines(data: ExampleSet, rows: NDArray[np.float32], predictions: Sequence[str]) -> str:

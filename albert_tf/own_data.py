@@ -1,4 +1,4 @@
-"""A row of the table of tasks for data of one's own.
+"""A row of the table of tasks for data of one's own, and what task a model was trained for.
 
 Any folder with train, dev and test files will do, tab- or comma-separated or JSON lines: columns
 are found by the names in their header, labels are read from the training data.
@@ -7,13 +7,15 @@ are found by the names in their header, labels are read from the training data.
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 from collections.abc import Sequence
 
-from albert_tf import classification_data, rows
+from albert_tf import classification_data, classification_tasks, files, rows
 from albert_tf.classification_tasks import ACCURACY, OWN_DATA, ClassificationTask, Columns, Source
 
 EXTENSIONS = (".tsv", ".csv", ".jsonl", ".json", ".txt")
+TASK_FILE = "task.json"
 MAX_LABELS = 1000  # more of them are taken for a wrong column
 MAX_EXAMPLES_OF_THEIR_OWN = 50  # so many examples may each have a label of their own
 
@@ -94,7 +96,140 @@ def describe_own_data(
         return task
     if "train" not in splits:
         raise FileNotFoundError(f"{data_dir} has no train file to read the labels from")
-    return dataclasses.replace(
-        task,
-        labels=own_labels(classification_data.read_examples(task, data_dir, "train", max_bad_rows)),
+    # Not logged: whoever trains reads the file again.
+    train = classification_data.read_examples(task, data_dir, "train", max_bad_rows, False)
+    return dataclasses.replace(task, labels=own_labels(train))
+
+
+@dataclasses.dataclass(frozen=True)
+class OwnDataOptions:
+    """What a command line may say of own data.
+
+    Attributes:
+        text_a_column, text_b_column, label_column, guid_column: where a row has what: a number from
+            0 (or from the end: -1), or a name; None: look in the header.
+        has_header, is_regression, labels: as in `describe_own_data`.
+    """
+
+    text_a_column: str | None = None
+    text_b_column: str | None = None
+    label_column: str | None = None
+    guid_column: str | None = None
+    has_header: bool | None = None
+    is_regression: bool = False
+    labels: Sequence[str] = ()
+
+    @property
+    def columns(self) -> Columns:
+        """The columns as a table of tasks has them."""
+        texts = self.text_a_column, self.text_b_column, self.label_column, self.guid_column
+        return Columns(*(_parse_column(text) for text in texts))
+
+
+OPTION_FLAGS = [field.name for field in dataclasses.fields(OwnDataOptions)]
+
+
+def _parse_column(text: str | None) -> rows.Column | None:
+    if not text:
+        return None
+    return int(text) if text.removeprefix("-").isdecimal() else text
+
+
+def find_task(
+    name: str,
+    data_dir: str,
+    options: OwnDataOptions,
+    model_folders: Sequence[str] = (),
+    max_bad_rows: int = 0,
+) -> ClassificationTask:
+    """The row of the table of a `--task_name`, or for own data one that is made for them.
+
+    Args:
+        name: of a task, or OWN_DATA.
+        data_dir: of own data.
+        options: what is said of own data.
+        model_folders: folders of a model that was trained already: the first one that remembers
+            labels gives them, where `options` has none.
+        max_bad_rows: as in `read_examples`.
+
+    Raises:
+        FileNotFoundError, ValueError: as `classification_tasks.find_task` and `describe_own_data`.
+    """
+    if name.strip().lower() != OWN_DATA:
+        return classification_tasks.find_task(name)
+    remembered = [remembered_labels(folder) for folder in model_folders]
+    labels = next(filter(None, [options.labels, *remembered]), ())
+    return describe_own_data(
+        data_dir, options.columns, options.has_header, options.is_regression, labels, max_bad_rows
     )
+
+
+def remembered_labels(folder: str) -> tuple[str, ...]:
+    """The labels of the model in a folder, as `remember_task` wrote them; () where it did not.
+
+    Raises:
+        ValueError: the file is damaged.
+    """
+    known = _read_task(folder)
+    return () if known is None else known.labels
+
+
+def _read_task(folder: str) -> _Remembered | None:
+    path = os.path.join(folder, TASK_FILE)
+    try:
+        known = json.loads(files.read_text(path))
+        return _Remembered(**known | {"labels": tuple(known["labels"])})
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError):
+        raise ValueError(f"{path}: not written by this program; move it away") from None
+
+
+@dataclasses.dataclass(frozen=True)
+class _Remembered:
+    """What `task.json` has: see `ClassificationTask`."""
+
+    task_name: str
+    folder: str
+    labels: tuple[str, ...]
+    is_regression: bool
+
+
+def remember_task(folder: str, task: ClassificationTask) -> None:
+    """Writes `task.json`, which says what the model in a folder of checkpoints is for."""
+    now = _Remembered(task.name, task.folder, task.labels, task.is_regression)
+    if _read_task(folder) != now:
+        with files.write_atomically(os.path.join(folder, TASK_FILE)) as stream:
+            json.dump(dataclasses.asdict(now), stream, indent=1, ensure_ascii=False)
+            stream.write("\n")
+
+
+def check_task(folder: str, task: ClassificationTask, is_training: bool) -> None:
+    """Holds a task against that of the model in a folder, if `task.json` is there.
+
+    So a model does not go on with another task in silence, nor with other labels, which would have
+    other meanings. Only training is bound to the task: a model may be evaluated on another one
+    with the same labels, as MNLI's is on both of its dev sets.
+
+    Args:
+        folder: of checkpoints.
+        task: its labels known.
+        is_training: whether the model is to be trained.
+
+    Raises:
+        ValueError: the model is for something else; says what.
+    """
+    known = _read_task(folder)
+    if known is None:
+        return
+    is_same = (known.labels, known.is_regression) == (task.labels, task.is_regression)
+    if not is_same or (is_training and known.folder != task.folder):
+        raise ValueError(
+            f"{folder} holds a model of the task {known.task_name} with the labels "
+            f"{_few(known.labels)}; now it is {task.name} with {_few(task.labels)}. Use another "
+            "--output_dir, with this model as --init_checkpoint if it shall start from there."
+        )
+
+
+def _few(labels: Sequence[str]) -> str:
+    return (", ".join(labels[:10]) + ", …" * (len(labels) > 10)) or "numbers"

@@ -1,17 +1,17 @@
-"""From text to a pre-trained and evaluated ALBERT, in one command.
+"""From text to a pre-trained, evaluated and fine-tuned ALBERT, in one command.
 
     python examples/demo.py --demo_dir=demo
 
 Makes an English corpus from the standard library's documentation, trains a vocabulary, writes
-records, pre-trains a small model, evaluates it on modules that it has not seen, draws the learning
-curve and says what the numbers mean. Each step is an ordinary command, printed before it runs.
+records, pre-trains a small model, evaluates it on modules that it has not seen, and fine-tunes it
+to tell which package a sentence documents. Draws the learning curve and says what the numbers mean.
+Each step is an ordinary command, printed before it runs.
 Started again, it goes on where it stopped; nothing is deleted: what an earlier version of the demo
 or another Python left there is moved aside.
 """
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import hashlib
 import json
@@ -19,10 +19,10 @@ import os
 import shlex
 import subprocess
 import sys
-import textwrap
 import time
 from typing import Any
 
+import demo_report
 import make_corpus
 from absl import app, flags
 
@@ -33,11 +33,9 @@ FLAGS = flags.FLAGS
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 CONFIG = os.path.join("configs", "albert_tiny.json")
-VOCAB_SIZE = 2000
+VOCAB_SIZE = demo_report.VOCAB_SIZE
 # Short sequences and many small steps: what teaches a small model most in a few minutes.
 LENGTHS = {"max_seq_length": 48, "max_predictions_per_seq": 7}
-# The model has learned something when it is this much better than the best constant answer.
-REQUIRED_RATIO = 2.0
 
 Options = dict[str, Any]
 
@@ -135,7 +133,33 @@ def make_steps(demo_dir: str) -> list[Step]:
             common | evaluation,
             os.path.join(model_dir, "eval_results.txt"),
         ),
+        fine_tuning_step(demo_dir, model_dir),
     ]
+
+
+def fine_tuning_step(demo_dir: str, model_dir: str) -> Step:
+    """The command that fine-tunes the model on the task."""
+    output_dir = os.path.join(demo_dir, "classifier")
+    options: Options = {
+        "task_name": "tsv",
+        "data_dir": os.path.join(demo_dir, "task"),
+        "albert_config_file": CONFIG,
+        "spm_model_file": os.path.join(demo_dir, "vocabulary.model"),
+        "init_checkpoint": os.path.join(model_dir, "model.ckpt-best"),
+        "output_dir": output_dir,
+        "do_train": True,
+        "do_eval": True,
+        "max_seq_length": LENGTHS["max_seq_length"],
+        "train_batch_size": 32,
+        "eval_batch_size": 64,
+        "learning_rate": 3e-4,
+        "train_step": 300,
+        "warmup_step": 30,
+        "save_checkpoints_steps": 100,
+        "log_steps": 50,
+    }
+    result = os.path.join(output_dir, "confusion_matrix.png")
+    return Step("fine-tune: which package is it?", "run_classifier.py", options, result)
 
 
 class Progress:
@@ -174,10 +198,10 @@ class Progress:
 
 
 def move_aside(demo_dir: str) -> None:
-    """Moves all that an earlier demo left, but for the corpus, into a folder of its own."""
+    """Moves all that an earlier demo left, but for the texts, into a folder of its own."""
     aside = os.path.join(demo_dir, time.strftime("earlier-%Y%m%d-%H%M%S"))
     print(f"{demo_dir} was made with other settings or another Python: moved to {aside}")
-    names = [name for name in os.listdir(demo_dir) if name != "corpus"]
+    names = [name for name in os.listdir(demo_dir) if name not in ("corpus", "task")]
     os.makedirs(aside)
     for name in names:
         if not name.startswith("earlier-"):
@@ -213,107 +237,6 @@ def run_steps(steps: list[Step], progress: Progress) -> None:
         print(f"    took {time.monotonic() - start:.0f} s", flush=True)
 
 
-@dataclasses.dataclass(frozen=True)
-class Chance:
-    """What the best constant answers would reach on a file of records.
-
-    Attributes:
-        token_id: the commonest masked token.
-        masked_lm_accuracy: its share of the masked tokens, in [0, 1].
-        sentence_order_accuracy: share of the commoner label, in [0, 1].
-    """
-
-    token_id: int
-    masked_lm_accuracy: float
-    sentence_order_accuracy: float
-
-
-def count_chance(record_file: str) -> Chance:
-    """Counts the labels of a file of records."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    import tensorflow as tf
-
-    tokens: collections.Counter[int] = collections.Counter()
-    orders: collections.Counter[int] = collections.Counter()
-    for record in tf.data.TFRecordDataset(record_file).as_numpy_iterator():
-        features = tf.train.Example.FromString(record).features.feature
-        weights = features["masked_lm_weights"].float_list.value
-        ids = features["masked_lm_ids"].int64_list.value
-        tokens.update(token for token, weight in zip(ids, weights, strict=True) if weight)
-        orders.update(features["next_sentence_labels"].int64_list.value)
-    token_id, count = tokens.most_common(1)[0]
-    return Chance(token_id, count / tokens.total(), max(orders.values()) / orders.total())
-
-
-def read_results(path: str) -> list[dict[str, float]]:
-    """Reads an eval_results.txt: one dictionary a checkpoint, by step."""
-    results: list[dict[str, float]] = []
-    for line in files.read_text(path).splitlines():
-        key, value = line.split(" = ")
-        if not results or key in results[-1]:
-            results.append({})
-        results[-1][key] = float(value)
-    return sorted(results, key=lambda result: result["global_step"])
-
-
-def draw_curves(
-    model_dir: str, results: list[dict[str, float]], chance: Chance, picture: str
-) -> None:
-    """Draws loss and accuracies over the steps, in training and held out, with chance beside."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    lines = files.read_text(os.path.join(model_dir, "metrics.jsonl")).splitlines()
-    rows = [json.loads(line) for line in lines]
-    panels = [
-        ("loss", "loss (masked LM + sentence order)", None),
-        ("masked_lm_accuracy", "masked-LM accuracy", chance.masked_lm_accuracy),
-        ("sentence_order_accuracy", "sentence-order accuracy", chance.sentence_order_accuracy),
-    ]
-    figure, axes = plt.subplots(1, len(panels), figsize=(13, 3.8), layout="constrained")
-    steps = [row["step"] for row in rows]
-    held_out_steps = [result["global_step"] for result in results]
-    for axis, (key, title, level) in zip(axes, panels, strict=True):
-        axis.plot(steps, [row[key] for row in rows], color="tab:blue", label="training batches")
-        values = [result[key] for result in results]
-        axis.plot(held_out_steps, values, "o-", color="tab:orange", label="held-out text")
-        if level is not None:
-            axis.axhline(
-                level, color="gray", linestyle="--", label="best constant answer, held out"
-            )
-            axis.set_ylim(bottom=0)
-        axis.set(title=title, xlabel="step")
-        axis.grid(alpha=0.3)
-        axis.legend(loc="best", fontsize="small")
-    figure.savefig(picture, dpi=120)
-
-
-def describe(results: dict[str, float], chance: Chance, piece: str) -> str:
-    """What the held-out numbers are and mean, as text."""
-    masked_lm, order = results["masked_lm_accuracy"], results["sentence_order_accuracy"]
-    word_level, order_level = chance.masked_lm_accuracy, chance.sentence_order_accuracy
-    word = piece.replace("▁", "")
-    answer = f'always "{word}"' if word else "always a space"
-    steps = f"after {results['global_step']:.0f} steps"
-    meaning = (
-        "masked_lm_accuracy is the share of hidden tokens that the model names right, out of a "
-        f"vocabulary of {VOCAB_SIZE} and in modules that it never saw: "
-        f"{masked_lm / word_level:.1f} times as often as one who always names the commonest token "
-        f"({REQUIRED_RATIO} times is what this demo asks for). sentence_order_accuracy is how "
-        "often it sees whether two pieces of text were swapped. A model learns that long after it "
-        f"has learned words, so expect little above {order_level:.2f} of a few minutes."
-    )
-    return f"""
-Held-out text, {steps:20}  model   best constant answer
-  masked_lm_accuracy                {masked_lm:6.3f}   {word_level:.3f} ({answer})
-  sentence_order_accuracy           {order:6.3f}   {order_level:.3f} (always the same order)
-  loss                              {results["loss"]:6.3f}
-
-{textwrap.fill(meaning, 96)}"""
-
-
 def main(argv: list[str]) -> None:
     """Runs the demo."""
     if len(argv) > 1:
@@ -325,25 +248,27 @@ def main(argv: list[str]) -> None:
     steps = make_steps(demo_dir)
     print(f"[1/{len(steps) + 1}] make a corpus from the standard library's documentation")
     corpus = make_corpus.write_corpus(os.path.join(demo_dir, "corpus"))
-    progress = Progress(demo_dir, fingerprint_of(corpus, steps))
+    task = make_corpus.write_task(os.path.join(demo_dir, "task"))
+    progress = Progress(demo_dir, fingerprint_of((*corpus, *task), steps))
     try:
         run_steps(steps, progress)
     except KeyboardInterrupt:
         sys.exit("\nStopped. The same command goes on from here.")
 
     model_dir = os.path.join(demo_dir, "model")
-    results = read_results(os.path.join(model_dir, "eval_results.txt"))
-    chance = count_chance(os.path.join(demo_dir, "held_out.tfrecord"))
+    results = demo_report.read_results(os.path.join(model_dir, "eval_results.txt"))
+    chance = demo_report.count_chance(os.path.join(demo_dir, "held_out.tfrecord"))
     tokenizer = FullTokenizer(spm_model_file=os.path.join(demo_dir, "vocabulary.model"))
     picture = os.path.join(demo_dir, "learning_curve.png")
-    draw_curves(model_dir, results, chance, picture)
-    print(describe(results[-1], chance, tokenizer.pieces[chance.token_id]))
-    print(f"\nPicture: {picture}   Model: {model_dir}   Took {time.monotonic() - start:.0f} s")
-    if results[-1]["masked_lm_accuracy"] < REQUIRED_RATIO * chance.masked_lm_accuracy:
-        sys.exit(
-            f"The model learned too little: {REQUIRED_RATIO} times the best constant answer was "
-            "expected."
-        )
+    demo_report.draw_curves(model_dir, results, chance, picture)
+    print(demo_report.describe(results[-1], chance, tokenizer.pieces[chance.token_id]))
+    task_result = demo_report.read_task_result(demo_dir)
+    print(demo_report.describe_task(task_result))
+    print(f"\nPictures: {picture}, {steps[-1].output}")
+    print(f"Models: {model_dir}, {os.path.dirname(steps[-1].output)}")
+    print(f"Took {time.monotonic() - start:.0f} s")
+    if not demo_report.has_learned(results[-1], chance, task_result):
+        sys.exit(demo_report.TOO_LITTLE)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,16 @@
 """Makes a small English corpus from the documentation of Python's own standard library.
 
-    python examples/make_corpus.py --corpus_dir=demo/corpus
+    python examples/make_corpus.py --corpus_dir=demo/corpus --task_dir=demo/task
 
 Real text that every machine has: the documentation strings of the standard library's modules.
 Writes train.txt and held_out.txt in the form that create_pretraining_data.py reads, one sentence
 a line and a blank line between modules, and prints what they hold. About one top-level package in
 ten is held out, always the same ones for the same Python; no sentence occurs twice, so that
 nothing held out was seen in training.
+
+--task_dir gets a classification task made of the training part: which package does this sentence
+document? train.tsv and dev.tsv have a sentence and its label a line; a fifth of the sentences of
+each of the packages with the most of them is in dev.tsv.
 """
 
 from __future__ import annotations
@@ -31,6 +35,8 @@ SKIPPED_PACKAGES = {
     "test", "tests", "turtledemo",
 }  # fmt: skip
 HELD_OUT_ONE_IN = 10
+TASK_PACKAGES = 6
+DEV_ONE_IN = 5
 MIN_WORDS = 4
 MIN_LETTER_SHARE = 0.7
 
@@ -112,14 +118,9 @@ def is_held_out(module: str) -> bool:
     return zlib.crc32(module.split(".")[0].encode()) % HELD_OUT_ONE_IN == 0
 
 
-def collect_documents() -> tuple[list[list[str]], list[list[str]]]:
-    """The sentences of every module, for training and held out, none of them twice.
-
-    Raises:
-        ValueError: this Python comes without the source of its library.
-    """
+def _documents() -> Iterator[tuple[str, list[str]]]:
+    """Name and sentences of every module, no sentence twice."""
     seen: set[str] = set()
-    parts: tuple[list[list[str]], list[list[str]]] = ([], [])
     # Training first, so that it is the held-out part that loses what both would have.
     for module, path in sorted(_module_files(), key=lambda item: (is_held_out(item[0]), item)):
         document: list[str] = []
@@ -127,6 +128,17 @@ def collect_documents() -> tuple[list[list[str]], list[list[str]]]:
             fresh = [text for text in sentences_of(docstring) if text not in seen]
             seen.update(fresh)
             document.extend(dict.fromkeys(fresh))
+        yield module, document
+
+
+def collect_documents() -> tuple[list[list[str]], list[list[str]]]:
+    """The sentences of every module, for training and held out, none of them twice.
+
+    Raises:
+        ValueError: this Python comes without the source of its library.
+    """
+    parts: tuple[list[list[str]], list[list[str]]] = ([], [])
+    for module, document in _documents():
         if len(document) > 1:
             parts[is_held_out(module)].append(document)
     if not all(parts):
@@ -150,13 +162,44 @@ def write_corpus(corpus_dir: str) -> tuple[str, str]:
     return paths
 
 
+def collect_task() -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """Sentences with the package that they document, for training and for the dev set."""
+    packages: dict[str, list[str]] = {}
+    for module, document in _documents():
+        if not is_held_out(module):
+            packages.setdefault(module.split(".")[0].lstrip("_"), []).extend(document)
+    largest = sorted(packages, key=lambda name: (-len(packages[name]), name))[:TASK_PACKAGES]
+    parts: tuple[list[tuple[str, str]], list[tuple[str, str]]] = ([], [])
+    for package in sorted(largest):
+        for sentence in packages[package]:
+            is_dev = zlib.crc32(sentence.encode()) % DEV_ONE_IN == 0
+            parts[is_dev].append((sentence, package))
+    return parts
+
+
+def write_task(task_dir: str) -> tuple[str, str]:
+    """Writes train.tsv and dev.tsv and returns their paths."""
+    files.make_directory(task_dir, "--task_dir")
+    paths = (os.path.join(task_dir, "train.tsv"), os.path.join(task_dir, "dev.tsv"))
+    for path, rows in zip(paths, collect_task(), strict=True):
+        with files.write_atomically(path) as stream:
+            stream.write("sentence\tlabel\n")
+            stream.writelines(f"{sentence}\t{label}\n" for sentence, label in rows)
+        packages = sorted({label for _, label in rows})
+        print(f"{path}: {len(rows)} sentences of {', '.join(packages)}")
+    return paths
+
+
 def main(argv: list[str]) -> None:
-    """Writes the corpus."""
+    """Writes the corpus, and the task if asked for."""
     if len(argv) > 1:
         raise app.UsageError(f"unexpected arguments: {' '.join(argv[1:])}")
     write_corpus(FLAGS.corpus_dir)
+    if FLAGS.task_dir:
+        write_task(FLAGS.task_dir)
 
 
 if __name__ == "__main__":
     flags.DEFINE_string("corpus_dir", "demo/corpus", "Folder for train.txt and held_out.txt.")
+    flags.DEFINE_string("task_dir", None, "Folder for a classification task; default: none.")
     app.run(main)

@@ -7,6 +7,7 @@ import json
 import math
 
 import demo
+import demo_report
 import pytest
 from conftest import ROOT
 
@@ -67,7 +68,7 @@ def test_every_step_runs_a_program_of_the_repository():
 def test_results_are_read_one_checkpoint_after_another(tmp_path):
     path = tmp_path / "eval_results.txt"
     path.write_text("global_step = 5\nloss = 7.5\nglobal_step = 2\nloss = 8.5\n")
-    assert demo.read_results(str(path)) == [
+    assert demo_report.read_results(str(path)) == [
         {"global_step": 2, "loss": 8.5},
         {"global_step": 5, "loss": 7.5},
     ]
@@ -97,7 +98,7 @@ def records(tmp_path):
 
 
 def test_chance_is_the_best_constant_answer_and_padding_does_not_count(records):
-    chance = demo.count_chance(records)
+    chance = demo_report.count_chance(records)
     assert chance.token_id == 7
     assert math.isclose(chance.masked_lm_accuracy, 3 / 6)
     assert math.isclose(chance.sentence_order_accuracy, 2 / 3)
@@ -108,10 +109,23 @@ def test_the_picture_and_the_summary_are_made_of_the_files(tmp_path):
     rows = [{"step": step, **dict.fromkeys(keys, step / 100)} for step in (10, 20, 30)]
     (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
     results = [{"global_step": 30.0, **dict.fromkeys(keys, 0.25)}]
-    chance = demo.Chance(7, 0.1, 0.5)
+    chance = demo_report.Chance(7, 0.1, 0.5)
     picture = tmp_path / "curve.png"
-    demo.draw_curves(str(tmp_path), results, chance, str(picture))
+    demo_report.draw_curves(str(tmp_path), results, chance, str(picture))
     assert picture.read_bytes().startswith(b"\x89PNG")
-    text = demo.describe(results[0], chance, "▁the")
+    text = demo_report.describe(results[0], chance, "▁the")
     assert 'always "the"' in text
     assert "2.5 times" in text
+
+
+def test_the_result_of_the_task_stands_beside_the_commonest_package(tmp_path):
+    (tmp_path / "task").mkdir()
+    (tmp_path / "classifier").mkdir()
+    rows = [("A b c.", "email"), ("D e f.", "xml"), ("G h i.", "email")]
+    lines = ["sentence\tlabel", *("\t".join(row) for row in rows)]
+    (tmp_path / "task" / "dev.tsv").write_text("\n".join(lines) + "\n")
+    (tmp_path / "classifier" / "best_trial.txt").write_text("300:200:0.75")
+    result = demo_report.read_task_result(str(tmp_path))
+    assert result == demo_report.TaskResult(0.75, "email", 2 / 3, 2)
+    text = demo_report.describe_task(result)
+    assert "0.750   0.667 (always email)" in text

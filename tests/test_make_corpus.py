@@ -83,3 +83,22 @@ def test_a_small_part_is_held_out(corpus):
     train, held_out = (len(text) for text in corpus)
     assert 0.02 < held_out / (train + held_out) < 0.25
     assert train > 500_000
+
+
+def test_the_task_has_the_same_packages_in_both_parts_and_no_sentence_twice(tmp_path):
+    paths = make_corpus.write_task(str(tmp_path / "task"))
+    parts = []
+    for path in paths:
+        with open(path, encoding="utf-8") as stream:
+            header, *rows = [line.rstrip("\n").split("\t") for line in stream]
+        assert header == ["sentence", "label"]
+        assert all(len(row) == 2 for row in rows)
+        parts.append(rows)
+    train, dev = parts
+    packages = {label for _, label in train}
+    assert packages == {label for _, label in dev}
+    assert len(packages) == make_corpus.TASK_PACKAGES
+    assert not any(make_corpus.is_held_out(package) for package in packages)
+    sentences = [sentence for sentence, _ in train + dev]
+    assert len(sentences) == len(set(sentences))
+    assert 0.15 < len(dev) / len(sentences) < 0.25

@@ -54,9 +54,9 @@ def test_columns_may_be_named_or_numbered(write):
 def test_files_without_a_header_need_numbers(write):
     folder = write("train.tsv", "x\t1", "y\t0", "z\t1")
     assert len(read(folder, columns=Columns(0, label=1))) == 3
-    with pytest.raises(ValueError, match=r"line 1: which column holds the text\? None of \[\]"):
+    with pytest.raises(ValueError, match=r"which column holds the text\? None of \['x', '1'\]"):
         read(folder)
-    with pytest.raises(ValueError, match=r"line 1: no column 'body' among \[\]"):
+    with pytest.raises(ValueError, match=r"line 1: no column 'body' among \['x', '1'\]"):
         read(folder, columns=Columns("body", label="mark"))
 
 
@@ -139,3 +139,53 @@ def test_bad_rows_may_be_skipped_in_finding_the_labels_too(write):
     task = own_data.describe_own_data(folder, max_bad_rows=1)
     assert task.labels == ("a", "b")
     assert len(read_examples(task, folder, "train", max_bad_rows=1)) == 2
+
+
+def test_tasks_of_the_table_are_found_by_name_and_own_data_described(write):
+    options = own_data.OwnDataOptions("-1", "b", label_column="c", has_header=True)
+    assert options.columns == Columns(-1, "b", "c")
+    assert own_data.find_task("MRPC", "nowhere", options).name == "mrpc"
+    folder = write("train.tsv", "b\tc\td", "x\t1\tz", "y\t0\tz")
+    task = own_data.find_task(" TSV", folder, options)
+    assert task.labels == ("0", "1")
+    assert read_examples(task, folder, "train").examples[0] == Example("train-1", "z", "x", "1", 2)
+    with pytest.raises(ValueError, match="Task not found: nothing"):
+        own_data.find_task("nothing", folder, options)
+
+
+def test_a_trained_model_remembers_the_labels_of_data_that_are_gone(write, tmp_path):
+    model = tmp_path / "model"
+    model.mkdir()
+    folder = write("train.tsv", "text\tlabel", "x\tb", "y\ta")
+    options = own_data.OwnDataOptions()
+    task = own_data.find_task("tsv", folder, options)
+    own_data.remember_task(str(model), task)
+    (tmp_path / "train.tsv").unlink()
+    write("test.tsv", "text", "z")
+    again = own_data.find_task("tsv", folder, options, [str(tmp_path / "none"), str(model)])
+    assert again.labels == ("a", "b")
+    said = own_data.OwnDataOptions(labels=["c", "d"])
+    assert own_data.find_task("tsv", folder, said, [str(model)]).labels == ("c", "d")
+    with pytest.raises(FileNotFoundError, match="has no train file to read the labels from"):
+        own_data.find_task("tsv", folder, options)
+
+
+def test_a_model_goes_on_with_its_own_task_only(tmp_path):
+    cola, mrpc = (own_data.find_task(n, "", own_data.OwnDataOptions()) for n in ("cola", "mrpc"))
+    mnli, other = (own_data.find_task(n, "", own_data.OwnDataOptions()) for n in ("mnli", "ax"))
+    own_data.check_task(str(tmp_path), cola, is_training=True)  # nothing is remembered yet
+    own_data.remember_task(str(tmp_path), cola)
+    own_data.check_task(str(tmp_path), cola, is_training=True)
+    own_data.check_task(str(tmp_path), mrpc, is_training=False)  # the same labels
+    with pytest.raises(ValueError, match=r"a model of the task cola with the labels 0, 1; now it "):
+        own_data.check_task(str(tmp_path), mrpc, is_training=True)
+    with pytest.raises(ValueError, match="now it is mnli with contradiction, entailment, neutral"):
+        own_data.check_task(str(tmp_path), mnli, is_training=False)
+    own_data.remember_task(str(tmp_path), mnli)
+    own_data.check_task(str(tmp_path), other, is_training=False)
+
+
+def test_a_damaged_memory_is_named(tmp_path):
+    (tmp_path / "task.json").write_text('{"labels": 3}')
+    with pytest.raises(ValueError, match=r"task\.json: not written by this program"):
+        own_data.remembered_labels(str(tmp_path))

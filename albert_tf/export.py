@@ -1,0 +1,215 @@
+"""Fine-tuned models as SavedModels, for servers and for programs that have TensorFlow alone.
+
+    model = tf.saved_model.load("export/1700000000")
+    model.signatures["serving_default"](input=tf.constant([example.SerializeToString()]))
+
+An export has two signatures. The one that the official program has is `serving_default`. The other
+one, `tensors` or `examples`, takes the same in another form:
+
+    serialized   `input`, string [B]: serialized `tf.train.Example`s with the features
+    tensors      the features themselves, int32 [B, S], each under its own name
+
+Source: the `export_dir` of `run_classifier.py` and `run_squad_v1.py` of google-research/albert.
+
+Letters: B batch, S sequence length.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import tensorflow as tf
+import tf_keras
+from absl import logging
+
+from albert_tf import files, kernels
+
+SERIALIZED_INPUT = "input"  # official
+DEFAULT_SIGNATURE = "serving_default"
+OTHER_SIGNATURE = {True: "tensors", False: "examples"}
+EXTRA = "assets.extra"  # the Estimator's name for files that travel with a model
+
+Tensors = dict[str, tf.Tensor]
+
+
+def token_features(max_seq_length: int, *more: str) -> dict[str, tf.io.FixedLenFeature]:
+    """The features of an encoder's input, int64 [S] each.
+
+    Args:
+        max_seq_length: S.
+        more: names of further features of that form, such as `p_mask`.
+    """
+    names = ("input_ids", "input_mask", "segment_ids", *more)
+    return {name: tf.io.FixedLenFeature((max_seq_length,), tf.int64) for name in names}
+
+
+@contextlib.contextmanager
+def float32_models() -> Iterator[None]:
+    """Models built in this `with` block compute in float32, whatever the precision of training.
+
+    What trains in bfloat16 may be served by a processor that has none; and answers are as precise
+    as those of the official exports.
+    """
+    policy = tf_keras.mixed_precision.global_policy()
+    tf_keras.mixed_precision.set_global_policy("float32")
+    try:
+        yield
+    finally:
+        tf_keras.mixed_precision.set_global_policy(policy)
+
+
+@kernels.plain()
+def export_saved_model(
+    export_dir: str,
+    model: Any,
+    features: Mapping[str, tf.io.FixedLenFeature],
+    outputs: Callable[[Tensors], Tensors],
+    takes_examples: bool = True,
+    any_length: bool = False,
+    extra_files: Mapping[str, bytes] | None = None,
+) -> str:
+    """Writes a SavedModel into a new folder `<export_dir>/<Unix time>`, as the Estimator did.
+
+    Nothing that is in `export_dir` is changed, and the folder appears when it is complete.
+
+    Args:
+        export_dir: parent of the exports; made if need be.
+        model: called with (batch, training=False), its weights loaded; see `float32_models`.
+        features: name → form of what a serialized example has. int64 reaches the model as int32.
+        outputs: what is served, by name, of the dictionary that the model returns.
+        takes_examples: whether `serving_default` takes serialized examples or tensors; the other
+            signature takes what this one does not.
+        any_length: whether the last axis of tensors may be of any length, where the model's answer
+            does not depend on padding. Serialized examples always have the one of `features`.
+        extra_files: name → content of files to put into `assets.extra`.
+
+    Returns:
+        the folder of the export.
+
+    Raises:
+        ValueError: `export_dir` cannot be written to.
+    """
+    files.make_directory(export_dir, "--export_dir")
+    by_examples, by_tensors = _signatures(model, features, outputs, any_length)
+    default, other = (by_examples, by_tensors) if takes_examples else (by_tensors, by_examples)
+    root = tf.train.Checkpoint()
+    root.variables = list(model.variables)  # the Keras objects stay out: nobody needs them to load
+    temporary = os.path.join(export_dir, f"temp-{uuid.uuid4().hex[:8]}")
+    try:
+        with _without_notes():
+            tf.saved_model.save(
+                root,
+                temporary,
+                signatures={DEFAULT_SIGNATURE: default, OTHER_SIGNATURE[takes_examples]: other},
+            )
+        if extra_files:
+            tf.io.gfile.makedirs(os.path.join(temporary, EXTRA))
+        for name, content in (extra_files or {}).items():
+            with files.write_atomically(os.path.join(temporary, EXTRA, name), "wb") as stream:
+                stream.write(content)
+        target = _rename_to_a_new_folder(temporary, export_dir)
+    except BaseException:
+        with contextlib.suppress(tf.errors.OpError):
+            tf.io.gfile.rmtree(temporary)
+        raise
+    logging.info("Exported to %s", target)
+    return target
+
+
+@contextlib.contextmanager
+def _without_notes() -> Iterator[None]:
+    """Keeps TensorFlow's notes on the inside of SavedModels out of the log; not its warnings."""
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity(min(verbosity, logging.WARNING))
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+
+
+def _signatures(
+    model: Any,
+    features: Mapping[str, tf.io.FixedLenFeature],
+    outputs: Callable[[Tensors], Tensors],
+    any_length: bool,
+) -> tuple[Any, Any]:
+    """Functions of serialized examples and of tensors."""
+
+    def answer(batch: Mapping[str, tf.Tensor]) -> Tensors:
+        ours = {
+            name: tf.cast(value, tf.int32) if value.dtype == tf.int64 else value
+            for name, value in batch.items()
+        }
+        return outputs(model(ours, training=False))
+
+    @tf.function(
+        input_signature=[tf.TensorSpec([None], tf.string, SERIALIZED_INPUT)], autograph=False
+    )
+    def serve_examples(serialized: tf.Tensor) -> Tensors:
+        return answer(tf.io.parse_example(serialized, dict(features)))
+
+    def tensor_spec(name: str, feature: tf.io.FixedLenFeature) -> tf.TensorSpec:
+        shape = [None, *feature.shape]
+        if any_length and len(shape) > 1:
+            shape[-1] = None
+        return tf.TensorSpec(shape, tf.int32 if feature.dtype == tf.int64 else feature.dtype, name)
+
+    specs = [tensor_spec(name, feature) for name, feature in features.items()]
+
+    @tf.function(input_signature=specs, autograph=False)
+    def serve_tensors(*tensors: tf.Tensor) -> Tensors:
+        return answer(dict(zip(features, tensors, strict=True)))
+
+    return serve_examples, serve_tensors
+
+
+def _rename_to_a_new_folder(temporary: str, export_dir: str) -> str:
+    """Renames a folder to `<Unix time>`, or the next number that is free."""
+    number = int(time.time())
+    while tf.io.gfile.exists(os.path.join(export_dir, str(number))):
+        number += 1
+    target = os.path.join(export_dir, str(number))
+    tf.io.gfile.rename(temporary, target)
+    return target
+
+
+@kernels.plain()
+def export_tflite(
+    path: str,
+    model: Any,
+    features: Mapping[str, tf.io.FixedLenFeature],
+    outputs: Callable[[Tensors], Tensors],
+) -> None:
+    """Writes a model for TFLite, float32, that takes one example of full length at a time.
+
+    Its signature `serving_default` has the names of `features` and `outputs`; call it through
+    these, as the positions of inputs and outputs are up to the converter.
+
+    Args:
+        path: the file; its folder is made if need be.
+        model: as in `export_saved_model`.
+        features: as there; the inputs are int32 [1, S].
+        outputs: as there.
+
+    Raises:
+        ValueError: the folder cannot be written to.
+    """
+    files.make_directory(os.path.dirname(path), "--export_dir")
+    specs = [tf.TensorSpec([1, *form.shape], tf.int32, name) for name, form in features.items()]
+
+    @tf.function(input_signature=specs, autograph=False)
+    def serve(*tensors: tf.Tensor) -> Tensors:
+        return outputs(model(dict(zip(features, tensors, strict=True)), training=False))
+
+    root = tf.train.Checkpoint()
+    root.variables = list(model.variables)
+    concrete = serve.get_concrete_function()
+    content = tf.lite.TFLiteConverter.from_concrete_functions([concrete], root).convert()
+    with files.write_atomically(path, "wb") as stream:
+        stream.write(content)
+    logging.info("Exported to %s", path)

@@ -1,0 +1,164 @@
+"""What came of the demo: its numbers, beside those of the best constant answers, and a picture."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import json
+import os
+import textwrap
+
+from albert_tf import files
+
+VOCAB_SIZE = 2000
+# The model has learned something when it is this much better than the best constant answer.
+REQUIRED_RATIO = 2.0
+REQUIRED_TASK_RATIO = 1.5  # as the one before, in the classification task
+TOO_LITTLE = (
+    f"The model learned too little: {REQUIRED_RATIO} times the best constant answer was expected "
+    f"for masked words, and {REQUIRED_TASK_RATIO} times for packages."
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Chance:
+    """What the best constant answers would reach on a file of records.
+
+    Attributes:
+        token_id: the commonest masked token.
+        masked_lm_accuracy: its share of the masked tokens, in [0, 1].
+        sentence_order_accuracy: share of the commoner label, in [0, 1].
+    """
+
+    token_id: int
+    masked_lm_accuracy: float
+    sentence_order_accuracy: float
+
+
+def count_chance(record_file: str) -> Chance:
+    """Counts the labels of a file of records."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    import tensorflow as tf
+
+    tokens: collections.Counter[int] = collections.Counter()
+    orders: collections.Counter[int] = collections.Counter()
+    for record in tf.data.TFRecordDataset(record_file).as_numpy_iterator():
+        features = tf.train.Example.FromString(record).features.feature
+        weights = features["masked_lm_weights"].float_list.value
+        ids = features["masked_lm_ids"].int64_list.value
+        tokens.update(token for token, weight in zip(ids, weights, strict=True) if weight)
+        orders.update(features["next_sentence_labels"].int64_list.value)
+    token_id, count = tokens.most_common(1)[0]
+    return Chance(token_id, count / tokens.total(), max(orders.values()) / orders.total())
+
+
+def read_results(path: str) -> list[dict[str, float]]:
+    """Reads an eval_results.txt: one dictionary a checkpoint, by step."""
+    results: list[dict[str, float]] = []
+    for line in files.read_text(path).splitlines():
+        key, value = line.split(" = ")
+        if not results or key in results[-1]:
+            results.append({})
+        results[-1][key] = float(value)
+    return sorted(results, key=lambda result: result["global_step"])
+
+
+def draw_curves(
+    model_dir: str, results: list[dict[str, float]], chance: Chance, picture: str
+) -> None:
+    """Draws loss and accuracies over the steps, in training and held out, with chance beside."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    lines = files.read_text(os.path.join(model_dir, "metrics.jsonl")).splitlines()
+    rows = [json.loads(line) for line in lines]
+    panels = [
+        ("loss", "loss (masked LM + sentence order)", None),
+        ("masked_lm_accuracy", "masked-LM accuracy", chance.masked_lm_accuracy),
+        ("sentence_order_accuracy", "sentence-order accuracy", chance.sentence_order_accuracy),
+    ]
+    figure, axes = plt.subplots(1, len(panels), figsize=(13, 3.8), layout="constrained")
+    steps = [row["step"] for row in rows]
+    held_out_steps = [result["global_step"] for result in results]
+    for axis, (key, title, level) in zip(axes, panels, strict=True):
+        axis.plot(steps, [row[key] for row in rows], color="tab:blue", label="training batches")
+        values = [result[key] for result in results]
+        axis.plot(held_out_steps, values, "o-", color="tab:orange", label="held-out text")
+        if level is not None:
+            axis.axhline(
+                level, color="gray", linestyle="--", label="best constant answer, held out"
+            )
+            axis.set_ylim(bottom=0)
+        axis.set(title=title, xlabel="step")
+        axis.grid(alpha=0.3)
+        axis.legend(loc="best", fontsize="small")
+    figure.savefig(picture, dpi=120)
+
+
+def describe(results: dict[str, float], chance: Chance, piece: str) -> str:
+    """What the held-out numbers are and mean, as text."""
+    masked_lm, order = results["masked_lm_accuracy"], results["sentence_order_accuracy"]
+    word_level, order_level = chance.masked_lm_accuracy, chance.sentence_order_accuracy
+    word = piece.replace("▁", "")
+    answer = f'always "{word}"' if word else "always a space"
+    steps = f"after {results['global_step']:.0f} steps"
+    meaning = (
+        "masked_lm_accuracy is the share of hidden tokens that the model names right, out of a "
+        f"vocabulary of {VOCAB_SIZE} and in modules that it never saw: "
+        f"{masked_lm / word_level:.1f} times as often as one who always names the commonest token "
+        f"({REQUIRED_RATIO} times is what this demo asks for). sentence_order_accuracy is how "
+        "often it sees whether two pieces of text were swapped. A model learns that long after it "
+        f"has learned words, so expect little above {order_level:.2f} of a few minutes."
+    )
+    return f"""
+Held-out text, {steps:20}  model   best constant answer
+  masked_lm_accuracy                {masked_lm:6.3f}   {word_level:.3f} ({answer})
+  sentence_order_accuracy           {order:6.3f}   {order_level:.3f} (always the same order)
+  loss                              {results["loss"]:6.3f}
+
+{textwrap.fill(meaning, 96)}"""
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskResult:
+    """What came of the classification task.
+
+    Attributes:
+        accuracy: of the best checkpoint on the dev set, in [0, 1].
+        majority: the commonest package of the dev set.
+        majority_share: its share, which is the accuracy of always naming it.
+        packages: how many there are.
+    """
+
+    accuracy: float
+    majority: str
+    majority_share: float
+    packages: int
+
+
+def read_task_result(demo_dir: str) -> TaskResult:
+    """Reads what run_classifier.py has left, and counts the labels of the dev set."""
+    best_trial = files.read_text(os.path.join(demo_dir, "classifier", "best_trial.txt"))
+    lines = files.read_text(os.path.join(demo_dir, "task", "dev.tsv")).splitlines()[1:]
+    counts = collections.Counter(line.split("\t")[1] for line in lines)
+    majority, count = counts.most_common(1)[0]
+    return TaskResult(float(best_trial.split(":")[2]), majority, count / len(lines), len(counts))
+
+
+def describe_task(result: TaskResult) -> str:
+    """What the numbers of the task are, as text."""
+    return f"""
+Which of {result.packages} packages does a sentence document?  model   best constant answer
+  accuracy on the dev set           {result.accuracy:6.3f}   {result.majority_share:.3f} \
+(always {result.majority})"""
+
+
+def has_learned(results: dict[str, float], chance: Chance, task_result: TaskResult) -> bool:
+    """Whether the model is as much better than the best constant answers as it should be."""
+    words, packages = results["masked_lm_accuracy"], task_result.accuracy
+    return (
+        words >= REQUIRED_RATIO * chance.masked_lm_accuracy
+        and packages >= REQUIRED_TASK_RATIO * task_result.majority_share
+    )

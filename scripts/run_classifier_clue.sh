@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# Fine-tunes a Chinese ALBERT on a task of CLUE with albert_zh's settings, evaluates and predicts.
+#
+#   DATA_DIR=clue MODEL_DIR=albert_tiny bash scripts/run_classifier_clue.sh TASK [flags]
+#
+# TASK is afqmc, cmnli, csl, iflytek, tnews or wsc. Further arguments go to run_classifier.py and
+# override the settings, which are in configs/recipes/clue_*.flags. Nothing is downloaded: the data
+# are <task>_public.zip of CLUEbenchmark/CLUE, the model is albert_tiny_489k.zip of
+# brightmart/albert_zh. The predictions for the leaderboard are in <task>_predict.json.
+#
+# DATA_DIR     has a folder of the task's name with train.json, dev.json, test.json; default clue
+# MODEL_DIR    has albert_config_tiny.json, vocab.txt and albert_model.ckpt; default albert_tiny
+# OUTPUT_DIR   default clue_<task>
+# PYTHON       interpreter; default that of .venv, or python3
+#
+# Called again it goes on where it stopped.
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+task=${1:-}
+if [[ -z $task || ! -f $root/configs/recipes/clue_$task.flags ]]; then
+  echo "usage: run_classifier_clue.sh TASK [flags]; TASK: afqmc cmnli csl iflytek tnews wsc" >&2
+  exit 2
+fi
+shift
+if [[ -z ${PYTHON:-} ]]; then
+  PYTHON=python3
+  if [[ -x $root/.venv/bin/python ]]; then
+    PYTHON=$root/.venv/bin/python
+  fi
+fi
+model=${MODEL_DIR:-albert_tiny}
+exec "$PYTHON" "$root/run_classifier.py" \
+  --flagfile="$root/configs/recipes/clue_$task.flags" \
+  --data_dir="${DATA_DIR:-clue}" \
+  --albert_config_file="$model/albert_config_tiny.json" \
+  --vocab_file="$model/vocab.txt" \
+  --init_checkpoint="$model/albert_model.ckpt" \
+  --output_dir="${OUTPUT_DIR:-clue_$task}" \
+  "$@"

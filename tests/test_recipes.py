@@ -1,0 +1,143 @@
+"""The recipes: each names its command and its source, has the published numbers, and is run."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+
+import pytest
+from absl import flags
+from conftest import ROOT
+from script_runner import script
+
+RECIPES = sorted((ROOT / "configs" / "recipes").glob("*.flags"))
+# Google's run_glue.sh: warm-up, learning rate, steps, steps between checkpoints, batch.
+GLUE = {
+    "cola": (320, 1e-5, 5336, 100, 16),
+    "mnli": (1000, 3e-5, 10000, 100, 128),
+    "mrpc": (200, 2e-5, 800, 100, 32),
+    "qnli": (1986, 1e-5, 33112, 200, 32),
+    "qqp": (1000, 5e-5, 14000, 100, 128),
+    "rte": (200, 3e-5, 800, 100, 32),
+    "sst-2": (1256, 1e-5, 20935, 100, 32),
+    "sts-b": (214, 2e-5, 3598, 100, 16),
+}
+# albert_zh's run_classifier_clue.sh: batch, learning rate, epochs, steps between checkpoints.
+CLUE = {
+    "afqmc": (16, 2e-5, 3, 300),
+    "cmnli": (64, 3e-5, 2, 300),
+    "csl": (16, 1e-5, 5, 100),
+    "iflytek": (32, 2e-5, 3, 300),
+    "tnews": (16, 2e-5, 3, 300),
+    "wsc": (16, 1e-5, 10, 10),
+}
+GLUE_FLAGS = (
+    *("warmup_step", "learning_rate", "train_step", "save_checkpoints_steps"),
+    "train_batch_size",
+)
+CLUE_FLAGS = ("train_batch_size", "learning_rate", "num_train_epochs", "save_checkpoints_steps")
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_a_recipe_says_how_it_is_run_where_it_comes_from_and_what_to_expect(path):
+    text = path.read_text()
+    name = path.relative_to(ROOT)
+    (program,) = re.findall(rf"^#     python (\w+\.py) --flagfile={name}$", text, re.MULTILINE)
+    assert (ROOT / program).is_file()
+    assert re.search(r"^# Settings: .*(google-research/albert|albert_zh)", text, re.MULTILINE)
+    assert re.search(r"^# Published: .*\d", text, re.MULTILINE)
+    with script(program.removesuffix(".py")):
+        flags.FLAGS([program, f"--flagfile={path}"])  # all of them exist and have values
+        assert flags.FLAGS.do_train
+
+
+def values(path, names, program="run_classifier"):
+    with script(program):
+        flags.FLAGS([program, f"--flagfile={path}"])
+        return tuple(flags.FLAGS[name].value for name in names)
+
+
+@pytest.mark.parametrize("task", GLUE)
+def test_glue_has_googles_settings(task):
+    path = ROOT / "configs" / "recipes" / f"glue_{task}.flags"
+    assert values(path, GLUE_FLAGS) == GLUE[task]
+    assert values(path, ["task_name", "max_seq_length"]) == (
+        {"cola": "CoLA"}.get(task, task.upper()),
+        512,
+    )
+
+
+@pytest.mark.parametrize("task", CLUE)
+def test_clue_has_albert_zhs_settings(task):
+    path = ROOT / "configs" / "recipes" / f"clue_{task}.flags"
+    assert values(path, CLUE_FLAGS) == CLUE[task]
+    assert values(path, ["task_name", "max_seq_length"]) == (task, 128)
+
+
+def test_lcqmc_has_albert_zhs_settings():
+    path = ROOT / "configs" / "recipes" / "lcqmc_tiny.flags"
+    assert values(path, [*CLUE_FLAGS, "max_seq_length"]) == (64, 1e-4, 5, 1000, 128)
+
+
+def commands(name, *arguments, **environment):
+    """The commands that a shell script would run."""
+    done = subprocess.run(
+        ["bash", str(ROOT / "scripts" / name), *arguments],
+        env=os.environ | {"PYTHON": "echo"} | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout.splitlines(), done.stderr
+
+
+def test_the_scripts_run_the_recipes(tmp_path):
+    (tmp_path / "glue").mkdir()
+    code, lines, _ = commands("run_glue.sh", ALBERT_ROOT=str(tmp_path))
+    assert code == 0
+    names = [re.search(r"--output_dir=\S+/(\S+)", line)[1] for line in lines]
+    assert names == ["cola", "mnli", "mismnli", "ax", *list(GLUE)[2:]]
+    assert all(f"--data_dir={tmp_path}/glue" in line for line in lines)
+    mismatched, diagnostic = lines[2:4]
+    for line in (mismatched, diagnostic):
+        assert f"--init_checkpoint={tmp_path}/output/mnli/model.ckpt-best" in line
+        assert "--nodo_train" in line
+    code, lines, _ = commands("run_glue.sh", "rte", "--seed=7", ALBERT_ROOT=str(tmp_path))
+    assert len(lines) == 1
+    assert lines[0].endswith("--seed=7")
+    code, lines, _ = commands("run_classifier_clue.sh", "wsc", "--seed=7", DATA_DIR="x")
+    assert "clue_wsc.flags --data_dir=x --albert_config_file=albert_tiny/alb" in lines[0]
+    code, lines, _ = commands("run_classifier_lcqmc.sh", MODEL_DIR="m")
+    assert "--init_checkpoint=m/albert_model.ckpt --output_dir=lcqmc_tiny" in lines[0]
+
+
+def test_the_scripts_say_what_they_need(tmp_path):
+    code, _, error = commands("run_glue.sh", "no_task", ALBERT_ROOT=str(tmp_path))
+    assert (code, "no_task: expected one of cola mnli" in error) == (2, True)
+    code, _, error = commands("run_glue.sh", ALBERT_ROOT=str(tmp_path))
+    assert (code, "expected a folder with glue/ and the model" in error) == (2, True)
+    code, _, error = commands("run_classifier_clue.sh")
+    assert (code, "usage: run_classifier_clue.sh TASK" in error) == (2, True)
+
+
+SQUAD_FLAGS = (
+    *("max_seq_length", "doc_stride", "max_query_length", "train_batch_size", "learning_rate"),
+    *("num_train_epochs", "warmup_proportion", "save_checkpoints_steps", "n_best_size"),
+    *("max_answer_length", "version_2_with_negative"),
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "version_2"), [("squad_v1_base_v1", False), ("squad_v2_xxlarge_v2", True)]
+)
+def test_squad_has_googles_settings(name, version_2):
+    path = ROOT / "configs" / "recipes" / f"{name}.flags"
+    wanted = (384, 128, 64, 48, 5e-5, 2.0, 0.1, 5000, 20, 30, version_2)
+    assert values(path, SQUAD_FLAGS, "run_squad") == wanted
+
+
+def test_cmrc_has_albert_zhs_settings():
+    path = ROOT / "configs" / "recipes" / "cmrc2018_large_zh.flags"
+    names = ("num_train_epochs", "train_batch_size", "learning_rate", "warmup_proportion")
+    assert values(path, names, "run_squad") == (3, 32, 2e-5, 0.05)
