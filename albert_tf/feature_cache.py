@@ -1,21 +1,22 @@
 """Features of fine-tuning examples in TFRecord files that know what they were made of.
 
 The records are those of the official programs: fixed length, `input_ids`, `input_mask`,
-`segment_ids`, `label_ids`, `is_real_example`. Unlike these programs, which take any file of the
-right name, a file is used only if the one beside it (`<file>.made_of.json`) says that it was made
-of the same text, vocabulary and settings, and its checksum is the one written there.
+`segment_ids` and what else the task has. Unlike these programs, which take any file of the right
+name, a file is used only if the one beside it (`<file>.made_of.json`) says that it was made of the
+same text, vocabulary and settings, and its checksum is the one written there.
 
-Letters: N examples, C choices, S sequence length.
+Letters: N examples, B examples at a time, M values of a feature, S sequence length.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -23,12 +24,33 @@ from absl import logging
 from numpy.typing import NDArray
 
 from albert_tf import files, record_encoding, records, rows
-from albert_tf.token_sequences import TokenSequences
 
 SUFFIX = ".made_of.json"
 FORMAT = 1  # features made in another way carry another number, and are made anew
 EXAMPLES_AT_ONCE = 512
-_ARRAYS = ("input_ids", "input_mask", "segment_ids")
+
+Block = dict[str, NDArray[Any]]  # name → [B, M]
+
+
+class Recordable(Protocol):
+    """Features that can be written to records and read back."""
+
+    def __len__(self) -> int:
+        """N."""
+
+    @property
+    def layout(self) -> dict[str, int]:
+        """What `from_records` must know besides the records."""
+
+    def to_records(self, rows: NDArray[np.integer], seq_length: int) -> Block:
+        """What the records of these examples hold, padded to `seq_length`."""
+
+    @classmethod
+    def from_records(cls, blocks: Iterable[Block], layout: dict[str, int]) -> Any:
+        """All features, from all that `to_records` gave."""
+
+
+Kind = TypeVar("Kind", bound=Recordable)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,16 +60,16 @@ class _Description:
     Attributes:
         made_of: settings and checksums that decide what the features are.
         sha256: of the record file.
-        num_examples, num_choices, max_seq_length: N, C, S.
-        columns: name → dtype of what else an example has.
+        num_examples: N.
+        layout: of the features.
+        features: name → M and dtype.
     """
 
     made_of: dict[str, Any]
     sha256: str
     num_examples: int
-    num_choices: int
-    max_seq_length: int
-    columns: dict[str, str]
+    layout: dict[str, int]
+    features: dict[str, tuple[int, str]]
 
 
 def _sha256(path: str) -> str:
@@ -66,70 +88,59 @@ def _read_description(path: str) -> _Description | None:
         return None
 
 
-def _serialize(features: TokenSequences, max_seq_length: int) -> Iterator[bytes]:
-    """TFRecord frames, many examples at a time."""
-    for begin in range(0, len(features), EXAMPLES_AT_ONCE):
-        numbers = np.arange(begin, min(begin + EXAMPLES_AT_ONCE, len(features)))
-        batch = features.batch(numbers, max_seq_length)
-        flat = {name: value.reshape(len(numbers), -1) for name, value in batch.items()}
-        if features.num_choices:  # the batch has no more options than its questions
-            missing = features.num_choices * max_seq_length - flat["input_ids"].shape[1]
-            for name in _ARRAYS:
-                flat[name] = np.pad(flat[name], [(0, 0), (0, missing)])
-        flat["is_real_example"] = np.ones((len(numbers), 1), np.int32)
-        yield b"".join(record_encoding.frame_records(record_encoding.encode_examples(flat)))
-
-
-def save(path: str, features: TokenSequences, max_seq_length: int, made_of: dict[str, Any]) -> None:
+def save(path: str, features: Recordable, max_seq_length: int, made_of: dict[str, Any]) -> None:
     """Writes features and, beside them, what they were made of.
 
     Args:
         path: the record file.
-        features: N examples.
+        features: N examples, at least one.
         max_seq_length: S, the length of every record.
         made_of: settings and checksums that decide what the features are. Can be written as JSON.
     """
     digest = hashlib.sha256()
+    forms: dict[str, tuple[int, str]] = {}
     with files.write_atomically(path, "wb") as stream:
-        for block in _serialize(features, max_seq_length):
-            digest.update(block)
-            stream.write(block)
+        for begin in range(0, len(features), EXAMPLES_AT_ONCE):
+            numbers = np.arange(begin, min(begin + EXAMPLES_AT_ONCE, len(features)))
+            block = features.to_records(numbers, max_seq_length)
+            forms = {name: (value.shape[1], value.dtype.name) for name, value in block.items()}
+            frames = record_encoding.frame_records(record_encoding.encode_examples(block))
+            content = b"".join(frames)
+            digest.update(content)
+            stream.write(content)
     description = _Description(
         made_of={"format": FORMAT, **made_of},
         sha256=digest.hexdigest(),
         num_examples=len(features),
-        num_choices=features.num_choices,
-        max_seq_length=max_seq_length,
-        columns={name: value.dtype.name for name, value in features.columns.items()},
+        layout=features.layout,
+        features=forms,
     )
     with files.write_atomically(path + SUFFIX) as stream:
         json.dump(dataclasses.asdict(description), stream, indent=1, sort_keys=True)
         stream.write("\n")
 
 
-def _parse(path: str, described: _Description) -> Iterator[dict[str, NDArray[Any]]]:
+def _parse(path: str, described: _Description) -> Iterator[Block]:
     """The arrays of a record file, many examples at a time."""
-    width = max(described.num_choices, 1) * described.max_seq_length
-    spec = {name: tf.io.FixedLenFeature((width,), tf.int64) for name in _ARRAYS}
-    for name, dtype in described.columns.items():
-        is_float = dtype.startswith("float")
-        spec[name] = tf.io.FixedLenFeature((), tf.float32 if is_float else tf.int64)
-    block: list[bytes] = []
-    for record in records.read_records(path):
-        block.append(record)
-        if len(block) == EXAMPLES_AT_ONCE:
-            yield _parse_block(block, spec)
-            block = []
-    if block:
-        yield _parse_block(block, spec)
+    spec = {
+        name: tf.io.FixedLenFeature((width,), tf.float32 if dtype.startswith("float") else tf.int64)
+        for name, (width, dtype) in described.features.items()
+    }
+    found = records.read_records(path)
+    while block := list(itertools.islice(found, EXAMPLES_AT_ONCE)):
+        yield {
+            name: value.numpy().astype(described.features[name][1])
+            for name, value in tf.io.parse_example(block, spec).items()
+        }
 
 
-def _parse_block(block: list[bytes], spec: dict[str, Any]) -> dict[str, NDArray[Any]]:
-    return {name: value.numpy() for name, value in tf.io.parse_example(block, spec).items()}
-
-
-def load(path: str, made_of: dict[str, Any]) -> TokenSequences | None:
+def load(path: str, made_of: dict[str, Any], kind: type[Kind]) -> Kind | None:
     """Reads features that `save` wrote.
+
+    Args:
+        path: the record file.
+        made_of: as in `save`.
+        kind: their class.
 
     Returns:
         None where there is no file, or one that was made of something else or changed since.
@@ -149,32 +160,16 @@ def load(path: str, made_of: dict[str, Any]) -> TokenSequences | None:
             return None
     except FileNotFoundError:
         return None
-    return _pack(_parse(path, described), described)
-
-
-def _pack(blocks: Iterable[dict[str, NDArray[Any]]], described: _Description) -> TokenSequences:
-    parts: dict[str, list[NDArray[Any]]] = {"ids": [], "lengths": [], "firsts": []}
-    columns: dict[str, list[NDArray[Any]]] = {name: [] for name in described.columns}
-    for block in blocks:
-        ids, mask, segments = (
-            block[name].reshape(-1, described.max_seq_length) for name in _ARRAYS
-        )
-        parts["ids"].append(ids[mask > 0].astype(np.int32))
-        parts["lengths"].append(mask.sum(axis=1).astype(np.int32))
-        parts["firsts"].append((mask * (1 - segments)).sum(axis=1).astype(np.int32))
-        for name, dtype in described.columns.items():
-            columns[name].append(block[name].astype(dtype))
-    ids, lengths, firsts = (np.concatenate(part) for part in parts.values())
-    joined = {name: np.concatenate(column) for name, column in columns.items()}
-    return TokenSequences(ids, lengths, firsts, joined, described.num_choices)
+    return kind.from_records(_parse(path, described), described.layout)
 
 
 def load_or_make(
     path: str,
     made_of: dict[str, Any],
     max_seq_length: int,
-    make: Callable[[], TokenSequences],
-) -> TokenSequences:
+    make: Callable[[], Kind],
+    kind: type[Kind],
+) -> Kind:
     """Features from the cache, or made and put there.
 
     A file of this name that is not this program's is left as it is, and nothing is cached.
@@ -184,6 +179,7 @@ def load_or_make(
         made_of: as in `save`; `max_seq_length` is added.
         max_seq_length: S.
         make: makes the features.
+        kind: their class.
 
     Raises:
         ValueError: the folder cannot be written to.
@@ -191,12 +187,12 @@ def load_or_make(
     if not path:
         return make()
     made_of = {**made_of, "max_seq_length": max_seq_length}
-    found = load(path, made_of)
+    found = load(path, made_of, kind)
     if found is not None:
         logging.info("%s: %d examples, as cached", path, len(found))
         return found
+    files.make_directory(os.path.dirname(path), f"cache of features {path}")
     features = make()
-    files.make_directory(os.path.dirname(path), "--cached_dir")
     if _read_description(path) is None and rows.is_file(path):
         logging.warning("%s is not this program's file: left as it is, nothing is cached", path)
         return features

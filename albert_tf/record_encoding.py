@@ -20,6 +20,7 @@ _MAP_ENTRY, _KEY, _VALUE = 0x0A, 0x0A, 0x12  # tags of Features.feature and of i
 _FLOAT_LIST, _INT64_LIST, _PACKED = 0x12, 0x1A, 0x0A
 
 HEADER_BYTES, FOOTER_BYTES = 12, 4  # length and its checksum; checksum of the content
+MAX_BITS = 56  # of an integer: eight bytes of seven bits
 _CASTAGNOLI = np.uint32(0x82F63B78)  # CRC-32C's polynomial, lowest power in the highest bit
 
 
@@ -44,21 +45,28 @@ def _entry_header(name: str, list_tag: int, size: int) -> bytes:
 
 
 def _packed_varints(values: NDArray[np.integer]) -> list[bytes]:
-    """Each row of non-negative integers below 2**28 as protobuf varints: [N, M] -> N strings."""
-    if values.size and not 0 <= int(values.min()) <= int(values.max()) < 1 << 28:
-        raise ValueError(f"integers in [0, 2**28) expected, got {values.min()} to {values.max()}")
-    if int(values.max(initial=0)) < 0x80:
+    """Each row of non-negative integers as protobuf varints: [N, M] -> N strings."""
+    largest = int(values.max(initial=0))
+    if values.size and (int(values.min()) < 0 or largest >= 1 << MAX_BITS):
+        raise ValueError(
+            f"integers in [0, 2**{MAX_BITS}) expected, got {values.min()} to {largest}"
+        )
+    if largest < 0x80:
         data, width = values.astype(np.uint8).tobytes(), values.shape[1]
         return [data[row * width : (row + 1) * width] for row in range(len(values))]
-    # Seven bits a byte, lowest first, in one 32-bit word; the high bit says that more will come.
-    word = values.astype("<u4")
-    spread = word & 0x7F | (word & 0x3F80) << 1 | (word & 0x1FC000) << 2 | (word & 0xFE00000) << 3
+    # Seven bits a byte, lowest first, in one word of 4 or 8 bytes; the high bit says that more
+    # will come.
+    size = 4 if largest < 1 << 28 else 8
+    word = values.astype(f"<u{size}")
+    spread = word & word.dtype.type(0x7F)
     used = np.ones_like(word)
-    for byte, limit in enumerate((1 << 7, 1 << 14, 1 << 21)):
-        more = (word >= limit).astype("<u4")
-        spread |= more << (7 + 8 * byte)
-        used |= more << (8 * (byte + 1))
-    used_bytes = used.view(np.bool_)  # [N, 4 * M]
+    for byte in range(1, size):
+        if largest < 1 << (7 * byte):
+            break
+        more = (word >= 1 << (7 * byte)).astype(word.dtype)
+        spread |= (word & word.dtype.type(0x7F << (7 * byte))) << byte | more << (8 * byte - 1)
+        used |= more << (8 * byte)
+    used_bytes = used.view(np.bool_)  # [N, size * M]
     data = spread.view(np.uint8)[used_bytes].tobytes()
     ends = np.count_nonzero(used_bytes, axis=1).cumsum().tolist()
     return [data[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
@@ -68,7 +76,7 @@ def encode_examples(features: Mapping[str, NDArray[Any]]) -> list[bytes]:
     """Serializes N records, as `tf.train.Example.SerializeToString(deterministic=True)`.
 
     Args:
-        features: name -> array [N, M], M >= 1; integers in [0, 2**28) become an int64 list,
+        features: name -> array [N, M], M >= 1; integers in [0, 2**56) become an int64 list,
             floating point numbers a float list.
 
     Raises:
@@ -215,3 +223,19 @@ def has_good_length(header: bytes) -> bool:
     """Whether a record's first HEADER_BYTES hold a length and its checksum."""
     check = int(_masked_crc32c([header[:8]])[0])
     return len(header) == HEADER_BYTES and struct.unpack("<I", header[8:])[0] == check
+
+
+def has_good_contents(frames: Sequence[bytes]) -> list[bool]:
+    """Whether each of N records' contents has the checksum that follows it.
+
+    Args:
+        frames: a content and its FOOTER_BYTES each. Contents of less than 4 bytes, which no
+            `tf.train.Example` with a feature has, count as wrong.
+    """
+    long_enough = [frame for frame in frames if len(frame) >= 4 + FOOTER_BYTES]
+    if not long_enough:
+        return [False] * len(frames)
+    checks = _masked_crc32c([frame[:-FOOTER_BYTES] for frame in long_enough])
+    stored = [struct.unpack("<I", frame[-FOOTER_BYTES:])[0] for frame in long_enough]
+    sound = iter((checks == np.array(stored, np.uint32)).tolist())
+    return [len(frame) >= 4 + FOOTER_BYTES and next(sound) for frame in frames]

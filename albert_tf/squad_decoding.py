@@ -289,3 +289,21 @@ def write_answers(directory: str, answers: Answers, predictions: dict[str, str])
     for name, content in contents.items():
         with files.write_atomically(os.path.join(directory, name)) as stream:
             stream.write(json.dumps(content, indent=4) + "\n")
+
+
+def describe_answer(answers: Answers, qas_id: str, threshold: float | None) -> str:
+    """The answer to one question for a reader: its text, its odds, and the n-best list.
+
+    Args:
+        answers: of a model.
+        qas_id: the question.
+        threshold: as in `Answers.predictions`.
+
+    Returns:
+        lines: the text first, and last the n-best texts, each behind its probability among them.
+    """
+    lines = [answers.predictions(threshold)[qas_id] or "(no answer)"]
+    if answers.null_odds is not None:
+        lines.append(f"null odds {answers.null_odds[qas_id]:.3f}, threshold {threshold or 0:.3f}")
+    lines += [f"{entry['probability']:.4f}  {entry['text']}" for entry in answers.nbest[qas_id]]
+    return "".join(line + "\n" for line in lines)

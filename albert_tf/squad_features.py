@@ -1,4 +1,4 @@
-"""What the model reads of a question: columns of features, their batches and their file.
+"""What the model reads of a question: columns of features, their batches and their records.
 
     [CLS] question [SEP] window of the context [SEP] padding
 
@@ -11,20 +11,17 @@ Letters: B batch, N features, S sequence length.
 from __future__ import annotations
 
 import dataclasses
-import io
-import json
-import zipfile
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
-from absl import logging
 from numpy.typing import NDArray
-
-from albert_tf import files
 
 FIRST_UNIQUE_ID = 1_000_000_000
 SPECIAL_TOKENS = 3  # [CLS] question [SEP] window [SEP]
-FORMAT = 1  # of the file; a file of another format is made anew
+_NUMBERS = ("example_index", "doc_span_index")
+_PER_PIECE = {"first_char": np.int32, "last_char": np.int32, "is_max_context": np.bool_}
+_LABELS = ("start_positions", "end_positions", "is_impossible")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -61,6 +58,11 @@ class SquadFeatures:
         return len(self.lengths)
 
     @property
+    def has_labels(self) -> bool:
+        """Whether made for training: there a window holds the answer or is impossible."""
+        return bool(len(self) and (self.start_positions[0] or self.is_impossible[0]))
+
+    @property
     def window_lengths(self) -> NDArray[np.int32]:
         """int32 [N], pieces of the context in a feature."""
         return self.lengths - self.query_lengths - np.int32(SPECIAL_TOKENS)
@@ -94,8 +96,8 @@ class SquadFeatures:
 
         Returns:
             `input_ids`, `input_mask`, `segment_ids`, `p_mask` (1 where no answer may begin or
-            end), int32 [B, S]; `unique_ids` int64 [B]; `start_positions`, `end_positions`,
-            `is_impossible`, int32 [B].
+            end), int32 [B, S]; `unique_ids` int64 [B]; and in training `start_positions`,
+            `end_positions`, `is_impossible`, int32 [B].
         """
         lengths, begin = self.lengths[rows, None], self.query_lengths[rows, None] + 2
         places = np.arange(seq_length)
@@ -103,16 +105,77 @@ class SquadFeatures:
         input_ids = np.zeros(input_mask.shape, np.int32)
         input_ids[input_mask] = self.input_ids[_positions(_offsets(self.lengths), rows)]
         in_window = (places >= begin) & (places < lengths - 1)
-        return {
+        labels = {name: getattr(self, name)[rows] for name in _LABELS if self.has_labels}
+        return labels | {
             "unique_ids": self.unique_ids[rows],
             "input_ids": input_ids,
             "input_mask": input_mask.astype(np.int32),
             "segment_ids": (input_mask & (places >= begin)).astype(np.int32),
             "p_mask": (~in_window & (places > 0)).astype(np.int32),
-            "start_positions": self.start_positions[rows],
-            "end_positions": self.end_positions[rows],
-            "is_impossible": self.is_impossible[rows],
         }
+
+    @property
+    def layout(self) -> dict[str, int]:
+        """What `from_records` must know besides the records: nothing."""
+        return {}
+
+    def to_records(self, rows: NDArray[np.integer], seq_length: int) -> dict[str, NDArray[Any]]:
+        """What the records of these features hold: name → [B, 1] or [B, S].
+
+        That is what is in a batch, as in the official records. In prediction it is also what the
+        official program keeps in a second file: `example_index`, `doc_span_index`, and for each
+        place of the window `first_char`, `last_char`, `is_max_context`, 0 elsewhere.
+
+        Args:
+            rows: [B], which.
+            seq_length: S.
+        """
+        batch = self.batch(rows, seq_length)
+        if not self.has_labels:
+            batch |= {name: getattr(self, name)[rows] for name in _NUMBERS}
+            in_window = _in_window(batch["p_mask"])
+            pieces = _positions(self.window_offsets, rows)
+            for name in _PER_PIECE:
+                column = getattr(self, name)
+                batch[name] = np.zeros(in_window.shape, column.dtype)
+                batch[name][in_window] = column[pieces]
+        return {name: value.reshape(len(rows), -1) for name, value in batch.items()}
+
+    @classmethod
+    def from_records(
+        cls, blocks: Iterable[Mapping[str, NDArray[Any]]], _: Mapping[str, int]
+    ) -> SquadFeatures:
+        """The features of records, given as `to_records` makes them.
+
+        Those for training come back with zeros in place of what their records do not hold.
+        """
+        return concatenate([_from_block(block) for block in blocks])
+
+
+def _in_window(p_mask: NDArray[np.integer]) -> NDArray[np.bool_]:
+    """Where the pieces of the context are: an answer may be there, or at [CLS]."""
+    return (p_mask == 0) & (np.arange(p_mask.shape[1]) > 0)
+
+
+def _from_block(block: Mapping[str, NDArray[Any]]) -> SquadFeatures:
+    mask, in_window = block["input_mask"] > 0, _in_window(block["p_mask"])
+    lengths = mask.sum(axis=1, dtype=np.int32)
+    count, size = len(mask), int(in_window.sum())
+    numbers: dict[str, NDArray[Any]] = {
+        name: block[name][:, 0] if name in block else np.zeros(count, np.int32)
+        for name in (*_NUMBERS, *_LABELS)
+    }
+    pieces: dict[str, NDArray[Any]] = {
+        name: block[name][in_window] if name in block else np.zeros(size, dtype)
+        for name, dtype in _PER_PIECE.items()
+    }
+    return SquadFeatures(
+        lengths=lengths,
+        query_lengths=lengths - in_window.sum(axis=1, dtype=np.int32) - np.int32(SPECIAL_TOKENS),
+        input_ids=block["input_ids"][mask],
+        **numbers,
+        **pieces,
+    )
 
 
 def _offsets(lengths: NDArray[np.integer]) -> NDArray[np.int64]:
@@ -132,44 +195,3 @@ def concatenate(parts: list[SquadFeatures]) -> SquadFeatures:
     return SquadFeatures(
         **{name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
     )
-
-
-def save(path: str, features: SquadFeatures, made_of: dict[str, Any]) -> None:
-    """Writes features to a file, with what they were made of.
-
-    Args:
-        path: the file, in NumPy's `.npz` form.
-        features: the features.
-        made_of: whatever decides what they are: checksums, settings. Can be written as JSON.
-    """
-    origin = json.dumps({"format": FORMAT, **made_of}, sort_keys=True)
-    content = io.BytesIO()
-    np.savez(content, made_of=np.array(origin), **vars(features))
-    with files.write_atomically(path, "wb") as stream:
-        stream.write(content.getbuffer())
-
-
-def load(path: str, made_of: dict[str, Any]) -> SquadFeatures | None:
-    """Reads features that `save` wrote.
-
-    Returns:
-        None where there is no file, or one that was made of something else.
-
-    Raises:
-        ValueError: the file holds something else, or is damaged.
-    """
-    try:
-        with files.open_binary(path) as stream, np.load(stream, allow_pickle=False) as content:
-            origin = json.loads(str(content["made_of"]))
-            if origin == {"format": FORMAT, **json.loads(json.dumps(made_of))}:
-                names = [field.name for field in dataclasses.fields(SquadFeatures)]
-                return SquadFeatures(**{name: content[name] for name in names})
-    except FileNotFoundError:
-        return None
-    except (ValueError, KeyError, OSError, EOFError, TypeError, zipfile.BadZipFile) as error:
-        raise ValueError(
-            f"{path}: no file of features of this program, or a damaged one ({error}). Remove it, "
-            "or name another file."
-        ) from None
-    logging.info("%s was made of something else and is made anew: %s", path, origin)
-    return None

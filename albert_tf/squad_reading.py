@@ -108,16 +108,34 @@ def read_squad(path: str, is_training: bool) -> SquadData:
     if "\\ud" in text.lower():  # an escape in the JSON: the file itself cannot hold surrogates
         examples = _replace_surrogates(path, examples)
     _check_ids(path, examples, is_training)
+    version_2 = any(e.is_impossible for e in examples) or (
+        str(root.get("version")).lower().startswith("v2")
+    )
     texts = [answer for e in examples for answer in e.answers] or [e.question for e in examples]
     return SquadData(
         path=path,
         checksum=hashlib.sha256(text.encode("utf-8")).hexdigest(),
         examples=tuple(_keep_usable(path, examples) if is_training else examples),
-        version_2=any(e.is_impossible for e in examples)
-        or str(root.get("version")).lower().startswith("v2"),
-        has_answers=all(is_known for _, is_known in found),
+        version_2=version_2,
+        # In SQuAD 1.1 every question has an answer, if it is told.
+        has_answers=all(is_known and bool(e.answers or version_2) for e, is_known in found),
         is_chinese=2 * sum(bool(_HAN.search(text)) for text in texts) > len(texts),
     )
+
+
+def one_question(question: str, context: str) -> SquadData:
+    """A question from the command line, as a file of one question that is named "question".
+
+    Raises:
+        ValueError: there is nothing in one of them.
+    """
+    for name, text in (("question", question), ("context", context)):
+        if not text.strip():
+            raise ValueError(f"--{name} is empty: --question and --context belong together")
+    example = SquadExample("question", question, context)
+    if _LONE_SURROGATES.search(question + context):
+        (example,) = _replace_surrogates("--question", [example])
+    return SquadData("--question", "", (example,), False, False, False)
 
 
 def shuffled(examples: Sequence[SquadExample]) -> list[SquadExample]:

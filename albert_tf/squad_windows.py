@@ -220,7 +220,7 @@ def make_features(
         settings: how contexts are cut.
         is_training: whether to find the answers.
         num_workers: processes; 0 for one on each core.
-        show_progress: whether to show a bar on standard error.
+        show_progress: whether to show a bar on a terminal.
 
     Raises:
         ValueError: no question has features.
@@ -231,7 +231,10 @@ def make_features(
     skipped: list[int] = []
     args = (tokenizer, settings, is_training)
     with tqdm(
-        total=len(examples), unit="question", desc="features", disable=not show_progress
+        total=len(examples),
+        unit="question",
+        desc="features",
+        disable=None if show_progress else True,
     ) as bar:
         for features, without, count in workers.run(_make_work, args, tasks, processes):
             made.append(features)

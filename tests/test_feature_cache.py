@@ -54,7 +54,7 @@ def assert_same(first, second):
 def test_what_is_saved_is_loaded(tmp_path, features):
     path = str(tmp_path / "toy.tf_record")
     feature_cache.save(path, features, LENGTH, MADE_OF)
-    assert_same(feature_cache.load(path, MADE_OF), features)
+    assert_same(feature_cache.load(path, MADE_OF, TokenSequences), features)
 
 
 @pytest.mark.parametrize(("features", "width"), [(make_sequences(3), 11), (make_questions(), 33)])
@@ -90,6 +90,10 @@ def test_the_scores_of_a_regression_are_floats(tmp_path):
     assert label.float_list.value == [float(features.columns["label_ids"][0])]
 
 
+def load_or_make(*args):
+    return feature_cache.load_or_make(*args, TokenSequences)
+
+
 class Maker:
     """Makes features, and counts how often."""
 
@@ -103,8 +107,8 @@ class Maker:
 
 def test_features_are_made_once(tmp_path):
     path, make = str(tmp_path / "new" / "folder" / "toy.tf_record"), Maker()
-    first = feature_cache.load_or_make(path, MADE_OF, LENGTH, make)
-    second = feature_cache.load_or_make(path, MADE_OF, LENGTH, make)
+    first = load_or_make(path, MADE_OF, LENGTH, make)
+    second = load_or_make(path, MADE_OF, LENGTH, make)
     assert make.count == 1
     assert_same(first, second)
 
@@ -115,33 +119,33 @@ def test_features_are_made_once(tmp_path):
 )
 def test_a_stale_cache_is_made_anew(tmp_path, changed, length):
     path, make = str(tmp_path / "toy.tf_record"), Maker(seed=6)
-    feature_cache.load_or_make(path, MADE_OF, LENGTH, Maker())
-    found = feature_cache.load_or_make(path, MADE_OF | changed, length, make)
+    load_or_make(path, MADE_OF, LENGTH, Maker())
+    found = load_or_make(path, MADE_OF | changed, length, make)
     assert make.count == 1
     assert_same(found, make_sequences(seed=6, labels=np.float32))
-    assert_same(feature_cache.load_or_make(path, MADE_OF | changed, length, make), found)
+    assert_same(load_or_make(path, MADE_OF | changed, length, make), found)
     assert make.count == 1
 
 
 def test_features_made_by_an_older_program_are_made_anew(tmp_path, monkeypatch):
     path, make = str(tmp_path / "toy.tf_record"), Maker()
-    feature_cache.load_or_make(path, MADE_OF, LENGTH, make)
+    load_or_make(path, MADE_OF, LENGTH, make)
     monkeypatch.setattr(feature_cache, "FORMAT", feature_cache.FORMAT + 1)
-    feature_cache.load_or_make(path, MADE_OF, LENGTH, make)
+    load_or_make(path, MADE_OF, LENGTH, make)
     assert make.count == 2
 
 
 @pytest.mark.parametrize("content", [b"", b"changed", None])
 def test_a_record_file_that_changed_since_is_not_used(tmp_path, content):
     path, make = tmp_path / "toy.tf_record", Maker()
-    feature_cache.load_or_make(str(path), MADE_OF, LENGTH, make)
+    load_or_make(str(path), MADE_OF, LENGTH, make)
     if content is None:
         path.unlink()
     else:
         path.write_bytes(content)
-    feature_cache.load_or_make(str(path), MADE_OF, LENGTH, make)
+    load_or_make(str(path), MADE_OF, LENGTH, make)
     assert make.count == 2
-    feature_cache.load_or_make(str(path), MADE_OF, LENGTH, make)
+    load_or_make(str(path), MADE_OF, LENGTH, make)
     assert make.count == 2
 
 
@@ -152,20 +156,20 @@ def test_a_file_of_another_program_is_left_as_it_is(tmp_path, beside):
     if beside is not None:
         (tmp_path / ("toy.tf_record" + feature_cache.SUFFIX)).write_text(beside)
     for count in (1, 2):
-        feature_cache.load_or_make(str(path), MADE_OF, LENGTH, make)
+        load_or_make(str(path), MADE_OF, LENGTH, make)
         assert make.count == count
     assert path.read_bytes() == b"precious"
 
 
 def test_without_a_name_nothing_is_written(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    feature_cache.load_or_make("", MADE_OF, LENGTH, Maker())
+    load_or_make("", MADE_OF, LENGTH, Maker())
     assert not list(tmp_path.iterdir())
 
 
 def test_the_file_beside_says_what_the_features_were_made_of(tmp_path):
     path = tmp_path / "toy.tf_record"
-    feature_cache.load_or_make(str(path), MADE_OF, LENGTH, Maker())
+    load_or_make(str(path), MADE_OF, LENGTH, Maker())
     described = json.loads((tmp_path / ("toy.tf_record" + feature_cache.SUFFIX)).read_text())
     assert described["made_of"] == MADE_OF | {"format": 1, "max_seq_length": LENGTH}
     assert described["num_examples"] == 5

@@ -6,17 +6,21 @@ import numpy as np
 import pytest
 
 from albert_tf.record_encoding import (
+    HEADER_BYTES,
     crc32c,
     decode_example,
     encode_examples,
     frame_records,
+    has_good_contents,
     has_good_length,
 )
 
 
 def random_features(rng, rows=5, seq_length=11, slots=7, largest=97):
     return {
-        "input_ids": rng.integers(0, largest, (rows, seq_length)).astype(np.int32),
+        "input_ids": rng.integers(0, largest, (rows, seq_length)).astype(
+            np.int32 if largest < 1 << 31 else np.int64
+        ),
         "input_mask": rng.integers(0, 2, (rows, seq_length)).astype(np.uint8),
         "masked_lm_ids": rng.integers(0, largest, (rows, slots)).astype(np.int64),
         "masked_lm_weights": rng.random((rows, slots)).astype(np.float32),
@@ -38,7 +42,9 @@ def tensorflow_bytes(features, row):
 
 
 # Around every number of bytes that a varint can take; lengths of their lists pass 128 as well.
-@pytest.mark.parametrize("largest", [97, 128, 129, 30_000, 1 << 14, 1 << 21, 1 << 28])
+@pytest.mark.parametrize(
+    "largest", [97, 128, 129, 30_000, 1 << 14, 1 << 21, 1 << 28, 1 << 35, 1 << 56]
+)
 @pytest.mark.parametrize("seq_length", [1, 11, 127, 509])
 def test_records_are_those_of_tensorflow(largest, seq_length):
     rng = np.random.default_rng(5)
@@ -70,7 +76,7 @@ def test_decoding_something_else_is_an_error(data):
         decode_example(data)
 
 
-@pytest.mark.parametrize("value", [-1, 1 << 28])
+@pytest.mark.parametrize("value", [-1, 1 << 56])
 def test_integers_out_of_range_are_refused(value):
     with pytest.raises(ValueError, match="integers in"):
         encode_examples({"input_ids": np.array([[3, value]])})
@@ -104,3 +110,15 @@ def test_a_frame_begins_with_a_checked_length():
     assert not has_good_length(bytes([frame[0] ^ 1]) + frame[1:12])
     assert not has_good_length(frame[:11])
     assert frame_records([]) == []
+
+
+def test_contents_are_held_against_the_checksum_behind_them():
+    contents = [b"x" * size for size in (5, 700, 4, 31)]
+    frames = [frame[HEADER_BYTES:] for frame in frame_records(contents)]
+    assert has_good_contents(frames) == [True] * 4
+    for place in (0, 4, -1):
+        bad = bytearray(frames[0])
+        bad[place] ^= 0x80
+        assert has_good_contents([*frames[1:], bytes(bad), b"short"]) == [True] * 3 + [False] * 2
+    assert has_good_contents([b"1234"]) == [False]
+    assert has_good_contents([]) == []

@@ -8,7 +8,10 @@ import tf_keras
 from test_alignment import WordTokenizer
 
 from albert_tf import squad
-from albert_tf.squad import QuestionAnswering, evaluate, prepare
+from albert_tf.batching import Padding
+from albert_tf.checkpoints import save_checkpoint, variable_name
+from albert_tf.finetuning import Predictor
+from albert_tf.squad import QuestionAnswering, choose_version, evaluate, prepare
 from albert_tf.squad_decoding import Answers, DecodingSettings
 from albert_tf.squad_reading import SquadData, SquadExample
 from albert_tf.squad_windows import WindowSettings
@@ -102,37 +105,24 @@ def test_accuracies_count_the_positions_found(tiny_config):
     assert tuple(map(float, sums["answerable_accuracy"])) == (2, 4)
 
 
-def test_batches_of_any_order_and_length_become_one(task):
-    rng = np.random.default_rng(5)
-    width = {"cls_logits": ()}
-    full = {name: rng.normal(size=(5, *width.get(name, (7,)))) for name in task.output_names}
-    full = {name: value.astype(np.float32) for name, value in full.items()}
-    batches = []
-    for rows in (np.array([4, 0, 2]), np.array([3, 1])):
-        part = {name: tf.constant(value[rows]) for name, value in full.items()}
-        batches.append((rows, part | {"other": tf.zeros(3)}))
-    collected = task.collect(5, batches)
-    assert set(collected) == set(task.output_names)
-    for name, value in full.items():
-        np.testing.assert_array_equal(collected[name], value)
-
-
-def test_positions_beyond_a_shorter_batch_are_never_chosen(tiny_config):
-    task = QuestionAnswering(tiny_config, version_2=False)
-    short = {name: np.full((1, 4), -7.0, np.float32) for name in task.output_names}
-    long = {name: np.zeros((1, 6), np.float32) for name in task.output_names}
-    collected = task.collect(2, [(np.array([1]), long), (np.array([0]), short)])
-    assert np.all(collected["start_logits"][0] == np.float32([-7, -7, -7, -7, -1e30, -1e30]))
-    assert np.all(collected["end_logits"][1] == 0)
+def test_positions_beyond_a_shorter_batch_are_never_chosen(task):
+    data = make_data(task.version_2)
+    features = prepare(data, WordTokenizer(), SETTINGS, is_training=False)
+    predictor = Predictor(task.build_model(), features, 1, Padding(11, 1), task.outputs)
+    outputs = predictor.predict()
+    assert len(set(features.lengths.tolist())) > 1
+    found = task.candidates(outputs, n_best_size=3)
+    assert np.all(np.isfinite(found.start_scores) & (found.start_scores > -1e29))
+    for name in outputs if not task.version_2 else ():
+        for row, length in zip(outputs[name], features.lengths, strict=True):
+            assert np.all(row[length:] == np.float32(-1e30))
+            assert np.all(row[:length] > -1e29)
 
 
 def test_predictions_of_a_model_are_texts_of_the_contexts(task):
     data = make_data(task.version_2)
     features = prepare(data, WordTokenizer(), SETTINGS, is_training=False)
-    model = task.build_model()
-    rows = np.arange(len(features))
-    inputs = {name: tf.constant(value) for name, value in features.batch(rows, 11).items()}
-    outputs = task.collect(len(features), [(rows, model(inputs))])
+    outputs = Predictor(task.build_model(), features, 3, Padding(11, 4), task.outputs).predict()
     answers = task.answer(data, features, outputs, DecodingSettings(n_best_size=7))
     assert list(answers.best) == [example.qas_id for example in data.examples]
     for example in data.examples:
@@ -263,7 +253,7 @@ def test_published_numbers_come_out_of_the_whole_chain(shared):
         features = prepare(data, tokenizer, windows, is_training=False)
         outputs = np.load(folder / f"{version}_model_outputs.npz")
         task = QuestionAnswering(AlbertConfig(97), data.version_2)
-        assert version == "v1" or task.output_names == V2_OUTPUTS
+        assert version == "v1" or tuple(task.outputs) == V2_OUTPUTS
         answers = task.answer(data, features, outputs, DecodingSettings())
         metrics, predictions = evaluate(data, answers, official_threshold=True)
         assert metrics == json.loads((folder / f"{version}_metrics.json").read_text())
@@ -272,3 +262,46 @@ def test_published_numbers_come_out_of_the_whole_chain(shared):
         assert ours["f1"] >= metrics["f1"]
         if version == "v2":
             assert ours["f1"] == pytest.approx(ours["best_f1"])
+
+
+def test_batches_have_room_for_a_beam(tiny_config):
+    task = QuestionAnswering(tiny_config, version_2=True, start_n_top=9, end_n_top=5)
+    assert task.padding(31, 4) == Padding(31, 12)
+    assert QuestionAnswering(tiny_config, False, start_n_top=9).padding(31, 4) == Padding(31, 4)
+    with pytest.raises(ValueError, match=r"--start_n_top=9, --end_n_top=5: at most .*=8"):
+        task.padding(8, 4)
+
+
+@pytest.mark.parametrize("version_2", [False, True])
+def test_the_version_is_told_by_the_user_the_model_and_the_data_in_this_order(
+    tiny_config, tmp_path, version_2
+):
+    task = QuestionAnswering(tiny_config, version_2)
+    tensors = {variable_name(v): v.numpy() for v in task.build_model().variables}
+    trained, bare = str(tmp_path / "trained"), str(tmp_path / "bare")
+    save_checkpoint(trained, tensors)
+    encoder = {name: value for name, value in tensors.items() if name.startswith("bert/")}
+    save_checkpoint(bare, encoder)
+    same, other = make_data(version_2), make_data(version_2=not version_2)
+    assert choose_version(None, trained, other, None) == version_2
+    assert choose_version(None, bare, same, None) == version_2
+    assert choose_version(None, None, None, same) == version_2
+    assert choose_version(None, None, make_data(False), make_data(True))
+    assert choose_version(not version_2, trained, same, None) != version_2
+    with pytest.raises(ValueError, match="give --init_checkpoint or --version_2_with_negative"):
+        choose_version(None, bare, None, None)
+
+
+def test_unanswerable_questions_cannot_be_evaluated_by_the_head_of_version_1():
+    with pytest.raises(ValueError, match=r"questions\.json has questions without an answer"):
+        choose_version(False, None, None, make_data(version_2=True))
+    unknown = make_data(version_2=True, has_answers=False)
+    assert not choose_version(False, None, None, unknown)
+
+
+def test_a_threshold_that_is_given_is_taken():
+    data, answers = threshold_case((-1.0, 0.2, 0.5, 0.7, 3.0))
+    metrics, found = evaluate(data, answers, threshold=0.6)
+    assert found == {"a": "x", "b": "y", "c": "v", "d": "", "e": ""}
+    assert (metrics["f1"], metrics["null_score_diff_threshold"]) == (60, 0.6)
+    assert (metrics["best_f1"], metrics["best_f1_thresh"]) == (80, 0.2)

@@ -12,6 +12,7 @@ from albert_tf.squad_decoding import (
     candidates_v1,
     candidates_v2,
     decode,
+    describe_answer,
     write_answers,
 )
 from albert_tf.squad_features import SquadFeatures
@@ -277,3 +278,14 @@ def test_answers_are_byte_for_byte_those_of_the_official_program(
     for name in names:
         ours = (tmp_path / f"{name}.json").read_text()
         assert ours.rstrip() == (folder / f"{version}_{name}.json").read_text().rstrip(), name
+
+
+def test_an_answer_is_described_with_its_odds_and_its_n_best_list():
+    nbest = [{"text": "boat", "probability": 0.75}, {"text": "a boat", "probability": 0.25}]
+    text = describe_answer(Answers({"q": "boat"}, {"q": nbest}), "q", None)
+    assert text == "boat\n0.7500  boat\n0.2500  a boat\n"
+    answers = Answers({"q": "boat"}, {"q": nbest}, {"q": 1.25})
+    for threshold, first in ((1.25, "boat"), (1.0, "(no answer)")):
+        lines = describe_answer(answers, "q", threshold).splitlines()
+        assert lines[:2] == [first, f"null odds 1.250, threshold {threshold:.3f}"]
+        assert len(lines) == 4

@@ -1,11 +1,10 @@
 import dataclasses
-import json
 
 import numpy as np
 import pytest
 
-from albert_tf import squad_features
-from albert_tf.squad_features import SquadFeatures, concatenate, load, save
+from albert_tf import feature_cache
+from albert_tf.squad_features import SquadFeatures, concatenate
 
 MADE_OF = {"data": "00ff", "doc_stride": 3}
 
@@ -93,38 +92,52 @@ def test_parts_put_together_are_the_whole():
     assert_same(concatenate(parts), features)
 
 
-def test_features_come_back_from_their_file(tmp_path):
-    path, features = str(tmp_path / "features.npz"), make_features()
-    assert load(path, MADE_OF) is None
-    save(path, features, MADE_OF)
-    assert_same(load(path, MADE_OF), features)
-    assert [entry.name for entry in tmp_path.iterdir()] == ["features.npz"]
+OFFICIAL = {"unique_ids", "input_ids", "input_mask", "segment_ids", "p_mask"}
+LABELS = {"start_positions", "end_positions", "is_impossible"}
 
 
-@pytest.mark.parametrize(
-    "changed", [{"data": "00fe"}, {"doc_stride": 4}, {"max_query_length": 5}], ids=str
-)
-def test_features_of_something_else_are_not_used(tmp_path, changed, monkeypatch):
-    path = str(tmp_path / "features.npz")
-    save(path, make_features(), MADE_OF)
-    assert load(path, {**MADE_OF, **changed}) is None
-    monkeypatch.setattr(squad_features, "FORMAT", squad_features.FORMAT + 1)
-    assert load(path, MADE_OF) is None
+def without_labels(features):
+    zeros = dict.fromkeys(LABELS, np.zeros(len(features), np.int32))
+    return dataclasses.replace(features, **zeros)
 
 
-def test_a_file_that_is_none_of_features_is_named_and_left(tmp_path):
-    path = tmp_path / "features"
-    save(str(path), make_features(), MADE_OF)
-    good = path.read_bytes()
-    pickled = b"\x80\x04\x95\x0b\x00\x00\x00\x00\x00\x00\x00]\x94."  # what official programs keep
-    for content in (b"", pickled, b"[1, 2]", good[:-1], good[:300], json.dumps(MADE_OF).encode()):
-        path.write_bytes(content)
-        with pytest.raises(ValueError, match="no file of features of this program"):
-            load(str(path), MADE_OF)
-        assert path.read_bytes() == content
-    np.savez(tmp_path / "other.npz", other=np.arange(3))
-    with pytest.raises(ValueError, match="no file of features"):
-        load(str(tmp_path / "other.npz"), MADE_OF)
+def test_records_for_training_are_the_official_ones():
+    features = make_features()
+    block = features.to_records(np.arange(5), seq_length=13)
+    assert set(block) == OFFICIAL | LABELS
+    assert {name: value.shape for name, value in block.items()} == {
+        name: (5, 13 if name.endswith(("mask", "_ids")) and name != "unique_ids" else 1)
+        for name in block
+    }
+    found = SquadFeatures.from_records([block], {})
+    batch, other = (x.batch(np.arange(5), 13) for x in (features, found))
+    for name, value in batch.items():
+        np.testing.assert_array_equal(value, other[name])
+
+
+def test_records_for_prediction_hold_the_way_back_to_the_text():
+    features = without_labels(make_features())
+    rows = [np.array([0, 1]), np.array([2, 3, 4])]
+    blocks = [features.to_records(part, seq_length=13) for part in rows]
+    assert set(blocks[0]) == OFFICIAL | {
+        *("example_index", "doc_span_index", "first_char", "last_char", "is_max_context")
+    }
+    assert_same(SquadFeatures.from_records(blocks, features.layout), features)
+    assert LABELS.isdisjoint(features.batch(np.arange(5), 11))
+
+
+@pytest.mark.parametrize("train", [True, False])
+def test_features_come_back_from_their_file(tmp_path, train):
+    path = str(tmp_path / "features.tf_record")
+    features = make_features() if train else without_labels(make_features())
+    assert feature_cache.load(path, MADE_OF, SquadFeatures) is None
+    feature_cache.save(path, features, 13, MADE_OF)
+    found = feature_cache.load(path, MADE_OF, SquadFeatures)
+    for name in ("input_ids", "query_lengths", "lengths", "start_positions", "is_impossible"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(features, name))
+    if not train:
+        assert_same(found, features)
+    assert feature_cache.load(path, MADE_OF | {"doc_stride": 4}, SquadFeatures) is None
 
 
 def test_the_columns_are_those_of_the_documentation():

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from albert_tf import squad_reading
-from albert_tf.squad_reading import read_squad
+from albert_tf.squad_reading import one_question, read_squad
 
 CONTEXT = "A small boat waits at the landing."
 
@@ -216,3 +216,20 @@ def test_published_data_are_read(shared, file, questions, left_out, version_2, i
     assert len(data.examples) == questions
     assert (data.version_2, data.has_answers, data.is_chinese) == (version_2, True, is_chinese)
     assert len(read_squad(path, is_training=True).examples) == questions - left_out
+
+
+def test_an_empty_list_of_answers_tells_only_in_version_2_that_there_is_none(write):
+    for version, is_told in (("1.1", False), ("v2.0", True)):
+        content = squad(qa(), qa(id="q2", answers=[]), version=version)
+        data = read_squad(write(content), is_training=False)
+        assert data.has_answers == is_told
+
+
+def test_a_question_from_the_command_line_is_a_file_of_one():
+    data = one_question("Who\ud83d?", "Nobody knows.")
+    (example,) = data.examples
+    assert (example.question, example.context) == ("Who\ufffd?", "Nobody knows.")
+    assert not data.has_answers
+    for question_text, context, name in (("", "x", "question"), ("x", " \n", "context")):
+        with pytest.raises(ValueError, match=f"--{name} is empty"):
+            one_question(question_text, context)
