@@ -20,7 +20,7 @@ from albert_tf import files
 from albert_tf.checkpoint_formats import group_obstacles
 from albert_tf.checkpoint_names import PROJECTION, name_map
 from albert_tf.config import AlbertConfig
-from albert_tf.modeling import LAYER_NORM_EPSILON
+from albert_tf.kernels import LAYER_NORM_EPSILON
 
 WEIGHTS_FILE, CONFIG_FILE = "model.safetensors", "config.json"
 TOKENIZER_CONFIG_FILE = "tokenizer_config.json"

@@ -25,6 +25,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from albert_tf import kernels
 from albert_tf.config import AlbertConfig
 
 Tensors = dict[str, Any]
@@ -40,6 +41,7 @@ _function = functools.partial(tf.function, autograph=False)
 _SIGNATURE_OUTPUTS = ("default", "pooled_output", "sequence_output")
 
 
+@kernels.plain()
 def save_hub_module(
     directory: str,
     model: Any,
@@ -71,7 +73,8 @@ def save_hub_module(
     @_function
     def predict_words(inputs: Tensors, training: bool = False) -> Tensors:
         outputs = encode({name: inputs[name] for name in _INPUTS.values()}, training=training)
-        logits = model.masked_lm(outputs["sequence_output"], inputs[_POSITIONS])
+        x = tf.gather(outputs["sequence_output"], inputs[_POSITIONS], batch_dims=1)  # [B, P, H]
+        logits = model.masked_lm(x)
         return outputs | {"mlm_logits": logits}
 
     @_function

@@ -204,3 +204,19 @@ def test_layer_adaptation_is_one_where_a_norm_is_zero():
 def test_an_unknown_optimizer_is_refused():
     with pytest.raises(ValueError, match="'lamp' is none of lamb, adamw"):
         create_optimizer("lamp", WarmUpPolynomialDecay(1.0, 1))
+
+
+@pytest.mark.parametrize("kind", [AdamW, Lamb])
+def test_an_update_compiled_for_large_weights_is_the_same(kind):
+    """Those of 2^16 elements and more are updated by XLA inside of graphs."""
+    start, gradient = tf.random.normal((2, 2**15, 1)), tf.random.normal((2, 2**15, 1))
+    weights = []
+    for wrap in (lambda function: function, tf.function):
+        weight, optimizer = tf.Variable(start, name="kernel"), kind(0.01)
+        optimizer.build([weight])
+        step = wrap(lambda w=weight, o=optimizer: o.apply_gradients([(gradient, w)]))
+        step()
+        step()
+        weights.append(weight.numpy())
+    np.testing.assert_allclose(weights[1], weights[0], rtol=1e-5, atol=1e-6)
+    assert np.abs(weights[1] - start).max() > 1e-3
