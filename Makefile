@@ -28,7 +28,7 @@ $(READY): pyproject.toml
 	@$(RUN) -m pip install --quiet --disable-pip-version-check --editable ".[dev,hf,plot,sentences,zh]"
 	@touch $(READY)
 
-demo: $(READY) ## from text to a pre-trained, evaluated model, in demo/ (three minutes)
+demo: $(READY) ## from text to a pre-trained, fine-tuned model, in demo/ (four minutes)
 	@$(RUN) examples/demo.py
 
 test: $(READY) ## the default tests (three minutes)

@@ -248,8 +248,14 @@ def _check_header(
         )
 
 
-def _resolve(names: Sequence[str], source: Source, path: str, is_test: bool) -> Columns:
-    """Columns of a file whose header or first JSON object has these names."""
+def _resolve(
+    names: Sequence[str], source: Source, path: str, is_test: bool, first_row: object = None
+) -> Columns:
+    """Columns of a file whose header or first JSON object has these names.
+
+    A file without a header has none; its first row is for the error then.
+    """
+    seen = list(names) or first_row
     lower = [name.strip().lower() for name in names]
     is_json = path.endswith((".json", ".jsonl"))
     found: dict[str, Column | None] = {}
@@ -262,13 +268,13 @@ def _resolve(names: Sequence[str], source: Source, path: str, is_test: bool) -> 
             column = names[place] if is_json else place
         elif isinstance(column, str):
             if field != "label" or not is_test:
-                raise ValueError(f"{path}, line 1: no column {column!r} among {list(names)}")
+                raise ValueError(f"{path}, line 1: no column {column!r} among {seen}")
             column = None
         found[field] = column
     for field, what in (("text_a", "text"),) if is_test else (("text_a", "text"), ("label",) * 2):
         if found[field] is None:
             raise ValueError(
-                f"{path}, line 1: which column holds the {what}? None of {list(names)} is called "
+                f"{path}, line 1: which column holds the {what}? None of {seen} is called "
                 f"{', '.join(KNOWN_NAMES[field])}. Name the columns with --text_a_column, "
                 "--text_b_column and --label_column, or give their numbers from 0."
             )
@@ -297,7 +303,11 @@ def find_file(task: ClassificationTask, data_dir: str, split: str) -> tuple[Sour
 
 
 def read_examples(
-    task: ClassificationTask, data_dir: str, split: str, max_bad_rows: int = 0
+    task: ClassificationTask,
+    data_dir: str,
+    split: str,
+    max_bad_rows: int = 0,
+    is_logged: bool = True,
 ) -> ExampleSet:
     """Reads a split of a task.
 
@@ -307,6 +317,7 @@ def read_examples(
         split: "train", "dev" or "test".
         max_bad_rows: rows of train and dev that may be skipped: with too few columns, an unknown
             label, an empty text, no JSON, or a carriage return inside.
+        is_logged: whether what is odd about rows goes to the log.
 
     Raises:
         FileNotFoundError: no such file.
@@ -326,15 +337,16 @@ def read_examples(
         )
         numbered = itertools.chain([first], numbered)
     elif isinstance(row, BadRowError) or not _is_header(row, source, task, reports):
-        columns = _resolve([], source, path, is_test)
+        columns = _resolve([], source, path, is_test, row)
         numbered = itertools.chain([first], numbered)
     else:
         columns = _resolve(row, source, path, is_test)
         _check_header(row, columns, task, path, is_test)
-    if source.is_guessed:
+    if source.is_guessed and is_logged:
         logging.info("%s: reading the columns %s", path, columns)
     examples = list(_File(task, split, source, columns, reports).examples(numbered))
-    reports.log()
+    if is_logged:
+        reports.log()
     if not examples:
         raise ValueError(f"{path}: not one example could be read from it")
     return ExampleSet(task, split, path, examples, reports.num_bad)
