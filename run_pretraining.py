@@ -62,7 +62,7 @@ def train(task, record_files) -> None:
         dataset = input_pipeline.training_dataset(
             record_files, task.features, size, FLAGS.seed, start=step * size, rows=rows
         )
-        return input_pipeline.batches(dataset, record_files)
+        return input_pipeline.batches(dataset, record_files, task.features)
 
     trainer.train(batches_from)
     cli.leave_the_rest_to_the_chief()

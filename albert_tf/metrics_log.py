@@ -50,7 +50,10 @@ class MetricsLog:
         with self.summaries.as_default(step):
             for name, value in values.items():
                 tf.summary.scalar(name, value)
-        self.summaries.flush()
+        try:
+            self.summaries.flush()
+        except tf.errors.ResourceExhaustedError as error:
+            raise OSError(f"{self.path}: the disk is full ({error.message})") from None
         text = ", ".join(f"{name} {value:.4g}" for name, value in values.items())
         remaining = datetime.timedelta(seconds=round((self.last_step - step) / steps_per_second))
         logging.info("step %d of %d: %s, remaining %s", step, self.last_step, text, remaining)

@@ -173,7 +173,7 @@ def masked_lm_entropy(
 ) -> float:
     """Entropy of the masked tokens of the first records, in nats: what blind guessing loses."""
     dataset = input_pipeline.evaluation_dataset(record_files, task.features, ENTROPY_RECORDS)
-    batch = next(input_pipeline.batches(dataset, record_files))
+    batch = next(input_pipeline.batches(dataset, record_files, task.features))
     return hints.unigram_entropy(batch["masked_lm_ids"].numpy()[batch["masked_lm_weights"] > 0])
 
 

@@ -165,8 +165,10 @@ def test_the_first_bad_tensor_is_the_first_in_the_order_of_computation():
     assert step.first_bad_tensor(batch) == f"the weight {gamma.name}"
 
 
-def test_the_whole_step_compiles_with_xla_and_gives_the_same_weights():
-    case = {"optimizer": "lamb", "micro_batches": 2, "jit_compile": True}
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("parts", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_the_whole_step_compiles_with_xla_and_gives_the_same_weights(parts):
+    case = {"optimizer": "lamb", "micro_batches": parts, "jit_compile": True}
     assert_same(distributed_steps.run_case(**case), whole(case | {"jit_compile": False}))
 
 
