@@ -1,0 +1,215 @@
+"""Ours and other implementations, each in a process of its own, taking steps in turn.
+
+A contender is a program that is started with a job (JSON, see `Job`), prints a line of JSON when
+its first step is done, and then answers every number n on its standard input with a line: what n
+steps took. Contenders take turns in rounds, so that all of them see the same machine; while one
+computes the others wait. On a busy machine compare `cpu`, seconds of all cores together, where the
+clock tells what others left over; PyTorch's threads wait busily, so of theirs it says less.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.metadata
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+FOLDER = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(FOLDER)
+SHARED = os.path.join(ROOT, "../shared")
+PEER_PYTHON = "ALBERT_PEER_PYTHON"  # environment variable: a Python that has benchmarks' peers
+OURS, HUGGING_FACE, KERAS = "worker_albert.py", "worker_huggingface.py", "worker_keras.py"
+
+Batch = Mapping[str, NDArray[Any]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """What a contender computes.
+
+    Attributes:
+        worker: file of its program.
+        batches: name of a file of `save_batches`.
+        config: keys of `albert_config.json`.
+        task: "pretraining" or "classification".
+        training: forward, backward, clipping and AdamW; else forward only.
+        precision: "float32" or "bfloat16".
+        compiled: with `torch.compile`, or XLA over the whole step.
+        recompute: keep the activations of one layer only.
+        micro_batches: parts of a step, one after the other; ours only.
+        library: of `worker_keras.py`, "keras_hub" or "model_garden".
+    """
+
+    worker: str
+    batches: str
+    config: dict[str, Any]
+    task: str = "pretraining"
+    training: bool = True
+    precision: str = "bfloat16"
+    compiled: bool = False
+    recompute: bool = False
+    micro_batches: int = 1
+    library: str = ""
+
+
+class Contender:
+    """A running program.
+
+    Attributes:
+        ready: what it said when it was ready; None if it could not be started.
+        error: why not.
+    """
+
+    def __init__(self, job: Job, python: str) -> None:
+        command = [python, os.path.join(FOLDER, job.worker), json.dumps(dataclasses.asdict(job))]
+        environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": ROOT}
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed in `close`
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            env=environment,
+            text=True,
+        )
+        self.steps: list[dict[str, float]] = []
+        self.error = ""
+        self.ready = self._read()
+
+    def _read(self) -> dict[str, Any] | None:
+        assert self._process.stdout
+        for line in self._process.stdout:
+            if line.startswith("{"):
+                return json.loads(line)
+        self._process.wait()
+        self._log.seek(0)
+        lines = self._log.read().decode("utf-8", "replace").strip().splitlines()
+        self.error = lines[-1][:200] if lines else f"exit status {self._process.returncode}"
+        return None
+
+    def run(self, steps: int) -> None:
+        """Takes steps and remembers what each took."""
+        if self.ready is None:
+            return
+        assert self._process.stdin
+        self._process.stdin.write(f"{steps}\n")
+        self._process.stdin.flush()
+        answer = self._read()
+        if answer is None:
+            self.ready = None
+        else:
+            self.steps += answer["steps"]
+
+    def close(self) -> dict[str, Any]:
+        """Ends it; returns medians a step, or why there are none."""
+        if self._process.stdin:
+            self._process.stdin.close()
+        rest = self._read() if self.ready is not None else None
+        self._process.wait()
+        self._log.close()
+        if not self.steps or self.error:
+            return {"skipped": self.error or "no step"}
+        return {
+            "seconds": round(statistics.median(step["seconds"] for step in self.steps), 4),
+            "mean": round(statistics.fmean(step["seconds"] for step in self.steps), 4),
+            "fastest": round(min(step["seconds"] for step in self.steps), 4),
+            "cpu": round(statistics.fmean(step["cpu"] for step in self.steps), 4),
+            **(self.ready or {}),
+            **(rest or {}),
+        }
+
+
+def save_batches(path: str, batches: Sequence[Batch]) -> str:
+    """Writes batches as a file that contenders read; returns its name."""
+    arrays: dict[str, Any] = {
+        f"{i}/{name}": value for i, batch in enumerate(batches) for name, value in batch.items()
+    }
+    np.savez(path, **arrays)
+    return path
+
+
+def load_batches(path: str) -> list[dict[str, NDArray[Any]]]:
+    """Reads a file of `save_batches`."""
+    found: dict[int, dict[str, NDArray[Any]]] = {}
+    with np.load(path) as arrays:
+        for key in arrays:
+            number, name = key.split("/")
+            found.setdefault(int(number), {})[name] = arrays[key]
+    return [found[number] for number in sorted(found)]
+
+
+def pretraining_batch(rows: int, length: int, predictions: int, vocab_size: int) -> Batch:
+    """Random words without padding: B rows of S tokens, P of them masked."""
+    rng = np.random.default_rng(5)
+    shape = (rows, length)
+    positions = [np.sort(rng.permutation(length)[:predictions]) for _ in range(rows)]
+    return {
+        "input_ids": rng.integers(5, vocab_size, shape, np.int32),
+        "input_mask": np.ones(shape, np.int32),
+        "segment_ids": np.repeat([np.arange(length) >= length // 2], rows, 0).astype(np.int32),
+        "masked_lm_positions": np.stack(positions).astype(np.int32),
+        "masked_lm_ids": rng.integers(5, vocab_size, (rows, predictions), np.int32),
+        "masked_lm_weights": np.ones((rows, predictions), np.float32),
+        "next_sentence_labels": rng.integers(0, 2, (rows, 1), np.int32),
+    }
+
+
+def race(
+    jobs: Mapping[str, Job], rounds: int, steps: int | Mapping[str, int]
+) -> dict[str, dict[str, Any]]:
+    """Runs all jobs in turn.
+
+    Args:
+        jobs: by name.
+        rounds: how often each has its turn.
+        steps: in a turn, of all or by name.
+
+    Returns:
+        name → medians a step, or why it was skipped.
+    """
+    contenders: dict[str, Contender] = {}
+    for name, job in jobs.items():
+        is_ours = job.worker == OURS or job.library == "model_garden"
+        python = sys.executable if is_ours else os.environ.get(PEER_PYTHON, sys.executable)
+        contenders[name] = Contender(job, python)
+    for _ in range(rounds):
+        for name, contender in contenders.items():
+            contender.run(steps if isinstance(steps, int) else steps[name])
+    return {name: contender.close() for name, contender in contenders.items()}
+
+
+def machine() -> dict[str, Any]:
+    """What results depend on beside the code."""
+    packages = ("tensorflow", "tf_keras", "tf-models-official")
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True
+    ).stdout.strip()
+    model = ""
+    if os.path.exists("/proc/cpuinfo"):
+        with open("/proc/cpuinfo", encoding="utf-8") as stream:
+            lines = [line for line in stream if line.startswith("model name")]
+            model = lines[0].partition(":")[2].strip() if lines else ""
+    return {
+        "machine": model or platform.processor(),
+        "cores": os.cpu_count(),
+        "load": round(os.getloadavg()[0], 1),
+        "versions": {name: importlib.metadata.version(name) for name in packages},
+        "commit": commit,
+    }
+
+
+def ratio(results: Mapping[str, Mapping[str, Any]], ours: str, theirs: str) -> float | None:
+    """Time of one divided by time of the other; None where one of them was skipped."""
+    if "seconds" not in results[ours] or "seconds" not in results.get(theirs, {}):
+        return None
+    return round(results[ours]["seconds"] / results[theirs]["seconds"], 3)
