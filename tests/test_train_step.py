@@ -17,7 +17,6 @@ from albert_tf.train_step import take_part
 
 PROGRAM = ROOT / "tests" / "distributed_steps.py"
 WORKERS = ["127.0.0.1:23471", "127.0.0.1:23472"]
-# In bfloat16 the gradient of each part is rounded by itself: relative 2^-9, times the rate.
 CASES = [
     {"optimizer": "lamb"},
     {"optimizer": "adamw", "rate": 0.001},
@@ -31,10 +30,16 @@ def whole(case):
     return distributed_steps.run_case(**case | {"micro_batches": 1})
 
 
-def assert_same(found, expected, tolerance=1e-5):
+# In bfloat16 the gradient of each part is rounded by itself, and AdamW makes as large a step of a
+# small gradient as of a large one: after 20 steps of 2e-4, weights differ by up to 2e-4.
+TOLERANCES = {"bfloat16": 5e-4}
+
+
+def assert_same(found, expected, case):
+    tolerance = TOLERANCES.get(case.get("precision_name", "float32"), 1e-5)
     assert found.keys() == expected.keys()
     for name, value in expected.items():
-        limit = tolerance if not name.startswith("sums/") else 1e-3
+        limit = tolerance if not name.startswith("sums/") else 100 * tolerance
         np.testing.assert_allclose(found[name], value, rtol=0, atol=limit, err_msg=name)
 
 
@@ -49,7 +54,7 @@ def assert_same(found, expected, tolerance=1e-5):
     ids=["lamb-3", "adamw-12"],
 )
 def test_a_batch_in_parts_gives_the_weights_of_the_whole_batch(case):
-    assert_same(distributed_steps.run_case(**case), whole(case))
+    assert_same(distributed_steps.run_case(**case), whole(case), case)
 
 
 def test_a_mean_of_means_would_give_others():
@@ -93,7 +98,7 @@ def test_two_devices_give_the_weights_of_one(tmp_path):
     path = tmp_path / "two.npz"
     settings = {"distribution": "mirrored", "num_devices": 2}
     (found,) = results_of(path, run_program(path, settings, CASES[2:3]))
-    assert_same(found, whole(CASES[2]))
+    assert_same(found, whole(CASES[2]), CASES[2])
 
 
 @pytest.mark.slow
@@ -103,7 +108,7 @@ def test_two_devices_give_the_weights_of_one_with_every_optimizer_and_precision(
     for found, case in zip(
         results_of(path, run_program(path, settings, CASES)), CASES, strict=True
     ):
-        assert_same(found, whole(case))
+        assert_same(found, whole(case), case)
 
 
 @pytest.mark.slow
@@ -115,7 +120,7 @@ def test_two_workers_give_the_weights_of_one(tmp_path):
         processes.append(run_program(path, {}, CASES, TF_CONFIG=json.dumps(config)))
     for path, process in zip(paths, processes, strict=True):
         for found, case in zip(results_of(path, process), CASES, strict=True):
-            assert_same(found, whole(case))
+            assert_same(found, whole(case), case)
 
 
 def test_parts_are_consecutive_rows_of_a_static_size():
@@ -165,14 +170,15 @@ def test_the_first_bad_tensor_is_the_first_in_the_order_of_computation():
     assert step.first_bad_tensor(batch) == f"the weight {gamma.name}"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("parts", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("parts", [1, 2])
 def test_the_whole_step_compiles_with_xla_and_gives_the_same_weights(parts):
     case = {"optimizer": "lamb", "micro_batches": parts, "jit_compile": True}
-    assert_same(distributed_steps.run_case(**case), whole(case | {"jit_compile": False}))
+    assert_same(distributed_steps.run_case(**case), whole(case | {"jit_compile": False}), case)
 
 
 @pytest.mark.slow
 def test_clipping_each_device_by_itself_changes_nothing_on_one_device():
     case = {"optimizer": "adamw", "rate": 0.001}
-    assert_same(distributed_steps.run_case(**case, clip_per_replica=True), whole(case))
+    assert_same(distributed_steps.run_case(**case, clip_per_replica=True), whole(case), case)
