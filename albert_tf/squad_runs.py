@@ -11,11 +11,10 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-import tf_keras
 from absl import logging
 from numpy.typing import NDArray
 
-from albert_tf import checkpoints, evaluation, files, finetuning, pictures, precision, squad
+from albert_tf import checkpoints, evaluation, export, files, finetuning, pictures, squad
 from albert_tf.batching import Padding
 from albert_tf.checkpoint_files import DATA_SUFFIX
 from albert_tf.checkpoints import BEST, GLOBAL_STEP
@@ -178,14 +177,10 @@ def export_best(
     for path in extra_files:
         with files.open_binary(path) as stream:
             contents[os.path.basename(path)] = stream.read()
-    before = tf_keras.mixed_precision.global_policy()
-    precision.apply("float32")
-    try:
+    with export.float32_models():
         model = task.build_model()
         checkpoints.load_weights(model, finetuning.find_best(output_dir, init_checkpoint))
         task.export(model, export_dir, max_seq_length, contents)
-    finally:
-        tf_keras.mixed_precision.set_global_policy(before)
 
 
 def write_results(
