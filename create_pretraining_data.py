@@ -23,7 +23,7 @@ from typing import Any
 
 from absl import flags
 
-from albert_tf import cli, files
+from albert_tf import cli, files, flag_groups
 from albert_tf.chunk_encoding import Vocabulary
 from albert_tf.instances import InstanceSettings
 from albert_tf.masking import MaskingSettings
@@ -35,7 +35,7 @@ from albert_tf.text_formats import INPUT_FORMATS, TextSettings
 FLAGS = flags.FLAGS
 ALBERT_ZH_DEFAULTS = dict(max_seq_length=128, do_whole_word_mask=False, dupe_factor=10, ngram=1)
 
-cli.define_input_flags()
+flag_groups.define_input_flags()
 flags.DEFINE_string("output_file", None, "Record files: a comma list of names, or name@64.")
 flags.DEFINE_string("vocab_file", None, "WordPiece vocabulary, or the .vocab of the model.")
 flags.DEFINE_string("spm_model_file", None, "SentencePiece model.")
@@ -58,7 +58,7 @@ flags.DEFINE_string("language", "en", "For --split_sentences: language of the te
 flags.DEFINE_bool("segment_chinese_words", False, "Mask Chinese words, found by jieba, together.")
 flags.DEFINE_bool("albert_zh_compat", False, "Make records as albert_zh, with its defaults.")
 flags.DEFINE_bool("non_chinese", False, "With --albert_zh_compat: no Chinese words.")
-cli.define_run_flags(num_workers=0)
+flag_groups.define_run_flags(num_workers=0)
 flags.DEFINE_enum("compression", "", ["", "gzip"], "Compression of the record files.")
 flags.DEFINE_bool("resume", False, "Go on where an interrupted run stopped.")
 flags.DEFINE_string("work_dir", "", "Where unfinished work is kept; default: beside the output.")

@@ -12,17 +12,19 @@ stopped.
 
 from absl import flags, logging
 
-from albert_tf import cli
+from albert_tf import cli, flag_groups
 
 FLAGS = flags.FLAGS
 
-cli.define_model_flags()
-cli.define_input_flags()
-cli.define_device_flags()
-cli.define_training_flags()
+flag_groups.define_model_flags()
+flag_groups.define_input_flags()
+flag_groups.define_device_flags()
+flag_groups.define_training_flags()
 flags.DEFINE_string("eval_input_file", None, "Held-out records; default: those of --input_file.")
-cli.define_run_flags(do_train=True, do_eval=False, train_batch_size=4096, eval_batch_size=64)
-cli.define_run_flags(learning_rate=0.00176)  # the peak; it belongs to a batch of 4096
+flag_groups.define_run_flags(
+    do_train=True, do_eval=False, train_batch_size=4096, eval_batch_size=64
+)
+flag_groups.define_run_flags(learning_rate=0.00176)  # the peak; it belongs to a batch of 4096
 flags.DEFINE_enum("optimizer", "lamb", ["lamb", "adamw"], "LAMB or AdamW.")
 flags.DEFINE_float("poly_power", 1.0, "Power of the decay.")
 flags.DEFINE_integer("num_train_steps", 125000, "Step at which training ends.", 1)

@@ -13,15 +13,15 @@ command again goes on where it stopped.
 
 from absl import flags
 
-from albert_tf import cli
+from albert_tf import cli, flag_groups
 from albert_tf.race_data import LEVELS, QuestionSet, read_questions, read_race
 
 FLAGS = flags.FLAGS
 
-cli.define_model_flags()
-cli.define_device_flags()
-cli.define_training_flags(save_checkpoints_steps=100)
-cli.define_run_flags(
+flag_groups.define_model_flags()
+flag_groups.define_device_flags()
+flag_groups.define_training_flags(save_checkpoints_steps=100)
+flag_groups.define_run_flags(
     **{"data_dir": None, "spm_model_file": None, "vocab_file": None, "do_lower_case": True},
     **{"do_train": True, "do_eval": True, "do_predict": False, "max_seq_length": 512},
     **{"train_batch_size": 32, "eval_batch_size": 8, "predict_batch_size": 8},

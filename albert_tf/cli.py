@@ -17,13 +17,6 @@ from absl import app, flags, logging
 
 from albert_tf import batching, files, pictures, sweeps
 from albert_tf.config import AlbertConfig
-from albert_tf.flag_groups import (
-    define_device_flags,
-    define_input_flags,
-    define_model_flags,
-    define_run_flags,
-    define_training_flags,
-)
 from albert_tf.interruption import EXIT_STATUS, InterruptedRunError
 from albert_tf.tokenization import FullTokenizer
 from albert_tf.trainer_setup import (
@@ -41,11 +34,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "begin_run",
-    "define_device_flags",
-    "define_input_flags",
-    "define_model_flags",
-    "define_run_flags",
-    "define_training_flags",
     "first_weights",
     "leave_the_rest_to_the_chief",
     "make_trainer",
