@@ -105,6 +105,14 @@ def format_best(evaluation: Evaluation | None, metric: str) -> str:
     return f"best = {_best_value(evaluation, metric)}\n"
 
 
+def format_copies(output_dir: str, evaluation: Evaluation) -> str:
+    """A line for each file that is copied as the best, as official; "" for a foreign checkpoint."""
+    source = os.path.join(output_dir, f"model.ckpt-{evaluation.step}")
+    target = os.path.join(output_dir, BEST)
+    suffixes = (DATA_SUFFIX, ".index") if evaluation.checkpoint else ()
+    return "".join(f"saved {source}{suffix} to {target}{suffix}\n" for suffix in suffixes)
+
+
 def write_results(output_dir: str, evaluations: Sequence[Evaluation], metric: str) -> str:
     """Writes `eval_results.txt` as Google's RACE program: a block for each checkpoint.
 
@@ -147,10 +155,7 @@ def _write_blocks(
         text += format_best(best, metric)
         if best_of(evaluations[:number], metric) is evaluation:
             best = evaluation
-            source = os.path.join(output_dir, f"model.ckpt-{evaluation.step}")
-            target = os.path.join(output_dir, BEST)
-            for suffix in (DATA_SUFFIX, ".index") if evaluation.checkpoint and names_files else ():
-                text += f"saved {source}{suffix} to {target}{suffix}\n"
+            text += format_copies(output_dir, evaluation) if names_files else ""
         text += SEPARATOR + "\n"
     with files.write_atomically(os.path.join(output_dir, RESULTS_FILE)) as stream:
         stream.write(text)

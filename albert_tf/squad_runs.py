@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from albert_tf import checkpoints, evaluation, export, files, finetuning, pictures, squad
 from albert_tf.batching import Padding
-from albert_tf.checkpoint_files import DATA_SUFFIX
-from albert_tf.checkpoints import BEST, GLOBAL_STEP
+from albert_tf.checkpoints import GLOBAL_STEP
 from albert_tf.squad_decoding import Answers, DecodingSettings, describe_answer, write_answers
 from albert_tf.squad_features import SquadFeatures
 from albert_tf.squad_reading import SquadData
@@ -206,10 +205,7 @@ def write_results(
         text += format_exactly(found.metrics | {GLOBAL_STEP: found.step})
         if evaluation.best_of(evaluations[:number], metric) is found:
             best = found
-            source = os.path.join(output_dir, f"model.ckpt-{found.step}")
-            target = os.path.join(output_dir, BEST)
-            for suffix in (DATA_SUFFIX, ".index") if found.checkpoint else ():
-                text += f"saved {source}{suffix} to {target}{suffix}\n"
+            text += evaluation.format_copies(output_dir, found)
         text += f"best {metric} = {-1 if best is None else best.metrics[metric]}\n"
         text += evaluation.SEPARATOR + "\n"
     if best is not None:

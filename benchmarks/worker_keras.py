@@ -32,16 +32,12 @@ def keras_hub_encoder(config: dict[str, Any]) -> tuple[Any, Any, Any]:
         dropout=0.0,
     )
 
-    def encode(batch: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
-        names = {
-            "token_ids": "input_ids",
-            "padding_mask": "input_mask",
-            "segment_ids": "segment_ids",
-        }
-        outputs = backbone({theirs: batch[ours] for theirs, ours in names.items()}, training=True)
-        return outputs["sequence_output"], outputs["pooled_output"]
-
-    return keras, encode, backbone
+    names = {
+        "token_ids": "input_ids",
+        "padding_mask": "input_mask",
+        "segment_ids": "segment_ids",
+    }
+    return keras, _encode_with(backbone, names), backbone
 
 
 def model_garden_encoder(config: dict[str, Any]) -> tuple[Any, Any, Any]:
@@ -62,16 +58,22 @@ def model_garden_encoder(config: dict[str, Any]) -> tuple[Any, Any, Any]:
         dict_outputs=True,
     )
 
+    names = {
+        "input_word_ids": "input_ids",
+        "input_mask": "input_mask",
+        "input_type_ids": "segment_ids",
+    }
+    return keras, _encode_with(encoder, names), encoder
+
+
+def _encode_with(model: Any, names: dict[str, str]) -> Any:
+    """A function of a batch to sequence and pooled output; `names`: the model's → ours."""
+
     def encode(batch: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
-        names = {
-            "input_word_ids": "input_ids",
-            "input_mask": "input_mask",
-            "input_type_ids": "segment_ids",
-        }
-        outputs = encoder({theirs: batch[ours] for theirs, ours in names.items()}, training=True)
+        outputs = model({theirs: batch[ours] for theirs, ours in names.items()}, training=True)
         return outputs["sequence_output"], outputs["pooled_output"]
 
-    return keras, encode, encoder
+    return encode
 
 
 def main() -> None:
