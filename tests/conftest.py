@@ -70,6 +70,23 @@ def tiny_config():
     return AlbertConfig(**TINY_SHAPE)
 
 
+@pytest.fixture(scope="session")
+def config_file(tmp_path_factory):
+    """Path of the config of a model that the fine-tuning programs train in seconds."""
+    from albert_tf.config import AlbertConfig
+
+    changes = {
+        "num_hidden_layers": 1,
+        "num_hidden_groups": 1,
+        "max_position_embeddings": 61,
+        "type_vocab_size": 2,
+        "hidden_dropout_prob": 0.1,
+    }
+    path = tmp_path_factory.mktemp("config") / "albert_config.json"
+    AlbertConfig(**TINY_SHAPE | changes).to_json_file(str(path))
+    return path
+
+
 @pytest.fixture
 def tiny_batch():
     """One pre-training batch for `tiny_config`: rows of different length, a different one each."""

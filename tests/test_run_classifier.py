@@ -14,7 +14,6 @@ from conftest import ROOT
 from script_runner import script
 
 from albert_tf import checkpoints
-from albert_tf.config import AlbertConfig
 from albert_tf.training import Trainer
 
 OFFICIAL_DEFAULTS = {
@@ -90,23 +89,6 @@ def make_data(tmp_path_factory):
     write_cola(root / "CoLA")
     write_sts(root / "STS-B")
     return root
-
-
-@pytest.fixture(scope="module", name="config_file")
-def make_config(tmp_path_factory):
-    config = AlbertConfig(
-        vocab_size=97,
-        embedding_size=8,
-        hidden_size=12,
-        num_attention_heads=4,
-        intermediate_size=20,
-        num_hidden_layers=1,
-        max_position_embeddings=61,
-        hidden_dropout_prob=0.1,
-    )
-    path = tmp_path_factory.mktemp("config") / "albert_config.json"
-    config.to_json_file(str(path))
-    return path
 
 
 @pytest.fixture(scope="module", name="run_classifier")

@@ -13,7 +13,6 @@ from conftest import ROOT, TOY_TEXT
 from script_runner import script
 
 from albert_tf import checkpoints
-from albert_tf.config import AlbertConfig
 from albert_tf.training import Trainer
 
 BOTH = {
@@ -92,23 +91,6 @@ def write_data(tmp_path_factory):
         "v2": squad_file(root / "v2.json", QUESTIONS),
         "unknown": squad_file(root / "unknown.json", QUESTIONS, with_answers=False),
     }
-
-
-@pytest.fixture(scope="module", name="config_file")
-def write_config(tmp_path_factory):
-    config = AlbertConfig(
-        vocab_size=97,
-        embedding_size=8,
-        hidden_size=12,
-        num_attention_heads=4,
-        intermediate_size=20,
-        num_hidden_layers=1,
-        max_position_embeddings=61,
-        hidden_dropout_prob=0.1,
-    )
-    path = tmp_path_factory.mktemp("config") / "albert_config.json"
-    config.to_json_file(str(path))
-    return path
 
 
 @pytest.fixture(scope="module", name="run_squad")
