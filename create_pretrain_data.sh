@@ -15,12 +15,7 @@
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-if [[ -z ${PYTHON:-} ]]; then
-  PYTHON=python3
-  if [[ -x $root/.venv/bin/python ]]; then
-    PYTHON=$root/.venv/bin/python
-  fi
-fi
+source "$root/scripts/find_python.sh"
 
 own_vocabulary=false
 own_input=false

@@ -36,12 +36,7 @@ for pattern in "$input_pattern" "$output_pattern"; do
     exit 2
   fi
 done
-if [[ -z ${PYTHON:-} ]]; then
-  PYTHON=python3
-  if [[ -x $root/.venv/bin/python ]]; then
-    PYTHON=$root/.venv/bin/python
-  fi
-fi
+source "$root/scripts/find_python.sh"
 
 for ((file = start; file <= end; file++)); do
   echo "file $file of $start to $end"

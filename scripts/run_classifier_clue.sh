@@ -23,12 +23,7 @@ if [[ -z $task || ! -f $root/configs/recipes/clue_$task.flags ]]; then
   exit 2
 fi
 shift
-if [[ -z ${PYTHON:-} ]]; then
-  PYTHON=python3
-  if [[ -x $root/.venv/bin/python ]]; then
-    PYTHON=$root/.venv/bin/python
-  fi
-fi
+source "$root/scripts/find_python.sh"
 model=${MODEL_DIR:-albert_tiny}
 exec "$PYTHON" "$root/run_classifier.py" \
   --flagfile="$root/configs/recipes/clue_$task.flags" \

@@ -30,12 +30,7 @@ if [[ -z ${ALBERT_ROOT:-} || ! -d ${ALBERT_ROOT:-}/glue ]]; then
   echo "run_glue.sh: ALBERT_ROOT=${ALBERT_ROOT:-}: expected a folder with glue/ and the model" >&2
   exit 2
 fi
-if [[ -z ${PYTHON:-} ]]; then
-  PYTHON=python3
-  if [[ -x $root/.venv/bin/python ]]; then
-    PYTHON=$root/.venv/bin/python
-  fi
-fi
+source "$root/scripts/find_python.sh"
 output=${OUTPUT_DIR:-$ALBERT_ROOT/output}
 
 run() {

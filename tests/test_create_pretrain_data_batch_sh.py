@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 
@@ -19,9 +20,8 @@ sys.exit(7 if any("_13." in argument for argument in sys.argv) else 0)
 @pytest.fixture
 def run_script(tmp_path):
     house = tmp_path / "a house"
-    (house / "scripts").mkdir(parents=True)
+    shutil.copytree(ROOT / "scripts", house / "scripts")
     script = house / "scripts" / "create_pretrain_data_batch.sh"
-    script.write_bytes((ROOT / "scripts" / script.name).read_bytes())
     (house / "create_pretraining_data.py").write_text(ECHO, encoding="utf-8")
     ours = ("INPUT_PATTERN", "OUTPUT_PATTERN", "VOCAB_FILE", "PYTHON")
     inherited = {name: value for name, value in os.environ.items() if name not in ours}

@@ -17,7 +17,7 @@ ECHO = "import sys\nprint('\\n'.join(['got:', *sys.argv[1:]]))\n"
 def house(tmp_path):
     """A copy of the repository, as far as the script needs it, with an echo for the program."""
     root = tmp_path / "house"
-    for folder in ("albert_tf", "tools"):
+    for folder in ("albert_tf", "scripts", "tools"):
         shutil.copytree(ROOT / folder, root / folder, ignore=shutil.ignore_patterns("__pycache__"))
     (root / "data").mkdir()
     shutil.copy(ROOT / "data" / "sample_zh.txt", root / "data")
