@@ -96,11 +96,7 @@ def read_tokenizer(config: AlbertConfig) -> FullTokenizer:
             f"model of {FLAGS.albert_config_file} vocab_size={config.vocab_size}: they do not "
             "belong together"
         )
-    if FLAGS.max_seq_length > config.max_position_embeddings:
-        raise ValueError(
-            f"--max_seq_length={FLAGS.max_seq_length} is larger than "
-            f"max_position_embeddings={config.max_position_embeddings} of the model"
-        )
+    config.check_length(FLAGS.max_seq_length)
     return tokenizer
 
 

@@ -161,6 +161,18 @@ class AlbertConfig:
         with files.write_atomically(path) as stream:
             stream.write(json.dumps(self.to_dict(), indent=2, sort_keys=True) + "\n")
 
+    def check_length(self, max_seq_length: int) -> None:
+        """Holds --max_seq_length, S, against the positions of the model.
+
+        Raises:
+            ValueError: S is larger than `max_position_embeddings`.
+        """
+        if max_seq_length > self.max_position_embeddings:
+            raise ValueError(
+                f"--max_seq_length={max_seq_length} is larger than "
+                f"max_position_embeddings={self.max_position_embeddings} of the model"
+            )
+
     def group_of_layer(self, layer: int) -> int:
         """Group whose weights layer `layer` (from 0) uses, ⌊layer / L · G⌋.
 

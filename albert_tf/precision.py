@@ -6,7 +6,7 @@ only products and what lies between them are in the smaller type.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -157,18 +157,3 @@ class LossScale:
         halved = tf.maximum(0.5 * self.value, self.minimum)
         self.value.assign(tf.where(is_finite, grown, halved))
         self.good_steps.assign(tf.where(grows, tf.zeros_like(count), count))
-
-    def step(self, is_finite: tf.Tensor, apply_gradients: Callable[[], Any]) -> None:
-        """Applies the gradients if they are finite, and updates the scale.
-
-        Args:
-            is_finite: as in `update`.
-            apply_gradients: changes weights and moments; called once, its result is not used.
-        """
-
-        def apply_them() -> tf.Tensor:
-            apply_gradients()
-            return tf.constant(True)
-
-        tf.cond(is_finite, apply_them, lambda: tf.constant(False))
-        self.update(is_finite)

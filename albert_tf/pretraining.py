@@ -48,11 +48,7 @@ class PretrainingTask:
     def __init__(
         self, config: AlbertConfig, max_seq_length: int, max_predictions_per_seq: int
     ) -> None:
-        if max_seq_length > config.max_position_embeddings:
-            raise ValueError(
-                f"--max_seq_length={max_seq_length} is larger than "
-                f"max_position_embeddings={config.max_position_embeddings} of the model"
-            )
+        config.check_length(max_seq_length)
         self.config = config
         lengths = {
             "max_seq_length": max_seq_length,

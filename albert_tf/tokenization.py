@@ -389,12 +389,3 @@ def _check_same_pieces(pieces: list[str], model_path: str, vocab_path: str) -> N
                 f"{theirs} in the vocabulary. Give the .vocab that was trained with the model, or "
                 "none: the model alone is enough."
             )
-
-
-def check_vocab_size(tokenizer: FullTokenizer, vocab_size: int) -> None:
-    """Raises ValueError unless `vocab_size` embeddings suffice for the ids of `tokenizer`."""
-    if tokenizer.vocab_size > vocab_size:
-        raise ValueError(
-            f"the vocabulary has {tokenizer.vocab_size} pieces, more than the vocab_size "
-            f"{vocab_size} of the config file; give the vocabulary and config that belong together"
-        )

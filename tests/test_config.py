@@ -207,3 +207,10 @@ def test_released_configs_are_read(shared):
         config = AlbertConfig.from_json_file(str(path))
         brightmart = "brightmart" in path.parent.name
         assert config.layout == ("albert_zh" if brightmart else "google"), path
+
+
+def test_a_sequence_longer_than_the_positions_is_refused():
+    config = AlbertConfig(**TINY_SHAPE | {"max_position_embeddings": 11})
+    config.check_length(11)
+    with pytest.raises(ValueError, match="--max_seq_length=12 is larger than max_position_embedd"):
+        config.check_length(12)

@@ -91,7 +91,8 @@ def one_step(scale, weight, factor):
             loss = scale.scale(factor * tf.reduce_mean(tf.cast(weight, tf.float16)))
         gradients, is_finite = scale.unscale([tape.gradient(loss, weight), None])
         assert gradients[1] is None
-        scale.step(is_finite, lambda: weight.assign_sub(gradients[0]))
+        weight.assign_sub(tf.math.multiply_no_nan(gradients[0], tf.cast(is_finite, tf.float32)))
+        scale.update(is_finite)
 
     step(tf.constant(factor, tf.float16))
 

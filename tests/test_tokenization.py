@@ -403,14 +403,6 @@ def test_an_id_outside_the_vocabulary_is_refused(toy_vocabulary, ids):
         FullTokenizer(toy_vocabulary).convert_ids_to_tokens(ids)
 
 
-def test_a_vocabulary_larger_than_the_model_is_refused(toy_vocabulary):
-    tokenizer = FullTokenizer(toy_vocabulary)
-    tokenization.check_vocab_size(tokenizer, 15)
-    tokenization.check_vocab_size(tokenizer, 16)
-    with pytest.raises(ValueError, match="15 pieces, more than the vocab_size 14"):
-        tokenization.check_vocab_size(tokenizer, 14)
-
-
 @pytest.mark.parametrize("case", ["lower", "cased"])
 @pytest.mark.parametrize("kind", ["sentencepiece", "wordpiece"])
 def test_every_golden_text_has_the_official_pieces_and_ids(shared, kind, case):
