@@ -30,13 +30,14 @@ def whole(case):
     return distributed_steps.run_case(**case | {"micro_batches": 1})
 
 
-# In bfloat16 the gradient of each part is rounded by itself, and AdamW makes as large a step of a
-# small gradient as of a large one: after 20 steps of 2e-4, weights differ by up to 2e-4.
-TOLERANCES = {"bfloat16": 5e-4}
+def one_device(case):
+    """The case on one device; in bfloat16 in two parts, as every product is rounded by itself."""
+    if case.get("precision_name") == "bfloat16":
+        return distributed_steps.run_case(**case | {"micro_batches": 2})
+    return whole(case)
 
 
-def assert_same(found, expected, case):
-    tolerance = TOLERANCES.get(case.get("precision_name", "float32"), 1e-5)
+def assert_same(found, expected, tolerance=1e-5):
     assert found.keys() == expected.keys()
     for name, value in expected.items():
         limit = tolerance if not name.startswith("sums/") else 100 * tolerance
@@ -54,7 +55,7 @@ def assert_same(found, expected, case):
     ids=["lamb-3", "adamw-12"],
 )
 def test_a_batch_in_parts_gives_the_weights_of_the_whole_batch(case):
-    assert_same(distributed_steps.run_case(**case), whole(case), case)
+    assert_same(distributed_steps.run_case(**case), whole(case))
 
 
 def test_a_mean_of_means_would_give_others():
@@ -98,20 +99,22 @@ def test_two_devices_give_the_weights_of_one(tmp_path):
     path = tmp_path / "two.npz"
     settings = {"distribution": "mirrored", "num_devices": 2}
     (found,) = results_of(path, run_program(path, settings, CASES[2:3]))
-    assert_same(found, whole(CASES[2]), CASES[2])
+    assert_same(found, whole(CASES[2]))
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_two_devices_give_the_weights_of_one_with_every_optimizer_and_precision(tmp_path):
     path = tmp_path / "two.npz"
     settings = {"distribution": "mirrored", "num_devices": 2}
     for found, case in zip(
         results_of(path, run_program(path, settings, CASES)), CASES, strict=True
     ):
-        assert_same(found, whole(case), case)
+        assert_same(found, one_device(case))
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_two_workers_give_the_weights_of_one(tmp_path):
     paths = [tmp_path / "0.npz", tmp_path / "1.npz"]
     processes = []
@@ -120,7 +123,7 @@ def test_two_workers_give_the_weights_of_one(tmp_path):
         processes.append(run_program(path, {}, CASES, TF_CONFIG=json.dumps(config)))
     for path, process in zip(paths, processes, strict=True):
         for found, case in zip(results_of(path, process), CASES, strict=True):
-            assert_same(found, whole(case), case)
+            assert_same(found, one_device(case))
 
 
 def test_parts_are_consecutive_rows_of_a_static_size():
@@ -175,10 +178,10 @@ def test_the_first_bad_tensor_is_the_first_in_the_order_of_computation():
 @pytest.mark.parametrize("parts", [1, 2])
 def test_the_whole_step_compiles_with_xla_and_gives_the_same_weights(parts):
     case = {"optimizer": "lamb", "micro_batches": parts, "jit_compile": True}
-    assert_same(distributed_steps.run_case(**case), whole(case | {"jit_compile": False}), case)
+    assert_same(distributed_steps.run_case(**case), whole(case | {"jit_compile": False}))
 
 
 @pytest.mark.slow
 def test_clipping_each_device_by_itself_changes_nothing_on_one_device():
     case = {"optimizer": "adamw", "rate": 0.001}
-    assert_same(distributed_steps.run_case(**case, clip_per_replica=True), whole(case), case)
+    assert_same(distributed_steps.run_case(**case, clip_per_replica=True), whole(case))
