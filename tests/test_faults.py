@@ -1,6 +1,7 @@
 """What goes wrong around a run: disks, records, checkpoints, kills. As processes, from the shell.
 
-`FAULT_KILLS=25 pytest -m slow tests/test_faults.py` kills more often than the default.
+`FAULT_KILLS=25 FAULT_STEPS=20000 pytest -m slow tests/test_faults.py -k killed` kills a run of two
+minutes 25 times; by default it is a shorter one, fewer times.
 """
 
 from __future__ import annotations
@@ -29,10 +30,11 @@ from albert_tf.records import read_records
 pytestmark = pytest.mark.slow
 
 KILLS = int(os.environ.get("FAULT_KILLS", "6"))
-TIMEOUT = 240  # seconds, of one process
+STEPS = int(os.environ.get("FAULT_STEPS", 100 * (KILLS + 2)))  # of the run that is killed
+TIMEOUT = 240 + STEPS // 20  # seconds, of one process
 BATCH = 6
 RECORDS = 53
-SAVED_EVERY = 20  # steps, while it is killed
+SAVED_EVERY = max(20, STEPS // 80)  # steps, while it is killed
 
 
 @pytest.fixture(scope="module", name="folder")
@@ -247,10 +249,9 @@ def newest(folder):
     return max(checkpoints.list_checkpoints(str(folder)), default=-1)
 
 
-@pytest.mark.timeout(60 + 30 * KILLS)
+@pytest.mark.timeout(60 + 30 * KILLS + STEPS // 20)
 def test_killed_again_and_again_it_ends_with_the_same_weights(command, tmp_path):
-    steps = 100 * (KILLS + 2)
-    flags = [f"--num_train_steps={steps}", f"--save_checkpoints_steps={SAVED_EVERY}"]
+    flags = [f"--num_train_steps={STEPS}", f"--save_checkpoints_steps={SAVED_EVERY}"]
     flags += ["--keep_checkpoint_max=2", "--log_steps=10"]
     finish(command(tmp_path / "through", *flags))
     out = tmp_path / "out"
@@ -269,9 +270,9 @@ def test_killed_again_and_again_it_ends_with_the_same_weights(command, tmp_path)
         killed += 1
         assert_all_usable(out)
         assert newest(out) >= before
-    (out / f".model.ckpt-20-0a1b2c3d{DATA_SUFFIX}").write_text("half-written")
+    (out / f".model.ckpt-{SAVED_EVERY}-0a1b2c3d{DATA_SUFFIX}").write_text("half-written")
     finish(command(out, *flags))
-    assert_same_state(out, tmp_path / "through", steps)
+    assert_same_state(out, tmp_path / "through", STEPS)
     ours, theirs = (
         [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
         for path in (out, tmp_path / "through")
