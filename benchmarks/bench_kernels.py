@@ -2,13 +2,16 @@
 
     python benchmarks/bench_kernels.py
 
-Forward and backward of each function of `kernels.py`, in bfloat16, at the sizes of ALBERT base. The
-two ways take turns. Prints one JSON line: milliseconds of processor time, the fastest of all.
+Forward and backward of each function of `kernels.py`, in bfloat16, at the sizes of ALBERT base; and
+the gradients of its four shared kernels, as a product a layer, added up, and as one product over
+the rows of all layers. The ways take turns. Prints one JSON line: milliseconds of processor time,
+the fastest of all.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import time
@@ -22,7 +25,13 @@ import tensorflow as tf
 
 from albert_tf import kernels
 
-HIDDEN, INTERMEDIATE, HEADS = 768, 3072, 12
+HIDDEN, INTERMEDIATE, HEADS, LAYERS = 768, 3072, 12, 12
+KERNELS = {
+    "query, key, value": (HIDDEN, 3 * HIDDEN),
+    "attention output": (HIDDEN, HIDDEN),
+    "intermediate": (HIDDEN, INTERMEDIATE),
+    "output": (INTERMEDIATE, HIDDEN),
+}
 
 
 def half(*shape: int) -> tf.Tensor:
@@ -62,6 +71,34 @@ def make(function: Callable[..., Any], tensors: tuple[tf.Tensor, ...]) -> Callab
     return lambda: run(*tensors)
 
 
+def kernel_gradients(size: int, inputs: int, outputs: int) -> dict[str, Callable[[], Any]]:
+    """Two ways to a shared kernel's gradient, of `size` rows in each layer."""
+    x = [half(size, inputs) for _ in range(LAYERS)]
+    dy = [half(size, outputs) for _ in range(LAYERS)]
+
+    def add(x: list[tf.Tensor], dy: list[tf.Tensor]) -> tf.Tensor:
+        return tf.add_n([tf.matmul(*pair, transpose_a=True) for pair in zip(x, dy, strict=True)])
+
+    def join(x: list[tf.Tensor], dy: list[tf.Tensor]) -> tf.Tensor:
+        return tf.matmul(tf.concat(x, axis=0), tf.concat(dy, axis=0), transpose_a=True)
+
+    ways = {"a product a layer": tf.function(add), "one product": tf.function(join)}
+    for way in ways.values():
+        way.get_concrete_function(x, dy)
+    return {name: functools.partial(way, x, dy) for name, way in ways.items()}
+
+
+def fastest(ways: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
+    """Milliseconds of processor time of each way, taking turns."""
+    times: dict[str, list[float]] = {way: [] for way in ways}
+    for _ in range(rounds):
+        for way, call in ways.items():
+            cpu = time.process_time()
+            call()
+            times[way].append(time.process_time() - cpu)
+    return {way: round(1000 * min(seconds), 1) for way, seconds in times.items()}
+
+
 def main() -> None:
     """Measures every function."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -74,13 +111,10 @@ def main() -> None:
         ways = {"fused": make(function, tuple(tensors))}
         with kernels.plain():
             ways["plain"] = make(function, tuple(tensors))
-        times: dict[str, list[float]] = {way: [] for way in ways}
-        for _ in range(flags.rounds):
-            for way, call in ways.items():
-                cpu = time.process_time()
-                call()
-                times[way].append(time.process_time() - cpu)
-        found[name] = {way: round(1000 * min(seconds), 1) for way, seconds in times.items()}
+        found[name] = fastest(ways, flags.rounds)
+    for name, shape in KERNELS.items():
+        ways = kernel_gradients(rows * length, *shape)
+        found[f"gradient of {name}"] = fastest(ways, flags.rounds)
     line = {"benchmark": "kernels", "shape": flags.shape, "milliseconds": found}
     print(json.dumps(line | contenders.machine()))
 

@@ -20,7 +20,7 @@ from albert_tf.token_sequences import TokenSequences
 from albert_tf.tokenization import FullTokenizer
 
 MAX_SEQ_LENGTH = 128
-TRAINING_ROWS_AT_ONCE = 8  # batches sorted together: the default of run_classifier.py
+BATCHES_TO_SORT = 32  # the default of run_classifier.py
 
 
 def read_features(split: str) -> TokenSequences:
@@ -49,7 +49,7 @@ def dynamic(features: TokenSequences, batch_size: int, count: int) -> Sequence[c
 
 def bucketed(features: TokenSequences, batch_size: int, count: int) -> Sequence[contenders.Batch]:
     """As `dynamic`, with rows of like length put together: as run_classifier.py trains."""
-    order = TrainingOrder(batch_size, batches_to_sort=TRAINING_ROWS_AT_ONCE)
+    order = TrainingOrder(batch_size, batches_to_sort=BATCHES_TO_SORT)
     padding = Padding(MAX_SEQ_LENGTH, 8)
     return list(itertools.islice(batching.training_batches(features, order, padding), count))
 

@@ -22,6 +22,9 @@ def megabytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
 
+IMPORTED = megabytes()  # contenders import their libraries before this file
+
+
 def serve(step: Callable[[int], Any], **facts: Any) -> None:
     """Takes a first step, says so, and then as many as standard input asks for.
 
@@ -31,7 +34,8 @@ def serve(step: Callable[[int], Any], **facts: Any) -> None:
     """
     step(0)
     first = time.perf_counter() - BEGIN
-    print(json.dumps({"start_seconds": round(first, 1), **facts}), flush=True)
+    facts |= {"start_seconds": round(first, 1), "imported_megabytes": IMPORTED}
+    print(json.dumps(facts), flush=True)
     number = 0
     for line in sys.stdin:
         steps = []
