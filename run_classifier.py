@@ -34,7 +34,7 @@ flag_groups.define_run_flags(
     **{"train_step": 1000, "warmup_step": 0, "num_train_epochs": 0.0, "warmup_proportion": 0.1},
     **{"optimizer": "adamw", "export_dir": None, "num_runs": 1, "pictures": None},
     **{"early_stopping_patience": 0, "early_stopping_min_delta": 0.0, "max_bad_rows": 0},
-    **{"official_order": False, "batches_to_sort": 8, "pad_to_multiple": 8},
+    **{"official_order": False, "batches_to_sort": 32, "pad_to_multiple": 8},
 )
 flags.DEFINE_float("threshold_to_export", float("nan"), "Constant output of the SavedModel.")
 flags.DEFINE_bool("use_pooled_output", True, "Classify [CLS]; else the mean of all positions.")
