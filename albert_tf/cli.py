@@ -281,4 +281,6 @@ def run(main: Callable[[list[str]], None]) -> None:
     # Before TensorFlow is imported: without its notes on the processor and missing GPUs. Its
     # errors reach Python as exceptions.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    # And without Keras 3, which it imports otherwise, in almost two seconds, for no use here.
+    os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
     app.run(with_clear_errors)

@@ -98,6 +98,7 @@ class TrainStep:
             input_signature=signature,
             reduce_retracing=signature is None,
             jit_compile=jit_compile or None,
+            autograph=False,  # nothing here needs it, and it takes a third of the tracing
         )
 
     def __call__(self, batch: Batch, may_update: Any = True, asks_to_stop: Any = False) -> Any:
