@@ -179,14 +179,21 @@ class TrainStep:
             seed = self._dropout_seed(number * parts + part)
             return self._gradients_of_part(take_part(share, part, parts), weights, seed)
 
-        def add(part: tf.Tensor, total: Any) -> Any:
-            return part + 1, tf.nest.map_structure(tf.add, total, compute(part))
+        if parts == 1:
+            return compute(0)
+        # Traced by itself, so that what the loop adds up is known before it begins.
+        traced = tf.function(compute, autograph=False)
+        traced = traced.get_concrete_function(tf.TensorSpec((), tf.int32))
 
-        total = compute(0)
-        if parts > 1:
-            _, total = tf.while_loop(
-                lambda part, _: part < parts, add, (1, total), parallel_iterations=1
-            )
+        def add(part: tf.Tensor, total: Any) -> Any:
+            return part + 1, tf.nest.map_structure(tf.add, total, traced(part))
+
+        zeros = tf.nest.map_structure(
+            lambda spec: tf.zeros(spec.shape, spec.dtype), traced.structured_outputs
+        )
+        _, total = tf.while_loop(
+            lambda part, _: part < parts, add, (0, zeros), parallel_iterations=1
+        )
         return total
 
     def _dropout_seed(self, part: tf.Tensor | int) -> tf.Tensor:
@@ -214,7 +221,7 @@ class TrainStep:
         # These squares add up over the parts of a batch; those of whole tensors do not.
         squares = [tf.reduce_sum(tf.square(value.values)) for value in slices]
         self._is_sliced = [isinstance(value, tf.IndexedSlices) for value, _ in present]
-        found = [tf.convert_to_tensor(gradient) for gradient, _ in present]
+        found = [tf.ensure_shape(tf.convert_to_tensor(value), v.shape) for value, v in present]
         share = self.options.micro_batches
         if not self.options.clip_per_replica:
             share *= self.strategy.num_replicas_in_sync
