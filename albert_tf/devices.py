@@ -89,7 +89,6 @@ def make_strategy(
     Raises:
         ValueError: TF_CONFIG is missing, there are too few devices, or TensorFlow was in use.
     """
-    # It takes a second to import, and only several devices need it.
     name = choose_distribution(settings)
     if name == "one_device":
         strategy = tf.distribute.get_strategy()
@@ -104,6 +103,7 @@ def make_strategy(
 
 
 def _mirrored_strategy(num_devices: int) -> tf.distribute.Strategy:
+    # It takes a second to import, and only several devices need it.
     from official.common import distribute_utils
 
     gpus = len(tf.config.list_physical_devices("GPU"))

@@ -1,4 +1,4 @@
-"""Runs a root script inside the test process, with flags of its own.
+"""Runs a root script inside the test process, with flags of its own, and cuts runs short.
 
 Two scripts define flags of the same name with different defaults, so one process can import only
 one of them, unless each finds an empty table of flags.
@@ -10,7 +10,12 @@ import contextlib
 import importlib
 import sys
 
-from absl import flags
+import numpy as np
+import pytest
+from absl import flags, logging
+
+from albert_tf import checkpoints
+from albert_tf.training import Trainer
 
 ALWAYS_THERE = ("absl.app", "absl.logging")
 
@@ -46,3 +51,44 @@ def script(name):
         flags.FLAGS.__dict__.clear()
         flags.FLAGS.__dict__.update(kept)
         sys.modules.pop(name, None)
+
+
+def tensors(prefix):
+    """All tensors of a checkpoint, by name."""
+    reader = checkpoints.open_checkpoint(str(prefix))
+    return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
+
+
+@contextlib.contextmanager
+def killed_at(step):
+    """A run inside has to come to `step`, and ends when it is about to save it."""
+    save = Trainer.save
+
+    def fail(trainer):
+        if trainer.step == step:
+            raise KeyboardInterrupt
+        return save(trainer)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Trainer, "save", fail)
+        with pytest.raises(KeyboardInterrupt):
+            yield
+
+
+def start_of(run, monkeypatch, *always):
+    """Runs a script up to the training loop.
+
+    Returns:
+        a function of further arguments: what training would begin with, and the warnings.
+    """
+    trainers, logged = [], []
+    monkeypatch.setattr(Trainer, "train", lambda trainer, *_, **__: trainers.append(trainer))
+    monkeypatch.setattr(logging, "warning", lambda text, *args: logged.append(text % args))
+
+    def start(*arguments):
+        logged.clear()
+        run(*always, *arguments)
+        state = {name: np.asarray(value) for name, value in trainers.pop().state().items()}
+        return state, "\n".join(logged)
+
+    return start

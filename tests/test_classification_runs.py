@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tf_keras
+from conftest import TINY_SHAPE
 
 from albert_tf import checkpoints, export
 from albert_tf.batching import Padding
@@ -17,13 +18,7 @@ from albert_tf.sweeps import Run
 from albert_tf.token_sequences import TokenSequences
 
 CONFIG = AlbertConfig(
-    vocab_size=97,
-    embedding_size=8,
-    hidden_size=12,
-    num_attention_heads=4,
-    intermediate_size=20,
-    num_hidden_layers=1,
-    max_position_embeddings=13,
+    **TINY_SHAPE | {"num_hidden_layers": 1, "num_hidden_groups": 1, "type_vocab_size": 2}
 )
 
 

@@ -9,6 +9,7 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
+from conftest import TINY_SHAPE
 
 from albert_tf import export
 from albert_tf.config import AlbertConfig
@@ -16,13 +17,7 @@ from albert_tf.heads import AlbertForClassification
 
 LENGTH, NUM_LABELS = 11, 3
 CONFIG = AlbertConfig(
-    vocab_size=97,
-    embedding_size=8,
-    hidden_size=12,
-    num_attention_heads=4,
-    intermediate_size=20,
-    num_hidden_layers=2,
-    max_position_embeddings=13,
+    **TINY_SHAPE | {"num_hidden_layers": 2, "num_hidden_groups": 1, "type_vocab_size": 2}
 )
 # What a server does: it has TensorFlow, and neither this library nor Keras 2.
 SERVER = """

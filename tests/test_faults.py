@@ -19,6 +19,7 @@ import time
 import numpy as np
 import pytest
 from conftest import MAX_PREDICTIONS, ROOT, SEQ_LENGTH, TINY_SHAPE
+from script_runner import tensors
 from test_training import write_records
 
 from albert_tf import checkpoints
@@ -84,13 +85,8 @@ def fail(command):
     return message
 
 
-def tensors(folder, step):
-    reader = checkpoints.open_checkpoint(str(folder / f"model.ckpt-{step}"))
-    return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
-
-
 def assert_same_state(ours, theirs, step):
-    found, expected = tensors(ours, step), tensors(theirs, step)
+    found, expected = (tensors(folder / f"model.ckpt-{step}") for folder in (ours, theirs))
     assert set(found) == set(expected)
     for name, value in expected.items():
         np.testing.assert_array_equal(found[name], value, err_msg=name)

@@ -9,9 +9,9 @@ import re
 import numpy as np
 import pytest
 import tensorflow as tf
-from absl import flags, logging
+from absl import flags
 from conftest import ROOT
-from script_runner import script
+from script_runner import killed_at, script, start_of, tensors
 
 from albert_tf import checkpoints
 from albert_tf.training import Trainer
@@ -121,11 +121,6 @@ def run_through(run, tmp_path_factory):
     return folder
 
 
-def tensors(prefix):
-    reader = checkpoints.open_checkpoint(str(prefix))
-    return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
-
-
 def contents(folder):
     times = {"run.json", "runs.jsonl"}  # these say when it was run
     return {
@@ -198,17 +193,8 @@ def test_running_again_changes_nothing(finished, run):
 
 def test_a_run_that_is_killed_goes_on_bit_for_bit(finished, run, tmp_path, monkeypatch):
     arguments = [f"--output_dir={tmp_path}", *ALL, *TO_STEP_5[:2], "--keep_checkpoint_max=1"]
-    save = Trainer.save
-
-    def fail_at_step_4(trainer):
-        if trainer.step == 4:
-            raise KeyboardInterrupt
-        return save(trainer)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "save", fail_at_step_4)
-        with pytest.raises(KeyboardInterrupt):
-            run(*arguments)
+    with killed_at(4):
+        run(*arguments)
     assert list(checkpoints.list_checkpoints(str(tmp_path))) == [2]
     run(*arguments)
     ours, theirs = (tensors(folder / "model.ckpt-5") for folder in (tmp_path, finished))
@@ -320,18 +306,8 @@ def test_the_mean_of_all_positions_is_taken_over_the_padding_too(run, finished, 
 
 @pytest.fixture(name="started")
 def start_only(run, tmp_path, monkeypatch):
-    """Runs the script up to the training loop; gives what it would begin with, and the log."""
-    trainers, logged = [], []
-    monkeypatch.setattr(Trainer, "train", lambda trainer, *_, **__: trainers.append(trainer))
-    monkeypatch.setattr(logging, "warning", lambda text, *args: logged.append(text % args))
-
-    def start(*arguments):
-        logged.clear()
-        run(f"--output_dir={tmp_path}/out", "--do_train", *arguments)
-        state = {name: np.asarray(value) for name, value in trainers.pop().state().items()}
-        return state, "\n".join(logged)
-
-    return start
+    """As `script_runner.start_of`."""
+    return start_of(run, monkeypatch, f"--output_dir={tmp_path}/out", "--do_train")
 
 
 def test_the_head_of_another_task_is_left_out_and_that_is_said(finished, started, tmp_path):

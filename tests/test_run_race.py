@@ -7,12 +7,11 @@ import re
 
 import numpy as np
 import pytest
-from absl import flags, logging
+from absl import flags
 from conftest import ROOT
-from script_runner import script
+from script_runner import killed_at, script, start_of, tensors
 
 from albert_tf import checkpoints
-from albert_tf.training import Trainer
 
 OFFICIAL_DEFAULTS = {
     "data_dir": None,
@@ -105,11 +104,6 @@ def run_through(run, tmp_path_factory):
     return folder
 
 
-def tensors(prefix):
-    reader = checkpoints.open_checkpoint(str(prefix))
-    return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
-
-
 def test_every_official_flag_has_its_official_default(run_race):
     found = {name: flags.FLAGS[name].default for name in OFFICIAL_DEFAULTS}
     assert found == OFFICIAL_DEFAULTS
@@ -170,17 +164,8 @@ def test_a_run_that_is_killed_goes_on_bit_for_bit_with_few_checkpoints_kept(
     finished, run, tmp_path, monkeypatch
 ):
     arguments = [f"--output_dir={tmp_path}", *TO_STEP_5[:2], "--num_keep_checkpoint=1"]
-    save = Trainer.save
-
-    def fail_at_step_4(trainer):
-        if trainer.step == 4:
-            raise KeyboardInterrupt
-        return save(trainer)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "save", fail_at_step_4)
-        with pytest.raises(KeyboardInterrupt):
-            run(*arguments)
+    with killed_at(4):
+        run(*arguments)
     assert list(checkpoints.list_checkpoints(str(tmp_path))) == [2]
     run(*arguments)
     assert list(checkpoints.list_checkpoints(str(tmp_path))) == [5]
@@ -220,18 +205,8 @@ def test_features_are_cached_where_the_flags_say(finished, run, tmp_path):
 
 @pytest.fixture(name="started")
 def start_only(run, tmp_path, monkeypatch):
-    """Runs the script up to the training loop; gives what it would begin with, and the log."""
-    trainers, logged = [], []
-    monkeypatch.setattr(Trainer, "train", lambda trainer, *_, **__: trainers.append(trainer))
-    monkeypatch.setattr(logging, "warning", lambda text, *args: logged.append(text % args))
-
-    def start(*arguments):
-        logged.clear()
-        run(f"--output_dir={tmp_path}/out", "--do_eval=False", *arguments)
-        state = {name: np.asarray(value) for name, value in trainers.pop().state().items()}
-        return state, "\n".join(logged)
-
-    return start
+    """As `script_runner.start_of`."""
+    return start_of(run, monkeypatch, f"--output_dir={tmp_path}/out", "--do_eval=False")
 
 
 def test_a_pretrained_encoder_is_loaded_and_the_new_head_is_said(finished, started, tmp_path):

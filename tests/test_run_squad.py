@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 from absl import flags, logging
 from conftest import ROOT, TOY_TEXT
-from script_runner import script
+from script_runner import killed_at, script, tensors
 
 from albert_tf import checkpoints
 from albert_tf.training import Trainer
@@ -135,11 +135,6 @@ def run_version_2(run, files, tmp_path_factory):
     return run_through(run, files, tmp_path_factory.mktemp("v2"), "v2")
 
 
-def tensors(prefix):
-    reader = checkpoints.open_checkpoint(str(prefix))
-    return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
-
-
 def read_json(path):
     return json.loads(path.read_text())
 
@@ -218,17 +213,8 @@ def test_running_again_changes_nothing(v1, run, files):
 
 def test_a_run_that_is_killed_goes_on_bit_for_bit(v2, run, files, tmp_path, monkeypatch):
     arguments = [f"--output_dir={tmp_path}", *training(files, "v2"), "--keep_checkpoint_max=1"]
-    train_step = Trainer.save
-
-    def fail_at_step_4(trainer):
-        if trainer.step == 4:
-            raise KeyboardInterrupt
-        return train_step(trainer)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "save", fail_at_step_4)
-        with pytest.raises(KeyboardInterrupt):
-            run(*arguments)
+    with killed_at(4):
+        run(*arguments)
     run(*arguments)
     assert list(checkpoints.list_checkpoints(str(tmp_path))) == [7]
     ours, theirs = (tensors(folder / "model.ckpt-7") for folder in (tmp_path, v2))
