@@ -23,14 +23,15 @@ from typing import Any
 
 from absl import flags
 
-from albert_tf import cli, files, flag_groups
-from albert_tf.chunk_encoding import Vocabulary
-from albert_tf.instances import InstanceSettings
-from albert_tf.masking import MaskingSettings
-from albert_tf.pretraining_data import Resources, create_pretraining_data, log_instances
-from albert_tf.pretraining_data_beam import with_beam
-from albert_tf.records import Outputs
-from albert_tf.text_formats import INPUT_FORMATS, TextSettings
+from albert_tf import files
+from albert_tf.cli import flag_groups, program
+from albert_tf.data.beam import with_beam
+from albert_tf.data.create import Resources, create_pretraining_data, log_instances
+from albert_tf.data.encoding import Vocabulary
+from albert_tf.data.instances import InstanceSettings
+from albert_tf.data.masking import MaskingSettings
+from albert_tf.data.records import Outputs
+from albert_tf.data.text_formats import INPUT_FORMATS, TextSettings
 
 FLAGS = flags.FLAGS
 ALBERT_ZH_DEFAULTS = dict(max_seq_length=128, do_whole_word_mask=False, dupe_factor=10, ngram=1)
@@ -116,4 +117,4 @@ def main(_: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    cli.run(main)
+    program.run(main)

@@ -15,9 +15,12 @@ import math
 
 from absl import flags
 
-from albert_tf import cli, files, flag_groups, own_data, sweeps
-from albert_tf.classification_data import read_examples
-from albert_tf.classification_tasks import ClassificationTask
+from albert_tf import files
+from albert_tf.classification import custom
+from albert_tf.classification.reading import read_examples
+from albert_tf.classification.tasks import ClassificationTask
+from albert_tf.cli import flag_groups, program
+from albert_tf.finetuning import sweeps
 
 FLAGS = flags.FLAGS
 
@@ -45,45 +48,47 @@ PHASES = {"train": "do_train", "dev": "do_eval", "test": "do_predict"}
 
 def read_task(runs: list[sweeps.Run]) -> ClassificationTask:
     """The row of the table of tasks; for own data one that is made for them."""
-    options = own_data.OwnDataOptions(**{n: FLAGS[n].value for n in own_data.OPTION_FLAGS})
-    folders = [] if FLAGS.do_train else cli.model_folders(runs)
-    return own_data.find_task(FLAGS.task_name, FLAGS.data_dir, options, folders, FLAGS.max_bad_rows)
+    options = custom.OwnDataOptions(**{n: FLAGS[n].value for n in custom.OPTION_FLAGS})
+    folders = [] if FLAGS.do_train else program.model_folders(runs)
+    return custom.find_task(FLAGS.task_name, FLAGS.data_dir, options, folders, FLAGS.max_bad_rows)
 
 
 def main(_: list[str]) -> None:
     """Trains, evaluates, predicts and exports, as the flags say."""
-    cli.require_a_phase()
-    cli.adopt_hub_module()
-    runs = cli.plan_runs()
-    config = cli.read_config(FLAGS.output_dir, FLAGS.albert_config_file)
+    program.require_a_phase()
+    program.adopt_hub_module()
+    runs = program.plan_runs()
+    config = program.read_config(FLAGS.output_dir, FLAGS.albert_config_file)
     if FLAGS.export_dir:
         files.make_directory(FLAGS.export_dir, "--export_dir")
-    tokenizer, task = cli.read_tokenizer(config), read_task(runs)
+    tokenizer, task = program.read_tokenizer(config), read_task(runs)
     splits = [split for split, phase in PHASES.items() if FLAGS[phase].value]
     data = {s: read_examples(task, FLAGS.data_dir, s, FLAGS.max_bad_rows) for s in splits}
 
-    cli.begin_run(config)
-    from albert_tf import classification, classification_runs, evaluation
+    program.begin_run(config)
+    from albert_tf.classification import run as classification_runs
+    from albert_tf.classification import task as classification
+    from albert_tf.finetuning import evaluation
 
     length, folder = FLAGS.max_seq_length, FLAGS.cached_dir or FLAGS.output_dir
     features = {s: classification.make_features(data[s], tokenizer, length, folder) for s in splits}
     settings = classification_runs.Settings(
         FLAGS.eval_batch_size,
         FLAGS.predict_batch_size,
-        cli.padding(),
+        program.padding(),
         f"{tokenizer.checksum} {FLAGS.do_lower_case}",
-        cli.first_weights(),
+        program.first_weights(),
         evaluation.EarlyStopping(FLAGS.early_stopping_patience, FLAGS.early_stopping_min_delta),
         FLAGS.do_train,
-        FLAGS.do_eval and cli.draws_pictures(),
+        FLAGS.do_eval and program.draws_pictures(),
     )
     classifier = classification.Classifier(task, config, FLAGS.use_pooled_output)
 
     def make(run: sweeps.Run) -> sweeps.Result:
-        with cli.folder_of(run):
+        with program.folder_of(run):
             this = classification_runs.ClassificationRun(run, classifier, data, features, settings)
             if FLAGS.do_train:
-                cli.fine_tune(classifier, features["train"], this.evaluator, FLAGS.optimizer)
+                program.fine_tune(classifier, features["train"], this.evaluator, FLAGS.optimizer)
             result = this.evaluate() if FLAGS.do_eval else sweeps.Result(run)
             if FLAGS.do_eval:
                 best = result.metrics | {"global_step": result.step}
@@ -101,4 +106,4 @@ def main(_: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    cli.run(main)
+    program.run(main)

@@ -12,7 +12,7 @@ stopped.
 
 from absl import flags, logging
 
-from albert_tf import cli, flag_groups
+from albert_tf.cli import flag_groups, program
 
 FLAGS = flags.FLAGS
 
@@ -40,7 +40,10 @@ flags.DEFINE_integer("masked_lm_budget", 0, "Only 0: masking while training is n
 
 def train(task, record_files) -> None:
     """Trains from the newest checkpoint of --output_dir, or anew."""
-    from albert_tf import devices, hints, input_pipeline, optimization, pretraining
+    from albert_tf import optimization
+    from albert_tf.pretraining import hints, input_pipeline
+    from albert_tf.pretraining import task as pretraining
+    from albert_tf.training import devices
 
     rate = FLAGS.learning_rate
     if FLAGS.scale_learning_rate:
@@ -56,9 +59,9 @@ def train(task, record_files) -> None:
         FLAGS.poly_power,
     )
     size = FLAGS.train_batch_size
-    trainer = cli.make_trainer(task, schedule, FLAGS.optimizer)
+    trainer = program.make_trainer(task, schedule, FLAGS.optimizer)
     trainer.advise = hints.PlateauWatch(pretraining.masked_lm_entropy(task, record_files)).observe
-    rows = devices.local_rows(cli.strategy(), size)
+    rows = devices.local_rows(program.strategy(), size)
 
     def batches_from(step: int):
         dataset = input_pipeline.training_dataset(
@@ -67,16 +70,18 @@ def train(task, record_files) -> None:
         return input_pipeline.batches(dataset, record_files, task.features)
 
     trainer.train(batches_from)
-    cli.leave_the_rest_to_the_chief()
+    program.leave_the_rest_to_the_chief()
 
 
 def evaluate(task, record_files) -> None:
     """Evaluates the checkpoints of --output_dir; writes eval_results.txt and model.ckpt-best."""
-    from albert_tf import input_pipeline, pretraining, run_directory, training
+    from albert_tf.pretraining import input_pipeline
+    from albert_tf.pretraining import task as pretraining
+    from albert_tf.training import loop, run_directory
 
     dataset = input_pipeline.evaluation_dataset(record_files, task.features, FLAGS.eval_batch_size)
-    evaluator = training.Evaluator(task.build_model(), task, dataset, FLAGS.max_eval_steps)
-    results = training.evaluate_checkpoints(evaluator, FLAGS.output_dir, FLAGS.init_checkpoint)
+    evaluator = loop.Evaluator(task.build_model(), task, dataset, FLAGS.max_eval_steps)
+    results = loop.evaluate_checkpoints(evaluator, FLAGS.output_dir, FLAGS.init_checkpoint)
     pretraining.write_results(FLAGS.output_dir, results)
     run_directory.write_results(FLAGS.output_dir, {"eval": results[-1]})
     print(pretraining.format_results(results[-1]), end="")
@@ -88,11 +93,11 @@ def main(_: list[str]) -> None:
         raise ValueError("nothing to do: give --do_train, --do_eval or both")
     if FLAGS.masked_lm_budget:
         raise ValueError("--masked_lm_budget: only 0, records with their masks, is supported")
-    config = cli.read_config(FLAGS.output_dir, FLAGS.albert_config_file)
+    config = program.read_config(FLAGS.output_dir, FLAGS.albert_config_file)
 
-    cli.begin_run(config)
-    from albert_tf import input_pipeline
-    from albert_tf.pretraining import PretrainingTask
+    program.begin_run(config)
+    from albert_tf.pretraining import input_pipeline
+    from albert_tf.pretraining.task import PretrainingTask
 
     task = PretrainingTask(config, FLAGS.max_seq_length, FLAGS.max_predictions_per_seq)
     skip = FLAGS.skip_bad_records
@@ -108,4 +113,4 @@ def main(_: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    cli.run(main)
+    program.run(main)

@@ -13,8 +13,8 @@ command again goes on where it stopped.
 
 from absl import flags
 
-from albert_tf import cli, flag_groups
-from albert_tf.race_data import LEVELS, QuestionSet, read_questions, read_race
+from albert_tf.cli import flag_groups, program
+from albert_tf.race.reading import LEVELS, QuestionSet, read_questions, read_race
 
 FLAGS = flags.FLAGS
 
@@ -54,9 +54,10 @@ def read_split(split: str) -> QuestionSet:
 
 def predict(predictor, data: QuestionSet) -> None:
     """Answers the questions of the test split; measures the answers if the right ones are known."""
-    from albert_tf import evaluation, race
+    from albert_tf.finetuning import evaluation
+    from albert_tf.race import task as race
 
-    step, outputs = predictor.predict_with_best(FLAGS.output_dir, cli.first_weights())
+    step, outputs = predictor.predict_with_best(FLAGS.output_dir, program.first_weights())
     race.write_predictions(FLAGS.output_dir, data, outputs["probabilities"])
     if data.has_labels:
         found = race.evaluate(data, outputs["logits"], FLAGS.predict_batch_size)
@@ -67,13 +68,14 @@ def predict(predictor, data: QuestionSet) -> None:
 
 def main(_: list[str]) -> None:
     """Trains, evaluates and predicts, as the flags say."""
-    cli.require_a_phase()
-    config = cli.read_config(FLAGS.output_dir, FLAGS.albert_config_file)
-    tokenizer = cli.read_tokenizer(config)
+    program.require_a_phase()
+    config = program.read_config(FLAGS.output_dir, FLAGS.albert_config_file)
+    tokenizer = program.read_tokenizer(config)
     data = {split: read_split(split) for split, phase in PHASES.items() if FLAGS[phase].value}
 
-    cli.begin_run(config)
-    from albert_tf import evaluation, finetuning, race
+    program.begin_run(config)
+    from albert_tf.finetuning import evaluation, prediction
+    from albert_tf.race import task as race
 
     task = race.MultipleChoice(config, FLAGS.dropout_prob)
     lengths = FLAGS.max_seq_length, FLAGS.max_qa_length
@@ -84,7 +86,9 @@ def main(_: list[str]) -> None:
     model, evaluator = task.build_model(), None
     if FLAGS.do_eval:
         size = FLAGS.eval_batch_size
-        predictor = finetuning.Predictor(model, features["dev"], size, cli.padding(), race.OUTPUTS)
+        predictor = prediction.Predictor(
+            model, features["dev"], size, program.padding(), race.OUTPUTS
+        )
         evaluator = evaluation.CheckpointEvaluator(
             FLAGS.output_dir,
             predictor,
@@ -93,16 +97,18 @@ def main(_: list[str]) -> None:
             evaluation.digest(data["dev"].checksum(), tokenizer.checksum, size, *lengths),
         )
     if FLAGS.do_train:
-        cli.fine_tune(task, features["train"], evaluator)
+        program.fine_tune(task, features["train"], evaluator)
     if evaluator is not None:
-        last = evaluator.evaluate_all(cli.first_weights())[-1]
+        last = evaluator.evaluate_all(program.first_weights())[-1]
         print(evaluation.format_metrics(last.metrics), end="")
         print(evaluation.format_best(evaluator.best, task.selection_metric), end="")
     if FLAGS.do_predict:
         size = FLAGS.predict_batch_size
-        predictor = finetuning.Predictor(model, features["test"], size, cli.padding(), race.OUTPUTS)
+        predictor = prediction.Predictor(
+            model, features["test"], size, program.padding(), race.OUTPUTS
+        )
         predict(predictor, data["test"])
 
 
 if __name__ == "__main__":
-    cli.run(main)
+    program.run(main)

@@ -15,10 +15,11 @@ import dataclasses
 
 from absl import flags
 
-from albert_tf import cli, files, flag_groups
-from albert_tf.squad_decoding import DecodingSettings
-from albert_tf.squad_reading import SquadData, one_question, read_squad
-from albert_tf.squad_windows import WindowSettings
+from albert_tf import files
+from albert_tf.cli import flag_groups, program
+from albert_tf.squad.decoding import DecodingSettings
+from albert_tf.squad.reading import SquadData, one_question, read_squad
+from albert_tf.squad.windows import WindowSettings
 
 FLAGS = flags.FLAGS
 
@@ -61,28 +62,30 @@ def read_data() -> dict[str, SquadData]:
 def main(_: list[str]) -> None:
     """Trains, evaluates, answers and exports, as the flags say."""
     data = read_data()
-    cli.adopt_hub_module()
+    program.adopt_hub_module()
     if FLAGS.export_dir:
         files.make_directory(FLAGS.export_dir, "--export_dir")
-    config = cli.read_config(FLAGS.output_dir, FLAGS.albert_config_file)
-    tokenizer, start = cli.read_tokenizer(config), cli.first_weights()
+    config = program.read_config(FLAGS.output_dir, FLAGS.albert_config_file)
+    tokenizer, start = program.read_tokenizer(config), program.first_weights()
     windows = WindowSettings(FLAGS.max_seq_length, FLAGS.doc_stride, FLAGS.max_query_length)
     decoding = DecodingSettings(FLAGS.n_best_size, FLAGS.max_answer_length)
 
-    from albert_tf import finetuning, squad, squad_runs
+    from albert_tf.finetuning import prediction
+    from albert_tf.squad import run as squad_runs
+    from albert_tf.squad import task as squad
 
-    cli.begin_run(config)
+    program.begin_run(config)
     version_2 = squad.choose_version(
         FLAGS.version_2_with_negative,
-        finetuning.find_trained(FLAGS.output_dir, start),
+        prediction.find_trained(FLAGS.output_dir, start),
         *(data.get(name) for name in ("train", "predict")),
     )
     beams = FLAGS.start_n_top, FLAGS.end_n_top
     task = squad.QuestionAnswering(config, version_2, *beams, FLAGS.dropout_prob)
     settings = squad_runs.AnsweringSettings(
         *(FLAGS.output_dir, start, decoding, FLAGS.predict_batch_size),
-        task.padding(FLAGS.max_seq_length, cli.padding().multiple),
-        *(FLAGS.null_score_diff_threshold, FLAGS.official_threshold, cli.draws_pictures()),
+        task.padding(FLAGS.max_seq_length, program.padding().multiple),
+        *(FLAGS.null_score_diff_threshold, FLAGS.official_threshold, program.draws_pictures()),
     )
     runs, features = {}, {}
     for name, questions in data.items():
@@ -98,7 +101,7 @@ def main(_: list[str]) -> None:
     if FLAGS.do_train:
         evaluator = runs["predict"].evaluator if FLAGS.do_predict else None
         size = len(data["train"].examples)
-        cli.fine_tune(task, features["train"], evaluator, num_examples=size)
+        program.fine_tune(task, features["train"], evaluator, num_examples=size)
     if FLAGS.do_predict:
         print(runs["predict"].answer(), end="")
     if "question" in runs:
@@ -110,4 +113,4 @@ def main(_: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    cli.run(main)
+    program.run(main)

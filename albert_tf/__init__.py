@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from albert_tf.checkpoints import load_checkpoint
+    from albert_tf.checkpoints.loading import load_checkpoint
     from albert_tf.config import AlbertConfig
     from albert_tf.modeling import AlbertEncoder, AlbertForPretraining
     from albert_tf.tokenization import FullTokenizer
@@ -30,7 +30,7 @@ _MODULES = {
     "AlbertEncoder": "modeling",
     "AlbertForPretraining": "modeling",
     "FullTokenizer": "tokenization",
-    "load_checkpoint": "checkpoints",
+    "load_checkpoint": "checkpoints.loading",
 }
 
 

@@ -20,11 +20,23 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf import kernels
-from albert_tf.checkpoint_names import BLOCK_SCOPES
 from albert_tf.config import AlbertConfig
 from albert_tf.kernels import dropout
 
 MASKED_SCORE = -10_000.0  # added to the scores of padding: its softmax is 0, even in bfloat16
+# The weights of a block in this model: its scope, then the scopes inside it in the order of use.
+BLOCK_SCOPES = {
+    "google": (
+        "bert/encoder/transformer/group_{group}/inner_group_{inner}/",
+        ("attention_1/self/", "attention_1/output/dense", "LayerNorm"),
+        ("ffn_1/intermediate/dense", "ffn_1/intermediate/output/dense", "LayerNorm_1"),
+    ),
+    "albert_zh": (
+        "bert/encoder/layer_shared/",
+        ("attention/self/", "attention/output/dense", "attention/output/LayerNorm"),
+        ("intermediate/dense", "output/dense", "output/LayerNorm"),
+    ),
+}
 
 
 class AlbertLayer(tf_keras.layers.Layer):

@@ -26,10 +26,10 @@ import contenders
 import numpy as np
 import tensorflow as tf
 
-from albert_tf import input_pipeline
 from albert_tf.config import AlbertConfig
-from albert_tf.pretraining import PretrainingTask
-from albert_tf.record_encoding import encode_examples, frame_records
+from albert_tf.data.tfrecord import encode_examples, frame_records
+from albert_tf.pretraining import input_pipeline
+from albert_tf.pretraining.task import PretrainingTask
 
 LENGTH, PREDICTIONS, VOCABULARY = 512, 20, 30000
 

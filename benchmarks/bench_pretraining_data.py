@@ -122,8 +122,8 @@ def time_examples(
     serialize: Callable[[dict[str, list[Any]]], bytes], records: Path, count: int
 ) -> tuple[float, float]:
     """Seconds for one instance, by the clock and of the processor."""
-    from albert_tf.record_encoding import decode_example
-    from albert_tf.records import read_records
+    from albert_tf.data.records import read_records
+    from albert_tf.data.tfrecord import decode_example
 
     instances = [
         {name: values.tolist() for name, values in decode_example(record).items()}

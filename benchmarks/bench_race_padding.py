@@ -22,11 +22,12 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import numpy as np
 import tensorflow as tf
 
-from albert_tf import batching, finetuning, race
-from albert_tf.batching import Padding, TrainingOrder
 from albert_tf.config import AlbertConfig
-from albert_tf.race_data import read_race
-from albert_tf.token_sequences import TokenSequences
+from albert_tf.finetuning import batching, prediction
+from albert_tf.finetuning.batching import Padding, TrainingOrder
+from albert_tf.finetuning.sequences import TokenSequences
+from albert_tf.race import task as race
+from albert_tf.race.reading import read_race
 from albert_tf.tokenization import FullTokenizer
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -86,7 +87,7 @@ def main() -> None:
         predictors[padding].predict()
 
     predictors = {
-        padding: finetuning.Predictor(model, dev, BATCH_SIZE, padding, race.OUTPUTS)
+        padding: prediction.Predictor(model, dev, BATCH_SIZE, padding, race.OUTPUTS)
         for padding in (FULL, CUT)
     }
     evaluation = best_times(
@@ -96,7 +97,7 @@ def main() -> None:
         }
     )
 
-    @tf.function(input_signature=[finetuning.batch_signature(train)])
+    @tf.function(input_signature=[prediction.batch_signature(train)])
     def gradients(batch):
         with tf.GradientTape() as tape:
             loss, _ = task.loss(model(batch, training=True), batch)

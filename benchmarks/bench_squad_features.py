@@ -28,9 +28,9 @@ from typing import Any
 
 import numpy as np
 
-from albert_tf.squad_features import SquadFeatures
-from albert_tf.squad_reading import SquadExample, read_squad
-from albert_tf.squad_windows import WindowSettings, make_features
+from albert_tf.squad.features import SquadFeatures
+from albert_tf.squad.reading import SquadExample, read_squad
+from albert_tf.squad.windows import WindowSettings, make_features
 from albert_tf.tokenization import FullTokenizer, preprocess_text
 from albert_tf.workers import available_cores
 

@@ -11,12 +11,12 @@ import contenders
 import numpy as np
 from absl import logging
 
-from albert_tf import batching
-from albert_tf.batching import Padding, TrainingOrder
-from albert_tf.classification import make_features
-from albert_tf.classification_data import read_examples
-from albert_tf.classification_tasks import find_task
-from albert_tf.token_sequences import TokenSequences
+from albert_tf.classification.reading import read_examples
+from albert_tf.classification.task import make_features
+from albert_tf.classification.tasks import find_task
+from albert_tf.finetuning import batching
+from albert_tf.finetuning.batching import Padding, TrainingOrder
+from albert_tf.finetuning.sequences import TokenSequences
 from albert_tf.tokenization import FullTokenizer
 
 MAX_SEQ_LENGTH = 128

@@ -17,10 +17,10 @@ import numpy as np
 import tensorflow as tf
 from absl import app, flags
 
-from albert_tf.checkpoints import load_checkpoint, variable_name
+from albert_tf.checkpoints.loading import load_checkpoint, variable_name
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling import AlbertForPretraining
-from albert_tf.pretraining import PretrainingTask
+from albert_tf.pretraining.task import PretrainingTask
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("golden_dir", "../shared/golden", "Folder of the reference numbers.")

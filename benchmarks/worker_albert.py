@@ -10,13 +10,13 @@ import contenders
 import tensorflow as tf
 import worker_loop
 
-from albert_tf import precision
-from albert_tf.classification import Classifier
-from albert_tf.classification_tasks import TASKS
+from albert_tf.classification.task import Classifier
+from albert_tf.classification.tasks import TASKS
 from albert_tf.config import AlbertConfig
 from albert_tf.optimization import WarmUpPolynomialDecay, create_optimizer
-from albert_tf.pretraining import PretrainingTask
-from albert_tf.train_step import StepOptions, TrainStep
+from albert_tf.pretraining.task import PretrainingTask
+from albert_tf.training import precision
+from albert_tf.training.step import StepOptions, TrainStep
 
 MATRIX = 2048
 

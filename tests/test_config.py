@@ -6,9 +6,9 @@ import dataclasses
 import json
 
 import pytest
-from conftest import TINY_SHAPE
 
 from albert_tf.config import AlbertConfig
+from tests.conftest import TINY_SHAPE
 
 GOOGLE_KEYS = {
     "attention_probs_dropout_prob",

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 import pytest
-from conftest import ROOT
 
 from albert_tf.config import AlbertConfig
+from tests.conftest import ROOT
 
 PATHS = sorted((ROOT / "configs").glob("*.json"))
 NAMES = [path.stem for path in PATHS]

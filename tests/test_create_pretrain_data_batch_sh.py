@@ -8,7 +8,8 @@ import subprocess
 import sys
 
 import pytest
-from conftest import ROOT
+
+from tests.conftest import ROOT
 
 # Stands for create_pretraining_data.py: prints its arguments; fails for a file of number 13.
 ECHO = """import sys

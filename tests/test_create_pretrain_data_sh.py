@@ -5,9 +5,9 @@ import subprocess
 import sys
 
 import pytest
-from conftest import ROOT
 
 from albert_tf.tokenization import FullTokenizer
+from tests.conftest import ROOT
 
 # Stands for create_pretraining_data.py: prints the arguments that it gets, one a line.
 ECHO = "import sys\nprint('\\n'.join(['got:', *sys.argv[1:]]))\n"

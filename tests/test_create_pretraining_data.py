@@ -9,9 +9,9 @@ import subprocess
 import sys
 
 import pytest
-from conftest import ROOT, TOY_TEXT
 
-from albert_tf.records import count_records
+from albert_tf.data.records import count_records
+from tests.conftest import ROOT, TOY_TEXT
 
 SCRIPT = str(ROOT / "create_pretraining_data.py")
 

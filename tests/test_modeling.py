@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tf_keras
-from conftest import ROOT
 
 from albert_tf import kernels
-from albert_tf.checkpoints import load_checkpoint, variable_name
+from albert_tf.checkpoints.loading import load_checkpoint, variable_name
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling import AlbertEncoder, AlbertForPretraining, dropout
-from albert_tf.pretraining import PretrainingTask
+from albert_tf.pretraining.task import PretrainingTask
+from tests.conftest import ROOT
 
 GOLDEN = ROOT / "tests" / "golden"
 SHARED_GOLDENS = [

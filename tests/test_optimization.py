@@ -7,9 +7,8 @@ import json
 import numpy as np
 import pytest
 import tensorflow as tf
-from test_modeling import GOLDEN, read_golden
 
-from albert_tf.checkpoints import load_checkpoint, open_checkpoint, variable_name
+from albert_tf.checkpoints.loading import load_checkpoint, open_checkpoint, variable_name
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling import AlbertForPretraining
 from albert_tf.optimization import (
@@ -20,7 +19,8 @@ from albert_tf.optimization import (
     create_optimizer,
     trust_ratio,
 )
-from albert_tf.pretraining import PretrainingTask
+from albert_tf.pretraining.task import PretrainingTask
+from tests.test_modeling import GOLDEN, read_golden
 
 PEAK = {"lamb": 0.01, "adamw": 0.001}
 SETTINGS = [(1.0, 0, 0), (1.0, 4, 0), (2.0, 3, 2)]

@@ -8,8 +8,9 @@ import subprocess
 
 import pytest
 from absl import flags
-from conftest import ROOT
-from script_runner import script
+
+from tests.conftest import ROOT
+from tests.script_runner import script
 
 RECIPES = sorted((ROOT / "configs" / "recipes").glob("*.flags"))
 # Google's run_glue.sh: warm-up, learning rate, steps, steps between checkpoints, batch.

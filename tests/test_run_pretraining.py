@@ -7,11 +7,11 @@ import pytest
 import tensorflow as tf
 from absl import flags
 from absl.testing import flagsaver
-from conftest import ROOT
-from test_modeling import GOLDEN, read_golden
 
 import run_pretraining
-from albert_tf import checkpoints
+from albert_tf.checkpoints import loading
+from tests.conftest import ROOT
+from tests.test_modeling import GOLDEN, read_golden
 
 CONFIG = f"--albert_config_file={GOLDEN}/encoder_shared.json"
 LENGTHS = ["--max_seq_length=20", "--max_predictions_per_seq=5"]
@@ -51,7 +51,7 @@ def make_records(tmp_path):
 
 
 def test_a_google_checkpoint_evaluates_to_google_losses(tmp_path, records):
-    checkpoints.save_checkpoint(str(tmp_path / "google"), read_golden("variable/"))
+    loading.save_checkpoint(str(tmp_path / "google"), read_golden("variable/"))
     output_dir = tmp_path / "out"
     run(CONFIG, *LENGTHS, f"--input_file={records}", f"--output_dir={output_dir}",
         "--do_train=False", "--do_eval", f"--init_checkpoint={tmp_path}/google",
@@ -105,9 +105,9 @@ def test_training_with_albert_zh_spellings_resumes_and_finds_the_best(tmp_path, 
         "--export_dir=x", "--master=", "--num_tpu_cores=8", "--iterations_per_loop=2",
     ]  # fmt: skip
     run(*arguments, "--num_train_steps=5")
-    assert list(checkpoints.list_checkpoints(str(output_dir))) == [0, 4, 5]
+    assert list(loading.list_checkpoints(str(output_dir))) == [0, 4, 5]
     run(*arguments, "--num_train_steps=9")
-    assert list(checkpoints.list_checkpoints(str(output_dir))) == [0, 4, 5, 8, 9]
+    assert list(loading.list_checkpoints(str(output_dir))) == [0, 4, 5, 8, 9]
     losses = [
         float(line.split(" = ")[1])
         for line in (output_dir / "eval_results.txt").read_text().splitlines()
@@ -141,7 +141,7 @@ def test_bad_flags_are_refused_before_training(tmp_path, records, arguments, mes
 def test_a_checkpoint_that_lacks_a_part_is_refused(tmp_path, records):
     weights = read_golden("variable/")
     del weights["bert/pooler/dense/kernel"]
-    checkpoints.save_checkpoint(str(tmp_path / "part"), weights)
+    loading.save_checkpoint(str(tmp_path / "part"), weights)
     arguments = [CONFIG, *LENGTHS, f"--input_file={records}", f"--output_dir={tmp_path}/out",
                  f"--init_checkpoint={tmp_path}/part", "--train_batch_size=6"]  # fmt: skip
     with pytest.raises(ValueError, match=r"missing +bert/pooler/dense/kernel"):

@@ -5,10 +5,10 @@ import dataclasses
 import numpy as np
 import pytest
 import tensorflow as tf
-from test_heads import load_golden
 
 from albert_tf import heads
-from albert_tf.checkpoints import variable_name
+from albert_tf.checkpoints.loading import variable_name
+from tests.test_heads import load_golden
 
 LABELS = ("start_positions", "end_positions", "is_impossible")
 STARTS, ENDS = 3, 2

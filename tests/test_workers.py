@@ -9,9 +9,9 @@ import sys
 import time
 
 import pytest
-from conftest import ROOT
 
 from albert_tf import workers
+from tests.conftest import ROOT
 
 
 def make_squares(offset):

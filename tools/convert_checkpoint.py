@@ -38,7 +38,7 @@ from albert_tf.config import AlbertConfig
 if TYPE_CHECKING:
     import numpy as np
 
-    from albert_tf.checkpoint_formats import Recognized
+    from albert_tf.checkpoints.families import Recognized
     from albert_tf.modeling import AlbertForPretraining
 
 CONFIG_NAME = "albert_config.json"
@@ -103,7 +103,7 @@ def read_config(path: str, recognized: Recognized) -> AlbertConfig:
     Raises:
         FileNotFoundError, ValueError: as `AlbertConfig.from_json_file`.
     """
-    from albert_tf import checkpoint_formats, huggingface
+    from albert_tf.checkpoints import families, huggingface
 
     try:
         values = json.loads(files.read_text(path))
@@ -112,7 +112,7 @@ def read_config(path: str, recognized: Recognized) -> AlbertConfig:
         if "model_type" in values:
             return huggingface.config_from_hugging_face(values)
         if recognized.kind.is_square:
-            sizes = checkpoint_formats.sizes(recognized.entries)
+            sizes = families.sizes(recognized.entries)
             keys = sizes.keys() & {"embedding_size", "num_hidden_groups"}
             values |= {key: sizes[key] for key in keys}
             values["layout"] = "google"
@@ -170,16 +170,16 @@ def convert(settings: Settings) -> bool:
     Raises:
         OSError, ValueError: what is wrong with the input, the output or the settings.
     """
-    from albert_tf import checkpoint_files, checkpoint_formats, checkpoints
+    from albert_tf.checkpoints import containers, families, loading
     from albert_tf.modeling import AlbertForPretraining
 
     _check_output(settings)
-    recognized = checkpoint_formats.recognize(checkpoint_files.open_weights(settings.input).shapes)
+    recognized = families.recognize(containers.open_weights(settings.input).shapes)
     config_file = find_config(settings)
     model = None
     if config_file is not None and not recognized.kind.refusal:
         model = AlbertForPretraining(read_config(config_file, recognized))
-    report = checkpoints.inspect_checkpoint(settings.input, model)
+    report = loading.inspect_checkpoint(settings.input, model)
     if settings.inspect:
         print(report)
         return report.fits
@@ -208,18 +208,18 @@ def _check_output(settings: Settings) -> None:
 
 def _write(settings: Settings, source: AlbertForPretraining) -> None:
     """Writes the output under a temporary name, and renames it once it is verified."""
-    from albert_tf import checkpoints
-    from albert_tf.checkpoint_names import is_encoder
+    from albert_tf.checkpoints import loading
+    from albert_tf.checkpoints.names import is_encoder
     from albert_tf.modeling import AlbertForPretraining
 
     config = target_config(source.config, settings)
     target = source if config == source.config else AlbertForPretraining(config)
-    names = {checkpoints.variable_name(variable) for variable in target.variables}
-    tensors = checkpoints.read_weights(settings.input, target, bool(settings.num_hidden_groups))
+    names = {loading.variable_name(variable) for variable in target.variables}
+    tensors = loading.read_weights(settings.input, target, bool(settings.num_hidden_groups))
     tensors = {name: x for name, x in tensors.items() if name in names or not is_encoder(name)}
     batch = _random_batch(config)
     if source.config.layout != config.layout:
-        before = _outputs(source, checkpoints.read_weights(settings.input, source), batch)
+        before = _outputs(source, loading.read_weights(settings.input, source), batch)
     else:
         before = _outputs(target, tensors, batch)
     folder, name = os.path.split(os.path.abspath(settings.output or ""))
@@ -227,7 +227,7 @@ def _write(settings: Settings, source: AlbertForPretraining) -> None:
     os.mkdir(temporary)
     try:
         _WRITERS[settings.output_format](temporary, tensors, target, settings)
-        after = _outputs(target, checkpoints.read_weights(temporary, target), batch)
+        after = _outputs(target, loading.read_weights(temporary, target), batch)
         difference = compare(before, after, source.config.layout != config.layout)
         if settings.output_format == "tf_hub":
             called = _hub_outputs(temporary, batch)
@@ -246,10 +246,10 @@ def _write_tensorflow(
 ) -> None:
     import numpy as np
 
-    from albert_tf import checkpoints
+    from albert_tf.checkpoints import loading
 
-    step = {checkpoints.GLOBAL_STEP: np.int64(0)}  # the type that Google's programs restore
-    checkpoints.save_checkpoint(os.path.join(folder, checkpoints.BEST), tensors | step)
+    step = {loading.GLOBAL_STEP: np.int64(0)}  # the type that Google's programs restore
+    loading.save_checkpoint(os.path.join(folder, loading.BEST), tensors | step)
     model.config.to_json_file(os.path.join(folder, CONFIG_NAME))
     for path in filter(None, (settings.vocab_file, settings.spm_model_file)):
         shutil.copy(path, folder)
@@ -258,7 +258,7 @@ def _write_tensorflow(
 def _write_hugging_face(
     folder: str, tensors: dict[str, np.ndarray], model: AlbertForPretraining, settings: Settings
 ) -> None:
-    from albert_tf import huggingface
+    from albert_tf.checkpoints import huggingface
 
     vocabulary = (settings.vocab_file, settings.spm_model_file, settings.do_lower_case)
     huggingface.save_hugging_face(folder, tensors, model.config, *vocabulary)
@@ -267,7 +267,7 @@ def _write_hugging_face(
 def _write_tf_hub(
     folder: str, tensors: dict[str, np.ndarray], model: AlbertForPretraining, settings: Settings
 ) -> None:
-    from albert_tf import tf_hub
+    from albert_tf.checkpoints import tf_hub
 
     for name in sorted(_assign(model, tensors)):
         logging.warning("%s has no place in a TF-Hub module and is left out", name)
@@ -280,9 +280,9 @@ def _assign(model: AlbertForPretraining, tensors: dict[str, np.ndarray]) -> set[
     """Gives a model its weights, 0 where there are none; returns the names that it has not."""
     import numpy as np
 
-    from albert_tf import checkpoints
+    from albert_tf.checkpoints import loading
 
-    variables = {checkpoints.variable_name(variable): variable for variable in model.variables}
+    variables = {loading.variable_name(variable): variable for variable in model.variables}
     for name, variable in variables.items():
         variable.assign(tensors.get(name, np.zeros(variable.shape)))
     return tensors.keys() - variables.keys()

@@ -25,8 +25,10 @@ from numpy.typing import NDArray
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from albert_tf import cli, files, records
-from albert_tf.record_encoding import decode_example
+from albert_tf import files
+from albert_tf.cli import program
+from albert_tf.data import records
+from albert_tf.data.tfrecord import decode_example
 from albert_tf.tokenization import SPIECE_UNDERLINE, FullTokenizer
 
 FLAGS = flags.FLAGS
@@ -277,4 +279,4 @@ if __name__ == "__main__":
     flags.mark_flag_as_required("input_file")
     if hasattr(signal, "SIGPIPE"):  # not on Windows
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # end quietly when `head` has seen enough
-    cli.run(main)
+    program.run(main)

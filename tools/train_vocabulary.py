@@ -32,7 +32,8 @@ from absl import app, flags
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from albert_tf import corpus, files
+from albert_tf import files
+from albert_tf.data import corpus
 from albert_tf.tokenization import (
     MAX_INPUT_CHARS_PER_WORD,
     SPECIAL_TOKENS,

@@ -1,0 +1,1 @@
+"""Checkpoints of every family of ALBERT: found, recognized, loaded, written."""

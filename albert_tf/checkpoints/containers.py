@@ -1,0 +1,265 @@
+"""Finds and opens files of weights: TensorFlow checkpoints, safetensors, PyTorch, Keras HDF5.
+
+`open_weights` gives any of them as a `WeightFile`: names, shapes, and a way to read one array.
+Nothing is ever unpickled by this program: a pickle can run any code.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf import files
+from albert_tf.checkpoints.names import DATA_SUFFIX
+
+SAVED_MODEL = "saved_model.pb"
+OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+# One model in several containers, as in Hugging Face's repositories: the first one is taken.
+_HUGGING_FACE_FILES = ("model.safetensors", "pytorch_model.bin", "tf_model.h5")
+_OTHER_FILES = re.compile(r"\.(safetensors|bin|pt|pth|h5|hdf5)$")
+_SHARD = re.compile(r"\.data-(\d+)-of-(\d+)$")
+ACCEPTED = (
+    "a TensorFlow checkpoint prefix (<prefix>.index), a SavedModel, model.safetensors, "
+    "pytorch_model.bin, a Keras .h5 file, or a folder with one of them"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class WeightFile:
+    """An open file of weights.
+
+    Attributes:
+        path: the file; the prefix of a TensorFlow checkpoint.
+        container: its form.
+        shapes: name → shape of every array.
+        read: name → array. Raises ValueError if the file is damaged there.
+    """
+
+    path: str
+    container: str
+    shapes: dict[str, tuple[int, ...]]
+    read: Callable[[str], np.ndarray]
+
+
+def find_checkpoint(path: str) -> str:
+    """The checkpoint that `path` means.
+
+    Args:
+        path: a prefix, one of its files, a file of another form, or a folder with one checkpoint.
+            The text file `checkpoint` in it is not read: in released archives it names a path on
+            another machine.
+
+    Returns:
+        the prefix of a TensorFlow checkpoint (`<prefix>.index` and all shards exist), or a file.
+
+    Raises:
+        FileNotFoundError: there is none, or shards of its data are missing.
+        ValueError: a folder holds several; the text lists them.
+    """
+    if tf.io.gfile.isdir(path):
+        found = _candidates(path)
+        if not found:
+            raise FileNotFoundError(
+                f"{path}: this folder holds no checkpoint. Expected: {ACCEPTED}"
+            )
+        if len(found) > 1:
+            raise ValueError(
+                f"{path} holds several checkpoints, name one: {', '.join(sorted(found))}"
+            )
+        path = os.path.join(path, found[0])
+    prefix = re.sub(r"\.(index|meta|data-\d+-of-\d+)$", "", path)
+    if tf.io.gfile.exists(prefix + ".index"):
+        _check_shards(prefix)
+        return prefix
+    if prefix == path and tf.io.gfile.exists(path):
+        return path
+    raise FileNotFoundError(f"{path}: no such checkpoint. Expected: {ACCEPTED}")
+
+
+def _candidates(folder: str) -> list[str]:
+    names = [name for name in tf.io.gfile.listdir(folder) if not name.startswith(".")]
+    found = [name[: -len(".index")] for name in names if name.endswith(".index")]
+    if SAVED_MODEL in names:
+        found.append(os.path.join("variables", "variables"))
+    same_model = [name for name in _HUGGING_FACE_FILES if name in names]
+    others = [name for name in names if _OTHER_FILES.search(name) and name not in same_model]
+    return found + same_model[:1] + others
+
+
+def _check_shards(prefix: str) -> None:
+    folder, base = os.path.split(prefix)
+    names = tf.io.gfile.listdir(folder or ".")
+    shards = [_SHARD.search(name) for name in names if name.startswith(base + ".data-")]
+    present = {(int(match[1]), int(match[2])) for match in shards if match}
+    counts = {count for _, count in present}
+    if not counts:
+        raise FileNotFoundError(f"{prefix}.index has no data: {prefix}{DATA_SUFFIX} is missing")
+    missing = [
+        [f"{prefix}.data-{i:05d}-of-{n:05d}" for i in range(n) if (i, n) not in present]
+        for n in sorted(counts)
+    ]
+    if all(missing):
+        raise FileNotFoundError(f"the checkpoint {prefix} lacks data: {', '.join(missing[0])}")
+
+
+def open_checkpoint(prefix: str) -> tf.train.CheckpointReader:
+    """A reader of a TensorFlow checkpoint, all shards of which are there.
+
+    Raises:
+        FileNotFoundError: as `find_checkpoint`.
+        ValueError: the index cannot be read.
+    """
+    prefix = find_checkpoint(prefix)
+    try:
+        return tf.train.load_checkpoint(prefix)
+    except (tf.errors.OpError, ValueError, RuntimeError) as error:
+        raise ValueError(f"{prefix}: damaged or no TensorFlow checkpoint ({error})") from None
+
+
+def read_tensor(reader: tf.train.CheckpointReader, name: str, prefix: str) -> np.ndarray:
+    """One array of a checkpoint.
+
+    Raises:
+        ValueError: the data file is cut short or damaged.
+    """
+    try:
+        return reader.get_tensor(name)
+    except (tf.errors.OpError, IndexError, ValueError, RuntimeError) as error:
+        raise ValueError(f"{prefix}: cannot read {name!r}, the data is damaged ({error})") from None
+
+
+def open_weights(path: str) -> WeightFile:
+    """Opens a file of weights of any form.
+
+    Args:
+        path: as `find_checkpoint` takes it.
+
+    Raises:
+        FileNotFoundError: as `find_checkpoint`.
+        ValueError: it is damaged, of a form that is not read, or a pickle.
+    """
+    path = find_checkpoint(path)
+    if tf.io.gfile.exists(path + ".index"):
+        return _open_tensorflow(path)
+    if files.is_remote(path):
+        raise ValueError(f"{path}: copy this file to a local disk first")
+    with files.open_binary(path) as stream:
+        start = stream.read(9)
+    if path.endswith(".safetensors") or start[8:] == b"{":
+        return _open_safetensors(path)
+    if start.startswith(b"\x89HDF"):
+        return _open_hdf5(path)
+    if path.endswith((".bin", ".pt", ".pth")):
+        return _open_pytorch(path)
+    if start.startswith((b"\x80", b"PK\x03\x04")):
+        raise ValueError(
+            f"{path} looks like a pickle. Pickles are never loaded, as they can run any code. "
+            f"Expected: {ACCEPTED}"
+        )
+    raise ValueError(f"{path}: not a file of weights. Expected: {ACCEPTED}")
+
+
+def _open_tensorflow(prefix: str) -> WeightFile:
+    reader = open_checkpoint(prefix)
+    shapes = reader.get_variable_to_shape_map()
+    keys = {name: name for name in shapes}
+    container = "TensorFlow checkpoint"
+    if OBJECT_GRAPH in shapes:
+        keys = _object_names(read_tensor(reader, OBJECT_GRAPH, prefix))
+        container = "object-based TensorFlow 2 checkpoint"
+    return WeightFile(
+        prefix,
+        container,
+        {name: tuple(shapes[key]) for name, key in keys.items() if key in shapes},
+        lambda name: read_tensor(reader, keys[name], prefix),
+    )
+
+
+def _object_names(graph: Any) -> dict[str, str]:
+    """Variable name → key, of a checkpoint whose keys are paths through Python objects."""
+    from tensorflow.core.protobuf import trackable_object_graph_pb2
+
+    nodes = trackable_object_graph_pb2.TrackableObjectGraph.FromString(bytes(graph)).nodes
+    attributes = [attribute for node in nodes for attribute in node.attributes]
+    keys: dict[str, str] = {}
+    for attribute in attributes:
+        if attribute.full_name and ".OPTIMIZER_SLOT" not in attribute.checkpoint_key:
+            keys.setdefault(attribute.full_name, attribute.checkpoint_key)
+    return keys
+
+
+def _open_safetensors(path: str) -> WeightFile:
+    try:
+        from safetensors import SafetensorError, safe_open
+    except ImportError:
+        raise ValueError(
+            f"{path}: reading this needs the package safetensors: pip install 'albert-tf2[hf]'"
+        ) from None
+
+    def damaged(error: Exception) -> ValueError:
+        return ValueError(f"{path}: damaged or no safetensors file ({error})")
+
+    def read(name: str) -> np.ndarray:
+        try:
+            with safe_open(path, framework="numpy") as opened:
+                return opened.get_tensor(name)
+        except (SafetensorError, OSError) as error:
+            raise damaged(error) from None
+
+    try:
+        with safe_open(path, framework="numpy") as opened:
+            names = opened.keys()
+            shapes = {name: tuple(opened.get_slice(name).get_shape()) for name in names}
+    except (SafetensorError, OSError) as error:
+        raise damaged(error) from None
+    return WeightFile(path, "safetensors", shapes, read)
+
+
+def _open_hdf5(path: str) -> WeightFile:
+    import h5py  # comes with TensorFlow
+
+    arrays: dict[str, np.ndarray] = {}
+
+    def collect(_: str, item: Any) -> None:
+        if not isinstance(item, h5py.Group):
+            return
+        for name in item.attrs.get("weight_names", ()):
+            text = name.decode() if isinstance(name, bytes) else str(name)
+            arrays.setdefault(text, np.asarray(item[text]))
+
+    try:
+        with h5py.File(path, "r") as opened:
+            collect("", opened)
+            opened.visititems(collect)
+    except (OSError, KeyError, RuntimeError) as error:
+        raise ValueError(f"{path}: damaged or no HDF5 file of Keras weights ({error})") from None
+    shapes = {name: array.shape for name, array in arrays.items()}
+    return WeightFile(path, "Keras HDF5", shapes, arrays.__getitem__)
+
+
+def _open_pytorch(path: str) -> WeightFile:
+    try:
+        import torch
+    except ImportError:
+        raise ValueError(
+            f"{path}: files of PyTorch are pickles, which can run any code; they are read through "
+            "PyTorch's weights_only loading alone, and PyTorch is not installed. Either pip "
+            "install torch, or convert the file where PyTorch and transformers are: "
+            "AutoModel.from_pretrained(folder).save_pretrained(new_folder) writes "
+            "model.safetensors"
+        ) from None
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+        arrays = {name: tensor.detach().float().numpy() for name, tensor in state.items()}
+    except Exception as error:  # what a damaged or hostile file raises is not documented
+        raise ValueError(
+            f"{path}: damaged, or no plain dictionary of PyTorch tensors ({type(error).__name__})"
+        ) from None
+    shapes = {name: array.shape for name, array in arrays.items()}
+    return WeightFile(path, "PyTorch", shapes, arrays.__getitem__)

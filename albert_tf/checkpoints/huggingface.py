@@ -1,0 +1,177 @@
+"""ALBERT in Hugging Face's form: `config.json`, `model.safetensors` and the tokenizer's files.
+
+`transformers.AlbertForPreTraining.from_pretrained(folder)` opens what `save_hugging_face` writes.
+Their names are in `checkpoint_names`; their kernels are transposed, their E→H projection is there
+even where E = H, and their "gelu" is the one with erf: Google's is called "gelu_new" there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from absl import logging
+
+from albert_tf import files
+from albert_tf.checkpoints.families import group_obstacles
+from albert_tf.checkpoints.names import PROJECTION, name_map
+from albert_tf.config import AlbertConfig
+from albert_tf.kernels import LAYER_NORM_EPSILON
+
+WEIGHTS_FILE, CONFIG_FILE = "model.safetensors", "config.json"
+TOKENIZER_CONFIG_FILE = "tokenizer_config.json"
+_ACTIVATIONS = {"gelu": "gelu_new", "relu": "relu", "tanh": "tanh", "linear": "linear"}
+_OUR_ACTIVATIONS = {other: ours for ours, other in _ACTIVATIONS.items()} | {
+    "gelu_pytorch_tanh": "gelu",
+    "gelu": "gelu",
+}
+# The class for a head, by a weight of it; the first that is there.
+_ARCHITECTURES = (
+    ("cls/seq_relationship/output_weights", "AlbertForPreTraining"),
+    ("cls/predictions/output_bias", "AlbertForMaskedLM"),
+    ("cls/squad/output_weights", "AlbertForQuestionAnswering"),
+    ("output_weights", "AlbertForSequenceClassification"),
+)
+
+
+def config_from_hugging_face(values: Mapping[str, Any]) -> AlbertConfig:
+    """The config that a `config.json` of Hugging Face's ALBERT describes.
+
+    Raises:
+        ValueError: it is another model's, or has an activation that this model lacks.
+    """
+    if values.get("model_type") != "albert":
+        raise ValueError(f'model_type is {values.get("model_type")!r}, "albert" was expected')
+    activation = values.get("hidden_act", "gelu_new")
+    if activation not in _OUR_ACTIVATIONS:
+        raise ValueError(
+            f"hidden_act={activation!r}: this model has {', '.join(sorted(_OUR_ACTIVATIONS))}"
+        )
+    if activation == "gelu":
+        logging.warning(
+            'hidden_act is "gelu": Hugging Face computes it with erf, this model with tanh, as '
+            "Google's programs. The outputs differ in the third decimal"
+        )
+    epsilon = values.get("layer_norm_eps", LAYER_NORM_EPSILON)
+    if epsilon != LAYER_NORM_EPSILON:
+        logging.warning("layer_norm_eps is %g, here it is %g", epsilon, LAYER_NORM_EPSILON)
+    ours = {field.name for field in dataclasses.fields(AlbertConfig)} - {"layout", "ln_type"}
+    kept = {key: value for key, value in values.items() if key in ours}
+    return AlbertConfig.from_dict(
+        {"vocab_size": 30000} | kept | {"hidden_act": _OUR_ACTIVATIONS[activation]}
+    )
+
+
+def config_to_hugging_face(config: AlbertConfig, tensors: Mapping[str, Any]) -> dict[str, Any]:
+    """The content of `config.json`.
+
+    Args:
+        config: of Google's layout.
+        tensors: name → weight; the heads among them decide which class is named.
+    """
+    heads = (architecture for name, architecture in _ARCHITECTURES if name in tensors)
+    values = config.to_dict() | {
+        "model_type": "albert",
+        "architectures": [next(heads, "AlbertModel")],
+        "hidden_act": _ACTIVATIONS[config.hidden_act],
+        "layer_norm_eps": LAYER_NORM_EPSILON,
+        "pad_token_id": 0,
+    }
+    if "output_weights" in tensors:
+        labels = range(len(tensors["output_weights"]))
+        values["id2label"] = {str(label): f"LABEL_{label}" for label in labels}
+        values["label2id"] = {f"LABEL_{label}": label for label in labels}
+    return values
+
+
+def to_hugging_face(
+    tensors: Mapping[str, np.ndarray], config: AlbertConfig
+) -> dict[str, np.ndarray]:
+    """Weights with Google's names as Hugging Face's.
+
+    Raises:
+        ValueError: Hugging Face's ALBERT cannot hold this model; says why.
+    """
+    if config.layout != "google":
+        raise ValueError(
+            "Hugging Face's ALBERT has Google's layout only. With --merge_embeddings, "
+            "tools/convert_checkpoint.py makes albert_zh's (post-LN) fit, with E = H"
+        )
+    obstacles = group_obstacles(config)
+    if obstacles:
+        raise ValueError(obstacles[0])
+    names = name_map("hugging_face", config.num_hidden_groups, config.inner_group_num)
+    left_out = sorted(set(tensors) - set(names))
+    if left_out:
+        logging.warning("Hugging Face has no place for: %s", ", ".join(left_out))
+    every = dict(tensors)
+    if not config.has_embedding_projection:
+        size = config.hidden_size
+        every[f"{PROJECTION}/kernel"] = np.eye(size, dtype=np.float32)
+        every[f"{PROJECTION}/bias"] = np.zeros(size, np.float32)
+    return {
+        other: np.ascontiguousarray(every[name].T if name.endswith("/kernel") else every[name])
+        for name, other in names.items()
+        if name in every
+    }
+
+
+def save_hugging_face(
+    directory: str,
+    tensors: Mapping[str, np.ndarray],
+    config: AlbertConfig,
+    vocab_file: str | None = None,
+    spm_model_file: str | None = None,
+    do_lower_case: bool = True,
+) -> None:
+    """Writes a folder that `transformers` opens with `from_pretrained`.
+
+    Args:
+        directory: an existing folder.
+        tensors: name → weight, with Google's names.
+        config: the architecture.
+        vocab_file: a WordPiece vocabulary, becomes BertTokenizer's.
+        spm_model_file: a SentencePiece model, becomes AlbertTokenizer's.
+        do_lower_case: whether the tokenizer lower-cases.
+
+    Raises:
+        ValueError: Hugging Face's ALBERT cannot hold this model, or safetensors is missing.
+    """
+    weights = to_hugging_face(tensors, config)
+    try:
+        from safetensors.numpy import save
+    except ImportError:
+        raise ValueError(
+            "writing model.safetensors needs a package: pip install 'albert-tf2[hf]'"
+        ) from None
+    _write_json(os.path.join(directory, CONFIG_FILE), config_to_hugging_face(config, tensors))
+    with files.write_atomically(os.path.join(directory, WEIGHTS_FILE), "wb") as stream:
+        stream.write(save(weights, metadata={"format": "pt"}))
+    if spm_model_file:
+        _write_tokenizer(directory, spm_model_file, "spiece.model", do_lower_case)
+    elif vocab_file:
+        _write_tokenizer(directory, vocab_file, "vocab.txt", do_lower_case)
+
+
+def _write_tokenizer(directory: str, source: str, name: str, do_lower_case: bool) -> None:
+    with (
+        files.open_binary(source) as original,
+        files.write_atomically(os.path.join(directory, name), "wb") as stream,
+    ):
+        stream.write(original.read())
+    values = {
+        "tokenizer_class": "AlbertTokenizer" if name == "spiece.model" else "BertTokenizer",
+        "do_lower_case": do_lower_case,
+        # ALBERT was trained with segments; AlbertTokenizer leaves them out unless told.
+        "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
+    }
+    _write_json(os.path.join(directory, TOKENIZER_CONFIG_FILE), values)
+
+
+def _write_json(path: str, values: dict[str, Any]) -> None:
+    with files.write_atomically(path) as stream:
+        stream.write(json.dumps(values, indent=2, sort_keys=True) + "\n")

@@ -1,0 +1,311 @@
+"""Checkpoints: writing them, going through a folder of them, and loading any of them into a model.
+
+Ours are in TensorFlow 1's name-based form, a dictionary from variable name to array on disk as
+`<prefix>.index` and `<prefix>.data-00000-of-00001`. They carry Google's names, the optimizer's
+moments as `<variable>/adam_m` and `<variable>/adam_v`, and `global_step`, so that Google's code
+reads them. `load_checkpoint` takes every other form and family of ALBERT checkpoints as well.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from albert_tf.checkpoints import families as formats
+from albert_tf.checkpoints.containers import (
+    WeightFile,
+    find_checkpoint,
+    open_checkpoint,
+    open_weights,
+    read_tensor,
+)
+from albert_tf.checkpoints.names import PARTS, PROJECTION, is_bookkeeping, is_encoder, part_of
+from albert_tf.checkpoints.store import (
+    BEST,
+    copy_checkpoint,
+    list_checkpoints,
+    newest_usable,
+    remove_old_checkpoints,
+    save_checkpoint,
+)
+from albert_tf.config import AlbertConfig
+
+__all__ = [
+    "BEST",
+    "GLOBAL_STEP",
+    "LoadReport",
+    "copy_checkpoint",
+    "find_checkpoint",
+    "inspect_checkpoint",
+    "is_bookkeeping",
+    "list_checkpoints",
+    "load_checkpoint",
+    "load_weights",
+    "newest_usable",
+    "open_checkpoint",
+    "read_step",
+    "read_tensor",
+    "read_weights",
+    "remove_old_checkpoints",
+    "save_checkpoint",
+    "variable_name",
+]
+
+GLOBAL_STEP = "global_step"
+_COLUMNS = ("part", "found", "loaded", "missing", "misshapen", "unused")
+_MOST_NAMES = 16  # in one list of a report
+
+
+def variable_name(variable: tf.Variable) -> str:
+    """The checkpoint name of a variable: its own without the ":0"."""
+    return variable.name.split(":")[0]
+
+
+def read_step(prefix: str) -> int:
+    """The `global_step` of a checkpoint; 0 where it has none, or is no TensorFlow one."""
+    if not tf.io.gfile.exists(prefix + ".index"):
+        return 0
+    reader = open_checkpoint(prefix)
+    return int(reader.get_tensor(GLOBAL_STEP)) if reader.has_tensor(GLOBAL_STEP) else 0
+
+
+@dataclasses.dataclass(frozen=True)
+class LoadReport:
+    """What loading a checkpoint did, or would do, by the names of the model's variables.
+
+    Attributes:
+        prefix: the checkpoint.
+        loaded: variables that took their value from it.
+        missing: variables of the model that it lacks.
+        misshapen: variable → (shape in the checkpoint, shape in the model).
+        unused: its weights that the model has not; those without a name here as in the file.
+        title: what it is.
+        found: all its weights, moments and counters aside.
+        bookkeeping: how many moments and counters it has.
+        sizes: what its shapes say, under the keys of `AlbertConfig`.
+        notes: what a reader should know: contradictions, and reasons why it does not fit.
+        fits: whether the model takes its whole encoder from it.
+    """
+
+    prefix: str
+    loaded: list[str]
+    missing: list[str]
+    misshapen: dict[str, tuple[list[int], list[int]]]
+    unused: list[str]
+    title: str
+    found: list[str]
+    bookkeeping: int
+    sizes: dict[str, int]
+    notes: list[str]
+    fits: bool
+
+    def __str__(self) -> str:
+        """The table of what was found, loaded, missing and unused, and the names behind it."""
+        groups = (self.found, self.loaded, self.missing, list(self.misshapen), self.unused)
+        parts = [[part_of(name) for name in group] for group in groups]
+        counts = [(part, *(group.count(part) for group in parts)) for part in PARTS]
+        rows = [_COLUMNS, *(row for row in counts if any(row[1:])), ("all", *map(len, groups))]
+        shapes = self.misshapen.items()
+        return "\n".join(
+            [
+                f"{self.prefix}: {self.title}",
+                "  " + (", ".join(f"{k} {size}" for k, size in self.sizes.items()) or "no sizes"),
+                *("  {:<20}{:>9}{:>9}{:>9}{:>11}{:>9}".format(*row) for row in rows),
+                f"  and {self.bookkeeping} moments, counters and copies",
+                *(f"  note: {note}" for note in self.notes),
+                *_first(f"  missing    {name}" for name in self.missing),
+                *_first(f"  misshapen  {n}: {theirs}, here {ours}" for n, (theirs, ours) in shapes),
+                *_first(f"  unused     {name}" for name in self.unused),
+            ]
+        )
+
+
+def _first(lines: Iterable[str]) -> list[str]:
+    """The first few lines, and how many there are more."""
+    every = list(lines)
+    more = len(every) - _MOST_NAMES
+    return every if more <= 1 else [*every[:_MOST_NAMES], f"  … and {more} more"]
+
+
+def load_checkpoint(
+    model: Any, path: str, allow_partial: bool = False, init_from_group0: bool = False
+) -> LoadReport:
+    """Loads the weights of `model` from a checkpoint of any family that it can hold.
+
+    Args:
+        model: anything with `.variables`, such as `AlbertForPretraining`. If it has a `.config`
+            too, contradictions between that and the checkpoint are named.
+        path: as `find_checkpoint` takes it.
+        allow_partial: go on, with a warning, where weights of the encoder do not fit.
+        init_from_group0: take the weights of every hidden group from the checkpoint's group 0. So
+            a model with num_hidden_groups = num_hidden_layers starts from shared weights.
+
+    Returns:
+        what was loaded, missing and unused. Heads that are missing or of another shape are named
+        there and in the log, and keep their values.
+
+    Raises:
+        FileNotFoundError: no such checkpoint.
+        ValueError: variables of the encoder (`bert/…`) are missing, misshapen or left over; or it
+            is of a family that the model cannot hold; or damaged. Nothing has been changed then.
+    """
+    weights = open_weights(path)
+    report, entries = _compare(model, weights, init_from_group0)
+    if not report.loaded:
+        raise ValueError(f"{report}\nNothing in this checkpoint fits the model.")
+    if not (report.fits or allow_partial):
+        raise ValueError(
+            f"{report}\nThe checkpoint does not hold this model's encoder. Check that "
+            "albert_config.json is the one that came with it, or pass --allow_partial_init to "
+            "leave these variables at their random start."
+        )
+    if not report.fits:
+        logging.warning("Loading in part, as asked:\n%s", report)
+    elif report.missing or report.misshapen or report.notes:
+        logging.warning("%s", report)
+    else:
+        logging.info("%s", report)
+    _say_what_becomes_of_heads(report)
+    variables = {variable_name(variable): variable for variable in model.variables}
+    values = {name: _read(weights, entries[name]) for name in report.loaded}
+    for name, value in values.items():
+        variables[name].assign(value)
+    return report
+
+
+def _say_what_becomes_of_heads(report: LoadReport) -> None:
+    """So that nobody takes a head that is new for a trained one, or the other way round."""
+    heads = [name for name in report.loaded if not is_encoder(name)]
+    new = [name for name in (*report.missing, *report.misshapen) if not is_encoder(name)]
+    if heads:
+        logging.info("Heads taken from the checkpoint too: %s", ", ".join(heads))
+    if new:
+        logging.warning("New heads, which start from random weights: %s", ", ".join(sorted(new)))
+
+
+def load_weights(model: Any, prefix: str) -> None:
+    """Loads all weights of a model, heads included, for evaluating it: nothing may stay random.
+
+    Raises:
+        FileNotFoundError: no such checkpoint.
+        ValueError: a weight is missing or of another shape; the model is as it was.
+    """
+    values = read_weights(prefix, model)
+    variables = {variable_name(variable): variable for variable in model.variables}
+    wrong = [
+        f"  {name}: {list(values[name].shape) if name in values else 'missing'} there, "
+        f"{variable.shape.as_list()} here"
+        for name, variable in variables.items()
+        if name not in values or values[name].shape != tuple(variable.shape)
+    ]
+    if wrong:
+        raise ValueError(
+            f"{prefix} does not hold all weights of this task and model:\n"
+            + "\n".join(wrong[:20])
+            + "\nGive its own --albert_config_file, or train first."
+        )
+    for name, variable in variables.items():
+        variable.assign(values[name])
+
+
+def inspect_checkpoint(path: str, model: Any = None, init_from_group0: bool = False) -> LoadReport:
+    """What `load_checkpoint` would do; without a model, what the checkpoint holds.
+
+    Raises:
+        FileNotFoundError, ValueError: as `load_checkpoint`, but for weights that do not fit.
+    """
+    return _compare(model, open_weights(path), init_from_group0)[0]
+
+
+def read_weights(
+    path: str, model: Any = None, init_from_group0: bool = False
+) -> dict[str, np.ndarray]:
+    """All weights of a checkpoint, float32, under this model's names.
+
+    Args:
+        path: as `find_checkpoint` takes it.
+        model: whose layout the weights take, where several are possible.
+        init_from_group0: as in `load_checkpoint`.
+    """
+    weights = open_weights(path)
+    entries = _compare(model, weights, init_from_group0)[1]
+    return {name: _read(weights, entry) for name, entry in entries.items()}
+
+
+def _read(weights: WeightFile, entry: formats.Entry) -> np.ndarray:
+    value = entry.compute(*(weights.read(source) for source in entry.sources))
+    return np.asarray(value, np.float32)
+
+
+def _compare(
+    model: Any, weights: WeightFile, init_from_group0: bool
+) -> tuple[LoadReport, dict[str, formats.Entry]]:
+    """What of a file fits a model, and how its weights are made."""
+    recognized = formats.recognize(weights.shapes)
+    variables = [] if model is None else model.variables
+    wanted = {variable_name(variable): tuple(variable.shape) for variable in variables}
+    entries = formats.fit(recognized.entries, wanted, init_from_group0)
+    if model is not None:
+        _drop_idle_projection(weights, entries, wanted)
+    obstacles, notes = _remarks(recognized, entries, model)
+    common = sorted(entries.keys() & wanted.keys())
+    loaded = [name for name in common if entries[name].shape == wanted[name]]
+    misshapen = {
+        name: (list(entries[name].shape), list(wanted[name]))
+        for name in common
+        if entries[name].shape != wanted[name]
+    }
+    missing = sorted(wanted.keys() - entries.keys())
+    unused = [] if model is None else sorted(entries.keys() - wanted.keys())
+    # Other groups are left over as intended then; else the checkpoint is of another model.
+    surplus = [n for n in unused if not (init_from_group0 and re.search("/group_[1-9]", n))]
+    misfits = any(is_encoder(name) for name in (*missing, *misshapen, *surplus))
+    report = LoadReport(
+        prefix=weights.path,
+        loaded=loaded,
+        missing=missing,
+        misshapen=misshapen,
+        unused=unused + recognized.unmapped,
+        title=f"{recognized.kind.title} ({weights.container})",
+        found=[*entries, *recognized.unmapped],
+        bookkeeping=len(recognized.bookkeeping),
+        sizes=formats.sizes(entries),
+        notes=obstacles + notes,
+        fits=not (obstacles or misfits),
+    )
+    return report, entries
+
+
+def _remarks(
+    recognized: formats.Recognized, entries: dict[str, formats.Entry], model: Any
+) -> tuple[list[str], list[str]]:
+    """Reasons why the model cannot hold a checkpoint whatever its shapes, and other notes."""
+    if recognized.kind.refusal:
+        return [recognized.kind.refusal], []
+    if model is None:
+        return [], ["there was no config, so nothing was compared with one"]
+    config = getattr(model, "config", None)
+    if not isinstance(config, AlbertConfig):
+        return [], []
+    is_theirs = recognized.family == "hugging_face"
+    obstacles = formats.group_obstacles(config) if is_theirs else []
+    notes = formats.differences(recognized, entries, config) + formats.contradictions(config)
+    return obstacles, notes
+
+
+def _drop_idle_projection(
+    weights: WeightFile, entries: dict[str, formats.Entry], wanted: dict[str, Any]
+) -> None:
+    """Removes a projection that the model lacks (E = H) if it changes nothing."""
+    names = [f"{PROJECTION}/kernel", f"{PROJECTION}/bias"]
+    if not set(names) & set(wanted) and set(names) <= set(entries):
+        kernel, bias = (_read(weights, entries[name]) for name in names)
+        if formats.is_identity(kernel, bias):
+            for name in names:
+                del entries[name]

@@ -1,0 +1,183 @@
+"""The names of ALBERT's weights in its families of checkpoints: Google's and the others'.
+
+Google's names are this model's own; a table a family says what the others call the same weights.
+"""
+
+from __future__ import annotations
+
+import re
+
+DATA_SUFFIX = ".data-00000-of-00001"  # of checkpoints in one piece
+WORDS = "bert/embeddings/word_embeddings"
+WORDS_2 = "bert/embeddings/word_embeddings_2"  # albert_zh's projection from E to H
+PROJECTION = "bert/encoder/embedding_hidden_mapping_in"  # Google's
+BLOCK = "bert/encoder/transformer/group_{g}/inner_group_{n}"
+# Google's scopes (`{block}` is BLOCK) in the other families. In BERT's, layer i is group i.
+BERT = {
+    "{block}/attention_1/self/query": "bert/encoder/layer_{g}/attention/self/query",
+    "{block}/attention_1/self/key": "bert/encoder/layer_{g}/attention/self/key",
+    "{block}/attention_1/self/value": "bert/encoder/layer_{g}/attention/self/value",
+    "{block}/attention_1/output/dense": "bert/encoder/layer_{g}/attention/output/dense",
+    "{block}/LayerNorm": "bert/encoder/layer_{g}/attention/output/LayerNorm",
+    "{block}/ffn_1/intermediate/dense": "bert/encoder/layer_{g}/intermediate/dense",
+    "{block}/ffn_1/intermediate/output/dense": "bert/encoder/layer_{g}/output/dense",
+    "{block}/LayerNorm_1": "bert/encoder/layer_{g}/output/LayerNorm",
+    **{
+        scope: scope
+        for scope in (
+            WORDS,
+            "bert/embeddings/token_type_embeddings",
+            "bert/embeddings/position_embeddings",
+            "bert/embeddings/LayerNorm",
+            "bert/pooler/dense",
+            "cls/predictions/transform/dense",
+            "cls/predictions/transform/LayerNorm",
+            "cls/predictions/output_bias",
+            "cls/seq_relationship/output_",
+            "cls/squad/output_",
+            "output_",
+        )
+    },
+}
+_LAYER = "albert.encoder.albert_layer_groups.{g}.albert_layers.{n}"
+HUGGING_FACE = {
+    WORDS: "albert.embeddings.word_embeddings.weight",
+    "bert/embeddings/token_type_embeddings": "albert.embeddings.token_type_embeddings.weight",
+    "bert/embeddings/position_embeddings": "albert.embeddings.position_embeddings.weight",
+    "bert/embeddings/LayerNorm": "albert.embeddings.LayerNorm",
+    PROJECTION: "albert.encoder.embedding_hidden_mapping_in",
+    "{block}/attention_1/self/query": f"{_LAYER}.attention.query",
+    "{block}/attention_1/self/key": f"{_LAYER}.attention.key",
+    "{block}/attention_1/self/value": f"{_LAYER}.attention.value",
+    "{block}/attention_1/output/dense": f"{_LAYER}.attention.dense",
+    "{block}/LayerNorm": f"{_LAYER}.attention.LayerNorm",
+    "{block}/ffn_1/intermediate/dense": f"{_LAYER}.ffn",
+    "{block}/ffn_1/intermediate/output/dense": f"{_LAYER}.ffn_output",
+    "{block}/LayerNorm_1": f"{_LAYER}.full_layer_layer_norm",
+    "bert/pooler/dense": "albert.pooler",
+    "cls/predictions/transform/dense": "predictions.dense",
+    "cls/predictions/transform/LayerNorm": "predictions.LayerNorm",
+    "cls/predictions/output_bias": "predictions.bias",
+    "cls/seq_relationship/output_": "sop_classifier.classifier",
+    "cls/squad/output_": "qa_outputs",
+    "output_": "classifier",
+}
+MODEL_GARDEN = {
+    WORDS: "word_embeddings/embeddings",
+    "bert/embeddings/token_type_embeddings": "type_embeddings/embeddings",
+    "bert/embeddings/position_embeddings": "position_embedding/embeddings",
+    "bert/embeddings/LayerNorm": "embeddings/layer_norm",
+    PROJECTION: "embedding_projection",
+    "{block}/attention_1/self/query": "transformer/self_attention/query",
+    "{block}/attention_1/self/key": "transformer/self_attention/key",
+    "{block}/attention_1/self/value": "transformer/self_attention/value",
+    "{block}/attention_1/output/dense": "transformer/self_attention/attention_output",
+    "{block}/LayerNorm": "transformer/self_attention_layer_norm",
+    "{block}/ffn_1/intermediate/dense": "transformer/intermediate",
+    "{block}/ffn_1/intermediate/output/dense": "transformer/output",
+    "{block}/LayerNorm_1": "transformer/output_layer_norm",
+    "bert/pooler/dense": "pooler_transform",
+    "cls/predictions/transform/dense": "bert/cls/predictions/transform/dense",
+    "cls/predictions/transform/LayerNorm": "bert/cls/predictions/transform/LayerNorm",
+    "cls/predictions/output_bias": "bert/cls/predictions/output_bias/bias",
+}
+KAMALKRAJ = {
+    WORDS: "word_embeddings/embeddings",
+    "bert/embeddings/token_type_embeddings": "embedding_postprocessor/type_embeddings",
+    "bert/embeddings/position_embeddings": "embedding_postprocessor/position_embeddings",
+    "bert/embeddings/LayerNorm": "embedding_postprocessor/layer_norm",
+    PROJECTION: "encoder/embedding_hidden_mapping_in",
+    "{block}/attention_1/self/query": "encoder/shared_layer/self_attention/query",
+    "{block}/attention_1/self/key": "encoder/shared_layer/self_attention/key",
+    "{block}/attention_1/self/value": "encoder/shared_layer/self_attention/value",
+    "{block}/attention_1/output/dense": "encoder/shared_layer/self_attention_output",
+    "{block}/LayerNorm": "encoder/shared_layer/self_attention_layer_norm",
+    "{block}/ffn_1/intermediate/dense": "encoder/shared_layer/intermediate",
+    "{block}/ffn_1/intermediate/output/dense": "encoder/shared_layer/output",
+    "{block}/LayerNorm_1": "encoder/shared_layer/output_layer_norm",
+    "bert/pooler/dense": "pooler_transform",
+    "cls/predictions/transform/dense": "cls/predictions/transform/dense",
+    "cls/predictions/transform/LayerNorm": "cls/predictions/transform/LayerNorm",
+    "cls/predictions/output_bias": "cls/predictions/output_bias/bias",
+    "cls/seq_relationship/output_": "cls/seq_relationship/output_",
+}
+
+DIALECTS = {
+    "bert": BERT,
+    "hugging_face": HUGGING_FACE,
+    "kamalkraj": KAMALKRAJ,
+    "model_garden": MODEL_GARDEN,
+}
+
+# What optimizers and programs leave in a checkpoint beside the weights. Hugging Face stores some
+# weights twice (the decoder is the word embeddings) and numbers from 0 to 511 as positions;
+# TF-Hub's modules have a variable for do_lower_case.
+_BOOKKEEPING = re.compile(
+    r"(^|/)(adam_m|adam_v|lamb_m|lamb_v)$|(^|/)(AdamWeightDecayOptimizer|LAMBOptimizer)"
+    r"|^(Adam|AdamW|Lamb|LAMB)/"
+    r"|^(global_step|save_counter|_CHECKPOINTABLE_OBJECT_GRAPH|do_lower_case|Variable)$"
+    r"|embeddings\.(position_ids|token_type_ids)$|predictions\.decoder\.(weight|bias)$"
+)
+# Beginnings that only say in which program or object the weights were.
+_WRAPPING = re.compile(r"^module/|^(.*/)?albert_model/|:0$")
+_HUGGING_FACE_ENCODER = re.compile(r"^(?=(embeddings|encoder|pooler)\.)")
+
+PARTS = {
+    "embeddings": ("bert/embeddings/", PROJECTION),
+    "encoder": ("bert/encoder/",),
+    "pooler": ("bert/pooler/",),
+    "masked-LM head": ("cls/predictions/",),
+    "sentence-order head": ("cls/seq_relationship/",),
+    "other heads": ("",),
+}
+
+
+def is_bookkeeping(name: str) -> bool:
+    """Whether a checkpoint name belongs to an optimizer, a counter or a copy, not to the model."""
+    return bool(_BOOKKEEPING.search(name))
+
+
+def unwrap(name: str) -> str:
+    """A name without what TF-Hub (`module/`), Keras (`:0`) or a wrapping model put around it."""
+    return _HUGGING_FACE_ENCODER.sub("albert.", _WRAPPING.sub("", name))
+
+
+def part_of(name: str) -> str:
+    """The part of the model, a key of `PARTS`, that a weight with a Google name belongs to."""
+    return next(part for part, prefixes in PARTS.items() if name.startswith(prefixes))
+
+
+def is_encoder(name: str) -> bool:
+    """Whether a weight with a Google name belongs to the encoder, its embeddings or its pooler."""
+    return name.startswith("bert/")
+
+
+def name_map(dialect: str, num_groups: int = 1, num_inner: int = 1) -> dict[str, str]:
+    """Google's name → a dialect's name, for every weight that the dialect knows.
+
+    Args:
+        dialect: a key of `DIALECTS`.
+        num_groups: G; dialects without groups have one.
+        num_inner: blocks in a layer.
+    """
+    names = {}
+    for google_scope, scope in DIALECTS[dialect].items():
+        for google_suffix, suffix in _suffixes(google_scope, dialect):
+            google = google_scope.replace("{block}", BLOCK) + google_suffix
+            for g in range(num_groups if "{g}" in google else 1):
+                for n in range(num_inner if "{n}" in google else 1):
+                    names[google.format(g=g, n=n)] = (scope + suffix).format(g=g, n=n)
+    return names
+
+
+def _suffixes(google_scope: str, dialect: str) -> list[tuple[str, str]]:
+    """The endings of the weights in a scope, Google's and the dialect's."""
+    if google_scope.endswith(("_embeddings", "/output_bias")):
+        return [("", "")]
+    if google_scope.endswith("output_"):
+        endings = ("weights", "bias")
+    else:
+        is_norm = "LayerNorm" in google_scope
+        endings = ("/gamma", "/beta") if is_norm else ("/kernel", "/bias")
+    others = (".weight", ".bias") if dialect == "hugging_face" else endings
+    return list(zip(endings, others, strict=True))

@@ -1,0 +1,222 @@
+"""A folder of numbered checkpoints: writing them, checking them, and removing old ones.
+
+A checkpoint `model.ckpt-<step>` is complete or absent. It is written under a hidden name, checked,
+brought to the disk and only then renamed, its index last: without the index it does not exist.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from albert_tf import files
+from albert_tf.checkpoints.names import DATA_SUFFIX
+
+BEST = "model.ckpt-best"
+_NUMBERED = re.compile(r"model\.ckpt-(\d+)\.index$")
+# What TensorFlow's reader of checkpoints raises for damaged files.
+_DAMAGE = (tf.errors.OpError, IndexError, ValueError, RuntimeError)
+
+# What TensorFlow raises where a file cannot be written.
+_DISK_TROUBLE = (
+    tf.errors.ResourceExhaustedError,
+    tf.errors.PermissionDeniedError,
+    tf.errors.NotFoundError,
+    tf.errors.UnknownError,
+)
+
+
+def list_checkpoints(directory: str) -> dict[int, str]:
+    """The numbered checkpoints `model.ckpt-<step>` of a directory: step → prefix, ascending.
+
+    They are found by their `.index` files. The text file `checkpoint` is not trusted: in released
+    archives it names a path on another machine.
+    """
+    if not tf.io.gfile.isdir(directory):
+        return {}
+    found = (_NUMBERED.match(name) for name in tf.io.gfile.listdir(directory))
+    steps = sorted(int(match[1]) for match in found if match)
+    return {step: os.path.join(directory, f"model.ckpt-{step}") for step in steps}
+
+
+def save_checkpoint(prefix: str, tensors: dict[str, Any]) -> None:
+    """Writes a checkpoint, complete or not at all, and checks it before it gets its name.
+
+    Args:
+        prefix: where; `<prefix>.index` and `<prefix>.data-00000-of-00001` appear, the index last.
+        tensors: name → variable, tensor or array.
+
+    Raises:
+        OSError: the disk is full or cannot be written to, or what was written is not what is on
+            the disk. Older checkpoints are as they were.
+    """
+    names = sorted(tensors)
+    values = [tf.convert_to_tensor(tensors[name]) for name in names]
+    with _new_files(prefix) as temporary:
+        with tf.device("cpu"):
+            tf.raw_ops.SaveV2(
+                prefix=temporary,
+                tensor_names=names,
+                shape_and_slices=[""] * len(names),
+                tensors=values,
+            )
+        shapes = {name: value.shape.as_list() for name, value in zip(names, values, strict=True)}
+        if damage := find_damage(temporary, shapes):
+            raise OSError(
+                f"{prefix}: the checkpoint was not written as it should be ({damage}). Look at the "
+                "disk, then run the same command again; older checkpoints are as they were."
+            )
+        _rename(temporary, prefix, [DATA_SUFFIX])
+
+
+def copy_checkpoint(source: str, target: str) -> None:
+    """Copies a checkpoint to another prefix of the same file system, complete or not at all.
+
+    Raises:
+        OSError: as `save_checkpoint`.
+    """
+    shards = [path.removeprefix(source) for path in tf.io.gfile.glob(source + ".data-*")]
+    with _new_files(target) as temporary:
+        for suffix in (*shards, ".index"):
+            tf.io.gfile.copy(source + suffix, temporary + suffix, overwrite=True)
+        _rename(temporary, target, shards)
+
+
+@contextlib.contextmanager
+def _new_files(prefix: str) -> Iterator[str]:
+    """A hidden prefix beside `prefix`; what is still there at the end is removed."""
+    directory, base = os.path.split(prefix)
+    temporary = os.path.join(directory, f".{base}-{uuid.uuid4().hex[:8]}")
+    try:
+        yield temporary
+    except (tf.errors.OpError, OSError) as error:
+        if not (reason := _disk_trouble(error)):
+            raise
+        raise OSError(
+            f"{prefix}: the checkpoint cannot be written: {reason}. Make room there (or name "
+            "another folder), then run the same command again. Older checkpoints are as they were."
+        ) from None
+    finally:
+        for leftover in tf.io.gfile.glob(temporary + ".*"):
+            tf.io.gfile.remove(leftover)
+
+
+def _disk_trouble(error: Exception) -> str:
+    """Why a file could not be written; "" where the error is of another kind."""
+    if isinstance(error, _DISK_TROUBLE):
+        return error.message.split("[Op:")[0].rpartition(";")[2].strip()
+    return (error.strerror or "") if isinstance(error, OSError) else ""
+
+
+def _rename(temporary: str, prefix: str, shards: list[str]) -> None:
+    """Gives finished files their names, the index last."""
+    suffixes = (*shards, ".index")
+    if not files.is_remote(prefix):
+        for suffix in suffixes:
+            _bring_to_disk(temporary + suffix)
+    # Where it replaces another, a killed process must not leave the data of one under the index of
+    # the other.
+    if tf.io.gfile.exists(prefix + ".index"):
+        tf.io.gfile.remove(prefix + ".index")
+    for suffix in suffixes:
+        tf.io.gfile.rename(temporary + suffix, prefix + suffix, overwrite=True)
+
+
+def _bring_to_disk(path: str) -> None:
+    """Without it, a file may be empty under its final name when the power fails."""
+    with open(path, "rb") as stream:
+        os.fsync(stream.fileno())
+
+
+def find_damage(prefix: str, shapes: dict[str, list[int]] | None = None) -> str:
+    """What is wrong with a checkpoint of this program; "" if nothing is.
+
+    The index holds checksums of itself and of every tensor. It is read whole in any case.
+
+    Args:
+        prefix: the checkpoint.
+        shapes: what it must hold, name → shape. If given, the size of the data is held against
+            them; without them every tensor is read instead, which checks its checksum.
+
+    Raises:
+        OSError: a file cannot be opened, which says nothing of its content.
+    """
+    try:
+        size = files.file_size(prefix + DATA_SUFFIX)
+        files.file_size(prefix + ".index")
+    except FileNotFoundError as error:
+        return str(error)
+    try:
+        reader = tf.train.load_checkpoint(prefix)
+        stored = reader.get_variable_to_shape_map()
+        if shapes is None:
+            for name in stored:
+                reader.get_tensor(name)
+            return ""
+        types = reader.get_variable_to_dtype_map()
+    except _DAMAGE as error:
+        return " ".join(str(error).split())
+    if stored != shapes:
+        differing = sorted(set(stored) ^ set(shapes)) or sorted(shapes)
+        return f"its index does not list what was saved, such as {differing[0]}"
+    expected = sum(types[name].size * int(np.prod(shape)) for name, shape in shapes.items())
+    return "" if size == expected else f"its data has {size} bytes, expected {expected}"
+
+
+def newest_usable(directory: str) -> tuple[int, str] | None:
+    """The newest numbered checkpoint that can be read whole.
+
+    Damaged ones that are newer are renamed, with a warning, to `model.ckpt-<step>.damaged.*`: so
+    nothing takes them for checkpoints, neither an evaluation nor the removal of old ones.
+
+    Returns:
+        step and prefix; None where there is no checkpoint.
+
+    Raises:
+        ValueError: there are checkpoints, and all of them are damaged.
+        OSError: one cannot be opened.
+    """
+    found = list_checkpoints(directory)
+    damages: dict[str, str] = {}
+    for step, prefix in reversed(found.items()):
+        damage = find_damage(prefix)
+        if not damage:
+            for damaged, reason in damages.items():
+                logging.warning("%s is damaged (%s); going back to %s", damaged, reason, prefix)
+                _set_aside(damaged)
+            return step, prefix
+        damages[prefix] = damage
+    if damages:
+        listed = "\n".join(f"  {prefix}: {damage}" for prefix, damage in damages.items())
+        raise ValueError(
+            f"{directory}: no checkpoint can be read:\n{listed}\nBring one back from a copy, or "
+            "move these files away to start anew."
+        )
+    return None
+
+
+def _set_aside(prefix: str) -> None:
+    for suffix in (".index", DATA_SUFFIX):  # without its index it is no checkpoint any more
+        try:
+            tf.io.gfile.rename(prefix + suffix, f"{prefix}.damaged{suffix}", overwrite=True)
+        except tf.errors.NotFoundError:  # missing, or another worker has done it
+            continue
+        except tf.errors.OpError as error:
+            logging.warning("%s%s stays where it is (%s)", prefix, suffix, error.message)
+
+
+def remove_old_checkpoints(directory: str, keep: int) -> None:
+    """Removes all but the `keep` newest of this program's numbered checkpoints; 0 keeps all."""
+    prefixes = list(list_checkpoints(directory).values())
+    for prefix in prefixes[:-keep] if keep > 0 else []:
+        for suffix in (".index", DATA_SUFFIX, ".meta"):
+            if tf.io.gfile.exists(prefix + suffix):
+                tf.io.gfile.remove(prefix + suffix)

@@ -1,0 +1,354 @@
+"""Reading classification and regression examples.
+
+Read from the bottom up: `read_examples` reads a split of a row of the table.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import itertools
+import math
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from absl import logging
+
+from albert_tf.classification.tasks import ClassificationTask, Columns, Source
+from albert_tf.finetuning import tables
+from albert_tf.finetuning.tables import BadRowError, Column, Row, RowReports, ShortRowError
+
+# Names of columns that are understood without being told, lower case, the most telling first.
+KNOWN_NAMES = {
+    "text_a": "text_a sentence1 sentence text question1 premise question query review".split(),
+    "text_b": "text_b sentence2 question2 hypothesis hypo passage".split(),
+    "label": "label gold_label labels score similarity target class category".split(),
+    "guid": "guid id index idx".split(),
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Example:
+    """A text, or a pair of texts, with its label.
+
+    Attributes:
+        guid: its name in submissions.
+        text_a: the first or only text.
+        text_b: the second text, or "".
+        label: as in the task's table; a number in regression; None where there is none.
+        line: its line in the file, from 1.
+    """
+
+    guid: str
+    text_a: str
+    text_b: str = ""
+    label: str | None = None
+    line: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class ExampleSet:
+    """The examples of a split, in the order of the file.
+
+    Attributes:
+        task: what they are examples of.
+        split: "train", "dev" or "test".
+        path: the file.
+        examples: all that can be used.
+        num_skipped: bad rows that were left out.
+    """
+
+    task: ClassificationTask
+    split: str
+    path: str
+    examples: list[Example]
+    num_skipped: int = 0
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether every example has a label."""
+        return all(example.label is not None for example in self.examples)
+
+    def checksum(self) -> str:
+        """SHA-256 of all that the examples say, hexadecimal."""
+        digest = hashlib.sha256()
+        for example in self.examples:
+            parts = (example.guid, example.text_a, example.text_b, example.label)
+            digest.update(repr(parts).encode("utf-8"))
+        return digest.hexdigest()
+
+
+def parse_label(value: Any, task: ClassificationTask) -> str:
+    """A label as it stands in the table, of a cell or a JSON value.
+
+    Raises:
+        BadRowError: it is none of the task's labels, or, in regression, no finite number.
+    """
+    if isinstance(value, bool):
+        value = str(value).lower()
+    if not isinstance(value, (str, int, float)) or value == "":
+        raise BadRowError(f"the label is {value!r}"[:80])
+    label = str(value).strip()
+    label = task.label_aliases.get(label, label)
+    if task.is_regression:
+        if not is_number(label):
+            raise BadRowError(f"label {label!r}: a number was expected")
+        return label
+    if not task.labels or label in task.labels or label in task.unlabeled:
+        return label
+    if label.lower() in task.labels:  # the official program lower-cases labels with the texts
+        return label.lower()
+    shown = ", ".join(task.labels[:10]) + ", …" * (len(task.labels) > 10)
+    raise BadRowError(f"unknown label {label[:50]!r}; expected {shown}")
+
+
+def is_number(text: str) -> bool:
+    """Whether `text` is a finite number."""
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
+@dataclasses.dataclass
+class _File:
+    """A file that is being read, and the names of its examples so far."""
+
+    task: ClassificationTask
+    split: str
+    source: Source
+    columns: Columns
+    reports: RowReports
+    line_of_guid: dict[str, int] = dataclasses.field(default_factory=dict)
+
+    def examples(self, numbered: Iterator[tuple[int, tuple[int, Any]]]) -> Iterator[Example]:
+        """Examples of (row number, (line, row))."""
+        for index, (line, row) in numbered:
+            try:
+                yield from self._examples_of_row(row, index, line)
+            except (KeyError, TypeError, ValueError) as error:
+                self._refuse(line, error)
+
+    def _refuse(self, line: int, error: Exception) -> None:
+        reason = f"no key {error}" if isinstance(error, KeyError) else str(error)
+        if self.split == "test":
+            raise ValueError(
+                f"{self.reports.path}, line {line}: {reason}. Every row of a test file needs a "
+                "prediction, so that none can be skipped."
+            )
+        if self.task.skips_short_rows and isinstance(error, ShortRowError):
+            self.reports.note(line, "too few columns, skipped as official")
+        else:
+            self.reports.bad(line, reason)
+
+    def _examples_of_row(self, row: Row | BadRowError, index: int, line: int) -> Iterator[Example]:
+        if isinstance(row, BadRowError):
+            raise row
+        if self.source.only and tables.cell(row, self.source.only[0]) != self.source.only[1]:
+            return
+        parts = self._expand(row)
+        for number, part in enumerate(parts):
+            # First, so that a row too short to have a label in its last column says so.
+            text_a, text_b = self._texts(part, line)
+            label = self._label(part, line)
+            if label in self.task.unlabeled:
+                self.reports.note(line, f"label {label!r}, left out")
+                continue
+            guid = self._guid(part, f"{self.split}-{index * len(parts) + number}", line)
+            yield Example(guid, text_a, text_b, label, line)
+
+    def _expand(self, row: Row) -> Sequence[Row]:
+        if self.source.expand and isinstance(row, dict):
+            return self.source.expand(row)
+        return [row]
+
+    def _texts(self, row: Row, line: int) -> tuple[str, str]:
+        columns = [c for c in (self.columns.text_a, self.columns.text_b) if c is not None]
+        texts = [tables.text_cell(row, column) for column in columns]
+        for text, column in zip(texts, columns, strict=True):
+            if not text.strip():
+                if self.split != "test" and not self.task.skips_short_rows:
+                    raise BadRowError(f"the text in column {column!r} is empty")
+                self.reports.note(line, f"the text in column {column!r} is empty, kept")
+        return texts[0], "".join(texts[1:])
+
+    def _label(self, row: Row, line: int) -> str | None:
+        column = self.columns.label
+        if column is None:
+            return None
+        try:
+            label = parse_label(tables.cell(row, column), self.task)
+            return None if self.split == "test" and label in self.task.unlabeled else label
+        except BadRowError:
+            if self.split != "test":
+                raise
+            # Test files have none, or something in its place.
+            self.reports.note(line, "no known label, so that the test split is not scored")
+            return None
+
+    def _guid(self, row: Row, default: str, line: int) -> str:
+        column = self.columns.guid
+        if column is None or (isinstance(row, dict) and column not in row):
+            return default
+        guid = " ".join(str(tables.cell(row, column)).split())
+        first = self.line_of_guid.setdefault(guid, line)
+        if first != line:
+            if self.split == "test":
+                raise BadRowError(f"its name {guid!r} is that of line {first} too")
+            self.reports.note(line, "a name that another row has too")
+        return guid
+
+
+def _is_header(
+    row: Sequence[str], source: Source, task: ClassificationTask, reports: RowReports
+) -> bool:
+    """Whether the first row names columns."""
+    if source.has_header is not None:
+        return source.has_header
+    names = {cell.strip().lower() for cell in row}
+    wanted = [value for value in dataclasses.astuple(source.columns) if isinstance(value, str)]
+    if names & {name.lower() for name in wanted}.union(*KNOWN_NAMES.values()):
+        return True
+    if not task.labels or _has_label(row, source.columns, task):
+        return False
+    reports.note(1, "taken for a header, as it has none of the labels")
+    return True
+
+
+def _has_label(row: Sequence[str], columns: Columns, task: ClassificationTask) -> bool:
+    if not isinstance(columns.label, int):
+        return False
+    try:
+        return bool(parse_label(tables.cell(row, columns.label), task))
+    except BadRowError:
+        return False
+
+
+def _check_header(
+    row: Sequence[str], columns: Columns, task: ClassificationTask, path: str, is_test: bool
+) -> None:
+    """Raises ValueError if the first row cannot be a header of the task."""
+    try:
+        for field, column in dataclasses.asdict(columns).items():
+            if column is not None and not (is_test and field == "label"):
+                tables.cell(row, column)
+    except ShortRowError as error:
+        raise ValueError(
+            f"{path}, line 1: wrong header {row}: {error}. Columns are expected to be separated by "
+            f"{'commas' if path.endswith('.csv') else 'tabs'}."
+        ) from None
+    if (task.labels or task.is_regression) and _has_label(row, columns, task):
+        raise ValueError(
+            f"{path}, line 1: a header was expected, but this looks like an example. The official "
+            "program would lose it: put a header line above it."
+        )
+
+
+def _resolve(
+    names: Sequence[str], source: Source, path: str, is_test: bool, first_row: object = None
+) -> Columns:
+    """Columns of a file whose header or first JSON object has these names.
+
+    A file without a header has none; its first row is for the error then.
+    """
+    seen = list(names) or first_row
+    lower = [name.strip().lower() for name in names]
+    is_json = path.endswith((".json", ".jsonl"))
+    found: dict[str, Column | None] = {}
+    for field in (field.name for field in dataclasses.fields(Columns)):
+        column = getattr(source.columns, field)
+        if column is None and source.is_guessed:
+            column = next((name for name in KNOWN_NAMES[field] if name in lower), None)
+        if isinstance(column, str) and column.lower() in lower:
+            place = lower.index(column.lower())
+            column = names[place] if is_json else place
+        elif isinstance(column, str):
+            if field != "label" or not is_test:
+                raise ValueError(f"{path}, line 1: no column {column!r} among {seen}")
+            column = None
+        found[field] = column
+    for field, what in (("text_a", "text"),) if is_test else (("text_a", "text"), ("label",) * 2):
+        if found[field] is None:
+            raise ValueError(
+                f"{path}, line 1: which column holds the {what}? None of {seen} is called "
+                f"{', '.join(KNOWN_NAMES[field])}. Name the columns with --text_a_column, "
+                "--text_b_column and --label_column, or give their numbers from 0."
+            )
+    return Columns(**found)
+
+
+def find_file(task: ClassificationTask, data_dir: str, split: str) -> tuple[Source, str]:
+    """The file of a split: in the task's folder below `data_dir`, or in `data_dir` itself.
+
+    Raises:
+        FileNotFoundError: there is none; the text says where it was looked for.
+        ValueError: the task has no such split.
+    """
+    sources = task.splits.get(split, ())
+    if not sources:
+        raise ValueError(f"task {task.name} has no {split} data, but {', '.join(task.splits)}")
+    folders = (os.path.join(data_dir, task.folder), data_dir) if task.folder else (data_dir,)
+    tried = [(source, os.path.join(f, source.file)) for source in sources for f in folders]
+    for source, path in tried:
+        if tables.is_file(path):
+            return source, path
+    raise FileNotFoundError(
+        f"no {split} data of {task.name}: none of {', '.join(path for _, path in tried)} exists. "
+        f"--data_dir is the folder that holds {task.folder or 'the files'}."
+    )
+
+
+def read_examples(
+    task: ClassificationTask,
+    data_dir: str,
+    split: str,
+    max_bad_rows: int = 0,
+    is_logged: bool = True,
+) -> ExampleSet:
+    """Reads a split of a task.
+
+    Args:
+        task: row of the table.
+        data_dir: parent of the task's folder, or that folder.
+        split: "train", "dev" or "test".
+        max_bad_rows: rows of train and dev that may be skipped: with too few columns, an unknown
+            label, an empty text, no JSON, or a carriage return inside.
+        is_logged: whether what is odd about rows goes to the log.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: too many bad rows, any in a test file, a wrong header, or no example at all;
+            names file and line.
+    """
+    source, path = find_file(task, data_dir, split)
+    reports = RowReports(path, max_bad_rows)
+    numbered: Iterator[tuple[int, tuple[int, Row | BadRowError]]] = enumerate(
+        tables.read_rows(path)
+    )
+    first = next(numbered, None)
+    if first is None:
+        raise ValueError(f"{path}: an empty file")
+    row, is_test = first[1][1], split == "test"
+    if isinstance(row, dict):
+        columns = (
+            _resolve(list(row), source, path, is_test) if source.is_guessed else source.columns
+        )
+        numbered = itertools.chain([first], numbered)
+    elif isinstance(row, BadRowError) or not _is_header(row, source, task, reports):
+        columns = _resolve([], source, path, is_test, row)
+        numbered = itertools.chain([first], numbered)
+    else:
+        columns = _resolve(row, source, path, is_test)
+        _check_header(row, columns, task, path, is_test)
+    if source.is_guessed and is_logged:
+        logging.info("%s: reading the columns %s", path, columns)
+    examples = list(_File(task, split, source, columns, reports).examples(numbered))
+    if is_logged:
+        reports.log()
+    if not examples:
+        raise ValueError(f"{path}: not one example could be read from it")
+    return ExampleSet(task, split, path, examples, reports.num_bad)

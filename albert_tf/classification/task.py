@@ -1,0 +1,301 @@
+"""Classification and regression: features, loss, metrics, and the files of predictions.
+
+The tasks are rows of the table in `classification_tasks`, their examples come from
+`classification_data`. Source: `run_classifier.py` and `classifier_utils.py` of
+google-research/albert.
+
+Letters: B batch, N examples, K labels, S sequence length.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+from numpy.typing import NDArray
+
+from albert_tf import files
+from albert_tf.classification.reading import ExampleSet
+from albert_tf.classification.tasks import ClassificationTask
+from albert_tf.config import AlbertConfig
+from albert_tf.finetuning import feature_cache, metrics, pictures
+from albert_tf.finetuning.sequences import TokenSequences, join
+from albert_tf.heads import AlbertForClassification, classification_losses, regression_losses
+from albert_tf.tokenization import FullTokenizer
+
+EXAMPLES_AT_ONCE = 1000
+LOGGED_EXAMPLES = 5
+MIN_SEQ_LENGTH = 5  # [CLS] a [SEP] b [SEP]
+DEV_PREDICTIONS = "dev_predictions.tsv"
+# What prediction reads of a model's outputs.
+OUTPUTS = {"logits": 0.0, "probabilities": 0.0}
+
+Sums = dict[str, tuple[tf.Tensor, tf.Tensor]]
+
+
+def truncated_lengths(first: int, second: int, limit: int) -> tuple[int, int]:
+    """Lengths of two texts cut to `limit` tokens together.
+
+    The longer one loses its last token again and again; of two that are equally long, the second.
+    """
+    if first + second <= limit:
+        return first, second
+    if second <= limit // 2:
+        return limit - second, second
+    if first <= limit - limit // 2:
+        return first, limit - first
+    return limit - limit // 2, limit // 2
+
+
+def _sequences(
+    data: ExampleSet, tokenizer: FullTokenizer, max_seq_length: int
+) -> Iterator[tuple[list[int], int]]:
+    num_cut = 0
+    for begin in range(0, len(data), EXAMPLES_AT_ONCE):
+        examples = data.examples[begin : begin + EXAMPLES_AT_ONCE]
+        firsts = tokenizer.encode_batch([example.text_a for example in examples])
+        seconds = tokenizer.encode_batch([example.text_b for example in examples])
+        for number, (first, second) in enumerate(zip(firsts, seconds, strict=True), begin):
+            # A second text without tokens is none: it gets no [SEP].
+            limit = max_seq_length - (3 if second else 2)
+            kept = truncated_lengths(len(first), len(second), limit)
+            num_cut += kept != (len(first), len(second))
+            sequence = join(first[: kept[0]], second[: kept[1]], tokenizer.cls_id, tokenizer.sep_id)
+            if number < LOGGED_EXAMPLES:
+                example, tokens = (
+                    data.examples[number],
+                    tokenizer.convert_ids_to_tokens(sequence[0]),
+                )
+                logging.info("%s (%s): %s", example.guid, example.label, " ".join(tokens))
+            yield sequence
+    if num_cut:
+        logging.info(
+            "%s: %d of %d examples are longer than max_seq_length=%d and were cut",
+            data.path,
+            num_cut,
+            len(data),
+            max_seq_length,
+        )
+
+
+def _label_ids(data: ExampleSet) -> NDArray[Any]:
+    """Ids, int32 [N], or, in regression, numbers, float32 [N]; 0 where there is no label."""
+    if data.task.is_regression:
+        return np.array([float(example.label or 0) for example in data.examples], np.float32)
+    ids = {label: number for number, label in enumerate(data.task.labels)} | {None: 0}
+    return np.array([ids[example.label] for example in data.examples], np.int32)
+
+
+def make_features(
+    data: ExampleSet, tokenizer: FullTokenizer, max_seq_length: int, cache_dir: str = ""
+) -> TokenSequences:
+    """Token ids of the examples of a split, id for id those of the official program.
+
+    Args:
+        data: the examples.
+        tokenizer: of the model's vocabulary.
+        max_seq_length: S; longer pairs lose the last tokens of the longer text.
+        cache_dir: folder of `<task>_<split>.tf_record` (`eval` for dev, as official), which is
+            used again where nothing has changed; "" for none.
+
+    Returns:
+        sequences with the column `label_ids`, in the order of the examples.
+
+    Raises:
+        ValueError: `max_seq_length` leaves no room for two texts.
+    """
+    if max_seq_length < MIN_SEQ_LENGTH:
+        raise ValueError(f"--max_seq_length={max_seq_length}: at least {MIN_SEQ_LENGTH} expected")
+    split = "eval" if data.split == "dev" else data.split
+    path = os.path.join(cache_dir, f"{data.task.name}_{split}.tf_record") if cache_dir else ""
+    made_of = {
+        "task": data.task.name,
+        "split": data.split,
+        "labels": list(data.task.labels),
+        "vocabulary": tokenizer.checksum,
+        "do_lower_case": tokenizer.do_lower_case,
+        "text": data.checksum(),
+    }
+
+    def make() -> TokenSequences:
+        logging.info("Tokenizing the %d examples of %s", len(data), data.path)
+        sequences = _sequences(data, tokenizer, max_seq_length)
+        return TokenSequences.pack(sequences, {"label_ids": _label_ids(data)})
+
+    return feature_cache.load_or_make(path, made_of, max_seq_length, make, TokenSequences)
+
+
+class Classifier:
+    """Classification or regression as the training loop takes it.
+
+    Args:
+        task: row of the table, its labels known.
+        config: the architecture.
+        use_pooled_output: as in `AlbertForClassification`.
+    """
+
+    def __init__(
+        self, task: ClassificationTask, config: AlbertConfig, use_pooled_output: bool = True
+    ) -> None:
+        self.task, self.config, self.use_pooled_output = task, config, use_pooled_output
+        self.selection_metric = task.selection_metric
+
+    def build_model(self) -> AlbertForClassification:
+        """A model with random weights."""
+        task = self.task
+        return AlbertForClassification(
+            self.config, task.num_labels, task.is_regression, self.use_pooled_output
+        )
+
+    def loss_weights(self, batch: dict[str, tf.Tensor]) -> tf.Tensor:
+        """Examples of a batch, float32 [1]."""
+        return tf.cast(tf.shape(batch["input_ids"])[:1], tf.float32)
+
+    def loss(
+        self,
+        outputs: dict[str, tf.Tensor],
+        batch: dict[str, tf.Tensor],
+        weights: tf.Tensor | None = None,
+    ) -> tuple[tf.Tensor, Sums]:
+        """The mean loss of a batch, and what its metrics are made of.
+
+        Args:
+            outputs: of `AlbertForClassification`.
+            batch: with `label_ids` [B].
+            weights: `loss_weights` of the larger batch that this one is a part of.
+
+        Returns:
+            the loss, float32 scalar, and metric → (sum, number of examples), float32 scalars.
+        """
+        logits, labels = outputs["logits"], batch["label_ids"]
+        count = tf.cast(tf.size(labels), tf.float32)
+        total = count if weights is None else weights[0]
+        if self.task.is_regression:
+            losses = regression_losses(logits, labels)  # [B]
+            return tf.reduce_sum(losses) / total, {"MSE": (tf.reduce_sum(losses), count)}
+        losses = classification_losses(logits, labels)  # [B]
+        hits = tf.cast(outputs["predictions"] == labels, tf.float32)  # [B]
+        return tf.reduce_sum(losses) / total, {"accuracy": (tf.reduce_sum(hits), count)}
+
+
+def evaluate(
+    task: ClassificationTask, logits: NDArray[Any], label_ids: NDArray[Any], batch_size: int
+) -> dict[str, float]:
+    """Metrics of a whole set under the official keys.
+
+    Args:
+        task: says which.
+        logits: [N, K], in regression scores [N], in the order of the file.
+        label_ids: [N].
+        batch_size: as in `metrics.loss_metrics`.
+    """
+    predictions = logits if task.is_regression else logits.argmax(axis=1)
+    found = metrics.compute_metrics(task.metrics, predictions, label_ids)
+    losses = metrics.losses_of_examples(logits, label_ids)
+    return found | metrics.loss_metrics(losses, batch_size)
+
+
+def write_predictions(
+    output_dir: str, data: ExampleSet, probabilities: NDArray[np.float32]
+) -> list[str]:
+    """Writes predictions for the test split in every form that the task's users hand in.
+
+    * `test_results.tsv`: a line an example, the probabilities of the labels (in regression, the
+      score), as official;
+    * `submit_results.tsv`: `index` and `prediction`, as official; GLUE's leaderboard wants the
+      same under a name of its own, such as `MRPC.tsv`;
+    * CLUE's `<task>_predict.json`: a JSON object a line, with `id` and `label`.
+
+    Args:
+        output_dir: an existing folder.
+        data: the examples of the test split.
+        probabilities: [N, K], in regression [N, 1], in their order.
+
+    Returns:
+        the files.
+
+    Raises:
+        ValueError: not as many rows as examples.
+    """
+    if len(probabilities) != len(data):
+        raise ValueError(f"{len(probabilities)} predictions for {len(data)} examples")
+    task = data.task
+    rows = probabilities.astype(np.float32)
+    predictions = _predicted_labels(data, rows)
+    results = "".join("\t".join(map(str, row)) + "\n" for row in rows)
+    submission = "index\tprediction\n" + "".join(
+        f"{example.guid}\t{prediction}\n"
+        for example, prediction in zip(data.examples, predictions, strict=True)
+    )
+    contents = {"test_results.tsv": results, "submit_results.tsv": submission}
+    if task.leaderboard_file:
+        contents[task.leaderboard_file] = submission
+    if task.clue_fields is not None:
+        contents[f"{task.name}_predict.json"] = _clue_lines(data, rows, predictions)
+    paths = []
+    for name, content in contents.items():
+        paths.append(os.path.join(output_dir, name))
+        with files.write_atomically(paths[-1]) as stream:
+            stream.write(content)
+    return paths
+
+
+def draw_confusion_matrix(path: str, data: ExampleSet, logits: NDArray[Any]) -> None:
+    """Draws which labels of a split are taken for which.
+
+    Args:
+        path: the picture, PNG.
+        data: labeled examples of a classification.
+        logits: [N, K], in their order.
+    """
+    task = data.task
+    matrix = metrics.confusion_matrix(logits.argmax(axis=1), _label_ids(data), task.num_labels)
+    pictures.draw_confusion_matrix(path, matrix, task.labels)
+
+
+def write_dev_predictions(
+    output_dir: str, data: ExampleSet, probabilities: NDArray[np.float32]
+) -> None:
+    """Writes `dev_predictions.tsv`, for looking at mistakes.
+
+    A line an example: its line in the file, guid, label, prediction, and the probabilities of the
+    labels; in regression the score alone.
+
+    Args:
+        output_dir: an existing folder.
+        data: the examples of the dev split.
+        probabilities: as in `write_predictions`.
+    """
+    names = data.task.labels or ("score",)
+    rows = probabilities.astype(np.float32)
+    predictions = _predicted_labels(data, rows)
+    with files.write_atomically(os.path.join(output_dir, DEV_PREDICTIONS)) as stream:
+        stream.write("\t".join(("line", "guid", "label", "prediction", *names)) + "\n")
+        for example, prediction, row in zip(data.examples, predictions, rows, strict=True):
+            cells = (example.line, example.guid, example.label, prediction, *row)
+            stream.write("\t".join(map(str, cells)) + "\n")
+
+
+def _predicted_labels(data: ExampleSet, rows: NDArray[np.float32]) -> list[str]:
+    """The most probable label of each example; in regression the score."""
+    if data.task.is_regression:
+        return [str(score) for score in rows[:, 0]]
+    return [data.task.labels[label] for label in rows.argmax(axis=1)]
+
+
+def _clue_lines(data: ExampleSet, rows: NDArray[np.float32], predictions: Sequence[str]) -> str:
+    task = data.task
+    guids: Sequence[str] = [example.guid for example in data.examples]
+    if task.group_size > 1:  # the options of one question: the most probable one is its label
+        best = rows[:, -1].reshape(-1, task.group_size).argmax(axis=1)
+        guids, predictions = [""] * len(best), [str(choice) for choice in best]
+    lines = []
+    for number, (guid, prediction) in enumerate(zip(guids, predictions, strict=True)):
+        name = int(guid) if guid.isdecimal() else number
+        lines.append(json.dumps({"id": name, "label": prediction, **(task.clue_fields or {})}))
+    return "".join(line + "\n" for line in lines)

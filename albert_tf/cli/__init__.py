@@ -1,0 +1,1 @@
+"""From command line flags to runs; the only part that knows absl flags."""

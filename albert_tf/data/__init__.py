@@ -1,0 +1,1 @@
+"""Text in, records of pre-training instances out; imports no TensorFlow."""

@@ -1,0 +1,211 @@
+"""The pre-training data program as an Apache Beam pipeline, for more text than one machine handles.
+
+    read chunks -> encode each (`chunk_encoding`) -> group by output -> shuffle and write
+
+Chunks are read in order by one worker, as their numbers are parts of seeds, and spread over all:
+reading takes some hundredth of the time that the rest needs. Every output holds the very records
+that the local program would write to it, for the same seed and chunk size. They are shuffled in the
+memory of one worker: choose so many outputs (`name@4096`) that each fits.
+
+Apache Beam is an extra and imported when the pipeline is made. What runs on other machines needs
+this package there, and paths that all of them can reach (`gs://…`).
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import logging
+import os
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from albert_tf import files
+from albert_tf.data import corpus, records, shuffling
+from albert_tf.data import create as pretraining_data
+from albert_tf.data.create import Resources
+from albert_tf.data.encoding import EncodedBatch, Vocabulary, make_chunk_encoder
+from albert_tf.data.instances import InstanceSettings
+from albert_tf.data.records import Outputs
+from albert_tf.data.text_formats import TextSettings
+
+COUNTS = "counts"  # name of the encoding step's second output
+ENCODERS = 2  # kept by a worker process
+
+# Chunk, slots and frames: some records of one output, in the order of their making.
+Piece = tuple[int, int, list[int], list[bytes]]
+Counts = collections.Counter[str]
+
+_make_encoder = functools.lru_cache(ENCODERS)(make_chunk_encoder)
+
+
+def _read_chunks(
+    input_files: list[str], chunk_bytes: int, input_format: str
+) -> Iterator[corpus.Chunk]:
+    return corpus.read_chunks(input_files, chunk_bytes, input_format)
+
+
+def _pieces(
+    chunk: corpus.Chunk, number: int, batch: EncodedBatch, num_outputs: int
+) -> Iterator[tuple[int, Piece]]:
+    """Divides a batch of a chunk among the outputs."""
+    outputs = batch.slots // shuffling.slots_per_output(num_outputs)
+    for output in np.unique(outputs).tolist():
+        chosen = np.flatnonzero(outputs == output).tolist()
+        slots, frames = batch.slots[chosen].tolist(), [batch.records[at] for at in chosen]
+        yield output, (chunk.index, number, slots, frames)
+
+
+def _encode(
+    chunk: corpus.Chunk,
+    vocabulary: Vocabulary,
+    settings: InstanceSettings,
+    text: TextSettings,
+    num_outputs: int,
+) -> Iterator[Any]:
+    """The records of a chunk by output, and its counts as the second output."""
+    from apache_beam.pvalue import TaggedOutput
+
+    counts: Counts = collections.Counter()
+    size = 0
+    encode = _make_encoder(vocabulary, settings, text, num_outputs)
+    for number, batch in enumerate(encode(chunk)):
+        counts.update(batch.counts)
+        size += sum(map(len, batch.records))
+        yield from _pieces(chunk, number, batch, num_outputs)
+    counts["record_bytes"] = size
+    yield TaggedOutput(COUNTS, counts)
+
+
+def _add_counts(all_counts: Iterable[Counts]) -> Counts:
+    total: Counts = collections.Counter()
+    for counts in all_counts:
+        total.update(counts)
+    return total
+
+
+def _write_output(
+    element: tuple[int, Iterable[Piece]], outputs: Outputs, random_seed: int
+) -> tuple[int, dict[str, Any]]:
+    """Shuffles the records of an output, writes them, and says what the metadata says of it.
+
+    Where the local program shuffles an output in one go, the order is the same.
+    """
+    output, pieces = element
+    made: list[tuple[int, int, bytes]] = []
+    for chunk, _, slots, frames in sorted(filter(None, pieces), key=lambda piece: piece[:2]):
+        made += zip([chunk] * len(slots), slots, frames, strict=True)
+    made.sort(key=lambda record: record[:2])  # by chunk and slot; those made first stay first
+    order = np.random.default_rng([random_seed, output, pretraining_data.ORDER, 0])
+    path = outputs.paths[output]
+    with pretraining_data.open_output(path, outputs.compression) as stream:
+        for at in order.permutation(len(made)).tolist():
+            stream.write(made[at][2])
+    entry = {
+        "name": os.path.basename(path),
+        "instances": len(made),
+        "bytes": files.file_size(path),
+    }
+    return output, entry
+
+
+def _write_metadata(
+    entries: list[tuple[int, dict[str, Any]]],
+    counts: Counts,
+    metadata: dict[str, Any],
+    path: str,
+) -> None:
+    if not counts["instances"]:
+        raise ValueError("--input_file: no text in there gives a token")
+    listed = [entry for _, entry in sorted(entries, key=lambda entry: entry[0])]
+    records.write_metadata(path, {**metadata, "counts": dict(counts), "files": listed})
+
+
+def _import_beam() -> Any:
+    try:
+        import apache_beam
+    except ImportError:
+        raise ValueError(
+            "--runner needs Apache Beam: pip install 'albert-tf2[beam]', or leave the flag out "
+            "to work on this machine alone"
+        ) from None
+    logging.getLogger("apache_beam").setLevel(logging.WARNING)
+    return apache_beam
+
+
+def _build(
+    pipeline: Any,
+    input_files: list[str],
+    outputs: Outputs,
+    vocabulary: Vocabulary,
+    settings: InstanceSettings,
+    chunk_bytes: int,
+    text: TextSettings,
+    metadata: dict[str, Any],
+) -> None:
+    """Puts the steps into the pipeline."""
+    beam = _import_beam()
+    num_outputs = len(outputs.paths)
+    encoded = (
+        pipeline
+        | "files" >> beam.Create([input_files])
+        | "read chunks" >> beam.FlatMap(_read_chunks, chunk_bytes, text.input_format)
+        | "spread" >> beam.Reshuffle()
+        | "encode"
+        >> beam.FlatMap(_encode, vocabulary, settings, text, num_outputs).with_outputs(
+            COUNTS, main="records"
+        )
+    )
+    counts = encoded[COUNTS] | "count" >> beam.CombineGlobally(_add_counts)
+    # So that an output without any record is written as well.
+    empty = pipeline | "outputs" >> beam.Create([(n, ()) for n in range(num_outputs)])
+    path = records.metadata_path(outputs.stem)
+    _ = (
+        (encoded["records"], empty)
+        | "with empty ones" >> beam.Flatten()
+        | "by output" >> beam.GroupByKey()
+        | "write" >> beam.Map(_write_output, outputs, settings.random_seed)
+        | "all" >> beam.combiners.ToList()
+        | "metadata" >> beam.Map(_write_metadata, beam.pvalue.AsSingleton(counts), metadata, path)
+    )
+
+
+def with_beam(runner: str, pipeline_options: list[str]) -> Callable[..., dict[str, Any]]:
+    """`create_pretraining_data` with Apache Beam: a function with the same arguments.
+
+    Of its `resources`, `num_workers`, `work_dir` and `shuffle_bytes` have no effect: these things
+    are the runner's. `resume` leaves outputs that are complete alone.
+
+    Args:
+        runner: "DirectRunner", "DataflowRunner", "FlinkRunner", "SparkRunner", …
+        pipeline_options: options for it, "name=value" or "name".
+
+    Raises:
+        ValueError: Apache Beam is not installed.
+    """
+    beam = _import_beam()
+
+    def create(
+        input_files: list[str],
+        outputs: Outputs,
+        vocabulary: Vocabulary,
+        settings: InstanceSettings,
+        resources: Resources,
+        text: TextSettings = TextSettings(),  # noqa: B008 - frozen
+    ) -> dict[str, Any]:
+        what = (input_files, outputs, vocabulary, settings)
+        metadata, finished = pretraining_data.prepare(*what, resources, text)
+        if finished:
+            return finished
+        options = beam.options.pipeline_options.PipelineOptions(
+            [f"--{option.lstrip('-')}" for option in pipeline_options], runner=runner
+        )
+        with beam.Pipeline(options=options) as pipeline:
+            _build(pipeline, *what, resources.chunk_bytes, text, metadata)
+        metadata = records.load_metadata(records.metadata_path(outputs.stem))
+        pretraining_data.report(metadata["counts"])
+        return metadata
+
+    return create

@@ -1,0 +1,391 @@
+"""The pre-training data program: text files in, shuffled record files out.
+
+1. The text is read in chunks (`corpus`). Each is made into encoded instances (`chunk_encoding`)
+   and spilled to random slots of a work directory (`shuffling`), by several processes.
+2. Each output file reads its slots back, shuffles and writes them.
+3. A metadata file beside the outputs says what they hold.
+
+What comes out depends on the text, the settings and the sizes of chunks and shuffle, and neither
+on the number of processes nor on whether the program was interrupted: every finished chunk and
+output leaves a small JSON file in the work directory, and `resume` goes on from these. Memory
+depends on the sizes and the number of processes, and not on the text.
+
+Read from the bottom up: `create_pretraining_data` is the program.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import glob
+import gzip
+import itertools
+import math
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from absl import logging
+from tqdm import tqdm
+
+import albert_tf
+from albert_tf import files, workers
+from albert_tf.data import corpus, records, shuffling
+from albert_tf.data.encoding import Vocabulary, load_word_marker, make_chunk_encoder
+from albert_tf.data.instances import InstanceSettings
+from albert_tf.data.records import Outputs
+from albert_tf.data.text_formats import TextSettings
+from albert_tf.data.tfrecord import decode_example
+from albert_tf.data.work_directory import WorkDirectory, open_work_directory
+
+COMPRESSION_LEVEL = 6
+PROGRESS_EVERY = 1000  # records written between two messages
+
+ORDER = 2  # part of a seed, so that no other use draws the same random numbers
+
+
+@dataclasses.dataclass(frozen=True)
+class Resources:
+    """What the program may use. The first two also decide the order of the instances.
+
+    Attributes:
+        chunk_bytes: text that is worked on together.
+        shuffle_bytes: records that one process shuffles in memory at a time.
+        num_workers: processes; 0 for one on each core.
+        work_dir: directory for what is not finished, removed in the end; needs the space of the
+            outputs, uncompressed. By default it is made beside the first output.
+        resume: go on where an interrupted run stopped.
+        show_progress: show a bar on standard error.
+    """
+
+    chunk_bytes: int = 1 << 20
+    shuffle_bytes: int = 64 << 20
+    num_workers: int = 0
+    work_dir: str = ""
+    resume: bool = False
+    show_progress: bool = True
+
+    def __post_init__(self) -> None:
+        for name, least in (("chunk_bytes", 1), ("shuffle_bytes", 1), ("num_workers", 0)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name}={getattr(self, name)}: expected {least} or more")
+
+    @property
+    def processes(self) -> int:
+        """The number of processes to start."""
+        return self.num_workers or workers.available_cores()
+
+
+def _make_chunk_work(
+    directory: str,
+    vocabulary: Vocabulary,
+    settings: InstanceSettings,
+    text: TextSettings,
+    num_outputs: int,
+) -> Callable[[corpus.Chunk], Iterator[tuple[int, int]]]:
+    """The work of the first stage, for one process: chunk -> (instances, input bytes) done."""
+    encode = make_chunk_encoder(vocabulary, settings, text, num_outputs)
+    work_directory = WorkDirectory(directory)
+    num_slots = num_outputs * shuffling.slots_per_output(num_outputs)
+
+    def work(chunk: corpus.Chunk) -> Iterator[tuple[int, int]]:
+        spill = shuffling.Spill(work_directory.chunk_stem(chunk.index), num_slots)
+        counts: collections.Counter[str] = collections.Counter()
+        for batch in encode(chunk):
+            spill.add(batch.records, batch.slots)
+            counts.update(batch.counts)
+            yield len(batch.records), 0
+        spill.flush()
+        counts["record_bytes"] = spill.written
+        work_directory.finish_chunk(chunk.index, chunk.checksum, spill.blocks, counts)
+        yield 0, chunk.read_bytes
+
+    return work
+
+
+def _make_output_work(
+    directory: str, outputs: Outputs, settings: InstanceSettings, groups: int
+) -> Callable[[int], Iterator[int]]:
+    """The work of the second stage, for one process: output -> records done."""
+    work_directory = WorkDirectory(directory)
+    num_outputs = len(outputs.paths)
+    num_slots = num_outputs * shuffling.slots_per_output(num_outputs)
+
+    def work(output: int) -> Iterator[int]:
+        path = outputs.paths[output]
+        shuffled = shuffling.shuffled(
+            work_directory.blocks(),
+            num_slots,
+            shuffling.slots_of(output, num_outputs),
+            groups,
+            seed=[settings.random_seed, output, ORDER],
+        )
+        written = 0
+        with open_output(path, outputs.compression) as stream:
+            for written, record in enumerate(shuffled, 1):
+                stream.write(record)
+                if written % PROGRESS_EVERY == 0:
+                    yield PROGRESS_EVERY
+        size = files.file_size(path)
+        work_directory.finish_output(output, os.path.basename(path), written, size)
+        yield written % PROGRESS_EVERY
+
+    return work
+
+
+@contextlib.contextmanager
+def open_output(path: str, compression: str) -> Iterator[Any]:
+    """A stream for the frames of a record file, which has its name once all are written.
+
+    Args:
+        path: the file.
+        compression: "" or "gzip".
+    """
+    with files.write_atomically(path, "wb") as stream:
+        if not compression:
+            yield stream
+            return
+        # No name and no time in the header: the same records give the same bytes.
+        with gzip.GzipFile("", "wb", COMPRESSION_LEVEL, stream, mtime=0) as packed:
+            yield packed
+
+
+def _check_paths(input_files: list[str], outputs: Outputs) -> None:
+    """Finds what is wrong with the names before anything is read."""
+    if not any(map(files.file_size, input_files)):
+        raise ValueError(f"--input_file: {', '.join(input_files)}: nothing in there")
+    inputs = {_identity(path): path for path in input_files}
+    for path in outputs.paths:
+        if _identity(path) in inputs:
+            raise ValueError(f"--output_file: {path} is an input file as well")
+        if os.path.isdir(path):
+            raise ValueError(f"--output_file: {path} is a directory; name a file")
+    for folder in dict.fromkeys(map(os.path.dirname, outputs.paths)):
+        files.make_directory(folder, "--output_file")
+
+
+def _identity(path: str) -> str:
+    return path if files.is_remote(path) else os.path.realpath(path)
+
+
+def _make_chunks(
+    work_directory: WorkDirectory,
+    input_files: list[str],
+    input_format: str,
+    args: tuple[Any, ...],
+    resources: Resources,
+) -> None:
+    """The first stage: spills the instances of all chunks that are not there yet."""
+    num_chunks = 0
+    bar = tqdm(
+        total=sum(map(files.file_size, input_files)),
+        unit="B",
+        unit_scale=True,
+        desc="making instances",
+        disable=not resources.show_progress,
+    )
+
+    def missing_chunks() -> Iterator[corpus.Chunk]:
+        nonlocal num_chunks
+        is_new = False
+        for chunk in corpus.read_chunks(input_files, resources.chunk_bytes, input_format):
+            num_chunks = chunk.index + 1
+            if work_directory.chunk_checksum(chunk.index) == chunk.checksum:
+                bar.update(chunk.read_bytes)
+                continue
+            if not is_new:
+                is_new = True
+                work_directory.forget_outputs()
+            work_directory.forget_chunk(chunk.index)
+            yield chunk
+
+    instances = 0
+    with bar:
+        messages = workers.run(_make_chunk_work, args, missing_chunks(), resources.processes)
+        for made, read_bytes in messages:
+            instances += made
+            rate = instances / max(bar.format_dict["elapsed"], 1e-9)
+            bar.set_postfix_str(f"{instances:,} made, {rate:,.0f}/s", refresh=False)
+            bar.update(read_bytes)
+    work_directory.keep_chunks(num_chunks)
+
+
+def _write_outputs(
+    work_directory: WorkDirectory,
+    outputs: Outputs,
+    settings: InstanceSettings,
+    resources: Resources,
+) -> None:
+    """The second stage: shuffles and writes all outputs that are not there yet."""
+    counts = work_directory.counts()
+    if not counts["instances"]:
+        raise ValueError("--input_file: no text in there gives a token")
+    done = work_directory.finished_outputs()
+    missing = [output for output in range(len(outputs.paths)) if output not in done]
+    for output in missing:  # half-written when a process was killed
+        for leftover in glob.glob(glob.escape(outputs.paths[output]) + ".????????.tmp"):
+            os.remove(leftover)
+    per_output = counts["record_bytes"] / len(outputs.paths)
+    groups = max(1, math.ceil(per_output / resources.shuffle_bytes))
+    args = (work_directory.path, outputs, settings, groups)
+    with tqdm(
+        total=counts["instances"],
+        initial=sum(entry["instances"] for entry in done.values()),
+        unit=" records",
+        desc="writing",
+        disable=not resources.show_progress,
+    ) as bar:
+        num_workers = min(resources.processes, len(missing))
+        for written in workers.run(_make_output_work, args, missing, num_workers):
+            bar.update(written)
+
+
+def _settings_of(
+    settings: InstanceSettings, text: TextSettings, outputs: Outputs, resources: Resources
+) -> dict[str, Any]:
+    """All settings that decide what is in the outputs, by the names of their flags."""
+    flat = dataclasses.asdict(settings)
+    return {
+        **flat.pop("masking"),
+        **flat,
+        **dataclasses.asdict(text),
+        "compression": outputs.compression,
+        "chunk_bytes": resources.chunk_bytes,
+        "shuffle_bytes": resources.shuffle_bytes,
+    }
+
+
+def _exists(path: str) -> bool:
+    try:
+        files.open_binary(path).close()
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _finished_before(path: str, metadata: dict[str, Any], outputs: Outputs) -> bool:
+    """Whether a run with the same settings has left its metadata and all of its outputs."""
+    known = records.read_metadata([name for name in outputs.paths if _exists(name)])
+    return all(
+        name in known
+        and os.path.realpath(known[name].metadata_file) == os.path.realpath(path)
+        and known[name].settings == metadata["settings"]
+        and known[name].vocabulary == metadata["vocabulary"]
+        for name in outputs.paths
+    )
+
+
+def report(counts: dict[str, int]) -> None:
+    """Logs the statistics."""
+    instances, positions = counts["instances"], counts["positions"]
+    logging.info(
+        "%d documents, %d sentences, %d tokens of text -> %d instances of %.1f tokens on average; "
+        "%.2f %% of the tokens to predict, %.2f %% of the instances labeled 1",
+        counts["documents"],
+        counts["sentences"],
+        counts["tokens"],
+        instances,
+        positions / instances,
+        100 * counts["predictions"] / positions,
+        100 * counts["label_1"] / instances,
+    )
+
+
+def log_instances(paths: Sequence[str], vocabulary: Vocabulary, count: int) -> None:
+    """Logs the first instances of the outputs, one of each in turn, as the official program."""
+    tokenizer = vocabulary.load()
+    in_turn = itertools.zip_longest(*map(records.read_records, paths))
+    found = filter(None, itertools.chain.from_iterable(in_turn))
+    for record in itertools.islice(found, count):
+        features = decode_example(record)
+        ids = features["input_ids"][features["input_mask"] > 0].tolist()
+        logging.info("*** Example ***")
+        logging.info("tokens: %s", " ".join(tokenizer.convert_ids_to_tokens(ids)))
+        for name in records.FEATURES:
+            logging.info("%s: %s", name, " ".join(map(str, features[name].tolist())))
+
+
+def prepare(
+    input_files: list[str],
+    outputs: Outputs,
+    vocabulary: Vocabulary,
+    settings: InstanceSettings,
+    resources: Resources,
+    text: TextSettings,
+) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """Checks what can be checked before the work begins.
+
+    Args: as `create_pretraining_data`.
+
+    Returns:
+        the content of the metadata file without `counts` and `files`; and with `resources.resume`,
+        when all outputs are complete already, the whole of it.
+
+    Raises:
+        FileNotFoundError, ValueError: as `create_pretraining_data`.
+    """
+    _check_paths(input_files, outputs)
+    tokenizer = vocabulary.load()
+    load_word_marker(settings, tokenizer)  # to find out now whether it works
+    metadata: dict[str, Any] = {
+        "program": f"albert_tf {albert_tf.__version__}",
+        "settings": _settings_of(settings, text, outputs, resources),
+        "vocabulary": {
+            "file": os.path.basename(vocabulary.spm_model_file or vocabulary.vocab_file or ""),
+            "size": tokenizer.vocab_size,
+            "checksum": tokenizer.checksum,
+            "do_lower_case": vocabulary.do_lower_case,
+        },
+    }
+    path = records.metadata_path(outputs.stem)
+    if resources.resume and _finished_before(path, metadata, outputs):
+        logging.info("%s: all outputs are complete already", path)
+        return metadata, records.load_metadata(path)
+    return metadata, None
+
+
+def create_pretraining_data(
+    input_files: list[str],
+    outputs: Outputs,
+    vocabulary: Vocabulary,
+    settings: InstanceSettings,
+    resources: Resources,
+    text: TextSettings = TextSettings(),  # noqa: B008 - frozen
+) -> dict[str, Any]:
+    """Makes pre-training records from text.
+
+    Args:
+        input_files: text files, plain or compressed with gzip.
+        outputs: what to write.
+        vocabulary: the vocabulary.
+        settings: how to make instances.
+        resources: what may be used.
+        text: how to read the files; by default one sentence a line, a blank line between documents.
+
+    Returns:
+        the content of the metadata file: settings, vocabulary, counts and files.
+
+    Raises:
+        FileNotFoundError: an input or the vocabulary is missing.
+        ValueError: wrong settings, names or text; says which.
+        OSError: a file cannot be written, for instance because the disk is full. What is finished
+            stays in the work directory, for `resume`.
+    """
+    metadata, finished = prepare(input_files, outputs, vocabulary, settings, resources, text)
+    if finished:
+        return finished
+    run = {**metadata["settings"], **metadata["vocabulary"], "outputs": outputs.paths}
+    work_dir = resources.work_dir or outputs.stem + ".work"
+    if files.is_remote(work_dir):
+        raise ValueError(f"--work_dir={work_dir}: a local directory is needed; name one")
+    with open_work_directory(work_dir, run, resources.resume) as work_directory:
+        args = (work_directory.path, vocabulary, settings, text, len(outputs.paths))
+        _make_chunks(work_directory, input_files, text.input_format, args, resources)
+        _write_outputs(work_directory, outputs, settings, resources)
+        metadata["counts"] = dict(work_directory.counts())
+        metadata["files"] = list(work_directory.finished_outputs().values())
+        records.write_metadata(records.metadata_path(outputs.stem), metadata)
+        work_directory.remove()
+    report(metadata["counts"])
+    return metadata

@@ -1,0 +1,127 @@
+"""From a chunk of text to encoded instances and the slots that they are shuffled to.
+
+The one step that the local program (`pretraining_data`) and the Beam pipeline
+(`pretraining_data_beam`) share: what it gives for a chunk depends on the chunk and the settings
+alone, so both make the same records.
+
+1. Read the chunk as lists of sentences (`text_formats`).
+2. Tokenize it once (`instances`), with Chinese words marked where asked for (`chinese_words`).
+3. Make the instances of all passes (`instances`, `masking`) and encode them (`record_encoding`).
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from albert_tf.data import corpus, shuffling
+from albert_tf.data.chinese_words import AlbertZhWords, ChineseWords
+from albert_tf.data.instances import (
+    InstanceSettings,
+    WordMarker,
+    create_batches,
+    tokenize_documents,
+)
+from albert_tf.data.masking import word_start_table
+from albert_tf.data.text_formats import TextSettings, chunk_lines
+from albert_tf.data.tfrecord import encode_examples, frame_records
+from albert_tf.tokenization import FullTokenizer
+
+_SLOTS = 1  # part of a seed, so that no other use draws the same random numbers
+
+
+@dataclasses.dataclass(frozen=True)
+class Vocabulary:
+    """Where the tokenizer comes from; it is loaded anew in every process.
+
+    Attributes:
+        vocab_file: WordPiece vocabulary, or the `.vocab` beside a SentencePiece model.
+        spm_model_file: SentencePiece model.
+        do_lower_case: see `FullTokenizer`.
+    """
+
+    vocab_file: str | None = None
+    spm_model_file: str | None = None
+    do_lower_case: bool = True
+
+    def load(self) -> FullTokenizer:
+        """The tokenizer.
+
+        Raises:
+            FileNotFoundError, ValueError: as `FullTokenizer`.
+        """
+        return FullTokenizer(self.vocab_file, self.do_lower_case, self.spm_model_file)
+
+
+@dataclasses.dataclass(frozen=True)
+class EncodedBatch:
+    """Some instances of a chunk.
+
+    Attributes:
+        records: TFRecord frames with serialized examples.
+        slots: int64, where each goes; see `shuffling`.
+        counts: what to add to the counts of the metadata.
+    """
+
+    records: list[bytes]
+    slots: NDArray[np.int64]
+    counts: collections.Counter[str]
+
+
+def load_word_marker(settings: InstanceSettings, tokenizer: FullTokenizer) -> WordMarker | None:
+    """What finds the Chinese words that the settings ask for; None where they do not.
+
+    Raises:
+        ValueError: jieba is not installed, or the vocabulary does not serve.
+    """
+    if not settings.segment_chinese_words:
+        return None
+    return AlbertZhWords(tokenizer) if settings.albert_zh_compat else ChineseWords(tokenizer)
+
+
+def _count(batch: dict[str, np.ndarray]) -> collections.Counter[str]:
+    return collections.Counter(
+        instances=len(batch["input_ids"]),
+        positions=int(batch["input_mask"].sum()),
+        predictions=int(batch["masked_lm_weights"].sum()),
+        label_1=int(batch["next_sentence_labels"].sum()),
+    )
+
+
+def make_chunk_encoder(
+    vocabulary: Vocabulary, settings: InstanceSettings, text: TextSettings, num_outputs: int
+) -> Callable[[corpus.Chunk], Iterator[EncodedBatch]]:
+    """A function from chunks to their instances, the same wherever it runs.
+
+    Args:
+        vocabulary: loaded here, once.
+        settings: how to make instances.
+        text: how to read the chunks.
+        num_outputs: number of record files.
+    """
+    tokenizer = vocabulary.load()
+    table = word_start_table(tokenizer.pieces, tokenizer.is_sentencepiece)
+    marker = load_word_marker(settings, tokenizer)
+
+    def encode(chunk: corpus.Chunk) -> Iterator[EncodedBatch]:
+        documents = tokenize_documents(chunk_lines(chunk, text), tokenizer, table, marker)
+        counts: collections.Counter[str] = collections.Counter(
+            instances=0,
+            documents=documents.num_documents,
+            sentences=len(documents.sentence_starts) - 1,
+            tokens=len(documents.ids),
+        )
+        yield EncodedBatch([], np.zeros(0, np.int64), counts)
+        rng = np.random.default_rng([settings.random_seed, chunk.index, _SLOTS])
+        made = 0
+        for batch in create_batches(documents, settings, tokenizer, chunk.index):
+            encoded = frame_records(encode_examples(batch))
+            slots = shuffling.draw_slots(len(encoded), made, num_outputs, rng)
+            made += len(encoded)
+            yield EncodedBatch(encoded, slots, _count(batch))
+
+    return encode

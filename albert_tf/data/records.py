@@ -1,0 +1,277 @@
+"""Files of pre-training records: names, features, counting, and the metadata beside them.
+
+The data program writes them and `run_pretraining` asks them what they hold. A record is a
+serialized `tf.train.Example` (see `record_encoding`).
+
+Feature names are those of Google's program. Note `next_sentence_labels`: the name is BERT's, the
+content is ALBERT's sentence order label, 0 in order, 1 swapped.
+
+Letters: N records, S sequence length, P prediction slots.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import glob
+import gzip
+import itertools
+import json
+import os
+import re
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import IO, Any, cast
+
+from albert_tf import files
+from albert_tf.data.tfrecord import (
+    FOOTER_BYTES,
+    HEADER_BYTES,
+    has_good_contents,
+    has_good_length,
+)
+
+# Feature -> (dtype on disk, width): the width is the name of a setting, or a number.
+FEATURES: dict[str, tuple[str, str | int]] = {
+    "input_ids": ("int64", "max_seq_length"),
+    "input_mask": ("int64", "max_seq_length"),
+    "segment_ids": ("int64", "max_seq_length"),
+    "token_boundary": ("int64", "max_seq_length"),
+    "masked_lm_positions": ("int64", "max_predictions_per_seq"),
+    "masked_lm_ids": ("int64", "max_predictions_per_seq"),
+    "masked_lm_weights": ("float32", "max_predictions_per_seq"),
+    "next_sentence_labels": ("int64", 1),
+}
+
+CHECKED_AT_ONCE = 256  # records: many at a time are faster
+METADATA_SUFFIX = ".records.json"
+_SHARDED = re.compile(r"(?P<stem>.+)@(?P<count>\d+)")
+GZIP_MAGIC = b"\x1f\x8b\x08"
+
+
+@dataclasses.dataclass(frozen=True)
+class RecordFileInfo:
+    """What a metadata file says of one record file.
+
+    Attributes:
+        instances: number of records.
+        bytes: size of the file.
+        settings: settings of the data program: max_seq_length, max_predictions_per_seq, …
+        vocabulary: the vocabulary's `checksum` (SHA-256 of its file), `size` and `file`.
+        metadata_file: where this was read.
+    """
+
+    instances: int
+    bytes: int
+    settings: dict[str, Any]
+    vocabulary: dict[str, Any]
+    metadata_file: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Outputs:
+    """The files to write.
+
+    Attributes:
+        paths: their names.
+        stem: what the metadata file is named after.
+        compression: "" or "gzip".
+    """
+
+    paths: tuple[str, ...]
+    stem: str
+    compression: str = ""
+
+    @classmethod
+    def parse(cls, pattern: str, compression: str = "") -> Outputs:
+        """Reads an `--output_file`: a comma list of names, or `name@64` for 64 shards.
+
+        Raises:
+            ValueError: no name, a name twice, no shards, or an unknown compression.
+        """
+        names = [name.strip() for name in pattern.split(",") if name.strip()]
+        if not names:
+            raise ValueError("--output_file: at least one file name was expected, none came")
+        if compression not in ("", "gzip"):
+            raise ValueError(f"--compression={compression}: expected gzip or nothing")
+        paths: list[str] = []
+        for name in names:
+            sharded = _SHARDED.fullmatch(name)
+            count = int(sharded["count"]) if sharded else 1
+            if count < 1:
+                raise ValueError(f"--output_file={name}: expected one shard or more")
+            stem = sharded["stem"] if sharded else name
+            shards = [f"{stem}-{shard:05d}-of-{count:05d}" for shard in range(count)]
+            paths += shards if sharded else [name]
+        if len(set(paths)) < len(paths):
+            raise ValueError(f"--output_file={pattern}: names the same file twice")
+        first = _SHARDED.fullmatch(names[0])
+        return cls(tuple(paths), first["stem"] if first else names[0], compression)
+
+
+def is_gzip(path: str) -> bool:
+    """Whether a record file is compressed with gzip."""
+    with files.open_binary(path) as stream:
+        header = stream.read(HEADER_BYTES)
+    # A first record of 560 kB has a length that looks like gzip's first bytes.
+    return header.startswith(GZIP_MAGIC) and not has_good_length(header)
+
+
+@contextlib.contextmanager
+def _open_records(path: str) -> Iterator[IO[bytes]]:
+    """Opens a record file, through gzip where it is compressed."""
+    compressed = is_gzip(path)
+    with files.open_binary(path) as stream:
+        if compressed:
+            with gzip.open(stream) as unpacked:
+                yield cast("IO[bytes]", unpacked)
+        else:
+            yield stream
+
+
+def read_records(path: str) -> Iterator[bytes]:
+    """The contents of a TFRecord file, compressed with gzip or not, in order.
+
+    Checks the lengths, but not the checksums of the contents.
+
+    Raises:
+        ValueError: truncated or corrupt; names the file and the record, counted from 1.
+    """
+    return (frame[:-FOOTER_BYTES] for frame in _read_frames(path))
+
+
+def _read_frames(path: str) -> Iterator[bytes]:
+    """The contents of a TFRecord file, each with its checksum."""
+    number = 0
+    known_good: set[bytes] = set()  # few lengths occur, and a checksum alone is slow
+    with _open_records(path) as stream:
+        try:
+            while header := stream.read(HEADER_BYTES):
+                number += 1
+                if len(header) < HEADER_BYTES:
+                    raise EOFError
+                if header not in known_good and not has_good_length(header):
+                    raise ValueError(
+                        f"{path}, record {number}: the checksum of its length is wrong: "
+                        "the file is corrupt, or it is no TFRecord file"
+                    )
+                known_good.add(header)
+                size = int.from_bytes(header[:8], "little")
+                frame = stream.read(size + FOOTER_BYTES)
+                if len(frame) < size + FOOTER_BYTES:
+                    raise EOFError
+                yield frame
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            reason = "the file ends early" if isinstance(error, EOFError) else str(error)
+            raise ValueError(f"{path}, record {max(number, 1)}: {reason}. Make it anew.") from None
+
+
+def read_checked_blocks(path: str) -> Iterator[list[bytes | None]]:
+    """The contents of a TFRecord file, some hundred at a time; None in place of damaged ones.
+
+    A record is damaged if its content is not what its checksum says.
+
+    Raises:
+        ValueError: as `read_records`, after all records before that one.
+    """
+    frames = _read_frames(path)
+    is_readable = True
+    while is_readable:
+        block: list[bytes] = []
+        try:
+            for frame in itertools.islice(frames, CHECKED_AT_ONCE):
+                block.append(frame)  # one by one: they count even if a later one cannot be read
+            is_readable = bool(block)
+        except ValueError:
+            yield _checked(block)
+            raise
+        if block:
+            yield _checked(block)
+
+
+def _checked(frames: list[bytes]) -> list[bytes | None]:
+    sound = has_good_contents(frames)
+    return [
+        frame[:-FOOTER_BYTES] if is_sound else None
+        for frame, is_sound in zip(frames, sound, strict=True)
+    ]
+
+
+def count_records(path: str) -> int:
+    """The number of records in a TFRecord file, compressed with gzip or not.
+
+    Raises:
+        ValueError: truncated or corrupt; names the file and the record, counted from 1.
+    """
+    return sum(1 for _ in read_records(path))
+
+
+def metadata_path(output_stem: str) -> str:
+    """Where the metadata of record files with this stem is kept."""
+    return output_stem + METADATA_SUFFIX
+
+
+def write_metadata(path: str, metadata: Mapping[str, Any]) -> None:
+    """Writes a metadata file; `metadata["files"]` lists name, instances and bytes of each file."""
+    with files.write_atomically(path) as stream:
+        json.dump(metadata, stream, indent=1, ensure_ascii=False)
+        stream.write("\n")
+
+
+def read_metadata(record_files: Sequence[str]) -> dict[str, RecordFileInfo]:
+    """What the metadata files in the folders of `record_files` say of them.
+
+    Files that no metadata names (made by another program), or that have another size than it says
+    (made anew since), are left out.
+
+    Raises:
+        ValueError: a metadata file is not what the data program writes.
+    """
+    result: dict[str, RecordFileInfo] = {}
+    by_folder: dict[str, dict[str, str]] = {}
+    for path in record_files:
+        folder, name = os.path.split(path)
+        by_folder.setdefault(folder, {})[name] = path
+    for folder, wanted in by_folder.items():
+        for metadata_file in _find_metadata(folder):
+            metadata = load_metadata(metadata_file)
+            for entry in metadata["files"]:
+                path = wanted.get(entry["name"], "")
+                if path and files.file_size(path) == entry["bytes"]:
+                    result[path] = RecordFileInfo(
+                        instances=entry["instances"],
+                        bytes=entry["bytes"],
+                        settings=metadata["settings"],
+                        vocabulary=metadata["vocabulary"],
+                        metadata_file=metadata_file,
+                    )
+    return result
+
+
+def _find_metadata(folder: str) -> list[str]:
+    pattern = os.path.join(glob.escape(folder), f"*{METADATA_SUFFIX}")
+    try:
+        return files.expand_patterns([pattern], "metadata")
+    except ValueError:  # there is none
+        return []
+
+
+def load_metadata(path: str) -> dict[str, Any]:
+    """Reads a metadata file, as `write_metadata` wrote it.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    try:
+        metadata = json.loads(files.read_text(path))
+        for entry in metadata["files"]:
+            if not isinstance(entry["name"], str) or entry["instances"] + entry["bytes"] < 0:
+                raise ValueError("negative counts")
+        if not all(isinstance(metadata[key], dict) for key in ("settings", "vocabulary")):
+            raise TypeError("settings and vocabulary are no objects")
+        return dict(metadata)
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"{path}: not a metadata file of create_pretraining_data.py ({error!r}). Remove or "
+            "rename it, or make the records anew."
+        ) from None

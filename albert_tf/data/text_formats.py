@@ -1,0 +1,135 @@
+"""What is in the text files: sentences a line, paragraphs, whole documents or JSON objects.
+
+`corpus` divides files of any of these formats into chunks; here a chunk becomes what the rest of
+the data program works on: lists of sentences with a blank one between documents.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import json
+import re
+from collections.abc import Iterable, Iterator
+
+from albert_tf.data import corpus
+
+INPUT_FORMATS = corpus.INPUT_FORMATS
+_SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which JSON can spell
+_REPLACEMENT = "\ufffd"
+
+
+@dataclasses.dataclass(frozen=True)
+class TextSettings:
+    """How to read the input.
+
+    Attributes:
+        input_format: "sentences": one a line, a blank line between documents; "documents": every
+            file is a document, with one sentence a line, and blank lines say nothing; "jsonl": a
+            JSON object a line, each a document, with one sentence a line of its text.
+        text_field: "jsonl": the field that holds the text.
+        split_sentences: lines are paragraphs: divide them into sentences.
+        language: what the rules of that division are for: "en", "zh", or another of the some 240
+            codes that the package sentencex knows.
+    """
+
+    input_format: str = corpus.SENTENCES
+    text_field: str = "text"
+    split_sentences: bool = False
+    language: str = "en"
+
+    def __post_init__(self) -> None:
+        if self.input_format not in INPUT_FORMATS:
+            names = ", ".join(INPUT_FORMATS)
+            raise ValueError(f"input_format={self.input_format}: expected one of {names}")
+        if self.split_sentences and not importlib.util.find_spec("sentencex"):
+            raise ValueError(
+                "split_sentences needs the package sentencex: pip install 'albert-tf2[sentences]'"
+            )
+
+
+def split_paragraph(paragraph: str, language: str) -> list[str]:
+    """The sentences of a paragraph, without the spaces around them.
+
+    Args:
+        paragraph: a line of text.
+        language: see `TextSettings`.
+    """
+    import sentencex  # an extra
+
+    return [
+        sentence for part in sentencex.segment(language, paragraph) if (sentence := part.strip())
+    ]
+
+
+def chunk_lines(chunk: corpus.Chunk, settings: TextSettings) -> Iterator[list[str]]:
+    """The sentences of a chunk: lists that begin and end with a document, "" between documents.
+
+    Args:
+        chunk: as `corpus.read_chunks` reads it with `settings.input_format`.
+        settings: how to read it.
+
+    Raises:
+        ValueError: not UTF-8, no JSON, no such field, or too long for a sentence; names the file
+            and the line.
+    """
+    if settings == TextSettings():
+        yield from chunk.lines()
+        return
+    for part in chunk.parts:
+        lines: list[str] = []
+        for number, paragraph in _paragraphs(part, settings):
+            sentences = [paragraph]
+            if settings.split_sentences and paragraph:
+                sentences = split_paragraph(paragraph, settings.language)
+            for sentence in sentences:
+                corpus.check_sentence(sentence, part.path, number)
+            lines += sentences
+        yield lines
+
+
+def _paragraphs(part: corpus.Part, settings: TextSettings) -> Iterator[tuple[int, str]]:
+    """Number and text of the lines; those of a JSON object's text have the number of its line."""
+    numbered = enumerate(part.lines(), part.first_line)
+    if settings.input_format == corpus.SENTENCES:
+        # A line of spaces ends a document as much as an empty one.
+        yield from ((number, line if line.strip() else "") for number, line in numbered)
+    elif settings.input_format == corpus.DOCUMENTS:
+        yield from ((number, line) for number, line in numbered if line.strip())
+    else:
+        for number, line in numbered:
+            if line.strip():
+                text = _text_of_record(line, settings.text_field, part.path, number)
+                yield from ((number, paragraph) for paragraph in _lines_with_text(text))
+                yield number, ""
+
+
+def _lines_with_text(text: str) -> Iterable[str]:
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    return (line for line in lines if line.strip())
+
+
+def _text_of_record(line: str, field: str, path: str, number: int) -> str:
+    """The text in a JSON object; half characters are replaced.
+
+    Raises:
+        ValueError: it is something else; names the file and the line.
+    """
+    try:
+        record = json.loads(line, strict=False)  # lenient towards raw tabs and NUL bytes
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path}, line {number}: expected a JSON object: {error}") from None
+    if not isinstance(record, dict):
+        found = type(record).__name__
+        raise ValueError(f"{path}, line {number}: expected a JSON object, found a {found}")
+    if field not in record:
+        names = ", ".join(map(repr, record)) or "none"
+        raise ValueError(
+            f"{path}, line {number}: no field {field!r}; its fields: {names}. Name the one that "
+            "holds the text with --text_field."
+        )
+    text = record[field]
+    if not isinstance(text, str):
+        found = type(text).__name__
+        raise ValueError(f"{path}, line {number}: field {field!r}: expected text, found a {found}")
+    return _SURROGATE.sub(_REPLACEMENT, text)

@@ -1,0 +1,152 @@
+"""Around the training loop, for any fine-tuning task: batches and predictions.
+
+Batches are as long as their longest example, and one trace of a step serves all lengths.
+Predictions are made in the order of length and given back in the order of the file.
+
+Letters: B batch, N examples, S sequence length.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from albert_tf.checkpoints import loading
+from albert_tf.checkpoints.loading import BEST
+from albert_tf.finetuning import batching
+from albert_tf.finetuning.batching import Features, Padding, TrainingOrder
+
+
+def batch_signature(features: Features) -> dict[str, tf.TensorSpec]:
+    """Name → type and number of axes of what is in a batch, no axis of a fixed size."""
+    batch = features.batch(np.zeros(1, np.int64), int(features.lengths[0]))
+    return {
+        name: tf.TensorSpec([None] * value.ndim, tf.as_dtype(value.dtype))
+        for name, value in batch.items()
+    }
+
+
+def training_dataset(
+    features: Features,
+    order: TrainingOrder,
+    padding: Padding,
+    start_step: int = 0,
+    rows: slice | None = None,
+) -> tf.data.Dataset:
+    """The batches of `batching.training_batches`, made while the model works on earlier ones.
+
+    Args:
+        features: the examples.
+        order: in which they come.
+        padding: how far batches are padded.
+        start_step: of the first batch.
+        rows: of each batch, those of this process; None for all.
+    """
+
+    def make() -> Iterator[dict[str, Any]]:
+        for batch in batching.training_batches(features, order, padding, start_step):
+            yield {name: value[rows or slice(None)] for name, value in batch.items()}
+
+    return tf.data.Dataset.from_generator(
+        make,
+        output_signature=batch_signature(features),
+    ).prefetch(2)
+
+
+class Predictor:
+    """Runs a model on all examples, as often as its weights change.
+
+    Args:
+        model: called with (batch, training=False), returns a dict.
+        features: N examples.
+        batch_size: B.
+        padding: how far batches are padded.
+        outputs: name → what fills the rows of this output up where batches differ in width, as
+            with questions of different numbers of options.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        features: Features,
+        batch_size: int,
+        padding: Padding,
+        outputs: Mapping[str, float],
+    ) -> None:
+        self.model, self.features, self.fill = model, features, dict(outputs)
+        self.batch_size, self.padding = batch_size, padding
+        self._step = tf.function(self._one_batch, input_signature=[batch_signature(features)])
+
+    def _one_batch(self, batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        outputs = self.model(batch, training=False)
+        return {name: outputs[name] for name in self.fill}
+
+    def predict(self) -> dict[str, NDArray[Any]]:
+        """The outputs that were asked for, [N, …], in the order of the examples."""
+        count = len(self.features)
+        rows: dict[str, list[Any]] = {name: [None] * count for name in self.fill}
+        batches = batching.evaluation_batches(self.features, self.batch_size, self.padding)
+        total = -(-count // self.batch_size)
+        for numbers, batch in tqdm(batches, "predicting", total, unit="batch", disable=None):
+            for name, values in self._step(batch).items():
+                for number, row in zip(numbers.tolist(), values.numpy(), strict=True):
+                    rows[name][number] = row
+        return {name: _stack(rows[name], fill) for name, fill in self.fill.items()}
+
+    def predict_with_best(
+        self, output_dir: str, init_checkpoint: str | None = None
+    ) -> tuple[int, dict[str, NDArray[Any]]]:
+        """`predict` with the checkpoint of `find_best`; its step comes first."""
+        prefix = find_best(output_dir, init_checkpoint)
+        loading.load_weights(self.model, prefix)
+        return loading.read_step(prefix), self.predict()
+
+
+def _stack(rows: Sequence[NDArray[Any]], fill: float) -> NDArray[Any]:
+    """Rows as one array, filled up at the end of their last axis."""
+    if rows[0].ndim == 0:
+        return np.array(rows)
+    width = max(row.shape[-1] for row in rows)
+    unchanged = [(0, 0)] * (rows[0].ndim - 1)
+    return np.stack(
+        [
+            np.pad(row, [*unchanged, (0, width - row.shape[-1])], constant_values=fill)
+            for row in rows
+        ]
+    )
+
+
+def find_trained(output_dir: str, init_checkpoint: str | None = None) -> str | None:
+    """`model.ckpt-best`; where there is none the newest checkpoint, or `init_checkpoint`."""
+    best = os.path.join(output_dir, BEST)
+    if tf.io.gfile.exists(best + ".index"):
+        return best
+    numbered = list(loading.list_checkpoints(output_dir).values())
+    if numbered:
+        return numbered[-1]
+    return loading.find_checkpoint(init_checkpoint) if init_checkpoint else None
+
+
+def find_best(output_dir: str, init_checkpoint: str | None = None) -> str:
+    """The checkpoint to predict with, which `find_trained` finds.
+
+    Raises:
+        FileNotFoundError: there is none.
+    """
+    found = find_trained(output_dir, init_checkpoint)
+    if found is None:
+        raise FileNotFoundError(
+            f"{output_dir} holds no checkpoint to predict with. Train first, or give "
+            "--init_checkpoint."
+        )
+    best = os.path.join(output_dir, BEST)
+    if found != best:
+        logging.warning("%s does not exist: predicting with %s", best, found)
+    return found

@@ -1,0 +1,194 @@
+"""The pre-training task: what it reads, its losses and metrics, and its evaluation files.
+
+Masked-LM loss plus sentence-order loss, unweighted. Paper section 3.1; Google's `run_pretraining`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from albert_tf import files
+from albert_tf.config import AlbertConfig
+from albert_tf.data import records
+from albert_tf.modeling import AlbertForPretraining
+from albert_tf.pretraining import hints, input_pipeline
+
+SELECTION_METRIC = "masked_lm_accuracy"
+CHECKED_RECORDS = 100
+ENTROPY_RECORDS = 2000
+# Feature → flag that sets its length.
+FLAG_OF_FEATURE = {
+    "input_ids": "max_seq_length",
+    "input_mask": "max_seq_length",
+    "segment_ids": "max_seq_length",
+    "masked_lm_positions": "max_predictions_per_seq",
+    "masked_lm_ids": "max_predictions_per_seq",
+    "masked_lm_weights": "max_predictions_per_seq",
+}
+
+Sums = dict[str, tuple[tf.Tensor, tf.Tensor]]
+
+
+class PretrainingTask:
+    """Pre-training with masked words and sentence order.
+
+    Args:
+        config: the architecture.
+        max_seq_length: S, tokens a sequence.
+        max_predictions_per_seq: P, masked positions a sequence.
+
+    Raises:
+        ValueError: S is larger than `max_position_embeddings`.
+    """
+
+    selection_metric = SELECTION_METRIC
+
+    def __init__(
+        self, config: AlbertConfig, max_seq_length: int, max_predictions_per_seq: int
+    ) -> None:
+        config.check_length(max_seq_length)
+        self.config = config
+        lengths = {
+            "max_seq_length": max_seq_length,
+            "max_predictions_per_seq": max_predictions_per_seq,
+        }
+        self.features: input_pipeline.Features = {
+            name: tf.io.FixedLenFeature(
+                (lengths[flag],), tf.float32 if name == "masked_lm_weights" else tf.int64
+            )
+            for name, flag in FLAG_OF_FEATURE.items()
+        }
+        # The name is BERT's, the content ALBERT's sentence order label.
+        self.features["next_sentence_labels"] = tf.io.FixedLenFeature((1,), tf.int64)
+
+    def build_model(self) -> AlbertForPretraining:
+        """A model with random weights."""
+        return AlbertForPretraining(self.config)
+
+    def find_records(
+        self, patterns: str, flag: str, skip_bad_records: bool = False
+    ) -> list[input_pipeline.RecordFile]:
+        """The files that `patterns` (of the flag `flag`) match, checked against this task.
+
+        Args:
+            patterns: a comma list of names and globs.
+            flag: where they come from.
+            skip_bad_records: read all records now, and leave out those that are damaged.
+
+        Raises:
+            ValueError: nothing matches, a file is damaged, its records have other lengths, or
+                its vocabulary is larger than the model's.
+        """
+        paths = files.expand_patterns(patterns, f"--{flag}")
+        paths = input_pipeline.record_paths(paths)
+        if not paths:
+            raise ValueError(f"--{flag}={patterns}: matches no record file")
+        for path in paths:
+            input_pipeline.check_features(path, self.features, FLAG_OF_FEATURE)
+        if skip_bad_records:
+            found = input_pipeline.scan_record_files(paths, self.features)
+        else:
+            found = input_pipeline.find_record_files(paths)
+        for file in found:
+            self._check_ids(file)
+        self._check_vocabulary([file.path for file in found])
+        return found
+
+    def _check_ids(self, file: input_pipeline.RecordFile) -> None:
+        """Looks at the first records only: a GPU reads zeros, silently, for an id out of range."""
+        dataset = input_pipeline.evaluation_dataset([file], self.features, CHECKED_RECORDS)
+        batch = next(input_pipeline.batches(dataset, [file], self.features))
+        largest = max(int(tf.reduce_max(batch[name])) for name in ("input_ids", "masked_lm_ids"))
+        if largest >= self.config.vocab_size:
+            raise ValueError(
+                f"{file.path} holds the id {largest}, the model has vocab_size="
+                f"{self.config.vocab_size}: the records were made with another vocabulary"
+            )
+
+    def _check_vocabulary(self, paths: Sequence[str]) -> None:
+        first: records.RecordFileInfo | None = None
+        for path, info in records.read_metadata(paths).items():
+            size = info.vocabulary["size"]
+            if size > self.config.vocab_size:
+                raise ValueError(
+                    f"{path} was made with a vocabulary of {size} entries, the model has "
+                    f"vocab_size={self.config.vocab_size}: ids would be out of range. Use the "
+                    f"config that belongs to {info.vocabulary['file']}."
+                )
+            first = first or info
+            if info.vocabulary["checksum"] != first.vocabulary["checksum"]:
+                raise ValueError(
+                    "the record files were made with different vocabularies: "
+                    f"{first.vocabulary['file']} (says {first.metadata_file}) and "
+                    f"{info.vocabulary['file']} (says {info.metadata_file})"
+                )
+
+    def loss_weights(self, batch: dict[str, tf.Tensor]) -> tf.Tensor:
+        """Masked words and sentence pairs of a batch, float32 [2]."""
+        pairs = tf.cast(tf.shape(batch["input_ids"])[0], tf.float32)
+        return tf.stack((tf.reduce_sum(batch["masked_lm_weights"]), pairs))
+
+    def loss(
+        self,
+        outputs: dict[str, tf.Tensor],
+        batch: dict[str, tf.Tensor],
+        weights: tf.Tensor | None = None,
+    ) -> tuple[tf.Tensor, Sums]:
+        """The loss of a batch, and what its metrics are made of.
+
+        Args:
+            outputs: of `AlbertForPretraining`.
+            batch: parsed features.
+            weights: `loss_weights` of the larger batch that this one is a part of.
+
+        Returns:
+            the loss, float32 scalar, and metric → (weighted sum, weight), float32 scalars.
+        """
+        totals = self.loss_weights(batch) if weights is None else weights  # [2]
+        labels, weights = batch["masked_lm_ids"], batch["masked_lm_weights"]  # [B, P]
+        word_losses, word_hits = _cross_entropy(outputs["masked_lm_logits"], labels)  # [B, P]
+        order = batch["next_sentence_labels"][:, 0]  # [B]
+        order_losses, order_hits = _cross_entropy(outputs["sentence_order_logits"], order)  # [B]
+
+        words, count = tf.reduce_sum(weights), tf.cast(tf.size(order), tf.float32)
+        word_sum, order_sum = tf.reduce_sum(weights * word_losses), tf.reduce_sum(order_losses)
+        # 1e-5 as in Google's `get_masked_lm_output`.
+        loss = word_sum / (totals[0] + 1e-5) + order_sum / totals[1]
+        return loss, {
+            "masked_lm_loss": (word_sum, words),
+            "masked_lm_accuracy": (tf.reduce_sum(weights * word_hits), words),
+            "sentence_order_loss": (order_sum, count),
+            "sentence_order_accuracy": (tf.reduce_sum(order_hits), count),
+        }
+
+
+def masked_lm_entropy(
+    task: PretrainingTask, record_files: Sequence[input_pipeline.RecordFile]
+) -> float:
+    """Entropy of the masked tokens of the first records, in nats: what blind guessing loses."""
+    dataset = input_pipeline.evaluation_dataset(record_files, task.features, ENTROPY_RECORDS)
+    batch = next(input_pipeline.batches(dataset, record_files, task.features))
+    return hints.unigram_entropy(batch["masked_lm_ids"].numpy()[batch["masked_lm_weights"] > 0])
+
+
+def _cross_entropy(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Cross-entropy, and 1.0 where the largest logit is the label's, float32 of labels' shape."""
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
+    hits = tf.cast(tf.argmax(logits, -1, output_type=labels.dtype) == labels, tf.float32)
+    return losses, hits
+
+
+def format_results(results: dict[str, Any]) -> str:
+    """Lines `key = value`, sorted by key, as Google's `eval_results.txt`."""
+    return "".join(f"{key} = {results[key]}\n" for key in sorted(results))
+
+
+def write_results(output_dir: str, results: Sequence[dict[str, Any]]) -> None:
+    """Writes `eval_results.txt`: one block of lines a checkpoint, in the order given."""
+    path = os.path.join(output_dir, "eval_results.txt")
+    with files.write_atomically(path) as stream:
+        stream.write("".join(map(format_results, results)))

@@ -1,0 +1,275 @@
+"""Reading multiple-choice questions: RACE in both its forms, and JSON lines of any data set.
+
+Read from the bottom up: `read_race` and `read_questions` each read a split.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import glob
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from absl import logging
+
+from albert_tf import files
+from albert_tf.finetuning import tables
+from albert_tf.finetuning.tables import BadRowError, RowReports
+
+LEVELS = ("middle", "high")
+ALL_IN_ONE = "all.txt"
+RACE_OPTIONS = 4
+OWN_FILES = (".jsonl", ".json")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Question:
+    """A question about a passage, with its options.
+
+    Attributes:
+        example_id: of its passage; questions about one passage share it.
+        passage: the text.
+        question: with "_" where the option goes, or without; may be "".
+        options: two or more.
+        label: number of the right option, from 0; None where it is not known.
+        level: part of the data set, such as "middle", or "".
+    """
+
+    example_id: str
+    passage: str
+    question: str
+    options: tuple[str, ...]
+    label: int | None
+    level: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class QuestionSet:
+    """The questions of a split, in order.
+
+    Attributes:
+        name: of the task: "race", or what else.
+        split: "train", "dev" or "test".
+        path: the file or folder.
+        questions: all that can be used.
+        num_skipped: bad ones that were left out.
+    """
+
+    name: str
+    split: str
+    path: str
+    questions: list[Question]
+    num_skipped: int = 0
+
+    def __len__(self) -> int:
+        return len(self.questions)
+
+    @property
+    def num_choices(self) -> int:
+        """The most options that a question has."""
+        return max(len(question.options) for question in self.questions)
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether every question has a label."""
+        return all(question.label is not None for question in self.questions)
+
+    def checksum(self) -> str:
+        """SHA-256 of all that the questions say, hexadecimal."""
+        digest = hashlib.sha256()
+        for question in self.questions:
+            digest.update(repr(dataclasses.astuple(question)).encode("utf-8"))
+        return digest.hexdigest()
+
+
+def _text(row: dict[str, Any], key: str) -> str:
+    text = tables.text_cell(row, key)
+    if not text.strip():
+        raise BadRowError(f"{key!r} is empty")
+    return text
+
+
+def _list(row: dict[str, Any], key: str) -> list[Any]:
+    values = tables.cell(row, key)
+    if not isinstance(values, list):
+        raise BadRowError(f"{key!r} is {type(values).__name__}, a list was expected")
+    return values
+
+
+def _options(values: Any) -> tuple[str, ...]:
+    if not isinstance(values, list) or len(values) < 2:
+        raise BadRowError(f"options {values!r:.50}: a list of two or more was expected")
+    for number, value in enumerate(values, 1):
+        if not tables.check_text(value, f"option {number}").strip():
+            raise BadRowError(f"option {number} of {len(values)} is empty")
+    return tuple(values)
+
+
+def _label(value: Any, options: Sequence[str]) -> int:
+    """Number of the right option: given as a number, a letter, or as the option itself."""
+    number = value
+    if isinstance(value, str):
+        if len(value) == 1 and "A" <= value <= "Z":
+            number = ord(value) - ord("A")
+        elif value.isdecimal():
+            number = int(value)
+        elif options.count(value) == 1:
+            number = options.index(value)
+    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < len(options):
+        last = chr(ord("A") + min(len(options), 26) - 1)
+        raise BadRowError(
+            f"label {value!r} for {len(options)} options: 0 to {len(options) - 1}, or A to {last}, "
+            "was expected"
+        )
+    return number
+
+
+def _questions_of_article(
+    row: Any, level: str, is_test: bool, place: str, reports: RowReports
+) -> Iterator[Question]:
+    """The questions of one article in RACE's form; bad ones are reported."""
+    try:
+        if not isinstance(row, dict):
+            raise row if isinstance(row, BadRowError) else BadRowError("no JSON object")
+        passage = _text(row, "article")
+        texts, options = _list(row, "questions"), _list(row, "options")
+        has_answers = "answers" in row or not is_test
+        answers = _list(row, "answers") if has_answers else [None] * len(texts)
+        if not len(texts) == len(options) == len(answers):
+            counts = f"{len(texts)} questions, {len(options)} options, {len(answers)} answers"
+            raise BadRowError(f"{counts}: as many of each were expected")
+        example_id = str(row.get("id", place))
+    except BadRowError as error:
+        reports.bad(place, str(error))
+        return
+    for number, (text, choices, answer) in enumerate(zip(texts, options, answers, strict=True), 1):
+        try:
+            given = _options(choices)
+            if len(given) != RACE_OPTIONS:
+                raise BadRowError(f"{len(given)} options, {RACE_OPTIONS} were expected")
+            label = _label(answer, given) if has_answers else None
+            text = tables.check_text(text, "question")
+            yield Question(example_id, passage, text, given, label, level)
+        except BadRowError as error:
+            reports.bad(f"{place}, question {number} of {example_id}", str(error))
+
+
+def _articles_of_folder(folder: str) -> Iterator[tuple[str, Any]]:
+    """Where each article is, and its JSON object: lines of `all.txt`, or a file each."""
+    together = os.path.join(folder, ALL_IN_ONE)
+    if tables.is_file(together):
+        for line, row in tables.read_json_lines(together):
+            yield f"{ALL_IN_ONE}, line {line}", row
+        return
+    for path in files.expand_patterns([os.path.join(glob.escape(folder), "*.txt")], "--data_dir"):
+        try:
+            yield os.path.basename(path), json.loads(files.read_text(path))
+        except (ValueError, RecursionError) as error:
+            yield os.path.basename(path), BadRowError(f"a JSON object was expected: {error}")
+
+
+def _level_folders(data_dir: str, split: str, levels: Sequence[str]) -> dict[str, str]:
+    roots = [os.path.join(data_dir, "RACE"), data_dir]
+    for root in roots:
+        folders = {level: os.path.join(root, split, level) for level in levels}
+        found = {level: folder for level, folder in folders.items() if _holds_text(folder)}
+        for level in levels if found else ():
+            if level not in found:
+                logging.warning("%s is not there: going on without", folders[level])
+        if found:
+            return found
+    tried = " and ".join(os.path.join(root, split, "{" + ",".join(levels) + "}") for root in roots)
+    raise FileNotFoundError(
+        f"no RACE questions: neither {ALL_IN_ONE} nor other .txt files in {tried}. --data_dir is "
+        "the folder that holds RACE/."
+    )
+
+
+def _holds_text(folder: str) -> bool:
+    try:
+        files.expand_patterns([os.path.join(glob.escape(folder), "*.txt")], "--data_dir")
+    except ValueError:
+        return False
+    return True
+
+
+def read_race(
+    data_dir: str, split: str, levels: Sequence[str] = LEVELS, max_bad_rows: int = 0
+) -> QuestionSet:
+    """Reads a split of RACE, all of middle before all of high, as official.
+
+    Both forms are read: `<split>/<level>/all.txt` with an article a line, or the folders of the
+    original distribution with a file an article, in the order of their names.
+
+    Args:
+        data_dir: parent of `RACE/`, or that folder.
+        split: "train", "dev" or "test".
+        levels: which of LEVELS.
+        max_bad_rows: articles and questions that may be skipped.
+
+    Raises:
+        FileNotFoundError: there are no questions.
+        ValueError: too many bad ones (no JSON, an empty article, missing options, no such answer);
+            names the file, the article and the question.
+    """
+    found: list[Question] = []
+    folders = _level_folders(data_dir, split, levels)
+    reports = RowReports(os.path.dirname(next(iter(folders.values()))), max_bad_rows)
+    for level, folder in folders.items():
+        for place, row in _articles_of_folder(folder):
+            place = f"{level}/{place}"
+            found += _questions_of_article(row, level, split == "test", place, reports)
+    return _question_set("race", split, found, reports)
+
+
+def _question_set(name: str, split: str, found: list[Question], reports: RowReports) -> QuestionSet:
+    reports.log()
+    if not found:
+        raise ValueError(f"{reports.path}: not one question could be read from it")
+    return QuestionSet(name, split, reports.path, found, reports.num_bad)
+
+
+def _own_question(row: Any, split: str, line: int) -> Question:
+    if isinstance(row, BadRowError):
+        raise row
+    passage, options = _text(row, "passage"), _options(tables.cell(row, "options"))
+    question = tables.text_cell(row, "question") if "question" in row else ""
+    label = None
+    if split != "test" or row.get("label") is not None:
+        label = _label(tables.cell(row, "label"), options)
+    example_id = str(row.get("id", f"{split}-{line - 1}"))
+    return Question(example_id, passage, question, options, label, str(row.get("level", "")))
+
+
+def read_questions(data_dir: str, split: str, max_bad_rows: int = 0) -> QuestionSet:
+    """Reads a split of any data set, `<split>.jsonl` or `.json`: a JSON object a line.
+
+    Its keys are `passage`, `question` (optional, may have "_" where the option goes), `options`
+    (two or more, not always as many), `label` (number from 0, letter, or the option itself; may be
+    absent in test), and, optional, `id` and `level` (metrics are reported for each level).
+
+    Args:
+        data_dir: holds the file.
+        split: "train", "dev" or "test".
+        max_bad_rows: questions that may be skipped.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: too many bad questions; names file, line and question.
+    """
+    paths = [os.path.join(data_dir, split + ending) for ending in OWN_FILES]
+    path = next((path for path in paths if tables.is_file(path)), "")
+    if not path:
+        raise FileNotFoundError(f"no {split} questions: neither {' nor '.join(paths)} exists")
+    reports = RowReports(path, max_bad_rows)
+    found = []
+    for line, row in tables.read_json_lines(path):
+        try:
+            found.append(_own_question(row, split, line))
+        except BadRowError as error:
+            name = f" ({row['id']})" if isinstance(row, dict) and "id" in row else ""
+            reports.bad(f"line {line}{name}", str(error))
+    return _question_set("choice", split, found, reports)

@@ -1,0 +1,256 @@
+"""From questions to features: windows over the context, each behind its question.
+
+The features are those of google-research/albert (`squad_utils.py`,
+`convert_examples_to_features`), field for field. Several processes make them; a context is
+tokenized once for all its questions.
+
+Read from the bottom up. Letter: T pieces of a context.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from absl import logging
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from albert_tf import workers
+from albert_tf.squad import alignment
+from albert_tf.squad.features import SPECIAL_TOKENS, SquadFeatures, concatenate
+from albert_tf.squad.reading import SquadExample
+from albert_tf.tokenization import FullTokenizer
+
+CONTEXT_WEIGHT = 0.01  # of a window's length, beside the context on the poorer side of a piece
+TASK_CHARS = 50_000  # of contexts that a process works on at a time
+
+
+@dataclasses.dataclass(frozen=True)
+class WindowSettings:
+    """How contexts are cut.
+
+    Attributes:
+        max_seq_length: S, length of a feature in pieces.
+        doc_stride: pieces from the begin of a window to that of the next.
+        max_query_length: pieces of a question that are kept, the first ones.
+    """
+
+    max_seq_length: int = 384
+    doc_stride: int = 128
+    max_query_length: int = 64
+
+    def __post_init__(self) -> None:
+        for name in ("doc_stride", "max_query_length"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"--{name}={getattr(self, name)}: expected 1 or more")
+        least = self.max_query_length + SPECIAL_TOKENS + 1
+        if self.max_seq_length < least:
+            raise ValueError(
+                f"--max_seq_length={self.max_seq_length} leaves no room for the context behind a "
+                f"question of --max_query_length={self.max_query_length} and three special "
+                f"symbols; expected {least} or more"
+            )
+
+
+class _Question(NamedTuple):
+    """What a process needs of a question: its number, text, and the answer's characters."""
+
+    number: int
+    text: str
+    answer: tuple[int, int] | None
+
+
+_Task = list[tuple[str, list[_Question]]]
+
+
+def _tasks(examples: Sequence[SquadExample]) -> Iterator[_Task]:
+    """The questions by context, several contexts in a task."""
+    by_context: dict[str, list[_Question]] = collections.defaultdict(list)
+    for number, example in enumerate(examples):
+        answer = None
+        if example.answers and not example.is_impossible:
+            end = example.answer_start + len(example.answers[0])
+            answer = (example.answer_start, end - 1)
+        by_context[example.context].append(_Question(number, example.question, answer))
+    task: _Task = []
+    size = 0
+    for context, questions in by_context.items():
+        task.append((context, questions))
+        size += len(context)
+        if size >= TASK_CHARS:
+            yield task
+            task, size = [], 0
+    if task:
+        yield task
+
+
+def _answer_span(
+    context: alignment.TokenizedText, answer: tuple[int, int]
+) -> tuple[int, int] | None:
+    """The first and last piece of an answer, given its characters; None if it has no piece."""
+    start, end = int(context.first_token[answer[0]]), int(context.last_token[answer[1]])
+    return (start, end) if start <= end else None
+
+
+@functools.lru_cache(maxsize=256)
+def _cut(num_pieces: int, capacity: int, stride: int) -> list[tuple[int, int, NDArray[np.bool_]]]:
+    """The windows over T pieces: begin, end, and bool [end - begin] `is_max_context`.
+
+    A piece belongs to the window that shows the most on its poorer side; with a little weight, the
+    longer window; the first in a tie.
+    """
+    spans = []
+    begin = end = 0
+    while end < num_pieces:
+        end = min(begin + capacity, num_pieces)
+        spans.append((begin, end))
+        begin += min(end - begin, stride)
+    best, owner = np.full(num_pieces, -1.0), np.zeros(num_pieces, np.int32)
+    for number, (begin, end) in enumerate(spans):
+        left = np.arange(end - begin)
+        score = np.minimum(left, left[::-1]) + CONTEXT_WEIGHT * (end - begin)
+        better = score > best[begin:end]
+        best[begin:end][better], owner[begin:end][better] = score[better], number
+    return [(begin, end, owner[begin:end] == i) for i, (begin, end) in enumerate(spans)]
+
+
+class _Builder:
+    """Collects windows and puts them into columns."""
+
+    def __init__(self, tokenizer: FullTokenizer, settings: WindowSettings):
+        self._settings = settings
+        self._cls_id, self._sep_id = tokenizer.cls_id, tokenizer.sep_id
+        self._end = np.array([self._sep_id], np.int32)
+        self._numbers: list[tuple[int, ...]] = []
+        self._input_ids: list[NDArray[np.int32]] = []
+        self._windows: list[tuple[NDArray[Any], ...]] = []
+
+    def add(
+        self,
+        number: int,
+        query: list[int],
+        context: alignment.TokenizedText,
+        span: tuple[int, int] | None,
+        is_training: bool,
+    ) -> None:
+        """Adds the windows of question `number`, whose answer has the pieces `span`."""
+        query = query[: self._settings.max_query_length]
+        prefix = np.array([self._cls_id, *query, self._sep_id], np.int32)
+        capacity = self._settings.max_seq_length - len(query) - SPECIAL_TOKENS
+        cuts = _cut(len(context.token_ids), capacity, self._settings.doc_stride)
+        for window, (begin, end, is_max_context) in enumerate(cuts):
+            start = stop = 0
+            holds_answer = span is not None and begin <= span[0] and span[1] < end
+            if span is not None and holds_answer:
+                start, stop = (piece - begin + len(prefix) for piece in span)
+            # As the official programs, which train with windows that miss the answer, in SQuAD 1.1
+            # too: the answer is at [CLS] then.
+            is_impossible = is_training and not holds_answer
+            length = len(prefix) + end - begin + 1
+            numbers = (number, window, length, len(query), start, stop, int(is_impossible))
+            self._numbers.append(numbers)
+            self._input_ids += [prefix, context.token_ids[begin:end], self._end]
+            pieces = context.first_char[begin:end], context.last_char[begin:end], is_max_context
+            self._windows.append(pieces)
+
+    def finish(self) -> SquadFeatures:
+        """All that was added."""
+        numbers = np.array(self._numbers, np.int32).reshape(-1, 7).T
+        empty = np.zeros(0, np.int32)
+        first, last, is_max = zip(*self._windows, strict=True) if self._windows else ((), (), ())
+        return SquadFeatures(
+            example_index=numbers[0],
+            doc_span_index=numbers[1],
+            lengths=numbers[2],
+            query_lengths=numbers[3],
+            input_ids=np.concatenate([empty, *self._input_ids]),
+            first_char=np.concatenate([empty, *first]),
+            last_char=np.concatenate([empty, *last]),
+            is_max_context=np.concatenate([empty.astype(bool), *is_max]),
+            start_positions=numbers[4],
+            end_positions=numbers[5],
+            is_impossible=numbers[6],
+        )
+
+
+def _make_work(
+    tokenizer: FullTokenizer, settings: WindowSettings, is_training: bool
+) -> Callable[[_Task], Iterator[tuple[SquadFeatures, list[int], int]]]:
+    """The work of a process: contexts → features, questions without any, number of questions."""
+
+    def work(task: _Task) -> Iterator[tuple[SquadFeatures, list[int], int]]:
+        builder = _Builder(tokenizer, settings)
+        skipped: list[int] = []
+        for context, questions in task:
+            tokenized = alignment.tokenize(tokenizer, context)
+            queries = tokenizer.encode_batch([question.text for question in questions])
+            for question, query in zip(questions, queries, strict=True):
+                answer = question.answer if is_training else None
+                span = _answer_span(tokenized, answer) if tokenized and answer else None
+                if tokenized is None or (answer and not span):
+                    skipped.append(question.number)
+                else:
+                    builder.add(question.number, query, tokenized, span, is_training)
+        yield builder.finish(), skipped, sum(len(questions) for _, questions in task)
+
+    return work
+
+
+def make_features(
+    examples: Sequence[SquadExample],
+    tokenizer: FullTokenizer,
+    settings: WindowSettings,
+    is_training: bool,
+    num_workers: int = 1,
+    show_progress: bool = False,
+) -> SquadFeatures:
+    """Makes the features of all questions, in their order.
+
+    Questions without features are named in a warning: those whose context is empty or does not
+    survive normalization (see `alignment`), and in training those whose answer holds no character
+    that a piece stands for.
+
+    Args:
+        examples: the questions; in training, each is impossible or has its answer in place.
+        tokenizer: either kind of vocabulary.
+        settings: how contexts are cut.
+        is_training: whether to find the answers.
+        num_workers: processes; 0 for one on each core.
+        show_progress: whether to show a bar on a terminal.
+
+    Raises:
+        ValueError: no question has features.
+    """
+    tasks = list(_tasks(examples))
+    processes = min(num_workers or workers.available_cores(), len(tasks))
+    made: list[SquadFeatures] = []
+    skipped: list[int] = []
+    args = (tokenizer, settings, is_training)
+    with tqdm(
+        total=len(examples),
+        unit="question",
+        desc="features",
+        disable=None if show_progress else True,
+    ) as bar:
+        for features, without, count in workers.run(_make_work, args, tasks, processes):
+            made.append(features)
+            skipped += without
+            bar.update(count)
+    if skipped:
+        ids = ", ".join(examples[number].qas_id for number in sorted(skipped)[:5])
+        logging.warning(
+            "%d of %d questions have no features, as their context or answer is lost in "
+            "normalization: %s%s", len(skipped), len(examples), ids, ", …" * (len(skipped) > 5)
+        )  # fmt: skip
+    if len(skipped) == len(examples):
+        raise ValueError(
+            f"none of {len(examples)} questions has features: their contexts are empty, or the "
+            "vocabulary is for another language"
+        )
+    features = concatenate(made)
+    return features.take(np.argsort(features.example_index, kind="stable"))

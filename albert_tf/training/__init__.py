@@ -1,0 +1,1 @@
+"""Training and evaluation of any task, on any devices."""

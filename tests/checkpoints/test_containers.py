@@ -1,0 +1,279 @@
+"""Finding and opening files of weights, and what is said of bad ones."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import struct
+import sys
+import types
+
+import h5py
+import numpy as np
+import pytest
+import tensorflow as tf
+from safetensors.numpy import save_file
+
+from albert_tf.checkpoints import containers
+from albert_tf.checkpoints.containers import find_checkpoint, open_weights
+from albert_tf.checkpoints.loading import save_checkpoint
+from tests.checkpoints.checkpoint_samples import random_arrays
+
+ARRAYS = random_arrays({"bert/a/kernel": (5, 3), "bert/b/bias": (7,)})
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """The prefix of a small checkpoint."""
+    prefix = str(tmp_path / "model.ckpt-7")
+    save_checkpoint(prefix, ARRAYS)
+    return prefix
+
+
+def assert_holds(weights, arrays):
+    assert weights.shapes == {name: value.shape for name, value in arrays.items()}
+    for name, value in arrays.items():
+        np.testing.assert_array_equal(weights.read(name), value)
+
+
+def write_sharded(prefix, shards):
+    """A checkpoint in several data files."""
+    parts = []
+    for i, (name, value) in enumerate(ARRAYS.items()):
+        part = f"{prefix}-part{i % shards}"
+        tf.raw_ops.SaveV2(
+            prefix=part, tensor_names=[name], shape_and_slices=[""], tensors=[tf.constant(value)]
+        )
+        parts.append(part)
+    tf.raw_ops.MergeV2Checkpoints(checkpoint_prefixes=parts, destination_prefix=prefix)
+
+
+@pytest.mark.parametrize("ending", ["", ".index", ".data-00000-of-00001", ".meta"])
+def test_a_prefix_is_found_by_any_of_its_files(saved, ending):
+    assert find_checkpoint(saved + ending) == saved
+
+
+def test_the_only_checkpoint_of_a_folder_is_found_whatever_the_text_file_says(saved, tmp_path):
+    text = 'model_checkpoint_path: "/home/somebody/model.ckpt-125000"\n'
+    (tmp_path / "checkpoint").write_text(text)
+    (tmp_path / ".model.ckpt-8-1a2b3c4d.index").write_bytes(b"half written")
+    assert find_checkpoint(str(tmp_path)) == saved
+    assert_holds(open_weights(str(tmp_path)), ARRAYS)
+
+
+def test_several_checkpoints_in_a_folder_are_listed(saved, tmp_path):
+    save_checkpoint(str(tmp_path / "model.ckpt-best"), ARRAYS)
+    with pytest.raises(ValueError, match=r"several .* name one: model.ckpt-7, model.ckpt-best"):
+        find_checkpoint(str(tmp_path))
+
+
+def test_other_forms_count_as_checkpoints_of_a_folder(saved, tmp_path):
+    save_file(ARRAYS, tmp_path / "other.safetensors")
+    with pytest.raises(ValueError, match=r"name one: model.ckpt-7, other.safetensors"):
+        find_checkpoint(str(tmp_path))
+
+
+def test_one_model_in_several_forms_is_taken_from_safetensors(tmp_path):
+    save_file(ARRAYS, tmp_path / "model.safetensors")
+    for name in ("pytorch_model.bin", "tf_model.h5"):
+        (tmp_path / name).write_bytes(b"never opened")
+    assert find_checkpoint(str(tmp_path)) == str(tmp_path / "model.safetensors")
+
+
+def test_nothing_there_is_said(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"holds no checkpoint\. Expected: a TensorFlow"):
+        find_checkpoint(str(tmp_path))
+    with pytest.raises(FileNotFoundError, match=r"ckpt-9: no such checkpoint"):
+        find_checkpoint(str(tmp_path / "model.ckpt-9"))
+
+
+def test_an_index_without_data_is_said(saved, tmp_path):
+    (tmp_path / "model.ckpt-7.data-00000-of-00001").unlink()
+    with pytest.raises(FileNotFoundError, match=r"7.index has no data: .*00000-of-00001 is miss"):
+        open_weights(saved)
+
+
+def test_all_shards_are_read(tmp_path):
+    prefix = str(tmp_path / "model.ckpt-3")
+    write_sharded(prefix, 2)
+    assert (tmp_path / "model.ckpt-3.data-00001-of-00002").exists()
+    assert_holds(open_weights(prefix), ARRAYS)
+
+
+def test_a_missing_shard_is_named(tmp_path):
+    prefix = str(tmp_path / "model.ckpt-3")
+    write_sharded(prefix, 2)
+    (tmp_path / "model.ckpt-3.data-00001-of-00002").unlink()
+    with pytest.raises(FileNotFoundError, match=r"lacks data: .*ckpt-3.data-00001-of-00002"):
+        open_weights(prefix)
+
+
+def test_a_shard_cut_short_is_damaged(saved, tmp_path):
+    data = tmp_path / "model.ckpt-7.data-00000-of-00001"
+    data.write_bytes(data.read_bytes()[:-5])
+    weights = open_weights(saved)
+    with pytest.raises(ValueError, match=r"ckpt-7: cannot read 'bert/b/bias', the data is damaged"):
+        weights.read("bert/b/bias")
+
+
+def test_a_changed_byte_is_damage(saved, tmp_path):
+    data = tmp_path / "model.ckpt-7.data-00000-of-00001"
+    content = bytearray(data.read_bytes())
+    content[2] ^= 1
+    data.write_bytes(content)
+    with pytest.raises(ValueError, match=r"cannot read 'bert/a/kernel', the data is damaged"):
+        open_weights(saved).read("bert/a/kernel")
+
+
+def test_an_index_of_something_else_is_damaged(saved, tmp_path):
+    (tmp_path / "model.ckpt-7.index").write_bytes(b"no table at all" * 9)
+    with pytest.raises(ValueError, match=r"ckpt-7: damaged or no TensorFlow checkpoint"):
+        open_weights(saved)
+
+
+def test_object_based_checkpoints_are_read_by_the_names_of_their_variables(tmp_path):
+    variables = {name: tf.Variable(value, name=name) for name, value in ARRAYS.items()}
+    checkpoint = tf.train.Checkpoint(first=variables["bert/a/kernel"], x=variables["bert/b/bias"])
+    weights = open_weights(checkpoint.save(str(tmp_path / "ckpt")))
+    counter = {"save_counter": np.int64(1)}
+    assert_holds(weights, ARRAYS | counter)
+    assert weights.container == "object-based TensorFlow 2 checkpoint"
+
+
+def test_a_saved_model_is_found_by_its_folder(tmp_path):
+    root = tf.train.Checkpoint(w=tf.Variable(ARRAYS["bert/b/bias"], name="bert/b/bias"))
+    tf.saved_model.save(root, str(tmp_path / "hub"))
+    np.testing.assert_array_equal(
+        open_weights(str(tmp_path / "hub")).read("bert/b/bias"), ARRAYS["bert/b/bias"]
+    )
+
+
+def test_safetensors_are_read(tmp_path):
+    path = tmp_path / "model.safetensors"
+    save_file(ARRAYS, path)
+    assert_holds(open_weights(str(path)), ARRAYS)
+
+
+def test_half_precision_safetensors_are_read(tmp_path):
+    values = tf.constant([[1.5, -2.25]], tf.bfloat16)
+    header = json.dumps({"x": {"dtype": "BF16", "shape": [1, 2], "data_offsets": [0, 4]}})
+    path = tmp_path / "model.safetensors"
+    size = struct.pack("<Q", len(header))
+    path.write_bytes(size + header.encode() + values.numpy().tobytes())
+    read = open_weights(str(path)).read("x")
+    np.testing.assert_array_equal(np.asarray(read, np.float32), [[1.5, -2.25]])
+
+
+@pytest.mark.parametrize("kept", [4, 40, -3])
+def test_damaged_safetensors_are_said(tmp_path, kept):
+    path = tmp_path / "model.safetensors"
+    save_file(ARRAYS, path)
+    path.write_bytes(path.read_bytes()[:kept])
+    with pytest.raises(ValueError, match=r"model.safetensors: damaged or no safetensors file"):
+        open_weights(str(path))
+
+
+def test_safetensors_without_the_package_say_what_to_install(tmp_path, monkeypatch):
+    path = tmp_path / "model.safetensors"
+    save_file(ARRAYS, path)
+    monkeypatch.setitem(sys.modules, "safetensors", None)
+    with pytest.raises(ValueError, match=r"pip install 'albert-tf2\[hf\]'"):
+        open_weights(str(path))
+
+
+def write_hdf5(path, arrays):
+    """As Keras' save_weights: a group for a layer, with the names of its weights."""
+    with h5py.File(path, "w") as opened:
+        group = opened.create_group("albert_model")
+        group.attrs["weight_names"] = [name.encode() for name in arrays]
+        for name, value in arrays.items():
+            group.create_dataset(name, data=value)
+
+
+def test_weights_of_keras_are_read_by_name(tmp_path):
+    path = str(tmp_path / "tf2_model.h5")
+    write_hdf5(path, ARRAYS)
+    assert_holds(open_weights(path), ARRAYS)
+
+
+def test_damaged_hdf5_is_said(tmp_path):
+    path = tmp_path / "tf2_model.h5"
+    write_hdf5(path, ARRAYS)
+    path.write_bytes(path.read_bytes()[:700])
+    with pytest.raises(ValueError, match=r"tf2_model.h5: damaged or no HDF5 file"):
+        open_weights(str(path))
+
+
+class Bomb:
+    """An object that leaves a trace when it is unpickled."""
+
+    def __init__(self, trace):
+        self.trace = trace
+
+    def __reduce__(self):
+        return (open, (self.trace, "w"))
+
+
+@pytest.mark.parametrize("name", ["weights.pkl", "weights", "weights.ckpt"])
+def test_pickles_are_refused_and_never_loaded(tmp_path, name):
+    path, trace = tmp_path / name, tmp_path / "trace"
+    path.write_bytes(pickle.dumps({"w": Bomb(str(trace))}))
+    with pytest.raises(ValueError, match=r"looks like a pickle. Pickles are never loaded"):
+        open_weights(str(path))
+    assert not trace.exists()
+
+
+def test_files_of_pytorch_say_how_to_convert_them_where_it_is_missing(tmp_path, monkeypatch):
+    path, trace = tmp_path / "pytorch_model.bin", tmp_path / "trace"
+    path.write_bytes(pickle.dumps({"w": Bomb(str(trace))}))
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(ValueError, match=r"PyTorch is not installed\. .*save_pretrained"):
+        open_weights(str(path))
+    assert not trace.exists()
+
+
+class Tensor:
+    """What is used of `torch.Tensor`."""
+
+    def __init__(self, value):
+        self.numpy = lambda: value
+        self.float = self.detach = lambda: self
+
+
+def test_files_of_pytorch_are_read_through_weights_only(tmp_path, monkeypatch):
+    calls = []
+
+    def load(path, **options):
+        calls.append((path, options))
+        return {name: Tensor(value) for name, value in ARRAYS.items()}
+
+    path = tmp_path / "pytorch_model.bin"
+    path.write_bytes(b"PK\3\4 and so on")
+    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(load=load))
+    assert_holds(open_weights(str(path)), ARRAYS)
+    assert calls == [(str(path), {"map_location": "cpu", "weights_only": True})]
+
+
+def test_what_pytorch_refuses_is_refused(tmp_path, monkeypatch):
+    def load(path, **options):
+        raise pickle.UnpicklingError("Unsupported global: GLOBAL posix.system")
+
+    path = tmp_path / "pytorch_model.bin"
+    path.write_bytes(b"PK\3\4 and so on")
+    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(load=load))
+    with pytest.raises(ValueError, match=r"no plain dictionary .* \(UnpicklingError\)"):
+        open_weights(str(path))
+
+
+def test_other_files_are_no_weights(tmp_path):
+    path = tmp_path / "vocab.txt"
+    path.write_text("[PAD]\n[UNK]\n")
+    with pytest.raises(ValueError, match=r"vocab.txt: not a file of weights"):
+        open_weights(str(path))
+
+
+def test_remote_files_of_other_forms_are_to_be_copied_first(monkeypatch):
+    monkeypatch.setattr(containers, "find_checkpoint", lambda path: path)
+    monkeypatch.setattr(tf.io.gfile, "exists", lambda path: False)
+    with pytest.raises(ValueError, match="copy this file to a local disk first"):
+        open_weights("gs://bucket/model.safetensors")

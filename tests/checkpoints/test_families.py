@@ -1,0 +1,351 @@
+"""Recognizing families of checkpoints, and fitting their weights to a model."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+import numpy as np
+import pytest
+
+from albert_tf.checkpoints import families as formats
+from albert_tf.checkpoints.names import PROJECTION, WORDS, WORDS_2
+from albert_tf.config import AlbertConfig
+from tests.checkpoints.checkpoint_samples import (
+    ALBERT_ZH,
+    GOOGLE,
+    INNER,
+    SHARED,
+    SQUARE,
+    UNSHARED_SQUARE,
+    as_hugging_face,
+    as_kamalkraj,
+    as_model_garden,
+    random_weights,
+    renamed,
+    shapes_of,
+)
+
+BLOCK = "bert/encoder/transformer/group_0/inner_group_0"
+
+
+def recognize(arrays):
+    return formats.recognize({name: value.shape for name, value in arrays.items()})
+
+
+def compute(arrays, entries):
+    return {
+        name: entry.compute(*(arrays[source] for source in entry.sources))
+        for name, entry in entries.items()
+    }
+
+
+def without(arrays, pattern):
+    return {name: value for name, value in arrays.items() if not re.search(pattern, name)}
+
+
+def unfactorized():
+    """albert_zh's names and shared layer, but word embeddings that are H wide."""
+    names = renamed(random_weights(SQUARE), "bert", SQUARE)
+    return {name.replace("/layer_0/", "/layer_shared/"): value for name, value in names.items()}
+
+
+def factorized(arrays):
+    """The same with albert_zh's two factors for the word embeddings."""
+    rng = np.random.default_rng(7)
+    words = rng.standard_normal((97, 8), np.float32)
+    return arrays | {WORDS: words, WORDS_2: rng.standard_normal((8, 12), np.float32)}
+
+
+def unshared():
+    return renamed(random_weights(UNSHARED_SQUARE), "bert", UNSHARED_SQUARE)
+
+
+def partly_shared(part):
+    """Layers that share all of `part`, and have the rest each for itself."""
+    own = rf"bert/encoder/layer_(\d+)/(?!{part})([a-z]+)/"
+    names = {re.sub(own, r"bert/encoder/layer_shared/\2_\1/", n): x for n, x in unshared().items()}
+    return factorized({re.sub(r"layer_\d+/", "layer_shared/", n): x for n, x in names.items()})
+
+
+SAMPLES = {
+    "google": lambda: random_weights(INNER),
+    "google_square": lambda: random_weights(SQUARE),
+    "albert_zh": lambda: random_weights(ALBERT_ZH),
+    "albert_zh_unfactorized": unfactorized,
+    "albert_zh_unshared": lambda: factorized(unshared()),
+    "albert_zh_partly_shared": lambda: partly_shared("attention"),
+    "bert": unshared,
+    "hugging_face": lambda: as_hugging_face(random_weights(INNER), INNER),
+    "model_garden": lambda: as_model_garden(random_weights(SHARED), SHARED),
+    "kamalkraj": lambda: as_kamalkraj(random_weights(SHARED), SHARED),
+    "grouped": lambda: (
+        random_weights(SHARED)
+        | {f"{BLOCK}/ffn_1/intermediate/dense/kernel": np.zeros((3, 5, 4), np.float32)}
+    ),
+    "sharing_lost": lambda: {
+        "bert/encoder/transformer/group_0_2/layer_2/inner_group_0/layer_normalization_5/gamma": (
+            np.ones(12, np.float32)
+        )
+    },
+    "hugging_face_tf": lambda: {
+        "tf_albert_model/albert/encoder/albert_layer_groups_._0/albert_layers_._0/ffn/kernel:0": (
+            np.ones((12, 20), np.float32)
+        )
+    },
+    "unknown": lambda: {"resnet/conv1/kernel": np.ones((3, 3, 1, 2), np.float32)},
+}
+
+
+def test_there_is_a_sample_of_every_family():
+    assert set(SAMPLES) == set(formats.FAMILIES)
+
+
+@pytest.mark.parametrize("family", SAMPLES)
+def test_every_family_is_recognized(family):
+    recognized = recognize(SAMPLES[family]())
+    assert recognized.family == family
+    assert bool(recognized.entries) != bool(recognized.kind.refusal)
+    assert not recognized.bookkeeping
+    if recognized.entries:
+        assert not recognized.unmapped
+
+
+@pytest.mark.parametrize("family", SAMPLES)
+def test_moments_and_counters_change_nothing(family):
+    sample = SAMPLES[family]()
+    moments = {f"{name}/{slot}": x for name, x in sample.items() for slot in ("adam_m", "lamb_v")}
+    recognized = recognize(sample | moments | {"global_step": np.int64(3)})
+    assert recognized.family == family
+    assert set(recognized.bookkeeping) == {*moments, "global_step"}
+
+
+@pytest.mark.parametrize("family", ["google", "google_square", "albert_zh"])
+def test_the_prefix_of_tf_hub_changes_nothing(family):
+    sample = SAMPLES[family]()
+    recognized = recognize({f"module/{name}": value for name, value in sample.items()})
+    assert recognized.family == family
+    assert set(recognized.entries) == set(sample)
+
+
+@pytest.mark.parametrize(
+    ("config", "rename"),
+    [
+        (INNER, as_hugging_face),
+        (SHARED, as_kamalkraj),
+        (SHARED, as_model_garden),
+        (UNSHARED_SQUARE, lambda weights, config: renamed(weights, "bert", config)),
+    ],
+)
+def test_weights_of_other_families_come_back_bit_for_bit(config, rename):
+    weights = random_weights(config)
+    arrays = rename(weights, config)
+    read = compute(arrays, recognize(arrays).entries)
+    if rename is as_model_garden:
+        weights = without(weights, "cls/seq_relationship")
+    assert {name: value.shape for name, value in read.items()} == {
+        name: value.shape for name, value in weights.items()
+    }
+    for name, value in weights.items():
+        np.testing.assert_array_equal(read[name], value, name)
+
+
+def test_an_encoder_of_hugging_face_without_its_heads_is_recognized():
+    arrays = as_hugging_face(random_weights(SHARED), SHARED)
+    encoder = {
+        name.removeprefix("albert."): value
+        for name, value in arrays.items()
+        if name.startswith("albert.")
+    }
+    recognized = recognize(encoder)
+    assert recognized.family == "hugging_face"
+    assert set(recognized.entries) == {n for n in shapes_of(SHARED) if n.startswith("bert/")}
+
+
+def test_layers_of_albert_zh_without_factors_become_the_group():
+    arrays = unfactorized()
+    read = compute(arrays, recognize(arrays).entries)
+    expected = random_weights(SQUARE)
+    assert set(read) == set(expected)
+    for name, value in expected.items():
+        np.testing.assert_array_equal(read[name], value)
+
+
+@pytest.mark.parametrize("part", ["attention", "intermediate", "output"])
+def test_parts_that_layers_share_are_given_to_each(part):
+    arrays = partly_shared(part)
+    recognized = recognize(arrays)
+    assert recognized.family == "albert_zh_partly_shared"
+    assert set(recognized.entries) == set(shapes_of(UNSHARED_SQUARE))
+    sources = {
+        entry.sources[0] for name, entry in recognized.entries.items() if "/group_1/" in name
+    }
+    assert {name for name in sources if f"/layer_shared/{part}/" in name}
+    assert {name for name in sources if "_1/" in name}
+    assert not {name for name in sources if re.search("_[02]/", name)}
+
+
+def test_two_factors_become_their_product_in_a_model_with_equal_widths():
+    weights = random_weights(ALBERT_ZH)
+    entries = formats.fit(recognize(weights).entries, shapes_of(SQUARE))
+    assert {name: entry.shape for name, entry in entries.items()} == shapes_of(SQUARE)
+    read = compute(weights, entries)
+    np.testing.assert_allclose(read[WORDS], weights[WORDS] @ weights[WORDS_2], rtol=1e-5, atol=1e-5)
+    norm = weights["bert/encoder/layer_shared/output/LayerNorm/gamma"]
+    np.testing.assert_array_equal(read[f"{BLOCK}/LayerNorm_1/gamma"], norm)
+
+
+def test_two_factors_stay_as_they_are_in_any_other_model():
+    entries = recognize(random_weights(ALBERT_ZH)).entries
+    for config in (ALBERT_ZH, SHARED, dataclasses.replace(SQUARE, embedding_size=11)):
+        assert formats.fit(entries, shapes_of(config)) == entries
+
+
+def test_every_group_can_start_from_group_0():
+    weights = random_weights(INNER)
+    config = dataclasses.replace(INNER, num_hidden_layers=4, num_hidden_groups=4)
+    entries = formats.fit(recognize(weights).entries, shapes_of(config), init_from_group0=True)
+    name = "bert/encoder/transformer/group_{}/inner_group_1/attention_1/self/query/kernel"
+    for group in range(4):
+        assert entries[name.format(group)].sources == (name.format(0),)
+    assert entries[WORDS].sources == (WORDS,)
+    assert set(shapes_of(config)) <= set(entries)
+
+
+def test_shapes_tell_the_sizes():
+    expected = {
+        "vocab_size": 97,
+        "embedding_size": 8,
+        "hidden_size": 12,
+        "intermediate_size": 20,
+        "max_position_embeddings": 13,
+        "type_vocab_size": 3,
+    }
+    groups = {"num_hidden_groups": 3, "inner_group_num": 2}
+    assert formats.sizes(recognize(random_weights(INNER)).entries) == expected | groups
+    assert formats.sizes(recognize(random_weights(ALBERT_ZH)).entries) == expected
+
+
+def test_groups_with_gaps_are_counted_as_the_config_uses_them():
+    """Twelve groups for four layers: Google's program makes the groups 0, 3, 6 and 9 only."""
+    config = dataclasses.replace(GOOGLE, num_hidden_layers=4, num_hidden_groups=12)
+    recognized = recognize(random_weights(config))
+    assert formats.sizes(recognized.entries)["num_hidden_groups"] == 4
+    assert formats.differences(recognized, recognized.entries, config) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ({"vocab_size": 89}, "vocab_size is 97 in the checkpoint, 89 in the config"),
+        ({"embedding_size": 4}, "embedding_size is 8 in the checkpoint, 4 in the config"),
+        ({"hidden_size": 16}, "hidden_size is 12 in the checkpoint, 16 in the config"),
+        ({"intermediate_size": 7}, "intermediate_size is 20 in the checkpoint, 7 in the config"),
+        ({"num_hidden_groups": 2}, "num_hidden_groups is 3 in the checkpoint, 2 in the config"),
+        ({"inner_group_num": 1}, "inner_group_num is 2 in the checkpoint, 1 in the config"),
+        (
+            {"max_position_embeddings": 17},
+            "max_position_embeddings is 13 in the checkpoint, 17 in the config",
+        ),
+    ],
+)
+def test_a_wrong_config_is_contradicted_by_the_shapes(change, line):
+    recognized = recognize(random_weights(INNER))
+    config = dataclasses.replace(INNER, **change)
+    assert formats.differences(recognized, recognized.entries, config) == [line]
+
+
+def test_the_wrong_layout_is_named_with_a_hint():
+    recognized = recognize(random_weights(ALBERT_ZH))
+    lines = formats.differences(recognized, recognized.entries, SHARED)
+    assert lines[0] == "layout is 'albert_zh' in the checkpoint, 'google' in the config"
+    assert "ln_type" in lines[-1]
+    recognized = recognize(unshared())
+    lines = formats.differences(recognized, recognized.entries, ALBERT_ZH)
+    assert "embedding_size = hidden_size" in lines[-1]
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"hidden_size": 2048, "num_attention_heads": 32}, "num_attention_heads is 32; 16 was"),
+        ({"hidden_size": 2048, "num_attention_heads": 16}, None),
+        ({"hidden_size": 4096, "num_attention_heads": 64}, None),
+        (
+            {"vocab_size": 21128, "hidden_size": 4096, "num_attention_heads": 64},
+            "num_attention_heads is 64; 16 was",
+        ),
+        (
+            {"vocab_size": 21128, "hidden_size": 312, "num_hidden_layers": 1},
+            "num_hidden_layers is 1; 4 was",
+        ),
+        ({"vocab_size": 21128, "hidden_size": 312, "num_hidden_layers": 4}, None),
+        (
+            {
+                "vocab_size": 21128,
+                "hidden_size": 2048,
+                "layout": "albert_zh",
+                "ln_type": "preln",
+            },
+            "ln_type is 'preln'; 'postln' was",
+        ),
+    ],
+)
+def test_known_contradictions_are_warned_of(changes, expected):
+    config = AlbertConfig(
+        **{"vocab_size": 30000, "num_attention_heads": 4, "num_hidden_layers": 24} | changes
+    )
+    lines = formats.contradictions(config)
+    assert len(lines) == (expected is not None)
+    assert expected is None or expected in lines[0]
+
+
+@pytest.mark.parametrize(("layers", "groups"), [(12, 1), (12, 12), (24, 24), (24, 3), (6, 4)])
+def test_common_groupings_are_the_same_at_hugging_face(layers, groups):
+    config = dataclasses.replace(GOOGLE, num_hidden_layers=layers, num_hidden_groups=groups)
+    assert not formats.group_obstacles(config)
+
+
+@pytest.mark.parametrize(("layers", "groups"), [(22, 22), (18, 14), (4, 12)])
+def test_groupings_that_round_differently_are_obstacles(layers, groups):
+    config = dataclasses.replace(GOOGLE, num_hidden_layers=layers, num_hidden_groups=groups)
+    assert f"{layers} layers in {groups} groups" in formats.group_obstacles(config)[0]
+
+
+def test_an_identity_is_told_from_a_projection():
+    kernel, bias = np.eye(3, dtype=np.float32), np.zeros(3, np.float32)
+    assert formats.is_identity(kernel, bias)
+    assert not formats.is_identity(kernel, bias + 1e-7)
+    assert not formats.is_identity(kernel + 1e-6, bias)
+    assert not formats.is_identity(np.zeros((2, 3), np.float32), bias)
+
+
+def test_leftovers_of_other_families_are_named_as_in_the_file():
+    arrays = as_hugging_face(random_weights(SHARED), SHARED) | {"lm_head.weight": np.ones((2, 3))}
+    recognized = recognize(arrays)
+    assert recognized.unmapped == ["lm_head.weight"]
+    assert f"{PROJECTION}/kernel" in recognized.entries
+
+
+@pytest.mark.parametrize("family", SAMPLES)
+def test_no_file_however_maimed_confuses_the_program(family):
+    """Weights are missing, or have another rank: that is reported later, and never an accident."""
+    rng = np.random.default_rng(11)
+    sample = {name: value.shape for name, value in SAMPLES[family]().items()}
+    for _ in range(40):
+        kept = {name: shape for name, shape in sample.items() if rng.random() < 0.8}
+        maimed = {
+            name: shape if rng.random() < 0.7 else (*shape[: rng.integers(3)], 5)
+            for name, shape in kept.items()
+        }
+        recognized = formats.recognize(maimed)
+        for config in (SHARED, SQUARE, ALBERT_ZH):
+            entries = formats.fit(recognized.entries, shapes_of(config), init_from_group0=True)
+            formats.differences(recognized, entries, config)
+
+
+def test_other_heads_stay_where_factors_are_multiplied():
+    head = {"start_logits/dense/kernel": np.ones((12, 1), np.float32)}
+    entries = recognize(random_weights(ALBERT_ZH) | head).entries
+    fitted = formats.fit(entries, shapes_of(SQUARE))
+    assert set(fitted) == {*shapes_of(SQUARE), *head}

@@ -1,0 +1,335 @@
+"""ALBERT in Hugging Face's form, written and read; against transformers itself where it is."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from safetensors import safe_open
+
+from albert_tf import kernels
+from albert_tf.checkpoints import huggingface
+from albert_tf.checkpoints.huggingface import (
+    config_from_hugging_face,
+    config_to_hugging_face,
+    save_hugging_face,
+    to_hugging_face,
+)
+from albert_tf.checkpoints.loading import load_checkpoint, read_weights
+from albert_tf.config import AlbertConfig
+from albert_tf.modeling import AlbertForPretraining
+from albert_tf.tokenization import FullTokenizer
+from tests.checkpoints.checkpoint_samples import (
+    ALBERT_ZH,
+    GOOGLE,
+    INNER,
+    SHARED,
+    SQUARE,
+    random_arrays,
+    random_weights,
+    shapes_of,
+)
+
+# A Python that has PyTorch and transformers, if the one that runs the tests has not.
+OTHER_PYTHON = "ALBERT_TF_TRANSFORMERS_PYTHON"
+
+
+@pytest.mark.parametrize("config", [INNER, SQUARE, dataclasses.replace(SHARED, hidden_act="relu")])
+def test_weights_and_config_come_back_bit_for_bit(config, tmp_path):
+    weights = random_weights(config)
+    save_hugging_face(str(tmp_path), weights, config)
+    values = json.loads((tmp_path / "config.json").read_text())
+    assert config_from_hugging_face(values) == config
+    read = read_weights(str(tmp_path), AlbertForPretraining(config))
+    assert set(read) == set(weights)
+    for name, value in weights.items():
+        np.testing.assert_array_equal(read[name], value, name)
+
+
+def test_the_file_is_what_from_pretrained_expects(tmp_path):
+    weights = random_weights(INNER)
+    save_hugging_face(str(tmp_path), weights, INNER)
+    with safe_open(tmp_path / "model.safetensors", framework="numpy") as opened:
+        assert opened.metadata() == {"format": "pt"}
+        layer = "albert.encoder.albert_layer_groups.2.albert_layers.1."
+        assert opened.get_tensor(layer + "ffn.weight").shape == (20, 12)
+        assert opened.get_tensor("albert.embeddings.word_embeddings.weight").shape == (97, 8)
+        assert opened.get_tensor("sop_classifier.classifier.weight").shape == (2, 12)
+        assert len(opened.keys()) == len(weights)
+    values = json.loads((tmp_path / "config.json").read_text())
+    assert values["architectures"] == ["AlbertForPreTraining"]
+    assert (values["model_type"], values["hidden_act"]) == ("albert", "gelu_new")
+    assert values["layer_norm_eps"] == 1e-12
+
+
+def test_equal_widths_get_the_projection_that_changes_nothing():
+    weights = to_hugging_face(random_weights(SQUARE), SQUARE)
+    scope = "albert.encoder.embedding_hidden_mapping_in"
+    np.testing.assert_array_equal(weights[f"{scope}.weight"], np.eye(12))
+    np.testing.assert_array_equal(weights[f"{scope}.bias"], np.zeros(12))
+
+
+def test_models_that_their_albert_cannot_hold_are_refused():
+    with pytest.raises(ValueError, match=r"Google's layout only\. With --merge_embeddings"):
+        to_hugging_face(random_weights(ALBERT_ZH), ALBERT_ZH)
+    config = dataclasses.replace(GOOGLE, num_hidden_layers=4, num_hidden_groups=12)
+    with pytest.raises(ValueError, match="4 layers in 12 groups"):
+        to_hugging_face(random_weights(config), config)
+
+
+@pytest.mark.parametrize(
+    ("heads", "architecture"),
+    [
+        ({}, "AlbertModel"),
+        ({"cls/predictions/output_bias": (97,)}, "AlbertForMaskedLM"),
+        ({"output_weights": (3, 12), "output_bias": (3,)}, "AlbertForSequenceClassification"),
+        ({"cls/squad/output_weights": (2, 12)}, "AlbertForQuestionAnswering"),
+    ],
+)
+def test_the_heads_decide_the_class(heads, architecture):
+    encoder = {n: s for n, s in shapes_of(SHARED).items() if n.startswith("bert/")}
+    tensors = random_arrays(encoder | heads)
+    values = config_to_hugging_face(SHARED, tensors)
+    assert values["architectures"] == [architecture]
+    assert len(values.get("id2label", {})) == (3 if "output_weights" in heads else 0)
+    written = to_hugging_face(tensors, SHARED)
+    assert len(written) == len(tensors)
+    if "output_weights" in heads:
+        np.testing.assert_array_equal(written["classifier.weight"], tensors["output_weights"])
+
+
+def test_heads_without_a_place_there_are_named(caplog):
+    tensors = random_arrays(shapes_of(SHARED) | {"start_logits/dense/kernel": (12, 1)})
+    assert len(to_hugging_face(tensors, SHARED)) == len(tensors) - 1
+    assert "no place for: start_logits/dense/kernel" in caplog.text
+
+
+def test_configs_of_published_models_are_read():
+    values = {
+        "architectures": ["AlbertForMaskedLM"],
+        "attention_probs_dropout_prob": 0,
+        "bos_token_id": 2,
+        "classifier_dropout_prob": 0.1,
+        "down_scale_factor": 1,
+        "embedding_size": 128,
+        "eos_token_id": 3,
+        "gap_size": 0,
+        "hidden_act": "gelu_new",
+        "hidden_dropout_prob": 0,
+        "hidden_size": 768,
+        "initializer_range": 0.02,
+        "inner_group_num": 1,
+        "intermediate_size": 3072,
+        "layer_norm_eps": 1e-12,
+        "max_position_embeddings": 512,
+        "model_type": "albert",
+        "net_structure_type": 0,
+        "num_attention_heads": 12,
+        "num_hidden_groups": 1,
+        "num_hidden_layers": 12,
+        "pad_token_id": 0,
+        "type_vocab_size": 2,
+        "vocab_size": 30000,
+    }
+    assert config_from_hugging_face(values) == AlbertConfig(
+        vocab_size=30000,
+        hidden_size=768,
+        intermediate_size=3072,
+        num_attention_heads=12,
+        num_hidden_layers=12,
+    )
+
+
+def test_defaults_that_their_files_leave_out_are_the_same_here():
+    config = config_from_hugging_face({"model_type": "albert"})
+    assert config == AlbertConfig(vocab_size=30000)
+
+
+def test_the_other_gelu_and_epsilon_are_warned_of(caplog):
+    values = {"model_type": "albert", "hidden_act": "gelu", "layer_norm_eps": 1e-5}
+    assert config_from_hugging_face(values).hidden_act == "gelu"
+    assert "computes it with erf" in caplog.text
+    assert "layer_norm_eps is 1e-05, here it is 1e-12" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"model_type": "bert"}, "model_type is 'bert', \"albert\" was expected"),
+        ({"model_type": "albert", "hidden_act": "silu"}, "hidden_act='silu': this model has gelu"),
+    ],
+)
+def test_configs_of_other_models_are_refused(values, message):
+    with pytest.raises(ValueError, match=message):
+        config_from_hugging_face(values)
+
+
+def test_without_safetensors_it_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "safetensors.numpy", None)
+    with pytest.raises(ValueError, match=r"pip install 'albert-tf2\[hf\]'"):
+        save_hugging_face(str(tmp_path), random_weights(SHARED), SHARED)
+    assert not list(tmp_path.iterdir())
+
+
+def test_tokenizer_files_are_written(tmp_path, toy_spm_model):
+    save_hugging_face(str(tmp_path), random_weights(SHARED), SHARED, spm_model_file=toy_spm_model)
+    with open(toy_spm_model, "rb") as stream:
+        assert (tmp_path / "spiece.model").read_bytes() == stream.read()
+    values = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    assert (values["tokenizer_class"], values["do_lower_case"]) == ("AlbertTokenizer", True)
+    vocab_file = tmp_path / "zh.txt"
+    vocab_file.write_text("[PAD]\n[UNK]\n")
+    save_hugging_face(str(tmp_path), random_weights(SHARED), SHARED, str(vocab_file), None, False)
+    assert (tmp_path / "vocab.txt").read_text() == "[PAD]\n[UNK]\n"
+    values = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    assert (values["tokenizer_class"], values["do_lower_case"]) == ("BertTokenizer", False)
+
+
+RUN_TRANSFORMERS = """
+import sys
+import numpy as np
+import torch
+from transformers import AlbertForPreTraining
+
+folder, inputs, outputs = sys.argv[1:]
+model, info = AlbertForPreTraining.from_pretrained(folder, output_loading_info=True)
+assert not info["missing_keys"] and not info["unexpected_keys"], info
+assert not info["mismatched_keys"], info
+model.eval()
+batch = {name: torch.tensor(value) for name, value in np.load(inputs).items()}
+results = {"epsilon": model.predictions.LayerNorm.eps}
+for epsilon in (model.predictions.LayerNorm.eps, 1e-12, 1e-5):
+    model.predictions.LayerNorm.eps = epsilon
+    with torch.no_grad():
+        out = model(**batch, output_hidden_states=True)
+    results[f"masked_lm_logits_{epsilon:g}"] = out.prediction_logits
+    results["sentence_order_logits"] = out.sop_logits
+    results["sequence_output"] = out.hidden_states[-1]
+np.savez(outputs, **results)
+"""
+RUN_TOKENIZER = """
+import json, sys
+from transformers import AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained(sys.argv[1])
+first, second = sys.argv[2:]
+print(json.dumps(dict(tokenizer(first, second))))
+"""
+SAVE_TRANSFORMERS = """
+import sys
+import torch
+from transformers import AlbertConfig, AlbertForPreTraining
+
+folder, config = sys.argv[1:]
+torch.manual_seed(5)
+AlbertForPreTraining(AlbertConfig.from_json_file(config)).save_pretrained(folder)
+"""
+
+
+@pytest.fixture(scope="session")
+def transformers_python():
+    """A Python interpreter that has PyTorch and transformers."""
+    python = os.environ.get(OTHER_PYTHON, sys.executable)
+    probe = [python, "-c", "import torch, transformers"]
+    if subprocess.run(probe, capture_output=True, check=False).returncode:
+        pytest.skip(
+            f"{python} has no PyTorch with transformers; {OTHER_PYTHON} may name one that has"
+        )
+    return python
+
+
+def run(python, code, *arguments):
+    """Runs code in another Python, apart from this one's packages; returns what it printed."""
+    environment = {n: x for n, x in os.environ.items() if n != "PYTHONPATH"}
+    done = subprocess.run(
+        [python, "-c", code, *map(str, arguments)],
+        env=environment | {"HF_HUB_OFFLINE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+def initial_weights(config):
+    """Weights as small as at the start of training, where an epsilon shows."""
+    weights = random_weights(config)
+    return {
+        name: np.ones_like(x) + 0.1 * x if name.endswith("/gamma") else 0.02 * x
+        for name, x in weights.items()
+    }
+
+
+def logits_with_epsilon(model, sequence_output, positions, epsilon, monkeypatch):
+    """Our masked-LM logits with another epsilon in that head's LayerNorm, and there alone."""
+    with monkeypatch.context() as context:
+        context.setattr(kernels, "LAYER_NORM_EPSILON", epsilon)
+        x = tf.gather(sequence_output, positions, batch_dims=1)  # [B, P, H]
+        return model.masked_lm(x).numpy()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("config", [INNER, SQUARE, dataclasses.replace(SHARED, hidden_act="relu")])
+def test_transformers_computes_the_same(
+    config, transformers_python, tiny_batch, tmp_path, monkeypatch
+):
+    """Some releases have an epsilon of 1e-5 in the masked-LM head: that is all that differs."""
+    save_hugging_face(str(tmp_path), initial_weights(config), config)
+    names = {
+        "input_ids": "input_ids",
+        "input_mask": "attention_mask",
+        "segment_ids": "token_type_ids",
+    }
+    batch = {name: tiny_batch[name] for name in names}
+    np.savez(tmp_path / "in.npz", **{names[n]: x.astype(np.int64) for n, x in batch.items()})
+    files = (tmp_path, tmp_path / "in.npz", tmp_path / "out.npz")
+    run(transformers_python, RUN_TRANSFORMERS, *files)
+    theirs = np.load(tmp_path / "out.npz")
+    model = AlbertForPretraining(config)
+    load_checkpoint(model, str(tmp_path))
+    positions = tf.tile(tf.range(11)[None], (5, 1))
+    ours = model(batch | {"masked_lm_positions": positions})
+    for name in ("sequence_output", "sentence_order_logits"):
+        np.testing.assert_allclose(theirs[name], ours[name], rtol=0, atol=1e-5)
+    exact = ours["masked_lm_logits"].numpy()
+    np.testing.assert_allclose(theirs["masked_lm_logits_1e-12"], exact, rtol=0, atol=1e-5)
+    rough = logits_with_epsilon(model, ours["sequence_output"], positions, 1e-5, monkeypatch)
+    np.testing.assert_allclose(theirs["masked_lm_logits_1e-05"], rough, rtol=0, atol=1e-5)
+    assert abs(rough - exact).max() > 1e-4, "the epsilon must show for this to prove anything"
+    assert float(theirs["epsilon"]) in (1e-5, 1e-12)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_models_saved_by_transformers_load(transformers_python, tmp_path):
+    config_file = tmp_path / "their_config.json"
+    config_file.write_text(json.dumps(huggingface.config_to_hugging_face(INNER, {})))
+    run(transformers_python, SAVE_TRANSFORMERS, tmp_path / "saved", config_file)
+    values = json.loads((tmp_path / "saved" / "config.json").read_text())
+    assert config_from_hugging_face(values) == INNER
+    report = load_checkpoint(AlbertForPretraining(INNER), str(tmp_path / "saved"))
+    assert report.missing == report.unused == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_their_tokenizer_gives_our_ids_and_segments(transformers_python, tmp_path, toy_spm_model):
+    save_hugging_face(str(tmp_path), random_weights(SHARED), SHARED, spm_model_file=toy_spm_model)
+    first, second = "The river froze.", "A small Café near the boat"
+    probe = [transformers_python, "-c", "import sentencepiece, google.protobuf"]
+    if subprocess.run(probe, capture_output=True, check=False).returncode:
+        pytest.skip("transformers reads spiece.model with sentencepiece and protobuf: not there")
+    tokenizer = FullTokenizer(spm_model_file=toy_spm_model)
+    a, b = tokenizer.encode(first), tokenizer.encode(second)
+    cls_id, sep_id = tokenizer.cls_id, tokenizer.sep_id
+    encoded = json.loads(run(transformers_python, RUN_TOKENIZER, tmp_path, first, second))
+    assert encoded["input_ids"] == [cls_id, *a, sep_id, *b, sep_id]
+    assert encoded["token_type_ids"] == [0] * (len(a) + 2) + [1] * (len(b) + 1)

@@ -1,0 +1,111 @@
+"""Names of weights in the families of checkpoints."""
+
+from __future__ import annotations
+
+import pytest
+
+from albert_tf.checkpoints.names import (
+    DIALECTS,
+    is_bookkeeping,
+    is_encoder,
+    name_map,
+    part_of,
+    unwrap,
+)
+from tests.checkpoints.checkpoint_samples import INNER, SHARED, UNSHARED_SQUARE, shapes_of
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_no_two_weights_have_the_same_name(dialect):
+    groups, inner = {"bert": (3, 1), "hugging_face": (3, 2)}.get(dialect, (1, 1))
+    names = name_map(dialect, groups, inner)
+    assert len(set(names.values())) == len(names)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "config", "lacking"),
+    [
+        ("hugging_face", INNER, set()),
+        ("bert", UNSHARED_SQUARE, set()),
+        ("kamalkraj", SHARED, set()),
+        (
+            "model_garden",
+            SHARED,
+            {"cls/seq_relationship/output_weights", "cls/seq_relationship/output_bias"},
+        ),
+    ],
+)
+def test_every_weight_of_the_model_has_a_name(dialect, config, lacking):
+    names = name_map(dialect, config.num_hidden_groups, config.inner_group_num)
+    assert set(shapes_of(config)) - set(names) == lacking
+
+
+def test_names_are_those_of_the_other_programs():
+    block = "bert/encoder/transformer/group_1/inner_group_0/"
+    names = name_map("hugging_face", 2)
+    layer = "albert.encoder.albert_layer_groups.1.albert_layers.0."
+    assert names[block + "ffn_1/intermediate/output/dense/kernel"] == layer + "ffn_output.weight"
+    assert names[block + "LayerNorm/gamma"] == layer + "attention.LayerNorm.weight"
+    assert names[block + "LayerNorm_1/beta"] == layer + "full_layer_layer_norm.bias"
+    assert names["cls/seq_relationship/output_weights"] == "sop_classifier.classifier.weight"
+    assert names["cls/predictions/output_bias"] == "predictions.bias"
+    assert names["output_bias"] == "classifier.bias"
+    for dialect, scope in (
+        ("model_garden", "transformer/"),
+        ("kamalkraj", "encoder/shared_layer/"),
+    ):
+        names = name_map(dialect)
+        first = "bert/encoder/transformer/group_0/inner_group_0/"
+        assert names[first + "LayerNorm/beta"] == scope + "self_attention_layer_norm/beta"
+        assert names[first + "LayerNorm_1/beta"] == scope + "output_layer_norm/beta"
+        assert names[first + "ffn_1/intermediate/dense/kernel"] == scope + "intermediate/kernel"
+        assert names[first + "ffn_1/intermediate/output/dense/bias"] == scope + "output/bias"
+        assert names["bert/pooler/dense/bias"] == "pooler_transform/bias"
+    names = name_map("bert", 2)
+    layer = "bert/encoder/layer_1/"
+    assert names[block + "LayerNorm/gamma"] == layer + "attention/output/LayerNorm/gamma"
+    assert names[block + "attention_1/self/key/bias"] == layer + "attention/self/key/bias"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "bert/pooler/dense/kernel/adam_m",
+        "bert/pooler/dense/kernel/lamb_v",
+        "module/bert/embeddings/word_embeddings/adam_v",
+        "AdamWeightDecayOptimizer/beta1_power",
+        "bert/x/LAMBOptimizer_1/y",
+        "AdamW/m/bert/pooler/dense/kernel",
+        "global_step",
+        "save_counter",
+        "albert.embeddings.position_ids",
+        "predictions.decoder.weight",
+    ],
+)
+def test_moments_counters_and_copies_are_bookkeeping(name):
+    assert is_bookkeeping(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["bert/pooler/dense/kernel", "adam_m/kernel", "predictions.bias", "x/global_step"]
+)
+def test_weights_are_no_bookkeeping(name):
+    assert not is_bookkeeping(name)
+
+
+def test_wrappings_are_taken_off():
+    assert unwrap("module/bert/pooler/dense/bias") == "bert/pooler/dense/bias"
+    assert unwrap("albert_model/pooler_transform/bias:0") == "pooler_transform/bias"
+    assert unwrap("a/albert_model/encoder/shared_layer/x:0") == "encoder/shared_layer/x"
+    assert unwrap("encoder.albert_layer_groups.0.x") == "albert.encoder.albert_layer_groups.0.x"
+    assert unwrap("encoder/layer_1") == "encoder/layer_1"
+
+
+def test_weights_belong_to_parts():
+    assert part_of("bert/encoder/embedding_hidden_mapping_in/bias") == "embeddings"
+    assert part_of("bert/embeddings/word_embeddings_2") == "embeddings"
+    assert part_of("bert/encoder/layer_shared/output/dense/bias") == "encoder"
+    assert part_of("cls/seq_relationship/output_bias") == "sentence-order head"
+    assert part_of("cls/squad/output_bias") == "other heads"
+    assert is_encoder("bert/pooler/dense/bias")
+    assert not is_encoder("cls/predictions/output_bias")

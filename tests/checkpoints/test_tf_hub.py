@@ -1,0 +1,178 @@
+"""SavedModels in TF-Hub's form: written, called, trained and loaded back."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.checkpoints import tf_hub
+from albert_tf.checkpoints.loading import (
+    inspect_checkpoint,
+    load_checkpoint,
+    read_weights,
+    variable_name,
+)
+from albert_tf.config import AlbertConfig
+from albert_tf.modeling import AlbertForPretraining
+from tests.checkpoints.checkpoint_samples import (
+    SHARED,
+    as_model_garden,
+    random_weights,
+)
+
+CONFIG = dataclasses.replace(SHARED, num_hidden_layers=2, hidden_dropout_prob=0.1)
+ENCODER_OUTPUTS = {"default", "encoder_outputs", "pooled_output", "sequence_output"}
+
+
+def hub_inputs(batch):
+    return {
+        "input_word_ids": batch["input_ids"],
+        "input_mask": batch["input_mask"],
+        "input_type_ids": batch["segment_ids"],
+    }
+
+
+def tanh_gelu(x):
+    return tf.nn.gelu(x, approximate=True)
+
+
+@pytest.fixture(scope="module")
+def model():
+    """A small model with random weights."""
+    model = AlbertForPretraining(CONFIG)
+    weights = random_weights(CONFIG)
+    for variable in model.variables:
+        variable.assign(weights[variable_name(variable)])
+    return model
+
+
+@pytest.fixture(scope="module")
+def module(model, toy_spm_model, tmp_path_factory):
+    """The folder of its SavedModel."""
+    folder = str(tmp_path_factory.mktemp("hub") / "albert")
+    tf_hub.save_hub_module(folder, model, CONFIG, spm_model_file=toy_spm_model)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def loaded(module):
+    """The SavedModel, loaded as anyone would."""
+    return tf.saved_model.load(module)
+
+
+def test_the_encoder_gives_the_outputs_of_the_model(model, loaded, tiny_batch):
+    outputs = loaded(hub_inputs(tiny_batch))
+    expected = model(tiny_batch)
+    assert set(outputs) == ENCODER_OUTPUTS
+    assert len(outputs["encoder_outputs"]) == 2
+    for name in ("sequence_output", "pooled_output"):
+        np.testing.assert_allclose(outputs[name], expected[name], rtol=0, atol=1e-5)
+    np.testing.assert_array_equal(outputs["default"], outputs["pooled_output"])
+
+
+def test_the_heads_give_the_outputs_of_the_model(model, loaded, tiny_batch):
+    inputs = hub_inputs(tiny_batch)
+    expected = model(tiny_batch)
+    positions = {"masked_lm_positions": tiny_batch["masked_lm_positions"]}
+    words = loaded.mlm(inputs | positions)
+    assert set(words) == ENCODER_OUTPUTS | {"mlm_logits"}
+    np.testing.assert_allclose(words["mlm_logits"], expected["masked_lm_logits"], atol=1e-4)
+    order = loaded.sop(inputs)["sop_log_probs"]
+    np.testing.assert_allclose(
+        order, tf.nn.log_softmax(expected["sentence_order_logits"]), atol=1e-5
+    )
+
+
+def test_servers_find_a_signature(model, loaded, tiny_batch):
+    serve = loaded.signatures["serving_default"]
+    outputs = serve(**{n: tf.constant(x) for n, x in hub_inputs(tiny_batch).items()})
+    expected = model(tiny_batch)["pooled_output"]
+    np.testing.assert_allclose(outputs["pooled_output"], expected, rtol=0, atol=1e-5)
+    assert set(outputs) == {"default", "pooled_output", "sequence_output"}
+
+
+def test_training_turns_dropout_on(loaded, tiny_batch):
+    inputs = hub_inputs(tiny_batch)
+    first, second = (loaded(inputs, training=True)["sequence_output"] for _ in range(2))
+    assert abs(first - second).numpy().max() > 0.01
+
+
+def test_gradients_reach_every_weight_of_the_encoder(loaded, tiny_batch):
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(loaded(hub_inputs(tiny_batch))["pooled_output"] ** 2)
+    gradients = tape.gradient(loss, loaded.trainable_variables)
+    assert len(gradients) == 25
+    assert all(gradient is not None for gradient in gradients)
+
+
+def test_config_and_vocabulary_travel_along(loaded, toy_spm_model):
+    config_file = loaded.albert_config_file.asset_path.numpy().decode()
+    assert AlbertConfig.from_json_file(config_file) == CONFIG
+    with open(toy_spm_model, "rb") as stream:
+        assert tf.io.read_file(loaded.sp_model_file.asset_path).numpy() == stream.read()
+
+
+def test_the_weights_load_back_bit_for_bit(module):
+    model = AlbertForPretraining(CONFIG)
+    assert inspect_checkpoint(module, model).fits
+    read, weights = read_weights(module, model), random_weights(CONFIG)
+    assert set(read) == set(weights)
+    for name, value in weights.items():
+        np.testing.assert_array_equal(read[name], value, name)
+
+
+def test_heads_without_weights_are_left_out_and_wordpiece_has_its_flag(model, tmp_path):
+    vocab_file = tmp_path / "vocab.txt"
+    vocab_file.write_text("[PAD]\n[UNK]\n")
+    folder = str(tmp_path / "hub")
+    tf_hub.save_hub_module(folder, model, CONFIG, False, False, str(vocab_file), None, False)
+    loaded = tf.saved_model.load(folder)
+    assert not hasattr(loaded, "mlm")
+    assert not hasattr(loaded, "sop")
+    assert loaded.vocab_file.asset_path.numpy().endswith(b"/vocab.txt")
+    assert not loaded.do_lower_case
+    report = inspect_checkpoint(folder)
+    assert not [name for name in report.found if name.startswith("cls/")]
+
+
+@pytest.mark.slow
+def test_tensorflow_hub_takes_it_as_a_layer(module, tiny_batch):
+    hub = pytest.importorskip("tensorflow_hub")
+    layer = hub.KerasLayer(module, trainable=True)
+    outputs = layer(hub_inputs(tiny_batch), training=True)
+    assert set(outputs) == ENCODER_OUTPUTS
+    assert len(layer.trainable_variables) == 25
+
+
+@pytest.mark.slow
+def test_the_encoder_of_the_model_garden_loads_and_gives_the_same_outputs(tiny_batch, tmp_path):
+    """An object-based checkpoint and a SavedModel of official.nlp: other names, split heads."""
+    networks = pytest.importorskip("official.nlp.modeling.networks")
+    encoder = networks.AlbertEncoder(
+        vocab_size=97,
+        embedding_width=8,
+        hidden_size=12,
+        num_layers=6,
+        num_attention_heads=4,
+        max_sequence_length=13,
+        type_vocab_size=3,
+        intermediate_size=20,
+        activation=tanh_gelu,
+        dict_outputs=True,
+    )
+    arrays = as_model_garden(random_weights(SHARED), SHARED)
+    for variable in encoder.variables:
+        variable.assign(arrays[variable_name(variable)])
+    checkpoint = tf.train.Checkpoint(encoder=encoder).save(str(tmp_path / "ckpt"))
+    tf.saved_model.save(encoder, str(tmp_path / "hub"))
+    expected = encoder(hub_inputs(tiny_batch))
+    for path in (checkpoint, str(tmp_path / "hub")):
+        model = AlbertForPretraining(SHARED)
+        report = load_checkpoint(model, path)
+        assert report.title.startswith("ALBERT of the TensorFlow Model Garden")
+        outputs = model(tiny_batch)
+        for name in ("sequence_output", "pooled_output"):
+            np.testing.assert_allclose(outputs[name], expected[name], rtol=0, atol=1e-5)

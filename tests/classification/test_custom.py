@@ -1,0 +1,191 @@
+import json
+
+import pytest
+
+from albert_tf.classification import custom
+from albert_tf.classification.reading import Example, read_examples
+from albert_tf.classification.tasks import Columns
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write_file(name, *lines):
+        text = "".join(f"{line}\n" for line in lines)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        return str(tmp_path)
+
+    return write_file
+
+
+def read(folder, split="train", **settings):
+    return read_examples(custom.describe_own_data(folder, **settings), folder, split)
+
+
+FORMS = {
+    "train.tsv": ["id\tsentence\tlabel", "7\tgood\tpos", "8\tbad\tneg"],
+    "train.csv": ["label,sentence,id", 'pos,"good",7', "neg,bad,8"],
+    "train.txt": ["Label\tText_A\tID", "pos\tgood\t7", "neg\tbad\t8"],
+    "train.jsonl": [
+        json.dumps({"id": 7, "text": "good", "label": "pos"}),
+        json.dumps({"id": 8, "text": "bad", "label": "neg"}),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_columns_are_found_by_their_names_in_every_form(write, name):
+    data = read(write(name, *FORMS[name]))
+    assert data.task.labels == ("neg", "pos")
+    first = 1 if name.endswith("jsonl") else 2
+    assert data.examples == [
+        Example("7", "good", "", "pos", first),
+        Example("8", "bad", "", "neg", first + 1),
+    ]
+
+
+def test_columns_may_be_named_or_numbered(write):
+    folder = write("train.tsv", "a\tb\tc\td", "x\ty\t1\tz", "x\ty\t0\tz")
+    named = read(folder, columns=Columns("D", "b", "c"))
+    numbered = read(folder, columns=Columns(3, 1, 2), has_header=True)
+    expected = [Example("train-1", "z", "y", "1", 2), Example("train-2", "z", "y", "0", 3)]
+    assert named.examples == numbered.examples == expected
+
+
+def test_files_without_a_header_need_numbers(write):
+    folder = write("train.tsv", "x\t1", "y\t0", "z\t1")
+    assert len(read(folder, columns=Columns(0, label=1))) == 3
+    with pytest.raises(ValueError, match=r"which column holds the text\? None of \['x', '1'\]"):
+        read(folder)
+    with pytest.raises(ValueError, match=r"line 1: no column 'body' among \['x', '1'\]"):
+        read(folder, columns=Columns("body", label="mark"))
+
+
+def test_a_column_that_is_not_there_is_named_beside_those_that_are(write):
+    folder = write("train.tsv", "text\tmark", "x\t1")
+    with pytest.raises(ValueError, match=r"no column 'body' among \['text', 'mark'\]"):
+        read(folder, columns=Columns("body"))
+    with pytest.raises(ValueError, match=r"which column holds the label\? None of \['text', 'mark"):
+        read(folder)
+
+
+def test_a_test_file_needs_no_label(write):
+    write("train.tsv", "text\tlabel", "x\t1", "y\t0")
+    data = read(write("test.tsv", "text", "z"), "test", columns=Columns(label="label"))
+    assert data.examples == [Example("test-1", "z", "", None, 2)]
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        (["10", "9", "-1", "9"], ("-1", "9", "10")),
+        (["b", "a", "10", "9"], ("10", "9", "a", "b")),
+        (["1.0", "0.0", "1.0"], ("0.0", "1.0")),
+    ],
+)
+def test_labels_are_read_from_the_training_data_in_order(write, labels, expected):
+    folder = write("train.tsv", "text\tlabel", *(f"x\t{label}" for label in labels))
+    assert read(folder).task.labels == expected
+
+
+def test_labels_may_be_given_instead(write):
+    folder = write("dev.tsv", "text\tlabel", "x\tb")
+    assert read(folder, "dev", labels=["b", "a"]).task.labels == ("b", "a")
+    with pytest.raises(FileNotFoundError, match="no train file to read the labels from"):
+        custom.describe_own_data(folder)
+
+
+def test_a_label_of_dev_that_train_has_not_is_a_bad_row(write):
+    write("train.tsv", "text\tlabel", "x\ta", "y\tb")
+    folder = write("dev.tsv", "text\tlabel", "x\ta", "y\tc")
+    with pytest.raises(ValueError, match=r"dev.tsv, line 3: unknown label 'c'; expected a, b"):
+        read(folder, "dev")
+
+
+def test_fractions_are_no_classes_but_scores(write):
+    folder = write("train.tsv", "text\tlabel", "x\t1", "y\t2.5", "z\t2.5")
+    with pytest.raises(ValueError, match=r"train.tsv, line 3: label '2.5' is a fraction.*--is_reg"):
+        read(folder)
+    data = read(folder, is_regression=True)
+    assert data.task.num_labels == 1
+    assert data.task.selection_metric == "pearson"
+    assert [example.label for example in data.examples] == ["1", "2.5", "2.5"]
+
+
+def test_a_column_that_cannot_be_the_label_is_noticed(write):
+    folder = write("train.tsv", "text\tlabel", *(f"x\tr{number}" for number in range(51)))
+    with pytest.raises(ValueError, match="51 different labels in 51 examples"):
+        read(folder)
+    folder = write("train.tsv", "text\tlabel", "x\ta", "y\ta")
+    with pytest.raises(ValueError, match="every example has the label 'a'"):
+        read(folder)
+
+
+def test_two_files_for_one_split_are_refused(write):
+    write("train.tsv", "text\tlabel", "x\t1")
+    folder = write("train.csv", "text,label", "x,1")
+    with pytest.raises(ValueError, match=r"has train.tsv and train.csv: which one\?"):
+        read(folder)
+
+
+def test_an_empty_folder_says_what_was_expected(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"neither train, dev nor test with one of .tsv"):
+        custom.describe_own_data(str(tmp_path))
+
+
+def test_bad_rows_may_be_skipped_in_finding_the_labels_too(write):
+    folder = write("train.tsv", "text\tlabel", "x\ta", "y", "z\tb")
+    with pytest.raises(ValueError, match="line 3: 2 or more columns"):
+        custom.describe_own_data(folder)
+    task = custom.describe_own_data(folder, max_bad_rows=1)
+    assert task.labels == ("a", "b")
+    assert len(read_examples(task, folder, "train", max_bad_rows=1)) == 2
+
+
+def test_tasks_of_the_table_are_found_by_name_and_own_data_described(write):
+    options = custom.OwnDataOptions("-1", "b", label_column="c", has_header=True)
+    assert options.columns == Columns(-1, "b", "c")
+    assert custom.find_task("MRPC", "nowhere", options).name == "mrpc"
+    folder = write("train.tsv", "b\tc\td", "x\t1\tz", "y\t0\tz")
+    task = custom.find_task(" TSV", folder, options)
+    assert task.labels == ("0", "1")
+    assert read_examples(task, folder, "train").examples[0] == Example("train-1", "z", "x", "1", 2)
+    with pytest.raises(ValueError, match="Task not found: nothing"):
+        custom.find_task("nothing", folder, options)
+
+
+def test_a_trained_model_remembers_the_labels_of_data_that_are_gone(write, tmp_path):
+    model = tmp_path / "model"
+    model.mkdir()
+    folder = write("train.tsv", "text\tlabel", "x\tb", "y\ta")
+    options = custom.OwnDataOptions()
+    task = custom.find_task("tsv", folder, options)
+    custom.remember_task(str(model), task)
+    (tmp_path / "train.tsv").unlink()
+    write("test.tsv", "text", "z")
+    again = custom.find_task("tsv", folder, options, [str(tmp_path / "none"), str(model)])
+    assert again.labels == ("a", "b")
+    said = custom.OwnDataOptions(labels=["c", "d"])
+    assert custom.find_task("tsv", folder, said, [str(model)]).labels == ("c", "d")
+    with pytest.raises(FileNotFoundError, match="has no train file to read the labels from"):
+        custom.find_task("tsv", folder, options)
+
+
+def test_a_model_goes_on_with_its_own_task_only(tmp_path):
+    cola, mrpc = (custom.find_task(n, "", custom.OwnDataOptions()) for n in ("cola", "mrpc"))
+    mnli, other = (custom.find_task(n, "", custom.OwnDataOptions()) for n in ("mnli", "ax"))
+    custom.check_task(str(tmp_path), cola, is_training=True)  # nothing is remembered yet
+    custom.remember_task(str(tmp_path), cola)
+    custom.check_task(str(tmp_path), cola, is_training=True)
+    custom.check_task(str(tmp_path), mrpc, is_training=False)  # the same labels
+    with pytest.raises(ValueError, match=r"a model of the task cola with the labels 0, 1; now it "):
+        custom.check_task(str(tmp_path), mrpc, is_training=True)
+    with pytest.raises(ValueError, match="now it is mnli with contradiction, entailment, neutral"):
+        custom.check_task(str(tmp_path), mnli, is_training=False)
+    custom.remember_task(str(tmp_path), mnli)
+    custom.check_task(str(tmp_path), other, is_training=False)
+
+
+def test_a_damaged_memory_is_named(tmp_path):
+    (tmp_path / "task.json").write_text('{"labels": 3}')
+    with pytest.raises(ValueError, match=r"task\.json: not written by this program"):
+        custom.remembered_labels(str(tmp_path))

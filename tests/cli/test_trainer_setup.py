@@ -1,0 +1,204 @@
+"""From flags to a run: devices, precision, lock and description, seen from the shell."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+
+import numpy as np
+import pytest
+
+from albert_tf.checkpoints import loading
+from albert_tf.training.interruption import EXIT_STATUS
+from tests.conftest import MAX_PREDICTIONS, ROOT, SEQ_LENGTH
+from tests.training.test_loop import write_records
+
+WORKERS = ["127.0.0.1:23481", "127.0.0.1:23482"]
+ROWS = 4
+
+
+@pytest.fixture(scope="module", name="folder")
+def make_folder(tmp_path_factory, tiny_config):
+    folder = tmp_path_factory.mktemp("run")
+    write_records(folder / "train.tfrecord", 23)
+    tiny_config.to_json_file(str(folder / "config.json"))
+    return folder
+
+
+def launch(program, *flags, **environment):
+    return subprocess.Popen(
+        [sys.executable, str(ROOT / program), *flags],
+        env=os.environ | environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def start(folder, output_dir, *flags, **environment):
+    return launch(
+        "run_pretraining.py",
+        f"--albert_config_file={folder}/config.json",
+        f"--input_file={folder}/train.tfrecord",
+        f"--output_dir={output_dir}",
+        f"--max_seq_length={SEQ_LENGTH}",
+        f"--max_predictions_per_seq={MAX_PREDICTIONS}",
+        f"--train_batch_size={ROWS}",
+        *["--precision=float32", "--optimizer=adamw", "--learning_rate=0.001"],
+        *["--num_train_steps=6", "--num_warmup_steps=2", "--save_checkpoints_steps=3"],
+        *flags,
+        **environment,
+    )
+
+
+def finish(process, status=0):
+    output, _ = process.communicate(timeout=600)
+    assert process.returncode == status, output
+    return output
+
+
+def weights_of(output_dir, step):
+    reader = loading.open_checkpoint(f"{output_dir}/model.ckpt-{step}")
+    return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
+
+
+def test_a_run_is_described_and_says_what_it_computes_on(folder, tmp_path):
+    output = finish(start(folder, tmp_path / "model", "--num_train_steps=1", "--threads=1"))
+    assert "Computing on one CPU" in output
+    assert "Computing in float32: --precision=float32" in output
+    run = json.loads((tmp_path / "model" / "run.json").read_text())
+    assert run["flags"]["num_train_steps"] == 1
+    assert run["config"]["hidden_size"] == 12
+    assert run["device"] == {"devices": "one CPU", "precision": "float32"}
+
+
+def test_a_batch_that_cannot_be_divided_is_refused(folder, tmp_path):
+    output = finish(start(folder, tmp_path / "model", "--gradient_accumulation_steps=3"), 1)
+    assert "--train_batch_size=4 is no multiple of 1 device(s)" in output.splitlines()[-1]
+
+
+def wait_for(path, process):
+    end = time.monotonic() + 300
+    while not os.path.exists(path):
+        assert process.poll() is None, process.communicate()[0]
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+@pytest.mark.slow
+def test_a_signal_saves_and_the_same_command_ends_as_without_it(folder, tmp_path):
+    flags = ("--num_train_steps=400", "--save_checkpoints_steps=1000")
+    finish(start(folder, tmp_path / "through", *flags))
+    process = start(folder, tmp_path / "stopped", *flags)
+    wait_for(tmp_path / "stopped" / "model.ckpt-0.index", process)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGTERM)
+    output = finish(process, EXIT_STATUS)
+    assert "as asked, and saved it" in output.splitlines()[-1]
+    assert len(loading.list_checkpoints(str(tmp_path / "stopped"))) == 2
+    finish(start(folder, tmp_path / "stopped", *flags))
+    through = weights_of(tmp_path / "through", 400)
+    for name, value in weights_of(tmp_path / "stopped", 400).items():
+        assert (value == through[name]).all(), name
+
+
+@pytest.mark.slow
+def test_a_second_process_on_the_same_folder_is_refused(folder, tmp_path):
+    first = start(folder, tmp_path / "model", "--num_train_steps=100000")
+    wait_for(tmp_path / "model" / "model.ckpt-0.index", first)
+    output = finish(start(folder, tmp_path / "model"), 1)
+    assert f"is in use by process {first.pid}" in output.splitlines()[-1]
+    first.kill()
+    first.communicate()
+
+
+def start_workers(start_one):
+    processes = []
+    for index in range(len(WORKERS)):
+        config = {"cluster": {"worker": WORKERS}, "task": {"type": "worker", "index": index}}
+        processes.append(start_one(TF_CONFIG=json.dumps(config)))
+    return processes
+
+
+def start_race(tmp_path, vocabulary, output_dir, *flags, **environment):
+    """Fine-tuning without dropout, which would differ from device to device."""
+    data = tmp_path / "data"
+    data.mkdir(exist_ok=True)
+    options = ["to the sea", "to the town", "nowhere"]
+    lines = [
+        {"passage": "The river carries rain. " * n, "question": "Where?", "options": options,
+         "label": n % 3}
+        for n in range(1, 9)
+    ]  # fmt: skip
+    for split in ("train", "dev"):
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        (data / f"{split}.jsonl").write_text(text)
+    return launch(
+        "run_race.py",
+        *["--task_name=choice", f"--data_dir={data}", f"--output_dir={output_dir}"],
+        *[f"--albert_config_file={tmp_path}/race.json", f"--spm_model_file={vocabulary}"],
+        *["--max_seq_length=53", "--max_qa_length=17", "--train_batch_size=4", "--train_step=20"],
+        *["--warmup_step=2", "--learning_rate=0.0002", "--dropout_prob=0", "--precision=float32"],
+        *flags,
+        **environment,
+    )
+
+
+def assert_same(output_dir, other, step):
+    expected = weights_of(other, step)
+    for name, value in weights_of(output_dir, step).items():
+        np.testing.assert_allclose(value, expected[name], rtol=0, atol=1e-5, err_msg=name)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_pre_training_ends_with_the_same_weights_on_devices_of_every_kind(folder, tmp_path):
+    flags = ("--num_train_steps=20", "--save_checkpoints_steps=20")
+    finish(start(folder, tmp_path / "one", *flags))
+    two = ("--distribution=mirrored", "--num_devices=2", "--gradient_accumulation_steps=2")
+    finish(start(folder, tmp_path / "mirrored", *flags, *two))
+    assert_same(tmp_path / "mirrored", tmp_path / "one", 20)
+    for process in start_workers(partial(start, folder, tmp_path / "workers", *flags)):
+        finish(process)
+    assert_same(tmp_path / "workers", tmp_path / "one", 20)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_fine_tuning_ends_with_the_same_weights_on_devices_of_every_kind(
+    tiny_config, toy_spm_model, tmp_path
+):
+    shape = dataclasses.replace(tiny_config, max_position_embeddings=61, num_hidden_layers=2)
+    shape.to_json_file(str(tmp_path / "race.json"))
+    begin = partial(start_race, tmp_path, toy_spm_model)
+    finish(begin(tmp_path / "one"))
+    finish(begin(tmp_path / "mirrored", "--distribution=mirrored", "--num_devices=2"))
+    assert_same(tmp_path / "mirrored", tmp_path / "one", 20)
+    chief, other = start_workers(partial(begin, tmp_path / "workers"))
+    assert "eval_accuracy = " in finish(chief)
+    assert "eval_accuracy = " not in finish(other)
+    assert_same(tmp_path / "workers", tmp_path / "one", 20)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_killed_worker_stops_the_others_and_both_go_on_to_the_same_weights(folder, tmp_path):
+    flags = ("--num_train_steps=200", "--save_checkpoints_steps=20")
+    for process in start_workers(partial(start, folder, tmp_path / "through", *flags)):
+        finish(process)
+    first, second = start_workers(partial(start, folder, tmp_path / "killed", *flags))
+    wait_for(tmp_path / "killed" / "model.ckpt-40.index", first)
+    second.kill()
+    second.communicate()
+    assert "another worker is gone" in finish(first, EXIT_STATUS).splitlines()[-1]
+    for process in start_workers(partial(start, folder, tmp_path / "killed", *flags)):
+        finish(process)
+    through = weights_of(tmp_path / "through", 200)
+    for name, value in weights_of(tmp_path / "killed", 200).items():
+        assert (value == through[name]).all(), name

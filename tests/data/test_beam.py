@@ -1,0 +1,167 @@
+"""The Beam pipeline makes the records of the local program."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import json
+import random
+import subprocess
+import sys
+
+import pytest
+
+from albert_tf.data import beam
+from albert_tf.data.beam import _encode, _pieces, _write_output, with_beam
+from albert_tf.data.create import Resources, create_pretraining_data
+from albert_tf.data.encoding import Vocabulary
+from albert_tf.data.instances import InstanceSettings
+from albert_tf.data.masking import MaskingSettings
+from albert_tf.data.records import Outputs, read_records
+from tests.conftest import ROOT, TOY_TEXT
+
+SETTINGS = InstanceSettings(
+    max_seq_length=37, dupe_factor=3, masking=MaskingSettings(max_predictions_per_seq=7)
+)
+# Each chunk is encoded and each output written by one of two processes.
+OPTIONS = ["direct_num_workers=2", "direct_running_mode=multi_processing"]
+
+
+@pytest.fixture(scope="module")
+def corpus_file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("corpus") / "corpus.txt"
+    rng = random.Random(5)
+    lines = TOY_TEXT.splitlines()
+    documents = ["\n".join(rng.choices(lines, k=rng.randint(1, 9))) for _ in range(60)]
+    path.write_text("\n\n".join(documents) + "\n", encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture
+def make(tmp_path, corpus_file, toy_spm_model):
+    """Runs the local program, or the one given."""
+
+    def run(output, create=create_pretraining_data, compression="", **resources):
+        return create(
+            [corpus_file],
+            Outputs.parse(str(tmp_path / output), compression),
+            Vocabulary(spm_model_file=toy_spm_model),
+            SETTINGS,
+            Resources(chunk_bytes=5000, num_workers=1, show_progress=False, **resources),
+        )
+
+    return run
+
+
+def needs_beam():
+    if not importlib.util.find_spec("apache_beam"):
+        pytest.skip("apache_beam is not installed")
+
+
+def without_beam(monkeypatch):
+    """Replaces the one class of Beam that the steps of the pipeline use."""
+
+    class TaggedOutput:
+        def __init__(self, tag, value):
+            self.tag, self.value = tag, value
+
+    module = type(sys)("apache_beam.pvalue")
+    module.TaggedOutput = TaggedOutput
+    monkeypatch.setitem(sys.modules, "apache_beam", type(sys)("apache_beam"))
+    monkeypatch.setitem(sys.modules, "apache_beam.pvalue", module)
+
+
+def by_hand(input_files, outputs, vocabulary, settings, resources):
+    """The steps of the pipeline, one after the other, in another order of chunks and pieces."""
+    text = beam.TextSettings()
+    count = len(outputs.paths)
+    chunks = list(beam._read_chunks(input_files, resources.chunk_bytes, "sentences"))
+    pieces = [[()] for _ in range(count)]
+    counts = []
+    for chunk in reversed(chunks):
+        *encoded, counted = _encode(chunk, vocabulary, settings, text, count)
+        counts.append(counted.value)
+        for output, piece in encoded:
+            pieces[output].insert(0, piece)
+    entries = [_write_output((n, pieces[n]), outputs, settings.random_seed) for n in range(count)]
+    return beam._add_counts(counts), [entry for _, entry in entries]
+
+
+@pytest.mark.parametrize("compression", ["", "gzip"])
+def test_the_steps_give_the_bytes_of_the_local_program(tmp_path, make, monkeypatch, compression):
+    expected = make("local/train@3", compression=compression)
+    without_beam(monkeypatch)
+    (tmp_path / "beam").mkdir()
+    counts, entries = make("beam/train@3", by_hand, compression)
+    assert counts == expected["counts"]
+    assert entries == expected["files"]
+    for entry in entries:
+        name = entry["name"]
+        found, wanted = (tmp_path / folder / name for folder in ("beam", "local"))
+        assert found.read_bytes() == wanted.read_bytes()
+
+
+def test_a_batch_is_divided_among_the_outputs_and_loses_nothing(make, monkeypatch):
+    chunk = beam.corpus.Chunk(7, (), 0)
+    slots = beam.np.array([1365 * 2, 3, 1365, 1, 4094])
+    batch = beam.EncodedBatch([b"a", b"b", b"c", b"d", b"e"], slots, {})
+    assert list(_pieces(chunk, 4, batch, 3)) == [
+        (0, (7, 4, [3, 1], [b"b", b"d"])),
+        (1, (7, 4, [1365], [b"c"])),
+        (2, (7, 4, [2730, 4094], [b"a", b"e"])),
+    ]
+
+
+def test_without_beam_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "apache_beam", None)
+    with pytest.raises(ValueError, match=r"--runner needs Apache Beam: .*\[beam\]"):
+        with_beam("DirectRunner", [])
+
+
+def records_of(folder):
+    paths = sorted(path for path in folder.iterdir() if path.suffix != ".json")
+    return sorted(record for path in paths for record in read_records(str(path)))
+
+
+def test_the_local_runner_makes_the_same_instances(tmp_path, make):
+    needs_beam()
+    expected = make("local/train@3")
+    program = with_beam("DirectRunner", ["direct_num_workers=1", "direct_running_mode=in_memory"])
+    assert make("beam/train@3", program) == expected
+    assert records_of(tmp_path / "beam") == records_of(tmp_path / "local")
+    # Complete already: nothing is made again.
+    before = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "beam").iterdir()}
+    assert make("beam/train@3", program, resume=True) == expected
+    assert before == {path.name: path.stat().st_mtime_ns for path in (tmp_path / "beam").iterdir()}
+
+
+def test_several_processes_make_the_same_instances(tmp_path, make, corpus_file, toy_spm_model):
+    needs_beam()
+    make("local/train@3")
+    command = [
+        *(sys.executable, str(ROOT / "create_pretraining_data.py")),
+        *(f"--input_file={corpus_file}", f"--output_file={tmp_path}/beam/train@3"),
+        *(f"--spm_model_file={toy_spm_model}", "--max_seq_length=37", "--dupe_factor=3"),
+        *("--max_predictions_per_seq=7", f"--chunk_megabytes={5000 / (1 << 20)}"),
+        *("--num_logged_instances=0", "--runner=DirectRunner"),
+        f"--beam_pipeline_options={','.join(OPTIONS)}",
+    ]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert records_of(tmp_path / "beam") == records_of(tmp_path / "local")
+    metadata = [
+        json.loads((tmp_path / folder / "train.records.json").read_text("utf-8"))
+        for folder in ("beam", "local")
+    ]
+    assert metadata[0] == metadata[1]
+
+
+def test_text_that_cannot_be_read_fails_the_pipeline_and_names_the_line(tmp_path, make):
+    needs_beam()
+    bad = tmp_path / "bad.txt"
+    bad.write_bytes(b"a sentence\n\nin Latin-1: \xe9\n")
+    program = with_beam("DirectRunner", ["direct_num_workers=1", "direct_running_mode=in_memory"])
+    program = functools.partial(program, [str(bad)])
+    with pytest.raises((ValueError, RuntimeError), match=r"bad\.txt, line 3: not UTF-8"):
+        make("beam/train", lambda _, *arguments: program(*arguments))
+    assert not (tmp_path / "beam" / "train").exists()

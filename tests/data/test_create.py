@@ -1,0 +1,644 @@
+"""The data program as a library: outputs, their metadata, interruptions."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import gzip
+import hashlib
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from albert_tf.data import create, shuffling
+from albert_tf.data.create import Resources, create_pretraining_data, log_instances
+from albert_tf.data.encoding import Vocabulary
+from albert_tf.data.instances import InstanceSettings
+from albert_tf.data.masking import MaskingSettings
+from albert_tf.data.records import FEATURES, Outputs, count_records, read_metadata, read_records
+from albert_tf.data.text_formats import TextSettings
+from albert_tf.data.tfrecord import decode_example
+from tests.conftest import ROOT, TOY_TEXT
+
+PLAIN = TextSettings()
+SETTINGS = InstanceSettings(
+    max_seq_length=37, dupe_factor=3, masking=MaskingSettings(max_predictions_per_seq=7)
+)
+
+
+@pytest.fixture(scope="module")
+def corpus_file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("corpus") / "corpus.txt"
+    rng = random.Random(5)
+    lines = TOY_TEXT.splitlines()
+    documents = ["\n".join(rng.choices(lines, k=rng.randint(1, 9))) for _ in range(120)]
+    path.write_text("\n\n".join(documents) + "\n", encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture
+def make(tmp_path, corpus_file, toy_spm_model):
+    """Runs the program in a folder of its own and returns the metadata."""
+
+    def run(
+        output="out/train@3",
+        compression="",
+        inputs=None,
+        settings=SETTINGS,
+        text=PLAIN,
+        **resources,
+    ):
+        return create_pretraining_data(
+            inputs or [corpus_file],
+            Outputs.parse(str(tmp_path / output), compression),
+            Vocabulary(spm_model_file=toy_spm_model),
+            settings,
+            Resources(
+                **{"chunk_bytes": 5000, "num_workers": 1, "show_progress": False, **resources}
+            ),
+            text,
+        )
+
+    return run
+
+
+def contents(folder):
+    return {entry.name: entry.read_bytes() for entry in sorted(folder.iterdir())}
+
+
+def all_records(folder):
+    paths = [str(path) for path in sorted(folder.iterdir()) if path.suffix != ".json"]
+    return [record for path in paths for record in read_records(path)]
+
+
+def test_records_have_the_official_features(tmp_path, make, toy_tokenizer):
+    metadata = make()
+    records = all_records(tmp_path / "out")
+    assert len(records) == metadata["counts"]["instances"] > 300
+    widths = {"max_seq_length": 37, "max_predictions_per_seq": 7, 1: 1}
+    for record in records[:50]:
+        features = decode_example(record)
+        assert {name: len(values) for name, values in features.items()} == {
+            name: widths[width] for name, (_, width) in FEATURES.items()
+        }
+        length = features["input_mask"].sum()
+        assert features["input_ids"][0] == toy_tokenizer.cls_id
+        assert features["input_ids"][length - 1] == toy_tokenizer.sep_id
+
+
+def test_tensorflow_reads_the_records(tmp_path, make):
+    import tensorflow as tf
+
+    make("out/train", compression="gzip")
+    dataset = tf.data.TFRecordDataset(str(tmp_path / "out" / "train"), "GZIP")
+    spec = {
+        "input_ids": tf.io.FixedLenFeature([37], tf.int64),
+        "masked_lm_weights": tf.io.FixedLenFeature([7], tf.float32),
+    }
+    (batch,) = dataset.batch(10_000)
+    weights = tf.io.parse_example(batch, spec)["masked_lm_weights"].numpy()
+    assert len(weights) == count_records(str(tmp_path / "out" / "train"))
+    assert weights.sum(axis=1).min() >= 1
+    assert weights.sum(axis=1).max() <= 7
+
+
+def test_metadata_says_what_the_files_hold(tmp_path, make, toy_tokenizer):
+    metadata = make()
+    folder = tmp_path / "out"
+    assert json.loads((folder / "train.records.json").read_text("utf-8")) == metadata
+    paths = [str(folder / entry["name"]) for entry in metadata["files"]]
+    found = read_metadata(paths)
+    assert {path: info.instances for path, info in found.items()} == {
+        path: count_records(path) for path in paths
+    }
+    settings = found[paths[0]].settings
+    assert (settings["max_seq_length"], settings["max_predictions_per_seq"]) == (37, 7)
+    assert found[paths[0]].vocabulary["checksum"] == toy_tokenizer.checksum
+    assert found[paths[0]].vocabulary["size"] == toy_tokenizer.vocab_size
+
+
+def test_counts_are_those_of_the_records(tmp_path, make):
+    counts = make()["counts"]
+    examples = list(map(decode_example, all_records(tmp_path / "out")))
+    assert counts["documents"] == 120
+    assert counts["positions"] == sum(int(example["input_mask"].sum()) for example in examples)
+    assert counts["predictions"] == sum(
+        int(example["masked_lm_weights"].sum()) for example in examples
+    )
+    assert counts["label_1"] == sum(int(example["next_sentence_labels"][0]) for example in examples)
+
+
+def test_the_same_command_gives_the_same_bytes_in_every_version(tmp_path):
+    """Records that were made once can be made again: no change may touch the random stream."""
+    vocabulary = tmp_path / "vocab.txt"
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "##a", *"abcdefgh天地人和"]
+    vocabulary.write_text("\n".join(pieces) + "\n", encoding="utf-8")
+    text = tmp_path / "text.txt"
+    lines = [
+        "a b c 天 d e",
+        "fa 地 人 g",
+        "h 和 b a",
+        "",
+        "c d ca",
+        "e 天地",
+        "f x g h",
+        "",
+        "人 b",
+    ]
+    text.write_text("\n".join(lines * 9) + "\n", encoding="utf-8")
+    for name, settings in {
+        "plain": SETTINGS,
+        "other": InstanceSettings(
+            max_seq_length=13,
+            dupe_factor=2,
+            short_seq_prob=0.5,
+            random_next_sentence=True,
+            random_seed=7,
+            masking=MaskingSettings(ngram=2, favor_shorter_ngram=False, do_permutation=True),
+        ),
+    }.items():
+        create_pretraining_data(
+            [str(text)],
+            Outputs.parse(str(tmp_path / name)),
+            Vocabulary(vocab_file=str(vocabulary)),
+            settings,
+            Resources(chunk_bytes=300, num_workers=1, show_progress=False),
+        )
+    found = {
+        name: hashlib.sha256((tmp_path / name).read_bytes()).hexdigest()
+        for name in ("plain", "other")
+    }
+    assert found == {
+        "plain": "db1483dd84e08a57fefaeacbe7bc49354b508bc538c35c25b3fb61cd3f2977f6",
+        "other": "ddba46316031a0ce44af4901b0ad8ba6ca804092e88b527565a96516559ab5c3",
+    }
+
+
+def test_outputs_are_balanced(make):
+    sizes = [entry["instances"] for entry in make(chunk_bytes=1 << 20)["files"]]
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_instances_of_a_document_are_spread_over_the_outputs(tmp_path, make):
+    make("out/train")
+    positions = collections.defaultdict(list)
+    for place, record in enumerate(all_records(tmp_path / "out")):
+        positions[decode_example(record)["input_ids"][1:5].tobytes()].append(place)
+    # Records that begin alike come from the same documents; they would lie together unshuffled.
+    gaps = [np.diff(places) for places in positions.values() if len(places) > 5]
+    assert np.median(np.concatenate(gaps)) > 5
+
+
+@pytest.mark.parametrize("num_workers", [2, 3])
+def test_the_number_of_processes_changes_no_byte(tmp_path, make, num_workers):
+    make()
+    expected = contents(tmp_path / "out")
+    shutil.rmtree(tmp_path / "out")
+    make(num_workers=num_workers)
+    assert contents(tmp_path / "out") == expected
+    assert set(expected) == {
+        *(f"train-{shard:05d}-of-00003" for shard in range(3)),
+        "train.records.json",
+    }
+
+
+def test_compressed_records_are_the_same(tmp_path, make):
+    make("plain/train")
+    make("packed/train", compression="gzip")
+    packed = (tmp_path / "packed" / "train").read_bytes()
+    assert gzip.decompress(packed) == (tmp_path / "plain" / "train").read_bytes()
+    make("again/train", compression="gzip")
+    assert (tmp_path / "again" / "train").read_bytes() == packed
+
+
+def test_a_small_shuffle_memory_loses_nothing(tmp_path, make, monkeypatch):
+    make("large/train@2")
+    monkeypatch.setattr(shuffling, "SPILL_BYTES", 10_000)
+    make("small/train@2", shuffle_bytes=20_000)
+    large, small = all_records(tmp_path / "large"), all_records(tmp_path / "small")
+    assert large != small
+    assert sorted(large) == sorted(small)
+
+
+def test_seeds_and_passes_make_a_difference(tmp_path, make):
+    make("one/train", settings=SETTINGS)
+    make("two/train", settings=dataclasses.replace(SETTINGS, random_seed=7))
+    assert sorted(all_records(tmp_path / "one")) != sorted(all_records(tmp_path / "two"))
+
+
+def test_several_and_compressed_inputs(tmp_path, make, corpus_file):
+    packed = tmp_path / "corpus.gz"
+    with open(corpus_file, "rb") as stream:
+        packed.write_bytes(gzip.compress(stream.read()))
+    metadata = make(inputs=[corpus_file, str(packed)])
+    assert metadata["counts"]["documents"] == 240
+
+
+def test_text_of_other_formats_gives_the_same_instances(tmp_path, make):
+    documents = ["one boat\ntwo boats", "the sea\nthe river\nrain"]
+    inputs = []
+    for number, document in enumerate(documents):
+        inputs.append(tmp_path / f"{number}.txt")
+        inputs[-1].write_text(document.replace("\n", "\n\n"), encoding="utf-8")
+    lines = tmp_path / "text.jsonl"
+    lines.write_text(
+        "".join(json.dumps({"body": text}) + "\n" for text in documents), encoding="utf-8"
+    )
+    plain = tmp_path / "plain.txt"
+    plain.write_text("\n\n".join(documents), encoding="utf-8")
+    expected = make("plain/train", inputs=[str(plain)])
+    make("files/train", inputs=list(map(str, inputs)), text=TextSettings("documents"))
+    made = make("json/train", inputs=[str(lines)], text=TextSettings("jsonl", text_field="body"))
+    assert made["counts"] == expected["counts"]
+    assert (made["settings"]["input_format"], made["settings"]["text_field"]) == ("jsonl", "body")
+    contents_of = [(tmp_path / name / "train").read_bytes() for name in ("plain", "files", "json")]
+    assert contents_of[0] == contents_of[1] == contents_of[2]
+
+
+def test_another_format_is_another_run(tmp_path, make, monkeypatch):
+    with monkeypatch.context() as patch:
+        stop_after(patch, "finish_chunk", 1)
+        with pytest.raises(StoppedError):
+            make()
+    with pytest.raises(ValueError, match="input_format 'sentences', now 'documents'"):
+        make(resume=True, text=TextSettings("documents"))
+
+
+def test_remote_files_are_read_and_written_through_tensorflow(
+    tmp_path, make, corpus_file, toy_spm_model
+):
+    import tensorflow as tf
+
+    with open(corpus_file, "rb") as stream, tf.io.gfile.GFile("ram://in/corpus.txt", "wb") as copy:
+        copy.write(stream.read())
+    expected = make("local/train@2")
+    metadata = create_pretraining_data(
+        ["ram://in/corpus.txt"],
+        Outputs.parse("ram://out/train@2"),
+        Vocabulary(spm_model_file=toy_spm_model),
+        SETTINGS,
+        Resources(chunk_bytes=5000, num_workers=1, work_dir=str(tmp_path / "work")),
+    )
+    assert metadata == expected
+    names = ["train-00000-of-00002", "train-00001-of-00002", "train.records.json"]
+    assert sorted(tf.io.gfile.listdir("ram://out")) == names
+    for name in names:
+        with tf.io.gfile.GFile(f"ram://out/{name}", "rb") as stream:
+            assert stream.read() == (tmp_path / "local" / name).read_bytes()
+    again = create_pretraining_data(
+        ["ram://in/corpus.txt"],
+        Outputs.parse("ram://out/train@2"),
+        Vocabulary(spm_model_file=toy_spm_model),
+        SETTINGS,
+        Resources(chunk_bytes=5000, work_dir="/proc/nowhere", resume=True),
+    )
+    assert again == expected  # complete already: no work directory is needed
+
+
+class StoppedError(Exception):
+    """Stands for whatever interrupts a run."""
+
+
+def stop_after(monkeypatch, name, times):
+    """Makes the work directory's method `name` raise after some calls."""
+    real = getattr(create.WorkDirectory, name)
+    calls = []
+
+    def stopping(self, *args):
+        if len(calls) == times:
+            raise StoppedError
+        calls.append(args)
+        real(self, *args)
+
+    monkeypatch.setattr(create.WorkDirectory, name, stopping)
+    return calls
+
+
+@pytest.mark.parametrize(
+    ("name", "times"), [("finish_chunk", 1), ("finish_chunk", 4), ("finish_output", 1)]
+)
+def test_resuming_gives_the_same_bytes_and_repeats_no_chunk(
+    tmp_path, make, monkeypatch, name, times
+):
+    with monkeypatch.context() as patch:
+        total = stop_after(patch, name, 99)
+        make("expected/train@3")
+    with monkeypatch.context() as patch:
+        stop_after(patch, name, times)
+        with pytest.raises(StoppedError):
+            make("out/train@3")
+    folder = tmp_path / "out"
+    assert not (folder / "train.records.json").exists()
+    assert (folder / "train.work").is_dir()
+    assert not any(path.suffix == ".tmp" for path in folder.iterdir())
+    calls = stop_after(monkeypatch, name, 99)
+    make("out/train@3", resume=True)
+    assert contents(folder) == contents(tmp_path / "expected")
+    assert len(calls) == len(total) - times > 0
+
+
+def test_an_interrupted_run_is_not_begun_anew_without_being_asked(make, monkeypatch):
+    with monkeypatch.context() as patch:
+        stop_after(patch, "finish_chunk", 2)
+        with pytest.raises(StoppedError):
+            make()
+    with pytest.raises(ValueError, match=r"train\.work: an interrupted run .* Add --resume"):
+        make()
+    with pytest.raises(ValueError, match="chunk_bytes 5000, now 6000"):
+        make(resume=True, chunk_bytes=6000)
+
+
+def test_text_that_changed_is_made_anew_on_resuming(tmp_path, make, monkeypatch, corpus_file):
+    text = tmp_path / "text.txt"
+    shutil.copy(corpus_file, text)
+    with monkeypatch.context() as patch:
+        stop_after(patch, "finish_output", 1)
+        with pytest.raises(StoppedError):
+            make(inputs=[str(text)])
+    lines = text.read_text("utf-8").splitlines()
+    text.write_text("\n".join([*lines[:-3], "A boat on the sea."]) + "\n", encoding="utf-8")
+    calls = stop_after(monkeypatch, "finish_chunk", 99)
+    make(inputs=[str(text)], resume=True)
+    assert len(calls) == 1
+    monkeypatch.undo()
+    expected = make("expected/train@3", inputs=[str(text)])
+    assert expected["counts"]["documents"] > 0
+    assert contents(tmp_path / "out") == contents(tmp_path / "expected")
+
+
+def test_resuming_what_is_complete_does_nothing(tmp_path, make, monkeypatch):
+    metadata = make()
+    before = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()}
+    stop_after(monkeypatch, "finish_chunk", 0)
+    assert make(resume=True) == metadata
+    assert before == {path.name: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()}
+    with pytest.raises(StoppedError):  # other settings: not complete
+        make(resume=True, shuffle_bytes=999)
+
+
+def test_an_error_leaves_earlier_outputs_alone(tmp_path, make, monkeypatch):
+    make("out/train")
+    before = contents(tmp_path / "out")
+    bad = tmp_path / "bad.txt"
+    bad.write_bytes(b"a sentence\n\nin Latin-1: \xe9\n")
+    with pytest.raises(ValueError, match=r"bad\.txt, line 3: not UTF-8"):
+        make("out/train", inputs=[str(bad)])
+    assert contents(tmp_path / "out") == before
+
+
+def test_a_full_disk_is_reported_and_leaves_nothing_half_written(tmp_path, make, monkeypatch):
+    def full(self, *_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(shuffling.Spill, "flush", full)
+    with pytest.raises(OSError, match="No space left"):
+        make()
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+@pytest.mark.parametrize("text", ["\n\n  \n", "\u0301\n\n\u0301\n"])
+def test_a_text_without_tokens_is_an_error(tmp_path, make, text):
+    path = tmp_path / "blank.txt"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ValueError, match="--input_file: no text in there"):
+        make(inputs=[str(path)])
+
+
+def test_empty_inputs_are_refused_before_any_work(tmp_path, make):
+    empty = tmp_path / "empty.txt"
+    empty.touch()
+    with pytest.raises(ValueError, match=r"empty\.txt: nothing in there"):
+        make(inputs=[str(empty)])
+    with pytest.raises(FileNotFoundError, match=r"nowhere\.txt"):
+        make(inputs=[str(tmp_path / "nowhere.txt")])
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_output_that_is_an_input_is_refused(tmp_path, make, corpus_file):
+    link = tmp_path / "link.txt"
+    link.symlink_to(corpus_file)
+    with pytest.raises(ValueError, match=r"link\.txt is an input file as well"):
+        make("link.txt")
+
+
+def test_an_output_that_is_a_directory_is_refused(tmp_path, make):
+    (tmp_path / "out").mkdir()
+    with pytest.raises(ValueError, match="out is a directory"):
+        make("out")
+
+
+def test_an_output_folder_that_cannot_be_made_is_refused_before_any_work(tmp_path, make):
+    (tmp_path / "file").touch()
+    with pytest.raises(ValueError, match=r"--output_file: cannot write into .*file/out"):
+        make("file/out/train")
+
+
+def test_the_work_directory_must_be_local(make):
+    with pytest.raises(ValueError, match="--work_dir=gs://bucket/x: a local directory"):
+        make(work_dir="gs://bucket/x")
+
+
+def test_a_vocabulary_without_special_tokens_is_refused_before_any_work(tmp_path, corpus_file):
+    vocabulary = tmp_path / "vocab.txt"
+    vocabulary.write_text("[PAD]\n[UNK]\n[CLS]\nthe\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"\[SEP\], \[MASK\] missing"):
+        create_pretraining_data(
+            [corpus_file],
+            Outputs.parse(str(tmp_path / "out")),
+            Vocabulary(vocab_file=str(vocabulary)),
+            SETTINGS,
+            Resources(),
+        )
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("chunk_bytes", 0), ("shuffle_bytes", 0), ("num_workers", -1)]
+)
+def test_impossible_resources_are_refused(name, value):
+    with pytest.raises(ValueError, match=f"{name}={value}"):
+        Resources(**{name: value})
+
+
+def test_one_sentence_documents_become_instances(tmp_path, make):
+    path = tmp_path / "single.txt"
+    path.write_text("\n\n".join(TOY_TEXT.splitlines()), encoding="utf-8")
+    metadata = make(inputs=[str(path)])
+    assert metadata["counts"]["documents"] == 6
+    assert metadata["counts"]["label_1"] == metadata["counts"]["instances"] == 18
+
+
+def test_counts_may_be_zero(tmp_path, make):
+    path = tmp_path / "two.txt"
+    path.write_text("the river\nthe sea\n", encoding="utf-8")
+    settings = InstanceSettings(
+        max_seq_length=37, dupe_factor=1, masking=MaskingSettings(masked_lm_prob=0.0)
+    )
+    labels = set()
+    for seed in range(20):
+        seeded = dataclasses.replace(settings, random_seed=seed)
+        counts = make(f"{seed}/train", inputs=[str(path)], settings=seeded)["counts"]
+        assert (counts["instances"], counts["predictions"]) == (1, 0)
+        labels.add(counts["label_1"])
+    assert labels == {0, 1}
+
+
+def test_a_single_document_becomes_instances(tmp_path, make):
+    path = tmp_path / "single.txt"
+    path.write_text(TOY_TEXT, encoding="utf-8")
+    assert make(inputs=[str(path)])["counts"]["documents"] == 1
+
+
+def test_the_first_instances_are_logged(tmp_path, make, toy_spm_model, caplog):
+    make("out/train@2")
+    paths = Outputs.parse(str(tmp_path / "out" / "train@2")).paths
+    with caplog.at_level("INFO", logger="absl"):
+        log_instances(paths, Vocabulary(spm_model_file=toy_spm_model), 3)
+    messages = [record.getMessage() for record in caplog.records]
+    assert messages.count("*** Example ***") == 3
+    tokens = [message for message in messages if message.startswith("tokens: [CLS]")]
+    assert len(tokens) == 3
+    first = [next(iter(read_records(path))) for path in paths]
+    assert all(
+        " ".join(map(str, decode_example(record)["input_ids"])) in "\n".join(messages)
+        for record in first
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_killed_at_random_moments_and_resumed_it_gives_the_same_bytes(
+    tmp_path, make, corpus_file, toy_spm_model
+):
+    make("expected/train@3", num_workers=2, chunk_bytes=1000)
+    command = [
+        *(sys.executable, str(ROOT / "create_pretraining_data.py")),
+        f"--input_file={corpus_file}",
+        f"--output_file={tmp_path}/out/train@3",
+        f"--spm_model_file={toy_spm_model}",
+        *("--max_seq_length=37", "--dupe_factor=3", "--max_predictions_per_seq=7"),
+        *(f"--chunk_megabytes={1000 / (1 << 20)}", "--num_workers=2", "--resume"),
+        "--num_logged_instances=0",
+    ]
+    rng = random.Random(5)
+    killed = 0
+    for _ in range(10):
+        process = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        )
+        time.sleep(rng.uniform(0.4, 1.6))
+        killed += process.poll() is None
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    assert killed
+    subprocess.run(command, check=True, capture_output=True)
+    assert contents(tmp_path / "out") == contents(tmp_path / "expected")
+
+
+@pytest.fixture
+def heavy_command(tmp_path, toy_spm_model):
+    """A run of some seconds, of 150 chunks and 5 outputs."""
+    rng = random.Random(7)
+    lines = TOY_TEXT.splitlines()
+    documents = ["\n".join(rng.choices(lines, k=rng.randint(1, 60))) for _ in range(1500)]
+    text = tmp_path / "heavy.txt"
+    text.write_text("\n\n".join(documents) + "\n", encoding="utf-8")
+
+    def command(output, *flags):
+        return [
+            *(sys.executable, str(ROOT / "create_pretraining_data.py")),
+            *(f"--input_file={text}", f"--output_file={output}"),
+            *(f"--spm_model_file={toy_spm_model}", "--max_seq_length=67", "--dupe_factor=4"),
+            *("--max_predictions_per_seq=7", "--chunk_megabytes=0.02", "--num_workers=2"),
+            *("--shuffle_megabytes=1", "--num_logged_instances=0", *flags),
+        ]
+
+    return command
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_killed_ten_times_in_the_midst_of_work_it_loses_and_repeats_nothing(
+    tmp_path, heavy_command
+):
+    subprocess.run(heavy_command(tmp_path / "expected" / "train@5"), check=True)
+    command = heavy_command(tmp_path / "out" / "train@5", "--resume")
+    work = tmp_path / "out" / "train.work"
+    rng = random.Random(5)
+    progress = [0]
+    killed = 0
+    while killed < 10:
+        process = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        )
+        # Wait for something new, so that the kills fall all over the run, then some more.
+        while process.poll() is None:
+            if len(list(work.glob("*.json"))) > progress[-1]:
+                break
+            time.sleep(0.01)
+        time.sleep(rng.uniform(0, 0.3))
+        if process.poll() is not None:  # done before it could be killed again
+            break
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        killed += 1
+        progress.append(len(list(work.glob("*.json"))))
+        # Whatever has its final name is whole.
+        for path in tmp_path.glob("out/train-?????-of-00005"):
+            assert path.read_bytes() == (tmp_path / "expected" / path.name).read_bytes()
+    assert killed >= 5
+    assert progress == sorted(progress), "finished work was done again"
+    subprocess.run(command, check=True, capture_output=True)
+    assert contents(tmp_path / "out") == contents(tmp_path / "expected")
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A folder with a file system of 3 MB, and a function that enlarges it."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    options = ["mount", "-t", "tmpfs", "-o"]
+    try:
+        done = subprocess.run(
+            [*options, "size=3m", "tmpfs", str(folder)], capture_output=True, check=False
+        )
+    except FileNotFoundError:
+        pytest.skip("there is no mount here")
+    if done.returncode:
+        pytest.skip(f"a file system cannot be mounted: {done.stderr.decode().strip()}")
+    yield (
+        folder,
+        lambda: subprocess.run([*options, "remount,size=300m", "tmpfs", str(folder)], check=True),
+    )
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("work_dir_too", [True, False])
+def test_a_disk_that_fills_up_is_an_error_and_resuming_goes_on(
+    tmp_path, heavy_command, small_disk, work_dir_too
+):
+    disk, enlarge = small_disk
+    subprocess.run(heavy_command(tmp_path / "expected" / "train@5"), check=True)
+    flags = [] if work_dir_too else [f"--work_dir={tmp_path}/work"]
+    command = heavy_command(disk / "train@5", *flags)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 1
+    assert "No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
+    names = {path.name for path in disk.iterdir()}
+    assert "train.records.json" not in names
+    for name in names - {"train.work"}:  # what has its final name is whole
+        assert (disk / name).read_bytes() == (tmp_path / "expected" / name).read_bytes()
+    enlarge()
+    done = subprocess.run([*command, "--resume"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert contents(disk) == contents(tmp_path / "expected")

@@ -1,0 +1,145 @@
+"""The step from text to encoded instances, apart from the programs around it."""
+
+from __future__ import annotations
+
+import collections
+import importlib.util
+
+import numpy as np
+import pytest
+
+from albert_tf.data import corpus
+from albert_tf.data.encoding import Vocabulary, load_word_marker, make_chunk_encoder
+from albert_tf.data.instances import InstanceSettings
+from albert_tf.data.masking import MaskingSettings
+from albert_tf.data.text_formats import TextSettings
+from albert_tf.data.tfrecord import FOOTER_BYTES, HEADER_BYTES, decode_example
+
+PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+HAN = "中华人民共和国的研究生命起源"
+SETTINGS = InstanceSettings(
+    max_seq_length=37, dupe_factor=3, masking=MaskingSettings(max_predictions_per_seq=7)
+)
+
+
+@pytest.fixture
+def vocabulary(tmp_path):
+    path = tmp_path / "vocab.txt"
+    pieces = [*PIECES, *HAN, *("##" + char for char in HAN)]
+    path.write_text("\n".join(pieces) + "\n", encoding="utf-8")
+    return Vocabulary(vocab_file=str(path))
+
+
+@pytest.fixture
+def chunk(tmp_path):
+    path = tmp_path / "text.txt"
+    lines = [
+        "中华人民共和国的人民",
+        "研究生命的起源",
+        "研究生的研究",
+        "",
+        "人民的生命",
+        "中国人民",
+        "",
+    ]
+    path.write_text("\n".join(lines * 7), encoding="utf-8")
+    (found,) = corpus.read_chunks([str(path)], 1 << 20)
+    return found
+
+
+def encode(vocabulary, settings, chunk, num_outputs=3):
+    batches = list(make_chunk_encoder(vocabulary, settings, TextSettings(), num_outputs)(chunk))
+    counts = collections.Counter()
+    for batch in batches:
+        counts.update(batch.counts)
+    records = [record for batch in batches for record in batch.records]
+    slots = np.concatenate([batch.slots for batch in batches])
+    examples = [decode_example(record[HEADER_BYTES:-FOOTER_BYTES]) for record in records]
+    return examples, slots, counts
+
+
+def test_a_chunk_gives_records_slots_and_counts(vocabulary, chunk):
+    examples, slots, counts = encode(vocabulary, SETTINGS, chunk)
+    assert len(examples) == len(slots) == counts["instances"] > 40
+    assert counts["documents"] == 14
+    assert counts["sentences"] == 35
+    assert counts["tokens"] == 7 * (10 + 7 + 6 + 5 + 4)
+    assert counts["positions"] == sum(int(example["input_mask"].sum()) for example in examples)
+    outputs = np.bincount(slots // (4096 // 3))
+    assert len(outputs) == 3
+    assert outputs.max() - outputs.min() <= 1
+
+
+def test_the_same_chunk_gives_the_same(vocabulary, chunk):
+    make = make_chunk_encoder(vocabulary, SETTINGS, TextSettings(), 3)
+    first, second = list(make(chunk)), list(make(chunk))
+    assert [batch.records for batch in first] == [batch.records for batch in second]
+    other = corpus.Chunk(1, chunk.parts, 0)
+    assert [batch.records for batch in make(other)] != [batch.records for batch in first]
+
+
+def test_no_words_are_marked_unless_asked_for(vocabulary):
+    assert load_word_marker(InstanceSettings(), vocabulary.load()) is None
+
+
+def needs_jieba():
+    if not importlib.util.find_spec("jieba"):
+        pytest.skip("jieba is not installed")
+
+
+def masked_positions(example):
+    used = example["masked_lm_weights"] > 0
+    return set(example["masked_lm_positions"][used].tolist())
+
+
+def test_chinese_words_are_masked_as_a_whole(vocabulary, chunk):
+    needs_jieba()
+    settings = InstanceSettings(
+        max_seq_length=37,
+        dupe_factor=9,
+        segment_chinese_words=True,
+        masking=MaskingSettings(max_predictions_per_seq=20, masked_lm_prob=0.5),
+    )
+    examples, _, _ = encode(vocabulary, settings, chunk)
+    ids_of = {piece: piece_id for piece_id, piece in enumerate([*PIECES, *HAN])}
+    long_words = 0
+    for example in examples:
+        masked = masked_positions(example)
+        original = example["input_ids"].copy()
+        count = len(masked)
+        original[example["masked_lm_positions"][:count]] = example["masked_lm_ids"][:count]
+        assert original.max() < len(PIECES) + len(HAN)  # plain ids are predicted
+        word = [ids_of[char] for char in "中华人民共和国"]
+        for at in range(len(original) - 7):
+            if original[at : at + 7].tolist() == word:
+                assert len(masked & set(range(at, at + 7))) in (0, 7)
+                assert example["token_boundary"][at : at + 7].tolist() == [1] + [0] * 6
+                long_words += at in masked
+    assert long_words > 5
+
+
+def test_albert_zh_predicts_twins_inside_words(vocabulary, chunk):
+    needs_jieba()
+    masking = MaskingSettings(max_predictions_per_seq=20, masked_lm_prob=0.5, ngram=1)
+    settings = InstanceSettings(
+        max_seq_length=37,
+        dupe_factor=9,
+        segment_chinese_words=True,
+        albert_zh_compat=True,
+        masking=masking,
+    )
+    examples, _, _ = encode(vocabulary, settings, chunk)
+    first_twin = len(PIECES) + len(HAN)
+    kept = twins = 0
+    for example in examples:
+        count = int(example["masked_lm_weights"].sum())
+        positions = example["masked_lm_positions"][:count]
+        labels = example["masked_lm_ids"][:count]
+        boundary = example["token_boundary"][positions]
+        np.testing.assert_array_equal(labels >= first_twin, boundary == 0)
+        twins += int((labels >= first_twin).sum())
+        unmasked = np.setdiff1d(np.flatnonzero(example["input_mask"]), positions)
+        assert example["input_ids"][unmasked].max() < first_twin  # what is read is plain
+        kept += len(unmasked)
+    assert twins > 100
+    assert kept > 100

@@ -1,0 +1,124 @@
+"""Bytes as TensorFlow makes them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from albert_tf.data.tfrecord import (
+    HEADER_BYTES,
+    crc32c,
+    decode_example,
+    encode_examples,
+    frame_records,
+    has_good_contents,
+    has_good_length,
+)
+
+
+def random_features(rng, rows=5, seq_length=11, slots=7, largest=97):
+    return {
+        "input_ids": rng.integers(0, largest, (rows, seq_length)).astype(
+            np.int32 if largest < 1 << 31 else np.int64
+        ),
+        "input_mask": rng.integers(0, 2, (rows, seq_length)).astype(np.uint8),
+        "masked_lm_ids": rng.integers(0, largest, (rows, slots)).astype(np.int64),
+        "masked_lm_weights": rng.random((rows, slots)).astype(np.float32),
+        "next_sentence_labels": rng.integers(0, 2, (rows, 1)).astype(np.uint8),
+    }
+
+
+def tensorflow_bytes(features, row):
+    import tensorflow as tf
+
+    def feature(values):
+        if np.issubdtype(values.dtype, np.floating):
+            return tf.train.Feature(float_list=tf.train.FloatList(value=values))
+        return tf.train.Feature(int64_list=tf.train.Int64List(value=values))
+
+    content = {name: feature(values[row]) for name, values in features.items()}
+    example = tf.train.Example(features=tf.train.Features(feature=content))
+    return example.SerializeToString(deterministic=True)
+
+
+# Around every number of bytes that a varint can take; lengths of their lists pass 128 as well.
+@pytest.mark.parametrize(
+    "largest", [97, 128, 129, 30_000, 1 << 14, 1 << 21, 1 << 28, 1 << 35, 1 << 56]
+)
+@pytest.mark.parametrize("seq_length", [1, 11, 127, 509])
+def test_records_are_those_of_tensorflow(largest, seq_length):
+    rng = np.random.default_rng(5)
+    features = random_features(rng, rows=3, seq_length=seq_length, largest=largest)
+    features["input_ids"][0, 0] = largest - 1
+    encoded = encode_examples(features)
+    assert encoded == [tensorflow_bytes(features, row) for row in range(3)]
+
+
+def test_decoding_gives_back_what_was_encoded():
+    features = random_features(np.random.default_rng(5), largest=300_000)
+    for row, record in enumerate(encode_examples(features)):
+        decoded = decode_example(record)
+        assert set(decoded) == set(features)
+        for name, values in decoded.items():
+            np.testing.assert_array_equal(values, features[name][row])
+
+
+def test_decoding_reads_what_tensorflow_wrote():
+    features = random_features(np.random.default_rng(7))
+    decoded = decode_example(tensorflow_bytes(features, 2))
+    np.testing.assert_array_equal(decoded["input_ids"], features["input_ids"][2])
+    np.testing.assert_array_equal(decoded["masked_lm_weights"], features["masked_lm_weights"][2])
+
+
+@pytest.mark.parametrize("data", [b"\x0a\xff", b"not a message", b"\x0a\x04\x0a\x02\x0a\x00"])
+def test_decoding_something_else_is_an_error(data):
+    with pytest.raises(ValueError, match=r"not a tf\.train\.Example"):
+        decode_example(data)
+
+
+@pytest.mark.parametrize("value", [-1, 1 << 56])
+def test_integers_out_of_range_are_refused(value):
+    with pytest.raises(ValueError, match="integers in"):
+        encode_examples({"input_ids": np.array([[3, value]])})
+
+
+def test_checksums_have_the_published_value():
+    assert crc32c([b"123456789"]).tolist() == [0xE3069283]
+
+
+def test_checksums_do_not_depend_on_the_neighbors():
+    rng = np.random.default_rng(5)
+    contents = [rng.bytes(size) for size in (4, 5, 31, 32, 33, 700, 3001)]
+    assert crc32c(contents).tolist() == [int(crc32c([content])[0]) for content in contents]
+
+
+def test_frames_are_those_of_tensorflow(tmp_path):
+    import tensorflow as tf
+
+    contents = encode_examples(random_features(np.random.default_rng(5), seq_length=211))
+    path = str(tmp_path / "tensorflow.tfrecord")
+    with tf.io.TFRecordWriter(path) as writer:
+        for content in contents:
+            writer.write(content)
+    with open(path, "rb") as stream:
+        assert stream.read() == b"".join(frame_records(contents))
+
+
+def test_a_frame_begins_with_a_checked_length():
+    (frame,) = frame_records([b"some content"])
+    assert has_good_length(frame[:12])
+    assert not has_good_length(bytes([frame[0] ^ 1]) + frame[1:12])
+    assert not has_good_length(frame[:11])
+    assert frame_records([]) == []
+
+
+def test_contents_are_held_against_the_checksum_behind_them():
+    contents = [b"x" * size for size in (5, 700, 4, 31)]
+    frames = [frame[HEADER_BYTES:] for frame in frame_records(contents)]
+    assert has_good_contents(frames) == [True] * 4
+    for place in (0, 4, -1):
+        bad = bytearray(frames[0])
+        bad[place] ^= 0x80
+        assert has_good_contents([*frames[1:], bytes(bad), b"short"]) == [True] * 3 + [False] * 2
+    assert has_good_contents([b"1234"]) == [False]
+    assert has_good_contents([]) == []

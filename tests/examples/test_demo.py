@@ -1,0 +1,132 @@
+"""The demo's bookkeeping: steps that are done, chance, results and the picture."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+
+import demo
+import demo_report
+import pytest
+
+from tests.conftest import ROOT
+
+STEPS = [demo.Step(name, "x.py", {"n": 1}, "") for name in ("one", "two", "three")]
+
+
+def steps_in(folder):
+    return [dataclasses.replace(step, output=str(folder / step.name)) for step in STEPS]
+
+
+def finish(progress, steps):
+    for step in steps:
+        with open(step.output, "w", encoding="utf-8"):
+            progress.add(step)
+
+
+def test_a_second_run_goes_on_behind_what_is_done(tmp_path):
+    steps = steps_in(tmp_path)
+    finish(demo.Progress(str(tmp_path), "a"), steps[:2])
+    again = demo.Progress(str(tmp_path), "a")
+    assert [again.covers(step) for step in steps] == [True, True, False]
+
+
+def test_what_is_gone_is_made_anew_with_all_that_depends_on_it(tmp_path):
+    steps = steps_in(tmp_path)
+    finish(demo.Progress(str(tmp_path), "a"), steps)
+    (tmp_path / "two").unlink()
+    again = demo.Progress(str(tmp_path), "a")
+    assert [again.covers(step) for step in steps] == [True, False, False]
+
+
+def test_other_settings_start_anew_and_delete_nothing(tmp_path):
+    steps = steps_in(tmp_path)
+    (tmp_path / "corpus").mkdir()
+    finish(demo.Progress(str(tmp_path), "a"), steps)
+    again = demo.Progress(str(tmp_path), "b")
+    assert not any(again.covers(step) for step in steps)
+    (aside,) = tmp_path.glob("earlier-*")
+    assert {path.name for path in aside.iterdir()} == {"one", "two", "three", "progress.json"}
+    assert (tmp_path / "corpus").is_dir()
+
+
+def test_a_failing_step_stops_the_demo_and_is_not_done(tmp_path, capfd):
+    step = demo.Step("fail", "examples/no_such_program.py", {}, str(tmp_path / "out"))
+    progress = demo.Progress(str(tmp_path), "a")
+    with pytest.raises(SystemExit, match="exit code 2"):
+        demo.run_steps([step], progress)
+    assert not progress.done
+    assert "no_such_program" in capfd.readouterr().err
+
+
+def test_every_step_runs_a_program_of_the_repository():
+    for step in demo.make_steps("demo"):
+        assert (ROOT / step.program).is_file()
+        assert step.output.startswith("demo/")
+
+
+def test_results_are_read_one_checkpoint_after_another(tmp_path):
+    path = tmp_path / "eval_results.txt"
+    path.write_text("global_step = 5\nloss = 7.5\nglobal_step = 2\nloss = 8.5\n")
+    assert demo_report.read_results(str(path)) == [
+        {"global_step": 2, "loss": 8.5},
+        {"global_step": 5, "loss": 7.5},
+    ]
+
+
+@pytest.fixture
+def records(tmp_path):
+    import tensorflow as tf
+
+    def integers(values):
+        return tf.train.Feature(int64_list=tf.train.Int64List(value=values))
+
+    def floats(values):
+        return tf.train.Feature(float_list=tf.train.FloatList(value=values))
+
+    path = str(tmp_path / "held_out.tfrecord")
+    with tf.io.TFRecordWriter(path) as writer:
+        for ids, count, label in (([7, 7, 5], 3, 1), ([7, 6, 0], 2, 0), ([5, 0, 0], 1, 1)):
+            features = {
+                "masked_lm_ids": integers(ids),
+                "masked_lm_weights": floats([1.0] * count + [0.0] * (3 - count)),
+                "next_sentence_labels": integers([label]),
+            }
+            example = tf.train.Example(features=tf.train.Features(feature=features))
+            writer.write(example.SerializeToString())
+    return path
+
+
+def test_chance_is_the_best_constant_answer_and_padding_does_not_count(records):
+    chance = demo_report.count_chance(records)
+    assert chance.token_id == 7
+    assert math.isclose(chance.masked_lm_accuracy, 3 / 6)
+    assert math.isclose(chance.sentence_order_accuracy, 2 / 3)
+
+
+def test_the_picture_and_the_summary_are_made_of_the_files(tmp_path):
+    keys = ("loss", "masked_lm_accuracy", "sentence_order_accuracy")
+    rows = [{"step": step, **dict.fromkeys(keys, step / 100)} for step in (10, 20, 30)]
+    (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
+    results = [{"global_step": 30.0, **dict.fromkeys(keys, 0.25)}]
+    chance = demo_report.Chance(7, 0.1, 0.5)
+    picture = tmp_path / "curve.png"
+    demo_report.draw_curves(str(tmp_path), results, chance, str(picture))
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    text = demo_report.describe(results[0], chance, "▁the")
+    assert 'always "the"' in text
+    assert "2.5 times" in text
+
+
+def test_the_result_of_the_task_stands_beside_the_commonest_package(tmp_path):
+    (tmp_path / "task").mkdir()
+    (tmp_path / "classifier").mkdir()
+    rows = [("A b c.", "email"), ("D e f.", "xml"), ("G h i.", "email")]
+    lines = ["sentence\tlabel", *("\t".join(row) for row in rows)]
+    (tmp_path / "task" / "dev.tsv").write_text("\n".join(lines) + "\n")
+    (tmp_path / "classifier" / "best_trial.txt").write_text("300:200:0.75")
+    result = demo_report.read_task_result(str(tmp_path))
+    assert result == demo_report.TaskResult(0.75, "email", 2 / 3, 2)
+    text = demo_report.describe_task(result)
+    assert "0.750   0.667 (always email)" in text

@@ -1,0 +1,63 @@
+import numpy as np
+import pytest
+
+from albert_tf.finetuning.sequences import TokenSequences, join
+
+SEQUENCES = [([2, 7, 3], 3), ([2, 8, 9, 3, 7, 3], 4), ([2, 3], 2), ([2, 5, 3, 6, 3], 3)]
+LABELS = {"label_ids": np.array([1, 0, 2, 1], np.int32)}
+
+
+@pytest.fixture
+def sequences():
+    return TokenSequences.pack(SEQUENCES, LABELS)
+
+
+def test_special_symbols_go_round_one_text_or_two():
+    assert join([7, 8], [], 2, 3) == ([2, 7, 8, 3], 4)
+    assert join([7, 8], [9], 2, 3) == ([2, 7, 8, 3, 9, 3], 4)
+    assert join([], [9], 2, 3) == ([2, 3, 9, 3], 2)
+
+
+def test_a_batch_is_padded_and_in_the_order_asked_for(sequences):
+    batch = sequences.batch(np.array([3, 0]), 7)
+    assert batch["input_ids"].tolist() == [[2, 5, 3, 6, 3, 0, 0], [2, 7, 3, 0, 0, 0, 0]]
+    assert batch["input_mask"].tolist() == [[1, 1, 1, 1, 1, 0, 0], [1, 1, 1, 0, 0, 0, 0]]
+    assert batch["segment_ids"].tolist() == [[0, 0, 0, 1, 1, 0, 0], [0] * 7]
+    assert batch["label_ids"].tolist() == [1, 1]
+    assert {value.dtype.name for value in batch.values()} == {"int32"}
+
+
+def test_it_knows_its_sizes(sequences):
+    assert len(sequences) == 4
+    assert sequences.num_tokens == 16
+    assert sequences.lengths.tolist() == [3, 6, 2, 5]
+
+
+def test_a_batch_too_narrow_for_a_row_is_refused(sequences):
+    sequences.batch(np.array([0, 2]), 3)
+    with pytest.raises(ValueError, match="a sequence of 6 ids, seq_length=5"):
+        sequences.batch(np.array([0, 1]), 5)
+
+
+def test_options_of_a_question_stand_side_by_side():
+    missing = ([], 0)
+    questions = TokenSequences.pack(
+        [*SEQUENCES[:2], missing, SEQUENCES[3], SEQUENCES[0], SEQUENCES[2]],
+        {"label_ids": np.array([0, 2], np.int32)},
+        num_choices=3,
+    )
+    assert len(questions) == 2
+    assert questions.lengths.tolist() == [6, 5]
+    batch = questions.batch(np.array([0, 1]), 6)
+    assert batch["input_ids"].shape == (2, 3, 6)
+    assert batch["input_ids"][0].tolist() == [[2, 7, 3, 0, 0, 0], [2, 8, 9, 3, 7, 3], [0] * 6]
+    assert batch["segment_ids"][1, 0].tolist() == [0, 0, 0, 1, 1, 0]
+    # No question of this batch has a third option.
+    assert questions.batch(np.array([0, 0]), 6)["input_mask"].shape == (2, 2, 6)
+
+
+def test_columns_must_have_a_row_for_each_example():
+    with pytest.raises(ValueError, match=r"4 sequences of 1 choices .* \[3\] examples"):
+        TokenSequences.pack(SEQUENCES, {"label_ids": np.zeros(3)})
+    with pytest.raises(ValueError, match="4 sequences of 3 choices"):
+        TokenSequences.pack(SEQUENCES, {}, num_choices=3)

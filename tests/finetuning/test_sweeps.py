@@ -1,0 +1,102 @@
+"""Which runs there are, what they are compared by, and the files of the comparison."""
+
+from __future__ import annotations
+
+import csv
+import statistics
+
+import pytest
+
+from albert_tf.finetuning import sweeps
+from albert_tf.finetuning.sweeps import Result, Run
+
+METRIC = "eval_accuracy"
+RATES = (1e-5, 2e-5, 5e-5)
+
+
+def results(folder, values):
+    return [
+        Result(Run(f"{folder}/r{i}", rate, seed), 10 * i, {METRIC: value, "eval_loss": 1.5})
+        for i, (rate, seed, value) in enumerate(values)
+    ]
+
+
+def test_a_lone_run_goes_into_the_output_directory_itself():
+    assert sweeps.plan_runs("out", [5e-5], 1, 7) == [Run("out", 5e-5, 7)]
+
+
+def test_every_learning_rate_has_every_seed_in_a_folder_of_its_own():
+    runs = sweeps.plan_runs("out", RATES, 2, 7)
+    assert [(run.learning_rate, run.seed) for run in runs] == [
+        (rate, seed) for rate in RATES for seed in (7, 8)
+    ]
+    assert runs[0].folder == "out/lr1e-05_seed7"
+    assert len({run.folder for run in runs}) == 6
+    # A sweep that grows keeps the folders that it has.
+    assert set(runs) < set(sweeps.plan_runs("out", (*RATES, 1e-4), 3, 7))
+
+
+@pytest.mark.parametrize("rates", [(), (1e-5, 2e-5, 1e-5)])
+def test_learning_rates_are_named_once_each(rates):
+    with pytest.raises(ValueError, match=r"--learning_rate=.*: one or more numbers"):
+        sweeps.plan_runs("out", rates, 1, 7)
+
+
+def test_the_summary_has_median_mean_and_deviation_for_each_learning_rate():
+    values = [0.5, 0.75, 0.625, 0.25]
+    found = results("out", [(1e-5, seed, value) for seed, value in enumerate(values)])
+    found += results("out", [(2e-5, 0, 0.6875)])
+    text = sweeps.format_summary(found, METRIC)
+    numbers = [line.split() for line in text.splitlines() if line.strip().startswith(("1e", "2e"))]
+    assert [float(row[3]) for row in numbers[:5]] == [*values, 0.6875]
+    rate, count, median, mean, deviation, least, largest = map(float, numbers[5])
+    assert (rate, count, least, largest) == (1e-5, 4, 0.25, 0.75)
+    assert median == pytest.approx(statistics.median(values), abs=1e-4)
+    assert mean == pytest.approx(statistics.mean(values), abs=1e-4)
+    assert deviation == pytest.approx(statistics.stdev(values), abs=1e-4)
+    assert numbers[6] == ["2e-05", "1", "0.6875", "0.6875", "-", "0.6875", "0.6875"]
+    assert text.endswith("best: out/r1\n")
+
+
+def test_the_table_has_a_row_a_run_with_all_metrics(tmp_path):
+    found = results(tmp_path, [(1e-5, 7, 0.5), (2e-5, 7, 0.75)])
+    found.append(Result(Run("bad", 1.0, 7), remark="diverged"))
+    assert (
+        sweeps.write_results(str(tmp_path), found, METRIC)
+        == (tmp_path / "sweep_results.txt").read_text()
+    )
+    with open(tmp_path / "sweep_results.tsv", encoding="utf-8") as stream:
+        rows = list(csv.DictReader(stream, delimiter="\t"))
+    assert [row["learning_rate"] for row in rows] == ["1e-05", "2e-05", "1"]
+    assert [row[METRIC] for row in rows] == ["0.5", "0.75", ""]
+    assert [row["remark"] for row in rows] == ["", "", "diverged"]
+    assert rows[1]["eval_loss"] == "1.5"
+
+
+def test_a_run_that_diverges_does_not_stop_the_others(tmp_path):
+    def make(run):
+        if run.learning_rate == 2e-5:
+            raise ArithmeticError("the loss is not finite")
+        return Result(run, 10, {METRIC: 0.5 + run.seed / 100})
+
+    runs = sweeps.plan_runs(str(tmp_path), RATES[:2], 2, 7)
+    best = sweeps.make_runs(runs, make, str(tmp_path), METRIC, draws_picture=True)
+    assert (best.learning_rate, best.seed) == (1e-5, 8)
+    assert "diverged" in (tmp_path / "sweep_results.txt").read_text()
+    assert (tmp_path / "sweep.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_lone_run_that_diverges_is_an_error_and_leaves_no_table(tmp_path):
+    def make(run):
+        raise ArithmeticError("the loss is not finite")
+
+    with pytest.raises(ArithmeticError):
+        sweeps.make_runs([Run(str(tmp_path), 1.0, 7)], make, str(tmp_path), METRIC)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_first_of_equal_runs_is_the_best_and_none_is_said():
+    found = results("out", [(1e-5, 7, 0.5), (2e-5, 7, 0.5)])
+    assert sweeps.best_result(found, METRIC) is found[0]
+    with pytest.raises(ValueError, match="no run has a best checkpoint: diverged"):
+        sweeps.best_result([Result(Run("a", 1.0, 7), remark="diverged")], METRIC)

@@ -1,0 +1,130 @@
+import json
+
+import pytest
+from absl import logging
+
+from albert_tf.finetuning import tables
+from albert_tf.finetuning.tables import BadRowError, RowReports, ShortRowError
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write_file(name, content):
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8"))
+        return str(path)
+
+    return write_file
+
+
+def test_tabs_alone_separate_and_line_feeds_alone_end_rows(write):
+    path = write("a.tsv", 'one "two\t three,\t\n\u2028four\x0bfive\x85six\r\n\n"\n\n \n')
+    assert list(tables.read_rows(path)) == [
+        (1, ['one "two', " three,", ""]),
+        (2, ["\u2028four\x0bfive\x85six"]),
+        (3, [""]),
+        (4, ['"']),
+    ]
+
+
+def test_a_byte_order_mark_is_no_text(write):
+    path = write("a.txt", b"\xef\xbb\xbfa\tb\n")
+    assert list(tables.read_rows(path)) == [(1, ["a", "b"])]
+
+
+def test_a_carriage_return_inside_a_line_is_a_bad_row(write):
+    path = write("a.tsv", "a\tb\nc\rd\te\nf\n")
+    (_, first), (line, bad), (_, last) = tables.read_rows(path)
+    assert (first, last) == (["a", "b"], ["f"])
+    assert line == 2
+    with pytest.raises(BadRowError, match="carriage return"):
+        raise bad
+
+
+def test_csv_may_have_quotes_line_feeds_and_long_fields(write):
+    long = "x" * 300_000
+    path = write("a.csv", f'text,label\n"one, ""two""\nthree",1\n\n{long},0\n')
+    assert list(tables.read_rows(path)) == [
+        (1, ["text", "label"]),
+        (2, ['one, "two"\nthree', "1"]),
+        (5, [long, "0"]),
+    ]
+
+
+def test_csv_with_an_open_quote_names_the_line(write):
+    path = write("a.csv", 'a,b\n"c,d\n')
+    with pytest.raises(ValueError, match=r"a\.csv, line 2: not comma-separated"):
+        list(tables.read_rows(path))
+
+
+def test_json_lines_are_objects_or_bad(write):
+    path = write("a.jsonl", '{"a": 1}\n[1]\n{"a": \n\n{"b": "ü"}\r\n')
+    found = list(tables.read_rows(path))
+    assert [line for line, _ in found] == [1, 2, 3, 4, 5]
+    assert found[0][1] == {"a": 1}
+    assert found[4][1] == {"b": "ü"}
+    for _, row in found[1:4]:
+        assert isinstance(row, BadRowError)
+    assert "list came" in str(found[1][1])
+
+
+def test_text_that_is_not_utf_8_names_the_line(write):
+    path = write("a.tsv", b"a\nb\n\xff\n")
+    with pytest.raises(ValueError, match=r"a\.tsv, line 3: not UTF-8"):
+        list(tables.read_rows(path))
+
+
+def test_cells_are_found_by_number_or_key():
+    assert tables.cell(["a", "b", "c"], 1) == "b"
+    assert tables.cell(["a", "b", "c"], -1) == "c"
+    assert tables.cell({"a": 5}, "a") == 5
+    with pytest.raises(ShortRowError, match="4 or more columns were expected, 3 came"):
+        tables.cell(["a", "b", "c"], 3)
+    with pytest.raises(ShortRowError, match="2 or more columns"):
+        tables.cell(["a"], -1)  # the only column cannot be text and label at once
+    with pytest.raises(BadRowError, match="no key 'x' among 'a', 'b'"):
+        tables.cell({"a": 1, "b": 2}, "x")
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [(5, "'t' is 5, text"), (None, "null"), (["a", 5], "text was expected"), ("a\ud800", "half")],
+)
+def test_what_is_no_text_is_refused(value, problem):
+    with pytest.raises(BadRowError, match=problem):
+        tables.text_cell({"t": value}, "t")
+
+
+def test_a_list_of_texts_is_joined():
+    assert tables.text_cell({"t": ["a", "b c"]}, "t") == "a b c"
+
+
+def test_half_a_surrogate_pair_of_json_is_refused():
+    row = json.loads('{"t": "\\ud83d", "u": "\\ud83d\\ude00"}')
+    assert tables.text_cell(row, "u") == "😀"
+    with pytest.raises(BadRowError, match="half a surrogate pair"):
+        tables.text_cell(row, "t")
+
+
+def test_bad_rows_are_counted_and_the_one_too_many_stops(monkeypatch):
+    logged = []
+    monkeypatch.setattr(logging, "warning", lambda text, *args: logged.append(text % args))
+    reports = RowReports("data.tsv", max_bad_rows=7)
+    for line in range(2, 9):
+        reports.bad(line, "crooked")
+    reports.note(11, "odd")
+    with pytest.raises(ValueError, match=r"data.tsv, line 12: bent.*--max_bad_rows=7"):
+        reports.bad(12, "bent")
+    reports.log()
+    assert logged == [
+        "data.tsv: skipped: crooked (7: line 2; line 3; line 4; line 5; line 6; …)",
+        "data.tsv: odd (1: line 11)",
+        "data.tsv: 8 bad rows skipped in all",
+    ]
+
+
+def test_folders_are_no_files(write, tmp_path):
+    path = write("a.tsv", "a")
+    assert tables.is_file(path)
+    assert not tables.is_file(path + "x")
+    assert not tables.is_file(str(tmp_path))

@@ -1,0 +1,144 @@
+"""The pre-training task: losses in NumPy, and which record files it takes."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.pretraining.task import (
+    PretrainingTask,
+    format_results,
+    masked_lm_entropy,
+    write_results,
+)
+from tests.conftest import BATCH_SIZE, MAX_PREDICTIONS, SEQ_LENGTH
+from tests.training.test_loop import write_records
+
+
+@pytest.fixture(name="task")
+def make_task(tiny_config):
+    return PretrainingTask(tiny_config, SEQ_LENGTH, MAX_PREDICTIONS)
+
+
+@pytest.fixture(name="path")
+def make_path(tmp_path):
+    path = tmp_path / "train.tfrecord"
+    write_records(path, 4)
+    return path
+
+
+def write_metadata(path, size=97, checksum="a", name="x.records.json"):
+    entry = {"name": path.name, "instances": 4, "bytes": path.stat().st_size}
+    vocabulary = {"size": size, "checksum": checksum, "file": f"{checksum}.model"}
+    metadata = {"files": [entry], "settings": {}, "vocabulary": vocabulary}
+    (path.parent / name).write_text(json.dumps(metadata))
+
+
+def test_losses_follow_the_formula(task, tiny_batch):
+    rng = np.random.default_rng(3)
+    words = rng.normal(size=(BATCH_SIZE, MAX_PREDICTIONS, 97)).astype(np.float32)
+    order = rng.normal(size=(BATCH_SIZE, 2)).astype(np.float32)
+    outputs = {"masked_lm_logits": tf.constant(words), "sentence_order_logits": tf.constant(order)}
+    loss, sums = task.loss(outputs, {k: tf.constant(v) for k, v in tiny_batch.items()})
+
+    def log_softmax(x):
+        return x - np.log(np.exp(x).sum(-1, keepdims=True))
+
+    labels, weights = tiny_batch["masked_lm_ids"], tiny_batch["masked_lm_weights"]
+    losses = -np.take_along_axis(log_softmax(words), labels[..., None], -1)[..., 0]
+    targets = tiny_batch["next_sentence_labels"]
+    order_losses = -np.take_along_axis(log_softmax(order), targets, -1)
+    expected = (losses * weights).sum() / (weights.sum() + 1e-5) + order_losses.mean()
+    assert float(loss) == pytest.approx(expected, rel=1e-5)
+    assert float(sums["masked_lm_loss"][0]) == pytest.approx((losses * weights).sum(), rel=1e-5)
+    hits = ((words.argmax(-1) == labels) * weights).sum()
+    assert [float(x) for x in sums["masked_lm_accuracy"]] == [hits, weights.sum()]
+    right = (order.argmax(-1) == targets[:, 0]).sum()
+    assert [float(x) for x in sums["sentence_order_accuracy"]] == [right, BATCH_SIZE]
+
+
+def test_unmasked_slots_do_not_count(task, tiny_batch, tiny_model):
+    outputs = tiny_model(tiny_batch)
+    batch = {name: tf.constant(value) for name, value in tiny_batch.items()}
+    loss, _ = task.loss(outputs, batch)
+    unused = 1 - tiny_batch["masked_lm_weights"].astype(np.int32)
+    batch["masked_lm_ids"] = tf.constant(tiny_batch["masked_lm_ids"] + 9 * unused)
+    other, _ = task.loss(outputs, batch)
+    assert float(other) == float(loss)
+
+
+def test_a_sequence_longer_than_the_positions_is_refused(tiny_config):
+    with pytest.raises(ValueError, match=r"--max_seq_length=14 is larger than max_position_.*=13"):
+        PretrainingTask(tiny_config, 14, MAX_PREDICTIONS)
+
+
+def test_records_that_fit_are_taken(task, path):
+    write_metadata(path)
+    assert [file.num_records for file in task.find_records(str(path), "input_file")] == [4]
+
+
+def test_a_glob_that_matches_nothing_is_named_with_its_flag(task, path):
+    with pytest.raises(ValueError, match=r"--input_file: '.*none\*' matches no file"):
+        task.find_records(f"{path},{path.parent}/none*", "input_file")
+
+
+def test_records_of_other_lengths_are_refused_with_both_numbers(tiny_config, path):
+    with pytest.raises(ValueError, match=r"input_ids has 11 values, --max_seq_length=12 was"):
+        PretrainingTask(tiny_config, 12, 7).find_records(str(path), "input_file")
+    with pytest.raises(ValueError, match=r"has 7 values, --max_predictions_per_seq=8 was"):
+        PretrainingTask(tiny_config, 11, 8).find_records(str(path), "input_file")
+
+
+def test_ids_beyond_the_vocabulary_are_refused(tiny_config, path):
+    small = dataclasses.replace(tiny_config, vocab_size=50)
+    with pytest.raises(ValueError, match=r"holds the id \d+, the model has vocab_size=50"):
+        PretrainingTask(small, 11, 7).find_records(str(path), "input_file")
+
+
+def test_a_vocabulary_larger_than_the_model_is_refused(task, path):
+    write_metadata(path, size=98)
+    with pytest.raises(ValueError, match=r"vocabulary of 98 entries.* vocab_size=97.*a\.model"):
+        task.find_records(str(path), "input_file")
+
+
+def test_records_of_two_vocabularies_are_refused(task, path):
+    other = path.parent / "more.tfrecord"
+    write_records(other, 4)
+    write_metadata(path)
+    write_metadata(other, checksum="b", name="y.records.json")
+    with pytest.raises(ValueError, match=r"different vocabularies: .*x\.records.*y\.records"):
+        task.find_records(f"{path.parent}/*.tfrecord", "input_file")
+
+
+def test_results_are_sorted_lines(tmp_path):
+    results = [{"loss": 1.5, "global_step": 2}, {"loss": 1.25, "global_step": 4}]
+    assert format_results(results[0]) == "global_step = 2\nloss = 1.5\n"
+    write_results(str(tmp_path), results)
+    text = (tmp_path / "eval_results.txt").read_text()
+    assert text == "global_step = 2\nloss = 1.5\nglobal_step = 4\nloss = 1.25\n"
+
+
+def test_the_entropy_of_masked_words_is_that_of_the_records(task, tmp_path):
+    path = tmp_path / "many.tfrecord"
+    write_records(path, 700)
+    files = task.find_records(str(path), "input_file")
+    # Of 92 kinds, all alike.
+    assert masked_lm_entropy(task, files) == pytest.approx(np.log(92), abs=0.01)
+
+
+def test_damaged_records_are_refused_or_left_out(task, path):
+    size = path.stat().st_size // 4
+    content = bytearray(path.read_bytes())
+    content[2 * size + 40] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"train\.tfrecord, record 3: damaged: its content"):
+        task.find_records(str(path), "input_file")
+    (file,) = task.find_records(str(path), "input_file", skip_bad_records=True)
+    assert (file.num_records, file.damaged) == (3, (2,))
+    other = PretrainingTask(task.config, SEQ_LENGTH - 1, MAX_PREDICTIONS)
+    with pytest.raises(ValueError, match="Pass --max_seq_length=11"):
+        other.find_records(str(path), "input_file", skip_bad_records=True)

@@ -1,0 +1,187 @@
+"""SavedModels of fine-tuned models: both signatures, in a program that has TensorFlow alone."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.config import AlbertConfig
+from albert_tf.heads import AlbertForClassification
+from albert_tf.serving import saved_model as export
+from tests.conftest import TINY_SHAPE
+
+LENGTH, NUM_LABELS = 11, 3
+CONFIG = AlbertConfig(
+    **TINY_SHAPE | {"num_hidden_layers": 2, "num_hidden_groups": 1, "type_vocab_size": 2}
+)
+# What a server does: it has TensorFlow, and neither this library nor Keras 2.
+SERVER = """
+import json, sys
+import numpy as np
+import tensorflow as tf
+served = tf.saved_model.load(sys.argv[1]).signatures
+data = np.load(sys.argv[2])
+examples = served["serving_default"](input=tf.constant(
+    [bytes.fromhex(text) for text in data["serialized"].tolist()]
+))
+tensors = served["tensors"](**{
+    name: tf.constant(data[name]) for name in ("input_ids", "input_mask", "segment_ids")
+})
+foreign = {"albert_tf", "tf_keras"} & set(sys.modules)
+print(json.dumps({
+    "foreign": sorted(foreign),
+    "signatures": sorted(served),
+    "examples": {name: value.numpy().tolist() for name, value in examples.items()},
+    "tensors": {name: value.numpy().tolist() for name, value in tensors.items()},
+}))
+"""
+
+
+def outputs(found):
+    return {
+        "probabilities": found["probabilities"],
+        "predictions": found["predictions"],
+        "threshold": tf.constant(0.25),
+    }
+
+
+@pytest.fixture(scope="module", name="model")
+def make_model():
+    return AlbertForClassification(CONFIG, NUM_LABELS)
+
+
+@pytest.fixture(scope="module", name="batch")
+def make_batch():
+    rng = np.random.default_rng(5)
+    lengths = np.array([9, 7, 8, 5, 6])
+    mask = (np.arange(LENGTH) < lengths[:, None]).astype(np.int32)
+    return {
+        "input_ids": rng.integers(5, 97, mask.shape).astype(np.int32) * mask,
+        "input_mask": mask,
+        "segment_ids": (np.arange(LENGTH) >= 4).astype(np.int32) * mask,
+    }
+
+
+def serialize(batch):
+    def integers(values):
+        return tf.train.Feature(int64_list=tf.train.Int64List(value=values))
+
+    return [
+        tf.train.Example(
+            features=tf.train.Features(
+                feature={name: integers(values[row]) for name, values in batch.items()}
+            )
+        ).SerializeToString()
+        for row in range(len(batch["input_ids"]))
+    ]
+
+
+@pytest.fixture(scope="module", name="folder")
+def write_export(model, tmp_path_factory):
+    parent = tmp_path_factory.mktemp("export")
+    extra = {"labels.txt": b"no\nyes\nmaybe\n"}
+    features = export.token_features(LENGTH)
+    return export.export_saved_model(
+        str(parent), model, features, outputs, any_length=True, extra_files=extra
+    )
+
+
+def test_an_export_answers_with_tensorflow_alone(model, batch, folder, tmp_path):
+    # The tensors are cut to the longest row: padding changes nothing.
+    short = {name: values[:, :9] for name, values in batch.items()}
+    serialized = [text.hex() for text in serialize(batch)]  # arrays of bytes lose zeros at the end
+    np.savez(tmp_path / "data.npz", serialized=serialized, **short)
+    done = subprocess.run(
+        [sys.executable, "-c", SERVER, folder, str(tmp_path / "data.npz")],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    served = json.loads(done.stdout.splitlines()[-1])
+    assert served["foreign"] == []
+    assert served["signatures"] == ["serving_default", "tensors"]
+    wanted = model(batch, training=False)
+    for way in ("examples", "tensors"):
+        found = served[way]
+        np.testing.assert_allclose(found["probabilities"], wanted["probabilities"], atol=1e-6)
+        np.testing.assert_array_equal(found["predictions"], wanted["predictions"])
+        assert found["threshold"] == 0.25
+
+
+def test_the_signature_is_the_official_one(folder):
+    serve = tf.saved_model.load(folder).signatures["serving_default"]
+    ((), inputs) = serve.structured_input_signature
+    assert {name: (spec.dtype, spec.shape.rank) for name, spec in inputs.items()} == {
+        "input": (tf.string, 1)
+    }
+    forms = {name: (s.dtype, s.shape.as_list()) for name, s in serve.structured_outputs.items()}
+    assert forms == {
+        "probabilities": (tf.float32, [None, NUM_LABELS]),
+        "predictions": (tf.int32, [None]),
+        "threshold": (tf.float32, []),
+    }
+
+
+def test_files_travel_with_the_model(folder):
+    with open(f"{folder}/assets.extra/labels.txt", encoding="utf-8") as stream:
+        assert stream.read() == "no\nyes\nmaybe\n"
+
+
+def test_earlier_exports_stay(model, folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(export.time, "time", lambda: 1700000000.5)
+    paths = [
+        export.export_saved_model(str(tmp_path), model, export.token_features(LENGTH), outputs)
+        for _ in range(2)
+    ]
+    assert paths == [str(tmp_path / "1700000000"), str(tmp_path / "1700000001")]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["1700000000", "1700000001"]
+
+
+def test_servers_may_take_tensors_of_a_fixed_length_first(model, tmp_path):
+    features = export.token_features(LENGTH, "p_mask")
+    path = export.export_saved_model(str(tmp_path), model, features, outputs, takes_examples=False)
+    signatures = tf.saved_model.load(path).signatures
+    assert set(signatures) == {"serving_default", "examples"}
+    ((), inputs) = signatures["serving_default"].structured_input_signature
+    assert set(inputs) == {"input_ids", "input_mask", "segment_ids", "p_mask"}
+    assert {tuple(spec.shape) for spec in inputs.values()} == {(None, LENGTH)}
+
+
+def test_what_fails_leaves_nothing(model, tmp_path):
+    with pytest.raises(FileNotFoundError, match="no_folder"):
+        export.export_saved_model(
+            str(tmp_path), model, export.token_features(LENGTH), outputs,
+            extra_files={"no_folder/labels.txt": b""},
+        )  # fmt: skip
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_cannot_be_written_is_named(model, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match="--export_dir: cannot write into"):
+        export.export_saved_model(str(tmp_path / "file"), model, {}, outputs)
+
+
+@pytest.mark.filterwarnings("ignore:.*tf.lite.Interpreter is deprecated:UserWarning")
+def test_tflite_gives_the_same_numbers_under_the_same_names(model, batch, tmp_path):
+    def served(found):
+        return {name: found[name] for name in ("probabilities", "predictions")}
+
+    path = tmp_path / "new" / "model.tflite"
+    export.export_tflite(str(path), model, export.token_features(LENGTH), served)
+    assert [entry.name for entry in path.parent.iterdir()] == ["model.tflite"]
+    runner = tf.lite.Interpreter(model_path=str(path)).get_signature_runner("serving_default")
+    assert set(runner.get_input_details()) == set(batch)
+    wanted = model(batch, training=False)
+    for row in range(len(batch["input_ids"])):
+        found = runner(**{name: value[row : row + 1] for name, value in batch.items()})
+        assert set(found) == {"probabilities", "predictions"}
+        for name, value in found.items():
+            np.testing.assert_allclose(value[0], wanted[name][row], atol=1e-6)

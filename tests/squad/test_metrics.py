@@ -1,0 +1,223 @@
+import json
+
+import numpy as np
+import pytest
+from official.nlp.tools import squad_evaluate_v1_1, squad_evaluate_v2_0
+
+from albert_tf.squad.metrics import (
+    apply_threshold,
+    best_thresholds,
+    cmrc_exact_match,
+    cmrc_f1,
+    evaluate_cmrc,
+    evaluate_v1,
+    evaluate_v2,
+    f1_score,
+    find_best_threshold,
+    mixed_segmentation,
+    normalize_answer,
+    raw_scores_v2,
+    summarize_v2,
+)
+
+WORDS = ["the", "cat", "Cat.", "sat", "a", "mat,", "on", "an", "U.S.", "old-man", "…", "42"]
+
+
+def random_data(seed, count=41, unanswerable=0.4):
+    rng = np.random.default_rng(seed)
+
+    def text(least):
+        return " ".join(rng.choice(WORDS, rng.integers(least, 5)))
+
+    golds, predictions, odds = {}, {}, {}
+    for number in range(count):
+        is_none = rng.random() < unanswerable
+        qas_id = f"q{number}"
+        golds[qas_id] = [] if is_none else [text(0) for _ in range(rng.integers(1, 4))]
+        guess = golds[qas_id][0] if golds[qas_id] and rng.random() < 0.5 else text(0)
+        predictions[qas_id] = guess
+        odds[qas_id] = float(rng.integers(-6, 7)) / 4  # many ties
+    return golds, predictions, odds
+
+
+def as_dataset(golds):
+    questions = [
+        {"id": qas_id, "answers": [{"text": text} for text in answers]}
+        for qas_id, answers in golds.items()
+    ]
+    return [{"paragraphs": [{"qas": questions}]}]
+
+
+def test_answers_are_compared_without_case_punctuation_and_articles():
+    assert normalize_answer("The  Cat, a\tmat & An  apple's!") == "cat mat apples"
+    assert normalize_answer("theater an-a “x”") == "theater ana “x”"
+
+
+def test_squad_1_scores_are_those_of_the_worked_example():
+    result = evaluate_v1({"q": ["The Cat.", "dog"]}, {"q": "cat sat"})
+    assert result["exact_match"] == 0
+    assert result["f1"] == pytest.approx(66.67, abs=0.005)
+
+
+def test_texts_without_words_agree_only_with_each_other():
+    assert f1_score("", "") == f1_score("the", "a.") == 1
+    assert f1_score("the", "x") == f1_score("x", "the") == 0
+    # SQuAD 1.1 counts words in common, and there are none.
+    assert evaluate_v1({"q": ["the"]}, {"q": ""}) == {"exact_match": 100.0, "f1": 0.0}
+
+
+@pytest.mark.parametrize("seed", range(7))
+def test_squad_1_scores_are_those_of_the_official_script(seed):
+    golds, predictions, _ = random_data(seed, unanswerable=0)
+    ours = evaluate_v1(golds, predictions)
+    theirs = squad_evaluate_v1_1.evaluate(as_dataset(golds), predictions)
+    assert ours["exact_match"] == pytest.approx(100 * theirs["exact_match"], abs=1e-9)
+    assert ours["f1"] == pytest.approx(100 * theirs["final_f1"], abs=1e-9)
+
+
+def test_a_question_without_a_prediction_is_wrong_in_squad_1():
+    golds = {"a": ["x"], "b": ["y"], "c": ["z"]}
+    assert evaluate_v1(golds, {"a": "x", "c": "w", "other": "v"})["f1"] == pytest.approx(100 / 3)
+
+
+def test_questions_without_answers_cannot_be_scored():
+    with pytest.raises(ValueError, match="1 of 2 questions have no answer to compare with, b"):
+        evaluate_v1({"a": ["x"], "b": []}, {"a": "x"})
+    with pytest.raises(ValueError, match="0 of 0 questions"):
+        evaluate_cmrc({}, {})
+    with pytest.raises(ValueError, match="none of the questions has a prediction"):
+        evaluate_v2({"a": ["x"]}, {})
+
+
+@pytest.mark.parametrize("seed", range(7))
+def test_squad_2_scores_are_those_of_the_official_script(seed):
+    golds, predictions, odds = random_data(seed)
+    ours = evaluate_v2(golds, predictions, odds)
+    theirs = squad_evaluate_v2_0.evaluate(as_dataset(golds), predictions, odds)
+    assert len(ours) == 13
+    for name, value in ours.items():
+        official = name.replace("best_", "final_")  # as this edition of the script has them
+        assert value == pytest.approx(theirs[official], abs=1e-9), name
+
+
+# Questions a, b, d have answers, which are found; c and e have none, and something is found.
+GOLDS = {"a": ["x"], "b": ["y"], "c": [], "d": ["z"], "e": []}
+FOUND = {"a": "x", "b": "y", "c": "v", "d": "z", "e": "w"}
+
+
+@pytest.mark.parametrize(
+    ("odds", "threshold", "best"),
+    [((-1.0, 0.2, 0.5, 0.7, 3.0), 0.2, 80), ((-1.0, 2.0, 5.0, 2.5, 6.0), 2.5, 100)],
+)
+def test_the_threshold_is_that_of_the_worked_examples(odds, threshold, best):
+    null_odds = dict(zip(GOLDS, odds, strict=True))
+    _, f1 = raw_scores_v2(GOLDS, FOUND)
+    for official in (True, False):
+        found = find_best_threshold(GOLDS, FOUND, f1, null_odds, official)
+        assert found == (best, threshold)
+
+
+@pytest.mark.parametrize("seed", range(7))
+def test_no_threshold_is_better_than_the_best(seed):
+    golds, predictions, odds = random_data(seed)
+    scores = raw_scores_v2(golds, predictions)[1]
+
+    def mean(threshold):
+        return 100 * np.mean(list(apply_threshold(scores, golds, odds, threshold).values()))
+
+    best, threshold = find_best_threshold(golds, predictions, scores, odds)
+    assert mean(threshold) == pytest.approx(best)
+    assert best == pytest.approx(max(mean(value) for value in [-99, *odds.values()]))
+
+
+def test_where_nothing_should_be_answered_the_threshold_is_below_all_odds():
+    golds, predictions = {"a": [], "b": []}, {"a": "x", "b": "y"}
+    odds = {"a": -3.0, "b": 0.5}
+    found = best_thresholds(golds, predictions, odds)
+    assert found["best_f1"] == 100
+    assert found["best_f1_thresh"] < -3
+    # The official script says 0, at which the first would be answered.
+    assert best_thresholds(golds, predictions, odds, official=True)["best_f1_thresh"] == 0
+
+
+def test_questions_with_and_without_answers_are_summed_up_apart():
+    exact = {"a": 1.0, "b": 0.0, "c": 1.0, "d": 0.0, "e": 0.0}
+    f1 = {"a": 1.0, "b": 0.5, "c": 1.0, "d": 0.25, "e": 0.0}
+    assert summarize_v2(GOLDS, exact, f1) == {
+        "exact": pytest.approx(40),
+        "f1": pytest.approx(55),
+        "total": 5,
+        "HasAns_exact": pytest.approx(100 / 3),
+        "HasAns_f1": pytest.approx(175 / 3),
+        "HasAns_total": 3,
+        "NoAns_exact": pytest.approx(50),
+        "NoAns_f1": pytest.approx(50),
+        "NoAns_total": 2,
+    }
+    some = summarize_v2(GOLDS, {"a": 1.0}, {"a": 1.0})
+    assert "NoAns_total" not in some
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("由韩国Nexon开发", ["由", "韩", "国", "nexon", "开", "发"]),
+        ("1998年5月", ["1998", "年", "5", "月"]),
+        ("《跑跑》：2V2、4V4", ["跑", "跑", "2v24v4"]),  # signs go, and what they parted joins
+        ("6.5%", ["6.5", "%"]),
+        ("About $1,000, or so.", ["about", "$", "1,000", ",", "or", "so", "."]),
+        ("Don't; it's 'a' U.S. firm…", "do n't ; it 's ' a ' u.s. firm…".split()),
+        ("(Windows 98 SE)", ["(", "windows", "98", "se", ")"]),
+        ("wait... 1–2", ["wait", "...", "1", "–", "2"]),
+        ("", []),
+        ("，。", []),
+    ],
+)
+def test_chinese_is_cut_into_characters_and_the_rest_into_words(text, expected):
+    assert mixed_segmentation(text) == expected
+
+
+def test_cmrc_counts_the_longest_run_in_common():
+    # found: 韩 国 nexon; wanted: nexon 开 发. In common: nexon.
+    assert cmrc_f1("韩国Nexon", "Nexon开发") == pytest.approx(1 / 3)
+    # The same characters in another order have one run of two in common.
+    assert cmrc_f1("北京市在中国", "中国北京市") == pytest.approx(2 * 0.5 * 0.6 / 1.1)
+    assert cmrc_f1("北京", "上海") == 0
+    assert cmrc_f1("", "上海") == cmrc_f1("。", "。") == 0
+
+
+def test_cmrc_matches_without_its_signs():
+    assert cmrc_exact_match(" “北京”。", "北京") == 1
+    assert cmrc_exact_match("NEXON，", "nexon") == 1
+    assert cmrc_exact_match("北京(市)", "北京市") == 0  # no sign of its list
+    assert cmrc_exact_match("北京…", "北京") == 0
+
+
+def test_cmrc_takes_the_best_of_the_answers_and_the_mean_of_both_measures():
+    golds = {"a": ["北京市", "北京"], "b": ["上海"], "c": ["广州市"]}
+    result = evaluate_cmrc(golds, {"a": "北京", "b": "海", "d": "x"})
+    assert result["exact_match"] == pytest.approx(100 / 3)
+    assert result["f1"] == pytest.approx(100 * (1 + 2 / 3) / 3)
+    assert result["average"] == pytest.approx((result["exact_match"] + result["f1"]) / 2)
+
+
+@pytest.mark.parametrize("version", ["v1", "v2"])
+def test_the_numbers_are_those_of_the_official_program(shared, version):
+    folder = shared / "golden" / "tasks" / "squad"
+    expected = json.loads((folder / f"{version}_metrics.json").read_text())
+    predictions = json.loads((folder / f"{version}_predictions.json").read_text())
+    data = json.loads((folder / f"{version}_dev.json").read_text())["data"]
+    golds = {
+        question["id"]: [answer["text"] for answer in question["answers"]]
+        for article in data
+        for paragraph in article["paragraphs"]
+        for question in paragraph["qas"]
+    }
+    if version == "v1":
+        assert evaluate_v1(golds, predictions) == expected
+        return
+    odds = json.loads((folder / "v2_null_odds.json").read_text())
+    found = evaluate_v2(golds, predictions, odds)
+    assert {key: found[key] for key in ("exact", "f1", "total")} == {
+        key: expected[key] for key in ("exact", "f1", "total")
+    }

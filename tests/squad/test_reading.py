@@ -1,0 +1,235 @@
+import hashlib
+import json
+import random
+
+import pytest
+
+from albert_tf.squad import reading as squad_reading
+from albert_tf.squad.reading import one_question, read_squad
+
+CONTEXT = "A small boat waits at the landing."
+
+
+def answer(text="boat", start=8):
+    return {"text": text, "answer_start": start}
+
+
+def qa(**overrides):
+    return {"id": "q1", "question": "What waits?", "answers": [answer()], **overrides}
+
+
+def squad(*questions, context=CONTEXT, **overrides):
+    paragraphs = [{"context": context, "qas": list(questions or (qa(),))}]
+    return {"version": "1.1", "data": [{"title": "x", "paragraphs": paragraphs}], **overrides}
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(content):
+        path = tmp_path / "questions.json"
+        text = content if isinstance(content, str) else json.dumps(content)
+        path.write_bytes(text.encode("utf-8"))
+        return str(path)
+
+    return write
+
+
+@pytest.fixture
+def warnings(monkeypatch):
+    lines = []
+    monkeypatch.setattr(
+        squad_reading.logging, "warning", lambda text, *args: lines.append(text % args)
+    )
+    return lines
+
+
+def test_questions_come_in_file_order_with_all_they_have(write):
+    second = qa(id="q2", answers=[answer(), answer("A small boat", 0)])
+    third = qa(id=3, answers=[], is_impossible=True)
+    path = write(squad(qa(), second, third))
+    data = read_squad(path, is_training=False)
+    assert [example.qas_id for example in data.examples] == ["q1", "q2", "3"]
+    assert [example.answers for example in data.examples] == [
+        ("boat",),
+        ("boat", "A small boat"),
+        (),
+    ]
+    assert [example.answer_start for example in data.examples] == [8, 8, -1]
+    assert [example.is_impossible for example in data.examples] == [False, False, True]
+    assert {example.context for example in data.examples} == {CONTEXT}
+    assert (data.version_2, data.has_answers, data.is_chinese) == (True, True, False)
+    with open(path, "rb") as stream:
+        assert data.checksum == hashlib.sha256(stream.read()).hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("content", "version_2"),
+    [
+        (squad(), False),
+        (squad(version="v2.0"), True),
+        (squad(qa(is_impossible=False)), False),
+        (squad(qa(answers=[], is_impossible=True)), True),
+        ({key: value for key, value in squad().items() if key != "version"}, False),
+    ],
+)
+def test_version_2_is_known_by_unanswerable_questions_or_its_name(write, content, version_2):
+    assert read_squad(write(content), is_training=False).version_2 is version_2
+
+
+def test_chinese_is_known_by_the_answers(write):
+    content = squad(
+        qa(question="什么？", answers=[answer("小船", 0)]), context="小船在码头等着。 Hello"
+    )
+    assert read_squad(write(content), is_training=True).is_chinese
+    english = squad(qa(question="What does 船 mean?"))
+    assert not read_squad(write(english), is_training=False).is_chinese
+
+
+def test_prediction_needs_no_answers(write):
+    plain = {"id": "q1", "question": "What waits?"}
+    data = read_squad(write(squad(plain, qa(id="q2"))), is_training=False)
+    assert not data.has_answers
+    assert data.examples[0].answers == ()
+    bare = {"text": "boat"}
+    assert read_squad(write(squad(qa(answers=[bare]))), is_training=False).has_answers
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("[1, 2", r"questions.json: not JSON: Expecting ',' delimiter: line 1"),
+        ("[" * 100_000, r"questions.json: not"),
+        ("[1]", r'questions.json: an object with "data" was expected, got \[1\]'),
+        ({"version": "1"}, r'questions.json: "data" is missing; found version'),
+        ({"data": {}}, r"questions.json: data: a list was expected, got {}"),
+        ({"data": ["x"]}, r'data\[0\]: an object with "paragraphs" was expected, got "x"'),
+        ({"data": [{"paragraphs": [{}]}]}, r'paragraphs\[0\]: "context" is missing; found nothing'),
+        (squad(context=None), r"paragraphs\[0\]: context: text was expected, got null"),
+        (squad(qa(id=True)), r"qas\[0\]: id: text or an integer was expected, got true"),
+        (squad(qa(), qa(question=7)), r"qas\[1\]: question: text was expected, got 7"),
+        (squad(qa(answers="boat")), r'answers: a list was expected, got "boat"'),
+        (squad(qa(answers=[{"answer_start": 8}])), r'answers\[0\]: "text" is missing'),
+        (squad(qa(answers=[answer(start="8")])), r'answer_start: an integer was expected, got "8"'),
+        (squad(qa(answers=[answer(start=8.5)])), r"answer_start: an integer was expected"),
+        (squad(qa(is_impossible="no")), r'is_impossible: true or false was expected, got "no"'),
+        (squad(qa(answers=[])), r'qas\[0\]: an answer, or "is_impossible": true, as this is'),
+        ({"data": []}, r"questions.json: holds no question"),
+    ],
+)
+def test_what_is_not_squad_is_named_with_its_place(write, content, expected):
+    with pytest.raises(ValueError, match=expected):
+        read_squad(write(content), is_training=True)
+
+
+def test_long_values_are_cut_in_errors(write):
+    with pytest.raises(ValueError, match=r'got "xxx[x]{30,40} …$'):
+        read_squad(write(squad(qa(answers="x" * 9999))), is_training=True)
+
+
+def test_a_file_that_is_missing_or_not_utf8_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"absent\.json"):
+        read_squad(str(tmp_path / "absent.json"), is_training=True)
+    path = tmp_path / "latin.json"
+    path.write_bytes(b'{"data": "caf\xe9"}')
+    with pytest.raises(ValueError, match=r"latin\.json, line 1: not UTF-8"):
+        read_squad(str(path), is_training=True)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        answer(start=9),
+        answer(start=-1),
+        answer(start=4000),
+        answer(""),
+        answer("boat\u0301"),
+        answer("waits at the landing. Then", 13),
+    ],
+)
+def test_answers_out_of_place_are_left_out_of_training_only(write, warnings, wrong):
+    path = write(squad(qa(), qa(id="q2", answers=[wrong])))
+    assert [e.qas_id for e in read_squad(path, is_training=False).examples] == ["q1", "q2"]
+    assert not warnings
+    assert [e.qas_id for e in read_squad(path, is_training=True).examples] == ["q1"]
+    assert "answers not at their answer_start, left out: 1 question (q2)" in warnings[0]
+
+
+def test_training_data_whose_answers_are_all_out_of_place_are_refused(write):
+    with pytest.raises(ValueError, match="no answer stands at its answer_start"):
+        read_squad(write(squad(qa(answers=[answer(start=0)]))), is_training=True)
+
+
+def test_offsets_count_characters_even_beyond_the_first_plane(write):
+    context = "\U0001f600 e\u0301te\u0301 boat"
+    data = read_squad(
+        write(squad(qa(answers=[answer("boat", context.index("boat"))]), context=context)), True
+    )
+    assert data.examples[0].is_answer_in_place
+    # As JavaScript counts, one more for the emoji.
+    wrong = squad(qa(answers=[answer("boat", context.index("boat") + 1)]), context=context)
+    with pytest.raises(ValueError, match="no answer stands"):
+        read_squad(write(wrong), True)
+
+
+def test_half_characters_are_replaced_without_moving_anything(write, warnings):
+    context = "A \ud83d boat \U0001f600."
+    content = squad(qa(question="\udc00?", answers=[answer("\ud83d boat", 2)]), context=context)
+    example = read_squad(write(content), is_training=True).examples[0]
+    assert example.context == "A \ufffd boat \U0001f600."
+    assert (example.question, example.answers) == ("\ufffd?", ("\ufffd boat",))
+    assert "lone surrogates) in 1 question (q1)" in warnings[0]
+
+
+def test_an_id_that_occurs_twice_is_refused_in_prediction(write, warnings):
+    path = write(squad(qa(), qa(id="q2"), qa()))
+    with pytest.raises(ValueError, match=r"1 question \(q1\) have the id of another"):
+        read_squad(path, is_training=False)
+    assert len(read_squad(path, is_training=True).examples) == 3
+    assert "the same id more than once: 1 question (q1)" in warnings[0]
+
+
+def test_a_warning_names_a_few_questions_only(write, warnings):
+    wrong = [qa(id=f"w{number}", answers=[answer(start=0)]) for number in range(7)]
+    read_squad(write(squad(qa(), *wrong)), is_training=True)
+    assert warnings[0].endswith("7 questions (w0, w1, w2, w3, w4, …)")
+
+
+def test_training_sees_the_questions_in_the_official_order(write):
+    data = read_squad(write(squad(*(qa(id=f"q{n}") for n in range(11)))), is_training=True)
+    expected = list(range(11))
+    random.Random(12345).shuffle(expected)
+    assert [e.qas_id for e in squad_reading.shuffled(data.examples)] == [f"q{n}" for n in expected]
+    assert [e.qas_id for e in data.examples] == [f"q{n}" for n in range(11)]
+
+
+@pytest.mark.parametrize(
+    ("file", "questions", "left_out", "version_2", "is_chinese"),
+    [
+        ("squad/train-v1.1-part.json", 11877, 0, False, False),
+        ("squad/dev-v2.0-part.json", 6078, 0, True, False),
+        ("cmrc2018/cmrc2018_trial.json", 1002, 5, False, True),
+    ],
+)
+def test_published_data_are_read(shared, file, questions, left_out, version_2, is_chinese):
+    path = str(shared / "data" / file)
+    data = read_squad(path, is_training=False)
+    assert len(data.examples) == questions
+    assert (data.version_2, data.has_answers, data.is_chinese) == (version_2, True, is_chinese)
+    assert len(read_squad(path, is_training=True).examples) == questions - left_out
+
+
+def test_an_empty_list_of_answers_tells_only_in_version_2_that_there_is_none(write):
+    for version, is_told in (("1.1", False), ("v2.0", True)):
+        content = squad(qa(), qa(id="q2", answers=[]), version=version)
+        data = read_squad(write(content), is_training=False)
+        assert data.has_answers == is_told
+
+
+def test_a_question_from_the_command_line_is_a_file_of_one():
+    data = one_question("Who\ud83d?", "Nobody knows.")
+    (example,) = data.examples
+    assert (example.question, example.context) == ("Who\ufffd?", "Nobody knows.")
+    assert not data.has_answers
+    for question_text, context, name in (("", "x", "question"), ("x", " \n", "context")):
+        with pytest.raises(ValueError, match=f"--{name} is empty"):
+            one_question(question_text, context)

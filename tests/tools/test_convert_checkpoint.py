@@ -1,0 +1,260 @@
+"""The converter: every form and back, what it verifies and what it refuses."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from albert_tf.checkpoints.loading import (
+    inspect_checkpoint,
+    open_checkpoint,
+    read_weights,
+    save_checkpoint,
+)
+from albert_tf.config import AlbertConfig
+from tests.checkpoints.checkpoint_samples import (
+    ALBERT_ZH,
+    GOOGLE,
+    PRE_LN,
+    SHARED,
+    UNSHARED_SQUARE,
+    as_kamalkraj,
+    random_arrays,
+    random_weights,
+    renamed,
+)
+from tests.checkpoints.test_containers import write_hdf5
+from tests.conftest import ROOT
+from tools import convert_checkpoint
+from tools.convert_checkpoint import Settings, convert
+
+SMALL = dataclasses.replace(GOOGLE, num_hidden_layers=3, num_hidden_groups=2)
+SHORT = dataclasses.replace(SHARED, num_hidden_layers=2)
+ZH, PRE_LN_ZH = (dataclasses.replace(config, num_hidden_layers=2) for config in (ALBERT_ZH, PRE_LN))
+POOLER = "bert/pooler/dense/kernel"
+
+
+def make_input(folder, weights, config):
+    """A folder as released ones are: a checkpoint and its config."""
+    folder.mkdir(parents=True)
+    save_checkpoint(str(folder / "model.ckpt-best"), weights)
+    if config is not None:
+        config.to_json_file(str(folder / "albert_config.json"))
+    return str(folder)
+
+
+@pytest.fixture(name="google")
+def make_google(tmp_path):
+    """A checkpoint of Google's layout with groups, as a folder."""
+    return make_input(tmp_path / "google", random_weights(SMALL), SMALL)
+
+
+def assert_same(arrays, expected):
+    assert set(arrays) == set(expected)
+    for name, value in expected.items():
+        np.testing.assert_array_equal(arrays[name], value, name)
+
+
+@pytest.mark.parametrize(
+    "output_format",
+    ["tensorflow", "huggingface", pytest.param("tf_hub", marks=pytest.mark.slow)],
+)
+def test_every_form_and_back_is_the_same_bit_for_bit(google, output_format, tmp_path, capsys):
+    there, back = str(tmp_path / "new" / "there"), str(tmp_path / "back")
+    assert convert(Settings(google, there, output_format))
+    printed = capsys.readouterr().out
+    assert f"wrote {there} ({output_format}). Loaded back, its outputs agree" in printed
+    assert convert(Settings(there, back))
+    assert_same(read_weights(back), random_weights(SMALL))
+    assert AlbertConfig.from_json_file(f"{back}/albert_config.json") == SMALL
+    assert not [name for name in os.listdir(tmp_path / "new") if name.endswith(".tmp")]
+
+
+@pytest.mark.parametrize("config", [ZH, PRE_LN_ZH])
+def test_albert_zh_keeps_its_layout_and_comes_back_bit_for_bit(config, tmp_path):
+    source = make_input(tmp_path / "zh", random_weights(config), config)
+    for name, target in (("a", source), ("b", str(tmp_path / "a"))):
+        assert convert(Settings(target, str(tmp_path / name)))
+    assert_same(read_weights(str(tmp_path / "b")), random_weights(config))
+    assert AlbertConfig.from_json_file(str(tmp_path / "b" / "albert_config.json")) == config
+
+
+def test_albert_zh_merged_goes_to_hugging_face(tmp_path):
+    source = make_input(tmp_path / "zh", random_weights(ZH), ZH)
+    target = tmp_path / "hf"
+    assert convert(Settings(source, str(target), "huggingface", merge_embeddings=True))
+    values = json.loads((target / "config.json").read_text())
+    assert (values["embedding_size"], values["num_hidden_groups"]) == (12, 1)
+
+
+def test_what_cannot_be_merged_or_held_is_refused_and_leaves_nothing(tmp_path):
+    source = make_input(tmp_path / "zh", random_weights(PRE_LN_ZH), PRE_LN_ZH)
+    target = str(tmp_path / "hf")
+    with pytest.raises(ValueError, match="Google's layout has no pre-LN"):
+        convert(Settings(source, target, "huggingface", merge_embeddings=True))
+    with pytest.raises(ValueError, match="Hugging Face's ALBERT has Google's layout only"):
+        convert(Settings(source, target, "huggingface"))
+    assert os.listdir(tmp_path) == ["zh"]
+
+
+def test_shared_weights_become_an_unshared_model(tmp_path):
+    source = make_input(tmp_path / "shared", random_weights(SHORT), SHORT)
+    target = str(tmp_path / "unshared")
+    assert convert(Settings(source, target, num_hidden_groups=2))
+    report = inspect_checkpoint(target)
+    assert report.sizes["num_hidden_groups"] == 2
+    config = AlbertConfig.from_json_file(f"{target}/albert_config.json")
+    assert config == dataclasses.replace(SHORT, num_hidden_groups=2)
+
+
+def test_bert_becomes_an_unshared_model_with_equal_widths(tmp_path):
+    weights = random_weights(UNSHARED_SQUARE)
+    source = make_input(tmp_path / "bert", renamed(weights, "bert", UNSHARED_SQUARE), None)
+    values = UNSHARED_SQUARE.to_dict() | {"directionality": "bidi", "pooler_fc_size": 768}
+    for key in ("embedding_size", "num_hidden_groups", "inner_group_num"):
+        del values[key]
+    (tmp_path / "bert" / "bert_config.json").write_text(json.dumps(values))
+    assert convert(Settings(source, str(tmp_path / "out")))
+    assert_same(read_weights(str(tmp_path / "out")), weights)
+    config = AlbertConfig.from_json_file(str(tmp_path / "out" / "albert_config.json"))
+    assert config == UNSHARED_SQUARE
+
+
+def test_only_the_heads_that_are_there_are_written(tmp_path):
+    weights = {n: x for n, x in random_weights(SHORT).items() if "seq_relationship" not in n}
+    write_hdf5(str(tmp_path / "tf2_model.h5"), as_kamalkraj(weights, SHORT))
+    SHORT.to_json_file(str(tmp_path / "config.json"))
+    target = str(tmp_path / "out")
+    assert convert(Settings(str(tmp_path / "tf2_model.h5"), target))
+    assert_same(read_weights(target), weights)
+
+
+def test_heads_of_tasks_are_kept(tmp_path):
+    head = random_arrays({"output_weights": (3, 12), "output_bias": (3,)})
+    weights = {n: x for n, x in random_weights(SHORT).items() if n.startswith("bert/")} | head
+    source = make_input(tmp_path / "fine_tuned", weights, SHORT)
+    assert convert(Settings(source, str(tmp_path / "hf"), "huggingface"))
+    assert_same(read_weights(str(tmp_path / "hf")), weights)
+
+
+def test_moments_are_left_behind_and_the_step_is_0(tmp_path):
+    weights = random_weights(SHORT)
+    moments = {f"{name}/adam_v": value for name, value in weights.items()}
+    step = {"global_step": np.int64(125000)}
+    source = make_input(tmp_path / "in", weights | moments | step, SHORT)
+    assert convert(Settings(source, str(tmp_path / "out")))
+    assert inspect_checkpoint(str(tmp_path / "out")).bookkeeping == 1
+    written = open_checkpoint(str(tmp_path / "out")).get_tensor("global_step")
+    assert (written, written.dtype) == (0, np.int64)
+    assert_same(read_weights(str(tmp_path / "out")), weights)
+
+
+def test_vocabularies_travel_along(google, tmp_path, toy_spm_model):
+    target = tmp_path / "out"
+    assert convert(Settings(google, str(target), spm_model_file=toy_spm_model))
+    with open(toy_spm_model, "rb") as stream:
+        assert (target / "toy.model").read_bytes() == stream.read()
+
+
+def test_inspecting_prints_the_table_and_writes_nothing(google, tmp_path, capsys):
+    assert convert(Settings(google, inspect=True))
+    printed = capsys.readouterr().out
+    assert "model.ckpt-best: Google ALBERT (TensorFlow checkpoint)" in printed
+    assert "part                    found   loaded  missing  misshapen   unused" in printed
+    assert os.listdir(tmp_path) == ["google"]
+    os.remove(os.path.join(google, "albert_config.json"))
+    assert convert(Settings(google, inspect=True))
+    printed = capsys.readouterr().out
+    assert "num_hidden_groups 2, inner_group_num 1" in printed
+    assert "there was no config" in printed
+
+
+def test_inspecting_says_what_does_not_fit(google, tmp_path, capsys):
+    dataclasses.replace(SMALL, hidden_size=16).to_json_file(str(tmp_path / "other.json"))
+    settings = Settings(google, inspect=True, albert_config_file=str(tmp_path / "other.json"))
+    assert not convert(settings)
+    assert "hidden_size is 12 in the checkpoint, 16 in the config" in capsys.readouterr().out
+    with pytest.raises(ValueError, match=r"hidden_size is 12 .*\n(.*\n)*This cannot be conv"):
+        convert(dataclasses.replace(settings, inspect=False, output=str(tmp_path / "out")))
+
+
+def test_refused_families_are_inspected_too(tmp_path, capsys):
+    name = "bert/encoder/transformer/group_0_2/layer_2/layer_normalization_5/gamma"
+    source = make_input(tmp_path / "lost", random_arrays({name: (12,)}), SHARED)
+    assert not convert(Settings(source, inspect=True))
+    assert "which lost the sharing of the layers" in capsys.readouterr().out
+
+
+def test_a_wrong_result_is_not_written(google, tmp_path, monkeypatch):
+    def write_other_weights(folder, tensors, model, settings):
+        save_checkpoint(f"{folder}/model.ckpt-best", tensors | {POOLER: 1.01 * tensors[POOLER]})
+
+    monkeypatch.setitem(convert_checkpoint._WRITERS, "tensorflow", write_other_weights)
+    with pytest.raises(ValueError, match=r"differ by .* of the largest output; nothing was"):
+        convert(Settings(google, str(tmp_path / "out")))
+    assert os.listdir(tmp_path) == ["google"]
+
+
+@pytest.mark.parametrize("scope", [POOLER, "cls/seq_relationship/"])
+def test_a_weight_that_was_not_written_is_noticed(google, tmp_path, monkeypatch, scope):
+    def forget(folder, tensors, model, settings):
+        rest = {name: x for name, x in tensors.items() if not name.startswith(scope)}
+        save_checkpoint(f"{folder}/model.ckpt-best", rest)
+
+    monkeypatch.setitem(convert_checkpoint._WRITERS, "tensorflow", forget)
+    with pytest.raises(ValueError, match="nothing was written"):
+        convert(Settings(google, str(tmp_path / "out")))
+
+
+def test_an_output_that_exists_is_left_alone(google, tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "precious").write_text("mine")
+    with pytest.raises(ValueError, match=r"--output=.*out exists already. Name a new folder"):
+        convert(Settings(google, str(tmp_path / "out")))
+    assert os.listdir(tmp_path / "out") == ["precious"]
+    with pytest.raises(ValueError, match="--output: name a folder to write, or say --inspect"):
+        convert(Settings(google))
+
+
+def test_a_missing_vocabulary_is_noticed_first(google, tmp_path):
+    settings = Settings(google, str(tmp_path / "out"), vocab_file=str(tmp_path / "vocab.txt"))
+    with pytest.raises(FileNotFoundError, match=r"--vocab_file=.*vocab.txt: no such file"):
+        convert(settings)
+
+
+def test_the_config_is_asked_for_where_it_is_not_clear(google, tmp_path):
+    SHARED.to_json_file(os.path.join(google, "albert_config_large.json"))
+    with pytest.raises(
+        ValueError, match=r"--albert_config_file: .*; found 2 in .*\n(.*\n)*.*large.json"
+    ):
+        convert(Settings(google, inspect=True))
+    for name in ("albert_config.json", "albert_config_large.json"):
+        os.remove(os.path.join(google, name))
+    with pytest.raises(ValueError, match=r"--albert_config_file: .*; found 0 in"):
+        convert(Settings(google, str(tmp_path / "out")))
+    (tmp_path / "list.json").write_text("[1]")
+    settings = Settings(google, inspect=True, albert_config_file=str(tmp_path / "list.json"))
+    with pytest.raises(ValueError, match=r"list.json: a JSON object was expected, list came"):
+        convert(settings)
+
+
+def test_several_checkpoints_are_listed(google):
+    save_checkpoint(os.path.join(google, "model.ckpt-7"), random_weights(GOOGLE))
+    with pytest.raises(ValueError, match=r"name one: model.ckpt-7, model.ckpt-best"):
+        convert(Settings(google, inspect=True))
+
+
+def test_the_program_says_what_is_wrong_in_one_line(tmp_path):
+    program = [sys.executable, str(ROOT / "tools" / "convert_checkpoint.py")]
+    done = subprocess.run(
+        [*program, f"--input={tmp_path}", "--inspect"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"convert_checkpoint.py: {tmp_path}: this folder holds no")
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,293 @@
+import dataclasses
+import gzip
+import itertools
+import resource
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+
+from albert_tf.tokenization import FullTokenizer
+from tests.conftest import ROOT, TOY_TEXT
+from tools import train_vocabulary
+from tools.train_vocabulary import Settings
+
+CHINESE = """\
+雨下了一整天，到晚上7点才停。
+孩子们用iPhone 15拍下了彩虹！
+
+他说："iPad比iPhone大。"
+她在2015年和2017年去过那里，iPod还在。
+"""
+SPECIAL_LAYOUT = ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]", *'()"-.–£€']
+
+
+def write(path, text):
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return str(path)
+
+
+@pytest.fixture
+def english(tmp_path):
+    return write(tmp_path / "en.txt", TOY_TEXT)
+
+
+@pytest.fixture
+def chinese(tmp_path):
+    return write(tmp_path / "zh.txt", CHINESE)
+
+
+def test_sentencepiece_has_the_special_ids_of_the_published_models(english, tmp_path, capsys):
+    prefix = str(tmp_path / "new" / "toy")
+    train_vocabulary.train(Settings(english, prefix, vocab_size=79))
+    tokenizer = FullTokenizer(f"{prefix}.vocab", spm_model_file=f"{prefix}.model")
+    assert tokenizer.pieces[:13] == SPECIAL_LAYOUT
+    assert tokenizer.vocab_size == 79
+    assert tokenizer.encode("£5 (a–b)")[1:].count(tokenizer.unk_id) == 1  # the 5
+    assert not {"<s>", "</s>"} & set(tokenizer.pieces)
+    printed = capsys.readouterr().out
+    assert "size: 79 pieces" in printed
+    assert "coverage: 100.000%" in printed
+    assert "0 <pad>  1 <unk>  2 [CLS]  3 [SEP]  4 [MASK]  5 (" in printed
+
+
+def test_sentencepiece_text_is_normalized_as_for_the_records(tmp_path):
+    text = write(tmp_path / "text.txt", "\ufeffCAFÉ Crème\r\n \r\ncafé CRÈME\n" * 5)
+    settings = Settings(text, str(tmp_path / "v"), vocab_size=97, hard_vocab_limit=False)
+    train_vocabulary.train(settings)
+    pieces = FullTokenizer(spm_model_file=str(tmp_path / "v.model")).pieces[13:]
+    assert set("".join(pieces)) == set("▁cafeCREME".lower())
+    settings = dataclasses.replace(settings, output_prefix=str(tmp_path / "c"), do_lower_case=False)
+    train_vocabulary.train(settings)
+    pieces = FullTokenizer(spm_model_file=str(tmp_path / "c.model")).pieces[13:]
+    assert {"C", "F"} <= set("".join(pieces))
+
+
+@pytest.mark.parametrize("type_", ["sentencepiece", "wordpiece"])
+def test_the_same_text_gives_the_same_vocabulary(tmp_path, type_):
+    lines = [f"{line} {number}" for number in range(59) for line in TOY_TEXT.splitlines()]
+    text = write(tmp_path / "long.txt", "\n".join(lines))
+    content = []
+    for name in ("first", "second"):
+        train_vocabulary.train(
+            Settings(text, str(tmp_path / name), type_, vocab_size=83, input_sentence_size=103)
+        )
+        outputs = sorted(tmp_path.glob(f"{name}.*"))
+        content.append([path.read_bytes() for path in outputs])
+    assert content[0] == content[1]
+    assert [path.name for path in outputs] == (
+        ["second.txt"] if type_ == "wordpiece" else ["second.model", "second.vocab"]
+    )
+
+
+def test_a_longer_line_than_the_limit_is_left_out(tmp_path):
+    text = write(tmp_path / "text.txt", "a b c d\n" + "z" * 50 + "\n")
+    for limit, expected in ((60, True), (40, False)):
+        settings = Settings(
+            text,
+            str(tmp_path / "v"),
+            vocab_size=61,
+            hard_vocab_limit=False,
+            max_sentence_length=limit,
+        )
+        train_vocabulary.train(settings)
+        pieces = FullTokenizer(spm_model_file=str(tmp_path / "v.model")).pieces
+        assert any("z" in piece for piece in pieces) == expected
+
+
+def test_wordpiece_lists_specials_then_characters_then_twins_then_pieces():
+    counts = Counter({"雨": 7, "天": 3, "，": 5, "ab": 4, "abc": 2, "c": 1})
+    expected = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    expected += ["雨", "a", "b", "，", "c", "天"]
+    expected += ["##雨", "##a", "##b", "##c", "##天"]
+    expected += ["ab", "abc"]
+    settings = Settings("", "", vocab_size=18)
+    assert train_vocabulary.train_wordpiece(counts, settings) == expected
+
+
+def test_wordpiece_keeps_the_characters_that_cover_the_text():
+    counts = Counter({"一": 90, "二": 9, "三": 1})
+    for coverage, kept in ((0.9, "一"), (0.95, "一二"), (1.0, "一二三")):
+        settings = Settings(
+            "", "", vocab_size=23, hard_vocab_limit=False, character_coverage=coverage
+        )
+        vocabulary = train_vocabulary.train_wordpiece(counts, settings)
+        assert vocabulary[5 : 5 + len(kept)] == list(kept)
+        assert len(vocabulary) == 5 + 2 * len(kept)
+
+
+def test_wordpiece_learns_nothing_from_words_too_long_to_be_tokenized():
+    settings = Settings("", "", vocab_size=23, hard_vocab_limit=False)
+    for word, learned in (("ab" * 100, True), ("ab" * 100 + "a", False)):
+        vocabulary = train_vocabulary.train_wordpiece(Counter({word: 3}), settings)
+        assert vocabulary[5:9] == ["a", "b", "##a", "##b"]
+        assert bool(vocabulary[9:]) == learned
+
+
+def plain_pair_joining(word_counts, room):
+    """Byte-pair encoding without any bookkeeping: counts everything anew for every piece."""
+    words = {word: [word[0], *("##" + char for char in word[1:])] for word in word_counts}
+    learned = []
+    while len(learned) < room:
+        counts = Counter()
+        for word, pieces in words.items():
+            for pair in itertools.pairwise(pieces):
+                counts[pair] += word_counts[word]
+        if not counts or max(counts.values()) < 2:
+            break
+        best = min(counts, key=lambda pair: (-counts[pair], pair))
+        joined = best[0] + best[1].replace("##", "")
+        if joined not in learned:
+            learned.append(joined)
+        for word, pieces in words.items():
+            merged = []
+            for piece in pieces:
+                if merged and (merged[-1], piece) == best:
+                    merged[-1] = joined
+                else:
+                    merged.append(piece)
+            words[word] = merged
+    return learned
+
+
+def test_pieces_are_joined_in_the_order_of_plain_byte_pair_encoding():
+    words = Counter(word.strip(".,") for word in TOY_TEXT.split())
+    words += Counter({"banana": 3, "aaaa": 2, "aaaaa": 3, "2015": 2, "2017": 1})
+    for room in (0, 1, 7, 1000):
+        assert train_vocabulary.learn_pieces(words, room) == plain_pair_joining(words, room)
+
+
+def test_wordpiece_spells_every_text_it_was_trained_on(chinese, tmp_path, capsys):
+    prefix = str(tmp_path / "vocabulary")
+    train_vocabulary.train(
+        Settings(chinese, prefix, "wordpiece", vocab_size=500, hard_vocab_limit=False)
+    )
+    tokenizer = FullTokenizer(f"{prefix}.txt")
+    for line in CHINESE.splitlines():
+        assert tokenizer.unk_id not in tokenizer.encode(line)
+    assert tokenizer.tokenize("iPhone 雨") == ["iphone", "雨"]
+    assert tokenizer.tokenize("2015") != ["2", "##0", "##1", "##5"]
+    assert {"雨", "##雨", "，"} <= set(tokenizer.pieces)
+    assert "##，" not in tokenizer.pieces
+    assert "coverage: 100.000%" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("type_", ["sentencepiece", "wordpiece"])
+def test_a_size_out_of_reach_names_the_limit_and_the_limit_works(english, tmp_path, type_):
+    def train(size):
+        train_vocabulary.train(Settings(english, str(tmp_path / "v"), type_, vocab_size=size))
+
+    for size, said in ((5000, r"too large for this text: (\d+) is the most"), (17, r"are (\d+)")):
+        with pytest.raises(ValueError, match=said) as error:
+            train(size)
+        assert f"--vocab_size={size}" in str(error.value)
+        assert not list(tmp_path.glob("v.*"))
+        words = str(error.value).replace(".", " ").split()
+        limit = next(int(word) for word in words if word.isdigit())
+        train(limit)
+        for path in tmp_path.glob("v.*"):
+            path.unlink()
+
+
+def test_without_the_hard_limit_the_size_is_what_the_text_has(english, tmp_path):
+    prefix = str(tmp_path / "v")
+    for type_ in ("sentencepiece", "wordpiece"):
+        train_vocabulary.train(
+            Settings(english, prefix, type_, vocab_size=5000, hard_vocab_limit=False)
+        )
+    assert 60 < FullTokenizer(spm_model_file=f"{prefix}.model").vocab_size < 5000
+    assert 60 < FullTokenizer(f"{prefix}.txt").vocab_size < 5000
+
+
+def test_a_missing_input_is_named(tmp_path):
+    with pytest.raises(ValueError, match=r"--input_file: .*absent.*matches no file"):
+        train_vocabulary.train(Settings(str(tmp_path / "absent*.txt"), str(tmp_path / "v")))
+
+
+@pytest.mark.parametrize("text", ["", "\n \n\u3000\n"])
+def test_an_empty_input_is_named(tmp_path, text):
+    with pytest.raises(ValueError, match=r"--input_file: no text in .*empty\.txt"):
+        train_vocabulary.train(Settings(write(tmp_path / "empty.txt", text), str(tmp_path / "v")))
+
+
+def test_text_of_nothing_but_accents_leaves_no_line_to_train_on(tmp_path):
+    text = write(tmp_path / "accents.txt", "\u0301\n\u0300\n")
+    with pytest.raises(ValueError, match="no line is left to train on"):
+        train_vocabulary.train(Settings(text, str(tmp_path / "v")))
+
+
+def test_compressed_text_is_read_too(tmp_path):
+    packed = write(tmp_path / "text.gz", gzip.compress(TOY_TEXT.encode()))
+    plain = write(tmp_path / "text.txt", TOY_TEXT)
+    for path in (packed, plain):
+        train_vocabulary.train(Settings(path, f"{path}.out", vocab_size=79))
+    outputs = [(tmp_path / f"text.{end}.out.model").read_bytes() for end in ("gz", "txt")]
+    assert outputs[0] == outputs[1]
+
+
+@pytest.mark.parametrize("type_", ["sentencepiece", "wordpiece"])
+def test_text_that_is_not_utf8_names_file_and_line(tmp_path, type_):
+    text = write(tmp_path / "gb.txt", "fine\n\n中文\n".encode("gb18030"))
+    with pytest.raises(ValueError, match=r"gb\.txt, line 3: not UTF-8"):
+        train_vocabulary.train(Settings(text, str(tmp_path / "v"), type_))
+
+
+def test_an_output_that_cannot_be_written_is_named_before_the_training(english, tmp_path):
+    blocker = write(tmp_path / "file", "in the way")
+    with pytest.raises(ValueError, match="--output_prefix: cannot write into"):
+        train_vocabulary.train(Settings(english, f"{blocker}/v"))
+    with pytest.raises(ValueError, match=r"--output_prefix=.* names no file"):
+        train_vocabulary.train(Settings(english, f"{tmp_path}/"))
+
+
+def test_the_input_is_never_overwritten(tmp_path, monkeypatch):
+    text = write(tmp_path / "v.txt", TOY_TEXT)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=r"would overwrite the input file v\.txt"):
+        train_vocabulary.train(Settings(text, "v", "wordpiece"))
+    train_vocabulary.train(Settings(text, "v", vocab_size=79))
+    assert (tmp_path / "v.txt").read_text(encoding="utf-8") == TOY_TEXT
+
+
+def test_too_few_lines_to_draw_from_are_refused(english, tmp_path):
+    with pytest.raises(ValueError, match=r"--input_sentence_size=100: .* more than 100"):
+        train_vocabulary.train(Settings(english, str(tmp_path / "v"), input_sentence_size=100))
+
+
+def run_program(*arguments):
+    return subprocess.run(
+        [sys.executable, str(ROOT / "tools" / "train_vocabulary.py"), *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd="/",
+    )
+
+
+def test_the_program_runs_from_anywhere_with_the_flags_of_spm_train_too(english, tmp_path):
+    done = run_program(
+        f"--input={english}",
+        f"--model_prefix={tmp_path / 'v'}",
+        "--vocab_size=61",
+        "--nodo_lower_case",
+    )
+    assert done.returncode == 0, done.stderr
+    assert "size: 61 pieces" in done.stdout
+    assert FullTokenizer(spm_model_file=str(tmp_path / "v.model")).vocab_size == 61
+
+
+def test_the_program_says_what_is_wrong_without_a_traceback(english, tmp_path):
+    done = run_program(f"--input_file={english}", f"--output_prefix={tmp_path / 'v'}")
+    assert done.returncode == 1
+    assert done.stderr.startswith("train_vocabulary.py: --vocab_size=30000 is too large")
+    assert "Traceback" not in done.stderr
+
+
+def test_help_answers_within_a_second():
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = run_program("--help")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    # Processor time: the wall clock also counts what else the machine does.
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 1
+    assert "--[no]hard_vocab_limit" in done.stdout

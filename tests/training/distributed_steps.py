@@ -1,0 +1,88 @@
+"""A program for tests: some training steps on a tiny model, on the devices that its flags name.
+
+    python tests/training/distributed_steps.py weights.npz \
+        '{"distribution": "mirrored", "num_devices": 2}' \
+        '{"optimizer": "lamb", "micro_batches": 1}'
+
+A process of its own, since the devices of one are settled when TensorFlow first computes. Writes
+the weights, and what the last step returned, for each case.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import numpy as np
+import tensorflow as tf
+import tf_keras
+
+from albert_tf import optimization
+from albert_tf.checkpoints import loading
+from albert_tf.config import AlbertConfig
+from albert_tf.pretraining.task import PretrainingTask
+from albert_tf.training import devices, precision
+from albert_tf.training.step import StepOptions, TrainStep
+from tests import conftest
+
+ROWS, STEPS = 12, 20
+
+
+def batch_of(step):
+    """Rows with very different numbers of masked words: means of means would show."""
+    rng = np.random.default_rng(step)
+    length, words = conftest.SEQ_LENGTH, conftest.MAX_PREDICTIONS
+    counts = rng.integers(1, words + 1, ROWS)
+    counts[: ROWS // 2] = 1
+    return {
+        "input_ids": rng.integers(5, 97, (ROWS, length)).astype(np.int32),
+        "input_mask": np.ones((ROWS, length), np.int32),
+        "segment_ids": np.tile(np.arange(length, dtype=np.int32) // 6, (ROWS, 1)),
+        "masked_lm_positions": np.tile(np.arange(words, dtype=np.int32), (ROWS, 1)),
+        "masked_lm_ids": rng.integers(5, 97, (ROWS, words)).astype(np.int32),
+        "masked_lm_weights": (np.arange(words) < counts[:, None]).astype(np.float32),
+        "next_sentence_labels": rng.integers(0, 2, (ROWS, 1)).astype(np.int32),
+    }
+
+
+def make_step(strategy=None, optimizer="lamb", precision_name="float32", rate=0.01, **options):
+    """A step of training on a tiny model, and the model."""
+    strategy = strategy or tf.distribute.get_strategy()
+    precision.apply(precision_name)
+    tf_keras.utils.set_random_seed(3)
+    config = AlbertConfig(**conftest.TINY_SHAPE | {"num_hidden_layers": 2})
+    task = PretrainingTask(config, conftest.SEQ_LENGTH, conftest.MAX_PREDICTIONS)
+    with strategy.scope():
+        model = task.build_model()
+        schedule = optimization.WarmUpPolynomialDecay(rate, 2 * STEPS, 4)
+        made = optimization.create_optimizer(optimizer, schedule)
+        made.slot_variables(list(model.trainable_variables))
+    return TrainStep(model, task, made, StepOptions(**options), strategy), model
+
+
+def run_case(strategy=None, **options):
+    """Weights, and what the last step returned, after STEPS steps."""
+    step, model = make_step(strategy, **options)
+    rows = devices.local_rows(step.strategy, ROWS) or slice(None)
+    for number in range(STEPS):
+        batch = {name: tf.constant(value[rows]) for name, value in batch_of(number).items()}
+        result = step(batch)
+    found = {f"sums/{name}": value.numpy() for name, value in result.items()}
+    return found | {loading.variable_name(v): v.numpy() for v in model.variables}
+
+
+def main(path, settings, *cases):
+    """Runs the cases one after the other."""
+    strategy = devices.make_strategy(devices.DeviceSettings(**json.loads(settings)))
+    found = {}
+    for number, case in enumerate(cases):
+        for name, value in run_case(strategy, **json.loads(case)).items():
+            found[f"{number}/{name}"] = value
+    np.savez(path, **found)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,127 @@
+"""Which strategy the settings mean, and how batches are divided by it."""
+
+from __future__ import annotations
+
+import json
+import types
+
+import pytest
+import tensorflow as tf
+
+from albert_tf.training import devices
+from albert_tf.training.devices import DeviceSettings
+
+
+def with_workers(monkeypatch, count, index=0):
+    hosts = [f"127.0.0.1:{23501 + i}" for i in range(count)]
+    config = {"cluster": {"worker": hosts}, "task": {"type": "worker", "index": index}}
+    monkeypatch.setenv("TF_CONFIG", json.dumps(config))
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, "one_device"),
+        ({"num_devices": 2}, "mirrored"),
+        ({"use_tpu": True}, "tpu"),
+        ({"use_tpu": True, "distribution": "tpu"}, "tpu"),
+        ({"distribution": "one_device", "num_devices": 2}, "one_device"),
+    ],
+)
+def test_auto_takes_what_there_is(settings, expected, monkeypatch):
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [])
+    assert devices.choose_distribution(DeviceSettings(**settings)) == expected
+
+
+def test_auto_takes_all_gpus_and_all_workers(monkeypatch):
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: ["a", "b", "c"])
+    assert devices.choose_distribution(DeviceSettings()) == "mirrored"
+    with_workers(monkeypatch, 2)
+    assert devices.choose_distribution(DeviceSettings()) == "multi_worker"
+    with_workers(monkeypatch, 1)
+    assert devices.choose_distribution(DeviceSettings()) == "mirrored"
+
+
+def test_contradictions_and_unknown_names_are_refused():
+    with pytest.raises(ValueError, match="exclude each other"):
+        devices.choose_distribution(DeviceSettings("mirrored", use_tpu=True))
+    with pytest.raises(ValueError, match="expected one of auto, one_device"):
+        devices.choose_distribution(DeviceSettings("horovod"))
+
+
+def test_workers_need_tf_config(monkeypatch):
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    with pytest.raises(ValueError, match="TF_CONFIG must name the workers"):
+        devices.make_strategy(DeviceSettings("multi_worker"))
+    monkeypatch.setenv("TF_CONFIG", "not json")
+    with pytest.raises(ValueError, match="TF_CONFIG is not what TensorFlow expects"):
+        devices.choose_distribution(DeviceSettings())
+
+
+def test_a_missing_tpu_is_a_clear_error():
+    def find_nothing(**arguments):
+        assert arguments == {"tpu": "mine", "zone": "z", "project": "p"}
+        raise ValueError("no such host")
+
+    settings = DeviceSettings(use_tpu=True, tpu_name="mine", tpu_zone="z", gcp_project="p")
+    with pytest.raises(ValueError, match=r"no TPU answers under --tpu_name=mine \(no such host\)"):
+        devices.make_strategy(settings, find_nothing)
+
+
+def test_a_tpu_is_connected_to_initialized_and_used(monkeypatch):
+    """With stand-ins for all that needs the hardware."""
+    calls = []
+
+    class StandIn:
+        num_replicas_in_sync = 8
+        extended = types.SimpleNamespace(should_checkpoint=True)
+
+        def __init__(self, resolver):
+            calls.append(("strategy", resolver))
+
+    def find(**arguments):
+        calls.append(("find", arguments["tpu"]))
+        return arguments["tpu"]
+
+    for module, name in (
+        (tf.config, "experimental_connect_to_cluster"),
+        (tf.tpu.experimental, "initialize_tpu_system"),
+    ):
+        monkeypatch.setattr(
+            module, name, lambda resolver, name=name: calls.append((name, resolver))
+        )
+    monkeypatch.setattr(tf.distribute, "TPUStrategy", StandIn)
+    strategy = devices.make_strategy(DeviceSettings(use_tpu=True, tpu_name="pod"), find)
+    expected = [
+        ("find", "pod"),
+        ("experimental_connect_to_cluster", "pod"),
+        ("initialize_tpu_system", "pod"),
+        ("strategy", "pod"),
+    ]
+    assert calls == expected
+    assert devices.is_tpu(strategy)
+    assert devices.describe(strategy) == "8 TPU core(s)"
+    calls.clear()
+    devices.make_strategy(DeviceSettings(use_tpu=True), find)
+    local = [(name, "local") for name, _ in expected if name != expected[1][0]]
+    assert calls == local
+
+
+def test_one_device_is_the_chief_and_has_all_rows():
+    strategy = devices.make_strategy(DeviceSettings("one_device"))
+    assert strategy.num_replicas_in_sync == 1
+    assert devices.is_chief(strategy)
+    assert not devices.is_multi_worker(strategy)
+    assert devices.local_rows(strategy, 12) is None
+
+
+def test_micro_batches_divide_each_device_s_share():
+    strategy = types.SimpleNamespace(num_replicas_in_sync=2)
+    assert devices.count_parts(strategy, 24, 1, 0) == 1
+    assert devices.count_parts(strategy, 24, 3, 0) == 3
+    assert devices.count_parts(strategy, 24, 1, 4) == 3
+    assert devices.count_parts(strategy, 24, 1, 5) == 3  # 12 rows in parts of 4
+    assert devices.count_parts(strategy, 24, 2, 5) == 3
+    with pytest.raises(ValueError, match=r"no multiple of 2 device\(s\) x --gradient_acc"):
+        devices.count_parts(strategy, 25, 1, 0)

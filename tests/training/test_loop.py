@@ -1,0 +1,252 @@
+"""The loops: exact resume, files, failures. On a tiny model with dropout."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+
+from albert_tf import optimization
+from albert_tf.checkpoints import loading
+from albert_tf.pretraining import input_pipeline
+from albert_tf.pretraining.task import PretrainingTask
+from albert_tf.training import loop
+from albert_tf.training.loop import Evaluator, NonFiniteLossError, Trainer, TrainingOptions
+from tests.conftest import BATCH_SIZE, MAX_PREDICTIONS, SEQ_LENGTH
+
+
+def write_records(path, count, seed=5):
+    """Random pre-training records for `tiny_config`."""
+    rng = np.random.default_rng(seed)
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for _ in range(count):
+            integers = {
+                "input_ids": rng.integers(5, 97, SEQ_LENGTH),
+                "input_mask": np.ones(SEQ_LENGTH, np.int64),
+                "segment_ids": np.arange(SEQ_LENGTH) // 6,
+                "masked_lm_positions": np.arange(1, MAX_PREDICTIONS + 1),
+                "masked_lm_ids": rng.integers(5, 97, MAX_PREDICTIONS),
+                "next_sentence_labels": rng.integers(0, 2, 1),
+            }
+            feature = {
+                name: tf.train.Feature(int64_list=tf.train.Int64List(value=values))
+                for name, values in integers.items()
+            }
+            weights = tf.train.FloatList(value=[1.0] * (MAX_PREDICTIONS - 1) + [0.0])
+            feature["masked_lm_weights"] = tf.train.Feature(float_list=weights)
+            example = tf.train.Example(features=tf.train.Features(feature=feature))
+            writer.write(example.SerializeToString())
+
+
+@pytest.fixture(scope="module", name="records")
+def make_records(tmp_path_factory):
+    path = tmp_path_factory.mktemp("records") / "train.tfrecord"
+    write_records(path, 23)
+    return input_pipeline.find_record_files([str(path)])
+
+
+@pytest.fixture(scope="module", name="task")
+def make_task(tiny_config):
+    config = dataclasses.replace(
+        tiny_config, num_hidden_layers=2, num_hidden_groups=1, hidden_dropout_prob=0.1
+    )
+    return PretrainingTask(config, SEQ_LENGTH, MAX_PREDICTIONS)
+
+
+def make_trainer(task, output_dir, learning_rate=0.01, kind="lamb", signature=None, **changes):
+    os.makedirs(output_dir, exist_ok=True)
+    tf_keras.utils.set_random_seed(3)
+    options = TrainingOptions(
+        **{
+            "output_dir": str(output_dir),
+            "num_train_steps": 7,
+            "save_checkpoints_steps": 3,
+            "log_steps": 2,
+            "train_batch_size": BATCH_SIZE,
+            "seed": 3,
+        }
+        | changes
+    )
+    schedule = optimization.WarmUpPolynomialDecay(learning_rate, 7, 2)
+    optimizer = optimization.create_optimizer(kind, schedule)
+    return Trainer(task.build_model(), task, optimizer, options, signature)
+
+
+def train(trainer, records, after_save=None):
+    def batches(step):
+        dataset = input_pipeline.training_dataset(
+            records, trainer.task.features, BATCH_SIZE, 3, step * BATCH_SIZE
+        )
+        return input_pipeline.batches(dataset, records)
+
+    trainer.train(batches, after_save)
+
+
+def lines_of(output_dir):
+    lines = [json.loads(line) for line in (output_dir / "metrics.jsonl").read_text().splitlines()]
+    return [{k: v for k, v in line.items() if k != "examples_per_second"} for line in lines]
+
+
+@pytest.fixture(scope="module", name="finished")
+def run_through(task, records, tmp_path_factory):
+    output_dir = tmp_path_factory.mktemp("through")
+    trainer = make_trainer(task, output_dir)
+    train(trainer, records)
+    return trainer, output_dir
+
+
+def test_checkpoints_are_written_at_0_at_multiples_and_at_the_end(finished):
+    _, output_dir = finished
+    assert list(loading.list_checkpoints(str(output_dir))) == [0, 3, 6, 7]
+    text = (output_dir / "checkpoint").read_text()
+    assert text.startswith('model_checkpoint_path: "model.ckpt-7"\nall_model_checkpoint_paths: ')
+
+
+def test_a_checkpoint_holds_weights_moments_and_step_under_google_names(finished):
+    trainer, output_dir = finished
+    reader = loading.open_checkpoint(str(output_dir / "model.ckpt-6"))
+    shapes = reader.get_variable_to_shape_map()
+    weights = {loading.variable_name(v): v.shape.as_list() for v in trainer.model.variables}
+    slots = {f"{n}/{slot}": s for n, s in weights.items() for slot in ("adam_m", "adam_v")}
+    assert shapes == weights | slots | {"global_step": []}
+    assert reader.get_tensor("global_step") == 6
+    assert reader.get_tensor("global_step").dtype == np.int64
+    block = "bert/encoder/transformer/group_0/inner_group_0/ffn_1/intermediate/output/dense/kernel"
+    assert shapes[f"{block}/adam_v"] == [20, 12]
+
+
+def test_stopping_and_going_on_is_as_going_through_bit_for_bit(finished, task, records, tmp_path):
+    through, through_dir = finished
+    first = make_trainer(task, tmp_path, num_train_steps=3)
+    train(first, records)
+    # Steps 4 and 5 are lost, as when the machine fails.
+    lost = make_trainer(task, tmp_path, num_train_steps=5, save_checkpoints_steps=100)
+    assert lost.restore_latest()
+    train(lost, records)
+    os.remove(tmp_path / "model.ckpt-5.index")
+    again = make_trainer(task, tmp_path)
+    assert again.restore_latest()
+    assert again.step == 3
+    train(again, records)
+    for name, value in through.state().items():
+        np.testing.assert_array_equal(again.state()[name], value, err_msg=name)
+    ours, theirs = lines_of(tmp_path), lines_of(through_dir)
+    assert [line["step"] for line in ours] == [2, 3, 4, 6, 7]
+    assert ours == theirs
+
+
+def test_one_trace_of_the_step_serves_batches_of_all_lengths(task, records, tmp_path):
+    dataset = input_pipeline.training_dataset(records, task.features, BATCH_SIZE, 3)
+    signature = {
+        name: tf.TensorSpec([None] * len(spec.shape), spec.dtype)
+        for name, spec in dataset.element_spec.items()
+    }
+    trainer = make_trainer(task, tmp_path, signature=signature)
+    counts = []
+    for size, batch in zip((5, 3, 4), dataset, strict=False):
+        trainer.take_step({name: value[:size] for name, value in batch.items()})
+        counts.append(trainer.take_step.function.experimental_get_tracing_count())
+    assert counts[0] == counts[-1]
+
+
+def test_a_finished_run_is_left_alone(finished, task, records):
+    _, output_dir = finished
+    before = {path.name: path.stat().st_mtime_ns for path in output_dir.iterdir()}
+    again = make_trainer(task, output_dir)
+    assert again.restore_latest()
+    train(again, records)
+    assert {path.name: path.stat().st_mtime_ns for path in output_dir.iterdir()} == before
+
+
+def test_old_checkpoints_go_and_other_files_stay(task, records, tmp_path):
+    (tmp_path / "model.ckpt-best.index").write_text("mine")
+    (tmp_path / "notes.txt").write_text("mine")
+    announced = []
+
+    def look(prefix):
+        assert os.path.exists(prefix + ".index")
+        announced.append(os.path.basename(prefix))
+
+    trainer = make_trainer(task, tmp_path, keep_checkpoint_max=2, save_checkpoints_steps=2)
+    train(trainer, records, look)
+    assert announced == [f"model.ckpt-{step}" for step in (0, 2, 4, 6, 7)]
+    assert list(loading.list_checkpoints(str(tmp_path))) == [6, 7]
+    assert (tmp_path / "model.ckpt-best.index").exists()
+    assert (tmp_path / "notes.txt").exists()
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+
+
+def test_an_infinite_loss_stops_the_run_and_names_the_step(task, records, tmp_path):
+    trainer = make_trainer(task, tmp_path, learning_rate=1e30, kind="adamw", log_steps=1)
+    with pytest.raises(NonFiniteLossError, match=r"not finite at step \d.*model\.ckpt-0 *\."):
+        train(trainer, records)
+    assert list(loading.list_checkpoints(str(tmp_path))) == [0]
+    reader = loading.open_checkpoint(str(tmp_path / "model.ckpt-0"))
+    for name in reader.get_variable_to_shape_map():
+        assert np.isfinite(reader.get_tensor(name)).all(), name
+
+
+def test_checkpoints_of_another_model_are_refused(finished, task):
+    _, output_dir = finished
+    other = PretrainingTask(
+        dataclasses.replace(task.config, intermediate_size=24), SEQ_LENGTH, MAX_PREDICTIONS
+    )
+    trainer = make_trainer(other, output_dir)
+    weight = trainer.model.trainable_variables[0]
+    before = weight.numpy()
+    with pytest.raises(ValueError, match=r"ffn_1/intermediate/dense/kernel: \[12, 24\] here, \[12"):
+        trainer.restore_latest()
+    np.testing.assert_array_equal(weight, before)
+
+
+def test_metrics_are_weighted_over_the_whole_set(task, records):
+    """Batches of other sizes change nothing but the mean of the batches' losses."""
+    model = task.build_model()
+
+    def evaluate(batch_size, max_steps=None):
+        dataset = input_pipeline.evaluation_dataset(records, task.features, batch_size)
+        return Evaluator(model, task, dataset, max_steps).evaluate()
+
+    whole, parts = evaluate(23), evaluate(4)
+    for name in whole:
+        if name != "loss":
+            assert parts[name] == pytest.approx(whole[name], rel=1e-5)
+    losses = whole["masked_lm_loss"] + whole["sentence_order_loss"]
+    assert whole["loss"] == pytest.approx(losses, rel=1e-5)
+    assert evaluate(4, max_steps=2) != parts
+
+
+def test_the_best_checkpoint_is_copied_and_evaluating_again_changes_nothing(
+    finished, task, records
+):
+    _, output_dir = finished
+    dataset = input_pipeline.evaluation_dataset(records, task.features, 23)
+    evaluator = Evaluator(task.build_model(), task, dataset)
+    results = loop.evaluate_checkpoints(evaluator, str(output_dir))
+    assert [result["global_step"] for result in results] == [0, 3, 6, 7]
+    best = max(results, key=lambda result: (result["masked_lm_accuracy"], -result["global_step"]))
+    assert loading.read_step(str(output_dir / "model.ckpt-best")) == best["global_step"]
+    content = (output_dir / "model.ckpt-best.data-00000-of-00001").read_bytes()
+    assert loop.evaluate_checkpoints(evaluator, str(output_dir)) == results
+    assert (output_dir / "model.ckpt-best.data-00000-of-00001").read_bytes() == content
+
+
+def test_an_earlier_best_takes_part(finished, task, records, tmp_path):
+    """When the best numbered checkpoint has been removed, model.ckpt-best still holds it."""
+    _, output_dir = finished
+    loading.copy_checkpoint(str(output_dir / "model.ckpt-3"), str(tmp_path / "model.ckpt-best"))
+    dataset = input_pipeline.evaluation_dataset(records, task.features, 23)
+    evaluator = Evaluator(task.build_model(), task, dataset)
+    (result,) = loop.evaluate_checkpoints(evaluator, str(tmp_path))
+    assert result["global_step"] == 3
+
+
+def test_nothing_to_evaluate_is_an_error(task, records, tmp_path):
+    dataset = input_pipeline.evaluation_dataset(records, task.features, 23)
+    with pytest.raises(ValueError, match="holds no checkpoint to evaluate"):
+        loop.evaluate_checkpoints(Evaluator(task.build_model(), task, dataset), str(tmp_path))

@@ -1,0 +1,246 @@
+"""One process in a directory at a time, and what was run there."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import albert_tf
+from albert_tf.training import run_directory
+from tests.conftest import ROOT
+
+HOLD = (
+    "import sys, time\n"
+    "from albert_tf import run_directory\n"
+    "with run_directory.lock(sys.argv[1]):\n"
+    "    print('held', flush=True)\n"
+    "    time.sleep(60)\n"
+)
+TRY = (
+    "import sys\n"
+    "from albert_tf import run_directory\n"
+    "try:\n"
+    "    with run_directory.lock(sys.argv[1]):\n"
+    "        print('free')\n"
+    "except ValueError as error:\n"
+    "    print(error)\n"
+)
+
+
+def attempt(path):
+    """What another process finds: "free", or why not."""
+    done = subprocess.run(
+        [sys.executable, "-c", TRY, str(path)], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()
+
+
+def test_a_second_process_is_refused_and_told_who_has_the_directory(tmp_path):
+    with run_directory.lock(str(tmp_path)):
+        answer = attempt(tmp_path)
+    assert answer.startswith(f"{tmp_path} is in use by process {os.getpid()} on ")
+    assert socket.gethostname() in answer
+    assert re.search(
+        r"began 20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00\. .*another --output_dir", answer
+    )
+    assert attempt(tmp_path) == "free"
+    assert (tmp_path / run_directory.LOCK_FILE).read_bytes() == b""
+
+
+def test_a_killed_process_lets_go_by_itself(tmp_path):
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    assert holder.stdout.readline() == "held\n"
+    with (
+        pytest.raises(ValueError, match=f"in use by process {holder.pid} on"),
+        run_directory.lock(str(tmp_path)),
+    ):
+        pass
+    holder.send_signal(signal.SIGKILL)
+    holder.communicate()
+    assert str(holder.pid) in (tmp_path / run_directory.LOCK_FILE).read_text()
+    with run_directory.lock(str(tmp_path)):
+        assert str(os.getpid()) in (tmp_path / run_directory.LOCK_FILE).read_text()
+
+
+def test_the_same_process_may_take_it_again(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path)
+    with run_directory.lock(str(tmp_path)):
+        with run_directory.lock(str(tmp_path / "link")):
+            assert "in use" in attempt(tmp_path)
+        assert "in use" in attempt(tmp_path)
+    assert attempt(tmp_path) == "free"
+
+
+def test_an_error_lets_go(tmp_path):
+    with pytest.raises(RuntimeError, match="x"), run_directory.lock(str(tmp_path)):
+        raise RuntimeError("x")
+    assert attempt(tmp_path) == "free"
+
+
+def test_a_child_does_not_keep_the_lock_of_a_parent_that_is_gone(tmp_path):
+    code = (
+        "import os, sys, time\n"
+        "from albert_tf import run_directory\n"
+        "with run_directory.lock(sys.argv[1]):\n"
+        "    child = os.fork()\n"
+        "    if not child:\n"
+        "        print(os.getpid(), flush=True)\n"
+        "        time.sleep(60)\n"
+        "    os.kill(os.getpid(), 9)\n"
+    )
+    parent = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    child = int(parent.stdout.readline())
+    try:
+        parent.wait()
+        assert attempt(tmp_path) == "free"
+    finally:
+        os.kill(child, signal.SIGKILL)
+        parent.stdout.close()
+
+
+def test_only_what_a_killed_process_left_half_written_is_removed(tmp_path):
+    data = ".data-00000-of-00001"
+    half = [".model.ckpt-20-0a1b2c3d.index", f".model.ckpt-20-0a1b2c3d{data}.tempstate17"]
+    half += [f".model.ckpt-best-99999999{data}", "metrics.jsonl.0a1b2c3d.tmp"]
+    others = ["model.ckpt-20.index", ".model.ckpt-20.index", "model.ckpt-20-0a1b2c3d.index"]
+    others += [".notes", "notes.tmp", "0a1b2c3d.tmp", ".lock"]
+    for name in half + others:
+        (tmp_path / name).write_text("x")
+    with run_directory.lock(str(tmp_path)):
+        assert {path.name for path in tmp_path.iterdir()} == set(others)
+        (tmp_path / half[0]).write_text("being written")
+        with run_directory.lock(str(tmp_path)):
+            assert (tmp_path / half[0]).exists()
+
+
+def test_a_lock_that_says_nothing_is_respected_all_the_same(tmp_path):
+    with run_directory.lock(str(tmp_path)):
+        (tmp_path / run_directory.LOCK_FILE).write_text("")
+        assert f"{tmp_path} is in use by another process." in attempt(tmp_path)
+
+
+def test_where_nothing_can_be_locked_nothing_is(tmp_path, monkeypatch, caplog):
+    with run_directory.lock("gs://bucket/out"):
+        pass
+    with pytest.raises(FileNotFoundError), run_directory.lock(str(tmp_path / "none")):
+        pass
+
+    def refuse(*_):
+        raise OSError(37, "No locks available")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("fcntl.flock", refuse)
+        with run_directory.lock(str(tmp_path)):
+            assert "not held against other processes (No locks available)" in caplog.text
+
+    def open_read_only(*_):
+        raise OSError(30, "Read-only file system")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", open_read_only)
+        with run_directory.lock(str(tmp_path)):
+            pass
+
+
+def describe(path, step=20):
+    return run_directory.describe_run(
+        str(path),
+        ["run_pretraining.py", "--num_train_steps=20"],
+        {"num_train_steps": step, "learning_rate": np.float32(0.5), "path": ROOT},
+        {"vocab_size": 97},
+        {"name": "CPU", "count": 1, "precision": "float32"},
+    )
+
+
+def test_a_run_is_described_and_earlier_ones_stay(tmp_path):
+    (tmp_path / "runs.jsonl").write_text('{"cut short')  # as no run of ours leaves it
+    first, second = describe(tmp_path, 20), describe(tmp_path, 30)
+    entry = json.loads((tmp_path / "run.json").read_text())
+    lines = (tmp_path / "runs.jsonl").read_text().splitlines()
+    assert lines[0] == '{"cut short'
+    assert [json.loads(line)["flags"]["num_train_steps"] for line in lines[1:]] == [20, 30]
+    assert entry == json.loads(lines[-1])
+    assert entry["flags"] == {"num_train_steps": 30, "learning_rate": 0.5, "path": str(ROOT)}
+    assert entry["command"] == ["run_pretraining.py", "--num_train_steps=20"]
+    assert entry["config"] == {"vocab_size": 97}
+    assert entry["device"]["precision"] == "float32"
+    assert entry["started"].endswith("+00:00")
+    assert first["host"] == second["host"] == socket.gethostname()
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_the_versions_are_those_that_run():
+    versions = run_directory._versions()
+    assert versions["python"] == platform.python_version()
+    assert versions["numpy"] == np.__version__
+    assert versions["albert_tf"] == albert_tf.__version__
+    assert versions["tensorflow"]
+    assert versions["tf_keras"]
+
+
+def test_the_commit_is_that_of_the_program_and_of_no_tree_around_it(tmp_path, monkeypatch):
+    if shutil.which("git") is None:
+        pytest.skip("git is not installed")
+    package = tmp_path / "albert_tf"
+    package.mkdir()
+    (package / "run_directory.py").write_text("x = 1\n")
+    monkeypatch.setattr(run_directory, "__file__", str(package / "run_directory.py"))
+    assert run_directory._source() is None
+
+    def git(*arguments):
+        who = ["-c", "user.name=a", "-c", "user.email=a@b.c"]
+        subprocess.run(["git", "-C", str(tmp_path), *who, *arguments], check=True)
+
+    git("init", "--quiet")
+    (tmp_path / "other").write_text("x")
+    git("add", "other")
+    git("commit", "--quiet", "-m", "x")
+    assert run_directory._source() is None  # installed inside of somebody's tree
+    git("add", ".")
+    git("commit", "--quiet", "-m", "y")
+    source = run_directory._source()
+    assert re.fullmatch("[0-9a-f]{40}", source["commit"])
+    assert source["dirty"] is False
+    (tmp_path / "notes.txt").write_text("not a part of it")
+    assert run_directory._source() == source
+    (package / "run_directory.py").write_text("x = 2\n")
+    assert run_directory._source() == source | {"dirty": True}
+
+
+def test_a_program_without_git_runs_as_well(monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    assert run_directory._source() is None
+
+
+def test_results_of_one_phase_leave_the_others(tmp_path):
+    path = str(tmp_path)
+    run_directory.write_results(path, {"eval": {"loss": np.float32(0.5), "accuracy": 0.25}})
+    run_directory.write_results(path, {"train": {"loss": 1.5}})
+    merged = run_directory.write_results(path, {"eval": {"loss": 0.25}})
+    assert merged == {"train": {"loss": 1.5}, "eval": {"loss": 0.25}}
+    assert json.loads((tmp_path / "results.json").read_text()) == merged
+    assert list(merged) == ["train", "eval"]
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", "3"])
+def test_results_of_somebody_else_are_not_overwritten(tmp_path, text):
+    (tmp_path / "results.json").write_text(text)
+    with pytest.raises(ValueError, match=r"results\.json: not written by this program"):
+        run_directory.write_results(str(tmp_path), {"eval": {"loss": 0.25}})
+    assert (tmp_path / "results.json").read_text() == text
+    with pytest.raises(ValueError, match="'dev': expected one of train, eval, test"):
+        run_directory.write_results(str(tmp_path), {"dev": {}})

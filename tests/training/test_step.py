@@ -1,0 +1,187 @@
+"""One update: the same whatever the batch is divided into, and none where it would do harm."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.training.step import take_part
+from tests.conftest import ROOT
+from tests.training import distributed_steps
+
+PROGRAM = ROOT / "tests" / "training" / "distributed_steps.py"
+WORKERS = ["127.0.0.1:23471", "127.0.0.1:23472"]
+CASES = [
+    {"optimizer": "lamb"},
+    {"optimizer": "adamw", "rate": 0.001},
+    {"optimizer": "lamb", "micro_batches": 3},
+    {"optimizer": "adamw", "rate": 0.0002, "precision_name": "bfloat16"},
+]
+
+
+def whole(case):
+    """The case on one device in one batch."""
+    return distributed_steps.run_case(**case | {"micro_batches": 1})
+
+
+def one_device(case):
+    """The case on one device; in bfloat16 in two parts, as every product is rounded by itself."""
+    if case.get("precision_name") == "bfloat16":
+        return distributed_steps.run_case(**case | {"micro_batches": 2})
+    return whole(case)
+
+
+def assert_same(found, expected, tolerance=1e-5):
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        limit = tolerance if not name.startswith("sums/") else 100 * tolerance
+        np.testing.assert_allclose(found[name], value, rtol=0, atol=limit, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        {"optimizer": "lamb", "micro_batches": 3},
+        pytest.param(
+            {"optimizer": "adamw", "rate": 0.001, "micro_batches": 12}, marks=pytest.mark.slow
+        ),
+    ],
+    ids=["lamb-3", "adamw-12"],
+)
+def test_a_batch_in_parts_gives_the_weights_of_the_whole_batch(case):
+    assert_same(distributed_steps.run_case(**case), whole(case))
+
+
+def test_a_mean_of_means_would_give_others():
+    """The rows of the test differ enough in masked words to tell the two apart."""
+    step, model = distributed_steps.make_step()
+    batch = {name: tf.constant(value) for name, value in distributed_steps.batch_of(0).items()}
+    outputs = model(batch)
+    losses = [
+        step.task.loss(
+            {name: value[rows] for name, value in outputs.items() if name.endswith("logits")},
+            {name: value[rows] for name, value in batch.items()},
+        )[0]
+        for rows in (slice(0, 6), slice(6, 12), slice(0, 12))
+    ]
+    assert abs(float(losses[0] + losses[1]) / 2 - float(losses[2])) > 1e-3
+
+
+def run_program(path, settings, cases, **environment):
+    arguments = [json.dumps(settings), *map(json.dumps, cases)]
+    return subprocess.Popen(
+        [sys.executable, str(PROGRAM), str(path), *arguments],
+        env=os.environ | environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def results_of(path, process):
+    output, _ = process.communicate(timeout=600)
+    assert process.returncode == 0, output
+    found = np.load(path)
+    numbers = sorted({name.split("/")[0] for name in found})
+    return [
+        {name[len(n) + 1 :]: found[name] for name in found if name.startswith(n + "/")}
+        for n in numbers
+    ]
+
+
+def test_two_devices_give_the_weights_of_one(tmp_path):
+    path = tmp_path / "two.npz"
+    settings = {"distribution": "mirrored", "num_devices": 2}
+    (found,) = results_of(path, run_program(path, settings, CASES[2:3]))
+    assert_same(found, whole(CASES[2]))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_two_devices_give_the_weights_of_one_with_every_optimizer_and_precision(tmp_path):
+    path = tmp_path / "two.npz"
+    settings = {"distribution": "mirrored", "num_devices": 2}
+    for found, case in zip(
+        results_of(path, run_program(path, settings, CASES)), CASES, strict=True
+    ):
+        assert_same(found, one_device(case))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_two_workers_give_the_weights_of_one(tmp_path):
+    paths = [tmp_path / "0.npz", tmp_path / "1.npz"]
+    processes = []
+    for index, path in enumerate(paths):
+        config = {"cluster": {"worker": WORKERS}, "task": {"type": "worker", "index": index}}
+        processes.append(run_program(path, {}, CASES, TF_CONFIG=json.dumps(config)))
+    for path, process in zip(paths, processes, strict=True):
+        for found, case in zip(results_of(path, process), CASES, strict=True):
+            assert_same(found, one_device(case))
+
+
+def test_parts_are_consecutive_rows_of_a_static_size():
+    batch = {"x": tf.reshape(tf.range(24), (6, 4))}
+    part = take_part(batch, tf.constant(1), 3)["x"]
+    assert part.shape == (2, 4)
+    np.testing.assert_array_equal(part, [[8, 9, 10, 11], [12, 13, 14, 15]])
+
+
+def test_dropout_differs_from_part_to_part_and_from_step_to_step():
+    step, _ = distributed_steps.make_step(micro_batches=2)
+    seeds = [step._dropout_seed(part).numpy().tolist() for part in (0, 1)]
+    step.optimizer.iterations.assign(1)
+    seeds.append(step._dropout_seed(0).numpy().tolist())
+    assert len(set(map(tuple, seeds))) == 3
+
+
+def test_a_step_that_is_not_finite_changes_nothing_and_is_named():
+    step, model = distributed_steps.make_step()
+    batch = {name: tf.constant(value) for name, value in distributed_steps.batch_of(0).items()}
+    assert step(batch)["is_good"]
+    before = [variable.numpy() for variable in model.variables + step.optimizer.variables]
+    weights = batch["masked_lm_weights"].numpy()
+    weights[0, 0] = np.nan
+    bad = batch | {"masked_lm_weights": tf.constant(weights)}
+    result = step(bad)
+    assert not result["is_finite"]
+    assert not result["is_good"]
+    after = [variable.numpy() for variable in model.variables + step.optimizer.variables]
+    changed = [
+        i for i, pair in enumerate(zip(before, after, strict=True)) if (pair[0] != pair[1]).any()
+    ]
+    names = [step.optimizer.variables[i - len(model.variables)].name for i in changed]
+    assert {name.split(":")[0] for name in names} <= {"iteration", "current_learning_rate"}
+    assert step.first_bad_tensor(bad) == "masked_lm_loss"
+    assert step(batch)["is_good"]
+
+
+def test_the_first_bad_tensor_is_the_first_in_the_order_of_computation():
+    step, model = distributed_steps.make_step()
+    batch = {name: tf.constant(value) for name, value in distributed_steps.batch_of(0).items()}
+    assert "none that can be found" in step.first_bad_tensor(batch)
+    gamma = next(v for v in model.variables if "group_1" in v.name and "gamma" in v.name)
+    gamma.assign(tf.fill(gamma.shape, 3e38))
+    assert step.first_bad_tensor(batch) == "the output of layer 1"
+    gamma.assign(tf.fill(gamma.shape, np.nan))
+    assert step.first_bad_tensor(batch) == f"the weight {gamma.name}"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("parts", [1, 2])
+def test_the_whole_step_compiles_with_xla_and_gives_the_same_weights(parts):
+    case = {"optimizer": "lamb", "micro_batches": parts, "jit_compile": True}
+    assert_same(distributed_steps.run_case(**case), whole(case | {"jit_compile": False}))
+
+
+@pytest.mark.slow
+def test_clipping_each_device_by_itself_changes_nothing_on_one_device():
+    case = {"optimizer": "adamw", "rate": 0.001}
+    assert_same(distributed_steps.run_case(**case, clip_per_replica=True), whole(case))
