@@ -24,7 +24,7 @@ RANKS = [
     {"pretraining", "classification", "squad", "race"},
     {"cli"},
 ]
-FLOOR = {"files", "workers"}
+FLOOR = {"files", "settings", "workers"}
 # `data/` and ALBERT's files know each other through these alone.
 WITHOUT_TENSORFLOW = {"config", "tokenization"}
 RANK_OF = {folder: rank for rank, folders in enumerate(RANKS) for folder in folders}

@@ -1,0 +1,78 @@
+"""Settings that all fine-tuning programs have. TensorFlow is not imported here."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from albert_tf.settings import Settings, redefined, setting
+from albert_tf.training.settings import DeviceSettings, ModelSettings, TrainingSettings
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DataSettings(Settings):
+    """The vocabulary, and how examples become batches."""
+
+    GROUP = "data"
+
+    spm_model_file: str | None = setting(None, "SentencePiece model of the vocabulary.")
+    vocab_file: str | None = setting(
+        None, "WordPiece vocabulary, or the .vocab file of the SentencePiece model."
+    )
+    do_lower_case: bool = setting(True, "Lower-case the text; for uncased models.")
+    albert_hub_module_handle: str | None = setting(
+        None, "Folder of a TF-Hub module to take weights, config and vocabulary from."
+    )
+    max_seq_length: int = setting(
+        512, "Maximum length of a sequence, in tokens; longer ones are truncated.", minimum=1
+    )
+    pad_to_multiple: int = setting(8, "Pad each batch to a multiple of so many tokens.", minimum=1)
+    batches_to_sort: int = setting(
+        8, "Number of training batches whose examples are sorted by length; 1 for none.", minimum=1
+    )
+    official_order: bool = setting(
+        False, "Train in file order with a shuffle buffer of 100 examples, as Google's programs."
+    )
+    max_bad_rows: int = setting(
+        0, "Number of unusable examples to skip and report before a file is refused.", minimum=0
+    )
+    cached_dir: str | None = setting(None, "Folder for cached features; default: output_dir.")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FineTuningSettings(ModelSettings, DeviceSettings, TrainingSettings, DataSettings):
+    """What a fine-tuning run does, beside its model, devices, training and data."""
+
+    GROUP = "fine-tuning"
+
+    do_train: bool = setting(False, "Train the model.")
+    do_eval: bool = setting(False, "Evaluate checkpoints on the dev set and keep the best.")
+    do_predict: bool = setting(False, "Predict the test set with the best checkpoint.")
+    eval_batch_size: int = setting(8, "Number of examples of an evaluation step.", minimum=1)
+    predict_batch_size: int = setting(8, "Number of examples of a prediction step.", minimum=1)
+    save_checkpoints_steps: int = redefined(TrainingSettings, "save_checkpoints_steps", 1000)
+    learning_rate: float | tuple[float, ...] = setting(
+        5e-5,
+        "Peak learning rate; several, with commas between them, are tried one after the other.",
+        minimum=0,
+    )
+    train_step: int = setting(1000, "Number of training steps.", minimum=1)
+    warmup_step: int = setting(0, "Number of warm-up steps.", minimum=0)
+    num_train_epochs: float = setting(
+        0.0, "Number of training epochs, which replaces train_step; 0 for train_step.", minimum=0
+    )
+    warmup_proportion: float = setting(
+        0.1, "Share of the steps of num_train_epochs that warm up.", minimum=0, maximum=1
+    )
+    num_runs: int = setting(
+        1, "Number of runs, with the seeds seed, seed + 1 and so on.", minimum=1
+    )
+    early_stopping_patience: int = setting(
+        0,
+        "Number of checkpoints without improvement after which training stops; 0 for never.",
+        minimum=0,
+    )
+    early_stopping_min_delta: float = setting(
+        0.0, "Smallest gain of the dev metric that counts as an improvement.", minimum=0
+    )
+    export_dir: str | None = setting(None, "Folder for a SavedModel of the best checkpoint.")
+    pictures: bool | None = setting(None, "Draw plots; default: if matplotlib is installed.")

@@ -1,0 +1,156 @@
+"""Settings of the programs: frozen dataclasses whose fields say what they mean and what they allow.
+
+A program has one class of settings, made of groups that several programs share. The library takes
+instances of it; `cli.flags` makes command line flags of the same fields.
+
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class TrainingSettings(Settings):
+        GROUP = "training"
+        seed: int = setting(12345, "Seed of weights, dropout and data order.", minimum=0)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+REQUIRED = dataclasses.MISSING  # as the default of a setting that has none
+
+
+def setting(
+    default: Any,
+    help: str,
+    *,
+    minimum: float | None = None,
+    maximum: float | None = None,
+    choices: Sequence[str] | None = None,
+) -> Any:
+    """A field of a settings class.
+
+    Args:
+        default: its value where none is given; `REQUIRED` if one must be.
+        help: one sentence: the meaning, the unit, and what 0 or an empty value stands for.
+        minimum: the smallest value allowed.
+        maximum: the largest value allowed.
+        choices: the values allowed.
+    """
+    return dataclasses.field(
+        default=default,
+        metadata={"help": help, "minimum": minimum, "maximum": maximum, "choices": choices},
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Base of all settings: checks each value against what its field allows.
+
+    Attributes:
+        GROUP: heading of the fields that a class adds, in `--help`.
+
+    Raises:
+        ValueError: a value is outside of its range or none of the choices; names the field.
+    """
+
+    GROUP: ClassVar[str] = "program"
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            check_value(field, getattr(self, field.name))
+
+
+def check_value(field: dataclasses.Field[Any], value: Any) -> None:
+    """Raises ValueError if `value` is not allowed for a field made by `setting`."""
+    limits = field.metadata
+    if value is None or not limits:
+        return
+    values = value if isinstance(value, tuple) else (value,)
+    if limits["choices"] is not None and not set(values) <= set(limits["choices"]):
+        expected = ", ".join(map(repr, limits["choices"]))
+        raise ValueError(f"{field.name}={value!r}: expected one of {expected}")
+    if limits["minimum"] is not None and any(number < limits["minimum"] for number in values):
+        raise ValueError(f"{field.name}={value!r}: expected {limits['minimum']} or more")
+    if limits["maximum"] is not None and any(number > limits["maximum"] for number in values):
+        raise ValueError(f"{field.name}={value!r}: expected {limits['maximum']} or less")
+
+
+def redefined(base: type[Settings], name: str, default: Any, help: str | None = None) -> Any:
+    """The setting `name` of a base class, with another default (and another meaning).
+
+    Programs share settings whose defaults differ, as those of Google's programs do:
+
+        train_batch_size: int = redefined(FineTuningSettings, "train_batch_size", 4096)
+    """
+    limits = dict(field_of(base, name).metadata)
+    return setting(default, **limits | ({} if help is None else {"help": help}))
+
+
+def field_of(settings: type[Settings], name: str) -> dataclasses.Field[Any]:
+    """The dataclass field `name` of a settings class."""
+    return next(field for field in dataclasses.fields(settings) if field.name == name)
+
+
+@dataclasses.dataclass(frozen=True)
+class FieldInfo:
+    """What a command line needs to know of a field.
+
+    Attributes:
+        name: of the field.
+        type: `bool`, `int`, `float` or `str`; of the elements if `is_tuple`.
+        is_tuple: whether the field may hold several values, as a tuple.
+        is_scalar: whether it may hold one value that is no tuple.
+        default: None where there is none.
+        is_required: whether a value must be given.
+        group: `GROUP` of the class that defined the field first.
+        help, minimum, maximum, choices: as in `setting`.
+    """
+
+    name: str
+    type: type
+    is_tuple: bool
+    is_scalar: bool
+    default: Any
+    is_required: bool
+    group: str
+    help: str
+    minimum: float | None
+    maximum: float | None
+    choices: Sequence[str] | None
+
+
+def describe(settings: type[Settings]) -> list[FieldInfo]:
+    """The fields of a settings class, the groups of base classes first."""
+    hints = typing.get_type_hints(settings)
+    found = []
+    for field in dataclasses.fields(settings):
+        types_of_values, is_tuple, is_scalar = _value_types(hints[field.name])
+        is_required = field.default is dataclasses.MISSING
+        owner = next(
+            cls
+            for cls in reversed(settings.__mro__)
+            if issubclass(cls, Settings) and field.name in vars(cls).get("__annotations__", {})
+        )
+        found.append(
+            FieldInfo(
+                name=field.name,
+                type=types_of_values,
+                is_tuple=is_tuple,
+                is_scalar=is_scalar,
+                default=None if is_required else field.default,
+                is_required=is_required,
+                group=owner.GROUP,
+                **field.metadata,
+            )
+        )
+    return found
+
+
+def _value_types(hint: Any) -> tuple[type, bool, bool]:
+    """The type of a field's values, whether it may be a tuple of them, and whether one alone."""
+    is_union = isinstance(hint, types.UnionType)
+    hints = set(typing.get_args(hint)) - {types.NoneType} if is_union else {hint}
+    tuples = {hint for hint in hints if typing.get_origin(hint) is tuple}
+    (kind,) = {typing.get_args(hint)[0] for hint in tuples} | (hints - tuples)
+    return kind, bool(tuples), hints != tuples

@@ -1,0 +1,109 @@
+"""Settings that every program that trains has: model, devices, and the training itself.
+
+TensorFlow is not imported here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from albert_tf.settings import REQUIRED, Settings, setting
+
+DISTRIBUTIONS = ("auto", "one_device", "mirrored", "multi_worker", "tpu")
+PRECISIONS = ("auto", "float32", "bfloat16", "float16")
+NAN_POLICIES = ("stop", "skip")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ModelSettings(Settings):
+    """Which model is trained, where its weights come from and where results go."""
+
+    GROUP = "model"
+
+    albert_config_file: str | None = setting(
+        None, "JSON file with the architecture of the model, albert_config.json."
+    )
+    output_dir: str = setting(
+        REQUIRED, "Folder for checkpoints, logs and results; a run found there is resumed."
+    )
+    init_checkpoint: str | None = setting(
+        None, "Checkpoint to initialize the weights from, where output_dir has none yet."
+    )
+    allow_partial_init: bool = setting(
+        False, "Accept an init_checkpoint that lacks some variables of the encoder."
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DeviceSettings(Settings):
+    """Where and in which precision a run computes."""
+
+    GROUP = "devices"
+
+    distribution: str = setting(
+        "auto",
+        "Distribution strategy; auto uses a TPU with use_tpu, the workers of TF_CONFIG, all local "
+        "GPUs, or the CPU.",
+        choices=DISTRIBUTIONS,
+    )
+    num_devices: int = setting(
+        0, "Number of local devices to train on; 0 uses all GPUs, or one CPU.", minimum=0
+    )
+    precision: str = setting(
+        "auto",
+        "Mixed precision: dtype of matmuls and activations; auto picks bfloat16 where the hardware "
+        "multiplies it. Variables stay float32.",
+        choices=PRECISIONS,
+    )
+    jit_compile: str = setting(
+        "auto",
+        "Compile the training step with XLA; auto compiles on GPUs only.",
+        choices=("auto", "true", "false"),
+    )
+    recompute: bool = setting(
+        False,
+        "Gradient checkpointing: keep the activations of one layer and recompute the others in "
+        "the backward pass.",
+    )
+    threads: int = setting(0, "Number of CPU threads of an operation; 0 uses all cores.", minimum=0)
+    use_tpu: bool = setting(False, "Train on a TPU.")
+    tpu_name: str | None = setting(None, "Name or address of the TPU; default: the local one.")
+    tpu_zone: str | None = setting(None, "Zone of the Cloud TPU.")
+    gcp_project: str | None = setting(None, "Google Cloud project of the TPU.")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainingSettings(Settings):
+    """How a training step is taken, and how often progress is saved and logged."""
+
+    GROUP = "training"
+
+    train_batch_size: int = setting(
+        32, "Number of examples of a training step, over all devices.", minimum=1
+    )
+    optimizer: str = setting("adamw", "Optimizer.", choices=("adamw", "lamb"))
+    seed: int = setting(
+        12345, "Random seed of new weights, dropout and the order of the data.", minimum=0
+    )
+    save_checkpoints_steps: int = setting(5000, "Number of steps between checkpoints.", minimum=1)
+    save_checkpoints_secs: float = setting(
+        0.0, "Number of seconds after which a checkpoint is due as well; 0 for never.", minimum=0
+    )
+    keep_checkpoint_max: int = setting(
+        5, "Number of recent checkpoints to keep; 0 keeps all.", minimum=0
+    )
+    log_steps: int = setting(100, "Number of steps between lines of the log.", minimum=1)
+    gradient_accumulation_steps: int = setting(
+        1, "Number of micro-batches that each device splits its share of a batch into.", minimum=1
+    )
+    max_batch_per_device: int = setting(
+        0, "Largest micro-batch of a device, in examples; 0 for no limit.", minimum=0
+    )
+    clip_per_replica: bool = setting(
+        False, "Clip the gradient of each device before they are summed, as Google's TPU runs."
+    )
+    nan_policy: str = setting(
+        "stop",
+        "What a loss or gradient that is not finite does: stop the run or skip the step.",
+        choices=NAN_POLICIES,
+    )

@@ -1,0 +1,72 @@
+"""Settings: values are checked, groups and defaults are inherited."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from albert_tf.settings import REQUIRED, Settings, describe, redefined, setting
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Boat(Settings):
+    GROUP = "boat"
+    oars: int = setting(2, "Number of oars; 0 for a sail.", minimum=0, maximum=8)
+    wood: str = setting("oak", "Kind of wood.", choices=("oak", "pine"))
+    lengths: float | tuple[float, ...] = setting(3.5, "Lengths in meters.", minimum=1)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Ferry(Boat):
+    GROUP = "ferry"
+    oars: int = redefined(Boat, "oars", 4)
+    landing: str = setting(REQUIRED, "Where it lies.")
+    cable: str | None = setting(None, "The cable, if it has one.")
+    stops: tuple[str, ...] = setting((), "Other landings.")
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"oars": -1}, "oars=-1: expected 0 or more"),
+        ({"oars": 9}, "oars=9: expected 8 or less"),
+        ({"wood": "elm"}, "wood='elm': expected one of 'oak', 'pine'"),
+        ({"lengths": (2.0, 0.5)}, r"lengths=\(2.0, 0.5\): expected 1 or more"),
+    ],
+)
+def test_a_value_out_of_range_is_refused_by_name(values, message):
+    with pytest.raises(ValueError, match=message):
+        Boat(**values)
+
+
+def test_a_setting_without_default_must_be_given():
+    with pytest.raises(TypeError, match="landing"):
+        Ferry()
+
+
+def test_a_redefined_setting_keeps_its_limits():
+    assert Ferry(landing="here").oars == 4
+    with pytest.raises(ValueError, match="8 or less"):
+        Ferry(landing="here", oars=9)
+
+
+def test_a_field_belongs_to_the_group_that_defined_it_first():
+    fields = {field.name: field for field in describe(Ferry)}
+    assert [fields[name].group for name in ("oars", "wood", "landing")] == ["boat", "boat", "ferry"]
+    assert fields["landing"].is_required
+    assert not fields["cable"].is_required
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "is_tuple", "is_scalar"),
+    [
+        ("oars", int, False, True),
+        ("cable", str, False, True),
+        ("stops", str, True, False),
+        ("lengths", float, True, True),
+    ],
+)
+def test_the_type_of_values_is_read_from_the_annotation(name, kind, is_tuple, is_scalar):
+    (field,) = [field for field in describe(Ferry) if field.name == name]
+    assert (field.type, field.is_tuple, field.is_scalar) == (kind, is_tuple, is_scalar)
