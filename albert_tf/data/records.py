@@ -15,7 +15,6 @@ import contextlib
 import dataclasses
 import glob
 import gzip
-import itertools
 import json
 import os
 import re
@@ -27,7 +26,7 @@ from albert_tf import files
 from albert_tf.data.tfrecord import (
     FOOTER_BYTES,
     HEADER_BYTES,
-    has_good_contents,
+    has_good_content,
     has_good_length,
 )
 
@@ -43,7 +42,7 @@ FEATURES: dict[str, tuple[str, str | int]] = {
     "next_sentence_labels": ("int64", 1),
 }
 
-CHECKED_AT_ONCE = 256  # records: many at a time are faster
+BLOCK_SIZE = 256  # records that `read_checked_blocks` gives at a time
 METADATA_SUFFIX = ".records.json"
 _SHARDED = re.compile(r"(?P<stem>.+)@(?P<count>\d+)")
 GZIP_MAGIC = b"\x1f\x8b\x08"
@@ -143,19 +142,17 @@ def read_records(path: str) -> Iterator[bytes]:
 def _read_frames(path: str) -> Iterator[bytes]:
     """The contents of a TFRecord file, each with its checksum."""
     number = 0
-    known_good: set[bytes] = set()  # few lengths occur, and a checksum alone is slow
     with _open_records(path) as stream:
         try:
             while header := stream.read(HEADER_BYTES):
                 number += 1
                 if len(header) < HEADER_BYTES:
                     raise EOFError
-                if header not in known_good and not has_good_length(header):
+                if not has_good_length(header):
                     raise ValueError(
                         f"{path}, record {number}: the checksum of its length is wrong: "
                         "the file is corrupt, or it is no TFRecord file"
                     )
-                known_good.add(header)
                 size = int.from_bytes(header[:8], "little")
                 frame = stream.read(size + FOOTER_BYTES)
                 if len(frame) < size + FOOTER_BYTES:
@@ -167,34 +164,26 @@ def _read_frames(path: str) -> Iterator[bytes]:
 
 
 def read_checked_blocks(path: str) -> Iterator[list[bytes | None]]:
-    """The contents of a TFRecord file, some hundred at a time; None in place of damaged ones.
+    """The contents of a TFRecord file in lists of up to BLOCK_SIZE; None for damaged ones.
 
     A record is damaged if its content is not what its checksum says.
 
     Raises:
         ValueError: as `read_records`, after all records before that one.
     """
-    frames = _read_frames(path)
-    is_readable = True
-    while is_readable:
-        block: list[bytes] = []
-        try:
-            for frame in itertools.islice(frames, CHECKED_AT_ONCE):
-                block.append(frame)  # one by one: they count even if a later one cannot be read
-            is_readable = bool(block)
-        except ValueError:
-            yield _checked(block)
-            raise
+    block: list[bytes | None] = []
+    try:
+        for frame in _read_frames(path):
+            if len(block) == BLOCK_SIZE:
+                yield block
+                block = []
+            block.append(frame[:-FOOTER_BYTES] if has_good_content(frame) else None)
+    except ValueError:
         if block:
-            yield _checked(block)
-
-
-def _checked(frames: list[bytes]) -> list[bytes | None]:
-    sound = has_good_contents(frames)
-    return [
-        frame[:-FOOTER_BYTES] if is_sound else None
-        for frame, is_sound in zip(frames, sound, strict=True)
-    ]
+            yield block
+        raise
+    if block:
+        yield block
 
 
 def count_records(path: str) -> int:

@@ -1,7 +1,11 @@
-"""Serialized `tf.train.Example`s in TFRecord frames, made and read without TensorFlow.
+"""Serialized `tf.train.Example`s in TFRecord frames, written and read without TensorFlow.
 
-Byte for byte what `SerializeToString(deterministic=True)` and `tf.io.TFRecordWriter` give (the
-tests compare), but many records at a time.
+The bytes are those of `SerializeToString(deterministic=True)` and `tf.io.TFRecordWriter` (the
+tests compare), but `encode_examples` serializes many records at a time.
+
+A TFRecord file is a sequence of frames, little-endian:
+
+    uint64 length | uint32 checksum of the length | content | uint32 checksum of the content
 
 Letters: N records, M values of a feature.
 """
@@ -13,15 +17,15 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
 _MAP_ENTRY, _KEY, _VALUE = 0x0A, 0x0A, 0x12  # tags of Features.feature and of its map entries
 _FLOAT_LIST, _INT64_LIST, _PACKED = 0x12, 0x1A, 0x0A
 
-HEADER_BYTES, FOOTER_BYTES = 12, 4  # length and its checksum; checksum of the content
+HEADER_BYTES, FOOTER_BYTES = 12, 4  # what a frame has before and after the content
 MAX_BITS = 56  # of an integer: eight bytes of seven bits
-_CASTAGNOLI = np.uint32(0x82F63B78)  # CRC-32C's polynomial, lowest power in the highest bit
 
 
 def _varint(value: int) -> bytes:
@@ -141,101 +145,32 @@ def decode_example(data: bytes) -> dict[str, NDArray[Any]]:
     return result
 
 
-def _append_zero_bytes(state: NDArray[np.uint32], count: int) -> NDArray[np.uint32]:
-    """The states of a CRC-32C after `count` more bytes of zero."""
-    for _ in range(8 * count):
-        state = state >> np.uint32(1) ^ _CASTAGNOLI * (state & np.uint32(1))
-    return state
+def _checksum(data: bytes) -> bytes:
+    """CRC-32C, rotated and shifted as TFRecord files hold it ("masked"), 4 bytes."""
+    crc: int = google_crc32c.value(data)
+    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
 
 
-@functools.lru_cache(maxsize=1)
-def _zero_byte_tables() -> list[list[NDArray[np.uint32]]]:
-    """Tables that append 4, 8, 16, … 2**26 bytes of zero to a CRC, for its low and high half.
-
-    Appending is linear over bits, so the state after it is the sum of what each bit becomes.
-    """
-    bits = _append_zero_bytes(np.uint32(1) << np.arange(32, dtype=np.uint32), 4)
-    levels = []
-    for _ in range(25):
-        tables = []
-        for half in (bits[:16], bits[16:]):
-            table = np.zeros(1, np.uint32)
-            for bit in half:
-                table = np.concatenate((table, table ^ bit))
-            tables.append(table)
-        levels.append(tables)
-        bits = _append_zeros(tables, bits)
-    return levels
-
-
-def _append_zeros(
-    tables: list[NDArray[np.uint32]], states: NDArray[np.uint32]
-) -> NDArray[np.uint32]:
-    halves = np.ascontiguousarray(states).view("<u2")
-    return tables[0].take(halves[..., 0::2]) ^ tables[1].take(halves[..., 1::2])
-
-
-def crc32c(contents: Sequence[bytes]) -> NDArray[np.uint32]:
-    """CRC-32C of N byte strings of at least 4 bytes each: uint32 [N].
-
-    All words of all strings are looked up at once and then combined pairwise, so the cost for each
-    string is small only where there are many of about the same length.
-    """
-    levels = _zero_byte_tables()
-    width = -(-max(map(len, contents)) // 4) * 4
-    # Zeros in front of the content change nothing but the initial state; that all its bits are
-    # ones is the same as inverting the first four bytes.
-    padded = np.frombuffer(bytearray().join(data.rjust(width, b"\0") for data in contents), "u1")
-    padded = padded.reshape(len(contents), width)
-    begins = width - np.fromiter(map(len, contents), np.int64, len(contents))
-    padded[np.arange(len(contents))[:, None], begins[:, None] + np.arange(4)] ^= 0xFF
-    state = _append_zeros(levels[0], padded.view("<u4"))  # [N, width / 4]
-    for tables in levels:
-        if state.shape[1] == 1:
-            break
-        if state.shape[1] % 2:
-            state = np.concatenate((np.zeros_like(state[:, :1]), state), axis=1)
-        state = _append_zeros(tables, state[:, 0::2]) ^ state[:, 1::2]
-    return ~state[:, 0]
-
-
-def _masked_crc32c(contents: Sequence[bytes]) -> NDArray[np.uint32]:
-    """The checksum as TFRecord files hold it, rotated and shifted."""
-    crc = crc32c(contents)
-    rotated = crc >> np.uint32(15) | crc << np.uint32(17)
-    return rotated + np.uint32(0xA282EAD8)
+@functools.lru_cache(maxsize=100_000)
+def _frame_header(size: int) -> bytes:
+    length = struct.pack("<Q", size)
+    return length + _checksum(length)
 
 
 def frame_records(contents: Sequence[bytes]) -> list[bytes]:
     """Puts serialized records into TFRecord frames: joined, they are a TFRecord file."""
-    if not contents:
-        return []
-    lengths = [struct.pack("<Q", len(data)) for data in contents]
-    length_checks = _masked_crc32c(lengths).astype("<u4").tobytes()
-    checks = _masked_crc32c(contents).astype("<u4").tobytes()
-    return [
-        length + length_checks[at : at + 4] + data + checks[at : at + 4]
-        for length, data, at in zip(lengths, contents, range(0, len(checks), 4), strict=True)
-    ]
+    return [_frame_header(len(data)) + data + _checksum(data) for data in contents]
 
 
 def has_good_length(header: bytes) -> bool:
-    """Whether a record's first HEADER_BYTES hold a length and its checksum."""
-    check = int(_masked_crc32c([header[:8]])[0])
-    return len(header) == HEADER_BYTES and struct.unpack("<I", header[8:])[0] == check
+    """Whether the first HEADER_BYTES of a frame hold a length and its checksum."""
+    return len(header) == HEADER_BYTES and _checksum(header[:8]) == header[8:]
 
 
-def has_good_contents(frames: Sequence[bytes]) -> list[bool]:
-    """Whether each of N records' contents has the checksum that follows it.
+def has_good_content(frame: bytes) -> bool:
+    """Whether a content is followed by its checksum.
 
     Args:
-        frames: a content and its FOOTER_BYTES each. Contents of less than 4 bytes, which no
-            `tf.train.Example` with a feature has, count as wrong.
+        frame: a frame without its first HEADER_BYTES.
     """
-    long_enough = [frame for frame in frames if len(frame) >= 4 + FOOTER_BYTES]
-    if not long_enough:
-        return [False] * len(frames)
-    checks = _masked_crc32c([frame[:-FOOTER_BYTES] for frame in long_enough])
-    stored = [struct.unpack("<I", frame[-FOOTER_BYTES:])[0] for frame in long_enough]
-    sound = iter((checks == np.array(stored, np.uint32)).tolist())
-    return [len(frame) >= 4 + FOOTER_BYTES and next(sound) for frame in frames]
+    return _checksum(frame[:-FOOTER_BYTES]) == frame[-FOOTER_BYTES:]

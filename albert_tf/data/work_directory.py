@@ -3,6 +3,7 @@
 A directory holds, each written whole under a temporary name and then renamed:
 
 * `run.json`: what decides the bytes of the outputs;
+* `run.lock`: held by the process that works here;
 * `chunk-000012-000.spill`, …: the records of chunk 12;
 * `chunk-000012.json`: chunk 12 is finished; its blocks, counts and the checksum of its text;
 * `output-00003.json`: output 3 has its final name; its instances and bytes.
@@ -20,12 +21,13 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import filelock
 from absl import logging
 
 from albert_tf import files
 
-_OURS = re.compile(r"run\.json|(chunk-\d+|output-\d+)(-\d+\.spill|\.json)|.+\.tmp")
-_RUN = "run.json"
+_OURS = re.compile(r"run\.(json|lock)|(chunk-\d+|output-\d+)(-\d+\.spill|\.json)|.+\.tmp")
+_RUN, _LOCK = "run.json", "run.lock"
 
 
 class WorkDirectory:
@@ -135,12 +137,16 @@ def open_work_directory(path: str, run: Mapping[str, Any], resume: bool) -> Iter
             another process is at work in it.
     """
     files.make_directory(path, "--work_dir")
-    with _locked(path):
+    with contextlib.ExitStack() as stack:
+        try:  # the lock of a killed process is free
+            stack.enter_context(filelock.FileLock(os.path.join(path, _LOCK), timeout=0))
+        except filelock.Timeout:
+            raise ValueError(f"{path}: another process is writing these outputs") from None
         directory = WorkDirectory(path)
         run = json.loads(json.dumps(run))  # as it will be read back
         before = _read_run(path)
         if before is None:
-            if os.listdir(path):
+            if os.listdir(path) != [_LOCK]:
                 raise ValueError(
                     f"--work_dir={path}: holds other files; name an empty or a new directory"
                 )
@@ -167,25 +173,6 @@ def open_work_directory(path: str, run: Mapping[str, Any], resume: bool) -> Iter
             else:
                 logging.warning("%s: finished parts are kept there for --resume", path)
             raise
-
-
-@contextlib.contextmanager
-def _locked(path: str) -> Iterator[None]:
-    """Holds the directory against other processes; a killed process lets go by itself."""
-    try:
-        import fcntl
-    except ImportError:  # Windows: nothing of the kind for directories
-        yield
-        return
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ValueError(f"{path}: another process is writing these outputs") from None
-        yield
-    finally:
-        os.close(handle)
 
 
 def _read_run(path: str) -> dict[str, Any] | None:

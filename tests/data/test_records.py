@@ -114,7 +114,7 @@ def test_a_truncated_compressed_file_is_named(tmp_path, record_file):
 
 @pytest.mark.parametrize("at_once", [1, 2, 256])
 def test_contents_are_held_against_their_checksums(tmp_path, monkeypatch, at_once):
-    monkeypatch.setattr(records, "CHECKED_AT_ONCE", at_once)
+    monkeypatch.setattr(records, "BLOCK_SIZE", at_once)
     frames = [bytearray(frame) for frame in frame_records(CONTENTS)]
     frames[1][300] ^= 1
     frames[4][-1] ^= 1
@@ -128,7 +128,7 @@ def test_contents_are_held_against_their_checksums(tmp_path, monkeypatch, at_onc
 
 @pytest.mark.parametrize("at_once", [1, 2, 256])
 def test_what_can_be_read_before_a_wrong_length_is_given(tmp_path, monkeypatch, at_once):
-    monkeypatch.setattr(records, "CHECKED_AT_ONCE", at_once)
+    monkeypatch.setattr(records, "BLOCK_SIZE", at_once)
     frames = [bytearray(frame) for frame in frame_records(CONTENTS)]
     frames[3][2] ^= 1
     found = []

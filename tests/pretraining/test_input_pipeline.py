@@ -150,7 +150,7 @@ def write_damaged(path, numbers, damage, is_gzip=False):
 def make_damaged_files(tmp_path, monkeypatch):
     """As `files`, but records 2, 10, 11, 26 to 30, 37, 44 and 46 of the 47 cannot be used."""
     monkeypatch.setattr(input_pipeline, "SHUFFLE_BLOCK", 7)
-    monkeypatch.setattr(records, "CHECKED_AT_ONCE", 4)
+    monkeypatch.setattr(records, "BLOCK_SIZE", 4)
     damages = [
         {2: "content"}, {5: "check", 6: "other"}, {}, {1: "length"}, {1: "content"},
         {5: "other", 7: "cut"},
