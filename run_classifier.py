@@ -68,7 +68,8 @@ def main(_: list[str]) -> None:
     program.begin_run(config)
     from albert_tf.classification import run as classification_runs
     from albert_tf.classification import task as classification
-    from albert_tf.finetuning import evaluation
+    from albert_tf.finetuning import results
+    from albert_tf.training import evaluation
 
     length, folder = FLAGS.max_seq_length, FLAGS.cached_dir or FLAGS.output_dir
     features = {s: classification.make_features(data[s], tokenizer, length, folder) for s in splits}
@@ -92,7 +93,7 @@ def main(_: list[str]) -> None:
             result = this.evaluate() if FLAGS.do_eval else sweeps.Result(run)
             if FLAGS.do_eval:
                 best = result.metrics | {"global_step": result.step}
-                print(f"best checkpoint of {run.folder}\n{evaluation.format_metrics(best)}", end="")
+                print(f"best checkpoint of {run.folder}\n{results.format_metrics(best)}", end="")
             if FLAGS.do_predict:
                 print(this.predict(), end="")
             return result

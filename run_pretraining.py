@@ -77,14 +77,25 @@ def evaluate(task, record_files) -> None:
     """Evaluates the checkpoints of --output_dir; writes eval_results.txt and model.ckpt-best."""
     from albert_tf.pretraining import input_pipeline
     from albert_tf.pretraining import task as pretraining
-    from albert_tf.training import loop, run_directory
+    from albert_tf.training import evaluation, run_directory
 
-    dataset = input_pipeline.evaluation_dataset(record_files, task.features, FLAGS.eval_batch_size)
-    evaluator = loop.Evaluator(task.build_model(), task, dataset, FLAGS.max_eval_steps)
-    results = loop.evaluate_checkpoints(evaluator, FLAGS.output_dir, FLAGS.init_checkpoint)
-    pretraining.write_results(FLAGS.output_dir, results)
-    run_directory.write_results(FLAGS.output_dir, {"eval": results[-1]})
-    print(pretraining.format_results(results[-1]), end="")
+    size, steps = FLAGS.eval_batch_size, FLAGS.max_eval_steps
+    dataset = input_pipeline.evaluation_dataset(record_files, task.features, size)
+    model = task.build_model()
+    evaluator = evaluation.CheckpointEvaluator(
+        FLAGS.output_dir,
+        model,
+        evaluation.Evaluator(model, task, dataset, steps).evaluate,
+        task.selection_metric,
+        evaluation.digest(input_pipeline.identity(record_files), size, steps),
+        pretraining.write_pretraining_results,
+    )
+    last = evaluator.evaluate_all(FLAGS.init_checkpoint)[-1]
+    # Unlike in fine-tuning, the results of a run are those of its last checkpoint.
+    run_directory.record_results(
+        FLAGS.output_dir, {"eval": last.metrics | {"global_step": last.step}}
+    )
+    print(pretraining.format_results(last), end="")
 
 
 def main(_: list[str]) -> None:

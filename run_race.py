@@ -54,7 +54,7 @@ def read_split(split: str) -> QuestionSet:
 
 def predict(predictor, data: QuestionSet) -> None:
     """Answers the questions of the test split; measures the answers if the right ones are known."""
-    from albert_tf.finetuning import evaluation
+    from albert_tf.finetuning import results
     from albert_tf.race import task as race
 
     step, outputs = predictor.predict_with_best(FLAGS.output_dir, program.first_weights())
@@ -62,7 +62,7 @@ def predict(predictor, data: QuestionSet) -> None:
     if data.has_labels:
         found = race.evaluate(data, outputs["logits"], FLAGS.predict_batch_size)
         found |= {"global_step": step}
-        text = evaluation.write_test_results(FLAGS.output_dir, found, race.SELECTION_METRIC)
+        text = results.write_test_results(FLAGS.output_dir, found, race.SELECTION_METRIC)
         print(text, end="")
 
 
@@ -74,8 +74,9 @@ def main(_: list[str]) -> None:
     data = {split: read_split(split) for split, phase in PHASES.items() if FLAGS[phase].value}
 
     program.begin_run(config)
-    from albert_tf.finetuning import evaluation, prediction
+    from albert_tf.finetuning import prediction, results
     from albert_tf.race import task as race
+    from albert_tf.training import evaluation
 
     task = race.MultipleChoice(config, FLAGS.dropout_prob)
     lengths = FLAGS.max_seq_length, FLAGS.max_qa_length
@@ -91,23 +92,24 @@ def main(_: list[str]) -> None:
         )
         evaluator = evaluation.CheckpointEvaluator(
             FLAGS.output_dir,
-            predictor,
-            lambda outputs: race.evaluate(data["dev"], outputs["logits"], size),
+            model,
+            lambda: race.evaluate(data["dev"], predictor.predict()["logits"], size),
             task.selection_metric,
             evaluation.digest(data["dev"].checksum(), tokenizer.checksum, size, *lengths),
+            results.write_race_results,
         )
     if FLAGS.do_train:
         program.fine_tune(task, features["train"], evaluator)
     if evaluator is not None:
         last = evaluator.evaluate_all(program.first_weights())[-1]
-        print(evaluation.format_metrics(last.metrics), end="")
-        print(evaluation.format_best(evaluator.best, task.selection_metric), end="")
+        print(results.format_metrics(last.metrics), end="")
+        print(results.format_best(evaluator.best, task.selection_metric), end="")
     if FLAGS.do_predict:
         size = FLAGS.predict_batch_size
-        predictor = prediction.Predictor(
+        test_predictor = prediction.Predictor(
             model, features["test"], size, program.padding(), race.OUTPUTS
         )
-        predict(predictor, data["test"])
+        predict(test_predictor, data["test"])
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ from absl.testing import flagsaver
 
 import run_pretraining
 from albert_tf.checkpoints import loading
-from tests.conftest import ROOT
 from tests.test_modeling import GOLDEN, read_golden
 
 CONFIG = f"--albert_config_file={GOLDEN}/encoder_shared.json"
@@ -148,7 +147,3 @@ def test_a_checkpoint_that_lacks_a_part_is_refused(tmp_path, records):
         run(*arguments)
     with pytest.raises(ValueError, match=r"bert/pooler/dense/kernel: missing there"):
         run(*arguments, "--do_train=False", "--do_eval")
-
-
-def test_the_script_stays_thin():
-    assert len((ROOT / "run_pretraining.py").read_text().splitlines()) <= 120

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -21,12 +20,13 @@ from albert_tf.checkpoints import loading
 from albert_tf.classification import custom
 from albert_tf.classification import task as classification
 from albert_tf.classification.reading import ExampleSet
-from albert_tf.finetuning import evaluation
+from albert_tf.finetuning import results
 from albert_tf.finetuning.batching import Padding
 from albert_tf.finetuning.prediction import Predictor, find_best
 from albert_tf.finetuning.sequences import TokenSequences
 from albert_tf.finetuning.sweeps import Result, Run
 from albert_tf.serving import saved_model
+from albert_tf.training import evaluation
 from albert_tf.training.metrics_log import METRICS_FILE
 
 TRAINING_CURVE = "training_curve.png"
@@ -105,10 +105,11 @@ class ClassificationRun:
     def _make_evaluator(self) -> evaluation.CheckpointEvaluator:
         settings = self.settings
         size = settings.eval_batch_size
+        predictor = self._predictor("dev", size)
         return evaluation.CheckpointEvaluator(
             self.run.folder,
-            self._predictor("dev", size),
-            functools.partial(self._measure, split="dev", batch_size=size),
+            self.model,
+            lambda: self._measure(predictor.predict(), "dev", size),
             self.task.selection_metric,
             evaluation.digest(
                 self.data["dev"].checksum(),
@@ -117,7 +118,7 @@ class ClassificationRun:
                 settings.padding.max_seq_length,
                 self._classifier.use_pooled_output,
             ),
-            evaluation.write_classifier_results,
+            results.write_classifier_results,
             settings.early_stopping,
         )
 
@@ -147,7 +148,7 @@ class ClassificationRun:
         classification.write_dev_predictions(folder, data, outputs["probabilities"])
         if not self.settings.draws_pictures:
             return
-        evaluation.draw_training_curve(
+        results.draw_training_curve(
             evaluations,
             self.task.selection_metric,
             os.path.join(folder, METRICS_FILE),
@@ -171,7 +172,7 @@ class ClassificationRun:
         if not data.has_labels:
             return ""
         found = self._measure(outputs, "test", size) | {loading.GLOBAL_STEP: step}
-        return evaluation.write_test_results(folder, found, self.task.selection_metric)
+        return results.write_test_results(folder, found, self.task.selection_metric)
 
     def export(
         self, export_dir: str, threshold: float | None = None, vocabulary_file: str | None = None

@@ -31,7 +31,7 @@ from albert_tf.tokenization import FullTokenizer
 from albert_tf.training.interruption import EXIT_STATUS, InterruptedRunError
 
 if TYPE_CHECKING:
-    from albert_tf.finetuning.evaluation import CheckpointEvaluator
+    from albert_tf.training.evaluation import CheckpointEvaluator
 
 __all__ = [
     "begin_run",

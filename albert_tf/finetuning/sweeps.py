@@ -113,7 +113,7 @@ def make_runs(
         except ArithmeticError as error:  # the loss is not finite
             logging.error("%s: %s", run.folder, error)
             results.append(Result(run, remark="diverged"))
-        logging.info("Results so far:\n%s", write_results(output_dir, results, metric))
+        logging.info("Results so far:\n%s", write_comparison(output_dir, results, metric))
     if draws_picture:
         path = os.path.join(output_dir, PICTURE_FILE)
         pictures.draw_sweep(path, values_by_rate(results, metric), metric)
@@ -169,7 +169,7 @@ def format_summary(results: Sequence[Result], metric: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def write_results(output_dir: str, results: Sequence[Result], metric: str) -> str:
+def write_comparison(output_dir: str, results: Sequence[Result], metric: str) -> str:
     """Writes `sweep_results.tsv`, a row a run with all metrics, and `sweep_results.txt`.
 
     Args:

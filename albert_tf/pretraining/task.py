@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any
 
 import tensorflow as tf
 
 from albert_tf import files
+from albert_tf.checkpoints.loading import GLOBAL_STEP
 from albert_tf.config import AlbertConfig
 from albert_tf.data import records
 from albert_tf.modeling import AlbertForPretraining
 from albert_tf.pretraining import hints, input_pipeline
+from albert_tf.training.evaluation import Evaluation
 
 SELECTION_METRIC = "masked_lm_accuracy"
 CHECKED_RECORDS = 100
@@ -182,13 +183,17 @@ def _cross_entropy(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.
     return losses, hits
 
 
-def format_results(results: dict[str, Any]) -> str:
-    """Lines `key = value`, sorted by key, as Google's `eval_results.txt`."""
+def format_results(evaluation: Evaluation) -> str:
+    """Returns lines `key = value`, sorted by key, as Google's `eval_results.txt`."""
+    results = evaluation.metrics | {GLOBAL_STEP: evaluation.step}
     return "".join(f"{key} = {results[key]}\n" for key in sorted(results))
 
 
-def write_results(output_dir: str, results: Sequence[dict[str, Any]]) -> None:
-    """Writes `eval_results.txt`: one block of lines a checkpoint, in the order given."""
+def write_pretraining_results(
+    output_dir: str, evaluations: Sequence[Evaluation], metric: str = SELECTION_METRIC
+) -> None:
+    """Writes `eval_results.txt`: a block of lines for each checkpoint, in the order given."""
+    del metric  # the file does not say which checkpoint is best
     path = os.path.join(output_dir, "eval_results.txt")
     with files.write_atomically(path) as stream:
-        stream.write("".join(map(format_results, results)))
+        stream.write("".join(map(format_results, evaluations)))

@@ -17,13 +17,14 @@ from numpy.typing import NDArray
 from albert_tf import files
 from albert_tf.checkpoints import loading
 from albert_tf.checkpoints.loading import GLOBAL_STEP
-from albert_tf.finetuning import evaluation, pictures, prediction
+from albert_tf.finetuning import pictures, prediction, results
 from albert_tf.finetuning.batching import Padding
 from albert_tf.serving import saved_model
 from albert_tf.squad import task as squad
 from albert_tf.squad.decoding import Answers, DecodingSettings, describe_answer, write_answers
 from albert_tf.squad.features import SquadFeatures
 from albert_tf.squad.reading import SquadData
+from albert_tf.training import evaluation
 
 PICTURE_FILE = "null_odds.png"
 THRESHOLD = "null_score_diff_threshold"
@@ -93,11 +94,11 @@ class AnsweringRun:
         )
         return evaluation.CheckpointEvaluator(
             settings.output_dir,
-            self.predictor,
-            lambda outputs: self._evaluate(self._answers(outputs))[0],
+            self.predictor.model,
+            lambda: self._evaluate(self._answers(self.predictor.predict()))[0],
             self.task.selection_metric,
             measured_on,
-            write_results,
+            write_squad_results,
         )
 
     def _answers(self, outputs: dict[str, NDArray[Any]]) -> Answers:
@@ -186,7 +187,7 @@ def export_best(
         task.export(model, export_dir, max_seq_length, contents)
 
 
-def write_results(
+def write_squad_results(
     output_dir: str, evaluations: Sequence[evaluation.Evaluation], metric: str
 ) -> str:
     """Writes `eval_results.txt` as Google's SQuAD programs: a block for each checkpoint.
@@ -209,16 +210,16 @@ def write_results(
         text += format_exactly(found.metrics | {GLOBAL_STEP: found.step})
         if evaluation.best_of(evaluations[:number], metric) is found:
             best = found
-            text += evaluation.format_copies(output_dir, found)
+            text += results.format_copies(output_dir, found)
         text += f"best {metric} = {-1 if best is None else best.metrics[metric]}\n"
-        text += evaluation.SEPARATOR + "\n"
+        text += results.SEPARATOR + "\n"
     if best is not None:
         text += format_exactly(best.metrics) + f"best perf happened at step: {best.step}"
-    with files.write_atomically(os.path.join(output_dir, evaluation.RESULTS_FILE)) as stream:
+    with files.write_atomically(os.path.join(output_dir, results.RESULTS_FILE)) as stream:
         stream.write(text)
     return text
 
 
-def format_exactly(metrics: evaluation.Metrics) -> str:
+def format_exactly(metrics: results.Metrics) -> str:
     """Lines `key = value`, sorted by key; all digits, as Google's SQuAD programs."""
     return "".join(f"{key} = {value}\n" for key, value in sorted(metrics.items()))

@@ -1,4 +1,4 @@
-"""The training loop and the evaluation loop, for any task.
+"""The training loop, for any task.
 
 A run is resumed exactly: the checkpoint holds weights, moments and step, and everything else that
 a step depends on (its records, its dropout) is a function of the seed and the step.
@@ -24,7 +24,7 @@ from albert_tf.training import devices, run_directory
 from albert_tf.training.interruption import InterruptedRunError, StopRequest
 from albert_tf.training.metrics_log import MetricsLog
 from albert_tf.training.precision import LossScale
-from albert_tf.training.step import Batch, StepOptions, Sums, Task, TrainStep
+from albert_tf.training.step import Batch, StepOptions, Task, TrainStep
 
 NAN_POLICIES = ("stop", "skip")
 # With the policy "skip": so many steps without a good one among them end the run nevertheless.
@@ -249,7 +249,7 @@ class Trainer:
         if log is not None:
             log.close()
             train = {"step": self.step} | means
-            run_directory.write_results(options.output_dir, {"train": train})
+            run_directory.record_results(options.output_dir, {"train": train})
 
     def _save(self, log: MetricsLog | None, after_save: Callable[[str], Any]) -> bool:
         """Saves, if files are this process' business; whether training ends here."""
@@ -306,88 +306,3 @@ class Trainer:
             f"{kept[-1] if kept else '(none)'}. Lower --learning_rate, lengthen the warm-up, look "
             "at the records of that step, or leave such steps out with --nan_policy=skip."
         )
-
-
-class Evaluator:
-    """Measures a model on a dataset, as often as its weights change.
-
-    Args:
-        model: as in `Trainer`.
-        task: as in `Trainer`.
-        dataset: batches; their sizes may differ.
-        max_steps: batches at most; None for all.
-    """
-
-    def __init__(
-        self, model: Any, task: Task, dataset: tf.data.Dataset, max_steps: int | None = None
-    ) -> None:
-        self.model, self.task = model, task
-        self.dataset = dataset.take(-1 if max_steps is None else max_steps)
-        features = {
-            name: tf.TensorSpec((None, *spec.shape[1:]), spec.dtype)
-            for name, spec in dataset.element_spec.items()
-        }
-        self._step = tf.function(self._one_batch, input_signature=[features])
-
-    def _one_batch(self, batch: Batch) -> Sums:
-        loss, sums = self.task.loss(self.model(batch, training=False), batch)
-        return sums | {"loss": (loss, tf.ones_like(loss))}
-
-    def evaluate(self) -> dict[str, float]:
-        """Metric → its mean over the whole set.
-
-        `loss` is the mean of the batches' losses, as the Estimator's.
-        """
-        totals: dict[str, list[float]] = {}
-        for batch in tqdm(self.dataset, desc="evaluating", unit="batch", disable=None):
-            for name, (total, weight) in self._step(batch).items():
-                entry = totals.setdefault(name, [0.0, 0.0])
-                entry[0] += float(total)
-                entry[1] += float(weight)
-        return {name: total / max(weight, 1e-9) for name, (total, weight) in totals.items()}
-
-
-def evaluate_checkpoints(
-    evaluator: Evaluator, output_dir: str, init_checkpoint: str | None = None
-) -> list[dict[str, Any]]:
-    """Evaluates every checkpoint of a folder and copies the best to `model.ckpt-best`.
-
-    An earlier `model.ckpt-best` takes part. Better means a larger `selection_metric` of the task;
-    the earlier of two equal ones wins, as in Google's programs. Running it again changes nothing.
-
-    Args:
-        evaluator: the model and what to measure it on.
-        output_dir: the folder.
-        init_checkpoint: what to evaluate where the folder has no checkpoint.
-
-    Returns:
-        for each checkpoint the metrics and `global_step`, by step.
-
-    Raises:
-        ValueError: there is no checkpoint, or one is of another model.
-    """
-    best_prefix = os.path.join(output_dir, loading.BEST)
-    prefixes = loading.list_checkpoints(output_dir)
-    if tf.io.gfile.exists(best_prefix + ".index"):
-        # Where the numbered one is still there, it is the one that counts.
-        prefixes.setdefault(loading.read_step(best_prefix), best_prefix)
-    copies_best = bool(prefixes)
-    if not prefixes and init_checkpoint:
-        prefix = loading.find_checkpoint(init_checkpoint)
-        prefixes = {loading.read_step(prefix): prefix}
-    if not prefixes:
-        raise ValueError(
-            f"{output_dir} holds no checkpoint to evaluate. Train first, or give --init_checkpoint."
-        )
-    results = []
-    best = -1.0
-    for step, prefix in sorted(prefixes.items()):
-        loading.load_weights(evaluator.model, prefix)
-        results.append(evaluator.evaluate() | {GLOBAL_STEP: step})
-        logging.info("%s: %s", prefix, results[-1])
-        value = results[-1][evaluator.task.selection_metric]
-        if copies_best and value > best:
-            best = value
-            if prefix != best_prefix:
-                loading.copy_checkpoint(prefix, best_prefix)
-    return results

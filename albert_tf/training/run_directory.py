@@ -223,8 +223,8 @@ def _git(*arguments: str) -> str | None:
     return done.stdout.strip()
 
 
-def write_results(output_dir: str, results: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Puts the figures of some phases into `results.json`; those of the others stay.
+def record_results(output_dir: str, results: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Puts the metrics of some phases into `results.json`; those of the others stay.
 
     Args:
         output_dir: an existing directory.

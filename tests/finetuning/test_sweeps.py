@@ -62,7 +62,7 @@ def test_the_table_has_a_row_a_run_with_all_metrics(tmp_path):
     found = results(tmp_path, [(1e-5, 7, 0.5), (2e-5, 7, 0.75)])
     found.append(Result(Run("bad", 1.0, 7), remark="diverged"))
     assert (
-        sweeps.write_results(str(tmp_path), found, METRIC)
+        sweeps.write_comparison(str(tmp_path), found, METRIC)
         == (tmp_path / "sweep_results.txt").read_text()
     )
     with open(tmp_path / "sweep_results.tsv", encoding="utf-8") as stream:

@@ -13,8 +13,9 @@ from albert_tf.pretraining.task import (
     PretrainingTask,
     format_results,
     masked_lm_entropy,
-    write_results,
+    write_pretraining_results,
 )
+from albert_tf.training.evaluation import Evaluation
 from tests.conftest import BATCH_SIZE, MAX_PREDICTIONS, SEQ_LENGTH
 from tests.training.test_loop import write_records
 
@@ -115,9 +116,11 @@ def test_records_of_two_vocabularies_are_refused(task, path):
 
 
 def test_results_are_sorted_lines(tmp_path):
-    results = [{"loss": 1.5, "global_step": 2}, {"loss": 1.25, "global_step": 4}]
+    results = [
+        Evaluation(step, {"loss": loss}, "a", "records") for step, loss in ((2, 1.5), (4, 1.25))
+    ]
     assert format_results(results[0]) == "global_step = 2\nloss = 1.5\n"
-    write_results(str(tmp_path), results)
+    write_pretraining_results(str(tmp_path), results)
     text = (tmp_path / "eval_results.txt").read_text()
     assert text == "global_step = 2\nloss = 1.5\nglobal_step = 4\nloss = 1.25\n"
 

@@ -12,11 +12,11 @@ import tf_keras
 from absl import logging
 
 from albert_tf.checkpoints import loading
-from albert_tf.finetuning.evaluation import Evaluation, read_evaluations
 from albert_tf.squad import run as squad_runs
 from albert_tf.squad.decoding import DecodingSettings
 from albert_tf.squad.run import AnsweringRun, AnsweringSettings
 from albert_tf.squad.task import QuestionAnswering, prepare
+from albert_tf.training.evaluation import Evaluation, read_evaluations
 from tests.squad.test_alignment import WordTokenizer
 from tests.squad.test_task import SETTINGS, make_data
 
@@ -30,6 +30,7 @@ def task(request, tiny_config):
 @pytest.fixture
 def folder(task, tmp_path):
     """A folder with a checkpoint of step 3."""
+    tf_keras.utils.set_random_seed(5)
     tensors = {loading.variable_name(v): v.numpy() for v in task.build_model().variables}
     loading.save_checkpoint(str(tmp_path / "model.ckpt-3"), tensors | {"global_step": np.int64(3)})
     return tmp_path
@@ -126,7 +127,7 @@ def test_results_of_squad_have_the_form_of_its_programs(tmp_path):
         Evaluation(4, {"f1": 0.25, "exact_match": 0.5}, "b", "dev"),
         Evaluation(6, {"f1": 2.0, "exact_match": 1.0}, "c", "dev"),
     ]
-    text = squad_runs.write_results(str(tmp_path), evaluations, "f1")
+    text = squad_runs.write_squad_results(str(tmp_path), evaluations, "f1")
     assert (tmp_path / "eval_results.txt").read_text() == text
     data, index = ".data-00000-of-00001", ".index"
     saved = "".join(

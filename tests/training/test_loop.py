@@ -15,8 +15,7 @@ from albert_tf import optimization
 from albert_tf.checkpoints import loading
 from albert_tf.pretraining import input_pipeline
 from albert_tf.pretraining.task import PretrainingTask
-from albert_tf.training import loop
-from albert_tf.training.loop import Evaluator, NonFiniteLossError, Trainer, TrainingOptions
+from albert_tf.training.loop import NonFiniteLossError, Trainer, TrainingOptions
 from tests.conftest import BATCH_SIZE, MAX_PREDICTIONS, SEQ_LENGTH
 
 
@@ -202,51 +201,3 @@ def test_checkpoints_of_another_model_are_refused(finished, task):
     with pytest.raises(ValueError, match=r"ffn_1/intermediate/dense/kernel: \[12, 24\] here, \[12"):
         trainer.restore_latest()
     np.testing.assert_array_equal(weight, before)
-
-
-def test_metrics_are_weighted_over_the_whole_set(task, records):
-    """Batches of other sizes change nothing but the mean of the batches' losses."""
-    model = task.build_model()
-
-    def evaluate(batch_size, max_steps=None):
-        dataset = input_pipeline.evaluation_dataset(records, task.features, batch_size)
-        return Evaluator(model, task, dataset, max_steps).evaluate()
-
-    whole, parts = evaluate(23), evaluate(4)
-    for name in whole:
-        if name != "loss":
-            assert parts[name] == pytest.approx(whole[name], rel=1e-5)
-    losses = whole["masked_lm_loss"] + whole["sentence_order_loss"]
-    assert whole["loss"] == pytest.approx(losses, rel=1e-5)
-    assert evaluate(4, max_steps=2) != parts
-
-
-def test_the_best_checkpoint_is_copied_and_evaluating_again_changes_nothing(
-    finished, task, records
-):
-    _, output_dir = finished
-    dataset = input_pipeline.evaluation_dataset(records, task.features, 23)
-    evaluator = Evaluator(task.build_model(), task, dataset)
-    results = loop.evaluate_checkpoints(evaluator, str(output_dir))
-    assert [result["global_step"] for result in results] == [0, 3, 6, 7]
-    best = max(results, key=lambda result: (result["masked_lm_accuracy"], -result["global_step"]))
-    assert loading.read_step(str(output_dir / "model.ckpt-best")) == best["global_step"]
-    content = (output_dir / "model.ckpt-best.data-00000-of-00001").read_bytes()
-    assert loop.evaluate_checkpoints(evaluator, str(output_dir)) == results
-    assert (output_dir / "model.ckpt-best.data-00000-of-00001").read_bytes() == content
-
-
-def test_an_earlier_best_takes_part(finished, task, records, tmp_path):
-    """When the best numbered checkpoint has been removed, model.ckpt-best still holds it."""
-    _, output_dir = finished
-    loading.copy_checkpoint(str(output_dir / "model.ckpt-3"), str(tmp_path / "model.ckpt-best"))
-    dataset = input_pipeline.evaluation_dataset(records, task.features, 23)
-    evaluator = Evaluator(task.build_model(), task, dataset)
-    (result,) = loop.evaluate_checkpoints(evaluator, str(tmp_path))
-    assert result["global_step"] == 3
-
-
-def test_nothing_to_evaluate_is_an_error(task, records, tmp_path):
-    dataset = input_pipeline.evaluation_dataset(records, task.features, 23)
-    with pytest.raises(ValueError, match="holds no checkpoint to evaluate"):
-        loop.evaluate_checkpoints(Evaluator(task.build_model(), task, dataset), str(tmp_path))

@@ -21,14 +21,14 @@ from tests.conftest import ROOT
 
 HOLD = (
     "import sys, time\n"
-    "from albert_tf import run_directory\n"
+    "from albert_tf.training import run_directory\n"
     "with run_directory.lock(sys.argv[1]):\n"
     "    print('held', flush=True)\n"
     "    time.sleep(60)\n"
 )
 TRY = (
     "import sys\n"
-    "from albert_tf import run_directory\n"
+    "from albert_tf.training import run_directory\n"
     "try:\n"
     "    with run_directory.lock(sys.argv[1]):\n"
     "        print('free')\n"
@@ -92,7 +92,7 @@ def test_an_error_lets_go(tmp_path):
 def test_a_child_does_not_keep_the_lock_of_a_parent_that_is_gone(tmp_path):
     code = (
         "import os, sys, time\n"
-        "from albert_tf import run_directory\n"
+        "from albert_tf.training import run_directory\n"
         "with run_directory.lock(sys.argv[1]):\n"
         "    child = os.fork()\n"
         "    if not child:\n"
@@ -228,9 +228,9 @@ def test_a_program_without_git_runs_as_well(monkeypatch):
 
 def test_results_of_one_phase_leave_the_others(tmp_path):
     path = str(tmp_path)
-    run_directory.write_results(path, {"eval": {"loss": np.float32(0.5), "accuracy": 0.25}})
-    run_directory.write_results(path, {"train": {"loss": 1.5}})
-    merged = run_directory.write_results(path, {"eval": {"loss": 0.25}})
+    run_directory.record_results(path, {"eval": {"loss": np.float32(0.5), "accuracy": 0.25}})
+    run_directory.record_results(path, {"train": {"loss": 1.5}})
+    merged = run_directory.record_results(path, {"eval": {"loss": 0.25}})
     assert merged == {"train": {"loss": 1.5}, "eval": {"loss": 0.25}}
     assert json.loads((tmp_path / "results.json").read_text()) == merged
     assert list(merged) == ["train", "eval"]
@@ -240,7 +240,7 @@ def test_results_of_one_phase_leave_the_others(tmp_path):
 def test_results_of_somebody_else_are_not_overwritten(tmp_path, text):
     (tmp_path / "results.json").write_text(text)
     with pytest.raises(ValueError, match=r"results\.json: not written by this program"):
-        run_directory.write_results(str(tmp_path), {"eval": {"loss": 0.25}})
+        run_directory.record_results(str(tmp_path), {"eval": {"loss": 0.25}})
     assert (tmp_path / "results.json").read_text() == text
     with pytest.raises(ValueError, match="'dev': expected one of train, eval, test"):
-        run_directory.write_results(str(tmp_path), {"dev": {}})
+        run_directory.record_results(str(tmp_path), {"dev": {}})

@@ -1,4 +1,4 @@
-"""Each checkpoint once, the best kept, the official files. A model of one weight stands in."""
+"""Each checkpoint is evaluated once and the best is kept. A model of one weight stands in."""
 
 from __future__ import annotations
 
@@ -8,10 +8,15 @@ import json
 import numpy as np
 import pytest
 import tensorflow as tf
+import tf_keras
 
 from albert_tf.checkpoints import loading
-from albert_tf.finetuning import evaluation
-from albert_tf.finetuning.evaluation import CheckpointEvaluator, Evaluation
+from albert_tf.pretraining import input_pipeline
+from albert_tf.pretraining.task import PretrainingTask
+from albert_tf.training import evaluation
+from albert_tf.training.evaluation import CheckpointEvaluator, EarlyStopping, Evaluation, Evaluator
+from tests.conftest import MAX_PREDICTIONS, SEQ_LENGTH
+from tests.training.test_loop import write_records
 
 METRIC = "eval_accuracy"
 
@@ -26,14 +31,15 @@ class OneWeight(tf.Module):
 
 
 class Measured:
-    """What an evaluator asks of a predictor; remembers what was measured."""
+    """A model and the measure of it; remembers what was measured."""
 
     def __init__(self):
         self.model, self.seen = OneWeight(), []
 
-    def predict(self):
-        self.seen.append(round(float(self.model.weight[0]), 3))
-        return {"logits": np.array([float(self.model.weight[0])])}
+    def measure(self):
+        value = float(self.model.weight[0])
+        self.seen.append(round(value, 3))
+        return {METRIC: value, "eval_loss": 1.0}
 
 
 def save(folder, step, value):
@@ -45,13 +51,22 @@ def save(folder, step, value):
     return prefix
 
 
-def make_evaluator(folder, predictor=None, measured_on="dev"):
+def write_steps(output_dir, evaluations, metric):
+    """Stands in for the programs' files of results."""
+    with open(f"{output_dir}/eval_results.txt", "w") as stream:
+        stream.writelines(f"{e.step} {e.metrics[metric]}\n" for e in evaluations)
+
+
+def make_evaluator(folder, measured=None, measured_on="dev", patience=0):
+    measured = measured or Measured()
     return CheckpointEvaluator(
         str(folder),
-        predictor or Measured(),
-        lambda outputs: {METRIC: float(outputs["logits"][0]), "eval_loss": 1.0},
+        measured.model,
+        measured.measure,
         METRIC,
         measured_on,
+        write_steps,
+        EarlyStopping(patience),
     )
 
 
@@ -62,8 +77,8 @@ def best_step(folder):
 def test_every_checkpoint_is_evaluated_once_and_the_best_is_kept(tmp_path):
     for step, value in ((0, 0.25), (10, 0.5), (20, 0.5), (30, 0.375)):
         save(tmp_path, step, value)
-    predictor = Measured()
-    evaluator = make_evaluator(tmp_path, predictor)
+    measured = Measured()
+    evaluator = make_evaluator(tmp_path, measured)
     found = evaluator.evaluate_all()
     assert [(e.step, e.metrics[METRIC]) for e in found] == [
         (0, 0.25),
@@ -72,7 +87,7 @@ def test_every_checkpoint_is_evaluated_once_and_the_best_is_kept(tmp_path):
         (30, 0.375),
     ]
     assert best_step(tmp_path) == evaluator.best.step == 10
-    assert predictor.seen == [0.25, 0.5, 0.5, 0.375]
+    assert measured.seen == [0.25, 0.5, 0.5, 0.375]
 
 
 def test_evaluating_again_measures_nothing_and_changes_nothing(tmp_path):
@@ -80,18 +95,18 @@ def test_evaluating_again_measures_nothing_and_changes_nothing(tmp_path):
         save(tmp_path, step, value)
     make_evaluator(tmp_path).evaluate_all()
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    predictor = Measured()
-    assert len(make_evaluator(tmp_path, predictor).evaluate_all()) == 2
-    assert predictor.seen == []
+    measured = Measured()
+    assert len(make_evaluator(tmp_path, measured).evaluate_all()) == 2
+    assert measured.seen == []
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 def test_a_new_checkpoint_is_measured_alone_and_may_become_the_best(tmp_path):
     save(tmp_path, 0, 0.25)
     make_evaluator(tmp_path).evaluate_all()
-    predictor = Measured()
-    make_evaluator(tmp_path, predictor).evaluate(save(tmp_path, 10, 0.75))
-    assert predictor.seen == [0.75]
+    measured = Measured()
+    make_evaluator(tmp_path, measured).evaluate(save(tmp_path, 10, 0.75))
+    assert measured.seen == [0.75]
     assert best_step(tmp_path) == 10
 
 
@@ -100,10 +115,10 @@ def test_removed_checkpoints_still_count(tmp_path):
     for step, value in ((0, 0.25), (10, 0.75), (20, 0.5)):
         evaluator.evaluate(save(tmp_path, step, value))
         loading.remove_old_checkpoints(str(tmp_path), 1)
-    predictor = Measured()
-    again = make_evaluator(tmp_path, predictor)
+    measured = Measured()
+    again = make_evaluator(tmp_path, measured)
     assert [e.step for e in again.evaluate_all()] == [0, 10, 20]
-    assert predictor.seen == []
+    assert measured.seen == []
     assert best_step(tmp_path) == 10
 
 
@@ -112,18 +127,18 @@ def test_an_unmeasured_best_is_measured_before_it_can_be_replaced(tmp_path):
     for path in tmp_path.glob("model.ckpt-7.*"):
         path.unlink()
     save(tmp_path, 3, 0.5)
-    predictor = Measured()
-    assert [e.step for e in make_evaluator(tmp_path, predictor).evaluate_all()] == [3, 7]
-    assert predictor.seen == [0.75, 0.5]
+    measured = Measured()
+    assert [e.step for e in make_evaluator(tmp_path, measured).evaluate_all()] == [3, 7]
+    assert measured.seen == [0.75, 0.5]
     assert best_step(tmp_path) == 7
 
 
 def test_other_data_are_measured_anew_and_choose_anew(tmp_path):
     save(tmp_path, 0, 0.25)
     make_evaluator(tmp_path).evaluate_all()
-    predictor = Measured()
-    found = make_evaluator(tmp_path, predictor, "middle only").evaluate_all()
-    assert predictor.seen == [0.25]
+    measured = Measured()
+    found = make_evaluator(tmp_path, measured, "middle only").evaluate_all()
+    assert measured.seen == [0.25]
     assert len(found) == 1
     lines = (tmp_path / "evaluations.jsonl").read_text().splitlines()
     assert [json.loads(line)["measured_on"] for line in lines] == ["dev", "middle only"]
@@ -133,9 +148,9 @@ def test_a_checkpoint_that_changed_is_another_one(tmp_path):
     save(tmp_path, 10, 0.5)
     make_evaluator(tmp_path).evaluate_all()
     save(tmp_path, 10, 0.75)
-    predictor = Measured()
-    make_evaluator(tmp_path, predictor).evaluate_all()
-    assert predictor.seen == [0.75]
+    measured = Measured()
+    make_evaluator(tmp_path, measured).evaluate_all()
+    assert measured.seen == [0.75]
     assert tf.train.load_checkpoint(str(tmp_path / "model.ckpt-best")).get_tensor(
         loading.variable_name(OneWeight().weight)
     ) == np.float32(0.75)
@@ -161,10 +176,10 @@ def test_going_on_keeps_what_was_measured_and_evaluates_what_was_left(tmp_path):
     for path in tmp_path.glob("model.ckpt-0.*"):
         path.unlink()
     save(tmp_path, 20, 0.75)  # the run stopped before it was evaluated
-    predictor = Measured()
-    again = make_evaluator(tmp_path, predictor)
+    measured = Measured()
+    again = make_evaluator(tmp_path, measured)
     again.begin(20)
-    assert predictor.seen == [0.75]
+    assert measured.seen == [0.75]
     assert [e.step for e in again.evaluations] == [0, 10, 20]
 
 
@@ -177,7 +192,7 @@ def test_a_checkpoint_from_elsewhere_is_measured_and_not_copied(tmp_path):
     (found,) = evaluator.evaluate_all(save(tmp_path, 4, 0.5))
     assert found.metrics[METRIC] == 0.5
     assert [path.name for path in folder.iterdir()] == ["eval_results.txt"]
-    assert "saved" not in (folder / "eval_results.txt").read_text()
+    assert (folder / "eval_results.txt").read_text() == "4 0.5\n"
 
 
 def test_nothing_is_best_where_nothing_can_be_measured(tmp_path):
@@ -194,44 +209,6 @@ def test_a_file_that_is_not_this_programs_is_left_alone(tmp_path):
     with pytest.raises(ValueError, match=r"evaluations\.jsonl: not written by this program"):
         make_evaluator(tmp_path)
     assert (tmp_path / "evaluations.jsonl").read_text() == '{"step": 3}\n'
-
-
-def test_the_file_of_results_is_the_official_one(tmp_path):
-    """The lines are those of an official run, but for those of the `.meta` files."""
-    metrics = {METRIC: 5 / 11, "eval_loss": 0.69354945, "loss": 0.6936371}
-    found = [
-        Evaluation(0, metrics, "a", "dev"),
-        Evaluation(3, metrics, "b", "dev"),
-        Evaluation(6, metrics | {METRIC: 6 / 11}, "c", "dev"),
-    ]
-    text = evaluation.write_results(str(tmp_path), found, METRIC)
-    same = "eval_accuracy = 0.45454547\neval_loss = 0.69354945\n"
-    folder, line = tmp_path, "=" * 50
-    assert text == (
-        f"{same}global_step = 0\nloss = 0.6936371\nbest = -1\n"
-        f"saved {folder}/model.ckpt-0.data-00000-of-00001"
-        f" to {folder}/model.ckpt-best.data-00000-of-00001\n"
-        f"saved {folder}/model.ckpt-0.index to {folder}/model.ckpt-best.index\n{line}\n"
-        f"{same}global_step = 3\nloss = 0.6936371\nbest = 0.4545454680919647\n{line}\n"
-        "eval_accuracy = 0.54545456\neval_loss = 0.69354945\nglobal_step = 6\n"
-        "loss = 0.6936371\nbest = 0.4545454680919647\n"
-        f"saved {folder}/model.ckpt-6.data-00000-of-00001"
-        f" to {folder}/model.ckpt-best.data-00000-of-00001\n"
-        f"saved {folder}/model.ckpt-6.index to {folder}/model.ckpt-best.index\n{line}\n"
-    )
-    assert (tmp_path / "eval_results.txt").read_text() == text
-
-
-def test_results_of_the_test_split_carry_the_best_of_the_dev_split(tmp_path):
-    metrics = {METRIC: 0.25, "global_step": 10}
-    text = evaluation.write_test_results(str(tmp_path), metrics, METRIC)
-    header = "***** Predict results *****\neval_accuracy = 0.25\nglobal_step = 10\n"
-    assert text == header
-    save(tmp_path, 10, 0.7)
-    make_evaluator(tmp_path).evaluate_all()
-    text = evaluation.write_test_results(str(tmp_path), metrics, METRIC)
-    assert text == header + "best = 0.699999988079071\n"
-    assert (tmp_path / "predict_results.txt").read_text() == text
 
 
 def test_digests_differ_where_anything_does():
@@ -268,19 +245,12 @@ def evaluations_of(*values, first_step=0):
 def test_training_is_given_up_when_checkpoints_in_a_row_are_no_better(
     values, patience, min_delta, due
 ):
-    stopping = evaluation.EarlyStopping(patience, min_delta)
+    stopping = EarlyStopping(patience, min_delta)
     assert stopping.is_due(evaluations_of(*values), METRIC) == due
 
 
 def test_an_evaluator_tells_the_training_loop_when_to_stop(tmp_path):
-    evaluator = CheckpointEvaluator(
-        str(tmp_path),
-        Measured(),
-        lambda outputs: {METRIC: float(outputs["logits"][0])},
-        METRIC,
-        "dev",
-        early_stopping=evaluation.EarlyStopping(patience=2),
-    )
+    evaluator = make_evaluator(tmp_path, patience=2)
     told = [
         evaluator.after_save(save(tmp_path, step, value))
         for step, value in ((0, 0.875), (10, 0.5), (20, 0.25), (30, 0.375))
@@ -289,19 +259,23 @@ def test_an_evaluator_tells_the_training_loop_when_to_stop(tmp_path):
     assert evaluator.stops_training
 
 
-def test_the_classifiers_files_are_the_official_ones(tmp_path):
-    found = [
-        Evaluation(0, {METRIC: np.float32(0.45454547).item(), "eval_loss": 0.5}, "a", "dev"),
-        Evaluation(6, {METRIC: 0.25, "eval_loss": 0.75}, "b", "dev"),
-    ]
-    evaluation.write_classifier_results(str(tmp_path), found, METRIC)
-    assert (tmp_path / "eval_results.txt").read_text() == (
-        "eval_accuracy = 0.45454547\neval_loss = 0.5\nglobal_step = 0\nbest = -1\n"
-        + "=" * 50
-        + "\neval_accuracy = 0.25\neval_loss = 0.75\nglobal_step = 6\nbest = 0.4545454680919647\n"
-        + "=" * 50
-        + "\n"
-    )
-    assert (tmp_path / "best_trial.txt").read_text() == "6:0:0.4545454680919647"
-    evaluation.write_classifier_results(str(tmp_path), evaluations_of(float("nan")), METRIC)
-    assert (tmp_path / "best_trial.txt").read_text() == "0:-1:-1"
+def test_metrics_are_weighted_over_the_whole_set(tiny_config, tmp_path):
+    """Batches of other sizes change nothing but the mean of the batches' losses."""
+    write_records(tmp_path / "dev.tfrecord", 23)
+    records = input_pipeline.find_record_files([str(tmp_path / "dev.tfrecord")])
+    config = dataclasses.replace(tiny_config, num_hidden_layers=1, num_hidden_groups=1)
+    task = PretrainingTask(config, SEQ_LENGTH, MAX_PREDICTIONS)
+    tf_keras.utils.set_random_seed(3)
+    model = task.build_model()
+
+    def evaluate(batch_size, max_steps=None):
+        dataset = input_pipeline.evaluation_dataset(records, task.features, batch_size)
+        return Evaluator(model, task, dataset, max_steps).evaluate()
+
+    whole, parts = evaluate(23), evaluate(4)
+    for name in whole:
+        if name != "loss":
+            assert parts[name] == pytest.approx(whole[name], rel=1e-5)
+    losses = whole["masked_lm_loss"] + whole["sentence_order_loss"]
+    assert whole["loss"] == pytest.approx(losses, rel=1e-5)
+    assert evaluate(4, max_steps=2) != parts

@@ -1,0 +1,132 @@
+"""The text files of results of fine-tuning, in the forms of Google's programs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from albert_tf import files
+from albert_tf.checkpoints.containers import DATA_SUFFIX
+from albert_tf.checkpoints.loading import BEST, GLOBAL_STEP
+from albert_tf.finetuning import pictures
+from albert_tf.training import run_directory
+from albert_tf.training.evaluation import Evaluation, best_of, evaluation_of_best
+
+RESULTS_FILE = "eval_results.txt"
+BEST_TRIAL_FILE = "best_trial.txt"
+TEST_RESULTS_FILE = "predict_results.txt"
+SEPARATOR = "=" * 50
+
+Metrics = Mapping[str, float]
+
+
+def format_metrics(metrics: Metrics) -> str:
+    """Returns lines `key = value`, sorted by key; floats have float32's digits."""
+    lines = []
+    for key, value in sorted(metrics.items()):
+        lines.append(f"{key} = {str(np.float32(value)) if isinstance(value, float) else value}\n")
+    return "".join(lines)
+
+
+def _best_value(evaluation: Evaluation | None, metric: str) -> float:
+    return -1 if evaluation is None else float(np.float32(evaluation.metrics[metric]))
+
+
+def format_best(evaluation: Evaluation | None, metric: str) -> str:
+    """Returns the line `best = value`; -1 where there is no best checkpoint yet."""
+    return f"best = {_best_value(evaluation, metric)}\n"
+
+
+def format_copies(output_dir: str, evaluation: Evaluation) -> str:
+    """Returns a line for each file of a checkpoint that is copied to `model.ckpt-best`.
+
+    It is "" for a checkpoint from outside of the output directory, which is not copied.
+    """
+    source = os.path.join(output_dir, f"model.ckpt-{evaluation.step}")
+    target = os.path.join(output_dir, BEST)
+    suffixes = (DATA_SUFFIX, ".index") if evaluation.checkpoint else ()
+    return "".join(f"saved {source}{suffix} to {target}{suffix}\n" for suffix in suffixes)
+
+
+def write_race_results(output_dir: str, evaluations: Sequence[Evaluation], metric: str) -> str:
+    """Writes `eval_results.txt` as Google's `run_race.py`, and returns its text.
+
+    It has a block for each checkpoint: the metrics, the best value before this checkpoint, the
+    files that were copied if it was better, and a line of "=".
+
+    Args:
+        output_dir: an existing directory.
+        evaluations: by step.
+        metric: the one that decides which checkpoint is best.
+    """
+    return _write_blocks(output_dir, evaluations, metric, names_files=True)
+
+
+def write_classifier_results(
+    output_dir: str, evaluations: Sequence[Evaluation], metric: str
+) -> str:
+    """Writes `eval_results.txt` and `best_trial.txt` as Google's `run_classifier.py`.
+
+    The former is that of `write_race_results` without the names of files. The latter is
+    `<last step>:<best step>:<best value>`; -1 for the best where there is none.
+    """
+    text = _write_blocks(output_dir, evaluations, metric, names_files=False)
+    best = best_of(evaluations, metric)
+    last = evaluations[-1].step if evaluations else -1
+    trial = f"{last}:{-1 if best is None else best.step}:{_best_value(best, metric)}"
+    with files.write_atomically(os.path.join(output_dir, BEST_TRIAL_FILE)) as stream:
+        stream.write(trial)
+    return text
+
+
+def _write_blocks(
+    output_dir: str, evaluations: Sequence[Evaluation], metric: str, names_files: bool
+) -> str:
+    text, best = "", None
+    for number, evaluation in enumerate(evaluations, 1):
+        text += format_metrics(evaluation.metrics | {GLOBAL_STEP: evaluation.step})
+        text += format_best(best, metric)
+        if best_of(evaluations[:number], metric) is evaluation:
+            best = evaluation
+            text += format_copies(output_dir, evaluation) if names_files else ""
+        text += SEPARATOR + "\n"
+    with files.write_atomically(os.path.join(output_dir, RESULTS_FILE)) as stream:
+        stream.write(text)
+    return text
+
+
+def draw_training_curve(
+    evaluations: Sequence[Evaluation], metric: str, metrics_file: str, path: str
+) -> None:
+    """Draws the metrics of training and of its checkpoints over the steps.
+
+    Args:
+        evaluations: by step.
+        metric: the one that decides which checkpoint is best.
+        metrics_file: `metrics.jsonl` of the training loop.
+        path: the PNG file.
+    """
+    rows = [evaluation.metrics | {"step": evaluation.step} for evaluation in evaluations]
+    best = best_of(evaluations, metric)
+    best_step = None if best is None else best.step
+    pictures.draw_training_curve(path, metrics_file, rows, metric, best_step)
+
+
+def write_test_results(output_dir: str, metrics: Metrics, metric: str) -> str:
+    """Writes `predict_results.txt` as Google's `run_race.py`, and returns its text.
+
+    Args:
+        output_dir: an existing directory.
+        metrics: of the test set.
+        metric: its value on the dev set is given as well, where it is known.
+    """
+    text = "***** Predict results *****\n" + format_metrics(metrics)
+    best = evaluation_of_best(output_dir)
+    if best is not None:
+        text += format_best(best, metric)
+    with files.write_atomically(os.path.join(output_dir, TEST_RESULTS_FILE)) as stream:
+        stream.write(text)
+    run_directory.record_results(output_dir, {"test": metrics})
+    return text

@@ -1,0 +1,299 @@
+"""Evaluation of checkpoints: each one once, and the best of them kept.
+
+A checkpoint is evaluated as soon as the training loop has saved it, if possible: the loop may then
+remove old ones, and the best of all is kept nevertheless, as `model.ckpt-best`. What was measured
+stays in `evaluations.jsonl`, so that a second run of the same command measures nothing again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+import os
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import tensorflow as tf
+from absl import logging
+from tqdm import tqdm
+
+from albert_tf import files
+from albert_tf.checkpoints import loading
+from albert_tf.checkpoints.loading import BEST, GLOBAL_STEP
+from albert_tf.training import run_directory
+from albert_tf.training.step import Batch, Sums, Task
+
+EVALUATIONS_FILE = "evaluations.jsonl"
+_DIGEST_LENGTH = 16
+
+
+def digest(*parts: Any) -> str:
+    """Returns a short hash of everything that decides a result: the same for the same parts."""
+    return hashlib.sha256(repr(parts).encode("utf-8")).hexdigest()[:_DIGEST_LENGTH]
+
+
+def _digest_of_checkpoint(prefix: str) -> str:
+    """Returns a short hash of a checkpoint's content: its index has a checksum of each tensor."""
+    with files.open_binary(prefix + ".index") as stream:
+        return hashlib.sha256(stream.read()).hexdigest()[:_DIGEST_LENGTH]
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """The metrics of one checkpoint.
+
+    Attributes:
+        step: its `global_step`.
+        metrics: name → value.
+        checkpoint: digest of its content; "" for a checkpoint outside of the output directory.
+        measured_on: digest of the data and of the settings that decide the metrics.
+    """
+
+    step: int
+    metrics: dict[str, float]
+    checkpoint: str
+    measured_on: str
+
+
+def best_of(evaluations: Iterable[Evaluation], metric: str) -> Evaluation | None:
+    """Returns the evaluation with the largest value of a metric above -1, the first of equals."""
+    best, value = None, -1.0
+    for evaluation in evaluations:
+        if evaluation.metrics[metric] > value:
+            best, value = evaluation, evaluation.metrics[metric]
+    return best
+
+
+def read_evaluations(output_dir: str) -> list[Evaluation]:
+    """Reads `evaluations.jsonl`, in the order of the measurements; [] where there is none.
+
+    Raises:
+        ValueError: the file is damaged.
+    """
+    path = os.path.join(output_dir, EVALUATIONS_FILE)
+    try:
+        lines = files.read_text(path).splitlines()
+    except FileNotFoundError:
+        return []
+    try:
+        return [Evaluation(**json.loads(line)) for line in lines]
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{path}: not written by this program ({error}); move it away") from None
+
+
+def evaluation_of_best(output_dir: str) -> Evaluation | None:
+    """Returns the latest evaluation of a directory's `model.ckpt-best`; None without any."""
+    prefix = os.path.join(output_dir, BEST)
+    if not tf.io.gfile.exists(prefix + ".index"):
+        return None
+    name = _digest_of_checkpoint(prefix)
+    found = [e for e in read_evaluations(output_dir) if e.checkpoint == name]
+    return found[-1] if found else None
+
+
+@dataclasses.dataclass(frozen=True)
+class EarlyStopping:
+    """Ends training when the dev metric no longer improves.
+
+    Attributes:
+        patience: number of checkpoints in a row without improvement; 0 never stops.
+        min_delta: a gain of this or less is no improvement.
+    """
+
+    patience: int = 0
+    min_delta: float = 0.0
+
+    def is_due(self, evaluations: Iterable[Evaluation], metric: str) -> bool:
+        """Returns whether patience ran out at any of these, by step. Step 0 is not counted."""
+        best, waited = -math.inf, 0
+        for evaluation in evaluations:
+            if not self.patience or not evaluation.step:
+                continue
+            value = evaluation.metrics[metric]
+            is_better = value > best + self.min_delta
+            best, waited = (value, 0) if is_better else (best, waited + 1)
+            if waited >= self.patience:
+                return True
+        return False
+
+
+class CheckpointEvaluator:
+    """Evaluates the checkpoints of a directory, each once; copies the best to `model.ckpt-best`.
+
+    Checkpoints that have been removed since they were measured still count. Better means a larger
+    `selection_metric`; the earlier of two equal ones wins, as in Google's programs.
+
+    Args:
+        output_dir: the directory.
+        model: takes the weights of one checkpoint after the other.
+        measure: called without arguments when the model has a checkpoint's weights; returns
+            name → value.
+        selection_metric: one of these names.
+        measured_on: `digest` of the data and of the settings that decide the metrics. Evaluations
+            of another digest are kept and ignored.
+        write_results: called with `output_dir`, the evaluations by step and `selection_metric`
+            after each measurement; writes the text file of results.
+        early_stopping: when training ends before its last step.
+    """
+
+    def __init__(
+        self,
+        output_dir: str,
+        model: Any,
+        measure: Callable[[], dict[str, float]],
+        selection_metric: str,
+        measured_on: str,
+        write_results: Callable[[str, list[Evaluation], str], Any],
+        early_stopping: EarlyStopping = EarlyStopping(),
+    ) -> None:
+        self.output_dir, self.model, self.measure = output_dir, model, measure
+        self.selection_metric, self.measured_on = selection_metric, measured_on
+        self._write_results, self._early_stopping = write_results, early_stopping
+        self._all = read_evaluations(output_dir)
+
+    @property
+    def evaluations(self) -> list[Evaluation]:
+        """All evaluations on this data, by step."""
+        found = [e for e in self._all if e.measured_on == self.measured_on]
+        return sorted(found, key=lambda e: e.step)
+
+    @property
+    def best(self) -> Evaluation | None:
+        """The best of `evaluations`."""
+        return best_of(self.evaluations, self.selection_metric)
+
+    @property
+    def stops_training(self) -> bool:
+        """Whether early stopping is due."""
+        return self._early_stopping.is_due(self.evaluations, self.selection_metric)
+
+    def begin(self, step: int) -> None:
+        """Prepares for training from a step; call it before training.
+
+        Evaluates the checkpoints that an interrupted run has left, and forgets evaluations from
+        this step on whose checkpoints are gone: the steps will be trained again.
+        """
+        present = self._checkpoints()
+        self._all = [e for e in self._all if e.step < step or e.checkpoint in present]
+        self._evaluate_each(present.values())
+
+    def after_save(self, prefix: str) -> bool:
+        """Evaluates a checkpoint just saved; returns whether training is to end here."""
+        self.evaluate(prefix)
+        return self.stops_training
+
+    def evaluate(self, prefix: str) -> Evaluation:
+        """Evaluates a checkpoint of the directory unless it has been, and keeps the best of all."""
+        name = _digest_of_checkpoint(prefix)
+        for evaluation in self.evaluations:
+            if evaluation.checkpoint == name:
+                return evaluation
+        evaluation = self._measure(prefix, name)
+        self._all.append(evaluation)
+        with files.write_atomically(os.path.join(self.output_dir, EVALUATIONS_FILE)) as stream:
+            for known in self._all:
+                stream.write(json.dumps(dataclasses.asdict(known)) + "\n")
+        self._record()
+        return evaluation
+
+    def evaluate_all(self, init_checkpoint: str | None = None) -> list[Evaluation]:
+        """Evaluates every checkpoint of the directory that has not been evaluated.
+
+        Args:
+            init_checkpoint: evaluated where the directory has no checkpoint; it is not copied.
+
+        Returns:
+            all evaluations on this data, by step.
+
+        Raises:
+            ValueError: there is no checkpoint, or one is of another model.
+        """
+        present = self._checkpoints()
+        if present:
+            self._evaluate_each(present.values())
+            self._record()
+            return self.evaluations
+        if init_checkpoint:
+            found = [self._measure(loading.find_checkpoint(init_checkpoint), "")]
+            self._write_results(self.output_dir, found, self.selection_metric)
+            return found
+        raise ValueError(
+            f"{self.output_dir} holds no checkpoint to evaluate. Train first, or give "
+            "--init_checkpoint."
+        )
+
+    def _checkpoints(self) -> dict[str, str]:
+        """Returns digest → prefix of all checkpoints; of two equal ones `model.ckpt-best`."""
+        prefixes = list(loading.list_checkpoints(self.output_dir).values())
+        best = os.path.join(self.output_dir, BEST)
+        if tf.io.gfile.exists(best + ".index"):
+            prefixes.append(best)
+        return {_digest_of_checkpoint(prefix): prefix for prefix in prefixes}
+
+    def _evaluate_each(self, prefixes: Iterable[str]) -> None:
+        # `model.ckpt-best` of an earlier run first: nothing worse may replace it unmeasured.
+        for prefix in sorted(prefixes, key=lambda prefix: not prefix.endswith(BEST)):
+            self.evaluate(prefix)
+
+    def _measure(self, prefix: str, name: str) -> Evaluation:
+        loading.load_weights(self.model, prefix)
+        metrics = self.measure()
+        logging.info("%s: %s", prefix, metrics)
+        return Evaluation(loading.read_step(prefix), metrics, name, self.measured_on)
+
+    def _record(self) -> None:
+        """Writes the files of results, and copies the best checkpoint that is still there."""
+        self._write_results(self.output_dir, self.evaluations, self.selection_metric)
+        if self.best is not None:
+            figures = self.best.metrics | {GLOBAL_STEP: self.best.step}
+            run_directory.record_results(self.output_dir, {"eval": figures})
+        present = self._checkpoints()
+        candidates = [e for e in self.evaluations if e.checkpoint in present]
+        best = best_of(candidates, self.selection_metric)
+        target = os.path.join(self.output_dir, BEST)
+        if best is not None and present[best.checkpoint] != target:
+            loading.copy_checkpoint(present[best.checkpoint], target)
+
+
+class Evaluator:
+    """Computes the metrics of a task over a dataset; the weights may change between calls.
+
+    `evaluate` is a `measure` of `CheckpointEvaluator`.
+
+    Args:
+        model: called with (batch, training=False).
+        task: turns its outputs into a loss and metrics.
+        dataset: batches; their sizes may differ.
+        max_steps: the largest number of batches; None for all.
+    """
+
+    def __init__(
+        self, model: Any, task: Task, dataset: tf.data.Dataset, max_steps: int | None = None
+    ) -> None:
+        self.model, self.task = model, task
+        self.dataset = dataset.take(-1 if max_steps is None else max_steps)
+        features = {
+            name: tf.TensorSpec((None, *spec.shape[1:]), spec.dtype)
+            for name, spec in dataset.element_spec.items()
+        }
+        self._step = tf.function(self._one_batch, input_signature=[features])
+
+    def _one_batch(self, batch: Batch) -> Sums:
+        loss, sums = self.task.loss(self.model(batch, training=False), batch)
+        return sums | {"loss": (loss, tf.ones_like(loss))}
+
+    def evaluate(self) -> dict[str, float]:
+        """Returns metric → weighted mean over the dataset.
+
+        `loss` is the mean of the batches' losses, as in Google's programs (`tf.metrics.mean` of
+        an Estimator).
+        """
+        totals: dict[str, list[float]] = {}
+        for batch in tqdm(self.dataset, desc="evaluating", unit="batch", disable=None):
+            for name, (total, weight) in self._step(batch).items():
+                entry = totals.setdefault(name, [0.0, 0.0])
+                entry[0] += float(total)
+                entry[1] += float(weight)
+        return {name: total / max(weight, 1e-9) for name, (total, weight) in totals.items()}

@@ -1,0 +1,75 @@
+"""The text files of results are those of Google's programs."""
+
+from __future__ import annotations
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf.checkpoints import loading
+from albert_tf.finetuning import results
+from albert_tf.training.evaluation import CheckpointEvaluator, Evaluation
+
+METRIC = "eval_accuracy"
+
+
+def test_the_file_of_results_is_the_official_one(tmp_path):
+    """The lines are those of an official run, but for those of the `.meta` files."""
+    metrics = {METRIC: 5 / 11, "eval_loss": 0.69354945, "loss": 0.6936371}
+    found = [
+        Evaluation(0, metrics, "a", "dev"),
+        Evaluation(3, metrics, "b", "dev"),
+        Evaluation(6, metrics | {METRIC: 6 / 11}, "c", "dev"),
+    ]
+    text = results.write_race_results(str(tmp_path), found, METRIC)
+    same = "eval_accuracy = 0.45454547\neval_loss = 0.69354945\n"
+    folder, line = tmp_path, "=" * 50
+    assert text == (
+        f"{same}global_step = 0\nloss = 0.6936371\nbest = -1\n"
+        f"saved {folder}/model.ckpt-0.data-00000-of-00001"
+        f" to {folder}/model.ckpt-best.data-00000-of-00001\n"
+        f"saved {folder}/model.ckpt-0.index to {folder}/model.ckpt-best.index\n{line}\n"
+        f"{same}global_step = 3\nloss = 0.6936371\nbest = 0.4545454680919647\n{line}\n"
+        "eval_accuracy = 0.54545456\neval_loss = 0.69354945\nglobal_step = 6\n"
+        "loss = 0.6936371\nbest = 0.4545454680919647\n"
+        f"saved {folder}/model.ckpt-6.data-00000-of-00001"
+        f" to {folder}/model.ckpt-best.data-00000-of-00001\n"
+        f"saved {folder}/model.ckpt-6.index to {folder}/model.ckpt-best.index\n{line}\n"
+    )
+    assert (tmp_path / "eval_results.txt").read_text() == text
+
+
+def test_results_of_the_test_split_carry_the_best_of_the_dev_split(tmp_path):
+    metrics = {METRIC: 0.25, "global_step": 10}
+    text = results.write_test_results(str(tmp_path), metrics, METRIC)
+    header = "***** Predict results *****\neval_accuracy = 0.25\nglobal_step = 10\n"
+    assert text == header
+    checkpoint = str(tmp_path / "model.ckpt-10")
+    loading.save_checkpoint(checkpoint, {"x": np.float32([0.7]), "global_step": np.int64(10)})
+    model, value = tf.Module(), float(np.float32(0.7))
+    evaluator = CheckpointEvaluator(
+        str(tmp_path), model, lambda: {METRIC: value}, METRIC, "dev", results.write_race_results
+    )
+    evaluator.evaluate_all()
+    text = results.write_test_results(str(tmp_path), metrics, METRIC)
+    assert text == header + "best = 0.699999988079071\n"
+    assert (tmp_path / "predict_results.txt").read_text() == text
+
+
+def test_the_classifiers_files_are_the_official_ones(tmp_path):
+    found = [
+        Evaluation(0, {METRIC: np.float32(0.45454547).item(), "eval_loss": 0.5}, "a", "dev"),
+        Evaluation(6, {METRIC: 0.25, "eval_loss": 0.75}, "b", "dev"),
+    ]
+    results.write_classifier_results(str(tmp_path), found, METRIC)
+    assert (tmp_path / "eval_results.txt").read_text() == (
+        "eval_accuracy = 0.45454547\neval_loss = 0.5\nglobal_step = 0\nbest = -1\n"
+        + "=" * 50
+        + "\neval_accuracy = 0.25\neval_loss = 0.75\nglobal_step = 6\nbest = 0.4545454680919647\n"
+        + "=" * 50
+        + "\n"
+    )
+    assert (tmp_path / "best_trial.txt").read_text() == "6:0:0.4545454680919647"
+    results.write_classifier_results(
+        str(tmp_path), [Evaluation(0, {METRIC: float("nan")}, "a", "dev")], METRIC
+    )
+    assert (tmp_path / "best_trial.txt").read_text() == "0:-1:-1"
