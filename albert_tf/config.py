@@ -51,6 +51,10 @@ class AlbertConfig:
         layout: "google", or "albert_zh" for brightmart's own design: segments and positions are
             H wide, the E→H projection has no bias, and the masked-LM head is tied to it as well.
         ln_type: "postln" (the paper's) or "preln" (only with layout "albert_zh").
+
+    >>> config = AlbertConfig.from_json_file("albert_config.json")
+    >>> config.num_hidden_layers, config.num_hidden_groups
+    (2, 1)
     """
 
     vocab_size: int

@@ -5,9 +5,21 @@ Two kinds of vocabulary, one class:
 * SentencePiece (English models): `preprocess_text`, then `encode_pieces`.
 * WordPiece (Chinese models): `BasicTokenizer`, then `WordpieceTokenizer`, as BERT.
 
-Read from the bottom up: `FullTokenizer` is what the programs use. It gives the pieces and ids of
-google-research/albert's `tokenization.py` for every text, but is stricter: a special symbol that
-the vocabulary lacks raises, instead of becoming an unknown id.
+Read from the bottom up: `FullTokenizer` is what users and the programs call. It gives the pieces
+and ids of google-research/albert for every text, with two differences: `tokenize` normalizes the
+text itself (Google's class leaves that to its callers, so that "Hello" becomes `<unk>` without
+`preprocess_text`), and a vocabulary without a special symbol raises an error.
+
+    >>> from albert_tf import FullTokenizer
+    >>> tokenizer = FullTokenizer(spm_model_file="30k-clean.model")
+    >>> tokenizer.tokenize("The  RIVER")
+    ['▁the', '▁river']
+    >>> batch = tokenizer([("The river", "A boat"), ("The sea", "")])
+    >>> batch["segment_ids"]
+    array([[0, 0, 0, 0, 1, 1, 1],
+           [0, 0, 0, 0, 0, 0, 0]], dtype=int32)
+    >>> tokenizer.decode(batch["input_ids"][0])
+    'the river a boat'
 """
 
 from __future__ import annotations
@@ -16,10 +28,12 @@ import hashlib
 import itertools
 import re
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import numpy as np
 import sentencepiece
+from numpy.typing import NDArray
 
 from albert_tf import files
 
@@ -29,11 +43,18 @@ UNKNOWN_TOKEN = "[UNK]"
 PAD_ID = 0  # the official programs pad with 0 whatever the vocabulary says
 MAX_INPUT_CHARS_PER_WORD = 200  # a longer word is one unknown token
 MAX_REMEMBERED = 200_000  # words, about 40 MB
+PADDINGS = ("longest", "max_length")
 
 # The code points that BERT surrounds with spaces: no kana and no hangul among them.
 _CJK = re.compile(
     "[\u4e00-\u9fff\u3400-\u4dbf\U00020000-\U0002a6df\U0002a700-\U0002b73f\U0002b740-\U0002b81f"
     "\U0002b820-\U0002ceaf\uf900-\ufaff\U0002f800-\U0002fa1f]"
+)
+# Spaces that WordPiece text gains: around Chinese characters and full-width signs, and before
+# punctuation that follows a word.
+_ADDED_SPACE = re.compile(
+    r" (?=[\u3000-\u303f\u3400-\u9fff\uf900-\ufaff\uff00-\uffef.,;:!?])"
+    r"|(?<=[\u3000-\u303f\u3400-\u9fff\uf900-\ufaff\uff00-\uffef]) "
 )
 
 
@@ -288,15 +309,51 @@ class _WordPieceEncoder:
         return [[token_id for word in words(text) for token_id in ids_of[word]] for text in texts]
 
 
+def truncated_lengths(first: int, second: int, max_tokens: int) -> tuple[int, int]:
+    """Lengths of two texts truncated to `max_tokens` together (official `_truncate_seq_pair`).
+
+    The longer one loses its last token again and again; of two equally long ones, the second.
+    """
+    if first + second <= max_tokens:
+        return first, second
+    if second <= max_tokens // 2:
+        return max_tokens - second, second
+    if first <= max_tokens - max_tokens // 2:
+        return first, max_tokens - first
+    return max_tokens - max_tokens // 2, max_tokens // 2
+
+
+def join(
+    first: Sequence[int], second: Sequence[int], cls_id: int, sep_id: int
+) -> tuple[list[int], int]:
+    """Adds the special ids to the ids of one text, or of two.
+
+    Returns:
+        `[CLS] first [SEP]` or `[CLS] first [SEP] second [SEP]`, and how many of these ids belong
+        to segment 0: those up to the first `[SEP]`.
+    """
+    ids = [cls_id, *first, sep_id]
+    return [*ids, *second, sep_id] if second else ids, len(ids)
+
+
 class FullTokenizer:
-    """Text to pieces and ids, with a SentencePiece model or a WordPiece vocabulary.
+    """Tokenizer with a SentencePiece model (English) or a WordPiece vocabulary (Chinese).
+
+    Calling it with texts returns a batch for the model; `encode` and `tokenize` return the ids and
+    pieces of one text, without special symbols. All of them normalize the text first.
 
     Args:
         vocab_file: WordPiece vocabulary. Beside a SentencePiece model it may be that model's
             `.vocab`, and only serves to check that the two belong together.
-        do_lower_case: SentencePiece: whether `preprocess` lower-cases; WordPiece: whether
-            `tokenize` lower-cases and strips accents.
+        do_lower_case: whether text is lower-cased; in WordPiece mode, accents are stripped too.
         spm_model_file: SentencePiece model. Where it is given, it is the vocabulary.
+        max_length: the default of `max_length` in calls.
+
+    >>> tokenizer = FullTokenizer(spm_model_file="30k-clean.model")
+    >>> tokenizer.encode("The sea") == tokenizer.convert_tokens_to_ids(["▁the", "▁sea"])
+    True
+    >>> tokenizer.pieces[tokenizer.mask_id]
+    '[MASK]'
 
     Attributes:
         vocab, pieces, vocab_size: dict, piece -> id; list, id -> piece; their length.
@@ -314,10 +371,11 @@ class FullTokenizer:
         vocab_file: str | None = None,
         do_lower_case: bool = True,
         spm_model_file: str | None = None,
+        max_length: int = 512,
     ):
         if not vocab_file and not spm_model_file:
             raise ValueError("a vocabulary is needed: --spm_model_file, or --vocab_file (Chinese)")
-        self.do_lower_case = do_lower_case
+        self.do_lower_case, self.max_length = do_lower_case, max_length
         self.is_sentencepiece = bool(spm_model_file)
         self._encoder = (
             _SentencePieceEncoder(spm_model_file)
@@ -338,13 +396,97 @@ class FullTokenizer:
         self.cls_id, self.sep_id, self.mask_id = (self.vocab[token] for token in SPECIAL_TOKENS)
         self.pad_id, self.unk_id = PAD_ID, self._encoder.unk_id
 
+    def __call__(
+        self,
+        texts: str | Sequence[str] | Sequence[Sequence[str]],
+        pairs: str | Sequence[str] | None = None,
+        max_length: int | None = None,
+        padding: str = "longest",
+        pad_to_multiple: int = 1,
+    ) -> dict[str, NDArray[np.int32]]:
+        """Returns a batch of texts or of pairs of texts, as the model takes it.
+
+        A row is `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]`, truncated as in Google's fine-tuning
+        programs: the longer text of a pair loses its last tokens first. An empty second text is
+        none.
+
+            >>> tokenizer("The river")["input_ids"].shape
+            (1, 4)
+            >>> batch = tokenizer(["The river", "A boat at sea"], max_length=5)
+            >>> batch["input_mask"]
+            array([[1, 1, 1, 1, 0],
+                   [1, 1, 1, 1, 1]], dtype=int32)
+
+        Args:
+            texts: a text, a list of texts, or a list of pairs (a, b) of texts.
+            pairs: the second text, or one for each of `texts`.
+            max_length: the most tokens in a row, special symbols included; default:
+                `self.max_length`.
+            padding: "longest" pads to the longest row, "max_length" to `max_length`.
+            pad_to_multiple: "longest" rounds the length up to a multiple of this, so that fewer
+                shapes occur.
+
+        Returns:
+            `input_ids`, `input_mask` (1 at tokens, 0 at padding) and `segment_ids` (1 from the
+            second text on), int32 [B, S].
+
+        Raises:
+            ValueError: something is no text, `pairs` and `texts` differ in number, or `padding` or
+                a length is impossible.
+        """
+        limit = self.max_length if max_length is None else max_length
+        if padding not in PADDINGS or limit < len("[CLS] a [SEP]".split()) or pad_to_multiple < 1:
+            raise ValueError(
+                f"padding={padding!r}, max_length={limit}, pad_to_multiple={pad_to_multiple}: "
+                f"expected one of {PADDINGS}, 3 or more, and 1 or more"
+            )
+        firsts, seconds = _split_pairs(texts, pairs)
+        rows = []
+        for first, second in zip(
+            self.encode_batch(firsts), self.encode_batch(seconds), strict=True
+        ):
+            room = max(limit - (3 if second else 2), 0)
+            kept = truncated_lengths(len(first), len(second), room)
+            rows.append(join(first[: kept[0]], second[: kept[1]], self.cls_id, self.sep_id))
+        longest = max((len(ids) for ids, _ in rows), default=0)
+        length = min(-(-longest // pad_to_multiple) * pad_to_multiple, limit)
+        return _pad(rows, limit if padding == "max_length" else length)
+
     def preprocess(self, text: str) -> str:
         """SentencePiece: `preprocess_text`, lower-cased as set. WordPiece: `text` as it is."""
         return preprocess_text(text, lower=self.do_lower_case) if self.is_sentencepiece else text
 
     def tokenize(self, text: str) -> list[str]:
-        """The pieces of `text`, which in SentencePiece mode has been through `preprocess`."""
+        """The pieces of `text`, which is normalized first.
+
+        Text that has been through `preprocess_text` already, as Google's programs pass it, gives
+        the same pieces.
+        """
+        return self.tokenize_preprocessed(self.preprocess(text))
+
+    def tokenize_preprocessed(self, text: str) -> list[str]:
+        """The pieces of `text` as it is: Google's `tokenize`, for text from `preprocess`."""
         return self._encoder.tokenize(text)
+
+    def decode(self, ids: Iterable[int], skip_special_tokens: bool = True) -> str:
+        """Readable text of `ids`. What normalization took (case, accents) stays lost.
+
+        Args:
+            ids: int [S], such as a row of `input_ids`.
+            skip_special_tokens: leave out [CLS], [SEP] and padding.
+
+        Raises:
+            ValueError: an id outside [0, vocab_size).
+        """
+        left_out = {self.cls_id, self.sep_id, self.pad_id} if skip_special_tokens else set()
+        kept = [int(token_id) for token_id in ids if int(token_id) not in left_out]
+        return self.detokenize(self.convert_ids_to_tokens(kept))
+
+    def detokenize(self, tokens: Iterable[str]) -> str:
+        """Joins pieces into readable text."""
+        if self.is_sentencepiece:
+            return "".join(tokens).replace(SPIECE_UNDERLINE, " ").strip()
+        return _ADDED_SPACE.sub("", " ".join(tokens).replace(" ##", ""))
 
     def encode(self, text: str) -> list[int]:
         """The ids of `text`: preprocess, tokenize and look up. No special symbols are added."""
@@ -377,6 +519,43 @@ class FullTokenizer:
         if ids and not 0 <= min(ids) <= max(ids) < self.vocab_size:
             raise ValueError(f"ids {min(ids)} to {max(ids)}; expected 0 to {self.vocab_size - 1}")
         return [self.pieces[token_id] for token_id in ids]
+
+
+def _split_pairs(
+    texts: str | Sequence[str] | Sequence[Sequence[str]], pairs: str | Sequence[str] | None
+) -> tuple[list[str], list[str]]:
+    """First and second texts of a call's arguments; "" where there is no second one."""
+    if isinstance(texts, str):
+        texts, pairs = [texts], [pairs] if isinstance(pairs, str) else pairs
+    elif isinstance(texts, tuple) and texts and all(isinstance(text, str) for text in texts):
+        raise ValueError(
+            "a tuple of texts may mean a pair or a batch: pass [(a, b)] for one pair, or a list "
+            "for a batch"
+        )
+    rows = [(text, "") if isinstance(text, str) else text for text in texts]
+    if pairs is not None:
+        if isinstance(pairs, str) or len(pairs) != len(rows):
+            raise ValueError(f"pairs={pairs!r:.60}: expected a list of {len(rows)}, as texts")
+        rows = [(row[0], pair) for row, pair in zip(rows, pairs, strict=True)]
+    for number, row in enumerate(rows):
+        is_pair = isinstance(row, Sequence) and len(row) == 2
+        if not (is_pair and all(isinstance(text, str) for text in row)):
+            raise ValueError(f"texts[{number}] is {row!r:.60}: expected a str, or a pair of them")
+    return [row[0] for row in rows], [row[1] for row in rows]
+
+
+def _pad(rows: Sequence[tuple[list[int], int]], length: int) -> dict[str, NDArray[np.int32]]:
+    """Batch of rows (ids, how many of them belong to segment 0), padded to `length`."""
+    shape = (len(rows), length)
+    batch = {
+        name: np.full(shape, PAD_ID, np.int32)
+        for name in ("input_ids", "input_mask", "segment_ids")
+    }
+    for number, (ids, first_length) in enumerate(rows):
+        batch["input_ids"][number, : len(ids)] = ids
+        batch["input_mask"][number, : len(ids)] = 1
+        batch["segment_ids"][number, first_length : len(ids)] = 1
+    return batch
 
 
 def _check_same_pieces(pieces: list[str], model_path: str, vocab_path: str) -> None:

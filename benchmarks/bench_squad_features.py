@@ -112,7 +112,7 @@ def features_of(
 ) -> list[dict[str, Any]]:
     """The features of one question, for training."""
     query = tokenizer.encode(example.question)[: settings.max_query_length]
-    pieces = tokenizer.tokenize(tokenizer.preprocess(example.context))
+    pieces = tokenizer.tokenize(example.context)
     joined = "".join(pieces).replace("▁", " ")
     piece_of = [number for number, piece in enumerate(pieces) for _ in piece]
     aligned = align(example.context, joined, tokenizer.do_lower_case)

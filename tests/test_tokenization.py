@@ -228,13 +228,15 @@ def test_sentencepiece_knows_its_special_ids(toy_tokenizer):
     assert toy_tokenizer.vocab["("] == 5
 
 
-def test_sentencepiece_lower_cases_in_preprocess_only(toy_spm_model):
+def test_sentencepiece_text_is_normalized_as_set(toy_spm_model):
     lower = FullTokenizer(spm_model_file=toy_spm_model)
     cased = FullTokenizer(spm_model_file=toy_spm_model, do_lower_case=False)
     assert lower.preprocess(" The  RIVÉR") == "the river"
     assert cased.preprocess(" The  RIVÉR") == "The RIVER"
-    assert lower.tokenize("The") == cased.tokenize("The") != lower.tokenize("the")
-    assert lower.encode("The") == lower.encode("the")
+    assert lower.tokenize("The RIVER") == lower.tokenize("the river")
+    assert lower.tokenize("The") == ["▁the"]
+    assert "▁the" not in cased.tokenize("The")
+    assert lower.encode("The") == lower.encode("the") == [lower.vocab["▁the"]]
 
 
 def test_special_symbols_in_the_text_are_ordinary_characters(toy_tokenizer):
@@ -248,7 +250,7 @@ def test_encode_and_encode_batch_look_up_the_pieces_of_tokenize(comma_model, do_
     texts = ["one 1999, two", "", "ONE 9,", "x9,9, 五 9,", "so it goes", "五[CLS]9,", "  ", "٩,"]
     expected = []
     for text in texts:
-        tokens = tokenizer.tokenize(tokenizer.preprocess(text))
+        tokens = tokenizer.tokenize_preprocessed(tokenizer.preprocess(text))
         expected.append([tokenizer.vocab.get(token, 1) for token in tokens])
     assert tokenizer.vocab["9,"] not in {piece_id for row in expected for piece_id in row}
     assert tokenizer.encode_batch(texts) == expected
@@ -415,10 +417,10 @@ def test_every_golden_text_has_the_official_pieces_and_ids(shared, kind, case):
     assert len(rows) == 575
     for row in rows:
         preprocessed = tokenizer.preprocess(row["text"])
-        tokens = tokenizer.tokenize(preprocessed)
         assert preprocessed == row["preprocessed"]
-        assert tokens == row["tokens"]
-        assert tokenizer.convert_tokens_to_ids(tokens) == row["ids"]
+        assert tokenizer.tokenize_preprocessed(preprocessed) == row["tokens"]
+        assert tokenizer.tokenize(row["text"]) == row["tokens"]
+        assert tokenizer.convert_tokens_to_ids(row["tokens"]) == row["ids"]
         assert tokenizer.encode(row["text"]) == row["ids"]
     assert tokenizer.encode_batch(row["text"] for row in rows) == [row["ids"] for row in rows]
 
@@ -426,3 +428,146 @@ def test_every_golden_text_has_the_official_pieces_and_ids(shared, kind, case):
 def test_the_released_english_model_and_its_vocabulary_agree(shared):
     model, vocab = (str(shared / "vocab" / f"30k-clean.{end}") for end in ("model", "vocab"))
     assert FullTokenizer(vocab, spm_model_file=model).vocab_size == 30_000
+
+
+@pytest.mark.parametrize("do_lower_case", [True, False])
+@pytest.mark.parametrize(
+    ("argument", "name", "text"),
+    [
+        ("spm_model_file", "30k-clean.model", "doyle_adventures.txt"),
+        ("vocab_file", "vocab_chinese.txt", "journey_to_the_west_zh.txt"),
+    ],
+)
+def test_text_that_is_normalized_already_gives_the_same_pieces(
+    shared, argument, name, text, do_lower_case
+):
+    # As programs written for Google's class call it, with `preprocess_text` before `tokenize`.
+    tokenizer = FullTokenizer(
+        do_lower_case=do_lower_case, **{argument: str(shared / "vocab" / name)}
+    )
+    lines = (shared / "data" / "text" / text).read_text(encoding="utf-8").splitlines()[:4000]
+    kind = "sentencepiece" if argument == "spm_model_file" else "wordpiece"
+    golden = shared / "golden" / "tokenization" / f"{kind}_lower.jsonl"
+    lines += [json.loads(row)["text"] for row in golden.read_text(encoding="utf-8").splitlines()]
+    for line in lines:
+        preprocessed = tokenizer.preprocess(line)
+        pieces = tokenizer.tokenize_preprocessed(preprocessed)
+        assert tokenizer.tokenize(preprocessed) == tokenizer.tokenize(line) == pieces
+
+
+def official_truncation(first, second, limit):
+    while first + second > limit:
+        if first > second:
+            first -= 1
+        else:
+            second -= 1
+    return first, second
+
+
+def test_truncation_takes_from_the_longer_text_and_of_equals_from_the_second():
+    for limit in range(2, 14):
+        for first in range(14):
+            for second in range(14):
+                expected = official_truncation(first, second, limit)
+                assert tokenization.truncated_lengths(first, second, limit) == expected
+
+
+def test_special_ids_go_around_one_text_or_two():
+    assert tokenization.join([7, 8], [], 2, 3) == ([2, 7, 8, 3], 4)
+    assert tokenization.join([7, 8], [9], 2, 3) == ([2, 7, 8, 3, 9, 3], 4)
+    assert tokenization.join([], [9], 2, 3) == ([2, 3, 9, 3], 2)
+
+
+def test_a_call_returns_a_padded_batch(toy_vocabulary):
+    tokenizer = FullTokenizer(toy_vocabulary)
+    batch = tokenizer([("UNwanted, 博", "running"), ("推", "")])
+    assert batch["input_ids"].tolist() == [[1, 7, 4, 5, 10, 11, 2, 8, 9, 2], [1, 12, 2] + [0] * 7]
+    assert batch["input_mask"].tolist() == [[1] * 10, [1] * 3 + [0] * 7]
+    assert batch["segment_ids"].tolist() == [[0] * 7 + [1] * 3, [0] * 10]
+    assert all(array.dtype == "int32" for array in batch.values())
+
+
+def test_texts_and_pairs_may_be_passed_in_several_forms(toy_vocabulary):
+    tokenizer = FullTokenizer(toy_vocabulary)
+
+    def same(one, other):
+        assert one.keys() == other.keys() == {"input_ids", "input_mask", "segment_ids"}
+        assert all((one[name] == other[name]).all() for name in one)
+
+    same(tokenizer("want"), tokenizer(["want"]))
+    same(tokenizer("want", "wa"), tokenizer([("want", "wa")]))
+    same(tokenizer([["want", "wa"]]), tokenizer([("want", "wa")]))
+    same(tokenizer(["want", "un"], ["wa", "博"]), tokenizer([("want", "wa"), ("un", "博")]))
+    same(tokenizer(["want", ("un", "博")]), tokenizer([("want", ""), ("un", "博")]))
+    assert tokenizer([])["input_ids"].shape == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "length"),
+    [
+        ({}, 7),
+        ({"max_length": 6}, 6),
+        ({"pad_to_multiple": 4}, 8),
+        ({"pad_to_multiple": 4, "max_length": 7}, 7),
+        ({"padding": "max_length", "max_length": 9}, 9),
+        ({"padding": "max_length"}, 11),
+    ],
+)
+def test_a_batch_is_padded_as_asked(toy_vocabulary, arguments, length):
+    tokenizer = FullTokenizer(toy_vocabulary, max_length=11)
+    batch = tokenizer([("want wa", "un wa"), "un"], **arguments)
+    assert batch["input_ids"].shape == (2, length)
+
+
+@pytest.mark.parametrize(
+    ("pair", "max_length", "tokens"),
+    [
+        (("want wa un running", "博 推 wa"), 9, "[CLS] want wa un [SEP] 博 推 wa [SEP]"),
+        (("want wa un running", "博 推 wa"), 8, "[CLS] want wa un [SEP] 博 推 [SEP]"),
+        (("want wa un running", "博"), 8, "[CLS] want wa un runn [SEP] 博 [SEP]"),
+        (("want wa un", ""), 4, "[CLS] want wa [SEP]"),
+        (("want", "wa"), 3, "[CLS] [SEP]"),
+    ],
+)
+def test_long_texts_are_truncated_as_by_the_fine_tuning_programs(
+    toy_vocabulary, pair, max_length, tokens
+):
+    tokenizer = FullTokenizer(toy_vocabulary)
+    batch = tokenizer([pair], max_length=max_length)
+    assert tokenizer.convert_ids_to_tokens(batch["input_ids"][0].tolist()) == tokens.split()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ((("want", "wa"),), "a tuple of texts may mean a pair or a batch"),
+        ((["want", None],), r"texts\[1\] is None: expected a str"),
+        (([("want", "wa", "un")],), r"texts\[0\] is \('want', 'wa', 'un'\)"),
+        ((["want", "wa"], ["un"]), "expected a list of 2"),
+        ((["want"], "un"), "expected a list of 1"),
+        (("want", None, 2), "max_length=2"),
+        (("want", None, 9, "longer"), "padding='longer'"),
+        (("want", None, 9, "longest", 0), "pad_to_multiple=0"),
+    ],
+)
+def test_a_call_with_something_else_says_what_was_expected(toy_vocabulary, arguments, problem):
+    with pytest.raises(ValueError, match=problem):
+        FullTokenizer(toy_vocabulary)(*arguments)
+
+
+def test_sentencepiece_ids_become_text_again(toy_tokenizer):
+    batch = toy_tokenizer([("The RIVÉR was  wider.", "old people")])
+    ids = batch["input_ids"][0]
+    assert toy_tokenizer.decode(ids) == "the river was wider. old people"
+    assert toy_tokenizer.decode(ids, skip_special_tokens=False).count("[SEP]") == 2
+    assert toy_tokenizer.decode([]) == ""
+
+
+def test_wordpiece_ids_become_text_again(tmp_path):
+    words = "[PAD] [UNK] [CLS] [SEP] [MASK] un ##want ##ed , run 博 推 。".split()
+    tokenizer = FullTokenizer(write_vocabulary(tmp_path / "vocab.txt", words))
+    text = "unwanted, run 博推。run"
+    assert tokenizer.decode(tokenizer(text)["input_ids"][0]) == "unwanted, run博推。run"
+    assert tokenizer.decode([2, 5, 4, 3], skip_special_tokens=False) == "[CLS] un [MASK] [SEP]"
+    with pytest.raises(ValueError, match="expected 0 to 12"):
+        tokenizer.decode([13])

@@ -24,9 +24,9 @@ from albert_tf.classification.reading import ExampleSet
 from albert_tf.classification.tasks import ClassificationTask
 from albert_tf.config import AlbertConfig
 from albert_tf.finetuning import feature_cache, metrics, pictures
-from albert_tf.finetuning.sequences import TokenSequences, join
+from albert_tf.finetuning.sequences import TokenSequences
 from albert_tf.heads import AlbertForClassification, classification_losses, regression_losses
-from albert_tf.tokenization import FullTokenizer
+from albert_tf.tokenization import FullTokenizer, join, truncated_lengths
 
 EXAMPLES_AT_ONCE = 1000
 LOGGED_EXAMPLES = 5
@@ -36,20 +36,6 @@ DEV_PREDICTIONS = "dev_predictions.tsv"
 OUTPUTS = {"logits": 0.0, "probabilities": 0.0}
 
 Sums = dict[str, tuple[tf.Tensor, tf.Tensor]]
-
-
-def truncated_lengths(first: int, second: int, limit: int) -> tuple[int, int]:
-    """Lengths of two texts cut to `limit` tokens together.
-
-    The longer one loses its last token again and again; of two that are equally long, the second.
-    """
-    if first + second <= limit:
-        return first, second
-    if second <= limit // 2:
-        return limit - second, second
-    if first <= limit - limit // 2:
-        return first, limit - first
-    return limit - limit // 2, limit // 2
 
 
 def _sequences(

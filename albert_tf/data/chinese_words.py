@@ -99,7 +99,7 @@ class ChineseWords:
         text = ""
         places: list[int] = []
         if self._tokenizer.is_sentencepiece:
-            for piece in self._tokenizer.tokenize(self._tokenizer.preprocess(line)):
+            for piece in self._tokenizer.tokenize(line):
                 spelled = piece.replace(SPIECE_UNDERLINE, " ")
                 places.append(len(text) + len(spelled) - len(spelled.lstrip()))
                 text += spelled

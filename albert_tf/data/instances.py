@@ -183,7 +183,7 @@ def _look_at_unknown_pieces(
     unknown = np.flatnonzero(ids == tokenizer.unk_id)
     ends = np.cumsum([len(pieces) for pieces in encoded])
     for index in np.unique(np.searchsorted(ends, unknown, side="right")).tolist():
-        pieces = tokenizer.tokenize(tokenizer.preprocess(lines[index]))
+        pieces = tokenizer.tokenize(lines[index])
         word_starts[ends[index] - len(pieces) : ends[index]] = list(map(starts_word, pieces))
 
 

@@ -20,19 +20,6 @@ _ARRAYS = ("input_ids", "input_mask", "segment_ids")
 _IS_REAL = "is_real_example"  # in the official records: 0 in what fills the last batch up
 
 
-def join(
-    first: Sequence[int], second: Sequence[int], cls_id: int, sep_id: int
-) -> tuple[list[int], int]:
-    """Puts the special symbols round one text, or round two.
-
-    Returns:
-        `[CLS] first [SEP]` or `[CLS] first [SEP] second [SEP]`, and how many of them are of
-        segment 0: those up to the first `[SEP]`.
-    """
-    ids = [cls_id, *first, sep_id]
-    return [*ids, *second, sep_id] if second else ids, len(ids)
-
-
 @dataclasses.dataclass(frozen=True)
 class TokenSequences:
     """N examples of one token sequence each, or of C, the options of a question.

@@ -55,7 +55,7 @@ def _sequences(
         text = tokenizer.preprocess(question.question)
         for option in question.options:
             # Not `encode`: question and option are normalized one by one, and not once more.
-            tokens = tokenizer.tokenize(fill_in(text, tokenizer.preprocess(option)))
+            tokens = tokenizer.tokenize_preprocessed(fill_in(text, tokenizer.preprocess(option)))
             ending = tokenizer.convert_tokens_to_ids(tokens)[-max_qa_length:]
             kept = passage_ids[: max_seq_length - SPECIAL_TOKENS - len(ending)]
             num_cut += len(kept) < len(passage_ids)

@@ -123,7 +123,7 @@ def convert_index(index: Index, limit: int | None, is_start: bool) -> Index:
 
 
 def _tokenize_sentencepiece(tokenizer: FullTokenizer, text: str) -> TokenizedText | None:
-    pieces = tokenizer.tokenize(tokenizer.preprocess(text))
+    pieces = tokenizer.tokenize(text)
     joined = "".join(pieces).replace(SPIECE_UNDERLINE, " ")
     normal_forms = text.translate(_normal_forms(tokenizer.do_lower_case))
     text_to_joined = align_characters(normal_forms, joined)

@@ -31,23 +31,6 @@ def ids(text):
     return [WORDS.index(word) for word in text.split()]
 
 
-def official_truncation(first, second, limit):
-    while first + second > limit:
-        if first > second:
-            first -= 1
-        else:
-            second -= 1
-    return first, second
-
-
-def test_truncation_takes_from_the_longer_text_and_of_equals_from_the_second():
-    for limit in range(2, 14):
-        for first in range(14):
-            for second in range(14):
-                expected = official_truncation(first, second, limit)
-                assert classification.truncated_lengths(first, second, limit) == expected
-
-
 @pytest.mark.parametrize(
     ("text_a", "text_b", "length", "tokens", "first_length"),
     [

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from albert_tf.finetuning.sequences import TokenSequences, join
+from albert_tf.finetuning.sequences import TokenSequences
 
 SEQUENCES = [([2, 7, 3], 3), ([2, 8, 9, 3, 7, 3], 4), ([2, 3], 2), ([2, 5, 3, 6, 3], 3)]
 LABELS = {"label_ids": np.array([1, 0, 2, 1], np.int32)}
@@ -10,12 +10,6 @@ LABELS = {"label_ids": np.array([1, 0, 2, 1], np.int32)}
 @pytest.fixture
 def sequences():
     return TokenSequences.pack(SEQUENCES, LABELS)
-
-
-def test_special_symbols_go_round_one_text_or_two():
-    assert join([7, 8], [], 2, 3) == ([2, 7, 8, 3], 4)
-    assert join([7, 8], [9], 2, 3) == ([2, 7, 8, 3, 9, 3], 4)
-    assert join([], [9], 2, 3) == ([2, 3, 9, 3], 2)
 
 
 def test_a_batch_is_padded_and_in_the_order_asked_for(sequences):

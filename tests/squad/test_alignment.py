@@ -26,17 +26,14 @@ class WordTokenizer:
     def __init__(self):
         self.vocab = {}
 
-    def preprocess(self, text):
-        return preprocess_text(text, lower=True)
-
     def tokenize(self, text):
-        return encode_pieces(Words(), text)
+        return encode_pieces(Words(), preprocess_text(text, lower=True))
 
     def convert_tokens_to_ids(self, tokens):
         return [self.vocab.setdefault(token, len(self.vocab) + 5) for token in tokens]
 
     def encode_batch(self, texts):
-        return [self.convert_tokens_to_ids(self.tokenize(self.preprocess(t))) for t in texts]
+        return [self.convert_tokens_to_ids(self.tokenize(t)) for t in texts]
 
 
 ACCENTED = "A  café … costs ½?\nYes x3, No"

@@ -1,0 +1,106 @@
+"""The examples (`>>>`) in docstrings of the library run and print what they say.
+
+They run in a folder that holds the files which users have: `30k-clean.model`, `vocab.txt`,
+`albert_config.json` and `albert_tiny/`, a model with its vocabulary; all of them toys. The names
+in `example_globals` need no import in an example.
+"""
+
+from __future__ import annotations
+
+import doctest
+import functools
+import importlib
+import io
+
+import numpy as np
+import pytest
+
+import albert_tf
+from tests.conftest import ROOT, TINY_SHAPE, TOY_TEXT
+
+MODULES = [
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    for path in sorted((ROOT / "albert_tf").rglob("*.py"))
+    if ">>> " in path.read_text(encoding="utf-8")
+]
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+WORDS = sorted({word.strip(".,").lower() for word in TOY_TEXT.split()})
+
+
+def train_vocabulary(path):
+    """A SentencePiece model in which every word of the toy text is a piece."""
+    import sentencepiece
+
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(TOY_TEXT.lower().splitlines()),
+        model_writer=model,
+        vocab_size=100,
+        pad_id=0,
+        unk_id=1,
+        bos_id=-1,
+        eos_id=-1,
+        control_symbols=SPECIAL[2:],
+        user_defined_symbols=[f"▁{word}" for word in WORDS],
+        hard_vocab_limit=False,
+        minloglevel=2,
+    )
+    path.write_bytes(model.getvalue())
+
+
+@pytest.fixture(scope="module")
+def example_folder(tmp_path_factory):
+    """The folder in which the examples run."""
+    folder = tmp_path_factory.mktemp("examples")
+    train_vocabulary(folder / "30k-clean.model")
+    tokens = [*SPECIAL, *WORDS, *"。，今天气好不坏吗很我你"]
+    (folder / "vocab.txt").write_text("\n".join(tokens) + "\n", encoding="utf-8")
+    changes = {"num_hidden_layers": 2, "num_hidden_groups": 1, "max_position_embeddings": 64}
+    config = albert_tf.AlbertConfig(**TINY_SHAPE | changes | {"type_vocab_size": 2})
+    config.to_json_file(str(folder / "albert_config.json"))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def example_globals(example_folder):
+    """What examples may use without importing it."""
+    return {
+        "np": np,
+        "albert_tf": albert_tf,
+        "config": albert_tf.AlbertConfig.from_json_file(str(example_folder / "albert_config.json")),
+        "tokenizer": albert_tf.FullTokenizer(
+            spm_model_file=str(example_folder / "30k-clean.model")
+        ),
+    }
+
+
+@functools.cache
+def examples_of(module_name):
+    """The docstrings of a module that have examples."""
+    module = importlib.import_module(module_name)
+    return [test for test in doctest.DocTestFinder().find(module) if test.examples]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_examples_print_what_they_say(module, example_globals, example_folder, monkeypatch):
+    monkeypatch.chdir(example_folder)
+    runner = doctest.DocTestRunner(
+        optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE, verbose=False
+    )
+    report = io.StringIO()
+    for test in examples_of(module):
+        test.globs = {**test.globs, **example_globals}
+        runner.run(test, out=report.write, clear_globs=False)
+    assert not runner.failures, report.getvalue()
+
+
+def test_public_names_have_examples():
+    with_examples = {test.name for module in MODULES for test in examples_of(module)}
+    waiting = {"AlbertEncoder", "AlbertForPretraining", "load_checkpoint"}
+    public = {name: getattr(albert_tf, name) for name in albert_tf.__all__ if name not in waiting}
+    lacking = [
+        name
+        for name, value in public.items()
+        if callable(value) and f"{value.__module__}.{value.__name__}" not in with_examples
+    ]
+    assert not lacking, f"their docstrings show no example (>>>): {lacking}"
