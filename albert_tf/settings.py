@@ -1,12 +1,12 @@
 """Settings of the programs: frozen dataclasses whose fields say what they mean and what they allow.
 
-A program has one class of settings, made of groups that several programs share. The library takes
-instances of it; `cli.flags` makes command line flags of the same fields.
+A program has one class of settings, `Settings`, which inherits groups that several programs share.
+The library takes instances of it; `cli.flags` makes command line flags of the same fields.
 
     @dataclasses.dataclass(frozen=True, kw_only=True)
-    class TrainingSettings(Settings):
+    class TrainingSettings(SettingsGroup):
         GROUP = "training"
-        seed: int = setting(12345, "Seed of weights, dropout and data order.", minimum=0)
+        seed: int = setting(12345, "Random seed.", minimum=0)
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def setting(
     maximum: float | None = None,
     choices: Sequence[str] | None = None,
 ) -> Any:
-    """A field of a settings class.
+    """Returns a field of a settings class.
 
     Args:
         default: its value where none is given; `REQUIRED` if one must be.
@@ -37,18 +37,36 @@ def setting(
         maximum: the largest value allowed.
         choices: the values allowed.
     """
-    return dataclasses.field(
-        default=default,
-        metadata={"help": help, "minimum": minimum, "maximum": maximum, "choices": choices},
-    )
+    limits = {"minimum": minimum, "maximum": maximum, "choices": choices}
+    return dataclasses.field(default=default, metadata={"help": help} | limits)
+
+
+def redefined(group: type[SettingsGroup], name: str, default: Any, help: str | None = None) -> Any:
+    """Returns the field `name` of another class with another default, and the same limits.
+
+    Programs share settings whose defaults differ, as those of Google's programs do. A name is
+    defined by `setting` in one class only, and by `redefined` in all others:
+
+        train_batch_size: int = redefined(TrainingSettings, "train_batch_size", 4096)
+
+    Args:
+        group: the class that has the field.
+        name: of the field.
+        default: as in `setting`.
+        help: as in `setting`; None keeps that of `group`.
+    """
+    metadata = dict(field_of(group, name).metadata) | {"redefines": group}
+    if help is not None:
+        metadata["help"] = help
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings:
+class SettingsGroup:
     """Base of all settings: checks each value against what its field allows.
 
     Attributes:
-        GROUP: heading of the fields that a class adds, in `--help`.
+        GROUP: heading, in `--help`, of the fields that a class adds.
 
     Raises:
         ValueError: a value is outside of its range or none of the choices; names the field.
@@ -76,19 +94,8 @@ def check_value(field: dataclasses.Field[Any], value: Any) -> None:
         raise ValueError(f"{field.name}={value!r}: expected {limits['maximum']} or less")
 
 
-def redefined(base: type[Settings], name: str, default: Any, help: str | None = None) -> Any:
-    """The setting `name` of a base class, with another default (and another meaning).
-
-    Programs share settings whose defaults differ, as those of Google's programs do:
-
-        train_batch_size: int = redefined(FineTuningSettings, "train_batch_size", 4096)
-    """
-    limits = dict(field_of(base, name).metadata)
-    return setting(default, **limits | ({} if help is None else {"help": help}))
-
-
-def field_of(settings: type[Settings], name: str) -> dataclasses.Field[Any]:
-    """The dataclass field `name` of a settings class."""
+def field_of(settings: type[SettingsGroup], name: str) -> dataclasses.Field[Any]:
+    """Returns the dataclass field `name` of a settings class."""
     return next(field for field in dataclasses.fields(settings) if field.name == name)
 
 
@@ -120,35 +127,39 @@ class FieldInfo:
     choices: Sequence[str] | None
 
 
-def describe(settings: type[Settings]) -> list[FieldInfo]:
-    """The fields of a settings class, the groups of base classes first."""
+def describe(settings: type[SettingsGroup]) -> list[FieldInfo]:
+    """Returns the fields of a settings class, those of its base classes first."""
     hints = typing.get_type_hints(settings)
     found = []
     for field in dataclasses.fields(settings):
-        types_of_values, is_tuple, is_scalar = _value_types(hints[field.name])
+        element_type, is_tuple, is_scalar = _value_types(hints[field.name])
         is_required = field.default is dataclasses.MISSING
-        owner = next(
-            cls
-            for cls in reversed(settings.__mro__)
-            if issubclass(cls, Settings) and field.name in vars(cls).get("__annotations__", {})
-        )
         found.append(
             FieldInfo(
                 name=field.name,
-                type=types_of_values,
+                type=element_type,
                 is_tuple=is_tuple,
                 is_scalar=is_scalar,
                 default=None if is_required else field.default,
                 is_required=is_required,
-                group=owner.GROUP,
-                **field.metadata,
+                group=_defining_class(settings, field.name).GROUP,
+                help=field.metadata["help"],
+                minimum=field.metadata["minimum"],
+                maximum=field.metadata["maximum"],
+                choices=field.metadata["choices"],
             )
         )
     return found
 
 
+def _defining_class(settings: type[SettingsGroup], name: str) -> type[SettingsGroup]:
+    """Returns the class among the bases of `settings`, and itself, that has a field first."""
+    bases = [cls for cls in reversed(settings.__mro__) if issubclass(cls, SettingsGroup)]
+    return next(cls for cls in bases if name in vars(cls).get("__annotations__", {}))
+
+
 def _value_types(hint: Any) -> tuple[type, bool, bool]:
-    """The type of a field's values, whether it may be a tuple of them, and whether one alone."""
+    """Returns the type of a field's values, whether it takes a tuple of them, and whether one."""
     is_union = isinstance(hint, types.UnionType)
     hints = set(typing.get_args(hint)) - {types.NoneType} if is_union else {hint}
     tuples = {hint for hint in hints if typing.get_origin(hint) is tuple}

@@ -6,11 +6,11 @@ import dataclasses
 
 import pytest
 
-from albert_tf.settings import REQUIRED, Settings, describe, redefined, setting
+from albert_tf.settings import REQUIRED, SettingsGroup, describe, redefined, setting
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Boat(Settings):
+class Boat(SettingsGroup):
     GROUP = "boat"
     oars: int = setting(2, "Number of oars; 0 for a sail.", minimum=0, maximum=8)
     wood: str = setting("oak", "Kind of wood.", choices=("oak", "pine"))

@@ -6,34 +6,45 @@ TensorFlow is not imported here, so that `--help` answers at once.
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from absl import flags, logging
 
 from albert_tf import settings
-from albert_tf.settings import FieldInfo, Settings
+from albert_tf.settings import FieldInfo, SettingsGroup
+from albert_tf.training.settings import DeviceSettings, ModelSettings, TrainingSettings
 
-# Other spellings of flags, those of albert_zh and of single programs of Google's.
-ALIASES = {
-    "bert_config_file": "albert_config_file",
-    "num_keep_checkpoint": "keep_checkpoint_max",
+# Other spellings of flags, those of albert_zh and of single programs of Google's: what settings of
+# a class have → spelling → name of the field.
+ALIASES: dict[type[SettingsGroup], dict[str, str]] = {
+    ModelSettings: {"bert_config_file": "albert_config_file"},
+    TrainingSettings: {"num_keep_checkpoint": "keep_checkpoint_max"},
 }
-# Flags of old command lines that have no effect here.
-IGNORED: dict[str, type] = {
-    "input_file_mode": str,
-    "iterations_per_loop": int,
-    "master": str,
-    "num_tpu_cores": int,
-    "predict_feature_left_file": str,
-    "use_einsum": bool,
+# Flags of old command lines that have no effect here: what settings of a class accept → name →
+# type, `bool` or `str` for any value.
+IGNORED: dict[type[SettingsGroup], dict[str, type]] = {
+    DeviceSettings: {"master": str, "num_tpu_cores": str, "iterations_per_loop": str},
 }
-COMPATIBILITY = "compatibility"
 
-SettingsType = TypeVar("SettingsType", bound=Settings)
+# The headings of `--help`, in this order.
+GROUPS = ("model", "data", "training", "fine-tuning", "evaluation", "devices")
+_COMPATIBILITY = "compatibility with other programs"
+_ALWAYS_THERE = ("absl.app", "absl.logging")  # whose flags every program has
+_COMMON_HELP = """\
+  --flagfile=FILE
+      Read flags from a file, one a line; may be given several times.
+  --verbosity=INT
+      1 also shows the traceback of an error, -1 shows warnings only. (default: 0)
+  --help
+      Show this text."""
+_HELP_WIDTH = 90
+
+SettingsType = TypeVar("SettingsType", bound=SettingsGroup)
 
 
-class _ListParser(flags.ArgumentParser):
-    """Values of one type with commas between them, as a tuple; one alone by itself if allowed."""
+class _TupleParser(flags.ArgumentParser):
+    """Parses values with commas between them into a tuple; one alone into itself if allowed."""
 
     def __init__(self, parser: flags.ArgumentParser, keeps_scalar: bool) -> None:
         self._parser, self._keeps_scalar = parser, keeps_scalar
@@ -43,85 +54,109 @@ class _ListParser(flags.ArgumentParser):
         if not isinstance(argument, str):
             return argument
         parts = [part.strip() for part in argument.split(",")]
-        found = tuple(self._parser.parse(part) for part in parts if part)
-        return found[0] if self._keeps_scalar and len(found) == 1 else found
-
-
-class _TupleSerializer(flags.ArgumentSerializer):
-    """Writes a tuple as `_ListParser` reads it."""
-
-    def serialize(self, value: Any) -> str:
-        return ",".join(map(str, value if isinstance(value, tuple) else (value,)))
+        values = tuple(self._parser.parse(part) for part in parts if part)
+        return values[0] if self._keeps_scalar and len(values) == 1 else values
 
 
 def _parser(field: FieldInfo) -> flags.ArgumentParser:
     if field.choices is not None:
-        return flags.EnumParser(list(field.choices))
-    if field.type is int:
-        return flags.IntegerParser(field.minimum, field.maximum)
-    if field.type is float:
-        return flags.FloatParser(field.minimum, field.maximum)
-    return flags.ArgumentParser()
+        parser: flags.ArgumentParser = flags.EnumParser(list(field.choices))
+    elif field.type is int:
+        parser = flags.IntegerParser(field.minimum, field.maximum)
+    elif field.type is float:
+        parser = flags.FloatParser(field.minimum, field.maximum)
+    else:
+        parser = flags.ArgumentParser()
+    return _TupleParser(parser, field.is_scalar) if field.is_tuple else parser
 
 
-def define(settings_class: type[Settings], values: flags.FlagValues = flags.FLAGS) -> None:
-    """Defines a flag for each field of a settings class, its aliases, and flags without effect."""
-    fields = {field.name: field for field in settings.describe(settings_class)}
-    for field in fields.values():
-        _define_field(field, values)
+def define(settings_class: type[SettingsGroup]) -> flags.FlagValues:
+    """Returns a table with a flag for each field, aliases, ignored flags, and those of absl."""
+    values = flags.FlagValues()
+    for module, defined in flags.FLAGS.flags_by_module_dict().items():
+        for flag in defined if module in _ALWAYS_THERE else ():
+            values[flag.name] = flag
+    for field in settings.describe(settings_class):
+        if field.type is bool:
+            flags.DEFINE_boolean(field.name, field.default, field.help, values)
+        else:
+            flags.DEFINE(_parser(field), field.name, field.default, field.help, values)
         if field.is_required:
             flags.mark_flag_as_required(field.name, values)
-    for alias, name in ALIASES.items():
-        if name in fields and alias not in fields:
-            flags.DEFINE_alias(alias, name, values, module_name=COMPATIBILITY)
-    for name, kind in IGNORED.items():
-        if name not in fields:
-            text = "Accepted for old command lines; has no effect."
-            define_one = flags.DEFINE_boolean if kind is bool else flags.DEFINE_string
-            define_one(name, None, text, values, module_name=COMPATIBILITY)
+    for alias, name in _rows(ALIASES, settings_class).items():
+        flags.DEFINE_alias(alias, name, values)
+    for name, kind in _rows(IGNORED, settings_class).items():
+        if kind is bool:
+            flags.DEFINE_boolean(name, None, "No effect.", values)
+        else:
+            flags.DEFINE_string(name, None, "No effect.", values)
+    return values
 
 
-def _define_field(field: FieldInfo, values: flags.FlagValues) -> None:
-    if field.type is bool:
-        flags.DEFINE_boolean(field.name, field.default, field.help, values, field.group)
-        return
-    parser, serializer = _parser(field), flags.ArgumentSerializer()
-    if field.is_tuple:
-        parser, serializer = _ListParser(parser, field.is_scalar), _TupleSerializer()
-    flags.DEFINE(parser, field.name, field.default, field.help, values, serializer, field.group)
+def _rows(
+    table: dict[type[SettingsGroup], dict[str, Any]], settings_class: type[SettingsGroup]
+) -> dict[str, Any]:
+    """Returns the rows of `ALIASES` or `IGNORED` that belong to a settings class."""
+    found = {}
+    for group, rows in table.items():
+        if issubclass(settings_class, group):
+            found.update(rows)
+    return found
 
 
-def read(
-    settings_class: type[SettingsType], values: flags.FlagValues = flags.FLAGS
-) -> SettingsType:
-    """The settings that the command line gives; says which flags of it have no effect."""
-    for name in IGNORED:
-        if name in values and values[name].present:
+def parse(settings_class: type[SettingsType], arguments: Sequence[str]) -> SettingsType:
+    """Returns the settings that command line arguments give.
+
+    Args:
+        settings_class: what to make.
+        arguments: the words after the program's name; `--flagfile` is read.
+
+    Raises:
+        flags.Error: a flag is unknown, missing or has a value that is not allowed, or a word is no
+            flag; names it.
+        ValueError: values do not go together.
+    """
+    values = define(settings_class)
+    _, *words = values(["program", *arguments])
+    if words:
+        raise flags.Error(f"{words[0]!r} is no flag: flags begin with --")
+    for name in _rows(IGNORED, settings_class):
+        if values[name].present:
             logging.info("--%s has no effect", name)
-    return settings_class(
-        **{field.name: values[field.name].value for field in settings.describe(settings_class)}
-    )
+    fields = settings.describe(settings_class)
+    return settings_class(**{field.name: values[field.name].value for field in fields})
 
 
-def help_text(settings_class: type[Settings], description: str) -> str:
-    """The text of `--help`: what the program does, and its flags in groups."""
-    groups: dict[str, list[str]] = {}
-    for field in settings.describe(settings_class):
-        groups.setdefault(field.group, []).append(_describe_flag(field))
-    others = [f"  --{alias}: the same as --{name}" for alias, name in ALIASES.items()]
-    others += [f"  --{name}: no effect" for name in IGNORED]
-    groups[COMPATIBILITY] = others
-    parts = [f"{group}:\n" + "\n".join(lines) for group, lines in groups.items()]
-    return description.strip() + "\n\n" + "\n\n".join(parts) + "\n"
+def help_text(settings_class: type[SettingsGroup], description: str) -> str:
+    """Returns the text of `--help`: what the program does, and its flags in groups.
+
+    Args:
+        settings_class: the program's settings.
+        description: the docstring of its script.
+    """
+    fields = settings.describe(settings_class)
+    parts = [description.strip()]
+    for group in sorted({field.group for field in fields}, key=GROUPS.index):
+        lines = [_describe_flag(field) for field in fields if field.group == group]
+        parts.append(f"{group}:\n" + "\n".join(lines))
+    others = [f"  --{a}: same as --{name}" for a, name in _rows(ALIASES, settings_class).items()]
+    others += [f"  --{name}: accepted, no effect" for name in _rows(IGNORED, settings_class)]
+    if others:
+        parts.append(f"{_COMPATIBILITY}:\n" + "\n".join(others))
+    parts.append(f"all programs:\n{_COMMON_HELP}")
+    return "\n\n".join(parts)
 
 
 def _describe_flag(field: FieldInfo) -> str:
     if field.type is bool:
-        name = f"--[no]{field.name}"
+        syntax = f"--[no]{field.name}"
     else:
-        name = f"--{field.name}=" + (
-            "|".join(field.choices) if field.choices else field.type.__name__
-        )
-    default = "required" if field.is_required else f"default: {field.default}"
-    text = textwrap.fill(f"{field.help} ({default})", 92)
-    return f"  {name}\n{textwrap.indent(text, '      ')}"
+        choices = "|".join(filter(None, field.choices or ()))
+        values = choices or field.type.__name__.upper()
+        syntax = f"--{field.name}={values}" + (",..." if field.is_tuple else "")
+    text = field.help
+    if field.is_required:
+        text += " (required)"
+    elif field.default not in (None, "", ()):
+        text += f" (default: {field.default})"
+    return f"  {syntax}\n{textwrap.indent(textwrap.fill(text, _HELP_WIDTH), '      ')}"

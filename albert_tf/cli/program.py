@@ -11,11 +11,12 @@ import glob
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from absl import app, flags, logging
 
 from albert_tf import files
+from albert_tf.cli import flags as settings_flags
 from albert_tf.cli.trainer_setup import (
     begin_run,
     first_weights,
@@ -27,6 +28,7 @@ from albert_tf.cli.trainer_setup import (
 )
 from albert_tf.config import AlbertConfig
 from albert_tf.finetuning import batching, pictures, sweeps
+from albert_tf.settings import SettingsGroup
 from albert_tf.tokenization import FullTokenizer
 from albert_tf.training.interruption import EXIT_STATUS, InterruptedRunError
 
@@ -40,6 +42,9 @@ __all__ = [
     "make_trainer",
     "strategy",
 ]
+
+SettingsType = TypeVar("SettingsType", bound=SettingsGroup)
+HELP = {"--help", "-help", "--helpfull", "--helpshort", "-h", "-?"}
 
 FLAGS = flags.FLAGS
 CONFIG_NAME = "albert_config.json"
@@ -287,3 +292,62 @@ def run(main: Callable[[list[str]], None]) -> None:
     # And without Keras 3, which it imports otherwise, in almost two seconds, for no use here.
     os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
     app.run(with_clear_errors)
+
+
+def start(
+    settings_class: type[SettingsType], run: Callable[[SettingsType], Any], description: str | None
+) -> None:
+    """Runs a root script: makes settings of its command line, and prints what `run` returns.
+
+    A command line that is wrong, and what a user can put right (ValueError, OSError and the like)
+    end the script with one line on standard error and exit status 1; with --verbosity=1 the
+    traceback of an error is shown. A run that was asked to stop ends with status 75: the same
+    command resumes it.
+
+    Args:
+        settings_class: the program's settings.
+        run: the program. The `str` of what it returns is printed, unless that is None or empty.
+        description: the docstring of the script, for `--help`.
+    """
+    # Before `run` imports TensorFlow. Without notes on the processor and missing GPUs: errors
+    # reach Python as exceptions. Without Keras 3, whose import takes almost two seconds.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
+    if not HELP.isdisjoint(sys.argv[1:]):
+        sys.stdout.write(settings_flags.help_text(settings_class, description or "") + "\n")
+        return
+    app.run(
+        lambda settings: _run_settings(run, settings),
+        flags_parser=lambda argv: _parse(settings_class, argv),
+    )
+
+
+def _parse(settings_class: type[SettingsType], argv: Sequence[str]) -> SettingsType:
+    """Returns the settings of a command line; ends the process if it is wrong."""
+    FLAGS.mark_as_parsed()  # absl's own flags; those of the program are in a table of their own
+    try:
+        return settings_flags.parse(settings_class, argv[1:])
+    except (flags.Error, ValueError, OSError) as error:
+        sys.exit(f"{_script_name()}: {error}\nPass --help to see all flags.")
+
+
+def _run_settings(run: Callable[[SettingsType], Any], settings: SettingsType) -> None:
+    """Runs a program and prints its result; see `start`."""
+    try:
+        result = run(settings)
+    except InterruptedRunError as error:
+        sys.stderr.write(f"{_script_name()}: {error}\n")
+        sys.exit(EXIT_STATUS)
+    except KeyboardInterrupt as error:
+        sys.exit(f"{_script_name()}: {str(error) or 'interrupted'}")
+    except (ValueError, OSError, ArithmeticError) as error:
+        if logging.get_verbosity() >= logging.DEBUG:
+            raise
+        sys.exit(f"{_script_name()}: {error}")
+    text = "" if result is None else str(result)
+    if text:
+        sys.stdout.write(text + "\n")
+
+
+def _script_name() -> str:
+    return os.path.basename(sys.argv[0])

@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 
-from albert_tf.settings import Settings, redefined, setting
-from albert_tf.training.settings import DeviceSettings, ModelSettings, TrainingSettings
+from albert_tf.data.settings import SequenceSettings, VocabularySettings
+from albert_tf.settings import redefined, setting
+from albert_tf.training.settings import (
+    DeviceSettings,
+    EvaluationSettings,
+    ModelSettings,
+    TrainingSettings,
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class DataSettings(Settings):
-    """The vocabulary, and how examples become batches."""
+class DataSettings(SequenceSettings, VocabularySettings):
+    """How examples become batches."""
 
     GROUP = "data"
 
-    spm_model_file: str | None = setting(None, "SentencePiece model of the vocabulary.")
-    vocab_file: str | None = setting(
-        None, "WordPiece vocabulary, or the .vocab file of the SentencePiece model."
-    )
-    do_lower_case: bool = setting(True, "Lower-case the text; for uncased models.")
     albert_hub_module_handle: str | None = setting(
         None, "Folder of a TF-Hub module to take weights, config and vocabulary from."
-    )
-    max_seq_length: int = setting(
-        512, "Maximum length of a sequence, in tokens; longer ones are truncated.", minimum=1
     )
     pad_to_multiple: int = setting(8, "Pad each batch to a multiple of so many tokens.", minimum=1)
     batches_to_sort: int = setting(
@@ -39,21 +37,21 @@ class DataSettings(Settings):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class FineTuningSettings(ModelSettings, DeviceSettings, TrainingSettings, DataSettings):
+class FineTuningSettings(
+    ModelSettings, DeviceSettings, EvaluationSettings, TrainingSettings, DataSettings
+):
     """What a fine-tuning run does, beside its model, devices, training and data."""
 
     GROUP = "fine-tuning"
 
-    do_train: bool = setting(False, "Train the model.")
-    do_eval: bool = setting(False, "Evaluate checkpoints on the dev set and keep the best.")
     do_predict: bool = setting(False, "Predict the test set with the best checkpoint.")
-    eval_batch_size: int = setting(8, "Number of examples of an evaluation step.", minimum=1)
     predict_batch_size: int = setting(8, "Number of examples of a prediction step.", minimum=1)
     save_checkpoints_steps: int = redefined(TrainingSettings, "save_checkpoints_steps", 1000)
-    learning_rate: float | tuple[float, ...] = setting(
+    learning_rate: float | tuple[float, ...] = redefined(
+        TrainingSettings,
+        "learning_rate",
         5e-5,
         "Peak learning rate; several, with commas between them, are tried one after the other.",
-        minimum=0,
     )
     train_step: int = setting(1000, "Number of training steps.", minimum=1)
     warmup_step: int = setting(0, "Number of warm-up steps.", minimum=0)

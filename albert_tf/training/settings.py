@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from albert_tf.settings import REQUIRED, Settings, setting
+from albert_tf.settings import REQUIRED, SettingsGroup, setting
 
 DISTRIBUTIONS = ("auto", "one_device", "mirrored", "multi_worker", "tpu")
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
@@ -15,7 +15,7 @@ NAN_POLICIES = ("stop", "skip")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ModelSettings(Settings):
+class ModelSettings(SettingsGroup):
     """Which model is trained, where its weights come from and where results go."""
 
     GROUP = "model"
@@ -35,7 +35,7 @@ class ModelSettings(Settings):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class DeviceSettings(Settings):
+class DeviceSettings(SettingsGroup):
     """Where and in which precision a run computes."""
 
     GROUP = "devices"
@@ -73,11 +73,15 @@ class DeviceSettings(Settings):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TrainingSettings(Settings):
+class TrainingSettings(SettingsGroup):
     """How a training step is taken, and how often progress is saved and logged."""
 
     GROUP = "training"
 
+    do_train: bool = setting(False, "Train the model.")
+    learning_rate: float | tuple[float, ...] = setting(
+        5e-5, "Peak learning rate, reached at the end of the warm-up.", minimum=0
+    )
     train_batch_size: int = setting(
         32, "Number of examples of a training step, over all devices.", minimum=1
     )
@@ -107,3 +111,13 @@ class TrainingSettings(Settings):
         "What a loss or gradient that is not finite does: stop the run or skip the step.",
         choices=NAN_POLICIES,
     )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EvaluationSettings(SettingsGroup):
+    """Whether and how checkpoints are evaluated."""
+
+    GROUP = "evaluation"
+
+    do_eval: bool = setting(False, "Evaluate checkpoints and keep the best.")
+    eval_batch_size: int = setting(8, "Number of examples of an evaluation step.", minimum=1)
