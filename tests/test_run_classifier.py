@@ -12,6 +12,8 @@ import tensorflow as tf
 from absl import flags
 
 from albert_tf.checkpoints import loading
+from albert_tf.data.tfrecord import encode_examples
+from albert_tf.finetuning.sequences import TokenSequences
 from albert_tf.training.loop import Trainer
 from tests.conftest import ROOT
 from tests.script_runner import killed_at, script, start_of, tensors
@@ -205,19 +207,23 @@ def test_a_run_that_is_killed_goes_on_bit_for_bit(finished, run, tmp_path, monke
         assert (tmp_path / name).read_bytes() == (finished / name).read_bytes()
 
 
-def serve(folder, texts_file):
-    """What a SavedModel answers to the records of a feature file."""
+def serve(folder, cache):
+    """What a SavedModel answers to serialized examples with the features of a cache."""
     (path,) = folder.iterdir()
-    records = [record.numpy() for record in tf.data.TFRecordDataset(str(texts_file))]
+    with np.load(cache) as arrays:
+        features = TokenSequences.from_arrays(arrays)
+    batch = features.batch(np.arange(len(features)), 17)
+    del batch["label_ids"]
     signature = tf.saved_model.load(str(path)).signatures["serving_default"]
     return path, {
-        name: value.numpy() for name, value in signature(input=tf.constant(records)).items()
+        name: value.numpy()
+        for name, value in signature(input=tf.constant(encode_examples(batch))).items()
     }
 
 
 def test_the_best_checkpoint_is_exported_and_answers_as_predicted(finished, run, tmp_path):
     run(f"--output_dir={finished}", f"--export_dir={tmp_path}", "--threshold_to_export=0.25")
-    path, served = serve(tmp_path, finished / "cola_test.tf_record")
+    path, served = serve(tmp_path, finished / "cola_test.npz")
     assert set(served) == {"probabilities", "predictions", "threshold"}
     lines = (finished / "test_results.tsv").read_text().splitlines()
     predicted = np.array([line.split("\t") for line in lines], np.float32)
@@ -239,7 +245,7 @@ def test_a_regression_is_measured_and_exported(run, tmp_path):
         "--save_checkpoints_steps=2", f"--export_dir={export}")  # fmt: skip
     keys = set(re.findall(r"(\w+) = ", (out / "eval_results.txt").read_text()))
     assert keys == {*("MSE", "pearson", "spearman", "eval_loss", "loss", "global_step", "best")}
-    _, served = serve(export, out / "sts-b_eval.tf_record")
+    _, served = serve(export, out / "sts-b_eval.npz")
     assert served["probabilities"].shape == (7, 1)
     np.testing.assert_array_equal(served["predictions"], served["probabilities"][:, 0])
     rows = [line.split("\t") for line in (out / "dev_predictions.tsv").read_text().splitlines()]

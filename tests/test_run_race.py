@@ -193,7 +193,7 @@ def test_a_model_can_be_evaluated_and_used_without_training(finished, run, tmp_p
 
 def test_features_are_cached_where_the_flags_say(finished, run, tmp_path):
     start = [f"--init_checkpoint={finished}/model.ckpt-best", "--do_train=False"]
-    cache = tmp_path / "eval.tf_record"
+    cache = tmp_path / "eval.npz"
     results = []
     for number in (1, 2):
         folder = tmp_path / f"out{number}"

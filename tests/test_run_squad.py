@@ -301,7 +301,7 @@ def test_the_best_model_is_exported_twice_with_the_same_numbers(request, version
 
 def test_features_are_cached_where_the_flags_say(v1, run, files, tmp_path):
     start = [f"--init_checkpoint={v1}/model.ckpt-best", f"--predict_file={files['v1']}"]
-    cache = tmp_path / "features" / "dev.tf_record"
+    cache = tmp_path / "features" / "dev.npz"
     results, written = [], []
     for number in (1, 2):
         folder = tmp_path / f"out{number}"

@@ -86,7 +86,7 @@ def make_features(
         data: the examples.
         tokenizer: of the model's vocabulary.
         max_seq_length: S; longer pairs lose the last tokens of the longer text.
-        cache_dir: folder of `<task>_<split>.tf_record` (`eval` for dev, as official), which is
+        cache_dir: folder of `<task>_<split>.npz` (`eval` for dev, as official), which is
             used again where nothing has changed; "" for none.
 
     Returns:
@@ -98,7 +98,7 @@ def make_features(
     if max_seq_length < MIN_SEQ_LENGTH:
         raise ValueError(f"--max_seq_length={max_seq_length}: at least {MIN_SEQ_LENGTH} expected")
     split = "eval" if data.split == "dev" else data.split
-    path = os.path.join(cache_dir, f"{data.task.name}_{split}.tf_record") if cache_dir else ""
+    path = os.path.join(cache_dir, f"{data.task.name}_{split}.npz") if cache_dir else ""
     made_of = {
         "task": data.task.name,
         "split": data.split,

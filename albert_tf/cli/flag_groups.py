@@ -189,8 +189,8 @@ def define_own_data_flags() -> None:
 def define_squad_flags() -> None:
     """What only question answering has: Google's flags for both versions, and a few more."""
     flags.DEFINE_bool("version_2_with_negative", None, "SQuAD 2.0; default: model or data tell.")
-    flags.DEFINE_string("train_feature_file", "", "TFRecord file to keep training features in.")
-    flags.DEFINE_string("predict_feature_file", "", "TFRecord file to keep other features in.")
+    flags.DEFINE_string("train_feature_file", "", "An .npz file to keep training features in.")
+    flags.DEFINE_string("predict_feature_file", "", "An .npz file to keep other features in.")
     flags.DEFINE_string("predict_feature_left_file", "", "No effect: one file holds all of them.")
     for name, default, text in (
         ("doc_stride", 128, "Tokens from one window over a long context to the next."),

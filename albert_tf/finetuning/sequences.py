@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-_ARRAYS = ("input_ids", "input_mask", "segment_ids")
-_IS_REAL = "is_real_example"  # in the official records: 0 in what fills the last batch up
+_COLUMN = "columns/"  # before the name of a column in `to_arrays`
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,45 +115,28 @@ class TokenSequences:
             arrays = {name: value.reshape(shape)[:, :used] for name, value in arrays.items()}
         return arrays | {name: column[rows] for name, column in self.columns.items()}
 
-    @property
-    def layout(self) -> dict[str, int]:
-        """What `from_records` must know besides the records."""
-        return {"num_choices": self.num_choices}
-
-    def to_records(self, rows: NDArray[np.integer], seq_length: int) -> dict[str, NDArray[Any]]:
-        """What the records of these examples hold: name → [B, number of values].
-
-        These are `input_ids`, `input_mask`, `segment_ids`, all C sequences of an example one after
-        the other; the columns; and `is_real_example`, 1.
-
-        Args:
-            rows: [B], which.
-            seq_length: S.
-        """
-        batch = self.batch(rows, seq_length)
-        flat = {name: value.reshape(len(rows), -1) for name, value in batch.items()}
-        # The batch has no more options than its questions.
-        missing = max(self.num_choices, 1) * seq_length - flat["input_ids"].shape[1]
-        for name in _ARRAYS:
-            flat[name] = np.pad(flat[name], [(0, 0), (0, missing)])
-        return flat | {_IS_REAL: np.ones((len(rows), 1), np.int32)}
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """All that the examples hold, by name, as `feature_cache` keeps it."""
+        return {
+            "input_ids": self.input_ids,
+            "sequence_lengths": self.sequence_lengths,
+            "first_lengths": self.first_lengths,
+            "num_choices": np.array(self.num_choices),
+            **{_COLUMN + name: column for name, column in self.columns.items()},
+        }
 
     @classmethod
-    def from_records(
-        cls, blocks: Iterable[Mapping[str, NDArray[Any]]], layout: Mapping[str, int]
-    ) -> TokenSequences:
-        """The examples of records, given as `to_records` makes them, and their `layout`."""
-        choices = max(layout["num_choices"], 1)
-        parts: dict[str, list[NDArray[Any]]] = {"ids": [], "lengths": [], "firsts": []}
-        columns: dict[str, list[NDArray[Any]]] = {}
-        for block in blocks:
-            count = len(block["input_ids"]) * choices
-            ids, mask, segments = (block[name].reshape(count, -1) for name in _ARRAYS)
-            parts["ids"].append(ids[mask > 0])
-            parts["lengths"].append(mask.sum(axis=1, dtype=np.int32))
-            parts["firsts"].append((mask * (1 - segments)).sum(axis=1, dtype=np.int32))
-            for name in block.keys() - {*_ARRAYS, _IS_REAL}:
-                columns.setdefault(name, []).append(block[name][:, 0])
-        tokens, lengths, firsts = (np.concatenate(part) for part in parts.values())
-        joined = {name: np.concatenate(column) for name, column in columns.items()}
-        return cls(tokens, lengths, firsts, joined, layout["num_choices"])
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> TokenSequences:
+        """The examples that `to_arrays` gave these arrays of."""
+        columns = {
+            name.removeprefix(_COLUMN): array
+            for name, array in arrays.items()
+            if name.startswith(_COLUMN)
+        }
+        return cls(
+            arrays["input_ids"],
+            arrays["sequence_lengths"],
+            arrays["first_lengths"],
+            columns,
+            int(arrays["num_choices"]),
+        )

@@ -84,7 +84,7 @@ def make_features(
         tokenizer: of the model's vocabulary.
         max_seq_length: S; passages keep their first tokens.
         max_qa_length: questions with their option keep so many of their last tokens.
-        cache_file: TFRecord file, which is used again where nothing has changed; "" for none.
+        cache_file: an `.npz` file, which is used again where nothing has changed; "" for none.
 
     Returns:
         C sequences a question, with the column `label_ids`, 0 where the label is not known.

@@ -1,9 +1,9 @@
-"""What the model reads of a question: columns of features, their batches and their records.
+"""What the model reads of a question: columns of features, and their batches.
 
     [CLS] question [SEP] window of the context [SEP] padding
 
 A context too long for the model is read through windows that overlap; each is a feature of its
-own. `squad_windows` makes them.
+own. `windows` makes them.
 
 Letters: B batch, N features, S sequence length.
 """
@@ -11,7 +11,7 @@ Letters: B batch, N features, S sequence length.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 
 FIRST_UNIQUE_ID = 1_000_000_000
 SPECIAL_TOKENS = 3  # [CLS] question [SEP] window [SEP]
-_NUMBERS = ("example_index", "doc_span_index")
-_PER_PIECE = {"first_char": np.int32, "last_char": np.int32, "is_max_context": np.bool_}
 _LABELS = ("start_positions", "end_positions", "is_impossible")
 
 
@@ -114,68 +112,14 @@ class SquadFeatures:
             "p_mask": (~in_window & (places > 0)).astype(np.int32),
         }
 
-    @property
-    def layout(self) -> dict[str, int]:
-        """What `from_records` must know besides the records: nothing."""
-        return {}
-
-    def to_records(self, rows: NDArray[np.integer], seq_length: int) -> dict[str, NDArray[Any]]:
-        """What the records of these features hold: name → [B, 1] or [B, S].
-
-        That is what is in a batch, as in the official records. In prediction it is also what the
-        official program keeps in a second file: `example_index`, `doc_span_index`, and for each
-        place of the window `first_char`, `last_char`, `is_max_context`, 0 elsewhere.
-
-        Args:
-            rows: [B], which.
-            seq_length: S.
-        """
-        batch = self.batch(rows, seq_length)
-        if not self.has_labels:
-            batch |= {name: getattr(self, name)[rows] for name in _NUMBERS}
-            in_window = _in_window(batch["p_mask"])
-            pieces = _positions(self.window_offsets, rows)
-            for name in _PER_PIECE:
-                column = getattr(self, name)
-                batch[name] = np.zeros(in_window.shape, column.dtype)
-                batch[name][in_window] = column[pieces]
-        return {name: value.reshape(len(rows), -1) for name, value in batch.items()}
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """All that the features hold, by name, as `feature_cache` keeps it."""
+        return dict(vars(self))
 
     @classmethod
-    def from_records(
-        cls, blocks: Iterable[Mapping[str, NDArray[Any]]], _: Mapping[str, int]
-    ) -> SquadFeatures:
-        """The features of records, given as `to_records` makes them.
-
-        Those for training come back with zeros in place of what their records do not hold.
-        """
-        return concatenate([_from_block(block) for block in blocks])
-
-
-def _in_window(p_mask: NDArray[np.integer]) -> NDArray[np.bool_]:
-    """Where the pieces of the context are: an answer may be there, or at [CLS]."""
-    return (p_mask == 0) & (np.arange(p_mask.shape[1]) > 0)
-
-
-def _from_block(block: Mapping[str, NDArray[Any]]) -> SquadFeatures:
-    mask, in_window = block["input_mask"] > 0, _in_window(block["p_mask"])
-    lengths = mask.sum(axis=1, dtype=np.int32)
-    count, size = len(mask), int(in_window.sum())
-    numbers: dict[str, NDArray[Any]] = {
-        name: block[name][:, 0] if name in block else np.zeros(count, np.int32)
-        for name in (*_NUMBERS, *_LABELS)
-    }
-    pieces: dict[str, NDArray[Any]] = {
-        name: block[name][in_window] if name in block else np.zeros(size, dtype)
-        for name, dtype in _PER_PIECE.items()
-    }
-    return SquadFeatures(
-        lengths=lengths,
-        query_lengths=lengths - in_window.sum(axis=1, dtype=np.int32) - np.int32(SPECIAL_TOKENS),
-        input_ids=block["input_ids"][mask],
-        **numbers,
-        **pieces,
-    )
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> SquadFeatures:
+        """The features that `to_arrays` gave these arrays of."""
+        return cls(**arrays)
 
 
 def _offsets(lengths: NDArray[np.integer]) -> NDArray[np.int64]:

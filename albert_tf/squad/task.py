@@ -254,7 +254,7 @@ def prepare(
         tokenizer: either kind of vocabulary.
         settings: how contexts are cut.
         is_training: whether to find the answers.
-        cache_file: TFRecord file that keeps the features; "" for none. What was made of another
+        cache_file: an `.npz` file that keeps the features; "" for none. What was made of another
             file, vocabulary or setting is made anew.
         num_workers: processes; 0 for one on each core.
         show_progress: whether to show a bar on a terminal.

@@ -117,7 +117,7 @@ def test_caches_carry_the_official_names_and_are_used_again(tokenizer, tmp_path,
     for split, name in (("train", "rte_train"), ("dev", "rte_eval"), ("test", "rte_test")):
         data = make_set(("0", "a", "b", "entailment"), split=split)
         first = classification.make_features(data, tokenizer, 9, cache)
-        assert (tmp_path / "cache" / f"{name}.tf_record").exists()
+        assert (tmp_path / "cache" / f"{name}.npz").exists()
         with monkeypatch.context() as patch:
             patch.setattr(classification, "_sequences", None)  # not called any more
             again = classification.make_features(data, tokenizer, 9, cache)

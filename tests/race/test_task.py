@@ -92,7 +92,7 @@ def test_features_match_the_official_program(shared):
 
 
 def test_the_cache_is_made_anew_where_something_changed(tokenizer, tmp_path):
-    path = str(tmp_path / "eval.tf_record")
+    path = str(tmp_path / "eval.npz")
     data = make_set(make_question(), make_question("what ?", ("1", "ok")))
     results = set()
     for questions, length, qa_length in (

@@ -1,7 +1,6 @@
 import dataclasses
 
 import numpy as np
-import pytest
 
 from albert_tf.finetuning import feature_cache
 from albert_tf.squad.features import SquadFeatures, concatenate
@@ -92,52 +91,11 @@ def test_parts_put_together_are_the_whole():
     assert_same(concatenate(parts), features)
 
 
-OFFICIAL = {"unique_ids", "input_ids", "input_mask", "segment_ids", "p_mask"}
-LABELS = {"start_positions", "end_positions", "is_impossible"}
-
-
-def without_labels(features):
-    zeros = dict.fromkeys(LABELS, np.zeros(len(features), np.int32))
-    return dataclasses.replace(features, **zeros)
-
-
-def test_records_for_training_are_the_official_ones():
+def test_features_come_back_from_their_file(tmp_path):
+    args = str(tmp_path / "features.npz"), MADE_OF, 13
     features = make_features()
-    block = features.to_records(np.arange(5), seq_length=13)
-    assert set(block) == OFFICIAL | LABELS
-    assert {name: value.shape for name, value in block.items()} == {
-        name: (5, 13 if name.endswith(("mask", "_ids")) and name != "unique_ids" else 1)
-        for name in block
-    }
-    found = SquadFeatures.from_records([block], {})
-    batch, other = (x.batch(np.arange(5), 13) for x in (features, found))
-    for name, value in batch.items():
-        np.testing.assert_array_equal(value, other[name])
-
-
-def test_records_for_prediction_hold_the_way_back_to_the_text():
-    features = without_labels(make_features())
-    rows = [np.array([0, 1]), np.array([2, 3, 4])]
-    blocks = [features.to_records(part, seq_length=13) for part in rows]
-    assert set(blocks[0]) == OFFICIAL | {
-        *("example_index", "doc_span_index", "first_char", "last_char", "is_max_context")
-    }
-    assert_same(SquadFeatures.from_records(blocks, features.layout), features)
-    assert LABELS.isdisjoint(features.batch(np.arange(5), 11))
-
-
-@pytest.mark.parametrize("train", [True, False])
-def test_features_come_back_from_their_file(tmp_path, train):
-    path = str(tmp_path / "features.tf_record")
-    features = make_features() if train else without_labels(make_features())
-    assert feature_cache.load(path, MADE_OF, SquadFeatures) is None
-    feature_cache.save(path, features, 13, MADE_OF)
-    found = feature_cache.load(path, MADE_OF, SquadFeatures)
-    for name in ("input_ids", "query_lengths", "lengths", "start_positions", "is_impossible"):
-        np.testing.assert_array_equal(getattr(found, name), getattr(features, name))
-    if not train:
-        assert_same(found, features)
-    assert feature_cache.load(path, MADE_OF | {"doc_stride": 4}, SquadFeatures) is None
+    feature_cache.load_or_make(*args, lambda: features, SquadFeatures)
+    assert_same(feature_cache.load_or_make(*args, None, SquadFeatures), features)
 
 
 def test_the_columns_are_those_of_the_documentation():
