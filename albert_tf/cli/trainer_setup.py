@@ -61,11 +61,12 @@ def set_up_devices() -> str:
     import tensorflow as tf
 
     from albert_tf.training import devices, precision
+    from albert_tf.training.settings import DeviceSettings
 
     if FLAGS.threads:
         tf.config.threading.set_intra_op_parallelism_threads(FLAGS.threads)
     names = ("distribution", "num_devices", "use_tpu", "tpu_name", "tpu_zone", "gcp_project")
-    settings = devices.DeviceSettings(**{flag: FLAGS[flag].value for flag in names})
+    settings = DeviceSettings(**{flag: FLAGS[flag].value for flag in names})
     _SETTLED["strategy"] = devices.make_strategy(settings)
     name, reason = precision.resolve(FLAGS.precision)
     precision.apply(name)

@@ -6,12 +6,7 @@ import dataclasses
 
 from albert_tf.data.settings import SequenceSettings, VocabularySettings
 from albert_tf.settings import redefined, setting
-from albert_tf.training.settings import (
-    DeviceSettings,
-    EvaluationSettings,
-    ModelSettings,
-    TrainingSettings,
-)
+from albert_tf.training.settings import RunSettings, TrainingSettings
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -37,9 +32,7 @@ class DataSettings(SequenceSettings, VocabularySettings):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class FineTuningSettings(
-    ModelSettings, DeviceSettings, EvaluationSettings, TrainingSettings, DataSettings
-):
+class FineTuningSettings(RunSettings, DataSettings):
     """What a fine-tuning run does, beside its model, devices, training and data."""
 
     GROUP = "fine-tuning"

@@ -6,7 +6,6 @@ A strategy of `tf.distribute` says it, made here from the flags over the Model G
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 from collections.abc import Callable
@@ -15,41 +14,20 @@ from typing import Any
 import tensorflow as tf
 from absl import logging
 
-DISTRIBUTIONS = ("auto", "one_device", "mirrored", "multi_worker", "tpu")
+from albert_tf.training.settings import DeviceSettings
+
 _TF_CONFIG_EXAMPLE = (
     '{"cluster": {"worker": ["host1:2222", "host2:2222"]}, "task": {"type": "worker", "index": 0}}'
 )
-
-
-@dataclasses.dataclass(frozen=True)
-class DeviceSettings:
-    """What the flags say of devices.
-
-    Attributes:
-        distribution: one of `DISTRIBUTIONS`.
-        num_devices: devices of this machine to use; 0 for all GPUs, or one CPU. A CPU is split
-            into so many.
-        use_tpu: the same as the distribution "tpu".
-        tpu_name, tpu_zone, gcp_project: the Cloud TPU; without a name the one of this machine.
-    """
-
-    distribution: str = "auto"
-    num_devices: int = 0
-    use_tpu: bool = False
-    tpu_name: str | None = None
-    tpu_zone: str | None = None
-    gcp_project: str | None = None
 
 
 def choose_distribution(settings: DeviceSettings) -> str:
     """The distribution that "auto" stands for; any other is itself.
 
     Raises:
-        ValueError: there is no such distribution, or the flags contradict one another.
+        ValueError: the settings contradict one another.
     """
     name = settings.distribution
-    if name not in DISTRIBUTIONS:
-        raise ValueError(f"--distribution={name}: expected one of {', '.join(DISTRIBUTIONS)}")
     if settings.use_tpu and name not in ("auto", "tpu"):
         raise ValueError(f"--use_tpu and --distribution={name} exclude each other: give one")
     if name != "auto":

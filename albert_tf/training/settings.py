@@ -121,3 +121,8 @@ class EvaluationSettings(SettingsGroup):
 
     do_eval: bool = setting(False, "Evaluate checkpoints and keep the best.")
     eval_batch_size: int = setting(8, "Number of examples of an evaluation step.", minimum=1)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunSettings(ModelSettings, DeviceSettings, EvaluationSettings, TrainingSettings):
+    """Base of the settings of every program that trains."""

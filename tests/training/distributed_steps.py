@@ -25,6 +25,7 @@ from albert_tf.checkpoints import loading
 from albert_tf.config import AlbertConfig
 from albert_tf.pretraining.task import PretrainingTask
 from albert_tf.training import devices, precision
+from albert_tf.training.settings import DeviceSettings
 from albert_tf.training.step import StepOptions, TrainStep
 from tests import conftest
 
@@ -76,7 +77,7 @@ def run_case(strategy=None, **options):
 
 def main(path, settings, *cases):
     """Runs the cases one after the other."""
-    strategy = devices.make_strategy(devices.DeviceSettings(**json.loads(settings)))
+    strategy = devices.make_strategy(DeviceSettings(**json.loads(settings)))
     found = {}
     for number, case in enumerate(cases):
         for name, value in run_case(strategy, **json.loads(case)).items():

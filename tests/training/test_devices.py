@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.training import devices
-from albert_tf.training.devices import DeviceSettings
+from albert_tf.training.settings import DeviceSettings
 
 
 def with_workers(monkeypatch, count, index=0):
@@ -45,15 +45,15 @@ def test_auto_takes_all_gpus_and_all_workers(monkeypatch):
 
 def test_contradictions_and_unknown_names_are_refused():
     with pytest.raises(ValueError, match="exclude each other"):
-        devices.choose_distribution(DeviceSettings("mirrored", use_tpu=True))
-    with pytest.raises(ValueError, match="expected one of auto, one_device"):
-        devices.choose_distribution(DeviceSettings("horovod"))
+        devices.choose_distribution(DeviceSettings(distribution="mirrored", use_tpu=True))
+    with pytest.raises(ValueError, match="expected one of 'auto', 'one_device'"):
+        DeviceSettings(distribution="horovod")
 
 
 def test_workers_need_tf_config(monkeypatch):
     monkeypatch.delenv("TF_CONFIG", raising=False)
     with pytest.raises(ValueError, match="TF_CONFIG must name the workers"):
-        devices.make_strategy(DeviceSettings("multi_worker"))
+        devices.make_strategy(DeviceSettings(distribution="multi_worker"))
     monkeypatch.setenv("TF_CONFIG", "not json")
     with pytest.raises(ValueError, match="TF_CONFIG is not what TensorFlow expects"):
         devices.choose_distribution(DeviceSettings())
@@ -109,7 +109,7 @@ def test_a_tpu_is_connected_to_initialized_and_used(monkeypatch):
 
 
 def test_one_device_is_the_chief_and_has_all_rows():
-    strategy = devices.make_strategy(DeviceSettings("one_device"))
+    strategy = devices.make_strategy(DeviceSettings(distribution="one_device"))
     assert strategy.num_replicas_in_sync == 1
     assert devices.is_chief(strategy)
     assert not devices.is_multi_worker(strategy)

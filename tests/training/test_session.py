@@ -1,0 +1,114 @@
+"""Devices, precision and trainer of a program, made of its settings."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import tf_keras
+from absl import logging
+
+from albert_tf.checkpoints import loading
+from albert_tf.modeling import AlbertForPretraining
+from albert_tf.optimization import WarmUpPolynomialDecay
+from albert_tf.training import run_directory, session
+from albert_tf.training.settings import RunSettings
+
+SCHEDULE = WarmUpPolynomialDecay(1e-3, 7, 2)
+
+
+class Task:
+    """A model that is never trained."""
+
+    def __init__(self, config):
+        self.config = config
+
+    def build_model(self):
+        return AlbertForPretraining(self.config)
+
+
+@pytest.fixture(scope="module", name="task")
+def make_task(tiny_config):
+    return Task(dataclasses.replace(tiny_config, num_hidden_layers=1, num_hidden_groups=1))
+
+
+@pytest.fixture(name="settings")
+def make_settings(tmp_path):
+    return RunSettings(output_dir=str(tmp_path), precision="float32", train_batch_size=6)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_the_precision_ends_with_the_block(precision):
+    settings = RunSettings(output_dir="unused", precision=precision)
+    with session.use_devices(settings) as (strategy, name):
+        assert name == precision
+        assert strategy.num_replicas_in_sync == 1
+        expected = {"float32": "float32", "bfloat16": "mixed_bfloat16"}[precision]
+        assert tf_keras.mixed_precision.global_policy().name == expected
+    assert tf_keras.mixed_precision.global_policy().name == "float32"
+
+
+def test_the_precision_is_restored_after_an_error():
+    settings = RunSettings(output_dir="unused", precision="bfloat16")
+    with pytest.raises(KeyError), session.use_devices(settings):
+        raise KeyError
+    assert tf_keras.mixed_precision.global_policy().name == "float32"
+
+
+def test_a_session_locks_the_directory_and_describes_the_run(settings, task, tmp_path):
+    with session.open_session(settings, task.config):
+        assert run_directory._held
+        run = json.loads((tmp_path / "run.json").read_text())
+    assert not run_directory._held
+    assert run["flags"] == dataclasses.asdict(settings)
+    assert run["config"]["hidden_size"] == 12
+    assert run["device"] == {"devices": "one CPU", "precision": "float32"}
+
+
+def start(settings, task):
+    with session.use_devices(settings) as (strategy, _):
+        return session.make_trainer(settings, task, SCHEDULE, strategy)
+
+
+def weights(trainer):
+    return {loading.variable_name(v): v.numpy() for v in trainer.model.variables}
+
+
+def test_random_weights_depend_on_the_seed_alone(settings, task, monkeypatch):
+    logged = []
+    monkeypatch.setattr(logging, "warning", lambda text, *_: logged.append(text))
+    first, again = weights(start(settings, task)), weights(start(settings, task))
+    other = weights(start(dataclasses.replace(settings, seed=7), task))
+    name = "bert/embeddings/word_embeddings"
+    np.testing.assert_array_equal(first[name], again[name])
+    assert np.abs(first[name] - other[name]).max() > 0
+    assert "training starts from random weights" in logged[0]
+
+
+def test_training_starts_from_init_checkpoint_and_resumes_what_it_finds(settings, task, tmp_path):
+    prefix = str(tmp_path / "weights")
+    trainer = start(settings, task)
+    loading.save_checkpoint(prefix, {loading.variable_name(v): v for v in trainer.model.variables})
+    settings = dataclasses.replace(settings, seed=7, init_checkpoint=prefix)
+    again = start(settings, task)
+    for name, value in weights(trainer).items():
+        np.testing.assert_array_equal(weights(again)[name], value, err_msg=name)
+    again.step = 3
+    again.save()
+    assert start(settings, task).step == 3
+
+
+def test_settings_reach_the_trainer(settings, task):
+    settings = dataclasses.replace(
+        settings, gradient_accumulation_steps=2, max_batch_per_device=2, recompute=True, log_steps=9
+    )
+    trainer = start(settings, task)
+    assert trainer.options.micro_batches == 3
+    assert trainer.options.log_steps == 9
+    assert trainer.options.num_train_steps == 7
+    assert not trainer.options.jit_compile
+    assert trainer.model.encoder.recompute
+    jitted = start(dataclasses.replace(settings, jit_compile="true"), task)
+    assert jitted.options.jit_compile
