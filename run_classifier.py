@@ -21,6 +21,7 @@ from albert_tf.classification.reading import read_examples
 from albert_tf.classification.tasks import ClassificationTask
 from albert_tf.cli import flag_groups, program
 from albert_tf.finetuning import sweeps
+from tools import plot_results
 
 FLAGS = flags.FLAGS
 
@@ -81,8 +82,8 @@ def main(_: list[str]) -> None:
         program.first_weights(),
         evaluation.EarlyStopping(FLAGS.early_stopping_patience, FLAGS.early_stopping_min_delta),
         FLAGS.do_train,
-        FLAGS.do_eval and program.draws_pictures(),
     )
+    plots = FLAGS.do_eval and plot_results.is_wanted(FLAGS.pictures)
     classifier = classification.Classifier(task, config, FLAGS.use_pooled_output)
 
     def make(run: sweeps.Run) -> sweeps.Result:
@@ -98,8 +99,9 @@ def main(_: list[str]) -> None:
                 print(this.predict(), end="")
             return result
 
-    metric, pictures = task.selection_metric, settings.draws_pictures
-    best = sweeps.make_runs(runs, make, FLAGS.output_dir, metric, pictures)
+    best = sweeps.make_runs(runs, make, FLAGS.output_dir, task.selection_metric)
+    if plots:
+        plot_results.plot_run(FLAGS.output_dir)
     if FLAGS.export_dir:
         this = classification_runs.ClassificationRun(best, classifier, {}, {}, settings)
         threshold = None if math.isnan(FLAGS.threshold_to_export) else FLAGS.threshold_to_export

@@ -20,6 +20,7 @@ from albert_tf.cli import flag_groups, program
 from albert_tf.squad.decoding import DecodingSettings
 from albert_tf.squad.reading import SquadData, one_question, read_squad
 from albert_tf.squad.windows import WindowSettings
+from tools import plot_results
 
 FLAGS = flags.FLAGS
 
@@ -85,8 +86,9 @@ def main(_: list[str]) -> None:
     settings = squad_runs.AnsweringSettings(
         *(FLAGS.output_dir, start, decoding, FLAGS.predict_batch_size),
         task.padding(FLAGS.max_seq_length, program.padding().multiple),
-        *(FLAGS.null_score_diff_threshold, FLAGS.official_threshold, program.draws_pictures()),
+        *(FLAGS.null_score_diff_threshold, FLAGS.official_threshold),
     )
+    plots = FLAGS.do_predict and plot_results.is_wanted(FLAGS.pictures)
     runs, features = {}, {}
     for name, questions in data.items():
         cache = FLAGS[f"{name}_feature_file"].value if name != "question" else ""
@@ -104,6 +106,8 @@ def main(_: list[str]) -> None:
         program.fine_tune(task, features["train"], evaluator, num_examples=size)
     if FLAGS.do_predict:
         print(runs["predict"].answer(), end="")
+    if plots:
+        plot_results.plot_run(FLAGS.output_dir, FLAGS.predict_file)
     if "question" in runs:
         print(runs["question"].describe_first(), end="")
     if FLAGS.export_dir:

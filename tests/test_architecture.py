@@ -132,6 +132,12 @@ def test_the_library_imports_no_script():
         assert not {name.split(".")[0] for name in imports(path)} & scripts, name_of(path)
 
 
+def test_the_library_draws_nothing():
+    for path in PACKAGE:
+        drawing = [name for name in imports(path) if name.split(".")[0] == "matplotlib"]
+        assert not drawing, f"{name_of(path)}: plots are drawn by tools/plot_results.py"
+
+
 def test_floor_and_data_start_without_tensorflow():
     modules = [
         module

@@ -1,4 +1,4 @@
-"""One run of a classifier, apart from its training: evaluation, predictions, pictures, export.
+"""One run of a classifier, apart from its training: evaluation, predictions, export.
 
 Everything goes into the folder of the run. The results of several runs are compared in `sweeps`.
 """
@@ -27,10 +27,7 @@ from albert_tf.finetuning.sequences import TokenSequences
 from albert_tf.finetuning.sweeps import Result, Run
 from albert_tf.serving import saved_model
 from albert_tf.training import evaluation
-from albert_tf.training.metrics_log import METRICS_FILE
 
-TRAINING_CURVE = "training_curve.png"
-CONFUSION_MATRIX = "confusion_matrix.png"
 NEVER = evaluation.EarlyStopping()
 
 
@@ -45,7 +42,6 @@ class Settings:
         init_checkpoint: what to take where the run has no checkpoint.
         early_stopping: when training is given up.
         is_training: whether the model is trained as well.
-        draws_pictures: whether to draw.
     """
 
     eval_batch_size: int
@@ -55,7 +51,6 @@ class Settings:
     init_checkpoint: str | None = None
     early_stopping: evaluation.EarlyStopping = NEVER
     is_training: bool = False
-    draws_pictures: bool = False
 
 
 class ClassificationRun:
@@ -136,27 +131,16 @@ class ClassificationRun:
         metric = self.task.selection_metric
         evaluations = self.evaluator.evaluate_all(self.settings.init_checkpoint)
         best = evaluation.best_of(evaluations, metric)
-        self._describe_best(evaluations)
+        self._write_dev_predictions()
         if best is None:
             return Result(self.run, evaluations[-1].step, remark=f"no {metric}")
         return Result(self.run, best.step, best.metrics)
 
-    def _describe_best(self, evaluations: list[evaluation.Evaluation]) -> None:
+    def _write_dev_predictions(self) -> None:
         folder, data = self.run.folder, self.data["dev"]
         predictor = self._predictor("dev", self.settings.eval_batch_size)
         _, outputs = predictor.predict_with_best(folder, self.settings.init_checkpoint)
         classification.write_dev_predictions(folder, data, outputs["probabilities"])
-        if not self.settings.draws_pictures:
-            return
-        results.draw_training_curve(
-            evaluations,
-            self.task.selection_metric,
-            os.path.join(folder, METRICS_FILE),
-            os.path.join(folder, TRAINING_CURVE),
-        )
-        if not self.task.is_regression:
-            path = os.path.join(folder, CONFUSION_MATRIX)
-            classification.draw_confusion_matrix(path, data, outputs["logits"])
 
     def predict(self) -> str:
         """Predicts the test split with the best checkpoint.

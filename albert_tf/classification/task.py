@@ -23,7 +23,7 @@ from albert_tf import files
 from albert_tf.classification.reading import ExampleSet
 from albert_tf.classification.tasks import ClassificationTask
 from albert_tf.config import AlbertConfig
-from albert_tf.finetuning import feature_cache, metrics, pictures
+from albert_tf.finetuning import feature_cache, metrics
 from albert_tf.finetuning.sequences import TokenSequences
 from albert_tf.heads import AlbertForClassification, classification_losses, regression_losses
 from albert_tf.tokenization import FullTokenizer, join, truncated_lengths
@@ -229,19 +229,6 @@ def write_predictions(
         with files.write_atomically(paths[-1]) as stream:
             stream.write(content)
     return paths
-
-
-def draw_confusion_matrix(path: str, data: ExampleSet, logits: NDArray[Any]) -> None:
-    """Draws which labels of a split are taken for which.
-
-    Args:
-        path: the picture, PNG.
-        data: labeled examples of a classification.
-        logits: [N, K], in their order.
-    """
-    task = data.task
-    matrix = metrics.confusion_matrix(logits.argmax(axis=1), _label_ids(data), task.num_labels)
-    pictures.draw_confusion_matrix(path, matrix, task.labels)
 
 
 def write_dev_predictions(

@@ -27,7 +27,7 @@ from albert_tf.cli.trainer_setup import (
     strategy,
 )
 from albert_tf.config import AlbertConfig
-from albert_tf.finetuning import batching, pictures, sweeps
+from albert_tf.finetuning import batching, sweeps
 from albert_tf.settings import SettingsGroup
 from albert_tf.tokenization import FullTokenizer
 from albert_tf.training.interruption import EXIT_STATUS, InterruptedRunError
@@ -243,24 +243,6 @@ def adopt_hub_module() -> None:
             "--albert_config_file is needed: the albert_config.json that came with the model (a "
             "TF-Hub module may have it in its assets)"
         )
-
-
-def draws_pictures() -> bool:
-    """Whether to draw pictures: as --pictures says, by default if matplotlib is installed.
-
-    Raises:
-        ValueError: pictures are asked for, and it is not.
-    """
-    if FLAGS.pictures is False:
-        return False
-    try:
-        pictures.require_matplotlib()
-    except ValueError as error:
-        if FLAGS.pictures:
-            raise
-        logging.warning("No pictures are drawn: %s", error)
-        return False
-    return True
 
 
 def run(main: Callable[[list[str]], None]) -> None:

@@ -10,7 +10,6 @@ import numpy as np
 from albert_tf import files
 from albert_tf.checkpoints.containers import DATA_SUFFIX
 from albert_tf.checkpoints.loading import BEST, GLOBAL_STEP
-from albert_tf.finetuning import pictures
 from albert_tf.training import run_directory
 from albert_tf.training.evaluation import Evaluation, best_of, evaluation_of_best
 
@@ -95,23 +94,6 @@ def _write_blocks(
     with files.write_atomically(os.path.join(output_dir, RESULTS_FILE)) as stream:
         stream.write(text)
     return text
-
-
-def draw_training_curve(
-    evaluations: Sequence[Evaluation], metric: str, metrics_file: str, path: str
-) -> None:
-    """Draws the metrics of training and of its checkpoints over the steps.
-
-    Args:
-        evaluations: by step.
-        metric: the one that decides which checkpoint is best.
-        metrics_file: `metrics.jsonl` of the training loop.
-        path: the PNG file.
-    """
-    rows = [evaluation.metrics | {"step": evaluation.step} for evaluation in evaluations]
-    best = best_of(evaluations, metric)
-    best_step = None if best is None else best.step
-    pictures.draw_training_curve(path, metrics_file, rows, metric, best_step)
 
 
 def write_test_results(output_dir: str, metrics: Metrics, metric: str) -> str:

@@ -17,11 +17,9 @@ from dataclasses import dataclass, field
 from absl import logging
 
 from albert_tf import files
-from albert_tf.finetuning import pictures
 
 TABLE_FILE = "sweep_results.tsv"
 SUMMARY_FILE = "sweep_results.txt"
-PICTURE_FILE = "sweep.png"
 
 
 @dataclass(frozen=True)
@@ -83,7 +81,6 @@ def make_runs(
     make: Callable[[Run], Result],
     output_dir: str,
     metric: str,
-    draws_picture: bool = False,
 ) -> Run:
     """Makes one run after the other, and compares several.
 
@@ -94,7 +91,6 @@ def make_runs(
         make: trains and evaluates.
         output_dir: where the comparison goes.
         metric: what the runs are compared by.
-        draws_picture: whether the comparison has a picture.
 
     Returns:
         the best run.
@@ -114,9 +110,6 @@ def make_runs(
             logging.error("%s: %s", run.folder, error)
             results.append(Result(run, remark="diverged"))
         logging.info("Results so far:\n%s", write_comparison(output_dir, results, metric))
-    if draws_picture:
-        path = os.path.join(output_dir, PICTURE_FILE)
-        pictures.draw_sweep(path, values_by_rate(results, metric), metric)
     return best_result(results, metric).run
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from albert_tf import files
 from albert_tf.checkpoints import loading
 from albert_tf.checkpoints.loading import GLOBAL_STEP
-from albert_tf.finetuning import pictures, prediction, results
+from albert_tf.finetuning import prediction, results
 from albert_tf.finetuning.batching import Padding
 from albert_tf.serving import saved_model
 from albert_tf.squad import task as squad
@@ -26,7 +26,6 @@ from albert_tf.squad.features import SquadFeatures
 from albert_tf.squad.reading import SquadData
 from albert_tf.training import evaluation
 
-PICTURE_FILE = "null_odds.png"
 THRESHOLD = "null_score_diff_threshold"
 
 
@@ -43,7 +42,6 @@ class AnsweringSettings:
         threshold: of the null odds; None for what suits the data best or, where their answers are
             not known, what suited best when the model was evaluated.
         official_threshold: as in `squad.evaluate`.
-        draws_pictures: whether to draw.
     """
 
     output_dir: str
@@ -53,7 +51,6 @@ class AnsweringSettings:
     padding: Padding
     threshold: float | None = None
     official_threshold: bool = False
-    draws_pictures: bool = False
 
 
 class AnsweringRun:
@@ -137,16 +134,7 @@ class AnsweringRun:
             return ""
         metrics, predictions = self._evaluate(answers)
         write_answers(directory, answers, predictions)
-        if self.settings.draws_pictures and answers.null_odds is not None:
-            self._draw(answers.null_odds, metrics[THRESHOLD])
         return format_exactly(metrics)
-
-    def _draw(self, null_odds: dict[str, float], threshold: float) -> None:
-        odds: dict[bool, list[float]] = {True: [], False: []}
-        for example in self.data.examples:
-            odds[bool(example.answers)].append(null_odds[example.qas_id])
-        path = os.path.join(self.settings.output_dir, PICTURE_FILE)
-        pictures.draw_null_odds(path, odds[True], odds[False], threshold)
 
     def describe_first(self) -> str:
         """The answer of the best checkpoint to the first question, and its n-best list."""

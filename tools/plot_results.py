@@ -1,0 +1,515 @@
+r"""Draws what a run has left in its folder: training curve, confusion matrix, null odds, sweep.
+
+    python tools/plot_results.py --output_dir=mrpc_model
+
+Writes to the folder, as far as its files allow:
+
+* `training_curve.png`: losses and metrics over the steps, from `metrics.jsonl` and
+  `evaluations.jsonl`;
+* `confusion_matrix.png`: which label is taken for which, from `dev_predictions.tsv`;
+* `null_odds.png`: which questions of SQuAD 2.0 are answered, from `null_odds.json`,
+  `eval_results.txt` and the file of questions, which `runs.jsonl` names;
+* `sweep.png`: the metric against the learning rate, from `sweep_results.tsv`. The folders of the
+  sweep's runs get their plots, too.
+
+`run_classifier.py` and `run_squad.py` call this at their end. Needs matplotlib:
+pip install 'albert-tf2[plot]'.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from absl import flags, logging
+from numpy.typing import NDArray
+
+from albert_tf import files
+from albert_tf.cli import program
+from albert_tf.squad.reading import SquadData, read_squad
+
+FLAGS = flags.FLAGS
+
+TRAINING_CURVE = "training_curve.png"
+CONFUSION_MATRIX = "confusion_matrix.png"
+NULL_ODDS = "null_odds.png"
+SWEEP = "sweep.png"
+
+# The metrics that pick the best checkpoint. Where a run has several, the first of these counts.
+SELECTION_METRICS = ("matthew_corr", "pearson", "eval_accuracy", "f1", "masked_lm_accuracy")
+THRESHOLD = "null_score_diff_threshold"
+
+MOST_NAMES = 30  # with more labels than this, neither their names nor the counts can be read
+_COUNT_SIZES = {5: 11, 10: 9, 20: 7, MOST_NAMES: 5}  # labels at most -> font size in points
+_CHINESE_FONTS = (
+    "Noto Sans CJK SC",
+    "Noto Sans SC",
+    "Source Han Sans SC",
+    "WenQuanYi Micro Hei",
+    "WenQuanYi Zen Hei",
+    "SimHei",
+    "Microsoft YaHei",
+    "PingFang SC",
+    "Arial Unicode MS",
+)
+_NULL_ODDS_BINS = 40
+_TRAIN_COLOR, _DEV_COLOR = "tab:blue", "tab:orange"
+
+Row = Mapping[str, Any]
+
+
+def require_matplotlib() -> None:
+    """Imports matplotlib.
+
+    Raises:
+        ValueError: it is not installed.
+    """
+    try:
+        import matplotlib.figure  # noqa: F401
+    except ImportError:
+        raise ValueError("plots need matplotlib: pip install 'albert-tf2[plot]'") from None
+
+
+def is_wanted(asked: bool | None) -> bool:
+    """Whether a program should plot: as its flag says, by default if matplotlib is installed.
+
+    Args:
+        asked: the flag `--pictures`; None where it was not given.
+
+    Raises:
+        ValueError: plots are asked for, and matplotlib is not installed.
+    """
+    if asked is False:
+        return False
+    try:
+        require_matplotlib()
+    except ValueError as error:
+        if asked:
+            raise
+        logging.warning("No pictures are drawn: %s", error)
+        return False
+    return True
+
+
+def plot_run(folder: str, predict_file: str | None = None) -> list[str]:
+    """Draws everything that the files of a folder allow.
+
+    Args:
+        folder: the output directory of a run or of a sweep.
+        predict_file: questions that `null_odds.json` is about, where they no longer lie where the
+            run has read them.
+
+    Returns:
+        the paths of the plots.
+
+    Raises:
+        FileNotFoundError: the questions are not where the run has read them.
+        ValueError: a file of the run is damaged, or matplotlib is not installed.
+    """
+    require_matplotlib()
+    drawn = []
+    if plot_training_curve(folder):
+        drawn.append(TRAINING_CURVE)
+    if plot_confusion_matrix(folder):
+        drawn.append(CONFUSION_MATRIX)
+    if plot_null_odds(folder, predict_file):
+        drawn.append(NULL_ODDS)
+    runs = _read_sweep(folder)
+    if plot_sweep(folder, runs):
+        drawn.append(SWEEP)
+    paths = [os.path.join(folder, name) for name in drawn]
+    for run in runs:
+        paths += plot_run(os.path.join(folder, os.path.basename(run["folder"])), predict_file)
+    return paths
+
+
+# Reading the files of a run
+
+
+def _read(folder: str, name: str) -> str | None:
+    """The text of a file of the run; None where there is none."""
+    try:
+        return files.read_text(os.path.join(folder, name))
+    except FileNotFoundError:
+        return None
+
+
+def _read_json_lines(folder: str, name: str) -> list[dict[str, Any]]:
+    """The objects in a file of JSON lines, none where there is no such file.
+
+    Raises:
+        ValueError: a line is not JSON.
+    """
+    rows = []
+    for number, line in enumerate((_read(folder, name) or "").splitlines(), 1):
+        try:
+            rows.append(json.loads(line))
+        except ValueError as error:
+            path = os.path.join(folder, name)
+            raise ValueError(f"{path}:{number}: not a line of JSON: {error}") from None
+    return rows
+
+
+def _read_table(folder: str, name: str) -> list[list[str]]:
+    """The rows of a tab-separated file with its header, none where there is no such file.
+
+    Raises:
+        ValueError: a row has more or fewer cells than the header.
+    """
+    text = _read(folder, name)
+    if text is None:
+        return []
+    rows = [line.split("\t") for line in text.split("\n") if line]
+    for number, row in enumerate(rows, 1):
+        if len(row) != len(rows[0]):
+            raise ValueError(
+                f"{os.path.join(folder, name)}:{number}: {len(row)} cells, and {len(rows[0])} in "
+                "the header"
+            )
+    return rows
+
+
+def read_evaluations(folder: str) -> list[dict[str, float]]:
+    """What the checkpoints of a run achieve on the data that they were last evaluated on.
+
+    Returns:
+        metrics and `step` of each checkpoint, by step.
+    """
+    rows = _read_json_lines(folder, "evaluations.jsonl")
+    found = [
+        row["metrics"] | {"step": row["step"]}
+        for row in rows
+        if row["measured_on"] == rows[-1]["measured_on"]
+    ]
+    return sorted(found, key=lambda row: row["step"])
+
+
+def selection_metric(rows: Iterable[Row]) -> str | None:
+    """The metric that picks the best checkpoint or run; None where no row has one."""
+    names = {name for row in rows for name in row}
+    return next((metric for metric in SELECTION_METRICS if metric in names), None)
+
+
+# The training curve
+
+
+def plot_training_curve(folder: str) -> bool:
+    """Draws the training curve of a run; False where nothing was trained or evaluated."""
+    training, evaluations = _read_json_lines(folder, "metrics.jsonl"), read_evaluations(folder)
+    if not training and not evaluations:
+        return False
+    metric = selection_metric(evaluations)
+    draw_training_curve(
+        os.path.join(folder, TRAINING_CURVE),
+        training,
+        evaluations,
+        [metric] if metric else [],
+        _best_step(evaluations, metric) if metric else None,
+    )
+    return True
+
+
+def _best_step(evaluations: Iterable[Row], metric: str) -> int | None:
+    """The step with the largest value, the first of equal ones, as the programs choose it."""
+    values = [(row[metric], -row["step"]) for row in evaluations if row[metric] > -1]
+    return -max(values)[1] if values else None
+
+
+def draw_training_curve(
+    path: str,
+    training: Sequence[Row],
+    evaluations: Sequence[Row],
+    metrics: Sequence[str],
+    best_step: int | None = None,
+    baselines: Mapping[str, float] | None = None,
+) -> None:
+    """Draws the loss and metrics, of training and of the dev set, over the steps.
+
+    Args:
+        path: the plot, PNG.
+        training: rows of the training loop, each with `step` and `loss`, perhaps with metrics.
+        evaluations: of checkpoints, each with `step` and the metrics, perhaps with `eval_loss` or
+            `loss`.
+        metrics: names, a panel each.
+        best_step: step of the best checkpoint; it is marked in these panels.
+        baselines: name -> what the best constant answer reaches; it is marked, too.
+    """
+    figure = _new_figure(5.5 * (1 + len(metrics)), 4)
+    panels = figure.subplots(1, 1 + len(metrics), squeeze=False)[0]
+    dev_loss = "eval_loss" if any("eval_loss" in row for row in evaluations) else "loss"
+    _draw_panel(panels[0], _points(training, "loss"), _points(evaluations, dev_loss))
+    panels[0].set(title="loss", xlabel="step")
+    for axes, name in zip(panels[1:], metrics, strict=True):
+        _draw_panel(axes, _points(training, name), _points(evaluations, name))
+        axes.set(title=name, xlabel="step")
+        if best_step is not None:
+            axes.axvline(best_step, color="gray", linestyle="--", label=f"best: step {best_step}")
+        if baselines and name in baselines:
+            label = "best constant answer"
+            axes.axhline(baselines[name], color="gray", linestyle=":", label=label)
+            axes.set_ylim(bottom=0)
+    for axes in panels:
+        _finish(axes)
+    _save(figure, path)
+
+
+Points = tuple[list[float], list[float]]
+
+
+def _points(rows: Iterable[Row], key: str) -> Points:
+    """Steps and values of the rows that have the key, by step."""
+    found = sorted((row["step"], row[key]) for row in rows if key in row)
+    return [step for step, _ in found], [value for _, value in found]
+
+
+def _draw_panel(axes: Any, training: Points, evaluations: Points) -> None:
+    if training[0]:
+        axes.plot(*training, color=_TRAIN_COLOR, label="training batches")
+    if evaluations[0]:
+        axes.plot(*evaluations, "o-", color=_DEV_COLOR, label="dev set")
+
+
+# The confusion matrix
+
+
+def plot_confusion_matrix(folder: str) -> bool:
+    """Draws the confusion matrix of a classifier; False where there is none."""
+    rows = _read_table(folder, "dev_predictions.tsv")
+    if not rows or rows[0][4:] == ["score"]:  # a regression has no labels
+        return False
+    labels = rows[0][4:]
+    ids = {label: number for number, label in enumerate(labels)}
+    matrix = np.zeros((len(labels), len(labels)), np.int64)
+    for _, _, label, prediction, *_ in rows[1:]:
+        matrix[ids[label], ids[prediction]] += 1
+    draw_confusion_matrix(os.path.join(folder, CONFUSION_MATRIX), matrix, labels)
+    return True
+
+
+def draw_confusion_matrix(path: str, matrix: NDArray[np.int64], labels: Sequence[str]) -> None:
+    """Draws how often each label was predicted as which.
+
+    Args:
+        path: the plot, PNG.
+        matrix: [K, K], a row for each right label, a column for each predicted one.
+        labels: K names.
+    """
+    size = min(4 + 0.35 * len(labels), 12)
+    figure = _new_figure(size + 1, size)
+    axes = figure.subplots()
+    shares = matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
+    image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
+    figure.colorbar(image, ax=axes, label="share of the right label")
+    hits, total = int(np.trace(matrix)), int(matrix.sum())
+    title = f"{hits} of {total} right ({100 * hits / max(total, 1):.1f} %)"
+    axes.set(xlabel="predicted", ylabel="right", title=title)
+    if len(labels) <= MOST_NAMES:
+        names, fonts = _drawable_names(labels)
+        axes.set_xticks(range(len(labels)), names, rotation=90, fontfamily=fonts)
+        axes.set_yticks(range(len(labels)), names, fontfamily=fonts)
+        points = next(points for most, points in _COUNT_SIZES.items() if len(labels) <= most)
+        style = {"fontsize": points, "ha": "center", "va": "center"}
+        for (row, column), count in np.ndenumerate(matrix):
+            color = "white" if shares[row, column] > 0.5 else "black"
+            axes.text(column, row, str(count), color=color, **style)
+    _save(figure, path)
+
+
+def _drawable_names(names: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Names, and fonts that have their characters; numbers in place of what no font here has."""
+    from matplotlib import font_manager
+
+    installed = set(font_manager.get_font_names())
+    fonts = ["DejaVu Sans", *(font for font in _CHINESE_FONTS if font in installed)]
+    characters: set[int] = set()
+    for font in fonts:
+        characters |= set(font_manager.get_font(font_manager.findfont(font)).get_charmap())
+    shown = []
+    for number, name in enumerate(names):
+        text = name if set(map(ord, name)) <= characters else f"label {number}"
+        text = text if len(text) <= 24 else text[:23] + "…"
+        shown.append(text.replace("$", r"\$"))  # a dollar sign would begin a formula
+    return shown, fonts
+
+
+# The null odds
+
+
+def plot_null_odds(folder: str, predict_file: str | None = None) -> bool:
+    """Draws the null odds of SQuAD 2.0's questions; False where their answers are not known.
+
+    Args:
+        folder: of the run.
+        predict_file: as in `plot_run`.
+
+    Raises:
+        FileNotFoundError: the questions are not where the run has read them.
+        ValueError: they are not those that were answered.
+    """
+    odds_text, results = _read(folder, "null_odds.json"), _read(folder, "eval_results.txt")
+    if odds_text is None or results is None:
+        return False
+    data = _read_questions(folder, predict_file)
+    if not data.has_answers:
+        return False
+    null_odds = json.loads(odds_text)
+    odds: dict[bool, list[float]] = {True: [], False: []}
+    for example in data.examples:
+        if example.qas_id not in null_odds:
+            raise ValueError(
+                f"{os.path.join(folder, 'null_odds.json')}: nothing about question "
+                f"{example.qas_id} of {data.path}: give --predict_file, the file that was answered"
+            )
+        odds[bool(example.answers)].append(null_odds[example.qas_id])
+    # The last block is that of the best checkpoint, whose answers these are.
+    threshold = float(re.findall(rf"^{THRESHOLD} = (\S+)$", results, re.MULTILINE)[-1])
+    draw_null_odds(os.path.join(folder, NULL_ODDS), odds[True], odds[False], threshold)
+    return True
+
+
+def _read_questions(folder: str, predict_file: str | None) -> SquadData:
+    """The questions that the last run in a folder has answered."""
+    path = predict_file
+    for run in _read_json_lines(folder, "runs.jsonl"):
+        settings = run["flags"]
+        if not predict_file and settings.get("do_predict") and settings.get("predict_file"):
+            path = os.path.join(run["directory"], settings["predict_file"])
+    try:
+        return read_squad(path or "", is_training=False)
+    except FileNotFoundError:
+        raise FileNotFoundError(
+            f"{folder}: its null odds are about {path or 'an unknown file'}, which is not there: "
+            "give --predict_file, the file of questions"
+        ) from None
+
+
+def draw_null_odds(
+    path: str, answerable: Sequence[float], unanswerable: Sequence[float], threshold: float
+) -> None:
+    """Draws the distribution of the null odds of questions with and without an answer.
+
+    Args:
+        path: the plot, PNG.
+        answerable: null odds of the questions that have an answer.
+        unanswerable: of those that have none.
+        threshold: questions with more are not answered.
+    """
+    everything = np.array([*answerable, *unanswerable])
+    # A question without features has odds of a million: it is drawn at the edge, and so is a
+    # threshold far away, such as one that answers everything.
+    low, high = np.percentile(everything, (0.5, 99.5))
+    room = max(high - low, 1.0)
+    shown = float(np.clip(threshold, low - room, high + room))
+    low, high = min(low, shown), max(high, shown)
+    edges = np.linspace(low, high if high > low else low + 1, _NULL_ODDS_BINS + 1)
+    answered = sum(odds <= threshold for odds in answerable)
+    refused = sum(odds > threshold for odds in unanswerable)
+    figure = _new_figure(7, 4)
+    axes = figure.subplots()
+    for odds, color, label in (
+        (answerable, _TRAIN_COLOR, f"with an answer: {answered} of {len(answerable)} answered"),
+        (unanswerable, _DEV_COLOR, f"without: {refused} of {len(unanswerable)} not answered"),
+    ):
+        axes.hist(np.clip(odds, edges[0], edges[-1]), edges, color=color, alpha=0.6, label=label)
+    axes.axvline(shown, color="gray", linestyle="--", label=f"threshold {threshold:.3g}")
+    axes.set(xlabel="null odds", ylabel="questions", title="Which questions are answered")
+    _finish(axes)
+    _save(figure, path)
+
+
+# The sweep
+
+
+def _read_sweep(folder: str) -> list[dict[str, str]]:
+    """The rows of `sweep_results.tsv`, one for each run; none where there was no sweep."""
+    header, *rows = _read_table(folder, "sweep_results.tsv") or [[]]
+    return [dict(zip(header, row, strict=True)) for row in rows]
+
+
+def plot_sweep(folder: str, runs: Sequence[Mapping[str, str]]) -> bool:
+    """Draws the comparison of the runs of a sweep; False where there is nothing to compare.
+
+    Args:
+        folder: of the sweep.
+        runs: the rows of its table.
+    """
+    metric = selection_metric(runs)
+    if metric is None:  # no sweep, or all runs diverged
+        return False
+    values: dict[float, list[float]] = {}
+    for run in runs:
+        if run[metric]:
+            values.setdefault(float(run["learning_rate"]), []).append(float(run[metric]))
+    draw_sweep(os.path.join(folder, SWEEP), values, metric)
+    return True
+
+
+def draw_sweep(path: str, values: Mapping[float, Sequence[float]], metric: str) -> None:
+    """Draws a metric against the learning rate: a point for each run, and their medians.
+
+    Args:
+        path: the plot, PNG.
+        values: learning rate -> the metric in its runs, one value or more.
+        metric: its name.
+    """
+    figure = _new_figure(6, 4)
+    axes = figure.subplots()
+    rates = sorted(values)
+    for rate in rates:
+        label = "runs" if rate == rates[0] else None
+        found = values[rate]
+        axes.plot([rate] * len(found), found, "o", color=_TRAIN_COLOR, alpha=0.6, label=label)
+    medians = [float(np.median(values[rate])) for rate in rates]
+    axes.plot(rates, medians, "_-", color=_DEV_COLOR, markersize=16, label="median")
+    if len(rates) > 1 and rates[0] > 0:
+        axes.set_xscale("log")
+    axes.set_xticks(rates, [f"{rate:g}" for rate in rates])
+    axes.set_xticks([], minor=True)
+    axes.set(xlabel="learning rate", ylabel=metric, title=f"{metric} of the best checkpoints")
+    _finish(axes)
+    _save(figure, path)
+
+
+# Figures
+
+
+def _new_figure(width: float, height: float) -> Any:
+    """A figure without a window: nothing of pyplot's global state is touched."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def _finish(axes: Any) -> None:
+    axes.grid(alpha=0.3)
+    if axes.get_legend_handles_labels()[0]:  # else there is a warning
+        axes.legend(fontsize="small")
+
+
+def _save(figure: Any, path: str) -> None:
+    with files.write_atomically(path, "wb") as stream:
+        figure.savefig(stream, format="png", dpi=120)
+
+
+def main(_: list[str]) -> None:
+    """Draws the plots of a folder, and prints their paths."""
+    paths = plot_run(FLAGS.output_dir, FLAGS.predict_file)
+    if not paths:
+        raise ValueError(
+            f"--output_dir={FLAGS.output_dir}: nothing to plot; expected metrics.jsonl, "
+            "evaluations.jsonl, dev_predictions.tsv, null_odds.json or sweep_results.tsv"
+        )
+    print("\n".join(paths))
+
+
+if __name__ == "__main__":
+    flags.DEFINE_string("output_dir", None, "The folder of the run or of the sweep.")
+    flags.DEFINE_string(
+        "predict_file", None, "The questions of null_odds.json, if they were moved."
+    )
+    flags.mark_flag_as_required("output_dir")
+    program.run(main)
