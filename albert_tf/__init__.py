@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from albert_tf.checkpoints.loading import load_checkpoint
+    from albert_tf.checkpoints.pretrained import from_pretrained
     from albert_tf.config import AlbertConfig
     from albert_tf.modeling import AlbertEncoder, AlbertForPretraining
     from albert_tf.tokenization import FullTokenizer
@@ -22,6 +23,7 @@ __all__ = [
     "AlbertForPretraining",
     "FullTokenizer",
     "__version__",
+    "from_pretrained",
     "load_checkpoint",
 ]
 
@@ -30,6 +32,7 @@ _MODULES = {
     "AlbertEncoder": "modeling",
     "AlbertForPretraining": "modeling",
     "FullTokenizer": "tokenization",
+    "from_pretrained": "checkpoints.pretrained",
     "load_checkpoint": "checkpoints.loading",
 }
 

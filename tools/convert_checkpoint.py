@@ -20,9 +20,7 @@ them. Pickles are refused. The config is looked for beside it.
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
-import re
 import shutil
 import sys
 import uuid
@@ -38,7 +36,6 @@ from albert_tf.config import AlbertConfig
 if TYPE_CHECKING:
     import numpy as np
 
-    from albert_tf.checkpoints.families import Recognized
     from albert_tf.modeling import AlbertForPretraining
 
 CONFIG_NAME = "albert_config.json"
@@ -92,52 +89,19 @@ def define_flags() -> None:
     flags.DEFINE_bool("do_lower_case", True, "Whether the vocabulary is for lower-cased text.")
 
 
-def read_config(path: str, recognized: Recognized) -> AlbertConfig:
-    """Reads the config of a checkpoint: Google's, albert_zh's, BERT's or Hugging Face's.
-
-    Args:
-        path: the JSON file.
-        recognized: the checkpoint. If only a model with E = H can hold it, and that is not what
-            its own config says, the config is changed into that model's.
-
-    Raises:
-        FileNotFoundError, ValueError: as `AlbertConfig.from_json_file`.
-    """
-    from albert_tf.checkpoints import families, huggingface
-
-    try:
-        values = json.loads(files.read_text(path))
-        if not isinstance(values, dict):
-            raise ValueError(f"a JSON object was expected, {type(values).__name__} came")
-        if "model_type" in values:
-            return huggingface.config_from_hugging_face(values)
-        if recognized.kind.is_square:
-            sizes = families.sizes(recognized.entries)
-            keys = sizes.keys() & {"embedding_size", "num_hidden_groups"}
-            values |= {key: sizes[key] for key in keys}
-            values["layout"] = "google"
-        return AlbertConfig.from_dict(values)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
-
-
 def find_config(settings: Settings) -> str | None:
     """The config file: the flag's, or the only one beside the checkpoint.
 
     Raises:
         ValueError: there are several, or none and one is needed.
     """
+    from albert_tf.checkpoints import pretrained
+
     if settings.albert_config_file:
         return settings.albert_config_file
     path = settings.input
     folder = path if os.path.isdir(path) else os.path.dirname(path) or "."
-    places = [folder, os.path.join(folder, "assets")]  # the latter in TF-Hub's modules
-    found = [
-        os.path.join(place, name)
-        for place in filter(os.path.isdir, places)
-        for name in sorted(os.listdir(place))
-        if re.fullmatch(r"((albert|bert)_)?config.*\.json", name)
-    ]
+    found = pretrained.list_configs(folder)
     if len(found) > 1 or not (found or settings.inspect):
         raise ValueError(
             f"--albert_config_file: name the config of the model; found {len(found)} in {folder}"
@@ -170,7 +134,7 @@ def convert(settings: Settings) -> bool:
     Raises:
         OSError, ValueError: what is wrong with the input, the output or the settings.
     """
-    from albert_tf.checkpoints import containers, families, loading
+    from albert_tf.checkpoints import containers, families, loading, pretrained
     from albert_tf.modeling import AlbertForPretraining
 
     _check_output(settings)
@@ -178,7 +142,7 @@ def convert(settings: Settings) -> bool:
     config_file = find_config(settings)
     model = None
     if config_file is not None and not recognized.kind.refusal:
-        model = AlbertForPretraining(read_config(config_file, recognized))
+        model = AlbertForPretraining(pretrained.read_config(config_file, recognized))
     report = loading.inspect_checkpoint(settings.input, model)
     if settings.inspect:
         print(report)

@@ -138,6 +138,11 @@ def load_checkpoint(
 ) -> LoadReport:
     """Loads the weights of `model` from a checkpoint of any family that it can hold.
 
+        >>> model = albert_tf.AlbertForPretraining(config)
+        >>> report = load_checkpoint(model, "albert_tiny/")
+        >>> report.fits, report.missing
+        (True, [])
+
     Args:
         model: anything with `.variables`, such as `AlbertForPretraining`. If it has a `.config`
             too, contradictions between that and the checkpoint are named.

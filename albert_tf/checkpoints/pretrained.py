@@ -1,0 +1,299 @@
+"""A model and its tokenizer from a folder, whatever program or archive the folder came from.
+
+    >>> model, tokenizer = albert_tf.from_pretrained("albert_tiny/")
+    >>> model(tokenizer(["The river", "A boat"]))["pooled_output"].shape
+    TensorShape([2, 12])
+
+Released archives, folders of Hugging Face, TF-Hub modules and the output directories of this
+repository's programs hold the same three things under different names: a config, weights and a
+vocabulary. `from_pretrained` finds them; what it cannot find or tell apart can be passed by name.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import os
+from typing import Any
+
+import tensorflow as tf
+from absl import logging
+
+from albert_tf import files, heads, modeling
+from albert_tf.checkpoints import families, huggingface, store
+from albert_tf.checkpoints.containers import WeightFile, find_checkpoint, open_weights
+from albert_tf.checkpoints.huggingface import TOKENIZER_CONFIG_FILE
+from albert_tf.checkpoints.loading import load_checkpoint
+from albert_tf.config import AlbertConfig
+from albert_tf.tokenization import FullTokenizer
+
+CONFIG_PATTERNS = ("albert_config*.json", "bert_config*.json", "config.json", "config_*.json")
+MODEL_PATTERNS = ("*.model",)  # SentencePiece
+VOCABULARY_PATTERNS = ("vocab*.txt", "*_vocab.txt")  # WordPiece
+ASSETS = "assets"  # the folder of a SavedModel, as TF-Hub's modules are, for such files
+RUN_FILE = "run.json"  # in the output directories of this repository's programs
+
+# Task → class, and whether the class takes `num_labels`.
+TASKS = {
+    None: ("AlbertEncoder", False),
+    "pretraining": ("AlbertForPretraining", False),
+    "classification": ("AlbertForClassification", True),
+    "regression": ("AlbertForClassification", True),
+    "multiple_choice": ("AlbertForMultipleChoice", False),
+    "spans": ("AlbertForSpans", False),
+    "answerable_spans": ("AlbertForAnswerableSpans", False),
+    "token_classification": ("AlbertForTokenClassification", True),
+}
+
+
+def from_pretrained(
+    folder: str,
+    task: str | None = None,
+    num_labels: int | None = None,
+    *,
+    config_file: str | None = None,
+    vocab_file: str | None = None,
+    spm_model_file: str | None = None,
+    do_lower_case: bool | None = None,
+    **head_arguments: Any,
+) -> tuple[Any, FullTokenizer]:
+    """Returns a model with the weights of a folder, and the tokenizer of its vocabulary.
+
+        >>> model, tokenizer = from_pretrained("albert_tiny/", "classification", num_labels=3)
+        >>> tokenizer.decode(tokenizer("The RIVER")["input_ids"][0])
+        'the river'
+
+    Args:
+        folder: a folder with a config, weights of any family that `load_checkpoint` reads, and a
+            vocabulary; also a checkpoint prefix or file inside of it. Of the checkpoints of a run,
+            `model.ckpt-best` is taken, or else the newest.
+        task: None for an `AlbertEncoder`, "pretraining" for an `AlbertForPretraining`, or the task
+            of a head: "classification", "regression", "multiple_choice", "spans",
+            "answerable_spans" or "token_classification".
+        num_labels: labels of a classification; default: as many as the head in the checkpoint has.
+        config_file: the config, instead of the one in the folder.
+        vocab_file: a WordPiece vocabulary, instead of the vocabulary in the folder.
+        spm_model_file: a SentencePiece model, instead of the vocabulary in the folder.
+        do_lower_case: whether text is lower-cased. Default: as the folder says (the flags of the
+            run, Hugging Face's tokenizer_config.json, the variable of a TF-Hub module), else True.
+        **head_arguments: for the constructor of the head, such as `use_pooled_output=False`.
+
+    Returns:
+        model and tokenizer. A head that the checkpoint lacks starts from random weights; a warning
+        names its variables.
+
+    Raises:
+        FileNotFoundError: there is no config, no checkpoint or no vocabulary; the text says what
+            was looked for and what is there.
+        ValueError: there are several of one kind; the checkpoint does not hold the whole encoder;
+            or the vocabulary is larger than the embedding table.
+    """
+    if task not in TASKS:
+        known = ", ".join(repr(name) for name in TASKS)
+        raise ValueError(f"task={task!r}: expected one of {known}")
+    weights = open_weights(find_weights(folder))
+    recognized = families.recognize(weights.shapes)
+    folder = folder if tf.io.gfile.isdir(folder) else os.path.dirname(folder) or "."
+    config_file = config_file or find_config(folder)
+    config = read_config(config_file, recognized)
+    if not (vocab_file or spm_model_file):
+        vocab_file, spm_model_file = find_vocabulary(folder)
+    if do_lower_case is None:
+        do_lower_case = find_do_lower_case(folder, weights)
+    length = config.max_position_embeddings
+    tokenizer = FullTokenizer(vocab_file, do_lower_case, spm_model_file, max_length=length)
+    _check_vocabulary(tokenizer, spm_model_file or vocab_file, config, config_file)
+    model = _make_model(config, task, num_labels, recognized, head_arguments)
+    load_checkpoint(model, weights.path)
+    return model, tokenizer
+
+
+def _make_model(
+    config: AlbertConfig,
+    task: str | None,
+    num_labels: int | None,
+    recognized: families.Recognized,
+    head_arguments: dict[str, Any],
+) -> Any:
+    name, has_labels = TASKS[task]
+    if task == "regression":
+        num_labels, head_arguments = 1, {"is_regression": True, **head_arguments}
+    if has_labels:
+        head_arguments = {**head_arguments, "num_labels": _num_labels(num_labels, recognized)}
+    elif num_labels is not None:
+        raise ValueError(f"num_labels={num_labels}: task={task!r} has no labels")
+    return getattr(modeling if hasattr(modeling, name) else heads, name)(config, **head_arguments)
+
+
+def _num_labels(num_labels: int | None, recognized: families.Recognized) -> int:
+    if num_labels is not None:
+        return num_labels
+    if "output_weights" not in recognized.entries:
+        raise ValueError("num_labels is needed: the checkpoint has no head that would tell it")
+    return recognized.entries["output_weights"].shape[0]
+
+
+def _check_vocabulary(
+    tokenizer: FullTokenizer, vocabulary: str | None, config: AlbertConfig, config_file: str
+) -> None:
+    if tokenizer.vocab_size == config.vocab_size:
+        return
+    message = (
+        f"{vocabulary} has {tokenizer.vocab_size} entries, the model of {config_file} has "
+        f"vocab_size={config.vocab_size}"
+    )
+    if tokenizer.vocab_size > config.vocab_size:
+        raise ValueError(f"{message}: they do not belong together")
+    logging.warning("%s: make sure that they belong together", message)
+
+
+def find_weights(path: str) -> str:
+    """The checkpoint of a folder: the best one of a run, its newest, or the only one.
+
+    Raises:
+        FileNotFoundError, ValueError: as `find_checkpoint`.
+    """
+    best = os.path.join(path, store.BEST)
+    if tf.io.gfile.exists(best + ".index"):
+        return find_checkpoint(best)
+    numbered = store.list_checkpoints(path)
+    return find_checkpoint(numbered[max(numbered)] if numbered else path)
+
+
+def list_configs(folder: str) -> list[str]:
+    """Paths of the configs in a folder and in its `assets/`."""
+    return _find(folder, CONFIG_PATTERNS)
+
+
+def find_config(folder: str) -> str:
+    """The config in a folder or in its `assets/`; several are fine if their content is the same.
+
+    Raises:
+        FileNotFoundError: there is none; the text lists what is there.
+        ValueError: there are several different ones; lists them.
+    """
+    found = list_configs(folder)
+    if not found:
+        raise _missing(folder, "config", CONFIG_PATTERNS, "config_file=… (see configs/)")
+    if len({json.dumps(_read_json(path), sort_keys=True) for path in found}) > 1:
+        raise ValueError(
+            f"{folder} holds several configs; name one (config_file=…): {', '.join(found)}"
+        )
+    return found[0]
+
+
+def find_vocabulary(folder: str) -> tuple[str | None, str | None]:
+    """The vocabulary in a folder or in its `assets/`, or else of the run that wrote the folder.
+
+    Returns:
+        paths of the WordPiece vocabulary and of the SentencePiece model; one of them is None.
+
+    Raises:
+        FileNotFoundError: there is none; the text lists what is there.
+        ValueError: there are several; lists them.
+    """
+    patterns = MODEL_PATTERNS + VOCABULARY_PATTERNS
+    found = _find(folder, patterns)
+    if len(found) > 1:
+        raise ValueError(
+            f"{folder} holds several vocabularies; name one (spm_model_file=… or vocab_file=…): "
+            f"{', '.join(found)}"
+        )
+    if found:
+        is_sentencepiece = found[0].endswith(".model")
+        return (None, found[0]) if is_sentencepiece else (found[0], None)
+    named = _vocabulary_of_run(folder)
+    if not named or not all(map(tf.io.gfile.exists, named.values())):
+        gone = f" ({RUN_FILE} names {', '.join(named.values())}: gone)" if named else ""
+        way_out = f"vocab_file=… or spm_model_file=…{gone}. load_checkpoint loads weights alone"
+        raise _missing(folder, "vocabulary", patterns, way_out)
+    return named.get("vocab_file"), named.get("spm_model_file")
+
+
+def _find(folder: str, patterns: tuple[str, ...]) -> list[str]:
+    """Files of a folder and of its `assets/` whose names match one of the patterns."""
+    places = [folder, os.path.join(folder, ASSETS)]
+    return [
+        os.path.join(place, name)
+        for place in filter(tf.io.gfile.isdir, places)
+        for name in sorted(tf.io.gfile.listdir(place))
+        if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+    ]
+
+
+def _missing(folder: str, what: str, patterns: tuple[str, ...], way_out: str) -> FileNotFoundError:
+    present = ", ".join(sorted(tf.io.gfile.listdir(folder))) or "nothing"
+    return FileNotFoundError(
+        f"{folder}: no {what} there. Looked for {', '.join(patterns)}, in {ASSETS}/ too; found "
+        f"{present}. Put it there or name it: {way_out}"
+    )
+
+
+def _read_json(path: str) -> dict[str, Any]:
+    """The object of a JSON file.
+
+    Raises:
+        ValueError: it holds something else; names the file.
+    """
+    try:
+        values = json.loads(files.read_text(path))
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    if not isinstance(values, dict):
+        raise ValueError(f"{path}: a JSON object was expected, {type(values).__name__} came")
+    return values
+
+
+def read_config(path: str, recognized: families.Recognized) -> AlbertConfig:
+    """Reads the config of a checkpoint: Google's, albert_zh's, BERT's or Hugging Face's.
+
+    Args:
+        path: the JSON file.
+        recognized: the checkpoint. If only a model with E = H can hold it, and that is not what
+            its own config says, the config is changed into that model's.
+
+    Raises:
+        FileNotFoundError, ValueError: as `AlbertConfig.from_json_file`.
+    """
+    values = _read_json(path)
+    try:
+        if "model_type" in values:
+            return huggingface.config_from_hugging_face(values)
+        if recognized.kind.is_square:
+            sizes = families.sizes(recognized.entries)
+            keys = sizes.keys() & {"embedding_size", "num_hidden_groups"}
+            values |= {key: sizes[key] for key in keys}
+            values["layout"] = "google"
+        return AlbertConfig.from_dict(values)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def find_do_lower_case(folder: str, weights: WeightFile) -> bool:
+    """Whether a vocabulary is for lower-cased text, as its folder says; True where it does not."""
+    for flags in (
+        _run(folder).get("flags", {}),
+        _read_json_if_there(folder, TOKENIZER_CONFIG_FILE),
+    ):
+        if "do_lower_case" in flags:
+            return bool(flags["do_lower_case"])
+    if "do_lower_case" in weights.shapes:  # a variable of TF-Hub's modules
+        return bool(weights.read("do_lower_case"))
+    return True
+
+
+def _vocabulary_of_run(folder: str) -> dict[str, str]:
+    """The vocabulary flags of the run that wrote this folder, as paths from here."""
+    run = _run(folder)
+    flags = {name: run.get("flags", {}).get(name) for name in ("vocab_file", "spm_model_file")}
+    start = run.get("directory", "")
+    return {name: os.path.join(start, path) for name, path in flags.items() if path}
+
+
+def _run(folder: str) -> dict[str, Any]:
+    return _read_json_if_there(folder, RUN_FILE)
+
+
+def _read_json_if_there(folder: str, name: str) -> dict[str, Any]:
+    path = os.path.join(folder, name)
+    return _read_json(path) if tf.io.gfile.exists(path) else {}

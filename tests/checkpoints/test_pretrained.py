@@ -1,0 +1,291 @@
+"""A model and a tokenizer from a folder: what is found, what is refused, and what is said."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging as python_logging
+import shutil
+
+import numpy as np
+import pytest
+
+import albert_tf
+from albert_tf.checkpoints import huggingface, pretrained, tf_hub
+from albert_tf.checkpoints.loading import save_checkpoint, variable_name
+from albert_tf.config import AlbertConfig
+from albert_tf.modeling import AlbertForPretraining
+from tests.checkpoints.checkpoint_samples import (
+    ALBERT_ZH,
+    SHARED,
+    UNSHARED_SQUARE,
+    as_kamalkraj,
+    random_arrays,
+    random_weights,
+    renamed,
+)
+from tests.checkpoints.test_containers import write_hdf5
+from tests.checkpoints.test_loading import RELEASED, released_arrays
+
+CONFIG = dataclasses.replace(SHARED, num_hidden_layers=2)
+ZH = dataclasses.replace(ALBERT_ZH, num_hidden_layers=2)
+WORDS = "bert/embeddings/word_embeddings"
+HEAD = {"output_weights": (3, 12), "output_bias": (3,)}
+
+
+def write_vocabulary(folder, name="vocab.txt", count=97):
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "river", "##s"]
+    tokens += [f"[unused{number}]" for number in range(count - len(tokens))]
+    (folder / name).write_text("\n".join(tokens) + "\n", encoding="utf-8")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder as the released ones are."""
+    folder = tmp_path / "albert"
+    folder.mkdir()
+    save_checkpoint(str(folder / "albert_model.ckpt"), random_weights(CONFIG))
+    CONFIG.to_json_file(str(folder / "albert_config_tiny.json"))
+    write_vocabulary(folder)
+    return folder
+
+
+def values_of(model):
+    return {variable_name(variable): variable.numpy() for variable in model.variables}
+
+
+def assert_has_encoder(model, weights):
+    values = values_of(model)
+    for name in (name for name in weights if name.startswith("bert/")):
+        np.testing.assert_array_equal(values[name], weights[name], name)
+
+
+@pytest.mark.parametrize(
+    ("task", "arguments", "kind"),
+    [
+        (None, {}, "AlbertEncoder"),
+        ("pretraining", {}, "AlbertForPretraining"),
+        ("classification", {"num_labels": 3}, "AlbertForClassification"),
+        ("regression", {}, "AlbertForClassification"),
+        ("multiple_choice", {"dropout_prob": 0.2}, "AlbertForMultipleChoice"),
+        ("spans", {}, "AlbertForSpans"),
+        ("answerable_spans", {"start_n_top": 2}, "AlbertForAnswerableSpans"),
+    ],
+)
+def test_every_task_has_its_model(folder, task, arguments, kind):
+    model, tokenizer = albert_tf.from_pretrained(str(folder), task, **arguments)
+    assert type(model).__name__ == kind
+    assert_has_encoder(model, random_weights(CONFIG))
+    assert tokenizer.decode(tokenizer("The Rivers")["input_ids"][0]) == "the rivers"
+    assert tokenizer.max_length == CONFIG.max_position_embeddings
+
+
+def test_a_new_head_is_said(folder, caplog):
+    with caplog.at_level(python_logging.WARNING, logger="absl"):
+        albert_tf.from_pretrained(str(folder), task="classification", num_labels=3)
+    assert "New heads, which start from random weights: output_bias, output_weights" in caplog.text
+
+
+def test_a_trained_head_comes_with_its_labels(folder):
+    head = random_arrays(HEAD)
+    save_checkpoint(str(folder / "albert_model.ckpt"), random_weights(CONFIG) | head)
+    model, _ = albert_tf.from_pretrained(str(folder), task="classification")
+    np.testing.assert_array_equal(values_of(model)["output_weights"], head["output_weights"])
+
+
+def write_google(folder, spm_model):
+    save_checkpoint(str(folder / "model.ckpt-best"), random_weights(CONFIG))
+    CONFIG.to_json_file(str(folder / "albert_config.json"))
+    shutil.copy(spm_model, folder / "30k-clean.model")
+
+
+def write_hugging_face(folder, spm_model):
+    huggingface.save_hugging_face(
+        str(folder), random_weights(CONFIG), CONFIG, spm_model_file=spm_model
+    )
+
+
+def write_hub_module(folder, spm_model):
+    model = AlbertForPretraining(CONFIG)
+    for name, variable in {variable_name(v): v for v in model.variables}.items():
+        variable.assign(random_weights(CONFIG)[name])
+    tf_hub.save_hub_module(str(folder), model, CONFIG, spm_model_file=spm_model)
+
+
+def write_kamalkraj(folder, spm_model):
+    write_hdf5(folder / "tf2_model.h5", as_kamalkraj(random_weights(CONFIG), CONFIG))
+    CONFIG.to_json_file(str(folder / "config.json"))
+    shutil.copy(spm_model, folder / "30k-clean.model")
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        write_google,
+        write_hugging_face,
+        write_kamalkraj,
+        pytest.param(write_hub_module, marks=pytest.mark.slow),
+    ],
+)
+def test_folders_of_every_family_are_opened(tmp_path, toy_spm_model, write):
+    write(tmp_path, toy_spm_model)
+    model, tokenizer = albert_tf.from_pretrained(str(tmp_path))
+    assert_has_encoder(model, random_weights(CONFIG))
+    assert tokenizer.is_sentencepiece
+    assert tokenizer.do_lower_case
+
+
+def test_albert_zh_and_bert_are_opened(tmp_path):
+    for name, config, file_name in (("zh", ZH, "albert"), ("bert", UNSHARED_SQUARE, "bert")):
+        folder = tmp_path / name
+        folder.mkdir()
+        weights = random_weights(config)
+        values = config.to_dict() | {"directionality": "bidi"}
+        if name == "bert":
+            weights = renamed(weights, "bert", config)
+            for key in ("embedding_size", "num_hidden_groups", "inner_group_num"):
+                del values[key]
+        (folder / f"{file_name}_config.json").write_text(json.dumps(values))
+        save_checkpoint(str(folder / f"{file_name}_model.ckpt"), weights)
+        write_vocabulary(folder)
+        model, _ = albert_tf.from_pretrained(str(folder))
+        assert_has_encoder(model, random_weights(config))
+
+
+def test_of_a_run_the_best_checkpoint_is_taken_and_else_the_newest(folder):
+    (folder / "albert_model.ckpt.index").unlink()
+    for name, seed in (("model.ckpt-9", 9), ("model.ckpt-10", 10)):
+        save_checkpoint(str(folder / name), random_weights(CONFIG, seed))
+    assert_has_encoder(albert_tf.from_pretrained(str(folder))[0], random_weights(CONFIG, 10))
+    save_checkpoint(str(folder / "model.ckpt-best"), random_weights(CONFIG))
+    assert_has_encoder(albert_tf.from_pretrained(str(folder))[0], random_weights(CONFIG))
+    model, _ = albert_tf.from_pretrained(str(folder / "model.ckpt-9"))
+    assert_has_encoder(model, random_weights(CONFIG, 9))
+
+
+def test_the_vocabulary_of_a_run_is_the_one_of_its_flags(folder, tmp_path):
+    (folder / "vocab.txt").rename(tmp_path / "words.txt")
+    flags = {"vocab_file": "words.txt", "spm_model_file": None, "do_lower_case": False}
+    run = {"directory": str(tmp_path), "flags": flags}
+    (folder / "run.json").write_text(json.dumps(run))
+    _, tokenizer = albert_tf.from_pretrained(str(folder))
+    assert tokenizer.vocab["river"] == 6
+    assert not tokenizer.do_lower_case
+    (tmp_path / "words.txt").unlink()
+    with pytest.raises(FileNotFoundError, match=r"words\.txt: gone"):
+        albert_tf.from_pretrained(str(folder))
+
+
+def test_the_case_is_the_one_of_hugging_faces_tokenizer(folder):
+    (folder / "tokenizer_config.json").write_text('{"do_lower_case": false}')
+    assert not albert_tf.from_pretrained(str(folder))[1].do_lower_case
+    assert albert_tf.from_pretrained(str(folder), do_lower_case=True)[1].do_lower_case
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("do_lower_case", [True, False])
+def test_the_case_is_the_one_of_a_hub_module(folder, tmp_path, do_lower_case):
+    model, target = AlbertForPretraining(CONFIG), str(tmp_path / "hub")
+    vocabulary = str(folder / "vocab.txt")
+    tf_hub.save_hub_module(
+        target, model, CONFIG, vocab_file=vocabulary, do_lower_case=do_lower_case
+    )
+    assert albert_tf.from_pretrained(target)[1].do_lower_case == do_lower_case
+
+
+def test_what_is_missing_is_said_with_what_is_there(folder):
+    (folder / "vocab.txt").unlink()
+    with pytest.raises(FileNotFoundError, match="no vocabulary there") as error:
+        albert_tf.from_pretrained(str(folder))
+    for text in ("*.model", "vocab*.txt", "albert_config_tiny.json", "vocab_file=", "load_check"):
+        assert text in str(error.value)
+    (folder / "albert_config_tiny.json").unlink()
+    with pytest.raises(FileNotFoundError, match="no config there") as error:
+        albert_tf.from_pretrained(str(folder))
+    for text in ("albert_config*.json", "albert_model.ckpt.index", "config_file="):
+        assert text in str(error.value)
+    with pytest.raises(FileNotFoundError, match="no such checkpoint"):
+        albert_tf.from_pretrained(str(folder / "absent"))
+
+
+def test_several_of_a_kind_are_listed_and_one_can_be_named(folder, toy_spm_model):
+    shutil.copy(toy_spm_model, folder / "toy.model")
+    with pytest.raises(ValueError, match=r"several vocabularies.*toy\.model.*vocab\.txt"):
+        albert_tf.from_pretrained(str(folder))
+    other = dataclasses.replace(CONFIG, num_hidden_layers=3)
+    other.to_json_file(str(folder / "albert_config.json"))
+    vocabulary = {"vocab_file": str(folder / "vocab.txt")}
+    with pytest.raises(ValueError, match="several configs; name one"):
+        albert_tf.from_pretrained(str(folder), **vocabulary)
+    chosen = str(folder / "albert_config.json")
+    model, _ = albert_tf.from_pretrained(str(folder), config_file=chosen, **vocabulary)
+    assert model.config == other
+    (folder / "albert_config_tiny.json").write_text((folder / "albert_config.json").read_text())
+    assert pretrained.find_config(str(folder)) in pretrained.list_configs(str(folder))
+
+
+def test_a_vocabulary_larger_than_the_embeddings_is_refused_and_a_smaller_one_said(folder, caplog):
+    write_vocabulary(folder, count=98)
+    with pytest.raises(ValueError, match=r"98 entries, the model .* vocab_size=97"):
+        albert_tf.from_pretrained(str(folder))
+    write_vocabulary(folder, count=96)
+    with caplog.at_level(python_logging.WARNING, logger="absl"):
+        albert_tf.from_pretrained(str(folder))
+    assert "has 96 entries" in caplog.text
+
+
+def test_half_an_encoder_is_refused(folder):
+    weights = random_weights(CONFIG)
+    del weights["bert/pooler/dense/kernel"]
+    save_checkpoint(str(folder / "albert_model.ckpt"), weights)
+    with pytest.raises(ValueError, match="does not hold this model's encoder"):
+        albert_tf.from_pretrained(str(folder))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ({"task": "classify"}, "task='classify': expected one of None, 'pretraining'"),
+        ({"task": "classification"}, "num_labels is needed"),
+        ({"task": "spans", "num_labels": 3}, "task='spans' has no labels"),
+    ],
+)
+def test_a_task_that_cannot_be_is_refused(folder, arguments, problem):
+    with pytest.raises(ValueError, match=problem):
+        albert_tf.from_pretrained(str(folder), **arguments)
+
+
+@pytest.mark.parametrize("text", ["[]", "{", '{"vocab_size": 97, "hidden_sise": 12}'])
+def test_a_config_that_is_none_is_named(folder, text):
+    (folder / "albert_config_tiny.json").write_text(text)
+    with pytest.raises(ValueError, match=r"albert_config_tiny\.json: "):
+        albert_tf.from_pretrained(str(folder))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if "large" in name or "base" in name else ())
+        for name in RELEASED
+    ],
+)
+def test_released_folders_are_opened(shared, name, tmp_path):
+    source = shared / "released" / name
+    arrays = released_arrays(source)
+    (index,) = source.glob("*.index")
+    save_checkpoint(str(tmp_path / index.stem), arrays)
+    for path in source.glob("*.json"):
+        shutil.copy(path, tmp_path)
+    is_english = "_en_" in name
+    vocabulary = shared / "vocab" / ("30k-clean.model" if is_english else "vocab_chinese.txt")
+    shutil.copy(vocabulary, tmp_path)
+    arguments = {}
+    if "finetuned" in name:  # it came without a config: it is the tiny model's
+        with pytest.raises(FileNotFoundError, match="no config there"):
+            albert_tf.from_pretrained(str(tmp_path))
+        (config_file,) = (shared / "released" / "albert_tiny_zh_google").glob("*.json")
+        arguments = {"config_file": str(config_file)}
+    model, tokenizer = albert_tf.from_pretrained(str(tmp_path), **arguments)
+    assert_has_encoder(model, {n: x for n, x in arrays.items() if "adam_" not in n})
+    assert tokenizer.is_sentencepiece == is_english
+    assert isinstance(model.config, AlbertConfig)
