@@ -48,8 +48,8 @@ PHASES = {"train": "do_train", "dev": "do_eval", "test": "do_predict"}
 
 
 def read_task(runs: list[sweeps.Run]) -> ClassificationTask:
-    """The row of the table of tasks; for own data one that is made for them."""
-    options = custom.OwnDataOptions(**{n: FLAGS[n].value for n in custom.OPTION_FLAGS})
+    """The row of the table of tasks; or a custom task."""
+    options = custom.CustomTaskOptions(**{n: FLAGS[n].value for n in custom.OPTION_FLAGS})
     folders = [] if FLAGS.do_train else program.model_folders(runs)
     return custom.find_task(FLAGS.task_name, FLAGS.data_dir, options, folders, FLAGS.max_bad_rows)
 

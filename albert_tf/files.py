@@ -46,6 +46,15 @@ def open_binary(path: str) -> IO[bytes]:
     return open(path, "rb")
 
 
+def is_file(path: str) -> bool:
+    """Whether there is a file of this name."""
+    try:
+        open_binary(path).close()
+    except FileNotFoundError:
+        return False
+    return True
+
+
 def file_size(path: str) -> int:
     """Size in bytes, as it is on disk."""
     with open_binary(path) as stream:

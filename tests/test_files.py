@@ -215,3 +215,10 @@ def test_local_files_do_not_wait_for_tensorflow(tmp_path):
 def test_file_size_is_in_bytes(tmp_path):
     (tmp_path / "text.txt").write_text("字\n", encoding="utf-8", newline="")
     assert files.file_size(str(tmp_path / "text.txt")) == 4
+
+
+def test_folders_are_no_files(tmp_path):
+    (tmp_path / "a").touch()
+    assert files.is_file(str(tmp_path / "a"))
+    assert not files.is_file(str(tmp_path / "b"))
+    assert not files.is_file(str(tmp_path))

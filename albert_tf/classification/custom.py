@@ -1,7 +1,7 @@
-"""A row of the table of tasks for data of one's own, and what task a model was trained for.
+"""Custom classification tasks, and the record of what task a model was trained for.
 
-Any folder with train, dev and test files will do, tab- or comma-separated or JSON lines: columns
-are found by the names in their header, labels are read from the training data.
+A custom task is a folder with train, dev and test files, tab-separated, comma-separated or JSON
+lines. Its columns are found by their names or numbers, its labels are read from the training data.
 """
 
 from __future__ import annotations
@@ -12,19 +12,24 @@ import os
 from collections.abc import Sequence
 
 from albert_tf import files
-from albert_tf.classification import reading as classification_data
 from albert_tf.classification import tasks
-from albert_tf.classification.tasks import ACCURACY, OWN_DATA, ClassificationTask, Columns, Source
-from albert_tf.finetuning import tables
+from albert_tf.classification.reading import ExampleSet, is_number, read_examples
+from albert_tf.classification.tasks import (
+    ACCURACY,
+    CUSTOM_TASK,
+    ClassificationTask,
+    Column,
+    Columns,
+    Source,
+)
 
 EXTENSIONS = (".tsv", ".csv", ".jsonl", ".json", ".txt")
 TASK_FILE = "task.json"
 MAX_LABELS = 1000  # more of them are taken for a wrong column
-MAX_EXAMPLES_OF_THEIR_OWN = 50  # so many examples may each have a label of their own
 
 
-def own_labels(train: classification_data.ExampleSet) -> tuple[str, ...]:
-    """The labels of own training data: in numerical order if they are integers, else sorted.
+def labels_of(train: ExampleSet) -> tuple[str, ...]:
+    """The labels of custom training data: in numerical order if they are integers, else sorted.
 
     Raises:
         ValueError: fewer than two, too many, or fractions, which belong to a regression.
@@ -32,26 +37,23 @@ def own_labels(train: classification_data.ExampleSet) -> tuple[str, ...]:
     lines = {str(example.label): example.line for example in reversed(train.examples)}
     labels = sorted(lines)
     advice = "Is --label_column right?"
-    if len(labels) < 2:
-        raise ValueError(f"{train.path}: every example has the label {labels[0]!r}. {advice}")
-    fractions = [
-        label for label in labels if classification_data.is_number(label) and float(label) % 1
-    ]
-    if fractions:
+    if not 2 <= len(labels) <= MAX_LABELS:
         raise ValueError(
-            f"{train.path}, line {lines[fractions[0]]}: label {fractions[0]!r} is a fraction, "
-            f"no class. For numbers pass --is_regression. {advice}"
+            f"{train.path}: {len(train)} examples with {len(labels)} different labels "
+            f"({_few(labels)}); 2 to {MAX_LABELS} were expected. {advice}"
         )
-    if len(labels) > MAX_LABELS or len(labels) == len(train) > MAX_EXAMPLES_OF_THEIR_OWN:
+    fraction = next((label for label in labels if is_number(label) and float(label) % 1), None)
+    if fraction is not None:
         raise ValueError(
-            f"{train.path}: {len(labels)} different labels in {len(train)} examples. {advice}"
+            f"{train.path}, line {lines[fraction]}: label {fraction!r} is a fraction, "
+            f"no class. For numbers pass --is_regression. {advice}"
         )
     if all(label.removeprefix("-").isdecimal() for label in labels):
         labels.sort(key=int)
     return tuple(labels)
 
 
-def describe_own_data(
+def describe_task(
     data_dir: str,
     columns: Columns | None = None,
     has_header: bool | None = None,
@@ -59,13 +61,12 @@ def describe_own_data(
     labels: Sequence[str] = (),
     max_bad_rows: int = 0,
 ) -> ClassificationTask:
-    """Makes a row of the table for train, dev and test files of one's own.
+    """Describes the custom task whose train, dev and test files are in a folder.
 
     Args:
         data_dir: holds train, dev and test with one of EXTENSIONS; a split may be absent.
-        columns: by name or number; what is None is looked up in the header, among
-            `classification_data.KNOWN_NAMES`.
-        has_header: whether the files have a header; None: look.
+        columns: by name or number; what is None is looked for by its `reading.USUAL_NAMES`.
+        has_header: whether the files have a header; None: see `Source`.
         is_regression: labels are numbers to be predicted.
         labels: in the order of their ids; read from the training data where empty.
         max_bad_rows: as in `read_examples`.
@@ -77,17 +78,17 @@ def describe_own_data(
     splits = {}
     for split in ("train", "dev", "test"):
         names = [split + extension for extension in EXTENSIONS]
-        found = [name for name in names if tables.is_file(os.path.join(data_dir, name))]
+        found = [name for name in names if files.is_file(os.path.join(data_dir, name))]
         if len(found) > 1:
             raise ValueError(f"{data_dir} has {' and '.join(found)}: which one? Leave one there.")
         if found:
-            splits[split] = (Source(found[0], columns or Columns(), has_header, is_guessed=True),)
+            splits[split] = (Source(found[0], columns or Columns(), has_header, is_custom=True),)
     if not splits:
         raise FileNotFoundError(
             f"{data_dir}: neither train, dev nor test with one of {', '.join(EXTENSIONS)} is there"
         )
     task = ClassificationTask(
-        OWN_DATA,
+        CUSTOM_TASK,
         "",
         splits,
         tuple(labels),
@@ -100,18 +101,18 @@ def describe_own_data(
     if "train" not in splits:
         raise FileNotFoundError(f"{data_dir} has no train file to read the labels from")
     # Not logged: whoever trains reads the file again.
-    train = classification_data.read_examples(task, data_dir, "train", max_bad_rows, False)
-    return dataclasses.replace(task, labels=own_labels(train))
+    train = read_examples(task, data_dir, "train", max_bad_rows, is_logged=False)
+    return dataclasses.replace(task, labels=labels_of(train))
 
 
 @dataclasses.dataclass(frozen=True)
-class OwnDataOptions:
-    """What a command line may say of own data.
+class CustomTaskOptions:
+    """What a command line may say of a custom task.
 
     Attributes:
         text_a_column, text_b_column, label_column, guid_column: where a row has what: a number from
-            0 (or from the end: -1), or a name; None: look in the header.
-        has_header, is_regression, labels: as in `describe_own_data`.
+            0 (or from the end: -1), or a name; None: the usual names.
+        has_header, is_regression, labels: as in `describe_task`.
     """
 
     text_a_column: str | None = None
@@ -129,10 +130,10 @@ class OwnDataOptions:
         return Columns(*(_parse_column(text) for text in texts))
 
 
-OPTION_FLAGS = [field.name for field in dataclasses.fields(OwnDataOptions)]
+OPTION_FLAGS = [field.name for field in dataclasses.fields(CustomTaskOptions)]
 
 
-def _parse_column(text: str | None) -> tables.Column | None:
+def _parse_column(text: str | None) -> Column | None:
     if not text:
         return None
     return int(text) if text.removeprefix("-").isdecimal() else text
@@ -141,28 +142,28 @@ def _parse_column(text: str | None) -> tables.Column | None:
 def find_task(
     name: str,
     data_dir: str,
-    options: OwnDataOptions,
+    options: CustomTaskOptions,
     model_folders: Sequence[str] = (),
     max_bad_rows: int = 0,
 ) -> ClassificationTask:
-    """The row of the table of a `--task_name`, or for own data one that is made for them.
+    """The task of a `--task_name`, from the table or custom.
 
     Args:
-        name: of a task, or OWN_DATA.
-        data_dir: of own data.
-        options: what is said of own data.
+        name: of a task, or CUSTOM_TASK.
+        data_dir: of a custom task.
+        options: of a custom task.
         model_folders: folders of a model that was trained already: the first one that remembers
             labels gives them, where `options` has none.
         max_bad_rows: as in `read_examples`.
 
     Raises:
-        FileNotFoundError, ValueError: as `classification_tasks.find_task` and `describe_own_data`.
+        FileNotFoundError, ValueError: as `tasks.find_task` and `describe_task`.
     """
-    if name.strip().lower() != OWN_DATA:
+    if name.strip().lower() != CUSTOM_TASK:
         return tasks.find_task(name)
     remembered = [remembered_labels(folder) for folder in model_folders]
     labels = next(filter(None, [options.labels, *remembered]), ())
-    return describe_own_data(
+    return describe_task(
         data_dir, options.columns, options.has_header, options.is_regression, labels, max_bad_rows
     )
 

@@ -10,21 +10,22 @@ import hashlib
 import itertools
 import math
 import os
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeGuard
 
 from absl import logging
 
+from albert_tf import files
 from albert_tf.classification.tasks import ClassificationTask, Columns, Source
 from albert_tf.finetuning import tables
 from albert_tf.finetuning.tables import BadRowError, Column, Row, RowReports, ShortRowError
 
-# Names of columns that are understood without being told, lower case, the most telling first.
-KNOWN_NAMES = {
-    "text_a": "text_a sentence1 sentence text question1 premise question query review".split(),
-    "text_b": "text_b sentence2 question2 hypothesis hypo passage".split(),
-    "label": "label gold_label labels score similarity target class category".split(),
-    "guid": "guid id index idx".split(),
+# Names of a custom task's columns, in lower case; the first that a file has counts.
+USUAL_NAMES = {
+    "text_a": ("text_a", "sentence1", "sentence", "text"),
+    "text_b": ("text_b", "sentence2"),
+    "label": ("label",),
+    "guid": ("guid", "id", "index"),
 }
 
 
@@ -130,7 +131,7 @@ class _File:
         for index, (line, row) in numbered:
             try:
                 yield from self._examples_of_row(row, index, line)
-            except (KeyError, TypeError, ValueError) as error:
+            except (KeyError, TypeError, ValueError) as error:  # some from `Source.expand`
                 self._refuse(line, error)
 
     def _refuse(self, line: int, error: Exception) -> None:
@@ -150,7 +151,9 @@ class _File:
             raise row
         if self.source.only and tables.cell(row, self.source.only[0]) != self.source.only[1]:
             return
-        parts = self._expand(row)
+        parts: Sequence[Row] = [row]
+        if self.source.expand and isinstance(row, dict):
+            parts = self.source.expand(row)
         for number, part in enumerate(parts):
             # First, so that a row too short to have a label in its last column says so.
             text_a, text_b = self._texts(part, line)
@@ -160,11 +163,6 @@ class _File:
                 continue
             guid = self._guid(part, f"{self.split}-{index * len(parts) + number}", line)
             yield Example(guid, text_a, text_b, label, line)
-
-    def _expand(self, row: Row) -> Sequence[Row]:
-        if self.source.expand and isinstance(row, dict):
-            return self.source.expand(row)
-        return [row]
 
     def _texts(self, row: Row, line: int) -> tuple[str, str]:
         columns = [c for c in (self.columns.text_a, self.columns.text_b) if c is not None]
@@ -203,80 +201,70 @@ class _File:
         return guid
 
 
-def _is_header(
-    row: Sequence[str], source: Source, task: ClassificationTask, reports: RowReports
-) -> bool:
-    """Whether the first row names columns."""
+def _is_header(row: Row | BadRowError, source: Source) -> TypeGuard[Sequence[str]]:
+    """Whether the first row of a file names the columns."""
+    if isinstance(row, (dict, BadRowError)):
+        return False
     if source.has_header is not None:
         return source.has_header
-    names = {cell.strip().lower() for cell in row}
-    wanted = [value for value in dataclasses.astuple(source.columns) if isinstance(value, str)]
-    if names & {name.lower() for name in wanted}.union(*KNOWN_NAMES.values()):
-        return True
-    if not task.labels or _has_label(row, source.columns, task):
-        return False
-    reports.note(1, "taken for a header, as it has none of the labels")
-    return True
+    asked = (name for name in dataclasses.astuple(source.columns) if isinstance(name, str))
+    names = {name.lower() for name in asked}.union(*USUAL_NAMES.values())
+    return not names.isdisjoint(_normalized(row))
 
 
-def _has_label(row: Sequence[str], columns: Columns, task: ClassificationTask) -> bool:
-    if not isinstance(columns.label, int):
-        return False
-    try:
-        return bool(parse_label(tables.cell(row, columns.label), task))
-    except BadRowError:
-        return False
+def _normalized(names: Iterable[str]) -> list[str]:
+    return [name.strip().lower() for name in names]
 
 
-def _check_header(
-    row: Sequence[str], columns: Columns, task: ClassificationTask, path: str, is_test: bool
+def _refuse_example(
+    header: Sequence[str], columns: Columns, task: ClassificationTask, path: str
 ) -> None:
-    """Raises ValueError if the first row cannot be a header of the task."""
+    """Raises ValueError if what should be a header has a label of the task in its place."""
+    if columns.label is None or not (task.labels or task.is_regression):
+        return
     try:
-        for field, column in dataclasses.asdict(columns).items():
-            if column is not None and not (is_test and field == "label"):
-                tables.cell(row, column)
-    except ShortRowError as error:
-        raise ValueError(
-            f"{path}, line 1: wrong header {row}: {error}. Columns are expected to be separated by "
-            f"{'commas' if path.endswith('.csv') else 'tabs'}."
-        ) from None
-    if (task.labels or task.is_regression) and _has_label(row, columns, task):
-        raise ValueError(
-            f"{path}, line 1: a header was expected, but this looks like an example. The official "
-            "program would lose it: put a header line above it."
-        )
+        parse_label(tables.cell(header, columns.label), task)
+    except BadRowError:
+        return
+    raise ValueError(
+        f"{path}, line 1: a header was expected, but this looks like an example. The official "
+        "program would lose it: put a header line above it."
+    )
 
 
-def _resolve(
-    names: Sequence[str], source: Source, path: str, is_test: bool, first_row: object = None
+def _find_columns(
+    asked: Columns, row: Row, header: Sequence[str] | None, path: str, is_test: bool
 ) -> Columns:
-    """Columns of a file whose header or first JSON object has these names.
+    """The columns of a custom task by number, or by key of its JSON objects.
 
-    A file without a header has none; its first row is for the error then.
+    Args:
+        asked: the columns as the settings have them.
+        row: the first one.
+        header: the same if it names the columns, else None.
+        path: the file, for errors.
+        is_test: whether the labels may be missing.
+
+    Raises:
+        ValueError: a column is not there.
     """
-    seen = list(names) or first_row
-    lower = [name.strip().lower() for name in names]
-    is_json = path.endswith((".json", ".jsonl"))
+    places: dict[str, Column] = {}
+    if isinstance(row, dict):
+        places = dict(zip(_normalized(row), row, strict=True))
+    elif header:
+        places = {name: place for place, name in reversed([*enumerate(_normalized(header))])}
     found: dict[str, Column | None] = {}
-    for field in (field.name for field in dataclasses.fields(Columns)):
-        column = getattr(source.columns, field)
-        if column is None and source.is_guessed:
-            column = next((name for name in KNOWN_NAMES[field] if name in lower), None)
-        if isinstance(column, str) and column.lower() in lower:
-            place = lower.index(column.lower())
-            column = names[place] if is_json else place
-        elif isinstance(column, str):
-            if field != "label" or not is_test:
-                raise ValueError(f"{path}, line 1: no column {column!r} among {seen}")
-            column = None
-        found[field] = column
-    for field, what in (("text_a", "text"),) if is_test else (("text_a", "text"), ("label",) * 2):
-        if found[field] is None:
+    for field, usual in USUAL_NAMES.items():
+        column: Column | None = getattr(asked, field)
+        if isinstance(column, int):
+            found[field] = column
+            continue
+        names = usual if column is None else (column,)
+        found[field] = next((places[n] for n in _normalized(names) if n in places), None)
+        is_optional = is_test if field == "label" else column is None and field != "text_a"
+        if found[field] is None and not is_optional:
             raise ValueError(
-                f"{path}, line 1: which column holds the {what}? None of {seen} is called "
-                f"{', '.join(KNOWN_NAMES[field])}. Name the columns with --text_a_column, "
-                "--text_b_column and --label_column, or give their numbers from 0."
+                f"{path}, line 1: no column {' or '.join(map(repr, names))} among {list(row)}. "
+                f"Say with --{field}_column what it is called, or its number from 0."
             )
     return Columns(**found)
 
@@ -294,7 +282,7 @@ def find_file(task: ClassificationTask, data_dir: str, split: str) -> tuple[Sour
     folders = (os.path.join(data_dir, task.folder), data_dir) if task.folder else (data_dir,)
     tried = [(source, os.path.join(f, source.file)) for source in sources for f in folders]
     for source, path in tried:
-        if tables.is_file(path):
+        if files.is_file(path):
             return source, path
     raise FileNotFoundError(
         f"no {split} data of {task.name}: none of {', '.join(path for _, path in tried)} exists. "
@@ -326,27 +314,25 @@ def read_examples(
     """
     source, path = find_file(task, data_dir, split)
     reports = RowReports(path, max_bad_rows)
-    numbered: Iterator[tuple[int, tuple[int, Row | BadRowError]]] = enumerate(
-        tables.read_rows(path)
-    )
+    numbered = enumerate(tables.read_rows(path))
     first = next(numbered, None)
     if first is None:
         raise ValueError(f"{path}: an empty file")
-    row, is_test = first[1][1], split == "test"
-    if isinstance(row, dict):
-        columns = (
-            _resolve(list(row), source, path, is_test) if source.is_guessed else source.columns
-        )
-        numbered = itertools.chain([first], numbered)
-    elif isinstance(row, BadRowError) or not _is_header(row, source, task, reports):
-        columns = _resolve([], source, path, is_test, row)
-        numbered = itertools.chain([first], numbered)
+    _, (line, row) = first
+    columns = source.columns
+    header = row if _is_header(row, source) else None
+    if source.is_custom:
+        if isinstance(row, BadRowError):
+            raise ValueError(f"{path}, line {line}: {row}")
+        columns = _find_columns(columns, row, header, path, split == "test")
+        if is_logged:
+            logging.info("%s: reading the columns %s", path, columns)
+    if header:
+        _refuse_example(header, columns, task, path)
+        rows: Iterator[tuple[int, tuple[int, Row | BadRowError]]] = numbered
     else:
-        columns = _resolve(row, source, path, is_test)
-        _check_header(row, columns, task, path, is_test)
-    if source.is_guessed and is_logged:
-        logging.info("%s: reading the columns %s", path, columns)
-    examples = list(_File(task, split, source, columns, reports).examples(numbered))
+        rows = itertools.chain([first], numbered)
+    examples = list(_File(task, split, source, columns, reports).examples(rows))
     if is_logged:
         reports.log()
     if not examples:

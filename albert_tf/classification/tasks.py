@@ -1,7 +1,7 @@
 """The classification and regression tasks: one table, a row each.
 
 A row says in which files a task's examples lie, in which columns, which labels there are and in
-what order, and what is measured and handed in. `classification_data` reads them. GLUE's rows are
+what order, and what is measured and handed in. `reading` reads them. GLUE's rows are
 those of the official `classifier_utils`, the Chinese ones those of albert_zh and CLUE.
 """
 
@@ -48,10 +48,11 @@ class Source:
         file: its name below the task's folder. `.jsonl` and `.json` have a JSON object a line,
             `.csv` commas and quotes, everything else tabs and no quoting, as official.
         columns: where its rows have what.
-        has_header: whether the first line names the columns; None: look.
+        has_header: whether the first line names the columns; None: if one of its cells is a name
+            that is looked for.
         only: rows with this (column, value), others are of no concern.
         expand: turns a JSON object into rows with the keys of `columns`.
-        is_guessed: whether columns that are None are looked up in the header.
+        is_custom: whether columns that are None are looked for by their usual names.
     """
 
     file: str
@@ -59,7 +60,7 @@ class Source:
     has_header: bool | None = True
     only: tuple[int, str] | None = None
     expand: Callable[[JsonRow], list[JsonRow]] | None = None
-    is_guessed: bool = False
+    is_custom: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -310,7 +311,7 @@ _ROWS = (
 
 TASKS: dict[str, ClassificationTask] = {task.name: task for task in _ROWS}
 ALIASES = {"lcqmc_pair": "lcqmc", "copa-zh": "copa", "mnli-mm": "mismnli", "mnli-m": "mnli"}
-OWN_DATA = "tsv"
+CUSTOM_TASK = "tsv"
 
 
 def find_task(name: str) -> ClassificationTask:
@@ -323,7 +324,7 @@ def find_task(name: str) -> ClassificationTask:
     key = ALIASES.get(key, key)
     if key not in TASKS:
         raise ValueError(
-            f"Task not found: {name}. Known are {', '.join(sorted(TASKS))}, and {OWN_DATA} for "
-            "data of your own"
+            f"Task not found: {name}. Known are {', '.join(sorted(TASKS))}, and {CUSTOM_TASK} for "
+            "a custom task"
         )
     return TASKS[key]

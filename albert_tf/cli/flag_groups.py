@@ -174,16 +174,18 @@ def define_learning_rates(default: float) -> None:
 
 
 def define_own_data_flags() -> None:
-    """Where own data have what."""
+    """Where the files of a custom task have what."""
     for name, what in (
         *(("text_a", "text"), ("text_b", "second text")),
         *(("label", "label"), ("guid", "row's name")),
     ):
-        text = f"Own data: column of the {what}, a name or a number from 0; default: by the header."
+        text = f"Custom task: column of the {what}, name or number from 0."
         flags.DEFINE_string(f"{name}_column", None, text)
-    flags.DEFINE_bool("has_header", None, "Own data: whether there is a header; default: look.")
-    flags.DEFINE_bool("is_regression", False, "Own data: labels are numbers to be predicted.")
-    flags.DEFINE_list("labels", [], "Own data: labels in order; default: those of the train file.")
+    flags.DEFINE_bool("has_header", None, "Custom task: whether the files have a header.")
+    flags.DEFINE_bool("is_regression", False, "Custom task: labels are numbers to be predicted.")
+    flags.DEFINE_list(
+        "labels", [], "Custom task: labels in order; default: those of the train file."
+    )
 
 
 def define_squad_flags() -> None:

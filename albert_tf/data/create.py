@@ -256,17 +256,9 @@ def _settings_of(
     }
 
 
-def _exists(path: str) -> bool:
-    try:
-        files.open_binary(path).close()
-    except FileNotFoundError:
-        return False
-    return True
-
-
 def _finished_before(path: str, metadata: dict[str, Any], outputs: Outputs) -> bool:
     """Whether a run with the same settings has left its metadata and all of its outputs."""
-    known = records.read_metadata([name for name in outputs.paths if _exists(name)])
+    known = records.read_metadata(list(filter(files.is_file, outputs.paths)))
     return all(
         name in known
         and os.path.realpath(known[name].metadata_file) == os.path.realpath(path)

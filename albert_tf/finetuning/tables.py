@@ -1,8 +1,7 @@
-"""Rows of text tables with their line numbers, and what becomes of bad ones.
+"""Rows of tab-separated, comma-separated and JSON-lines files, and what becomes of bad ones.
 
-Three forms: JSON lines, comma-separated with quotes, and tab-separated without quoting, as the
-official programs read them. Nothing is left out in silence: a row that cannot be used stops the
-program with its file and line, or, where some are allowed, is counted and reported.
+Nothing is left out in silence: a row that cannot be used stops the program with its file and line,
+or, where some are allowed, is counted and reported.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from albert_tf import files
 
 MAX_REPORTED = 5
 
+_BLANK_END = re.compile(r"(\A|\n)\s*\Z")
 _HALF_PAIR = re.compile("[\ud800-\udfff]")  # JSON can spell one out
 
 Column = int | str
@@ -82,39 +82,41 @@ def _words(place: int | str) -> str:
     return f"line {place}" if isinstance(place, int) else place
 
 
-def _lines(path: str) -> list[str]:
-    """The lines of a file without blank ones at its end; only a line feed ends one, as official."""
-    lines = files.read_text(path).split("\n")
-    while lines and not lines[-1].strip():
-        del lines[-1]
-    return [line.removesuffix("\r") for line in lines]
+def _read_text(path: str) -> str:
+    """A file without blank lines at its end."""
+    return _BLANK_END.sub("", files.read_text(path))
 
 
-def _tab_separated(path: str) -> Iterator[tuple[int, list[str] | BadRowError]]:
-    for number, line in enumerate(_lines(path), 1):
-        if "\r" in line:
-            yield number, BadRowError("a carriage return inside a line; lines must end with \\n")
-        else:
-            yield number, line.split("\t")
-
-
-def _comma_separated(path: str) -> Iterator[tuple[int, list[str]]]:
-    text = files.read_text(path)
+def _read_cells(path: str) -> Iterator[tuple[int, list[str] | BadRowError]]:
+    is_csv = path.endswith(".csv")
+    text = _read_text(path)
     csv.field_size_limit(max(len(text) + 1, csv.field_size_limit()))
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    line = 1
-    try:
-        for cells in reader:
-            if cells:
-                yield line, cells
-            line = reader.line_num + 1
-    except csv.Error as error:
-        raise ValueError(f"{path}, line {line}: not comma-separated values ({error})") from None
+    reader = csv.reader(
+        io.StringIO(text, newline="\n"),
+        delimiter="," if is_csv else "\t",
+        quoting=csv.QUOTE_MINIMAL if is_csv else csv.QUOTE_NONE,
+        strict=True,
+    )
+    while True:
+        line = reader.line_num + 1
+        try:
+            cells = next(reader, None)
+        except csv.Error as error:
+            if is_csv:
+                raise ValueError(
+                    f"{path}, line {line}: not comma-separated values ({error})"
+                ) from None
+            yield line, BadRowError("a carriage return or NUL character inside a line")
+            continue
+        if cells is None:
+            return
+        if cells or not is_csv:
+            yield line, cells or [""]
 
 
 def read_json_lines(path: str) -> Iterator[tuple[int, dict[str, Any] | BadRowError]]:
     """As `read_rows`, for a file of JSON lines of any name."""
-    for number, line in enumerate(_lines(path), 1):
+    for number, line in enumerate(io.StringIO(_read_text(path), newline="\n"), 1):
         try:
             row = json.loads(line)
             if not isinstance(row, dict):
@@ -128,7 +130,8 @@ def read_json_lines(path: str) -> Iterator[tuple[int, dict[str, Any] | BadRowErr
 def read_rows(path: str) -> Iterator[tuple[int, Row | BadRowError]]:
     """Every row of a file with the line it begins at, counted from 1; a header is a row too.
 
-    `.json` and `.jsonl` hold a JSON object a line, `.csv` commas and quotes, all others tabs.
+    `.json` and `.jsonl` hold a JSON object a line; `.csv` commas, quotes, and blank lines that say
+    nothing; all others tabs without quoting, as the official programs read them.
 
     Returns:
         line, and the row's cells or JSON object, or what is wrong with it.
@@ -137,18 +140,7 @@ def read_rows(path: str) -> Iterator[tuple[int, Row | BadRowError]]:
         FileNotFoundError: no such file.
         ValueError: not UTF-8, or CSV with quotes that do not match.
     """
-    if path.endswith((".json", ".jsonl")):
-        return read_json_lines(path)
-    return _comma_separated(path) if path.endswith(".csv") else _tab_separated(path)
-
-
-def is_file(path: str) -> bool:
-    """Whether there is a file of this name."""
-    try:
-        with files.open_binary(path):
-            return True
-    except FileNotFoundError:
-        return False
+    return read_json_lines(path) if path.endswith((".json", ".jsonl")) else _read_cells(path)
 
 
 def cell(row: Row, column: Column) -> Any:
@@ -164,7 +156,8 @@ def cell(row: Row, column: Column) -> Any:
     index = int(column)
     needed = index + 1 if index >= 0 else -index + 1  # a lone cell is no last one
     if len(row) < needed:
-        raise ShortRowError(f"{needed} or more columns were expected, {len(row)} came")
+        hint = " (tabs separate them, and in .csv files commas)" if len(row) == 1 else ""
+        raise ShortRowError(f"{needed} or more columns were expected, {len(row)} came{hint}")
     return row[index]
 
 

@@ -160,7 +160,7 @@ def _questions_of_article(
 def _articles_of_folder(folder: str) -> Iterator[tuple[str, Any]]:
     """Where each article is, and its JSON object: lines of `all.txt`, or a file each."""
     together = os.path.join(folder, ALL_IN_ONE)
-    if tables.is_file(together):
+    if files.is_file(together):
         for line, row in tables.read_json_lines(together):
             yield f"{ALL_IN_ONE}, line {line}", row
         return
@@ -261,7 +261,7 @@ def read_questions(data_dir: str, split: str, max_bad_rows: int = 0) -> Question
         ValueError: too many bad questions; names file, line and question.
     """
     paths = [os.path.join(data_dir, split + ending) for ending in OWN_FILES]
-    path = next((path for path in paths if tables.is_file(path)), "")
+    path = next((path for path in paths if files.is_file(path)), "")
     if not path:
         raise FileNotFoundError(f"no {split} questions: neither {' nor '.join(paths)} exists")
     reports = RowReports(path, max_bad_rows)

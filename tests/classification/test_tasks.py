@@ -67,5 +67,7 @@ def test_names_are_found_in_any_case_and_under_their_aliases():
 
 
 def test_an_unknown_task_is_answered_with_the_known_ones():
-    with pytest.raises(ValueError, match=r"Task not found: colla\. .*afqmc, ax, .*tsv for data"):
+    with pytest.raises(
+        ValueError, match=r"Task not found: colla\. .*afqmc, ax, .*tsv for a custom"
+    ):
         find_task("colla")

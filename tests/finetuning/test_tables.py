@@ -121,10 +121,3 @@ def test_bad_rows_are_counted_and_the_one_too_many_stops(monkeypatch):
         "data.tsv: odd (1: line 11)",
         "data.tsv: 8 bad rows skipped in all",
     ]
-
-
-def test_folders_are_no_files(write, tmp_path):
-    path = write("a.tsv", "a")
-    assert tables.is_file(path)
-    assert not tables.is_file(path + "x")
-    assert not tables.is_file(str(tmp_path))
