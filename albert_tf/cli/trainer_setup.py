@@ -166,7 +166,7 @@ def make_trainer(
         **values
         | {
             "num_train_steps": schedule.num_train_steps,
-            "micro_batches": devices.count_parts(strategy(), batch_size, *parts),
+            "micro_batches": devices.count_micro_batches(strategy(), batch_size, *parts),
             "jit_compile": _compiles(),
         }
     )

@@ -1,18 +1,19 @@
 """Where a run computes: on one device, on several, on several machines, or on a TPU.
 
-A strategy of `tf.distribute` says it, made here from the flags over the Model Garden's
-`official.common.distribute_utils`. What is to be computed is `train_step`'s.
+`make_strategy` turns settings into a strategy of `tf.distribute`, by means of the Model Garden's
+`official.common.distribute_utils` where that offers what is needed. The other functions answer what
+the loop asks of a strategy: how many replicas there are, and which rows of a batch are whose.
 """
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 from absl import logging
+from official.common import distribute_utils
 
 from albert_tf.training.settings import DeviceSettings
 
@@ -22,10 +23,10 @@ _TF_CONFIG_EXAMPLE = (
 
 
 def choose_distribution(settings: DeviceSettings) -> str:
-    """The distribution that "auto" stands for; any other is itself.
+    """Returns the distribution that "auto" stands for, or the one that the settings name.
 
     Raises:
-        ValueError: the settings contradict one another.
+        ValueError: the settings contradict one another, or TF_CONFIG is not what it should be.
     """
     name = settings.distribution
     if settings.use_tpu and name not in ("auto", "tpu"):
@@ -34,34 +35,34 @@ def choose_distribution(settings: DeviceSettings) -> str:
         return name
     if settings.use_tpu:
         return "tpu"
-    if len(_workers()) > 1:
+    if _count_workers() > 1:
         return "multi_worker"
     gpus = len(tf.config.list_physical_devices("GPU"))
     return "mirrored" if (settings.num_devices or gpus) > 1 else "one_device"
 
 
-def _workers() -> list[str]:
-    """The hosts of TF_CONFIG that compute."""
-    text = os.environ.get("TF_CONFIG")
-    if not text:
-        return []
+def _count_workers() -> int:
+    """Returns the number of processes of TF_CONFIG that train; 1 without it."""
+    if not os.environ.get("TF_CONFIG"):
+        return 1
     try:
-        cluster = json.loads(text).get("cluster", {})
-        return [*cluster.get("chief", []), *cluster.get("worker", [])]
+        return distribute_utils.configure_cluster()
+    except KeyError:  # a task without a cluster
+        return 1
     except (ValueError, AttributeError, TypeError) as error:
         raise ValueError(
-            f"TF_CONFIG is not what TensorFlow expects ({error}): {text!r}. An example: "
-            f"{_TF_CONFIG_EXAMPLE}"
+            f"TF_CONFIG is not what TensorFlow expects ({error}): {os.environ['TF_CONFIG']!r}. "
+            f"An example: {_TF_CONFIG_EXAMPLE}"
         ) from None
 
 
 def make_strategy(
     settings: DeviceSettings, make_resolver: Callable[..., Any] | None = None
 ) -> tf.distribute.Strategy:
-    """The strategy for these settings. Call it before anything else of TensorFlow.
+    """Returns the strategy for these settings.
 
     Args:
-        settings: what the flags say.
+        settings: which devices.
         make_resolver: finds the TPU; in place of TensorFlow's `TPUClusterResolver`.
 
     Raises:
@@ -69,6 +70,7 @@ def make_strategy(
     """
     name = choose_distribution(settings)
     if name == "one_device":
+        # Not the Model Garden's OneDeviceStrategy: the default strategy costs nothing.
         strategy = tf.distribute.get_strategy()
     elif name == "tpu":
         strategy = _tpu_strategy(settings, make_resolver)
@@ -81,9 +83,6 @@ def make_strategy(
 
 
 def _mirrored_strategy(num_devices: int) -> tf.distribute.Strategy:
-    # It takes a second to import, and only several devices need it.
-    from official.common import distribute_utils
-
     gpus = len(tf.config.list_physical_devices("GPU"))
     if gpus:
         if num_devices > gpus:
@@ -95,7 +94,7 @@ def _mirrored_strategy(num_devices: int) -> tf.distribute.Strategy:
 
 
 def _split_cpu(count: int) -> None:
-    """Makes `count` logical devices of this machine's processor."""
+    """Splits the CPU of this machine into `count` logical devices."""
     (cpu,) = tf.config.list_physical_devices("CPU")
     try:
         tf.config.set_logical_device_configuration(
@@ -109,9 +108,7 @@ def _split_cpu(count: int) -> None:
 
 
 def _multi_worker_strategy(num_devices: int) -> tf.distribute.Strategy:
-    from official.common import distribute_utils
-
-    if len(_workers()) < 2:
+    if _count_workers() < 2:
         raise ValueError(
             "--distribution=multi_worker: the environment variable TF_CONFIG must name the "
             f"workers and this one's index, for example {_TF_CONFIG_EXAMPLE}"
@@ -142,29 +139,29 @@ def _tpu_strategy(
 
 
 def is_tpu(strategy: tf.distribute.Strategy) -> bool:
-    """Whether it computes on a TPU."""
+    """Returns whether a strategy computes on a TPU."""
     return isinstance(strategy, tf.distribute.TPUStrategy)
 
 
 def is_chief(strategy: tf.distribute.Strategy) -> bool:
-    """Whether this process is the one that writes files: with several workers, the first."""
+    """Returns whether this process writes the files: with several workers, the first one does."""
     return bool(strategy.extended.should_checkpoint)
 
 
 def is_multi_worker(strategy: tf.distribute.Strategy) -> bool:
-    """Whether other processes compute with this one."""
+    """Returns whether other processes compute with this one."""
     return strategy.num_replicas_in_sync != num_local_replicas(strategy)
 
 
 def num_local_replicas(strategy: tf.distribute.Strategy) -> int:
-    """Devices of this process."""
+    """Returns the number of replicas of the model in this process, one a device."""
     if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         return len(strategy.extended.worker_devices)
     return strategy.num_replicas_in_sync
 
 
 def first_local_replica(strategy: tf.distribute.Strategy) -> int:
-    """The number, over all workers, of this process' first device."""
+    """Returns the number of this process' first replica, counted over all workers from 0."""
     if not is_multi_worker(strategy):
         return 0
     resolver = strategy.cluster_resolver
@@ -175,11 +172,11 @@ def first_local_replica(strategy: tf.distribute.Strategy) -> int:
 
 
 def local_rows(strategy: tf.distribute.Strategy, batch_size: int) -> slice | None:
-    """Which rows of each global batch this process computes; None for all of them.
+    """Returns the rows of each global batch that this process computes; None for all of them.
 
     Args:
         strategy: of `make_strategy`.
-        batch_size: rows of a global batch, a multiple of the number of devices.
+        batch_size: rows of a global batch, a multiple of the number of replicas.
     """
     if not is_multi_worker(strategy):
         return None
@@ -188,42 +185,41 @@ def local_rows(strategy: tf.distribute.Strategy, batch_size: int) -> slice | Non
     return slice(first, first + num_local_replicas(strategy) * share)
 
 
-def count_parts(strategy: tf.distribute.Strategy, batch_size: int, steps: int, limit: int) -> int:
-    """Micro-batches that each device makes of its share of a batch.
+def count_micro_batches(
+    strategy: tf.distribute.Strategy, batch_size: int, accumulation_steps: int, limit: int
+) -> int:
+    """Returns the number of micro-batches that each replica splits its share of a batch into.
 
     Args:
         strategy: of `make_strategy`.
         batch_size: rows of a global batch.
-        steps: `--gradient_accumulation_steps`.
-        limit: `--max_batch_per_device`, rows of a micro-batch at most; 0 for any number.
+        accumulation_steps: the smallest number of micro-batches.
+        limit: the largest number of rows of a micro-batch; 0 for no limit.
 
     Raises:
         ValueError: the batch cannot be divided so.
     """
-    devices = strategy.num_replicas_in_sync
-    if batch_size % (devices * steps):
+    replicas = strategy.num_replicas_in_sync
+    if batch_size % (replicas * accumulation_steps):
         raise ValueError(
-            f"--train_batch_size={batch_size} is no multiple of {devices} device(s) x "
-            f"--gradient_accumulation_steps={steps}"
+            f"--train_batch_size={batch_size} is no multiple of {replicas} device(s) x "
+            f"--gradient_accumulation_steps={accumulation_steps}"
         )
-    share = batch_size // devices
-    while limit and (share // steps > limit or share % steps):
-        steps += 1
-    return steps
+    share, count = batch_size // replicas, accumulation_steps
+    while limit and (share // count > limit or share % count):
+        count += 1
+    return count
 
 
 def describe(strategy: tf.distribute.Strategy) -> str:
-    """The devices, in words."""
+    """Returns the devices in words, as "2 x Tesla V100, worker 1 of 2"."""
     if is_tpu(strategy):
         return f"{strategy.num_replicas_in_sync} TPU core(s)"
-    gpus = tf.config.list_logical_devices("GPU")
-    kind = (
-        tf.config.experimental.get_device_details(tf.config.list_physical_devices("GPU")[0]).get(
-            "device_name", "GPU"
-        )
-        if gpus
-        else "CPU"
-    )
+    kind = "CPU"
+    gpus = tf.config.list_physical_devices("GPU")
+    if gpus and tf.config.list_logical_devices("GPU"):
+        details = tf.config.experimental.get_device_details(gpus[0])
+        kind = details.get("device_name", "GPU")
     count = num_local_replicas(strategy)
     text = f"{count} x {kind}" if count > 1 else f"one {kind}"
     if is_multi_worker(strategy):

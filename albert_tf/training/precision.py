@@ -12,7 +12,6 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
-PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 _POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
 _CPU_INFO = "/proc/cpuinfo"
 _CPU_FLAGS = {"amx_bf16": "AMX", "avx512_bf16": "AVX-512"}  # units that multiply bfloat16
@@ -22,21 +21,14 @@ Gradients = Sequence[tf.Tensor | tf.IndexedSlices | None]
 
 
 def resolve(precision: str) -> tuple[str, str]:
-    """What `--precision` means on this machine.
+    """Returns the precision that "auto" stands for on this machine, or the one that is named.
 
     Args:
-        precision: one of `PRECISIONS`.
+        precision: one of `settings.PRECISIONS`.
 
     Returns:
         "float32", "bfloat16" or "float16", and the reason, for the log.
-
-    Raises:
-        ValueError: there is no such precision.
     """
-    if precision not in PRECISIONS:
-        raise ValueError(
-            f"--precision={precision!r}: expected one of {', '.join(map(repr, PRECISIONS))}"
-        )
     if precision != "auto":
         return precision, f"--precision={precision}"
     if tf.config.list_logical_devices("TPU"):
@@ -76,7 +68,7 @@ def _read_cpu_info() -> str:
 
 
 def apply(precision: str) -> None:
-    """Makes models that are built from now on compute in a precision; weights stay float32.
+    """Makes models that are built from now on compute in a precision; variables stay float32.
 
     Args:
         precision: "float32", "bfloat16" or "float16", as `resolve` returns it.
@@ -89,6 +81,11 @@ def apply(precision: str) -> None:
             f"precision={precision!r}: expected one of {', '.join(map(repr, _POLICIES))}"
         )
     tf_keras.mixed_precision.set_global_policy(_POLICIES[precision])
+
+
+def current() -> str:
+    """Returns the precision of models that are built now: "float32", "bfloat16" or "float16"."""
+    return tf_keras.mixed_precision.global_policy().compute_dtype
 
 
 class LossScale:

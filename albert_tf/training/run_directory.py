@@ -149,7 +149,7 @@ def _now() -> str:
 def describe_run(
     output_dir: str,
     command: Sequence[str],
-    flags: Mapping[str, Any],
+    settings: Mapping[str, Any],
     config: Mapping[str, Any],
     device: Mapping[str, Any],
 ) -> dict[str, Any]:
@@ -158,7 +158,7 @@ def describe_run(
     Args:
         output_dir: an existing directory.
         command: the program and its arguments, as `sys.argv`.
-        flags: name → value of all flags, defaults included.
+        settings: name → value of all settings, defaults included; "flags" in the file.
         config: the model's, as in albert_config.json.
         device: what computes, and how: name, count, precision, as far as is known.
 
@@ -171,7 +171,7 @@ def describe_run(
         "started": _now(),
         "command": list(command),
         "directory": os.getcwd(),
-        "flags": dict(flags),
+        "flags": dict(settings),
         "config": dict(config),
         "versions": _versions(),
         "source": _source(),

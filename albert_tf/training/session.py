@@ -2,8 +2,8 @@
 
 Every program that trains begins with this:
 
-with open_session(settings, config) as strategy:
-    trainer = make_trainer(settings, task, schedule, strategy)
+    with open_session(settings, config) as strategy:
+        trainer = make_trainer(settings, task, schedule, strategy)
 """
 
 from __future__ import annotations
@@ -39,8 +39,7 @@ def use_devices(settings: DeviceSettings) -> Iterator[tuple[tf.distribute.Strate
     Raises:
         ValueError: the settings ask for devices that do not exist.
     """
-    if settings.threads:
-        tf.config.threading.set_intra_op_parallelism_threads(settings.threads)
+    _set_threads(settings.threads)
     strategy = devices.make_strategy(settings)
     name, reason = precision.resolve(settings.precision)
     policy = tf_keras.mixed_precision.global_policy()
@@ -50,6 +49,18 @@ def use_devices(settings: DeviceSettings) -> Iterator[tuple[tf.distribute.Strate
         yield strategy, name
     finally:
         tf_keras.mixed_precision.set_global_policy(policy)
+
+
+def _set_threads(threads: int) -> None:
+    if not threads or threads == tf.config.threading.get_intra_op_parallelism_threads():
+        return
+    try:
+        tf.config.threading.set_intra_op_parallelism_threads(threads)
+    except RuntimeError:
+        raise ValueError(
+            f"--threads={threads}: TensorFlow has computed in this process, so its threads are "
+            "fixed. Set them in a new process."
+        ) from None
 
 
 @contextlib.contextmanager
@@ -72,10 +83,10 @@ def open_session(settings: RunSettings, config: AlbertConfig) -> Iterator[tf.dis
             device = {"devices": devices.describe(strategy), "precision": precision_name}
             run_directory.describe_run(
                 settings.output_dir,
-                sys.argv,
-                dataclasses.asdict(settings),
-                config.to_dict(),
-                device,
+                command=sys.argv,
+                settings=dataclasses.asdict(settings),
+                config=config.to_dict(),
+                device=device,
             )
         yield strategy
 
@@ -112,7 +123,7 @@ def make_trainer(
         train_batch_size=settings.train_batch_size,
         nan_policy=settings.nan_policy,
         seed=settings.seed,
-        micro_batches=devices.count_parts(
+        micro_batches=devices.count_micro_batches(
             strategy,
             settings.train_batch_size,
             settings.gradient_accumulation_steps,
@@ -126,8 +137,7 @@ def make_trainer(
         model = task.build_model()
         model.encoder.recompute = settings.recompute
         optimizer = optimization.create_optimizer(settings.optimizer, schedule)
-        is_float16 = tf_keras.mixed_precision.global_policy().name == "mixed_float16"
-        loss_scale = precision.LossScale() if is_float16 else None
+        loss_scale = precision.LossScale() if precision.current() == "float16" else None
     trainer = loop.Trainer(model, task, optimizer, options, batch_signature, strategy, loss_scale)
     if trainer.restore_latest():
         logging.info("Going on from step %d of %s", trainer.step, settings.output_dir)

@@ -118,10 +118,10 @@ def test_one_device_is_the_chief_and_has_all_rows():
 
 def test_micro_batches_divide_each_device_s_share():
     strategy = types.SimpleNamespace(num_replicas_in_sync=2)
-    assert devices.count_parts(strategy, 24, 1, 0) == 1
-    assert devices.count_parts(strategy, 24, 3, 0) == 3
-    assert devices.count_parts(strategy, 24, 1, 4) == 3
-    assert devices.count_parts(strategy, 24, 1, 5) == 3  # 12 rows in parts of 4
-    assert devices.count_parts(strategy, 24, 2, 5) == 3
+    assert devices.count_micro_batches(strategy, 24, 1, 0) == 1
+    assert devices.count_micro_batches(strategy, 24, 3, 0) == 3
+    assert devices.count_micro_batches(strategy, 24, 1, 4) == 3
+    assert devices.count_micro_batches(strategy, 24, 1, 5) == 3  # 12 rows in parts of 4
+    assert devices.count_micro_batches(strategy, 24, 2, 5) == 3
     with pytest.raises(ValueError, match=r"no multiple of 2 device\(s\) x --gradient_acc"):
-        devices.count_parts(strategy, 25, 1, 0)
+        devices.count_micro_batches(strategy, 25, 1, 0)

@@ -7,6 +7,7 @@ import json
 
 import numpy as np
 import pytest
+import tensorflow as tf
 import tf_keras
 from absl import logging
 
@@ -112,3 +113,13 @@ def test_settings_reach_the_trainer(settings, task):
     assert trainer.model.encoder.recompute
     jitted = start(dataclasses.replace(settings, jit_compile="true"), task)
     assert jitted.options.jit_compile
+
+
+def test_threads_that_can_no_longer_be_set_are_refused(settings):
+    tf.zeros(()).numpy()  # TensorFlow is in use
+    settings = dataclasses.replace(settings, threads=3)
+    with (
+        pytest.raises(ValueError, match=r"--threads=3: TensorFlow has computed in this process"),
+        session.use_devices(settings),
+    ):
+        pass
