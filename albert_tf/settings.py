@@ -15,7 +15,10 @@ import dataclasses
 import types
 import typing
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 REQUIRED = dataclasses.MISSING  # as the default of a setting that has none
 
@@ -77,6 +80,11 @@ class SettingsGroup:
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             check_value(field, getattr(self, field.name))
+
+    @classmethod
+    def make(cls, **values: Any) -> Self:
+        """Returns settings with these values; a class may let them decide other defaults."""
+        return cls(**values)
 
 
 def check_value(field: dataclasses.Field[Any], value: Any) -> None:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from absl import flags, logging
 
-from albert_tf import settings
+from albert_tf import data, settings
 from albert_tf.settings import FieldInfo, SettingsGroup
 from albert_tf.training.settings import DeviceSettings, ModelSettings, TrainingSettings
 
@@ -24,11 +24,23 @@ ALIASES: dict[type[SettingsGroup], dict[str, str]] = {
 # Flags of old command lines that have no effect here: what settings of a class accept → name →
 # type, `bool` or `str` for any value.
 IGNORED: dict[type[SettingsGroup], dict[str, type]] = {
+    data.Settings: {"input_file_mode": str},
     DeviceSettings: {"master": str, "num_tpu_cores": str, "iterations_per_loop": str},
 }
 
 # The headings of `--help`, in this order.
-GROUPS = ("model", "data", "training", "fine-tuning", "evaluation", "devices")
+GROUPS = (
+    "model",
+    "data",
+    "text",
+    "instances",
+    "masking",
+    "training",
+    "fine-tuning",
+    "evaluation",
+    "devices",
+    "output and resources",
+)
 _COMPATIBILITY = "compatibility with other programs"
 _ALWAYS_THERE = ("absl.app", "absl.logging")  # whose flags every program has
 _COMMON_HELP = """\
@@ -122,9 +134,15 @@ def parse(settings_class: type[SettingsType], arguments: Sequence[str]) -> Setti
         raise flags.Error(f"{words[0]!r} is no flag: flags begin with --")
     for name in _rows(IGNORED, settings_class):
         if values[name].present:
-            logging.info("--%s has no effect", name)
-    fields = settings.describe(settings_class)
-    return settings_class(**{field.name: values[field.name].value for field in fields})
+            logging.warning("--%s has no effect", name)
+    names = [field.name for field in settings.describe(settings_class)]
+    given = {name: values[name].value for name in names if _is_given(values[name])}
+    return settings_class.make(**given)
+
+
+def _is_given(flag: flags.Flag) -> bool:
+    """Returns whether the command line gives a flag, under its own name or by an alias."""
+    return not flag.using_default_value or flag.value != flag.default
 
 
 def help_text(settings_class: type[SettingsGroup], description: str) -> str:

@@ -17,19 +17,16 @@ import collections
 import functools
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
 from albert_tf import files
-from albert_tf.data import corpus, records, shuffling
-from albert_tf.data import create as pretraining_data
-from albert_tf.data.create import Resources
-from albert_tf.data.encoding import EncodedBatch, Vocabulary, make_chunk_encoder
-from albert_tf.data.instances import InstanceSettings
+from albert_tf.data import corpus, create, records, shuffling
+from albert_tf.data.encoding import EncodedBatch, make_chunk_encoder
 from albert_tf.data.records import Outputs
-from albert_tf.data.text_formats import TextSettings
+from albert_tf.data.settings import EncodingSettings, Settings
 
 COUNTS = "counts"  # name of the encoding step's second output
 ENCODERS = 2  # kept by a worker process
@@ -58,19 +55,13 @@ def _pieces(
         yield output, (chunk.index, number, slots, frames)
 
 
-def _encode(
-    chunk: corpus.Chunk,
-    vocabulary: Vocabulary,
-    settings: InstanceSettings,
-    text: TextSettings,
-    num_outputs: int,
-) -> Iterator[Any]:
+def _encode(chunk: corpus.Chunk, settings: EncodingSettings, num_outputs: int) -> Iterator[Any]:
     """The records of a chunk by output, and its counts as the second output."""
     from apache_beam.pvalue import TaggedOutput
 
     counts: Counts = collections.Counter()
     size = 0
-    encode = _make_encoder(vocabulary, settings, text, num_outputs)
+    encode = _make_encoder(settings, num_outputs)
     for number, batch in enumerate(encode(chunk)):
         counts.update(batch.counts)
         size += sum(map(len, batch.records))
@@ -98,9 +89,9 @@ def _write_output(
     for chunk, _, slots, frames in sorted(filter(None, pieces), key=lambda piece: piece[:2]):
         made += zip([chunk] * len(slots), slots, frames, strict=True)
     made.sort(key=lambda record: record[:2])  # by chunk and slot; those made first stay first
-    order = np.random.default_rng([random_seed, output, pretraining_data.ORDER, 0])
+    order = np.random.default_rng([random_seed, output, create.ORDER, 0])
     path = outputs.paths[output]
-    with pretraining_data.open_output(path, outputs.compression) as stream:
+    with create.open_output(path, outputs.compression) as stream:
         for at in order.permutation(len(made)).tolist():
             stream.write(made[at][2])
     entry = {
@@ -139,10 +130,7 @@ def _build(
     pipeline: Any,
     input_files: list[str],
     outputs: Outputs,
-    vocabulary: Vocabulary,
-    settings: InstanceSettings,
-    chunk_bytes: int,
-    text: TextSettings,
+    settings: Settings,
     metadata: dict[str, Any],
 ) -> None:
     """Puts the steps into the pipeline."""
@@ -151,12 +139,10 @@ def _build(
     encoded = (
         pipeline
         | "files" >> beam.Create([input_files])
-        | "read chunks" >> beam.FlatMap(_read_chunks, chunk_bytes, text.input_format)
+        | "read chunks" >> beam.FlatMap(_read_chunks, settings.chunk_bytes, settings.input_format)
         | "spread" >> beam.Reshuffle()
         | "encode"
-        >> beam.FlatMap(_encode, vocabulary, settings, text, num_outputs).with_outputs(
-            COUNTS, main="records"
-        )
+        >> beam.FlatMap(_encode, settings, num_outputs).with_outputs(COUNTS, main="records")
     )
     counts = encoded[COUNTS] | "count" >> beam.CombineGlobally(_add_counts)
     # So that an output without any record is written as well.
@@ -172,40 +158,25 @@ def _build(
     )
 
 
-def with_beam(runner: str, pipeline_options: list[str]) -> Callable[..., dict[str, Any]]:
-    """`create_pretraining_data` with Apache Beam: a function with the same arguments.
+def create_pretraining_data(settings: Settings) -> dict[str, Any]:
+    """Does the work of `create.create_pretraining_data` with Apache Beam, on `settings.runner`.
 
-    Of its `resources`, `num_workers`, `work_dir` and `shuffle_bytes` have no effect: these things
-    are the runner's. `resume` leaves outputs that are complete alone.
-
-    Args:
-        runner: "DirectRunner", "DataflowRunner", "FlinkRunner", "SparkRunner", …
-        pipeline_options: options for it, "name=value" or "name".
+    `num_workers`, `work_dir` and `shuffle_megabytes` have no effect: these things are the runner's.
+    `resume` leaves outputs that are complete alone.
 
     Raises:
-        ValueError: Apache Beam is not installed.
+        ValueError: Apache Beam is not installed; or as `create.create_pretraining_data`.
     """
     beam = _import_beam()
-
-    def create(
-        input_files: list[str],
-        outputs: Outputs,
-        vocabulary: Vocabulary,
-        settings: InstanceSettings,
-        resources: Resources,
-        text: TextSettings = TextSettings(),  # noqa: B008 - frozen
-    ) -> dict[str, Any]:
-        what = (input_files, outputs, vocabulary, settings)
-        metadata, finished = pretraining_data.prepare(*what, resources, text)
-        if finished:
-            return finished
-        options = beam.options.pipeline_options.PipelineOptions(
-            [f"--{option.lstrip('-')}" for option in pipeline_options], runner=runner
-        )
-        with beam.Pipeline(options=options) as pipeline:
-            _build(pipeline, *what, resources.chunk_bytes, text, metadata)
-        metadata = records.load_metadata(records.metadata_path(outputs.stem))
-        pretraining_data.report(metadata["counts"])
+    input_files, outputs, metadata, is_finished = create.prepare(settings)
+    if is_finished:
         return metadata
-
-    return create
+    options = beam.options.pipeline_options.PipelineOptions(
+        [f"--{option.lstrip('-')}" for option in settings.beam_pipeline_options],
+        runner=settings.runner,
+    )
+    with beam.Pipeline(options=options) as pipeline:
+        _build(pipeline, input_files, outputs, settings, metadata)
+    metadata = records.load_metadata(records.metadata_path(outputs.stem))
+    create.report(metadata["counts"])
+    return metadata

@@ -32,12 +32,18 @@ from tqdm import tqdm
 import albert_tf
 from albert_tf import files, workers
 from albert_tf.data import corpus, records, shuffling
-from albert_tf.data.encoding import Vocabulary, load_word_marker, make_chunk_encoder
-from albert_tf.data.instances import InstanceSettings
+from albert_tf.data.encoding import load_tokenizer, load_word_marker, make_chunk_encoder
 from albert_tf.data.records import Outputs
-from albert_tf.data.text_formats import TextSettings
+from albert_tf.data.settings import (
+    EncodingSettings,
+    InstanceSettings,
+    MaskingSettings,
+    Settings,
+    TextSettings,
+)
 from albert_tf.data.tfrecord import decode_example
 from albert_tf.data.work_directory import WorkDirectory, open_work_directory
+from albert_tf.tokenization import FullTokenizer
 
 COMPRESSION_LEVEL = 6
 PROGRESS_EVERY = 1000  # records written between two messages
@@ -45,47 +51,11 @@ PROGRESS_EVERY = 1000  # records written between two messages
 ORDER = 2  # part of a seed, so that no other use draws the same random numbers
 
 
-@dataclasses.dataclass(frozen=True)
-class Resources:
-    """What the program may use. The first two also decide the order of the instances.
-
-    Attributes:
-        chunk_bytes: text that is worked on together.
-        shuffle_bytes: records that one process shuffles in memory at a time.
-        num_workers: processes; 0 for one on each core.
-        work_dir: directory for what is not finished, removed in the end; needs the space of the
-            outputs, uncompressed. By default it is made beside the first output.
-        resume: go on where an interrupted run stopped.
-        show_progress: show a bar on standard error.
-    """
-
-    chunk_bytes: int = 1 << 20
-    shuffle_bytes: int = 64 << 20
-    num_workers: int = 0
-    work_dir: str = ""
-    resume: bool = False
-    show_progress: bool = True
-
-    def __post_init__(self) -> None:
-        for name, least in (("chunk_bytes", 1), ("shuffle_bytes", 1), ("num_workers", 0)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name}={getattr(self, name)}: expected {least} or more")
-
-    @property
-    def processes(self) -> int:
-        """The number of processes to start."""
-        return self.num_workers or workers.available_cores()
-
-
 def _make_chunk_work(
-    directory: str,
-    vocabulary: Vocabulary,
-    settings: InstanceSettings,
-    text: TextSettings,
-    num_outputs: int,
+    directory: str, settings: EncodingSettings, num_outputs: int
 ) -> Callable[[corpus.Chunk], Iterator[tuple[int, int]]]:
     """The work of the first stage, for one process: chunk -> (instances, input bytes) done."""
-    encode = make_chunk_encoder(vocabulary, settings, text, num_outputs)
+    encode = make_chunk_encoder(settings, num_outputs)
     work_directory = WorkDirectory(directory)
     num_slots = num_outputs * shuffling.slots_per_output(num_outputs)
 
@@ -105,7 +75,7 @@ def _make_chunk_work(
 
 
 def _make_output_work(
-    directory: str, outputs: Outputs, settings: InstanceSettings, groups: int
+    directory: str, outputs: Outputs, random_seed: int, groups: int
 ) -> Callable[[int], Iterator[int]]:
     """The work of the second stage, for one process: output -> records done."""
     work_directory = WorkDirectory(directory)
@@ -119,7 +89,7 @@ def _make_output_work(
             num_slots,
             shuffling.slots_of(output, num_outputs),
             groups,
-            seed=[settings.random_seed, output, ORDER],
+            seed=[random_seed, output, ORDER],
         )
         written = 0
         with open_output(path, outputs.compression) as stream:
@@ -170,26 +140,23 @@ def _identity(path: str) -> str:
 
 
 def _make_chunks(
-    work_directory: WorkDirectory,
-    input_files: list[str],
-    input_format: str,
-    args: tuple[Any, ...],
-    resources: Resources,
+    work_directory: WorkDirectory, input_files: list[str], num_outputs: int, settings: Settings
 ) -> None:
     """The first stage: spills the instances of all chunks that are not there yet."""
     num_chunks = 0
+    chunks = corpus.read_chunks(input_files, settings.chunk_bytes, settings.input_format)
     bar = tqdm(
         total=sum(map(files.file_size, input_files)),
         unit="B",
         unit_scale=True,
         desc="making instances",
-        disable=not resources.show_progress,
+        disable=not settings.show_progress,
     )
 
     def missing_chunks() -> Iterator[corpus.Chunk]:
         nonlocal num_chunks
         is_new = False
-        for chunk in corpus.read_chunks(input_files, resources.chunk_bytes, input_format):
+        for chunk in chunks:
             num_chunks = chunk.index + 1
             if work_directory.chunk_checksum(chunk.index) == chunk.checksum:
                 bar.update(chunk.read_bytes)
@@ -202,7 +169,8 @@ def _make_chunks(
 
     instances = 0
     with bar:
-        messages = workers.run(_make_chunk_work, args, missing_chunks(), resources.processes)
+        args = (work_directory.path, settings, num_outputs)
+        messages = workers.run(_make_chunk_work, args, missing_chunks(), _processes(settings))
         for made, read_bytes in messages:
             instances += made
             rate = instances / max(bar.format_dict["elapsed"], 1e-9)
@@ -211,12 +179,7 @@ def _make_chunks(
     work_directory.keep_chunks(num_chunks)
 
 
-def _write_outputs(
-    work_directory: WorkDirectory,
-    outputs: Outputs,
-    settings: InstanceSettings,
-    resources: Resources,
-) -> None:
+def _write_outputs(work_directory: WorkDirectory, outputs: Outputs, settings: Settings) -> None:
     """The second stage: shuffles and writes all outputs that are not there yet."""
     counts = work_directory.counts()
     if not counts["instances"]:
@@ -227,32 +190,35 @@ def _write_outputs(
         for leftover in glob.glob(glob.escape(outputs.paths[output]) + ".????????.tmp"):
             os.remove(leftover)
     per_output = counts["record_bytes"] / len(outputs.paths)
-    groups = max(1, math.ceil(per_output / resources.shuffle_bytes))
-    args = (work_directory.path, outputs, settings, groups)
+    groups = max(1, math.ceil(per_output / settings.shuffle_bytes))
+    args = (work_directory.path, outputs, settings.random_seed, groups)
     with tqdm(
         total=counts["instances"],
         initial=sum(entry["instances"] for entry in done.values()),
         unit=" records",
         desc="writing",
-        disable=not resources.show_progress,
+        disable=not settings.show_progress,
     ) as bar:
-        num_workers = min(resources.processes, len(missing))
+        num_workers = min(_processes(settings), len(missing))
         for written in workers.run(_make_output_work, args, missing, num_workers):
             bar.update(written)
 
 
-def _settings_of(
-    settings: InstanceSettings, text: TextSettings, outputs: Outputs, resources: Resources
-) -> dict[str, Any]:
-    """All settings that decide what is in the outputs, by the names of their flags."""
-    flat = dataclasses.asdict(settings)
-    return {
-        **flat.pop("masking"),
-        **flat,
-        **dataclasses.asdict(text),
-        "compression": outputs.compression,
-        "chunk_bytes": resources.chunk_bytes,
-        "shuffle_bytes": resources.shuffle_bytes,
+def _processes(settings: Settings) -> int:
+    return settings.num_workers or workers.available_cores()
+
+
+def _settings_of(settings: Settings) -> dict[str, Any]:
+    """Returns all settings that decide what is in the outputs, by the names of their flags."""
+    names = [
+        field.name
+        for group in (MaskingSettings, InstanceSettings, TextSettings)
+        for field in dataclasses.fields(group)
+    ]
+    return {name: getattr(settings, name) for name in names} | {
+        "compression": settings.compression,
+        "chunk_bytes": settings.chunk_bytes,
+        "shuffle_bytes": settings.shuffle_bytes,
     }
 
 
@@ -284,9 +250,8 @@ def report(counts: dict[str, int]) -> None:
     )
 
 
-def log_instances(paths: Sequence[str], vocabulary: Vocabulary, count: int) -> None:
+def log_instances(paths: Sequence[str], tokenizer: FullTokenizer, count: int) -> None:
     """Logs the first instances of the outputs, one of each in turn, as the official program."""
-    tokenizer = vocabulary.load()
     in_turn = itertools.zip_longest(*map(records.read_records, paths))
     found = filter(None, itertools.chain.from_iterable(in_turn))
     for record in itertools.islice(found, count):
@@ -298,62 +263,40 @@ def log_instances(paths: Sequence[str], vocabulary: Vocabulary, count: int) -> N
             logging.info("%s: %s", name, " ".join(map(str, features[name].tolist())))
 
 
-def prepare(
-    input_files: list[str],
-    outputs: Outputs,
-    vocabulary: Vocabulary,
-    settings: InstanceSettings,
-    resources: Resources,
-    text: TextSettings,
-) -> tuple[dict[str, Any], dict[str, Any] | None]:
+def prepare(settings: Settings) -> tuple[list[str], Outputs, dict[str, Any], bool]:
     """Checks what can be checked before the work begins.
 
-    Args: as `create_pretraining_data`.
-
     Returns:
-        the content of the metadata file without `counts` and `files`; and with `resources.resume`,
-        when all outputs are complete already, the whole of it.
+        the input files; the outputs; the metadata, without `counts` and `files`; and whether the
+        outputs are complete, if `settings.resume`: then the metadata is all of it.
 
     Raises:
         FileNotFoundError, ValueError: as `create_pretraining_data`.
     """
+    outputs = Outputs.parse(settings.output_file, settings.compression)
+    input_files = files.expand_patterns(settings.input_file, "--input_file")
     _check_paths(input_files, outputs)
-    tokenizer = vocabulary.load()
+    tokenizer = load_tokenizer(settings)
     load_word_marker(settings, tokenizer)  # to find out now whether it works
     metadata: dict[str, Any] = {
         "program": f"albert_tf {albert_tf.__version__}",
-        "settings": _settings_of(settings, text, outputs, resources),
+        "settings": _settings_of(settings),
         "vocabulary": {
-            "file": os.path.basename(vocabulary.spm_model_file or vocabulary.vocab_file or ""),
+            "file": os.path.basename(settings.spm_model_file or settings.vocab_file or ""),
             "size": tokenizer.vocab_size,
             "checksum": tokenizer.checksum,
-            "do_lower_case": vocabulary.do_lower_case,
+            "do_lower_case": settings.do_lower_case,
         },
     }
     path = records.metadata_path(outputs.stem)
-    if resources.resume and _finished_before(path, metadata, outputs):
+    if settings.resume and _finished_before(path, metadata, outputs):
         logging.info("%s: all outputs are complete already", path)
-        return metadata, records.load_metadata(path)
-    return metadata, None
+        return input_files, outputs, records.load_metadata(path), True
+    return input_files, outputs, metadata, False
 
 
-def create_pretraining_data(
-    input_files: list[str],
-    outputs: Outputs,
-    vocabulary: Vocabulary,
-    settings: InstanceSettings,
-    resources: Resources,
-    text: TextSettings = TextSettings(),  # noqa: B008 - frozen
-) -> dict[str, Any]:
+def create_pretraining_data(settings: Settings) -> dict[str, Any]:
     """Makes pre-training records from text.
-
-    Args:
-        input_files: text files, plain or compressed with gzip.
-        outputs: what to write.
-        vocabulary: the vocabulary.
-        settings: how to make instances.
-        resources: what may be used.
-        text: how to read the files; by default one sentence a line, a blank line between documents.
 
     Returns:
         the content of the metadata file: settings, vocabulary, counts and files.
@@ -364,17 +307,16 @@ def create_pretraining_data(
         OSError: a file cannot be written, for instance because the disk is full. What is finished
             stays in the work directory, for `resume`.
     """
-    metadata, finished = prepare(input_files, outputs, vocabulary, settings, resources, text)
-    if finished:
-        return finished
+    input_files, outputs, metadata, is_finished = prepare(settings)
+    if is_finished:
+        return metadata
     run = {**metadata["settings"], **metadata["vocabulary"], "outputs": outputs.paths}
-    work_dir = resources.work_dir or outputs.stem + ".work"
+    work_dir = settings.work_dir or outputs.stem + ".work"
     if files.is_remote(work_dir):
         raise ValueError(f"--work_dir={work_dir}: a local directory is needed; name one")
-    with open_work_directory(work_dir, run, resources.resume) as work_directory:
-        args = (work_directory.path, vocabulary, settings, text, len(outputs.paths))
-        _make_chunks(work_directory, input_files, text.input_format, args, resources)
-        _write_outputs(work_directory, outputs, settings, resources)
+    with open_work_directory(work_dir, run, settings.resume) as work_directory:
+        _make_chunks(work_directory, input_files, len(outputs.paths), settings)
+        _write_outputs(work_directory, outputs, settings)
         metadata["counts"] = dict(work_directory.counts())
         metadata["files"] = list(work_directory.finished_outputs().values())
         records.write_metadata(records.metadata_path(outputs.stem), metadata)

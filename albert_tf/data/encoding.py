@@ -20,41 +20,23 @@ from numpy.typing import NDArray
 
 from albert_tf.data import corpus, shuffling
 from albert_tf.data.chinese_words import AlbertZhWords, ChineseWords
-from albert_tf.data.instances import (
-    InstanceSettings,
-    WordMarker,
-    create_batches,
-    tokenize_documents,
-)
+from albert_tf.data.instances import WordMarker, create_batches, tokenize_documents
 from albert_tf.data.masking import word_start_table
-from albert_tf.data.text_formats import TextSettings, chunk_lines
+from albert_tf.data.settings import EncodingSettings, InstanceSettings, VocabularySettings
+from albert_tf.data.text_formats import chunk_lines
 from albert_tf.data.tfrecord import encode_examples, frame_records
 from albert_tf.tokenization import FullTokenizer
 
 _SLOTS = 1  # part of a seed, so that no other use draws the same random numbers
 
 
-@dataclasses.dataclass(frozen=True)
-class Vocabulary:
-    """Where the tokenizer comes from; it is loaded anew in every process.
+def load_tokenizer(settings: VocabularySettings) -> FullTokenizer:
+    """Returns the tokenizer.
 
-    Attributes:
-        vocab_file: WordPiece vocabulary, or the `.vocab` beside a SentencePiece model.
-        spm_model_file: SentencePiece model.
-        do_lower_case: see `FullTokenizer`.
+    Raises:
+        FileNotFoundError, ValueError: as `FullTokenizer`.
     """
-
-    vocab_file: str | None = None
-    spm_model_file: str | None = None
-    do_lower_case: bool = True
-
-    def load(self) -> FullTokenizer:
-        """The tokenizer.
-
-        Raises:
-            FileNotFoundError, ValueError: as `FullTokenizer`.
-        """
-        return FullTokenizer(self.vocab_file, self.do_lower_case, self.spm_model_file)
+    return FullTokenizer(settings.vocab_file, settings.do_lower_case, settings.spm_model_file)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,22 +75,21 @@ def _count(batch: dict[str, np.ndarray]) -> collections.Counter[str]:
 
 
 def make_chunk_encoder(
-    vocabulary: Vocabulary, settings: InstanceSettings, text: TextSettings, num_outputs: int
+    settings: EncodingSettings, num_outputs: int
 ) -> Callable[[corpus.Chunk], Iterator[EncodedBatch]]:
     """A function from chunks to their instances, the same wherever it runs.
 
     Args:
-        vocabulary: loaded here, once.
-        settings: how to make instances.
-        text: how to read the chunks.
+        settings: the vocabulary, which is loaded here, once; how to read chunks and to make
+            instances.
         num_outputs: number of record files.
     """
-    tokenizer = vocabulary.load()
+    tokenizer = load_tokenizer(settings)
     table = word_start_table(tokenizer.pieces, tokenizer.is_sentencepiece)
     marker = load_word_marker(settings, tokenizer)
 
     def encode(chunk: corpus.Chunk) -> Iterator[EncodedBatch]:
-        documents = tokenize_documents(chunk_lines(chunk, text), tokenizer, table, marker)
+        documents = tokenize_documents(chunk_lines(chunk, settings), tokenizer, table, marker)
         counts: collections.Counter[str] = collections.Counter(
             instances=0,
             documents=documents.num_documents,

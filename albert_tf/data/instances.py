@@ -20,13 +20,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from albert_tf.data.masking import MaskingSettings, mask_batch, num_to_predict, starts_word
+from albert_tf.data.masking import mask_batch, num_to_predict, starts_word
+from albert_tf.data.settings import MIN_TARGET, SPECIAL_TOKENS_PER_PAIR, InstanceSettings
 from albert_tf.tokenization import FullTokenizer
 
 BATCH_SIZE = 512  # instances laid out and masked at once: they fit in the cache
 LINES_AT_ONCE = 2000  # tokenized together; their pieces are Python objects for a moment
-SPECIAL_TOKENS_PER_PAIR = 3  # [CLS] A [SEP] B [SEP]
-MIN_TARGET = 2  # tokens of the shortest pair that is aimed at
 DRAWS_FOR_ANOTHER_DOCUMENT = 10  # then it may be the same one, as officially
 
 # Part of a seed, so that no other use draws the same random numbers. Another number, another order
@@ -35,55 +34,6 @@ _MASKING = 11
 
 # Offsets of a segment pair: begin and end of A, begin and end of B, and the label.
 Pair = tuple[int, int, int, int, int]
-
-
-@dataclasses.dataclass(frozen=True)
-class InstanceSettings:
-    """How documents become instances. Names and defaults are those of the official flags.
-
-    Attributes:
-        max_seq_length: S, tokens of an instance with [CLS] and [SEP].
-        dupe_factor: passes over all documents, each with other pairs and masks.
-        short_seq_prob: probability that a document's pass aims at pairs of a random length.
-        random_next_sentence: take B from a random document for half of the pairs (BERT's task),
-            instead of swapping A and B.
-        random_seed: the same seed, text and chunk size give the same instances.
-        segment_chinese_words: Han characters that make a word are masked together.
-        albert_zh_compat: as albert_zh's program: a chunk of one sentence takes in the next, or is
-            left out at the end of a document; words are marked its way (see `chinese_words`).
-        masking: how tokens are masked.
-    """
-
-    max_seq_length: int = 512
-    dupe_factor: int = 40
-    short_seq_prob: float = 0.1
-    random_next_sentence: bool = False
-    random_seed: int = 12345
-    segment_chinese_words: bool = False
-    albert_zh_compat: bool = False
-    masking: MaskingSettings = dataclasses.field(default_factory=MaskingSettings)
-
-    def __post_init__(self) -> None:
-        smallest = SPECIAL_TOKENS_PER_PAIR + MIN_TARGET
-        if self.max_seq_length < smallest:
-            raise ValueError(
-                f"max_seq_length={self.max_seq_length}: expected {smallest} or more, for "
-                f"{SPECIAL_TOKENS_PER_PAIR} special tokens and {MIN_TARGET} others"
-            )
-        if self.dupe_factor < 1:
-            raise ValueError(f"dupe_factor={self.dupe_factor}: expected 1 or more")
-        if not 0.0 <= self.short_seq_prob <= 1.0:
-            raise ValueError(f"short_seq_prob={self.short_seq_prob}: expected 0 <= p <= 1")
-        if self.random_seed < 0:
-            raise ValueError(f"random_seed={self.random_seed}: expected 0 or more")
-        unknown = {
-            "ngram above 1": self.masking.ngram > 1,
-            "do_permutation": self.masking.do_permutation,
-            "random_next_sentence": self.random_next_sentence,
-        }
-        if self.albert_zh_compat and any(unknown.values()):
-            names = " or ".join(name for name, given in unknown.items() if given)
-            raise ValueError(f"albert_zh_compat: albert_zh has no {names}; leave one of them out")
 
 
 class WordMarker(Protocol):
@@ -285,8 +235,8 @@ def _build_batch(
         input_ids,
         word_starts,
         maskable,
-        num_to_predict(length[:, 0], settings.masking),
-        settings.masking,
+        num_to_predict(length[:, 0], settings),
+        settings,
         tokenizer.mask_id,
         tokenizer.vocab_size,
         rng,

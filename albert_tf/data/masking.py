@@ -18,6 +18,8 @@ import dataclasses
 import numpy as np
 from numpy.typing import NDArray
 
+from albert_tf.data.settings import MaskingSettings
+
 MASK_SHARE = 0.8  # of the chosen positions become [MASK]
 KEPT_SHARE = 0.1  # stay what they are; the rest become a random piece
 
@@ -25,40 +27,6 @@ KEPT_SHARE = 0.1  # stay what they are; the rest become a random piece
 # count as words of their own.
 _PUNCTUATION = frozenset('!"#$%&()*+,-./:;?@[\\]^_`{|}~')
 _LETTERS_AND_PUNCTUATION = _PUNCTUATION | frozenset("abcdefghijklmnopqrstuvwxyz")
-
-
-@dataclasses.dataclass(frozen=True)
-class MaskingSettings:
-    """How much is masked, and how.
-
-    Attributes:
-        masked_lm_prob: share of the positions to mask, in [0, 1); 0 masks nothing.
-        max_predictions_per_seq: the most positions to mask in one instance, at least 1.
-        ngram: the most candidates masked in one stretch, at least 1.
-        favor_shorter_ngram: n candidates with probability in proportion to 1/n; False reverses
-            that, so that the longest is the likeliest.
-        do_whole_word_mask: mask all pieces of a word together.
-        do_permutation: choose a second set of positions and permute their tokens.
-    """
-
-    masked_lm_prob: float = 0.15
-    max_predictions_per_seq: int = 20
-    ngram: int = 3
-    favor_shorter_ngram: bool = True
-    do_whole_word_mask: bool = True
-    do_permutation: bool = False
-
-    def __post_init__(self) -> None:
-        if not 0.0 <= self.masked_lm_prob < 1.0:
-            raise ValueError(f"masked_lm_prob={self.masked_lm_prob}: expected 0 <= p < 1")
-        for name in ("max_predictions_per_seq", "ngram"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)}: expected 1 or more")
-
-    @property
-    def prediction_slots(self) -> int:
-        """P: the width of `masked_lm_positions`; do_permutation needs twice the predictions."""
-        return self.max_predictions_per_seq * (2 if self.do_permutation else 1)
 
 
 @dataclasses.dataclass(frozen=True)

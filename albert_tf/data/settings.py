@@ -1,34 +1,32 @@
-"""Settings of what programs read: sequences, records and vocabularies."""
+"""Settings of the program that creates pre-training data; other programs share some of them.
+
+TensorFlow is not imported here. Names and defaults are those of Google's flags.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
+from collections.abc import Mapping
+from typing import Any
 
+from albert_tf.data.corpus import INPUT_FORMATS, SENTENCES
 from albert_tf.settings import REQUIRED, SettingsGroup, setting
 
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class SequenceSettings(SettingsGroup):
-    """How long sequences are."""
-
-    GROUP = "data"
-
-    max_seq_length: int = setting(
-        512, "Maximum length of a sequence, in tokens; longer ones are truncated.", minimum=1
-    )
+SPECIAL_TOKENS_PER_PAIR = 3  # [CLS] A [SEP] B [SEP]
+MIN_TARGET = 2  # tokens of the shortest pair that is aimed at
+MEGABYTE = 1 << 20
+_MIN_MEGABYTES = 1e-6  # one byte
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RecordSettings(SequenceSettings):
-    """What is read, and the shape of pre-training records."""
+class InputSettings(SettingsGroup):
+    """Which files are read."""
 
     GROUP = "data"
 
     input_file: str = setting(
-        REQUIRED, "Input files: names and glob patterns with commas between them."
-    )
-    max_predictions_per_seq: int = setting(
-        20, "Maximum number of masked tokens of a sequence.", minimum=1
+        REQUIRED, "Input files: names and glob patterns, with commas between them."
     )
 
 
@@ -43,3 +41,199 @@ class VocabularySettings(SettingsGroup):
         None, "WordPiece vocabulary, or the .vocab file of the SentencePiece model."
     )
     do_lower_case: bool = setting(True, "Lower-case the text; for uncased models.")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SequenceSettings(SettingsGroup):
+    """How long sequences are."""
+
+    GROUP = "data"
+
+    max_seq_length: int = setting(
+        512, "Maximum length of a sequence, in tokens; longer ones are truncated.", minimum=1
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TextSettings(SettingsGroup):
+    """What is in the text files.
+
+    Raises:
+        ValueError: split_sentences without the package sentencex.
+    """
+
+    GROUP = "text"
+
+    input_format: str = setting(
+        SENTENCES,
+        "sentences: a sentence a line, a blank line between documents. documents: each file is a "
+        "document, with a sentence a line. jsonl: a JSON object a line, each a document.",
+        choices=INPUT_FORMATS,
+    )
+    text_field: str = setting("text", "Field of the JSON objects that holds the text.")
+    split_sentences: bool = setting(False, "Lines are paragraphs: split them into sentences.")
+    language: str = setting(
+        "en", "Language of the text for split_sentences: en, zh or another code of sentencex."
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.split_sentences and not importlib.util.find_spec("sentencex"):
+            raise ValueError(
+                "split_sentences needs the package sentencex: pip install 'albert-tf2[sentences]'"
+            )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MaskingSettings(SettingsGroup):
+    """Which tokens are masked, and how many."""
+
+    GROUP = "masking"
+
+    masked_lm_prob: float = setting(
+        0.15, "Share of the tokens to mask; 0 masks none.", minimum=0, maximum=1
+    )
+    max_predictions_per_seq: int = setting(
+        20, "Maximum number of masked tokens of a sequence.", minimum=1
+    )
+    ngram: int = setting(3, "Maximum number of words masked in a row.", minimum=1)
+    favor_shorter_ngram: bool = setting(
+        True, "Draw an n-gram of n words with a probability in proportion to 1/n; else reversed."
+    )
+    do_whole_word_mask: bool = setting(True, "Mask all pieces of a word together.")
+    do_permutation: bool = setting(
+        False, "Choose as many other tokens again, and permute them among their positions."
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.masked_lm_prob == 1:
+            raise ValueError("masked_lm_prob=1.0: expected less than 1")
+
+    @property
+    def prediction_slots(self) -> int:
+        """P: the width of `masked_lm_positions`; do_permutation needs twice the predictions."""
+        return self.max_predictions_per_seq * (2 if self.do_permutation else 1)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class InstanceSettings(MaskingSettings, SequenceSettings):
+    """How documents become instances.
+
+    Raises:
+        ValueError: sequences too short for a pair, or albert_zh_compat with what albert_zh lacks.
+    """
+
+    GROUP = "instances"
+
+    dupe_factor: int = setting(
+        40, "Number of passes over the text, each with other pairs and masks.", minimum=1
+    )
+    short_seq_prob: float = setting(
+        0.1,
+        "Probability that a pass over a document makes pairs of a random, shorter length.",
+        minimum=0,
+        maximum=1,
+    )
+    random_next_sentence: bool = setting(
+        False, "Next-sentence prediction as BERT: half of the second segments are random."
+    )
+    random_seed: int = setting(
+        12345, "Random seed: the same seed, text and chunk size make the same records.", minimum=0
+    )
+    segment_chinese_words: bool = setting(
+        False, "Mask the characters of a Chinese word, as found by jieba, together."
+    )
+    albert_zh_compat: bool = setting(
+        False, "Create instances as albert_zh does, with its defaults; see docs/differences.md."
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        smallest = SPECIAL_TOKENS_PER_PAIR + MIN_TARGET
+        if self.max_seq_length < smallest:
+            raise ValueError(
+                f"max_seq_length={self.max_seq_length}: expected {smallest} or more, for "
+                f"{SPECIAL_TOKENS_PER_PAIR} special tokens and {MIN_TARGET} others"
+            )
+        unknown = {
+            "ngram above 1": self.ngram > 1,
+            "do_permutation": self.do_permutation,
+            "random_next_sentence": self.random_next_sentence,
+        }
+        if self.albert_zh_compat and any(unknown.values()):
+            names = " or ".join(name for name, given in unknown.items() if given)
+            raise ValueError(f"albert_zh_compat: albert_zh has no {names}; leave one of them out")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EncodingSettings(InstanceSettings, TextSettings, VocabularySettings):
+    """Everything that decides which records a chunk of text becomes."""
+
+    GROUP = "instances"
+
+    non_chinese: bool = setting(False, "With albert_zh_compat: do not look for Chinese words.")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings(EncodingSettings, InputSettings):
+    """Settings of create_pretraining_data.py."""
+
+    GROUP = "output and resources"
+
+    output_file: str = setting(
+        REQUIRED, "Record files: names with commas between them, or name@64 for 64 files."
+    )
+    compression: str = setting("", "Compression of the record files.", choices=("", "gzip"))
+    resume: bool = setting(False, "Resume a run that was interrupted.")
+    work_dir: str = setting("", "Folder for unfinished work; default: beside the output.")
+    num_workers: int = setting(0, "Number of processes; 0 for one on each core.", minimum=0)
+    chunk_megabytes: float = setting(
+        1.0, "Size of the text that a process works on at a time.", minimum=_MIN_MEGABYTES
+    )
+    shuffle_megabytes: float = setting(
+        64.0, "Size of the records that a process shuffles at a time.", minimum=_MIN_MEGABYTES
+    )
+    show_progress: bool = setting(True, "Show progress bars on standard error.")
+    num_logged_instances: int = setting(20, "Number of finished instances to log.", minimum=0)
+    runner: str = setting(
+        "", "Use Apache Beam with this runner: DirectRunner, DataflowRunner, FlinkRunner, ..."
+    )
+    beam_pipeline_options: tuple[str, ...] = setting(
+        (), "Options of the runner, as name=value, with commas between them."
+    )
+
+    @classmethod
+    def make(cls, **values: Any) -> Settings:
+        """Returns settings with these values, and with albert_zh's defaults if albert_zh_compat.
+
+        The command line makes its settings by this method. It differs from the constructor only
+        where `albert_zh_compat=True` is given.
+
+        Args:
+            **values: name → value of fields.
+        """
+        if values.get("albert_zh_compat"):
+            values = albert_zh_defaults(values) | values
+        return cls(**values)
+
+    @property
+    def chunk_bytes(self) -> int:
+        """`chunk_megabytes` in bytes."""
+        return int(self.chunk_megabytes * MEGABYTE)
+
+    @property
+    def shuffle_bytes(self) -> int:
+        """`shuffle_megabytes` in bytes."""
+        return int(self.shuffle_megabytes * MEGABYTE)
+
+
+def albert_zh_defaults(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the defaults of albert_zh's create_pretraining_data.py that differ from Google's."""
+    return {
+        "max_seq_length": 128,
+        "do_whole_word_mask": False,
+        "dupe_factor": 10,
+        "ngram": 1,
+        "segment_chinese_words": not values.get("non_chinese", False),
+    }

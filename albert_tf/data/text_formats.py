@@ -6,46 +6,15 @@ the data program works on: lists of sentences with a blank one between documents
 
 from __future__ import annotations
 
-import dataclasses
-import importlib.util
 import json
 import re
 from collections.abc import Iterable, Iterator
 
 from albert_tf.data import corpus
+from albert_tf.data.settings import TextSettings
 
-INPUT_FORMATS = corpus.INPUT_FORMATS
 _SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which JSON can spell
 _REPLACEMENT = "\ufffd"
-
-
-@dataclasses.dataclass(frozen=True)
-class TextSettings:
-    """How to read the input.
-
-    Attributes:
-        input_format: "sentences": one a line, a blank line between documents; "documents": every
-            file is a document, with one sentence a line, and blank lines say nothing; "jsonl": a
-            JSON object a line, each a document, with one sentence a line of its text.
-        text_field: "jsonl": the field that holds the text.
-        split_sentences: lines are paragraphs: divide them into sentences.
-        language: what the rules of that division are for: "en", "zh", or another of the some 240
-            codes that the package sentencex knows.
-    """
-
-    input_format: str = corpus.SENTENCES
-    text_field: str = "text"
-    split_sentences: bool = False
-    language: str = "en"
-
-    def __post_init__(self) -> None:
-        if self.input_format not in INPUT_FORMATS:
-            names = ", ".join(INPUT_FORMATS)
-            raise ValueError(f"input_format={self.input_format}: expected one of {names}")
-        if self.split_sentences and not importlib.util.find_spec("sentencex"):
-            raise ValueError(
-                "split_sentences needs the package sentencex: pip install 'albert-tf2[sentences]'"
-            )
 
 
 def split_paragraph(paragraph: str, language: str) -> list[str]:
@@ -73,7 +42,7 @@ def chunk_lines(chunk: corpus.Chunk, settings: TextSettings) -> Iterator[list[st
         ValueError: not UTF-8, no JSON, no such field, or too long for a sentence; names the file
             and the line.
     """
-    if settings == TextSettings():
+    if settings.input_format == corpus.SENTENCES and not settings.split_sentences:
         yield from chunk.lines()
         return
     for part in chunk.parts:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import functools
+import dataclasses
 import importlib.util
 import json
 import random
@@ -12,17 +12,26 @@ import sys
 import pytest
 
 from albert_tf.data import beam
-from albert_tf.data.beam import _encode, _pieces, _write_output, with_beam
-from albert_tf.data.create import Resources, create_pretraining_data
-from albert_tf.data.encoding import Vocabulary
-from albert_tf.data.instances import InstanceSettings
-from albert_tf.data.masking import MaskingSettings
+from albert_tf.data.beam import _encode, _pieces, _write_output
+from albert_tf.data.create import create_pretraining_data
 from albert_tf.data.records import Outputs, read_records
+from albert_tf.data.settings import MEGABYTE, Settings
 from tests.conftest import ROOT, TOY_TEXT
 
-SETTINGS = InstanceSettings(
-    max_seq_length=37, dupe_factor=3, masking=MaskingSettings(max_predictions_per_seq=7)
+SETTINGS = Settings(
+    input_file="none",
+    output_file="none",
+    max_seq_length=37,
+    dupe_factor=3,
+    max_predictions_per_seq=7,
+    chunk_megabytes=5000 / MEGABYTE,
+    num_workers=1,
+    show_progress=False,
 )
+IN_MEMORY = {
+    "runner": "DirectRunner",
+    "beam_pipeline_options": ("direct_num_workers=1", "direct_running_mode=in_memory"),
+}
 # Each chunk is encoded and each output written by one of two processes.
 OPTIONS = ["direct_num_workers=2", "direct_running_mode=multi_processing"]
 
@@ -41,14 +50,14 @@ def corpus_file(tmp_path_factory):
 def make(tmp_path, corpus_file, toy_spm_model):
     """Runs the local program, or the one given."""
 
-    def run(output, create=create_pretraining_data, compression="", **resources):
-        return create(
-            [corpus_file],
-            Outputs.parse(str(tmp_path / output), compression),
-            Vocabulary(spm_model_file=toy_spm_model),
+    def run(output, create=create_pretraining_data, **changes):
+        settings = dataclasses.replace(
             SETTINGS,
-            Resources(chunk_bytes=5000, num_workers=1, show_progress=False, **resources),
+            input_file=corpus_file,
+            output_file=str(tmp_path / output),
+            spm_model_file=toy_spm_model,
         )
+        return create(dataclasses.replace(settings, **changes))
 
     return run
 
@@ -71,15 +80,15 @@ def without_beam(monkeypatch):
     monkeypatch.setitem(sys.modules, "apache_beam.pvalue", module)
 
 
-def by_hand(input_files, outputs, vocabulary, settings, resources):
+def by_hand(settings):
     """The steps of the pipeline, one after the other, in another order of chunks and pieces."""
-    text = beam.TextSettings()
+    outputs = Outputs.parse(settings.output_file, settings.compression)
     count = len(outputs.paths)
-    chunks = list(beam._read_chunks(input_files, resources.chunk_bytes, "sentences"))
+    chunks = list(beam._read_chunks([settings.input_file], settings.chunk_bytes, "sentences"))
     pieces = [[()] for _ in range(count)]
     counts = []
     for chunk in reversed(chunks):
-        *encoded, counted = _encode(chunk, vocabulary, settings, text, count)
+        *encoded, counted = _encode(chunk, settings, count)
         counts.append(counted.value)
         for output, piece in encoded:
             pieces[output].insert(0, piece)
@@ -92,7 +101,7 @@ def test_the_steps_give_the_bytes_of_the_local_program(tmp_path, make, monkeypat
     expected = make("local/train@3", compression=compression)
     without_beam(monkeypatch)
     (tmp_path / "beam").mkdir()
-    counts, entries = make("beam/train@3", by_hand, compression)
+    counts, entries = make("beam/train@3", by_hand, compression=compression)
     assert counts == expected["counts"]
     assert entries == expected["files"]
     for entry in entries:
@@ -112,10 +121,10 @@ def test_a_batch_is_divided_among_the_outputs_and_loses_nothing(make, monkeypatc
     ]
 
 
-def test_without_beam_the_extra_is_named(monkeypatch):
+def test_without_beam_the_extra_is_named(make, monkeypatch):
     monkeypatch.setitem(sys.modules, "apache_beam", None)
     with pytest.raises(ValueError, match=r"--runner needs Apache Beam: .*\[beam\]"):
-        with_beam("DirectRunner", [])
+        make("beam/train", beam.create_pretraining_data)
 
 
 def records_of(folder):
@@ -126,12 +135,12 @@ def records_of(folder):
 def test_the_local_runner_makes_the_same_instances(tmp_path, make):
     needs_beam()
     expected = make("local/train@3")
-    program = with_beam("DirectRunner", ["direct_num_workers=1", "direct_running_mode=in_memory"])
-    assert make("beam/train@3", program) == expected
+    program = beam.create_pretraining_data
+    assert make("beam/train@3", program, **IN_MEMORY) == expected
     assert records_of(tmp_path / "beam") == records_of(tmp_path / "local")
     # Complete already: nothing is made again.
     before = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "beam").iterdir()}
-    assert make("beam/train@3", program, resume=True) == expected
+    assert make("beam/train@3", program, resume=True, **IN_MEMORY) == expected
     assert before == {path.name: path.stat().st_mtime_ns for path in (tmp_path / "beam").iterdir()}
 
 
@@ -160,8 +169,6 @@ def test_text_that_cannot_be_read_fails_the_pipeline_and_names_the_line(tmp_path
     needs_beam()
     bad = tmp_path / "bad.txt"
     bad.write_bytes(b"a sentence\n\nin Latin-1: \xe9\n")
-    program = with_beam("DirectRunner", ["direct_num_workers=1", "direct_running_mode=in_memory"])
-    program = functools.partial(program, [str(bad)])
     with pytest.raises((ValueError, RuntimeError), match=r"bad\.txt, line 3: not UTF-8"):
-        make("beam/train", lambda _, *arguments: program(*arguments))
+        make("beam/train", beam.create_pretraining_data, input_file=str(bad), **IN_MEMORY)
     assert not (tmp_path / "beam" / "train").exists()

@@ -3,31 +3,35 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import importlib.util
 
 import numpy as np
 import pytest
 
 from albert_tf.data import corpus
-from albert_tf.data.encoding import Vocabulary, load_word_marker, make_chunk_encoder
-from albert_tf.data.instances import InstanceSettings
-from albert_tf.data.masking import MaskingSettings
-from albert_tf.data.text_formats import TextSettings
+from albert_tf.data.encoding import load_tokenizer, load_word_marker, make_chunk_encoder
+from albert_tf.data.settings import EncodingSettings
 from albert_tf.data.tfrecord import FOOTER_BYTES, HEADER_BYTES, decode_example
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 HAN = "中华人民共和国的研究生命起源"
-SETTINGS = InstanceSettings(
-    max_seq_length=37, dupe_factor=3, masking=MaskingSettings(max_predictions_per_seq=7)
-)
+WORDS = {
+    "dupe_factor": 9,
+    "segment_chinese_words": True,
+    "max_predictions_per_seq": 20,
+    "masked_lm_prob": 0.5,
+}
 
 
 @pytest.fixture
-def vocabulary(tmp_path):
+def settings(tmp_path):
     path = tmp_path / "vocab.txt"
     pieces = [*PIECES, *HAN, *("##" + char for char in HAN)]
     path.write_text("\n".join(pieces) + "\n", encoding="utf-8")
-    return Vocabulary(vocab_file=str(path))
+    return EncodingSettings(
+        vocab_file=str(path), max_seq_length=37, dupe_factor=3, max_predictions_per_seq=7
+    )
 
 
 @pytest.fixture
@@ -47,8 +51,8 @@ def chunk(tmp_path):
     return found
 
 
-def encode(vocabulary, settings, chunk, num_outputs=3):
-    batches = list(make_chunk_encoder(vocabulary, settings, TextSettings(), num_outputs)(chunk))
+def encode(settings, chunk, num_outputs=3):
+    batches = list(make_chunk_encoder(settings, num_outputs)(chunk))
     counts = collections.Counter()
     for batch in batches:
         counts.update(batch.counts)
@@ -58,8 +62,8 @@ def encode(vocabulary, settings, chunk, num_outputs=3):
     return examples, slots, counts
 
 
-def test_a_chunk_gives_records_slots_and_counts(vocabulary, chunk):
-    examples, slots, counts = encode(vocabulary, SETTINGS, chunk)
+def test_a_chunk_gives_records_slots_and_counts(settings, chunk):
+    examples, slots, counts = encode(settings, chunk)
     assert len(examples) == len(slots) == counts["instances"] > 40
     assert counts["documents"] == 14
     assert counts["sentences"] == 35
@@ -70,16 +74,16 @@ def test_a_chunk_gives_records_slots_and_counts(vocabulary, chunk):
     assert outputs.max() - outputs.min() <= 1
 
 
-def test_the_same_chunk_gives_the_same(vocabulary, chunk):
-    make = make_chunk_encoder(vocabulary, SETTINGS, TextSettings(), 3)
+def test_the_same_chunk_gives_the_same(settings, chunk):
+    make = make_chunk_encoder(settings, 3)
     first, second = list(make(chunk)), list(make(chunk))
     assert [batch.records for batch in first] == [batch.records for batch in second]
     other = corpus.Chunk(1, chunk.parts, 0)
     assert [batch.records for batch in make(other)] != [batch.records for batch in first]
 
 
-def test_no_words_are_marked_unless_asked_for(vocabulary):
-    assert load_word_marker(InstanceSettings(), vocabulary.load()) is None
+def test_no_words_are_marked_unless_asked_for(settings):
+    assert load_word_marker(settings, load_tokenizer(settings)) is None
 
 
 def needs_jieba():
@@ -92,15 +96,10 @@ def masked_positions(example):
     return set(example["masked_lm_positions"][used].tolist())
 
 
-def test_chinese_words_are_masked_as_a_whole(vocabulary, chunk):
+def test_chinese_words_are_masked_as_a_whole(settings, chunk):
     needs_jieba()
-    settings = InstanceSettings(
-        max_seq_length=37,
-        dupe_factor=9,
-        segment_chinese_words=True,
-        masking=MaskingSettings(max_predictions_per_seq=20, masked_lm_prob=0.5),
-    )
-    examples, _, _ = encode(vocabulary, settings, chunk)
+    settings = dataclasses.replace(settings, **WORDS)
+    examples, _, _ = encode(settings, chunk)
     ids_of = {piece: piece_id for piece_id, piece in enumerate([*PIECES, *HAN])}
     long_words = 0
     for example in examples:
@@ -118,17 +117,10 @@ def test_chinese_words_are_masked_as_a_whole(vocabulary, chunk):
     assert long_words > 5
 
 
-def test_albert_zh_predicts_twins_inside_words(vocabulary, chunk):
+def test_albert_zh_predicts_twins_inside_words(settings, chunk):
     needs_jieba()
-    masking = MaskingSettings(max_predictions_per_seq=20, masked_lm_prob=0.5, ngram=1)
-    settings = InstanceSettings(
-        max_seq_length=37,
-        dupe_factor=9,
-        segment_chinese_words=True,
-        albert_zh_compat=True,
-        masking=masking,
-    )
-    examples, _, _ = encode(vocabulary, settings, chunk)
+    settings = dataclasses.replace(settings, **WORDS, albert_zh_compat=True, ngram=1)
+    examples, _, _ = encode(settings, chunk)
     first_twin = len(PIECES) + len(HAN)
     kept = twins = 0
     for example in examples:

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from albert_tf.data.masking import (
-    MaskingSettings,
     mask_batch,
     ngram_probabilities,
     num_to_predict,
     starts_word,
     word_start_table,
 )
+from albert_tf.data.settings import MaskingSettings
 
 CLS, SEP, MASK, VOCAB_SIZE = 2, 3, 4, 97
 
@@ -261,17 +261,3 @@ def test_the_same_generator_gives_the_same_masks():
     np.testing.assert_array_equal(one.input_ids, other.input_ids)
     np.testing.assert_array_equal(one.masked_lm_positions, other.masked_lm_positions)
     assert (one.masked_lm_positions != different.masked_lm_positions).any()
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("masked_lm_prob", 1.0),
-        ("masked_lm_prob", -0.1),
-        ("max_predictions_per_seq", 0),
-        ("ngram", 0),
-    ],
-)
-def test_impossible_settings_are_refused(name, value):
-    with pytest.raises(ValueError, match=f"{name}={value}"):
-        MaskingSettings(**{name: value})

@@ -1,18 +1,87 @@
-"""Settings of the program that creates pre-training data, and of what other programs read."""
+"""Settings of the program that creates pre-training data: ranges, and albert_zh's defaults."""
 
 from __future__ import annotations
 
+import dataclasses
+import importlib.util
+
 import pytest
 
-from albert_tf.data.settings import RecordSettings, VocabularySettings
+from albert_tf.data.settings import Settings
+
+PATHS = {"input_file": "text.txt", "output_file": "records"}
 
 
-def test_lengths_are_those_of_googles_programs():
-    records = RecordSettings(input_file="text.txt")
-    assert (records.max_seq_length, records.max_predictions_per_seq) == (512, 20)
-    with pytest.raises(ValueError, match="max_predictions_per_seq=0: expected 1 or more"):
-        RecordSettings(input_file="text.txt", max_predictions_per_seq=0)
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"max_seq_length": 4}, "max_seq_length=4: expected 5 or more, for 3 special tokens"),
+        ({"dupe_factor": 0}, "dupe_factor=0: expected 1 or more"),
+        ({"short_seq_prob": 1.5}, "short_seq_prob=1.5: expected 1 or less"),
+        ({"random_seed": -1}, "random_seed=-1: expected 0 or more"),
+        ({"masked_lm_prob": 1.0}, "masked_lm_prob=1.0: expected less than 1"),
+        ({"masked_lm_prob": -0.1}, "masked_lm_prob=-0.1: expected 0 or more"),
+        ({"max_predictions_per_seq": 0}, "max_predictions_per_seq=0: expected 1 or more"),
+        ({"ngram": 0}, "ngram=0: expected 1 or more"),
+        ({"chunk_megabytes": 0}, "chunk_megabytes=0: expected 1e-06 or more"),
+        ({"shuffle_megabytes": 0}, "shuffle_megabytes=0: expected"),
+        ({"num_workers": -1}, "num_workers=-1: expected 0 or more"),
+        ({"input_format": "csv"}, "input_format='csv': expected one of 'sentences', 'documents'"),
+        ({"albert_zh_compat": True}, "albert_zh has no ngram above 1;"),
+        ({"albert_zh_compat": True, "ngram": 1, "do_permutation": True}, "no do_permutation"),
+        (
+            {"albert_zh_compat": True, "ngram": 1, "random_next_sentence": True},
+            "no random_next_sentence",
+        ),
+    ],
+)
+def test_impossible_settings_are_refused(values, message):
+    with pytest.raises(ValueError, match=message):
+        Settings(**PATHS, **values)
 
 
-def test_a_vocabulary_is_optional():
-    assert VocabularySettings() == VocabularySettings(spm_model_file=None, do_lower_case=True)
+def test_without_the_package_that_splits_sentences_its_extra_is_named(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    Settings(**PATHS)
+    with pytest.raises(ValueError, match=r"needs the package sentencex: .*\[sentences\]"):
+        Settings(**PATHS, split_sentences=True)
+
+
+def changes(**values):
+    """What `make` gives, where it differs from the defaults."""
+    made, default = Settings.make(**PATHS, **values), dataclasses.asdict(Settings(**PATHS))
+    return {
+        name: value for name, value in dataclasses.asdict(made).items() if default[name] != value
+    }
+
+
+def test_without_albert_zh_compat_defaults_are_googles():
+    assert changes() == {}
+    assert changes(ngram=2) == {"ngram": 2}
+
+
+def test_albert_zh_compat_brings_the_defaults_of_albert_zh():
+    expected = {
+        "albert_zh_compat": True,
+        "segment_chinese_words": True,
+        "max_seq_length": 128,
+        "do_whole_word_mask": False,
+        "dupe_factor": 10,
+        "ngram": 1,
+    }
+    assert changes(albert_zh_compat=True) == expected
+    # What is given stays, though it is Google's default.
+    given = {"do_whole_word_mask": True, "max_seq_length": 512, "segment_chinese_words": False}
+    kept = {name: value for name, value in expected.items() if name not in given}
+    assert changes(albert_zh_compat=True, **given) == kept
+
+
+def test_non_chinese_looks_for_no_chinese_words():
+    found = changes(albert_zh_compat=True, non_chinese=True)
+    assert found["non_chinese"]
+    assert "segment_chinese_words" not in found
+
+
+def test_sizes_are_bytes():
+    settings = Settings(**PATHS, chunk_megabytes=0.5, shuffle_megabytes=2)
+    assert (settings.chunk_bytes, settings.shuffle_bytes) == (1 << 19, 1 << 21)

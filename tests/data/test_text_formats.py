@@ -9,9 +9,10 @@ import json
 import pytest
 
 from albert_tf.data import corpus
-from albert_tf.data.text_formats import TextSettings, chunk_lines, split_paragraph
+from albert_tf.data.settings import TextSettings
+from albert_tf.data.text_formats import chunk_lines, split_paragraph
 
-JSONL = TextSettings("jsonl")
+JSONL = TextSettings(input_format="jsonl")
 
 
 def write(path, data):
@@ -54,7 +55,10 @@ def test_a_json_object_is_a_document(tmp_path):
 
 def test_the_text_may_be_in_another_field(tmp_path):
     path = write(tmp_path / "text.jsonl", '{"text": 1, "content": "one"}\n{"content": "two"}')
-    assert read([path], TextSettings("jsonl", text_field="content")) == [["one"], ["two"]]
+    assert read([path], TextSettings(input_format="jsonl", text_field="content")) == [
+        ["one"],
+        ["two"],
+    ]
 
 
 @pytest.mark.parametrize("chunk_bytes", [1, 50, 200])
@@ -108,9 +112,9 @@ def test_a_file_is_a_document(tmp_path):
         write(tmp_path / "three.txt", "\ufefffourth\r\n"),
     ]
     expected = [["first", "second", "third"], ["fourth"]]
-    assert read(paths, TextSettings("documents")) == expected
+    assert read(paths, TextSettings(input_format="documents")) == expected
     # Blank lines are no place to cut, and a chunk waits for its second document.
-    assert read(paths, TextSettings("documents"), chunk_bytes=1) == expected
+    assert read(paths, TextSettings(input_format="documents"), chunk_bytes=1) == expected
     assert len(list(corpus.read_chunks(paths, 1, "documents"))) == 1
 
 
@@ -118,7 +122,7 @@ def test_a_very_long_file_is_cut_between_lines(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(corpus, "MIN_DOCUMENT_LIMIT", 500)
     text = "".join(f"sentence {number}\n\n" for number in range(200))
     path = write(tmp_path / "text.txt", text)
-    documents = read([path], TextSettings("documents"), 100)
+    documents = read([path], TextSettings(input_format="documents"), 100)
     assert [line for lines in documents for line in lines] == text.split("\n")[:-1:2]
     assert len(documents) > 3
     assert "without the end of a document" in caplog.text
@@ -158,7 +162,7 @@ def test_paragraphs_of_every_format_are_split(tmp_path, input_format, text, expe
     needs_sentencex()
     path = write(tmp_path / "text", text)
     expected = [["Four?", "Five."] if document == 2 else document for document in expected]
-    assert read([path], TextSettings(input_format, split_sentences=True)) == expected
+    assert read([path], TextSettings(input_format=input_format, split_sentences=True)) == expected
 
 
 def test_a_paragraph_may_be_longer_than_a_sentence(tmp_path, monkeypatch):
@@ -171,15 +175,3 @@ def test_a_paragraph_may_be_longer_than_a_sentence(tmp_path, monkeypatch):
     path = write(tmp_path / "text.jsonl", json_lines("short", "x" * 21))
     with pytest.raises(ValueError, match=r"text\.jsonl, line 2: longer than 20 characters"):
         read([path], JSONL)
-
-
-def test_an_unknown_format_is_refused():
-    with pytest.raises(ValueError, match="input_format=csv: expected one of sentences, documents"):
-        TextSettings("csv")
-
-
-def test_without_the_package_the_extra_is_named(monkeypatch):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    TextSettings()
-    with pytest.raises(ValueError, match=r"needs the package sentencex: .*\[sentences\]"):
-        TextSettings(split_sentences=True)
