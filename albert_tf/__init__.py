@@ -1,5 +1,11 @@
 """ALBERT in TensorFlow 2, matching google-research/albert.
 
+    >>> config = albert_tf.AlbertConfig.from_json_file("albert_config.json")
+    >>> encoder = albert_tf.AlbertEncoder(config)
+    >>> report = albert_tf.load_checkpoint(encoder, "albert_tiny/")
+    >>> report.fits
+    True
+
 The names below are the public ones. Each is imported when it is first used, so that
 `import albert_tf`, and with it every program's `--help`, does not wait for TensorFlow.
 """
@@ -13,25 +19,44 @@ if TYPE_CHECKING:
     from albert_tf.checkpoints.loading import load_checkpoint
     from albert_tf.checkpoints.pretrained import from_pretrained
     from albert_tf.config import AlbertConfig
+    from albert_tf.heads import (
+        AlbertForAnswerableSpans,
+        AlbertForClassification,
+        AlbertForMultipleChoice,
+        AlbertForSpans,
+    )
     from albert_tf.modeling import AlbertEncoder, AlbertForPretraining
+    from albert_tf.optimization import AdamW, Lamb
     from albert_tf.tokenization import FullTokenizer
 
 __version__ = "0.1.0"
 __all__ = [
+    "AdamW",
     "AlbertConfig",
     "AlbertEncoder",
+    "AlbertForAnswerableSpans",
+    "AlbertForClassification",
+    "AlbertForMultipleChoice",
     "AlbertForPretraining",
+    "AlbertForSpans",
     "FullTokenizer",
+    "Lamb",
     "__version__",
     "from_pretrained",
     "load_checkpoint",
 ]
 
 _MODULES = {
+    "AdamW": "optimization",
     "AlbertConfig": "config",
     "AlbertEncoder": "modeling",
+    "AlbertForAnswerableSpans": "heads",
+    "AlbertForClassification": "heads",
+    "AlbertForMultipleChoice": "heads",
     "AlbertForPretraining": "modeling",
+    "AlbertForSpans": "heads",
     "FullTokenizer": "tokenization",
+    "Lamb": "optimization",
     "from_pretrained": "checkpoints.pretrained",
     "load_checkpoint": "checkpoints.loading",
 }

@@ -110,11 +110,12 @@ def test_examples_print_what_they_say(module, example_globals, example_folder, m
 
 def test_public_names_have_examples():
     with_examples = {test.name for module in MODULES for test in examples_of(module)}
-    waiting = {"AlbertEncoder", "AlbertForPretraining"}
-    public = {name: getattr(albert_tf, name) for name in albert_tf.__all__ if name not in waiting}
+    public = {name: getattr(albert_tf, name) for name in albert_tf.__all__}
+    waiting = {"albert_tf.modeling", "albert_tf.heads", "albert_tf.optimization"}
     lacking = [
         name
         for name, value in public.items()
-        if callable(value) and f"{value.__module__}.{value.__name__}" not in with_examples
+        if callable(value) and value.__module__ not in waiting
+        if f"{value.__module__}.{value.__name__}" not in with_examples
     ]
     assert not lacking, f"their docstrings show no example (>>>): {lacking}"

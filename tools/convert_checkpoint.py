@@ -8,13 +8,14 @@ prints what a checkpoint is, and what of it a model of its config would take.
         --output_format=huggingface --spm_model_file=albert_base/30k-clean.model
 
 writes a new folder: `tensorflow` (model.ckpt-best.* and albert_config.json, for Google's programs
-and this repository's), `huggingface` (for transformers' from_pretrained) or `tf_hub` (a SavedModel
-for TensorFlow Hub). It then loads the folder back, compares the outputs of the two models on a
-random batch, and only gives the folder its name if they agree.
+and this repository's), `huggingface` (for transformers' from_pretrained), `tf_hub` (a SavedModel
+for TensorFlow Hub) or `model_garden` (an object-based checkpoint for the AlbertEncoder of
+tf-models-official, without the sentence-order head). It then loads the folder back, compares the
+outputs of the two models on a random batch, and only gives the folder its name if they agree.
 
-Input may be a TensorFlow checkpoint of Google's ALBERT, albert_zh or BERT, a TF-Hub module, a
-folder or file of Hugging Face's, or kamalkraj's .h5: a prefix, a file, or a folder with one of
-them. Pickles are refused. The config is looked for beside it.
+Input may be a TensorFlow checkpoint of Google's ALBERT, albert_zh, BERT or the Model Garden, a
+TF-Hub module, a folder or file of Hugging Face's, or kamalkraj's .h5: a prefix, a file, or a folder
+with one of them. Pickles are refused. The config is looked for beside it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import os
 import shutil
 import sys
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from absl import app, flags, logging
 
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from albert_tf.modeling import AlbertForPretraining
 
 CONFIG_NAME = "albert_config.json"
-FORMATS = ("tensorflow", "huggingface", "tf_hub")
+FORMATS = ("tensorflow", "huggingface", "tf_hub", "model_garden")
 BATCH_SIZE, SEQ_LENGTH, MAX_PREDICTIONS = 2, 17, 3  # of the comparison, at most
 TOLERANCE = 1e-5  # relative to the largest output
 MERGED_TOLERANCE = 1e-4  # a product of two tables is rounded anew, which layers amplify
@@ -181,6 +182,8 @@ def _write(settings: Settings, source: AlbertForPretraining) -> None:
     names = {loading.variable_name(variable) for variable in target.variables}
     tensors = loading.read_weights(settings.input, target, bool(settings.num_hidden_groups))
     tensors = {name: x for name, x in tensors.items() if name in names or not is_encoder(name)}
+    if settings.output_format == "model_garden":
+        tensors = _without_sentence_order(tensors)
     batch = _random_batch(config)
     if source.config.layout != config.layout:
         before = _outputs(source, loading.read_weights(settings.input, source), batch)
@@ -193,8 +196,8 @@ def _write(settings: Settings, source: AlbertForPretraining) -> None:
         _WRITERS[settings.output_format](temporary, tensors, target, settings)
         after = _outputs(target, loading.read_weights(temporary, target), batch)
         difference = compare(before, after, source.config.layout != config.layout)
-        if settings.output_format == "tf_hub":
-            called = _hub_outputs(temporary, batch)
+        if settings.output_format in _OTHER_ENCODERS:
+            called = _other_outputs(settings.output_format, temporary, config, batch)
             difference = max(difference, compare({n: after[n] for n in called}, called))
         os.replace(temporary, os.path.join(folder, name))
     finally:
@@ -214,9 +217,32 @@ def _write_tensorflow(
 
     step = {loading.GLOBAL_STEP: np.int64(0)}  # the type that Google's programs restore
     loading.save_checkpoint(os.path.join(folder, loading.BEST), tensors | step)
+    _write_config_and_vocabulary(folder, model, settings)
+
+
+def _write_config_and_vocabulary(
+    folder: str, model: AlbertForPretraining, settings: Settings
+) -> None:
     model.config.to_json_file(os.path.join(folder, CONFIG_NAME))
     for path in filter(None, (settings.vocab_file, settings.spm_model_file)):
         shutil.copy(path, folder)
+
+
+def _without_sentence_order(tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    scope = HEADS["sentence_order_logits"]
+    left_out = sorted(name for name in tensors if name.startswith(scope))
+    if left_out:
+        logging.warning("the Model Garden has no place for %s", ", ".join(left_out))
+    return {name: tensor for name, tensor in tensors.items() if name not in left_out}
+
+
+def _write_model_garden(
+    folder: str, tensors: dict[str, np.ndarray], model: AlbertForPretraining, settings: Settings
+) -> None:
+    from albert_tf.checkpoints import model_garden
+
+    model_garden.save_model_garden(folder, tensors, model.config)
+    _write_config_and_vocabulary(folder, model, settings)
 
 
 def _write_hugging_face(
@@ -256,6 +282,7 @@ _WRITERS = {
     "tensorflow": _write_tensorflow,
     "huggingface": _write_hugging_face,
     "tf_hub": _write_tf_hub,
+    "model_garden": _write_model_garden,
 }
 
 
@@ -315,10 +342,32 @@ def _outputs(
     return {name: outputs[name].numpy() for name in ("sequence_output", "pooled_output", *heads)}
 
 
-def _hub_outputs(folder: str, batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def _hub_module(folder: str, config: AlbertConfig) -> Any:
     import tensorflow as tf
 
-    encoder = tf.saved_model.load(folder)
+    return tf.saved_model.load(folder)
+
+
+def _model_garden_encoder(folder: str, config: AlbertConfig) -> Any:
+    import tensorflow as tf
+
+    from albert_tf.checkpoints import model_garden
+
+    encoder = model_garden.make_encoder(config)
+    path = os.path.join(folder, model_garden.CHECKPOINT_NAME)
+    tf.train.Checkpoint(encoder=encoder).read(path).expect_partial()
+    return encoder
+
+
+# Forms with a program of their own, whose outputs are compared as well.
+_OTHER_ENCODERS = {"tf_hub": _hub_module, "model_garden": _model_garden_encoder}
+
+
+def _other_outputs(
+    output_format: str, folder: str, config: AlbertConfig, batch: dict[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """What the program that a form is written for makes of a batch."""
+    encoder = _OTHER_ENCODERS[output_format](folder, config)
     outputs = encoder(
         {
             "input_word_ids": batch["input_ids"],

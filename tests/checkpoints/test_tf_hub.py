@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.checkpoints import tf_hub
+from albert_tf.checkpoints import model_garden, tf_hub
 from albert_tf.checkpoints.loading import (
     inspect_checkpoint,
     load_checkpoint,
@@ -33,10 +33,6 @@ def hub_inputs(batch):
         "input_mask": batch["input_mask"],
         "input_type_ids": batch["segment_ids"],
     }
-
-
-def tanh_gelu(x):
-    return tf.nn.gelu(x, approximate=True)
 
 
 @pytest.fixture(scope="module")
@@ -150,19 +146,7 @@ def test_tensorflow_hub_takes_it_as_a_layer(module, tiny_batch):
 @pytest.mark.slow
 def test_the_encoder_of_the_model_garden_loads_and_gives_the_same_outputs(tiny_batch, tmp_path):
     """An object-based checkpoint and a SavedModel of official.nlp: other names, split heads."""
-    networks = pytest.importorskip("official.nlp.modeling.networks")
-    encoder = networks.AlbertEncoder(
-        vocab_size=97,
-        embedding_width=8,
-        hidden_size=12,
-        num_layers=6,
-        num_attention_heads=4,
-        max_sequence_length=13,
-        type_vocab_size=3,
-        intermediate_size=20,
-        activation=tanh_gelu,
-        dict_outputs=True,
-    )
+    encoder = model_garden.make_encoder(SHARED)
     arrays = as_model_garden(random_weights(SHARED), SHARED)
     for variable in encoder.variables:
         variable.assign(arrays[variable_name(variable)])

@@ -1,0 +1,144 @@
+"""ALBERT in the form of the TensorFlow Model Garden (tf-models-official).
+
+`save_model_garden` writes an object-based TensorFlow 2 checkpoint, which the Model Garden's own
+encoder reads, in its tasks as `init_checkpoint`, in Python as
+
+    encoder = model_garden.make_encoder(config)
+    tf.train.Checkpoint(encoder=encoder).read("folder/albert_model.ckpt").expect_partial()
+
+`load_checkpoint` reads such checkpoints, whoever wrote them. The sentence-order head has no place
+in the Model Garden, nor have hidden groups. Its encoder splits the hidden size into heads, so that
+kernels of the attention have three axes, and drops out by the attention's rate where Google's
+program uses `hidden_dropout_prob`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tf_keras
+from absl import logging
+
+from albert_tf import files
+from albert_tf.checkpoints.loading import variable_name
+from albert_tf.checkpoints.names import name_map
+from albert_tf.config import AlbertConfig
+
+CHECKPOINT_NAME = "albert_model.ckpt"
+
+
+def check_config(config: AlbertConfig) -> None:
+    """Checks that the Model Garden's encoder can hold a model.
+
+    Raises:
+        ValueError: it cannot; says why.
+    """
+    if config.layout != "google":
+        raise ValueError(
+            "the Model Garden's ALBERT has Google's layout only. With --merge_embeddings, "
+            "tools/convert_checkpoint.py makes albert_zh's (post-LN) fit, with E = H"
+        )
+    if (config.num_hidden_groups, config.inner_group_num) != (1, 1):
+        raise ValueError(
+            "the Model Garden's ALBERT shares one block among all layers: this model has "
+            f"num_hidden_groups={config.num_hidden_groups}, "
+            f"inner_group_num={config.inner_group_num}"
+        )
+
+
+def make_encoder(config: AlbertConfig) -> tf_keras.Model:
+    """Returns the Model Garden's `AlbertEncoder` of this shape, with random weights.
+
+    Its inputs are `input_word_ids`, `input_mask` and `input_type_ids`, int32 [B, S]; its outputs a
+    dict of `sequence_output`, `encoder_outputs` and `pooled_output`.
+
+    Raises:
+        ValueError: as `check_config`.
+    """
+    from official.modeling import tf_utils
+    from official.nlp.modeling import networks
+
+    check_config(config)
+    return networks.AlbertEncoder(
+        vocab_size=config.vocab_size,
+        embedding_width=config.embedding_size,
+        hidden_size=config.hidden_size,
+        num_layers=config.num_hidden_layers,
+        num_attention_heads=config.num_attention_heads,
+        max_sequence_length=config.max_position_embeddings,
+        type_vocab_size=config.type_vocab_size,
+        intermediate_size=config.intermediate_size,
+        activation=tf_utils.get_activation(config.hidden_act),
+        dropout_rate=config.hidden_dropout_prob,
+        attention_dropout_rate=config.attention_probs_dropout_prob,
+        initializer=tf_keras.initializers.TruncatedNormal(stddev=config.initializer_range),
+        dict_outputs=True,
+    )
+
+
+def to_model_garden(tensors: Mapping[str, np.ndarray], config: AlbertConfig) -> dict[str, Any]:
+    """Returns the Model Garden's objects with these weights, as its checkpoints name them.
+
+    Args:
+        tensors: name → weight, with Google's names.
+        config: the architecture.
+
+    Returns:
+        `encoder`, and `masked_lm` if `tensors` have that head.
+
+    Raises:
+        ValueError: as `check_config`, or weights of the encoder are missing.
+    """
+    items = {"encoder": make_encoder(config)}
+    if any(name.startswith("cls/predictions/") for name in tensors):
+        items["masked_lm"] = _make_masked_lm(items["encoder"], config)
+    names = {theirs: ours for ours, theirs in name_map("model_garden").items()}
+    variables = [variable for item in items.values() for variable in item.variables]
+    wanted = {names[variable_name(variable)]: variable for variable in variables}
+    missing = sorted(wanted.keys() - tensors.keys())
+    if missing:
+        raise ValueError(f"weights are missing: {', '.join(missing)}")
+    for name, variable in wanted.items():
+        variable.assign(np.reshape(tensors[name], variable.shape))
+    left_out = sorted(tensors.keys() - wanted.keys())
+    if left_out:
+        logging.warning("The Model Garden has no place for: %s", ", ".join(left_out))
+    return items
+
+
+def _make_masked_lm(encoder: tf_keras.Model, config: AlbertConfig) -> tf_keras.layers.Layer:
+    """The masked-LM head of the Model Garden's `BertPretrainerV2`, with its variables."""
+    from official.modeling import tf_utils
+    from official.nlp.modeling import layers
+
+    head = layers.MaskedLM(
+        embedding_table=encoder.get_embedding_table(),
+        activation=tf_utils.get_activation(config.hidden_act),
+        name="bert/cls/predictions",  # as variables are called inside of that model
+    )
+    head(tf.zeros((1, 1, config.hidden_size)), tf.zeros((1, 1), tf.int32))
+    return head
+
+
+def save_model_garden(
+    directory: str, tensors: Mapping[str, np.ndarray], config: AlbertConfig
+) -> None:
+    """Writes an object-based checkpoint that the Model Garden's ALBERT reads.
+
+    Args:
+        directory: an existing folder; `albert_model.ckpt.*` and `checkpoint` appear in it.
+        tensors: name → weight, with Google's names.
+        config: the architecture.
+
+    Raises:
+        ValueError: as `to_model_garden`.
+    """
+    items = to_model_garden(tensors, config)
+    tf.train.Checkpoint(**items).write(os.path.join(directory, CHECKPOINT_NAME))
+    # The Model Garden's tasks look into this file where `init_checkpoint` is a folder.
+    with files.write_atomically(os.path.join(directory, "checkpoint")) as stream:
+        stream.write(f'model_checkpoint_path: "{CHECKPOINT_NAME}"\n')
