@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Iterator
 from typing import IO, Any
 
+GZIP_MAGIC = b"\x1f\x8b\x08"  # the first bytes of a file compressed with gzip
 _FULL = (errno.ENOSPC, errno.EDQUOT)  # no space left on the disk, or of one's share of it
 
 

@@ -8,7 +8,6 @@ or two of it are in memory. Where the cuts fall depends on the files and the chu
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import gzip
 import hashlib
@@ -23,7 +22,6 @@ from albert_tf import files
 
 SENTENCES, DOCUMENTS, JSONL = INPUT_FORMATS = ("sentences", "documents", "jsonl")
 
-GZIP_MAGIC = b"\x1f\x8b\x08"
 READ_BYTES = 1 << 20
 MAX_SENTENCE_CHARS = 1_000_000  # a line longer than this is no sentence
 MIN_DOCUMENT_LIMIT = 16 << 20  # documents up to this size are never cut
@@ -121,19 +119,6 @@ def _line_too_long(path: str, line: int, input_format: str = SENTENCES) -> Value
     )
 
 
-class _CountingStream:
-    """Passes reads on and counts the bytes."""
-
-    def __init__(self, stream: IO[bytes]):
-        self._stream = stream
-        self.count = 0
-
-    def read(self, size: int = -1) -> bytes:
-        data = self._stream.read(size)
-        self.count += len(data)
-        return data
-
-
 def _unix_line_ends(stream: IO[bytes]) -> Iterator[bytes]:
     r"""The content in blocks, with "\r\n", "\r\r\n" and a lone "\r" made "\n"; without BOM."""
     block = stream.read(READ_BYTES).removeprefix(_BYTE_ORDER_MARK)
@@ -160,34 +145,26 @@ class _Reader:
         self.input_format = input_format
         self.part_bytes = part_bytes
         self.document_limit = max(MIN_DOCUMENT_LIMIT, 4 * part_bytes)
-        self.read_bytes = 0
 
-    def parts(self) -> Iterator[Part]:
-        with contextlib.ExitStack() as stack:
-            raw = _CountingStream(stack.enter_context(files.open_binary(self.path)))
-            stream = self._unpacked(stack, raw)
+    def parts(self) -> Iterator[tuple[Part, int]]:
+        """The parts, each with how much of the file has been read by then, in bytes on disk."""
+        with files.open_binary(self.path) as raw:
+            is_compressed = raw.read(len(files.GZIP_MAGIC)) == files.GZIP_MAGIC
+            raw.seek(0)
+            stream = cast("IO[bytes]", gzip.GzipFile(fileobj=raw)) if is_compressed else raw
             line = 1
             pending = b""
             for block in _unix_line_ends(stream):
                 # What came before has been searched, but for a blank line not yet complete.
                 searched = max(self.part_bytes - 2, pending.rfind(b"\n"))
                 pending += block
-                self.read_bytes = raw.count
                 while end := self._end_of_part(pending, line, searched):
-                    yield Part(self.path, line, pending[:end])
+                    yield Part(self.path, line, pending[:end]), raw.tell()
                     line += pending.count(b"\n", 0, end)
                     pending = pending[end:]
                     searched = self.part_bytes - 2
-            self.read_bytes = raw.count
             if pending:
-                yield Part(self.path, line, pending)
-
-    def _unpacked(self, stack: contextlib.ExitStack, raw: _CountingStream) -> IO[bytes]:
-        with files.open_binary(self.path) as probe:
-            packed = probe.read(len(GZIP_MAGIC)) == GZIP_MAGIC
-        if not packed:
-            return cast("IO[bytes]", raw)
-        return cast("IO[bytes]", stack.enter_context(gzip.GzipFile(fileobj=cast("IO[bytes]", raw))))
+                yield Part(self.path, line, pending), raw.tell()
 
     def _end_of_part(self, pending: bytes, line: int, searched: int) -> int:
         """Where to cut `pending`, or 0 for not yet; no end lies before `searched`."""
@@ -251,12 +228,11 @@ def read_chunks(
 def _all_parts(paths: list[str], part_bytes: int, input_format: str) -> Iterator[tuple[Part, int]]:
     """The parts of all files, each with the bytes read since the one before."""
     for path in paths:
-        reader = _Reader(path, part_bytes, input_format)
         before = 0
         try:
-            for part in reader.parts():
-                yield part, reader.read_bytes - before
-                before = reader.read_bytes
+            for part, read_bytes in _Reader(path, part_bytes, input_format).parts():
+                yield part, read_bytes - before
+                before = read_bytes
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise ValueError(f"{path}: a damaged gzip file: {error}") from None
 

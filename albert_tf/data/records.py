@@ -1,7 +1,7 @@
 """Files of pre-training records: names, features, counting, and the metadata beside them.
 
 The data program writes them and `run_pretraining` asks them what they hold. A record is a
-serialized `tf.train.Example` (see `record_encoding`).
+serialized `tf.train.Example` (see `tfrecord`).
 
 Feature names are those of Google's program. Note `next_sentence_labels`: the name is BERT's, the
 content is ALBERT's sentence order label, 0 in order, 1 swapped.
@@ -45,7 +45,6 @@ FEATURES: dict[str, tuple[str, str | int]] = {
 BLOCK_SIZE = 256  # records that `read_checked_blocks` gives at a time
 METADATA_SUFFIX = ".records.json"
 _SHARDED = re.compile(r"(?P<stem>.+)@(?P<count>\d+)")
-GZIP_MAGIC = b"\x1f\x8b\x08"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,18 +93,20 @@ class Outputs:
         if compression not in ("", "gzip"):
             raise ValueError(f"--compression={compression}: expected gzip or nothing")
         paths: list[str] = []
+        stems: list[str] = []
         for name in names:
             sharded = _SHARDED.fullmatch(name)
-            count = int(sharded["count"]) if sharded else 1
+            stems.append(sharded["stem"] if sharded else name)
+            if not sharded:
+                paths.append(name)
+                continue
+            count = int(sharded["count"])
             if count < 1:
                 raise ValueError(f"--output_file={name}: expected one shard or more")
-            stem = sharded["stem"] if sharded else name
-            shards = [f"{stem}-{shard:05d}-of-{count:05d}" for shard in range(count)]
-            paths += shards if sharded else [name]
+            paths += [f"{stems[-1]}-{shard:05d}-of-{count:05d}" for shard in range(count)]
         if len(set(paths)) < len(paths):
             raise ValueError(f"--output_file={pattern}: names the same file twice")
-        first = _SHARDED.fullmatch(names[0])
-        return cls(tuple(paths), first["stem"] if first else names[0], compression)
+        return cls(tuple(paths), stems[0], compression)
 
 
 def is_gzip(path: str) -> bool:
@@ -113,7 +114,7 @@ def is_gzip(path: str) -> bool:
     with files.open_binary(path) as stream:
         header = stream.read(HEADER_BYTES)
     # A first record of 560 kB has a length that looks like gzip's first bytes.
-    return header.startswith(GZIP_MAGIC) and not has_good_length(header)
+    return header.startswith(files.GZIP_MAGIC) and not has_good_length(header)
 
 
 @contextlib.contextmanager
