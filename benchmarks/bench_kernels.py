@@ -1,19 +1,16 @@
-"""What lies between the products: TensorFlow's operations, and one XLA loop with its own gradient.
+"""What lies between the matmuls: TensorFlow's operations, and one XLA loop with its own gradient.
 
     python benchmarks/bench_kernels.py
 
-Forward and backward of each function of `kernels.py`, in bfloat16, at the sizes of ALBERT base; and
-the gradients of its four shared kernels, as a product a layer, added up, and as one product over
-the rows of all layers. The ways take turns. Prints one JSON line: milliseconds of processor time,
-the fastest of all; and `products_seconds`, by the clock, what the products of all layers, forward
-and backward, take one by one: no step can be faster without faster products.
+Forward and backward of each function of `kernels.py`, in bfloat16, at the sizes of ALBERT base. The
+two forms take turns. Prints one JSON line: milliseconds of processor time, the fastest of all; and
+`matmul_seconds`, by the clock, what the matmuls of all layers, forward and backward, take one by
+one: no step can be faster without faster matmuls.
 """
 
 from __future__ import annotations
 
 import argparse
-import functools
-import json
 import os
 import statistics
 import time
@@ -28,12 +25,8 @@ import tensorflow as tf
 from albert_tf import kernels
 
 HIDDEN, INTERMEDIATE, HEADS, LAYERS = 768, 3072, 12, 12
-KERNELS = {
-    "query, key, value": (HIDDEN, 3 * HIDDEN),
-    "attention output": (HIDDEN, HIDDEN),
-    "intermediate": (HIDDEN, INTERMEDIATE),
-    "output": (INTERMEDIATE, HIDDEN),
-}
+# Query, key and value; attention's output; the intermediate layer; its output.
+KERNELS = [(HIDDEN, 3 * HIDDEN), (HIDDEN, HIDDEN), (HIDDEN, INTERMEDIATE), (INTERMEDIATE, HIDDEN)]
 
 
 def half(*shape: int) -> tf.Tensor:
@@ -73,27 +66,10 @@ def make(function: Callable[..., Any], tensors: tuple[tf.Tensor, ...]) -> Callab
     return lambda: run(*tensors)
 
 
-def kernel_gradients(size: int, inputs: int, outputs: int) -> dict[str, Callable[[], Any]]:
-    """Two ways to a shared kernel's gradient, of `size` rows in each layer."""
-    x = [half(size, inputs) for _ in range(LAYERS)]
-    dy = [half(size, outputs) for _ in range(LAYERS)]
-
-    def add(x: list[tf.Tensor], dy: list[tf.Tensor]) -> tf.Tensor:
-        return tf.add_n([tf.matmul(*pair, transpose_a=True) for pair in zip(x, dy, strict=True)])
-
-    def join(x: list[tf.Tensor], dy: list[tf.Tensor]) -> tf.Tensor:
-        return tf.matmul(tf.concat(x, axis=0), tf.concat(dy, axis=0), transpose_a=True)
-
-    ways = {"a product a layer": tf.function(add), "one product": tf.function(join)}
-    for way in ways.values():
-        way.get_concrete_function(x, dy)
-    return {name: functools.partial(way, x, dy) for name, way in ways.items()}
-
-
-def products(rows: int, length: int) -> list[tuple[tf.Tensor, tf.Tensor, dict[str, bool]]]:
-    """The products of a layer, forward and backward: factors, and which is transposed."""
+def matmuls(rows: int, length: int) -> list[tuple[tf.Tensor, tf.Tensor, dict[str, bool]]]:
+    """The matmuls of a layer, forward and backward: factors, and which is transposed."""
     found: list[tuple[tf.Tensor, tf.Tensor, dict[str, bool]]] = []
-    for inputs, outputs in KERNELS.values():
+    for inputs, outputs in KERNELS:
         x, dy = half(rows * length, inputs), half(rows * length, outputs)
         kernel = half(inputs, outputs)
         found += [(x, kernel, {}), (dy, kernel, {"transpose_b": True})]
@@ -106,14 +82,14 @@ def products(rows: int, length: int) -> list[tuple[tf.Tensor, tf.Tensor, dict[st
 
 
 def seconds_of(factors: tuple[tf.Tensor, tf.Tensor, dict[str, bool]], rounds: int) -> float:
-    """Median time of a product, by the clock."""
+    """Median time of a matmul, by the clock."""
     a, b, transposed = factors
-    product = tf.function(lambda a, b: tf.matmul(a, b, **transposed))
-    product(a, b)
+    matmul = tf.function(lambda a, b: tf.matmul(a, b, **transposed))
+    matmul(a, b)
     times = []
     for _ in range(rounds):
         begin = time.perf_counter()
-        product(a, b)
+        matmul(a, b)
         times.append(time.perf_counter() - begin)
     return statistics.median(times)
 
@@ -131,7 +107,7 @@ def fastest(ways: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]
 
 def main() -> None:
     """Measures every function."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--shape", default="8x128", help="rows x tokens")
     parser.add_argument("--rounds", type=int, default=15)
     flags = parser.parse_args()
@@ -142,13 +118,9 @@ def main() -> None:
         with kernels.plain():
             ways["plain"] = make(function, tuple(tensors))
         found[name] = fastest(ways, flags.rounds)
-    for name, shape in KERNELS.items():
-        ways = kernel_gradients(rows * length, *shape)
-        found[f"gradient of {name}"] = fastest(ways, flags.rounds)
-    line: dict[str, Any] = {"benchmark": "kernels", "shape": flags.shape, "milliseconds": found}
-    layer = sum(seconds_of(factors, flags.rounds) for factors in products(rows, length))
-    line["products_seconds"] = round(LAYERS * layer, 2)
-    print(json.dumps(line | contenders.machine()))
+    layer = sum(seconds_of(factors, flags.rounds) for factors in matmuls(rows, length))
+    seconds = round(LAYERS * layer, 2)
+    contenders.print_line("kernels", shape=flags.shape, milliseconds=found, matmul_seconds=seconds)
 
 
 if __name__ == "__main__":

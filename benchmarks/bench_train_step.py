@@ -1,11 +1,15 @@
-"""A pre-training step of ALBERT base: ours, Hugging Face's, the Model Garden's, keras-hub's.
+"""Time and memory of a pre-training step of ALBERT base: ours, and that of other implementations.
 
     ALBERT_PEER_PYTHON=venv/bin/python python benchmarks/bench_train_step.py --shapes=8x128,4x512
+    python benchmarks/bench_train_step.py --shapes=8x512 --rounds=3 --steps=1 \
+        --contenders="ours; ours, recompute; ours, micro-batches of 1; Hugging Face"
 
 Forward, backward, clipping and AdamW over random words without padding, 20 masked words of 128
-tokens and 76 of 512, scores at these only, no dropout. The contenders take turns in one run. Prints
-a JSON line for each shape: seconds a step (the median), how ours compares with each, and `share`,
-the floating-point rate of our step divided by that of a large product in the same process.
+tokens and 76 of 512, logits at these only, no dropout. The contenders take turns in one run. Prints
+a JSON line for each shape: seconds a step (the median), how many times ours each takes, and
+`share_of_matmul_rate`, the floating-point rate of our step divided by that of a large matmul in the
+same process. `own_megabytes` is the peak of a process without what importing its libraries took,
+`step_megabytes` that without all it held before the first step: activations and gradients.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ PREDICTIONS = {128: 20, 512: 76}
 
 
 def flops_of_step(config: dict[str, int], rows: int, length: int, predictions: int) -> float:
-    """Of all products of a step as it is defined: three times those of its forward pass."""
+    """Of all matmuls of a step as it is defined: three times those of its forward pass."""
     E, H = config["embedding_size"], config["hidden_size"]  # noqa: N806
     I, V = config["intermediate_size"], config["vocab_size"]  # noqa: E741, N806
     layer = 4 * H * H + 2 * H * I + 2 * length * H
@@ -30,53 +34,56 @@ def flops_of_step(config: dict[str, int], rows: int, length: int, predictions: i
     return 6.0 * (encoder + rows * predictions * (H * E + E * V))
 
 
-def jobs_of(batches: str, config: dict[str, int], names: list[str]) -> dict[str, Job]:
-    """The contenders that are asked for; the order of their turns."""
-    found = {
-        "ours, bfloat16": Job(OURS, batches, config),
-        "Hugging Face compiled, bfloat16": Job(HUGGING_FACE, batches, config, compiled=True),
-        "Hugging Face, bfloat16": Job(HUGGING_FACE, batches, config),
+def jobs_of(batches: str, config: dict[str, int], rows: int) -> dict[str, Job]:
+    """The contenders by name, in the order of their turns."""
+    return {
+        "ours": Job(OURS, batches, config),
         "ours, float32": Job(OURS, batches, config, precision="float32"),
-        "Model Garden, bfloat16": Job(KERAS, batches, config, library="model_garden"),
-        "keras-hub, bfloat16": Job(KERAS, batches, config, library="keras_hub"),
+        "ours, recompute": Job(OURS, batches, config, recompute=True),
+        "ours, micro-batches of 8": Job(OURS, batches, config, micro_batches=-(-rows // 8)),
+        "ours, micro-batches of 1": Job(OURS, batches, config, micro_batches=rows),
+        "Hugging Face": Job(HUGGING_FACE, batches, config),
+        "Hugging Face, compiled": Job(HUGGING_FACE, batches, config, compiled=True),
+        "Hugging Face, checkpointing": Job(HUGGING_FACE, batches, config, recompute=True),
+        "Model Garden": Job(KERAS, batches, config, library="model_garden"),
+        "keras-hub": Job(KERAS, batches, config, library="keras_hub"),
     }
-    return {name: job for name, job in found.items() if not names or name in names}
+
+
+def measure(shape: str, config: dict[str, int], flags: argparse.Namespace) -> None:
+    """Prints the line of a shape."""
+    rows, length = map(int, shape.split("x"))
+    predictions = PREDICTIONS.get(length, max(1, round(0.15 * length)))
+    with tempfile.TemporaryDirectory() as folder:
+        batch = contenders.pretraining_batch(rows, length, predictions, config["vocab_size"])
+        batches = contenders.save_batches(os.path.join(folder, "batches.npz"), [batch])
+        jobs = contenders.chosen(jobs_of(batches, config, rows), flags.contenders)
+        results = contenders.race(jobs, flags.rounds, dict.fromkeys(jobs, flags.steps))
+    for found in results.values():
+        if "imported_megabytes" in found:
+            found["own_megabytes"] = found["peak_megabytes"] - found["imported_megabytes"]
+        if "matmul_flops" in found:
+            rate = flops_of_step(config, rows, length, predictions) / found["seconds"]
+            found["share_of_matmul_rate"] = round(rate / found["matmul_flops"], 2)
+    keys = ("seconds", "cpu", "peak_megabytes", "own_megabytes", "step_megabytes")
+    times = {key: contenders.divided(results, key) for key in keys}
+    contenders.print_line("train_step", shape=shape, results=results, times_the_first=times)
 
 
 def main() -> None:
     """Measures every shape."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--config", default=os.path.join(contenders.ROOT, "configs/albert_base_v2.json")
-    )
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--config", default="configs/albert_base_v2.json")
     parser.add_argument("--shapes", default="8x128,4x512", help="rows x tokens")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=2, help="of a contender's turn")
-    parser.add_argument(
-        "--contenders", default="", help="names, between semicolons; all by default"
-    )
+    parser.add_argument("--contenders", default="", help="names, between semicolons; default: all")
     flags = parser.parse_args()
-    names = [name.strip() for name in flags.contenders.split(";") if name.strip()]
-    with open(flags.config, encoding="utf-8") as stream:
-        config = json.load(stream) | dict.fromkeys(
-            ("hidden_dropout_prob", "attention_probs_dropout_prob"), 0.0
-        )
+    with open(os.path.join(contenders.ROOT, flags.config), encoding="utf-8") as stream:
+        config = json.load(stream)
+    config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     for shape in flags.shapes.split(","):
-        rows, length = map(int, shape.split("x"))
-        predictions = PREDICTIONS.get(length, max(1, round(0.15 * length)))
-        with tempfile.TemporaryDirectory() as folder:
-            batch = contenders.pretraining_batch(rows, length, predictions, config["vocab_size"])
-            batches = contenders.save_batches(os.path.join(folder, "batches.npz"), [batch])
-            results = contenders.race(jobs_of(batches, config, names), flags.rounds, flags.steps)
-        ours = "ours, bfloat16"
-        line = {"benchmark": "train_step", "shape": shape, "results": results}
-        if "seconds" in results.get(ours, {}):
-            rate = flops_of_step(config, rows, length, predictions) / results[ours]["seconds"]
-            line["share_of_product_rate"] = round(rate / results[ours]["product_flops"], 2)
-            line["our_time_divided_by_theirs"] = {
-                name: contenders.ratio(results, ours, name) for name in results if name != ours
-            }
-        print(json.dumps(line | contenders.machine()))
+        measure(shape, config, flags)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,8 @@ its first step is done, and then answers every number n on its standard input wi
 steps took. Contenders take turns in rounds, so that all of them see the same machine; while one
 computes the others wait. On a busy machine compare `cpu`, seconds of all cores together, where the
 clock tells what others left over; PyTorch's threads wait busily, so of theirs it says less.
+
+Workers import this file, too: it needs nothing that a peer's environment may lack.
 """
 
 from __future__ import annotations
@@ -14,11 +16,13 @@ import importlib.metadata
 import json
 import os
 import platform
+import resource
 import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,8 +31,10 @@ from numpy.typing import NDArray
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(FOLDER)
 SHARED = os.path.join(ROOT, "../shared")
-PEER_PYTHON = "ALBERT_PEER_PYTHON"  # environment variable: a Python that has benchmarks' peers
+PEER_PYTHON = "ALBERT_PEER_PYTHON"  # environment variable: a Python that has the peers
 OURS, HUGGING_FACE, KERAS = "worker_albert.py", "worker_huggingface.py", "worker_keras.py"
+INPUTS = ("input_ids", "input_mask", "segment_ids")
+BEGIN = time.perf_counter()
 
 Batch = Mapping[str, NDArray[Any]]
 
@@ -45,8 +51,8 @@ class Job:
         training: forward, backward, clipping and AdamW; else forward only.
         precision: "float32" or "bfloat16".
         compiled: with `torch.compile`, or XLA over the whole step.
-        recompute: keep the activations of one layer only.
-        micro_batches: parts of a step, one after the other; ours only.
+        recompute: gradient checkpointing.
+        micro_batches: micro-batches of a step; ours only.
         library: of `worker_keras.py`, "keras_hub" or "model_garden".
     """
 
@@ -70,16 +76,16 @@ class Contender:
         error: why not.
     """
 
-    def __init__(self, job: Job, python: str) -> None:
-        command = [python, os.path.join(FOLDER, job.worker), json.dumps(dataclasses.asdict(job))]
-        environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": ROOT}
+    def __init__(self, job: Job) -> None:
+        is_ours = job.worker == OURS or job.library == "model_garden"
+        python = sys.executable if is_ours else os.environ.get(PEER_PYTHON, sys.executable)
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed in `close`
         self._process = subprocess.Popen(
-            command,
+            [python, os.path.join(FOLDER, job.worker), json.dumps(dataclasses.asdict(job))],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
-            env=environment,
+            env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": ROOT},
             text=True,
         )
         self.steps: list[dict[str, float]] = []
@@ -111,22 +117,80 @@ class Contender:
             self.steps += answer["steps"]
 
     def close(self) -> dict[str, Any]:
-        """Ends it; returns medians a step, or why there are none."""
+        """Ends it; returns seconds a step and megabytes, or why there are none."""
         if self._process.stdin:
             self._process.stdin.close()
         rest = self._read() if self.ready is not None else None
         self._process.wait()
         self._log.close()
-        if not self.steps or self.error:
+        if not self.steps or self.error or rest is None or self.ready is None:
             return {"skipped": self.error or "no step"}
+        seconds = [step["seconds"] for step in self.steps]
         return {
-            "seconds": round(statistics.median(step["seconds"] for step in self.steps), 4),
-            "mean": round(statistics.fmean(step["seconds"] for step in self.steps), 4),
-            "fastest": round(min(step["seconds"] for step in self.steps), 4),
+            "seconds": round(statistics.median(seconds), 4),
+            "mean": round(statistics.fmean(seconds), 4),
+            "fastest": round(min(seconds), 4),
             "cpu": round(statistics.fmean(step["cpu"] for step in self.steps), 4),
-            **(self.ready or {}),
-            **(rest or {}),
+            **self.ready,
+            **rest,
         }
+
+
+def race(jobs: Mapping[str, Job], rounds: int, steps: Mapping[str, int]) -> dict[str, Any]:
+    """Runs all jobs in turn.
+
+    Args:
+        jobs: by name.
+        rounds: how often each has its turn.
+        steps: of a turn, by name.
+
+    Returns:
+        name → what `Contender.close` returns.
+    """
+    contenders = {name: Contender(job) for name, job in jobs.items()}
+    for _ in range(rounds):
+        for name, contender in contenders.items():
+            contender.run(steps[name])
+    return {name: contender.close() for name, contender in contenders.items()}
+
+
+def chosen(jobs: Mapping[str, Job], names: str) -> dict[str, Job]:
+    """The jobs whose names are asked for, between semicolons; all if `names` is empty."""
+    wanted = [name.strip() for name in names.split(";") if name.strip()]
+    if unknown := set(wanted) - set(jobs):
+        sys.exit(f"--contenders: no {sorted(unknown)[0]!r}; there are {'; '.join(jobs)}")
+    return {name: job for name, job in jobs.items() if not wanted or name in wanted}
+
+
+def divided(results: Mapping[str, Any], key: str) -> dict[str, float]:
+    """A figure of each contender divided by that of the first; the others left out."""
+    first = next(iter(results.values()))
+    return {
+        name: round(found[key] / first[key], 2)
+        for name, found in results.items()
+        if key in found and key in first
+    }
+
+
+def print_line(benchmark: str, **figures: Any) -> None:
+    """Prints the result of a benchmark, and what it depends on beside the code, as a JSON line."""
+    packages = ("tensorflow", "tf_keras", "tf-models-official")
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True
+    ).stdout.strip()
+    model = platform.processor()
+    if os.path.exists("/proc/cpuinfo"):
+        with open("/proc/cpuinfo", encoding="utf-8") as stream:
+            lines = [line for line in stream if line.startswith("model name")]
+        model = lines[0].partition(":")[2].strip() if lines else model
+    conditions = {
+        "machine": model,
+        "cores": os.cpu_count(),
+        "load": round(os.getloadavg()[0], 1),
+        "versions": {name: importlib.metadata.version(name) for name in packages},
+        "commit": commit,
+    }
+    print(json.dumps({"benchmark": benchmark} | figures | conditions))
 
 
 def save_batches(path: str, batches: Sequence[Batch]) -> str:
@@ -164,52 +228,40 @@ def pretraining_batch(rows: int, length: int, predictions: int, vocab_size: int)
     }
 
 
-def race(
-    jobs: Mapping[str, Job], rounds: int, steps: int | Mapping[str, int]
-) -> dict[str, dict[str, Any]]:
-    """Runs all jobs in turn.
+# What every worker does around its step.
+
+
+def read_job() -> dict[str, Any]:
+    """The job that this program was started with; to be called when all libraries are imported."""
+    return json.loads(sys.argv[1]) | {"imported_megabytes": megabytes()}
+
+
+def megabytes() -> int:
+    """The most memory that this process has held so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+
+
+def serve(step: Callable[[int], Any], job: dict[str, Any], **facts: Any) -> None:
+    """Takes a first step, says so, and then as many as standard input asks for.
 
     Args:
-        jobs: by name.
-        rounds: how often each has its turn.
-        steps: in a turn, of all or by name.
-
-    Returns:
-        name → medians a step, or why it was skipped.
+        step: computes batch number n, counted round and round, and waits for its result.
+        job: of `read_job`.
+        facts: go into the answer.
     """
-    contenders: dict[str, Contender] = {}
-    for name, job in jobs.items():
-        is_ours = job.worker == OURS or job.library == "model_garden"
-        python = sys.executable if is_ours else os.environ.get(PEER_PYTHON, sys.executable)
-        contenders[name] = Contender(job, python)
-    for _ in range(rounds):
-        for name, contender in contenders.items():
-            contender.run(steps if isinstance(steps, int) else steps[name])
-    return {name: contender.close() for name, contender in contenders.items()}
-
-
-def machine() -> dict[str, Any]:
-    """What results depend on beside the code."""
-    packages = ("tensorflow", "tf_keras", "tf-models-official")
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True
-    ).stdout.strip()
-    model = ""
-    if os.path.exists("/proc/cpuinfo"):
-        with open("/proc/cpuinfo", encoding="utf-8") as stream:
-            lines = [line for line in stream if line.startswith("model name")]
-            model = lines[0].partition(":")[2].strip() if lines else ""
-    return {
-        "machine": model or platform.processor(),
-        "cores": os.cpu_count(),
-        "load": round(os.getloadavg()[0], 1),
-        "versions": {name: importlib.metadata.version(name) for name in packages},
-        "commit": commit,
-    }
-
-
-def ratio(results: Mapping[str, Mapping[str, Any]], ours: str, theirs: str) -> float | None:
-    """Time of one divided by time of the other; None where one of them was skipped."""
-    if "seconds" not in results[ours] or "seconds" not in results.get(theirs, {}):
-        return None
-    return round(results[ours]["seconds"] / results[theirs]["seconds"], 3)
+    before = megabytes()
+    step(0)
+    facts["start_seconds"] = round(time.perf_counter() - BEGIN, 1)
+    facts["imported_megabytes"] = job["imported_megabytes"]
+    print(json.dumps(facts), flush=True)
+    number = 0
+    for line in sys.stdin:
+        steps = []
+        for _ in range(int(line)):
+            begin, cpu = time.perf_counter(), time.process_time()
+            step(number)
+            steps.append({"seconds": time.perf_counter() - begin, "cpu": time.process_time() - cpu})
+            number += 1
+        print(json.dumps({"steps": steps}), flush=True)
+    # The most that the process held, and what its steps added to what it held before them.
+    print(json.dumps({"peak_megabytes": megabytes(), "step_megabytes": megabytes() - before}))

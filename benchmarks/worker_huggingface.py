@@ -8,7 +8,6 @@ from typing import Any
 import contenders
 import torch
 import transformers
-import worker_loop
 
 
 def make_model(job: dict[str, Any]) -> Any:
@@ -21,7 +20,7 @@ def make_model(job: dict[str, Any]) -> Any:
 
 
 def pretraining_loss(model: Any, batch: dict[str, Any]) -> Any:
-    """Masked-LM and sentence-order loss; the words' scores at masked positions only."""
+    """Masked-LM and sentence-order loss; logits of the words at masked positions only."""
     outputs = model.albert(
         batch["input_ids"], attention_mask=batch["input_mask"], token_type_ids=batch["segment_ids"]
     )
@@ -71,7 +70,7 @@ def make_forward(model: Any, job: dict[str, Any]) -> Any:
 
 def main() -> None:
     """Computes the steps of the job."""
-    job = worker_loop.read_job()
+    job = contenders.read_job()
     batches = read_batches(job["batches"])
     model = make_model(job).train(job["training"])
     if job["precision"] == "bfloat16" and not job["training"]:
@@ -98,7 +97,7 @@ def main() -> None:
     for number in range(len(batches) if job["compiled"] else 0):
         run(number)
     versions = {"torch": torch.__version__, "transformers": transformers.__version__}
-    worker_loop.serve(run, versions=versions)
+    contenders.serve(run, job, versions=versions)
 
 
 if __name__ == "__main__":

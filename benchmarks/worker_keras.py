@@ -13,16 +13,15 @@ os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
 import contenders
 import tensorflow as tf
-import worker_loop
 
 
-def keras_hub_encoder(config: dict[str, Any]) -> tuple[Any, Any, Any]:
-    """keras, a function of a batch to sequence and pooled output, and the layers."""
+def keras_hub_encoder(config: dict[str, Any]) -> tuple[Any, Any, dict[str, str]]:
+    """keras, the encoder, and what it calls its inputs, with our names for them."""
     import keras
     import keras_hub
 
     keras.mixed_precision.set_dtype_policy("mixed_bfloat16")
-    backbone = keras_hub.models.AlbertBackbone(
+    encoder = keras_hub.models.AlbertBackbone(
         vocabulary_size=config["vocab_size"],
         num_layers=config["num_hidden_layers"],
         num_heads=config["num_attention_heads"],
@@ -31,16 +30,11 @@ def keras_hub_encoder(config: dict[str, Any]) -> tuple[Any, Any, Any]:
         intermediate_dim=config["intermediate_size"],
         dropout=0.0,
     )
-
-    names = {
-        "token_ids": "input_ids",
-        "padding_mask": "input_mask",
-        "segment_ids": "segment_ids",
-    }
-    return keras, _encode_with(backbone, names), backbone
+    names = ("token_ids", "padding_mask", "segment_ids")
+    return keras, encoder, dict(zip(names, contenders.INPUTS, strict=True))
 
 
-def model_garden_encoder(config: dict[str, Any]) -> tuple[Any, Any, Any]:
+def model_garden_encoder(config: dict[str, Any]) -> tuple[Any, Any, dict[str, str]]:
     """As `keras_hub_encoder`."""
     import tf_keras as keras
     from official.nlp.modeling import networks
@@ -57,31 +51,16 @@ def model_garden_encoder(config: dict[str, Any]) -> tuple[Any, Any, Any]:
         attention_dropout_rate=0.0,
         dict_outputs=True,
     )
-
-    names = {
-        "input_word_ids": "input_ids",
-        "input_mask": "input_mask",
-        "input_type_ids": "segment_ids",
-    }
-    return keras, _encode_with(encoder, names), encoder
-
-
-def _encode_with(model: Any, names: dict[str, str]) -> Any:
-    """A function of a batch to sequence and pooled output; `names`: the model's → ours."""
-
-    def encode(batch: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
-        outputs = model({theirs: batch[ours] for theirs, ours in names.items()}, training=True)
-        return outputs["sequence_output"], outputs["pooled_output"]
-
-    return encode
+    names = ("input_word_ids", "input_mask", "input_type_ids")
+    return keras, encoder, dict(zip(names, contenders.INPUTS, strict=True))
 
 
 def main() -> None:
     """Computes the steps of a pre-training job."""
-    job = worker_loop.read_job()
-    config = job["config"]
-    make = {"keras_hub": keras_hub_encoder, "model_garden": model_garden_encoder}[job["library"]]
-    keras, encode, encoder = make(config)
+    job = contenders.read_job()
+    config, is_keras_3 = job["config"], job["library"] == "keras_hub"
+    make = keras_hub_encoder if is_keras_3 else model_garden_encoder
+    keras, encoder, names = make(config)
     words = keras.layers.Dense(config["embedding_size"], activation="gelu")
     scores, order = (keras.layers.Dense(n, dtype="float32") for n in (config["vocab_size"], 2))
     optimizer = keras.optimizers.AdamW(1e-4, global_clipnorm=1.0)
@@ -89,28 +68,29 @@ def main() -> None:
     batch = {name: tf.constant(value) for name, value in arrays.items()}
 
     def loss_of(batch: dict[str, tf.Tensor]) -> tf.Tensor:
-        sequence, pooled = encode(batch)
-        x = tf.gather(sequence, batch["masked_lm_positions"], batch_dims=1)
+        outputs = encoder({theirs: batch[ours] for theirs, ours in names.items()}, training=True)
+        x = tf.gather(outputs["sequence_output"], batch["masked_lm_positions"], batch_dims=1)
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         word_loss = loss(batch["masked_lm_ids"], scores(words(x)))
-        return word_loss + loss(batch["next_sentence_labels"][:, 0], order(pooled))
+        return word_loss + loss(
+            batch["next_sentence_labels"][:, 0], order(outputs["pooled_output"])
+        )
 
     loss_of(batch)
     layers = (encoder, words, scores, order)
     variables = [variable for layer in layers for variable in layer.trainable_variables]
     optimizer.build(variables)
+    sources = [variable.value if is_keras_3 else variable for variable in variables]
 
     @tf.function
     def step(batch: dict[str, tf.Tensor]) -> tf.Tensor:
         with tf.GradientTape() as tape:
             loss = loss_of(batch)
-        found = tape.gradient(loss, [getattr(v, "value", v) if job["library"] == "keras_hub" else v
-                                     for v in variables])  # fmt: skip
-        pairs = zip(found, variables, strict=True)
+        pairs = zip(tape.gradient(loss, sources), variables, strict=True)
         optimizer.apply_gradients([(g, v) for g, v in pairs if g is not None])
         return loss
 
-    worker_loop.serve(lambda number: step(batch).numpy())
+    contenders.serve(lambda number: step(batch).numpy(), job)
 
 
 if __name__ == "__main__":

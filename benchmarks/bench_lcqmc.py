@@ -1,0 +1,141 @@
+"""Fine-tuning on LCQMC and predicting: examples a second, ours and Hugging Face's.
+
+    ALBERT_PEER_PYTHON=venv/bin/python python benchmarks/bench_lcqmc.py
+
+Real sentence pairs, from the data beside the repository. Ours trains and predicts in bfloat16 on
+batches of like lengths, as run_classifier.py does, Hugging Face on batches padded to their longest
+row. Beside them: our float32, in training with all rows padded to 128, which is the official
+program's way. In prediction Hugging Face's model is in bfloat16 altogether, which is faster than
+converting. Prints a JSON line for each config and phase.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+
+import contenders
+import numpy as np
+from absl import logging
+from contenders import HUGGING_FACE, OURS, Job
+
+from albert_tf.classification.reading import read_examples
+from albert_tf.classification.task import make_features
+from albert_tf.classification.tasks import find_task
+from albert_tf.finetuning import batching
+from albert_tf.finetuning.batching import Padding, TrainingOrder
+from albert_tf.finetuning.sequences import TokenSequences
+from albert_tf.tokenization import FullTokenizer
+
+MAX_SEQ_LENGTH = 128
+BATCHES_TO_SORT = 32  # the default of run_classifier.py
+CONFIGS = "configs/albert_tiny_zh.json,configs/albert_base_zh.json"
+
+Batches = dict[str, Sequence[contenders.Batch]]
+
+
+def read_features(split: str) -> TokenSequences:
+    """LCQMC's pairs as token ids; ends the program with a reason where the data is missing."""
+    folder = os.path.join(contenders.SHARED, "data", "lcqmc")
+    if not os.path.isdir(folder):
+        sys.exit(f"skipped: no LCQMC at {folder}")
+    logging.set_verbosity(logging.WARNING)
+    vocabulary = os.path.join(contenders.SHARED, "vocab", "vocab_chinese.txt")
+    data = read_examples(find_task("lcqmc"), folder, split)
+    return make_features(data, FullTokenizer(vocab_file=vocabulary), MAX_SEQ_LENGTH)
+
+
+def random_batches(
+    features: TokenSequences, size: int, count: int, multiple: int = 8, batches_to_sort: int = 1
+) -> Sequence[contenders.Batch]:
+    """Random batches, each as long as its longest row, rounded up to a multiple."""
+    order = TrainingOrder(size, batches_to_sort=batches_to_sort)
+    padding = Padding(MAX_SEQ_LENGTH, multiple)
+    return list(itertools.islice(batching.training_batches(features, order, padding), count))
+
+
+def sorted_batches(features: TokenSequences, size: int, count: int) -> Sequence[contenders.Batch]:
+    """Batches as they are predicted, sorted by length: `count` of all, evenly spaced."""
+    padding = Padding(MAX_SEQ_LENGTH, 8)
+    found = [batch for _, batch in batching.evaluation_batches(features, size, padding)]
+    places = np.linspace(0, len(found) - 2, count).round().astype(int)  # the last one is smaller
+    return [found[place] for place in places]
+
+
+def make_batches(phase: str, size: int, count: int) -> Batches:
+    """Ways to put sentence pairs together → batches."""
+    if phase == "predict":
+        dev = read_features("dev")
+        ours = sorted_batches(dev, size, count)
+        return {"ours": ours, "padded": ours, "dynamic": random_batches(dev, size, count)}
+    train = read_features("train")
+    return {
+        "ours": random_batches(train, size, count, batches_to_sort=BATCHES_TO_SORT),
+        "padded": random_batches(train, size, max(count // 4, 1), multiple=MAX_SEQ_LENGTH),
+        "dynamic": random_batches(train, size, count),
+    }
+
+
+def measure(path: str, phase: str, batches: Batches, flags: argparse.Namespace) -> None:
+    """Prints the line of a config and phase."""
+    with open(os.path.join(contenders.ROOT, path), encoding="utf-8") as stream:
+        config = json.load(stream)
+    task, training = "classification", phase == "train"
+    with tempfile.TemporaryDirectory() as folder:
+        ours, padded, dynamic = (
+            contenders.save_batches(os.path.join(folder, f"{way}.npz"), found)
+            for way, found in batches.items()
+        )
+        jobs = {
+            "ours": Job(OURS, ours, config, task, training),
+            "ours, float32": Job(OURS, padded, config, task, training, "float32"),
+            "Hugging Face": Job(HUGGING_FACE, dynamic, config, task, training),
+            "Hugging Face, compiled": Job(
+                HUGGING_FACE, dynamic, config, task, training, compiled=True
+            ),
+        }
+        jobs = contenders.chosen(jobs, flags.contenders)
+        steps = dict.fromkeys(jobs, flags.steps) | {"ours, float32": len(batches["padded"])}
+        results = contenders.race(jobs, flags.rounds, steps)
+    contenders.print_line(
+        "lcqmc",
+        phase=phase,
+        config=path,
+        batch_size=flags.batch_size,
+        mean_padded_length={
+            way: round(float(np.mean([batch["input_ids"].shape[1] for batch in found])), 1)
+            for way, found in batches.items()
+        },
+        examples_per_second={
+            name: round(flags.batch_size / found["mean"], 1)
+            for name, found in results.items()
+            if "mean" in found
+        },
+        times_faster=contenders.divided(results, "mean"),
+        results=results,
+    )
+
+
+def main() -> None:
+    """Measures every config in training and prediction."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--configs", default=CONFIGS)
+    parser.add_argument("--phases", default="train,predict")
+    parser.add_argument("--batch_size", type=int, default=32)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=16, help="of a turn")
+    parser.add_argument("--contenders", default="", help="names, between semicolons; default: all")
+    flags = parser.parse_args()
+    for phase in flags.phases.split(","):
+        batches = make_batches(phase, flags.batch_size, flags.steps)
+        for path in flags.configs.split(","):
+            measure(path, phase, batches, flags)
+
+
+if __name__ == "__main__":
+    main()
