@@ -30,6 +30,7 @@ def setting(
     minimum: float | None = None,
     maximum: float | None = None,
     choices: Sequence[str] | None = None,
+    group: str | None = None,
 ) -> Any:
     """Returns a field of a settings class.
 
@@ -39,9 +40,10 @@ def setting(
         minimum: the smallest value allowed.
         maximum: the largest value allowed.
         choices: the values allowed.
+        group: heading in `--help`; by default `GROUP` of the class.
     """
     limits = {"minimum": minimum, "maximum": maximum, "choices": choices}
-    return dataclasses.field(default=default, metadata={"help": help} | limits)
+    return dataclasses.field(default=default, metadata={"help": help, "group": group} | limits)
 
 
 def redefined(group: type[SettingsGroup], name: str, default: Any, help: str | None = None) -> Any:
@@ -118,7 +120,7 @@ class FieldInfo:
         is_scalar: whether it may hold one value that is no tuple.
         default: None where there is none.
         is_required: whether a value must be given.
-        group: `GROUP` of the class that defined the field first.
+        group: as in `setting`, or `GROUP` of the class that has the field first.
         help, minimum, maximum, choices: as in `setting`.
     """
 
@@ -150,7 +152,7 @@ def describe(settings: type[SettingsGroup]) -> list[FieldInfo]:
                 is_scalar=is_scalar,
                 default=None if is_required else field.default,
                 is_required=is_required,
-                group=_defining_class(settings, field.name).GROUP,
+                group=field.metadata["group"] or _first_owner(settings, field.name).GROUP,
                 help=field.metadata["help"],
                 minimum=field.metadata["minimum"],
                 maximum=field.metadata["maximum"],
@@ -160,7 +162,7 @@ def describe(settings: type[SettingsGroup]) -> list[FieldInfo]:
     return found
 
 
-def _defining_class(settings: type[SettingsGroup], name: str) -> type[SettingsGroup]:
+def _first_owner(settings: type[SettingsGroup], name: str) -> type[SettingsGroup]:
     """Returns the class among the bases of `settings`, and itself, that has a field first."""
     bases = [cls for cls in reversed(settings.__mro__) if issubclass(cls, SettingsGroup)]
     return next(cls for cls in bases if name in vars(cls).get("__annotations__", {}))

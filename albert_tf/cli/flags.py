@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from absl import flags, logging
 
-from albert_tf import data, settings
+from albert_tf import data, pretraining, settings
 from albert_tf.settings import FieldInfo, SettingsGroup
 from albert_tf.training.settings import DeviceSettings, ModelSettings, TrainingSettings
 
@@ -25,6 +25,7 @@ ALIASES: dict[type[SettingsGroup], dict[str, str]] = {
 # type, `bool` or `str` for any value.
 IGNORED: dict[type[SettingsGroup], dict[str, type]] = {
     data.Settings: {"input_file_mode": str},
+    pretraining.Settings: {"export_dir": str},
     DeviceSettings: {"master": str, "num_tpu_cores": str, "iterations_per_loop": str},
 }
 

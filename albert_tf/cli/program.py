@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from absl import app, flags, logging
 
-from albert_tf import files
 from albert_tf.cli import flags as settings_flags
 from albert_tf.cli.trainer_setup import (
     begin_run,
@@ -47,34 +46,14 @@ SettingsType = TypeVar("SettingsType", bound=SettingsGroup)
 HELP = {"--help", "-help", "--helpfull", "--helpshort", "-h", "-?"}
 
 FLAGS = flags.FLAGS
-CONFIG_NAME = "albert_config.json"
 HUB_VOCABULARY = "from_tf_hub"  # what Google's notebook gives as --spm_model_file
 
 
 def read_config(output_dir: str, path: str) -> AlbertConfig:
-    """Reads the model's config and keeps a copy of it in the output directory.
+    """As `session.keep_config`, which is imported late with TensorFlow."""
+    from albert_tf.training import session
 
-    Raises:
-        ValueError: the directory cannot be written to, or holds another model's checkpoints.
-    """
-    config = AlbertConfig.from_json_file(path)
-    files.make_directory(output_dir, "--output_dir")
-    copy = os.path.join(output_dir, CONFIG_NAME)
-    if not os.path.exists(copy):
-        config.to_json_file(copy)
-        return config
-    here, there = config.to_dict(), AlbertConfig.from_json_file(copy).to_dict()
-    differing = [
-        f"{key} is {there.get(key)} there, {here.get(key)} in {path}"
-        for key in sorted(here.keys() | there.keys())
-        if here.get(key) != there.get(key)
-    ]
-    if differing:
-        raise ValueError(
-            f"--output_dir={output_dir} holds another model ({copy}): {'; '.join(differing)}. "
-            "Use another folder."
-        )
-    return config
+    return session.keep_config(output_dir, path)
 
 
 def require_a_phase() -> None:

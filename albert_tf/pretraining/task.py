@@ -15,12 +15,11 @@ from albert_tf.checkpoints.loading import GLOBAL_STEP
 from albert_tf.config import AlbertConfig
 from albert_tf.data import records
 from albert_tf.modeling import AlbertForPretraining
-from albert_tf.pretraining import hints, input_pipeline
+from albert_tf.pretraining import input_pipeline
 from albert_tf.training.evaluation import Evaluation
 
 SELECTION_METRIC = "masked_lm_accuracy"
 CHECKED_RECORDS = 100
-ENTROPY_RECORDS = 2000
 # Feature → flag that sets its length.
 FLAG_OF_FEATURE = {
     "input_ids": "max_seq_length",
@@ -165,15 +164,6 @@ class PretrainingTask:
             "sentence_order_loss": (order_sum, count),
             "sentence_order_accuracy": (tf.reduce_sum(order_hits), count),
         }
-
-
-def masked_lm_entropy(
-    task: PretrainingTask, record_files: Sequence[input_pipeline.RecordFile]
-) -> float:
-    """Entropy of the masked tokens of the first records, in nats: what blind guessing loses."""
-    dataset = input_pipeline.evaluation_dataset(record_files, task.features, ENTROPY_RECORDS)
-    batch = next(input_pipeline.batches(dataset, record_files, task.features))
-    return hints.unigram_entropy(batch["masked_lm_ids"].numpy()[batch["masked_lm_weights"] > 0])
 
 
 def _cross_entropy(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

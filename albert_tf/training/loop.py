@@ -89,7 +89,6 @@ class Trainer:
 
     Attributes:
         step: finished steps.
-        advise: called with each line of the log; what it returns is logged as warnings.
     """
 
     def __init__(
@@ -102,7 +101,6 @@ class Trainer:
         strategy: tf.distribute.Strategy | None = None,
         loss_scale: LossScale | None = None,
     ) -> None:
-        self.advise: Callable[[dict[str, float]], list[str]] = lambda line: []
         self.model, self.task, self.optimizer, self.options = model, task, optimizer, options
         self.strategy, self.loss_scale = strategy or tf.distribute.get_strategy(), loss_scale
         with self.strategy.scope():
@@ -266,8 +264,6 @@ class Trainer:
         if log is None:
             return
         log.write(self.step, means, float(self.optimizer.learning_rate.numpy()))
-        for advice in self.advise({"step": self.step} | means):
-            logging.warning(advice)
 
     def _take_means(self, dataset: Callable[[int], Iterable[Batch]]) -> dict[str, float]:
         """Means of the metrics over the good steps since the last call.

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -18,12 +19,44 @@ import tensorflow as tf
 import tf_keras
 from absl import logging
 
-from albert_tf import optimization
+from albert_tf import files, optimization
 from albert_tf.checkpoints import loading
 from albert_tf.config import AlbertConfig
 from albert_tf.optimization import WarmUpPolynomialDecay
 from albert_tf.training import devices, loop, precision, run_directory
 from albert_tf.training.settings import DeviceSettings, RunSettings
+
+CONFIG_NAME = "albert_config.json"
+
+
+def keep_config(output_dir: str, path: str) -> AlbertConfig:
+    """Reads the config of a model, and keeps a copy of it in the output directory.
+
+    Args:
+        output_dir: made if need be.
+        path: `--albert_config_file`.
+
+    Raises:
+        ValueError: the directory cannot be written to, or holds the config of another model.
+    """
+    config = AlbertConfig.from_json_file(path)
+    files.make_directory(output_dir, "--output_dir")
+    copy = os.path.join(output_dir, CONFIG_NAME)
+    if not os.path.exists(copy):
+        config.to_json_file(copy)
+        return config
+    here, there = config.to_dict(), AlbertConfig.from_json_file(copy).to_dict()
+    differing = [
+        f"{key} is {there.get(key)} there, {here.get(key)} in {path}"
+        for key in sorted(here.keys() | there.keys())
+        if here.get(key) != there.get(key)
+    ]
+    if differing:
+        raise ValueError(
+            f"--output_dir={output_dir} holds another model ({copy}): {'; '.join(differing)}. "
+            "Use another folder."
+        )
+    return config
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""What the scripts share: flags, the config in the output folder, errors."""
+"""Root scripts from the shell: `--help`, errors, exit status, and what they print."""
 
 from __future__ import annotations
 
@@ -7,70 +7,104 @@ import sys
 
 import pytest
 
-from albert_tf.cli import program
-from albert_tf.config import AlbertConfig
 from tests.conftest import ROOT
 
+# A root script of its own: its run does what its seed says.
+SCRIPT = '''"""Does as it is told."""
 
-def write_config(path, **changes):
-    shape = {"vocab_size": 97, "hidden_size": 12, "num_attention_heads": 4} | changes
-    AlbertConfig(**shape).to_json_file(str(path))
-    return str(path)
+import dataclasses
+import os
+import sys
 
+from absl import logging
 
-def test_the_config_is_kept_in_the_output_folder(tmp_path):
-    path = write_config(tmp_path / "a.json")
-    output_dir = tmp_path / "deep" / "model"
-    config = program.read_config(str(output_dir), path)
-    assert AlbertConfig.from_json_file(str(output_dir / "albert_config.json")) == config
-    assert program.read_config(str(output_dir), path) == config
-
-
-def test_the_folder_of_another_model_is_refused(tmp_path):
-    program.read_config(str(tmp_path / "model"), write_config(tmp_path / "a.json"))
-    other = write_config(tmp_path / "b.json", hidden_size=16)
-    with pytest.raises(ValueError, match=r"another model .*hidden_size is 12 there, 16 in .*b\.j"):
-        program.read_config(str(tmp_path / "model"), other)
+from albert_tf.cli import program
+from albert_tf.settings import SettingsGroup, setting
+from albert_tf.training.interruption import InterruptedRunError
 
 
-def test_an_output_folder_that_cannot_be_made_is_refused(tmp_path):
-    (tmp_path / "file").write_text("")
-    path = write_config(tmp_path / "a.json")
-    with pytest.raises(ValueError, match="--output_dir: cannot write into"):
-        program.read_config(str(tmp_path / "file" / "model"), path)
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings(SettingsGroup):
+    GROUP = "training"
+    error: str = setting("", "Name of an error.")
 
 
-def run_script(*arguments):
-    return subprocess.run(
-        [sys.executable, str(ROOT / "run_pretraining.py"), *arguments],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+def run(settings):
+    if settings.error:
+        raise {"ValueError": ValueError, "OSError": OSError, "KeyError": KeyError,
+               "InterruptedRunError": InterruptedRunError, "KeyboardInterrupt": KeyboardInterrupt,
+               "ArithmeticError": ArithmeticError}[settings.error]("what is wrong")
+    logging.info("a line of the log")
+    logging.debug("a line of no interest")
+    return os.environ["TF_CPP_MIN_LOG_LEVEL"] + os.environ["TF_USE_LEGACY_KERAS"]
 
 
-def test_errors_are_one_line_and_end_with_status_1(tmp_path):
-    flags = ["--input_file=x", f"--output_dir={tmp_path}/out", "--albert_config_file=none.json"]
-    result = run_script(*flags)
-    assert result.returncode == 1
-    assert result.stderr.startswith("run_pretraining.py: none.json: no such file")
-    assert "Traceback" not in result.stderr
-    assert "Traceback" in run_script(*flags, "--verbosity=1").stderr
+if __name__ == "__main__":
+    program.start(Settings, run, __doc__)
+    print("after help")
+'''
 
 
-def test_help_lists_all_flags_and_needs_no_tensorflow():
-    result = run_script("--help")
-    for name in ("albert_config_file", "init_checkpoint", "seed", "use_tpu", "poly_power"):
-        assert f"--{name}" in result.stdout or f"--[no]{name}" in result.stdout
-    code = (
-        "import sys, runpy; sys.argv = ['x']; runpy.run_path('run_pretraining.py', run_name='x');"
-    )
-    code += "sys.exit('tensorflow' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+@pytest.fixture(scope="module")
+def call(tmp_path_factory):
+    path = tmp_path_factory.mktemp("script") / "obey.py"
+    path.write_text(SCRIPT)
+
+    def run(*arguments):
+        return subprocess.run(
+            [sys.executable, str(path), *arguments],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            env={"PYTHONPATH": str(ROOT)},
+        )
+
+    return run
 
 
-def test_words_that_are_no_flags_are_refused():
-    result = run_script("--input_file=x", "--output_dir=y", "--albert_config_file=z", "do_train")
-    assert result.returncode != 0
-    assert "'do_train' is no flag" in result.stderr + result.stdout
+def test_what_a_run_returns_is_printed_and_the_log_goes_to_standard_error(call):
+    done = call()
+    assert (done.returncode, done.stdout) == (0, "31\n")
+    assert "a line of the log" in done.stderr
+    assert "no interest" not in done.stderr
+
+
+@pytest.mark.parametrize("error", ["ValueError", "OSError", "ArithmeticError", "KeyboardInterrupt"])
+def test_errors_are_one_line_and_end_with_status_1(call, error):
+    done = call(f"--error={error}")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "obey.py: what is wrong\n"
+
+
+def test_the_traceback_is_shown_on_request_and_of_errors_in_the_program(call):
+    assert "Traceback" in call("--error=ValueError", "--verbosity=1").stderr
+    assert "Traceback" in call("--error=KeyError").stderr
+
+
+def test_an_interrupted_run_ends_with_its_own_status(call):
+    done = call("--error=InterruptedRunError")
+    assert (done.returncode, done.stderr) == (75, "obey.py: what is wrong\n")
+
+
+@pytest.mark.parametrize(
+    ("argument", "reason"),
+    [
+        ("--eror=x", "Unknown command line flag 'eror'. Did you mean: error ?"),
+        ("error", "'error' is no flag: flags begin with --"),
+        ("--flagfile=none", "Unable to open flagfile"),
+    ],
+)
+def test_a_wrong_command_line_is_refused_by_name(call, argument, reason):
+    done = call(argument)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert reason in done.stderr
+    assert done.stderr.endswith("\nPass --help to see all flags.\n")
+
+
+@pytest.mark.parametrize("flag", ["--help", "--helpfull"])
+def test_help_ends_with_status_0(call, flag):
+    done = call("--error=ValueError", flag)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("Does as it is told.\n\ntraining:\n  --error=STR\n")

@@ -12,7 +12,6 @@ import tensorflow as tf
 from albert_tf.pretraining.task import (
     PretrainingTask,
     format_results,
-    masked_lm_entropy,
     write_pretraining_results,
 )
 from albert_tf.training.evaluation import Evaluation
@@ -123,14 +122,6 @@ def test_results_are_sorted_lines(tmp_path):
     write_pretraining_results(str(tmp_path), results)
     text = (tmp_path / "eval_results.txt").read_text()
     assert text == "global_step = 2\nloss = 1.5\nglobal_step = 4\nloss = 1.25\n"
-
-
-def test_the_entropy_of_masked_words_is_that_of_the_records(task, tmp_path):
-    path = tmp_path / "many.tfrecord"
-    write_records(path, 700)
-    files = task.find_records(str(path), "input_file")
-    # Of 92 kinds, all alike.
-    assert masked_lm_entropy(task, files) == pytest.approx(np.log(92), abs=0.01)
 
 
 def test_damaged_records_are_refused_or_left_out(task, path):

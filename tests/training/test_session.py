@@ -12,6 +12,7 @@ import tf_keras
 from absl import logging
 
 from albert_tf.checkpoints import loading
+from albert_tf.config import AlbertConfig
 from albert_tf.modeling import AlbertForPretraining
 from albert_tf.optimization import WarmUpPolynomialDecay
 from albert_tf.training import run_directory, session
@@ -38,6 +39,34 @@ def make_task(tiny_config):
 @pytest.fixture(name="settings")
 def make_settings(tmp_path):
     return RunSettings(output_dir=str(tmp_path), precision="float32", train_batch_size=6)
+
+
+def write_config(path, **changes):
+    shape = {"vocab_size": 97, "hidden_size": 12, "num_attention_heads": 4} | changes
+    AlbertConfig(**shape).to_json_file(str(path))
+    return str(path)
+
+
+def test_the_config_is_kept_in_the_output_folder(tmp_path):
+    path = write_config(tmp_path / "a.json")
+    output_dir = tmp_path / "deep" / "model"
+    config = session.keep_config(str(output_dir), path)
+    assert AlbertConfig.from_json_file(str(output_dir / "albert_config.json")) == config
+    assert session.keep_config(str(output_dir), path) == config
+
+
+def test_the_folder_of_another_model_is_refused(tmp_path):
+    session.keep_config(str(tmp_path / "model"), write_config(tmp_path / "a.json"))
+    other = write_config(tmp_path / "b.json", hidden_size=16)
+    with pytest.raises(ValueError, match=r"another model .*hidden_size is 12 there, 16 in .*b\.j"):
+        session.keep_config(str(tmp_path / "model"), other)
+
+
+def test_an_output_folder_that_cannot_be_made_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    path = write_config(tmp_path / "a.json")
+    with pytest.raises(ValueError, match="--output_dir: cannot write into"):
+        session.keep_config(str(tmp_path / "file" / "model"), path)
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])

@@ -1,0 +1,91 @@
+"""Settings of the pre-training program. TensorFlow is not imported here."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from albert_tf.data.settings import InputSettings, MaskingSettings, SequenceSettings
+from albert_tf.settings import REQUIRED, redefined, setting
+from albert_tf.training.settings import (
+    EvaluationSettings,
+    ModelSettings,
+    RunSettings,
+    TrainingSettings,
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RecordSettings(InputSettings, SequenceSettings):
+    """The records of pre-training data, and their shape."""
+
+    GROUP = "data"
+
+    input_file: str = redefined(
+        InputSettings,
+        "input_file",
+        REQUIRED,
+        "Record files to train on: names and glob patterns, with commas between them.",
+    )
+    eval_input_file: str | None = setting(
+        None, "Record files to evaluate on; default: those of input_file."
+    )
+    max_seq_length: int = redefined(
+        SequenceSettings, "max_seq_length", 512, "Length of the records' sequences, in tokens."
+    )
+    max_predictions_per_seq: int = redefined(
+        MaskingSettings,
+        "max_predictions_per_seq",
+        20,
+        "Number of positions that the records have for masked tokens of a sequence.",
+    )
+    skip_bad_records: bool = setting(False, "Skip damaged records, and report their number.")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings(RunSettings, RecordSettings):
+    """Settings of run_pretraining.py. Names and defaults are those of Google's flags.
+
+    Raises:
+        ValueError: masked_lm_budget is not 0.
+    """
+
+    GROUP = "training"
+
+    albert_config_file: str = redefined(ModelSettings, "albert_config_file", REQUIRED)
+    init_from_group0: bool = setting(
+        False,
+        "Initialize all hidden groups from group 0 of init_checkpoint, to grow a model of one "
+        "group.",
+        group="model",
+    )
+    do_train: bool = redefined(TrainingSettings, "do_train", True)
+    train_batch_size: int = redefined(TrainingSettings, "train_batch_size", 4096)
+    optimizer: str = redefined(TrainingSettings, "optimizer", "lamb")
+    learning_rate: float = redefined(
+        TrainingSettings,
+        "learning_rate",
+        0.00176,
+        "Peak learning rate, reached at the end of the warm-up; the default belongs to batches "
+        "of 4096.",
+    )
+    scale_learning_rate: bool = setting(
+        False,
+        "Scale learning_rate, as given for batches of 4096, by the square root of the batch size.",
+    )
+    poly_power: float = setting(1.0, "Power of the polynomial decay of the learning rate.")
+    num_train_steps: int = setting(125000, "Number of training steps.", minimum=1)
+    num_warmup_steps: int = setting(3125, "Number of warm-up steps.", minimum=0)
+    start_warmup_step: int = setting(0, "Step at which the warm-up begins.", minimum=0)
+    eval_batch_size: int = redefined(EvaluationSettings, "eval_batch_size", 64)
+    max_eval_steps: int = setting(
+        100, "Maximum number of batches of an evaluation.", minimum=1, group="evaluation"
+    )
+    masked_lm_budget: int = setting(0, "Only 0: masking during training is not supported.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.masked_lm_budget:
+            raise ValueError(
+                f"masked_lm_budget={self.masked_lm_budget}: only 0, records with their masks, is "
+                "supported"
+            )

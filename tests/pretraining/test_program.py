@@ -1,0 +1,216 @@
+"""Pre-training from Python: Google's losses, resuming, the best checkpoint, and what is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from absl import logging
+
+from albert_tf import pretraining
+from albert_tf.checkpoints import loading
+from albert_tf.pretraining.program import choose_learning_rate, scaled_learning_rate
+from tests.script_runner import tensors
+from tests.test_modeling import GOLDEN, read_golden
+
+
+def write_batch(path, batch, copies=1):
+    """Writes the rows of a batch of arrays as records."""
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for row in list(range(len(batch["input_ids"]))) * copies:
+            feature = {}
+            for name, values in batch.items():
+                if values.dtype == np.float32:
+                    numbers = {"float_list": tf.train.FloatList(value=values[row])}
+                else:
+                    numbers = {"int64_list": tf.train.Int64List(value=values[row])}
+                feature[name] = tf.train.Feature(**numbers)
+            example = tf.train.Example(features=tf.train.Features(feature=feature))
+            writer.write(example.SerializeToString())
+
+
+@pytest.fixture
+def settings(tmp_path):
+    """Settings that fit Google's reference batch, and its records."""
+    write_batch(tmp_path / "train.tfrecord", read_golden("input/"))
+    return pretraining.Settings(
+        albert_config_file=f"{GOLDEN}/encoder_shared.json",
+        input_file=str(tmp_path / "train.tfrecord"),
+        output_dir=str(tmp_path / "out"),
+        max_seq_length=20,
+        max_predictions_per_seq=5,
+        precision="float32",
+    )
+
+
+@pytest.fixture
+def training(tmp_path, settings):
+    """Settings of nine steps, which are evaluated on other records."""
+    write_batch(tmp_path / "held_out.tfrecord", read_golden("input/"), copies=2)
+    return dataclasses.replace(
+        settings,
+        eval_input_file=str(tmp_path / "held_out.tfrecord"),
+        do_eval=True,
+        optimizer="adamw",
+        train_batch_size=6,
+        eval_batch_size=5,
+        learning_rate=0.01,
+        num_warmup_steps=1,
+        num_train_steps=9,
+        save_checkpoints_steps=4,
+    )
+
+
+def test_a_google_checkpoint_evaluates_to_google_losses(tmp_path, settings):
+    loading.save_checkpoint(str(tmp_path / "google"), read_golden("variable/"))
+    result = pretraining.run(
+        dataclasses.replace(
+            settings, do_train=False, do_eval=True, init_checkpoint=f"{tmp_path}/google"
+        )
+    )
+    expected = read_golden("output/")
+    (evaluation,) = result.evaluations
+    assert evaluation.metrics["loss"] == pytest.approx(float(expected["total_loss"]), rel=1e-5)
+    assert evaluation.metrics["sentence_order_loss"] == pytest.approx(
+        float(expected["sentence_order_loss"]), rel=1e-5
+    )
+    lines = (tmp_path / "out" / "eval_results.txt").read_text()
+    assert str(result) + "\n" == lines
+    assert [line.split(" = ")[0] for line in lines.splitlines()] == [
+        "global_step",
+        "loss",
+        "masked_lm_accuracy",
+        "masked_lm_loss",
+        "sentence_order_accuracy",
+        "sentence_order_loss",
+    ]
+    assert not list((tmp_path / "out").glob("*.index"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("folder", ["shared", "groups", "no_factorization"])
+def test_reference_checkpoints_evaluate_to_reference_losses(shared, tmp_path, settings, folder):
+    path = shared / "golden" / "encoder" / folder
+    inputs = dict(np.load(path / "inputs.npz"))
+    write_batch(tmp_path / "x.tfrecord", inputs)
+    result = pretraining.run(
+        dataclasses.replace(
+            settings,
+            albert_config_file=f"{path}/albert_config.json",
+            input_file=f"{tmp_path}/x.tfrecord",
+            max_seq_length=inputs["input_ids"].shape[1],
+            max_predictions_per_seq=inputs["masked_lm_ids"].shape[1],
+            do_train=False,
+            do_eval=True,
+            init_checkpoint=f"{path}/model.ckpt-best",
+        )
+    )
+    metrics = result.evaluations[-1].metrics
+    with np.load(path / "outputs.npz") as expected:
+        assert metrics["loss"] == pytest.approx(float(expected["total_loss"]), rel=1e-5)
+        weight = inputs["masked_lm_weights"].sum()
+        assert metrics["masked_lm_loss"] == pytest.approx(
+            float(expected["masked_lm_loss"]) * (weight + 1e-5) / weight, rel=1e-5
+        )
+
+
+def test_a_run_in_two_parts_ends_as_one_and_keeps_the_best(tmp_path, training):
+    whole = pretraining.run(training)
+    output_dir = tmp_path / "two"
+    first = dataclasses.replace(training, output_dir=str(output_dir))
+    # The learning rate depends on the last step, so the first part is a run that was cut short.
+    with pytest.MonkeyPatch.context() as patch:
+        cut_short(patch, 4)
+        with pytest.raises(KeyboardInterrupt):
+            pretraining.run(first)
+    assert list(loading.list_checkpoints(str(output_dir))) == [0, 4]
+    result = pretraining.run(first)
+    assert list(loading.list_checkpoints(str(output_dir))) == [0, 4, 8, 9]
+    assert [e.metrics for e in result.evaluations] == [e.metrics for e in whole.evaluations]
+    one = tensors(tmp_path / "out" / "model.ckpt-9")
+    for name, value in tensors(output_dir / "model.ckpt-9").items():
+        np.testing.assert_array_equal(value, one[name], err_msg=name)
+
+    losses = [evaluation.metrics["loss"] for evaluation in result.evaluations]
+    assert losses[-1] < losses[0] - 0.5
+    assert (output_dir / "model.ckpt-best.index").exists()
+    assert list(output_dir.glob("events.out.tfevents.*"))
+    assert (output_dir / "metrics.jsonl").exists()
+    run = json.loads((output_dir / "run.json").read_text())
+    assert run["flags"] == dataclasses.asdict(first)
+
+
+def cut_short(patch, step):
+    """Lets a run save `step`, and end before it takes another one."""
+    from albert_tf.training.loop import Trainer
+
+    save = Trainer.save
+
+    def save_and_stop(trainer):
+        prefix = save(trainer)
+        if trainer.step == step:
+            raise KeyboardInterrupt
+        return prefix
+
+    patch.setattr(Trainer, "save", save_and_stop)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"do_train": False}, "nothing to do"),
+        ({"use_tpu": True}, "--use_tpu"),
+        ({"max_seq_length": 41}, "--max_seq_length=41 is larger than max_position_.*=40"),
+        ({"train_batch_size": 7}, "--train_batch_size=7 is larger than the data: 6 records"),
+        ({"input_file": "none*"}, r"'none\*' matches no file"),
+        ({"train_batch_size": 6, "init_checkpoint": "none"}, "none: no such checkpoint"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_training(tmp_path, settings, changes, message):
+    with pytest.raises((ValueError, OSError), match=message):
+        pretraining.run(dataclasses.replace(settings, **changes))
+    assert not list(tmp_path.glob("out/*.index"))
+
+
+def test_a_checkpoint_that_lacks_a_variable_is_refused(tmp_path, settings):
+    weights = read_golden("variable/")
+    del weights["bert/pooler/dense/kernel"]
+    loading.save_checkpoint(str(tmp_path / "part"), weights)
+    settings = dataclasses.replace(settings, init_checkpoint=f"{tmp_path}/part", train_batch_size=6)
+    with pytest.raises(ValueError, match=r"missing +bert/pooler/dense/kernel"):
+        pretraining.run(settings)
+    with pytest.raises(ValueError, match=r"bert/pooler/dense/kernel: missing there"):
+        pretraining.run(dataclasses.replace(settings, do_train=False, do_eval=True))
+
+
+def test_the_rate_grows_with_the_square_root_of_the_batch(settings):
+    assert scaled_learning_rate(0.00176, 4096) == 0.00176
+    assert scaled_learning_rate(0.00176, 1024) == pytest.approx(0.00088)
+    scaled = dataclasses.replace(settings, scale_learning_rate=True, train_batch_size=1024)
+    assert choose_learning_rate(scaled) == pytest.approx(0.00088)
+
+
+@pytest.mark.parametrize(
+    ("rate", "batch_size", "advised"),
+    [
+        (0.00176, 32, "0.000156"),
+        (0.00176, 1024, "0.00088"),
+        (0.00176, 4096, None),
+        (0.00176, 1025, None),
+        (0.001, 32, None),
+    ],
+)
+def test_the_papers_rate_with_a_small_batch_is_warned_of(
+    settings, monkeypatch, rate, batch_size, advised
+):
+    warnings = []
+    monkeypatch.setattr(logging, "warning", lambda text, *args: warnings.append(text % args))
+    settings = dataclasses.replace(settings, learning_rate=rate, train_batch_size=batch_size)
+    assert choose_learning_rate(settings) == rate
+    assert len(warnings) == (advised is not None)
+    for warning in warnings:
+        assert f"--train_batch_size is {batch_size}" in warning
+        assert f"--scale_learning_rate, or --learning_rate={advised}." in warning

@@ -1,0 +1,26 @@
+"""Settings of the pre-training program."""
+
+from __future__ import annotations
+
+import pytest
+
+from albert_tf.pretraining.settings import Settings
+
+NEEDED = {"albert_config_file": "c.json", "input_file": "records", "output_dir": "out"}
+
+
+def test_defaults_are_those_of_the_paper():
+    settings = Settings(**NEEDED)
+    assert (settings.optimizer, settings.learning_rate) == ("lamb", 0.00176)
+    assert (settings.train_batch_size, settings.num_train_steps) == (4096, 125000)
+
+
+def test_masking_during_training_is_refused():
+    with pytest.raises(ValueError, match="masked_lm_budget=3: only 0"):
+        Settings(**NEEDED, masked_lm_budget=3)
+
+
+@pytest.mark.parametrize("name", NEEDED)
+def test_model_records_and_folder_are_required(name):
+    with pytest.raises(TypeError, match=name):
+        Settings(**{other: value for other, value in NEEDED.items() if other != name})
