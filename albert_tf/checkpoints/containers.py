@@ -1,7 +1,7 @@
 """Finds and opens files of weights: TensorFlow checkpoints, safetensors, PyTorch, Keras HDF5.
 
-`open_weights` gives any of them as a `WeightFile`: names, shapes, and a way to read one array.
-Nothing is ever unpickled by this program: a pickle can run any code.
+`open_weights` returns a `WeightFile` for each of these formats: names, shapes, and a function that
+reads one array. Pickles are never unpickled here, as they can run any code.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from albert_tf.checkpoints.names import DATA_SUFFIX
 
 SAVED_MODEL = "saved_model.pb"
 OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
-# One model in several containers, as in Hugging Face's repositories: the first one is taken.
+# Hugging Face's repositories hold one model in several formats: the first of these is opened.
 _HUGGING_FACE_FILES = ("model.safetensors", "pytorch_model.bin", "tf_model.h5")
 _OTHER_FILES = re.compile(r"\.(safetensors|bin|pt|pth|h5|hdf5)$")
 _SHARD = re.compile(r"\.data-(\d+)-of-(\d+)$")
@@ -36,9 +36,9 @@ class WeightFile:
 
     Attributes:
         path: the file; the prefix of a TensorFlow checkpoint.
-        container: its form.
+        container: its format, for messages.
         shapes: name → shape of every array.
-        read: name → array. Raises ValueError if the file is damaged there.
+        read: function of a name that returns the array; raises ValueError if it is damaged.
     """
 
     path: str
@@ -48,19 +48,19 @@ class WeightFile:
 
 
 def find_checkpoint(path: str) -> str:
-    """The checkpoint that `path` means.
+    """Returns the checkpoint that `path` names.
 
     Args:
-        path: a prefix, one of its files, a file of another form, or a folder with one checkpoint.
-            The text file `checkpoint` in it is not read: in released archives it names a path on
-            another machine.
+        path: the prefix of a TensorFlow checkpoint, one of its files, a file of another format, or
+            a folder with one checkpoint. The text file `checkpoint` of a folder is ignored: in
+            released archives it names a path on another machine.
 
     Returns:
         the prefix of a TensorFlow checkpoint (`<prefix>.index` and all shards exist), or a file.
 
     Raises:
         FileNotFoundError: there is none, or shards of its data are missing.
-        ValueError: a folder holds several; the text lists them.
+        ValueError: the folder holds several; the message lists them.
     """
     if tf.io.gfile.isdir(path):
         found = _candidates(path)
@@ -109,7 +109,7 @@ def _check_shards(prefix: str) -> None:
 
 
 def open_checkpoint(prefix: str) -> tf.train.CheckpointReader:
-    """A reader of a TensorFlow checkpoint, all shards of which are there.
+    """Opens a TensorFlow checkpoint, all shards of which are there.
 
     Raises:
         FileNotFoundError: as `find_checkpoint`.
@@ -123,7 +123,7 @@ def open_checkpoint(prefix: str) -> tf.train.CheckpointReader:
 
 
 def read_tensor(reader: tf.train.CheckpointReader, name: str, prefix: str) -> np.ndarray:
-    """One array of a checkpoint.
+    """Reads one array of a checkpoint.
 
     Raises:
         ValueError: the data file is cut short or damaged.
@@ -135,14 +135,14 @@ def read_tensor(reader: tf.train.CheckpointReader, name: str, prefix: str) -> np
 
 
 def open_weights(path: str) -> WeightFile:
-    """Opens a file of weights of any form.
+    """Opens a file of weights of any of the formats.
 
     Args:
-        path: as `find_checkpoint` takes it.
+        path: as in `find_checkpoint`.
 
     Raises:
         FileNotFoundError: as `find_checkpoint`.
-        ValueError: it is damaged, of a form that is not read, or a pickle.
+        ValueError: it is damaged, of another format, or a pickle.
     """
     path = find_checkpoint(path)
     if tf.io.gfile.exists(path + ".index"):
@@ -182,7 +182,7 @@ def _open_tensorflow(prefix: str) -> WeightFile:
 
 
 def _object_names(graph: Any) -> dict[str, str]:
-    """Variable name → key, of a checkpoint whose keys are paths through Python objects."""
+    """Returns variable name → key of an object-based checkpoint, whose keys are object paths."""
     from tensorflow.core.protobuf import trackable_object_graph_pb2
 
     nodes = trackable_object_graph_pb2.TrackableObjectGraph.FromString(bytes(graph)).nodes

@@ -1,9 +1,9 @@
 """Recognizes whose weights a checkpoint holds, and fits them to a model.
 
-Works on names, shapes and NumPy arrays; files are opened elsewhere. `recognize` tells the families
-of checkpoints apart and gives an `Entry` for every weight: this model's name for it, and how it is
-made from the arrays of the file. `fit` adapts the entries to one model. Nothing is read meanwhile,
-so that what does not fit is refused before any weight changes.
+Works on names and shapes; `containers` opens the files. `recognize` tells the families apart and
+returns an `Entry` for every weight: its name in this model, and how it is computed from the arrays
+of the file. `fit` adapts the entries to one model. No array is read until all of them fit, so that
+a checkpoint is refused before any weight has changed.
 
 Letters: V vocabulary, E embedding, H hidden, I intermediate, L layers, G groups.
 """
@@ -31,13 +31,13 @@ Shape = tuple[int, ...]
 
 @dataclasses.dataclass(frozen=True)
 class Family:
-    """A kind of checkpoint.
+    """A family of checkpoints: weights with the same names and the same layout.
 
     Attributes:
-        title: whose it is.
-        refusal: why this model cannot hold it; empty if it can.
-        hint: what to look at when a model cannot hold it.
-        is_square: whether only a model of Google's layout with E = H can hold it.
+        title: whose they are, for messages.
+        refusal: why no model here can hold them; empty if one can.
+        hint: what to check where a model does not hold them.
+        is_square: whether only a model of Google's layout with E = H can hold them.
     """
 
     title: str
@@ -90,7 +90,7 @@ FAMILIES = {
     ),
 }
 
-# How a family shows: the first pattern that a name matches, after the layers' own kinds.
+# The family of a checkpoint is the first one with a name that matches; `_family` refines it.
 _SIGNS = (
     ("sharing_lost", r"group_0_\d+/|layer_normalization(_\d+)?/"),
     ("hugging_face_tf", r"albert_layer_groups_\._\d+/"),
@@ -114,12 +114,12 @@ def _same(array: np.ndarray) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """A weight under this model's name, to be made from arrays of a file.
+    """How a weight of this model is computed from the arrays of a file.
 
     Attributes:
-        shape: of the result.
-        sources: names in the file.
-        compute: the arrays of the sources → the weight.
+        shape: shape of the weight.
+        sources: names of the arrays in the file.
+        compute: function of these arrays that returns the weight.
     """
 
     shape: Shape
@@ -129,12 +129,12 @@ class Entry:
 
 @dataclasses.dataclass(frozen=True)
 class Recognized:
-    """What a checkpoint is.
+    """Whose weights a checkpoint holds, and which.
 
     Attributes:
         family: a key of `FAMILIES`.
-        entries: this model's name → entry; empty if the family is refused.
-        unmapped: weights of the file that have no name here.
+        entries: name in this model → entry; empty if the family is refused.
+        unmapped: weights of the file that have no name in this model.
         bookkeeping: names of moments, counters and copies.
     """
 
@@ -145,12 +145,12 @@ class Recognized:
 
     @property
     def kind(self) -> Family:
-        """Its family's entry in `FAMILIES`."""
+        """The family itself."""
         return FAMILIES[self.family]
 
 
 def recognize(shapes: Mapping[str, Sequence[int]]) -> Recognized:
-    """Tells what a checkpoint is from the names and shapes of its arrays."""
+    """Recognizes a checkpoint by the names and shapes of its arrays."""
     bookkeeping = sorted(name for name in shapes if is_bookkeeping(name))
     weights = {unwrap(name): name for name in shapes if not is_bookkeeping(name)}
     plain = {name: Entry(tuple(shapes[raw]), (raw,)) for name, raw in weights.items()}
@@ -217,7 +217,7 @@ def _flattened(name: str, entry: Entry) -> Entry:
 
 
 def _spread_over_layers(plain: Mapping[str, Entry]) -> dict[str, Entry]:
-    """BERT's names for every layer, with the parts that layers share repeated in each."""
+    """Gives every layer all its weights under BERT's names, those that layers share as well."""
     found = {name: _BERT_LAYER.fullmatch(name) for name in plain}
     numbers = [int(i) for match in found.values() if match for i in match.groups() if _is_index(i)]
     entries = {}
@@ -237,10 +237,10 @@ def _is_index(text: str | None) -> bool:
 
 
 def to_google_layout(entries: Mapping[str, Entry]) -> dict[str, Entry]:
-    """Entries with albert_zh's or BERT's names as those of a Google model with E = H.
+    """Renames entries of albert_zh or BERT to those of a Google model with E = H.
 
-    The two factors of albert_zh's word embeddings become one table [V, H], their product. The
-    outputs stay the same: in that layout everything behind the word embeddings is H wide already.
+    The two factors of albert_zh's word embeddings, [V, E] and [E, H], are multiplied to one table
+    [V, H]. The outputs stay the same, as everything behind them is H wide already.
     """
     layers = {name.replace("/layer_shared/", "/layer_0/"): entry for name, entry in entries.items()}
     count = sum(name.endswith("/attention/self/query/kernel") for name in layers)
@@ -259,15 +259,15 @@ def to_google_layout(entries: Mapping[str, Entry]) -> dict[str, Entry]:
 def fit(
     entries: Mapping[str, Entry], wanted: Mapping[str, Shape], init_from_group0: bool = False
 ) -> dict[str, Entry]:
-    """Adapts entries to a model.
+    """Adapts the entries of a checkpoint to a model.
 
     Args:
-        entries: of `Recognized`.
+        entries: as in `Recognized`.
         wanted: the model's variables, name → shape.
         init_from_group0: give every hidden group of the model the weights of group 0.
 
     Returns:
-        name → entry; names that the model does not have are among them.
+        name → entry, also for names that the model does not have.
     """
     result = dict(entries)
     if WORDS_2 in entries and WORDS_2 not in wanted:
@@ -281,14 +281,14 @@ def fit(
 
 
 def is_identity(kernel: np.ndarray, bias: np.ndarray) -> bool:
-    """Whether a projection changes nothing, so that a model without one can do without it."""
+    """Whether a projection is the identity, so that a model without one loses nothing."""
     return np.array_equal(kernel, np.eye(*kernel.shape)) and not bias.any()
 
 
 def sizes(entries: Mapping[str, Entry]) -> dict[str, int]:
-    """What the shapes say, under the keys of `AlbertConfig`.
+    """Returns the sizes that the shapes tell, under the keys of `AlbertConfig`.
 
-    The numbers of heads and layers are not in the shapes.
+    Shapes do not tell the numbers of attention heads and of layers.
     """
     tables = {
         "vocab_size": (WORDS, 0),
@@ -312,7 +312,13 @@ def sizes(entries: Mapping[str, Entry]) -> dict[str, int]:
 def differences(
     recognized: Recognized, entries: Mapping[str, Entry], config: AlbertConfig
 ) -> list[str]:
-    """Where a checkpoint, fitted to a model, contradicts that model's config; one line each."""
+    """Returns where a checkpoint contradicts a model's config, one line each.
+
+    Args:
+        recognized: the checkpoint.
+        entries: the same, as `fit` adapted it to the model.
+        config: the model's.
+    """
     lines = []
     layout = "albert_zh" if WORDS_2 in entries else "google"
     if layout != config.layout:
@@ -327,9 +333,9 @@ def differences(
 
 
 def group_obstacles(config: AlbertConfig) -> list[str]:
-    """Why Hugging Face's ALBERT, of the same config, would use other weights in some layers.
+    """Returns why Hugging Face's ALBERT would use other groups in some layers; [] if it does not.
 
-    Both give layer i the group ⌊i / L · G⌋, but round differently.
+    Both programs give layer i the group ⌊i / L · G⌋, but round differently.
     """
     count, groups = config.num_hidden_layers, config.num_hidden_groups
     ours = [config.group_of_layer(layer) for layer in range(count)]
@@ -342,8 +348,8 @@ def group_obstacles(config: AlbertConfig) -> list[str]:
     ]
 
 
-# Published models about which published files or texts are wrong in what no shape shows.
-# (layout, vocab_size, hidden_size) → key, right value, why.
+# Released models whose files or descriptions are wrong about a value that no shape shows:
+# (layout, vocab_size, hidden_size) → key, right value, reason.
 _KNOWN_CONTRADICTIONS = {
     ("google", 30000, 2048): (
         "num_attention_heads",
@@ -369,7 +375,7 @@ _KNOWN_CONTRADICTIONS = {
 
 
 def contradictions(config: AlbertConfig) -> list[str]:
-    """Warnings about values of a config that its checkpoint cannot confirm and others deny."""
+    """Returns warnings about values of a config that are known to be wrong for its model."""
     key = (config.layout, config.vocab_size, config.hidden_size)
     if key not in _KNOWN_CONTRADICTIONS:
         return []

@@ -1,8 +1,8 @@
-"""ALBERT in Hugging Face's form: `config.json`, `model.safetensors` and the tokenizer's files.
+"""ALBERT in Hugging Face's format: `config.json`, `model.safetensors` and the tokenizer's files.
 
 `transformers.AlbertForPreTraining.from_pretrained(folder)` opens what `save_hugging_face` writes.
-Their names are in `checkpoint_names`; their kernels are transposed, their E→H projection is there
-even where E = H, and their "gelu" is the one with erf: Google's is called "gelu_new" there.
+Compared with Google's, names differ (see `names`), kernels are transposed, the E→H projection
+exists even where E = H, and "gelu" is the exact one with erf: Google's is called "gelu_new" there.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _OUR_ACTIVATIONS = {other: ours for ours, other in _ACTIVATIONS.items()} | {
     "gelu_pytorch_tanh": "gelu",
     "gelu": "gelu",
 }
-# The class for a head, by a weight of it; the first that is there.
+# Weight of a head → the class that has it; the first one that is present counts.
 _ARCHITECTURES = (
     ("cls/seq_relationship/output_weights", "AlbertForPreTraining"),
     ("cls/predictions/output_bias", "AlbertForMaskedLM"),
@@ -39,10 +39,10 @@ _ARCHITECTURES = (
 
 
 def config_from_hugging_face(values: Mapping[str, Any]) -> AlbertConfig:
-    """The config that a `config.json` of Hugging Face's ALBERT describes.
+    """Returns the config that a `config.json` of Hugging Face's ALBERT describes.
 
     Raises:
-        ValueError: it is another model's, or has an activation that this model lacks.
+        ValueError: it is another model's, or its activation is not available here.
     """
     if values.get("model_type") != "albert":
         raise ValueError(f'model_type is {values.get("model_type")!r}, "albert" was expected')
@@ -67,11 +67,11 @@ def config_from_hugging_face(values: Mapping[str, Any]) -> AlbertConfig:
 
 
 def config_to_hugging_face(config: AlbertConfig, tensors: Mapping[str, Any]) -> dict[str, Any]:
-    """The content of `config.json`.
+    """Returns the content of `config.json`.
 
     Args:
         config: of Google's layout.
-        tensors: name → weight; the heads among them decide which class is named.
+        tensors: name → weight; the heads among them decide which class is written.
     """
     heads = (architecture for name, architecture in _ARCHITECTURES if name in tensors)
     values = config.to_dict() | {
@@ -91,7 +91,7 @@ def config_to_hugging_face(config: AlbertConfig, tensors: Mapping[str, Any]) -> 
 def to_hugging_face(
     tensors: Mapping[str, np.ndarray], config: AlbertConfig
 ) -> dict[str, np.ndarray]:
-    """Weights with Google's names as Hugging Face's.
+    """Renames and transposes weights with Google's names to Hugging Face's.
 
     Raises:
         ValueError: Hugging Face's ALBERT cannot hold this model; says why.

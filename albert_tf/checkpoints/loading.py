@@ -1,9 +1,9 @@
-"""Checkpoints: writing them, going through a folder of them, and loading any of them into a model.
+"""Loads checkpoints of any family into a model, and reports what was loaded and what was not.
 
-Ours are in TensorFlow 1's name-based form, a dictionary from variable name to array on disk as
-`<prefix>.index` and `<prefix>.data-00000-of-00001`. They carry Google's names, the optimizer's
-moments as `<variable>/adam_m` and `<variable>/adam_v`, and `global_step`, so that Google's code
-reads them. `load_checkpoint` takes every other form and family of ALBERT checkpoints as well.
+Our own checkpoints have TensorFlow 1's name-based format, a dictionary from variable name to array
+on disk as `<prefix>.index` and `<prefix>.data-00000-of-00001`. They carry Google's names, the
+optimizer's moments as `<variable>/adam_m` and `<variable>/adam_v`, and `global_step`, so that
+Google's code reads them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from albert_tf.checkpoints import families as formats
+from albert_tf.checkpoints import families
 from albert_tf.checkpoints.containers import (
     WeightFile,
     find_checkpoint,
@@ -25,7 +25,15 @@ from albert_tf.checkpoints.containers import (
     open_weights,
     read_tensor,
 )
-from albert_tf.checkpoints.names import PARTS, PROJECTION, is_bookkeeping, is_encoder, part_of
+from albert_tf.checkpoints.names import (
+    GLOBAL_STEP,
+    PARTS,
+    PROJECTION,
+    is_bookkeeping,
+    is_encoder,
+    part_of,
+    variable_name,
+)
 from albert_tf.checkpoints.store import (
     BEST,
     copy_checkpoint,
@@ -57,18 +65,12 @@ __all__ = [
     "variable_name",
 ]
 
-GLOBAL_STEP = "global_step"
 _COLUMNS = ("part", "found", "loaded", "missing", "misshapen", "unused")
-_MOST_NAMES = 16  # in one list of a report
-
-
-def variable_name(variable: tf.Variable) -> str:
-    """The checkpoint name of a variable: its own without the ":0"."""
-    return variable.name.split(":")[0]
+_MAX_LISTED_NAMES = 16  # in one list of a report
 
 
 def read_step(prefix: str) -> int:
-    """The `global_step` of a checkpoint; 0 where it has none, or is no TensorFlow one."""
+    """Returns the `global_step` of a checkpoint; 0 if it has none or is no TensorFlow one."""
     if not tf.io.gfile.exists(prefix + ".index"):
         return 0
     reader = open_checkpoint(prefix)
@@ -81,16 +83,16 @@ class LoadReport:
 
     Attributes:
         prefix: the checkpoint.
-        loaded: variables that took their value from it.
+        loaded: variables that take their value from it.
         missing: variables of the model that it lacks.
         misshapen: variable → (shape in the checkpoint, shape in the model).
-        unused: its weights that the model has not; those without a name here as in the file.
-        title: what it is.
-        found: all its weights, moments and counters aside.
+        unused: its weights that the model does not have.
+        title: its family and the format of the file.
+        found: all its weights, without moments and counters.
         bookkeeping: how many moments and counters it has.
-        sizes: what its shapes say, under the keys of `AlbertConfig`.
-        notes: what a reader should know: contradictions, and reasons why it does not fit.
-        fits: whether the model takes its whole encoder from it.
+        sizes: what its shapes tell, under the keys of `AlbertConfig`.
+        notes: reasons why it does not fit, and other contradictions.
+        fits: whether it holds the whole encoder of the model.
     """
 
     prefix: str
@@ -106,7 +108,7 @@ class LoadReport:
     fits: bool
 
     def __str__(self) -> str:
-        """The table of what was found, loaded, missing and unused, and the names behind it."""
+        """A table of counts by part of the model, and the names that did not load."""
         groups = (self.found, self.loaded, self.missing, list(self.misshapen), self.unused)
         parts = [[part_of(name) for name in group] for group in groups]
         counts = [(part, *(group.count(part) for group in parts)) for part in PARTS]
@@ -127,10 +129,10 @@ class LoadReport:
 
 
 def _first(lines: Iterable[str]) -> list[str]:
-    """The first few lines, and how many there are more."""
+    """The first lines, and how many more there are."""
     every = list(lines)
-    more = len(every) - _MOST_NAMES
-    return every if more <= 1 else [*every[:_MOST_NAMES], f"  … and {more} more"]
+    more = len(every) - _MAX_LISTED_NAMES
+    return every if more <= 1 else [*every[:_MAX_LISTED_NAMES], f"  … and {more} more"]
 
 
 def load_checkpoint(
@@ -144,16 +146,16 @@ def load_checkpoint(
         (True, [])
 
     Args:
-        model: anything with `.variables`, such as `AlbertForPretraining`. If it has a `.config`
-            too, contradictions between that and the checkpoint are named.
-        path: as `find_checkpoint` takes it.
-        allow_partial: go on, with a warning, where weights of the encoder do not fit.
-        init_from_group0: take the weights of every hidden group from the checkpoint's group 0. So
-            a model with num_hidden_groups = num_hidden_layers starts from shared weights.
+        model: a model with Google's variable names, such as `AlbertForPretraining`. If it has a
+            `.config`, contradictions between that and the checkpoint are reported.
+        path: as in `find_checkpoint`.
+        allow_partial: only warn where weights of the encoder do not fit.
+        init_from_group0: take the weights of every hidden group from the checkpoint's group 0, so
+            that a model with num_hidden_groups = num_hidden_layers starts from shared weights.
 
     Returns:
-        what was loaded, missing and unused. Heads that are missing or of another shape are named
-        there and in the log, and keep their values.
+        what was loaded, missing and unused. Heads that are missing or of another shape keep their
+        values; the report and the log name them.
 
     Raises:
         FileNotFoundError: no such checkpoint.
@@ -176,7 +178,7 @@ def load_checkpoint(
         logging.warning("%s", report)
     else:
         logging.info("%s", report)
-    _say_what_becomes_of_heads(report)
+    _log_heads(report)
     variables = {variable_name(variable): variable for variable in model.variables}
     values = {name: _read(weights, entries[name]) for name in report.loaded}
     for name, value in values.items():
@@ -184,8 +186,8 @@ def load_checkpoint(
     return report
 
 
-def _say_what_becomes_of_heads(report: LoadReport) -> None:
-    """So that nobody takes a head that is new for a trained one, or the other way round."""
+def _log_heads(report: LoadReport) -> None:
+    """Says which heads are new, so that nobody takes them for trained ones, or the reverse."""
     heads = [name for name in report.loaded if not is_encoder(name)]
     new = [name for name in (*report.missing, *report.misshapen) if not is_encoder(name)]
     if heads:
@@ -195,7 +197,7 @@ def _say_what_becomes_of_heads(report: LoadReport) -> None:
 
 
 def load_weights(model: Any, prefix: str) -> None:
-    """Loads all weights of a model, heads included, for evaluating it: nothing may stay random.
+    """Loads all weights of a trained model, heads included; none may stay random.
 
     Raises:
         FileNotFoundError: no such checkpoint.
@@ -220,7 +222,7 @@ def load_weights(model: Any, prefix: str) -> None:
 
 
 def inspect_checkpoint(path: str, model: Any = None, init_from_group0: bool = False) -> LoadReport:
-    """What `load_checkpoint` would do; without a model, what the checkpoint holds.
+    """Reports what `load_checkpoint` would do; without a model, what a checkpoint holds.
 
     Raises:
         FileNotFoundError, ValueError: as `load_checkpoint`, but for weights that do not fit.
@@ -231,11 +233,11 @@ def inspect_checkpoint(path: str, model: Any = None, init_from_group0: bool = Fa
 def read_weights(
     path: str, model: Any = None, init_from_group0: bool = False
 ) -> dict[str, np.ndarray]:
-    """All weights of a checkpoint, float32, under this model's names.
+    """Returns all weights of a checkpoint, float32, under the names of this model.
 
     Args:
-        path: as `find_checkpoint` takes it.
-        model: whose layout the weights take, where several are possible.
+        path: as in `find_checkpoint`.
+        model: the model whose layout the weights are converted to, where several are possible.
         init_from_group0: as in `load_checkpoint`.
     """
     weights = open_weights(path)
@@ -243,21 +245,21 @@ def read_weights(
     return {name: _read(weights, entry) for name, entry in entries.items()}
 
 
-def _read(weights: WeightFile, entry: formats.Entry) -> np.ndarray:
+def _read(weights: WeightFile, entry: families.Entry) -> np.ndarray:
     value = entry.compute(*(weights.read(source) for source in entry.sources))
     return np.asarray(value, np.float32)
 
 
 def _compare(
     model: Any, weights: WeightFile, init_from_group0: bool
-) -> tuple[LoadReport, dict[str, formats.Entry]]:
-    """What of a file fits a model, and how its weights are made."""
-    recognized = formats.recognize(weights.shapes)
+) -> tuple[LoadReport, dict[str, families.Entry]]:
+    """Reports what of a file fits a model, with the entries that compute its weights."""
+    recognized = families.recognize(weights.shapes)
     variables = [] if model is None else model.variables
     wanted = {variable_name(variable): tuple(variable.shape) for variable in variables}
-    entries = formats.fit(recognized.entries, wanted, init_from_group0)
+    entries = families.fit(recognized.entries, wanted, init_from_group0)
     if model is not None:
-        _drop_idle_projection(weights, entries, wanted)
+        _drop_identity_projection(weights, entries, wanted)
     obstacles, notes = _remarks(recognized, entries, model)
     common = sorted(entries.keys() & wanted.keys())
     loaded = [name for name in common if entries[name].shape == wanted[name]]
@@ -268,7 +270,7 @@ def _compare(
     }
     missing = sorted(wanted.keys() - entries.keys())
     unused = [] if model is None else sorted(entries.keys() - wanted.keys())
-    # Other groups are left over as intended then; else the checkpoint is of another model.
+    # With `init_from_group0` other groups are unused as intended; else it is another model's.
     surplus = [n for n in unused if not (init_from_group0 and re.search("/group_[1-9]", n))]
     misfits = any(is_encoder(name) for name in (*missing, *misshapen, *surplus))
     report = LoadReport(
@@ -280,7 +282,7 @@ def _compare(
         title=f"{recognized.kind.title} ({weights.container})",
         found=[*entries, *recognized.unmapped],
         bookkeeping=len(recognized.bookkeeping),
-        sizes=formats.sizes(entries),
+        sizes=families.sizes(entries),
         notes=obstacles + notes,
         fits=not (obstacles or misfits),
     )
@@ -288,9 +290,9 @@ def _compare(
 
 
 def _remarks(
-    recognized: formats.Recognized, entries: dict[str, formats.Entry], model: Any
+    recognized: families.Recognized, entries: dict[str, families.Entry], model: Any
 ) -> tuple[list[str], list[str]]:
-    """Reasons why the model cannot hold a checkpoint whatever its shapes, and other notes."""
+    """Reasons why a model cannot hold a checkpoint, whatever its shapes; and other notes."""
     if recognized.kind.refusal:
         return [recognized.kind.refusal], []
     if model is None:
@@ -299,18 +301,18 @@ def _remarks(
     if not isinstance(config, AlbertConfig):
         return [], []
     is_theirs = recognized.family == "hugging_face"
-    obstacles = formats.group_obstacles(config) if is_theirs else []
-    notes = formats.differences(recognized, entries, config) + formats.contradictions(config)
+    obstacles = families.group_obstacles(config) if is_theirs else []
+    notes = families.differences(recognized, entries, config) + families.contradictions(config)
     return obstacles, notes
 
 
-def _drop_idle_projection(
-    weights: WeightFile, entries: dict[str, formats.Entry], wanted: dict[str, Any]
+def _drop_identity_projection(
+    weights: WeightFile, entries: dict[str, families.Entry], wanted: dict[str, Any]
 ) -> None:
-    """Removes a projection that the model lacks (E = H) if it changes nothing."""
+    """Removes a projection that the model lacks (E = H) if it is the identity."""
     names = [f"{PROJECTION}/kernel", f"{PROJECTION}/bias"]
     if not set(names) & set(wanted) and set(names) <= set(entries):
         kernel, bias = (_read(weights, entries[name]) for name in names)
-        if formats.is_identity(kernel, bias):
+        if families.is_identity(kernel, bias):
             for name in names:
                 del entries[name]

@@ -1,18 +1,21 @@
-"""The names of ALBERT's weights in its families of checkpoints: Google's and the others'.
+"""The names of ALBERT's weights in every family of checkpoints.
 
-Google's names are this model's own; a table a family says what the others call the same weights.
+The model's variables have Google's names. One table for each other family says what the same
+weights are called there.
 """
 
 from __future__ import annotations
 
 import re
+from typing import Any
 
-DATA_SUFFIX = ".data-00000-of-00001"  # of checkpoints in one piece
+DATA_SUFFIX = ".data-00000-of-00001"  # of checkpoints with a single shard
+GLOBAL_STEP = "global_step"
 WORDS = "bert/embeddings/word_embeddings"
 WORDS_2 = "bert/embeddings/word_embeddings_2"  # albert_zh's projection from E to H
 PROJECTION = "bert/encoder/embedding_hidden_mapping_in"  # Google's
 BLOCK = "bert/encoder/transformer/group_{g}/inner_group_{n}"
-# Google's scopes (`{block}` is BLOCK) in the other families. In BERT's, layer i is group i.
+# Google's scope → another family's; `{block}` stands for BLOCK. In BERT's, layer i is group i.
 BERT = {
     "{block}/attention_1/self/query": "bert/encoder/layer_{g}/attention/self/query",
     "{block}/attention_1/self/key": "bert/encoder/layer_{g}/attention/self/key",
@@ -102,23 +105,23 @@ KAMALKRAJ = {
     "cls/seq_relationship/output_": "cls/seq_relationship/output_",
 }
 
-DIALECTS = {
+FAMILY_NAMES = {
     "bert": BERT,
     "hugging_face": HUGGING_FACE,
     "kamalkraj": KAMALKRAJ,
     "model_garden": MODEL_GARDEN,
 }
 
-# What optimizers and programs leave in a checkpoint beside the weights. Hugging Face stores some
-# weights twice (the decoder is the word embeddings) and numbers from 0 to 511 as positions;
-# TF-Hub's modules have a variable for do_lower_case.
+# What optimizers and programs store beside the weights. Hugging Face stores some weights twice (the
+# decoder is the word embeddings) and the position ids 0 to 511; TF-Hub's modules have a variable
+# for do_lower_case.
 _BOOKKEEPING = re.compile(
     r"(^|/)(adam_m|adam_v|lamb_m|lamb_v)$|(^|/)(AdamWeightDecayOptimizer|LAMBOptimizer)"
     r"|^(Adam|AdamW|Lamb|LAMB)/"
     r"|^(global_step|save_counter|_CHECKPOINTABLE_OBJECT_GRAPH|do_lower_case|Variable)$"
     r"|embeddings\.(position_ids|token_type_ids)$|predictions\.decoder\.(weight|bias)$"
 )
-# Beginnings that only say in which program or object the weights were.
+# Prefixes and suffixes that only say in which program or object the weights were.
 _WRAPPING = re.compile(r"^module/|^(.*/)?albert_model/|:0$")
 _HUGGING_FACE_ENCODER = re.compile(r"^(?=(embeddings|encoder|pooler)\.)")
 
@@ -132,37 +135,42 @@ PARTS = {
 }
 
 
+def variable_name(variable: Any) -> str:
+    """Returns the checkpoint name of a variable: its own without the ":0"."""
+    return variable.name.split(":")[0]
+
+
 def is_bookkeeping(name: str) -> bool:
-    """Whether a checkpoint name belongs to an optimizer, a counter or a copy, not to the model."""
+    """Whether a name in a checkpoint is of an optimizer, a counter or a copy, not of a weight."""
     return bool(_BOOKKEEPING.search(name))
 
 
 def unwrap(name: str) -> str:
-    """A name without what TF-Hub (`module/`), Keras (`:0`) or a wrapping model put around it."""
+    """Removes what TF-Hub (`module/`), Keras (`:0`) or a wrapping model put around a name."""
     return _HUGGING_FACE_ENCODER.sub("albert.", _WRAPPING.sub("", name))
 
 
 def part_of(name: str) -> str:
-    """The part of the model, a key of `PARTS`, that a weight with a Google name belongs to."""
+    """Returns the part of the model, a key of `PARTS`, that a weight with Google's name is in."""
     return next(part for part, prefixes in PARTS.items() if name.startswith(prefixes))
 
 
 def is_encoder(name: str) -> bool:
-    """Whether a weight with a Google name belongs to the encoder, its embeddings or its pooler."""
+    """Whether a weight with Google's name is in the encoder, its embeddings or its pooler."""
     return name.startswith("bert/")
 
 
-def name_map(dialect: str, num_groups: int = 1, num_inner: int = 1) -> dict[str, str]:
-    """Google's name → a dialect's name, for every weight that the dialect knows.
+def name_map(family: str, num_groups: int = 1, num_inner: int = 1) -> dict[str, str]:
+    """Returns Google's name → a family's name, for every weight that the family has.
 
     Args:
-        dialect: a key of `DIALECTS`.
-        num_groups: G; dialects without groups have one.
+        family: a key of `FAMILY_NAMES`.
+        num_groups: hidden groups, G; families without groups have one.
         num_inner: blocks in a layer.
     """
     names = {}
-    for google_scope, scope in DIALECTS[dialect].items():
-        for google_suffix, suffix in _suffixes(google_scope, dialect):
+    for google_scope, scope in FAMILY_NAMES[family].items():
+        for google_suffix, suffix in _suffixes(google_scope, family):
             google = google_scope.replace("{block}", BLOCK) + google_suffix
             for g in range(num_groups if "{g}" in google else 1):
                 for n in range(num_inner if "{n}" in google else 1):
@@ -170,8 +178,8 @@ def name_map(dialect: str, num_groups: int = 1, num_inner: int = 1) -> dict[str,
     return names
 
 
-def _suffixes(google_scope: str, dialect: str) -> list[tuple[str, str]]:
-    """The endings of the weights in a scope, Google's and the dialect's."""
+def _suffixes(google_scope: str, family: str) -> list[tuple[str, str]]:
+    """Returns the ends of the names of a scope's weights, Google's and the family's."""
     if google_scope.endswith(("_embeddings", "/output_bias")):
         return [("", "")]
     if google_scope.endswith("output_"):
@@ -179,5 +187,5 @@ def _suffixes(google_scope: str, dialect: str) -> list[tuple[str, str]]:
     else:
         is_norm = "LayerNorm" in google_scope
         endings = ("/gamma", "/beta") if is_norm else ("/kernel", "/bias")
-    others = (".weight", ".bias") if dialect == "hugging_face" else endings
+    others = (".weight", ".bias") if family == "hugging_face" else endings
     return list(zip(endings, others, strict=True))

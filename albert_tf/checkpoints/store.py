@@ -1,7 +1,7 @@
-"""A folder of numbered checkpoints: writing them, checking them, and removing old ones.
+"""The numbered checkpoints of a run: writing, checking, listing and removing them.
 
 A checkpoint `model.ckpt-<step>` is complete or absent. It is written under a hidden name, checked,
-brought to the disk and only then renamed, its index last: without the index it does not exist.
+flushed to the disk and only then renamed, its index last: without the index it does not exist.
 """
 
 from __future__ import annotations
@@ -22,11 +22,10 @@ from albert_tf.checkpoints.names import DATA_SUFFIX
 
 BEST = "model.ckpt-best"
 _NUMBERED = re.compile(r"model\.ckpt-(\d+)\.index$")
-# What TensorFlow's reader of checkpoints raises for damaged files.
+# What TensorFlow's checkpoint reader raises for damaged files.
 _DAMAGE = (tf.errors.OpError, IndexError, ValueError, RuntimeError)
-
 # What TensorFlow raises where a file cannot be written.
-_DISK_TROUBLE = (
+_DISK_ERRORS = (
     tf.errors.ResourceExhaustedError,
     tf.errors.PermissionDeniedError,
     tf.errors.NotFoundError,
@@ -35,9 +34,9 @@ _DISK_TROUBLE = (
 
 
 def list_checkpoints(directory: str) -> dict[int, str]:
-    """The numbered checkpoints `model.ckpt-<step>` of a directory: step → prefix, ascending.
+    """Returns the numbered checkpoints of a directory, step → prefix, in ascending order.
 
-    They are found by their `.index` files. The text file `checkpoint` is not trusted: in released
+    They are found by their `.index` files. The text file `checkpoint` is ignored: in released
     archives it names a path on another machine.
     """
     if not tf.io.gfile.isdir(directory):
@@ -92,13 +91,13 @@ def copy_checkpoint(source: str, target: str) -> None:
 
 @contextlib.contextmanager
 def _new_files(prefix: str) -> Iterator[str]:
-    """A hidden prefix beside `prefix`; what is still there at the end is removed."""
+    """Yields a hidden prefix beside `prefix`; files that remain under it are removed at the end."""
     directory, base = os.path.split(prefix)
     temporary = os.path.join(directory, f".{base}-{uuid.uuid4().hex[:8]}")
     try:
         yield temporary
     except (tf.errors.OpError, OSError) as error:
-        if not (reason := _disk_trouble(error)):
+        if not (reason := _disk_error(error)):
             raise
         raise OSError(
             f"{prefix}: the checkpoint cannot be written: {reason}. Make room there (or name "
@@ -109,9 +108,9 @@ def _new_files(prefix: str) -> Iterator[str]:
             tf.io.gfile.remove(leftover)
 
 
-def _disk_trouble(error: Exception) -> str:
-    """Why a file could not be written; "" where the error is of another kind."""
-    if isinstance(error, _DISK_TROUBLE):
+def _disk_error(error: Exception) -> str:
+    """Returns why a file could not be written; "" for other kinds of errors."""
+    if isinstance(error, _DISK_ERRORS):
         return error.message.split("[Op:")[0].rpartition(";")[2].strip()
     return (error.strerror or "") if isinstance(error, OSError) else ""
 
@@ -121,33 +120,33 @@ def _rename(temporary: str, prefix: str, shards: list[str]) -> None:
     suffixes = (*shards, ".index")
     if not files.is_remote(prefix):
         for suffix in suffixes:
-            _bring_to_disk(temporary + suffix)
-    # Where it replaces another, a killed process must not leave the data of one under the index of
-    # the other.
+            _flush_to_disk(temporary + suffix)
+    # If it replaces another checkpoint, a killed process must not leave the data of one beside the
+    # index of the other.
     if tf.io.gfile.exists(prefix + ".index"):
         tf.io.gfile.remove(prefix + ".index")
     for suffix in suffixes:
         tf.io.gfile.rename(temporary + suffix, prefix + suffix, overwrite=True)
 
 
-def _bring_to_disk(path: str) -> None:
-    """Without it, a file may be empty under its final name when the power fails."""
+def _flush_to_disk(path: str) -> None:
+    """Flushes a file to the disk: else it may be empty under its final name after a power cut."""
     with open(path, "rb") as stream:
         os.fsync(stream.fileno())
 
 
 def find_damage(prefix: str, shapes: dict[str, list[int]] | None = None) -> str:
-    """What is wrong with a checkpoint of this program; "" if nothing is.
+    """Returns what is wrong with a checkpoint of this program; "" if nothing is.
 
-    The index holds checksums of itself and of every tensor. It is read whole in any case.
+    The index, which holds checksums of itself and of every tensor, is always read.
 
     Args:
         prefix: the checkpoint.
-        shapes: what it must hold, name → shape. If given, the size of the data is held against
-            them; without them every tensor is read instead, which checks its checksum.
+        shapes: name → shape of what it must hold. With it, the size of the data is compared with
+            these shapes; without it, every tensor is read, which verifies its checksum.
 
     Raises:
-        OSError: a file cannot be opened, which says nothing of its content.
+        OSError: a file cannot be opened, which says nothing about its content.
     """
     try:
         size = files.file_size(prefix + DATA_SUFFIX)
@@ -172,13 +171,14 @@ def find_damage(prefix: str, shapes: dict[str, list[int]] | None = None) -> str:
 
 
 def newest_usable(directory: str) -> tuple[int, str] | None:
-    """The newest numbered checkpoint that can be read whole.
+    """Returns the newest numbered checkpoint that can be read completely.
 
-    Damaged ones that are newer are renamed, with a warning, to `model.ckpt-<step>.damaged.*`: so
-    nothing takes them for checkpoints, neither an evaluation nor the removal of old ones.
+    Damaged checkpoints that are newer are renamed, with a warning, to
+    `model.ckpt-<step>.damaged.*`, so that neither evaluation nor the removal of old checkpoints
+    takes them for checkpoints.
 
     Returns:
-        step and prefix; None where there is no checkpoint.
+        step and prefix; None if there is no checkpoint.
 
     Raises:
         ValueError: there are checkpoints, and all of them are damaged.

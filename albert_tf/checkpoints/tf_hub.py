@@ -1,6 +1,6 @@
-"""ALBERT as a TensorFlow 2 SavedModel in the form of TF-Hub's encoders.
+"""ALBERT as a TensorFlow 2 SavedModel in the format of TF-Hub's encoders.
 
-`hub.KerasLayer(folder)` and `tf.saved_model.load(folder)` take what `save_hub_module` writes, with
+`hub.KerasLayer(folder)` and `tf.saved_model.load(folder)` load what `save_hub_module` writes, with
 the inputs and outputs of the ALBERT modules on TF-Hub:
 
     encoder = tf.saved_model.load(folder)
@@ -36,7 +36,7 @@ _INPUTS = {
 }
 _POSITIONS = "masked_lm_positions"
 _IDS = tf.TensorSpec((None, None), tf.int32)
-# The model decides nothing by the value of a tensor: tracing it needs no help.
+# No Python control flow depends on the value of a tensor, so that AutoGraph is not needed.
 _function = functools.partial(tf.function, autograph=False)
 _SIGNATURE_OUTPUTS = ("default", "pooled_output", "sequence_output")
 
@@ -52,17 +52,17 @@ def save_hub_module(
     spm_model_file: str | None = None,
     do_lower_case: bool = True,
 ) -> None:
-    """Writes a SavedModel in TF-Hub's form.
+    """Writes a SavedModel in TF-Hub's format.
 
     Args:
-        directory: where; made if needed.
+        directory: folder to write; made if needed.
         model: an `AlbertForPretraining`.
         config: its config.
-        has_masked_lm: whether `mlm` is there; not if that head was never trained.
-        has_sentence_order: whether `sop` is there.
-        vocab_file: a WordPiece vocabulary to put in.
-        spm_model_file: a SentencePiece model to put in.
-        do_lower_case: kept beside `vocab_file`; SentencePiece modules on TF-Hub imply it.
+        has_masked_lm: whether to write `mlm`; False for a head that was never trained.
+        has_sentence_order: whether to write `sop`.
+        vocab_file: a WordPiece vocabulary to include.
+        spm_model_file: a SentencePiece model to include.
+        do_lower_case: stored beside `vocab_file`; SentencePiece modules on TF-Hub imply it.
     """
     encoder = model.encoder
 
@@ -115,12 +115,12 @@ def _outputs(outputs: Tensors) -> Tensors:
 
 
 def _unique(variables: list[tf.Variable]) -> list[tf.Variable]:
-    """Each once: the masked-LM head has the word embeddings as well."""
+    """Removes duplicates: the masked-LM head shares the word embeddings."""
     return list({variable.ref(): variable for variable in variables}.values())
 
 
 def _callable_object(call: Any, variables: list[tf.Variable], *more_inputs: str) -> Any:
-    """What `tf.saved_model.load` gives back as a callable, traced with and without dropout."""
+    """Returns what `tf.saved_model.load` loads as a callable, traced with and without dropout."""
     root = tf.train.Checkpoint()
     root.__call__ = call
     specs = dict.fromkeys((*_INPUTS.values(), *more_inputs), _IDS)
@@ -140,7 +140,7 @@ def _assets(
     spm_model_file: str | None,
     do_lower_case: bool,
 ) -> Iterator[None]:
-    """Hangs the files that travel with the model on it; they must exist until it is saved."""
+    """Attaches config and vocabulary to the model; their files must exist until it is saved."""
     with tempfile.TemporaryDirectory() as folder:
         config_file = os.path.join(folder, "albert_config.json")
         config.to_json_file(config_file)

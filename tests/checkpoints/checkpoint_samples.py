@@ -39,9 +39,9 @@ def random_weights(config, seed=5):
     return random_arrays(shapes_of(config), seed)
 
 
-def renamed(weights, dialect, config):
-    """Weights with Google's names under a dialect's, still with Google's shapes."""
-    names = name_map(dialect, config.num_hidden_groups, config.inner_group_num)
+def renamed(weights, family, config):
+    """Weights with Google's names under a family's, still with Google's shapes."""
+    names = name_map(family, config.num_hidden_groups, config.inner_group_num)
     return {names[name]: value for name, value in weights.items()}
 
 

@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 
-from albert_tf.checkpoints import families as formats
+from albert_tf.checkpoints import families
 from albert_tf.checkpoints.names import PROJECTION, WORDS, WORDS_2
 from albert_tf.config import AlbertConfig
 from tests.checkpoints.checkpoint_samples import (
@@ -30,7 +30,7 @@ BLOCK = "bert/encoder/transformer/group_0/inner_group_0"
 
 
 def recognize(arrays):
-    return formats.recognize({name: value.shape for name, value in arrays.items()})
+    return families.recognize({name: value.shape for name, value in arrays.items()})
 
 
 def compute(arrays, entries):
@@ -98,7 +98,7 @@ SAMPLES = {
 
 
 def test_there_is_a_sample_of_every_family():
-    assert set(SAMPLES) == set(formats.FAMILIES)
+    assert set(SAMPLES) == set(families.FAMILIES)
 
 
 @pytest.mark.parametrize("family", SAMPLES)
@@ -187,7 +187,7 @@ def test_parts_that_layers_share_are_given_to_each(part):
 
 def test_two_factors_become_their_product_in_a_model_with_equal_widths():
     weights = random_weights(ALBERT_ZH)
-    entries = formats.fit(recognize(weights).entries, shapes_of(SQUARE))
+    entries = families.fit(recognize(weights).entries, shapes_of(SQUARE))
     assert {name: entry.shape for name, entry in entries.items()} == shapes_of(SQUARE)
     read = compute(weights, entries)
     np.testing.assert_allclose(read[WORDS], weights[WORDS] @ weights[WORDS_2], rtol=1e-5, atol=1e-5)
@@ -198,13 +198,13 @@ def test_two_factors_become_their_product_in_a_model_with_equal_widths():
 def test_two_factors_stay_as_they_are_in_any_other_model():
     entries = recognize(random_weights(ALBERT_ZH)).entries
     for config in (ALBERT_ZH, SHARED, dataclasses.replace(SQUARE, embedding_size=11)):
-        assert formats.fit(entries, shapes_of(config)) == entries
+        assert families.fit(entries, shapes_of(config)) == entries
 
 
 def test_every_group_can_start_from_group_0():
     weights = random_weights(INNER)
     config = dataclasses.replace(INNER, num_hidden_layers=4, num_hidden_groups=4)
-    entries = formats.fit(recognize(weights).entries, shapes_of(config), init_from_group0=True)
+    entries = families.fit(recognize(weights).entries, shapes_of(config), init_from_group0=True)
     name = "bert/encoder/transformer/group_{}/inner_group_1/attention_1/self/query/kernel"
     for group in range(4):
         assert entries[name.format(group)].sources == (name.format(0),)
@@ -222,16 +222,16 @@ def test_shapes_tell_the_sizes():
         "type_vocab_size": 3,
     }
     groups = {"num_hidden_groups": 3, "inner_group_num": 2}
-    assert formats.sizes(recognize(random_weights(INNER)).entries) == expected | groups
-    assert formats.sizes(recognize(random_weights(ALBERT_ZH)).entries) == expected
+    assert families.sizes(recognize(random_weights(INNER)).entries) == expected | groups
+    assert families.sizes(recognize(random_weights(ALBERT_ZH)).entries) == expected
 
 
 def test_groups_with_gaps_are_counted_as_the_config_uses_them():
     """Twelve groups for four layers: Google's program makes the groups 0, 3, 6 and 9 only."""
     config = dataclasses.replace(GOOGLE, num_hidden_layers=4, num_hidden_groups=12)
     recognized = recognize(random_weights(config))
-    assert formats.sizes(recognized.entries)["num_hidden_groups"] == 4
-    assert formats.differences(recognized, recognized.entries, config) == []
+    assert families.sizes(recognized.entries)["num_hidden_groups"] == 4
+    assert families.differences(recognized, recognized.entries, config) == []
 
 
 @pytest.mark.parametrize(
@@ -252,16 +252,16 @@ def test_groups_with_gaps_are_counted_as_the_config_uses_them():
 def test_a_wrong_config_is_contradicted_by_the_shapes(change, line):
     recognized = recognize(random_weights(INNER))
     config = dataclasses.replace(INNER, **change)
-    assert formats.differences(recognized, recognized.entries, config) == [line]
+    assert families.differences(recognized, recognized.entries, config) == [line]
 
 
 def test_the_wrong_layout_is_named_with_a_hint():
     recognized = recognize(random_weights(ALBERT_ZH))
-    lines = formats.differences(recognized, recognized.entries, SHARED)
+    lines = families.differences(recognized, recognized.entries, SHARED)
     assert lines[0] == "layout is 'albert_zh' in the checkpoint, 'google' in the config"
     assert "ln_type" in lines[-1]
     recognized = recognize(unshared())
-    lines = formats.differences(recognized, recognized.entries, ALBERT_ZH)
+    lines = families.differences(recognized, recognized.entries, ALBERT_ZH)
     assert "embedding_size = hidden_size" in lines[-1]
 
 
@@ -295,7 +295,7 @@ def test_known_contradictions_are_warned_of(changes, expected):
     config = AlbertConfig(
         **{"vocab_size": 30000, "num_attention_heads": 4, "num_hidden_layers": 24} | changes
     )
-    lines = formats.contradictions(config)
+    lines = families.contradictions(config)
     assert len(lines) == (expected is not None)
     assert expected is None or expected in lines[0]
 
@@ -303,21 +303,21 @@ def test_known_contradictions_are_warned_of(changes, expected):
 @pytest.mark.parametrize(("layers", "groups"), [(12, 1), (12, 12), (24, 24), (24, 3), (6, 4)])
 def test_common_groupings_are_the_same_at_hugging_face(layers, groups):
     config = dataclasses.replace(GOOGLE, num_hidden_layers=layers, num_hidden_groups=groups)
-    assert not formats.group_obstacles(config)
+    assert not families.group_obstacles(config)
 
 
 @pytest.mark.parametrize(("layers", "groups"), [(22, 22), (18, 14), (4, 12)])
 def test_groupings_that_round_differently_are_obstacles(layers, groups):
     config = dataclasses.replace(GOOGLE, num_hidden_layers=layers, num_hidden_groups=groups)
-    assert f"{layers} layers in {groups} groups" in formats.group_obstacles(config)[0]
+    assert f"{layers} layers in {groups} groups" in families.group_obstacles(config)[0]
 
 
 def test_an_identity_is_told_from_a_projection():
     kernel, bias = np.eye(3, dtype=np.float32), np.zeros(3, np.float32)
-    assert formats.is_identity(kernel, bias)
-    assert not formats.is_identity(kernel, bias + 1e-7)
-    assert not formats.is_identity(kernel + 1e-6, bias)
-    assert not formats.is_identity(np.zeros((2, 3), np.float32), bias)
+    assert families.is_identity(kernel, bias)
+    assert not families.is_identity(kernel, bias + 1e-7)
+    assert not families.is_identity(kernel + 1e-6, bias)
+    assert not families.is_identity(np.zeros((2, 3), np.float32), bias)
 
 
 def test_leftovers_of_other_families_are_named_as_in_the_file():
@@ -338,14 +338,14 @@ def test_no_file_however_maimed_confuses_the_program(family):
             name: shape if rng.random() < 0.7 else (*shape[: rng.integers(3)], 5)
             for name, shape in kept.items()
         }
-        recognized = formats.recognize(maimed)
+        recognized = families.recognize(maimed)
         for config in (SHARED, SQUARE, ALBERT_ZH):
-            entries = formats.fit(recognized.entries, shapes_of(config), init_from_group0=True)
-            formats.differences(recognized, entries, config)
+            entries = families.fit(recognized.entries, shapes_of(config), init_from_group0=True)
+            families.differences(recognized, entries, config)
 
 
 def test_other_heads_stay_where_factors_are_multiplied():
     head = {"start_logits/dense/kernel": np.ones((12, 1), np.float32)}
     entries = recognize(random_weights(ALBERT_ZH) | head).entries
-    fitted = formats.fit(entries, shapes_of(SQUARE))
+    fitted = families.fit(entries, shapes_of(SQUARE))
     assert set(fitted) == {*shapes_of(SQUARE), *head}

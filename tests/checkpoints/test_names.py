@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from albert_tf.checkpoints.names import (
-    DIALECTS,
+    FAMILY_NAMES,
     is_bookkeeping,
     is_encoder,
     name_map,
@@ -15,15 +15,15 @@ from albert_tf.checkpoints.names import (
 from tests.checkpoints.checkpoint_samples import INNER, SHARED, UNSHARED_SQUARE, shapes_of
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
-def test_no_two_weights_have_the_same_name(dialect):
-    groups, inner = {"bert": (3, 1), "hugging_face": (3, 2)}.get(dialect, (1, 1))
-    names = name_map(dialect, groups, inner)
+@pytest.mark.parametrize("family", FAMILY_NAMES)
+def test_no_two_weights_have_the_same_name(family):
+    groups, inner = {"bert": (3, 1), "hugging_face": (3, 2)}.get(family, (1, 1))
+    names = name_map(family, groups, inner)
     assert len(set(names.values())) == len(names)
 
 
 @pytest.mark.parametrize(
-    ("dialect", "config", "lacking"),
+    ("family", "config", "lacking"),
     [
         ("hugging_face", INNER, set()),
         ("bert", UNSHARED_SQUARE, set()),
@@ -35,8 +35,8 @@ def test_no_two_weights_have_the_same_name(dialect):
         ),
     ],
 )
-def test_every_weight_of_the_model_has_a_name(dialect, config, lacking):
-    names = name_map(dialect, config.num_hidden_groups, config.inner_group_num)
+def test_every_weight_of_the_model_has_a_name(family, config, lacking):
+    names = name_map(family, config.num_hidden_groups, config.inner_group_num)
     assert set(shapes_of(config)) - set(names) == lacking
 
 
@@ -50,11 +50,11 @@ def test_names_are_those_of_the_other_programs():
     assert names["cls/seq_relationship/output_weights"] == "sop_classifier.classifier.weight"
     assert names["cls/predictions/output_bias"] == "predictions.bias"
     assert names["output_bias"] == "classifier.bias"
-    for dialect, scope in (
+    for family, scope in (
         ("model_garden", "transformer/"),
         ("kamalkraj", "encoder/shared_layer/"),
     ):
-        names = name_map(dialect)
+        names = name_map(family)
         first = "bert/encoder/transformer/group_0/inner_group_0/"
         assert names[first + "LayerNorm/beta"] == scope + "self_attention_layer_norm/beta"
         assert names[first + "LayerNorm_1/beta"] == scope + "output_layer_norm/beta"
