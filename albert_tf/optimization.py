@@ -1,14 +1,19 @@
-"""LAMB and AdamW as in Google's ALBERT, with its learning rate schedule and gradient clipping.
+"""LAMB and AdamW as in Google's ALBERT, and its learning rate schedule.
 
 Unlike the optimizers that libraries ship, these have no bias correction. That matters for short
-runs: after 12 steps the moments of a bias-corrected Adam give a step 6.6 times smaller.
+runs: after 12 steps the moments of a bias-corrected Adam give a step 6.6 times smaller. They are
+Keras optimizers:
+
+    schedule = WarmUpPolynomialDecay(5e-5, num_train_steps=1000, num_warmup_steps=100)
+    model.compile(Lamb(schedule, global_clipnorm=1.0), loss)
+
 Source: `optimization.py` and `lamb_optimizer.py` of google-research/albert; LAMB: arXiv 1904.00962.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -16,16 +21,12 @@ import tf_keras
 
 from albert_tf import kernels
 
-BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-6
-WEIGHT_DECAY_RATE = 0.01
-CLIP_NORM = 1.0
 # XLA takes 0.1 s a shape: an update wins that back from half a million elements on.
 ELEMENTS_PER_WIDTH = 2048
-# Weights whose name holds one of these are neither decayed nor scaled layer-wise.
-EXCLUDED = re.compile("LayerNorm|layer_norm|bias")
 SLOTS = ("adam_m", "adam_v")
 
 
+@tf_keras.saving.register_keras_serializable(package="albert_tf")
 class WarmUpPolynomialDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
     """Google's schedule: linear warm-up, then polynomial decay to 0.
 
@@ -64,7 +65,7 @@ class WarmUpPolynomialDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
         self.power = power
 
     def __call__(self, step: tf.Tensor | int) -> tf.Tensor:
-        """The rate, float32 scalar, of the update that follows `step` finished ones."""
+        """Returns the rate, float32 scalar, of the update that follows `step` finished ones."""
         t = tf.cast(step, tf.float32) + 1.0
         done = tf.minimum(t, self.num_train_steps) / self.num_train_steps
         rate = self.learning_rate * (1.0 - done) ** self.power
@@ -75,7 +76,7 @@ class WarmUpPolynomialDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
         return tf.where(warm < self.num_warmup_steps, warm_rate, rate)
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments."""
+        """Returns the constructor's arguments."""
         return {
             "learning_rate": self.learning_rate,
             "num_train_steps": self.num_train_steps,
@@ -85,29 +86,57 @@ class WarmUpPolynomialDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
         }
 
 
+@tf_keras.saving.register_keras_serializable(package="albert_tf")
 class AdamW(tf_keras.optimizers.Optimizer):
     """Adam with decoupled weight decay and without bias correction.
 
-    m ← β₁m + (1−β₁)g, v ← β₂v + (1−β₂)g², u = m/(√v + ε), plus 0.01·w for weights that decay,
-    then w ← w − lr·u. β₁ = 0.9, β₂ = 0.999, ε = 1e-6.
+    For a variable w with the gradient g:
+
+        m ← β₁m + (1−β₁)g,  v ← β₂v + (1−β₂)g²
+        u = m / (√v + ε), plus `weight_decay_rate` · w unless w is excluded
+        w ← w − learning_rate · u
+
+    The defaults are Google's. Google's programs also clip gradients by their global norm:
+    `global_clipnorm=1.0`.
 
     Args:
         learning_rate: a number or a schedule of the step.
+        weight_decay_rate: factor of the decoupled weight decay, 0 for none.
+        beta_1: β₁ in [0, 1), the decay of the first moment m.
+        beta_2: β₂ in [0, 1), the decay of the second moment v.
+        epsilon: ε, added to the root of the second moment.
+        exclude: regular expression; variables in whose names it is found are neither decayed nor,
+            by `Lamb`, scaled. The default finds biases and the weights of LayerNorm.
+        name: of the optimizer.
+        jit_compile: compile the update of each variable with XLA on GPUs. Large variables are
+            updated by one compiled kernel in any case.
+        **kwargs: of `tf_keras.optimizers.Optimizer`, such as `clipnorm` and `global_clipnorm`.
     """
 
     layer_adaptation = False
-    # Bool scalar: whether steps change anything; None: they do. A step that is left out so costs
-    # no pass over the weights, and no condition, which many devices and XLA would not have.
-    is_active: tf.Tensor | None = None
 
     def __init__(
-        self, learning_rate: float | tf_keras.optimizers.schedules.LearningRateSchedule
+        self,
+        learning_rate: float | tf_keras.optimizers.schedules.LearningRateSchedule,
+        weight_decay_rate: float = 0.01,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        epsilon: float = 1e-6,
+        exclude: str = "LayerNorm|layer_norm|bias",
+        name: str | None = None,
+        jit_compile: bool = False,
+        **kwargs: Any,
     ) -> None:
-        super().__init__(name=type(self).__name__, jit_compile=False)
+        super().__init__(name=name or type(self).__name__, jit_compile=jit_compile, **kwargs)
         self._learning_rate = self._build_learning_rate(learning_rate)
+        self.weight_decay_rate = weight_decay_rate
+        self.beta_1 = beta_1
+        self.beta_2 = beta_2
+        self.epsilon = epsilon
+        self.exclude = exclude
 
-    def build(self, var_list: list[tf.Variable]) -> None:
-        """Makes the moments of `var_list`, all 0; safe to call again."""
+    def build(self, var_list: Sequence[tf.Variable]) -> None:
+        """Creates the moments of `var_list`, all 0; safe to call again."""
         super().build(var_list)
         if getattr(self, "_built", False):
             return
@@ -117,8 +146,8 @@ class AdamW(tf_keras.optimizers.Optimizer):
         }
         self._built = True
 
-    def slot_variables(self, var_list: list[tf.Variable]) -> dict[str, tf.Variable]:
-        """The moments under Google's names, `<variable>/adam_m` and `<variable>/adam_v`."""
+    def slot_variables(self, var_list: Sequence[tf.Variable]) -> dict[str, tf.Variable]:
+        """Returns the moments under Google's names, `<variable>/adam_m` and `<variable>/adam_v`."""
         self.build(var_list)
         return {
             f"{variable.name.split(':')[0]}/{slot}": moments[self._index(variable)]
@@ -129,52 +158,117 @@ class AdamW(tf_keras.optimizers.Optimizer):
     def _index(self, variable: tf.Variable) -> int:
         return self._index_dict[self._var_key(variable)]
 
-    def update_step(self, gradient: tf.Tensor, variable: tf.Variable) -> None:
-        """One step of one variable; `gradient` has its shape."""
-        slots = [self._moments[slot][self._index(variable)] for slot in SLOTS]
-        decays = not EXCLUDED.search(variable.name)
-        new = _updated(
-            variable.shape.num_elements() // ELEMENTS_PER_WIDTH,
-            *map(tf.convert_to_tensor, (gradient, *slots, variable)),
-            [self._or_keep(beta, 1.0) for beta in (BETA_1, BETA_2)],
-            [self._or_keep(1.0 - beta, 0.0) for beta in (BETA_1, BETA_2)],
-            self._or_keep(tf.convert_to_tensor(self.learning_rate), 0.0),
-            decays,
-            decays and self.layer_adaptation,
-        )
-        for old, value in zip((*slots, variable), new, strict=True):
-            old.assign(value)
+    def update_step(self, gradient: tf.Tensor | tf.IndexedSlices, variable: tf.Variable) -> None:
+        """Updates one variable; Keras calls it from `apply_gradients`."""
+        self._update(variable, gradient, tf.constant(True))
 
-    def _or_keep(self, factor: Any, idle: float) -> Any:
-        """A factor of the update, or what it is in a step that changes nothing."""
-        return factor if self.is_active is None else tf.where(self.is_active, factor, idle)
+    def apply_gradients_if(
+        self,
+        is_applied: tf.Tensor,
+        grads_and_vars: Iterable[tuple[tf.Tensor, tf.Variable]],
+    ) -> None:
+        """Updates the variables if a condition holds, and counts the step in any case.
+
+        A step that is left out costs no pass over the weights, and no `tf.cond`, in which
+        replicas of a strategy could not meet. With a strategy, call it in a replica.
+
+        Args:
+            is_applied: bool scalar, the same in all replicas.
+            grads_and_vars: gradients, summed over all replicas and finite, and their variables,
+                which `build` knows.
+        """
+        self._compute_current_learning_rate()
+        tf.__internal__.distribute.interim.maybe_merge_call(
+            self._update_on_all_replicas,
+            self._distribution_strategy,
+            list(grads_and_vars),
+            is_applied,
+        )
+
+    def _update_on_all_replicas(
+        self,
+        strategy: tf.distribute.Strategy,
+        grads_and_vars: list[tuple[tf.Tensor, tf.Variable]],
+        is_applied: tf.Tensor,
+    ) -> None:
+        for gradient, variable in grads_and_vars:
+            strategy.extended.update(
+                variable, self._update, args=(gradient, is_applied), group=False
+            )
+        self.iterations.assign_add(1)
+
+    def _update(
+        self,
+        variable: tf.Variable,
+        gradient: tf.Tensor | tf.IndexedSlices,
+        is_applied: tf.Tensor,
+    ) -> None:
+        """Updates a variable and its moments; where `is_applied` is False, by nothing."""
+        m, v = (self._moments[slot][self._index(variable)] for slot in SLOTS)
+        is_excluded = bool(self.exclude) and re.search(self.exclude, variable.name) is not None
+        new_m, new_v, new_weight = _updated(
+            variable.shape.num_elements() // ELEMENTS_PER_WIDTH,
+            tf.convert_to_tensor(gradient),
+            tf.convert_to_tensor(m),
+            tf.convert_to_tensor(v),
+            tf.convert_to_tensor(variable),
+            tf.where(is_applied, self.beta_1, 1.0),
+            tf.where(is_applied, 1.0 - self.beta_1, 0.0),
+            tf.where(is_applied, self.beta_2, 1.0),
+            tf.where(is_applied, 1.0 - self.beta_2, 0.0),
+            tf.where(is_applied, tf.convert_to_tensor(self.learning_rate), 0.0),
+            self.epsilon,
+            0.0 if is_excluded else self.weight_decay_rate,
+            self.layer_adaptation and not is_excluded,
+        )
+        m.assign(new_m)
+        v.assign(new_v)
+        variable.assign(new_weight)
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments."""
-        return {"learning_rate": self._serialize_hyperparameter(self._learning_rate)}
+        """Returns the constructor's arguments; a schedule in serialized form."""
+        config = super().get_config()
+        config.update(
+            learning_rate=self._serialize_hyperparameter(self._learning_rate),
+            weight_decay_rate=self.weight_decay_rate,
+            beta_1=self.beta_1,
+            beta_2=self.beta_2,
+            epsilon=self.epsilon,
+            exclude=self.exclude,
+        )
+        return config
 
 
 @kernels.fused
-def _updated(_, gradient, m, v, weight, betas, shares, rate, decays, adapts):
-    """Moments and weight after a step: in one pass over memory where they are large."""
-    m = betas[0] * m + shares[0] * gradient
-    v = betas[1] * v + shares[1] * tf.square(gradient)
-    update = m / (tf.sqrt(v) + EPSILON)
-    if decays:
-        update += WEIGHT_DECAY_RATE * weight
+def _updated(
+    _, gradient, m, v, weight, beta_1, share_1, beta_2, share_2, rate, epsilon, decay_rate, adapts
+):
+    """Returns moments and weight after a step: in one pass over memory where they are large.
+
+    `share_1` and `share_2` are 1 − β₁ and 1 − β₂, or 0 in a step that changes nothing.
+    """
+    m = beta_1 * m + share_1 * gradient
+    v = beta_2 * v + share_2 * tf.square(gradient)
+    update = m / (tf.sqrt(v) + epsilon)
+    if decay_rate:
+        update += decay_rate * weight
     if adapts:
         update *= trust_ratio(tf.norm(weight), tf.norm(update))
     return m, v, weight - rate * update
 
 
+@tf_keras.saving.register_keras_serializable(package="albert_tf")
 class Lamb(AdamW):
-    """`AdamW` whose step is scaled by ‖w‖/‖u‖, layer by layer (1 where either norm is 0)."""
+    """`AdamW` whose step is scaled by ‖w‖/‖u‖, variable by variable (1 where either norm is 0).
+
+    Args: as of `AdamW`.
+    """
 
     layer_adaptation = True
 
 
 def trust_ratio(weight_norm: tf.Tensor, update_norm: tf.Tensor) -> tf.Tensor:
-    """LAMB's factor: ‖w‖/‖u‖, or 1 where either is 0."""
+    """Returns LAMB's factor: ‖w‖/‖u‖, or 1 where either is 0."""
     ratio = tf.math.divide_no_nan(weight_norm, update_norm)
     return tf.where((weight_norm > 0) & (update_norm > 0), ratio, tf.ones_like(ratio))
 
@@ -183,42 +277,7 @@ OPTIMIZERS = {"lamb": Lamb, "adamw": AdamW}
 
 
 def create_optimizer(name: str, schedule: WarmUpPolynomialDecay) -> AdamW:
-    """The optimizer called `name`, "lamb" or "adamw"."""
+    """Returns the optimizer called `name`, "lamb" or "adamw"."""
     if name not in OPTIMIZERS:
         raise ValueError(f"optimizer={name!r} is none of {', '.join(OPTIMIZERS)}")
     return OPTIMIZERS[name](schedule)
-
-
-def clipping_factor(norm: tf.Tensor) -> tf.Tensor:
-    """What gradients of a global norm are multiplied by, so that it is at most 1."""
-    return CLIP_NORM * tf.minimum(1.0 / norm, 1.0 / CLIP_NORM)
-
-
-def scale_gradients(gradients: Sequence[tf.Tensor | None], factor: tf.Tensor) -> list[Any]:
-    """Gradients times a factor; 0 makes zeros of them even where they are not finite.
-
-    Args:
-        gradients: one a variable, None where the loss does not depend on it.
-        factor: float32 scalar.
-    """
-    return [
-        None if gradient is None else tf.math.multiply_no_nan(gradient, factor)
-        for gradient in gradients
-    ]
-
-
-def clip_gradients(gradients: Sequence[tf.Tensor | None]) -> tuple[list[Any], tf.Tensor]:
-    """Scales the gradients so that their global norm is at most 1.
-
-    Of `tf.IndexedSlices`, the gradients of embeddings, the norm takes each row by itself, also
-    where several are of one word: so do Google's programs.
-
-    Args:
-        gradients: one a variable, None where the loss does not depend on it.
-
-    Returns:
-        the gradients, None in the same places, and their global norm before clipping.
-    """
-    norm = tf.linalg.global_norm([gradient for gradient in gradients if gradient is not None])
-    dense = [None if value is None else tf.convert_to_tensor(value) for value in gradients]
-    return scale_gradients(dense, clipping_factor(norm)), norm

@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 import tensorflow as tf
+import tf_keras
 
 from albert_tf.checkpoints.loading import load_checkpoint, open_checkpoint, variable_name
 from albert_tf.config import AlbertConfig
@@ -15,7 +16,6 @@ from albert_tf.optimization import (
     AdamW,
     Lamb,
     WarmUpPolynomialDecay,
-    clip_gradients,
     create_optimizer,
     trust_ratio,
 )
@@ -50,7 +50,7 @@ def train_losses(model, optimizer, batch, count):
     def step():
         with tf.GradientTape() as tape:
             loss, _ = task.loss(model(batch), batch)
-        gradients, _ = clip_gradients(tape.gradient(loss, variables))
+        gradients, _ = tf.clip_by_global_norm(tape.gradient(loss, variables), 1.0)
         optimizer.apply_gradients(zip(gradients, variables, strict=True))
         return loss
 
@@ -179,22 +179,6 @@ def test_the_rates_of_a_schedule():
     np.testing.assert_allclose(rates, [-2e-3, 0, 7.5e-4, 0.86**2 * 1e-3, 2.5e-4], rtol=1e-5)
 
 
-def test_schedule_and_optimizer_can_be_made_again_from_their_configs():
-    schedule = WarmUpPolynomialDecay(1e-3, 100, 5, 2, 1.5)
-    again = WarmUpPolynomialDecay(**schedule.get_config())
-    assert float(again(3)) == float(schedule(3))
-    assert "learning_rate" in Lamb(0.1).get_config()
-
-
-def test_gradients_are_clipped_by_their_global_norm():
-    gradients, norm = clip_gradients([tf.constant([3.0, 0.0]), None, tf.constant([[4.0]])])
-    assert float(norm) == pytest.approx(5.0)
-    assert gradients[1] is None
-    np.testing.assert_allclose(gradients[0], [0.6, 0.0], rtol=1e-6)
-    small, _ = clip_gradients([tf.constant([0.3])])
-    np.testing.assert_allclose(small[0], [0.3])
-
-
 def test_layer_adaptation_is_one_where_a_norm_is_zero():
     assert float(trust_ratio(tf.constant(0.0), tf.constant(2.0))) == 1.0
     assert float(trust_ratio(tf.constant(2.0), tf.constant(0.0))) == 1.0
@@ -220,3 +204,138 @@ def test_an_update_compiled_for_large_weights_is_the_same(kind):
         weights.append(weight.numpy())
     np.testing.assert_allclose(weights[1], weights[0], rtol=1e-5, atol=1e-6)
     assert np.abs(weights[1] - start).max() > 1e-3
+
+
+def assert_same_values(found, expected):
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("kind", [AdamW, Lamb])
+def test_eager_and_graph_steps_mix_in_any_order(kind):
+    """Nothing of a trace is left on the optimizer, whether it applied or left out a step."""
+    gradients = np.random.default_rng(4).normal(size=(4, 3, 5)).astype(np.float32)
+    ours, expected = variables(), variables()
+    mixed, eager = kind(0.03), kind(0.03)
+    mixed.build(ours)
+    pairs = list(zip(map(tf.constant, gradients), ours, strict=True))
+
+    @tf.function
+    def step_if(is_applied):
+        mixed.apply_gradients_if(is_applied, pairs)
+
+    @tf.function
+    def step():
+        mixed.apply_gradients(pairs)
+
+    step_if(tf.constant(True))
+    mixed.apply_gradients(pairs)
+    step_if(tf.constant(False))
+    step()
+    mixed.apply_gradients_if(tf.constant(False), pairs)
+    mixed.apply_gradients(pairs)
+    assert int(mixed.iterations) == 6
+    for _ in range(4):
+        eager.apply_gradients(zip(map(tf.constant, gradients), expected, strict=True))
+    assert_same_values(ours, expected)
+
+
+def test_arguments_replace_the_values_of_google():
+    weight = tf.Variable([[2.0, -1.0]], name="x/kernel")
+    excluded = tf.Variable([[2.0, -1.0]], name="x/other")
+    optimizer = AdamW(
+        0.5, weight_decay_rate=0.2, beta_1=0.5, beta_2=0.75, epsilon=0.1, exclude="other"
+    )
+    gradient = tf.constant([[0.4, 0.8]])
+    optimizer.apply_gradients([(gradient, weight), (gradient, excluded)])
+    m, v = 0.5 * gradient.numpy(), 0.25 * gradient.numpy() ** 2
+    update = m / (np.sqrt(v) + 0.1)
+    start = np.array([[2.0, -1.0]])
+    np.testing.assert_allclose(weight, start - 0.5 * (update + 0.2 * start), rtol=1e-6)
+    np.testing.assert_allclose(excluded, start - 0.5 * update, rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [AdamW, Lamb])
+def test_rows_of_an_embedding_that_occur_twice_are_added(kind):
+    """The gradient of a lookup is `tf.IndexedSlices`."""
+    tables = [tf.Variable(tf.reshape(tf.range(10.0), (5, 2)), name="table") for _ in range(2)]
+    slices = tf.IndexedSlices(tf.constant([[1.0, 2.0], [3.0, 4.0]]), tf.constant([3, 3]), (5, 2))
+    kind(0.1).apply_gradients([(slices, tables[0])])
+    kind(0.1).apply_gradients([(tf.convert_to_tensor(slices), tables[1])])
+    np.testing.assert_allclose(*tables, rtol=1e-6)
+
+
+def dense_model(optimizer):
+    tf_keras.utils.set_random_seed(3)
+    model = tf_keras.Sequential(
+        [tf_keras.layers.Dense(5, activation="tanh", input_shape=(3,)), tf_keras.layers.Dense(1)]
+    )
+    model.compile(optimizer, "mse")
+    return model
+
+
+def line(count=24):
+    x = np.random.default_rng(5).normal(size=(count, 3)).astype(np.float32)
+    return x, x @ np.float32([[1.0], [-2.0], [0.5]])
+
+
+@pytest.mark.parametrize("kind", [AdamW, Lamb])
+def test_keras_compiles_fits_saves_and_goes_on_with_it(kind, tmp_path):
+    """Going on from a `.keras` file is as going through: it has moments, step and schedule."""
+    schedule = WarmUpPolynomialDecay(0.05, 40, 4)
+    x, y = line()
+
+    def fit(model, epochs):
+        return model.fit(x, y, batch_size=6, epochs=epochs, shuffle=False, verbose=0)
+
+    through = dense_model(kind(schedule, global_clipnorm=1.0))
+    losses = fit(through, 6).history["loss"]
+    assert losses[-1] < 0.75 * losses[0]
+    stopped = dense_model(kind(schedule, global_clipnorm=1.0))
+    fit(stopped, 3)
+    stopped.save(tmp_path / "model.keras")
+    again = tf_keras.models.load_model(tmp_path / "model.keras")
+    assert type(again.optimizer) is kind
+    assert type(again.optimizer._learning_rate) is WarmUpPolynomialDecay
+    assert int(again.optimizer.iterations) == 12
+    fit(again, 3)
+    assert_same_values(again.get_weights(), through.get_weights())
+    assert_same_values(again.optimizer.variables, through.optimizer.variables)
+
+
+@pytest.mark.parametrize("kind", [AdamW, Lamb])
+def test_optimizers_and_schedules_are_made_again_from_their_configs(kind):
+    optimizer = kind(
+        WarmUpPolynomialDecay(1e-3, 100, 5, 2, 1.5),
+        weight_decay_rate=0.02,
+        beta_1=0.8,
+        beta_2=0.99,
+        epsilon=1e-5,
+        exclude="bias",
+        name="mine",
+        global_clipnorm=2.0,
+    )
+    for again in (
+        kind.from_config(optimizer.get_config()),
+        tf_keras.optimizers.deserialize(
+            json.loads(json.dumps(tf_keras.optimizers.serialize(optimizer)))
+        ),
+    ):
+        assert type(again) is kind
+        assert again.get_config() == optimizer.get_config()
+    number = kind.from_config(kind(0.25).get_config())
+    assert float(number.learning_rate) == 0.25
+    number.learning_rate = 0.125  # as a callback does
+    assert float(number.learning_rate) == 0.125
+
+
+def test_float16_is_compiled_with_keras_own_loss_scaling():
+    tf_keras.mixed_precision.set_global_policy("mixed_float16")
+    try:
+        model = dense_model(Lamb(0.02))
+        x, y = line()
+        losses = model.fit(x, y, batch_size=6, epochs=4, verbose=0).history["loss"]
+    finally:
+        tf_keras.mixed_precision.set_global_policy("float32")
+    assert isinstance(model.optimizer, tf_keras.mixed_precision.LossScaleOptimizer)
+    assert losses[-1] < losses[0]

@@ -1,13 +1,13 @@
-"""Arithmetic in half precision: which one a device is good at, and what float16 needs besides.
+"""Mixed precision: which one a device is good at, and the loss scaling that float16 needs.
 
-Weights, moments, the statistics of LayerNorm, softmax and losses are in float32 in every precision:
-only products and what lies between them are in the smaller type.
+Variables, moments, the statistics of LayerNorm, softmax and losses are in float32 in every
+precision: only matmuls and the activations between them are in the smaller type.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import tensorflow as tf
 import tf_keras
@@ -17,7 +17,7 @@ _CPU_INFO = "/proc/cpuinfo"
 _CPU_FLAGS = {"amx_bf16": "AMX", "avx512_bf16": "AVX-512"}  # units that multiply bfloat16
 _FIRST_BFLOAT16_GPU, _FIRST_FLOAT16_GPU = (8, 0), (7, 0)  # compute capabilities
 
-Gradients = Sequence[tf.Tensor | tf.IndexedSlices | None]
+Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices
 
 
 def resolve(precision: str) -> tuple[str, str]:
@@ -89,20 +89,24 @@ def current() -> str:
 
 
 class LossScale:
-    """Keeps gradients within float16's range: the loss is multiplied before, they divided after.
+    """Dynamic loss scaling: keeps gradients within the range of float16.
 
-    A step whose gradients overflow is left out and the scale halved; after `growth_steps` good
-    steps in a row it is doubled. Arithmetic is TensorFlow's alone, so that all of this may stand
-    in a `tf.function`. Source: arXiv 1710.03740, section 3.2, with the scale found by itself.
+    The loss is multiplied by the scale, and gradients are divided by it. A step whose gradients
+    overflow is left out and the scale halved; after `growth_steps` good steps in a row it is
+    doubled. Source: arXiv 1710.03740, section 3.2.
+
+    Unlike with `tf_keras.mixed_precision.LossScaleOptimizer`, the scale is a variable that a
+    checkpoint can hold and restore under a name, a step that is left out takes no `tf.cond`, and
+    whether it is comes from the norm of the gradients, without a pass of its own over them.
 
     Args:
         initial: the scale at the beginning.
-        growth_steps: after so many good steps it is doubled.
-        minimum: it never falls below. A step that overflows even so is truly not finite.
+        growth_steps: number of good steps in a row after which the scale is doubled.
+        minimum: the scale never falls below it. A step that overflows even so is truly not finite.
 
     Attributes:
         value: the scale, float32 scalar.
-        good_steps: good steps since it last changed, int64 scalar.
+        good_steps: number of good steps since it last changed, int64 scalar.
     """
 
     def __init__(
@@ -113,38 +117,27 @@ class LossScale:
         self.good_steps = tf.Variable(0, trainable=False, dtype=tf.int64, name="good_steps")
 
     def scale(self, loss: tf.Tensor) -> tf.Tensor:
-        """The loss to differentiate, of the type of `loss`."""
+        """Returns the loss to differentiate, of the type of `loss`."""
         return loss * tf.cast(self.value, loss.dtype)
 
-    def unscale(self, gradients: Gradients) -> tuple[list[Any], tf.Tensor]:
-        """Gradients of the loss itself, and whether all of them are finite, bool scalar.
+    def unscale(self, gradients: Sequence[Gradient | None]) -> list[Gradient | None]:
+        """Returns the gradients of the loss itself, in float32.
 
         Args:
-            gradients: one a variable, of the scaled loss; None where the loss does not depend
-                on it. Gradients of embeddings may be `tf.IndexedSlices`.
+            gradients: of the scaled loss, one a variable; None where the loss does not depend on
+                it. Those of embedding tables may be `tf.IndexedSlices`.
         """
         factor = 1.0 / self.value
-        found, is_finite = [], tf.constant(True)
-        for gradient in gradients:
-            if isinstance(gradient, tf.IndexedSlices):
-                values = gradient.values * tf.cast(factor, gradient.dtype)
-                found.append(tf.IndexedSlices(values, gradient.indices, gradient.dense_shape))
-            elif gradient is None:
-                found.append(None)
-                continue
-            else:
-                values = gradient * tf.cast(factor, gradient.dtype)
-                found.append(values)
-            # One number of each: a sum is finite where all of its terms are, but for overflow,
-            # which calls for a smaller scale as well.
-            is_finite &= tf.math.is_finite(tf.reduce_sum(tf.cast(values, tf.float32)))
-        return found, is_finite
+        return [
+            None if gradient is None else tf.math.scalar_mul(factor, gradient)
+            for gradient in gradients
+        ]
 
     def update(self, is_finite: tf.Tensor) -> None:
-        """Ends a step: halves the scale where the gradients were not finite, or counts it.
+        """Ends a step: halves the scale, or counts a good step and at times doubles it.
 
         Args:
-            is_finite: bool scalar, of `unscale`; with several devices, of all of them together.
+            is_finite: whether the gradients of all replicas are, bool scalar.
         """
         count = tf.where(is_finite, self.good_steps + 1, 0)
         grows = count >= self.growth_steps

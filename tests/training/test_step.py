@@ -11,7 +11,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.training.step import take_part
+from albert_tf.training.step import (
+    Gradients,
+    clipping_factor,
+    global_norm,
+    scale_gradients,
+    take_part,
+)
 from tests.conftest import ROOT
 from tests.training import distributed_steps
 
@@ -133,6 +139,48 @@ def test_parts_are_consecutive_rows_of_a_static_size():
     np.testing.assert_array_equal(part, [[8, 9, 10, 11], [12, 13, 14, 15]])
 
 
+def test_gradients_are_clipped_as_google_clips_them():
+    """`tf.clip_by_global_norm` takes rows of one word by themselves, not their sum."""
+    rows = tf.IndexedSlices(tf.constant([[3.0, 0.0], [3.0, 4.0]]), tf.constant([1, 1]), (2, 2))
+    dense = tf.constant([4.0, 0.0])
+    expected, norm = tf.clip_by_global_norm([dense, rows], 1.0)
+    gradients = Gradients({0: dense}, {1: tf.convert_to_tensor(rows)})
+    found = global_norm(gradients, tf.reduce_sum(tf.square(rows.values)))
+    assert float(found) == pytest.approx(float(norm))
+    clipped = scale_gradients(gradients, clipping_factor(found))
+    np.testing.assert_allclose(clipped.dense[0], expected[0], rtol=1e-6)
+    np.testing.assert_allclose(clipped.embedding[1], tf.convert_to_tensor(expected[1]), rtol=1e-6)
+    assert float(clipping_factor(tf.constant(0.5))) == 1.0
+
+
+def test_a_factor_of_zero_leaves_nothing_of_gradients_that_are_not_finite():
+    gradients = Gradients({0: tf.constant([np.nan, np.inf])}, {2: tf.constant([[1.0]])})
+    found = scale_gradients(gradients, tf.constant(0.0))
+    np.testing.assert_array_equal(found.dense[0], [0.0, 0.0])
+    np.testing.assert_array_equal(found.embedding[2], [[0.0]])
+
+
+@pytest.fixture(scope="module", name="taken")
+def take_a_step():
+    """A step on one device that has been traced and taken, its model and its batch."""
+    step, model = distributed_steps.make_step()
+    batch = {name: tf.constant(value) for name, value in distributed_steps.batch_of(0).items()}
+    assert step(batch)["is_good"]
+    return step, model, batch
+
+
+def test_an_eager_update_may_follow_a_step(taken):
+    """The optimizer keeps nothing of the trace of a step."""
+    step, model, _ = taken
+    count = int(step.optimizer.iterations)
+    variables = model.trainable_variables
+    before = [variable.numpy() for variable in variables]
+    step.optimizer.apply_gradients([(tf.ones_like(v), v) for v in variables])
+    assert int(step.optimizer.iterations) == count + 1
+    for old, variable in zip(before, variables, strict=True):
+        assert (old != variable.numpy()).any(), variable.name
+
+
 def test_dropout_differs_from_part_to_part_and_from_step_to_step():
     step, _ = distributed_steps.make_step(micro_batches=2)
     seeds = [step._dropout_seed(part).numpy().tolist() for part in (0, 1)]
@@ -141,10 +189,8 @@ def test_dropout_differs_from_part_to_part_and_from_step_to_step():
     assert len(set(map(tuple, seeds))) == 3
 
 
-def test_a_step_that_is_not_finite_changes_nothing_and_is_named():
-    step, model = distributed_steps.make_step()
-    batch = {name: tf.constant(value) for name, value in distributed_steps.batch_of(0).items()}
-    assert step(batch)["is_good"]
+def test_a_step_that_is_not_finite_changes_nothing_and_is_named(taken):
+    step, model, batch = taken
     before = [variable.numpy() for variable in model.variables + step.optimizer.variables]
     weights = batch["masked_lm_weights"].numpy()
     weights[0, 0] = np.nan
