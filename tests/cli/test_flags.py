@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import importlib
+import json
+import subprocess
+import sys
 
 import pytest
 from absl import flags as absl_flags
@@ -11,6 +15,13 @@ from absl import flags as absl_flags
 from albert_tf.cli import flags
 from albert_tf.finetuning.settings import FineTuningSettings
 from albert_tf.settings import describe
+from tests.conftest import ROOT
+
+PROGRAMS = {
+    "create_pretraining_data": "data",
+    "run_pretraining": "pretraining",
+}
+OLD_FLAGS = json.loads((ROOT / "tests" / "golden" / "flags.json").read_text())
 
 parse = functools.partial(flags.parse, FineTuningSettings)
 
@@ -82,3 +93,40 @@ def test_help_shows_groups_meanings_and_defaults():
     for field in describe(FineTuningSettings):
         assert f"\n{field.group}:\n" in text
         assert field.help.endswith("."), f"{field.name}: one sentence"
+
+
+def settings_of(script):
+    """The settings class of a program."""
+    return importlib.import_module(f"albert_tf.{PROGRAMS[script]}").Settings
+
+
+@pytest.mark.parametrize("script", PROGRAMS)
+def test_the_flags_of_before_are_there_with_their_defaults(script):
+    values = flags.define(settings_of(script))
+    assert set(OLD_FLAGS[script]) <= set(values)
+    names = {field.name for field in describe(settings_of(script))}
+    found = {name: values[name].default for name in names & set(OLD_FLAGS[script])}
+    lists = {name: list(value) for name, value in found.items() if isinstance(value, tuple)}
+    expected = {name: OLD_FLAGS[script][name] for name in found}
+    assert repr(found | lists) == repr(expected)  # nan is no equal of nan
+    # What has no setting is another spelling or has no effect.
+    aliases = {alias for rows in flags.ALIASES.values() for alias in rows}
+    ignored = {name for rows in flags.IGNORED.values() for name in rows}
+    assert set(OLD_FLAGS[script]) - names <= aliases | ignored
+
+
+@pytest.mark.parametrize("script", PROGRAMS)
+def test_help_answers_at_once_in_groups_and_ends_with_status_0(script):
+    # A module that is None cannot be imported.
+    code = (
+        "import runpy, sys; sys.modules.update(tensorflow=None, tf_keras=None);"
+        f"sys.argv = ['{script}.py', '--help']; runpy.run_path('{script}.py', run_name='__main__')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    for field in describe(settings_of(script)):
+        name = f"[no]{field.name}" if field.type is bool else f"{field.name}="
+        assert f"\n{field.group}:\n" in done.stdout
+        assert f"\n  --{name}" in done.stdout
