@@ -6,6 +6,7 @@ import io
 import os
 import random
 import sys
+import zlib
 from pathlib import Path
 
 # Before TensorFlow is imported: no start-up notes between the test names.
@@ -42,16 +43,50 @@ What had changed was the town, which had grown towards the water.
 """
 
 
+SEED = 5
+
+
+def seed_everything(seed):
+    """Seeds all global generators, those of Keras' initializers and dropout included."""
+    random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002 - for code that still draws from the global generator
+    if "tf_keras" in sys.modules:
+        sys.modules["tf_keras"].utils.set_random_seed(seed)
+    elif "tensorflow" in sys.modules:
+        sys.modules["tensorflow"].random.set_seed(seed)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_fixture_setup(fixturedef):
+    """Seeds what tests share by its name: its weights depend on no test that ran before."""
+    if fixturedef.scope != "function":
+        seed_everything(SEED + zlib.crc32(fixturedef.argname.encode()) % 1000)
+
+
 @pytest.fixture(autouse=True)
 def _seeded():
     """The same random numbers in every test, whatever ran before it."""
-    random.seed(5)
-    np.random.seed(5)  # noqa: NPY002 - for code that still draws from the global generator
-    if "tensorflow" in sys.modules:
-        sys.modules["tensorflow"].random.set_seed(5)
+    seed_everything(SEED)
     yield
     if "tf_keras" in sys.modules:  # programs choose a precision for the whole process
         sys.modules["tf_keras"].mixed_precision.set_global_policy("float32")
+
+
+def pytest_addoption(parser):
+    """Adds what tells the tests of a processor."""
+    parser.addoption(
+        "--without-bfloat16",
+        action="store_true",
+        help="as on a processor without bfloat16 (faster matmuls in it, that is)",
+    )
+
+
+def pytest_collection_finish(session):
+    """Hides the processor's flags from the choice of the precision, if that is asked for."""
+    if session.config.getoption("--without-bfloat16"):
+        from albert_tf.training import precision
+
+        precision._read_cpu_info = lambda: ""
 
 
 @pytest.fixture(scope="session")

@@ -328,8 +328,8 @@ def test_leftovers_of_other_families_are_named_as_in_the_file():
 
 
 @pytest.mark.parametrize("family", SAMPLES)
-def test_no_file_however_maimed_confuses_the_program(family):
-    """Weights are missing, or have another rank: that is reported later, and never an accident."""
+def test_a_maimed_file_is_told_apart_weight_by_weight(family):
+    """Weights are missing or have another rank: each of the file is known, or named as unmapped."""
     rng = np.random.default_rng(11)
     sample = {name: value.shape for name, value in SAMPLES[family]().items()}
     for _ in range(40):
@@ -339,9 +339,14 @@ def test_no_file_however_maimed_confuses_the_program(family):
             for name, shape in kept.items()
         }
         recognized = families.recognize(maimed)
+        sources = {name for entry in recognized.entries.values() for name in entry.sources}
+        if recognized.entries:
+            assert sources | {*recognized.unmapped, *recognized.bookkeeping} == set(maimed)
         for config in (SHARED, SQUARE, ALBERT_ZH):
             entries = families.fit(recognized.entries, shapes_of(config), init_from_group0=True)
-            families.differences(recognized, entries, config)
+            assert {name for e in entries.values() for name in e.sources} <= sources
+            for line in families.differences(recognized, entries, config):
+                assert " in the checkpoint, " in line or line == recognized.kind.hint
 
 
 def test_other_heads_stay_where_factors_are_multiplied():
