@@ -1,14 +1,14 @@
-"""The pre-training data program as an Apache Beam pipeline, for more text than one machine handles.
+"""Creates pre-training records with Apache Beam, from more text than one machine handles.
 
-    read chunks -> encode each (`chunk_encoding`) -> group by output -> shuffle and write
+    read chunks → encode each (`encoding`) → group by output → shuffle and write
 
-Chunks are read in order by one worker, as their numbers are parts of seeds, and spread over all:
-reading takes some hundredth of the time that the rest needs. Every output holds the very records
-that the local program would write to it, for the same seed and chunk size. They are shuffled in the
-memory of one worker: choose so many outputs (`name@4096`) that each fits.
+One worker reads the chunks in order, because their numbers are parts of seeds, and spreads them
+over all workers; reading takes about a hundredth of the time of the rest. For the same seed and
+chunk size, every output has the same records as that of `create`. The records of an output are
+shuffled in the memory of one worker: choose so many outputs (`name@4096`) that each fits.
 
-Apache Beam is an extra and imported when the pipeline is made. What runs on other machines needs
-this package there, and paths that all of them can reach (`gs://…`).
+Apache Beam is an extra and imported when the pipeline is built. The other machines need this
+package, and paths that all of them can reach (`gs://…`).
 """
 
 from __future__ import annotations
@@ -31,17 +31,11 @@ from albert_tf.data.settings import EncodingSettings, Settings
 COUNTS = "counts"  # name of the encoding step's second output
 ENCODERS = 2  # kept by a worker process
 
-# Chunk, slots and frames: some records of one output, in the order of their making.
+# Some records of one output: number of the chunk, number of the batch in it, slots, frames.
 Piece = tuple[int, int, list[int], list[bytes]]
 Counts = collections.Counter[str]
 
 _make_encoder = functools.lru_cache(ENCODERS)(make_chunk_encoder)
-
-
-def _read_chunks(
-    input_files: list[str], chunk_bytes: int, input_format: str
-) -> Iterator[corpus.Chunk]:
-    return corpus.read_chunks(input_files, chunk_bytes, input_format)
 
 
 def _pieces(
@@ -80,19 +74,18 @@ def _add_counts(all_counts: Iterable[Counts]) -> Counts:
 def _write_output(
     element: tuple[int, Iterable[Piece]], outputs: Outputs, random_seed: int
 ) -> tuple[int, dict[str, Any]]:
-    """Shuffles the records of an output, writes them, and says what the metadata says of it.
+    """Shuffles and writes the records of an output, and returns its entry in the metadata.
 
-    Where the local program shuffles an output in one go, the order is the same.
+    The order is that of `create` if an output there is a single group of slots.
     """
     output, pieces = element
     made: list[tuple[int, int, bytes]] = []
     for chunk, _, slots, frames in sorted(filter(None, pieces), key=lambda piece: piece[:2]):
         made += zip([chunk] * len(slots), slots, frames, strict=True)
     made.sort(key=lambda record: record[:2])  # by chunk and slot; those made first stay first
-    order = np.random.default_rng([random_seed, output, create.ORDER, 0])
     path = outputs.paths[output]
-    with create.open_output(path, outputs.compression) as stream:
-        for at in order.permutation(len(made)).tolist():
+    with records.open_output(path, outputs.compression) as stream:
+        for at in shuffling.random_order(len(made), random_seed, output):
             stream.write(made[at][2])
     entry = {
         "name": os.path.basename(path),
@@ -103,10 +96,7 @@ def _write_output(
 
 
 def _write_metadata(
-    entries: list[tuple[int, dict[str, Any]]],
-    counts: Counts,
-    metadata: dict[str, Any],
-    path: str,
+    entries: list[tuple[int, dict[str, Any]]], counts: Counts, metadata: dict[str, Any], path: str
 ) -> None:
     if not counts["instances"]:
         raise ValueError("--input_file: no text in there gives a token")
@@ -126,20 +116,16 @@ def _import_beam() -> Any:
     return apache_beam
 
 
-def _build(
-    pipeline: Any,
-    input_files: list[str],
-    outputs: Outputs,
-    settings: Settings,
-    metadata: dict[str, Any],
-) -> None:
-    """Puts the steps into the pipeline."""
+def _build(pipeline: Any, job: create.Job, settings: Settings) -> None:
+    """Adds the steps to the pipeline."""
     beam = _import_beam()
+    outputs = job.outputs
     num_outputs = len(outputs.paths)
     encoded = (
         pipeline
-        | "files" >> beam.Create([input_files])
-        | "read chunks" >> beam.FlatMap(_read_chunks, settings.chunk_bytes, settings.input_format)
+        | "files" >> beam.Create([job.input_files])
+        | "read chunks"
+        >> beam.FlatMap(corpus.read_chunks, settings.chunk_bytes, settings.input_format)
         | "spread" >> beam.Reshuffle()
         | "encode"
         >> beam.FlatMap(_encode, settings, num_outputs).with_outputs(COUNTS, main="records")
@@ -147,36 +133,36 @@ def _build(
     counts = encoded[COUNTS] | "count" >> beam.CombineGlobally(_add_counts)
     # So that an output without any record is written as well.
     empty = pipeline | "outputs" >> beam.Create([(n, ()) for n in range(num_outputs)])
-    path = records.metadata_path(outputs.stem)
+    metadata = job.metadata, outputs.metadata_file
     _ = (
         (encoded["records"], empty)
         | "with empty ones" >> beam.Flatten()
         | "by output" >> beam.GroupByKey()
         | "write" >> beam.Map(_write_output, outputs, settings.random_seed)
         | "all" >> beam.combiners.ToList()
-        | "metadata" >> beam.Map(_write_metadata, beam.pvalue.AsSingleton(counts), metadata, path)
+        | "metadata" >> beam.Map(_write_metadata, beam.pvalue.AsSingleton(counts), *metadata)
     )
 
 
 def create_pretraining_data(settings: Settings) -> dict[str, Any]:
     """Does the work of `create.create_pretraining_data` with Apache Beam, on `settings.runner`.
 
-    `num_workers`, `work_dir` and `shuffle_megabytes` have no effect: these things are the runner's.
-    `resume` leaves outputs that are complete alone.
+    `num_workers`, `work_dir` and `shuffle_megabytes` have no effect: the runner decides these.
+    `resume` skips outputs that are complete.
 
     Raises:
         ValueError: Apache Beam is not installed; or as `create.create_pretraining_data`.
     """
     beam = _import_beam()
-    input_files, outputs, metadata, is_finished = create.prepare(settings)
-    if is_finished:
-        return metadata
+    job = create.prepare(settings)
+    if job.is_finished:
+        return job.metadata
     options = beam.options.pipeline_options.PipelineOptions(
         [f"--{option.lstrip('-')}" for option in settings.beam_pipeline_options],
         runner=settings.runner,
     )
     with beam.Pipeline(options=options) as pipeline:
-        _build(pipeline, input_files, outputs, settings, metadata)
-    metadata = records.load_metadata(records.metadata_path(outputs.stem))
-    create.report(metadata["counts"])
+        _build(pipeline, job, settings)
+    metadata = records.load_metadata(job.outputs.metadata_file)
+    create.log_counts(metadata["counts"])
     return metadata

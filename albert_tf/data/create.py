@@ -1,25 +1,22 @@
-"""The pre-training data program: text files in, shuffled record files out.
+"""Creates pre-training records on this machine: text files in, shuffled record files out.
 
-1. The text is read in chunks (`corpus`). Each is made into encoded instances (`chunk_encoding`)
-   and spilled to random slots of a work directory (`shuffling`), by several processes.
-2. Each output file reads its slots back, shuffles and writes them.
-3. A metadata file beside the outputs says what they hold.
+1. The text is read in chunks (`corpus`). Several processes turn chunks into encoded instances
+   (`encoding`) and spill them to random slots of a work directory (`shuffling`).
+2. For each output file, a process reads the slots that belong to it, shuffles their records and
+   writes them.
+3. A metadata file beside the outputs describes them (`records`).
 
-What comes out depends on the text, the settings and the sizes of chunks and shuffle, and neither
-on the number of processes nor on whether the program was interrupted: every finished chunk and
-output leaves a small JSON file in the work directory, and `resume` goes on from these. Memory
-depends on the sizes and the number of processes, and not on the text.
-
-Read from the bottom up: `create_pretraining_data` is the program.
+The bytes of the outputs depend on the text and the settings, but neither on the number of processes
+nor on interruptions: every finished chunk and output leaves a small JSON file in the work directory
+(`work_directory`), and `resume` continues from there. Memory use depends on the sizes of chunks and
+shuffles and on the number of processes, not on the amount of text.
 """
 
 from __future__ import annotations
 
 import collections
-import contextlib
 import dataclasses
 import glob
-import gzip
 import itertools
 import math
 import os
@@ -45,87 +42,90 @@ from albert_tf.data.tfrecord import decode_example
 from albert_tf.data.work_directory import WorkDirectory, open_work_directory
 from albert_tf.tokenization import FullTokenizer
 
-COMPRESSION_LEVEL = 6
 PROGRESS_EVERY = 1000  # records written between two messages
 
-ORDER = 2  # part of a seed, so that no other use draws the same random numbers
 
+def create_pretraining_data(settings: Settings) -> dict[str, Any]:
+    """Creates pre-training records from text.
 
-def _make_chunk_work(
-    directory: str, settings: EncodingSettings, num_outputs: int
-) -> Callable[[corpus.Chunk], Iterator[tuple[int, int]]]:
-    """The work of the first stage, for one process: chunk -> (instances, input bytes) done."""
-    encode = make_chunk_encoder(settings, num_outputs)
-    work_directory = WorkDirectory(directory)
-    num_slots = num_outputs * shuffling.slots_per_output(num_outputs)
+    Returns:
+        The content of the metadata file: settings, vocabulary, counts and files.
 
-    def work(chunk: corpus.Chunk) -> Iterator[tuple[int, int]]:
-        spill = shuffling.Spill(work_directory.chunk_stem(chunk.index), num_slots)
-        counts: collections.Counter[str] = collections.Counter()
-        for batch in encode(chunk):
-            spill.add(batch.records, batch.slots)
-            counts.update(batch.counts)
-            yield len(batch.records), 0
-        spill.flush()
-        counts["record_bytes"] = spill.written
-        work_directory.finish_chunk(chunk.index, chunk.checksum, spill.blocks, counts)
-        yield 0, chunk.read_bytes
-
-    return work
-
-
-def _make_output_work(
-    directory: str, outputs: Outputs, random_seed: int, groups: int
-) -> Callable[[int], Iterator[int]]:
-    """The work of the second stage, for one process: output -> records done."""
-    work_directory = WorkDirectory(directory)
-    num_outputs = len(outputs.paths)
-    num_slots = num_outputs * shuffling.slots_per_output(num_outputs)
-
-    def work(output: int) -> Iterator[int]:
-        path = outputs.paths[output]
-        shuffled = shuffling.shuffled(
-            work_directory.blocks(),
-            num_slots,
-            shuffling.slots_of(output, num_outputs),
-            groups,
-            seed=[random_seed, output, ORDER],
-        )
-        written = 0
-        with open_output(path, outputs.compression) as stream:
-            for written, record in enumerate(shuffled, 1):
-                stream.write(record)
-                if written % PROGRESS_EVERY == 0:
-                    yield PROGRESS_EVERY
-        size = files.file_size(path)
-        work_directory.finish_output(output, os.path.basename(path), written, size)
-        yield written % PROGRESS_EVERY
-
-    return work
-
-
-@contextlib.contextmanager
-def open_output(path: str, compression: str) -> Iterator[Any]:
-    """A stream for the frames of a record file, which has its name once all are written.
-
-    Args:
-        path: the file.
-        compression: "" or "gzip".
+    Raises:
+        FileNotFoundError: an input or the vocabulary is missing.
+        ValueError: wrong settings, names or text; says which.
+        OSError: a file cannot be written, for instance because the disk is full. What is finished
+            stays in the work directory, for `resume`.
     """
-    with files.write_atomically(path, "wb") as stream:
-        if not compression:
-            yield stream
-            return
-        # No name and no time in the header: the same records give the same bytes.
-        with gzip.GzipFile("", "wb", COMPRESSION_LEVEL, stream, mtime=0) as packed:
-            yield packed
+    job = prepare(settings)
+    if job.is_finished:
+        return job.metadata
+    metadata, outputs = job.metadata, job.outputs
+    run = {**metadata["settings"], **metadata["vocabulary"], "outputs": outputs.paths}
+    work_dir = settings.work_dir or outputs.stem + ".work"
+    if files.is_remote(work_dir):
+        raise ValueError(f"--work_dir={work_dir}: a local directory is needed; name one")
+    with open_work_directory(work_dir, run, settings.resume) as work_directory:
+        _encode_chunks(work_directory, job, settings)
+        _write_outputs(work_directory, outputs, settings)
+        metadata["counts"] = dict(work_directory.counts())
+        metadata["files"] = list(work_directory.finished_outputs().values())
+        records.write_metadata(outputs.metadata_file, metadata)
+        work_directory.remove()
+    log_counts(metadata["counts"])
+    return metadata
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """What there is to do, checked.
+
+    Attributes:
+        input_files: names of the text files.
+        outputs: the files to write.
+        metadata: content of the metadata file, without `counts` and `files`.
+        is_finished: whether an earlier run has done everything; then the metadata is complete.
+    """
+
+    input_files: list[str]
+    outputs: Outputs
+    metadata: dict[str, Any]
+    is_finished: bool = False
+
+
+def prepare(settings: Settings) -> Job:
+    """Checks everything that can be checked before the work begins.
+
+    Raises:
+        FileNotFoundError, ValueError: as `create_pretraining_data`.
+    """
+    outputs = Outputs.parse(settings.output_file, settings.compression)
+    input_files = files.expand_patterns(settings.input_file, "--input_file")
+    _check_paths(input_files, outputs)
+    tokenizer = load_tokenizer(settings)
+    load_word_marker(settings, tokenizer)  # raises what would stop every process later
+    metadata: dict[str, Any] = {
+        "program": f"albert_tf {albert_tf.__version__}",
+        "settings": _record_settings(settings),
+        "vocabulary": {
+            "file": os.path.basename(settings.spm_model_file or settings.vocab_file or ""),
+            "size": tokenizer.vocab_size,
+            "checksum": tokenizer.checksum,
+            "do_lower_case": settings.do_lower_case,
+        },
+    }
+    if settings.resume and _is_finished(outputs, metadata):
+        logging.info("%s: all outputs are complete already", outputs.metadata_file)
+        finished = records.load_metadata(outputs.metadata_file)
+        return Job(input_files, outputs, finished, is_finished=True)
+    return Job(input_files, outputs, metadata)
 
 
 def _check_paths(input_files: list[str], outputs: Outputs) -> None:
-    """Finds what is wrong with the names before anything is read."""
+    """Checks the names of files before anything is read."""
     if not any(map(files.file_size, input_files)):
         raise ValueError(f"--input_file: {', '.join(input_files)}: nothing in there")
-    inputs = {_identity(path): path for path in input_files}
+    inputs = {_identity(path) for path in input_files}
     for path in outputs.paths:
         if _identity(path) in inputs:
             raise ValueError(f"--output_file: {path} is an input file as well")
@@ -139,77 +139,8 @@ def _identity(path: str) -> str:
     return path if files.is_remote(path) else os.path.realpath(path)
 
 
-def _make_chunks(
-    work_directory: WorkDirectory, input_files: list[str], num_outputs: int, settings: Settings
-) -> None:
-    """The first stage: spills the instances of all chunks that are not there yet."""
-    num_chunks = 0
-    chunks = corpus.read_chunks(input_files, settings.chunk_bytes, settings.input_format)
-    bar = tqdm(
-        total=sum(map(files.file_size, input_files)),
-        unit="B",
-        unit_scale=True,
-        desc="making instances",
-        disable=not settings.show_progress,
-    )
-
-    def missing_chunks() -> Iterator[corpus.Chunk]:
-        nonlocal num_chunks
-        is_new = False
-        for chunk in chunks:
-            num_chunks = chunk.index + 1
-            if work_directory.chunk_checksum(chunk.index) == chunk.checksum:
-                bar.update(chunk.read_bytes)
-                continue
-            if not is_new:
-                is_new = True
-                work_directory.forget_outputs()
-            work_directory.forget_chunk(chunk.index)
-            yield chunk
-
-    instances = 0
-    with bar:
-        args = (work_directory.path, settings, num_outputs)
-        messages = workers.run(_make_chunk_work, args, missing_chunks(), _processes(settings))
-        for made, read_bytes in messages:
-            instances += made
-            rate = instances / max(bar.format_dict["elapsed"], 1e-9)
-            bar.set_postfix_str(f"{instances:,} made, {rate:,.0f}/s", refresh=False)
-            bar.update(read_bytes)
-    work_directory.keep_chunks(num_chunks)
-
-
-def _write_outputs(work_directory: WorkDirectory, outputs: Outputs, settings: Settings) -> None:
-    """The second stage: shuffles and writes all outputs that are not there yet."""
-    counts = work_directory.counts()
-    if not counts["instances"]:
-        raise ValueError("--input_file: no text in there gives a token")
-    done = work_directory.finished_outputs()
-    missing = [output for output in range(len(outputs.paths)) if output not in done]
-    for output in missing:  # half-written when a process was killed
-        for leftover in glob.glob(glob.escape(outputs.paths[output]) + ".????????.tmp"):
-            os.remove(leftover)
-    per_output = counts["record_bytes"] / len(outputs.paths)
-    groups = max(1, math.ceil(per_output / settings.shuffle_bytes))
-    args = (work_directory.path, outputs, settings.random_seed, groups)
-    with tqdm(
-        total=counts["instances"],
-        initial=sum(entry["instances"] for entry in done.values()),
-        unit=" records",
-        desc="writing",
-        disable=not settings.show_progress,
-    ) as bar:
-        num_workers = min(_processes(settings), len(missing))
-        for written in workers.run(_make_output_work, args, missing, num_workers):
-            bar.update(written)
-
-
-def _processes(settings: Settings) -> int:
-    return settings.num_workers or workers.available_cores()
-
-
-def _settings_of(settings: Settings) -> dict[str, Any]:
-    """Returns all settings that decide what is in the outputs, by the names of their flags."""
+def _record_settings(settings: Settings) -> dict[str, Any]:
+    """All settings that decide what is in the outputs: name of the flag → value."""
     names = [
         field.name
         for group in (MaskingSettings, InstanceSettings, TextSettings)
@@ -222,20 +153,133 @@ def _settings_of(settings: Settings) -> dict[str, Any]:
     }
 
 
-def _finished_before(path: str, metadata: dict[str, Any], outputs: Outputs) -> bool:
-    """Whether a run with the same settings has left its metadata and all of its outputs."""
+def _is_finished(outputs: Outputs, metadata: dict[str, Any]) -> bool:
+    """Whether an earlier run with the same settings has written its metadata and all outputs."""
     known = records.read_metadata(list(filter(files.is_file, outputs.paths)))
     return all(
         name in known
-        and os.path.realpath(known[name].metadata_file) == os.path.realpath(path)
+        and os.path.realpath(known[name].metadata_file) == os.path.realpath(outputs.metadata_file)
         and known[name].settings == metadata["settings"]
         and known[name].vocabulary == metadata["vocabulary"]
         for name in outputs.paths
     )
 
 
-def report(counts: dict[str, int]) -> None:
-    """Logs the statistics."""
+def _encode_chunks(work_directory: WorkDirectory, job: Job, settings: Settings) -> None:
+    """The first stage: encodes and spills all chunks that are not finished yet."""
+    num_chunks = 0
+    chunks = corpus.read_chunks(job.input_files, settings.chunk_bytes, settings.input_format)
+    bar = tqdm(
+        total=sum(map(files.file_size, job.input_files)),
+        unit="B",
+        unit_scale=True,
+        desc="making instances",
+        disable=not settings.show_progress,
+    )
+
+    def unfinished_chunks() -> Iterator[corpus.Chunk]:
+        nonlocal num_chunks
+        has_changed = False
+        for chunk in chunks:
+            num_chunks = chunk.index + 1
+            if work_directory.chunk_checksum(chunk.index) == chunk.checksum:
+                bar.update(chunk.read_bytes)
+                continue
+            if not has_changed:
+                has_changed = True
+                work_directory.forget_outputs()
+            work_directory.forget_chunk(chunk.index)
+            yield chunk
+
+    instances = 0
+    with bar:
+        args = (work_directory.path, settings, len(job.outputs.paths))
+        messages = workers.run(_make_chunk_work, args, unfinished_chunks(), _processes(settings))
+        for made, read_bytes in messages:
+            instances += made
+            rate = instances / max(bar.format_dict["elapsed"], 1e-9)
+            bar.set_postfix_str(f"{instances:,} made, {rate:,.0f}/s", refresh=False)
+            bar.update(read_bytes)
+    work_directory.keep_chunks(num_chunks)
+
+
+def _make_chunk_work(
+    directory: str, settings: EncodingSettings, num_outputs: int
+) -> Callable[[corpus.Chunk], Iterator[tuple[int, int]]]:
+    """What a process does in the first stage: chunk → (instances, input bytes) done."""
+    encode = make_chunk_encoder(settings, num_outputs)
+    work_directory = WorkDirectory(directory)
+
+    def work(chunk: corpus.Chunk) -> Iterator[tuple[int, int]]:
+        spill = shuffling.Spill(work_directory.chunk_stem(chunk.index), num_outputs)
+        counts: collections.Counter[str] = collections.Counter()
+        for batch in encode(chunk):
+            spill.add(batch.records, batch.slots)
+            counts.update(batch.counts)
+            yield len(batch.records), 0
+        spill.flush()
+        counts["record_bytes"] = spill.written
+        work_directory.finish_chunk(chunk.index, chunk.checksum, spill.blocks, counts)
+        yield 0, chunk.read_bytes
+
+    return work
+
+
+def _write_outputs(work_directory: WorkDirectory, outputs: Outputs, settings: Settings) -> None:
+    """The second stage: shuffles and writes all outputs that are not finished yet."""
+    counts = work_directory.counts()
+    if not counts["instances"]:
+        raise ValueError("--input_file: no text in there gives a token")
+    finished = work_directory.finished_outputs()
+    missing = [output for output in range(len(outputs.paths)) if output not in finished]
+    for output in missing:  # half-written when a process was killed
+        for leftover in glob.glob(glob.escape(outputs.paths[output]) + ".????????.tmp"):
+            os.remove(leftover)
+    bytes_per_output = counts["record_bytes"] / len(outputs.paths)
+    groups = max(1, math.ceil(bytes_per_output / settings.shuffle_bytes))
+    args = (work_directory.path, outputs, settings.random_seed, groups)
+    with tqdm(
+        total=counts["instances"],
+        initial=sum(entry["instances"] for entry in finished.values()),
+        unit=" records",
+        desc="writing",
+        disable=not settings.show_progress,
+    ) as bar:
+        num_workers = min(_processes(settings), len(missing))
+        for written in workers.run(_make_output_work, args, missing, num_workers):
+            bar.update(written)
+
+
+def _make_output_work(
+    directory: str, outputs: Outputs, random_seed: int, groups: int
+) -> Callable[[int], Iterator[int]]:
+    """What a process does in the second stage: number of an output → records written."""
+    work_directory = WorkDirectory(directory)
+
+    def work(output: int) -> Iterator[int]:
+        path = outputs.paths[output]
+        shuffled = shuffling.shuffled(
+            work_directory.blocks(), output, len(outputs.paths), groups, random_seed
+        )
+        written = 0
+        with records.open_output(path, outputs.compression) as stream:
+            for written, record in enumerate(shuffled, 1):
+                stream.write(record)
+                if written % PROGRESS_EVERY == 0:
+                    yield PROGRESS_EVERY
+        size = files.file_size(path)
+        work_directory.finish_output(output, os.path.basename(path), written, size)
+        yield written % PROGRESS_EVERY
+
+    return work
+
+
+def _processes(settings: Settings) -> int:
+    return settings.num_workers or workers.available_cores()
+
+
+def log_counts(counts: dict[str, int]) -> None:
+    """Logs the counts of the metadata in a sentence."""
     instances, positions = counts["instances"], counts["positions"]
     logging.info(
         "%d documents, %d sentences, %d tokens of text -> %d instances of %.1f tokens on average; "
@@ -251,7 +295,7 @@ def report(counts: dict[str, int]) -> None:
 
 
 def log_instances(paths: Sequence[str], tokenizer: FullTokenizer, count: int) -> None:
-    """Logs the first instances of the outputs, one of each in turn, as the official program."""
+    """Logs the first instances, one of each output in turn, as the official program does."""
     in_turn = itertools.zip_longest(*map(records.read_records, paths))
     found = filter(None, itertools.chain.from_iterable(in_turn))
     for record in itertools.islice(found, count):
@@ -261,65 +305,3 @@ def log_instances(paths: Sequence[str], tokenizer: FullTokenizer, count: int) ->
         logging.info("tokens: %s", " ".join(tokenizer.convert_ids_to_tokens(ids)))
         for name in records.FEATURES:
             logging.info("%s: %s", name, " ".join(map(str, features[name].tolist())))
-
-
-def prepare(settings: Settings) -> tuple[list[str], Outputs, dict[str, Any], bool]:
-    """Checks what can be checked before the work begins.
-
-    Returns:
-        the input files; the outputs; the metadata, without `counts` and `files`; and whether the
-        outputs are complete, if `settings.resume`: then the metadata is all of it.
-
-    Raises:
-        FileNotFoundError, ValueError: as `create_pretraining_data`.
-    """
-    outputs = Outputs.parse(settings.output_file, settings.compression)
-    input_files = files.expand_patterns(settings.input_file, "--input_file")
-    _check_paths(input_files, outputs)
-    tokenizer = load_tokenizer(settings)
-    load_word_marker(settings, tokenizer)  # to find out now whether it works
-    metadata: dict[str, Any] = {
-        "program": f"albert_tf {albert_tf.__version__}",
-        "settings": _settings_of(settings),
-        "vocabulary": {
-            "file": os.path.basename(settings.spm_model_file or settings.vocab_file or ""),
-            "size": tokenizer.vocab_size,
-            "checksum": tokenizer.checksum,
-            "do_lower_case": settings.do_lower_case,
-        },
-    }
-    path = records.metadata_path(outputs.stem)
-    if settings.resume and _finished_before(path, metadata, outputs):
-        logging.info("%s: all outputs are complete already", path)
-        return input_files, outputs, records.load_metadata(path), True
-    return input_files, outputs, metadata, False
-
-
-def create_pretraining_data(settings: Settings) -> dict[str, Any]:
-    """Makes pre-training records from text.
-
-    Returns:
-        the content of the metadata file: settings, vocabulary, counts and files.
-
-    Raises:
-        FileNotFoundError: an input or the vocabulary is missing.
-        ValueError: wrong settings, names or text; says which.
-        OSError: a file cannot be written, for instance because the disk is full. What is finished
-            stays in the work directory, for `resume`.
-    """
-    input_files, outputs, metadata, is_finished = prepare(settings)
-    if is_finished:
-        return metadata
-    run = {**metadata["settings"], **metadata["vocabulary"], "outputs": outputs.paths}
-    work_dir = settings.work_dir or outputs.stem + ".work"
-    if files.is_remote(work_dir):
-        raise ValueError(f"--work_dir={work_dir}: a local directory is needed; name one")
-    with open_work_directory(work_dir, run, settings.resume) as work_directory:
-        _make_chunks(work_directory, input_files, len(outputs.paths), settings)
-        _write_outputs(work_directory, outputs, settings)
-        metadata["counts"] = dict(work_directory.counts())
-        metadata["files"] = list(work_directory.finished_outputs().values())
-        records.write_metadata(records.metadata_path(outputs.stem), metadata)
-        work_directory.remove()
-    report(metadata["counts"])
-    return metadata

@@ -1,12 +1,11 @@
-"""From a chunk of text to encoded instances and the slots that they are shuffled to.
+"""From a chunk of text to encoded instances, and the slots that they are shuffled to.
 
-The one step that the local program (`pretraining_data`) and the Beam pipeline
-(`pretraining_data_beam`) share: what it gives for a chunk depends on the chunk and the settings
-alone, so both make the same records.
+This is the step that `create` and `beam` share. Its result depends on the chunk and the settings
+alone, so that both write the same records.
 
 1. Read the chunk as lists of sentences (`text_formats`).
-2. Tokenize it once (`instances`), with Chinese words marked where asked for (`chinese_words`).
-3. Make the instances of all passes (`instances`, `masking`) and encode them (`record_encoding`).
+2. Tokenize them once (`instances`); mark Chinese words if the settings say so (`chinese_words`).
+3. Make the instances of all passes (`instances`, `masking`) and encode them (`tfrecord`).
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _SLOTS = 1  # part of a seed, so that no other use draws the same random numbers
 
 
 def load_tokenizer(settings: VocabularySettings) -> FullTokenizer:
-    """Returns the tokenizer.
+    """Loads the tokenizer.
 
     Raises:
         FileNotFoundError, ValueError: as `FullTokenizer`.
@@ -45,8 +44,8 @@ class EncodedBatch:
 
     Attributes:
         records: TFRecord frames with serialized examples.
-        slots: int64, where each goes; see `shuffling`.
-        counts: what to add to the counts of the metadata.
+        slots: int64 [number of records], the slot of each; see `shuffling`.
+        counts: added to the counts of the metadata.
     """
 
     records: list[bytes]
@@ -55,10 +54,10 @@ class EncodedBatch:
 
 
 def load_word_marker(settings: InstanceSettings, tokenizer: FullTokenizer) -> WordMarker | None:
-    """What finds the Chinese words that the settings ask for; None where they do not.
+    """Loads what marks Chinese words; None if the settings do not ask for it.
 
     Raises:
-        ValueError: jieba is not installed, or the vocabulary does not serve.
+        ValueError: jieba is not installed, or the vocabulary is unsuitable.
     """
     if not settings.segment_chinese_words:
         return None
@@ -77,10 +76,12 @@ def _count(batch: dict[str, np.ndarray]) -> collections.Counter[str]:
 def make_chunk_encoder(
     settings: EncodingSettings, num_outputs: int
 ) -> Callable[[corpus.Chunk], Iterator[EncodedBatch]]:
-    """A function from chunks to their instances, the same wherever it runs.
+    """Makes the function that turns a chunk into encoded instances, in batches.
+
+    The first batch has no instances, only the counts of the text.
 
     Args:
-        settings: the vocabulary, which is loaded here, once; how to read chunks and to make
+        settings: the vocabulary, which is loaded here once, and how to read chunks and make
             instances.
         num_outputs: number of record files.
     """

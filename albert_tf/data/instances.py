@@ -1,11 +1,11 @@
-"""From tokenized documents to pre-training instances: segment pairs, truncation, masking.
+"""From lines of text to pre-training instances: tokenization, segment pairs, truncation, layout.
 
-Google's `create_instances_from_document`, on token offsets instead of token lists: a pair is four
-numbers until all of a batch are laid out at once. Read from the bottom up: `create_batches` is
-what the data program calls.
+`tokenize_documents` and then `create_batches` turn a chunk into batches of instances. Like Google's
+`create_instances_from_document`, but a segment pair is four token offsets instead of two lists of
+tokens, and the instances of a batch are laid out and masked (`masking`) together.
 
-Letters: N instances, S sequence length, P prediction slots, T tokens of the chunk.
-Paper: ALBERT (arXiv 1909.11942), section 3.1, for the sentence order labels.
+Shapes: N instances, S sequence length, T tokens of the chunk, V vocabulary size.
+Source: ALBERT (arXiv 1909.11942), section 3.1, for the sentence order labels.
 """
 
 from __future__ import annotations
@@ -25,24 +25,28 @@ from albert_tf.data.settings import MIN_TARGET, SPECIAL_TOKENS_PER_PAIR, Instanc
 from albert_tf.tokenization import FullTokenizer
 
 BATCH_SIZE = 512  # instances laid out and masked at once: they fit in the cache
-LINES_AT_ONCE = 2000  # tokenized together; their pieces are Python objects for a moment
-DRAWS_FOR_ANOTHER_DOCUMENT = 10  # then it may be the same one, as officially
+LINES_AT_ONCE = 2000  # tokenized together; limits the number of Python objects in memory
+DRAWS_FOR_ANOTHER_DOCUMENT = 10  # after so many the same document is taken, as in Google's program
 
 # Part of a seed, so that no other use draws the same random numbers. Another number, another order
 # of the draws or another BATCH_SIZE would be as good, but would change every record.
 _MASKING = 11
 
-# Offsets of a segment pair: begin and end of A, begin and end of B, and the label.
+# A segment pair: offsets of the begin and end of A, of the begin and end of B, and the label.
 Pair = tuple[int, int, int, int, int]
 
 
 class WordMarker(Protocol):
-    """Finds words where the vocabulary does not show them; see `chinese_words`."""
+    """Finds words that the pieces of the vocabulary do not show; see `chinese_words`.
+
+    Attributes:
+        label_table: int32 [V], the id to predict for a piece inside a word; None for its own id.
+    """
 
     label_table: NDArray[np.int32] | None
 
     def continues_word(self, lines: list[str], encoded: list[list[int]]) -> NDArray[np.bool_]:
-        """Which tokens continue a word: bool, for all tokens of all lines in a row."""
+        """Returns which tokens continue a word: bool [tokens of all lines, concatenated]."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +59,7 @@ class Documents:
         sentence_starts: token offset of each sentence, and T at the end. No sentence is empty.
         document_starts: sentence index of each document, and their number at the end. No document
             is empty.
-        labels: int32 [T], what is to be predicted; None for `ids`.
+        labels: int32 [T], the ids to predict; None for `ids`.
     """
 
     ids: NDArray[np.int32]
@@ -71,7 +75,7 @@ class Documents:
 
 
 def _is_blank(line: str, tokenizer: FullTokenizer) -> bool:
-    """Whether a line ends a document, as officially: nothing is left, before tokenization."""
+    """Whether a line ends a document: as in Google's program, if preprocessing leaves nothing."""
     return not (tokenizer.preprocess(line) if tokenizer.is_sentencepiece else line.strip())
 
 
@@ -81,15 +85,15 @@ def tokenize_documents(
     word_start_table: NDArray[np.bool_],
     word_marker: WordMarker | None = None,
 ) -> Documents:
-    """Tokenizes lines, one sentence each, blank lines between documents.
+    """Tokenizes lines, a sentence each, with blank lines between documents.
 
-    Lines that give no token are left out, and so are documents without lines.
+    Lines without tokens are dropped, and so are documents without lines.
 
     Args:
         parts: lists of lines; each begins a new document.
         tokenizer: the tokenizer.
         word_start_table: bool [V], which pieces start a word.
-        word_marker: finds pieces that do not after all.
+        word_marker: finds tokens that continue a word although their piece starts one.
     """
     ids: list[NDArray[np.int32]] = [np.zeros(0, np.int32)]
     word_starts: list[NDArray[np.bool_]] = [np.zeros(0, bool)]
@@ -102,7 +106,7 @@ def tokenize_documents(
             ids.append(np.fromiter(itertools.chain.from_iterable(encoded), np.int32))
             word_starts.append(word_start_table[ids[-1]])
             if tokenizer.is_sentencepiece:
-                _look_at_unknown_pieces(ids[-1], word_starts[-1], some, encoded, tokenizer)
+                _correct_unknown_pieces(ids[-1], word_starts[-1], some, encoded, tokenizer)
             if word_marker:
                 word_starts[-1] &= ~word_marker.continues_word(some, encoded)
             for line, pieces in zip(some, encoded, strict=True):
@@ -122,14 +126,14 @@ def tokenize_documents(
     )
 
 
-def _look_at_unknown_pieces(
+def _correct_unknown_pieces(
     ids: NDArray[np.int32],
     word_starts: NDArray[np.bool_],
     lines: list[str],
     encoded: list[list[int]],
     tokenizer: FullTokenizer,
 ) -> None:
-    """Corrects `word_starts` where a piece is unknown: its spelling decides, not its id."""
+    """Corrects `word_starts` in place for unknown pieces: their spelling decides, not the id."""
     unknown = np.flatnonzero(ids == tokenizer.unk_id)
     ends = np.cumsum([len(pieces) for pieces in encoded])
     for index in np.unique(np.searchsorted(ends, unknown, side="right")).tolist():
@@ -140,7 +144,7 @@ def _look_at_unknown_pieces(
 def _pairs_of_document(
     documents: Documents, document: int, settings: InstanceSettings, rng: random.Random
 ) -> Iterator[Pair]:
-    """One pass over one document."""
+    """Yields the segment pairs of one pass over one document."""
     starts = documents.sentence_starts
     sentence, end = documents.document_starts[document : document + 2]
     target = max_tokens = settings.max_seq_length - SPECIAL_TOKENS_PER_PAIR
@@ -171,7 +175,7 @@ def _pairs_of_document(
 def _random_segment(
     documents: Documents, document: int, target: int, rng: random.Random
 ) -> tuple[int, int]:
-    """Sentences from a random place in another document until `target` tokens are reached."""
+    """Begin and end of sentences of another document, from a random one to `target` tokens."""
     starts = documents.sentence_starts
     for _ in range(DRAWS_FOR_ANOTHER_DOCUMENT):
         other = rng.randrange(documents.num_documents)
@@ -186,11 +190,11 @@ def _random_segment(
 def _truncate(
     pairs: NDArray[np.int64], max_tokens: int, rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Shortens the pairs to `max_tokens`: begin and length of A, begin and length of B, [N] each.
+    """Truncates the pairs to `max_tokens`: begin and length of A, begin and length of B, [N] each.
 
-    The official program takes one token at a time from the longer segment, from B when they are
-    equal, at the front or the back by a coin. So how many each loses is certain, and how many of
-    them at the front is binomial.
+    Google's program removes one token at a time from the longer segment, from B if both are equally
+    long, at the front or the back with equal probability. So the number that each segment loses is
+    determined, and the number that it loses at the front is binomially distributed.
     """
     begin_a, begin_b = pairs[:, 0], pairs[:, 2]
     length_a, length_b = pairs[:, 1] - begin_a, pairs[:, 3] - begin_b
@@ -198,7 +202,7 @@ def _truncate(
     longer_by = length_a - length_b
     alone_a = np.minimum(excess, np.maximum(longer_by, 0))
     alone_b = np.minimum(excess, np.maximum(-longer_by, 0))
-    rest = excess - alone_a - alone_b  # by turns, B first
+    rest = excess - alone_a - alone_b  # in turns, B first
     lost_a, lost_b = alone_a + rest // 2, alone_b + (rest + 1) // 2
     front_a, front_b = rng.binomial(lost_a, 0.5), rng.binomial(lost_b, 0.5)
     return begin_a + front_a, length_a - lost_a, begin_b + front_b, length_b - lost_b
@@ -211,7 +215,7 @@ def _build_batch(
     tokenizer: FullTokenizer,
     rng: np.random.Generator,
 ) -> dict[str, NDArray[Any]]:
-    """Lays out and masks some pairs: feature name -> array [N, …]."""
+    """Lays out and masks the instances of some pairs: feature name → array [N, …]."""
     seq_length = settings.max_seq_length
     table = np.array(pairs, np.int64)  # [N, 5]
     begin_a, length_a, begin_b, length_b = (
@@ -228,7 +232,7 @@ def _build_batch(
     input_ids[:, 0] = tokenizer.cls_id
     np.put_along_axis(input_ids, np.hstack([middle, length - 1]), tokenizer.sep_id, axis=1)
     input_ids *= input_mask
-    # By their ids, as officially: what is spelled [SEP] in the text is never masked either.
+    # By their ids, as in Google's program: a literal [SEP] in the text is never masked either.
     is_special = (input_ids == tokenizer.cls_id) | (input_ids == tokenizer.sep_id)
     maskable = input_mask & ~is_special
     masked = mask_batch(
@@ -257,18 +261,18 @@ def _build_batch(
 def create_batches(
     documents: Documents, settings: InstanceSettings, tokenizer: FullTokenizer, chunk_index: int
 ) -> Iterator[dict[str, NDArray[Any]]]:
-    """Makes the instances of all passes over some documents.
+    """Makes the instances of all passes over the documents of a chunk.
 
     Args:
-        documents: the documents of a chunk. Random second segments come from among them.
+        documents: the documents. Random second segments are taken from them.
         settings: how to make instances.
-        tokenizer: gives the special ids and the size of the vocabulary.
+        tokenizer: has the special ids and the size of the vocabulary.
         chunk_index: part of the seed.
 
     Yields:
-        feature name -> array [n, width], with n = BATCH_SIZE in all but the last.
+        Feature name → array [N, width], where N is BATCH_SIZE in all batches but the last.
     """
-    # One source for the pairs, one for the rest (which draws many numbers at once).
+    # One generator for the pairs, one for everything else, which draws many numbers at once.
     walk_rng = random.Random(f"{settings.random_seed} {chunk_index}")
     rng = np.random.default_rng([settings.random_seed, chunk_index, _MASKING])
     pairs = (

@@ -1,14 +1,14 @@
-"""Which tokens of a batch are masked, and what they become: whole words, n-grams, 80/10/10.
+"""Masking of a batch of instances: whole words, n-grams, 80/10/10.
 
-Google's `create_masked_lm_predictions`, for many instances at once. The official program walks
-through one shuffled list of n-grams per instance; here one NumPy step handles the next n-gram of
-every instance of the batch. The law of the result is the same, only the speed differs.
+`mask_batch` does what Google's `create_masked_lm_predictions` does, for many instances at once.
+Google's program walks through one shuffled list of n-grams per instance; here one NumPy step
+handles the next n-gram of every instance of the batch. The distribution of the results is the same.
 
-A *candidate* is what is masked together: a whole word, or a single piece without
-`do_whole_word_mask`. Read from the bottom up: `mask_batch` is what the data program calls.
+A *candidate* is what is masked together: a whole word, or with `do_whole_word_mask=False` a single
+piece.
 
-Letters: N instances, S sequence length, P prediction slots, C candidates, V vocabulary.
-Paper: ALBERT (arXiv 1909.11942), section 4.1, for the n-gram lengths.
+Shapes: N instances, S sequence length, P prediction slots, C candidates, V vocabulary size.
+Source: ALBERT (arXiv 1909.11942), section 4.1, for the n-gram lengths.
 """
 
 from __future__ import annotations
@@ -21,22 +21,21 @@ from numpy.typing import NDArray
 from albert_tf.data.settings import MaskingSettings
 
 MASK_SHARE = 0.8  # of the chosen positions become [MASK]
-KEPT_SHARE = 0.1  # stay what they are; the rest become a random piece
+KEPT_SHARE = 0.1  # keep their token; the rest become a random one
 
-# As the official program's lists. Neither ' nor = > belong to them: pieces that hold one of those
-# count as words of their own.
+# As in Google's program. The lists lack ', =, and >: pieces with one of these start a word.
 _PUNCTUATION = frozenset('!"#$%&()*+,-./:;?@[\\]^_`{|}~')
 _LETTERS_AND_PUNCTUATION = _PUNCTUATION | frozenset("abcdefghijklmnopqrstuvwxyz")
 
 
 @dataclasses.dataclass(frozen=True)
 class MaskedBatch:
-    """What `mask_batch` returns.
+    """A batch after masking.
 
     Attributes:
-        input_ids: int32 [N, S], the tokens with the masks in place.
+        input_ids: int32 [N, S], the tokens after masking.
         masked_lm_positions: int32 [N, P], ascending, zero-padded.
-        masked_lm_ids: int32 [N, P], what stood there, zero-padded.
+        masked_lm_ids: int32 [N, P], the original tokens there, zero-padded.
         masked_lm_weights: float32 [N, P], 1 for a prediction, 0 for padding.
     """
 
@@ -53,8 +52,8 @@ class _Candidates:
     Attributes:
         counts: int64 [N], candidates per instance.
         index: int32 [N, S], the candidate that a maskable position belongs to.
-        ends: int32 [N, C + ngram], `ends[i, c]` maskable positions come before candidate c; from
-            the instance's last candidate on all of them do.
+        ends: int32 [N, C + ngram], number of maskable positions before each candidate; after the
+            instance's last candidate, the number of all its maskable positions.
     """
 
     counts: NDArray[np.int64]
@@ -63,10 +62,10 @@ class _Candidates:
 
 
 def starts_word(piece: str) -> bool:
-    """Whether a SentencePiece piece starts a word (official `is_start_piece_sp`).
+    """Whether a SentencePiece piece starts a word, as Google's `is_start_piece_sp`.
 
-    It does when it begins with "▁" or "<", is a punctuation sign, or holds a character that is
-    neither a-z nor punctuation (so that every Chinese piece is a word of its own).
+    It does if it begins with "▁" or "<", is a punctuation mark, or has a character that is neither
+    a-z nor punctuation (so that every Chinese piece is a word of its own).
     """
     return (
         piece.startswith(("\u2581", "<"))
@@ -78,8 +77,8 @@ def starts_word(piece: str) -> bool:
 def word_start_table(pieces: list[str], is_sentencepiece: bool) -> NDArray[np.bool_]:
     """Which pieces of a vocabulary start a word: bool [V].
 
-    WordPiece: whatever does not begin with "##". SentencePiece: see `starts_word`; a text's
-    unknown pieces have to be looked at themselves, as all of them have the same id.
+    WordPiece: those without "##" at the beginning. SentencePiece: see `starts_word`; this does not
+    hold for the unknown pieces of a text, which all have the same id.
     """
     if is_sentencepiece:
         return np.array([starts_word(piece) for piece in pieces], bool)
@@ -87,17 +86,17 @@ def word_start_table(pieces: list[str], is_sentencepiece: bool) -> NDArray[np.bo
 
 
 def ngram_probabilities(ngram: int, favor_shorter_ngram: bool) -> NDArray[np.float64]:
-    """Probabilities of the lengths 1 to `ngram`: in proportion to 1/n, or reversed."""
+    """Probabilities of the lengths 1 to `ngram`: proportional to 1/n, or these in reverse."""
     shares = 1.0 / np.arange(1, ngram + 1)
     shares /= shares.sum()
     return shares if favor_shorter_ngram else shares[::-1]
 
 
 def num_to_predict(lengths: NDArray[np.integer], settings: MaskingSettings) -> NDArray[np.int64]:
-    """How many positions to mask in instances of these lengths, [CLS] and [SEP] included: [N]."""
+    """Number of positions to mask in instances of these lengths, with [CLS] and [SEP]: [N]."""
     if settings.masked_lm_prob == 0:
         return np.zeros(len(lengths), np.int64)
-    # np.rint rounds halves to even, as Python's round does in the official program.
+    # np.rint rounds halves to even, as Python's round does in Google's program.
     wanted: NDArray[np.int64] = np.rint(lengths * settings.masked_lm_prob).astype(np.int64)
     return np.minimum(np.maximum(wanted, 1), settings.max_predictions_per_seq)
 
@@ -105,13 +104,13 @@ def num_to_predict(lengths: NDArray[np.integer], settings: MaskingSettings) -> N
 def _find_candidates(
     word_starts: NDArray[np.bool_], maskable: NDArray[np.bool_], settings: MaskingSettings
 ) -> _Candidates:
-    """Groups the maskable positions: bool [N, S] both."""
+    """Groups the maskable positions into candidates. Both arguments are bool [N, S]."""
     num_rows = len(maskable)
     rows = np.arange(num_rows)
     begins = maskable
     if settings.do_whole_word_mask:
         # A piece inside a word joins the candidate before it, even across the middle [SEP]. The
-        # first of the instance has none before it and begins one.
+        # first piece of the instance has none before it and begins one.
         begins = maskable & word_starts
         first = maskable.argmax(axis=1)
         begins[rows, first] = maskable[rows, first]
@@ -121,8 +120,8 @@ def _find_candidates(
     before = maskable.cumsum(axis=1, dtype=np.int32)  # [N, S]
     total = before[:, -1:].copy()
     before -= maskable
-    # Columns beyond an instance's last candidate say that nothing more is to come: the longer
-    # n-grams near the end hold fewer candidates.
+    # The columns after an instance's last candidate add no positions: n-grams that reach over the
+    # end have fewer candidates.
     ends = np.repeat(total, counts.max(initial=0) + settings.ngram + 1, axis=1)
     row, column = np.nonzero(begins)
     ends[row, index[row, column]] = before[row, column]
@@ -138,15 +137,15 @@ def _choose(
 ) -> None:
     """Chooses n-grams of candidates until the budgets are used up, and marks them in `taken`.
 
-    Every candidate of an instance is tried once, in random order: a length n is drawn; an n-gram
-    over the budget is shortened; one that is still over it, or meets a taken candidate, is passed
-    over.
+    Every candidate of an instance is tried once, in random order, as the begin of an n-gram of
+    random length. An n-gram over the budget is shortened; if it is still over it, or contains a
+    candidate that is taken already, it is skipped.
 
     Args:
         candidates: the candidates.
-        budget: [N], the most positions to take.
-        probabilities: [ngram], of the lengths.
-        rng: source of randomness.
+        budget: [N], maximum number of positions to take.
+        probabilities: [ngram], of the lengths 1 to ngram.
+        rng: random generator.
         taken: bool [N, C + ngram + 1], candidates that are taken already; changed in place.
     """
     width = taken.shape[1]
@@ -190,7 +189,7 @@ def _choose(
 def _positions_of(
     taken: NDArray[np.bool_], candidates: _Candidates, maskable: NDArray[np.bool_]
 ) -> NDArray[np.int64]:
-    """The positions of taken candidates as ascending indices into the flattened batch."""
+    """The positions of the taken candidates: ascending indices into the flattened batch."""
     rows = np.arange(len(taken))[:, None] * taken.shape[1]
     chosen = taken.reshape(-1).take(candidates.index + rows)  # [N, S]
     return np.flatnonzero(chosen & maskable)
@@ -199,9 +198,9 @@ def _positions_of(
 def _replace(
     original: NDArray[np.int32], mask_id: int, vocab_size: int, rng: np.random.Generator
 ) -> NDArray[np.int32]:
-    """What the chosen tokens become; drawn for each position, not for each word."""
+    """Masks, keeps or replaces the chosen tokens; drawn for each position, not for each word."""
     draw = rng.random(len(original))
-    # Any id may come, the specials included, as officially.
+    # Any id is possible, special tokens included, as in Google's program.
     replaced = rng.integers(0, vocab_size, len(original), dtype=np.int32)
     replaced = np.where(draw < MASK_SHARE + KEPT_SHARE, original, replaced)
     return np.where(draw < MASK_SHARE, np.int32(mask_id), replaced)
@@ -210,7 +209,7 @@ def _replace(
 def _permute_within_rows(
     positions: NDArray[np.int64], seq_length: int, rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """`positions`, grouped by row and ascending, in random order within each row."""
+    """Shuffles `positions`, which ascend, within each row of the batch."""
     keys = rng.random(len(positions))
     return positions[np.lexsort((keys, positions // seq_length))]
 
@@ -226,21 +225,21 @@ def mask_batch(
     rng: np.random.Generator,
     labels: NDArray[np.int32] | None = None,
 ) -> MaskedBatch:
-    """Chooses the positions to predict and replaces the tokens there.
+    """Chooses the positions to predict, and masks or replaces the tokens there.
 
     Args:
         input_ids: int32 [N, S].
         word_starts: bool [N, S], whether the piece starts a word.
         maskable: bool [N, S], False at [CLS], [SEP] and padding.
-        budget: int64 [N], positions to choose at most, as `num_to_predict` gives them.
+        budget: int64 [N], maximum number of positions to choose; see `num_to_predict`.
         settings: how to choose.
         mask_id: id of [MASK].
-        vocab_size: V; the random replacements are uniform over all of it.
-        rng: source of randomness.
-        labels: int32 [N, S], what is to be predicted; `input_ids` by default.
+        vocab_size: V; random replacements are uniform over the vocabulary.
+        rng: random generator.
+        labels: int32 [N, S], the ids to predict; `input_ids` by default.
 
     Returns:
-        the masked batch; `input_ids` itself stays as it is.
+        The masked batch; `input_ids` is not changed.
     """
     num_rows, seq_length = input_ids.shape
     labels = input_ids if labels is None else labels

@@ -1,12 +1,10 @@
-"""Files of pre-training records: names, features, counting, and the metadata beside them.
+"""Files of pre-training records, and the metadata files beside them.
 
-The data program writes them and `run_pretraining` asks them what they hold. A record is a
+create_pretraining_data.py writes them; run_pretraining.py reads their metadata. A record is a
 serialized `tf.train.Example` (see `tfrecord`).
 
-Feature names are those of Google's program. Note `next_sentence_labels`: the name is BERT's, the
-content is ALBERT's sentence order label, 0 in order, 1 swapped.
-
-Letters: N records, S sequence length, P prediction slots.
+The names of the features are Google's. Note `next_sentence_labels`: the name is BERT's, the content
+is ALBERT's sentence order label, 0 for segments in order, 1 for swapped ones.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ from albert_tf.data.tfrecord import (
     has_good_length,
 )
 
-# Feature -> (dtype on disk, width): the width is the name of a setting, or a number.
+# Feature → (dtype on disk, width); the width is the name of a setting, or a number.
 FEATURES: dict[str, tuple[str, str | int]] = {
     "input_ids": ("int64", "max_seq_length"),
     "input_mask": ("int64", "max_seq_length"),
@@ -43,6 +41,7 @@ FEATURES: dict[str, tuple[str, str | int]] = {
 }
 
 BLOCK_SIZE = 256  # records that `read_checked_blocks` gives at a time
+COMPRESSION_LEVEL = 6
 METADATA_SUFFIX = ".records.json"
 _SHARDED = re.compile(r"(?P<stem>.+)@(?P<count>\d+)")
 
@@ -72,13 +71,18 @@ class Outputs:
 
     Attributes:
         paths: their names.
-        stem: what the metadata file is named after.
+        stem: beginning of the name of the metadata file.
         compression: "" or "gzip".
     """
 
     paths: tuple[str, ...]
     stem: str
     compression: str = ""
+
+    @property
+    def metadata_file(self) -> str:
+        """Name of the file that describes them."""
+        return self.stem + METADATA_SUFFIX
 
     @classmethod
     def parse(cls, pattern: str, compression: str = "") -> Outputs:
@@ -107,6 +111,23 @@ class Outputs:
         if len(set(paths)) < len(paths):
             raise ValueError(f"--output_file={pattern}: names the same file twice")
         return cls(tuple(paths), stems[0], compression)
+
+
+@contextlib.contextmanager
+def open_output(path: str, compression: str) -> Iterator[IO[bytes]]:
+    """Opens a record file for writing; it gets its name once all is written.
+
+    Args:
+        path: the file.
+        compression: "" or "gzip".
+    """
+    with files.write_atomically(path, "wb") as stream:
+        if not compression:
+            yield stream
+            return
+        # No name and no time in the header: the same records give the same bytes.
+        with gzip.GzipFile("", "wb", COMPRESSION_LEVEL, stream, mtime=0) as packed:
+            yield cast("IO[bytes]", packed)
 
 
 def is_gzip(path: str) -> bool:
@@ -161,7 +182,9 @@ def _read_frames(path: str) -> Iterator[bytes]:
                 yield frame
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             reason = "the file ends early" if isinstance(error, EOFError) else str(error)
-            raise ValueError(f"{path}, record {max(number, 1)}: {reason}. Make it anew.") from None
+            raise ValueError(
+                f"{path}, record {max(number, 1)}: {reason}. Create it again."
+            ) from None
 
 
 def read_checked_blocks(path: str) -> Iterator[list[bytes | None]]:
@@ -196,11 +219,6 @@ def count_records(path: str) -> int:
     return sum(1 for _ in read_records(path))
 
 
-def metadata_path(output_stem: str) -> str:
-    """Where the metadata of record files with this stem is kept."""
-    return output_stem + METADATA_SUFFIX
-
-
 def write_metadata(path: str, metadata: Mapping[str, Any]) -> None:
     """Writes a metadata file; `metadata["files"]` lists name, instances and bytes of each file."""
     with files.write_atomically(path) as stream:
@@ -209,10 +227,10 @@ def write_metadata(path: str, metadata: Mapping[str, Any]) -> None:
 
 
 def read_metadata(record_files: Sequence[str]) -> dict[str, RecordFileInfo]:
-    """What the metadata files in the folders of `record_files` say of them.
+    """Reads what the metadata files in the folders of `record_files` say of them.
 
     Files that no metadata names (made by another program), or that have another size than it says
-    (made anew since), are left out.
+    (written again since), are left out.
 
     Raises:
         ValueError: a metadata file is not what the data program writes.
@@ -263,5 +281,5 @@ def load_metadata(path: str) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(
             f"{path}: not a metadata file of create_pretraining_data.py ({error!r}). Remove or "
-            "rename it, or make the records anew."
+            "rename it, or create the records again."
         ) from None

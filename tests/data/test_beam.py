@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from albert_tf.data import beam
+from albert_tf.data import beam, corpus
 from albert_tf.data.beam import _encode, _pieces, _write_output
 from albert_tf.data.create import create_pretraining_data
 from albert_tf.data.records import Outputs, read_records
@@ -84,7 +84,7 @@ def by_hand(settings):
     """The steps of the pipeline, one after the other, in another order of chunks and pieces."""
     outputs = Outputs.parse(settings.output_file, settings.compression)
     count = len(outputs.paths)
-    chunks = list(beam._read_chunks([settings.input_file], settings.chunk_bytes, "sentences"))
+    chunks = list(corpus.read_chunks([settings.input_file], settings.chunk_bytes, "sentences"))
     pieces = [[()] for _ in range(count)]
     counts = []
     for chunk in reversed(chunks):

@@ -12,9 +12,9 @@ import pytest
 from albert_tf.data import records
 from albert_tf.data.records import (
     FEATURES,
+    METADATA_SUFFIX,
     Outputs,
     count_records,
-    metadata_path,
     read_checked_blocks,
     read_metadata,
     read_records,
@@ -159,7 +159,7 @@ def test_a_missing_file_is_named():
 def test_one_output():
     outputs = Outputs.parse("out/train.tfrecord")
     assert outputs == Outputs(("out/train.tfrecord",), "out/train.tfrecord", "")
-    assert metadata_path(outputs.stem) == "out/train.tfrecord.records.json"
+    assert outputs.metadata_file == "out/train.tfrecord.records.json"
 
 
 def test_a_list_of_outputs_is_named_after_the_first():
@@ -195,7 +195,7 @@ def test_wrong_outputs_are_refused(pattern, compression, reason):
 
 def test_metadata_is_found_for_the_files_it_names(tmp_path, record_file):
     other = write(tmp_path / "other.tfrecord", b"")
-    metadata_file = metadata_path(record_file)
+    metadata_file = record_file + METADATA_SUFFIX
     write_metadata(metadata_file, describe(record_file, max_predictions_per_seq=7))
     found = read_metadata([record_file, other])
     assert set(found) == {record_file}
@@ -213,7 +213,7 @@ def test_metadata_is_found_in_the_current_folder(monkeypatch, record_file):
 
 
 def test_metadata_of_a_file_made_anew_is_ignored(record_file):
-    write_metadata(metadata_path(record_file), describe(record_file, size=7))
+    write_metadata(record_file + METADATA_SUFFIX, describe(record_file, size=7))
     assert read_metadata([record_file]) == {}
 
 
@@ -221,7 +221,7 @@ def test_metadata_of_a_file_made_anew_is_ignored(record_file):
     "content", ["", "[]", "{}", '{"files": [{}]}', '{"files": [], "settings": 1, "vocabulary": {}}']
 )
 def test_another_json_file_is_named(record_file, content):
-    path = metadata_path(record_file)
+    path = record_file + METADATA_SUFFIX
     with open(path, "w", encoding="utf-8") as stream:
         stream.write(content)
     with pytest.raises(ValueError, match=r"train\.tfrecord\.records\.json: not a metadata file"):

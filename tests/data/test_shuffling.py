@@ -12,8 +12,7 @@ from albert_tf.data import shuffling
 
 
 def spill(tmp_path, records, num_outputs, name="chunk-0", seed=5):
-    slots = num_outputs * shuffling.slots_per_output(num_outputs)
-    target = shuffling.Spill(str(tmp_path / name), slots)
+    target = shuffling.Spill(str(tmp_path / name), num_outputs)
     rng = np.random.default_rng(seed)
     for first in range(0, len(records), 7):
         some = records[first : first + 7]
@@ -23,13 +22,8 @@ def spill(tmp_path, records, num_outputs, name="chunk-0", seed=5):
 
 
 def read_back(blocks, num_outputs, groups=1, seed=7):
-    slots = num_outputs * shuffling.slots_per_output(num_outputs)
     return [
-        list(
-            shuffling.shuffled(
-                blocks, slots, shuffling.slots_of(output, num_outputs), groups, [seed, output]
-            )
-        )
+        list(shuffling.shuffled(blocks, output, num_outputs, groups, seed))
         for output in range(num_outputs)
     ]
 
@@ -96,6 +90,8 @@ def test_slots_go_to_the_outputs_in_equal_numbers():
     assert slots.max() < 4 * each
 
 
-def test_more_outputs_than_slots_have_one_each():
-    assert shuffling.slots_per_output(10 * shuffling.NUM_SLOTS) == 1
-    assert list(shuffling.slots_of(5, 10 * shuffling.NUM_SLOTS)) == [5]
+def test_more_outputs_than_slots_have_one_each(tmp_path, monkeypatch):
+    monkeypatch.setattr(shuffling, "NUM_SLOTS", 2)
+    assert shuffling.slots_per_output(20) == 1
+    outputs = read_back(spill(tmp_path, RECORDS, 20).blocks, 20)
+    assert sorted(record for output in outputs for record in output) == sorted(RECORDS)
