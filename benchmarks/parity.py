@@ -17,7 +17,8 @@ import numpy as np
 import tensorflow as tf
 from absl import app, flags
 
-from albert_tf.checkpoints.loading import load_checkpoint, variable_name
+from albert_tf.checkpoints.loading import load_checkpoint
+from albert_tf.checkpoints.names import variable_name
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling import AlbertForPretraining
 from albert_tf.pretraining.task import PretrainingTask

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from absl import flags, logging
 
-from albert_tf.checkpoints import loading
+from albert_tf.checkpoints import containers
 from albert_tf.training.loop import Trainer
 
 ALWAYS_THERE = ("absl.app", "absl.logging")
@@ -55,7 +55,7 @@ def script(name):
 
 def tensors(prefix):
     """All tensors of a checkpoint, by name."""
-    reader = loading.open_checkpoint(str(prefix))
+    reader = containers.open_checkpoint(str(prefix))
     return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
 
 

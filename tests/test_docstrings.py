@@ -65,7 +65,8 @@ def example_folder(tmp_path_factory):
 
 def write_model(folder, config, vocabulary):
     """A folder with a model, its config and its vocabulary, as released ones are."""
-    from albert_tf.checkpoints.loading import save_checkpoint, variable_name
+    from albert_tf.checkpoints.names import variable_name
+    from albert_tf.checkpoints.store import save_checkpoint
 
     folder.mkdir()
     model = albert_tf.AlbertForPretraining(config)

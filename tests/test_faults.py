@@ -19,7 +19,7 @@ import time
 import numpy as np
 import pytest
 
-from albert_tf.checkpoints import loading
+from albert_tf.checkpoints import store
 from albert_tf.checkpoints.names import DATA_SUFFIX
 from albert_tf.checkpoints.store import find_damage
 from albert_tf.data.records import read_records
@@ -93,7 +93,7 @@ def assert_same_state(ours, theirs, step):
 
 
 def assert_all_usable(folder):
-    for prefix in loading.list_checkpoints(str(folder)).values():
+    for prefix in store.list_checkpoints(str(folder)).values():
         assert find_damage(prefix) == "", prefix
 
 
@@ -148,7 +148,7 @@ def test_a_full_disk_keeps_the_checkpoints_and_the_run_goes_on_later(mount, comm
     disk = mount(f"size={4 * (others + 2 * one + one // 2)}k")
     message = fail(command(disk))
     assert re.search(rf"{disk}/model\.ckpt-\d+: .*No space left on device\. Make room", message)
-    assert len(loading.list_checkpoints(str(disk))) in (1, 2)
+    assert len(store.list_checkpoints(str(disk))) in (1, 2)
     assert_all_usable(disk)
     assert not leftovers(disk)
     mount("remount,size=300m")
@@ -188,7 +188,7 @@ def test_a_damaged_newest_checkpoint_gives_way_to_the_one_before(
     path.write_bytes(content[: len(content) // 2] if is_cut else content)
     log = finish(command(out))
     assert re.search(r"model\.ckpt-20 is damaged .*; going back to .*/model\.ckpt-15", log)
-    assert list(loading.list_checkpoints(str(out))) == [0, 5, 10, 15, 20]
+    assert list(store.list_checkpoints(str(out))) == [0, 5, 10, 15, 20]
     assert (out / f"model.ckpt-20.damaged{suffix}").exists()
     assert_same_state(out, through, 20)
 
@@ -242,7 +242,7 @@ def test_a_second_process_in_a_folder_is_refused_and_the_first_goes_on(command, 
 
 
 def newest(folder):
-    return max(loading.list_checkpoints(str(folder)), default=-1)
+    return max(store.list_checkpoints(str(folder)), default=-1)
 
 
 @pytest.mark.timeout(60 + 30 * KILLS + STEPS // 20)

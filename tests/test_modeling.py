@@ -10,7 +10,8 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf import kernels
-from albert_tf.checkpoints.loading import load_checkpoint, variable_name
+from albert_tf.checkpoints.loading import load_checkpoint
+from albert_tf.checkpoints.names import variable_name
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling import AlbertEncoder, AlbertForPretraining, dropout
 from albert_tf.pretraining.task import PretrainingTask

@@ -9,7 +9,9 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.checkpoints.loading import load_checkpoint, open_checkpoint, variable_name
+from albert_tf.checkpoints.containers import open_checkpoint
+from albert_tf.checkpoints.loading import load_checkpoint
+from albert_tf.checkpoints.names import variable_name
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling import AlbertForPretraining
 from albert_tf.optimization import (

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 from absl import flags
 
-from albert_tf.checkpoints import loading
+from albert_tf.checkpoints import store
 from albert_tf.data.tfrecord import encode_examples
 from albert_tf.finetuning.sequences import TokenSequences
 from albert_tf.training.loop import Trainer
@@ -139,7 +139,7 @@ def test_every_official_flag_has_its_official_default(run_classifier):
 
 
 def test_every_checkpoint_is_evaluated_and_the_best_is_kept(finished):
-    assert list(loading.list_checkpoints(str(finished))) == [0, 2, 4, 5]
+    assert list(store.list_checkpoints(str(finished))) == [0, 2, 4, 5]
     blocks = (finished / "eval_results.txt").read_text().split("=" * 50 + "\n")
     assert blocks.pop() == ""
     scores, keys = [], ["eval_accuracy", "eval_loss", "global_step", "loss", "matthew_corr", "best"]
@@ -196,7 +196,7 @@ def test_a_run_that_is_killed_goes_on_bit_for_bit(finished, run, tmp_path, monke
     arguments = [f"--output_dir={tmp_path}", *ALL, *TO_STEP_5[:2], "--keep_checkpoint_max=1"]
     with killed_at(4):
         run(*arguments)
-    assert list(loading.list_checkpoints(str(tmp_path))) == [2]
+    assert list(store.list_checkpoints(str(tmp_path))) == [2]
     run(*arguments)
     ours, theirs = (tensors(folder / "model.ckpt-5") for folder in (tmp_path, finished))
     assert set(ours) == set(theirs)
@@ -293,7 +293,7 @@ def test_training_stops_early_and_stays_so(run, tmp_path):
     ]
     run(*arguments)
     # With a learning rate of 0 nothing gets better than step 1.
-    assert list(loading.list_checkpoints(str(tmp_path)))[-1] == 3
+    assert list(store.list_checkpoints(str(tmp_path)))[-1] == 3
     before = contents(tmp_path)
     run(*arguments)
     assert contents(tmp_path) == before
@@ -319,7 +319,7 @@ def test_the_head_of_another_task_is_left_out_and_that_is_said(finished, started
     weights = tensors(finished / "model.ckpt-5")
     weights["output_weights"] = np.ones((3, 12), np.float32)
     weights["output_bias"] = np.ones(3, np.float32)
-    loading.save_checkpoint(str(tmp_path / "three_labels"), weights)
+    store.save_checkpoint(str(tmp_path / "three_labels"), weights)
     state, log = started(f"--init_checkpoint={tmp_path}/three_labels")
     assert re.search(r"misshapen +output_weights: \[3, 12\], here \[2, 12\]", log)
     assert "New heads, which start from random weights: output_bias, output_weights" in log
@@ -340,7 +340,7 @@ def test_a_hub_module_brings_weights_config_and_vocabulary(
         with open(source, "rb") as stream:
             (hub / "assets" / name).write_bytes(stream.read())
     weights = tensors(finished / "model.ckpt-5")
-    loading.save_checkpoint(str(hub / "variables" / "variables"), weights)
+    store.save_checkpoint(str(hub / "variables" / "variables"), weights)
     run_classifier(
         "--task_name=CoLA", f"--data_dir={data_dir}", f"--output_dir={tmp_path}/out",
         f"--albert_hub_module_handle={hub}", "--spm_model_file=from_tf_hub", "--max_seq_length=17",

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from absl import flags
 
-from albert_tf.checkpoints import loading
+from albert_tf.checkpoints import store
 from tests.script_runner import killed_at, script, start_of, tensors
 
 OFFICIAL_DEFAULTS = {
@@ -111,7 +111,7 @@ def test_every_official_flag_has_its_official_default(run_race):
 
 
 def test_training_evaluates_what_it_saves_and_keeps_the_best(finished):
-    assert list(loading.list_checkpoints(str(finished))) == [0, 2, 4, 5]
+    assert list(store.list_checkpoints(str(finished))) == [0, 2, 4, 5]
     text = (finished / "eval_results.txt").read_text()
     blocks = text.split("=" * 50 + "\n")
     assert blocks.pop() == ""
@@ -165,9 +165,9 @@ def test_a_run_that_is_killed_goes_on_bit_for_bit_with_few_checkpoints_kept(
     arguments = [f"--output_dir={tmp_path}", *TO_STEP_5[:2], "--num_keep_checkpoint=1"]
     with killed_at(4):
         run(*arguments)
-    assert list(loading.list_checkpoints(str(tmp_path))) == [2]
+    assert list(store.list_checkpoints(str(tmp_path))) == [2]
     run(*arguments)
-    assert list(loading.list_checkpoints(str(tmp_path))) == [5]
+    assert list(store.list_checkpoints(str(tmp_path))) == [5]
     ours, theirs = (tensors(folder / "model.ckpt-5") for folder in (tmp_path, finished))
     assert set(ours) == set(theirs)
     for name, value in theirs.items():
@@ -211,7 +211,7 @@ def start_only(run, tmp_path, monkeypatch):
 def test_a_pretrained_encoder_is_loaded_and_the_new_head_is_said(finished, started, tmp_path):
     weights = tensors(finished / "model.ckpt-5")
     encoder = {name: value for name, value in weights.items() if name.startswith("bert/")}
-    loading.save_checkpoint(str(tmp_path / "pretrained"), encoder)
+    store.save_checkpoint(str(tmp_path / "pretrained"), encoder)
     state, log = started(f"--init_checkpoint={tmp_path}/pretrained")
     assert re.search(r"missing +output_weights", log)
     assert state["global_step"] == 0
@@ -223,7 +223,7 @@ def test_a_pretrained_encoder_is_loaded_and_the_new_head_is_said(finished, start
 def test_a_head_of_another_shape_is_skipped_and_said(finished, started, tmp_path):
     weights = tensors(finished / "model.ckpt-5")
     weights["output_weights"] = np.ones((3, 12), np.float32)
-    loading.save_checkpoint(str(tmp_path / "classifier"), weights)
+    store.save_checkpoint(str(tmp_path / "classifier"), weights)
     state, log = started(f"--init_checkpoint={tmp_path}/classifier")
     assert re.search(r"misshapen +output_weights: \[3, 12\]", log)
     assert state["output_weights"].shape == (1, 12)
@@ -234,7 +234,7 @@ def test_the_folder_of_a_hub_module_gives_the_weights(finished, started, tmp_pat
     (tmp_path / "hub" / "variables").mkdir(parents=True)
     (tmp_path / "hub" / "saved_model.pb").write_bytes(b"")
     weights = tensors(finished / "model.ckpt-5")
-    loading.save_checkpoint(str(tmp_path / "hub" / "variables" / "variables"), weights)
+    store.save_checkpoint(str(tmp_path / "hub" / "variables" / "variables"), weights)
     state, _ = started(f"--albert_hub_module_handle={tmp_path}/hub")
     np.testing.assert_array_equal(state["output_weights"], weights["output_weights"])
 
@@ -269,7 +269,7 @@ def test_questions_of_ones_own_have_two_or_more_options(run, tmp_path):
     write_lines(data / "test.jsonl", unanswered)
     run("--task_name=choice", f"--data_dir={data}", f"--output_dir={tmp_path}/out", "--do_predict",
         "--num_train_epochs=2", "--save_checkpoints_steps=3", "--official_order")  # fmt: skip
-    assert list(loading.list_checkpoints(f"{tmp_path}/out")) == [0, 3, 4]  # int(11 / 5 · 2)
+    assert list(store.list_checkpoints(f"{tmp_path}/out")) == [0, 3, 4]  # int(11 / 5 · 2)
     lines = (tmp_path / "out" / "choice_predictions.jsonl").read_text().splitlines()
     assert [len(json.loads(line)["probabilities"]) for line in lines] == [2, 3, 4]
     assert all(sum(json.loads(line)["probabilities"]) == pytest.approx(1) for line in lines)

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 from absl import flags, logging
 
-from albert_tf.checkpoints import loading
+from albert_tf.checkpoints import store
 from albert_tf.training.loop import Trainer
 from tests.conftest import TOY_TEXT
 from tests.script_runner import killed_at, script, tensors
@@ -160,7 +160,7 @@ def blocks(folder):
 )
 def test_what_is_saved_is_evaluated_and_the_best_is_kept(request, version, steps, keys):
     folder = request.getfixturevalue(version)
-    assert list(loading.list_checkpoints(str(folder))) == steps
+    assert list(store.list_checkpoints(str(folder))) == steps
     values, texts, last = blocks(folder)
     assert [int(value["global_step"]) for value in values] == steps
     best = -1.0
@@ -216,7 +216,7 @@ def test_a_run_that_is_killed_goes_on_bit_for_bit(v2, run, files, tmp_path, monk
     with killed_at(4):
         run(*arguments)
     run(*arguments)
-    assert list(loading.list_checkpoints(str(tmp_path))) == [7]
+    assert list(store.list_checkpoints(str(tmp_path))) == [7]
     ours, theirs = (tensors(folder / "model.ckpt-7") for folder in (tmp_path, v2))
     for name, value in theirs.items():
         np.testing.assert_array_equal(ours[name], value, err_msg=name)

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf import heads
-from albert_tf.checkpoints.loading import variable_name
+from albert_tf.checkpoints.names import variable_name
 from tests.test_heads import load_golden
 
 LABELS = ("start_positions", "end_positions", "is_impossible")

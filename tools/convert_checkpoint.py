@@ -174,12 +174,12 @@ def _check_output(settings: Settings) -> None:
 def _write(settings: Settings, source: AlbertForPretraining) -> None:
     """Writes the output under a temporary name, and renames it once it is verified."""
     from albert_tf.checkpoints import loading
-    from albert_tf.checkpoints.names import is_encoder
+    from albert_tf.checkpoints.names import is_encoder, variable_name
     from albert_tf.modeling import AlbertForPretraining
 
     config = target_config(source.config, settings)
     target = source if config == source.config else AlbertForPretraining(config)
-    names = {loading.variable_name(variable) for variable in target.variables}
+    names = {variable_name(variable) for variable in target.variables}
     tensors = loading.read_weights(settings.input, target, bool(settings.num_hidden_groups))
     tensors = {name: x for name, x in tensors.items() if name in names or not is_encoder(name)}
     if settings.output_format == "model_garden":
@@ -213,10 +213,12 @@ def _write_tensorflow(
 ) -> None:
     import numpy as np
 
-    from albert_tf.checkpoints import loading
+    from albert_tf.checkpoints import store
+    from albert_tf.checkpoints.names import GLOBAL_STEP
+    from albert_tf.checkpoints.store import BEST
 
-    step = {loading.GLOBAL_STEP: np.int64(0)}  # the type that Google's programs restore
-    loading.save_checkpoint(os.path.join(folder, loading.BEST), tensors | step)
+    step = {GLOBAL_STEP: np.int64(0)}  # the type that Google's programs restore
+    store.save_checkpoint(os.path.join(folder, BEST), tensors | step)
     _write_config_and_vocabulary(folder, model, settings)
 
 
@@ -270,9 +272,9 @@ def _assign(model: AlbertForPretraining, tensors: dict[str, np.ndarray]) -> set[
     """Gives a model its weights, 0 where there are none; returns the names that it has not."""
     import numpy as np
 
-    from albert_tf.checkpoints import loading
+    from albert_tf.checkpoints.names import variable_name
 
-    variables = {loading.variable_name(variable): variable for variable in model.variables}
+    variables = {variable_name(variable): variable for variable in model.variables}
     for name, variable in variables.items():
         variable.assign(tensors.get(name, np.zeros(variable.shape)))
     return tensors.keys() - variables.keys()

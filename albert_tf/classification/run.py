@@ -16,7 +16,8 @@ from absl import logging
 from numpy.typing import NDArray
 
 from albert_tf import files
-from albert_tf.checkpoints import loading
+from albert_tf.checkpoints import loading, store
+from albert_tf.checkpoints.names import GLOBAL_STEP
 from albert_tf.classification import custom
 from albert_tf.classification import task as classification
 from albert_tf.classification.reading import ExampleSet
@@ -78,7 +79,7 @@ class ClassificationRun:
         self.run, self.task, self.settings = run, classifier.task, settings
         self._classifier = classifier
         self.data, self.features = data, features
-        if loading.list_checkpoints(run.folder):
+        if store.list_checkpoints(run.folder):
             custom.check_task(run.folder, self.task, settings.is_training)
         if settings.is_training:
             custom.remember_task(run.folder, self.task)
@@ -155,7 +156,7 @@ class ClassificationRun:
         logging.info("Predictions of %d examples: %s", len(data), ", ".join(paths))
         if not data.has_labels:
             return ""
-        found = self._measure(outputs, "test", size) | {loading.GLOBAL_STEP: step}
+        found = self._measure(outputs, "test", size) | {GLOBAL_STEP: step}
         return results.write_test_results(folder, found, self.task.selection_metric)
 
     def export(

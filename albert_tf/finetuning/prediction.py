@@ -18,8 +18,8 @@ from absl import logging
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from albert_tf.checkpoints import loading
-from albert_tf.checkpoints.loading import BEST
+from albert_tf.checkpoints import containers, loading, store
+from albert_tf.checkpoints.store import BEST
 from albert_tf.finetuning import batching
 from albert_tf.finetuning.batching import Features, Padding, TrainingOrder
 
@@ -128,10 +128,10 @@ def find_trained(output_dir: str, init_checkpoint: str | None = None) -> str | N
     best = os.path.join(output_dir, BEST)
     if tf.io.gfile.exists(best + ".index"):
         return best
-    numbered = list(loading.list_checkpoints(output_dir).values())
+    numbered = list(store.list_checkpoints(output_dir).values())
     if numbered:
         return numbered[-1]
-    return loading.find_checkpoint(init_checkpoint) if init_checkpoint else None
+    return containers.find_checkpoint(init_checkpoint) if init_checkpoint else None
 
 
 def find_best(output_dir: str, init_checkpoint: str | None = None) -> str:

@@ -9,7 +9,8 @@ import numpy as np
 
 from albert_tf import files
 from albert_tf.checkpoints.containers import DATA_SUFFIX
-from albert_tf.checkpoints.loading import BEST, GLOBAL_STEP
+from albert_tf.checkpoints.names import GLOBAL_STEP
+from albert_tf.checkpoints.store import BEST
 from albert_tf.training import run_directory
 from albert_tf.training.evaluation import Evaluation, best_of, evaluation_of_best
 

@@ -14,7 +14,7 @@ import tensorflow as tf
 from absl import logging
 
 from albert_tf import optimization
-from albert_tf.checkpoints.loading import GLOBAL_STEP
+from albert_tf.checkpoints.names import GLOBAL_STEP
 from albert_tf.pretraining import input_pipeline
 from albert_tf.pretraining.input_pipeline import RecordFile
 from albert_tf.pretraining.settings import Settings

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from albert_tf import files
-from albert_tf.checkpoints.loading import GLOBAL_STEP
+from albert_tf.checkpoints.names import GLOBAL_STEP
 from albert_tf.config import AlbertConfig
 from albert_tf.data import records
 from albert_tf.modeling import AlbertForPretraining

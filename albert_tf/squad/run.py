@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from albert_tf import files
 from albert_tf.checkpoints import loading
-from albert_tf.checkpoints.loading import GLOBAL_STEP
+from albert_tf.checkpoints.names import GLOBAL_STEP
 from albert_tf.finetuning import prediction, results
 from albert_tf.finetuning.batching import Padding
 from albert_tf.serving import saved_model

@@ -20,8 +20,9 @@ from absl import logging
 from tqdm import tqdm
 
 from albert_tf import files
-from albert_tf.checkpoints import loading
-from albert_tf.checkpoints.loading import BEST, GLOBAL_STEP
+from albert_tf.checkpoints import containers, loading, store
+from albert_tf.checkpoints.names import GLOBAL_STEP
+from albert_tf.checkpoints.store import BEST
 from albert_tf.training import run_directory
 from albert_tf.training.step import Batch, Sums, Task
 
@@ -216,7 +217,7 @@ class CheckpointEvaluator:
             self._record()
             return self.evaluations
         if init_checkpoint:
-            found = [self._measure(loading.find_checkpoint(init_checkpoint), "")]
+            found = [self._measure(containers.find_checkpoint(init_checkpoint), "")]
             self._write_results(self.output_dir, found, self.selection_metric)
             return found
         raise ValueError(
@@ -226,7 +227,7 @@ class CheckpointEvaluator:
 
     def _checkpoints(self) -> dict[str, str]:
         """Returns digest → prefix of all checkpoints; of two equal ones `model.ckpt-best`."""
-        prefixes = list(loading.list_checkpoints(self.output_dir).values())
+        prefixes = list(store.list_checkpoints(self.output_dir).values())
         best = os.path.join(self.output_dir, BEST)
         if tf.io.gfile.exists(best + ".index"):
             prefixes.append(best)
@@ -254,7 +255,7 @@ class CheckpointEvaluator:
         best = best_of(candidates, self.selection_metric)
         target = os.path.join(self.output_dir, BEST)
         if best is not None and present[best.checkpoint] != target:
-            loading.copy_checkpoint(present[best.checkpoint], target)
+            store.copy_checkpoint(present[best.checkpoint], target)
 
 
 class Evaluator:

@@ -17,8 +17,8 @@ from absl import logging
 from tqdm import tqdm
 
 from albert_tf import files
-from albert_tf.checkpoints import loading
-from albert_tf.checkpoints.loading import GLOBAL_STEP
+from albert_tf.checkpoints import containers, store
+from albert_tf.checkpoints.names import GLOBAL_STEP, variable_name
 from albert_tf.optimization import AdamW
 from albert_tf.training import devices, run_directory
 from albert_tf.training.interruption import InterruptedRunError, StopRequest
@@ -115,7 +115,7 @@ class Trainer:
 
     def state(self) -> dict[str, Any]:
         """Everything a checkpoint holds: weights, moments and `global_step`, by name."""
-        state = {loading.variable_name(variable): variable for variable in self.model.variables}
+        state = {variable_name(variable): variable for variable in self.model.variables}
         state |= self.slots
         if self.loss_scale is not None:
             state |= {
@@ -130,11 +130,11 @@ class Trainer:
         Raises:
             ValueError: it belongs to another model or optimizer; the text lists what differs.
         """
-        found = loading.newest_usable(self.options.output_dir)
+        found = store.newest_usable(self.options.output_dir)
         if found is None:
             return False
         step, prefix = found
-        reader = loading.open_checkpoint(prefix)
+        reader = containers.open_checkpoint(prefix)
         shapes = reader.get_variable_to_shape_map()
         state = self.state()
         del state[GLOBAL_STEP]
@@ -149,7 +149,7 @@ class Trainer:
                 "from it:\n" + "\n".join(wrong[:20]) + "\nUse another --output_dir, or give the "
                 "checkpoint as --init_checkpoint to start anew from its weights."
             )
-        values = {name: loading.read_tensor(reader, name, prefix) for name in state}
+        values = {name: containers.read_tensor(reader, name, prefix) for name in state}
         for name, variable in state.items():
             variable.assign(values[name])
         self._set_step(step)
@@ -163,9 +163,9 @@ class Trainer:
         """Writes `model.ckpt-<step>` and the text file `checkpoint`; returns the prefix."""
         directory, keep = self.options.output_dir, self.options.keep_checkpoint_max
         prefix = os.path.join(directory, f"model.ckpt-{self.step}")
-        loading.save_checkpoint(prefix, self.state())
-        loading.remove_old_checkpoints(directory, keep)
-        names = [os.path.basename(p) for p in loading.list_checkpoints(directory).values()]
+        store.save_checkpoint(prefix, self.state())
+        store.remove_old_checkpoints(directory, keep)
+        names = [os.path.basename(p) for p in store.list_checkpoints(directory).values()]
         with files.write_atomically(os.path.join(directory, "checkpoint")) as stream:
             stream.write(f'model_checkpoint_path: "{names[-1]}"\n')
             stream.writelines(f'all_model_checkpoint_paths: "{name}"\n' for name in names)
@@ -295,7 +295,7 @@ class Trainer:
         batches: Iterator[Batch] = iter(dataset(step))
         self.optimizer.iterations.assign(step)  # its dropout
         found = self.take_step.first_bad_tensor(next(batches))
-        kept = list(loading.list_checkpoints(self.options.output_dir).values())
+        kept = list(store.list_checkpoints(self.options.output_dir).values())
         raise NonFiniteLossError(
             f"the loss or its gradient is not finite at step {step}; the first bad tensor is "
             f"{found}. Training has stopped; the last good checkpoint is "

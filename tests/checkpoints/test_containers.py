@@ -16,7 +16,7 @@ from safetensors.numpy import save_file
 
 from albert_tf.checkpoints import containers
 from albert_tf.checkpoints.containers import find_checkpoint, open_weights
-from albert_tf.checkpoints.loading import save_checkpoint
+from albert_tf.checkpoints.store import save_checkpoint
 from tests.checkpoints.checkpoint_samples import random_arrays
 
 ARRAYS = random_arrays({"bert/a/kernel": (5, 3), "bert/b/bias": (7,)})

@@ -12,15 +12,10 @@ import tensorflow as tf
 from safetensors.numpy import save_file
 
 from albert_tf.checkpoints import loading
-from albert_tf.checkpoints.loading import (
-    inspect_checkpoint,
-    load_checkpoint,
-    open_checkpoint,
-    read_weights,
-    save_checkpoint,
-    variable_name,
-)
-from albert_tf.checkpoints.names import PROJECTION, WORDS, WORDS_2
+from albert_tf.checkpoints.containers import open_checkpoint
+from albert_tf.checkpoints.loading import inspect_checkpoint, load_checkpoint, read_weights
+from albert_tf.checkpoints.names import PROJECTION, WORDS, WORDS_2, variable_name
+from albert_tf.checkpoints.store import save_checkpoint
 from albert_tf.config import AlbertConfig
 from albert_tf.heads import AlbertForClassification
 from albert_tf.modeling import AlbertEncoder, AlbertForPretraining

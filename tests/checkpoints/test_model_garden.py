@@ -10,7 +10,8 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.checkpoints import model_garden
-from albert_tf.checkpoints.loading import load_checkpoint, read_weights, variable_name
+from albert_tf.checkpoints.loading import load_checkpoint, read_weights
+from albert_tf.checkpoints.names import variable_name
 from albert_tf.modeling import AlbertEncoder
 from tests.checkpoints.checkpoint_samples import (
     ALBERT_ZH,

@@ -12,7 +12,8 @@ import pytest
 
 import albert_tf
 from albert_tf.checkpoints import huggingface, pretrained, tf_hub
-from albert_tf.checkpoints.loading import save_checkpoint, variable_name
+from albert_tf.checkpoints.names import variable_name
+from albert_tf.checkpoints.store import save_checkpoint
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling import AlbertForPretraining
 from tests.checkpoints.checkpoint_samples import (

@@ -9,12 +9,8 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.checkpoints import model_garden, tf_hub
-from albert_tf.checkpoints.loading import (
-    inspect_checkpoint,
-    load_checkpoint,
-    read_weights,
-    variable_name,
-)
+from albert_tf.checkpoints.loading import inspect_checkpoint, load_checkpoint, read_weights
+from albert_tf.checkpoints.names import variable_name
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling import AlbertForPretraining
 from tests.checkpoints.checkpoint_samples import (

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import tf_keras
 
-from albert_tf.checkpoints import loading
+from albert_tf.checkpoints import store
+from albert_tf.checkpoints.names import variable_name
 from albert_tf.classification.reading import Example, ExampleSet
 from albert_tf.classification.run import ClassificationRun, Settings
 from albert_tf.classification.task import Classifier
@@ -42,7 +43,7 @@ def make_run(folder, task_name, splits, **settings):
     classifier = Classifier(task, CONFIG)
     prefix = str(folder / "weights")
     variables = classifier.build_model().variables
-    loading.save_checkpoint(prefix, {loading.variable_name(v): v for v in variables})
+    store.save_checkpoint(prefix, {variable_name(v): v for v in variables})
     pairs = {name: split_of(task, name, labels) for name, labels in splits.items()}
     run = Run(str(folder / "run"), 1e-5, 7)
     (folder / "run").mkdir()
@@ -87,7 +88,7 @@ def test_another_task_is_refused_once_there_is_a_checkpoint(tmp_path):
     run = make_run(tmp_path, "cola", {}, is_training=True)
     other = Classifier(find_task("mrpc"), CONFIG)
     ClassificationRun(run.run, other, {}, {}, run.settings)  # nothing has been trained yet
-    loading.save_checkpoint(f"{run.run.folder}/model.ckpt-1", {"global_step": np.int64(1)})
+    store.save_checkpoint(f"{run.run.folder}/model.ckpt-1", {"global_step": np.int64(1)})
     ClassificationRun(run.run, other, {}, {}, run.settings)
     again = Classifier(find_task("cola"), CONFIG)
     with pytest.raises(ValueError, match="a model of the task mrpc"):

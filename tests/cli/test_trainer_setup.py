@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from albert_tf.checkpoints import loading
+from albert_tf.checkpoints import containers, store
 from albert_tf.training.interruption import EXIT_STATUS
 from tests.conftest import MAX_PREDICTIONS, ROOT, SEQ_LENGTH
 from tests.training.test_loop import write_records
@@ -64,7 +64,7 @@ def finish(process, status=0):
 
 
 def weights_of(output_dir, step):
-    reader = loading.open_checkpoint(f"{output_dir}/model.ckpt-{step}")
+    reader = containers.open_checkpoint(f"{output_dir}/model.ckpt-{step}")
     return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
 
 
@@ -101,7 +101,7 @@ def test_a_signal_saves_and_the_same_command_ends_as_without_it(folder, tmp_path
     process.send_signal(signal.SIGTERM)
     output = finish(process, EXIT_STATUS)
     assert "as asked, and saved it" in output.splitlines()[-1]
-    assert len(loading.list_checkpoints(str(tmp_path / "stopped"))) == 2
+    assert len(store.list_checkpoints(str(tmp_path / "stopped"))) == 2
     finish(start(folder, tmp_path / "stopped", *flags))
     through = weights_of(tmp_path / "through", 400)
     for name, value in weights_of(tmp_path / "stopped", 400).items():

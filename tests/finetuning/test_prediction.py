@@ -9,7 +9,8 @@ import pytest
 import tensorflow as tf
 from absl import logging
 
-from albert_tf.checkpoints import loading
+from albert_tf.checkpoints import loading, store
+from albert_tf.checkpoints.names import variable_name
 from albert_tf.finetuning import prediction
 from albert_tf.finetuning.batching import Padding, TrainingOrder
 from albert_tf.finetuning.prediction import Predictor
@@ -116,12 +117,12 @@ def make_model(tiny_config):
 
 
 def weights_of(model):
-    return {loading.variable_name(variable): variable.numpy() for variable in model.variables}
+    return {variable_name(variable): variable.numpy() for variable in model.variables}
 
 
 def test_weights_are_loaded_with_the_head(model, tmp_path):
     wanted = {name: value + 1 for name, value in weights_of(model).items()}
-    loading.save_checkpoint(str(tmp_path / "x"), wanted | {"unrelated": np.zeros(2)})
+    store.save_checkpoint(str(tmp_path / "x"), wanted | {"unrelated": np.zeros(2)})
     loading.load_weights(model, str(tmp_path / "x"))
     for name, value in weights_of(model).items():
         np.testing.assert_array_equal(value, wanted[name], err_msg=name)
@@ -135,7 +136,7 @@ def test_a_checkpoint_without_this_head_is_not_measured(model, tmp_path, head, m
     weights = weights_of(model)
     del weights["output_bias"]
     changed = {name: value + 1 for name, value in weights.items()}
-    loading.save_checkpoint(str(tmp_path / "x"), changed | head)
+    store.save_checkpoint(str(tmp_path / "x"), changed | head)
     with pytest.raises(ValueError, match=message):
         loading.load_weights(model, str(tmp_path / "x"))
     for name, value in weights.items():
@@ -149,11 +150,11 @@ def test_predictions_are_made_with_the_best_or_else_the_newest(tmp_path, monkeyp
     with pytest.raises(FileNotFoundError, match=r"out holds no checkpoint to predict with. Train"):
         prediction.find_best(folder)
     (tmp_path / "out").mkdir()
-    loading.save_checkpoint(start, {"x": np.zeros(2)})
+    store.save_checkpoint(start, {"x": np.zeros(2)})
     assert prediction.find_best(folder, start) == start
     for step in (20, 3):
-        loading.save_checkpoint(f"{folder}/model.ckpt-{step}", {"x": np.zeros(2)})
+        store.save_checkpoint(f"{folder}/model.ckpt-{step}", {"x": np.zeros(2)})
     assert prediction.find_best(folder, start) == f"{folder}/model.ckpt-20"
     assert f"predicting with {folder}/model.ckpt-20" in logged[-1]
-    loading.copy_checkpoint(f"{folder}/model.ckpt-3", f"{folder}/model.ckpt-best")
+    store.copy_checkpoint(f"{folder}/model.ckpt-3", f"{folder}/model.ckpt-best")
     assert prediction.find_best(folder, start) == f"{folder}/model.ckpt-best"

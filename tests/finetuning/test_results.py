@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.checkpoints import loading
+from albert_tf.checkpoints import store
 from albert_tf.finetuning import results
 from albert_tf.training.evaluation import CheckpointEvaluator, Evaluation
 
@@ -44,7 +44,7 @@ def test_results_of_the_test_split_carry_the_best_of_the_dev_split(tmp_path):
     header = "***** Predict results *****\neval_accuracy = 0.25\nglobal_step = 10\n"
     assert text == header
     checkpoint = str(tmp_path / "model.ckpt-10")
-    loading.save_checkpoint(checkpoint, {"x": np.float32([0.7]), "global_step": np.int64(10)})
+    store.save_checkpoint(checkpoint, {"x": np.float32([0.7]), "global_step": np.int64(10)})
     model, value = tf.Module(), float(np.float32(0.7))
     evaluator = CheckpointEvaluator(
         str(tmp_path), model, lambda: {METRIC: value}, METRIC, "dev", results.write_race_results

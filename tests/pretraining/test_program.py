@@ -11,7 +11,7 @@ import tensorflow as tf
 from absl import logging
 
 from albert_tf import pretraining
-from albert_tf.checkpoints import loading
+from albert_tf.checkpoints import store
 from albert_tf.pretraining.program import choose_learning_rate, scaled_learning_rate
 from tests.script_runner import tensors
 from tests.test_modeling import GOLDEN, read_golden
@@ -65,7 +65,7 @@ def training(tmp_path, settings):
 
 
 def test_a_google_checkpoint_evaluates_to_google_losses(tmp_path, settings):
-    loading.save_checkpoint(str(tmp_path / "google"), read_golden("variable/"))
+    store.save_checkpoint(str(tmp_path / "google"), read_golden("variable/"))
     result = pretraining.run(
         dataclasses.replace(
             settings, do_train=False, do_eval=True, init_checkpoint=f"{tmp_path}/google"
@@ -126,9 +126,9 @@ def test_a_run_in_two_parts_ends_as_one_and_keeps_the_best(tmp_path, training):
         cut_short(patch, 4)
         with pytest.raises(KeyboardInterrupt):
             pretraining.run(first)
-    assert list(loading.list_checkpoints(str(output_dir))) == [0, 4]
+    assert list(store.list_checkpoints(str(output_dir))) == [0, 4]
     result = pretraining.run(first)
-    assert list(loading.list_checkpoints(str(output_dir))) == [0, 4, 8, 9]
+    assert list(store.list_checkpoints(str(output_dir))) == [0, 4, 8, 9]
     assert [e.metrics for e in result.evaluations] == [e.metrics for e in whole.evaluations]
     one = tensors(tmp_path / "out" / "model.ckpt-9")
     for name, value in tensors(output_dir / "model.ckpt-9").items():
@@ -178,7 +178,7 @@ def test_what_cannot_work_is_refused_before_training(tmp_path, settings, changes
 def test_a_checkpoint_that_lacks_a_variable_is_refused(tmp_path, settings):
     weights = read_golden("variable/")
     del weights["bert/pooler/dense/kernel"]
-    loading.save_checkpoint(str(tmp_path / "part"), weights)
+    store.save_checkpoint(str(tmp_path / "part"), weights)
     settings = dataclasses.replace(settings, init_checkpoint=f"{tmp_path}/part", train_batch_size=6)
     with pytest.raises(ValueError, match=r"missing +bert/pooler/dense/kernel"):
         pretraining.run(settings)

@@ -11,7 +11,8 @@ import tensorflow as tf
 import tf_keras
 from absl import logging
 
-from albert_tf.checkpoints import loading
+from albert_tf.checkpoints import loading, store
+from albert_tf.checkpoints.names import variable_name
 from albert_tf.squad import run as squad_runs
 from albert_tf.squad.decoding import DecodingSettings
 from albert_tf.squad.run import AnsweringRun, AnsweringSettings
@@ -31,8 +32,8 @@ def task(request, tiny_config):
 def folder(task, tmp_path):
     """A folder with a checkpoint of step 3."""
     tf_keras.utils.set_random_seed(5)
-    tensors = {loading.variable_name(v): v.numpy() for v in task.build_model().variables}
-    loading.save_checkpoint(str(tmp_path / "model.ckpt-3"), tensors | {"global_step": np.int64(3)})
+    tensors = {variable_name(v): v.numpy() for v in task.build_model().variables}
+    store.save_checkpoint(str(tmp_path / "model.ckpt-3"), tensors | {"global_step": np.int64(3)})
     return tmp_path
 
 

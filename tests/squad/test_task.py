@@ -6,7 +6,8 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.checkpoints.loading import save_checkpoint, variable_name
+from albert_tf.checkpoints.names import variable_name
+from albert_tf.checkpoints.store import save_checkpoint
 from albert_tf.finetuning.batching import Padding
 from albert_tf.finetuning.prediction import Predictor
 from albert_tf.squad import task as squad

@@ -11,12 +11,9 @@ import sys
 import numpy as np
 import pytest
 
-from albert_tf.checkpoints.loading import (
-    inspect_checkpoint,
-    open_checkpoint,
-    read_weights,
-    save_checkpoint,
-)
+from albert_tf.checkpoints.containers import open_checkpoint
+from albert_tf.checkpoints.loading import inspect_checkpoint, read_weights
+from albert_tf.checkpoints.store import save_checkpoint
 from albert_tf.config import AlbertConfig
 from tests.checkpoints.checkpoint_samples import (
     ALBERT_ZH,

@@ -21,7 +21,7 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf import optimization
-from albert_tf.checkpoints import loading
+from albert_tf.checkpoints.names import variable_name
 from albert_tf.config import AlbertConfig
 from albert_tf.pretraining.task import PretrainingTask
 from albert_tf.training import devices, precision
@@ -72,7 +72,7 @@ def run_case(strategy=None, **options):
         batch = {name: tf.constant(value[rows]) for name, value in batch_of(number).items()}
         result = step(batch)
     found = {f"sums/{name}": value.numpy() for name, value in result.items()}
-    return found | {loading.variable_name(v): v.numpy() for v in model.variables}
+    return found | {variable_name(v): v.numpy() for v in model.variables}
 
 
 def main(path, settings, *cases):

@@ -10,7 +10,8 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.checkpoints import loading
+from albert_tf.checkpoints import loading, store
+from albert_tf.checkpoints.names import variable_name
 from albert_tf.pretraining import input_pipeline
 from albert_tf.pretraining.task import PretrainingTask
 from albert_tf.training import evaluation
@@ -44,8 +45,8 @@ class Measured:
 
 def save(folder, step, value):
     prefix = str(folder / f"model.ckpt-{step}")
-    name = loading.variable_name(OneWeight().weight)
-    loading.save_checkpoint(
+    name = variable_name(OneWeight().weight)
+    store.save_checkpoint(
         prefix, {name: np.float32([value]), "global_step": np.int64(step), "x/adam_m": np.ones(2)}
     )
     return prefix
@@ -114,7 +115,7 @@ def test_removed_checkpoints_still_count(tmp_path):
     evaluator = make_evaluator(tmp_path)
     for step, value in ((0, 0.25), (10, 0.75), (20, 0.5)):
         evaluator.evaluate(save(tmp_path, step, value))
-        loading.remove_old_checkpoints(str(tmp_path), 1)
+        store.remove_old_checkpoints(str(tmp_path), 1)
     measured = Measured()
     again = make_evaluator(tmp_path, measured)
     assert [e.step for e in again.evaluate_all()] == [0, 10, 20]
@@ -123,7 +124,7 @@ def test_removed_checkpoints_still_count(tmp_path):
 
 
 def test_an_unmeasured_best_is_measured_before_it_can_be_replaced(tmp_path):
-    loading.copy_checkpoint(save(tmp_path, 7, 0.75), str(tmp_path / "model.ckpt-best"))
+    store.copy_checkpoint(save(tmp_path, 7, 0.75), str(tmp_path / "model.ckpt-best"))
     for path in tmp_path.glob("model.ckpt-7.*"):
         path.unlink()
     save(tmp_path, 3, 0.5)
@@ -152,7 +153,7 @@ def test_a_checkpoint_that_changed_is_another_one(tmp_path):
     make_evaluator(tmp_path, measured).evaluate_all()
     assert measured.seen == [0.75]
     assert tf.train.load_checkpoint(str(tmp_path / "model.ckpt-best")).get_tensor(
-        loading.variable_name(OneWeight().weight)
+        variable_name(OneWeight().weight)
     ) == np.float32(0.75)
 
 

@@ -12,7 +12,8 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf import optimization
-from albert_tf.checkpoints import loading
+from albert_tf.checkpoints import containers, store
+from albert_tf.checkpoints.names import variable_name
 from albert_tf.pretraining import input_pipeline
 from albert_tf.pretraining.task import PretrainingTask
 from albert_tf.training.loop import NonFiniteLossError, Trainer, TrainingOptions
@@ -101,16 +102,16 @@ def run_through(task, records, tmp_path_factory):
 
 def test_checkpoints_are_written_at_0_at_multiples_and_at_the_end(finished):
     _, output_dir = finished
-    assert list(loading.list_checkpoints(str(output_dir))) == [0, 3, 6, 7]
+    assert list(store.list_checkpoints(str(output_dir))) == [0, 3, 6, 7]
     text = (output_dir / "checkpoint").read_text()
     assert text.startswith('model_checkpoint_path: "model.ckpt-7"\nall_model_checkpoint_paths: ')
 
 
 def test_a_checkpoint_holds_weights_moments_and_step_under_google_names(finished):
     trainer, output_dir = finished
-    reader = loading.open_checkpoint(str(output_dir / "model.ckpt-6"))
+    reader = containers.open_checkpoint(str(output_dir / "model.ckpt-6"))
     shapes = reader.get_variable_to_shape_map()
-    weights = {loading.variable_name(v): v.shape.as_list() for v in trainer.model.variables}
+    weights = {variable_name(v): v.shape.as_list() for v in trainer.model.variables}
     slots = {f"{n}/{slot}": s for n, s in weights.items() for slot in ("adam_m", "adam_v")}
     assert shapes == weights | slots | {"global_step": []}
     assert reader.get_tensor("global_step") == 6
@@ -174,7 +175,7 @@ def test_old_checkpoints_go_and_other_files_stay(task, records, tmp_path):
     trainer = make_trainer(task, tmp_path, keep_checkpoint_max=2, save_checkpoints_steps=2)
     train(trainer, records, look)
     assert announced == [f"model.ckpt-{step}" for step in (0, 2, 4, 6, 7)]
-    assert list(loading.list_checkpoints(str(tmp_path))) == [6, 7]
+    assert list(store.list_checkpoints(str(tmp_path))) == [6, 7]
     assert (tmp_path / "model.ckpt-best.index").exists()
     assert (tmp_path / "notes.txt").exists()
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
@@ -184,8 +185,8 @@ def test_an_infinite_loss_stops_the_run_and_names_the_step(task, records, tmp_pa
     trainer = make_trainer(task, tmp_path, learning_rate=1e30, kind="adamw", log_steps=1)
     with pytest.raises(NonFiniteLossError, match=r"not finite at step \d.*model\.ckpt-0 *\."):
         train(trainer, records)
-    assert list(loading.list_checkpoints(str(tmp_path))) == [0]
-    reader = loading.open_checkpoint(str(tmp_path / "model.ckpt-0"))
+    assert list(store.list_checkpoints(str(tmp_path))) == [0]
+    reader = containers.open_checkpoint(str(tmp_path / "model.ckpt-0"))
     for name in reader.get_variable_to_shape_map():
         assert np.isfinite(reader.get_tensor(name)).all(), name
 

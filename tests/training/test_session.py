@@ -11,7 +11,8 @@ import tensorflow as tf
 import tf_keras
 from absl import logging
 
-from albert_tf.checkpoints import loading
+from albert_tf.checkpoints import store
+from albert_tf.checkpoints.names import variable_name
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling import AlbertForPretraining
 from albert_tf.optimization import WarmUpPolynomialDecay
@@ -103,7 +104,7 @@ def start(settings, task):
 
 
 def weights(trainer):
-    return {loading.variable_name(v): v.numpy() for v in trainer.model.variables}
+    return {variable_name(v): v.numpy() for v in trainer.model.variables}
 
 
 def test_random_weights_depend_on_the_seed_alone(settings, task, monkeypatch):
@@ -120,7 +121,7 @@ def test_random_weights_depend_on_the_seed_alone(settings, task, monkeypatch):
 def test_training_starts_from_init_checkpoint_and_resumes_what_it_finds(settings, task, tmp_path):
     prefix = str(tmp_path / "weights")
     trainer = start(settings, task)
-    loading.save_checkpoint(prefix, {loading.variable_name(v): v for v in trainer.model.variables})
+    store.save_checkpoint(prefix, {variable_name(v): v for v in trainer.model.variables})
     settings = dataclasses.replace(settings, seed=7, init_checkpoint=prefix)
     again = start(settings, task)
     for name, value in weights(trainer).items():
