@@ -58,7 +58,7 @@ def predict(predictor, data: QuestionSet) -> None:
     from albert_tf.race import task as race
 
     step, outputs = predictor.predict_with_best(FLAGS.output_dir, program.first_weights())
-    race.write_predictions(FLAGS.output_dir, data, outputs["probabilities"])
+    race.write_predictions(FLAGS.output_dir, data, race.probabilities_of(outputs["logits"]))
     if data.has_labels:
         found = race.evaluate(data, outputs["logits"], FLAGS.predict_batch_size)
         found |= {"global_step": step}

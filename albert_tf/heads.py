@@ -1,30 +1,35 @@
 """Heads for fine-tuning: an encoder and what makes its output an answer.
 
-`AlbertForClassification` serves classification and regression, `AlbertForMultipleChoice` questions
-with options, `AlbertForSpans` questions whose answer is a span of the text (SQuAD 1.1), and
-`AlbertForAnswerableSpans` those that may have no answer (SQuAD 2.0). Weights carry the names of
-Google's fine-tuned checkpoints, so that these load.
+    AlbertForClassification       texts and pairs of texts; regression too
+    AlbertForMultipleChoice       questions with options
+    AlbertForTokenClassification  a label for each token, as in named entity recognition
+    AlbertForSpans                questions whose answer is a span of the text (SQuAD 1.1)
+    AlbertForAnswerableSpans      the same, where there may be no answer (SQuAD 2.0)
+
+They are Keras models: inputs are the encoder's, outputs are logits, so that `compile`, `fit`,
+`evaluate` and `predict` work with Keras' own losses (`from_logits=True`). The weights carry the
+names of Google's fine-tuned checkpoints, so that these load. Losses beside them are the official
+programs', one number an example.
 
 Letters: B batch, S sequence, H hidden, K labels, C choices; N starts, M ends of a beam.
 """
 
 from __future__ import annotations
 
-import dataclasses
+from collections.abc import Mapping
+from typing import Any
 
 import tensorflow as tf
-import tf_keras
 
-from albert_tf import kernels
 from albert_tf.config import AlbertConfig
+from albert_tf.kernels import MASKED_SCORE, dropout, dropout_seeds
 from albert_tf.modeling import (
-    MASKED_SCORE,
-    AlbertEncoder,
     AlbertLayer,
+    AlbertModel,
     Dense,
     LayerNorm,
     OutputLayer,
-    dropout,
+    register,
 )
 
 HEAD_STDDEV = 0.02  # of new output weights, whatever initializer_range the config has, as Google's
@@ -32,27 +37,18 @@ FORBIDDEN_SCORE = -1e30  # of positions where no answer may begin or end, as Goo
 CLASSIFICATION_DROPOUT = 0.1  # of the pooled output, in Google's and albert_zh's program alike
 
 
-def _output_layer(config: AlbertConfig, num_outputs: int, scope: str = "") -> OutputLayer:
-    config = dataclasses.replace(config, initializer_range=HEAD_STDDEV)
-    return OutputLayer(config, scope, num_outputs)
+def _check_dropout(dropout_prob: float) -> None:
+    if not 0 <= dropout_prob < 1:
+        raise ValueError(f"dropout_prob={dropout_prob} is not in [0, 1)")
 
 
-def head_seeds(training: bool, dropout_seed: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor]:
-    """Seeds for the dropout of the encoder, int32 [2], and of the head, [1, 2]; None, None if off.
-
-    Args:
-        training: whether dropout is on.
-        dropout_seed: int32 [2]; drawn when absent.
-    """
-    if not training:
-        return None, None
-    if dropout_seed is None:
-        dropout_seed = tf.random.uniform((2,), maxval=2**31 - 1, dtype=tf.int32)  # [2]
-    seeds = kernels.split_seed(dropout_seed, 2)  # [2, 2]
-    return seeds[0], seeds[1:]
+def _no_positions(input_ids: tf.Tensor) -> tf.Tensor:
+    """Positions, int32 [B, 0], for heads that read nothing of the last layer but [CLS]."""
+    return tf.zeros((tf.shape(input_ids)[0], 0), tf.int32)
 
 
-class AlbertForClassification(tf_keras.Model):
+@register
+class AlbertForClassification(AlbertModel):
     """ALBERT with one linear layer on its pooled output, for classification or regression.
 
     Args:
@@ -63,11 +59,12 @@ class AlbertForClassification(tf_keras.Model):
             included, as albert_zh's flag of that name: there, S is part of the model's meaning.
 
     Call arguments: as `AlbertEncoder`.
+    Returns: logits, float32 [B, K]. With `output_hidden_states`, a tuple of these and the encoder's
+        `hidden_states`, as in all models here.
 
-    Returns: the encoder's dict, and
-        logits: float32 [B, K]; [B] in regression.
-        probabilities: float32 [B, K], their softmax; in regression the scores, [B, 1].
-        predictions: int32 [B], the most probable label; in regression the scores, float32.
+    >>> config = AlbertConfig(97, hidden_size=12, num_attention_heads=4, intermediate_size=20)
+    >>> AlbertForClassification(config, num_labels=3)(tf.ones((5, 11), tf.int32)).shape
+    TensorShape([5, 3])
     """
 
     def __init__(
@@ -76,35 +73,60 @@ class AlbertForClassification(tf_keras.Model):
         num_labels: int,
         is_regression: bool = False,
         use_pooled_output: bool = True,
+        **kwargs: Any,
     ) -> None:
-        super().__init__(name=type(self).__name__)
+        super().__init__(config, **kwargs)
         if num_labels < 1 or (is_regression and num_labels != 1):
             expected = "1 for a regression" if is_regression else "1 or more"
             raise ValueError(f"num_labels={num_labels}: expected {expected}")
-        self.config, self.is_regression = config, is_regression
+        self.num_labels, self.is_regression = num_labels, is_regression
         self.use_pooled_output = use_pooled_output
-        self.encoder = AlbertEncoder(config)
         # albert_zh's pre-LN stack ends without a norm; its fine-tuning programs add this one.
-        is_unnormalized = config.ln_type == "preln"
-        size = config.hidden_size
-        self.norm = LayerNorm(config, "loss/LayerNorm", size) if is_unnormalized else None
-        self.classifier = _output_layer(config, num_labels)
+        self.norm = None
+        if config.ln_type == "preln":
+            self.norm = LayerNorm(config, "loss/LayerNorm", config.hidden_size, name="norm")
+        self.classifier = OutputLayer(
+            config, "", num_labels, HEAD_STDDEV, name="classifier", dtype=self.dtype_policy
+        )
 
-    def call(self, inputs, training=False, dropout_seed=None):
-        encoder_seed, seeds = head_seeds(training, dropout_seed)
-        outputs = self.encoder(inputs, training=training, dropout_seed=encoder_seed)
-        x = outputs["pooled_output"]  # [B, H]
-        if not self.use_pooled_output:
+    def call(
+        self,
+        input_ids,
+        input_mask=None,
+        segment_ids=None,
+        training=False,
+        dropout_seed=None,
+        output_hidden_states=False,
+    ):
+        encoder_seed, seed = dropout_seeds(training, dropout_seed, 2)  # [2] each
+        ids = input_ids["input_ids"] if isinstance(input_ids, Mapping) else input_ids  # [B, S]
+        outputs = self.encoder(
+            input_ids,
+            input_mask,
+            segment_ids,
+            training=training,
+            dropout_seed=encoder_seed,
+            positions=_no_positions(ids) if self.use_pooled_output else None,
+            output_hidden_states=output_hidden_states,
+        )
+        if self.use_pooled_output:
+            x = outputs["pooled_output"]  # [B, H]
+        else:
             x = tf.reduce_mean(outputs["sequence_output"], axis=1)  # [B, H]
-        x = x if self.norm is None else self.norm(x)
-        logits = self.classifier(dropout(x, CLASSIFICATION_DROPOUT, seeds))  # [B, K]
-        if self.is_regression:
-            scores = logits[:, 0]  # [B]
-            return outputs | {"logits": scores, "probabilities": logits, "predictions": scores}
-        return outputs | _choose(logits)
+        x = x if self.norm is None else self.norm(x)  # [B, H]
+        logits = self.classifier(dropout(x, CLASSIFICATION_DROPOUT, seed))  # [B, K]
+        return (logits, outputs["hidden_states"]) if output_hidden_states else logits
+
+    def get_config(self):
+        return super().get_config() | {
+            "num_labels": self.num_labels,
+            "is_regression": self.is_regression,
+            "use_pooled_output": self.use_pooled_output,
+        }
 
 
-class AlbertForMultipleChoice(tf_keras.Model):
+@register
+class AlbertForMultipleChoice(AlbertModel):
     """ALBERT with one logit for each of a question's options (RACE).
 
     Args:
@@ -113,43 +135,117 @@ class AlbertForMultipleChoice(tf_keras.Model):
 
     Call arguments: as `AlbertEncoder`, each input [B, C, S]. Where questions have different
         numbers of options, C is the largest, and options that a question lacks are all padding.
+    Returns: logits, float32 [B, C], with a softmax of 0 where there is no option.
 
-    Returns: the encoder's dict for B·C sequences, and `logits` and `probabilities`,
-        float32 [B, C], 0 probability where there is no option; `predictions` int32 [B].
+    >>> config = AlbertConfig(97, hidden_size=12, num_attention_heads=4, intermediate_size=20)
+    >>> AlbertForMultipleChoice(config)(tf.ones((5, 4, 11), tf.int32)).shape
+    TensorShape([5, 4])
     """
 
-    def __init__(self, config: AlbertConfig, dropout_prob: float = 0.1) -> None:
-        super().__init__(name=type(self).__name__)
-        if not 0 <= dropout_prob < 1:
-            raise ValueError(f"dropout_prob={dropout_prob} is not in [0, 1)")
-        self.config, self.dropout_prob = config, dropout_prob
-        self.encoder = AlbertEncoder(config)
-        self.classifier = _output_layer(config, 1)
+    def __init__(self, config: AlbertConfig, dropout_prob: float = 0.1, **kwargs: Any) -> None:
+        super().__init__(config, **kwargs)
+        _check_dropout(dropout_prob)
+        self.dropout_prob = dropout_prob
+        self.classifier = OutputLayer(
+            config, "", 1, HEAD_STDDEV, name="classifier", dtype=self.dtype_policy
+        )
 
-    def call(self, inputs, training=False, dropout_seed=None):
-        encoder_seed, seeds = head_seeds(training, dropout_seed)
-        names = {"input_ids", "input_mask", "segment_ids"} & set(inputs)
-        flat = {name: _join_first_axes(inputs[name]) for name in names}  # [B·C, S] each
-        outputs = self.encoder(flat, training=training, dropout_seed=encoder_seed)
-        x = dropout(outputs["pooled_output"], self.dropout_prob, seeds)  # [B·C, H]
-        logits = tf.reshape(self.classifier(x), tf.shape(inputs["input_ids"])[:2])  # [B, C]
-        if "input_mask" in inputs:
-            exists = tf.reduce_any(inputs["input_mask"] > 0, axis=-1)  # [B, C]
+    def call(
+        self,
+        input_ids,
+        input_mask=None,
+        segment_ids=None,
+        training=False,
+        dropout_seed=None,
+        output_hidden_states=False,
+    ):
+        if isinstance(input_ids, Mapping):
+            features = input_ids
+            input_ids = features["input_ids"]  # [B, C, S]
+            input_mask = features.get("input_mask")  # [B, C, S]
+            segment_ids = features.get("segment_ids")  # [B, C, S]
+        encoder_seed, seed = dropout_seeds(training, dropout_seed, 2)  # [2] each
+        flat_ids = _join_first_axes(input_ids)  # [B·C, S]
+        outputs = self.encoder(
+            flat_ids,
+            _join_first_axes(input_mask),
+            _join_first_axes(segment_ids),
+            training=training,
+            dropout_seed=encoder_seed,
+            positions=_no_positions(flat_ids),
+            output_hidden_states=output_hidden_states,
+        )
+        x = dropout(outputs["pooled_output"], self.dropout_prob, seed)  # [B·C, H]
+        logits = tf.reshape(self.classifier(x), tf.shape(input_ids)[:2])  # [B, C]
+        if input_mask is not None:
+            exists = tf.reduce_any(input_mask > 0, axis=-1)  # [B, C]
             logits = tf.where(exists, logits, MASKED_SCORE)  # [B, C]
-        return outputs | _choose(logits)
+        return (logits, outputs["hidden_states"]) if output_hidden_states else logits
+
+    def get_config(self):
+        return super().get_config() | {"dropout_prob": self.dropout_prob}
 
 
-def _join_first_axes(x: tf.Tensor) -> tf.Tensor:
-    return tf.reshape(x, (-1, x.shape[-1] or tf.shape(x)[-1]))  # [B·C, S]
+def _join_first_axes(x: tf.Tensor | None) -> tf.Tensor | None:
+    return None if x is None else tf.reshape(x, (-1, x.shape[-1] or tf.shape(x)[-1]))  # [B·C, S]
 
 
-def _choose(logits: tf.Tensor) -> dict[str, tf.Tensor]:
-    """What is read off logits [B, K]."""
-    return {
-        "logits": logits,
-        "probabilities": tf.nn.softmax(logits),  # [B, K]
-        "predictions": tf.argmax(logits, axis=-1, output_type=tf.int32),  # [B]
-    }
+@register
+class AlbertForTokenClassification(AlbertModel):
+    """ALBERT with one linear layer on every token, as for named entity recognition.
+
+    Args:
+        config: the architecture.
+        num_labels: K.
+        dropout_prob: of the last layer's output, in [0, 1).
+
+    Call arguments: as `AlbertEncoder`.
+    Returns: logits, float32 [B, S, K].
+
+    >>> config = AlbertConfig(97, hidden_size=12, num_attention_heads=4, intermediate_size=20)
+    >>> AlbertForTokenClassification(config, num_labels=3)(tf.ones((5, 11), tf.int32)).shape
+    TensorShape([5, 11, 3])
+    """
+
+    def __init__(
+        self, config: AlbertConfig, num_labels: int, dropout_prob: float = 0.1, **kwargs: Any
+    ) -> None:
+        super().__init__(config, **kwargs)
+        if num_labels < 1:
+            raise ValueError(f"num_labels={num_labels}: expected 1 or more")
+        _check_dropout(dropout_prob)
+        self.num_labels, self.dropout_prob = num_labels, dropout_prob
+        self.classifier = OutputLayer(
+            config, "", num_labels, HEAD_STDDEV, name="classifier", dtype=self.dtype_policy
+        )
+
+    def call(
+        self,
+        input_ids,
+        input_mask=None,
+        segment_ids=None,
+        training=False,
+        dropout_seed=None,
+        output_hidden_states=False,
+    ):
+        encoder_seed, seed = dropout_seeds(training, dropout_seed, 2)  # [2] each
+        outputs = self.encoder(
+            input_ids,
+            input_mask,
+            segment_ids,
+            training=training,
+            dropout_seed=encoder_seed,
+            output_hidden_states=output_hidden_states,
+        )
+        x = dropout(outputs["sequence_output"], self.dropout_prob, seed)  # [B, S, H]
+        logits = self.classifier(x)  # [B, S, K]
+        return (logits, outputs["hidden_states"]) if output_hidden_states else logits
+
+    def get_config(self):
+        return super().get_config() | {
+            "num_labels": self.num_labels,
+            "dropout_prob": self.dropout_prob,
+        }
 
 
 def classification_losses(logits: tf.Tensor, label_ids: tf.Tensor) -> tf.Tensor:
@@ -162,7 +258,8 @@ def regression_losses(scores: tf.Tensor, label_ids: tf.Tensor) -> tf.Tensor:
     return tf.square(scores - tf.cast(label_ids, scores.dtype))
 
 
-class AlbertForSpans(tf_keras.Model):
+@register
+class AlbertForSpans(AlbertModel):
     """ALBERT with two logits for each position: an answer begins, or ends, here (SQuAD 1.1).
 
     As in Google's program every position counts, those of the question and the padding too.
@@ -171,23 +268,43 @@ class AlbertForSpans(tf_keras.Model):
         config: the architecture.
 
     Call arguments: as `AlbertEncoder`.
+    Returns: dict of `start_logits` and `end_logits`, float32 [B, S].
 
-    Returns: the encoder's dict, and `start_logits` and `end_logits`, float32 [B, S].
+    >>> config = AlbertConfig(97, hidden_size=12, num_attention_heads=4, intermediate_size=20)
+    >>> AlbertForSpans(config)(tf.ones((5, 11), tf.int32))["start_logits"].shape
+    TensorShape([5, 11])
     """
 
-    def __init__(self, config: AlbertConfig) -> None:
-        super().__init__(name=type(self).__name__)
-        self.config = config
-        self.encoder = AlbertEncoder(config)
-        self.spans = _output_layer(config, 2, "cls/squad/")
+    def __init__(self, config: AlbertConfig, **kwargs: Any) -> None:
+        super().__init__(config, **kwargs)
+        self.spans = OutputLayer(
+            config, "cls/squad/", 2, HEAD_STDDEV, name="spans", dtype=self.dtype_policy
+        )
 
-    def call(self, inputs, training=False, dropout_seed=None):
-        outputs = self.encoder(inputs, training=training, dropout_seed=dropout_seed)
-        logits = self.spans(outputs["sequence_output"])  # [B, S, 2]
-        return outputs | {"start_logits": logits[:, :, 0], "end_logits": logits[:, :, 1]}
+    def call(
+        self,
+        input_ids,
+        input_mask=None,
+        segment_ids=None,
+        training=False,
+        dropout_seed=None,
+        output_hidden_states=False,
+    ):
+        outputs = self.encoder(
+            input_ids,
+            input_mask,
+            segment_ids,
+            training=training,
+            dropout_seed=dropout_seed,
+            output_hidden_states=output_hidden_states,
+        )
+        start, end = tf.unstack(self.spans(outputs["sequence_output"]), axis=-1)  # [B, S] each
+        logits = {"start_logits": start, "end_logits": end}
+        return (logits, outputs["hidden_states"]) if output_hidden_states else logits
 
 
-class AlbertForAnswerableSpans(tf_keras.Model):
+@register
+class AlbertForAnswerableSpans(AlbertModel):
     """ALBERT with a head for questions that may have no answer (SQuAD 2.0).
 
     The head, which is XLNet's: where an answer begins; where it ends, given a beginning; and
@@ -199,10 +316,11 @@ class AlbertForAnswerableSpans(tf_keras.Model):
         end_n_top: M, ends for each of these.
         dropout_prob: of the judgement's hidden layer, in [0, 1).
 
-    Call arguments: as `AlbertEncoder`, `inputs` with `p_mask` int32 [B, S], 1 where no answer may
-        begin or end; and with `start_positions` int32 [B] in training.
+    Call arguments: as `AlbertEncoder`, and, here or in the dict,
+        p_mask: [B, S], 1 where no answer may begin or end; default nowhere.
+        start_positions: int32 [B], the true beginnings; needed in training.
 
-    Returns: the encoder's dict, and
+    Returns: dict of
         cls_logits: float32 [B], larger where there is no answer.
         start_log_probs: float32 [B, S].
         end_log_probs: float32 [B, S], given the true beginning; where `start_positions` is known.
@@ -217,42 +335,82 @@ class AlbertForAnswerableSpans(tf_keras.Model):
         start_n_top: int = 5,
         end_n_top: int = 5,
         dropout_prob: float = 0.1,
+        **kwargs: Any,
     ) -> None:
-        super().__init__(name=type(self).__name__)
-        if start_n_top < 1 or end_n_top < 1 or not 0 <= dropout_prob < 1:
+        super().__init__(config, **kwargs)
+        if start_n_top < 1 or end_n_top < 1:
             raise ValueError(
-                f"start_n_top={start_n_top}, end_n_top={end_n_top}: expected 1 or more; "
-                f"dropout_prob={dropout_prob}: expected a number in [0, 1)"
+                f"start_n_top={start_n_top}, end_n_top={end_n_top}: expected 1 or more"
             )
-        self.config = config
+        _check_dropout(dropout_prob)
         self.start_n_top, self.end_n_top = start_n_top, end_n_top
-        self.encoder = AlbertEncoder(config)
-        self.start = Dense(config, "start_logits/dense", config.hidden_size, 1)
-        self.end = SpanEnd(config)
-        self.answerability = Answerability(config, dropout_prob)
+        self.dropout_prob, dtype = dropout_prob, self.dtype_policy
+        self.start = Dense(
+            config, "start_logits/dense", config.hidden_size, 1, name="start", dtype=dtype
+        )
+        self.end = SpanEnd(config, name="end", dtype=dtype)
+        self.answerability = Answerability(config, dropout_prob, name="answerability", dtype=dtype)
 
-    def call(self, inputs, training=False, dropout_seed=None):
-        encoder_seed, seeds = head_seeds(training, dropout_seed)
-        outputs = self.encoder(inputs, training=training, dropout_seed=encoder_seed)
-        x = outputs["sequence_output"]  # [B, S, H]
-        p_mask = tf.cast(inputs["p_mask"], tf.float32)  # [B, S]
+    def call(
+        self,
+        input_ids,
+        input_mask=None,
+        segment_ids=None,
+        p_mask=None,
+        start_positions=None,
+        training=False,
+        dropout_seed=None,
+        output_hidden_states=False,
+    ):
+        if isinstance(input_ids, Mapping):
+            p_mask, start_positions = input_ids.get("p_mask"), input_ids.get("start_positions")
+        encoder_seed, seed = dropout_seeds(training, dropout_seed, 2)  # [2] each
+        encoded = self.encoder(
+            input_ids,
+            input_mask,
+            segment_ids,
+            training=training,
+            dropout_seed=encoder_seed,
+            output_hidden_states=output_hidden_states,
+        )
+        x = encoded["sequence_output"]  # [B, S, H]
+        if p_mask is None:
+            p_mask = tf.zeros(tf.shape(x)[:2])  # [B, S]
+        p_mask = tf.cast(p_mask, tf.float32)  # [B, S]
         start_logits = _forbid(tf.cast(self.start(x)[:, :, 0], tf.float32), p_mask)  # [B, S]
         start_log_probs = tf.nn.log_softmax(start_logits)  # [B, S]
-        outputs["start_log_probs"] = start_log_probs
-        outputs["cls_logits"] = self.answerability(x, tf.nn.softmax(start_logits), seeds)
-        if "start_positions" in inputs:
-            starts = tf.cast(inputs["start_positions"], tf.int32)[:, None]  # [B, 1]
+        outputs = {
+            "start_log_probs": start_log_probs,
+            "cls_logits": self.answerability(x, tf.nn.softmax(start_logits), training, seed),
+        }
+        if start_positions is not None:
+            starts = tf.cast(start_positions, tf.int32)[:, None]  # [B, 1]
             outputs["end_log_probs"] = self.end(x, starts, p_mask)[:, 0]  # [B, S]
         if not training:
-            log_probs, starts = tf.math.top_k(start_log_probs, self.start_n_top)  # [B, N]
-            ends = tf.math.top_k(self.end(x, starts, p_mask), self.end_n_top)  # [B, N, M]
-            count = self.start_n_top * self.end_n_top
-            outputs["start_top_log_probs"], outputs["start_top_index"] = log_probs, starts
-            outputs["end_top_log_probs"] = tf.reshape(ends.values, (-1, count))  # [B, N·M]
-            outputs["end_top_index"] = tf.reshape(ends.indices, (-1, count))  # [B, N·M]
-        return outputs
+            outputs |= self._best_spans(x, start_log_probs, p_mask)
+        return (outputs, encoded["hidden_states"]) if output_hidden_states else outputs
+
+    def _best_spans(self, x, start_log_probs, p_mask):
+        """The beam: the best beginnings, and the best ends of each."""
+        log_probs, starts = tf.math.top_k(start_log_probs, self.start_n_top)  # [B, N]
+        ends = tf.math.top_k(self.end(x, starts, p_mask), self.end_n_top)  # [B, N, M]
+        count = self.start_n_top * self.end_n_top
+        return {
+            "start_top_log_probs": log_probs,
+            "start_top_index": starts,
+            "end_top_log_probs": tf.reshape(ends.values, (-1, count)),  # [B, N·M]
+            "end_top_index": tf.reshape(ends.indices, (-1, count)),  # [B, N·M]
+        }
+
+    def get_config(self):
+        return super().get_config() | {
+            "start_n_top": self.start_n_top,
+            "end_n_top": self.end_n_top,
+            "dropout_prob": self.dropout_prob,
+        }
 
 
+@register
 class SpanEnd(AlbertLayer):
     """Where an answer ends, given where it begins.
 
@@ -260,12 +418,16 @@ class SpanEnd(AlbertLayer):
     Returns: log-probabilities, float32 [B, N, S].
     """
 
-    def __init__(self, config: AlbertConfig) -> None:
-        super().__init__(config)
-        size = config.hidden_size
-        self.hidden = Dense(config, "end_logits/dense_0", 2 * size, size)
-        self.norm = LayerNorm(config, "end_logits/LayerNorm", size)
-        self.output_layer = Dense(config, "end_logits/dense_1", size, 1)
+    def __init__(self, config: AlbertConfig, **kwargs: Any) -> None:
+        super().__init__(config, **kwargs)
+        size, dtype = config.hidden_size, self.dtype_policy
+        self.hidden = Dense(
+            config, "end_logits/dense_0", 2 * size, size, name="hidden", dtype=dtype
+        )
+        self.norm = LayerNorm(config, "end_logits/LayerNorm", size, name="norm")
+        self.output_layer = Dense(
+            config, "end_logits/dense_1", size, 1, name="output_layer", dtype=dtype
+        )
 
     def call(self, x, starts, p_mask):
         # Google's layer takes [end ; start] for every pair: its halves apart are the same for less.
@@ -280,24 +442,38 @@ class SpanEnd(AlbertLayer):
         return tf.nn.log_softmax(logits)  # [B, N, S]
 
 
+@register
 class Answerability(AlbertLayer):
     """Whether there is no answer, float32 [B], from the beginning to be expected and [CLS].
 
-    Call arguments: `x` float [B, S, H]; `start_probs` float32 [B, S]; `seeds` int32 [1, 2] or None.
+    Call arguments: `x` float [B, S, H]; `start_probs` float32 [B, S]; `training` and `dropout_seed`
+        as in `AlbertEncoder`.
     """
 
-    def __init__(self, config: AlbertConfig, dropout_prob: float) -> None:
-        super().__init__(config)
+    def __init__(self, config: AlbertConfig, dropout_prob: float = 0.1, **kwargs: Any) -> None:
+        super().__init__(config, **kwargs)
         size, self.dropout_prob = config.hidden_size, dropout_prob
-        self.hidden = Dense(config, "answer_class/dense_0", 2 * size, size)
+        self.hidden = Dense(
+            config,
+            "answer_class/dense_0",
+            2 * size,
+            size,
+            "tanh",
+            name="hidden",
+            dtype=self.dtype_policy,
+        )
         self.kernel = self.add_kernel("answer_class/dense_1/kernel", size, 1)  # without a bias
 
-    def call(self, x, start_probs, seeds=None):
+    def call(self, x, start_probs, training=False, dropout_seed=None):
         weights = tf.cast(start_probs, x.dtype)[:, None]  # [B, 1, S]
         expected = tf.matmul(weights, x)[:, 0]  # [B, H]
-        hidden = tf.math.tanh(self.hidden(tf.concat((expected, x[:, 0]), axis=-1)))  # [B, H]
-        hidden = dropout(hidden, self.dropout_prob, seeds)
+        hidden = self.hidden(tf.concat((expected, x[:, 0]), axis=-1))  # [B, H]
+        (seed,) = dropout_seeds(training, dropout_seed, 1)  # [2]
+        hidden = dropout(hidden, self.dropout_prob, seed)  # [B, H]
         return tf.cast(tf.matmul(hidden, self.kernel)[:, 0], tf.float32)  # [B]
+
+    def get_config(self):
+        return super().get_config() | {"dropout_prob": self.dropout_prob}
 
 
 def _forbid(logits: tf.Tensor, p_mask: tf.Tensor) -> tf.Tensor:

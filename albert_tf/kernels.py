@@ -13,11 +13,12 @@ import contextlib
 import contextvars
 import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
+MASKED_SCORE = -10_000.0  # added to the scores of padding: its softmax is 0, even in bfloat16
 LAYER_NORM_EPSILON = 1e-12  # Google's; Keras and PyTorch default to larger ones
 MIN_COMPILED_WIDTH = 256  # XLA takes 0.1 s a function and shape: small models don't win that back
 ACTIVATIONS = {
@@ -38,6 +39,18 @@ def plain() -> Iterator[None]:
         yield
     finally:
         _is_plain.reset(token)
+
+
+def matmul(x: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
+    """Matmul x · kernel over the last axis, [..., n] with [n, m] to [..., m].
+
+    As one product of matrices: `tf.matmul` would copy the kernel for each row of a batch, and sum
+    its gradient over these.
+    """
+    if x.shape.rank == 2:
+        return tf.matmul(x, kernel)
+    rows = tf.matmul(tf.reshape(x, (-1, x.shape[-1])), kernel)  # [N, m]
+    return tf.reshape(rows, tf.concat((tf.shape(x)[:-1], (kernel.shape[-1],)), axis=0))
 
 
 def fused(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -130,25 +143,24 @@ def add_and_norm(
     residual: tf.Tensor,
     norm: tuple[tf.Tensor, tf.Tensor] | None,
     rate: float = 0.0,
-    seeds: tf.Tensor | None = None,
-    index: int = 0,
+    seed: tf.Tensor | None = None,
 ) -> tf.Tensor:
-    """LayerNorm(dropout(x + bias) + residual), float [N, H] of the type of `x`.
+    """LayerNorm(dropout(x + bias) + residual), float [..., H] of the type of `x`.
 
     Args:
-        x: float [N, H].
+        x: float [..., H].
         bias: float32 [H].
-        residual: float [N, H].
+        residual: float [..., H].
         norm: beta and gamma, float32 [H] each; None for the sum itself.
         rate: of the dropout.
-        seeds: as in `dropout`.
-        index: as in `dropout`.
+        seed: as in `dropout`.
     """
     if norm is None or _is_plain.get():
-        total = residual + dropout(x + tf.cast(bias, x.dtype), rate, seeds, index)
+        total = residual + dropout(x + tf.cast(bias, x.dtype), rate, seed)
         return total if norm is None else layer_norm(total, *norm)
-    keep = None if seeds is None or not rate else keep_mask(tf.shape(x), rate, seeds[index])
-    width, scale = x.shape[-1], 1.0 / (1.0 - rate)
+    shape, width, scale = tf.shape(x), x.shape[-1], 1.0 / (1.0 - rate)
+    x, residual = tf.reshape(x, (-1, width)), tf.reshape(residual, (-1, width))  # [N, H] each
+    keep = None if seed is None or not rate else keep_mask(tf.shape(x), rate, seed)
 
     @tf.custom_gradient
     def run(x, bias, residual, beta, gamma):
@@ -162,7 +174,7 @@ def add_and_norm(
 
         return y, gradient
 
-    return run(x, bias, residual, *norm)
+    return tf.reshape(run(x, bias, residual, *norm), shape)
 
 
 def layer_norm(x: tf.Tensor, beta: tf.Tensor, gamma: tf.Tensor) -> tf.Tensor:
@@ -209,15 +221,19 @@ def _softmax_gradient(width, probs, scale, dy):
     return tf.cast(scale * (product - _float(probs) * total), dy.dtype)
 
 
-def masked_softmax(scores: tf.Tensor, mask_adder: tf.Tensor, head_size: int) -> tf.Tensor:
-    """softmax(scores / √D + mask_adder): [B, A, Q, S] of the type of `scores`.
+def masked_softmax(scores: tf.Tensor, input_mask: tf.Tensor | None, head_size: int) -> tf.Tensor:
+    """softmax(scores / √D) over the tokens that are not padding: [B, A, Q, S], type of `scores`.
 
     Args:
-        scores: float [B, A, Q, S], products of queries and keys.
-        mask_adder: float32 [B, 1, 1, S]; no gradient.
+        scores: float [B, A, Q, S], matmul of queries and keys.
+        input_mask: [B, S], 1 = token, 0 = padding; None for tokens only. No gradient.
         head_size: D.
     """
     width, scale = scores.shape[1] * head_size, head_size**-0.5
+    mask_adder = tf.zeros((1, 1, 1, 1))
+    if input_mask is not None:
+        mask = tf.cast(input_mask[:, None, None, :], tf.float32)  # [B, 1, 1, S]
+        mask_adder = (1.0 - mask) * MASKED_SCORE  # [B, 1, 1, S]
     if _is_plain.get():
         return tf.cast(tf.nn.softmax(_float(scores) * scale + mask_adder), scores.dtype)
 
@@ -230,18 +246,20 @@ def masked_softmax(scores: tf.Tensor, mask_adder: tf.Tensor, head_size: int) -> 
 
 
 @fused
-def _split(width, x, bias, batch, heads, parts):
+def _split(width, x, bias, heads):
+    """[B, S, n·A·D] → n times [B, A, S, D], with n = width of x / (A·D)."""
     x = tf.cast(_float(x) + bias, x.dtype)
-    x = tf.reshape(x, (batch, -1, parts, heads, x.shape[-1] // (parts * heads)))
+    shape, size = tf.shape(x), x.shape[-1]
+    x = tf.reshape(x, (shape[0], shape[1], size // width, heads, width // heads))
     return tf.unstack(tf.transpose(x, (2, 0, 3, 1, 4)))
 
 
-def _split_heads(x, bias, batch, heads, parts):
+def _split_heads(x, bias, heads, parts):
+    """Adds the bias to [B, S, parts·A·D] and takes it apart into [B, A, S, D] each."""
     size = x.shape[-1]
+    width, shape = size // parts, tf.shape(x)
     if _is_plain.get():
-        x = tf.reshape(
-            x + tf.cast(bias, x.dtype), (batch, -1, parts, heads, size // parts // heads)
-        )
+        x = tf.reshape(x + tf.cast(bias, x.dtype), (shape[0], -1, parts, heads, width // heads))
         return tf.unstack(tf.transpose(x, (2, 0, 3, 1, 4)))
 
     @tf.custom_gradient
@@ -251,47 +269,47 @@ def _split_heads(x, bias, batch, heads, parts):
             dx = tf.transpose(tf.stack(parts_dy), (1, 3, 0, 2, 4))  # [B, S, parts, A, D]
             dx = tf.reshape(dx, (-1, size))  # [B·S, parts·A·D]
             ones = tf.ones((1, tf.shape(dx)[0]), dx.dtype)
-            return dx, _float(tf.matmul(ones, dx))[0]
+            return tf.reshape(dx, shape), _float(tf.matmul(ones, dx))[0]
 
-        return _split(size // parts, x, bias, batch, heads, parts), gradient
+        return _split(width, x, bias, heads), gradient
 
     return run(x, bias)
 
 
 def project_heads(
-    queries: tf.Tensor,
     x: tf.Tensor,
+    queries: tf.Tensor | None,
     kernel: tf.Tensor,
     bias: tf.Tensor,
-    batch: int | tf.Tensor,
     heads: int,
 ) -> list[tf.Tensor]:
     """Queries, float [B, A, Q, D], and keys and values, [B, A, S, D] each, of attention.
 
     Args:
-        queries: float [B·Q, H]; where this is `x`, one product makes all three.
-        x: float [B·S, H].
+        x: float [B, S, H].
+        queries: float [B, Q, H]; None for `x`: then one matmul makes all three.
         kernel: [H, 3·A·D], of queries, keys and values side by side.
         bias: float32 [3·A·D].
-        batch: B.
         heads: A.
     """
-    if queries is x:
-        return _split_heads(tf.matmul(x, kernel), bias, batch, heads, 3)
+    if queries is None:
+        return _split_heads(matmul(x, kernel), bias, heads, 3)
     size = bias.shape[0] // 3
-    query = tf.matmul(queries, kernel[:, :size])  # [B·Q, A·D]
-    key_value = tf.matmul(x, kernel[:, size:])  # [B·S, 2·A·D]
-    query = _split_heads(query, bias[:size], batch, heads, 1)
-    return [*query, *_split_heads(key_value, bias[size:], batch, heads, 2)]
+    query = matmul(queries, kernel[:, :size])  # [B, Q, A·D]
+    key_value = matmul(x, kernel[:, size:])  # [B, S, 2·A·D]
+    query = _split_heads(query, bias[:size], heads, 1)
+    return [*query, *_split_heads(key_value, bias[size:], heads, 2)]
 
 
-def take(x: tf.Tensor, positions: tf.Tensor | None) -> tf.Tensor:
-    """Rows of `x`, float [B·S, H], at `positions`, int32 [B, P]: [B·P, H]. None: `x` itself."""
-    if positions is None:
-        return x
-    width = x.shape[-1]
-    rows = tf.reshape(x, (tf.shape(positions)[0], -1, width))  # [B, S, H]
-    return tf.reshape(tf.gather(rows, positions, batch_dims=1), (-1, width))
+def merge_heads(x: tf.Tensor) -> tf.Tensor:
+    """Heads side by side: [B, A, Q, D] → [B, Q, A·D]."""
+    x, shape = tf.transpose(x, (0, 2, 1, 3)), tf.shape(x)  # [B, Q, A, D]
+    return tf.reshape(x, (shape[0], shape[2], x.shape[2] * x.shape[3]))
+
+
+def take(x: tf.Tensor, positions: tf.Tensor | None) -> tf.Tensor | None:
+    """`x`, float [B, S, H], at `positions`, int32 [B, P]: [B, P, H]. None without positions."""
+    return None if positions is None else tf.gather(x, positions, batch_dims=1)
 
 
 def split_seed(seed: tf.Tensor, count: int) -> tf.Tensor:
@@ -314,26 +332,83 @@ def keep_mask(shape: Any, rate: float, seed: tf.Tensor) -> tf.Tensor:
     return tf.reshape(tf.concat((low, high), axis=0)[:count], shape)
 
 
-def dropout(x: tf.Tensor, rate: float, seeds: tf.Tensor | None, index: int = 0) -> tf.Tensor:
-    """Dropout with the seed `seeds[index]`, int32 [2]: the same seed drops the same elements."""
-    if seeds is None or rate == 0.0:
+def dropout(x: tf.Tensor, rate: float, seed: tf.Tensor | None) -> tf.Tensor:
+    """Dropout by a seed, int32 [2]: the same seed drops the same elements. None: `x` itself."""
+    if seed is None or rate == 0.0:
         return x
-    keep = keep_mask(tf.shape(x), rate, seeds[index])
+    keep = keep_mask(tf.shape(x), rate, seed)
     return tf.where(keep, x * tf.cast(1.0 / (1.0 - rate), x.dtype), tf.zeros_like(x))
 
 
-def traced_once(function: Callable[..., Any], is_recomputed: bool = False) -> Callable[..., Any]:
-    """`function(x, weights, *others)` for many calls of the same shapes, as in shared layers.
+def dropout_seeds(training: bool | None, seed: Any, count: int) -> list[tf.Tensor | None]:
+    """`count` seeds for `dropout`, int32 [2] each; None each where dropout is off.
 
     Args:
-        function: has no state, and draws no random numbers but from seeds. Differentiated by `x`
-            and `weights`, not by `others`.
-        is_recomputed: keep no more than what comes in, and compute it again for the gradient. The
-            numbers are the same.
+        training: whether dropout is on.
+        seed: int32 [2], to be split; or the `count` seeds themselves; drawn when None.
+        count: how many dropouts there are.
     """
+    if not training:
+        return [None] * count
+    if isinstance(seed, (list, tuple)) and len(seed) == count:
+        return list(seed)
+    if seed is None:
+        seed = tf.random.uniform((2,), maxval=2**31 - 1, dtype=tf.int32)  # [2]
+    return [seed] if count == 1 else tf.unstack(split_seed(seed, count), count)
+
+
+_shared: contextvars.ContextVar[Mapping[int, tf.Tensor] | None]
+_shared = contextvars.ContextVar("_shared", default=None)
+
+
+def value(variable: tf.Variable) -> tf.Tensor:
+    """A weight in the type of the computation; in `share`, the one value for all calls."""
+    found = (_shared.get() or {}).get(id(variable))
+    return tf.convert_to_tensor(variable) if found is None else found
+
+
+def share(layers: Sequence[Any], is_recomputed: bool = False) -> Callable[..., tf.Tensor]:
+    """Applies layers again and again at the cost of one: for the blocks that ALBERT shares.
+
+    Applied as they are, twelve layers with the same weights would read and cast them twelve times,
+    add up twelve float32 gradients of each, and be traced twelve times. Here
+
+    * each weight is read and cast once: layers find the result by `value`, and gradients are added
+      up in the smaller type;
+    * each layer is traced once for all calls of the same form.
+
+    Args:
+        layers: Keras layers that are called as `layer(x, *others)`, have no state but weights, and
+            draw no random numbers but from seeds. A layer may occur more than once.
+        is_recomputed: keep nothing of a call but what goes in, and compute it again for the
+            gradient. The numbers are the same.
+
+    Returns:
+        a function of a layer, `x` and the other arguments, differentiable by `x` and the weights.
+    """
+    calls = {}
+    for layer in {id(layer): layer for layer in layers}.values():
+        calls[id(layer)] = _shared_call(layer, is_recomputed)
+    return lambda layer, x, *others: calls[id(layer)](x, *others)
+
+
+def _shared_call(layer, is_recomputed):
+    variables = list(layer.weights)
+    weights = [tf.convert_to_tensor(variable) for variable in variables]
+
+    def compute(x, weights, *others):
+        values = {id(variable): tensor for variable, tensor in zip(variables, weights, strict=True)}
+        token = _shared.set(values)
+        try:
+            return layer(x, *others)
+        finally:
+            _shared.reset(token)
+
     if tf.inside_function() and not _is_plain.get():
-        function = tf.function(function, autograph=False)
-    return _recomputed(function) if is_recomputed else function
+        compute = tf.function(compute, autograph=False)
+    if is_recomputed:
+        compute = _recomputed(compute)
+    return lambda x, *others: compute(x, weights, *others)
 
 
 def _recomputed(function):

@@ -1,312 +1,636 @@
-"""ALBERT: the encoder with its shared layers, and the two pre-training heads.
+"""ALBERT: the encoder with its shared layers, and the two heads that it is pre-trained with.
 
-Read from the bottom up: `AlbertForPretraining` is an `AlbertEncoder` with a masked-LM head and a
-sentence-order head; the encoder applies a few `TransformerBlock`s many times; a block is
-`SelfAttention` and a feed-forward network, with tokens as rows, and `kernels` between the products.
-Paper: arXiv 1909.11942, section 3.
+Read from the bottom up. `AlbertForPretraining` is an `AlbertEncoder` with two heads; the encoder
+embeds the tokens and applies a `TransformerBlock` again and again; a block is `SelfAttention` and a
+feed-forward network. Three things make it ALBERT (arXiv 1909.11942, section 3.1):
 
-Weights are made in constructors under their names in Google's checkpoints: a checkpoint is a
-dictionary from name to array. brightmart's albert_zh has names and embeddings of its own.
+* **Factorized embedding.** A word needs fewer numbers to be told from other words than to be
+  understood in its context. Words are therefore vectors of width E, which one matrix projects to
+  the width H of the layers: V·E + E·H weights instead of V·H. With V = 30,000, E = 128 and
+  H = 4096 (xxlarge) these are 4.4 million instead of 123 million. See `Embeddings` and
+  `AlbertEncoder.embedding_projection`.
+* **Cross-layer sharing.** All layers of a group have the same weights, and there is one group
+  nearly always: twelve layers at the cost of one. See the loop in `AlbertEncoder.__init__`.
+* **Sentence order.** BERT's second task asks whether the second segment follows the first or comes
+  from another document. The topics of the two give that away, and masked words teach topics
+  already. ALBERT asks whether two consecutive segments are in order or swapped: the topic is the
+  same both times, so only coherence tells. See `AlbertForPretraining`.
+
+Everything here is a Keras layer or model. Weights are made by constructors, under the names that
+they have in Google's checkpoints, so that a checkpoint is a dictionary from name to array. How
+the layers stay fast is in `kernels.py`; brightmart's variant of ALBERT is in `albert_zh.py`.
 
 Letters: B batch, S sequence, V vocabulary, E embedding, H hidden, A heads, D = H/A head size,
-I intermediate, P masked positions, L layers, G groups, N blocks a layer.
+I intermediate, Q queries, P masked positions, L layers, N blocks in a layer.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import importlib
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 import tf_keras
 
 from albert_tf import kernels
 from albert_tf.config import AlbertConfig
-from albert_tf.kernels import dropout
 
-MASKED_SCORE = -10_000.0  # added to the scores of padding: its softmax is 0, even in bfloat16
-# The weights of a block in this model: its scope, then the scopes inside it in the order of use.
-BLOCK_SCOPES = {
-    "google": (
-        "bert/encoder/transformer/group_{group}/inner_group_{inner}/",
-        ("attention_1/self/", "attention_1/output/dense", "LayerNorm"),
-        ("ffn_1/intermediate/dense", "ffn_1/intermediate/output/dense", "LayerNorm_1"),
-    ),
-    "albert_zh": (
-        "bert/encoder/layer_shared/",
-        ("attention/self/", "attention/output/dense", "attention/output/LayerNorm"),
-        ("intermediate/dense", "output/dense", "output/LayerNorm"),
-    ),
-}
+register = tf_keras.saving.register_keras_serializable(package="albert_tf")
 
 
-class AlbertLayer(tf_keras.layers.Layer):
-    """A Keras layer whose weights start as ALBERT's: truncated normal kernels, zero biases."""
+class _Configured:
+    """Layers and models that are described by an `AlbertConfig` and a few arguments."""
+
+    config: AlbertConfig
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments of the constructor, as JSON can hold them."""
+        return tf_keras.layers.Layer.get_config(self) | {"config": self.config.to_dict()}
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any], custom_objects: Any = None) -> Any:
+        """A new layer or model from what `get_config` returned."""
+        return cls(**{**config, "config": AlbertConfig.from_dict(config["config"])})
+
+
+class AlbertLayer(_Configured, tf_keras.layers.Layer):
+    """A layer whose weights start as ALBERT's: truncated normal kernels, zero biases.
+
+    Args:
+        config: the architecture.
+        **kwargs: `name` and `dtype` of a Keras layer. Layers inside others have fixed names:
+            gradients are added up in the order of names, so that a running number in them would
+            change the last bits from one model of a process to the next.
+    """
 
     def __init__(self, config: AlbertConfig, **kwargs: Any) -> None:
-        # No running numbers in names: gradients are summed in the order of names.
-        super().__init__(**{"name": type(self).__name__, **kwargs})
-        self.config, self.built = config, True  # all weights are made in constructors
+        super().__init__(**kwargs)
+        self.config = config
+        self.built = True  # all weights are made in constructors
 
     def add_kernel(self, name: str, *shape: int) -> tf.Variable:
         initializer = tf_keras.initializers.TruncatedNormal(stddev=self.config.initializer_range)
         return self.add_weight(name, shape, initializer=initializer)
 
-    def add_bias(self, name: str, size: int, **kwargs: Any) -> tf.Variable:
-        return self.add_weight(name, (size,), initializer="zeros", **kwargs)
-
-    def read(self) -> tuple[Any, ...]:
-        """The weights in the type of the computation, in the order in which they were made."""
-        return tuple(tf.convert_to_tensor(weight) for weight in self.weights)
+    def add_bias(self, name: str, size: int, initializer: str = "zeros") -> tf.Variable:
+        """A vector, float32 even where the computation is in half precision."""
+        return self.add_weight(name, (size,), initializer=initializer, experimental_autocast=False)
 
 
-class Dense(AlbertLayer):
-    """x · kernel + bias over the last axis, with the weights `scope`/kernel and `scope`/bias."""
+class AlbertModel(_Configured, tf_keras.Model):
+    """A Keras model around an `AlbertEncoder`, its weights made by the constructor.
 
-    def __init__(self, config: AlbertConfig, scope: str, input_size: int, output_size: int) -> None:
-        super().__init__(config)
-        self.kernel = self.add_kernel(f"{scope}/kernel", input_size, output_size)
-        self.bias = self.add_bias(f"{scope}/bias", output_size, experimental_autocast=False)
+    Args:
+        config: the architecture.
+        **kwargs: `name` and `dtype` of a Keras model.
 
-    def call(self, x):
-        return tf.matmul(x, self.kernel) + tf.cast(self.bias, x.dtype)  # [..., output_size]
-
-
-class OutputLayer(AlbertLayer):
-    """Logits float32 [B, n] from a pooled [B, H]; the kernel is stored [n, H], as Google's."""
-
-    def __init__(self, config: AlbertConfig, scope: str, num_outputs: int) -> None:
-        super().__init__(config)
-        self.kernel = self.add_kernel(f"{scope}output_weights", num_outputs, config.hidden_size)
-        self.bias = self.add_bias(f"{scope}output_bias", num_outputs)
-
-    def call(self, x):
-        return tf.cast(tf.matmul(x, self.kernel, transpose_b=True) + self.bias, tf.float32)
-
-
-class LayerNorm(AlbertLayer):
-    """Normalization over the last axis, computed in float32, returned in the type of `x`."""
-
-    def __init__(self, config: AlbertConfig, scope: str, size: int) -> None:
-        super().__init__(config, dtype="float32", autocast=False)
-        self.beta = self.add_bias(f"{scope}/beta", size)
-        self.gamma = self.add_weight(f"{scope}/gamma", (size,), initializer="ones")
-
-    def call(self, x):
-        return kernels.layer_norm(x, *self.read())  # [..., size]
-
-
-class Embeddings(AlbertLayer):
-    """Sum of word, segment and position embeddings, normalized. Paper section 3.1.
-
-    Call arguments: `input_ids` int32 [B, S]; `segment_ids` int32 [B, S]; `seeds` for dropout.
-    Returns: float [B, S, E]; in albert_zh's layout [B, S, H].
+    Attributes:
+        encoder: the `AlbertEncoder`.
     """
 
-    def __init__(self, config: AlbertConfig) -> None:
-        super().__init__(config)
-        V, E, H = config.vocab_size, config.embedding_size, config.hidden_size
-        types, length = config.type_vocab_size, config.max_position_embeddings
-        is_zh, scope = config.layout == "albert_zh", "bert/embeddings"
-        width = H if is_zh else E
-        self.words = self.add_kernel(f"{scope}/word_embeddings", V, E)
-        self.projection = self.add_kernel(f"{scope}/word_embeddings_2", E, H) if is_zh else None
-        self.segments = self.add_kernel(f"{scope}/token_type_embeddings", types, width)
-        self.positions = self.add_kernel(f"{scope}/position_embeddings", length, width)
-        self.norm = LayerNorm(config, f"{scope}/LayerNorm", width)
+    def __init__(self, config: AlbertConfig, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.config = config
+        self.encoder = AlbertEncoder(config, name="encoder", dtype=self.dtype_policy)
+        self.built = True
 
-    def call(self, input_ids, segment_ids, seeds=None):
-        x = tf.gather(self.words, input_ids)  # [B, S, E]
-        if self.projection is not None:
-            x = tf.matmul(x, self.projection)  # [B, S, H]
-        x += tf.gather(self.segments, segment_ids)  # [B, S, E or H]
-        x += self.positions[: tf.shape(input_ids)[1]]  # [S, E or H], the same for every row
-        return dropout(self.norm(x), self.config.hidden_dropout_prob, seeds)  # [B, S, E or H]
+
+@register
+class Dense(AlbertLayer):
+    """activation(x · kernel + bias) over the last axis.
+
+    Args:
+        config: the architecture.
+        scope: of the weights `scope`/kernel and `scope`/bias.
+        input_size: width of the input.
+        output_size: width of the output.
+        activation: one of `kernels.ACTIVATIONS`.
+    """
+
+    def __init__(
+        self,
+        config: AlbertConfig,
+        scope: str,
+        input_size: int,
+        output_size: int,
+        activation: str = "linear",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(config, **kwargs)
+        self.scope, self.activation = scope, activation
+        self.kernel = self.add_kernel(f"{scope}/kernel", input_size, output_size)
+        self.bias = self.add_bias(f"{scope}/bias", output_size)
+
+    def call(self, x):
+        x = kernels.matmul(x, kernels.value(self.kernel))  # [..., output_size]
+        return kernels.activate(x, kernels.value(self.bias), self.activation)  # same shape
+
+    def get_config(self):
+        input_size, output_size = self.kernel.shape
+        return super().get_config() | {
+            "scope": self.scope,
+            "input_size": input_size,
+            "output_size": output_size,
+            "activation": self.activation,
+        }
+
+
+@register
+class LayerNorm(AlbertLayer):
+    """Normalization over the last axis, computed in float32, returned in the type of `x`.
+
+    Args:
+        config: the architecture.
+        scope: of the weights `scope`/beta and `scope`/gamma.
+        size: width of the input.
+    """
+
+    def __init__(self, config: AlbertConfig, scope: str, size: int, **kwargs: Any) -> None:
+        super().__init__(config, autocast=False, **{**kwargs, "dtype": "float32"})
+        self.scope = scope
+        self.beta = self.add_bias(f"{scope}/beta", size)
+        self.gamma = self.add_bias(f"{scope}/gamma", size, initializer="ones")
+
+    def call(self, x):
+        beta, gamma = kernels.value(self.beta), kernels.value(self.gamma)  # [size] each
+        return kernels.layer_norm(x, beta, gamma)  # [..., size]
+
+    def get_config(self):
+        return super().get_config() | {"scope": self.scope, "size": self.beta.shape[0]}
+
+
+@register
+class ResidualDense(AlbertLayer):
+    """LayerNorm(residual + dropout(x · kernel + bias)): how both halves of a block end.
+
+    One layer, because after the matmul it is one pass over memory (`kernels.add_and_norm`).
+
+    Args:
+        config: the architecture.
+        scope: of the weights `scope`/kernel and `scope`/bias.
+        norm_scope: of `norm_scope`/beta and `norm_scope`/gamma; None for no LayerNorm.
+        input_size: width of `x`; the output is H wide.
+
+    Call arguments: `x` float [B, Q, input_size]; `residual` float [B, Q, H]; `training` and
+        `dropout_seed` as in `AlbertEncoder`.
+    Returns: float [B, Q, H].
+    """
+
+    def __init__(
+        self, config: AlbertConfig, scope: str, norm_scope: str | None, input_size: int, **kwargs
+    ) -> None:
+        super().__init__(config, **kwargs)
+        self.scope, self.norm_scope = scope, norm_scope
+        self.kernel = self.add_kernel(f"{scope}/kernel", input_size, config.hidden_size)
+        self.bias = self.add_bias(f"{scope}/bias", config.hidden_size)
+        if norm_scope is not None:
+            self.beta = self.add_bias(f"{norm_scope}/beta", config.hidden_size)
+            self.gamma = self.add_bias(f"{norm_scope}/gamma", config.hidden_size, "ones")
+
+    def call(self, x, residual, training=False, dropout_seed=None):
+        x = kernels.matmul(x, kernels.value(self.kernel))  # [B, Q, H]
+        (seed,) = kernels.dropout_seeds(training, dropout_seed, 1)  # [2]
+        norm = None
+        if self.norm_scope is not None:
+            norm = kernels.value(self.beta), kernels.value(self.gamma)  # [H] each
+        rate = self.config.hidden_dropout_prob
+        return kernels.add_and_norm(x, kernels.value(self.bias), residual, norm, rate, seed)
+
+    def get_config(self):
+        return super().get_config() | {
+            "scope": self.scope,
+            "norm_scope": self.norm_scope,
+            "input_size": self.kernel.shape[0],
+        }
+
+
+@register
+class OutputLayer(AlbertLayer):
+    """Logits, float32 [..., K], from float [..., H]; the kernel is stored [K, H], as Google's.
+
+    Args:
+        config: the architecture.
+        scope: of the weights `scope`output_weights and `scope`output_bias.
+        num_outputs: K.
+        stddev: of the first weights; `initializer_range` of the config if None.
+    """
+
+    def __init__(
+        self,
+        config: AlbertConfig,
+        scope: str,
+        num_outputs: int,
+        stddev: float | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(config, **kwargs)
+        self.scope, self.num_outputs, self.stddev = scope, num_outputs, stddev
+        initializer = tf_keras.initializers.TruncatedNormal(
+            stddev=config.initializer_range if stddev is None else stddev
+        )
+        shape = num_outputs, config.hidden_size
+        self.kernel = self.add_weight(f"{scope}output_weights", shape, initializer=initializer)
+        self.bias = self.add_weight(f"{scope}output_bias", (num_outputs,), initializer="zeros")
+
+    def call(self, x):
+        logits = tf.matmul(x, self.kernel, transpose_b=True) + self.bias  # [..., K]
+        return tf.cast(logits, tf.float32)
+
+    def get_config(self):
+        return super().get_config() | {
+            "scope": self.scope,
+            "num_outputs": self.num_outputs,
+            "stddev": self.stddev,
+        }
+
+
+@register
+class Embeddings(AlbertLayer):
+    """Sum of the word, segment and position embeddings, normalized. Paper section 3.1.
+
+    All of them are E wide, the first part of the factorized embedding: V·E weights for the words.
+
+    Call arguments: `input_ids` int32 [B, S]; `segment_ids` int32 [B, S], default all 0; `training`
+        and `dropout_seed` as in `AlbertEncoder`.
+    Returns: float [B, S, E].
+    """
+
+    def __init__(self, config: AlbertConfig, **kwargs: Any) -> None:
+        super().__init__(config, **kwargs)
+        scope, size = "bert/embeddings", self.size
+        self.add_words(scope)
+        self.segments = self.add_kernel(
+            f"{scope}/token_type_embeddings", config.type_vocab_size, size
+        )
+        self.positions = self.add_kernel(
+            f"{scope}/position_embeddings", config.max_position_embeddings, size
+        )
+        self.norm = LayerNorm(config, f"{scope}/LayerNorm", size, name="norm")
+
+    @property
+    def size(self) -> int:
+        """Width of what comes out, and of the segments and positions."""
+        return self.config.embedding_size
+
+    def add_words(self, scope: str) -> None:
+        """Makes the table of the words."""
+        config = self.config
+        self.words = self.add_kernel(
+            f"{scope}/word_embeddings", config.vocab_size, config.embedding_size
+        )
+
+    def embed_words(self, input_ids):
+        """The vectors of the words, [B, S, E]."""
+        return tf.gather(self.words, input_ids)  # [B, S, E]
+
+    def call(self, input_ids, segment_ids=None, training=False, dropout_seed=None):
+        segment_ids = tf.zeros_like(input_ids) if segment_ids is None else segment_ids  # [B, S]
+        x = self.embed_words(input_ids)  # [B, S, E]
+        x += tf.gather(self.segments, segment_ids)  # [B, S, E]
+        x += self.positions[: tf.shape(input_ids)[1]]  # [S, E], the same for every row
+        (seed,) = kernels.dropout_seeds(training, dropout_seed, 1)  # [2]
+        return kernels.dropout(self.norm(x), self.config.hidden_dropout_prob, seed)  # [B, S, E]
 
     def logits(self, x):
-        """Products with the word embeddings: [B, P, E] (albert_zh [B, P, H]) to [B, P, V]."""
-        if self.projection is not None:
-            x = tf.matmul(x, self.projection, transpose_b=True)  # [B, P, E]
+        """The scalar product with every word: [B, P, E] to [B, P, V]."""
         return tf.matmul(x, self.words, transpose_b=True)  # [B, P, V]
 
 
+@register
 class SelfAttention(AlbertLayer):
-    """Multi-head scaled dot-product self-attention with its output projection."""
+    """Multi-head scaled dot-product self-attention, up to the heads side by side.
 
-    def __init__(self, config: AlbertConfig, scope: str, output_scope: str) -> None:
-        super().__init__(config)
-        H = config.hidden_size
-        self.query = Dense(config, f"{scope}query", H, H)
-        self.key = Dense(config, f"{scope}key", H, H)
-        self.value = Dense(config, f"{scope}value", H, H)
-        self.projection = Dense(config, output_scope, H, H)
-
-    def read(self):
-        parts = self.query.read(), self.key.read(), self.value.read()
-        qkv = [tf.concat(tensors, axis=-1) for tensors in zip(*parts, strict=True)]
-        return *qkv, *self.projection.read()  # [H, 3·H], [3·H], [H, H], [H]
-
-    def attend(self, queries, x, weights, mask_adder, seeds):
-        """What rows `queries` [B·Q, H] find in rows `x` [B·S, H], but for the last bias."""
-        *qkv, kernel, _ = weights
-        A, rate = self.config.num_attention_heads, self.config.attention_probs_dropout_prob
-        batch = tf.shape(mask_adder)[0]
-        query, key, value = kernels.project_heads(queries, x, *qkv, batch, A)  # [B, A, Q|S, D]
-        scores = tf.matmul(query, key, transpose_b=True)  # [B, A, Q, S]
-        probs = kernels.masked_softmax(scores, mask_adder, query.shape[-1])  # [B, A, Q, S]
-        context = tf.matmul(dropout(probs, rate, seeds, 0), value)  # [B, A, Q, D]
-        context = tf.reshape(tf.transpose(context, (0, 2, 1, 3)), tf.shape(queries))  # [B·Q, H]
-        return tf.matmul(context, kernel)  # [B·Q, H]
-
-
-class TransformerBlock(AlbertLayer):
-    """Self-attention and a feed-forward network, each with a residual and a LayerNorm.
-
-    Post-LN normalizes the sum, as in the paper; pre-LN (albert_zh) normalizes what goes in.
-    """
-
-    def __init__(self, config: AlbertConfig, group: int = 0, inner: int = 0) -> None:
-        super().__init__(config)
-        H, scopes = config.hidden_size, BLOCK_SCOPES[config.layout]
-        block = scopes[0].format(group=group, inner=inner)
-        attention, attention_output, attention_norm = (block + scope for scope in scopes[1])
-        intermediate, output, output_norm = (block + scope for scope in scopes[2])
-        self.attention = SelfAttention(config, attention, attention_output)
-        self.attention_norm = LayerNorm(config, attention_norm, H)
-        self.intermediate = Dense(config, intermediate, H, config.intermediate_size)
-        self.projection = Dense(config, output, config.intermediate_size, H)
-        self.output_norm = LayerNorm(config, output_norm, H)
-
-    def read(self):
-        parts = self.attention, self.attention_norm, self.intermediate, self.projection
-        return tuple(part.read() for part in (*parts, self.output_norm))
-
-    def apply_to(self, x, weights, mask_adder, seeds=None, positions=None):
-        """The block's output, [B·S, H], of rows `x`; at `positions` int32 [B, P] only, [B·P, H].
-
-        `weights`, of `read`, are read and cast once a step for all layers. `mask_adder`: float32
-        [B, 1, 1, S], 0 at tokens, MASKED_SCORE at padding. `seeds`: int32 [3, 2] or None.
-        """
-        attention, norm_1, (kernel_1, bias_1), (kernel_2, bias_2), norm_2 = weights
-        is_pre, rate = self.config.ln_type == "preln", self.config.hidden_dropout_prob
-        source = kernels.layer_norm(x, *norm_1) if is_pre else x  # [B·S, H]
-        queries, x = kernels.take(source, positions), kernels.take(x, positions)  # [N, H] each
-        y = self.attention.attend(queries, source, attention, mask_adder, seeds)  # [N, H]
-        post_1, post_2 = (None, None) if is_pre else (norm_1, norm_2)
-        x = kernels.add_and_norm(y, attention[-1], x, post_1, rate, seeds, 1)  # [N, H]
-        y = kernels.layer_norm(x, *norm_2) if is_pre else x  # [N, H]
-        y = kernels.activate(tf.matmul(y, kernel_1), bias_1, self.config.hidden_act)  # [N, I]
-        return kernels.add_and_norm(tf.matmul(y, kernel_2), bias_2, x, post_2, rate, seeds, 2)
-
-
-class AlbertEncoder(AlbertLayer):
-    """The ALBERT encoder: L layers that share the weights of G groups.
+    The output projection follows in the block, where it is one with the residual.
 
     Call arguments:
-        inputs: dict of `input_ids` int32 [B, S]; `input_mask` int32 [B, S], 1 = token and
-            0 = padding (default: all tokens); `segment_ids` int32 [B, S] (default: all 0).
-        training: whether dropout is on.
-        dropout_seed: int32 [2]; the same seed gives the same dropout. Drawn when absent.
-        positions: int32 [B, P] of `position_output`; none by default.
-    Returns: dict of `sequence_output` float [B, S, H]; `pooled_output` [B, H], tanh of a dense
-        layer at position 0; `position_output` [B, P, H]; `encoder_outputs`, the L·N block outputs,
-        [B, S, H] each; `embedding_output` [B, S, E] (albert_zh: [B, S, H]).
-    Raises: ValueError if S is larger than `max_position_embeddings`.
+        x: float [B, S, H].
+        input_mask: [B, S], 1 = token and 0 = padding, to which nobody attends; default all tokens.
+        queries: float [B, Q, H], the rows of `x` that attend; default all of them.
+        training, dropout_seed: as in `AlbertEncoder`.
+    Returns: float [B, Q, H].
     """
 
-    def __init__(self, config: AlbertConfig, recompute: bool = False) -> None:
-        super().__init__(config)
-        E, H = config.embedding_size, config.hidden_size
-        self.recompute = recompute  # keep one layer's activations, not all, and compute them again
-        self.embeddings, self.projection = Embeddings(config), None
-        if config.layout == "google" and E != H:
-            self.projection = Dense(config, "bert/encoder/embedding_hidden_mapping_in", E, H)
-        # Cross-layer sharing: a group's blocks are made once and stand in each of its layers.
-        layers = [config.group_of_layer(layer) for layer in range(config.num_hidden_layers)]
-        groups = {
-            group: [TransformerBlock(config, group, n) for n in range(config.inner_group_num)]
-            for group in sorted(set(layers))
-        }
-        self.blocks = [block for group in layers for block in groups[group]]
-        self.pooler = Dense(config, "bert/pooler/dense", H, H)
+    def __init__(self, config: AlbertConfig, scope: str = "attention/self", **kwargs: Any) -> None:
+        super().__init__(config, **kwargs)
+        self.scope, H, dtype = scope, config.hidden_size, self.dtype_policy
+        self.query = Dense(config, f"{scope}/query", H, H, name="query", dtype=dtype)
+        self.key = Dense(config, f"{scope}/key", H, H, name="key", dtype=dtype)
+        self.value = Dense(config, f"{scope}/value", H, H, name="value", dtype=dtype)
 
-    def call(self, inputs, training=False, dropout_seed=None, positions=None):
-        input_ids = inputs["input_ids"]  # [B, S]
+    def call(self, x, input_mask=None, queries=None, training=False, dropout_seed=None):
+        A = self.config.num_attention_heads
+        layers = self.query, self.key, self.value
+        kernel = tf.concat([kernels.value(layer.kernel) for layer in layers], -1)  # [H, 3·H]
+        bias = tf.concat([kernels.value(layer.bias) for layer in layers], -1)  # [3·H]
+        # Queries [B, A, Q, D], keys and values [B, A, S, D].
+        query, key, value = kernels.project_heads(x, queries, kernel, bias, A)
+        scores = tf.matmul(query, key, transpose_b=True)  # [B, A, Q, S]
+        probs = kernels.masked_softmax(scores, input_mask, query.shape[-1])  # [B, A, Q, S]
+        (seed,) = kernels.dropout_seeds(training, dropout_seed, 1)  # [2]
+        probs = kernels.dropout(probs, self.config.attention_probs_dropout_prob, seed)
+        return kernels.merge_heads(tf.matmul(probs, value))  # [B, Q, H]
+
+    def get_config(self):
+        return super().get_config() | {"scope": self.scope}
+
+
+class BlockScopes(NamedTuple):
+    """Where the weights of a block are in a checkpoint."""
+
+    attention: str
+    attention_output: str
+    attention_norm: str
+    intermediate: str
+    output: str
+    output_norm: str
+
+
+@register
+class TransformerBlock(AlbertLayer):
+    """Self-attention, then a feed-forward network, each with a residual and a LayerNorm after it.
+
+    Args:
+        config: the architecture.
+        group: hidden group, from 0.
+        inner: number of the block in its layer, from 0.
+
+    Call arguments:
+        x: float [B, S, H].
+        input_mask: [B, S], 1 = token and 0 = padding; default all tokens.
+        training: whether dropout is on.
+        dropout_seeds: int32 [3, 2], one for each dropout; drawn when absent.
+        positions: int32 [B, Q], where the output is wanted; default everywhere.
+    Returns: float [B, S, H]; with positions, [B, Q, H].
+
+    >>> config = AlbertConfig(97, hidden_size=12, num_attention_heads=4, intermediate_size=20)
+    >>> TransformerBlock(config)(tf.zeros((5, 11, 12))).shape
+    TensorShape([5, 11, 12])
+    """
+
+    def __init__(self, config: AlbertConfig, group: int = 0, inner: int = 0, **kwargs: Any) -> None:
+        super().__init__(config, **kwargs)
+        self.group, self.inner = group, inner
+        self.add_layers(self.scopes(), self.dtype_policy)
+
+    def scopes(self) -> BlockScopes:
+        """Where the weights are."""
+        block = f"bert/encoder/transformer/group_{self.group}/inner_group_{self.inner}"
+        return BlockScopes(
+            attention=f"{block}/attention_1/self",
+            attention_output=f"{block}/attention_1/output/dense",
+            attention_norm=f"{block}/LayerNorm",
+            intermediate=f"{block}/ffn_1/intermediate/dense",
+            output=f"{block}/ffn_1/intermediate/output/dense",
+            output_norm=f"{block}/LayerNorm_1",
+        )
+
+    def add_layers(self, scopes: BlockScopes, dtype: Any) -> None:
+        """Makes the layers, and with them the weights."""
+        config, H, I = self.config, self.config.hidden_size, self.config.intermediate_size  # noqa: E741
+        self.attention = SelfAttention(config, scopes.attention, name="attention", dtype=dtype)
+        self.attention_output = ResidualDense(
+            config,
+            scopes.attention_output,
+            scopes.attention_norm,
+            H,
+            name="attention_output",
+            dtype=dtype,
+        )
+        self.feed_forward = Dense(
+            config, scopes.intermediate, H, I, config.hidden_act, name="feed_forward", dtype=dtype
+        )
+        self.feed_forward_output = ResidualDense(
+            config, scopes.output, scopes.output_norm, I, name="feed_forward_output", dtype=dtype
+        )
+
+    def call(self, x, input_mask=None, training=False, dropout_seeds=None, positions=None):
+        seeds = kernels.dropout_seeds(training, dropout_seeds, 3)  # three times [2]
+        queries = kernels.take(x, positions)  # [B, Q, H]; None for all of x
+        residual = x if queries is None else queries  # [B, Q, H]
+        # Here, x becomes LayerNorm(x + dropout(attention(x))) ...
+        y = self.attention(x, input_mask, queries, training, seeds[0])  # [B, Q, H]
+        x = self.attention_output(y, residual, training, seeds[1])  # [B, Q, H]
+        # ... and here, LayerNorm(x + dropout(feed_forward(x))).
+        y = self.feed_forward(x)  # [B, Q, I]
+        return self.feed_forward_output(y, x, training, seeds[2])  # [B, Q, H]
+
+    def get_config(self):
+        return super().get_config() | {"group": self.group, "inner": self.inner}
+
+
+class Parts(NamedTuple):
+    """The classes that the layouts of ALBERT differ in."""
+
+    embeddings: type[Embeddings]
+    block: type[TransformerBlock]
+    masked_lm: type[MaskedLMHead]
+
+
+# Layout → module with a function `parts(config)`. Modules are imported when a config asks for them,
+# as brightmart's layout is made of subclasses of what is here.
+_LAYOUTS = {"google": __name__, "albert_zh": "albert_tf.albert_zh"}
+
+
+def parts_of(config: AlbertConfig) -> Parts:
+    """The classes that a model with this config is made of."""
+    return importlib.import_module(_LAYOUTS[config.layout]).parts(config)
+
+
+@register
+class AlbertEncoder(AlbertLayer):
+    """The ALBERT encoder: L layers that share the weights of a few groups.
+
+    Args:
+        config: the architecture.
+        recompute: gradient checkpointing: keep the input of each layer instead of everything that
+            is computed inside, and compute that again for the gradient. The numbers are the same.
+
+    Call arguments:
+        input_ids: int32 [B, S]; or a dict of this and the next two.
+        input_mask: [B, S], 1 = token and 0 = padding; default all tokens.
+        segment_ids: int32 [B, S]; default all 0.
+        training: whether dropout is on.
+        dropout_seed: int32 [2]; the same seed gives the same dropout. Drawn when absent.
+        positions: int32 [B, P]; the last layer is computed at [CLS] and there, and nowhere else.
+        output_hidden_states: whether to return the output of every layer.
+
+    Returns: dict of
+        sequence_output: float [B, S, H], the output of the last layer; not with `positions`.
+        pooled_output: float [B, H], tanh of a dense layer at [CLS].
+        position_output: float [B, P, H], the output of the last layer at `positions`.
+        hidden_states: on request, the embeddings as they enter the first layer and the output of
+            each of the L·N blocks, [B, S, H] each.
+
+    Raises: ValueError if S is larger than `max_position_embeddings`.
+
+    >>> config = AlbertConfig(97, hidden_size=12, num_attention_heads=4, intermediate_size=20)
+    >>> outputs = AlbertEncoder(config)(tf.constant([[2, 45, 61, 3], [2, 77, 3, 0]]))
+    >>> {name: tuple(value.shape) for name, value in outputs.items()}
+    {'sequence_output': (2, 4, 12), 'pooled_output': (2, 12)}
+    """
+
+    def __init__(self, config: AlbertConfig, recompute: bool = False, **kwargs: Any) -> None:
+        super().__init__(config, **kwargs)
+        self.recompute = recompute
+        H, dtype, parts = config.hidden_size, self.dtype_policy, parts_of(config)
+        # V·E weights here and E·H there, instead of V·H.
+        self.embeddings = parts.embeddings(config, name="embeddings", dtype=dtype)
+        E = self.embeddings.size
+        self.embedding_projection = None
+        if E != H:
+            scope = "bert/encoder/embedding_hidden_mapping_in"
+            self.embedding_projection = Dense(
+                config, scope, E, H, name="embedding_projection", dtype=dtype
+            )
+        # Cross-layer sharing is this loop: a group's blocks are made once, for its first layer,
+        # and the others have the same ones.
+        self.blocks, groups = [], {}
+        for layer in range(config.num_hidden_layers):
+            group = config.group_of_layer(layer)
+            if group not in groups:
+                groups[group] = [
+                    parts.block(config, group, n, name=f"group_{group}_block_{n}", dtype=dtype)
+                    for n in range(config.inner_group_num)
+                ]
+            self.blocks += groups[group]
+        self.pooler = Dense(config, "bert/pooler/dense", H, H, "tanh", name="pooler", dtype=dtype)
+
+    def call(
+        self,
+        input_ids,
+        input_mask=None,
+        segment_ids=None,
+        training=False,
+        dropout_seed=None,
+        positions=None,
+        output_hidden_states=False,
+    ):
+        if isinstance(input_ids, Mapping):
+            features = input_ids
+            input_ids = features["input_ids"]  # [B, S]
+            input_mask = features.get("input_mask")  # [B, S]
+            segment_ids = features.get("segment_ids")  # [B, S]
         limit = self.config.max_position_embeddings
         if (input_ids.shape[1] or 0) > limit:
             raise ValueError(f"{input_ids.shape[1]} positions, max_position_embeddings={limit}")
-        mask = tf.cast(inputs.get("input_mask", tf.ones_like(input_ids)), tf.float32)  # [B, S]
-        segment_ids = inputs.get("segment_ids", tf.zeros_like(input_ids))  # [B, S]
-        if training and dropout_seed is None:
-            dropout_seed = tf.random.uniform((2,), maxval=2**31 - 1, dtype=tf.int32)  # [2]
-        seeds = kernels.split_seed(dropout_seed, 3 * len(self.blocks) + 1) if training else None
-        x = embedding_output = self.embeddings(input_ids, segment_ids, seeds)  # [B, S, E]
-        x = x if self.projection is None else self.projection(x)  # [B, S, H]
-        mask_adder = (1.0 - mask[:, None, None, :]) * MASKED_SCORE  # [B, 1, 1, S]
-        outputs, last = self.run_blocks(x, mask_adder, seeds, positions)
-        return {
-            "sequence_output": outputs[-1],
-            "pooled_output": tf.math.tanh(self.pooler(last[:, 0])),  # [B, H]
-            "position_output": last[:, 1:],  # [B, P, H]
-            "encoder_outputs": outputs,
-            "embedding_output": embedding_output,
-        }
 
-    def run_blocks(self, x, mask_adder, seeds, positions):
-        """Outputs of all blocks, [B, S, H] each, and of the last at 0 and `positions`."""
-        shape, outputs = tf.shape(x), []
-        x = tf.reshape(x, (-1, x.shape[-1]))  # [B·S, H]
-        weights = {block: block.read() for block in dict.fromkeys(self.blocks)}
-        apply = {block: kernels.traced_once(block.apply_to, self.recompute) for block in weights}
-        for i, block in enumerate(self.blocks):
-            block_seeds = None if seeds is None else seeds[3 * i + 1 : 3 * i + 4]  # [3, 2]
-            arguments = x, weights[block], mask_adder, block_seeds
-            x = apply[block](*arguments)  # [B·S, H]
-            outputs.append(tf.reshape(x, shape))  # [B, S, H]
-        # Most tasks want few positions of the last block: graphs leave out what is not asked for.
-        positions = tf.zeros((shape[0], 0), tf.int32) if positions is None else positions  # [B, P]
-        positions = tf.pad(positions, ((0, 0), (1, 0)))  # [B, 1+P], 0 before the others
-        last = apply[block](*arguments, positions)  # [B·(1+P), H]
-        return outputs, tf.reshape(last, (shape[0], -1, shape[2]))
+        seeds = kernels.dropout_seeds(training, dropout_seed, 1 + 3 * len(self.blocks))
+        x = self.embeddings(input_ids, segment_ids, training, seeds[0])  # [B, S, E]
+        if self.embedding_projection is not None:
+            x = self.embedding_projection(x)  # [B, S, H]
+        hidden_states = [x]
+        apply = kernels.share(self.blocks, self.recompute)
+        for number, block in enumerate(self.blocks, 1):
+            block_seeds = seeds[3 * number - 2 : 3 * number + 1]  # three times [2]
+            wanted = None
+            if number == len(self.blocks) and positions is not None:
+                wanted = tf.pad(positions, ((0, 0), (1, 0)))  # [B, 1+P], [CLS] before the others
+            x = apply(block, x, input_mask, training, block_seeds, wanted)  # [B, S or 1+P, H]
+            hidden_states.append(x)
 
-
-class MaskedLMHead(AlbertLayer):
-    """Scores of the vocabulary at the masked positions; the output kernel is the word embeddings.
-
-    Call argument: the encoder's output there, float [B, P, H]. Returns: float32 [B, P, V].
-    """
-
-    def __init__(self, config: AlbertConfig, embeddings: Embeddings) -> None:
-        super().__init__(config)
-        V, H, scope = config.vocab_size, config.hidden_size, "cls/predictions"
-        size = H if config.layout == "albert_zh" else config.embedding_size
-        self.embeddings = embeddings
-        self.transform = Dense(config, f"{scope}/transform/dense", H, size)
-        self.norm = LayerNorm(config, f"{scope}/transform/LayerNorm", size)
-        self.bias = self.add_bias(f"{scope}/output_bias", V, experimental_autocast=False)
-
-    def call(self, x):
-        kernel, bias = self.transform.read()  # [H, E], [E]
-        x = self.norm(kernels.activate(tf.matmul(x, kernel), bias, self.config.hidden_act))
-        return tf.cast(self.embeddings.logits(x), tf.float32) + self.bias  # [B, P, V]
-
-
-class AlbertForPretraining(tf_keras.Model):
-    """ALBERT with its two pre-training heads.
-
-    Call arguments: as `AlbertEncoder`, `inputs` with `masked_lm_positions` int32 [B, P] as well.
-    Returns: the encoder's dict, `masked_lm_logits` float32 [B, P, V], and `sentence_order_logits`
-    float32 [B, 2]: 0 for segments in order, 1 for swapped ones (paper section 3.1).
-    """
-
-    def __init__(self, config: AlbertConfig) -> None:
-        super().__init__(name="AlbertForPretraining")
-        self.config, self.built = config, True
-        self.encoder = AlbertEncoder(config)
-        self.masked_lm = MaskedLMHead(config, self.encoder.embeddings)
-        self.sentence_order = OutputLayer(config, "cls/seq_relationship/", 2)
-
-    def call(self, inputs, training=False, dropout_seed=None):
-        outputs = self.encoder(inputs, training, dropout_seed, inputs["masked_lm_positions"])
-        outputs["masked_lm_logits"] = self.masked_lm(outputs["position_output"])  # [B, P, V]
-        outputs["sentence_order_logits"] = self.sentence_order(outputs["pooled_output"])  # [B, 2]
+        pooled = self.pooler(x[:, 0])  # [B, H]
+        if positions is None:
+            outputs = {"sequence_output": x, "pooled_output": pooled}
+        else:
+            outputs = {"pooled_output": pooled, "position_output": x[:, 1:]}  # [B, P, H]
+        if output_hidden_states:
+            outputs["hidden_states"] = tuple(hidden_states)
         return outputs
+
+    def get_config(self):
+        return super().get_config() | {"recompute": self.recompute}
+
+
+@register
+class MaskedLMHead(AlbertLayer):
+    """Scores of the vocabulary at masked positions; the output kernel is the word embeddings.
+
+    Call arguments: `x` float [B, P, H], the encoder's output there; `embeddings`, the layer.
+    Returns: float32 [B, P, V].
+    """
+
+    def __init__(self, config: AlbertConfig, **kwargs: Any) -> None:
+        super().__init__(config, **kwargs)
+        scope, size, dtype = "cls/predictions", self.size, self.dtype_policy
+        self.transform = Dense(
+            config,
+            f"{scope}/transform/dense",
+            config.hidden_size,
+            size,
+            config.hidden_act,
+            name="transform",
+            dtype=dtype,
+        )
+        self.norm = LayerNorm(config, f"{scope}/transform/LayerNorm", size, name="norm")
+        self.bias = self.add_bias(f"{scope}/output_bias", config.vocab_size)
+
+    @property
+    def size(self) -> int:
+        """Width of the word embeddings."""
+        return self.config.embedding_size
+
+    def call(self, x, embeddings):
+        x = self.norm(self.transform(x))  # [B, P, E]
+        return tf.cast(embeddings.logits(x), tf.float32) + self.bias  # [B, P, V]
+
+
+@register
+class AlbertForPretraining(AlbertModel):
+    """ALBERT with the two heads of its pre-training: masked words, and the order of sentences.
+
+    Call arguments: as `AlbertEncoder`, and
+        masked_lm_positions: int32 [B, P], here or in the dict; default every position.
+
+    Returns: dict of
+        masked_lm_logits: float32 [B, P, V].
+        sentence_order_logits: float32 [B, 2]: 0 for segments in order, 1 for swapped ones.
+        With `output_hidden_states`, a tuple of this and the encoder's `hidden_states`.
+
+    >>> config = AlbertConfig(97, hidden_size=12, num_attention_heads=4, intermediate_size=20)
+    >>> ids, positions = tf.ones((5, 11), tf.int32), tf.ones((5, 7), tf.int32)
+    >>> outputs = AlbertForPretraining(config)(ids, masked_lm_positions=positions)
+    >>> outputs["masked_lm_logits"].shape, outputs["sentence_order_logits"].shape
+    (TensorShape([5, 7, 97]), TensorShape([5, 2]))
+    """
+
+    def __init__(self, config: AlbertConfig, **kwargs: Any) -> None:
+        super().__init__(config, **kwargs)
+        dtype = self.dtype_policy
+        self.masked_lm = parts_of(config).masked_lm(config, name="masked_lm", dtype=dtype)
+        self.sentence_order = OutputLayer(
+            config, "cls/seq_relationship/", 2, name="sentence_order", dtype=dtype
+        )
+
+    def call(
+        self,
+        input_ids,
+        input_mask=None,
+        segment_ids=None,
+        masked_lm_positions=None,
+        training=False,
+        dropout_seed=None,
+        output_hidden_states=False,
+    ):
+        if isinstance(input_ids, Mapping):
+            masked_lm_positions = input_ids.get("masked_lm_positions")  # [B, P]
+        encoded = self.encoder(
+            input_ids,
+            input_mask,
+            segment_ids,
+            training=training,
+            dropout_seed=dropout_seed,
+            positions=masked_lm_positions,
+            output_hidden_states=output_hidden_states,
+        )
+        x = encoded["sequence_output" if masked_lm_positions is None else "position_output"]
+        outputs = {
+            "masked_lm_logits": self.masked_lm(x, self.encoder.embeddings),  # [B, P, V]
+            "sentence_order_logits": self.sentence_order(encoded["pooled_output"]),  # [B, 2]
+        }
+        return (outputs, encoded["hidden_states"]) if output_hidden_states else outputs
+
+
+def parts(config: AlbertConfig) -> Parts:
+    """The classes of Google's layout."""
+    return Parts(Embeddings, TransformerBlock, MaskedLMHead)

@@ -37,7 +37,7 @@ def half(*shape: int) -> tf.Tensor:
 def cases(rows: int, length: int) -> dict[str, tuple[Any, ...]]:
     """Name → function and its tensors."""
     size, wide, norm = rows * length, tf.zeros(INTERMEDIATE), (tf.zeros(HIDDEN), tf.ones(HIDDEN))
-    mask, head_size = tf.zeros((rows, 1, 1, length)), HIDDEN // HEADS
+    mask, head_size = tf.ones((rows, length)), HIDDEN // HEADS
     return {
         "gelu": (lambda x: kernels.activate(x, wide, "gelu"), half(size, INTERMEDIATE)),
         "layer_norm": (

@@ -51,6 +51,7 @@ def compare(folder: str, prefix: str) -> dict:
     task = PretrainingTask(config, *lengths)
     with tf.GradientTape() as tape:
         outputs = model(batch)
+        encoded = model.encoder(batch, output_hidden_states=True)
         loss, _ = task.loss(outputs, batch)
     gradients = tape.gradient(loss, model.trainable_variables)
     relative = [
@@ -64,9 +65,9 @@ def compare(folder: str, prefix: str) -> dict:
     return {
         "layers": max(
             largest(layer, expected[f"encoder_layer_{i:02d}"])
-            for i, layer in enumerate(outputs["encoder_outputs"])
+            for i, layer in enumerate(encoded["hidden_states"][1:])
         ),
-        "pooled_output": largest(outputs["pooled_output"], expected["pooled_output"]),
+        "pooled_output": largest(encoded["pooled_output"], expected["pooled_output"]),
         "loss": largest(loss, expected["masked_lm_loss"] + expected["sentence_order_loss"]),
         "gradients_relative": float(max(relative)) if relative else None,
     }

@@ -35,17 +35,13 @@ def assert_gradients_match(model, tape, loss, golden):
         )
 
 
-def assert_outputs_match(outputs, golden):
-    for name in ("logits", "probabilities", "predictions"):
-        np.testing.assert_allclose(outputs[name], golden[name], rtol=1e-5, atol=1e-6, err_msg=name)
-
-
 def check_head(model, inputs, labels, losses_of, golden):
     with tf.GradientTape() as tape:
-        outputs = model({name: tf.constant(value) for name, value in inputs.items()})
-        losses = losses_of(outputs["logits"], labels)
+        logits = model({name: tf.constant(value) for name, value in inputs.items()})
+        losses = losses_of(logits, labels)
         loss = tf.reduce_mean(losses)
-    assert_outputs_match(outputs, golden)
+    expected = golden["logits"].reshape(logits.shape)  # a regression's are [B] there
+    np.testing.assert_allclose(logits, expected, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(losses, golden["per_example_loss"], rtol=1e-5)
     np.testing.assert_allclose(loss, golden["loss"], rtol=1e-5)
     assert_gradients_match(model, tape, loss, golden)
@@ -66,7 +62,13 @@ def test_regression_matches_the_official_program(shared):
         lambda config: heads.AlbertForClassification(config, 1, is_regression=True),
     )
     labels = inputs.pop("label_ids")
-    check_head(model, inputs, labels, heads.regression_losses, golden)
+    check_head(
+        model,
+        inputs,
+        labels,
+        lambda logits, labels: heads.regression_losses(logits[:, 0], labels),
+        golden,
+    )
 
 
 def test_multiple_choice_matches_the_official_program(shared):
@@ -118,7 +120,7 @@ def test_the_dropout_of_the_head_is_on_in_training_only(tiny_config, inputs):
     assert tiny_config.hidden_dropout_prob == tiny_config.attention_probs_dropout_prob == 0
 
     def logits(**kwargs):
-        return model(inputs, **kwargs)["logits"].numpy()
+        return model(inputs, **kwargs).numpy()
 
     plain = logits()
     np.testing.assert_array_equal(plain, logits())
@@ -138,10 +140,10 @@ def test_the_dropout_of_the_head_is_on_in_training_only(tiny_config, inputs):
 
 def test_the_dropout_of_multiple_choice_follows_its_probability(tiny_config, choices):
     never = heads.AlbertForMultipleChoice(tiny_config, dropout_prob=0.0)
-    plain = never(choices)["logits"]
-    np.testing.assert_array_equal(plain, never(choices, training=True)["logits"])
+    plain = never(choices)
+    np.testing.assert_array_equal(plain, never(choices, training=True))
     often = heads.AlbertForMultipleChoice(tiny_config, dropout_prob=0.5)
-    assert np.any(often(choices, training=True)["logits"] != often(choices)["logits"])
+    assert np.any(often(choices, training=True) != often(choices))
     with pytest.raises(ValueError, match=r"dropout_prob=1.0 is not in \[0, 1\)"):
         heads.AlbertForMultipleChoice(tiny_config, dropout_prob=1.0)
 
@@ -149,15 +151,13 @@ def test_the_dropout_of_multiple_choice_follows_its_probability(tiny_config, cho
 def test_padding_changes_nothing_unless_the_mean_is_taken(tiny_config, inputs):
     longer = {name: tf.pad(value, [[0, 0], [0, 2]]) for name, value in inputs.items()}
     pooled = heads.AlbertForClassification(tiny_config, 3)
-    np.testing.assert_allclose(
-        pooled(inputs)["logits"], pooled(longer)["logits"], rtol=1e-5, atol=1e-6
-    )
+    np.testing.assert_allclose(pooled(inputs), pooled(longer), rtol=1e-5, atol=1e-6)
     mean = heads.AlbertForClassification(tiny_config, 3, use_pooled_output=False)
-    outputs = mean(inputs)
-    x = outputs["sequence_output"].numpy().mean(axis=1)  # padding included, as albert_zh's
+    logits = mean(inputs)
+    x = mean.encoder(inputs)["sequence_output"].numpy().mean(axis=1)  # padding too
     expected = x @ mean.classifier.kernel.numpy().T + mean.classifier.bias.numpy()
-    np.testing.assert_allclose(outputs["logits"], expected, rtol=1e-4, atol=1e-6)
-    assert np.any(np.abs(mean(longer)["logits"] - outputs["logits"]) > 1e-5)
+    np.testing.assert_allclose(logits, expected, rtol=1e-4, atol=1e-6)
+    assert np.any(np.abs(mean(longer) - logits) > 1e-5)
 
 
 def test_pre_ln_models_normalize_what_the_head_reads(tiny_config, inputs):
@@ -167,31 +167,18 @@ def test_pre_ln_models_normalize_what_the_head_reads(tiny_config, inputs):
     model = heads.AlbertForClassification(config, 3)
     names = [variable_name(variable) for variable in model.variables]
     assert {"loss/LayerNorm/beta", "loss/LayerNorm/gamma"} <= set(names)
-    outputs = model(inputs)
-    x = outputs["pooled_output"].numpy()
+    x = model.encoder(inputs)["pooled_output"].numpy()
     x = (x - x.mean(1, keepdims=True)) / x.std(1, keepdims=True)
     expected = x @ model.classifier.kernel.numpy().T
-    np.testing.assert_allclose(outputs["logits"], expected, rtol=1e-3, atol=1e-6)
-
-
-def test_probabilities_sum_to_1_and_predictions_are_their_maximum(tiny_config, inputs, choices):
-    for outputs in (
-        heads.AlbertForClassification(tiny_config, 3)(inputs),
-        heads.AlbertForMultipleChoice(tiny_config)(choices),
-    ):
-        np.testing.assert_allclose(tf.reduce_sum(outputs["probabilities"], 1), 1, rtol=1e-6)
-        np.testing.assert_array_equal(outputs["predictions"], np.argmax(outputs["logits"], 1))
-        assert outputs["predictions"].dtype == tf.int32
+    np.testing.assert_allclose(model(inputs), expected, rtol=1e-3, atol=1e-6)
 
 
 def test_regression_gives_its_score_unchanged(tiny_config, inputs):
     model = heads.AlbertForClassification(tiny_config, 1, is_regression=True)
     model.classifier.bias.assign([7.0])
-    outputs = model(inputs)
-    assert outputs["logits"].shape == (5,)
-    np.testing.assert_array_equal(outputs["predictions"], outputs["logits"])
-    np.testing.assert_array_equal(outputs["probabilities"][:, 0], outputs["logits"])
-    assert np.all(outputs["predictions"] > 5)  # not cut to the 0..5 of STS-B
+    scores = model(inputs)
+    assert scores.shape == (5, 1)
+    assert np.all(scores > 5)  # not cut to the 0..5 of STS-B
     losses = heads.regression_losses(tf.constant([1.0, 3.0]), tf.constant([1.5, 0.0]))
     np.testing.assert_allclose(losses, [0.25, 9.0])
     with pytest.raises(ValueError, match="num_labels=3: expected 1 for"):
@@ -203,8 +190,8 @@ def test_options_in_another_order_get_the_same_probabilities(tiny_config, choice
     order = [2, 0, 3, 1]
     moved = {name: tf.gather(value, order, axis=1) for name, value in choices.items()}
     np.testing.assert_allclose(
-        model(moved)["probabilities"],
-        tf.gather(model(choices)["probabilities"], order, axis=1),
+        tf.nn.softmax(model(moved)),
+        tf.gather(tf.nn.softmax(model(choices)), order, axis=1),
         rtol=1e-4,
     )
 
@@ -217,11 +204,12 @@ def test_an_option_that_is_not_there_gets_no_probability_and_no_gradient(tiny_co
     results = []
     for batch in (three, lacking):
         with tf.GradientTape() as tape:
-            outputs = model(batch)
-            loss = tf.reduce_mean(heads.classification_losses(outputs["logits"], labels))
+            logits = model(batch)
+            loss = tf.reduce_mean(heads.classification_losses(logits, labels))
         gradients = tape.gradient(loss, model.trainable_variables)
-        results.append((outputs["probabilities"][:, :3], *map(tf.convert_to_tensor, gradients)))
-    assert np.all(outputs["probabilities"][:, 3] == 0)
+        probabilities = tf.nn.softmax(logits)
+        results.append((probabilities[:, :3], *map(tf.convert_to_tensor, gradients)))
+    assert np.all(probabilities[:, 3] == 0)
     for plain, padded in zip(*results, strict=True):
         np.testing.assert_allclose(plain, padded, rtol=1e-4, atol=1e-6)
 
@@ -230,6 +218,4 @@ def test_heads_run_in_a_graph_with_sizes_known_later(tiny_config, choices):
     model = heads.AlbertForMultipleChoice(shallow(tiny_config))
     signature = {name: tf.TensorSpec((None, None, None), tf.int32) for name in INPUTS}
     graph = tf.function(model, input_signature=[signature])
-    np.testing.assert_allclose(
-        graph(choices)["logits"], model(choices)["logits"], rtol=1e-4, atol=1e-6
-    )
+    np.testing.assert_allclose(graph(choices), model(choices), rtol=1e-4, atol=1e-6)

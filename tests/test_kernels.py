@@ -7,6 +7,7 @@ import functools
 import numpy as np
 import pytest
 import tensorflow as tf
+import tf_keras
 
 from albert_tf import kernels
 
@@ -17,34 +18,37 @@ def normal(*shape):
     return tf.random.normal(shape, stddev=1.5)
 
 
-def attention_mask():
+def input_mask():
     lengths = tf.constant((11, 9, 7, 10, 8))
-    return -10_000.0 * tf.cast(tf.range(S) >= lengths[:, None], tf.float32)[:, None, None, :]
+    return tf.range(S) < lengths[:, None]  # [B, S]
 
 
 def cases():
     """Name → function and its tensors: what is differentiated."""
-    rows, kernel = (B * S, H), (H, 3 * H)
-    heads = functools.partial(kernels.project_heads, batch=B, heads=A)
-    seeds = tf.constant(((1, 2), (3, 4)))
+    rows, kernel, seed = (B, S, H), (H, 3 * H), tf.constant((3, 4))
+    heads = functools.partial(kernels.project_heads, heads=A)
     found = {
         "gelu": (lambda x, b: kernels.activate(x, b, "gelu"), normal(*rows), normal(H)),
         "relu": (lambda x, b: kernels.activate(x, b, "relu"), normal(*rows), normal(H)),
         "norm": (kernels.layer_norm, normal(B, 2, S, H), normal(H), normal(H)),
         "sum": (lambda *t: kernels.add_and_norm(*t, None), normal(*rows), normal(H), normal(*rows)),
         "softmax": (
-            lambda x: kernels.masked_softmax(x, attention_mask(), D),
+            lambda x: kernels.masked_softmax(x, input_mask(), D),
             normal(B, A, S, S) * 9,
         ),
-        "heads": (lambda x, k, b: heads(x, x, k, b), normal(*rows), normal(*kernel), normal(3 * H)),
-        "few queries": (heads, normal(B * 2, H), normal(*rows), normal(*kernel), normal(3 * H)),
-        "rows": (lambda x: kernels.take(x, tf.constant(((0, 3), (1, 1)) * 2)), normal(4 * S, H)),
+        "heads": (
+            lambda x, k, b: heads(x, None, k, b),
+            normal(*rows),
+            normal(*kernel),
+            normal(3 * H),
+        ),
+        "few queries": (heads, normal(*rows), normal(B, 2, H), normal(*kernel), normal(3 * H)),
     }
     for name, rate in (("add and norm", 0.0), ("with dropout", 0.3)):
         tensors = normal(*rows), normal(H), normal(*rows), normal(H), normal(H)
         found[name] = (
             lambda x, b, r, beta, gamma, rate=rate: kernels.add_and_norm(
-                x, b, r, (beta, gamma), rate, seeds, 1
+                x, b, r, (beta, gamma), rate, seed
             ),
             *tensors,
         )
@@ -119,7 +123,7 @@ def test_half_precision_loses_nothing_inside(name, dtype):
 
 def test_softmax_stands_scores_of_any_size():
     scores = tf.constant((((-3e4, 0.0, 3e4), (-3e4, -3e4, -3e4), (0.0, -0.0, -1e-3)),))[None]
-    probs = kernels.masked_softmax(scores, tf.zeros((1, 1, 1, 3)), 1)
+    probs = kernels.masked_softmax(scores, None, 1)
     np.testing.assert_allclose(probs, tf.nn.softmax(scores), atol=1e-6)
 
 
@@ -132,25 +136,51 @@ def test_dropout_keeps_its_share_whatever_the_number_of_elements():
     assert kernels.keep_mask((3, 5), 0.1, tf.constant((1, 2))).shape == (3, 5)
 
 
-def test_recomputing_changes_no_number():
-    """Of a function with dropout, called twice."""
-    weights = {"kernel": normal(H, H), "beta": normal(H), "gamma": normal(H)}
-    x, seeds = normal(B * S, H), tf.constant(((1, 2),))
+class Layer(tf_keras.layers.Layer):
+    """With dropout and two weights."""
 
-    def layer(x, weights, seeds):
-        y = tf.matmul(x, weights["kernel"])
-        norm = weights["beta"], weights["gamma"]
-        return kernels.add_and_norm(y, tf.zeros(H), x, norm, 0.3, seeds, 0)
+    def __init__(self):
+        super().__init__()
+        self.kernel = self.add_weight("kernel", (H, H))
+        self.gamma = self.add_weight("gamma", (H,), initializer="ones")
+
+    def call(self, x, seed):
+        y = tf.matmul(x, kernels.value(self.kernel))
+        norm = tf.zeros(H), kernels.value(self.gamma)
+        return kernels.add_and_norm(y, tf.zeros(H), x, norm, 0.3, seed)
+
+
+def test_a_shared_layer_gives_the_same_numbers_recomputed_or_not():
+    """As many calls of the layer itself, with dropout."""
+    layer, x, seeds = Layer(), normal(B * S, H), tf.constant(((1, 2), (3, 4)))
 
     @tf.function
-    def run(is_recomputed):
-        call = kernels.traced_once(layer, is_recomputed)
-        return values_and_gradients(
-            lambda x, *flat: call(
-                call(x, tf.nest.pack_sequence_as(weights, flat), seeds), weights, seeds + 1
-            ),
-            [x, *tf.nest.flatten(weights)],
-        )
+    def run(apply):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = apply(layer, apply(layer, x, seeds[0]), seeds[1])
+            loss = tf.reduce_sum(tf.sin(y))
+        return y, *tape.gradient(loss, [x, *layer.trainable_variables])
 
-    for ours, theirs in zip(run(True), run(False), strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-5)
+    expected = run(lambda layer, *arguments: layer(*arguments))
+    for is_recomputed in (False, True):
+        found = run(lambda *call, flag=is_recomputed: kernels.share([layer], flag)(*call))
+        for ours, theirs in zip(found, expected, strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-5)
+
+
+def test_a_shared_layer_is_traced_once_and_its_weights_are_read_once():
+    layer, x, seed = Layer(), normal(B * S, H), tf.constant((1, 2))
+
+    @tf.function
+    def run(x):
+        apply = kernels.share([layer])
+        for _ in range(5):
+            x = apply(layer, x, seed)
+        return x
+
+    graph = run.get_concrete_function(x).graph
+    kinds = [operation.type for operation in graph.get_operations()]
+    assert kinds.count("ReadVariableOp") == 2
+    called = {op.get_attr("f").name for op in graph.get_operations() if "Call" in op.type}
+    assert len(called) == 1

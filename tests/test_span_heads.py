@@ -149,7 +149,7 @@ def test_beams_are_what_the_true_start_gives_when_it_is_the_beams(answerable, ba
 
 def test_ends_are_judged_by_a_layer_over_the_end_and_the_start_together(answerable, batch):
     outputs = answerable(as_tensors(batch))
-    x = outputs["sequence_output"].numpy()
+    x = answerable.encoder(as_tensors(batch))["sequence_output"].numpy()
     start = x[np.arange(5), batch["start_positions"]]
     pairs = np.concatenate([x, np.broadcast_to(start[:, None], x.shape)], axis=-1)
     end = answerable.end

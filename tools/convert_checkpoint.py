@@ -337,7 +337,7 @@ def _outputs(
 ) -> dict[str, np.ndarray]:
     """What a model with these weights makes of a batch, without the heads that they lack."""
     _assign(model, tensors)
-    outputs = model(batch)
+    outputs = model.encoder(batch) | model(batch)
     heads = [
         output for output, scope in HEADS.items() if any(name.startswith(scope) for name in tensors)
     ]

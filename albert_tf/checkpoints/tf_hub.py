@@ -68,13 +68,13 @@ def save_hub_module(
 
     @_function
     def encode(inputs: Tensors, training: bool = False) -> Tensors:
-        return _outputs(encoder(_our_names(inputs), training=training))
+        return _outputs(encoder(_our_names(inputs), training=training, output_hidden_states=True))
 
     @_function
     def predict_words(inputs: Tensors, training: bool = False) -> Tensors:
         outputs = encode({name: inputs[name] for name in _INPUTS.values()}, training=training)
         x = tf.gather(outputs["sequence_output"], inputs[_POSITIONS], batch_dims=1)  # [B, P, H]
-        logits = model.masked_lm(x)
+        logits = model.masked_lm(x, encoder.embeddings)
         return outputs | {"mlm_logits": logits}
 
     @_function
@@ -110,7 +110,7 @@ def _outputs(outputs: Tensors) -> Tensors:
         "sequence_output": outputs["sequence_output"],
         "pooled_output": outputs["pooled_output"],
         "default": outputs["pooled_output"],
-        "encoder_outputs": outputs["encoder_outputs"],
+        "encoder_outputs": list(outputs["hidden_states"][1:]),
     }
 
 

@@ -141,7 +141,8 @@ class ClassificationRun:
         folder, data = self.run.folder, self.data["dev"]
         predictor = self._predictor("dev", self.settings.eval_batch_size)
         _, outputs = predictor.predict_with_best(folder, self.settings.init_checkpoint)
-        classification.write_dev_predictions(folder, data, outputs["probabilities"])
+        probabilities = classification.probabilities_of(self.task, outputs["logits"]).numpy()
+        classification.write_dev_predictions(folder, data, probabilities)
 
     def predict(self) -> str:
         """Predicts the test split with the best checkpoint.
@@ -152,7 +153,8 @@ class ClassificationRun:
         folder, data, size = self.run.folder, self.data["test"], self.settings.predict_batch_size
         predictor = self._predictor("test", size)
         step, outputs = predictor.predict_with_best(folder, self.settings.init_checkpoint)
-        paths = classification.write_predictions(folder, data, outputs["probabilities"])
+        probabilities = classification.probabilities_of(self.task, outputs["logits"]).numpy()
+        paths = classification.write_predictions(folder, data, probabilities)
         logging.info("Predictions of %d examples: %s", len(data), ", ".join(paths))
         if not data.has_labels:
             return ""
@@ -181,8 +183,13 @@ class ClassificationRun:
         prefix = find_best(self.run.folder, self.settings.init_checkpoint)
         loading.load_weights(model, prefix)
 
-        def outputs(found: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-            served = {name: found[name] for name in ("probabilities", "predictions")}
+        def outputs(logits: tf.Tensor) -> dict[str, tf.Tensor]:
+            if self.task.is_regression:
+                predictions = logits[:, 0]
+            else:
+                predictions = tf.argmax(logits, axis=-1, output_type=tf.int32)
+            probabilities = classification.probabilities_of(self.task, logits)
+            served = {"probabilities": probabilities, "predictions": predictions}
             if threshold is not None:
                 served["threshold"] = tf.constant(threshold, tf.float32)
             return served

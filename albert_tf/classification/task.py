@@ -33,7 +33,7 @@ LOGGED_EXAMPLES = 5
 MIN_SEQ_LENGTH = 5  # [CLS] a [SEP] b [SEP]
 DEV_PREDICTIONS = "dev_predictions.tsv"
 # What prediction reads of a model's outputs.
-OUTPUTS = {"logits": 0.0, "probabilities": 0.0}
+OUTPUTS = {"logits": 0.0}
 
 Sums = dict[str, tuple[tf.Tensor, tf.Tensor]]
 
@@ -144,29 +144,35 @@ class Classifier:
 
     def loss(
         self,
-        outputs: dict[str, tf.Tensor],
+        logits: tf.Tensor,
         batch: dict[str, tf.Tensor],
         weights: tf.Tensor | None = None,
     ) -> tuple[tf.Tensor, Sums]:
         """The mean loss of a batch, and what its metrics are made of.
 
         Args:
-            outputs: of `AlbertForClassification`.
+            logits: of `AlbertForClassification`, [B, K].
             batch: with `label_ids` [B].
             weights: `loss_weights` of the larger batch that this one is a part of.
 
         Returns:
             the loss, float32 scalar, and metric → (sum, number of examples), float32 scalars.
         """
-        logits, labels = outputs["logits"], batch["label_ids"]
+        labels = batch["label_ids"]
         count = tf.cast(tf.size(labels), tf.float32)
         total = count if weights is None else weights[0]
         if self.task.is_regression:
-            losses = regression_losses(logits, labels)  # [B]
+            losses = regression_losses(logits[:, 0], labels)  # [B]
             return tf.reduce_sum(losses) / total, {"MSE": (tf.reduce_sum(losses), count)}
         losses = classification_losses(logits, labels)  # [B]
-        hits = tf.cast(outputs["predictions"] == labels, tf.float32)  # [B]
+        predictions = tf.argmax(logits, axis=-1, output_type=labels.dtype)  # [B]
+        hits = tf.cast(predictions == labels, tf.float32)  # [B]
         return tf.reduce_sum(losses) / total, {"accuracy": (tf.reduce_sum(hits), count)}
+
+
+def probabilities_of(task: ClassificationTask, logits: Any) -> tf.Tensor:
+    """Probabilities of the labels, float32 [N, K], of logits [N, K]; in regression the scores."""
+    return tf.convert_to_tensor(logits) if task.is_regression else tf.nn.softmax(logits)
 
 
 def evaluate(
@@ -176,10 +182,12 @@ def evaluate(
 
     Args:
         task: says which.
-        logits: [N, K], in regression scores [N], in the order of the file.
+        logits: [N, K], in regression scores [N, 1], in the order of the file.
         label_ids: [N].
         batch_size: as in `metrics.loss_metrics`.
     """
+    if task.is_regression:
+        logits = logits[:, 0]  # [N]
     predictions = logits if task.is_regression else logits.argmax(axis=1)
     found = metrics.compute_metrics(task.metrics, predictions, label_ids)
     losses = metrics.losses_of_examples(logits, label_ids)

@@ -25,7 +25,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.finetuning import feature_cache, metrics
 from albert_tf.finetuning.sequences import TokenSequences
 from albert_tf.heads import AlbertForMultipleChoice, classification_losses
-from albert_tf.modeling import MASKED_SCORE
+from albert_tf.kernels import MASKED_SCORE
 from albert_tf.race.reading import QuestionSet
 from albert_tf.tokenization import FullTokenizer
 
@@ -33,7 +33,7 @@ BLANK = "_"
 SPECIAL_TOKENS = 3
 SELECTION_METRIC = "eval_accuracy"
 # What is predicted, and what stands there for an option that a question does not have.
-OUTPUTS = {"logits": MASKED_SCORE, "probabilities": 0.0}
+OUTPUTS = {"logits": MASKED_SCORE}
 
 Sums = dict[str, tuple[tf.Tensor, tf.Tensor]]
 
@@ -144,14 +144,14 @@ class MultipleChoice:
 
     def loss(
         self,
-        outputs: dict[str, tf.Tensor],
+        logits: tf.Tensor,
         batch: dict[str, tf.Tensor],
         weights: tf.Tensor | None = None,
     ) -> tuple[tf.Tensor, Sums]:
         """The mean loss of a batch, and what its metrics are made of.
 
         Args:
-            outputs: of `AlbertForMultipleChoice`.
+            logits: of `AlbertForMultipleChoice`, [B, C].
             batch: with `label_ids` [B].
             weights: `loss_weights` of the larger batch that this one is a part of.
 
@@ -159,11 +159,17 @@ class MultipleChoice:
             the loss, float32 scalar, and metric → (sum, number of questions), float32 scalars.
         """
         labels = batch["label_ids"]
-        losses = classification_losses(outputs["logits"], labels)  # [B]
-        hits = tf.cast(outputs["predictions"] == labels, tf.float32)  # [B]
+        losses = classification_losses(logits, labels)  # [B]
+        predictions = tf.argmax(logits, axis=-1, output_type=labels.dtype)  # [B]
+        hits = tf.cast(predictions == labels, tf.float32)  # [B]
         count = tf.cast(tf.size(labels), tf.float32)
         loss = tf.reduce_sum(losses) / (count if weights is None else weights[0])
         return loss, {"accuracy": (tf.reduce_sum(hits), count)}
+
+
+def probabilities_of(logits: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Probabilities of the options, [N, C], of logits [N, C]."""
+    return tf.nn.softmax(logits).numpy()
 
 
 def evaluate(data: QuestionSet, logits: NDArray[Any], batch_size: int) -> dict[str, float]:

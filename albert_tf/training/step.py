@@ -20,7 +20,7 @@ Letters: B rows of the global batch, R replicas, n micro-batches of a replica.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
 
 import tensorflow as tf
@@ -305,13 +305,16 @@ class TrainStep:
     def _tensors(self, batch: Batch, seed: tf.Tensor) -> Iterator[tuple[str, tf.Tensor]]:
         """Yields name and value of the tensors of a step, in the order of computation."""
         with tf.GradientTape() as tape:
-            outputs = self.model(batch, training=True, dropout_seed=seed)
+            outputs, (embeddings, *layers) = self.model(
+                batch, training=True, dropout_seed=seed, output_hidden_states=True
+            )
             loss, sums = self.task.loss(outputs, batch)
-        yield "embedding_output", outputs["embedding_output"]
-        for layer, value in enumerate(outputs["encoder_outputs"]):
+        yield "embedding_output", embeddings
+        for layer, value in enumerate(layers):
             yield f"the output of layer {layer}", value
-        # What later layers make of it comes after what they are made of.
-        for name in sorted(outputs.keys() - {"embedding_output", "encoder_outputs"}):
+        if not isinstance(outputs, Mapping):
+            outputs = {"logits": outputs}
+        for name in sorted(outputs):
             yield name, outputs[name]
         for name, (total, _) in sums.items():
             yield name, total

@@ -272,7 +272,7 @@ def logits_with_epsilon(model, sequence_output, positions, epsilon, monkeypatch)
     with monkeypatch.context() as context:
         context.setattr(kernels, "LAYER_NORM_EPSILON", epsilon)
         x = tf.gather(sequence_output, positions, batch_dims=1)  # [B, P, H]
-        return model.masked_lm(x).numpy()
+        return model.masked_lm(x, model.encoder.embeddings).numpy()
 
 
 @pytest.mark.slow
@@ -297,6 +297,7 @@ def test_transformers_computes_the_same(
     load_checkpoint(model, str(tmp_path))
     positions = tf.tile(tf.range(11)[None], (5, 1))
     ours = model(batch | {"masked_lm_positions": positions})
+    ours |= model.encoder(batch)
     for name in ("sequence_output", "sentence_order_logits"):
         np.testing.assert_allclose(theirs[name], ours[name], rtol=0, atol=1e-5)
     exact = ours["masked_lm_logits"].numpy()

@@ -117,12 +117,12 @@ def test_the_loss_is_the_mean_over_questions(tiny_config, tiny_batch):
         for name in ("input_ids", "input_mask", "segment_ids")
     }
     labels = np.array([0, 1, 1, 0, 1], np.int32)
-    outputs = task.build_model()(batch)
-    loss, sums = task.loss(outputs, batch | {"label_ids": tf.constant(labels)})
-    chosen = outputs["probabilities"].numpy()[np.arange(5), labels]
+    logits = task.build_model()(batch)
+    loss, sums = task.loss(logits, batch | {"label_ids": tf.constant(labels)})
+    chosen = race.probabilities_of(logits)[np.arange(5), labels]
     np.testing.assert_allclose(loss, -np.log(chosen).mean(), rtol=1e-5)
     assert sums["accuracy"][1] == 5
-    assert sums["accuracy"][0] == (outputs["predictions"].numpy() == labels).sum()
+    assert sums["accuracy"][0] == (logits.numpy().argmax(axis=1) == labels).sum()
 
 
 LOGITS = np.array([[9, 0, 0], [0, 9, 0], [0, 9, 0], [0, 0, 9], [9, 0, -10000.0]], np.float32)
