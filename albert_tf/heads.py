@@ -98,16 +98,17 @@ class AlbertForClassification(AlbertModel):
         dropout_seed=None,
         output_hidden_states=False,
     ):
+        positions = None
+        if self.use_pooled_output:
+            ids = input_ids["input_ids"] if isinstance(input_ids, Mapping) else input_ids  # [B, S]
+            positions = _no_positions(ids)  # [B, 0]
         encoder_seed, seed = dropout_seeds(training, dropout_seed, 2)  # [2] each
-        ids = input_ids["input_ids"] if isinstance(input_ids, Mapping) else input_ids  # [B, S]
-        outputs = self.encoder(
-            input_ids,
-            input_mask,
-            segment_ids,
-            training=training,
-            dropout_seed=encoder_seed,
-            positions=_no_positions(ids) if self.use_pooled_output else None,
-            output_hidden_states=output_hidden_states,
+        outputs = self.encode(
+            (input_ids, input_mask, segment_ids),
+            training,
+            encoder_seed,
+            output_hidden_states,
+            positions,
         )
         if self.use_pooled_output:
             x = outputs["pooled_output"]  # [B, H]
@@ -166,14 +167,12 @@ class AlbertForMultipleChoice(AlbertModel):
             segment_ids = features.get("segment_ids")  # [B, C, S]
         encoder_seed, seed = dropout_seeds(training, dropout_seed, 2)  # [2] each
         flat_ids = _join_first_axes(input_ids)  # [B·C, S]
-        outputs = self.encoder(
-            flat_ids,
-            _join_first_axes(input_mask),
-            _join_first_axes(segment_ids),
-            training=training,
-            dropout_seed=encoder_seed,
-            positions=_no_positions(flat_ids),
-            output_hidden_states=output_hidden_states,
+        outputs = self.encode(
+            (flat_ids, _join_first_axes(input_mask), _join_first_axes(segment_ids)),
+            training,
+            encoder_seed,
+            output_hidden_states,
+            _no_positions(flat_ids),
         )
         x = dropout(outputs["pooled_output"], self.dropout_prob, seed)  # [B·C, H]
         logits = tf.reshape(self.classifier(x), tf.shape(input_ids)[:2])  # [B, C]
@@ -214,10 +213,10 @@ class AlbertForTokenClassification(AlbertModel):
         if num_labels < 1:
             raise ValueError(f"num_labels={num_labels}: expected 1 or more")
         _check_dropout(dropout_prob)
-        self.num_labels, self.dropout_prob = num_labels, dropout_prob
         self.classifier = OutputLayer(
             config, "", num_labels, HEAD_STDDEV, name="classifier", dtype=self.dtype_policy
         )
+        self.num_labels, self.dropout_prob = num_labels, dropout_prob
 
     def call(
         self,
@@ -229,13 +228,8 @@ class AlbertForTokenClassification(AlbertModel):
         output_hidden_states=False,
     ):
         encoder_seed, seed = dropout_seeds(training, dropout_seed, 2)  # [2] each
-        outputs = self.encoder(
-            input_ids,
-            input_mask,
-            segment_ids,
-            training=training,
-            dropout_seed=encoder_seed,
-            output_hidden_states=output_hidden_states,
+        outputs = self.encode(
+            (input_ids, input_mask, segment_ids), training, encoder_seed, output_hidden_states
         )
         x = dropout(outputs["sequence_output"], self.dropout_prob, seed)  # [B, S, H]
         logits = self.classifier(x)  # [B, S, K]
@@ -290,13 +284,8 @@ class AlbertForSpans(AlbertModel):
         dropout_seed=None,
         output_hidden_states=False,
     ):
-        outputs = self.encoder(
-            input_ids,
-            input_mask,
-            segment_ids,
-            training=training,
-            dropout_seed=dropout_seed,
-            output_hidden_states=output_hidden_states,
+        outputs = self.encode(
+            (input_ids, input_mask, segment_ids), training, dropout_seed, output_hidden_states
         )
         start, end = tf.unstack(self.spans(outputs["sequence_output"]), axis=-1)  # [B, S] each
         logits = {"start_logits": start, "end_logits": end}
@@ -365,13 +354,8 @@ class AlbertForAnswerableSpans(AlbertModel):
         if isinstance(input_ids, Mapping):
             p_mask, start_positions = input_ids.get("p_mask"), input_ids.get("start_positions")
         encoder_seed, seed = dropout_seeds(training, dropout_seed, 2)  # [2] each
-        encoded = self.encoder(
-            input_ids,
-            input_mask,
-            segment_ids,
-            training=training,
-            dropout_seed=encoder_seed,
-            output_hidden_states=output_hidden_states,
+        encoded = self.encode(
+            (input_ids, input_mask, segment_ids), training, encoder_seed, output_hidden_states
         )
         x = encoded["sequence_output"]  # [B, S, H]
         if p_mask is None:

@@ -95,6 +95,16 @@ class AlbertModel(_Configured, tf_keras.Model):
         self.encoder = AlbertEncoder(config, name="encoder", dtype=self.dtype_policy)
         self.built = True
 
+    def encode(self, inputs, training, dropout_seed, output_hidden_states, positions=None):
+        """The encoder's outputs; `inputs` are its first three call arguments."""
+        return self.encoder(
+            *inputs,
+            training=training,
+            dropout_seed=dropout_seed,
+            positions=positions,
+            output_hidden_states=output_hidden_states,
+        )
+
 
 @register
 class Dense(AlbertLayer):
@@ -614,14 +624,9 @@ class AlbertForPretraining(AlbertModel):
     ):
         if isinstance(input_ids, Mapping):
             masked_lm_positions = input_ids.get("masked_lm_positions")  # [B, P]
-        encoded = self.encoder(
-            input_ids,
-            input_mask,
-            segment_ids,
-            training=training,
-            dropout_seed=dropout_seed,
-            positions=masked_lm_positions,
-            output_hidden_states=output_hidden_states,
+        inputs = input_ids, input_mask, segment_ids
+        encoded = self.encode(
+            inputs, training, dropout_seed, output_hidden_states, masked_lm_positions
         )
         x = encoded["sequence_output" if masked_lm_positions is None else "position_output"]
         outputs = {

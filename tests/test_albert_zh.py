@@ -1,0 +1,85 @@
+"""brightmart's layout, where it differs from Google's; its goldens are in test_modeling.py."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf import albert_zh
+from albert_tf.checkpoints.loading import variable_name
+from albert_tf.modeling import AlbertEncoder, AlbertForPretraining
+
+
+def zh_config(tiny_config, ln_type):
+    return dataclasses.replace(
+        tiny_config, layout="albert_zh", ln_type=ln_type, num_hidden_groups=1
+    )
+
+
+@pytest.mark.parametrize(
+    ("ln_type", "block"),
+    [("postln", albert_zh.ZhTransformerBlock), ("preln", albert_zh.PreLNTransformerBlock)],
+)
+def test_the_config_chooses_the_parts(tiny_config, ln_type, block):
+    model = AlbertForPretraining(zh_config(tiny_config, ln_type))
+    assert type(model.encoder.embeddings) is albert_zh.ZhEmbeddings
+    assert {type(layer) for layer in model.encoder.blocks} == {block}
+    assert type(model.masked_lm) is albert_zh.ZhMaskedLMHead
+    assert model.encoder.embedding_projection is None
+
+
+@pytest.mark.parametrize("ln_type", ["postln", "preln"])
+def test_names_and_shapes_are_those_of_its_checkpoints(tiny_config, ln_type):
+    encoder = AlbertEncoder(zh_config(tiny_config, ln_type))
+    shapes = {variable_name(v): tuple(v.shape) for v in encoder.variables}
+    embeddings = {n.split("/")[2]: s for n, s in shapes.items() if "/embeddings/" in n}
+    assert embeddings == {
+        "word_embeddings": (97, 8),
+        "word_embeddings_2": (8, 12),
+        "token_type_embeddings": (3, 12),
+        "position_embeddings": (13, 12),
+        "LayerNorm": (12,),
+    }
+    layer = "bert/encoder/layer_shared"
+    assert {n: s for n, s in shapes.items() if n.startswith(layer) and "kernel" in n} == {
+        f"{layer}/attention/self/query/kernel": (12, 12),
+        f"{layer}/attention/self/key/kernel": (12, 12),
+        f"{layer}/attention/self/value/kernel": (12, 12),
+        f"{layer}/attention/output/dense/kernel": (12, 12),
+        f"{layer}/intermediate/dense/kernel": (12, 20),
+        f"{layer}/output/dense/kernel": (20, 12),
+    }
+
+
+def test_words_go_to_the_width_of_the_layers_and_back_by_the_same_matrix(tiny_config, tiny_batch):
+    layer = albert_zh.ZhEmbeddings(zh_config(tiny_config, "postln"))
+    ids = tiny_batch["input_ids"]
+    words, projection = layer.words.numpy(), layer.projection.numpy()
+    np.testing.assert_allclose(layer.embed_words(ids), words[ids] @ projection, atol=1e-6)
+    x = np.random.default_rng(3).normal(size=(5, 7, 12)).astype(np.float32)
+    np.testing.assert_allclose(layer.logits(x), x @ projection.T @ words.T, atol=1e-6)
+
+
+def test_pre_ln_leaves_the_residual_as_it_is(tiny_config):
+    """With kernels of zeros a block adds nothing; post-LN would still normalize."""
+    x = tf.random.stateless_normal((5, 11, 12), (1, 2))
+    for ln_type, is_unchanged in (("preln", True), ("postln", False)):
+        config = zh_config(tiny_config, ln_type)
+        block = albert_zh.parts(config).block(config)
+        for variable in block.variables:
+            if "kernel" in variable.name:
+                variable.assign(tf.zeros_like(variable))
+        assert np.allclose(block(x), x, atol=1e-6) == is_unchanged
+
+
+def test_pre_ln_at_positions_is_pre_ln_there(tiny_config, tiny_batch):
+    config = zh_config(tiny_config, "preln")
+    encoder, positions = AlbertEncoder(config), tiny_batch["masked_lm_positions"]
+    everywhere = encoder(tiny_batch)
+    there = encoder(tiny_batch, positions=positions)
+    np.testing.assert_allclose(there["pooled_output"], everywhere["pooled_output"], atol=1e-6)
+    expected = tf.gather(everywhere["sequence_output"], positions, batch_dims=1)
+    np.testing.assert_allclose(there["position_output"], expected, atol=1e-6)
