@@ -77,7 +77,7 @@ class SettingsGroup:
         ValueError: a value is outside of its range or none of the choices; names the field.
     """
 
-    GROUP: ClassVar[str] = "program"
+    GROUP: ClassVar[str] = "flags"
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):

@@ -27,12 +27,14 @@ import sys
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from absl import app, flags, logging
+from absl import logging
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from albert_tf import files
+from albert_tf.cli import program
 from albert_tf.config import AlbertConfig
+from albert_tf.settings import REQUIRED, SettingsGroup, setting
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,46 +50,30 @@ HEADS = {"masked_lm_logits": "cls/predictions/", "sentence_order_logits": "cls/s
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
-    """What to convert, one field a flag; `define_flags` says what each means."""
+class Settings(SettingsGroup):
+    """What to convert."""
 
-    input: str
-    output: str | None = None
-    output_format: str = "tensorflow"
-    albert_config_file: str | None = None
-    inspect: bool = False
-    merge_embeddings: bool = False
-    num_hidden_groups: int | None = None
-    vocab_file: str | None = None
-    spm_model_file: str | None = None
-    do_lower_case: bool = True
-
-
-def define_flags() -> None:
-    """Defines the flags; not at import, so that a test may import several programs."""
-    flags.DEFINE_string("input", None, "Checkpoint: prefix, file or folder.", required=True)
-    flags.DEFINE_string("output", None, "Folder to write; must not exist or be empty.")
-    flags.DEFINE_enum("output_format", "tensorflow", FORMATS, "Form to write.")
-    flags.DEFINE_string(
-        "albert_config_file", None, "Config of the input, if not beside it: albert_config.json."
+    input: str = setting(REQUIRED, "Checkpoint: prefix, file or folder.")
+    output: str | None = setting(None, "Folder to write; it must not exist or be empty.")
+    output_format: str = setting("tensorflow", "Family of checkpoints to write.", choices=FORMATS)
+    albert_config_file: str | None = setting(
+        None, "Config of the input, albert_config.json; default: the one beside it."
     )
-    flags.DEFINE_bool("inspect", False, "Only print what the input holds.")
-    flags.DEFINE_bool(
-        "merge_embeddings",
+    inspect: bool = setting(False, "Only print what the input holds.")
+    merge_embeddings: bool = setting(
         False,
         "Write albert_zh's layout (post-LN) as Google's with embedding_size = hidden_size: the "
         "same outputs, and a larger file.",
     )
-    flags.DEFINE_integer(
-        "num_hidden_groups",
+    num_hidden_groups: int | None = setting(
         None,
-        "Write a model with so many groups of layers, all with the weights of the input's group 0. "
-        "As many as layers: a model that shares nothing, but starts from shared weights.",
-        1,
+        "Write a model with so many groups of layers, all with the weights of the input's group "
+        "0. As many as layers: a model that shares nothing, but starts from shared weights.",
+        minimum=1,
     )
-    flags.DEFINE_string("vocab_file", None, "WordPiece vocabulary to put beside the weights.")
-    flags.DEFINE_string("spm_model_file", None, "SentencePiece model to put beside the weights.")
-    flags.DEFINE_bool("do_lower_case", True, "Whether the vocabulary is for lower-cased text.")
+    vocab_file: str | None = setting(None, "WordPiece vocabulary to put beside the weights.")
+    spm_model_file: str | None = setting(None, "SentencePiece model to put beside the weights.")
+    do_lower_case: bool = setting(True, "Whether the vocabulary is for lower-cased text.")
 
 
 def find_config(settings: Settings) -> str | None:
@@ -380,21 +366,13 @@ def _other_outputs(
     return {name: outputs[name].numpy() for name in ("sequence_output", "pooled_output")}
 
 
-def main(argv: list[str]) -> None:
-    """Runs `convert` with the flags, and puts what it complains about on one line."""
-    if len(argv) > 1:
-        raise app.UsageError(f"unexpected arguments {argv[1:]}; flags begin with --")
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    if not flags.FLAGS["verbosity"].present:
+def run(settings: Settings) -> None:
+    """Converts; exit status 1 if the outputs differ. By default only warnings are logged."""
+    if logging.get_verbosity() == logging.INFO:
         logging.set_verbosity(logging.WARNING)
-    names = [field.name for field in dataclasses.fields(Settings)]
-    try:
-        fits = convert(Settings(**{name: flags.FLAGS[name].value for name in names}))
-    except (OSError, ValueError) as error:
-        sys.exit(f"{os.path.basename(argv[0])}: {error}")
-    sys.exit(0 if fits else 1)
+    if not convert(settings):
+        sys.exit(1)
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    program.start(Settings, run, __doc__)

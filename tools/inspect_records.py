@@ -20,7 +20,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from absl import flags
 from numpy.typing import NDArray
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -28,10 +27,11 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from albert_tf import files
 from albert_tf.cli import program
 from albert_tf.data import records
+from albert_tf.data.settings import InputSettings
 from albert_tf.data.tfrecord import decode_example
+from albert_tf.settings import setting
 from albert_tf.tokenization import SPIECE_UNDERLINE, FullTokenizer
 
-FLAGS = flags.FLAGS
 LEGEND = "[word] masked, [word=] to predict but left as it is, [word>other] replaced by another"
 LABELS = {0: "0 (in order)", 1: "1 (swapped, or a random second segment)"}
 BINS = 10
@@ -226,37 +226,50 @@ def draw_picture(statistics: Statistics, path: str) -> None:
         figure.savefig(stream, format=kind)
 
 
-def load_tokenizer(paths: list[str]) -> FullTokenizer | None:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings(InputSettings):
+    """What to show."""
+
+    GROUP = "data"
+
+    spm_model_file: str | None = setting(None, "SentencePiece model that they were made with.")
+    vocab_file: str | None = setting(None, "WordPiece vocabulary that they were made with.")
+    num_instances: int = setting(5, "Number of instances to print.", minimum=0)
+    max_records: int = setting(0, "Maximum number of records to count; 0 for all.", minimum=0)
+    plot: str = setting("", "Also draw the histograms into this file: .png, .pdf or .svg.")
+
+
+def load_tokenizer(settings: Settings, paths: list[str]) -> FullTokenizer | None:
     """The vocabulary of the flags, if there is one.
 
     Raises:
         ValueError: the records were made with another one.
     """
-    if not (FLAGS.vocab_file or FLAGS.spm_model_file):
+    if not (settings.vocab_file or settings.spm_model_file):
         return None
-    tokenizer = FullTokenizer(FLAGS.vocab_file, spm_model_file=FLAGS.spm_model_file)
+    tokenizer = FullTokenizer(settings.vocab_file, spm_model_file=settings.spm_model_file)
     for path, info in records.read_metadata(paths).items():
         if info.vocabulary["checksum"] != tokenizer.checksum:
             raise ValueError(
                 f"{path} was made with the vocabulary {info.vocabulary['file']}, SHA-256 "
                 f"{info.vocabulary['checksum'][:16]}…, and not with "
-                f"{FLAGS.spm_model_file or FLAGS.vocab_file}, {tokenizer.checksum[:16]}…"
+                f"{settings.spm_model_file or settings.vocab_file}, {tokenizer.checksum[:16]}…"
             )
     return tokenizer
 
 
-def main(_: list[str]) -> None:
-    """Prints what the flags ask for."""
+def run(settings: Settings) -> None:
+    """Prints what the settings ask for."""
     paths = [
         path
-        for path in files.expand_patterns(FLAGS.input_file, "--input_file")
+        for path in files.expand_patterns(settings.input_file, "--input_file")
         if not path.endswith(records.METADATA_SUFFIX)
     ]
-    tokenizer = load_tokenizer(paths)
+    tokenizer = load_tokenizer(settings, paths)
     statistics = Statistics()
-    examples = itertools.islice(read_examples(paths), FLAGS.max_records or None)
+    examples = itertools.islice(read_examples(paths), settings.max_records or None)
     for number, features in enumerate(examples):
-        if number < FLAGS.num_instances:
+        if number < settings.num_instances:
             print(("" if number else f"{LEGEND}\n") + f"\n{render(features, tokenizer)}")
         statistics.add(features, tokenizer)
     if not statistics.labels:
@@ -265,18 +278,11 @@ def main(_: list[str]) -> None:
     for title, values in statistics.histograms.items():
         if values:
             print(f"\n{draw_text(title, values)}")
-    if FLAGS.plot:
-        draw_picture(statistics, FLAGS.plot)
+    if settings.plot:
+        draw_picture(statistics, settings.plot)
 
 
 if __name__ == "__main__":
-    flags.DEFINE_string("input_file", None, "Record files: a comma list of names and globs.")
-    flags.DEFINE_string("vocab_file", None, "WordPiece vocabulary that they were made with.")
-    flags.DEFINE_string("spm_model_file", None, "SentencePiece model that they were made with.")
-    flags.DEFINE_integer("num_instances", 5, "Instances to print.", lower_bound=0)
-    flags.DEFINE_integer("max_records", 0, "Records to count; 0 for all.", lower_bound=0)
-    flags.DEFINE_string("plot", "", "Write the histograms to this picture, too (.png, .pdf, .svg).")
-    flags.mark_flag_as_required("input_file")
     if hasattr(signal, "SIGPIPE"):  # not on Windows
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # end quietly when `head` has seen enough
-    program.run(main)
+    program.start(Settings, run, __doc__)

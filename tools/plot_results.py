@@ -18,6 +18,7 @@ pip install 'albert-tf2[plot]'.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import re
@@ -25,14 +26,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from absl import flags, logging
+from absl import logging
 from numpy.typing import NDArray
 
 from albert_tf import files
 from albert_tf.cli import program
+from albert_tf.settings import REQUIRED, SettingsGroup, setting
 from albert_tf.squad.reading import SquadData, read_squad
-
-FLAGS = flags.FLAGS
 
 TRAINING_CURVE = "training_curve.png"
 CONFUSION_MATRIX = "confusion_matrix.png"
@@ -495,21 +495,26 @@ def _save(figure: Any, path: str) -> None:
         figure.savefig(stream, format="png", dpi=120)
 
 
-def main(_: list[str]) -> None:
-    """Draws the plots of a folder, and prints their paths."""
-    paths = plot_run(FLAGS.output_dir, FLAGS.predict_file)
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings(SettingsGroup):
+    """What to plot."""
+
+    output_dir: str = setting(REQUIRED, "Folder of the run or of the sweep.")
+    predict_file: str | None = setting(
+        None, "File with the questions of null_odds.json, if it was moved."
+    )
+
+
+def run(settings: Settings) -> str:
+    """Draws the plots of a folder, and returns their paths."""
+    paths = plot_run(settings.output_dir, settings.predict_file)
     if not paths:
         raise ValueError(
-            f"--output_dir={FLAGS.output_dir}: nothing to plot; expected metrics.jsonl, "
+            f"--output_dir={settings.output_dir}: nothing to plot; expected metrics.jsonl, "
             "evaluations.jsonl, dev_predictions.tsv, null_odds.json or sweep_results.tsv"
         )
-    print("\n".join(paths))
+    return "\n".join(paths)
 
 
 if __name__ == "__main__":
-    flags.DEFINE_string("output_dir", None, "The folder of the run or of the sweep.")
-    flags.DEFINE_string(
-        "predict_file", None, "The questions of null_odds.json, if they were moved."
-    )
-    flags.mark_flag_as_required("output_dir")
-    program.run(main)
+    program.start(Settings, run, __doc__)

@@ -28,12 +28,12 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 
-from absl import app, flags
-
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from albert_tf import files
+from albert_tf.cli import flags, program
 from albert_tf.data import corpus
+from albert_tf.settings import REQUIRED, SettingsGroup, setting
 from albert_tf.tokenization import (
     MAX_INPUT_CHARS_PER_WORD,
     SPECIAL_TOKENS,
@@ -66,63 +66,41 @@ SUMMARY_IDS = 16
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
-    """What to train, one field a flag; `define_flags` says what each means."""
+class Settings(SettingsGroup):
+    """What to train."""
 
-    input_file: str
-    output_prefix: str
-    type: str = "sentencepiece"
-    vocab_size: int = 30_000
-    hard_vocab_limit: bool = True
-    do_lower_case: bool = True
-    character_coverage: float = 0.99995
-    input_sentence_size: int = 10_000_000
-    max_sentence_length: int = 4192
-
-
-def define_flags() -> None:
-    """Defines the flags; not at import, so that a test may import several programs."""
-    default = {field.name: field.default for field in dataclasses.fields(Settings)}
-    flags.DEFINE_string("input_file", None, "Text: comma list of files and globs.", required=True)
-    flags.DEFINE_string(
-        "output_prefix",
-        None,
-        "Output files, without their .model and .vocab (or .txt).",
-        required=True,
+    input_file: str = setting(
+        REQUIRED, "Text files: names and glob patterns, with commas between them."
     )
-    flags.DEFINE_enum(
-        "type", default["type"], ["sentencepiece", "wordpiece"], "Kind of vocabulary to train."
+    output_prefix: str = setting(
+        REQUIRED, "Output files, without their .model and .vocab (or .txt)."
     )
-    flags.DEFINE_integer(
-        "vocab_size", default["vocab_size"], "Pieces, special symbols included.", 1
+    type: str = setting(
+        "sentencepiece", "Kind of vocabulary to train.", choices=("sentencepiece", "wordpiece")
     )
-    flags.DEFINE_bool(
-        "hard_vocab_limit",
-        default["hard_vocab_limit"],
-        "Fail if the text has too few pieces for vocab_size; otherwise take what there is.",
+    vocab_size: int = setting(30_000, "Number of pieces, special symbols included.", minimum=1)
+    hard_vocab_limit: bool = setting(
+        True, "Fail if the text has too few pieces for vocab_size; otherwise take what there is."
     )
-    flags.DEFINE_bool(
-        "do_lower_case", default["do_lower_case"], "Lower-case (WordPiece: and strip accents)."
-    )
-    flags.DEFINE_float(
-        "character_coverage",
-        default["character_coverage"],
+    do_lower_case: bool = setting(True, "Lower-case the text; WordPiece: strip accents as well.")
+    character_coverage: float = setting(
+        0.99995,
         "Share of the text that the characters kept must make up.",
-        0.0,
-        1.0,
+        minimum=0,
+        maximum=1,
     )
-    flags.DEFINE_integer(
-        "input_sentence_size",
-        default["input_sentence_size"],
-        "SentencePiece: lines to train on at most (over 100); the same ones every time.",
+    input_sentence_size: int = setting(
+        10_000_000,
+        "SentencePiece: maximum number of lines to train on, more than 100; a sample that is the "
+        "same every time.",
     )
-    flags.DEFINE_integer(
-        "max_sentence_length",
-        default["max_sentence_length"],
-        "SentencePiece: leave out lines of more bytes.",
+    max_sentence_length: int = setting(
+        4192, "SentencePiece: maximum length of a line, in bytes; longer ones are left out."
     )
-    flags.DEFINE_alias("input", "input_file")
-    flags.DEFINE_alias("model_prefix", "output_prefix")
+
+
+# The flags of spm_train.
+ALIASES = {"input": "input_file", "model_prefix": "output_prefix"}
 
 
 def read_lines(paths: list[str]) -> Iterator[str]:
@@ -362,17 +340,6 @@ def train(settings: Settings) -> None:
     _print_summary(write(paths, settings), paths)
 
 
-def main(argv: list[str]) -> None:
-    """Runs `train` with the flags, and puts what it complains about on one line."""
-    if len(argv) > 1:
-        raise app.UsageError(f"unexpected arguments {argv[1:]}; flags begin with --")
-    names = [field.name for field in dataclasses.fields(Settings)]
-    try:
-        train(Settings(**{name: flags.FLAGS[name].value for name in names}))
-    except (OSError, ValueError) as error:
-        sys.exit(f"{os.path.basename(argv[0])}: {error}")
-
-
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    flags.ALIASES[Settings] = ALIASES
+    program.start(Settings, train, __doc__)

@@ -31,6 +31,7 @@ IGNORED: dict[type[SettingsGroup], dict[str, type]] = {
 
 # The headings of `--help`, in this order.
 GROUPS = (
+    "flags",
     "model",
     "data",
     "text",
