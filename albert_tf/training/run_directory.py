@@ -1,9 +1,9 @@
 """The output directory of a run: one process at a time, and what was run there.
 
-* `.lock` is held by the process that writes to the directory. The kernel lets go of it when the
-  process ends, however it ends, so it is never stale; the file itself stays.
+* `.lock` is locked by the process that writes to the directory. The kernel releases the lock when
+  the process ends, however it ends, so it is never stale; the file itself stays.
 * `run.json` describes the run, and `runs.jsonl` this and all earlier ones, a line each.
-* `results.json` has the figures that the run ended with.
+* `results.json` has the metrics that the run ended with.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import datetime
 import errno
-import importlib.metadata
 import json
 import os
 import platform
@@ -21,6 +20,7 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import filelock
 from absl import logging
 
 import albert_tf
@@ -38,100 +38,78 @@ _HALF_WRITTEN = re.compile(
     r"\.model\.ckpt-\w+-[0-9a-f]{8}\.(index|data-).*|[\w.-]+\.[0-9a-f]{8}\.tmp"
 )
 _READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
-# TensorFlow is published under several names; the first one that is installed counts.
-_DISTRIBUTIONS = {
-    "tensorflow": ("tensorflow", "tensorflow-cpu", "tensorflow-tpu", "tf-nightly"),
-    "tf_keras": ("tf-keras", "tf-keras-nightly"),
-    "numpy": ("numpy",),
-}
 _GIT_SECONDS = 10
-
-_held: dict[str, int] = {}  # directory → open lock file, of this process
-
-
-def _let_go_in_child() -> None:
-    """A forked process must not keep alive the lock of the one that it came from."""
-    for handle in _held.values():
-        os.close(handle)
-    _held.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_let_go_in_child)
 
 
 @contextlib.contextmanager
 def lock(output_dir: str) -> Iterator[None]:
     """Holds a directory against other processes, and clears up after one that was killed.
 
-    What that has left half-written is removed, as nobody else is writing here. The process that has
-    the directory may take it again, as where training evaluates. There is no lock on remote paths,
-    on file systems and systems without locks (with a warning), and where the directory cannot be
-    written to, as nothing can be spoiled there.
+    What that one has left half-written is removed, as nobody else is writing here. The process that
+    holds the directory may take it again. Nothing is locked on remote paths, on file systems
+    without locks (with a warning), and where the directory cannot be written to.
 
     Args:
         output_dir: an existing directory.
 
     Raises:
         FileNotFoundError: it does not exist.
-        ValueError: another process has it; names that process, its host and when it began.
+        ValueError: another process holds it; names that process, its host and when it began.
     """
-    key = os.path.realpath(output_dir)
-    if key in _held or files.is_remote(output_dir):
+    if files.is_remote(output_dir):
         yield
         return
-    handle = _take(output_dir)
-    if handle is None:
+    os.stat(output_dir)
+    path = os.path.join(os.path.realpath(output_dir), LOCK_FILE)
+    # One object for each path in a process counts how often it is taken. A soft lock, a mere file,
+    # would outlive a process that is killed.
+    held = filelock.FileLock(
+        path, timeout=0, is_singleton=True, thread_local=False, fallback_to_soft=False
+    )
+    is_first = not held.is_locked
+    if not _acquire(held, output_dir):
         yield
         return
-    _held[key] = handle
     try:
-        _remove_half_written(output_dir)
+        if is_first:
+            _remove_half_written(output_dir)
+            owner = {"pid": os.getpid(), "host": socket.gethostname(), "started": _now()}
+            _write_owner(path, json.dumps(owner) + "\n")
         yield
     finally:
-        if _held.pop(key, None) is not None:  # else this is a forked process
-            os.truncate(handle, 0)
-            os.close(handle)
+        if is_first and held.is_locked:  # else this is a forked process
+            _write_owner(path, "")
+        held.release()
 
 
-def _take(output_dir: str) -> int | None:
-    """The open file of the lock; None where there can be none."""
+def _acquire(held: filelock.BaseFileLock, output_dir: str) -> bool:
+    """Returns whether the lock is taken: not where there can be none."""
     try:
-        import fcntl
-    except ImportError:  # Windows
-        return None
-    path = os.path.join(output_dir, LOCK_FILE)
-    try:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-    except OSError as error:
-        if error.errno in _READ_ONLY:
-            return None
-        raise
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        owner = _owner(handle)
-        os.close(handle)
+        held.acquire()
+    except filelock.Timeout:
         raise ValueError(
-            f"{output_dir} is in use by {owner}. Two runs in one folder would spoil one another: "
-            "wait for that one, end it, or name another --output_dir."
+            f"{output_dir} is in use by {_owner(held.lock_file)}. Two runs in one folder would "
+            "spoil one another: wait for that one, end it, or name another --output_dir."
         ) from None
     except OSError as error:
-        os.close(handle)
-        logging.warning("%s: not held against other processes (%s)", output_dir, error.strerror)
-        return None
-    entry = {"pid": os.getpid(), "host": socket.gethostname(), "started": _now()}
-    with contextlib.suppress(OSError):  # a full disk: it is held nevertheless
-        os.truncate(handle, 0)
-        os.pwrite(handle, (json.dumps(entry) + "\n").encode(), 0)
-    return handle
+        if error.errno not in _READ_ONLY:
+            logging.warning("%s: not held against other processes (%s)", output_dir, error.strerror)
+        return False
+    return True
 
 
-def _owner(handle: int) -> str:
+def _write_owner(path: str, text: str) -> None:
+    """Writes who holds a lock into its file, where it must not be renamed to."""
+    # On a full disk, or on Windows, where the file is closed to everybody: it is held nevertheless.
+    with contextlib.suppress(OSError), open(path, "w", encoding="utf-8") as stream:
+        stream.write(text)
+
+
+def _owner(path: str) -> str:
     try:
-        entry = json.loads(os.pread(handle, 4096, 0))
+        entry = json.loads(files.read_text(path))
         return f"process {entry['pid']} on {entry['host']}, which began {entry['started']}"
-    except (ValueError, KeyError, TypeError):  # it has not written it yet
+    except (OSError, ValueError, KeyError, TypeError):  # it has not written it yet
         return "another process"
 
 
@@ -159,13 +137,13 @@ def describe_run(
         output_dir: an existing directory.
         command: the program and its arguments, as `sys.argv`.
         settings: name → value of all settings, defaults included; "flags" in the file.
-        config: the model's, as in albert_config.json.
-        device: what computes, and how: name, count, precision, as far as is known.
+        config: of the model, as in albert_config.json.
+        device: what computes, and how: devices and precision.
 
     Returns:
-        what was written. Besides the arguments: `started` (UTC), `directory` where the command was
-        given, `host`, `platform`, `versions`, and `source`: the git commit of the program and
-        whether files differ from it, or None where it is not run from a git tree.
+        what was written. Besides the arguments: `started` (UTC), the working `directory`, `host`,
+        `platform`, `versions`, and `source`, the git commit of this package and whether files
+        differ from it; None where it is not run from a git tree.
     """
     entry = {
         "started": _now(),
@@ -185,41 +163,37 @@ def describe_run(
     return entry
 
 
-def _versions() -> dict[str, str | None]:
-    found: dict[str, str | None] = {
+def _versions() -> dict[str, str]:
+    """Returns package → version of what a run's numbers depend on."""
+    # Here, as a lock is taken at once in processes that do not wait for TensorFlow.
+    import numpy as np
+    import tensorflow as tf
+    import tf_keras
+
+    return {
         "python": platform.python_version(),
         "albert_tf": albert_tf.__version__,
+        "tensorflow": tf.__version__,
+        "tf_keras": tf_keras.__version__,
+        "numpy": np.__version__,
     }
-    for module, distributions in _DISTRIBUTIONS.items():
-        found[module] = None
-        for name in reversed(distributions):
-            with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-                found[module] = importlib.metadata.version(name)
-    return found
 
 
 def _source() -> dict[str, Any] | None:
-    """Commit of the tree that this package is a part of, if it is part of one."""
-    # Where the package is only installed below somebody's git tree, git does not know this file.
-    if _git("ls-files", "--error-unmatch", os.path.basename(__file__)) is None:
-        return None
-    commit, changed = _git("rev-parse", "HEAD"), _git("status", "--porcelain", "-uno")
-    return None if commit is None else {"commit": commit, "dirty": bool(changed)}
-
-
-def _git(*arguments: str) -> str | None:
-    """What git answers in the package's folder; None where it fails or is not installed."""
-    folder = os.path.dirname(os.path.abspath(__file__))
+    """Returns the commit of the git tree that this package is a part of, if it is of one."""
     try:
-        done = subprocess.run(
-            ["git", "-C", folder, *arguments],
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=_GIT_SECONDS,
-        )
-    except (OSError, subprocess.SubprocessError):
+        # Fails where the package is only installed below somebody's tree, which does not have it.
+        _git("ls-files", "--error-unmatch", os.path.basename(__file__))
+        commit, changes = _git("rev-parse", "HEAD"), _git("status", "--porcelain", "-uno")
+    except (OSError, subprocess.SubprocessError):  # git is not installed, or says no
         return None
+    return {"commit": commit, "dirty": bool(changes)}
+
+
+def _git(*arguments: str) -> str:
+    """Returns what git answers in the package's folder."""
+    command = ["git", "-C", os.path.dirname(os.path.abspath(__file__)), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=_GIT_SECONDS)
     return done.stdout.strip()
 
 

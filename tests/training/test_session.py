@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from albert_tf.checkpoints.names import variable_name
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling import AlbertForPretraining
 from albert_tf.optimization import WarmUpPolynomialDecay
-from albert_tf.training import run_directory, session
+from albert_tf.training import session
 from albert_tf.training.settings import RunSettings
 
 SCHEDULE = WarmUpPolynomialDecay(1e-3, 7, 2)
@@ -90,9 +91,9 @@ def test_the_precision_is_restored_after_an_error():
 
 def test_a_session_locks_the_directory_and_describes_the_run(settings, task, tmp_path):
     with session.open_session(settings, task.config):
-        assert run_directory._held
+        assert json.loads((tmp_path / ".lock").read_text())["pid"] == os.getpid()
         run = json.loads((tmp_path / "run.json").read_text())
-    assert not run_directory._held
+    assert (tmp_path / ".lock").read_text() == ""
     assert run["flags"] == dataclasses.asdict(settings)
     assert run["config"]["hidden_size"] == 12
     assert run["device"] == {"devices": "one CPU", "precision": "float32"}
