@@ -9,6 +9,7 @@ from typing import Any
 import contenders
 import tensorflow as tf
 
+from albert_tf.classification.settings import Settings
 from albert_tf.classification.task import Classifier
 from albert_tf.classification.tasks import TASKS
 from albert_tf.config import AlbertConfig
@@ -36,7 +37,9 @@ def make_task(job: dict[str, Any], batch: contenders.Batch) -> Any:
     """The task of the job."""
     config = AlbertConfig.from_dict(job["config"])
     if job["task"] == "classification":
-        return Classifier(TASKS["lcqmc"], config)
+        settings = Settings(task_name="lcqmc", data_dir="", output_dir="")
+        no_tokenizer: Any = None  # the batches are there already
+        return Classifier(TASKS["lcqmc"], settings, config, no_tokenizer)
     return PretrainingTask(config, batch["input_ids"].shape[1], batch["masked_lm_ids"].shape[1])
 
 

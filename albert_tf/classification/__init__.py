@@ -1,1 +1,35 @@
-"""Classification and regression of texts and pairs of texts."""
+"""Classification and regression of texts and pairs of texts.
+
+>>> from albert_tf import classification
+>>> settings = classification.Settings(
+...     task_name="lcqmc",
+...     data_dir="lcqmc",
+...     init_checkpoint="albert_tiny_zh",
+...     output_dir="lcqmc_model",
+... )
+>>> classification.run(settings).metrics["eval_accuracy"]  # doctest: +SKIP
+"""
+
+from albert_tf.classification.settings import Settings
+from albert_tf.finetuning.result import FineTuningResult
+
+__all__ = ["Settings", "run"]
+
+
+def run(settings: Settings) -> FineTuningResult:
+    """Trains, evaluates, predicts and exports a classifier, as `run_classifier.py` does.
+
+    Args:
+        settings: as the flags of that program. Without any of `do_train`, `do_eval`, `do_predict`
+            and `export_dir` it trains and evaluates. Config and vocabulary may be left out where
+            they lie beside `init_checkpoint`.
+
+    Returns:
+        the folder, step and metrics of the best checkpoint on the dev set.
+
+    Raises:
+        ValueError, OSError: settings, files and data do not go together; says which.
+    """
+    from albert_tf.classification import program  # TensorFlow, which settings do without
+
+    return program.run(settings)

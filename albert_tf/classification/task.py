@@ -1,8 +1,7 @@
 """Classification and regression: features, loss, metrics, and the files of predictions.
 
-The tasks are rows of the table in `classification_tasks`, their examples come from
-`classification_data`. Source: `run_classifier.py` and `classifier_utils.py` of
-google-research/albert.
+The tasks are rows of the table in `tasks`, their examples come from `reading`. Source:
+`run_classifier.py` and `classifier_utils.py` of google-research/albert.
 
 Letters: B batch, N examples, K labels, S sequence length.
 """
@@ -10,8 +9,9 @@ Letters: B batch, N examples, K labels, S sequence length.
 from __future__ import annotations
 
 import json
+import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,22 +20,27 @@ from absl import logging
 from numpy.typing import NDArray
 
 from albert_tf import files
-from albert_tf.classification.reading import ExampleSet
+from albert_tf.checkpoints import store
+from albert_tf.classification import custom
+from albert_tf.classification.reading import ExampleSet, read_examples
+from albert_tf.classification.settings import Settings
 from albert_tf.classification.tasks import ClassificationTask
 from albert_tf.config import AlbertConfig
-from albert_tf.finetuning import feature_cache, metrics
+from albert_tf.finetuning import feature_cache, metrics, results
+from albert_tf.finetuning.batching import Padding
 from albert_tf.finetuning.sequences import TokenSequences
+from albert_tf.finetuning.task import Batch, FineTuningTask, Outputs, Split
 from albert_tf.heads import AlbertForClassification, classification_losses, regression_losses
+from albert_tf.serving import saved_model
 from albert_tf.tokenization import FullTokenizer, join, truncated_lengths
+from albert_tf.training.evaluation import Evaluation, best_of, digest
 
 EXAMPLES_AT_ONCE = 1000
 LOGGED_EXAMPLES = 5
 MIN_SEQ_LENGTH = 5  # [CLS] a [SEP] b [SEP]
 DEV_PREDICTIONS = "dev_predictions.tsv"
 # What prediction reads of a model's outputs.
-OUTPUTS = {"logits": 0.0}
-
-Sums = dict[str, tuple[tf.Tensor, tf.Tensor]]
+OUTPUTS = {"logits": 0.0, "probabilities": 0.0}
 
 
 def _sequences(
@@ -116,63 +121,159 @@ def make_features(
     return feature_cache.load_or_make(path, made_of, max_seq_length, make, TokenSequences)
 
 
-class Classifier:
-    """Classification or regression as the training loop takes it.
+class Classifier(FineTuningTask):
+    """Classification or regression, as the fine-tuning engine takes it.
 
     Args:
         task: row of the table, its labels known.
+        settings: of the program.
         config: the architecture.
-        use_pooled_output: as in `AlbertForClassification`.
+        tokenizer: of the vocabulary.
     """
 
+    outputs = OUTPUTS
+
     def __init__(
-        self, task: ClassificationTask, config: AlbertConfig, use_pooled_output: bool = True
+        self,
+        task: ClassificationTask,
+        settings: Settings,
+        config: AlbertConfig,
+        tokenizer: FullTokenizer,
     ) -> None:
-        self.task, self.config, self.use_pooled_output = task, config, use_pooled_output
+        self.task, self.settings = task, settings
+        self.config, self.tokenizer = config, tokenizer
         self.selection_metric = task.selection_metric
+
+    def read(self, split: str) -> ExampleSet:
+        """Returns the examples of a split; raises as `read_examples`."""
+        settings = self.settings
+        return read_examples(self.task, settings.data_dir, split, settings.max_bad_rows)
+
+    def make_features(self, data: ExampleSet, split: str) -> TokenSequences:
+        """Returns token ids and labels, from the cache or made and put there."""
+        settings = self.settings
+        folder = settings.cached_dir or settings.output_dir
+        return make_features(data, self.tokenizer, settings.max_seq_length, folder)
+
+    def padding(self, padding: Padding) -> Padding:
+        """Returns one length for all batches where the mean of all positions is taken.
+
+        That mean is over the padding too, as in the official program.
+        """
+        if self.settings.use_pooled_output:
+            return padding
+        return Padding(padding.max_seq_length, padding.max_seq_length)
 
     def build_model(self) -> AlbertForClassification:
         """A model with random weights."""
         task = self.task
         return AlbertForClassification(
-            self.config, task.num_labels, task.is_regression, self.use_pooled_output
+            self.config, task.num_labels, task.is_regression, self.settings.use_pooled_output
         )
 
-    def loss_weights(self, batch: dict[str, tf.Tensor]) -> tf.Tensor:
-        """Examples of a batch, float32 [1]."""
-        return tf.cast(tf.shape(batch["input_ids"])[:1], tf.float32)
-
-    def loss(
-        self,
-        logits: tf.Tensor,
-        batch: dict[str, tf.Tensor],
-        weights: tf.Tensor | None = None,
-    ) -> tuple[tf.Tensor, Sums]:
-        """The mean loss of a batch, and what its metrics are made of.
+    def losses(self, outputs: Any, batch: Batch) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+        """Returns cross-entropies and hits or, in regression, squared errors; all [B].
 
         Args:
-            logits: of `AlbertForClassification`, [B, K].
+            outputs: logits [B, K].
             batch: with `label_ids` [B].
-            weights: `loss_weights` of the larger batch that this one is a part of.
-
-        Returns:
-            the loss, float32 scalar, and metric → (sum, number of examples), float32 scalars.
         """
         labels = batch["label_ids"]
-        count = tf.cast(tf.size(labels), tf.float32)
-        total = count if weights is None else weights[0]
         if self.task.is_regression:
-            losses = regression_losses(logits[:, 0], labels)  # [B]
-            return tf.reduce_sum(losses) / total, {"MSE": (tf.reduce_sum(losses), count)}
-        losses = classification_losses(logits, labels)  # [B]
-        predictions = tf.argmax(logits, axis=-1, output_type=labels.dtype)  # [B]
-        hits = tf.cast(predictions == labels, tf.float32)  # [B]
-        return tf.reduce_sum(losses) / total, {"accuracy": (tf.reduce_sum(hits), count)}
+            losses = regression_losses(outputs[:, 0], labels)
+            return losses, {"MSE": losses}
+        predictions = tf.argmax(outputs, axis=-1, output_type=labels.dtype)
+        return classification_losses(outputs, labels), {"accuracy": predictions == labels}
 
+    def predictions(self, outputs: Any) -> dict[str, tf.Tensor]:
+        """Returns `logits` and `probabilities`, both [B, K]; in regression both are the scores."""
+        probabilities = outputs if self.task.is_regression else tf.nn.softmax(outputs)
+        return {"logits": outputs, "probabilities": probabilities}
 
-def probabilities_of(task: ClassificationTask, logits: Any) -> tf.Tensor:
-    """Probabilities of the labels, float32 [N, K], of logits [N, K]; in regression the scores."""
-    return tf.convert_to_tensor(logits) if task.is_regression else tf.nn.softmax(logits)
+    def measure(self, split: Split, outputs: Outputs, batch_size: int) -> dict[str, float]:
+        """Returns the metrics of the task; see `evaluate`."""
+        return evaluate(self.task, outputs["logits"], _label_ids(split.data), batch_size)
+
+    def measured_on(self, split: Split, batch_size: int, padding: Padding) -> str:
+        """Returns a digest of texts, vocabulary and what else decides the metrics."""
+        return digest(
+            split.data.checksum(),
+            f"{self.tokenizer.checksum} {self.settings.do_lower_case}",
+            batch_size,
+            padding.max_seq_length,
+            self.settings.use_pooled_output,
+        )
+
+    def write_evaluations(self, output_dir: str, evaluations: Sequence[Evaluation]) -> str:
+        """Writes `eval_results.txt` and `best_trial.txt`, as the official program."""
+        return results.write_classifier_results(output_dir, evaluations, self.selection_metric)
+
+    def describe_evaluations(self, output_dir: str, evaluations: Sequence[Evaluation]) -> str:
+        """Returns the metrics of the best checkpoint, as text; its step alone if none is best."""
+        best = best_of(evaluations, self.selection_metric)
+        step = (best or evaluations[-1]).step
+        found = {"global_step": step} | (best.metrics if best else {})
+        return f"best checkpoint of {output_dir}\n{results.format_metrics(found)}"
+
+    def write_dev_predictions(
+        self, output_dir: str, split: Split, predict: Callable[[], Outputs]
+    ) -> None:
+        """Writes `dev_predictions.tsv`; see the function of this name."""
+        write_dev_predictions(output_dir, split.data, predict()["probabilities"])
+
+    def write_predictions(self, output_dir: str, split: Split, outputs: Outputs, step: int) -> str:
+        """Writes predictions in all forms and, if the labels are known, `predict_results.txt`.
+
+        Returns:
+            the text of `predict_results.txt`; "" without labels.
+        """
+        paths = write_predictions(output_dir, split.data, outputs["probabilities"])
+        logging.info("Predictions of %d examples: %s", len(split.data), ", ".join(paths))
+        if not split.data.has_labels:
+            return ""
+        found = self.measure(split, outputs, self.settings.predict_batch_size)
+        found["global_step"] = step
+        return results.write_test_results(output_dir, found, self.selection_metric)
+
+    def prepare_folder(self, output_dir: str, is_training: bool) -> None:
+        """Checks `task.json` in the folder of a run, and writes it in training.
+
+        Raises:
+            ValueError: the checkpoints there are for another task or other labels.
+        """
+        if store.list_checkpoints(output_dir):
+            custom.check_task(output_dir, self.task, is_training)
+        if is_training:
+            custom.remember_task(output_dir, self.task)
+
+    def served_outputs(self, outputs: Any) -> dict[str, tf.Tensor]:
+        """Returns `probabilities` [B, K] and `predictions` [B], in regression both the score.
+
+        `threshold`, the constant of `--threshold_to_export`, is applied to nothing.
+        """
+        if self.task.is_regression:
+            predictions = outputs[:, 0]
+        else:
+            predictions = tf.argmax(outputs, axis=-1, output_type=tf.int32)
+        probabilities = self.predictions(outputs)["probabilities"]
+        served = {"probabilities": probabilities, "predictions": predictions}
+        if not math.isnan(self.settings.threshold_to_export):
+            served["threshold"] = tf.constant(self.settings.threshold_to_export, tf.float32)
+        return served
+
+    def export(
+        self, model: Any, export_dir: str, max_seq_length: int, extra_files: Mapping[str, bytes]
+    ) -> None:
+        """Writes a SavedModel as the official program, with `labels.txt` beside the vocabulary."""
+        labels = "".join(f"{label}\n" for label in self.task.labels)
+        saved_model.export_saved_model(
+            export_dir,
+            model,
+            saved_model.token_features(max_seq_length),
+            self.served_outputs,
+            any_length=self.settings.use_pooled_output,
+            extra_files={**extra_files, "labels.txt": labels.encode()},
+        )
 
 
 def evaluate(
@@ -221,12 +322,12 @@ def write_predictions(
     task = data.task
     rows = probabilities.astype(np.float32)
     predictions = _predicted_labels(data, rows)
-    results = "".join("\t".join(map(str, row)) + "\n" for row in rows)
+    table = "".join("\t".join(map(str, row)) + "\n" for row in rows)
     submission = "index\tprediction\n" + "".join(
         f"{example.guid}\t{prediction}\n"
         for example, prediction in zip(data.examples, predictions, strict=True)
     )
-    contents = {"test_results.tsv": results, "submit_results.tsv": submission}
+    contents = {"test_results.tsv": table, "submit_results.tsv": submission}
     if task.leaderboard_file:
         contents[task.leaderboard_file] = submission
     if task.clue_fields is not None:

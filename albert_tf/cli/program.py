@@ -6,11 +6,10 @@ imported here, so that `--help` answers at once; the scripts import it in `main`
 
 from __future__ import annotations
 
-import contextlib
 import glob
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from absl import app, flags, logging
@@ -26,7 +25,7 @@ from albert_tf.cli.trainer_setup import (
     strategy,
 )
 from albert_tf.config import AlbertConfig
-from albert_tf.finetuning import batching, sweeps
+from albert_tf.finetuning import batching
 from albert_tf.settings import SettingsGroup
 from albert_tf.tokenization import FullTokenizer
 from albert_tf.training.interruption import EXIT_STATUS, InterruptedRunError
@@ -83,12 +82,6 @@ def read_tokenizer(config: AlbertConfig) -> FullTokenizer:
         )
     config.check_length(FLAGS.max_seq_length)
     return tokenizer
-
-
-def model_folders(runs: Sequence[sweeps.Run]) -> list[str]:
-    """Folders where a model that has been trained may be: those of the runs, of first weights."""
-    path = first_weights()
-    return [run.folder for run in runs] + ([os.path.dirname(path)] if path else [])
 
 
 def training_steps(num_examples: int) -> tuple[int, int]:
@@ -163,41 +156,6 @@ def fine_tune(
         after_save=evaluator.after_save if evaluator is not None else None,
     )
     leave_the_rest_to_the_chief()
-
-
-def plan_runs() -> list[sweeps.Run]:
-    """The runs that --learning_rate, --num_runs and --seed ask for.
-
-    Raises:
-        ValueError: several, and nothing to compare them by.
-    """
-    rates = FLAGS.learning_rate
-    rates = rates if isinstance(rates, tuple) else (rates,)
-    runs = sweeps.plan_runs(FLAGS.output_dir, rates, FLAGS.num_runs, FLAGS.seed)
-    if len(runs) > 1 and not FLAGS.do_eval:
-        raise ValueError(f"{len(runs)} runs are compared by the dev set: give --do_eval as well")
-    return runs
-
-
-@contextlib.contextmanager
-def folder_of(run: sweeps.Run) -> Iterator[None]:
-    """Gives flags the values of one run for the time of a `with` block; as `read_config`."""
-    read_config(run.folder, FLAGS.albert_config_file)
-    with overridden(output_dir=run.folder, learning_rate=run.learning_rate, seed=run.seed):
-        yield
-
-
-@contextlib.contextmanager
-def overridden(**values: Any) -> Iterator[None]:
-    """Gives flags other values for the time of a `with` block."""
-    before = {name: FLAGS[name].value for name in values}
-    try:
-        for name, value in values.items():
-            FLAGS[name].value = value
-        yield
-    finally:
-        for name, value in before.items():
-            FLAGS[name].value = value
 
 
 def adopt_hub_module() -> None:

@@ -9,7 +9,7 @@ Letters: B batch, N examples, S sequence length.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -70,6 +70,7 @@ class Predictor:
         padding: how far batches are padded.
         outputs: name → what fills the rows of this output up where batches differ in width, as
             with questions of different numbers of options.
+        predictions: returns these outputs, given what the model returns; None where that is them.
     """
 
     def __init__(
@@ -79,13 +80,15 @@ class Predictor:
         batch_size: int,
         padding: Padding,
         outputs: Mapping[str, float],
+        predictions: Callable[[Any], Mapping[str, tf.Tensor]] | None = None,
     ) -> None:
         self.model, self.features, self.fill = model, features, dict(outputs)
+        self._predictions = predictions or (lambda outputs: outputs)
         self.batch_size, self.padding = batch_size, padding
         self._step = tf.function(self._one_batch, input_signature=[batch_signature(features)])
 
     def _one_batch(self, batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        outputs = self.model(batch, training=False)
+        outputs = self._predictions(self.model(batch, training=False))
         if not isinstance(outputs, Mapping):
             outputs = {"logits": outputs}
         return {name: outputs[name] for name in self.fill}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from albert_tf.data.settings import SequenceSettings, VocabularySettings
-from albert_tf.settings import redefined, setting
+from albert_tf.settings import REQUIRED, SettingsGroup, redefined, setting
 from albert_tf.training.settings import RunSettings, TrainingSettings
 
 
@@ -25,10 +25,6 @@ class DataSettings(SequenceSettings, VocabularySettings):
     official_order: bool = setting(
         False, "Train in file order with a shuffle buffer of 100 examples, as Google's programs."
     )
-    max_bad_rows: int = setting(
-        0, "Number of unusable examples to skip and report before a file is refused.", minimum=0
-    )
-    cached_dir: str | None = setting(None, "Folder for cached features; default: output_dir.")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -55,7 +51,9 @@ class FineTuningSettings(RunSettings, DataSettings):
         0.1, "Share of the steps of num_train_epochs that warm up.", minimum=0, maximum=1
     )
     num_runs: int = setting(
-        1, "Number of runs, with the seeds seed, seed + 1 and so on.", minimum=1
+        1,
+        "Number of runs of each learning rate, with the seeds seed, seed + 1 and so on.",
+        minimum=1,
     )
     early_stopping_patience: int = setting(
         0,
@@ -67,3 +65,45 @@ class FineTuningSettings(RunSettings, DataSettings):
     )
     export_dir: str | None = setting(None, "Folder for a SavedModel of the best checkpoint.")
     pictures: bool | None = setting(None, "Draw plots; default: if matplotlib is installed.")
+
+    @property
+    def splits(self) -> list[str]:
+        """The splits of the data that are used: "train", "dev" and "test"."""
+        phases = {"train": self.do_train, "dev": self.do_eval, "test": self.do_predict}
+        return [split for split, is_used in phases.items() if is_used]
+
+    @property
+    def asks_for_something(self) -> bool:
+        """Whether anything is to be done: training, evaluation, prediction or export."""
+        return bool(self.splits or self.export_dir)
+
+    def require_a_phase(self) -> None:
+        """Raises ValueError when nothing is asked for, which is an error on a command line."""
+        if not self.asks_for_something:
+            raise ValueError(
+                "nothing to do: give --do_train, --do_eval or --do_predict, --export_dir"
+            )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TaskSettings(SettingsGroup):
+    """Which task a program is trained on, where there are several."""
+
+    GROUP = "data"
+
+    task_name: str = setting(REQUIRED, "Task to train, evaluate or predict.")
+    data_dir: str = setting(REQUIRED, "Folder of the data.")
+    max_bad_rows: int = setting(
+        0, "Number of unusable examples to skip and report before a file is refused.", minimum=0
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class QuestionSettings(SettingsGroup):
+    """What the programs for questions about a text, RACE and SQuAD, both have."""
+
+    GROUP = "data"
+
+    train_file: str | None = setting(None, "Questions to train on.")
+    predict_file: str | None = setting(None, "Questions to answer.")
+    dropout_prob: float = setting(0.1, "Dropout of the head.", minimum=0)

@@ -7,34 +7,24 @@ after what is theirs alone, so that one that is finished is not repeated when ot
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import math
 import os
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from absl import logging
 
 from albert_tf import files
+from albert_tf.finetuning.settings import FineTuningSettings
 
 TABLE_FILE = "sweep_results.tsv"
 SUMMARY_FILE = "sweep_results.txt"
 
-
-@dataclass(frozen=True)
-class Run:
-    """One training.
-
-    Attributes:
-        folder: where it goes.
-        learning_rate: its peak.
-        seed: of weights, dropout and the order of the data.
-    """
-
-    folder: str
-    learning_rate: float
-    seed: int
+SettingsType = TypeVar("SettingsType", bound=FineTuningSettings)
 
 
 @dataclass(frozen=True)
@@ -42,46 +32,67 @@ class Result:
     """What came of a run.
 
     Attributes:
-        run: which.
+        settings: of the run: its folder, learning rate and seed.
         step: of its best checkpoint.
         metrics: of that; empty for a run that has no best checkpoint.
         remark: why it has none.
     """
 
-    run: Run
+    settings: FineTuningSettings
     step: int = 0
-    metrics: dict[str, float] = field(default_factory=dict)
+    metrics: Mapping[str, float] = field(default_factory=dict)
     remark: str = ""
 
+    @property
+    def learning_rate(self) -> float:
+        """Peak learning rate of the run."""
+        return learning_rate_of(self.settings)
 
-def plan_runs(
-    output_dir: str, learning_rates: Sequence[float], num_runs: int, seed: int
-) -> list[Run]:
-    """The runs: each learning rate with the seeds from `seed` to `seed + num_runs - 1`.
+
+def learning_rate_of(run: FineTuningSettings) -> float:
+    """Returns the learning rate of one run of `plan_runs`."""
+    if isinstance(run.learning_rate, tuple):
+        raise ValueError(f"learning_rate={run.learning_rate}: one run has one learning rate")
+    return run.learning_rate
+
+
+def plan_runs(settings: SettingsType) -> list[SettingsType]:
+    """Returns the settings of each run: every learning rate with `num_runs` seeds from `seed` on.
 
     Raises:
-        ValueError: no learning rate, or one of them twice.
+        ValueError: no learning rate, one of them twice, or nothing to compare several runs by.
     """
-    if not learning_rates or len(set(learning_rates)) < len(learning_rates):
+    rates = settings.learning_rate
+    if not isinstance(rates, tuple):
+        rates = (rates,)
+    if not rates or len(set(rates)) < len(rates):
         raise ValueError(
-            f"--learning_rate={','.join(f'{rate:g}' for rate in learning_rates)}: one or more "
-            "numbers were expected, each once"
+            f"--learning_rate={','.join(f'{rate:g}' for rate in rates)}: one or more numbers were "
+            "expected, each once"
         )
-    if len(learning_rates) == num_runs == 1:
-        return [Run(output_dir, learning_rates[0], seed)]
-    return [
-        Run(os.path.join(output_dir, f"lr{rate:g}_seed{number}"), rate, number)
-        for rate in learning_rates
-        for number in range(seed, seed + num_runs)
+    if len(rates) == settings.num_runs == 1:
+        return [dataclasses.replace(settings, learning_rate=rates[0])]
+    runs = [
+        dataclasses.replace(
+            settings,
+            output_dir=os.path.join(settings.output_dir, f"lr{rate:g}_seed{seed}"),
+            learning_rate=rate,
+            seed=seed,
+        )
+        for rate in rates
+        for seed in range(settings.seed, settings.seed + settings.num_runs)
     ]
+    if "dev" not in settings.splits:
+        raise ValueError(f"{len(runs)} runs are compared by the dev set: give --do_eval as well")
+    return runs
 
 
 def make_runs(
-    runs: Sequence[Run],
-    make: Callable[[Run], Result],
+    runs: Sequence[SettingsType],
+    make: Callable[[SettingsType], Result],
     output_dir: str,
     metric: str,
-) -> Run:
+) -> Result:
     """Makes one run after the other, and compares several.
 
     A run that diverges is noted, and the others go on; if it is alone, its error is raised.
@@ -93,24 +104,23 @@ def make_runs(
         metric: what the runs are compared by.
 
     Returns:
-        the best run.
+        the best result.
 
     Raises:
         ValueError: none of several runs came to a best checkpoint.
     """
     if len(runs) == 1:
-        make(runs[0])
-        return runs[0]
+        return make(runs[0])
     results: list[Result] = []
     for number, run in enumerate(runs, 1):
-        logging.info("Run %d of %d: %s", number, len(runs), run.folder)
+        logging.info("Run %d of %d: %s", number, len(runs), run.output_dir)
         try:
             results.append(make(run))
         except ArithmeticError as error:  # the loss is not finite
-            logging.error("%s: %s", run.folder, error)
+            logging.error("%s: %s", run.output_dir, error)
             results.append(Result(run, remark="diverged"))
         logging.info("Results so far:\n%s", write_comparison(output_dir, results, metric))
-    return best_result(results, metric).run
+    return best_result(results, metric)
 
 
 def best_result(results: Sequence[Result], metric: str) -> Result:
@@ -127,10 +137,10 @@ def best_result(results: Sequence[Result], metric: str) -> Result:
 
 def values_by_rate(results: Sequence[Result], metric: str) -> dict[float, list[float]]:
     """Learning rate → the metric in its runs, those left out that have none."""
-    values: dict[float, list[float]] = {result.run.learning_rate: [] for result in results}
+    values: dict[float, list[float]] = {result.learning_rate: [] for result in results}
     for result in results:
         if metric in result.metrics:
-            values[result.run.learning_rate].append(result.metrics[metric])
+            values[result.learning_rate].append(result.metrics[metric])
     return values
 
 
@@ -141,9 +151,9 @@ def format_summary(results: Sequence[Result], metric: str) -> str:
     """
     lines = [f"{'learning_rate':>13} {'seed':>10} {'step':>8} {metric:>16}"]
     for result in results:
-        run = result.run
         value = f"{result.metrics[metric]:16.4f}" if metric in result.metrics else result.remark
-        lines.append(f"{run.learning_rate:13g} {run.seed:10d} {result.step:8d} {value:>16}")
+        seed = result.settings.seed
+        lines.append(f"{result.learning_rate:13g} {seed:10d} {result.step:8d} {value:>16}")
     lines.append("")
     heads = ("runs", "median", "mean", "deviation", "least", "largest")
     lines.append(f"{'learning_rate':>13}" + "".join(f"{head:>11}" for head in heads))
@@ -158,7 +168,7 @@ def format_summary(results: Sequence[Result], metric: str) -> str:
         cells = "".join("          -" if math.isnan(x) else f"{x:11.4f}" for x in numbers)
         lines.append(f"{rate:13g}{len(values):11d}{cells}")
     if any(metric in result.metrics for result in results):
-        lines.append(f"best: {best_result(results, metric).run.folder}")
+        lines.append(f"best: {best_result(results, metric).settings.output_dir}")
     return "\n".join(lines) + "\n"
 
 
@@ -178,9 +188,9 @@ def write_comparison(output_dir: str, results: Sequence[Result], metric: str) ->
     writer = csv.writer(table, delimiter="\t", lineterminator="\n")
     writer.writerow(["folder", "learning_rate", "seed", "step", *keys, "remark"])
     for result in results:
-        run = result.run
+        folder, seed = result.settings.output_dir, result.settings.seed
         numbers = [result.metrics.get(key, "") for key in keys]
-        row = [run.folder, f"{run.learning_rate:g}", run.seed, result.step, *numbers, result.remark]
+        row = [folder, f"{result.learning_rate:g}", seed, result.step, *numbers, result.remark]
         writer.writerow(row)
     summary = format_summary(results, metric)
     for name, content in ((TABLE_FILE, table.getvalue()), (SUMMARY_FILE, summary)):

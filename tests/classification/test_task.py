@@ -8,6 +8,7 @@ from absl import logging
 
 from albert_tf.classification import task as classification
 from albert_tf.classification.reading import Example, ExampleSet, read_examples
+from albert_tf.classification.settings import Settings
 from albert_tf.classification.tasks import TASKS, ClassificationTask
 from albert_tf.tokenization import FullTokenizer
 from tests.conftest import BATCH_SIZE
@@ -155,8 +156,13 @@ def batch(tiny_batch):
     return {name: tf.constant(value) for name, value in inputs.items()}
 
 
+def make_classifier(task, config, tokenizer=None, **settings):
+    values = Settings(task_name=task, data_dir="", output_dir="", **settings)
+    return classification.Classifier(TASKS[task], values, config, tokenizer)
+
+
 def test_the_loss_is_the_mean_and_the_metric_a_sum(tiny_config, batch):
-    classifier = classification.Classifier(TASKS["mnli"], tiny_config)
+    classifier = make_classifier("mnli", tiny_config)
     assert classifier.selection_metric == "eval_accuracy"
     model = classifier.build_model()
     logits = model(batch)
@@ -173,7 +179,7 @@ def test_the_loss_is_the_mean_and_the_metric_a_sum(tiny_config, batch):
 
 
 def test_the_loss_of_a_regression_is_the_mean_squared_error(tiny_config, batch):
-    classifier = classification.Classifier(TASKS["sts-b"], tiny_config)
+    classifier = make_classifier("sts-b", tiny_config)
     logits = classifier.build_model()(batch)
     labels = np.array([0.5, 4.0, 1.25, 3.0, 5.0], np.float32)
     loss, sums = classifier.loss(logits, batch | {"label_ids": tf.constant(labels)})
@@ -183,8 +189,7 @@ def test_the_loss_of_a_regression_is_the_mean_squared_error(tiny_config, batch):
 
 
 def test_the_mean_of_all_positions_is_passed_on(tiny_config, batch):
-    task = TASKS["cola"]
-    model = classification.Classifier(task, tiny_config, use_pooled_output=False).build_model()
+    model = make_classifier("cola", tiny_config, use_pooled_output=False).build_model()
     assert not model.use_pooled_output
     assert model(batch).shape == (BATCH_SIZE, 2)
 

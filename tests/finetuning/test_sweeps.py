@@ -3,43 +3,70 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import statistics
 
 import pytest
 
 from albert_tf.finetuning import sweeps
-from albert_tf.finetuning.sweeps import Result, Run
+from albert_tf.finetuning.settings import FineTuningSettings
+from albert_tf.finetuning.sweeps import Result
 
 METRIC = "eval_accuracy"
 RATES = (1e-5, 2e-5, 5e-5)
 
 
+def make_settings(output_dir, rates, num_runs=1, seed=7):
+    return FineTuningSettings(
+        output_dir=str(output_dir), learning_rate=rates, num_runs=num_runs, seed=seed, do_eval=True
+    )
+
+
 def results(folder, values):
     return [
-        Result(Run(f"{folder}/r{i}", rate, seed), 10 * i, {METRIC: value, "eval_loss": 1.5})
+        Result(
+            make_settings(f"{folder}/r{i}", rate, seed=seed),
+            10 * i,
+            {METRIC: value, "eval_loss": 1.5},
+        )
         for i, (rate, seed, value) in enumerate(values)
     ]
 
 
-def test_a_lone_run_goes_into_the_output_directory_itself():
-    assert sweeps.plan_runs("out", [5e-5], 1, 7) == [Run("out", 5e-5, 7)]
+@pytest.mark.parametrize("rates", [5e-5, (5e-5,)])
+def test_a_lone_run_goes_into_the_output_directory_itself(rates):
+    assert sweeps.plan_runs(make_settings("out", rates)) == [make_settings("out", 5e-5)]
 
 
 def test_every_learning_rate_has_every_seed_in_a_folder_of_its_own():
-    runs = sweeps.plan_runs("out", RATES, 2, 7)
+    runs = sweeps.plan_runs(make_settings("out", RATES, 2))
     assert [(run.learning_rate, run.seed) for run in runs] == [
         (rate, seed) for rate in RATES for seed in (7, 8)
     ]
-    assert runs[0].folder == "out/lr1e-05_seed7"
-    assert len({run.folder for run in runs}) == 6
+    folders = [run.output_dir for run in runs]
+    assert folders[0] == "out/lr1e-05_seed7"
+    assert len(set(folders)) == 6
     # A sweep that grows keeps the folders that it has.
-    assert set(runs) < set(sweeps.plan_runs("out", (*RATES, 1e-4), 3, 7))
+    more = sweeps.plan_runs(make_settings("out", (*RATES, 1e-4), 3))
+    assert set(folders) < {run.output_dir for run in more}
 
 
 @pytest.mark.parametrize("rates", [(), (1e-5, 2e-5, 1e-5)])
 def test_learning_rates_are_named_once_each(rates):
     with pytest.raises(ValueError, match=r"--learning_rate=.*: one or more numbers"):
-        sweeps.plan_runs("out", rates, 1, 7)
+        sweeps.plan_runs(make_settings("out", rates))
+
+
+def test_several_runs_need_a_dev_set():
+    settings = dataclasses.replace(make_settings("out", 1e-5, 2), do_eval=False)
+    with pytest.raises(ValueError, match="2 runs are compared by the dev set: give --do_eval"):
+        sweeps.plan_runs(settings)
+
+
+def test_one_run_has_one_learning_rate():
+    assert sweeps.learning_rate_of(make_settings("out", 1e-5)) == 1e-5
+    with pytest.raises(ValueError, match="one run has one learning rate"):
+        sweeps.learning_rate_of(make_settings("out", RATES))
 
 
 def test_the_summary_has_median_mean_and_deviation_for_each_learning_rate():
@@ -60,7 +87,7 @@ def test_the_summary_has_median_mean_and_deviation_for_each_learning_rate():
 
 def test_the_table_has_a_row_a_run_with_all_metrics(tmp_path):
     found = results(tmp_path, [(1e-5, 7, 0.5), (2e-5, 7, 0.75)])
-    found.append(Result(Run("bad", 1.0, 7), remark="diverged"))
+    found.append(Result(make_settings("bad", 1.0), remark="diverged"))
     assert (
         sweeps.write_comparison(str(tmp_path), found, METRIC)
         == (tmp_path / "sweep_results.txt").read_text()
@@ -79,9 +106,9 @@ def test_a_run_that_diverges_does_not_stop_the_others(tmp_path):
             raise ArithmeticError("the loss is not finite")
         return Result(run, 10, {METRIC: 0.5 + run.seed / 100})
 
-    runs = sweeps.plan_runs(str(tmp_path), RATES[:2], 2, 7)
+    runs = sweeps.plan_runs(make_settings(tmp_path, RATES[:2], 2))
     best = sweeps.make_runs(runs, make, str(tmp_path), METRIC)
-    assert (best.learning_rate, best.seed) == (1e-5, 8)
+    assert (best.learning_rate, best.settings.seed) == (1e-5, 8)
     assert "diverged" in (tmp_path / "sweep_results.txt").read_text()
 
 
@@ -90,7 +117,7 @@ def test_a_lone_run_that_diverges_is_an_error_and_leaves_no_table(tmp_path):
         raise ArithmeticError("the loss is not finite")
 
     with pytest.raises(ArithmeticError):
-        sweeps.make_runs([Run(str(tmp_path), 1.0, 7)], make, str(tmp_path), METRIC)
+        sweeps.make_runs([make_settings(tmp_path, 1.0)], make, str(tmp_path), METRIC)
     assert not list(tmp_path.iterdir())
 
 
@@ -98,4 +125,4 @@ def test_the_first_of_equal_runs_is_the_best_and_none_is_said():
     found = results("out", [(1e-5, 7, 0.5), (2e-5, 7, 0.5)])
     assert sweeps.best_result(found, METRIC) is found[0]
     with pytest.raises(ValueError, match="no run has a best checkpoint: diverged"):
-        sweeps.best_result([Result(Run("a", 1.0, 7), remark="diverged")], METRIC)
+        sweeps.best_result([Result(make_settings("a", 1.0), remark="diverged")], METRIC)

@@ -1,0 +1,37 @@
+"""What run_classifier.py does, given its settings."""
+
+from __future__ import annotations
+
+from albert_tf.classification import custom
+from albert_tf.classification.settings import Settings
+from albert_tf.classification.task import Classifier
+from albert_tf.config import AlbertConfig
+from albert_tf.finetuning.result import FineTuningResult
+from albert_tf.finetuning.run import fine_tune, list_model_folders
+from albert_tf.tokenization import FullTokenizer
+
+
+def run(settings: Settings) -> FineTuningResult:
+    """Trains, evaluates, predicts and exports; raises as `fine_tune`."""
+    return fine_tune(settings, make_task)
+
+
+def make_task(settings: Settings, config: AlbertConfig, tokenizer: FullTokenizer) -> Classifier:
+    """Returns the task of the table, or a custom one made for the data.
+
+    A model that is trained already remembers its labels, so that its training data are not needed.
+    """
+    options = custom.CustomTaskOptions(
+        settings.text_a_column,
+        settings.text_b_column,
+        settings.label_column,
+        settings.guid_column,
+        settings.has_header,
+        settings.is_regression,
+        settings.labels,
+    )
+    folders = [] if settings.do_train else list_model_folders(settings)
+    row = custom.find_task(
+        settings.task_name, settings.data_dir, options, folders, settings.max_bad_rows
+    )
+    return Classifier(row, settings, config, tokenizer)

@@ -1,0 +1,51 @@
+"""Settings of run_classifier.py. TensorFlow is not imported here."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from albert_tf.finetuning.settings import DataSettings, FineTuningSettings, TaskSettings
+from albert_tf.settings import REQUIRED, SettingsGroup, redefined, setting
+
+_COLUMN = "task_name=tsv: column of the {}, a name or a number from 0; default: see the header."
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CustomDataSettings(SettingsGroup):
+    """The columns and labels of a custom task, `task_name=tsv`."""
+
+    GROUP = "data"
+
+    text_a_column: str | None = setting(None, _COLUMN.format("text"))
+    text_b_column: str | None = setting(None, _COLUMN.format("second text"))
+    label_column: str | None = setting(None, _COLUMN.format("label"))
+    guid_column: str | None = setting(None, _COLUMN.format("name of an example"))
+    has_header: bool | None = setting(
+        None, "task_name=tsv: whether the first line names the columns; default: look."
+    )
+    is_regression: bool = setting(False, "task_name=tsv: the labels are numbers to be predicted.")
+    labels: tuple[str, ...] = setting(
+        (), "task_name=tsv: labels in the order of their ids; default: those of the training data."
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings(FineTuningSettings, TaskSettings, CustomDataSettings):
+    """All settings of run_classifier.py, under the names of Google's flags."""
+
+    GROUP = "fine-tuning"
+
+    task_name: str = redefined(
+        TaskSettings,
+        "task_name",
+        REQUIRED,
+        "Task of GLUE or CLUE, lcqmc, xnli or chnsenticorp; tsv for a custom task.",
+    )
+    cached_dir: str | None = setting(None, "Folder for cached features; default: output_dir.")
+    batches_to_sort: int = redefined(DataSettings, "batches_to_sort", 32)
+    use_pooled_output: bool = setting(
+        True, "Classify the output of [CLS]; otherwise the mean of all positions."
+    )
+    threshold_to_export: float = setting(
+        float("nan"), "Constant to add to the outputs of the SavedModel; nan for none."
+    )

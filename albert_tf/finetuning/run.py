@@ -1,0 +1,358 @@
+"""The fine-tuning engine: trains a task, evaluates its checkpoints, predicts and exports.
+
+    result = fine_tune(settings, make_task)
+
+Whatever the task, a run goes into the folder `output_dir`, and the same settings again resume it.
+Several learning rates or `num_runs` make a sweep, with a folder for each of its runs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import tensorflow as tf
+from absl import logging
+
+from albert_tf import files, optimization
+from albert_tf.checkpoints import loading, pretrained
+from albert_tf.config import AlbertConfig
+from albert_tf.finetuning import batching, prediction, sweeps
+from albert_tf.finetuning.prediction import Predictor
+from albert_tf.finetuning.result import FineTuningResult
+from albert_tf.finetuning.settings import FineTuningSettings
+from albert_tf.finetuning.task import FineTuningTask, Outputs, Split
+from albert_tf.serving import saved_model
+from albert_tf.tokenization import FullTokenizer
+from albert_tf.training import devices, session
+from albert_tf.training.evaluation import CheckpointEvaluator, EarlyStopping, best_of
+
+HUB_VOCABULARY = "from_tf_hub"  # what Google's notebook gives as --spm_model_file
+
+SettingsType = TypeVar("SettingsType", bound=FineTuningSettings)
+MakeTask = Callable[[SettingsType, AlbertConfig, FullTokenizer], FineTuningTask]
+
+
+def fine_tune(settings: SettingsType, make_task: MakeTask[SettingsType]) -> FineTuningResult:
+    """Trains, evaluates, predicts and exports, as far as the settings ask for it.
+
+    If they ask for nothing, it trains and evaluates.
+
+    Args:
+        settings: of all runs.
+        make_task: makes the task, given the settings, the model's config and the vocabulary.
+
+    Raises:
+        ValueError, OSError: settings, files and data do not go together; says which.
+        ArithmeticError: the loss of a run that is alone became NaN or infinite.
+        InterruptedRunError: a signal asked to stop; the same settings resume the run.
+    """
+    if not settings.asks_for_something:
+        settings = dataclasses.replace(settings, do_train=True, do_eval=True)
+    settings = find_model_files(settings)
+    runs = sweeps.plan_runs(settings)
+    config = read_config(settings)
+    if settings.export_dir:
+        files.make_directory(settings.export_dir, "--export_dir")
+    tokenizer = read_tokenizer(settings, config)
+    task = make_task(settings, config, tokenizer)
+    data = {split: task.read(split) for split in settings.splits}
+    with session.open_session(settings, config) as strategy:
+        if len(runs) > 1 and devices.is_multi_worker(strategy):
+            raise ValueError("with several workers, give one --learning_rate and --num_runs=1")
+        splits = _make_features(task, data)
+        texts: list[str] = []
+
+        def make_run(run_settings: SettingsType) -> sweeps.Result:
+            run = FineTuningRun(run_settings, task, splits, strategy)
+            result, text = run.do_all()
+            texts.append(text)
+            return result
+
+        best = sweeps.make_runs(runs, make_run, settings.output_dir, task.selection_metric)
+        if settings.export_dir and devices.is_chief(strategy):
+            FineTuningRun(best.settings, task, {}, strategy).export(settings.export_dir)
+    text = "".join(texts).removesuffix("\n")
+    return FineTuningResult(best.settings.output_dir, best.step, best.metrics, text)
+
+
+def _make_features(task: FineTuningTask, data: Mapping[str, Any]) -> dict[str, Split]:
+    """Returns data with features. Splits with the same data, as in SQuAD, share these."""
+    splits: dict[str, Split] = {}
+    for name, examples in data.items():
+        known = [split.features for split in splits.values() if split.data is examples]
+        features = known[0] if known else task.make_features(examples, name)
+        splits[name] = Split(name, examples, features)
+    return splits
+
+
+def find_model_files(settings: SettingsType) -> SettingsType:
+    """Looks for what no setting names, config and vocabulary, beside the weights to start from.
+
+    Weights are those of `init_checkpoint` or of the folder `albert_hub_module_handle`, which
+    becomes the `init_checkpoint`.
+
+    Raises:
+        FileNotFoundError: config or vocabulary are not there; says what was looked for.
+        ValueError: there are no weights to look beside, or two; or the module is not on this disk.
+    """
+    handle = settings.albert_hub_module_handle
+    if handle and settings.init_checkpoint:
+        raise ValueError(
+            "--init_checkpoint and --albert_hub_module_handle: only one of them can give the "
+            "weights; leave the other out"
+        )
+    if handle and handle.startswith(("http://", "https://")):
+        raise ValueError(
+            f"--albert_hub_module_handle={handle}: nothing is downloaded. Unpack the module into a "
+            "folder and name that."
+        )
+    path = handle or settings.init_checkpoint
+    spm_model_file, vocab_file = settings.spm_model_file, settings.vocab_file
+    if spm_model_file == HUB_VOCABULARY:
+        spm_model_file = None
+    if not (path or settings.albert_config_file):
+        raise ValueError(
+            "--albert_config_file is needed: the albert_config.json that came with the model (a "
+            "TF-Hub module may have it in its assets)"
+        )
+    config_file = settings.albert_config_file
+    if path:
+        folder = path if tf.io.gfile.isdir(path) else os.path.dirname(path)
+        config_file = config_file or pretrained.find_config(folder)
+        if not (spm_model_file or vocab_file):
+            vocab_file, spm_model_file = pretrained.find_vocabulary(folder)
+    return dataclasses.replace(
+        settings,
+        init_checkpoint=path,
+        albert_hub_module_handle=None,
+        albert_config_file=config_file,
+        spm_model_file=spm_model_file,
+        vocab_file=vocab_file,
+    )
+
+
+def list_model_folders(settings: FineTuningSettings) -> list[str]:
+    """Returns the folders where a trained model may be: of the runs, and of `init_checkpoint`."""
+    folders = [run.output_dir for run in sweeps.plan_runs(settings)]
+    if settings.init_checkpoint:
+        folders.append(os.path.dirname(settings.init_checkpoint))
+    return folders
+
+
+def read_config(settings: FineTuningSettings) -> AlbertConfig:
+    """Reads the model's config, and keeps it in `output_dir`; raises as `session.keep_config`."""
+    return session.keep_config(settings.output_dir, settings.albert_config_file or "")
+
+
+def read_tokenizer(settings: FineTuningSettings, config: AlbertConfig) -> FullTokenizer:
+    """Opens the vocabulary, and checks it and `max_seq_length` against the model.
+
+    Raises:
+        ValueError: ids or positions would be out of range; names both numbers.
+    """
+    tokenizer = FullTokenizer(
+        vocab_file=settings.vocab_file,
+        do_lower_case=settings.do_lower_case,
+        spm_model_file=settings.spm_model_file,
+    )
+    if tokenizer.vocab_size > config.vocab_size:
+        raise ValueError(
+            f"{settings.spm_model_file or settings.vocab_file} has {tokenizer.vocab_size} entries, "
+            f"the model of {settings.albert_config_file} vocab_size={config.vocab_size}: they do "
+            "not belong together"
+        )
+    config.check_length(settings.max_seq_length)
+    return tokenizer
+
+
+def training_steps(settings: FineTuningSettings, num_examples: int) -> tuple[int, int]:
+    """Returns the number of training steps, and how many of these are warm-up.
+
+    Returns:
+        `train_step` and `warmup_step`; with `num_train_epochs`, the number of full batches in
+        these epochs, and `warmup_proportion` of it, both rounded down.
+
+    Raises:
+        ValueError: the epochs are less than one step.
+    """
+    if not settings.num_train_epochs:
+        return settings.train_step, settings.warmup_step
+    steps = int(num_examples / settings.train_batch_size * settings.num_train_epochs)
+    if steps < 1:
+        raise ValueError(
+            f"--num_train_epochs={settings.num_train_epochs} of {num_examples} examples are less "
+            f"than one step of --train_batch_size={settings.train_batch_size}"
+        )
+    return steps, int(steps * settings.warmup_proportion)
+
+
+def training_order(settings: FineTuningSettings) -> batching.TrainingOrder:
+    """Returns the order of training examples."""
+    size, seed = settings.train_batch_size, settings.seed
+    if settings.official_order:
+        return batching.TrainingOrder(size, seed, batching.OFFICIAL_SHUFFLE_BUFFER)
+    return batching.TrainingOrder(size, seed, batches_to_sort=settings.batches_to_sort)
+
+
+class FineTuningRun:
+    """One run: a task in a folder, with one learning rate and one seed.
+
+    Args:
+        settings: of this run, one of `sweeps.plan_runs`.
+        task: what is learned.
+        splits: name → examples and their features. "train" is trained on, "dev" evaluated on, and
+            all others are predicted.
+        strategy: of `session.open_session`.
+
+    Raises:
+        ValueError: the folder holds checkpoints of another model or task.
+    """
+
+    def __init__(
+        self,
+        settings: FineTuningSettings,
+        task: FineTuningTask,
+        splits: Mapping[str, Split],
+        strategy: tf.distribute.Strategy,
+    ) -> None:
+        self.settings, self.task, self.splits, self.strategy = settings, task, splits, strategy
+        read_config(settings)
+        task.prepare_folder(settings.output_dir, is_training="train" in splits)
+        multiple = settings.pad_to_multiple
+        if devices.is_tpu(strategy):  # it would compile the model for each length
+            multiple = settings.max_seq_length
+        self.padding = task.padding(batching.Padding(settings.max_seq_length, multiple))
+        self.model = task.build_model()
+        self._predictors: dict[tuple[int, int], Predictor] = {}
+        self.evaluator = self._make_evaluator(splits["dev"]) if "dev" in splits else None
+
+    def do_all(self) -> tuple[sweeps.Result, str]:
+        """Trains, evaluates and predicts, as far as there are splits for it.
+
+        Returns:
+            the metrics of the best checkpoint, and the text to be printed.
+        """
+        result, text = sweeps.Result(self.settings), ""
+        if "train" in self.splits:
+            self.train(self.splits["train"])
+        if not devices.is_chief(self.strategy):
+            logging.info("Trained. The first worker does what is left.")
+            return result, text
+        if "dev" in self.splits:
+            result, text = self.evaluate(self.splits["dev"])
+        for name, split in self.splits.items():
+            if name not in ("train", "dev"):
+                text += self.predict(split)
+        return result, text
+
+    def train(self, train: Split) -> None:
+        """Trains from the newest checkpoint or from the start, and evaluates what is saved."""
+        settings, evaluator = self.settings, self.evaluator
+        steps, warmup_steps = training_steps(settings, self.task.num_examples(train))
+        schedule = optimization.WarmUpPolynomialDecay(
+            sweeps.learning_rate_of(settings), steps, warmup_steps
+        )
+        signature = prediction.batch_signature(train.features)
+        trainer = session.make_trainer(settings, self.task, schedule, self.strategy, signature)
+        rows = devices.local_rows(self.strategy, settings.train_batch_size)
+        if evaluator is not None and devices.is_chief(self.strategy):
+            evaluator.begin(trainer.step)
+            if evaluator.stops_training:
+                logging.info("Stopped early, at step %d: nothing to train", trainer.step)
+                return
+        trainer.train(
+            functools.partial(self._training_dataset, train, rows),
+            after_save=evaluator.after_save if evaluator is not None else None,
+        )
+
+    def _training_dataset(self, train: Split, rows: slice | None, step: int) -> tf.data.Dataset:
+        order = training_order(self.settings)
+        return prediction.training_dataset(train.features, order, self.padding, step, rows)
+
+    def _predictor(self, split: Split) -> Predictor:
+        """Returns the predictor for a split, which is traced once for the same features."""
+        settings, size = self.settings, self.settings.predict_batch_size
+        if split.name == "dev":
+            size = settings.eval_batch_size or size
+        key = id(split.features), size
+        if key not in self._predictors:
+            self._predictors[key] = Predictor(
+                self.model,
+                split.features,
+                size,
+                self.padding,
+                self.task.outputs,
+                self.task.predictions,
+            )
+        return self._predictors[key]
+
+    def _make_evaluator(self, dev: Split) -> CheckpointEvaluator:
+        settings, task = self.settings, self.task
+        predictor = self._predictor(dev)
+        return CheckpointEvaluator(
+            settings.output_dir,
+            self.model,
+            lambda: task.measure(dev, predictor.predict(), predictor.batch_size),
+            task.selection_metric,
+            task.measured_on(dev, predictor.batch_size, self.padding),
+            lambda folder, evaluations, _: task.write_evaluations(folder, evaluations),
+            EarlyStopping(settings.early_stopping_patience, settings.early_stopping_min_delta),
+        )
+
+    def evaluate(self, dev: Split) -> tuple[sweeps.Result, str]:
+        """Evaluates every checkpoint of the folder that has not been, and keeps the best.
+
+        Returns:
+            the metrics of the best checkpoint; none where the selection metric is undefined. And
+            the text to be printed.
+
+        Raises:
+            ValueError: there is no checkpoint, or one of another model.
+        """
+        settings, metric = self.settings, self.task.selection_metric
+        if self.evaluator is None:
+            raise ValueError("there is no dev split to evaluate on")
+        evaluations = self.evaluator.evaluate_all(settings.init_checkpoint)
+        self.task.write_dev_predictions(
+            settings.output_dir, dev, lambda: self._predict_with_best(dev)[1]
+        )
+        text = self.task.describe_evaluations(settings.output_dir, evaluations)
+        best = best_of(evaluations, metric)
+        if best is None:
+            return sweeps.Result(settings, evaluations[-1].step, remark=f"no {metric}"), text
+        return sweeps.Result(settings, best.step, best.metrics), text
+
+    def predict(self, split: Split) -> str:
+        """Predicts a split with the best checkpoint; returns the text to be printed."""
+        step, outputs = self._predict_with_best(split)
+        return self.task.write_predictions(self.settings.output_dir, split, outputs, step)
+
+    def _predict_with_best(self, split: Split) -> tuple[int, Outputs]:
+        settings = self.settings
+        return self._predictor(split).predict_with_best(
+            settings.output_dir, settings.init_checkpoint
+        )
+
+    def export(self, export_dir: str) -> None:
+        """Writes the best checkpoint for servers, with its config and vocabulary.
+
+        In float32, whatever the precision of training: servers may not know bfloat16.
+
+        Raises:
+            FileNotFoundError: there is no checkpoint.
+        """
+        settings = self.settings
+        vocabulary = settings.spm_model_file or settings.vocab_file or ""
+        extra_files = {}
+        for path in (os.path.join(settings.output_dir, session.CONFIG_NAME), vocabulary):
+            with files.open_binary(path) as stream:
+                extra_files[os.path.basename(path)] = stream.read()
+        with saved_model.float32_models():
+            model = self.task.build_model()
+            prefix = prediction.find_best(settings.output_dir, settings.init_checkpoint)
+            loading.load_weights(model, prefix)
+            self.task.export(model, export_dir, settings.max_seq_length, extra_files)

@@ -1,0 +1,210 @@
+"""What a fine-tuning task says of itself; the engine in `finetuning.run` does the rest.
+
+A task is one class that inherits `FineTuningTask`. It reads its data, makes features, computes a
+loss and metrics, and writes its files. Training, early stopping, evaluation of all checkpoints,
+sweeps, prediction and export are the engine's.
+
+Letters: B batch, N examples.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from albert_tf.finetuning import results
+from albert_tf.finetuning.batching import Features, Padding
+from albert_tf.serving import saved_model
+from albert_tf.training.evaluation import Evaluation, best_of
+
+Batch = dict[str, tf.Tensor]
+Sums = dict[str, tuple[tf.Tensor, tf.Tensor]]
+Outputs = Mapping[str, NDArray[Any]]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Split:
+    """Examples, and what the model reads of them.
+
+    Attributes:
+        name: "train", "dev", "test", or another one that the task predicts.
+        data: the examples, as `FineTuningTask.read` returned them.
+        features: of these, as `FineTuningTask.make_features` returned them.
+    """
+
+    name: str
+    data: Any
+    features: Features
+
+
+class FineTuningTask(Protocol):
+    """What the engine asks of a task. Methods with a body are right for most tasks.
+
+    Attributes:
+        selection_metric: the name of the metric of `measure` that picks the best checkpoint;
+            larger is better.
+        outputs: names of what `predictions` returns and metrics and files are made of, each with
+            the value that fills rows up where the width of batches differs, as with questions of
+            different numbers of options.
+    """
+
+    selection_metric: str
+    outputs: Mapping[str, float]
+
+    # Data.
+
+    def read(self, split: str) -> Any:
+        """Returns the examples of "train", "dev" or "test".
+
+        Raises:
+            ValueError, OSError: there are none, or they are not as they should be.
+        """
+
+    def make_features(self, data: Any, split: str) -> Features:
+        """Returns the features of the examples that `read` returned for a split."""
+
+    def num_examples(self, train: Split) -> int:
+        """Returns how many examples an epoch has, where there may be several features of one."""
+        return len(train.features)
+
+    def padding(self, padding: Padding) -> Padding:
+        """Returns how batches are padded, given the padding that the settings ask for."""
+        return padding
+
+    # Training.
+
+    def build_model(self) -> Any:
+        """Returns a model with random weights: a head of `albert_tf.heads` or the like."""
+
+    def losses(self, outputs: Any, batch: Batch) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+        """Returns the loss of each example and what training logs of it.
+
+        Args:
+            outputs: of the model.
+            batch: of the features.
+
+        Returns:
+            float32 [B], and metric → [B], whose means are logged.
+        """
+
+    def loss_weights(self, batch: Batch) -> tf.Tensor:
+        """Returns what the sum of the losses of a batch is divided by: B, float32 [1]."""
+        return tf.cast(tf.shape(batch["input_ids"])[:1], tf.float32)
+
+    def loss(
+        self, outputs: Any, batch: Batch, weights: tf.Tensor | None = None
+    ) -> tuple[tf.Tensor, Sums]:
+        """Returns the mean loss of a batch, and what the means of its metrics are made of.
+
+        Args:
+            outputs: of the model.
+            batch: of the features.
+            weights: `loss_weights` of the larger batch that this one is a part of.
+
+        Returns:
+            the loss, float32 scalar, and metric → (sum, number of examples), float32 scalars.
+        """
+        losses, logged = self.losses(outputs, batch)
+        count = tf.cast(tf.size(losses), tf.float32)
+        total = count if weights is None else weights[0]
+        sums = {
+            name: (tf.reduce_sum(tf.cast(values, tf.float32)), count)
+            for name, values in logged.items()
+        }
+        return tf.reduce_sum(losses) / total, sums
+
+    # Evaluation on the dev split.
+
+    def predictions(self, outputs: Any) -> dict[str, tf.Tensor]:
+        """Returns what is collected of the model's outputs for a batch: name → [B, …]."""
+        collected: dict[str, tf.Tensor] = outputs
+        return collected
+
+    def measure(self, split: Split, outputs: Outputs, batch_size: int) -> dict[str, float]:
+        """Returns the metrics of a split whose labels are known.
+
+        Args:
+            split: its N examples.
+            outputs: name → [N, …], the `predictions`, in the order of the examples.
+            batch_size: of the evaluation, for metrics that are means over batches.
+        """
+
+    def measured_on(self, split: Split, batch_size: int, padding: Padding) -> str:
+        """Returns a `digest` of everything but the checkpoint that decides what is measured."""
+
+    def write_evaluations(self, output_dir: str, evaluations: Sequence[Evaluation]) -> str:
+        """Writes `eval_results.txt` after each evaluation, and returns its text.
+
+        Args:
+            output_dir: folder of the run.
+            evaluations: of all checkpoints so far, by step.
+        """
+        return results.write_race_results(output_dir, evaluations, self.selection_metric)
+
+    def describe_evaluations(self, output_dir: str, evaluations: Sequence[Evaluation]) -> str:
+        """Returns what is printed when all checkpoints of a folder have been evaluated."""
+        best = best_of(evaluations, self.selection_metric)
+        text = results.format_metrics(evaluations[-1].metrics)
+        return text + results.format_best(best, self.selection_metric)
+
+    def write_dev_predictions(
+        self, output_dir: str, split: Split, predict: Callable[[], Outputs]
+    ) -> None:
+        """Writes predictions of the best checkpoint for the dev split, if the task has such a file.
+
+        Args:
+            output_dir: folder of the run.
+            split: the dev split.
+            predict: returns the outputs of the best checkpoint.
+        """
+
+    # Prediction.
+
+    def write_predictions(self, output_dir: str, split: Split, outputs: Outputs, step: int) -> str:
+        """Writes the predictions of the best checkpoint for a split, and its metrics if known.
+
+        Args:
+            output_dir: folder of the run.
+            split: "test", or another one that `read` knows.
+            outputs: of the best checkpoint.
+            step: of that.
+
+        Returns:
+            what is printed.
+        """
+
+    # The folder of a run, and its export.
+
+    def prepare_folder(self, output_dir: str, is_training: bool) -> None:
+        """Checks that the checkpoints in a folder are of this task, and remembers the task there.
+
+        Raises:
+            ValueError: they are of another task.
+        """
+
+    def served_outputs(self, outputs: Any) -> dict[str, tf.Tensor]:
+        """Returns what an exported model answers, by name, given the outputs of the model."""
+
+    def export(
+        self, model: Any, export_dir: str, max_seq_length: int, extra_files: Mapping[str, bytes]
+    ) -> None:
+        """Writes a SavedModel with `served_outputs` for inputs of any length.
+
+        Args:
+            model: of `build_model`, in float32, its weights loaded.
+            export_dir: parent of the exports.
+            max_seq_length: the length of serialized examples.
+            extra_files: name → content of files that travel with the model.
+        """
+        saved_model.export_saved_model(
+            export_dir,
+            model,
+            saved_model.token_features(max_seq_length),
+            self.served_outputs,
+            any_length=True,
+            extra_files=extra_files,
+        )

@@ -1,0 +1,20 @@
+"""Settings of the classification program."""
+
+from albert_tf import classification
+from albert_tf.classification.settings import CustomDataSettings
+from albert_tf.settings import describe
+
+
+def test_the_settings_are_public_and_name_their_task():
+    settings = classification.Settings(task_name="lcqmc", data_dir="data", output_dir="out")
+    assert settings.batches_to_sort == 32
+    assert not settings.asks_for_something
+
+
+def test_what_custom_tasks_need_says_so():
+    fields = {field.name: field for field in describe(CustomDataSettings)}
+    assert set(fields) == {
+        *("text_a_column", "text_b_column", "label_column", "guid_column"),
+        *("has_header", "is_regression", "labels"),
+    }
+    assert all(field.help.startswith("task_name=tsv: ") for field in fields.values())

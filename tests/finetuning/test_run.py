@@ -1,0 +1,220 @@
+"""The engine, piece by piece; the programs' tests see it whole."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+
+from albert_tf.checkpoints import store
+from albert_tf.checkpoints.names import variable_name
+from albert_tf.classification import Settings
+from albert_tf.classification.reading import Example, ExampleSet
+from albert_tf.classification.task import Classifier
+from albert_tf.classification.tasks import find_task
+from albert_tf.config import AlbertConfig
+from albert_tf.finetuning import run as engine
+from albert_tf.finetuning.run import FineTuningRun
+from albert_tf.finetuning.sequences import TokenSequences
+from albert_tf.finetuning.settings import FineTuningSettings
+from albert_tf.finetuning.task import Split
+from albert_tf.serving import saved_model
+from tests.conftest import TINY_SHAPE
+
+CONFIG = AlbertConfig(
+    **TINY_SHAPE | {"num_hidden_layers": 1, "num_hidden_groups": 1, "type_vocab_size": 2}
+)
+
+
+def make_settings(**values):
+    return FineTuningSettings(**{"output_dir": "out", "albert_config_file": "config.json"} | values)
+
+
+def test_epochs_are_full_batches_and_replace_steps():
+    settings = make_settings(train_step=30, warmup_step=4, train_batch_size=5)
+    assert engine.training_steps(settings, 23) == (30, 4)
+    epochs = dataclasses.replace(settings, num_train_epochs=2.5, warmup_proportion=0.3)
+    assert engine.training_steps(epochs, 23) == (11, 3)
+    with pytest.raises(ValueError, match=r"0\.1 of 23 examples are less than one step"):
+        engine.training_steps(dataclasses.replace(settings, num_train_epochs=0.1), 23)
+
+
+def test_the_order_of_examples_is_ours_or_googles():
+    ours = engine.training_order(make_settings(seed=7, batches_to_sort=3))
+    assert (ours.seed, ours.batches_to_sort, ours.shuffle_buffer) == (7, 3, None)
+    theirs = engine.training_order(make_settings(official_order=True))
+    assert (theirs.batches_to_sort, theirs.shuffle_buffer) == (1, 100)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"init_checkpoint": "a", "albert_hub_module_handle": "b"}, "only one of them can give"),
+        ({"albert_hub_module_handle": "https://x/1"}, "nothing is downloaded. Unpack the module"),
+        ({"albert_config_file": None}, "--albert_config_file is needed"),
+    ],
+)
+def test_weights_from_nowhere_or_from_two_places_are_refused(values, message):
+    with pytest.raises(ValueError, match=message):
+        engine.find_model_files(make_settings(**values))
+
+
+@pytest.mark.parametrize("setting", ["init_checkpoint", "albert_hub_module_handle"])
+def test_config_and_vocabulary_lie_beside_the_weights(tmp_path, setting):
+    for name in ("albert_config.json", "30k-clean.model"):
+        (tmp_path / name).write_text("{}")
+    settings = make_settings(
+        albert_config_file=None, spm_model_file="from_tf_hub", **{setting: str(tmp_path)}
+    )
+    found = engine.find_model_files(settings)
+    assert found.init_checkpoint == str(tmp_path)
+    assert found.albert_config_file == f"{tmp_path}/albert_config.json"
+    assert found.spm_model_file == f"{tmp_path}/30k-clean.model"
+    named = dataclasses.replace(settings, albert_config_file="c", spm_model_file="s")
+    found = engine.find_model_files(named)
+    assert (found.albert_config_file, found.spm_model_file) == ("c", "s")
+
+
+def test_a_vocabulary_larger_than_the_model_is_refused(toy_spm_model):
+    settings = make_settings(spm_model_file=toy_spm_model, max_seq_length=7)
+    assert engine.read_tokenizer(settings, CONFIG).vocab_size <= 97
+    small = dataclasses.replace(CONFIG, vocab_size=61)
+    with pytest.raises(ValueError, match=r"toy\.model has \d+ entries, the model of config\.json"):
+        engine.read_tokenizer(settings, small)
+    with pytest.raises(ValueError, match="max_seq_length=14 is larger"):
+        engine.read_tokenizer(dataclasses.replace(settings, max_seq_length=14), CONFIG)
+
+
+def make_split(task, name, labels):
+    """Returns examples of a split and their features."""
+    examples = [
+        Example(f"{name}-{n}", f"text {n}", "", label, n + 1) for n, label in enumerate(labels)
+    ]
+    numbers = [0 if label is None else float(label) for label in labels]
+    column = np.array(numbers, np.float32 if task.is_regression else np.int32)
+    rng = np.random.default_rng(5)
+    sequences = [([2, *rng.integers(5, 97, 3 + n).tolist(), 3], 5 + n) for n in range(len(labels))]
+    data = ExampleSet(task, name, f"{name}.tsv", examples)
+    return Split(name, data, TokenSequences.pack(sequences, {"label_ids": column}))
+
+
+class Vocabulary:
+    """As much of a tokenizer as evaluation asks for."""
+
+    checksum = "words"
+
+
+@pytest.fixture(name="make_run")
+def run_maker(tmp_path):
+    """Makes runs whose weights are those of a checkpoint from elsewhere."""
+    CONFIG.to_json_file(str(tmp_path / "albert_config.json"))
+    (tmp_path / "vocab.txt").write_text("[PAD]\n")
+
+    def make(task_name, splits, **values):
+        task = find_task(task_name)
+        prefix = str(tmp_path / "weights")
+        settings = Settings(
+            task_name=task_name,
+            data_dir="",
+            output_dir=str(tmp_path / "run"),
+            albert_config_file=str(tmp_path / "albert_config.json"),
+            vocab_file=str(tmp_path / "vocab.txt"),
+            init_checkpoint=prefix,
+            eval_batch_size=3,
+            predict_batch_size=2,
+            max_seq_length=11,
+            **values,
+        )
+        classifier = Classifier(task, settings, CONFIG, Vocabulary())
+        tf_keras.utils.set_random_seed(5)
+        weights = classifier.build_model().variables
+        store.save_checkpoint(prefix, {variable_name(v): v for v in weights})
+        made = {name: make_split(task, name, labels) for name, labels in splits.items()}
+        return FineTuningRun(settings, classifier, made, tf.distribute.get_strategy())
+
+    return make
+
+
+def test_a_checkpoint_from_elsewhere_is_measured_and_described(make_run, tmp_path):
+    run = make_run("mrpc", {"dev": list("01101")})
+    result, text = run.do_all()
+    assert (result.settings, result.step) == (run.settings, 0)
+    assert set(result.metrics) == {"eval_accuracy", "f1", "eval_loss", "loss"}
+    assert text.startswith(f"best checkpoint of {tmp_path}/run\neval_accuracy = ")
+    lines = (tmp_path / "run" / "dev_predictions.tsv").read_text().splitlines()
+    rows = [line.split("\t") for line in lines[1:]]
+    assert np.mean([row[2] == row[3] for row in rows]) == result.metrics["eval_accuracy"]
+    assert not list((tmp_path / "run").glob("*.index"))
+
+
+def test_an_undefined_metric_is_said(make_run):
+    result, text = make_run("sts-b", {"dev": ["2.5"] * 5}).do_all()
+    assert (result.metrics, result.remark) == ({}, "no pearson")
+    assert text.endswith("global_step = 0\n")
+
+
+def test_without_a_dev_split_there_is_nothing_to_evaluate(make_run):
+    run = make_run("mrpc", {"test": [None] * 5})
+    assert run.evaluator is None
+    with pytest.raises(ValueError, match="no dev split"):
+        run.evaluate(run.splits["test"])
+
+
+def test_predictions_without_labels_are_not_measured(make_run, tmp_path):
+    _, text = make_run("mrpc", {"test": [None] * 5}).do_all()
+    assert text == ""
+    assert len((tmp_path / "run" / "MRPC.tsv").read_text().splitlines()) == 6
+    assert not (tmp_path / "run" / "predict_results.txt").exists()
+
+
+def test_another_task_is_refused_once_there_is_a_checkpoint(make_run, tmp_path):
+    make_run("cola", {"train": list("01")})
+    make_run("mrpc", {"train": list("01")})  # nothing has been trained yet
+    store.save_checkpoint(f"{tmp_path}/run/model.ckpt-1", {"global_step": np.int64(1)})
+    make_run("mrpc", {"train": list("01")})
+    with pytest.raises(ValueError, match="a model of the task mrpc"):
+        make_run("cola", {"train": list("01")})
+
+
+def test_splits_with_the_same_data_share_features_and_the_trace(make_run):
+    run = make_run("mrpc", {})
+    calls = []
+
+    class Task:
+        def make_features(self, data, split):
+            calls.append(split)
+            return make_split(find_task("mrpc"), split, list("01")).features
+
+    data = ["some"]
+    splits = engine._make_features(Task(), {"dev": data, "test": data, "other": ["more"]})
+    assert calls == ["dev", "other"]
+    assert splits["dev"].features is splits["test"].features
+    run.settings = dataclasses.replace(run.settings, eval_batch_size=2)
+    assert run._predictor(splits["dev"]) is run._predictor(splits["test"])
+    assert run._predictor(splits["dev"]) is not run._predictor(splits["other"])
+
+
+def test_exports_compute_in_float32_whatever_the_precision_of_training(
+    make_run, tmp_path, monkeypatch
+):
+    run = make_run("mrpc", {})
+    models, names = [], set()
+
+    def export(_, model, *__, extra_files, **___):
+        models.append(model)
+        names.update(extra_files)
+
+    monkeypatch.setattr(saved_model, "export_saved_model", export)
+    policy = tf_keras.mixed_precision.global_policy()
+    tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    try:
+        run.export(str(tmp_path / "export"))
+        assert tf_keras.mixed_precision.global_policy().name == "mixed_bfloat16"
+    finally:
+        tf_keras.mixed_precision.set_global_policy(policy)
+    layers = [layer for layer in models[0].submodules if isinstance(layer, tf_keras.layers.Layer)]
+    assert {layer.compute_dtype for layer in layers} == {"float32"}
+    assert names == {"albert_config.json", "vocab.txt", "labels.txt"}

@@ -1,0 +1,61 @@
+"""What a task inherits: the mean loss, the sums of metrics, the text of evaluations."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf.finetuning.batching import Padding
+from albert_tf.finetuning.task import FineTuningTask, Split
+from albert_tf.training.evaluation import Evaluation
+
+
+class Distances(FineTuningTask):
+    """The least that a task defines, for what is tested here."""
+
+    selection_metric = "closeness"
+    outputs = MappingProxyType({"logits": 0.0})
+
+    def losses(self, outputs, batch):
+        distances = tf.abs(outputs - batch["label_ids"])
+        return distances, {"is_near": distances < 1}
+
+
+TASK = Distances()
+BATCH = {"input_ids": tf.zeros((3, 7), tf.int32), "label_ids": tf.constant([1.0, 2.0, 5.0])}
+OUTPUTS = tf.constant([1.5, 0.0, 5.0])
+
+
+def test_the_loss_is_a_mean_and_metrics_are_sums():
+    loss, sums = TASK.loss(OUTPUTS, BATCH)
+    np.testing.assert_allclose(loss, 2.5 / 3, rtol=1e-6)
+    total, count = sums["is_near"]
+    assert (float(total), float(count)) == (2.0, 3.0)
+
+
+def test_the_losses_of_parts_add_up_to_that_of_the_batch():
+    weights = TASK.loss_weights(BATCH)
+    assert weights.shape == (1,)
+    parts = [slice(0, 1), slice(1, 3)]
+    losses = [
+        TASK.loss(OUTPUTS[rows], {"label_ids": BATCH["label_ids"][rows]}, weights)[0]
+        for rows in parts
+    ]
+    np.testing.assert_allclose(sum(losses), TASK.loss(OUTPUTS, BATCH)[0], rtol=1e-6)
+
+
+def test_what_most_tasks_need_is_there():
+    assert TASK.padding(Padding(11, 4)) == Padding(11, 4)
+    assert TASK.num_examples(Split("train", [], [1, 2, 3])) == 3
+    assert TASK.predictions({"logits": 1}) == {"logits": 1}
+
+
+def test_evaluations_are_described_by_the_last_one_and_the_best_value():
+    evaluations = [
+        Evaluation(0, {"closeness": 0.75}, "a", "dev"),
+        Evaluation(5, {"closeness": 0.5}, "b", "dev"),
+    ]
+    text = TASK.describe_evaluations("out", evaluations)
+    assert text == "closeness = 0.5\nbest = 0.75\n"
