@@ -25,7 +25,7 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.data.tfrecord import encode_examples, frame_records
-from albert_tf.pretraining import input_pipeline
+from albert_tf.pretraining import input_pipeline, record_files
 from albert_tf.pretraining.task import PretrainingTask
 
 LENGTH, PREDICTIONS, VOCABULARY = 512, 20, 30000
@@ -74,7 +74,7 @@ def main() -> None:
     task = PretrainingTask(AlbertConfig(VOCABULARY), LENGTH, PREDICTIONS)
     with tempfile.TemporaryDirectory() as folder:
         paths = write_records(folder, 4, flags.records)
-        found = input_pipeline.find_record_files(paths)
+        found = record_files.find_record_files(paths)
         ours = input_pipeline.training_dataset(found, task.features, flags.batch_size, seed=5)
         ways: dict[str, Iterator[Any]] = {
             "ours": iter(ours),

@@ -1,14 +1,14 @@
-"""Reading records for training and evaluation.
+"""Reads records in batches, for training and evaluation.
 
 The order of training records is a pure function of the files, their lengths, the seed and the
-position, so that a run that stops at record n goes on with record n, whatever the shuffling:
+position, so that a run that was stopped at record n resumes at record n:
 
-* every epoch puts the files in a new order and reads `FILES_AT_ONCE` of them in turns, one record
+* every epoch puts the files in a new order and interleaves `FILES_AT_ONCE` of them, one record
   each, so that files of different origin mix;
-* every block of `SHUFFLE_BLOCK` records read so is shuffled, with a seed of its own.
+* every block of `SHUFFLE_BLOCK` records is shuffled with a seed of its own.
 
-Damaged records can be left out: `scan_record_files` finds them before training, and those that are
-left are counted as if the others had never been there. So the order stays such a function.
+Damaged records can be skipped: `record_files.scan_record_files` finds them before training, and
+the order is that of files without them.
 
 Google's program shuffles 100 records at a time over files read in parallel, in no repeatable order.
 
@@ -24,56 +24,32 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from absl import logging
-from tqdm import tqdm
 
 from albert_tf.data import records
-from albert_tf.pretraining.record_parsing import (
+from albert_tf.pretraining.record_files import (
     Features,
-    count_if_sound,
-    misfit,
+    RecordFile,
+    find_damage,
     open_records,
     parse,
-    parses,
 )
 
 FILES_AT_ONCE = 4
 SHUFFLE_BLOCK = 1024  # records held in memory, some 10 kB each at S = 512
 
-_MOST_NUMBERS = 20  # in one line of the log
-_NO_RECORD = "{}: holds no record that can be used. Leave it out, or make it anew."
-
 Reader = Callable[[tf.Tensor, tf.Tensor], tf.data.Dataset]  # of path and is_gzip
 
 
 @dataclasses.dataclass(frozen=True)
-class RecordFile:
-    """A TFRecord file.
-
-    Attributes:
-        path: where it is.
-        num_records: how many can be used.
-        is_gzip: whether it is compressed.
-        damaged: numbers, from 0, of records that are left out, in a file that may be unreadable
-            after its last usable record; None where every record can be used.
-    """
-
-    path: str
-    num_records: int
-    is_gzip: bool = False
-    damaged: tuple[int, ...] | None = None
-
-
-@dataclasses.dataclass(frozen=True)
 class Turn:
-    """Some files of an epoch that are read in turns, from the block `first_block` on.
+    """Some files of an epoch that are interleaved, from the block `first_block` on.
 
     Attributes:
-        paths, is_gzip: the files, beginning with the one whose turn it is.
-        skips: records of each that lie before the position.
+        paths, is_gzip: the files, beginning with the one to read from next.
+        skips: number of records of each that lie before the position.
         seed: of the shuffling of its blocks, together with their numbers.
         first_block: number of the first block that is read.
-        drop: records of that block that lie before the position.
+        drop: number of records of that block that lie before the position.
     """
 
     paths: list[str]
@@ -84,108 +60,15 @@ class Turn:
     drop: int
 
 
-def find_record_files(paths: Sequence[str]) -> list[RecordFile]:
-    """Looks up or counts the records of each file.
-
-    Raises:
-        ValueError: a file is empty, truncated or no TFRecord file; names it.
-    """
-    paths = record_paths(paths)
-    known = records.read_metadata(paths)
-    found = []
-    for path in paths:
-        count = known[path].instances if path in known else records.count_records(path)
-        if not count:
-            raise ValueError(_NO_RECORD.format(path))
-        found.append(RecordFile(path, count, records.is_gzip(path)))
-    return found
-
-
-def record_paths(paths: Sequence[str]) -> list[str]:
-    """Those that are no metadata, which a glob such as `data/*` finds beside the records."""
-    return [path for path in paths if not path.endswith(records.METADATA_SUFFIX)]
-
-
-def identity(record_files: Sequence[RecordFile]) -> list[Any]:
-    """Returns what tells record files from others of the same names: their sizes and times."""
-    found = []
-    for file in record_files:
-        stat = tf.io.gfile.stat(file.path)
-        found.append((dataclasses.astuple(file), stat.length, stat.mtime_nsec))
-    return found
-
-
-def scan_record_files(paths: Sequence[str], features: Features) -> list[RecordFile]:
-    """Reads every record, and finds those that must be left out; says in the log which.
-
-    These are records whose content is not what its checksum says, or is no `tf.train.Example` with
-    the given features. After a record with a damaged length nothing can be read of a file.
-
-    Args:
-        paths: the files.
-        features: name → shape and type of each feature.
-
-    Raises:
-        ValueError: no record of a file can be used; names it.
-    """
-    paths = record_paths(paths)
-    known = records.read_metadata(paths)
-    found = []
-    for path in tqdm(paths, desc="checking records", unit="file", disable=None):
-        is_gzip = records.is_gzip(path)
-        count = count_if_sound(path, is_gzip, features)
-        if count:
-            found.append(RecordFile(path, count, is_gzip))
-            continue
-        total, damages, end = _scan(path, features)
-        if total == len(damages):
-            reason = end or next(iter(damages.values()), "")
-            raise ValueError(f"{_NO_RECORD.format(path)} {reason}".strip())
-        found.append(RecordFile(path, total - len(damages), is_gzip, tuple(damages)))
-        if damages:
-            numbers = ", ".join(str(number + 1) for number in [*damages][:_MOST_NUMBERS])
-            more = ", …" if len(damages) > _MOST_NUMBERS else ""
-            text = "%s: %d of %d records are damaged and left out: %s%s"
-            logging.warning(text, path, len(damages), total, numbers, more)
-        if end:
-            lost = known[path].instances - total if path in known else "an unknown number"
-            logging.warning("%s: the records after %d are lost, %s. %s", path, total, lost, end)
-    return found
-
-
-def _scan(path: str, features: Features | None) -> tuple[int, dict[int, str], str]:
-    """Reads a file that is known to be damaged.
-
-    Returns:
-        how many records can be reached; the numbers of those that are damaged, from 0, and why;
-        and why there are no more, "" where the file is at its end.
-    """
-    total = 0
-    damages: dict[int, str] = {}
-    try:
-        for block in records.read_checked_blocks(path):
-            sound = [content for content in block if content is not None]
-            is_sound = parses(sound, features)
-            for number, content in enumerate(block, total):
-                if content is None:
-                    damages[number] = "its content is not what its checksum says"
-                elif not (is_sound or parses([content], features)):
-                    damages[number] = "it is no tf.train.Example with the expected features"
-            total += len(block)
-    except ValueError as error:
-        return total, damages, str(error)
-    return total, damages, ""
-
-
 def training_turns(
     files: Sequence[RecordFile], seed: int, start: int, is_shuffled: bool = True
 ) -> Iterator[Turn]:
-    """What to read from record number `start` on, for ever.
+    """Yields what to read from record number `start` on, epoch after epoch, without end.
 
     Args:
         files: what to read.
         seed: of all shuffling.
-        start: records read before, over all epochs.
+        start: number of records read before, over all epochs.
         is_shuffled: whether to shuffle; without it files are read one after the other.
     """
     epoch, position = divmod(start, sum(file.num_records for file in files))
@@ -220,7 +103,7 @@ def _turn_at(group: list[RecordFile], position: int, seed: int) -> Turn:
 
 
 def _read_in_turns(lengths: list[int], count: int) -> tuple[list[int], int]:
-    """How many of `count` records come from each file read in turns, and whose turn is next."""
+    """Returns how many of `count` records come from each interleaved file, and which is next."""
     # After r full rounds, min(r, length) have come from each: find the last full round.
     low, high = 0, max(lengths)
     while low < high:
@@ -237,16 +120,6 @@ def _read_in_turns(lengths: list[int], count: int) -> tuple[list[int], int]:
     return taken, 0
 
 
-def check_batch_size(files: Sequence[RecordFile], batch_size: int) -> None:
-    """Raises ValueError when there are fewer records than a batch takes."""
-    total = sum(file.num_records for file in files)
-    if total < batch_size:
-        raise ValueError(
-            f"--train_batch_size={batch_size} is larger than the data: {total} records in "
-            f"{len(files)} file(s). Make it smaller, or make more data (a larger --dupe_factor)."
-        )
-
-
 def training_dataset(
     files: Sequence[RecordFile],
     features: Features,
@@ -256,14 +129,14 @@ def training_dataset(
     is_shuffled: bool = True,
     rows: slice | None = None,
 ) -> tf.data.Dataset:
-    """Batches of parsed records, for ever.
+    """Returns batches of parsed records, without end.
 
     Args:
         files: what to read.
         features: name → shape and type of each feature.
         batch_size: B.
         seed: of the shuffling.
-        start: records read before; the first batch begins with record number `start`.
+        start: number of records read before; the first batch begins with record `start`.
         is_shuffled: whether to shuffle.
         rows: which rows of each batch this process computes, where several share it; None for
             all. The others are read, but not parsed.
@@ -305,7 +178,7 @@ def _read_turn(turn: dict[str, tf.Tensor], read: Reader, is_shuffled: bool) -> t
 
 
 def _reader(files: Sequence[RecordFile]) -> Reader:
-    """What opens one of `files`, without its damaged records."""
+    """Returns a function that opens one of `files`, without its damaged records."""
     by_path = {file.path: file for file in files if file.damaged is not None}
     if not by_path:
         return open_records
@@ -339,7 +212,7 @@ def _reader(files: Sequence[RecordFile]) -> Reader:
 def evaluation_dataset(
     files: Sequence[RecordFile], features: Features, batch_size: int
 ) -> tf.data.Dataset:
-    """Every record once, in order, parsed in batches; the last batch may be smaller."""
+    """Returns batches of every record once, in order; the last batch may be smaller."""
     paths = [file.path for file in files], [file.is_gzip for file in files]
     dataset = tf.data.Dataset.from_tensor_slices(paths).flat_map(_reader(files)).batch(batch_size)
     return dataset.map(lambda batch: parse(batch, features), tf.data.AUTOTUNE).prefetch(2)
@@ -348,7 +221,7 @@ def evaluation_dataset(
 def batches(
     dataset: tf.data.Dataset, files: Sequence[RecordFile], features: Features | None = None
 ) -> Iterator[Any]:
-    """The batches of a dataset over `files`.
+    """Yields the batches of a dataset over `files`.
 
     Args:
         dataset: of this module.
@@ -363,45 +236,7 @@ def batches(
         try:
             batch = next(iterator, None)
         except (tf.errors.DataLossError, tf.errors.InvalidArgumentError) as error:
-            raise ValueError(_find_damage(files, features) or error.message) from None
+            raise ValueError(find_damage(files, features) or error.message) from None
         if batch is None:
             return
         yield batch
-
-
-def _find_damage(files: Sequence[RecordFile], features: Features | None) -> str:
-    for file in files:
-        is_new = file.damaged is None
-        if is_new and count_if_sound(file.path, file.is_gzip, features) is None:
-            _, damages, end = _scan(file.path, features)
-            for number, reason in damages.items():
-                return (
-                    f"{file.path}, record {number + 1}: damaged: {reason}. Make the file anew, or "
-                    "leave such records out with --skip_bad_records."
-                )
-            return end
-    return ""
-
-
-def check_features(path: str, features: Features, flag_of: dict[str, str]) -> None:
-    """Holds the first records of a file against the features that will be read from it.
-
-    One that fits is enough: damaged ones are found later.
-
-    Args:
-        path: the file.
-        features: name → shape and type.
-        flag_of: feature name → the flag that sets its length, for the error.
-
-    Raises:
-        ValueError: a feature is missing or has another length; names both numbers.
-    """
-    obstacles = []
-    for content in next(records.read_checked_blocks(path), []):
-        if content is not None:
-            obstacle = misfit(content, features, flag_of)
-            if not obstacle:
-                return
-            obstacles.append(obstacle)
-    if obstacles:
-        raise ValueError(f"{path}: {obstacles[0]}")

@@ -15,8 +15,8 @@ from absl import logging
 
 from albert_tf import optimization
 from albert_tf.checkpoints.names import GLOBAL_STEP
-from albert_tf.pretraining import input_pipeline
-from albert_tf.pretraining.input_pipeline import RecordFile
+from albert_tf.pretraining import input_pipeline, record_files
+from albert_tf.pretraining.record_files import RecordFile
 from albert_tf.pretraining.settings import Settings
 from albert_tf.pretraining.task import PretrainingTask, format_results, write_pretraining_results
 from albert_tf.training import devices, evaluation, run_directory, session
@@ -64,7 +64,7 @@ def run(settings: Settings) -> Result:
         if settings.do_eval and settings.eval_input_file:
             eval_files = task.find_records(settings.eval_input_file, "eval_input_file", skip)
         if settings.do_train:
-            input_pipeline.check_batch_size(train_files, settings.train_batch_size)
+            record_files.check_batch_size(train_files, settings.train_batch_size)
             train(settings, task, train_files, strategy)
         if not settings.do_eval:
             return Result(settings.output_dir)
@@ -115,7 +115,7 @@ def evaluate(
         model,
         evaluation.Evaluator(model, task, dataset, max_steps).evaluate,
         task.selection_metric,
-        evaluation.digest(input_pipeline.identity(files), batch_size, max_steps),
+        evaluation.digest(record_files.identity(files), batch_size, max_steps),
         write_pretraining_results,
     )
     evaluations = evaluator.evaluate_all(settings.init_checkpoint)

@@ -15,7 +15,7 @@ from albert_tf.checkpoints.names import GLOBAL_STEP
 from albert_tf.config import AlbertConfig
 from albert_tf.data import records
 from albert_tf.modeling import AlbertForPretraining
-from albert_tf.pretraining import input_pipeline
+from albert_tf.pretraining import input_pipeline, record_files
 from albert_tf.training.evaluation import Evaluation
 
 SELECTION_METRIC = "masked_lm_accuracy"
@@ -56,7 +56,7 @@ class PretrainingTask:
             "max_seq_length": max_seq_length,
             "max_predictions_per_seq": max_predictions_per_seq,
         }
-        self.features: input_pipeline.Features = {
+        self.features: record_files.Features = {
             name: tf.io.FixedLenFeature(
                 (lengths[flag],), tf.float32 if name == "masked_lm_weights" else tf.int64
             )
@@ -66,40 +66,40 @@ class PretrainingTask:
         self.features["next_sentence_labels"] = tf.io.FixedLenFeature((1,), tf.int64)
 
     def build_model(self) -> AlbertForPretraining:
-        """A model with random weights."""
+        """Returns a model with random weights."""
         return AlbertForPretraining(self.config)
 
     def find_records(
         self, patterns: str, flag: str, skip_bad_records: bool = False
-    ) -> list[input_pipeline.RecordFile]:
-        """The files that `patterns` (of the flag `flag`) match, checked against this task.
+    ) -> list[record_files.RecordFile]:
+        """Returns the files that `patterns` match, checked against this task.
 
         Args:
-            patterns: a comma list of names and globs.
-            flag: where they come from.
-            skip_bad_records: read all records now, and leave out those that are damaged.
+            patterns: names and glob patterns, with commas between them.
+            flag: the setting that they come from, for errors.
+            skip_bad_records: read all records now, and skip those that are damaged.
 
         Raises:
             ValueError: nothing matches, a file is damaged, its records have other lengths, or
                 its vocabulary is larger than the model's.
         """
         paths = files.expand_patterns(patterns, f"--{flag}")
-        paths = input_pipeline.record_paths(paths)
+        paths = record_files.record_paths(paths)
         if not paths:
             raise ValueError(f"--{flag}={patterns}: matches no record file")
         for path in paths:
-            input_pipeline.check_features(path, self.features, FLAG_OF_FEATURE)
+            record_files.check_features(path, self.features, FLAG_OF_FEATURE)
         if skip_bad_records:
-            found = input_pipeline.scan_record_files(paths, self.features)
+            found = record_files.scan_record_files(paths, self.features)
         else:
-            found = input_pipeline.find_record_files(paths)
+            found = record_files.find_record_files(paths)
         for file in found:
             self._check_ids(file)
         self._check_vocabulary([file.path for file in found])
         return found
 
-    def _check_ids(self, file: input_pipeline.RecordFile) -> None:
-        """Looks at the first records only: a GPU reads zeros, silently, for an id out of range."""
+    def _check_ids(self, file: record_files.RecordFile) -> None:
+        """Checks the ids of the first records: a GPU silently reads zeros for ids out of range."""
         dataset = input_pipeline.evaluation_dataset([file], self.features, CHECKED_RECORDS)
         batch = next(input_pipeline.batches(dataset, [file], self.features))
         largest = max(int(tf.reduce_max(batch[name])) for name in ("input_ids", "masked_lm_ids"))
@@ -128,7 +128,7 @@ class PretrainingTask:
                 )
 
     def loss_weights(self, batch: dict[str, tf.Tensor]) -> tf.Tensor:
-        """Masked words and sentence pairs of a batch, float32 [2]."""
+        """Returns the numbers of masked words and of sentence pairs of a batch, float32 [2]."""
         pairs = tf.cast(tf.shape(batch["input_ids"])[0], tf.float32)
         return tf.stack((tf.reduce_sum(batch["masked_lm_weights"]), pairs))
 
@@ -138,12 +138,12 @@ class PretrainingTask:
         batch: dict[str, tf.Tensor],
         weights: tf.Tensor | None = None,
     ) -> tuple[tf.Tensor, Sums]:
-        """The loss of a batch, and what its metrics are made of.
+        """Returns the loss of a batch, and the weighted sums of its metrics.
 
         Args:
             outputs: of `AlbertForPretraining`.
             batch: parsed features.
-            weights: `loss_weights` of the larger batch that this one is a part of.
+            weights: `loss_weights` of the whole batch, where this one is a micro-batch.
 
         Returns:
             the loss, float32 scalar, and metric → (weighted sum, weight), float32 scalars.
@@ -167,7 +167,7 @@ class PretrainingTask:
 
 
 def _cross_entropy(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Cross-entropy, and 1.0 where the largest logit is the label's, float32 of labels' shape."""
+    """Returns cross-entropy and hits (1.0 or 0.0) of the largest logit, float32 like labels."""
     losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
     hits = tf.cast(tf.argmax(logits, -1, output_type=labels.dtype) == labels, tf.float32)
     return losses, hits

@@ -1,52 +1,33 @@
-import gzip
+"""The order of training records, batches for several workers, and records left out."""
+
+from __future__ import annotations
+
 import itertools
-import json
-import os
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from albert_tf.data import records
 from albert_tf.data.tfrecord import frame_records
-from albert_tf.pretraining import input_pipeline
-from albert_tf.pretraining.input_pipeline import RecordFile
-
-FEATURES = {"number": tf.io.FixedLenFeature((1,), tf.int64)}
-
-
-def example(number):
-    feature = tf.train.Feature(int64_list=tf.train.Int64List(value=[number]))
-    features = tf.train.Features(feature={"number": feature})
-    return tf.train.Example(features=features).SerializeToString()
-
-
-def write_numbers(path, numbers, compression=""):
-    with tf.io.TFRecordWriter(str(path), compression) as writer:
-        for number in numbers:
-            writer.write(example(number))
+from albert_tf.pretraining import input_pipeline, record_files
+from tests.pretraining.numbered_records import (
+    FEATURES,
+    example,
+    write_damaged,
+    write_files,
+    write_numbers,
+)
 
 
 @pytest.fixture(name="files")
 def make_files(tmp_path, monkeypatch):
-    """Six files of different lengths; the records are numbered through."""
     monkeypatch.setattr(input_pipeline, "SHUFFLE_BLOCK", 7)
-    start, paths = 0, []
-    for i, length in enumerate((5, 19, 1, 11, 3, 8)):
-        paths.append(str(tmp_path / f"{i}.tfrecord"))
-        write_numbers(paths[-1], range(start, start + length), "GZIP" if i == 1 else "")
-        start += length
-    return input_pipeline.find_record_files(paths)
+    return write_files(tmp_path)
 
 
 def take(files, count, seed=3, start=0, **kwargs):
     dataset = input_pipeline.training_dataset(files, FEATURES, 1, seed, start, **kwargs)
     return [int(batch["number"][0, 0]) for batch in itertools.islice(dataset, count)]
-
-
-def test_the_lengths_of_files_are_found(files):
-    assert [file.num_records for file in files] == [5, 19, 1, 11, 3, 8]
-    assert [file.is_gzip for file in files] == [False, True, False, False, False, False]
 
 
 def test_an_epoch_has_every_record_once(files):
@@ -92,26 +73,10 @@ def test_evaluation_reads_every_record_once_and_in_order(files):
     assert numbers.dtype == np.int32
 
 
-def test_a_batch_larger_than_the_data_is_refused(files):
-    with pytest.raises(ValueError, match=r"--train_batch_size=48 .* 47 records in 6 file"):
-        input_pipeline.check_batch_size(files, 48)
-
-
-def test_empty_and_truncated_files_are_refused(tmp_path):
-    path = tmp_path / "a.tfrecord"
-    path.write_bytes(b"")
-    with pytest.raises(ValueError, match="holds no record"):
-        input_pipeline.find_record_files([str(path)])
-    write_numbers(path, range(9))
-    path.write_bytes(path.read_bytes()[:-3])
-    with pytest.raises(ValueError, match=r"a\.tfrecord, record 9"):
-        input_pipeline.find_record_files([str(path)])
-
-
 def test_a_damaged_record_is_found(tmp_path):
     path = tmp_path / "a.tfrecord"
     write_numbers(path, range(9))
-    files = input_pipeline.find_record_files([str(path)])
+    files = record_files.find_record_files([str(path)])
     content = bytearray(path.read_bytes())
     content[5 * len(content) // 9 + 20] ^= 1
     path.write_bytes(content)
@@ -123,27 +88,10 @@ def test_a_damaged_record_is_found(tmp_path):
 def test_a_record_of_another_kind_is_found(tmp_path):
     path = tmp_path / "a.tfrecord"
     path.write_bytes(b"".join(frame_records([example(3), example(4), b"something else"])))
-    files = input_pipeline.find_record_files([str(path)])
+    files = record_files.find_record_files([str(path)])
     dataset = input_pipeline.evaluation_dataset(files, FEATURES, 2)
     with pytest.raises(ValueError, match=r"a\.tfrecord, record 3: damaged: it is no tf\.train"):
         list(input_pipeline.batches(dataset, files, FEATURES))
-
-
-def write_damaged(path, numbers, damage, is_gzip=False):
-    """Records of these numbers, some of them damaged: place → kind of damage."""
-    frames = frame_records([example(number) for number in numbers])
-    for place, kind in damage.items():
-        frame = bytearray(frames[place])
-        if kind == "other":  # its checksum is right
-            frame = frame_records([b"something else"])[0]
-        elif kind == "cut":
-            del frame[-3:]
-        else:
-            frame[{"length": 3, "length check": 9, "content": 15, "check": -2}[kind]] ^= 1
-        frames[place] = bytes(frame)
-    content = b"".join(frames)
-    path.write_bytes(gzip.compress(content) if is_gzip else content)
-    return str(path)
 
 
 @pytest.fixture(name="damaged_files")
@@ -160,7 +108,7 @@ def make_damaged_files(tmp_path, monkeypatch):
         path = tmp_path / f"{i}.tfrecord"
         paths.append(write_damaged(path, range(start, start + length), damage, is_gzip=i == 1))
         start += length
-    return input_pipeline.scan_record_files(paths, FEATURES)
+    return record_files.scan_record_files(paths, FEATURES)
 
 
 USABLE = sorted({*range(47)} - {2, 10, 11, *range(26, 36), 37, 44, 46})
@@ -191,38 +139,8 @@ def test_the_order_without_damaged_records_is_as_if_they_had_never_been(
         paths.append(str(folder / f"{len(paths)}.tfrecord"))
         write_numbers(paths[-1], USABLE[start : start + length])
         start += length
-    assert take(input_pipeline.find_record_files(paths), len(through)) == through
+    assert take(record_files.find_record_files(paths), len(through)) == through
     assert take(damaged_files, 40, is_shuffled=False) == [*USABLE, *USABLE[:9]]
-
-
-def test_a_scan_of_sound_files_finds_what_counting_finds(files):
-    paths = [file.path for file in files]
-    assert input_pipeline.scan_record_files(paths, FEATURES) == files
-
-
-def test_what_metadata_say_is_lost_is_said(tmp_path, caplog):
-    path = write_damaged(tmp_path / "a.tfrecord", range(9), {4: "length check"})
-    entry = {"name": "a.tfrecord", "instances": 9, "bytes": os.path.getsize(path)}
-    metadata = {"files": [entry], "settings": {}, "vocabulary": {}}
-    (tmp_path / "a.records.json").write_text(json.dumps(metadata))
-    (file,) = input_pipeline.scan_record_files([path], FEATURES)
-    assert file == RecordFile(path, 4, False, ())
-    assert "the records after 4 are lost, 5. " in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("damage", "reason"),
-    [
-        ({}, "make it anew.$"),
-        ({0: "length"}, "record 1: the checksum of its length"),
-        ({0: "content"}, "its content is not what its checksum says"),
-        ({0: "other"}, "no tf.train.Example"),
-    ],
-)
-def test_a_file_without_usable_records_is_refused(tmp_path, damage, reason):
-    path = write_damaged(tmp_path / "a.tfrecord", range(len(damage)), damage)
-    with pytest.raises(ValueError, match=rf"a\.tfrecord: holds no record .*{reason}"):
-        input_pipeline.scan_record_files([path], FEATURES)
 
 
 def test_the_rows_of_all_workers_are_those_of_one(damaged_files):
@@ -243,28 +161,3 @@ def test_the_rows_of_all_workers_are_those_of_one(damaged_files):
 def test_the_rows_of_a_worker_have_a_known_shape(files):
     dataset = input_pipeline.training_dataset(files, FEATURES, 6, 3, rows=slice(2, 4))
     assert dataset.element_spec["number"].shape == (2, 1)
-
-
-def test_the_first_record_is_held_against_the_features(tmp_path):
-    path = str(tmp_path / "a.tfrecord")
-    write_numbers(path, [7])
-    input_pipeline.check_features(path, FEATURES, {})
-    wide = {"number": tf.io.FixedLenFeature((128,), tf.int64)}
-    with pytest.raises(ValueError, match=r"number has 1 values, --max_seq_length=128 was given"):
-        input_pipeline.check_features(path, wide, {"number": "max_seq_length"})
-    with pytest.raises(ValueError, match="no feature 'other', but number"):
-        input_pipeline.check_features(path, {"other": FEATURES["number"]}, {})
-
-
-def test_one_of_the_first_records_that_fits_is_enough(tmp_path):
-    path = write_damaged(tmp_path / "a.tfrecord", range(5), {0: "content", 1: "other"})
-    input_pipeline.check_features(path, FEATURES, {})
-    path = write_damaged(tmp_path / "b.tfrecord", range(1), {0: "other"})
-    with pytest.raises(ValueError, match=r"b\.tfrecord: its records are no tf\.train\.Examples"):
-        input_pipeline.check_features(path, FEATURES, {})
-
-
-def test_a_metadata_file_among_the_inputs_is_passed_over(files, tmp_path):
-    (tmp_path / "x.records.json").write_text('{"files": [], "settings": {}, "vocabulary": {}}')
-    found = input_pipeline.find_record_files([files[0].path, str(tmp_path / "x.records.json")])
-    assert found == [RecordFile(files[0].path, 5)]

@@ -12,7 +12,7 @@ import tf_keras
 
 from albert_tf.checkpoints import loading, store
 from albert_tf.checkpoints.names import variable_name
-from albert_tf.pretraining import input_pipeline
+from albert_tf.pretraining import input_pipeline, record_files
 from albert_tf.pretraining.task import PretrainingTask
 from albert_tf.training import evaluation
 from albert_tf.training.evaluation import CheckpointEvaluator, EarlyStopping, Evaluation, Evaluator
@@ -263,7 +263,7 @@ def test_an_evaluator_tells_the_training_loop_when_to_stop(tmp_path):
 def test_metrics_are_weighted_over_the_whole_set(tiny_config, tmp_path):
     """Batches of other sizes change nothing but the mean of the batches' losses."""
     write_records(tmp_path / "dev.tfrecord", 23)
-    records = input_pipeline.find_record_files([str(tmp_path / "dev.tfrecord")])
+    records = record_files.find_record_files([str(tmp_path / "dev.tfrecord")])
     config = dataclasses.replace(tiny_config, num_hidden_layers=1, num_hidden_groups=1)
     task = PretrainingTask(config, SEQ_LENGTH, MAX_PREDICTIONS)
     tf_keras.utils.set_random_seed(3)

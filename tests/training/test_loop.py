@@ -14,7 +14,7 @@ import tf_keras
 from albert_tf import optimization
 from albert_tf.checkpoints import containers, store
 from albert_tf.checkpoints.names import variable_name
-from albert_tf.pretraining import input_pipeline
+from albert_tf.pretraining import input_pipeline, record_files
 from albert_tf.pretraining.task import PretrainingTask
 from albert_tf.training.loop import NonFiniteLossError, Trainer, TrainingOptions
 from tests.conftest import BATCH_SIZE, MAX_PREDICTIONS, SEQ_LENGTH
@@ -47,7 +47,7 @@ def write_records(path, count, seed=5):
 def make_records(tmp_path_factory):
     path = tmp_path_factory.mktemp("records") / "train.tfrecord"
     write_records(path, 23)
-    return input_pipeline.find_record_files([str(path)])
+    return record_files.find_record_files([str(path)])
 
 
 @pytest.fixture(scope="module", name="task")

@@ -1,0 +1,244 @@
+"""Finds the files of pre-training records, and counts and checks what is in them.
+
+Letters: B batch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+from google.protobuf.message import DecodeError
+from tqdm import tqdm
+
+from albert_tf.data import records
+
+Features = dict[str, tf.io.FixedLenFeature]  # name → shape and type
+
+_BATCH_SIZE = 1024  # records
+_MAX_LOGGED_NUMBERS = 20  # in one line of the log
+_NO_RECORD = "{}: holds no record that can be used. Leave it out, or make it anew."
+
+
+@dataclasses.dataclass(frozen=True)
+class RecordFile:
+    """A TFRecord file.
+
+    Attributes:
+        path: where it is.
+        num_records: number of records that can be used.
+        is_gzip: whether it is compressed.
+        damaged: numbers, from 0, of records to skip, in a file that may be unreadable after its
+            last usable record; None where every record can be used.
+    """
+
+    path: str
+    num_records: int
+    is_gzip: bool = False
+    damaged: tuple[int, ...] | None = None
+
+
+def record_paths(paths: Sequence[str]) -> list[str]:
+    """Returns the paths without metadata files, which a glob as `data/*` finds as well."""
+    return [path for path in paths if not path.endswith(records.METADATA_SUFFIX)]
+
+
+def find_record_files(paths: Sequence[str]) -> list[RecordFile]:
+    """Returns the files with their numbers of records, looked up in metadata or counted.
+
+    Raises:
+        ValueError: a file is empty, truncated or no TFRecord file; names it.
+    """
+    paths = record_paths(paths)
+    known = records.read_metadata(paths)
+    found = []
+    for path in paths:
+        count = known[path].instances if path in known else records.count_records(path)
+        if not count:
+            raise ValueError(_NO_RECORD.format(path))
+        found.append(RecordFile(path, count, records.is_gzip(path)))
+    return found
+
+
+def scan_record_files(paths: Sequence[str], features: Features) -> list[RecordFile]:
+    """Reads every record, and returns the files with the records to skip; logs their numbers.
+
+    A record is skipped if its content does not match its checksum, or is no `tf.train.Example`
+    with the given features. After a record with a damaged length nothing can be read of a file.
+
+    Args:
+        paths: the files.
+        features: name → shape and type of each feature.
+
+    Raises:
+        ValueError: no record of a file can be used; names it.
+    """
+    paths = record_paths(paths)
+    known = records.read_metadata(paths)
+    found = []
+    for path in tqdm(paths, desc="checking records", unit="file", disable=None):
+        is_gzip = records.is_gzip(path)
+        count = count_if_sound(path, is_gzip, features)
+        if count:
+            found.append(RecordFile(path, count, is_gzip))
+            continue
+        total, damages, end = _scan(path, features)
+        if total == len(damages):
+            reason = end or next(iter(damages.values()), "")
+            raise ValueError(f"{_NO_RECORD.format(path)} {reason}".strip())
+        found.append(RecordFile(path, total - len(damages), is_gzip, tuple(damages)))
+        if damages:
+            numbers = ", ".join(str(number + 1) for number in [*damages][:_MAX_LOGGED_NUMBERS])
+            more = ", …" if len(damages) > _MAX_LOGGED_NUMBERS else ""
+            text = "%s: %d of %d records are damaged and left out: %s%s"
+            logging.warning(text, path, len(damages), total, numbers, more)
+        if end:
+            lost = known[path].instances - total if path in known else "an unknown number"
+            logging.warning("%s: the records after %d are lost, %s. %s", path, total, lost, end)
+    return found
+
+
+def _scan(path: str, features: Features | None) -> tuple[int, dict[int, str], str]:
+    """Reads a file that is known to be damaged.
+
+    Returns:
+        the number of records that can be reached; number, from 0, → reason of those that are
+        damaged; and why no more can be reached, "" at the end of the file.
+    """
+    total = 0
+    damages: dict[int, str] = {}
+    try:
+        for block in records.read_checked_blocks(path):
+            sound = [content for content in block if content is not None]
+            is_sound = parses(sound, features)
+            for number, content in enumerate(block, total):
+                if content is None:
+                    damages[number] = "its content is not what its checksum says"
+                elif not (is_sound or parses([content], features)):
+                    damages[number] = "it is no tf.train.Example with the expected features"
+            total += len(block)
+    except ValueError as error:
+        return total, damages, str(error)
+    return total, damages, ""
+
+
+def parses(contents: list[bytes], features: Features | None) -> bool:
+    """Returns whether all of these serialized records are Examples with the features."""
+    try:
+        if features and contents:
+            tf.io.parse_example(contents, features)
+    except tf.errors.InvalidArgumentError:
+        return False
+    return True
+
+
+def count_if_sound(path: str, is_gzip: bool, features: Features | None) -> int | None:
+    """Returns the number of records in a file; None if one of them is damaged."""
+    dataset = open_records(path, is_gzip).batch(_BATCH_SIZE)
+    if features:
+        dataset = dataset.map(lambda batch: parse(batch, features), tf.data.AUTOTUNE)
+    try:
+        return sum(len(tf.nest.flatten(batch)[0]) for batch in dataset)
+    except tf.errors.OpError:
+        return None
+
+
+def find_damage(files: Sequence[RecordFile], features: Features | None) -> str:
+    """Returns which record of the files is damaged, and why; "" if none is."""
+    for file in files:
+        is_new = file.damaged is None
+        if is_new and count_if_sound(file.path, file.is_gzip, features) is None:
+            _, damages, end = _scan(file.path, features)
+            for number, reason in damages.items():
+                return (
+                    f"{file.path}, record {number + 1}: damaged: {reason}. Make the file anew, or "
+                    "leave such records out with --skip_bad_records."
+                )
+            return end
+    return ""
+
+
+def check_features(path: str, features: Features, flag_of: dict[str, str]) -> None:
+    """Checks that one of the first records of a file has the features that will be read.
+
+    One is enough: damaged records are found later.
+
+    Args:
+        path: the file.
+        features: name → shape and type.
+        flag_of: feature name → the flag that sets its length, for the error.
+
+    Raises:
+        ValueError: a feature is missing or has another length; names both numbers.
+    """
+    obstacles = []
+    for content in next(records.read_checked_blocks(path), []):
+        if content is not None:
+            obstacle = misfit(content, features, flag_of)
+            if not obstacle:
+                return
+            obstacles.append(obstacle)
+    if obstacles:
+        raise ValueError(f"{path}: {obstacles[0]}")
+
+
+def misfit(content: bytes, features: Features, flag_of: dict[str, str]) -> str:
+    """Returns why a record cannot be read as these features; "" if it can."""
+    try:
+        example = tf.train.Example.FromString(content)
+    except DecodeError:
+        return "its records are no tf.train.Examples. Was it made by create_pretraining_data.py?"
+    for name, feature in features.items():
+        found = example.features.feature.get(name)
+        if found is None:
+            return (
+                f"its records have no feature {name!r}, but "
+                f"{', '.join(sorted(example.features.feature))}. Was it made by "
+                "create_pretraining_data.py?"
+            )
+        values = found.float_list.value or found.int64_list.value
+        expected = int(np.prod(feature.shape))
+        if len(values) != expected:
+            flag = flag_of.get(name, name)
+            return (
+                f"{name} has {len(values)} values, --{flag}={expected} was given. "
+                f"Pass --{flag}={len(values)}, or make the records anew with --{flag}={expected}."
+            )
+    return ""
+
+
+def check_batch_size(files: Sequence[RecordFile], batch_size: int) -> None:
+    """Raises ValueError when there are fewer records than a batch takes."""
+    total = sum(file.num_records for file in files)
+    if total < batch_size:
+        raise ValueError(
+            f"--train_batch_size={batch_size} is larger than the data: {total} records in "
+            f"{len(files)} file(s). Make it smaller, or make more data (a larger --dupe_factor)."
+        )
+
+
+def identity(record_files: Sequence[RecordFile]) -> list[Any]:
+    """Returns what tells record files from others of the same names: their sizes and times."""
+    found = []
+    for file in record_files:
+        stat = tf.io.gfile.stat(file.path)
+        found.append((dataclasses.astuple(file), stat.length, stat.mtime_nsec))
+    return found
+
+
+def open_records(path: tf.Tensor, is_gzip: tf.Tensor) -> tf.data.TFRecordDataset:
+    """Returns the serialized records of one file, up to the first damaged one."""
+    return tf.data.TFRecordDataset(path, compression_type=tf.where(is_gzip, "GZIP", ""))
+
+
+def parse(serialized: tf.Tensor, features: Features) -> dict[str, tf.Tensor]:
+    """Returns the tensors [B, …] of serialized `tf.train.Example`s, string [B]; int64 as int32."""
+    batch = tf.io.parse_example(serialized, features)
+    return {
+        name: tf.cast(value, tf.int32) if value.dtype == tf.int64 else value
+        for name, value in batch.items()
+    }

@@ -1,0 +1,160 @@
+"""Record files: what they hold, which records are damaged, and what does not fit."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.data.tfrecord import encode_examples, frame_records
+from albert_tf.pretraining import record_files
+from albert_tf.pretraining.record_files import (
+    RecordFile,
+    count_if_sound,
+    misfit,
+    open_records,
+    parse,
+    parses,
+)
+from tests.pretraining.numbered_records import (
+    FEATURES,
+    write_damaged,
+    write_files,
+    write_numbers,
+)
+
+SHAPES = {
+    "ids": tf.io.FixedLenFeature((7,), tf.int64),
+    "weights": tf.io.FixedLenFeature((3,), tf.float32),
+}
+
+
+@pytest.fixture(name="files")
+def make_files(tmp_path):
+    return write_files(tmp_path)
+
+
+@pytest.fixture(name="contents")
+def make_contents():
+    rng = np.random.default_rng(5)
+    arrays = {"ids": rng.integers(0, 97, (5, 7)), "weights": rng.random((5, 3), np.float32)}
+    return encode_examples(arrays)
+
+
+def test_integers_become_int32_and_floats_stay(contents):
+    batch = parse(tf.constant(contents), SHAPES)
+    assert {name: (value.shape, value.dtype) for name, value in batch.items()} == {
+        "ids": ((5, 7), tf.int32),
+        "weights": ((5, 3), tf.float32),
+    }
+
+
+def test_one_bad_record_among_good_ones_is_noticed(contents):
+    assert parses(contents, SHAPES)
+    assert parses([], SHAPES)
+    assert not parses([*contents, b"something else"], SHAPES)
+    assert not parses(contents, SHAPES | {"ids": tf.io.FixedLenFeature((8,), tf.int64)})
+    assert parses([b"something else"], None)
+
+
+def test_only_sound_files_are_counted(tmp_path, contents):
+    path = tmp_path / "a.tfrecord"
+    path.write_bytes(b"".join(frame_records([*contents, b"something else"])))
+    assert count_if_sound(str(path), False, None) == 6
+    assert count_if_sound(str(path), False, SHAPES) is None
+    path.write_bytes(path.read_bytes()[:-1])
+    assert count_if_sound(str(path), False, None) is None
+    path.write_bytes(b"".join(frame_records(contents)))
+    assert count_if_sound(str(path), False, SHAPES) == 5
+    assert [item.numpy() for item in open_records(str(path), False)] == contents
+    path.write_bytes(b"")
+    assert count_if_sound(str(path), False, SHAPES) == 0
+
+
+def test_a_misfit_says_what_to_do(contents):
+    flags = {"ids": "max_seq_length"}
+    assert misfit(contents[0], SHAPES, flags) == ""
+    wide = SHAPES | {"ids": tf.io.FixedLenFeature((8,), tf.int64)}
+    assert "ids has 7 values, --max_seq_length=8 was given" in misfit(contents[0], wide, flags)
+    other = SHAPES | {"other": SHAPES["ids"]}
+    assert "no feature 'other', but ids, weights" in misfit(contents[0], other, flags)
+    assert "no tf.train.Examples" in misfit(b"something else", SHAPES, flags)
+
+
+def test_the_lengths_of_files_are_found(files):
+    assert [file.num_records for file in files] == [5, 19, 1, 11, 3, 8]
+    assert [file.is_gzip for file in files] == [False, True, False, False, False, False]
+
+
+def test_a_batch_larger_than_the_data_is_refused(files):
+    with pytest.raises(ValueError, match=r"--train_batch_size=48 .* 47 records in 6 file"):
+        record_files.check_batch_size(files, 48)
+
+
+def test_empty_and_truncated_files_are_refused(tmp_path):
+    path = tmp_path / "a.tfrecord"
+    path.write_bytes(b"")
+    with pytest.raises(ValueError, match="holds no record"):
+        record_files.find_record_files([str(path)])
+    write_numbers(path, range(9))
+    path.write_bytes(path.read_bytes()[:-3])
+    with pytest.raises(ValueError, match=r"a\.tfrecord, record 9"):
+        record_files.find_record_files([str(path)])
+
+
+def test_a_scan_of_sound_files_finds_what_counting_finds(files):
+    paths = [file.path for file in files]
+    assert record_files.scan_record_files(paths, FEATURES) == files
+
+
+def test_what_metadata_say_is_lost_is_said(tmp_path, caplog):
+    path = write_damaged(tmp_path / "a.tfrecord", range(9), {4: "length check"})
+    entry = {"name": "a.tfrecord", "instances": 9, "bytes": os.path.getsize(path)}
+    metadata = {"files": [entry], "settings": {}, "vocabulary": {}}
+    (tmp_path / "a.records.json").write_text(json.dumps(metadata))
+    (file,) = record_files.scan_record_files([path], FEATURES)
+    assert file == RecordFile(path, 4, False, ())
+    assert "the records after 4 are lost, 5. " in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        ({}, "make it anew.$"),
+        ({0: "length"}, "record 1: the checksum of its length"),
+        ({0: "content"}, "its content is not what its checksum says"),
+        ({0: "other"}, "no tf.train.Example"),
+    ],
+)
+def test_a_file_without_usable_records_is_refused(tmp_path, damage, reason):
+    path = write_damaged(tmp_path / "a.tfrecord", range(len(damage)), damage)
+    with pytest.raises(ValueError, match=rf"a\.tfrecord: holds no record .*{reason}"):
+        record_files.scan_record_files([path], FEATURES)
+
+
+def test_the_first_record_is_held_against_the_features(tmp_path):
+    path = str(tmp_path / "a.tfrecord")
+    write_numbers(path, [7])
+    record_files.check_features(path, FEATURES, {})
+    wide = {"number": tf.io.FixedLenFeature((128,), tf.int64)}
+    with pytest.raises(ValueError, match=r"number has 1 values, --max_seq_length=128 was given"):
+        record_files.check_features(path, wide, {"number": "max_seq_length"})
+    with pytest.raises(ValueError, match="no feature 'other', but number"):
+        record_files.check_features(path, {"other": FEATURES["number"]}, {})
+
+
+def test_one_of_the_first_records_that_fits_is_enough(tmp_path):
+    path = write_damaged(tmp_path / "a.tfrecord", range(5), {0: "content", 1: "other"})
+    record_files.check_features(path, FEATURES, {})
+    path = write_damaged(tmp_path / "b.tfrecord", range(1), {0: "other"})
+    with pytest.raises(ValueError, match=r"b\.tfrecord: its records are no tf\.train\.Examples"):
+        record_files.check_features(path, FEATURES, {})
+
+
+def test_a_metadata_file_among_the_inputs_is_passed_over(files, tmp_path):
+    (tmp_path / "x.records.json").write_text('{"files": [], "settings": {}, "vocabulary": {}}')
+    found = record_files.find_record_files([files[0].path, str(tmp_path / "x.records.json")])
+    assert found == [RecordFile(files[0].path, 5)]
