@@ -263,7 +263,7 @@ def test_a_sweep_has_a_folder_a_run_a_table_and_goes_on_run_by_run(run, tmp_path
     train, begun = Trainer.train, []
 
     def fail_in_the_second(trainer, *rest, **more):
-        begun.append(trainer.options.output_dir)
+        begun.append(trainer.settings.output_dir)
         if len(begun) == 2:
             raise KeyboardInterrupt
         return train(trainer, *rest, **more)

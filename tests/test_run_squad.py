@@ -402,4 +402,4 @@ def test_bad_answers_are_counted_and_left_out_of_training_only(run, files, tmp_p
     text = "\n".join(logged)
     assert re.search(r"not at their answer_start, left out: 2 questions \(r1, r2\)", text)
     assert re.search(r"1 of 4 questions have no features.*: empty", text)
-    assert trained[0].options.num_train_steps == 2  # int(4 / 3 · 2)
+    assert trained[0].num_train_steps == 2  # int(4 / 3 · 2)

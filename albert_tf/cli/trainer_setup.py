@@ -5,7 +5,9 @@ TensorFlow is imported by these functions only, so that `--help` answers at once
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import dataclasses
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 FLAGS = flags.FLAGS
 _HELD = contextlib.ExitStack()  # until the process ends
+atexit.register(_HELD.close)
 _SETTLED: dict[str, tf.distribute.Strategy] = {}
 
 
@@ -103,16 +106,6 @@ def needs_fixed_shapes() -> bool:
     return devices.is_tpu(strategy())
 
 
-def _compiles() -> bool:
-    """Whether the step is to be compiled with XLA."""
-    import tensorflow as tf
-
-    if FLAGS.jit_compile != "auto":
-        return FLAGS.jit_compile == "true"
-    is_one = strategy().num_replicas_in_sync == 1
-    return is_one and bool(tf.config.list_physical_devices("GPU"))
-
-
 def first_weights() -> str | None:
     """Where training starts from: --init_checkpoint, or the folder of a TF-Hub module.
 
@@ -153,38 +146,11 @@ def make_trainer(
         ValueError: what is in --output_dir, or --init_checkpoint, does not fit the model; or the
             batch cannot be divided among the devices.
     """
-    import tf_keras
+    from albert_tf.training import session
+    from albert_tf.training.settings import RunSettings
 
-    from albert_tf import optimization
-    from albert_tf.checkpoints import loading
-    from albert_tf.training import devices, loop, precision
-
-    batch_size = FLAGS.train_batch_size
-    parts = FLAGS.gradient_accumulation_steps, FLAGS.max_batch_per_device
-    values = {name: FLAGS[name].value for name in loop.OPTION_FLAGS if name in FLAGS}
-    options = loop.TrainingOptions(
-        **values
-        | {
-            "num_train_steps": schedule.num_train_steps,
-            "micro_batches": devices.count_micro_batches(strategy(), batch_size, *parts),
-            "jit_compile": _compiles(),
-        }
-    )
-    tf_keras.utils.set_random_seed(FLAGS.seed)
-    with strategy().scope():
-        model = task.build_model()
-        model.encoder.recompute = FLAGS.recompute
-        made = optimization.create_optimizer(optimizer, schedule)
-        is_half = tf_keras.mixed_precision.global_policy().name == "mixed_float16"
-        loss_scale = precision.LossScale() if is_half else None
-    trainer = loop.Trainer(model, task, made, options, batch_signature, strategy(), loss_scale)
-    if trainer.restore_latest():
-        logging.info("Going on from step %d of %s", trainer.step, FLAGS.output_dir)
-        return trainer
-    path = first_weights()
-    if path is None:
-        logging.warning("No --init_checkpoint: training starts from random weights")
-        return trainer
+    names = [field.name for field in dataclasses.fields(RunSettings) if field.name in FLAGS]
+    settings = RunSettings(**{name: FLAGS[name].value for name in names})
+    settings = dataclasses.replace(settings, optimizer=optimizer, init_checkpoint=first_weights())
     from_group0 = "init_from_group0" in FLAGS and FLAGS.init_from_group0
-    loading.load_checkpoint(model, path, FLAGS.allow_partial_init, from_group0)
-    return trainer
+    return session.make_trainer(settings, task, schedule, strategy(), batch_signature, from_group0)

@@ -25,6 +25,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.optimization import WarmUpPolynomialDecay
 from albert_tf.training import devices, loop, precision, run_directory
 from albert_tf.training.settings import DeviceSettings, RunSettings
+from albert_tf.training.step import StepOptions, TrainStep
 
 CONFIG_NAME = "albert_config.json"
 
@@ -136,25 +137,17 @@ def make_trainer(
 
     Args:
         settings: of the run.
-        task: as in `Trainer`, with `build_model`.
+        task: as in `TrainStep`, with `build_model`.
         schedule: of the learning rate, for all steps of training.
         strategy: of `open_session`.
-        batch_signature: as in `Trainer`.
+        batch_signature: as in `TrainStep`.
         init_from_group0: as in `load_checkpoint`, for `init_checkpoint`.
 
     Raises:
         ValueError: a checkpoint in `output_dir`, or `init_checkpoint`, does not fit the model; or
             a batch cannot be divided among the devices.
     """
-    options = loop.TrainingOptions(
-        output_dir=settings.output_dir,
-        num_train_steps=schedule.num_train_steps,
-        save_checkpoints_steps=settings.save_checkpoints_steps,
-        save_checkpoints_secs=settings.save_checkpoints_secs,
-        keep_checkpoint_max=settings.keep_checkpoint_max,
-        log_steps=settings.log_steps,
-        train_batch_size=settings.train_batch_size,
-        nan_policy=settings.nan_policy,
+    options = StepOptions(
         seed=settings.seed,
         micro_batches=devices.count_micro_batches(
             strategy,
@@ -171,7 +164,8 @@ def make_trainer(
         model.encoder.recompute = settings.recompute
         optimizer = optimization.create_optimizer(settings.optimizer, schedule)
         loss_scale = precision.LossScale() if precision.current() == "float16" else None
-    trainer = loop.Trainer(model, task, optimizer, options, batch_signature, strategy, loss_scale)
+    take_step = TrainStep(model, task, optimizer, options, strategy, batch_signature, loss_scale)
+    trainer = loop.Trainer(take_step, settings, schedule.num_train_steps)
     if trainer.restore_latest():
         logging.info("Going on from step %d of %s", trainer.step, settings.output_dir)
     elif settings.init_checkpoint:

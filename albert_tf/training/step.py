@@ -95,7 +95,8 @@ class TrainStep:
         optimizer: of `albert_tf.optimization`, created in the strategy's scope, as the model.
         options: how a step is computed.
         strategy: where; the present one if None.
-        batch_signature: as in `loop.Trainer`.
+        batch_signature: name → shape and type of what is in a batch. Where batches differ in
+            length, None in place of these sizes lets one trace of the step serve all.
         loss_scale: for float16.
     """
 

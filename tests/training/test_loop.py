@@ -16,7 +16,9 @@ from albert_tf.checkpoints import containers, store
 from albert_tf.checkpoints.names import variable_name
 from albert_tf.pretraining import input_pipeline, record_files
 from albert_tf.pretraining.task import PretrainingTask
-from albert_tf.training.loop import NonFiniteLossError, Trainer, TrainingOptions
+from albert_tf.training.loop import NonFiniteLossError, Trainer
+from albert_tf.training.settings import RunSettings
+from albert_tf.training.step import StepOptions, TrainStep
 from tests.conftest import BATCH_SIZE, MAX_PREDICTIONS, SEQ_LENGTH
 
 
@@ -58,29 +60,32 @@ def make_task(tiny_config):
     return PretrainingTask(config, SEQ_LENGTH, MAX_PREDICTIONS)
 
 
-def make_trainer(task, output_dir, learning_rate=0.01, kind="lamb", signature=None, **changes):
+def make_trainer(
+    task, output_dir, learning_rate=0.01, kind="lamb", signature=None, num_train_steps=7, **changes
+):
     os.makedirs(output_dir, exist_ok=True)
     tf_keras.utils.set_random_seed(3)
-    options = TrainingOptions(
+    schedule = optimization.WarmUpPolynomialDecay(learning_rate, 7, 2)
+    optimizer = optimization.create_optimizer(kind, schedule)
+    take_step = TrainStep(
+        task.build_model(), task, optimizer, StepOptions(seed=3), batch_signature=signature
+    )
+    settings = RunSettings(
         **{
             "output_dir": str(output_dir),
-            "num_train_steps": 7,
             "save_checkpoints_steps": 3,
             "log_steps": 2,
             "train_batch_size": BATCH_SIZE,
-            "seed": 3,
         }
         | changes
     )
-    schedule = optimization.WarmUpPolynomialDecay(learning_rate, 7, 2)
-    optimizer = optimization.create_optimizer(kind, schedule)
-    return Trainer(task.build_model(), task, optimizer, options, signature)
+    return Trainer(take_step, settings, num_train_steps)
 
 
 def train(trainer, records, after_save=None):
     def batches(step):
         dataset = input_pipeline.training_dataset(
-            records, trainer.task.features, BATCH_SIZE, 3, step * BATCH_SIZE
+            records, trainer.take_step.task.features, BATCH_SIZE, 3, step * BATCH_SIZE
         )
         return input_pipeline.batches(dataset, records)
 

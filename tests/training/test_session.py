@@ -137,13 +137,13 @@ def test_settings_reach_the_trainer(settings, task):
         settings, gradient_accumulation_steps=2, max_batch_per_device=2, recompute=True, log_steps=9
     )
     trainer = start(settings, task)
-    assert trainer.options.micro_batches == 3
-    assert trainer.options.log_steps == 9
-    assert trainer.options.num_train_steps == 7
-    assert not trainer.options.jit_compile
+    assert trainer.take_step.options.micro_batches == 3
+    assert trainer.settings.log_steps == 9
+    assert trainer.num_train_steps == 7
+    assert not trainer.take_step.options.jit_compile
     assert trainer.model.encoder.recompute
     jitted = start(dataclasses.replace(settings, jit_compile="true"), task)
-    assert jitted.options.jit_compile
+    assert jitted.take_step.options.jit_compile
 
 
 def test_threads_that_can_no_longer_be_set_are_refused(settings):
