@@ -39,7 +39,11 @@ from albert_tf.data.settings import (
     TextSettings,
 )
 from albert_tf.data.tfrecord import decode_example
-from albert_tf.data.work_directory import WorkDirectory, open_work_directory
+from albert_tf.data.work_directory import (
+    WorkDirectory,
+    open_work_directory,
+    remove_work_directory,
+)
 from albert_tf.tokenization import FullTokenizer
 
 PROGRESS_EVERY = 1000  # records written between two messages
@@ -58,13 +62,14 @@ def create_pretraining_data(settings: Settings) -> dict[str, Any]:
             stays in the work directory, for `resume`.
     """
     job = prepare(settings)
-    if job.is_finished:
-        return job.metadata
     metadata, outputs = job.metadata, job.outputs
     run = {**metadata["settings"], **metadata["vocabulary"], "outputs": outputs.paths}
     work_dir = settings.work_dir or outputs.stem + ".work"
     if files.is_remote(work_dir):
         raise ValueError(f"--work_dir={work_dir}: a local directory is needed; name one")
+    if job.is_finished:
+        remove_work_directory(work_dir, run)
+        return metadata
     with open_work_directory(work_dir, run, settings.resume) as work_directory:
         _encode_chunks(work_directory, job, settings)
         _write_outputs(work_directory, outputs, settings)
@@ -232,9 +237,9 @@ def _write_outputs(work_directory: WorkDirectory, outputs: Outputs, settings: Se
         raise ValueError("--input_file: no text in there gives a token")
     finished = work_directory.finished_outputs()
     missing = [output for output in range(len(outputs.paths)) if output not in finished]
-    for output in missing:  # half-written when a process was killed
-        for leftover in glob.glob(glob.escape(outputs.paths[output]) + ".????????.tmp"):
-            os.remove(leftover)
+    for path in (*(outputs.paths[output] for output in missing), outputs.metadata_file):
+        for half_written in glob.glob(glob.escape(path) + ".????????.tmp"):  # by a killed process
+            os.remove(half_written)
     bytes_per_output = counts["record_bytes"] / len(outputs.paths)
     groups = max(1, math.ceil(bytes_per_output / settings.shuffle_bytes))
     args = (work_directory.path, outputs, settings.random_seed, groups)

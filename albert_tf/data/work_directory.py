@@ -1,14 +1,14 @@
-"""What an unfinished run of the data program has done so far, on disk.
+"""The work directory: what an unfinished run of the data program has done so far.
 
-A directory holds, each written whole under a temporary name and then renamed:
+It has these files, each written under a temporary name and then renamed:
 
 * `run.json`: what decides the bytes of the outputs;
-* `run.lock`: held by the process that works here;
+* `run.lock`: locked by the process that uses the directory;
 * `chunk-000012-000.spill`, …: the records of chunk 12;
-* `chunk-000012.json`: chunk 12 is finished; its blocks, counts and the checksum of its text;
-* `output-00003.json`: output 3 has its final name; its instances and bytes.
+* `chunk-000012.json`: chunk 12 is finished; its blocks, its counts and the checksum of its text;
+* `output-00003.json`: output 3 is complete; its name, instances and bytes.
 
-A killed program leaves a directory that says the truth, and the next one goes on from it.
+So the directory is consistent whenever a process is killed, and the next one continues from it.
 """
 
 from __future__ import annotations
@@ -26,12 +26,15 @@ from absl import logging
 
 from albert_tf import files
 
-_OURS = re.compile(r"run\.(json|lock)|(chunk-\d+|output-\d+)(-\d+\.spill|\.json)|.+\.tmp")
 _RUN, _LOCK = "run.json", "run.lock"
+_HALF_WRITTEN = r"\.[0-9a-f]{8}\.tmp"  # what `files.write_atomically` appends
+_OURS = re.compile(
+    rf"{_LOCK}|({_RUN}|chunk-\d+\.json|chunk-\d+-\d+\.spill|output-\d+\.json)({_HALF_WRITTEN})?"
+)
 
 
 class WorkDirectory:
-    """Finished chunks and outputs of one run.
+    """The finished chunks and outputs of a run.
 
     Args:
         path: the directory. `open_work_directory` makes it.
@@ -60,7 +63,7 @@ class WorkDirectory:
             return ""
 
     def forget_chunk(self, chunk: int) -> None:
-        """Takes back `finish_chunk`, if it was called, before the chunk is made anew."""
+        """Takes back `finish_chunk`, if it was called, before the chunk is encoded again."""
         with contextlib.suppress(FileNotFoundError):
             os.remove(f"{self.chunk_stem(chunk)}.json")
 
@@ -104,12 +107,11 @@ class WorkDirectory:
         return not self._finished("chunk") and not self._finished("output")
 
     def remove(self) -> None:
-        """Removes the directory and what this program put into it, `run.json` last."""
-        ours = [name for name in os.listdir(self.path) if _OURS.fullmatch(name) and name != _RUN]
-        for name in [*ours, _RUN]:
-            with contextlib.suppress(FileNotFoundError):
-                os.remove(os.path.join(self.path, name))
-        with contextlib.suppress(OSError):  # somebody put something else there
+        """Removes the directory and what this program put into it, `run.json` at last."""
+        ours = sorted(filter(_OURS.fullmatch, os.listdir(self.path)))
+        for name in ours:  # in the order of the alphabet: chunk, output, run.json, run.lock
+            os.remove(os.path.join(self.path, name))
+        with contextlib.suppress(OSError):  # there are other files in it
             os.rmdir(self.path)
 
     def _finished(self, kind: str) -> dict[int, dict[str, Any]]:
@@ -123,18 +125,18 @@ class WorkDirectory:
 
 @contextlib.contextmanager
 def open_work_directory(path: str, run: Mapping[str, Any], resume: bool) -> Iterator[WorkDirectory]:
-    """Makes a work directory, or with `resume` finds the one of an interrupted run.
+    """Makes a work directory, or with `resume` opens that of an interrupted run.
 
-    When the body raises, what is finished stays there to be resumed.
+    If the body raises, what is finished stays there to be resumed.
 
     Args:
         path: the directory.
         run: what decides the bytes of the outputs; JSON values.
-        resume: go on where an interrupted run stopped, if one did.
+        resume: continue where an interrupted run stopped, if there is one.
 
     Raises:
-        ValueError: an interrupted run is there and `resume` is False; or it had other settings; or
-            another process is at work in it.
+        ValueError: there is an interrupted run and `resume` is False; or it had other settings; or
+            another process is using the directory; or it has other files.
     """
     files.make_directory(path, "--work_dir")
     with contextlib.ExitStack() as stack:
@@ -142,29 +144,11 @@ def open_work_directory(path: str, run: Mapping[str, Any], resume: bool) -> Iter
             stack.enter_context(filelock.FileLock(os.path.join(path, _LOCK), timeout=0))
         except filelock.Timeout:
             raise ValueError(f"{path}: another process is writing these outputs") from None
-        directory = WorkDirectory(path)
-        run = json.loads(json.dumps(run))  # as it will be read back
-        before = _read_run(path)
-        if before is None:
-            if os.listdir(path) != [_LOCK]:
-                raise ValueError(
-                    f"--work_dir={path}: holds other files; name an empty or a new directory"
-                )
-            _write_json(os.path.join(path, _RUN), run)
-        elif not resume:
-            raise ValueError(
-                f"{path}: an interrupted run left its finished parts here. Add --resume to go on "
-                "with them, or remove the directory to start anew."
-            )
-        elif changed := [key for key in run if before.get(key) != run[key]]:
-            differences = (f"{key} {before.get(key)!r}, now {run[key]!r}" for key in changed)
-            raise ValueError(
-                f"{path}: the interrupted run had other settings: {'; '.join(differences)}. "
-                "Resume it with those, or remove the directory to start anew."
-            )
+        _check_run(path, json.loads(json.dumps(run)), resume)
         for name in os.listdir(path):
-            if name.endswith(".tmp"):  # half-written when the process was killed
+            if _OURS.fullmatch(name) and name.endswith(".tmp"):  # of a process that was killed
                 os.remove(os.path.join(path, name))
+        directory = WorkDirectory(path)
         try:
             yield directory
         except BaseException:
@@ -173,6 +157,37 @@ def open_work_directory(path: str, run: Mapping[str, Any], resume: bool) -> Iter
             else:
                 logging.warning("%s: finished parts are kept there for --resume", path)
             raise
+
+
+def _check_run(path: str, run: Mapping[str, Any], resume: bool) -> None:
+    """Compares `run` with that of an interrupted run, or writes it if there is none."""
+    before = _read_run(path)
+    if before is None:
+        if not all(map(_OURS.fullmatch, os.listdir(path))):
+            raise ValueError(
+                f"--work_dir={path}: holds other files; name an empty or a new directory"
+            )
+        _write_json(os.path.join(path, _RUN), run)
+        return
+    if not resume:
+        raise ValueError(
+            f"{path}: an interrupted run left its finished parts here. Add --resume to go on "
+            "with them, or remove the directory to start anew."
+        )
+    if changed := [key for key in run if before.get(key) != run[key]]:
+        differences = (f"{key} {before.get(key)!r}, now {run[key]!r}" for key in changed)
+        raise ValueError(
+            f"{path}: the interrupted run had other settings: {'; '.join(differences)}. "
+            "Resume it with those, or remove the directory to start anew."
+        )
+
+
+def remove_work_directory(path: str, run: Mapping[str, Any]) -> None:
+    """Removes what is left if this run was killed while it removed its work directory."""
+    if os.path.isdir(path):
+        # The directory of another run, or in use: not ours to remove.
+        with contextlib.suppress(ValueError), open_work_directory(path, run, True) as directory:
+            directory.remove()
 
 
 def _read_run(path: str) -> dict[str, Any] | None:

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from albert_tf.data.work_directory import open_work_directory
+from albert_tf.data.work_directory import open_work_directory, remove_work_directory
 from tests.conftest import ROOT
 
 RUN = {"max_seq_length": 11, "outputs": ("one", "two")}
@@ -115,6 +115,24 @@ def test_half_written_files_of_a_killed_process_are_removed(path):
         assert not os.path.exists(left)
 
 
+def test_a_run_killed_before_it_began_is_begun(path):
+    os.makedirs(path)
+    for name in ("run.json.0a1b2c3d.tmp", "run.lock"):
+        with open(os.path.join(path, name), "wb"):
+            pass
+    with open_work_directory(path, RUN, resume=False):
+        assert sorted(os.listdir(path)) == ["run.json", "run.lock"]
+
+
+def test_what_is_left_of_a_finished_run_is_removed_but_not_of_another(path):
+    remove_work_directory(path, RUN)
+    interrupted(path)
+    remove_work_directory(path, {**RUN, "max_seq_length": 13})
+    assert os.path.exists(path)
+    remove_work_directory(path, RUN)
+    assert not os.path.exists(path)
+
+
 def test_removing_takes_only_what_the_program_wrote(path):
     interrupted(path)
     with open(os.path.join(path, "notes.txt"), "w", encoding="utf-8") as stream:
@@ -124,9 +142,10 @@ def test_removing_takes_only_what_the_program_wrote(path):
     assert os.listdir(path) == ["notes.txt"]
 
 
-def test_a_directory_with_other_files_is_refused(path):
+@pytest.mark.parametrize("name", ["notes.txt", "notes.tmp"])
+def test_a_directory_with_other_files_is_refused(path, name):
     os.makedirs(path)
-    with open(os.path.join(path, "notes.txt"), "w", encoding="utf-8") as stream:
+    with open(os.path.join(path, name), "w", encoding="utf-8") as stream:
         stream.write("mine")
     with (
         pytest.raises(ValueError, match="holds other files"),
@@ -138,7 +157,7 @@ def test_a_directory_with_other_files_is_refused(path):
 def test_two_processes_do_not_share_a_directory(path):
     code = (
         "import sys\n"
-        "from albert_tf.data.work_directory import open_work_directory\n"
+        "from albert_tf.data.work_directory import open_work_directory, remove_work_directory\n"
         "with open_work_directory(sys.argv[1], {}, True):\n"
         "    pass\n"
     )
