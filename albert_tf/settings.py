@@ -46,8 +46,15 @@ def setting(
     return dataclasses.field(default=default, metadata={"help": help, "group": group} | limits)
 
 
-def redefined(group: type[SettingsGroup], name: str, default: Any, help: str | None = None) -> Any:
-    """Returns the field `name` of another class with another default, and the same limits.
+def redefined(
+    group: type[SettingsGroup],
+    name: str,
+    default: Any,
+    help: str | None = None,
+    *,
+    choices: Sequence[str] | None = None,
+) -> Any:
+    """Returns the field `name` of another class with another default, and mostly the same limits.
 
     Programs share settings whose defaults differ, as those of Google's programs do. A name is
     defined by `setting` in one class only, and by `redefined` in all others:
@@ -59,10 +66,13 @@ def redefined(group: type[SettingsGroup], name: str, default: Any, help: str | N
         name: of the field.
         default: as in `setting`.
         help: as in `setting`; None keeps that of `group`.
+        choices: as in `setting`; None keeps those of `group`.
     """
     metadata = dict(field_of(group, name).metadata) | {"redefines": group}
     if help is not None:
         metadata["help"] = help
+    if choices is not None:
+        metadata["choices"] = choices
     return dataclasses.field(default=default, metadata=metadata)
 
 

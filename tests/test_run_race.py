@@ -7,10 +7,13 @@ import re
 
 import numpy as np
 import pytest
-from absl import flags
 
+import run_race
+from albert_tf import race
 from albert_tf.checkpoints import store
-from tests.script_runner import killed_at, script, start_of, tensors
+from albert_tf.cli.flags import parse
+from albert_tf.settings import describe
+from tests.script_runner import killed_at, start_of, tensors
 
 OFFICIAL_DEFAULTS = {
     "data_dir": None,
@@ -25,7 +28,7 @@ OFFICIAL_DEFAULTS = {
     "dropout_prob": 0.1,
     "max_seq_length": 512,
     "max_qa_length": 128,
-    "num_keep_checkpoint": 5,
+    "keep_checkpoint_max": 5,
     "high_only": False,
     "middle_only": False,
     "do_train": True,
@@ -38,13 +41,10 @@ OFFICIAL_DEFAULTS = {
     "train_step": 12000,
     "warmup_step": 1000,
     "save_checkpoints_steps": 100,
-    "iterations_per_loop": 1000,
     "use_tpu": False,
     "tpu_name": None,
     "tpu_zone": None,
     "gcp_project": None,
-    "master": None,
-    "num_tpu_cores": 8,
 }
 PASSAGE = "The river carries the rain down to the sea. " * 2
 QUESTIONS = [
@@ -74,21 +74,22 @@ def make_data(tmp_path_factory):
     return root
 
 
-@pytest.fixture(scope="module", name="run_race")
-def load_script():
-    with script("run_race") as run:
-        yield run
-
-
 @pytest.fixture(scope="module", name="run")
-def with_model(run_race, data_dir, config_file, toy_spm_model):
+def with_model(data_dir, config_file, toy_spm_model):
     def run(*arguments):
-        run_race(
-            f"--data_dir={data_dir}", f"--albert_config_file={config_file}",
-            f"--spm_model_file={toy_spm_model}", "--max_seq_length=53", "--max_qa_length=17",
-            "--train_batch_size=5", "--learning_rate=0.01", "--warmup_step=1", "--log_steps=2",
-            *arguments,
-        )  # fmt: skip
+        given = [
+            f"--data_dir={data_dir}",
+            f"--albert_config_file={config_file}",
+            f"--spm_model_file={toy_spm_model}",
+            "--max_seq_length=53",
+            "--max_qa_length=17",
+            "--train_batch_size=5",
+            "--learning_rate=0.01",
+            "--warmup_step=1",
+            "--log_steps=2",
+            "--nopictures",
+        ]
+        return run_race.run(parse(race.Settings, [*given, *arguments]))
 
     return run
 
@@ -103,11 +104,14 @@ def run_through(run, tmp_path_factory):
     return folder
 
 
-def test_every_official_flag_has_its_official_default(run_race):
-    found = {name: flags.FLAGS[name].default for name in OFFICIAL_DEFAULTS}
-    assert found == OFFICIAL_DEFAULTS
+def test_every_official_flag_has_its_official_default():
+    fields = {field.name: field.default for field in describe(race.Settings)}
+    assert {name: fields[name] for name in OFFICIAL_DEFAULTS} == OFFICIAL_DEFAULTS
     # Official, and required there; here a flag without a value means: no cache.
-    assert {flags.FLAGS[f"{name}_file"].default for name in ("train", "eval", "predict")} == {""}
+    assert {fields[f"{name}_file"] for name in ("train", "eval", "predict")} == {""}
+    old = ["--num_keep_checkpoint=3", "--master=x", "--num_tpu_cores=8", "--iterations_per_loop=1"]
+    settings = parse(race.Settings, ["--data_dir=data", "--output_dir=out", *old])
+    assert settings.keep_checkpoint_max == 3
 
 
 def test_training_evaluates_what_it_saves_and_keeps_the_best(finished):
@@ -178,6 +182,30 @@ def test_a_run_that_is_killed_goes_on_bit_for_bit_with_few_checkpoints_kept(
     ).read_text()
     ours, theirs = (tensors(folder / "model.ckpt-best") for folder in (tmp_path, finished))
     assert ours["global_step"] == theirs["global_step"]
+
+
+def test_a_sweep_has_a_folder_a_run_and_exports_the_best(run, tmp_path):
+    result = run(f"--output_dir={tmp_path}", "--train_step=2", "--learning_rate=0.01,0.02",
+                 "--seed=7", f"--export_dir={tmp_path}/export", "--pictures")  # fmt: skip
+    folders = [f"{tmp_path}/lr0.01_seed7", f"{tmp_path}/lr0.02_seed7"]
+    assert [str(path) for path in sorted(tmp_path.glob("lr*"))] == folders
+    assert result.output_dir in folders
+    rows = [line.split("\t") for line in (tmp_path / "sweep_results.tsv").read_text().splitlines()]
+    assert [row[0] for row in rows] == ["folder", *folders]
+    column = rows[0].index("eval_accuracy")
+    assert result.metrics["eval_accuracy"] == max(float(row[column]) for row in rows[1:])
+    assert all(folder in result.text for folder in folders)
+    assert (tmp_path / "sweep.png").exists()
+    (saved,) = (tmp_path / "export").iterdir()
+    names = {path.name for path in (saved / "assets.extra").iterdir()}
+    assert names == {"albert_config.json", "toy.model"}
+
+
+def test_training_stops_early(run, tmp_path):
+    run(f"--output_dir={tmp_path}", "--train_step=40", "--save_checkpoints_steps=1",
+        "--learning_rate=0", "--early_stopping_patience=1")  # fmt: skip
+    # With a learning rate of 0 nothing gets better than step 1.
+    assert list(store.list_checkpoints(str(tmp_path)))[-1] == 2
 
 
 def test_a_model_can_be_evaluated_and_used_without_training(finished, run, tmp_path):

@@ -69,6 +69,8 @@ def fine_tune(settings: SettingsType, make_task: MakeTask[SettingsType]) -> Fine
         def make_run(run_settings: SettingsType) -> sweeps.Result:
             run = FineTuningRun(run_settings, task, splits, strategy)
             result, text = run.do_all()
+            if len(runs) > 1 and run_settings.output_dir not in text:
+                text = f"{run_settings.output_dir}:\n{text}"
             texts.append(text)
             return result
 

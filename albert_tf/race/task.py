@@ -2,7 +2,7 @@
 
     [CLS] passage [SEP] question and option [SEP] padding
 
-once for each option. The questions come from `race_data`. Source: `run_race.py` and
+once for each option. The questions come from `reading`. Source: `run_race.py` and
 `race_utils.py` of google-research/albert.
 
 Letters: B batch, N questions, C options, S sequence length.
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,20 +22,23 @@ from numpy.typing import NDArray
 
 from albert_tf import files
 from albert_tf.config import AlbertConfig
-from albert_tf.finetuning import feature_cache, metrics
+from albert_tf.finetuning import feature_cache, metrics, results
+from albert_tf.finetuning.batching import Padding
 from albert_tf.finetuning.sequences import TokenSequences
+from albert_tf.finetuning.task import Batch, FineTuningTask, Outputs, Split
 from albert_tf.heads import AlbertForMultipleChoice, classification_losses
 from albert_tf.kernels import MASKED_SCORE
-from albert_tf.race.reading import QuestionSet
+from albert_tf.race.reading import LEVELS, QuestionSet, read_questions, read_race
+from albert_tf.race.settings import Settings
+from albert_tf.serving import saved_model
 from albert_tf.tokenization import FullTokenizer
+from albert_tf.training.evaluation import digest
 
 BLANK = "_"
 SPECIAL_TOKENS = 3
 SELECTION_METRIC = "eval_accuracy"
 # What is predicted, and what stands there for an option that a question does not have.
-OUTPUTS = {"logits": MASKED_SCORE}
-
-Sums = dict[str, tuple[tf.Tensor, tf.Tensor]]
+OUTPUTS = {"logits": MASKED_SCORE, "probabilities": 0.0}
 
 
 def fill_in(question: str, option: str) -> str:
@@ -121,55 +124,117 @@ def make_features(
     return feature_cache.load_or_make(cache_file, made_of, max_seq_length, make, TokenSequences)
 
 
-class MultipleChoice:
-    """Multiple choice as the training loop takes it.
+class MultipleChoice(FineTuningTask):
+    """Multiple choice, as the fine-tuning engine takes it.
 
     Args:
+        settings: of the program.
         config: the architecture.
-        dropout_prob: as in `AlbertForMultipleChoice`.
+        tokenizer: of the vocabulary.
     """
 
     selection_metric = SELECTION_METRIC
+    outputs = OUTPUTS
 
-    def __init__(self, config: AlbertConfig, dropout_prob: float = 0.1) -> None:
-        self.config, self.dropout_prob = config, dropout_prob
+    def __init__(self, settings: Settings, config: AlbertConfig, tokenizer: FullTokenizer) -> None:
+        self.settings, self.config, self.tokenizer = settings, config, tokenizer
+
+    def read(self, split: str) -> QuestionSet:
+        """Returns the questions of a split; raises as `read_race` and `read_questions`."""
+        settings = self.settings
+        if settings.task_name == "choice":
+            return read_questions(settings.data_dir, split, settings.max_bad_rows)
+        if settings.middle_only and settings.high_only:
+            raise ValueError("--middle_only and --high_only leave no questions: give one of them")
+        levels: Sequence[str] = LEVELS
+        if settings.middle_only:
+            levels = ["middle"]
+        elif settings.high_only:
+            levels = ["high"]
+        return read_race(settings.data_dir, split, levels, settings.max_bad_rows)
+
+    def make_features(self, data: QuestionSet, split: str) -> TokenSequences:
+        """Returns token ids and labels, from the cache that the settings name, if any."""
+        settings = self.settings
+        caches = {
+            "train": settings.train_file,
+            "dev": settings.eval_file,
+            "test": settings.predict_file,
+        }
+        return make_features(
+            data,
+            self.tokenizer,
+            settings.max_seq_length,
+            settings.max_qa_length,
+            caches[split] or "",
+        )
 
     def build_model(self) -> AlbertForMultipleChoice:
         """A model with random weights."""
-        return AlbertForMultipleChoice(self.config, self.dropout_prob)
+        return AlbertForMultipleChoice(self.config, self.settings.dropout_prob)
 
-    def loss_weights(self, batch: dict[str, tf.Tensor]) -> tf.Tensor:
-        """Questions of a batch, float32 [1]."""
-        return tf.cast(tf.shape(batch["input_ids"])[:1], tf.float32)
-
-    def loss(
-        self,
-        logits: tf.Tensor,
-        batch: dict[str, tf.Tensor],
-        weights: tf.Tensor | None = None,
-    ) -> tuple[tf.Tensor, Sums]:
-        """The mean loss of a batch, and what its metrics are made of.
+    def losses(self, outputs: Any, batch: Batch) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+        """Returns cross-entropies and hits, both [B].
 
         Args:
-            logits: of `AlbertForMultipleChoice`, [B, C].
+            outputs: logits [B, C].
             batch: with `label_ids` [B].
-            weights: `loss_weights` of the larger batch that this one is a part of.
-
-        Returns:
-            the loss, float32 scalar, and metric → (sum, number of questions), float32 scalars.
         """
         labels = batch["label_ids"]
-        losses = classification_losses(logits, labels)  # [B]
-        predictions = tf.argmax(logits, axis=-1, output_type=labels.dtype)  # [B]
-        hits = tf.cast(predictions == labels, tf.float32)  # [B]
-        count = tf.cast(tf.size(labels), tf.float32)
-        loss = tf.reduce_sum(losses) / (count if weights is None else weights[0])
-        return loss, {"accuracy": (tf.reduce_sum(hits), count)}
+        predictions = tf.argmax(outputs, axis=-1, output_type=labels.dtype)
+        return classification_losses(outputs, labels), {"accuracy": predictions == labels}
 
+    def predictions(self, outputs: Any) -> dict[str, tf.Tensor]:
+        """Returns `logits` and `probabilities`, both [B, C]."""
+        return {"logits": outputs, "probabilities": tf.nn.softmax(outputs)}
 
-def probabilities_of(logits: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Probabilities of the options, [N, C], of logits [N, C]."""
-    return tf.nn.softmax(logits).numpy()
+    def measure(self, split: Split, outputs: Outputs, batch_size: int) -> dict[str, float]:
+        """Returns accuracy and losses; see `evaluate`."""
+        return evaluate(split.data, outputs["logits"], batch_size)
+
+    def measured_on(self, split: Split, batch_size: int, padding: Padding) -> str:
+        """Returns a digest of texts, vocabulary, batch size and lengths."""
+        lengths = padding.max_seq_length, self.settings.max_qa_length
+        return digest(split.data.checksum(), self.tokenizer.checksum, batch_size, *lengths)
+
+    def write_predictions(self, output_dir: str, split: Split, outputs: Outputs, step: int) -> str:
+        """Writes the answers and, if the right ones are known, `predict_results.txt`.
+
+        Returns:
+            the text of `predict_results.txt`; "" without labels.
+        """
+        write_predictions(output_dir, split.data, outputs["probabilities"])
+        if not split.data.has_labels:
+            return ""
+        found = self.measure(split, outputs, self.settings.predict_batch_size)
+        found["global_step"] = step
+        return results.write_test_results(output_dir, found, self.selection_metric)
+
+    def served_outputs(self, outputs: Any) -> dict[str, tf.Tensor]:
+        """Returns `probabilities` [B, C] and `predictions` [B], the numbers of the best options."""
+        return {
+            "probabilities": tf.nn.softmax(outputs),
+            "predictions": tf.argmax(outputs, axis=-1, output_type=tf.int32),
+        }
+
+    def export(
+        self, model: Any, export_dir: str, max_seq_length: int, extra_files: Mapping[str, bytes]
+    ) -> None:
+        """Writes a SavedModel whose inputs are [B, C, S], for any number C of options.
+
+        An option that a question does not have is a row of zeros. A serialized example has the
+        sequences of all its options one after the other, as in the official records.
+        """
+        feature = tf.io.FixedLenSequenceFeature((max_seq_length,), tf.int64, allow_missing=True)
+        saved_model.export_saved_model(
+            export_dir,
+            model,
+            dict.fromkeys(saved_model.token_features(max_seq_length), feature),
+            self.served_outputs,
+            takes_examples=False,
+            any_length=True,
+            extra_files=extra_files,
+        )
 
 
 def evaluate(data: QuestionSet, logits: NDArray[Any], batch_size: int) -> dict[str, float]:
@@ -187,15 +252,13 @@ def evaluate(data: QuestionSet, logits: NDArray[Any], batch_size: int) -> dict[s
         raise ValueError(f"{data.path}: not all questions have a label, so nothing can be measured")
     labels = np.array([question.label for question in data.questions])
     predictions = logits.argmax(axis=1)
-    results = {SELECTION_METRIC: metrics.accuracy(predictions, labels)}
+    found = {SELECTION_METRIC: metrics.accuracy(predictions, labels)}
     levels = np.array([question.level for question in data.questions])
     for level in sorted(set(levels.tolist()) - {""}):
         chosen = levels == level
-        results[f"{SELECTION_METRIC}_{level}"] = metrics.accuracy(
-            predictions[chosen], labels[chosen]
-        )
+        found[f"{SELECTION_METRIC}_{level}"] = metrics.accuracy(predictions[chosen], labels[chosen])
     losses = metrics.losses_of_examples(logits, labels)
-    return results | metrics.loss_metrics(losses, batch_size)
+    return found | metrics.loss_metrics(losses, batch_size)
 
 
 def write_predictions(

@@ -21,7 +21,7 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import tensorflow as tf
 import tf_keras
@@ -35,6 +35,7 @@ OTHER_SIGNATURE = {True: "tensors", False: "examples"}
 EXTRA = "assets.extra"  # the Estimator's name for files that travel with a model
 
 Tensors = dict[str, tf.Tensor]
+Feature: TypeAlias = tf.io.FixedLenFeature | tf.io.FixedLenSequenceFeature
 
 
 def token_features(max_seq_length: int, *more: str) -> dict[str, tf.io.FixedLenFeature]:
@@ -67,7 +68,7 @@ def float32_models() -> Iterator[None]:
 def export_saved_model(
     export_dir: str,
     model: Any,
-    features: Mapping[str, tf.io.FixedLenFeature],
+    features: Mapping[str, Feature],
     outputs: Callable[[Tensors], Tensors],
     takes_examples: bool = True,
     any_length: bool = False,
@@ -81,6 +82,7 @@ def export_saved_model(
         export_dir: parent of the exports; made if need be.
         model: called with (batch, training=False), its weights loaded; see `float32_models`.
         features: name → form of what a serialized example has. int64 reaches the model as int32.
+            A `FixedLenSequenceFeature` has one more axis, of any size, in front of its shape.
         outputs: what is served, by name, of the dictionary that the model returns.
         takes_examples: whether `serving_default` takes serialized examples or tensors; the other
             signature takes what this one does not.
@@ -134,7 +136,7 @@ def _without_notes() -> Iterator[None]:
 
 def _signatures(
     model: Any,
-    features: Mapping[str, tf.io.FixedLenFeature],
+    features: Mapping[str, Feature],
     outputs: Callable[[Tensors], Tensors],
     any_length: bool,
 ) -> tuple[Any, Any]:
@@ -153,8 +155,10 @@ def _signatures(
     def serve_examples(serialized: tf.Tensor) -> Tensors:
         return answer(tf.io.parse_example(serialized, dict(features)))
 
-    def tensor_spec(name: str, feature: tf.io.FixedLenFeature) -> tf.TensorSpec:
+    def tensor_spec(name: str, feature: Feature) -> tf.TensorSpec:
         shape = [None, *feature.shape]
+        if isinstance(feature, tf.io.FixedLenSequenceFeature):
+            shape.insert(0, None)
         if any_length and len(shape) > 1:
             shape[-1] = None
         return tf.TensorSpec(shape, tf.int32 if feature.dtype == tf.int64 else feature.dtype, name)

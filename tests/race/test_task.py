@@ -6,8 +6,10 @@ import pytest
 import tensorflow as tf
 from absl import logging
 
+from albert_tf.data.tfrecord import encode_examples
 from albert_tf.race import task as race
 from albert_tf.race.reading import Question, QuestionSet, read_race
+from albert_tf.race.settings import Settings
 from albert_tf.tokenization import FullTokenizer
 
 WORDS = "[PAD] [UNK] [CLS] [SEP] [MASK] a b c d e f g h what is the ? x y z w q 1 ok".split()
@@ -110,8 +112,14 @@ def test_the_cache_is_made_anew_where_something_changed(tokenizer, tmp_path):
     assert len(results) == 4
 
 
+def make_task(config, tokenizer=None, **settings):
+    return race.MultipleChoice(
+        Settings(**{"data_dir": "", "output_dir": ""} | settings), config, tokenizer
+    )
+
+
 def test_the_loss_is_the_mean_over_questions(tiny_config, tiny_batch):
-    task = race.MultipleChoice(tiny_config, dropout_prob=0.0)
+    task = make_task(tiny_config, dropout_prob=0.0)
     batch = {
         name: tf.constant(np.stack([tiny_batch[name], tiny_batch[name][::-1]], axis=1))
         for name in ("input_ids", "input_mask", "segment_ids")
@@ -119,7 +127,7 @@ def test_the_loss_is_the_mean_over_questions(tiny_config, tiny_batch):
     labels = np.array([0, 1, 1, 0, 1], np.int32)
     logits = task.build_model()(batch)
     loss, sums = task.loss(logits, batch | {"label_ids": tf.constant(labels)})
-    chosen = race.probabilities_of(logits)[np.arange(5), labels]
+    chosen = task.predictions(logits)["probabilities"].numpy()[np.arange(5), labels]
     np.testing.assert_allclose(loss, -np.log(chosen).mean(), rtol=1e-5)
     assert sums["accuracy"][1] == 5
     assert sums["accuracy"][0] == (logits.numpy().argmax(axis=1) == labels).sum()
@@ -181,3 +189,26 @@ def test_predictions_are_written_for_every_question(tmp_path):
     ]
     with pytest.raises(ValueError, match="1 predictions for 2 questions"):
         race.write_predictions(str(tmp_path), data, probabilities[:1])
+
+
+def test_an_exported_model_takes_any_number_of_options(tiny_config, tiny_batch, tmp_path):
+    task = make_task(tiny_config)
+    model = task.build_model()
+    task.export(model, str(tmp_path), 11, {"albert_config.json": b"{}"})
+    (path,) = tmp_path.iterdir()
+    loaded = tf.saved_model.load(str(path))
+    names = ("input_ids", "input_mask", "segment_ids")
+    for options in (2, 3):
+        batch = {name: np.stack([tiny_batch[name]] * options, axis=1) for name in names}
+        batch["input_ids"][:, 1] = batch["input_ids"][:, 1, ::-1]
+        batch["input_mask"][:] = 1
+        batch["input_mask"][0, -1] = batch["input_ids"][0, -1] = 0  # an option that is not there
+        tensors = {name: tf.constant(value) for name, value in batch.items()}
+        found = loaded.signatures["serving_default"](**tensors)
+        expected = task.served_outputs(model(tensors))
+        np.testing.assert_allclose(found["probabilities"], expected["probabilities"], atol=1e-6)
+        np.testing.assert_array_equal(found["predictions"], expected["predictions"])
+        assert found["probabilities"][0, -1] == 0
+        flat = {name: value.reshape(5, -1) for name, value in batch.items()}
+        again = loaded.signatures["examples"](tf.constant(encode_examples(flat)))
+        np.testing.assert_allclose(again["probabilities"], found["probabilities"], atol=1e-6)

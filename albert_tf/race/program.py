@@ -1,0 +1,13 @@
+"""What run_race.py does, given its settings."""
+
+from __future__ import annotations
+
+from albert_tf.finetuning.result import FineTuningResult
+from albert_tf.finetuning.run import fine_tune
+from albert_tf.race.settings import Settings
+from albert_tf.race.task import MultipleChoice
+
+
+def run(settings: Settings) -> FineTuningResult:
+    """Trains, evaluates, predicts and exports; raises as `fine_tune`."""
+    return fine_tune(settings, MultipleChoice)

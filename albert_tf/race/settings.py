@@ -1,0 +1,41 @@
+"""Settings of run_race.py. TensorFlow is not imported here."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from albert_tf.finetuning.settings import FineTuningSettings, QuestionSettings, TaskSettings
+from albert_tf.settings import redefined, setting
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings(FineTuningSettings, TaskSettings, QuestionSettings):
+    """All settings of run_race.py, under the names of Google's flags."""
+
+    GROUP = "data"
+
+    task_name: str = redefined(
+        TaskSettings,
+        "task_name",
+        "race",
+        "RACE, or custom questions in train.jsonl, dev.jsonl and test.jsonl.",
+        choices=("race", "choice"),
+    )
+    train_file: str | None = redefined(
+        QuestionSettings, "train_file", "", "File to cache the features of the training set in."
+    )
+    eval_file: str | None = setting("", "File to cache the features of the dev set in.")
+    predict_file: str | None = redefined(
+        QuestionSettings, "predict_file", "", "File to cache the features of the test set in."
+    )
+    max_qa_length: int = setting(
+        128, "Number of last tokens of question and option that are kept.", minimum=1
+    )
+    high_only: bool = setting(False, "Only questions of the level high.")
+    middle_only: bool = setting(False, "Only questions of the level middle.")
+    do_train: bool = redefined(FineTuningSettings, "do_train", True)
+    do_eval: bool = redefined(FineTuningSettings, "do_eval", True)
+    learning_rate: float | tuple[float, ...] = redefined(FineTuningSettings, "learning_rate", 1e-5)
+    train_step: int = redefined(FineTuningSettings, "train_step", 12000)
+    warmup_step: int = redefined(FineTuningSettings, "warmup_step", 1000)
+    save_checkpoints_steps: int = redefined(FineTuningSettings, "save_checkpoints_steps", 100)

@@ -1,0 +1,24 @@
+"""Multiple choice from Python: what is read, without training; tests/test_run_race.py trains."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from albert_tf import race
+
+
+def test_an_error_of_the_data_comes_before_training(tmp_path, config_file, toy_spm_model):
+    (tmp_path / "dev.jsonl").write_text(json.dumps({"passage": "p", "question": "q"}) + "\n")
+    settings = race.Settings(
+        task_name="choice",
+        data_dir=str(tmp_path),
+        output_dir=str(tmp_path / "out"),
+        albert_config_file=str(config_file),
+        spm_model_file=toy_spm_model,
+        max_seq_length=53,
+        do_train=False,
+    )
+    with pytest.raises(ValueError, match=r"dev\.jsonl, line 1: .*options"):
+        race.run(settings)
