@@ -1,4 +1,4 @@
-"""Stopping a run politely: the first SIGTERM or SIGINT asks for it, the second one ends at once."""
+"""Graceful stop: the first SIGTERM or SIGINT saves and ends a run, the second ends it at once."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ class InterruptedRunError(Exception):
 
 
 class StopRequest:
-    """While it is open, the first signal only sets `is_made`; the second does what it always did.
+    """Handles signals in a `with` block: the first one only sets `is_made`.
 
-    Outside the main thread, where Python allows no handlers, signals keep their usual effect.
+    The second one has its usual effect; so have all of them outside the main thread, where Python
+    allows no handlers.
 
     Attributes:
-        is_made: whether somebody asked to stop.
+        is_made: whether a signal asked to stop.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Progress of training: lines of `metrics.jsonl`, TensorBoard summaries and log messages."""
+"""The log of training metrics: `metrics.jsonl`, TensorBoard summaries and messages."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ METRICS_FILE = "metrics.jsonl"
 
 
 class MetricsLog:
-    """Progress as lines of `metrics.jsonl`, TensorBoard summaries and log messages.
+    """Writes training metrics to `metrics.jsonl`, to TensorBoard summaries, and as messages.
 
     Args:
-        output_dir: an existing folder.
-        step: where the run begins; later lines, of one that was interrupted, are dropped.
-        last_step: where it ends.
-        batch_size: examples a step.
+        output_dir: an existing directory.
+        step: the step at which training begins; later lines of a run that was interrupted are
+            dropped, as their steps are trained again.
+        last_step: the step at which training ends.
+        batch_size: number of examples of a step.
     """
 
     def __init__(self, output_dir: str, step: int, last_step: int, batch_size: int) -> None:
@@ -36,7 +37,16 @@ class MetricsLog:
         self.last = (step, time.monotonic())
 
     def write(self, step: int, means: dict[str, float], learning_rate: float) -> None:
-        """Writes one line of progress, and what time remains at the present speed."""
+        """Logs the metrics of a step, with the speed since the last line and the time that remains.
+
+        Args:
+            step: number of finished steps.
+            means: metric → mean over the steps since the last line.
+            learning_rate: of the last step.
+
+        Raises:
+            OSError: the disk is full.
+        """
         seconds = time.monotonic() - self.last[1]
         steps_per_second = (step - self.last[0]) / max(seconds, 1e-9)
         self.last = (step, time.monotonic())
@@ -59,9 +69,9 @@ class MetricsLog:
         logging.info("step %d of %d: %s, remaining %s", step, self.last_step, text, remaining)
 
     def restart_clock(self) -> None:
-        """Leaves the time since the last line out of the next one's speed."""
+        """Keeps the time since the last line, as of an evaluation, out of the next one's speed."""
         self.last = (self.last[0], time.monotonic())
 
     def close(self) -> None:
-        """Closes the summary file."""
+        """Closes the file of summaries."""
         self.summaries.close()

@@ -14,7 +14,7 @@ import tf_keras
 
 _POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
 _CPU_INFO = "/proc/cpuinfo"
-_CPU_FLAGS = {"amx_bf16": "AMX", "avx512_bf16": "AVX-512"}  # units that multiply bfloat16
+_CPU_FLAGS = {"amx_bf16": "AMX", "avx512_bf16": "AVX-512"}  # units with bfloat16 matmuls
 _FIRST_BFLOAT16_GPU, _FIRST_FLOAT16_GPU = (8, 0), (7, 0)  # compute capabilities
 
 Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices
@@ -38,7 +38,7 @@ def resolve(precision: str) -> tuple[str, str]:
 
 
 def _of_gpus(gpus: Sequence[Any]) -> tuple[str, str]:
-    """As `resolve`, for the least able of several GPUs."""
+    """Returns as `resolve`, for the least capable of several GPUs."""
     details = [tf.config.experimental.get_device_details(gpu) for gpu in gpus]
     # A GPU that does not say is taken for an old one.
     capability = min(tuple(found.get("compute_capability") or (0, 0)) for found in details)
@@ -51,7 +51,7 @@ def _of_gpus(gpus: Sequence[Any]) -> tuple[str, str]:
 
 
 def _of_cpu(info: str) -> tuple[str, str]:
-    """As `resolve`, for a processor, from the text of /proc/cpuinfo."""
+    """Returns as `resolve`, for a CPU, from the text of /proc/cpuinfo."""
     found = set(info.split())
     for flag, unit in _CPU_FLAGS.items():
         if flag in found:
@@ -95,9 +95,9 @@ class LossScale:
     overflow is left out and the scale halved; after `growth_steps` good steps in a row it is
     doubled. Source: arXiv 1710.03740, section 3.2.
 
-    Unlike with `tf_keras.mixed_precision.LossScaleOptimizer`, the scale is a variable that a
-    checkpoint can hold and restore under a name, a step that is left out takes no `tf.cond`, and
-    whether it is comes from the norm of the gradients, without a pass of its own over them.
+    In place of `tf_keras.mixed_precision.LossScaleOptimizer`, which offers no variable of its scale
+    for checkpoints to hold under a name, which leaves a step out by `tf.cond`, and which looks at
+    all gradients to find what the norm that clips them tells here.
 
     Args:
         initial: the scale at the beginning.
