@@ -1,8 +1,13 @@
-"""A function over many tasks, in this process or in several.
+"""Runs a function over many tasks, in this process or in several.
 
-A thin layer over `multiprocessing` for long work: tasks are drawn one at a time, so that a stream
-of any length fits; messages come while a task runs; no process is left behind or waited for in
-vain, whichever side dies first.
+A thin layer over `multiprocessing` for long work: a task is drawn when a process is free, so that
+tasks may be a stream of any length; messages arrive while a task runs; and neither side waits in
+vain if the other is killed.
+
+`concurrent.futures.ProcessPoolExecutor` has no messages of a running task, cannot stop running
+tasks at an error or Ctrl-C before Python 3.14, and does not say what killed a process. A queue
+beside it would be shared: a process that is killed within a write leaves half a message in it, for
+which the reader waits forever. Here every process has a pipe of its own.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Reading classification and regression examples.
-
-Read from the bottom up: `read_examples` reads a split of a row of the table.
-"""
+"""Reading classification and regression examples: `read_examples` reads a split of a task."""
 
 from __future__ import annotations
 

@@ -1,17 +1,17 @@
-"""Chinese words: which characters of a sentence belong together.
+"""Chinese words: which tokens of a sentence continue a word.
 
-Chinese is written without spaces, so what is a word is found by a segmenter (jieba, an extra).
-Two ways to use its words, both called with tokenized sentences:
+Chinese is written without spaces, so a segmenter (jieba, an extra) has to find the words. There are
+two ways to use them, both for tokenized sentences:
 
-* `ChineseWords`: by position. A character continues a word when the segmenter's word at this very
-  place holds the character before it too; words may have any length; what is to be predicted are
-  the characters' own ids.
-* `AlbertZhWords`: as albert_zh's `get_new_segment`, for records like those that its released
-  models saw. The words of a sentence are a set; from the left, the longest of 3, 2 or 1 tokens
-  whose text is in the set becomes a word, wherever in the sentence the segmenter found it; what is
-  to be predicted for its later characters is their "##" twin.
+* `ChineseWords` goes by position: a character continues a word if the segmenter's word at this
+  position also has the character before it. Words may have any length; the ids to predict are those
+  of the characters.
+* `AlbertZhWords` does what albert_zh's `get_new_segment` does, for records like those of its
+  released models. The words of a sentence are a set; from the left, the longest of 3, 2 or 1 tokens
+  whose text is in the set is a word, wherever in the sentence the segmenter found it. The id to
+  predict for its second and third character is that of their "##" form.
 
-Only Han characters are concerned: other pieces start words where their vocabulary says so.
+Both mark Han characters only: other pieces start words where the vocabulary says so.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class ChineseWords:
         segment: cuts a text into words that joined are the text again; jieba by default.
 
     Attributes:
-        label_table: None: what is to be predicted are the pieces themselves.
+        label_table: None: the ids to predict are those of the tokens.
     """
 
     label_table: NDArray[np.int32] | None = None
@@ -76,7 +76,7 @@ class ChineseWords:
         self._size_of = functools.lru_cache(_REMEMBERED)(lambda word: len(tokenizer.encode(word)))
 
     def continues_word(self, lines: list[str], encoded: list[list[int]]) -> NDArray[np.bool_]:
-        """Which tokens continue a Chinese word: bool, for all tokens of all lines in a row.
+        """Which tokens continue a Chinese word: bool [tokens of all lines, concatenated].
 
         Args:
             lines: sentences.
@@ -95,7 +95,7 @@ class ChineseWords:
         ]
 
     def _spell(self, line: str) -> tuple[str, list[int]]:
-        """The text that the tokens of a line spell, and where in it each of them begins."""
+        """The text of the tokens of a line, and the position in it at which each token begins."""
         text = ""
         places: list[int] = []
         if self._tokenizer.is_sentencepiece:
@@ -106,10 +106,10 @@ class ChineseWords:
             return text, places
         for word in self._basic.words(line):
             is_han = bool(_HAN.match(word))
-            # Spaces between Han characters are no more than layout; others separate words.
+            # Spaces between Han characters are layout; others separate words.
             if text and not is_han and not _HAN.match(text, len(text) - 1):
                 text += " "
-            # All pieces of another word get the place of the first: none of them is looked at.
+            # All pieces of a word that is not Chinese get its position: they are never marked.
             places += [len(text)] * (1 if is_han else self._size_of(word))
             text += word
         return text, places
@@ -118,18 +118,18 @@ class ChineseWords:
 class AlbertZhWords:
     """Marks words as albert_zh does, with "##" labels.
 
-    Of jieba's words one, 江南style, has other characters after Han ones and fits into 3 tokens of
-    lower-cased text. albert_zh reads its last piece as "##style"; here it stays as it is written.
+    One of jieba's words with up to 3 lower-cased tokens has other characters after Han ones:
+    江南style. albert_zh reads its last piece as "##style"; here it keeps its own id.
 
     Args:
         tokenizer: made the tokens.
         segment: cuts a text into words; jieba by default.
 
     Attributes:
-        label_table: int32 [V], what to predict for a piece inside a word.
+        label_table: int32 [V], the id to predict for a token that continues a word.
 
     Raises:
-        ValueError: the vocabulary is no WordPiece one, or lacks the "##" twin of a Han character.
+        ValueError: not a WordPiece vocabulary, or one without the "##" form of a Han character.
     """
 
     def __init__(self, tokenizer: FullTokenizer, segment: Segmenter | None = None):
@@ -155,10 +155,10 @@ class AlbertZhWords:
         self.label_table: NDArray[np.int32] | None = np.fromiter(twins, np.int32)
 
     def continues_word(self, lines: list[str], encoded: list[list[int]]) -> NDArray[np.bool_]:
-        """Which tokens albert_zh marks with "##": bool, for all tokens of all lines in a row.
+        """Which tokens albert_zh marks with "##": bool [tokens of all lines, concatenated].
 
         Args:
-            lines: sentences; not looked at, as only their tokens count.
+            lines: sentences; not used.
             encoded: their ids.
         """
         marks = itertools.chain.from_iterable(map(self._mark, encoded))

@@ -1,9 +1,9 @@
-"""Text files as a stream of chunks, cut between documents.
+"""Reads text files as a stream of chunks, cut between documents.
 
-Input as Google's programs expect it: one sentence a line, a blank line between documents. Or, by
-`input_format`, a document a file ("documents") or a JSON object a line ("jsonl"); see
-`text_formats` for what is in them. A file of any size is read once, front to back, and only a chunk
-or two of it are in memory. Where the cuts fall depends on the files and the chunk size alone.
+The input has the format of Google's programs, one sentence a line and a blank line between
+documents; or, depending on `input_format`, a document a file ("documents") or a JSON object a line
+("jsonl"), which `text_formats` parses. A file of any size is read once, front to back, with one or
+two chunks in memory. Where it is cut depends on the files and the chunk size alone.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from albert_tf import files
 SENTENCES, DOCUMENTS, JSONL = INPUT_FORMATS = ("sentences", "documents", "jsonl")
 
 READ_BYTES = 1 << 20
-MAX_SENTENCE_CHARS = 1_000_000  # a line longer than this is no sentence
+MAX_SENTENCE_CHARS = 1_000_000  # a longer line is an error: it cannot be a sentence
 MIN_DOCUMENT_LIMIT = 16 << 20  # documents up to this size are never cut
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -49,12 +49,12 @@ _EXPECTED = {
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    r"""A stretch of one file, whole lines.
+    r"""Consecutive lines of one file.
 
     Attributes:
         path: the file.
         first_line: number of the first line, counted from 1.
-        data: the bytes, lines ended by "\n".
+        data: the lines in UTF-8, ended by "\n".
     """
 
     path: str
@@ -76,8 +76,8 @@ class Chunk:
 
     Attributes:
         index: number of the chunk, counted from 0.
-        parts: where its text comes from, in order.
-        read_bytes: how much of the input was read for it, compressed where the input is.
+        parts: its text, in order.
+        read_bytes: bytes of the input files that were read for it, as they are on disk.
     """
 
     index: int
@@ -86,7 +86,7 @@ class Chunk:
 
     @property
     def checksum(self) -> str:
-        """Of the text; where it comes from does not count."""
+        """Checksum of the text, hexadecimal; independent of file names and line numbers."""
         digest = hashlib.blake2b(digest_size=16)
         for part in self.parts:
             digest.update(len(part.data).to_bytes(8, "little"))
@@ -107,7 +107,7 @@ class Chunk:
 
 
 def check_sentence(sentence: str, path: str, line: int) -> None:
-    """Raises ValueError, which names the file and the line, for what is too long for a sentence."""
+    """Raises ValueError with the file and the line if a sentence is too long."""
     if len(sentence) > MAX_SENTENCE_CHARS:
         raise _line_too_long(path, line)
 
@@ -136,7 +136,7 @@ class _Reader:
 
     Args:
         path: the file, plain or compressed with gzip.
-        part_bytes: size of a part, but for the last and for what its last document adds.
+        part_bytes: minimum size of a part, except for the last one.
         input_format: one of INPUT_FORMATS.
     """
 
@@ -155,7 +155,7 @@ class _Reader:
             line = 1
             pending = b""
             for block in _unix_line_ends(stream):
-                # What came before has been searched, but for a blank line not yet complete.
+                # Up to here no document ends; a blank line at the end may be incomplete.
                 searched = max(self.part_bytes - 2, pending.rfind(b"\n"))
                 pending += block
                 while end := self._end_of_part(pending, line, searched):
@@ -192,9 +192,9 @@ def read_chunks(
 ) -> Iterator[Chunk]:
     """Reads text files as chunks of about `chunk_bytes`.
 
-    Every chunk holds two documents or more, and no chunk is smaller than half of `chunk_bytes`,
-    unless all the text is. (An instance may need text from another document of its chunk.) The
-    end of a file ends a document.
+    Every chunk has two documents or more, because an instance may need text from another document,
+    and at least half of `chunk_bytes`, unless all the text has less. The end of a file ends a
+    document.
 
     Args:
         paths: text files, plain or compressed with gzip.
@@ -207,7 +207,7 @@ def read_chunks(
     """
     parts: list[Part] = []
     read_bytes = 0
-    held: Chunk | None = None  # the last may have to take in what remains
+    held: Chunk | None = None  # yielded later: the last chunk may have to take the remaining parts
     for part, consumed in _all_parts(paths, chunk_bytes, input_format):
         parts.append(part)
         read_bytes += consumed

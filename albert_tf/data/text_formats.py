@@ -1,7 +1,7 @@
-"""What is in the text files: sentences a line, paragraphs, whole documents or JSON objects.
+"""Parses chunks of text: lines of sentences or paragraphs, whole documents, or JSON objects.
 
-`corpus` divides files of any of these formats into chunks; here a chunk becomes what the rest of
-the data program works on: lists of sentences with a blank one between documents.
+`corpus` cuts files of all these formats into chunks; here a chunk becomes lists of sentences, with
+an empty one between documents.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from albert_tf.data import corpus
 from albert_tf.data.settings import TextSettings
 
-_SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which JSON can spell
+_SURROGATE = re.compile("[\ud800-\udfff]")  # JSON can have one alone, which is no character
 _REPLACEMENT = "\ufffd"
 
 
@@ -32,7 +32,7 @@ def split_paragraph(paragraph: str, language: str) -> list[str]:
 
 
 def chunk_lines(chunk: corpus.Chunk, settings: TextSettings) -> Iterator[list[str]]:
-    """The sentences of a chunk: lists that begin and end with a document, "" between documents.
+    """Yields the sentences of a chunk as lists of whole documents, with "" between documents.
 
     Args:
         chunk: as `corpus.read_chunks` reads it with `settings.input_format`.
@@ -58,7 +58,7 @@ def chunk_lines(chunk: corpus.Chunk, settings: TextSettings) -> Iterator[list[st
 
 
 def _paragraphs(part: corpus.Part, settings: TextSettings) -> Iterator[tuple[int, str]]:
-    """Number and text of the lines; those of a JSON object's text have the number of its line."""
+    """Number and text of the lines; the text of a JSON object has the number of its line."""
     numbered = enumerate(part.lines(), part.first_line)
     if settings.input_format == corpus.SENTENCES:
         # A line of spaces ends a document as much as an empty one.
@@ -79,7 +79,7 @@ def _lines_with_text(text: str) -> Iterable[str]:
 
 
 def _text_of_record(line: str, field: str, path: str, number: int) -> str:
-    """The text in a JSON object; half characters are replaced.
+    """The text in a JSON object, with U+FFFD in place of lone surrogates.
 
     Raises:
         ValueError: it is something else; names the file and the line.

@@ -7,7 +7,7 @@ A TFRecord file is a sequence of frames, little-endian:
 
     uint64 length | uint32 checksum of the length | content | uint32 checksum of the content
 
-Letters: N records, M values of a feature.
+Shapes: N records, M values of a feature.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _varint(value: int) -> bytes:
 
 @functools.lru_cache(maxsize=100_000)
 def _entry_header(name: str, list_tag: int, size: int) -> bytes:
-    """What precedes the packed values of feature `name` when these take `size` bytes."""
+    """What precedes the packed values of feature `name` if these take `size` bytes."""
     packed = bytes([_PACKED]) + _varint(size)
     value_list = bytes([list_tag]) + _varint(len(packed) + size) + packed
     key = name.encode("utf-8")
@@ -49,7 +49,7 @@ def _entry_header(name: str, list_tag: int, size: int) -> bytes:
 
 
 def _packed_varints(values: NDArray[np.integer]) -> list[bytes]:
-    """Each row of non-negative integers as protobuf varints: [N, M] -> N strings."""
+    """Encodes each row of non-negative integers as protobuf varints: [N, M] → N byte strings."""
     largest = int(values.max(initial=0))
     if values.size and (int(values.min()) < 0 or largest >= 1 << MAX_BITS):
         raise ValueError(
@@ -58,8 +58,8 @@ def _packed_varints(values: NDArray[np.integer]) -> list[bytes]:
     if largest < 0x80:
         data, width = values.astype(np.uint8).tobytes(), values.shape[1]
         return [data[row * width : (row + 1) * width] for row in range(len(values))]
-    # Seven bits a byte, lowest first, in one word of 4 or 8 bytes; the high bit says that more
-    # will come.
+    # Each value becomes a word of 4 or 8 bytes with seven of its bits in each byte, lowest first;
+    # the high bit of a byte says that another follows. Then the unused bytes are dropped.
     size = 4 if largest < 1 << 28 else 8
     word = values.astype(f"<u{size}")
     spread = word & word.dtype.type(0x7F)
@@ -80,8 +80,8 @@ def encode_examples(features: Mapping[str, NDArray[Any]]) -> list[bytes]:
     """Serializes N records, as `tf.train.Example.SerializeToString(deterministic=True)`.
 
     Args:
-        features: name -> array [N, M], M >= 1; integers in [0, 2**56) become an int64 list,
-            floating point numbers a float list.
+        features: name → array [N, M], M >= 1; integers in [0, 2**56) become an int64 list,
+            floating-point numbers a float list.
 
     Raises:
         ValueError: an integer out of range.
@@ -126,7 +126,7 @@ def _unpack_varints(data: bytes) -> NDArray[np.int64]:
 
 
 def decode_example(data: bytes) -> dict[str, NDArray[Any]]:
-    """Reads a serialized `tf.train.Example` of int64 and float lists: name -> array [M].
+    """Parses a serialized `tf.train.Example` of int64 and float lists: name → array [M].
 
     Raises:
         ValueError: not such a message.

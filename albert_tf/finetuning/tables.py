@@ -35,7 +35,7 @@ class ShortRowError(BadRowError):
 
 
 class RowReports:
-    """Counts the bad rows of a file and stops at one too many; the others go to the log.
+    """Counts the bad rows of a file; raises at one too many, and logs the others.
 
     Args:
         path: the file.
@@ -51,7 +51,7 @@ class RowReports:
         """Counts a bad row.
 
         Args:
-            place: its line, or other words for where it is.
+            place: its line, or another description of where it is.
             reason: what is wrong with it.
 
         Raises:
@@ -66,11 +66,11 @@ class RowReports:
         self.note(place, f"skipped: {reason}"[:300])
 
     def note(self, place: int | str, what: str) -> None:
-        """Remembers something about a row for `log`."""
+        """Remembers a remark about a row for `log`."""
         self._notes.setdefault(what, []).append(_words(place))
 
     def log(self) -> None:
-        """Puts what was remembered into the log, each thing once with its first lines."""
+        """Logs each remark once, with the first rows that it is about."""
         for what, places in self._notes.items():
             shown = "; ".join(places[:MAX_REPORTED]) + "; …" * (len(places) > MAX_REPORTED)
             logging.warning("%s: %s (%d: %s)", self.path, what, len(places), shown)
@@ -144,7 +144,7 @@ def read_rows(path: str) -> Iterator[tuple[int, Row | BadRowError]]:
 
 
 def cell(row: Row, column: Column) -> Any:
-    """What a row has in a column: a number from 0 (or from the end: -1), or a JSON key.
+    """The value in a column of a row, given by number from 0 (or from the end: -1) or JSON key.
 
     Raises:
         BadRowError: there is no such column; ShortRowError where the row is too short.
@@ -162,7 +162,7 @@ def cell(row: Row, column: Column) -> Any:
 
 
 def text_cell(row: Row, column: Column) -> str:
-    """As `cell`, for text; a JSON list of texts is joined by spaces.
+    """The text in a column of a row; a JSON list of texts is joined by spaces.
 
     Raises:
         BadRowError: it is no text.
@@ -174,7 +174,7 @@ def text_cell(row: Row, column: Column) -> str:
 
 
 def check_text(value: Any, what: str) -> str:
-    """The value, if it is text that can be encoded.
+    """Returns the value if it is text that can be encoded in UTF-8.
 
     Raises:
         BadRowError: it is not; names `what` it is.

@@ -1,6 +1,6 @@
-"""Reading multiple-choice questions: RACE in both its forms, and JSON lines of any data set.
+"""Reading multiple-choice questions: RACE in both of its forms, and JSON lines of custom tasks.
 
-Read from the bottom up: `read_race` and `read_questions` each read a split.
+`read_race` and `read_questions`, at the end, each read a split.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from albert_tf.finetuning.tables import BadRowError, RowReports
 LEVELS = ("middle", "high")
 ALL_IN_ONE = "all.txt"
 RACE_OPTIONS = 4
-OWN_FILES = (".jsonl", ".json")
+EXTENSIONS = (".jsonl", ".json")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class QuestionSet:
     """The questions of a split, in order.
 
     Attributes:
-        name: of the task: "race", or what else.
+        name: of the task: "race" or "choice".
         split: "train", "dev" or "test".
         path: the file or folder.
         questions: all that can be used.
@@ -157,14 +157,21 @@ def _questions_of_article(
             reports.bad(f"{place}, question {number} of {example_id}", str(error))
 
 
-def _articles_of_folder(folder: str) -> Iterator[tuple[str, Any]]:
+def _text_files(folder: str) -> list[str]:
+    try:
+        return files.expand_patterns([os.path.join(glob.escape(folder), "*.txt")], "--data_dir")
+    except ValueError:  # there are none
+        return []
+
+
+def _read_articles(folder: str) -> Iterator[tuple[str, Any]]:
     """Where each article is, and its JSON object: lines of `all.txt`, or a file each."""
     together = os.path.join(folder, ALL_IN_ONE)
     if files.is_file(together):
         for line, row in tables.read_json_lines(together):
             yield f"{ALL_IN_ONE}, line {line}", row
         return
-    for path in files.expand_patterns([os.path.join(glob.escape(folder), "*.txt")], "--data_dir"):
+    for path in _text_files(folder):
         try:
             yield os.path.basename(path), json.loads(files.read_text(path))
         except (ValueError, RecursionError) as error:
@@ -175,25 +182,16 @@ def _level_folders(data_dir: str, split: str, levels: Sequence[str]) -> dict[str
     roots = [os.path.join(data_dir, "RACE"), data_dir]
     for root in roots:
         folders = {level: os.path.join(root, split, level) for level in levels}
-        found = {level: folder for level, folder in folders.items() if _holds_text(folder)}
-        for level in levels if found else ():
-            if level not in found:
-                logging.warning("%s is not there: going on without", folders[level])
+        found = {level: folder for level, folder in folders.items() if _text_files(folder)}
         if found:
+            for level in folders.keys() - found:
+                logging.warning("%s is not there: continuing without it", folders[level])
             return found
     tried = " and ".join(os.path.join(root, split, "{" + ",".join(levels) + "}") for root in roots)
     raise FileNotFoundError(
         f"no RACE questions: neither {ALL_IN_ONE} nor other .txt files in {tried}. --data_dir is "
         "the folder that holds RACE/."
     )
-
-
-def _holds_text(folder: str) -> bool:
-    try:
-        files.expand_patterns([os.path.join(glob.escape(folder), "*.txt")], "--data_dir")
-    except ValueError:
-        return False
-    return True
 
 
 def read_race(
@@ -219,7 +217,7 @@ def read_race(
     folders = _level_folders(data_dir, split, levels)
     reports = RowReports(os.path.dirname(next(iter(folders.values()))), max_bad_rows)
     for level, folder in folders.items():
-        for place, row in _articles_of_folder(folder):
+        for place, row in _read_articles(folder):
             place = f"{level}/{place}"
             found += _questions_of_article(row, level, split == "test", place, reports)
     return _question_set("race", split, found, reports)
@@ -232,7 +230,7 @@ def _question_set(name: str, split: str, found: list[Question], reports: RowRepo
     return QuestionSet(name, split, reports.path, found, reports.num_bad)
 
 
-def _own_question(row: Any, split: str, line: int) -> Question:
+def _custom_question(row: Any, split: str, line: int) -> Question:
     if isinstance(row, BadRowError):
         raise row
     passage, options = _text(row, "passage"), _options(tables.cell(row, "options"))
@@ -245,7 +243,7 @@ def _own_question(row: Any, split: str, line: int) -> Question:
 
 
 def read_questions(data_dir: str, split: str, max_bad_rows: int = 0) -> QuestionSet:
-    """Reads a split of any data set, `<split>.jsonl` or `.json`: a JSON object a line.
+    """Reads a split of a custom task, `<split>.jsonl` or `.json`: a JSON object a line.
 
     Its keys are `passage`, `question` (optional, may have "_" where the option goes), `options`
     (two or more, not always as many), `label` (number from 0, letter, or the option itself; may be
@@ -260,7 +258,7 @@ def read_questions(data_dir: str, split: str, max_bad_rows: int = 0) -> Question
         FileNotFoundError: no such file.
         ValueError: too many bad questions; names file, line and question.
     """
-    paths = [os.path.join(data_dir, split + ending) for ending in OWN_FILES]
+    paths = [os.path.join(data_dir, split + ending) for ending in EXTENSIONS]
     path = next((path for path in paths if files.is_file(path)), "")
     if not path:
         raise FileNotFoundError(f"no {split} questions: neither {' nor '.join(paths)} exists")
@@ -268,7 +266,7 @@ def read_questions(data_dir: str, split: str, max_bad_rows: int = 0) -> Question
     found = []
     for line, row in tables.read_json_lines(path):
         try:
-            found.append(_own_question(row, split, line))
+            found.append(_custom_question(row, split, line))
         except BadRowError as error:
             name = f" ({row['id']})" if isinstance(row, dict) and "id" in row else ""
             reports.bad(f"line {line}{name}", str(error))

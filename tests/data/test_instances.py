@@ -41,13 +41,15 @@ def make_documents(*documents):
 
 
 def settings(max_seq_length=11, **others):
-    return InstanceSettings(**{
-        "max_seq_length": max_seq_length,
-        "dupe_factor": 1,
-        "short_seq_prob": 0.0,
-        "max_predictions_per_seq": 7,
-        **others,
-    })  # fmt: skip
+    return InstanceSettings(
+        **{
+            "max_seq_length": max_seq_length,
+            "dupe_factor": 1,
+            "short_seq_prob": 0.0,
+            "max_predictions_per_seq": 7,
+            **others,
+        }
+    )
 
 
 def pairs_of(documents, options, document=0, seed=5):

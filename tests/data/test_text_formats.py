@@ -142,8 +142,11 @@ def test_chinese_paragraphs_become_sentences():
     needs_sentencex()
     text = "他说：“你好吗？我很好。”然后走了。价格是3.5元！ 真的？"
     assert split_paragraph(text, "zh") == [
-        "他说：“你好吗？我很好。”", "然后走了。", "价格是3.5元！", "真的？"
-    ]  # fmt: skip
+        "他说：“你好吗？我很好。”",
+        "然后走了。",
+        "价格是3.5元！",
+        "真的？",
+    ]
 
 
 @pytest.mark.parametrize(
