@@ -48,8 +48,8 @@ _ALWAYS_THERE = ("absl.app", "absl.logging")  # whose flags every program has
 _COMMON_HELP = """\
   --flagfile=FILE
       Read flags from a file, one a line; may be given several times.
-  --verbosity=INT
-      1 also shows the traceback of an error, -1 shows warnings only. (default: 0)
+  --verbosity=INT  (default: 0)
+      1 also shows the traceback of an error, -1 shows warnings only.
   --help
       Show this text."""
 _HELP_WIDTH = 90
@@ -157,7 +157,9 @@ def help_text(settings_class: type[SettingsGroup], description: str) -> str:
     fields = settings.describe(settings_class)
     parts = [description.strip()]
     for group in sorted({field.group for field in fields}, key=GROUPS.index):
-        lines = [_describe_flag(field) for field in fields if field.group == group]
+        found = [field for field in fields if field.group == group]
+        lines = [_describe_flag(field) for field in found if field.is_required]
+        lines += [_describe_flag(field) for field in found if not field.is_required]
         parts.append(f"{group}:\n" + "\n".join(lines))
     others = [f"  --{a}: same as --{name}" for a, name in _rows(ALIASES, settings_class).items()]
     others += [f"  --{name}: accepted, no effect" for name in _rows(IGNORED, settings_class)]
@@ -174,9 +176,8 @@ def _describe_flag(field: FieldInfo) -> str:
         choices = "|".join(filter(None, field.choices or ()))
         values = choices or field.type.__name__.upper()
         syntax = f"--{field.name}={values}" + (",..." if field.is_tuple else "")
-    text = field.help
     if field.is_required:
-        text += " (required)"
+        syntax += "  (required)"
     elif field.default not in (None, "", ()):
-        text += f" (default: {field.default})"
-    return f"  {syntax}\n{textwrap.indent(textwrap.fill(text, _HELP_WIDTH), '      ')}"
+        syntax += f"  (default: {field.default})"
+    return f"  {syntax}\n{textwrap.indent(textwrap.fill(field.help, _HELP_WIDTH), '      ')}"

@@ -20,6 +20,7 @@ from tests.conftest import ROOT
 PROGRAMS = {
     "create_pretraining_data": "data",
     "run_pretraining": "pretraining",
+    "run_classifier": "classification",
 }
 OLD_FLAGS = json.loads((ROOT / "tests" / "golden" / "flags.json").read_text())
 
@@ -87,8 +88,12 @@ def test_a_required_flag_that_is_missing_is_named():
 def test_help_shows_groups_meanings_and_defaults():
     text = flags.help_text(FineTuningSettings, "Fine-tunes.\n")
     assert text.startswith("Fine-tunes.\n\nmodel:\n")
-    assert "  --train_batch_size=INT\n" in text
-    assert "(default: 32)" in text
+    assert "\n  --train_batch_size=INT  (default: 32)\n      Number of examples" in text
+    assert "\n  --output_dir=STR  (required)\n" in text
+    assert "\n  --vocab_file=STR\n" in text
+    assert "\n  --[no]do_lower_case  (default: True)\n" in text
+    assert "\n  --optimizer=adamw|lamb  (default: adamw)\n" in text
+    assert "\n  --learning_rate=FLOAT,...  (default: 5e-05)\n" in text
     assert "  --bert_config_file: same as --albert_config_file\n" in text
     for field in describe(FineTuningSettings):
         assert f"\n{field.group}:\n" in text
