@@ -21,12 +21,12 @@ from albert_tf import kernels
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling import (
     BlockScopes,
-    Dense,
     Embeddings,
     LayerNorm,
+    Linear,
     MaskedLMHead,
     Parts,
-    ResidualDense,
+    ResidualLinear,
     SelfAttention,
     TransformerBlock,
     register,
@@ -95,14 +95,14 @@ class PreLNTransformerBlock(ZhTransformerBlock):
         """Makes the layers, and with them the weights."""
         config, H, I = self.config, self.config.hidden_size, self.config.intermediate_size  # noqa: E741
         self.attention = SelfAttention(config, scopes.attention, name="attention", dtype=dtype)
-        self.attention_output = ResidualDense(
+        self.attention_output = ResidualLinear(
             config, scopes.attention_output, None, H, name="attention_output", dtype=dtype
         )
         self.attention_norm = LayerNorm(config, scopes.attention_norm, H, name="attention_norm")
-        self.feed_forward = Dense(
+        self.feed_forward = Linear(
             config, scopes.intermediate, H, I, config.hidden_act, name="feed_forward", dtype=dtype
         )
-        self.feed_forward_output = ResidualDense(
+        self.feed_forward_output = ResidualLinear(
             config, scopes.output, None, I, name="feed_forward_output", dtype=dtype
         )
         self.output_norm = LayerNorm(config, scopes.output_norm, H, name="output_norm")

@@ -26,8 +26,8 @@ from albert_tf.kernels import MASKED_SCORE, dropout, dropout_seeds
 from albert_tf.modeling import (
     AlbertLayer,
     AlbertModel,
-    Dense,
     LayerNorm,
+    Linear,
     OutputLayer,
     register,
 )
@@ -334,7 +334,7 @@ class AlbertForAnswerableSpans(AlbertModel):
         _check_dropout(dropout_prob)
         self.start_n_top, self.end_n_top = start_n_top, end_n_top
         self.dropout_prob, dtype = dropout_prob, self.dtype_policy
-        self.start = Dense(
+        self.start = Linear(
             config, "start_logits/dense", config.hidden_size, 1, name="start", dtype=dtype
         )
         self.end = SpanEnd(config, name="end", dtype=dtype)
@@ -405,11 +405,11 @@ class SpanEnd(AlbertLayer):
     def __init__(self, config: AlbertConfig, **kwargs: Any) -> None:
         super().__init__(config, **kwargs)
         size, dtype = config.hidden_size, self.dtype_policy
-        self.hidden = Dense(
+        self.hidden = Linear(
             config, "end_logits/dense_0", 2 * size, size, name="hidden", dtype=dtype
         )
         self.norm = LayerNorm(config, "end_logits/LayerNorm", size, name="norm")
-        self.output_layer = Dense(
+        self.output_layer = Linear(
             config, "end_logits/dense_1", size, 1, name="output_layer", dtype=dtype
         )
 
@@ -437,7 +437,7 @@ class Answerability(AlbertLayer):
     def __init__(self, config: AlbertConfig, dropout_prob: float = 0.1, **kwargs: Any) -> None:
         super().__init__(config, **kwargs)
         size, self.dropout_prob = config.hidden_size, dropout_prob
-        self.hidden = Dense(
+        self.hidden = Linear(
             config,
             "answer_class/dense_0",
             2 * size,

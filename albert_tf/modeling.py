@@ -107,7 +107,7 @@ class AlbertModel(_Configured, tf_keras.Model):
 
 
 @register
-class Dense(AlbertLayer):
+class Linear(AlbertLayer):
     """activation(x · kernel + bias) over the last axis.
 
     Args:
@@ -171,7 +171,7 @@ class LayerNorm(AlbertLayer):
 
 
 @register
-class ResidualDense(AlbertLayer):
+class ResidualLinear(AlbertLayer):
     """LayerNorm(residual + dropout(x · kernel + bias)): how both halves of a block end.
 
     One layer, because after the matmul it is one pass over memory (`kernels.add_and_norm`).
@@ -324,9 +324,9 @@ class SelfAttention(AlbertLayer):
     def __init__(self, config: AlbertConfig, scope: str = "attention/self", **kwargs: Any) -> None:
         super().__init__(config, **kwargs)
         self.scope, H, dtype = scope, config.hidden_size, self.dtype_policy
-        self.query = Dense(config, f"{scope}/query", H, H, name="query", dtype=dtype)
-        self.key = Dense(config, f"{scope}/key", H, H, name="key", dtype=dtype)
-        self.value = Dense(config, f"{scope}/value", H, H, name="value", dtype=dtype)
+        self.query = Linear(config, f"{scope}/query", H, H, name="query", dtype=dtype)
+        self.key = Linear(config, f"{scope}/key", H, H, name="key", dtype=dtype)
+        self.value = Linear(config, f"{scope}/value", H, H, name="value", dtype=dtype)
 
     def call(self, x, input_mask=None, queries=None, training=False, dropout_seed=None):
         A = self.config.num_attention_heads
@@ -399,7 +399,7 @@ class TransformerBlock(AlbertLayer):
         """Makes the layers, and with them the weights."""
         config, H, I = self.config, self.config.hidden_size, self.config.intermediate_size  # noqa: E741
         self.attention = SelfAttention(config, scopes.attention, name="attention", dtype=dtype)
-        self.attention_output = ResidualDense(
+        self.attention_output = ResidualLinear(
             config,
             scopes.attention_output,
             scopes.attention_norm,
@@ -407,10 +407,10 @@ class TransformerBlock(AlbertLayer):
             name="attention_output",
             dtype=dtype,
         )
-        self.feed_forward = Dense(
+        self.feed_forward = Linear(
             config, scopes.intermediate, H, I, config.hidden_act, name="feed_forward", dtype=dtype
         )
-        self.feed_forward_output = ResidualDense(
+        self.feed_forward_output = ResidualLinear(
             config, scopes.output, scopes.output_norm, I, name="feed_forward_output", dtype=dtype
         )
 
@@ -490,7 +490,7 @@ class AlbertEncoder(AlbertLayer):
         self.embedding_projection = None
         if E != H:
             scope = "bert/encoder/embedding_hidden_mapping_in"
-            self.embedding_projection = Dense(
+            self.embedding_projection = Linear(
                 config, scope, E, H, name="embedding_projection", dtype=dtype
             )
         # Cross-layer sharing is this loop: a group's blocks are made once, for its first layer,
@@ -504,7 +504,7 @@ class AlbertEncoder(AlbertLayer):
                     for n in range(config.inner_group_num)
                 ]
             self.blocks += groups[group]
-        self.pooler = Dense(config, "bert/pooler/dense", H, H, "tanh", name="pooler", dtype=dtype)
+        self.pooler = Linear(config, "bert/pooler/dense", H, H, "tanh", name="pooler", dtype=dtype)
 
     def call(
         self,
@@ -563,7 +563,7 @@ class MaskedLMHead(AlbertLayer):
     def __init__(self, config: AlbertConfig, **kwargs: Any) -> None:
         super().__init__(config, **kwargs)
         scope, size, dtype = "cls/predictions", self.size, self.dtype_policy
-        self.transform = Dense(
+        self.transform = Linear(
             config,
             f"{scope}/transform/dense",
             config.hidden_size,

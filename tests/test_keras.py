@@ -1,0 +1,368 @@
+"""Layers and models as a Keras user has them: built, called, trained, described, saved."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+from absl import logging
+
+from albert_tf import albert_zh, heads, modeling
+from albert_tf.checkpoints.loading import variable_name
+from albert_tf.config import AlbertConfig
+from tests.conftest import TINY_SHAPE
+
+INPUTS = ("input_ids", "input_mask", "segment_ids")
+CONFIG = AlbertConfig(**TINY_SHAPE | {"num_hidden_layers": 2})
+SHALLOW = dataclasses.replace(CONFIG, num_hidden_layers=1, num_hidden_groups=1)
+ZH = dataclasses.replace(CONFIG, layout="albert_zh", num_hidden_groups=1)
+PRE_LN = dataclasses.replace(ZH, ln_type="preln")
+WITH_DROPOUT = dataclasses.replace(
+    CONFIG, hidden_dropout_prob=0.3, attention_probs_dropout_prob=0.2
+)
+MODELS = {
+    "pretraining": lambda config, **kwargs: modeling.AlbertForPretraining(config, **kwargs),
+    "classification": lambda config, **kwargs: heads.AlbertForClassification(config, 3, **kwargs),
+    "regression": lambda config, **kwargs: heads.AlbertForClassification(config, 1, True, **kwargs),
+    "choice": lambda config, **kwargs: heads.AlbertForMultipleChoice(config, 0.2, **kwargs),
+    "tokens": lambda config, **kwargs: heads.AlbertForTokenClassification(config, 3, **kwargs),
+    "spans": lambda config, **kwargs: heads.AlbertForSpans(config, **kwargs),
+    "answerable": lambda config, **kwargs: heads.AlbertForAnswerableSpans(config, 2, 3, **kwargs),
+}
+LAYERS = {
+    "linear": lambda: modeling.Linear(CONFIG, "some/dense", 7, 3, "gelu"),
+    "norm": lambda: modeling.LayerNorm(CONFIG, "some/LayerNorm", 7),
+    "residual": lambda: modeling.ResidualLinear(CONFIG, "some/dense", "some/LayerNorm", 7),
+    "output": lambda: modeling.OutputLayer(CONFIG, "some/", 3, 0.1),
+    "embeddings": lambda: modeling.Embeddings(CONFIG),
+    "attention": lambda: modeling.SelfAttention(CONFIG),
+    "block": lambda: modeling.TransformerBlock(CONFIG, group=1),
+    "encoder": lambda: modeling.AlbertEncoder(CONFIG, recompute=True),
+    "masked_lm": lambda: modeling.MaskedLMHead(CONFIG),
+    "span end": lambda: heads.SpanEnd(CONFIG),
+    "answerability": lambda: heads.Answerability(CONFIG, 0.2),
+    "zh embeddings": lambda: albert_zh.ZhEmbeddings(ZH),
+    "zh block": lambda: albert_zh.ZhTransformerBlock(ZH),
+    "pre-LN block": lambda: albert_zh.PreLNTransformerBlock(PRE_LN),
+    "zh masked_lm": lambda: albert_zh.ZhMaskedLMHead(ZH),
+}
+CROSS_ENTROPY = tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+
+@pytest.fixture
+def inputs(tiny_batch):
+    return {name: tiny_batch[name] for name in INPUTS}
+
+
+def features_of(name, tiny_batch):
+    """What a model of `MODELS` takes."""
+    features = {name: tiny_batch[name] for name in INPUTS}
+    if name == "choice":
+        return {name: np.stack([value, value[::-1]], axis=1) for name, value in features.items()}
+    if name == "pretraining":
+        return features | {"masked_lm_positions": tiny_batch["masked_lm_positions"]}
+    return features
+
+
+def assert_same(found, expected, atol=0.0):
+    tf.nest.map_structure(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=0, atol=atol), found, expected
+    )
+
+
+def randomize(model):
+    """Weights from a fixed seed, so that nothing is a constant of the start."""
+    rng = np.random.default_rng(3)
+    for variable in model.variables:
+        variable.assign(rng.normal(size=variable.shape, scale=0.3))
+    return model
+
+
+@pytest.fixture
+def no_warnings(monkeypatch):
+    """Makes warnings in the log errors, as those of Python are."""
+
+    def fail(message, *arguments, **_):
+        raise AssertionError(message % arguments if arguments else message)
+
+    monkeypatch.setattr(logging, "warning", fail)
+    monkeypatch.setattr(tf.get_logger(), "warning", fail)
+
+
+# Called by themselves.
+
+
+def test_a_block_and_its_attention_compute_when_they_are_called(tiny_batch):
+    x = tf.random.stateless_normal((5, 11, 12), (1, 2))
+    mask = tiny_batch["input_mask"]
+    for layer in (modeling.TransformerBlock(CONFIG), modeling.SelfAttention(CONFIG)):
+        y = layer(x, mask)
+        assert y.shape == x.shape
+        assert np.abs(y - x).max() > 0.1
+        hidden = tf.where(mask[:, :, None] == 1, x, 7.0)  # nobody attends to padding
+        is_token = mask == 1
+        np.testing.assert_allclose(layer(hidden, mask)[is_token], y[is_token], atol=1e-5)
+        assert np.abs(layer(x) - y)[~mask.all(axis=1)].max() > 1e-4
+        np.testing.assert_array_equal(layer(x), layer(x, np.ones_like(mask)))
+
+
+def test_layers_have_dropout_in_training_and_only_there():
+    x = tf.random.stateless_normal((5, 11, 12), (1, 2))
+    ids = tf.ones((5, 11), tf.int32)
+    for layer, argument in (
+        (modeling.TransformerBlock(WITH_DROPOUT), x),
+        (modeling.SelfAttention(WITH_DROPOUT), x),
+        (modeling.Embeddings(WITH_DROPOUT), ids),
+    ):
+        plain = layer(argument)
+        np.testing.assert_array_equal(layer(argument), plain)
+        first, second = (layer(argument, training=True) for _ in range(2))
+        assert np.any(first != second)
+        assert np.any(first != plain)
+
+
+def test_the_encoder_takes_ids_tensors_or_a_dict(inputs):
+    encoder = modeling.AlbertEncoder(CONFIG)
+    expected = encoder(inputs)
+    assert set(expected) == {"sequence_output", "pooled_output"}
+    assert_same(encoder(*inputs.values()), expected)
+    assert_same(encoder(inputs["input_ids"], segment_ids=inputs["segment_ids"]), encoder(
+        {name: inputs[name] for name in ("input_ids", "segment_ids")}
+    ))  # fmt: skip
+    ids = inputs["input_ids"]
+    full = encoder(ids, np.ones_like(ids), np.zeros_like(ids))
+    assert_same(encoder(ids), full)
+    assert_same(encoder(ids.astype(np.int64)), full)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models_return_logits_alone_and_every_layer_on_request(name, tiny_batch):
+    model, features = MODELS[name](CONFIG), features_of(name, tiny_batch)
+    expected = {
+        "pretraining": {"masked_lm_logits": (5, 7, 97), "sentence_order_logits": (5, 2)},
+        "classification": (5, 3),
+        "regression": (5, 1),
+        "choice": (5, 2),
+        "tokens": (5, 11, 3),
+        "spans": {"start_logits": (5, 11), "end_logits": (5, 11)},
+        "answerable": {
+            "cls_logits": (5,),
+            "start_log_probs": (5, 11),
+            "start_top_log_probs": (5, 2),
+            "start_top_index": (5, 2),
+            "end_top_log_probs": (5, 6),
+            "end_top_index": (5, 6),
+        },
+    }[name]
+    outputs = model(features)
+    if isinstance(outputs, dict):
+        assert {key: tuple(value.shape) for key, value in outputs.items()} == expected
+    else:
+        assert tuple(outputs.shape) == expected
+    assert_same(model(*features.values()), outputs, atol=1e-6)
+    again, states = model(features, output_hidden_states=True)
+    assert_same(again, outputs, atol=1e-6)
+    rows = 10 if name == "choice" else 5
+    assert [tuple(state.shape[::2]) for state in states] == [(rows, 12)] * 3
+
+
+def test_eager_calls_compute_no_block_twice(tiny_batch, monkeypatch):
+    calls, original = [], modeling.TransformerBlock.call
+
+    def count(self, *arguments):
+        calls.append(self.name)
+        return original(self, *arguments)
+
+    monkeypatch.setattr(modeling.TransformerBlock, "call", count)
+    for name, make in MODELS.items():
+        make(CONFIG)(features_of(name, tiny_batch))
+        assert calls == ["group_0_block_0", "group_1_block_0"]
+        calls.clear()
+
+
+# compile, fit, evaluate, predict.
+
+
+def dataset(features, labels, *weights):
+    return tf.data.Dataset.from_tensor_slices((features, labels, *weights)).batch(5)
+
+
+def test_classification_learns_by_fit(inputs):
+    labels = np.array([0, 2, 1, 1, 0])
+    model = heads.AlbertForClassification(SHALLOW, 3, name="my_model")
+    model.compile(tf_keras.optimizers.Adam(0.01), CROSS_ENTROPY, metrics=["accuracy"])
+    data = dataset(inputs, labels)
+    before = model.evaluate(data, verbose=0, return_dict=True)
+    model.fit(data, epochs=30, verbose=0)
+    after = model.evaluate(data, verbose=0, return_dict=True)
+    assert after["loss"] < before["loss"] / 2
+    assert after["accuracy"] == 1
+    predicted = model.predict(data, verbose=0)
+    assert isinstance(predicted, np.ndarray)
+    assert predicted.shape == (5, 3)
+    np.testing.assert_array_equal(predicted.argmax(axis=1), labels)
+
+
+def test_pretraining_trains_with_a_loss_for_each_head(tiny_batch):
+    model = modeling.AlbertForPretraining(SHALLOW)
+    names = ("masked_lm_logits", "sentence_order_logits")
+    model.compile("adam", dict.fromkeys(names, CROSS_ENTROPY), weighted_metrics=[])
+    labels = tiny_batch["masked_lm_ids"], tiny_batch["next_sentence_labels"]
+    weights = tiny_batch["masked_lm_weights"], np.ones(5, np.float32)
+    data = dataset(
+        features_of("pretraining", tiny_batch),
+        dict(zip(names, labels, strict=True)),
+        dict(zip(names, weights, strict=True)),
+    )
+    history = model.fit(data, epochs=2, verbose=0).history
+    assert set(history) == {"loss", "masked_lm_logits_loss", "sentence_order_logits_loss"}
+    assert history["loss"][1] < history["loss"][0]
+    shapes = {name: value.shape for name, value in model.predict(data, verbose=0).items()}
+    assert shapes == {"masked_lm_logits": (5, 7, 97), "sentence_order_logits": (5, 2)}
+
+
+def test_spans_train_with_a_dict_of_positions(inputs):
+    model = heads.AlbertForSpans(SHALLOW)
+    model.encoder.pooler.trainable = False  # no answer depends on it
+    model.compile("adam", {"start_logits": CROSS_ENTROPY, "end_logits": CROSS_ENTROPY})
+    labels = {"start_logits": np.array([5, 0, 5, 6, 0]), "end_logits": np.array([7, 0, 5, 7, 0])}
+    history = model.fit(inputs, labels, epochs=2, verbose=0).history["loss"]
+    assert history[1] < history[0]
+    assert model.predict(inputs, verbose=0)["end_logits"].shape == (5, 11)
+
+
+# get_config, from_config, clone_model, names.
+
+
+def assert_round_trip(made):
+    config = json.loads(json.dumps(made.get_config()))
+    again = type(made).from_config(config)
+    assert again.get_config() == made.get_config()
+    assert again.name == made.name
+    assert [(w.name, w.shape, w.dtype) for w in again.weights] == [
+        (w.name, w.shape, w.dtype) for w in made.weights
+    ]
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_layers_come_back_from_their_config(name):
+    assert_round_trip(LAYERS[name]())
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models_come_back_from_their_config(name):
+    assert_round_trip(MODELS[name](CONFIG))
+    assert_round_trip(MODELS[name](PRE_LN, name="mine", dtype="mixed_bfloat16"))
+    assert type(tf_keras.models.clone_model(MODELS[name](CONFIG))) is type(MODELS[name](CONFIG))
+
+
+def test_names_are_free_outside_and_fixed_inside():
+    encoders = [
+        modeling.AlbertEncoder(CONFIG, name="x"),
+        modeling.AlbertEncoder(CONFIG),
+        modeling.AlbertEncoder(CONFIG),
+    ]
+    assert encoders[0].name == "x"
+    assert len({encoder.name for encoder in encoders}) == 3
+    inside = {tuple(layer.name for layer in e._flatten_layers())[1:] for e in encoders}
+    assert len(inside) == 1
+    names = {tuple(map(variable_name, encoder.variables)) for encoder in encoders}
+    assert len(names) == 1
+    assert "bert/pooler/dense/kernel" in names.pop()
+
+
+# Functional models.
+
+
+@pytest.fixture(scope="module")
+def functional():
+    """Two encoders in one model, as a siamese one that shares nothing."""
+    ids = tf_keras.Input((None,), dtype="int32", name="input_ids")
+    mask = tf_keras.Input((None,), dtype="int32", name="input_mask")
+    first = modeling.AlbertEncoder(CONFIG, name="first")({"input_ids": ids, "input_mask": mask})
+    second = modeling.AlbertEncoder(ZH)(ids, mask)
+    assert first["sequence_output"].shape.as_list() == [None, None, 12]
+    x = tf_keras.layers.concatenate([first["pooled_output"], second["pooled_output"]])
+    return randomize(tf_keras.Model([ids, mask], tf_keras.layers.Dense(3)(x)))
+
+
+def test_two_encoders_stand_in_one_functional_model(functional, inputs):
+    arguments = inputs["input_ids"], inputs["input_mask"]
+    pooled = [
+        functional.layers[i](*arguments)["pooled_output"]
+        for i, layer in enumerate(functional.layers)
+        if isinstance(layer, modeling.AlbertEncoder)
+    ]
+    assert len(pooled) == 2
+    expected = functional.layers[-1](tf.concat(pooled, axis=-1))
+    np.testing.assert_allclose(functional(arguments), expected, atol=1e-5)
+
+
+def test_a_functional_model_is_cloned_described_and_saved(functional, inputs, tmp_path):
+    arguments = inputs["input_ids"], inputs["input_mask"]
+    clone = tf_keras.models.clone_model(functional)
+    clone.set_weights(functional.get_weights())
+    functional.save(tmp_path / "model.keras")
+    loaded = tf_keras.models.load_model(tmp_path / "model.keras")
+    expected = functional(arguments)
+    for model in (clone, loaded):
+        np.testing.assert_allclose(model(arguments), expected, atol=1e-6)
+    lines = []
+    functional.summary(print_fn=lines.append)
+    assert any("first (AlbertEncoder)" in line for line in lines)
+
+
+def test_summary_counts_the_parameters_of_a_model():
+    model, lines = MODELS["classification"](CONFIG), []
+    model.summary(print_fn=lines.append)
+    assert any(f"Total params: {model.count_params()} " in line for line in lines)
+
+
+# Files.
+
+
+@pytest.mark.parametrize("config", [CONFIG, PRE_LN], ids=["google", "albert_zh"])
+@pytest.mark.parametrize("name", MODELS)
+def test_models_are_saved_and_loaded(name, config, tiny_batch, tmp_path, no_warnings):
+    features = features_of(name, tiny_batch)
+    model = randomize(MODELS[name](config))
+    expected = model(features)
+    model.save(tmp_path / "model.keras")
+    assert_same(tf_keras.models.load_model(tmp_path / "model.keras")(features), expected)
+    for file in ("model.weights.h5", "model.h5"):
+        model.save_weights(tmp_path / file)
+        other = MODELS[name](config)
+        other.load_weights(tmp_path / file)
+        assert_same(other(features), expected)
+
+
+def test_a_saved_model_gives_the_same_with_and_without_its_classes(inputs, tmp_path, no_warnings):
+    model = randomize(MODELS["classification"](SHALLOW))
+    expected = model(inputs)
+    model.save(tmp_path / "model", save_format="tf")
+    as_keras = tf_keras.models.load_model(tmp_path / "model", compile=False)
+    assert type(as_keras) is type(model)
+    assert_same(as_keras(inputs), expected, atol=1e-6)
+    alone = tf.saved_model.load(tmp_path / "model")
+    assert_same(alone.signatures["serving_default"](**{
+        name: tf.constant(value) for name, value in inputs.items()
+    })["output_1"], expected, atol=1e-6)  # fmt: skip
+
+
+# Precision.
+
+
+@pytest.mark.parametrize("dtype", ["mixed_bfloat16", "mixed_float16"])
+def test_a_policy_reaches_everything_inside(dtype, inputs):
+    model = MODELS["classification"](CONFIG, dtype=dtype)
+    half = tf.as_dtype(dtype.removeprefix("mixed_"))
+    assert {variable.dtype for variable in model.variables} == {tf.float32}
+    assert model(inputs).dtype == tf.float32
+    assert model.encoder(inputs)["sequence_output"].dtype == half
+    again = type(model).from_config(model.get_config())
+    assert again.encoder.blocks[0].attention.query.compute_dtype == half
+    assert again.encoder.embeddings.norm.compute_dtype == "float32"
