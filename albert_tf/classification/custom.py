@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from albert_tf import files
 from albert_tf.classification import tasks
 from albert_tf.classification.reading import ExampleSet, is_number, read_examples
+from albert_tf.classification.settings import CustomDataSettings
 from albert_tf.classification.tasks import (
     ACCURACY,
     CUSTOM_TASK,
@@ -105,34 +106,6 @@ def describe_task(
     return dataclasses.replace(task, labels=labels_of(train))
 
 
-@dataclasses.dataclass(frozen=True)
-class CustomTaskOptions:
-    """What a command line may say of a custom task.
-
-    Attributes:
-        text_a_column, text_b_column, label_column, guid_column: where a row has what: a number from
-            0 (or from the end: -1), or a name; None: the usual names.
-        has_header, is_regression, labels: as in `describe_task`.
-    """
-
-    text_a_column: str | None = None
-    text_b_column: str | None = None
-    label_column: str | None = None
-    guid_column: str | None = None
-    has_header: bool | None = None
-    is_regression: bool = False
-    labels: Sequence[str] = ()
-
-    @property
-    def columns(self) -> Columns:
-        """The columns as a table of tasks has them."""
-        texts = self.text_a_column, self.text_b_column, self.label_column, self.guid_column
-        return Columns(*(_parse_column(text) for text in texts))
-
-
-OPTION_FLAGS = [field.name for field in dataclasses.fields(CustomTaskOptions)]
-
-
 def _parse_column(text: str | None) -> Column | None:
     if not text:
         return None
@@ -142,7 +115,7 @@ def _parse_column(text: str | None) -> Column | None:
 def find_task(
     name: str,
     data_dir: str,
-    options: CustomTaskOptions,
+    options: CustomDataSettings,
     model_folders: Sequence[str] = (),
     max_bad_rows: int = 0,
 ) -> ClassificationTask:
@@ -151,7 +124,7 @@ def find_task(
     Args:
         name: of a task, or CUSTOM_TASK.
         data_dir: of a custom task.
-        options: of a custom task.
+        options: columns and labels of a custom task.
         model_folders: folders of a model that was trained already: the first one that remembers
             labels gives them, where `options` has none.
         max_bad_rows: as in `read_examples`.
@@ -163,8 +136,14 @@ def find_task(
         return tasks.find_task(name)
     remembered = [remembered_labels(folder) for folder in model_folders]
     labels = next(filter(None, [options.labels, *remembered]), ())
+    columns = Columns(
+        _parse_column(options.text_a_column),
+        _parse_column(options.text_b_column),
+        _parse_column(options.label_column),
+        _parse_column(options.guid_column),
+    )
     return describe_task(
-        data_dir, options.columns, options.has_header, options.is_regression, labels, max_bad_rows
+        data_dir, columns, options.has_header, options.is_regression, labels, max_bad_rows
     )
 
 

@@ -21,17 +21,8 @@ def make_task(settings: Settings, config: AlbertConfig, tokenizer: FullTokenizer
 
     A model that is trained already remembers its labels, so that its training data are not needed.
     """
-    options = custom.CustomTaskOptions(
-        settings.text_a_column,
-        settings.text_b_column,
-        settings.label_column,
-        settings.guid_column,
-        settings.has_header,
-        settings.is_regression,
-        settings.labels,
-    )
     folders = [] if settings.do_train else list_model_folders(settings)
     row = custom.find_task(
-        settings.task_name, settings.data_dir, options, folders, settings.max_bad_rows
+        settings.task_name, settings.data_dir, settings, folders, settings.max_bad_rows
     )
     return Classifier(row, settings, config, tokenizer)

@@ -7,7 +7,7 @@ import dataclasses
 from albert_tf.finetuning.settings import DataSettings, FineTuningSettings, TaskSettings
 from albert_tf.settings import REQUIRED, SettingsGroup, redefined, setting
 
-_COLUMN = "task_name=tsv: column of the {}, a name or a number from 0; default: see the header."
+_COLUMN = "task_name=tsv: column of the {}, a name or a number from 0; default: its usual name."
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -21,7 +21,7 @@ class CustomDataSettings(SettingsGroup):
     label_column: str | None = setting(None, _COLUMN.format("label"))
     guid_column: str | None = setting(None, _COLUMN.format("name of an example"))
     has_header: bool | None = setting(
-        None, "task_name=tsv: whether the first line names the columns; default: look."
+        None, "task_name=tsv: whether the first line is a header; default: if it names a column."
     )
     is_regression: bool = setting(False, "task_name=tsv: the labels are numbers to be predicted.")
     labels: tuple[str, ...] = setting(

@@ -76,11 +76,6 @@ class TokenSequences:
     def _begins(self) -> NDArray[np.int64]:
         return np.cumsum(self.sequence_lengths, dtype=np.int64) - self.sequence_lengths
 
-    @property
-    def num_tokens(self) -> int:
-        """Ids in all sequences, special symbols included."""
-        return len(self.input_ids)
-
     def batch(self, rows: NDArray[np.integer], seq_length: int) -> dict[str, NDArray[Any]]:
         """Examples as the model takes them.
 

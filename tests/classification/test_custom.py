@@ -4,6 +4,7 @@ import pytest
 
 from albert_tf.classification import custom
 from albert_tf.classification.reading import Example, read_examples
+from albert_tf.classification.settings import CustomDataSettings
 from albert_tf.classification.tasks import Columns
 
 
@@ -147,8 +148,9 @@ def test_bad_rows_may_be_skipped_in_finding_the_labels_too(write):
 
 
 def test_tasks_of_the_table_are_found_by_name_and_custom_ones_described(write):
-    options = custom.CustomTaskOptions("-1", "b", label_column="c", has_header=True)
-    assert options.columns == Columns(-1, "b", "c")
+    options = CustomDataSettings(
+        text_a_column="-1", text_b_column="b", label_column="c", has_header=True
+    )
     assert custom.find_task("MRPC", "nowhere", options).name == "mrpc"
     folder = write("train.tsv", "b\tc\td", "x\t1\tz", "y\t0\tz")
     task = custom.find_task(" TSV", folder, options)
@@ -162,22 +164,22 @@ def test_a_trained_model_remembers_the_labels_of_data_that_are_gone(write, tmp_p
     model = tmp_path / "model"
     model.mkdir()
     folder = write("train.tsv", "text\tlabel", "x\tb", "y\ta")
-    options = custom.CustomTaskOptions()
+    options = CustomDataSettings()
     task = custom.find_task("tsv", folder, options)
     custom.remember_task(str(model), task)
     (tmp_path / "train.tsv").unlink()
     write("test.tsv", "text", "z")
     again = custom.find_task("tsv", folder, options, [str(tmp_path / "none"), str(model)])
     assert again.labels == ("a", "b")
-    said = custom.CustomTaskOptions(labels=["c", "d"])
+    said = CustomDataSettings(labels=("c", "d"))
     assert custom.find_task("tsv", folder, said, [str(model)]).labels == ("c", "d")
     with pytest.raises(FileNotFoundError, match="has no train file to read the labels from"):
         custom.find_task("tsv", folder, options)
 
 
 def test_a_model_goes_on_with_its_own_task_only(tmp_path):
-    cola, mrpc = (custom.find_task(n, "", custom.CustomTaskOptions()) for n in ("cola", "mrpc"))
-    mnli, other = (custom.find_task(n, "", custom.CustomTaskOptions()) for n in ("mnli", "ax"))
+    cola, mrpc = (custom.find_task(n, "", CustomDataSettings()) for n in ("cola", "mrpc"))
+    mnli, other = (custom.find_task(n, "", CustomDataSettings()) for n in ("mnli", "ax"))
     custom.check_task(str(tmp_path), cola, is_training=True)  # nothing is remembered yet
     custom.remember_task(str(tmp_path), cola)
     custom.check_task(str(tmp_path), cola, is_training=True)

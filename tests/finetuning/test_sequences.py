@@ -23,7 +23,7 @@ def test_a_batch_is_padded_and_in_the_order_asked_for(sequences):
 
 def test_it_knows_its_sizes(sequences):
     assert len(sequences) == 4
-    assert sequences.num_tokens == 16
+    assert len(sequences.input_ids) == 16
     assert sequences.lengths.tolist() == [3, 6, 2, 5]
 
 
