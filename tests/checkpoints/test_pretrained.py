@@ -9,6 +9,7 @@ import shutil
 
 import numpy as np
 import pytest
+import tf_keras
 
 import albert_tf
 from albert_tf.checkpoints import huggingface, pretrained, tf_hub
@@ -290,3 +291,30 @@ def test_released_folders_are_opened(shared, name, tmp_path):
     assert_has_encoder(model, {n: x for n, x in arrays.items() if "adam_" not in n})
     assert tokenizer.is_sentencepiece == is_english
     assert isinstance(model.config, AlbertConfig)
+
+
+def test_six_lines_fine_tune_a_model_with_keras(folder):
+    pairs = [("the river", "rivers"), ("the", "the"), ("river", "the"), ("the the", "river")] * 4
+    labels = np.array([1, 0, 1, 0] * 4)
+
+    model, tokenizer = albert_tf.from_pretrained(str(folder), "classification", num_labels=2)
+    loss = tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(tf_keras.optimizers.Adam(1e-2), loss, metrics=["accuracy"])
+    history = model.fit(tokenizer(pairs), labels, batch_size=8, epochs=12, verbose=0).history
+
+    assert history["loss"][-1] < 0.8 * history["loss"][0]
+    measured = model.evaluate(tokenizer(pairs), labels, verbose=0, return_dict=True)
+    logits = model.predict(tokenizer(pairs), verbose=0)
+    assert logits.shape == (16, 2)
+    assert measured["accuracy"] == np.mean(logits.argmax(axis=-1) == labels) == 1
+
+
+def test_a_model_of_choices_is_fine_tuned_with_keras(folder):
+    model, tokenizer = albert_tf.from_pretrained(str(folder), "multiple_choice")
+    rows = tokenizer([("the", "river"), ("the", "rivers"), ("the", "the")] * 6)
+    features = {name: array.reshape(6, 3, -1) for name, array in rows.items()}
+    loss = tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(tf_keras.optimizers.Adam(1e-2), loss)
+    history = model.fit(features, np.full(6, 2), epochs=12, verbose=0).history
+    assert history["loss"][-1] < 0.8 * history["loss"][0]
+    assert model.predict(features, verbose=0).shape == (6, 3)
