@@ -111,6 +111,11 @@ class AdamW(tf_keras.optimizers.Optimizer):
         jit_compile: compile the update of each variable with XLA on GPUs. Large variables are
             updated by one compiled kernel in any case.
         **kwargs: of `tf_keras.optimizers.Optimizer`, such as `clipnorm` and `global_clipnorm`.
+
+    >>> kernel = tf.Variable([1.0, 2.0], name="kernel")
+    >>> step = AdamW(learning_rate=0.1).apply_gradients([(tf.constant([0.5, -0.5]), kernel)])
+    >>> kernel.numpy().round(3)
+    array([0.683, 2.314], dtype=float32)
     """
 
     layer_adaptation = False
@@ -262,6 +267,11 @@ class Lamb(AdamW):
     """`AdamW` whose step is scaled by ‖w‖/‖u‖, variable by variable (1 where either norm is 0).
 
     Args: as of `AdamW`.
+
+    >>> kernel = tf.Variable([3.0, 4.0], name="kernel")
+    >>> step = Lamb(learning_rate=0.1).apply_gradients([(tf.constant([0.5, -0.5]), kernel)])
+    >>> round(float(tf.norm(kernel - [3.0, 4.0])), 3)  # 0.1 of the norm of the weights, 5
+    0.5
     """
 
     layer_adaptation = True
