@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         AlbertForClassification,
         AlbertForMultipleChoice,
         AlbertForSpans,
+        AlbertForTokenClassification,
     )
     from albert_tf.modeling import AlbertEncoder, AlbertForPretraining
     from albert_tf.optimization import AdamW, Lamb
@@ -39,6 +40,7 @@ __all__ = [
     "AlbertForMultipleChoice",
     "AlbertForPretraining",
     "AlbertForSpans",
+    "AlbertForTokenClassification",
     "FullTokenizer",
     "Lamb",
     "__version__",
@@ -55,6 +57,7 @@ _MODULES = {
     "AlbertForMultipleChoice": "heads",
     "AlbertForPretraining": "modeling",
     "AlbertForSpans": "heads",
+    "AlbertForTokenClassification": "heads",
     "FullTokenizer": "tokenization",
     "Lamb": "optimization",
     "from_pretrained": "checkpoints.pretrained",

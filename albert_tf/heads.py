@@ -316,6 +316,11 @@ class AlbertForAnswerableSpans(AlbertModel):
         start_top_log_probs, start_top_index: float32, int32 [B, N], the best beginnings; these and
             the next two only outside training.
         end_top_log_probs, end_top_index: float32, int32 [B, N·M], the best ends of each.
+
+    >>> config = AlbertConfig(97, hidden_size=12, num_attention_heads=4, intermediate_size=20)
+    >>> outputs = AlbertForAnswerableSpans(config)(tf.ones((5, 11), tf.int32))
+    >>> outputs["cls_logits"].shape, outputs["end_top_index"].shape
+    (TensorShape([5]), TensorShape([5, 25]))
     """
 
     def __init__(

@@ -33,17 +33,17 @@ VOCABULARY_PATTERNS = ("vocab*.txt", "*_vocab.txt")  # WordPiece
 ASSETS = "assets"  # the folder of a SavedModel, as TF-Hub's modules are, for such files
 RUN_FILE = "run.json"  # in the output directories of this repository's programs
 
-# Task → class, and whether the class takes `num_labels`.
 TASKS = {
-    None: ("AlbertEncoder", False),
-    "pretraining": ("AlbertForPretraining", False),
-    "classification": ("AlbertForClassification", True),
-    "regression": ("AlbertForClassification", True),
-    "multiple_choice": ("AlbertForMultipleChoice", False),
-    "spans": ("AlbertForSpans", False),
-    "answerable_spans": ("AlbertForAnswerableSpans", False),
-    "token_classification": ("AlbertForTokenClassification", True),
+    None: modeling.AlbertEncoder,
+    "pretraining": modeling.AlbertForPretraining,
+    "classification": heads.AlbertForClassification,
+    "regression": heads.AlbertForClassification,
+    "multiple_choice": heads.AlbertForMultipleChoice,
+    "spans": heads.AlbertForSpans,
+    "answerable_spans": heads.AlbertForAnswerableSpans,
+    "token_classification": heads.AlbertForTokenClassification,
 }
+TASKS_WITH_LABELS = ("classification", "regression", "token_classification")
 
 
 def from_pretrained(
@@ -115,14 +115,13 @@ def _make_model(
     recognized: families.Recognized,
     head_arguments: dict[str, Any],
 ) -> Any:
-    name, has_labels = TASKS[task]
     if task == "regression":
         num_labels, head_arguments = 1, {"is_regression": True, **head_arguments}
-    if has_labels:
+    if task in TASKS_WITH_LABELS:
         head_arguments = {**head_arguments, "num_labels": _num_labels(num_labels, recognized)}
     elif num_labels is not None:
         raise ValueError(f"num_labels={num_labels}: task={task!r} has no labels")
-    return getattr(modeling if hasattr(modeling, name) else heads, name)(config, **head_arguments)
+    return TASKS[task](config, **head_arguments)
 
 
 def _num_labels(num_labels: int | None, recognized: families.Recognized) -> int:
