@@ -31,9 +31,17 @@ FLAGS = flags.FLAGS
 
 # Tests, an editor, vendored wheels, tables of character sets, installed packages.
 SKIPPED_PACKAGES = {
-    "__phello__", "ensurepip", "encodings", "idlelib", "lib2to3", "pydoc_data", "site-packages",
-    "test", "tests", "turtledemo",
-}  # fmt: skip
+    "__phello__",
+    "ensurepip",
+    "encodings",
+    "idlelib",
+    "lib2to3",
+    "pydoc_data",
+    "site-packages",
+    "test",
+    "tests",
+    "turtledemo",
+}
 HELD_OUT_ONE_IN = 10
 TASK_PACKAGES = 6
 DEV_ONE_IN = 5

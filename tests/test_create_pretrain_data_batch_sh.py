@@ -31,8 +31,11 @@ def run_script(tmp_path):
         done = subprocess.run(
             ["bash", str(script), *arguments],
             env={**inherited, "PYTHON": sys.executable, **environment},
-            capture_output=True, text=True, check=False, cwd=tmp_path,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=tmp_path,
+        )
         done.calls = [
             [line for line in part.splitlines() if line.startswith("--")]
             for part in done.stdout.split("got:\n")[1:]
@@ -69,8 +72,10 @@ def test_the_environment_names_the_files(run_script):
         "3", "3", INPUT_PATTERN="my text/{}/{}.txt", OUTPUT_PATTERN="gs://b/{}", VOCAB_FILE="v"
     )
     assert done.calls[0][:3] == [
-        "--input_file=my text/3/3.txt", "--output_file=gs://b/3", "--vocab_file=v"
-    ]  # fmt: skip
+        "--input_file=my text/3/3.txt",
+        "--output_file=gs://b/3",
+        "--vocab_file=v",
+    ]
 
 
 def test_further_arguments_come_last(run_script):

@@ -130,9 +130,10 @@ def test_the_encoder_takes_ids_tensors_or_a_dict(inputs):
     expected = encoder(inputs)
     assert set(expected) == {"sequence_output", "pooled_output"}
     assert_same(encoder(*inputs.values()), expected)
-    assert_same(encoder(inputs["input_ids"], segment_ids=inputs["segment_ids"]), encoder(
-        {name: inputs[name] for name in ("input_ids", "segment_ids")}
-    ))  # fmt: skip
+    assert_same(
+        encoder(inputs["input_ids"], segment_ids=inputs["segment_ids"]),
+        encoder({name: inputs[name] for name in ("input_ids", "segment_ids")}),
+    )
     ids = inputs["input_ids"]
     full = encoder(ids, np.ones_like(ids), np.zeros_like(ids))
     assert_same(encoder(ids), full)
@@ -348,9 +349,13 @@ def test_a_saved_model_gives_the_same_with_and_without_its_classes(inputs, tmp_p
     assert type(as_keras) is type(model)
     assert_same(as_keras(inputs), expected, atol=1e-6)
     alone = tf.saved_model.load(tmp_path / "model")
-    assert_same(alone.signatures["serving_default"](**{
-        name: tf.constant(value) for name, value in inputs.items()
-    })["output_1"], expected, atol=1e-6)  # fmt: skip
+    assert_same(
+        alone.signatures["serving_default"](
+            **{name: tf.constant(value) for name, value in inputs.items()}
+        )["output_1"],
+        expected,
+        atol=1e-6,
+    )
 
 
 # Precision.

@@ -101,11 +101,18 @@ def run_program(*arguments):
 def with_model(data_dir, config_file, toy_spm_model):
     def run(*arguments):
         return run_program(
-            "--task_name=CoLA", f"--data_dir={data_dir}", f"--albert_config_file={config_file}",
-            f"--spm_model_file={toy_spm_model}", "--max_seq_length=17", "--train_batch_size=5",
-            "--learning_rate=0.01", "--log_steps=2", "--nopictures", "--precision=float32",
+            "--task_name=CoLA",
+            f"--data_dir={data_dir}",
+            f"--albert_config_file={config_file}",
+            f"--spm_model_file={toy_spm_model}",
+            "--max_seq_length=17",
+            "--train_batch_size=5",
+            "--learning_rate=0.01",
+            "--log_steps=2",
+            "--nopictures",
+            "--precision=float32",
             *arguments,
-        )  # fmt: skip
+        )
 
     return run
 
@@ -241,8 +248,15 @@ def test_the_best_checkpoint_is_exported_and_answers_as_predicted(finished, run,
 
 def test_a_regression_is_measured_and_exported(run, tmp_path):
     out, export = tmp_path / "out", tmp_path / "export"
-    run("--task_name=STS-B", f"--output_dir={out}", "--do_train", "--do_eval", "--train_step=3",
-        "--save_checkpoints_steps=2", f"--export_dir={export}")  # fmt: skip
+    run(
+        "--task_name=STS-B",
+        f"--output_dir={out}",
+        "--do_train",
+        "--do_eval",
+        "--train_step=3",
+        "--save_checkpoints_steps=2",
+        f"--export_dir={export}",
+    )
     keys = set(re.findall(r"(\w+) = ", (out / "eval_results.txt").read_text()))
     assert keys == {*("MSE", "pearson", "spearman", "eval_loss", "loss", "global_step", "best")}
     _, served = serve(export, out / "sts-b_eval.npz")
@@ -303,8 +317,13 @@ def test_training_stops_early_and_stays_so(run, tmp_path):
 def test_the_mean_of_all_positions_is_taken_over_the_padding_too(run, finished, tmp_path):
     start = f"--init_checkpoint={finished}/model.ckpt-best"
     for number, more in enumerate(([], ["--pad_to_multiple=1", "--predict_batch_size=3"])):
-        run(f"--output_dir={tmp_path}/{number}", start, "--do_predict", "--nouse_pooled_output",
-            *more)  # fmt: skip
+        run(
+            f"--output_dir={tmp_path}/{number}",
+            start,
+            "--do_predict",
+            "--nouse_pooled_output",
+            *more,
+        )
     first, second = (np.loadtxt(tmp_path / f"{n}" / "test_results.tsv") for n in (0, 1))
     np.testing.assert_allclose(first, second, atol=1e-6)
     assert np.abs(first - np.loadtxt(finished / "test_results.tsv")).max() > 1e-6
@@ -343,10 +362,15 @@ def test_a_hub_module_brings_weights_config_and_vocabulary(
     weights = tensors(finished / "model.ckpt-5")
     store.save_checkpoint(str(hub / "variables" / "variables"), weights)
     run_program(
-        "--task_name=CoLA", f"--data_dir={data_dir}", f"--output_dir={tmp_path}/out",
-        f"--albert_hub_module_handle={hub}", "--spm_model_file=from_tf_hub", "--max_seq_length=17",
-        "--do_predict", "--precision=float32",
-    )  # fmt: skip
+        "--task_name=CoLA",
+        f"--data_dir={data_dir}",
+        f"--output_dir={tmp_path}/out",
+        f"--albert_hub_module_handle={hub}",
+        "--spm_model_file=from_tf_hub",
+        "--max_seq_length=17",
+        "--do_predict",
+        "--precision=float32",
+    )
     assert len((tmp_path / "out" / "test_results.tsv").read_text().splitlines()) == 7
 
 
@@ -358,8 +382,9 @@ def write_own(folder, name, rows):
 def test_own_data_give_their_labels_which_the_model_remembers(run, tmp_path):
     data, out = tmp_path / "data", tmp_path / "out"
     own = ["--task_name=tsv", f"--data_dir={data}", f"--output_dir={out}"]
-    rows = [json.dumps({"body": text, "kind": "no" if n % 2 else "yes"}) for n, text in
-            enumerate(TEXTS)]  # fmt: skip
+    rows = [
+        json.dumps({"body": text, "kind": "no" if n % 2 else "yes"}) for n, text in enumerate(TEXTS)
+    ]
     write_own(data, "train.jsonl", rows)
     write_own(data, "dev.csv", ["kind,body", 'no,"A boat, a river"', "yes,The rain", "no,Town"])
     columns = ["--text_a_column=body", "--label_column=kind"]
@@ -376,8 +401,13 @@ def test_own_data_give_their_labels_which_the_model_remembers(run, tmp_path):
 def test_a_labeled_test_split_is_measured(run, finished, tmp_path):
     data, out = tmp_path / "lcqmc", tmp_path / "out"
     write_own(data, "test.txt", [f"{text}\t{TEXTS[n]}\t{n % 2}" for n, text in enumerate(TEXTS)])
-    run("--task_name=lcqmc", f"--data_dir={data}", f"--output_dir={out}", "--do_predict",
-        f"--init_checkpoint={finished}/model.ckpt-5")  # fmt: skip
+    run(
+        "--task_name=lcqmc",
+        f"--data_dir={data}",
+        f"--output_dir={out}",
+        "--do_predict",
+        f"--init_checkpoint={finished}/model.ckpt-5",
+    )
     text = (out / "predict_results.txt").read_text()
     found = re.search(r"eval_accuracy = (\S+)\neval_loss = \S+\nf1 = \S+\nglobal_step = 5\n", text)
     labels = [n % 2 for n in range(len(TEXTS))]

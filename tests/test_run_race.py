@@ -185,8 +185,14 @@ def test_a_run_that_is_killed_goes_on_bit_for_bit_with_few_checkpoints_kept(
 
 
 def test_a_sweep_has_a_folder_a_run_and_exports_the_best(run, tmp_path):
-    result = run(f"--output_dir={tmp_path}", "--train_step=2", "--learning_rate=0.01,0.02",
-                 "--seed=7", f"--export_dir={tmp_path}/export", "--pictures")  # fmt: skip
+    result = run(
+        f"--output_dir={tmp_path}",
+        "--train_step=2",
+        "--learning_rate=0.01,0.02",
+        "--seed=7",
+        f"--export_dir={tmp_path}/export",
+        "--pictures",
+    )
     folders = [f"{tmp_path}/lr0.01_seed7", f"{tmp_path}/lr0.02_seed7"]
     assert [str(path) for path in sorted(tmp_path.glob("lr*"))] == folders
     assert result.output_dir in folders
@@ -202,8 +208,13 @@ def test_a_sweep_has_a_folder_a_run_and_exports_the_best(run, tmp_path):
 
 
 def test_training_stops_early(run, tmp_path):
-    run(f"--output_dir={tmp_path}", "--train_step=40", "--save_checkpoints_steps=1",
-        "--learning_rate=0", "--early_stopping_patience=1")  # fmt: skip
+    run(
+        f"--output_dir={tmp_path}",
+        "--train_step=40",
+        "--save_checkpoints_steps=1",
+        "--learning_rate=0",
+        "--early_stopping_patience=1",
+    )
     # With a learning rate of 0 nothing gets better than step 1.
     assert list(store.list_checkpoints(str(tmp_path)))[-1] == 2
 
@@ -295,8 +306,15 @@ def test_questions_of_ones_own_have_two_or_more_options(run, tmp_path):
     write_lines(data / "dev.jsonl", rows(5))
     unanswered = [{key: row[key] for key in row if key != "label"} for row in rows(3)]
     write_lines(data / "test.jsonl", unanswered)
-    run("--task_name=choice", f"--data_dir={data}", f"--output_dir={tmp_path}/out", "--do_predict",
-        "--num_train_epochs=2", "--save_checkpoints_steps=3", "--official_order")  # fmt: skip
+    run(
+        "--task_name=choice",
+        f"--data_dir={data}",
+        f"--output_dir={tmp_path}/out",
+        "--do_predict",
+        "--num_train_epochs=2",
+        "--save_checkpoints_steps=3",
+        "--official_order",
+    )
     assert list(store.list_checkpoints(f"{tmp_path}/out")) == [0, 3, 4]  # int(11 / 5 · 2)
     lines = (tmp_path / "out" / "choice_predictions.jsonl").read_text().splitlines()
     assert [len(json.loads(line)["probabilities"]) for line in lines] == [2, 3, 4]
@@ -335,13 +353,22 @@ def test_a_vocabulary_larger_than_the_model_is_refused(run, tmp_path, config_fil
 
 BAD = [
     ("", QUESTIONS, r"high/x\.txt: 'article' is empty"),
-    (PASSAGE, [QUESTIONS[0], ("Who?", ["a", "b", "c"], "A")],
-     r"high/x\.txt, question 2 of x\.txt: 3 options, 4 were expected"),
-    (PASSAGE, [("Who?", ["a", "b", "c", "d"], "E")],
-     r"high/x\.txt, question 1 of x\.txt: label 'E' for 4 options"),
-    (PASSAGE, [("Who?", ["a", "b", "c", ""], "A")],
-     r"high/x\.txt, question 1 of x\.txt: option 4 of 4 is empty"),
-]  # fmt: skip
+    (
+        PASSAGE,
+        [QUESTIONS[0], ("Who?", ["a", "b", "c"], "A")],
+        r"high/x\.txt, question 2 of x\.txt: 3 options, 4 were expected",
+    ),
+    (
+        PASSAGE,
+        [("Who?", ["a", "b", "c", "d"], "E")],
+        r"high/x\.txt, question 1 of x\.txt: label 'E' for 4 options",
+    ),
+    (
+        PASSAGE,
+        [("Who?", ["a", "b", "c", ""], "A")],
+        r"high/x\.txt, question 1 of x\.txt: option 4 of 4 is empty",
+    ),
+]
 
 
 @pytest.mark.parametrize(("passage", "questions", "message"), BAD)

@@ -103,11 +103,17 @@ def load_script():
 def with_model(run_squad, config_file, toy_spm_model):
     def run(*arguments):
         run_squad(
-            f"--albert_config_file={config_file}", f"--spm_model_file={toy_spm_model}",
-            "--max_seq_length=53", "--max_query_length=17", "--doc_stride=13", "--num_workers=1",
-            "--train_batch_size=3", "--learning_rate=0.01", "--log_steps=2",
+            f"--albert_config_file={config_file}",
+            f"--spm_model_file={toy_spm_model}",
+            "--max_seq_length=53",
+            "--max_query_length=17",
+            "--doc_stride=13",
+            "--num_workers=1",
+            "--train_batch_size=3",
+            "--learning_rate=0.01",
+            "--log_steps=2",
             *arguments,
-        )  # fmt: skip
+        )
 
     return run
 
@@ -115,13 +121,22 @@ def with_model(run_squad, config_file, toy_spm_model):
 # int(5 / 3 · 3) = 5 steps of SQuAD 1.1, int(7 / 3 · 3) = 7 of 2.0: questions count, not windows.
 def training(files, version):
     name = files[version]
-    return [f"--train_file={name}", f"--predict_file={name}", "--do_train", "--do_predict",
-            "--save_checkpoints_steps=2"]  # fmt: skip
+    return [
+        f"--train_file={name}",
+        f"--predict_file={name}",
+        "--do_train",
+        "--do_predict",
+        "--save_checkpoints_steps=2",
+    ]
 
 
 def run_through(run, files, folder, version):
-    run(f"--output_dir={folder}", *training(files, version), "--keep_checkpoint_max=0",
-        f"--export_dir={folder}/export")  # fmt: skip
+    run(
+        f"--output_dir={folder}",
+        *training(files, version),
+        "--keep_checkpoint_max=0",
+        f"--export_dir={folder}/export",
+    )
     return folder
 
 
@@ -245,8 +260,12 @@ def test_the_threshold_found_in_evaluation_serves_questions_without_answers(v2, 
     kept = {name: (v2 / name).read_bytes() for name in names}
     run(f"--output_dir={v2}", f"--predict_file={files['unknown']}", "--do_predict")
     assert {name: (v2 / name).read_bytes() for name in names} == kept
-    run(f"--output_dir={v2}", f"--predict_file={files['unknown']}", "--do_predict",
-        "--null_score_diff_threshold=-1e9")  # fmt: skip
+    run(
+        f"--output_dir={v2}",
+        f"--predict_file={files['unknown']}",
+        "--do_predict",
+        "--null_score_diff_threshold=-1e9",
+    )
     assert set(read_json(v2 / "predictions.json").values()) == {""}
     (v2 / "predictions.json").write_bytes(kept["predictions.json"])
 
@@ -305,8 +324,13 @@ def test_features_are_cached_where_the_flags_say(v1, run, files, tmp_path):
     results, written = [], []
     for number in (1, 2):
         folder = tmp_path / f"out{number}"
-        run(f"--output_dir={folder}", *start, "--do_predict", f"--predict_feature_file={cache}",
-            f"--predict_feature_left_file={tmp_path}/left")  # fmt: skip
+        run(
+            f"--output_dir={folder}",
+            *start,
+            "--do_predict",
+            f"--predict_feature_file={cache}",
+            f"--predict_feature_left_file={tmp_path}/left",
+        )
         results.append((folder / "eval_results.txt").read_text())
         written.append(cache.stat().st_mtime_ns)
     assert results[0] == results[1]
@@ -333,12 +357,22 @@ def test_chinese_is_read_by_wordpieces_and_scored_as_cmrc(run_squad, config_file
     data = tmp_path / "cmrc.json"
     data.write_text(json.dumps({"data": [{"paragraphs": [{"context": CHINESE, "qas": qas}]}]}))
     common = [
-        f"--albert_config_file={config_file}", f"--vocab_file={tmp_path}/vocab.txt",
-        f"--predict_file={data}", "--do_predict", "--max_seq_length=51", "--max_query_length=7",
-        f"--output_dir={tmp_path}/out", "--num_workers=1",
-    ]  # fmt: skip
-    run_squad(*common, f"--train_file={data}", "--do_train", "--train_batch_size=1",
-              "--num_train_epochs=1")  # fmt: skip
+        f"--albert_config_file={config_file}",
+        f"--vocab_file={tmp_path}/vocab.txt",
+        f"--predict_file={data}",
+        "--do_predict",
+        "--max_seq_length=51",
+        "--max_query_length=7",
+        f"--output_dir={tmp_path}/out",
+        "--num_workers=1",
+    ]
+    run_squad(
+        *common,
+        f"--train_file={data}",
+        "--do_train",
+        "--train_batch_size=1",
+        "--num_train_epochs=1",
+    )
     assert re.search(r"^average = .*\nexact_match = .*\nf1 = ", capsys.readouterr().out)
     assert set(read_json(tmp_path / "out" / "predictions.json")) == {"c0", "c1"}
     run_squad(*common, "--nomixed_segmentation")
@@ -393,12 +427,21 @@ def test_bad_answers_are_counted_and_left_out_of_training_only(run, files, tmp_p
     questions[0]["answers"][0]["answer_start"] += 1
     questions[1]["answers"][0] = {"text": "re\u0301", "answer_start": 3}
     questions[2]["question"] *= 30
-    content["data"][0]["paragraphs"].append({"context": " ", "qas": [
-        {"id": "empty", "question": "Who?", "answers": [{"text": " ", "answer_start": 0}]}
-    ]})  # fmt: skip
+    content["data"][0]["paragraphs"].append(
+        {
+            "context": " ",
+            "qas": [
+                {"id": "empty", "question": "Who?", "answers": [{"text": " ", "answer_start": 0}]}
+            ],
+        }
+    )
     (tmp_path / "bad.json").write_text(json.dumps(content))
-    run(f"--output_dir={tmp_path}/out", f"--train_file={tmp_path}/bad.json", "--do_train",
-        "--num_train_epochs=2")  # fmt: skip
+    run(
+        f"--output_dir={tmp_path}/out",
+        f"--train_file={tmp_path}/bad.json",
+        "--do_train",
+        "--num_train_epochs=2",
+    )
     text = "\n".join(logged)
     assert re.search(r"not at their answer_start, left out: 2 questions \(r1, r2\)", text)
     assert re.search(r"1 of 4 questions have no features.*: empty", text)

@@ -245,8 +245,12 @@ def make_features(
         ids = ", ".join(examples[number].qas_id for number in sorted(skipped)[:5])
         logging.warning(
             "%d of %d questions have no features, as their context or answer is lost in "
-            "normalization: %s%s", len(skipped), len(examples), ids, ", …" * (len(skipped) > 5)
-        )  # fmt: skip
+            "normalization: %s%s",
+            len(skipped),
+            len(examples),
+            ids,
+            ", …" * (len(skipped) > 5),
+        )
     if len(skipped) == len(examples):
         raise ValueError(
             f"none of {len(examples)} questions has features: their contexts are empty, or the "

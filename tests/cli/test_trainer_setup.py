@@ -132,10 +132,14 @@ def start_race(tmp_path, vocabulary, output_dir, *flags, **environment):
     data.mkdir(exist_ok=True)
     options = ["to the sea", "to the town", "nowhere"]
     lines = [
-        {"passage": "The river carries rain. " * n, "question": "Where?", "options": options,
-         "label": n % 3}
+        {
+            "passage": "The river carries rain. " * n,
+            "question": "Where?",
+            "options": options,
+            "label": n % 3,
+        }
         for n in range(1, 9)
-    ]  # fmt: skip
+    ]
     for split in ("train", "dev"):
         text = "".join(json.dumps(line) + "\n" for line in lines)
         (data / f"{split}.jsonl").write_text(text)

@@ -100,9 +100,13 @@ def make_damaged_files(tmp_path, monkeypatch):
     monkeypatch.setattr(input_pipeline, "SHUFFLE_BLOCK", 7)
     monkeypatch.setattr(records, "BLOCK_SIZE", 4)
     damages = [
-        {2: "content"}, {5: "check", 6: "other"}, {}, {1: "length"}, {1: "content"},
+        {2: "content"},
+        {5: "check", 6: "other"},
+        {},
+        {1: "length"},
+        {1: "content"},
         {5: "other", 7: "cut"},
-    ]  # fmt: skip
+    ]
     start, paths = 0, []
     for i, (length, damage) in enumerate(zip((5, 19, 1, 11, 3, 8), damages, strict=True)):
         path = tmp_path / f"{i}.tfrecord"

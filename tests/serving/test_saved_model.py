@@ -157,9 +157,12 @@ def test_servers_may_take_tensors_of_a_fixed_length_first(model, tmp_path):
 def test_what_fails_leaves_nothing(model, tmp_path):
     with pytest.raises(FileNotFoundError, match="no_folder"):
         export.export_saved_model(
-            str(tmp_path), model, export.token_features(LENGTH), outputs,
+            str(tmp_path),
+            model,
+            export.token_features(LENGTH),
+            outputs,
             extra_files={"no_folder/labels.txt": b""},
-        )  # fmt: skip
+        )
     assert not list(tmp_path.iterdir())
 
 

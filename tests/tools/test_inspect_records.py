@@ -60,8 +60,11 @@ def write_records(path, examples):
 def call(*arguments):
     return subprocess.run(
         [sys.executable, SCRIPT, *arguments],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 def test_what_is_to_be_predicted_stands_in_brackets(vocab_file):
@@ -125,8 +128,9 @@ def test_a_histogram_loses_no_value(values):
 def test_the_script_prints_instances_and_histograms(tmp_path, vocab_file):
     write_records(tmp_path / "train-0", EXAMPLES[:1])
     write_records(tmp_path / "train-1", EXAMPLES[1:])
-    done = call(f"--input_file={tmp_path}/train-*", f"--vocab_file={vocab_file}",
-                "--num_instances=1")  # fmt: skip
+    done = call(
+        f"--input_file={tmp_path}/train-*", f"--vocab_file={vocab_file}", "--num_instances=1"
+    )
     assert done.returncode == 0, done.stderr
     assert "A  [CLS] playing [boat] [SEP]" in done.stdout
     assert "[画>boat]" not in done.stdout
@@ -152,10 +156,14 @@ def test_the_script_draws_a_picture(tmp_path):
 def test_another_vocabulary_is_an_error_that_names_both(tmp_path, vocab_file):
     records = write_records(tmp_path / "train", EXAMPLES)
     size = (tmp_path / "train").stat().st_size
-    write_metadata(f"{records}.records.json", {
-        "settings": {}, "files": [{"name": "train", "instances": 2, "bytes": size}],
-        "vocabulary": {"checksum": "0" * 64, "size": 9, "file": "other.model"},
-    })  # fmt: skip
+    write_metadata(
+        f"{records}.records.json",
+        {
+            "settings": {},
+            "files": [{"name": "train", "instances": 2, "bytes": size}],
+            "vocabulary": {"checksum": "0" * 64, "size": 9, "file": "other.model"},
+        },
+    )
     done = call(f"--input_file={tmp_path}/tr*", f"--vocab_file={vocab_file}")
     assert done.returncode == 1
     assert "made with the vocabulary other.model, SHA-256 0000" in done.stderr
