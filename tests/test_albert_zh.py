@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf import albert_zh
-from albert_tf.checkpoints.loading import variable_name
+from albert_tf.checkpoints.names import variable_name
 from albert_tf.modeling import AlbertEncoder, AlbertForPretraining
 
 

@@ -12,7 +12,7 @@ import tf_keras
 from absl import logging
 
 from albert_tf import albert_zh, heads, modeling
-from albert_tf.checkpoints.loading import variable_name
+from albert_tf.checkpoints.names import variable_name
 from albert_tf.config import AlbertConfig
 from tests.conftest import TINY_SHAPE
 

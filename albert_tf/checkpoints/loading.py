@@ -18,52 +18,16 @@ import tensorflow as tf
 from absl import logging
 
 from albert_tf.checkpoints import families
-from albert_tf.checkpoints.containers import (
-    WeightFile,
-    find_checkpoint,
-    open_checkpoint,
-    open_weights,
-    read_tensor,
-)
+from albert_tf.checkpoints.containers import WeightFile, open_checkpoint, open_weights
 from albert_tf.checkpoints.names import (
     GLOBAL_STEP,
     PARTS,
     PROJECTION,
-    is_bookkeeping,
     is_encoder,
     part_of,
     variable_name,
 )
-from albert_tf.checkpoints.store import (
-    BEST,
-    copy_checkpoint,
-    list_checkpoints,
-    newest_usable,
-    remove_old_checkpoints,
-    save_checkpoint,
-)
 from albert_tf.config import AlbertConfig
-
-__all__ = [
-    "BEST",
-    "GLOBAL_STEP",
-    "LoadReport",
-    "copy_checkpoint",
-    "find_checkpoint",
-    "inspect_checkpoint",
-    "is_bookkeeping",
-    "list_checkpoints",
-    "load_checkpoint",
-    "load_weights",
-    "newest_usable",
-    "open_checkpoint",
-    "read_step",
-    "read_tensor",
-    "read_weights",
-    "remove_old_checkpoints",
-    "save_checkpoint",
-    "variable_name",
-]
 
 _COLUMNS = ("part", "found", "loaded", "missing", "misshapen", "unused")
 _MAX_LISTED_NAMES = 16  # in one list of a report

@@ -24,8 +24,7 @@ import tf_keras
 from absl import logging
 
 from albert_tf import files
-from albert_tf.checkpoints.loading import variable_name
-from albert_tf.checkpoints.names import name_map
+from albert_tf.checkpoints.names import name_map, variable_name
 from albert_tf.config import AlbertConfig
 
 CHECKPOINT_NAME = "albert_model.ckpt"
