@@ -20,6 +20,7 @@ import tensorflow as tf
 from albert_tf import kernels
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling import (
+    DROPOUTS,
     BlockScopes,
     Embeddings,
     LayerNorm,
@@ -108,7 +109,7 @@ class PreLNTransformerBlock(ZhTransformerBlock):
         self.output_norm = LayerNorm(config, scopes.output_norm, H, name="output_norm")
 
     def call(self, x, input_mask=None, training=False, dropout_seeds=None, positions=None):
-        seeds = kernels.dropout_seeds(training, dropout_seeds, 3)  # three times [2]
+        seeds = kernels.dropout_seeds(training, dropout_seeds, DROPOUTS)  # [2] each
         # x plus dropout(attention(LayerNorm(x))):
         normal = self.attention_norm(x)  # [B, S, H]
         queries = kernels.take(normal, positions)  # [B, Q, H]; None for all

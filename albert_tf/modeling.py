@@ -36,6 +36,7 @@ import tf_keras
 from albert_tf import kernels
 from albert_tf.config import AlbertConfig
 
+DROPOUTS = 3  # in a block
 register = tf_keras.saving.register_keras_serializable(package="albert_tf")
 
 
@@ -369,7 +370,8 @@ class TransformerBlock(AlbertLayer):
         x: float [B, S, H].
         input_mask: [B, S], 1 = token and 0 = padding; default all tokens.
         training: whether dropout is on.
-        dropout_seeds: int32 [3, 2], one for each dropout; drawn when absent.
+        dropout_seeds: int32 [2] for each of the three dropouts: of the attention probabilities, and
+            before either residual. Drawn when absent.
         positions: int32 [B, Q], where the output is wanted; default everywhere.
     Returns: float [B, S, H]; with positions, [B, Q, H].
 
@@ -415,7 +417,7 @@ class TransformerBlock(AlbertLayer):
         )
 
     def call(self, x, input_mask=None, training=False, dropout_seeds=None, positions=None):
-        seeds = kernels.dropout_seeds(training, dropout_seeds, 3)  # three times [2]
+        seeds = kernels.dropout_seeds(training, dropout_seeds, DROPOUTS)  # [2] each
         queries = kernels.take(x, positions)  # [B, Q, H]; None for all of x
         residual = x if queries is None else queries  # [B, Q, H]
         # Here, x becomes LayerNorm(x + dropout(attention(x))) ...
@@ -525,18 +527,19 @@ class AlbertEncoder(AlbertLayer):
         if (input_ids.shape[1] or 0) > limit:
             raise ValueError(f"{input_ids.shape[1]} positions, max_position_embeddings={limit}")
 
-        seeds = kernels.dropout_seeds(training, dropout_seed, 1 + 3 * len(self.blocks))
-        x = self.embeddings(input_ids, segment_ids, training, seeds[0])  # [B, S, E]
+        num_seeds = 1 + DROPOUTS * len(self.blocks)
+        seed, *seeds = kernels.dropout_seeds(training, dropout_seed, num_seeds)  # [2] each
+        x = self.embeddings(input_ids, segment_ids, training, seed)  # [B, S, E]
         if self.embedding_projection is not None:
             x = self.embedding_projection(x)  # [B, S, H]
         hidden_states = [x]
+        # The same as `block(x, ...)`, for less: weights are cast, and blocks traced, once.
         apply = kernels.share(self.blocks, self.recompute)
-        for number, block in enumerate(self.blocks, 1):
-            block_seeds = seeds[3 * number - 2 : 3 * number + 1]  # three times [2]
-            wanted = None
-            if number == len(self.blocks) and positions is not None:
+        for number, block in enumerate(self.blocks):
+            own_seeds, wanted = seeds[DROPOUTS * number :][:DROPOUTS], None
+            if positions is not None and number == len(self.blocks) - 1:
                 wanted = tf.pad(positions, ((0, 0), (1, 0)))  # [B, 1+P], [CLS] before the others
-            x = apply(block, x, input_mask, training, block_seeds, wanted)  # [B, S or 1+P, H]
+            x = apply(block, x, input_mask, training, own_seeds, wanted)  # [B, S or 1+P, H]
             hidden_states.append(x)
 
         pooled = self.pooler(x[:, 0])  # [B, H]

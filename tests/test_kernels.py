@@ -83,6 +83,17 @@ def test_values_and_gradients_are_those_of_plain_tensorflow(name):
     assert_close(values_and_gradients(function, tensors), expected, 2e-5)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_values_and_gradients_in_bfloat16_are_those_of_plain_tensorflow(name):
+    """As far as a form goes that rounds each of its steps to eight bits."""
+    function, *tensors = cases()[name]
+    # Activations and kernels are in bfloat16, biases and what LayerNorm has in float32.
+    tensors = [tf.cast(t, tf.bfloat16) if t.shape.rank > 1 else t for t in tensors]
+    with kernels.plain():
+        expected = values_and_gradients(function, tensors)
+    assert_close(values_and_gradients(function, tensors), expected, 0.05)
+
+
 @pytest.mark.parametrize("name", ["gelu", "with dropout", "softmax", "heads"])
 def test_compiled_they_give_the_same(name, monkeypatch):
     function, *tensors = cases()[name]
