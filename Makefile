@@ -12,7 +12,7 @@ READY := $(VENV)/.installed
 # Without TensorFlow's start-up notes (which CPU, no CUDA). Its errors reach Python as exceptions.
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-.PHONY: help setup demo test test-slow lint format types bench check clean
+.PHONY: help setup demo test test-ci test-slow lint format types bench check clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -34,7 +34,11 @@ demo: $(READY) ## from text to a pre-trained, fine-tuned model, in demo/ (four m
 test: $(READY) ## the default tests (three minutes)
 	$(RUN) -m pytest
 
-test-slow: $(READY) ## the slow tests as well
+# What only whole programs show (kills, full disks, damaged files), and Google's own training runs.
+test-ci: $(READY) ## the slow tests that .ci/run runs (three minutes)
+	$(RUN) -m pytest -m slow --timeout 1800 tests/test_faults.py tests/test_optimization.py
+
+test-slow: $(READY) ## all tests, the slow ones as well
 	$(RUN) -m pytest -m "slow or not slow" --timeout 1800
 
 lint: $(READY) ## ruff: rules and formatting
