@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from absl import logging
 
+from albert_tf.classification.settings import Settings
 from albert_tf.classification.tasks import TASKS
 from albert_tf.finetuning import sweeps
 from tests.conftest import ROOT
@@ -238,14 +239,27 @@ def test_null_odds_without_a_range_are_drawn(answerable, unanswerable, figures, 
 # The sweep
 
 
+def plan_runs(folder, learning_rates, num_runs):
+    settings = Settings(
+        task_name="mrpc",
+        data_dir="glue",
+        output_dir=str(folder),
+        do_eval=True,
+        learning_rate=learning_rates,
+        num_runs=num_runs,
+        seed=7,
+    )
+    return sweeps.plan_runs(settings)
+
+
 def test_a_sweep_has_a_point_a_run_and_medians_and_its_runs_have_their_plots(figures, tmp_path):
-    runs = sweeps.plan_runs(str(tmp_path), [2e-5, 1e-5, 1.0], num_runs=2, seed=7)
-    scores = dict(zip(runs, [0.75, 0.25, 0.5, 0.125, None, None], strict=True))
+    runs = plan_runs(tmp_path, (2e-5, 1e-5, 1.0), 2)
+    scores = [0.75, 0.25, 0.5, 0.125, None, None]
     sweeps.write_comparison(
         str(tmp_path),
         [
             sweeps.Result(run, 5, {"f1": score, "loss": 9.0} if score else {}, "diverged")
-            for run, score in scores.items()
+            for run, score in zip(runs, scores, strict=True)
         ],
         "f1",
     )
@@ -266,7 +280,7 @@ def test_a_sweep_has_a_point_a_run_and_medians_and_its_runs_have_their_plots(fig
 
 
 def test_a_sweep_whose_runs_all_diverged_has_nothing_to_compare(tmp_path):
-    runs = sweeps.plan_runs(str(tmp_path), [2e-5, 1e-5], num_runs=1, seed=7)
+    runs = plan_runs(tmp_path, (2e-5, 1e-5), 1)
     results = [sweeps.Result(run, remark="diverged") for run in runs]
     sweeps.write_comparison(str(tmp_path), results, "f1")
     assert plot_results.plot_run(str(tmp_path)) == []
