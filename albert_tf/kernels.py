@@ -1,8 +1,10 @@
-"""What lies between the matrix products of a layer, in few passes over memory.
+"""What lies between the matmuls of a layer, in few passes over memory.
 
-Each function has a gradient of its own, which keeps one tensor of the size of its input, and
-computes in float32 whatever comes in. XLA makes one loop of each (`fused`). It is not given the
-products: on processors those are faster without it.
+Each function has a plain form, TensorFlow's common operations, which `plain` switches to; the tests
+hold the two against each other. The other form has a gradient of its own, which keeps one tensor of
+the size of its input, and computes in float32 whatever comes in. XLA makes one loop of each
+(`fused`). It is not given the matmuls: on processors those are faster without it.
+`benchmarks/bench_kernels.py` measures both forms.
 
 Letters: N rows, one a token; H width; B batch, S sequence, Q queries, A heads, D head size.
 """
@@ -146,6 +148,9 @@ def add_and_norm(
     seed: tf.Tensor | None = None,
 ) -> tf.Tensor:
     """LayerNorm(dropout(x + bias) + residual), float [..., H] of the type of `x`.
+
+    In one pass. A step of base (8 x 128 tokens, bfloat16, two cores) takes 4 % more processor time
+    with a LayerNorm alone in one pass, and bias and residual added before it.
 
     Args:
         x: float [..., H].
@@ -411,6 +416,8 @@ def _shared_call(layer, is_recomputed):
     return lambda x, *others: compute(x, weights, *others)
 
 
+# Not `tf.recompute_grad`, which makes all that comes in depend on `dy`, the weights too: that takes
+# the same memory and 3 % more processor time.
 def _recomputed(function):
     def call(x, weights, *others):
         @tf.custom_gradient
