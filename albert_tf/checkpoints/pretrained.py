@@ -173,10 +173,13 @@ def find_config(folder: str) -> str:
     """
     found = list_configs(folder)
     if not found:
-        raise _missing(folder, "config", CONFIG_PATTERNS, "config_file=… (see configs/)")
+        raise _missing(
+            folder, "config", CONFIG_PATTERNS, "config_file=…, a program's --albert_config_file"
+        )
     if len({json.dumps(_read_json(path), sort_keys=True) for path in found}) > 1:
         raise ValueError(
-            f"{folder} holds several configs; name one (config_file=…): {', '.join(found)}"
+            f"{folder} holds several configs; name one (config_file=…, --albert_config_file): "
+            f"{', '.join(found)}"
         )
     return found[0]
 
