@@ -52,6 +52,7 @@ def redefined(
     default: Any,
     help: str | None = None,
     *,
+    minimum: float | None = None,
     choices: Sequence[str] | None = None,
 ) -> Any:
     """Returns the field `name` of another class with another default, and mostly the same limits.
@@ -66,11 +67,14 @@ def redefined(
         name: of the field.
         default: as in `setting`.
         help: as in `setting`; None keeps that of `group`.
+        minimum: as in `setting`; None keeps that of `group`.
         choices: as in `setting`; None keeps those of `group`.
     """
     metadata = dict(field_of(group, name).metadata) | {"redefines": group}
     if help is not None:
         metadata["help"] = help
+    if minimum is not None:
+        metadata["minimum"] = minimum
     if choices is not None:
         metadata["choices"] = choices
     return dataclasses.field(default=default, metadata=metadata)

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from absl import flags, logging
+from absl import logging
 
+import run_squad
+from albert_tf import squad
 from albert_tf.checkpoints import store
+from albert_tf.cli.flags import parse
+from albert_tf.settings import describe
 from albert_tf.training.loop import Trainer
 from tests.conftest import TOY_TEXT
-from tests.script_runner import killed_at, script, tensors
+from tests.script_runner import killed_at, tensors
 
 BOTH = {
     "albert_config_file": None,
@@ -36,17 +41,14 @@ BOTH = {
     "num_train_epochs": 3.0,
     "warmup_proportion": 0.1,
     "save_checkpoints_steps": 1000,
-    "iterations_per_loop": 1000,
     "n_best_size": 20,
     "max_answer_length": 30,
     "use_tpu": False,
     "tpu_name": None,
     "tpu_zone": None,
     "gcp_project": None,
-    "master": None,
-    "num_tpu_cores": 8,
 }
-VERSION_1 = {"use_einsum": True, "export_dir": None}
+VERSION_1 = {"export_dir": None}
 VERSION_2 = {"start_n_top": 5, "end_n_top": 5, "dropout_prob": 0.1}
 # Official, and required there; here a flag without a value means: no cache.
 FEATURE_FILES = {f"{name}_file": "" for name in ("train_feature", "predict_feature")}
@@ -93,16 +95,14 @@ def write_data(tmp_path_factory):
     }
 
 
-@pytest.fixture(scope="module", name="run_squad")
-def load_script():
-    with script("run_squad") as run:
-        yield run
+def run_program(*arguments):
+    return run_squad.run(parse(squad.Settings, arguments))
 
 
 @pytest.fixture(scope="module", name="run")
-def with_model(run_squad, config_file, toy_spm_model):
+def with_model(config_file, toy_spm_model):
     def run(*arguments):
-        run_squad(
+        given = [
             f"--albert_config_file={config_file}",
             f"--spm_model_file={toy_spm_model}",
             "--max_seq_length=53",
@@ -112,8 +112,8 @@ def with_model(run_squad, config_file, toy_spm_model):
             "--train_batch_size=3",
             "--learning_rate=0.01",
             "--log_steps=2",
-            *arguments,
-        )
+        ]
+        return run_program(*given, *arguments)
 
     return run
 
@@ -154,10 +154,12 @@ def read_json(path):
     return json.loads(path.read_text())
 
 
-def test_every_official_flag_of_both_programs_has_its_official_default(run_squad):
+def test_every_official_flag_of_both_programs_has_its_official_default():
     wanted = BOTH | VERSION_1 | VERSION_2 | FEATURE_FILES
-    assert {name: flags.FLAGS[name].default for name in wanted} == wanted
-    assert "predict_feature_left_file" in flags.FLAGS
+    fields = {field.name: field.default for field in describe(squad.Settings)}
+    assert {name: fields[name] for name in wanted} == wanted
+    old = ["--nouse_einsum", "--predict_feature_left_file=x", "--master=x", "--num_tpu_cores=8"]
+    assert parse(squad.Settings, ["--output_dir=out", *old]) == squad.Settings(output_dir="out")
 
 
 def blocks(folder):
@@ -271,11 +273,11 @@ def test_the_threshold_found_in_evaluation_serves_questions_without_answers(v2, 
 
 
 @pytest.mark.parametrize("version", ["v1", "v2"])
-def test_a_single_question_is_answered_on_the_terminal(request, version, run, capsys):
+def test_a_single_question_is_answered_on_the_terminal(request, version, run):
     folder = request.getfixturevalue(version)
     answers = (folder / "predictions.json").read_bytes()
-    run(f"--output_dir={folder}", f"--question={QUESTIONS[0][2]}", f"--context={CONTEXTS[0]}")
-    first, *lines = capsys.readouterr().out.splitlines()
+    asked = [f"--question={QUESTIONS[0][2]}", f"--context={CONTEXTS[0]}"]
+    first, *lines = run(f"--output_dir={folder}", *asked).text.splitlines()
     nbest = read_json(folder / "nbest_predictions.json")["r1"]
     assert first == read_json(folder / "predictions.json")["r1"] or first == "(no answer)"
     if version == "v2":
@@ -318,6 +320,49 @@ def test_the_best_model_is_exported_twice_with_the_same_numbers(request, version
         np.testing.assert_allclose(small[name], value, atol=2e-5, err_msg=name)
 
 
+def test_a_sweep_has_a_folder_a_run_and_exports_the_best(run, files, tmp_path):
+    arguments = ["--num_train_epochs=1", "--num_runs=2", "--seed=7", "--pictures"]
+    result = run(f"--output_dir={tmp_path}", *training(files, "v2"), *arguments)
+    folders = [f"{tmp_path}/lr0.01_seed{seed}" for seed in (7, 8)]
+    assert result.output_dir in folders
+    assert all(f"{folder}:\n" in result.text for folder in folders)
+    rows = [line.split("\t") for line in (tmp_path / "sweep_results.tsv").read_text().splitlines()]
+    assert [row[0] for row in rows] == ["folder", *folders]
+    assert result.metrics["f1"] == max(float(row[rows[0].index("f1")]) for row in rows[1:])
+    assert (tmp_path / "sweep.png").exists()
+    for folder in folders:
+        assert {"predictions.json", "null_odds.png"} <= set(os.listdir(folder))
+    # Later, the head of the runs decides what is answered and exported.
+    again = run(
+        f"--output_dir={tmp_path}",
+        *arguments[1:3],
+        f"--export_dir={tmp_path}/export",
+        f"--predict_file={files['v2']}",
+        "--do_eval",
+        "--predict_batch_size=3",
+    )
+    assert again.metrics == result.metrics
+    assert (tmp_path / "export" / "albert_model.tflite").exists()
+
+
+def test_training_stops_early(run, files, tmp_path):
+    run(
+        f"--output_dir={tmp_path}",
+        *training(files, "v1")[:2],
+        "--do_train",
+        "--do_eval",
+        "--save_checkpoints_steps=1",
+        "--learning_rate=0",
+        "--num_train_epochs=0",
+        "--train_step=20",
+        "--early_stopping_patience=1",
+    )
+    # With a learning rate of 0 nothing gets better than step 1.
+    assert list(store.list_checkpoints(str(tmp_path)))[-1] == 2
+    assert (tmp_path / "eval_results.txt").exists()
+    assert not (tmp_path / "predictions.json").exists()
+
+
 def test_features_are_cached_where_the_flags_say(v1, run, files, tmp_path):
     start = [f"--init_checkpoint={v1}/model.ckpt-best", f"--predict_file={files['v1']}"]
     cache = tmp_path / "features" / "dev.npz"
@@ -341,7 +386,7 @@ def test_features_are_cached_where_the_flags_say(v1, run, files, tmp_path):
 CHINESE = "老人们说，从前这条河比现在宽。后来量过一次，河没有变，是镇子变大了。"
 
 
-def test_chinese_is_read_by_wordpieces_and_scored_as_cmrc(run_squad, config_file, tmp_path, capsys):
+def test_chinese_is_read_by_wordpieces_and_scored_as_cmrc(config_file, tmp_path):
     letters = sorted({*CHINESE, *"谁说河宽什么变大了？"})
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters]
     (tmp_path / "vocab.txt").write_text("\n".join(words))
@@ -366,17 +411,12 @@ def test_chinese_is_read_by_wordpieces_and_scored_as_cmrc(run_squad, config_file
         f"--output_dir={tmp_path}/out",
         "--num_workers=1",
     ]
-    run_squad(
-        *common,
-        f"--train_file={data}",
-        "--do_train",
-        "--train_batch_size=1",
-        "--num_train_epochs=1",
-    )
-    assert re.search(r"^average = .*\nexact_match = .*\nf1 = ", capsys.readouterr().out)
+    training = [f"--train_file={data}", "--do_train", "--train_batch_size=1"]
+    result = run_program(*common, *training, "--num_train_epochs=1")
+    assert re.search(r"^average = .*\nexact_match = .*\nf1 = ", result.text)
     assert set(read_json(tmp_path / "out" / "predictions.json")) == {"c0", "c1"}
-    run_squad(*common, "--nomixed_segmentation")
-    assert re.search(r"^exact_match = .*\nf1 = .*\n$", capsys.readouterr().out)
+    result = run_program(*common, "--nomixed_segmentation")
+    assert re.search(r"^exact_match = .*\nf1 = .*$", result.text)
 
 
 @pytest.fixture(name="refused")
@@ -399,7 +439,7 @@ def run_to_an_error(run, files, tmp_path):
         (["--question=Who?", "--context=Me."], "neither a trained model nor a file of questions"),
         (["TRAIN", "--max_seq_length=20"], "--max_seq_length=20 leaves no room for the context"),
         (["TRAIN", "--max_seq_length=62"], "larger than max_position_embeddings=61"),
-        (["TRAIN", "--num_train_epochs=0"], "are less than one step of --train_batch_size=3"),
+        (["TRAIN", "--num_train_epochs=0.1"], "are less than one step of --train_batch_size=3"),
         (["TRAIN", "--init_checkpoint=none"], "none: no such checkpoint"),
         (["TRAIN", "--version_2_with_negative", "--start_n_top=54"], "--start_n_top=54"),
         (["PREDICT"], "holds no checkpoint to evaluate"),

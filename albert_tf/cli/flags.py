@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from absl import flags, logging
 
-from albert_tf import data, pretraining, settings
+from albert_tf import data, pretraining, settings, squad
 from albert_tf.settings import FieldInfo, SettingsGroup
 from albert_tf.training.settings import DeviceSettings, ModelSettings, TrainingSettings
 
@@ -26,6 +26,7 @@ ALIASES: dict[type[SettingsGroup], dict[str, str]] = {
 IGNORED: dict[type[SettingsGroup], dict[str, type]] = {
     data.Settings: {"input_file_mode": str},
     pretraining.Settings: {"export_dir": str},
+    squad.Settings: {"use_einsum": bool, "predict_feature_left_file": str},
     DeviceSettings: {"master": str, "num_tpu_cores": str, "iterations_per_loop": str},
 }
 

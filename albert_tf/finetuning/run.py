@@ -50,9 +50,7 @@ def fine_tune(settings: SettingsType, make_task: MakeTask[SettingsType]) -> Fine
         ArithmeticError: the loss of a run that is alone became NaN or infinite.
         InterruptedRunError: a signal asked to stop; the same settings resume the run.
     """
-    if not settings.asks_for_something:
-        settings = dataclasses.replace(settings, do_train=True, do_eval=True)
-    settings = find_model_files(settings)
+    settings = find_model_files(settings.with_a_phase())
     runs = sweeps.plan_runs(settings)
     config = read_config(settings)
     if settings.export_dir:

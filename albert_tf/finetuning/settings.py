@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import TYPE_CHECKING
 
 from albert_tf.data.settings import SequenceSettings, VocabularySettings
 from albert_tf.settings import REQUIRED, SettingsGroup, redefined, setting
 from albert_tf.training.settings import RunSettings, TrainingSettings
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -76,6 +80,12 @@ class FineTuningSettings(RunSettings, DataSettings):
     def asks_for_something(self) -> bool:
         """Whether anything is to be done: training, evaluation, prediction or export."""
         return bool(self.splits or self.export_dir)
+
+    def with_a_phase(self) -> Self:
+        """Returns these settings, with training and evaluation if they ask for nothing."""
+        if self.asks_for_something:
+            return self
+        return dataclasses.replace(self, do_train=True, do_eval=True)
 
     def require_a_phase(self) -> None:
         """Raises ValueError when nothing is asked for, which is an error on a command line."""

@@ -161,6 +161,7 @@ class FineTuningTask(Protocol):
             split: the dev split.
             predict: returns the outputs of the best checkpoint.
         """
+        return
 
     # Prediction.
 
@@ -185,6 +186,7 @@ class FineTuningTask(Protocol):
         Raises:
             ValueError: they are of another task.
         """
+        return
 
     def served_outputs(self, outputs: Any) -> dict[str, tf.Tensor]:
         """Returns what an exported model answers, by name, given the outputs of the model."""

@@ -1,7 +1,7 @@
 """Question answering with spans of a text: the task, its outputs and its numbers.
 
-SQuAD 1.1 and 2.0, and in Chinese CMRC 2018 and DRCD. The data come from `squad_reading`, features
-from `squad_windows`, answers from `squad_decoding`, scores from `span_metrics`. Source:
+SQuAD 1.1 and 2.0, and in Chinese CMRC 2018 and DRCD. The data come from `reading`, features from
+`windows`, answers from `decoding`, scores from `metrics`. Source:
 `run_squad_v1.py`, `run_squad_v2.py` and `squad_utils.py` of google-research/albert.
 
 Letters: B batch, N features, S sequence length.
@@ -11,16 +11,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import tensorflow as tf
 from absl import logging
-from numpy.typing import NDArray
 
 from albert_tf.checkpoints import loading
 from albert_tf.config import AlbertConfig
 from albert_tf.finetuning import feature_cache
 from albert_tf.finetuning.batching import Padding
+from albert_tf.finetuning.task import Batch, FineTuningTask, Outputs, Split
 from albert_tf.heads import (
     AlbertForAnswerableSpans,
     AlbertForSpans,
@@ -36,11 +36,16 @@ from albert_tf.squad.decoding import (
     candidates_v1,
     candidates_v2,
     decode,
+    describe_answer,
+    write_answers,
 )
 from albert_tf.squad.features import SquadFeatures
 from albert_tf.squad.reading import SquadData, shuffled
+from albert_tf.squad.results import format_exactly, write_squad_results
+from albert_tf.squad.settings import Settings
 from albert_tf.squad.windows import WindowSettings, make_features
 from albert_tf.tokenization import FullTokenizer
+from albert_tf.training.evaluation import Evaluation, best_of, digest, evaluation_of_best
 
 NOWHERE = -1e30  # logit of positions that a batch of shorter rows does not have
 # What prediction reads of a model's outputs, and what fills rows of shorter batches up.
@@ -55,95 +60,188 @@ OFFICIAL_CUT = 1.0
 # A variable of each head, under Google's names.
 HEAD_V1, HEAD_V2 = "cls/squad/output_weights", "start_logits/dense/kernel"
 
-Sums = dict[str, tuple[tf.Tensor, tf.Tensor]]
+THRESHOLD = "null_score_diff_threshold"
 
 
-class QuestionAnswering:
-    """Question answering as the training loop takes it.
+class QuestionAnswering(FineTuningTask):
+    """Question answering, as the fine-tuning engine takes it.
 
     Args:
+        settings: of the program.
         config: the architecture.
+        tokenizer: of the vocabulary.
         version_2: whether questions may have no answer: SQuAD 2.0's head, else 1.1's.
-        start_n_top, end_n_top, dropout_prob: as in `AlbertForAnswerableSpans`.
+        data: the questions of each split. Those of "question", a single one, are answered as text.
     """
 
     selection_metric = "f1"
 
     def __init__(
         self,
+        settings: Settings,
         config: AlbertConfig,
+        tokenizer: FullTokenizer,
         version_2: bool,
-        start_n_top: int = 5,
-        end_n_top: int = 5,
-        dropout_prob: float = 0.1,
+        data: Mapping[str, SquadData],
     ) -> None:
-        self.config, self.version_2 = config, version_2
-        self.start_n_top, self.end_n_top = start_n_top, end_n_top
-        self.dropout_prob = dropout_prob
+        self.settings, self.config, self.tokenizer = settings, config, tokenizer
+        self.version_2, self._data = version_2, data
         self.outputs = OUTPUTS_V2 if version_2 else OUTPUTS_V1
+        self.windows = WindowSettings(
+            settings.max_seq_length, settings.doc_stride, settings.max_query_length
+        )
+        self.decoding = DecodingSettings(settings.n_best_size, settings.max_answer_length)
+
+    def read(self, split: str) -> SquadData:
+        """Returns the questions of a split."""
+        return self._data[split]
+
+    def make_features(self, data: SquadData, split: str) -> SquadFeatures:
+        """Returns the windows over the contexts, from the cache that the settings name, if any."""
+        caches = {
+            "train": self.settings.train_feature_file,
+            "dev": self.settings.predict_feature_file,
+            "test": self.settings.predict_feature_file,
+        }
+        return prepare(
+            data,
+            self.tokenizer,
+            self.windows,
+            is_training=split == "train",
+            cache_file=caches.get(split, ""),
+            num_workers=self.settings.num_workers,
+            show_progress=True,
+        )
+
+    def num_examples(self, train: Split) -> int:
+        """Returns the number of questions, which epochs count, rather than of windows."""
+        return len(train.data.examples)
+
+    def padding(self, padding: Padding) -> Padding:
+        """Returns how batches are padded: at least to as many positions as a beam has.
+
+        Raises:
+            ValueError: `max_seq_length` is less than that.
+        """
+        settings = self.settings
+        least = max(settings.start_n_top, settings.end_n_top) if self.version_2 else 1
+        if least > padding.max_seq_length:
+            raise ValueError(
+                f"--start_n_top={settings.start_n_top}, --end_n_top={settings.end_n_top}: at most "
+                f"--max_seq_length={padding.max_seq_length} was expected"
+            )
+        multiple = -(-least // padding.multiple) * padding.multiple
+        return Padding(padding.max_seq_length, multiple)
 
     def build_model(self) -> AlbertForSpans | AlbertForAnswerableSpans:
         """A model with random weights."""
         if not self.version_2:
             return AlbertForSpans(self.config)
+        settings = self.settings
         return AlbertForAnswerableSpans(
-            self.config, self.start_n_top, self.end_n_top, self.dropout_prob
+            self.config, settings.start_n_top, settings.end_n_top, settings.dropout_prob
         )
 
-    def loss_weights(self, batch: dict[str, tf.Tensor]) -> tf.Tensor:
-        """Features of a batch, float32 [1]."""
-        return tf.cast(tf.shape(batch["input_ids"])[:1], tf.float32)
-
-    def loss(
-        self,
-        outputs: dict[str, tf.Tensor],
-        batch: dict[str, tf.Tensor],
-        weights: tf.Tensor | None = None,
-    ) -> tuple[tf.Tensor, Sums]:
-        """The mean loss of a batch, and what its metrics are made of.
+    def losses(self, outputs: Any, batch: Batch) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+        """Returns the losses and hits of start, end and, in SQuAD 2.0, answerability; all [B].
 
         Args:
             outputs: of the model, given `start_positions`.
             batch: with `start_positions`, `end_positions` and `is_impossible`, int32 [B].
-            weights: `loss_weights` of the larger batch that this one is a part of.
-
-        Returns:
-            the loss, float32 scalar, and metric → (sum, number of features), float32 scalars.
         """
         start, end = batch["start_positions"], batch["end_positions"]
         hits = {}
         if self.version_2:
             none = batch["is_impossible"]
-            losses = answerable_span_losses(outputs, start, end, none)  # [B]
+            losses = answerable_span_losses(outputs, start, end, none)
             kind = "log_probs"
-            hits["answerable_accuracy"] = (outputs["cls_logits"] > 0) == (none > 0)  # [B]
+            hits["answerable_accuracy"] = (outputs["cls_logits"] > 0) == (none > 0)
         else:
-            losses, kind = span_losses(outputs, start, end), "logits"  # [B]
+            losses, kind = span_losses(outputs, start, end), "logits"
         for name, position in (("start", start), ("end", end)):
-            best = tf.argmax(outputs[f"{name}_{kind}"], axis=-1, output_type=tf.int32)  # [B]
+            best = tf.argmax(outputs[f"{name}_{kind}"], axis=-1, output_type=tf.int32)
             hits[f"{name}_accuracy"] = best == position
-        count = tf.cast(tf.size(losses), tf.float32)
-        sums = {
-            name: (tf.reduce_sum(tf.cast(hit, tf.float32)), count) for name, hit in hits.items()
-        }
-        return tf.reduce_sum(losses) / (count if weights is None else weights[0]), sums
+        return losses, hits
 
-    def padding(self, max_seq_length: int, multiple: int) -> Padding:
-        """How far batches are padded: at least to as many places as a beam of the head has.
+    def answer(self, split: Split, outputs: Outputs) -> Answers:
+        """Returns the answers to the questions of a split, given the outputs for its features."""
+        candidates = self.candidates(outputs, self.decoding.n_best_size)
+        features = cast(SquadFeatures, split.features)
+        return decode(split.data.examples, features, candidates, self.decoding)
 
-        Raises:
-            ValueError: `max_seq_length` is less than that.
+    def candidates(self, outputs: Outputs, n_best_size: int) -> Candidates:
+        """Returns the spans that the outputs [N, …] of `self.outputs` speak for."""
+        if self.version_2:
+            return candidates_v2(*(outputs[name] for name in OUTPUTS_V2))
+        return candidates_v1(outputs["start_logits"], outputs["end_logits"], n_best_size)
+
+    def _evaluate(
+        self, data: SquadData, answers: Answers
+    ) -> tuple[dict[str, float], dict[str, str]]:
+        settings = self.settings
+        return evaluate(
+            data, answers, settings.official_threshold, settings.null_score_diff_threshold
+        )
+
+    def measure(self, split: Split, outputs: Outputs, batch_size: int) -> dict[str, float]:
+        """Returns exact match and F1; see `evaluate`."""
+        return self._evaluate(split.data, self.answer(split, outputs))[0]
+
+    def measured_on(self, split: Split, batch_size: int, padding: Padding) -> str:
+        """Returns a digest of questions, vocabulary and all settings that decide the answers."""
+        settings, tokenizer = self.settings, self.tokenizer
+        return digest(
+            split.data.checksum,
+            split.data.is_chinese,
+            (tokenizer.checksum, tokenizer.do_lower_case, self.windows),
+            self.version_2,
+            settings.start_n_top,
+            settings.end_n_top,
+            vars(self.decoding),
+            padding,
+            settings.null_score_diff_threshold,
+            settings.official_threshold,
+        )
+
+    def write_evaluations(self, output_dir: str, evaluations: Sequence[Evaluation]) -> str:
+        """Writes `eval_results.txt`, as Google's SQuAD programs."""
+        return write_squad_results(output_dir, evaluations, self.selection_metric)
+
+    def describe_evaluations(self, output_dir: str, evaluations: Sequence[Evaluation]) -> str:
+        """Returns the metrics of the best checkpoint, as text."""
+        best = best_of(evaluations, self.selection_metric)
+        return format_exactly(best.metrics) if best else ""
+
+    def write_predictions(self, output_dir: str, split: Split, outputs: Outputs, step: int) -> str:
+        """Writes the files of answers; for a single question, returns answer and n-best list."""
+        answers = self.answer(split, outputs)
+        if split.name == "question":
+            qas_id = split.data.examples[0].qas_id
+            return describe_answer(answers, qas_id, self._threshold(output_dir))
+        if split.data.has_answers:
+            predictions = self._evaluate(split.data, answers)[1]
+        else:
+            predictions = answers.predictions(self._threshold(output_dir))
+        write_answers(output_dir, answers, predictions)
+        return ""
+
+    def _threshold(self, output_dir: str) -> float | None:
+        """Returns the null odds above which there is no answer, where the data do not tell.
+
+        That is the threshold of the settings, or else the one that suited best when the best
+        checkpoint was evaluated.
         """
-        least = max(self.start_n_top, self.end_n_top) if self.version_2 else 1
-        if least > max_seq_length:
-            raise ValueError(
-                f"--start_n_top={self.start_n_top}, --end_n_top={self.end_n_top}: at most "
-                f"--max_seq_length={max_seq_length} was expected"
-            )
-        return Padding(max_seq_length, -(-least // multiple) * multiple)
+        threshold = self.settings.null_score_diff_threshold
+        if threshold is not None or not self.version_2:
+            return threshold
+        best = evaluation_of_best(output_dir)
+        found = None if best is None else best.metrics.get(THRESHOLD)
+        if found is None:
+            logging.warning("No threshold of the null odds is known: 0 is taken")
+        return found or 0.0
 
-    def served_outputs(self, outputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """What an exported model gives, under the official names.
+    def served_outputs(self, outputs: Any) -> dict[str, tf.Tensor]:
+        """Returns what an exported model gives, under the official names.
 
         Those of SQuAD 1.1 say "log_prob", as in the official program; they are logits.
         """
@@ -155,11 +253,7 @@ class QuestionAnswering:
         }
 
     def export(
-        self,
-        model: Any,
-        export_dir: str,
-        max_seq_length: int,
-        extra_files: Mapping[str, bytes] | None = None,
+        self, model: Any, export_dir: str, max_seq_length: int, extra_files: Mapping[str, bytes]
     ) -> None:
         """Writes a SavedModel and a TFLite file.
 
@@ -167,39 +261,25 @@ class QuestionAnswering:
         and `export_dir/albert_model.tflite`, with `start_logits` and `end_logits` for SQuAD 1.1.
         For SQuAD 2.0, which the official program does not export, they have the outputs of
         `OUTPUTS_V2`, and `p_mask` is an input.
-
-        Args:
-            model: of `build_model`, its weights loaded.
-            export_dir: made if need be; earlier SavedModels in it stay.
-            max_seq_length: S, of TFLite and of serialized examples; tensors may have any length.
-            extra_files: as in `export.export_saved_model`.
         """
-        features = saved_model.token_features(max_seq_length, *["p_mask"] * self.version_2)
-        saved_model.export_saved_model(
-            os.path.join(export_dir, "saved_model"), model, features, self.served_outputs,
-            takes_examples=False, any_length=True, extra_files=extra_files,
-        )  # fmt: skip
-        saved_model.export_tflite(
-            os.path.join(export_dir, "albert_model.tflite"), model, features,
-            lambda outputs: {name: outputs[name] for name in self.outputs},
-        )  # fmt: skip
-
-    def candidates(self, outputs: Mapping[str, NDArray[Any]], n_best_size: int) -> Candidates:
-        """The spans that the outputs [N, …] of `self.outputs` speak for."""
+        features = saved_model.token_features(max_seq_length)
         if self.version_2:
-            return candidates_v2(*(outputs[name] for name in OUTPUTS_V2))
-        return candidates_v1(outputs["start_logits"], outputs["end_logits"], n_best_size)
-
-    def answer(
-        self,
-        data: SquadData,
-        features: SquadFeatures,
-        outputs: Mapping[str, NDArray[Any]],
-        settings: DecodingSettings,
-    ) -> Answers:
-        """The answers to the questions of `data`, given a model's outputs for their features."""
-        candidates = self.candidates(outputs, settings.n_best_size)
-        return decode(data.examples, features, candidates, settings)
+            features = saved_model.token_features(max_seq_length, "p_mask")
+        saved_model.export_saved_model(
+            os.path.join(export_dir, "saved_model"),
+            model,
+            features,
+            self.served_outputs,
+            takes_examples=False,
+            any_length=True,
+            extra_files=extra_files,
+        )
+        saved_model.export_tflite(
+            os.path.join(export_dir, "albert_model.tflite"),
+            model,
+            features,
+            lambda outputs: {name: outputs[name] for name in self.outputs},
+        )
 
 
 def choose_version(
@@ -279,8 +359,12 @@ def prepare(
         is_full = features.query_lengths == settings.max_query_length
         full = len(set(features.example_index[is_full].tolist()))
         if full:
-            logging.info("%d of them have %d tokens or more, which is all that is read: "
-                         "see --max_query_length", full, settings.max_query_length)  # fmt: skip
+            logging.info(
+                "%d of them have %d tokens or more, which is all that is read: "
+                "see --max_query_length",
+                full,
+                settings.max_query_length,
+            )
         return features
 
     length = settings.max_seq_length
@@ -320,7 +404,7 @@ def evaluate(
     )
     threshold = best["best_f1_thresh"] if threshold is None else threshold
     predictions = answers.predictions(threshold, strict=official_threshold)
-    chosen = {"null_score_diff_threshold": threshold}
+    chosen = {THRESHOLD: threshold}
     scores = span_metrics.raw_scores_v2(golds, predictions)
     if not official_threshold:
         return span_metrics.summarize_v2(golds, *scores) | best | chosen, predictions

@@ -10,9 +10,11 @@ from albert_tf.checkpoints.names import variable_name
 from albert_tf.checkpoints.store import save_checkpoint
 from albert_tf.finetuning.batching import Padding
 from albert_tf.finetuning.prediction import Predictor
+from albert_tf.finetuning.task import Split
 from albert_tf.squad import task as squad
-from albert_tf.squad.decoding import Answers, DecodingSettings
+from albert_tf.squad.decoding import Answers
 from albert_tf.squad.reading import SquadData, SquadExample
+from albert_tf.squad.settings import Settings
 from albert_tf.squad.task import QuestionAnswering, choose_version, evaluate, prepare
 from albert_tf.squad.windows import WindowSettings
 from tests.squad.test_alignment import WordTokenizer
@@ -39,9 +41,19 @@ def make_data(version_2=False, checksum="00ff", **overrides):
     return SquadData(**{**values, **overrides})
 
 
+def make_task(config, version_2, data=None, **settings):
+    """Returns the task, for the lengths of `SETTINGS` unless others are given."""
+    values = vars(SETTINGS) | {"output_dir": "", "n_best_size": 7} | settings
+    return QuestionAnswering(Settings(**values), config, WordTokenizer(), version_2, data or {})
+
+
+def make_split(data, features):
+    return Split("dev", data, features)
+
+
 @pytest.fixture(params=[False, True], ids=["v1", "v2"])
 def task(request, tiny_config):
-    return QuestionAnswering(tiny_config, request.param, start_n_top=3, end_n_top=2)
+    return make_task(tiny_config, request.param, start_n_top=3, end_n_top=2)
 
 
 @pytest.fixture
@@ -89,7 +101,7 @@ def test_accuracies_count_the_positions_found(tiny_config):
         "is_impossible": tf.constant([0, 1, 0, 0]),
     }
     starts, ends = tf.one_hot([3, 0, 4, 6], 7), tf.one_hot([3, 1, 5, 5], 7)
-    _, sums = QuestionAnswering(tiny_config, version_2=False).loss(
+    _, sums = make_task(tiny_config, version_2=False).loss(
         {"start_logits": starts, "end_logits": ends}, batch
     )
     assert {name: (float(a), float(b)) for name, (a, b) in sums.items()} == {
@@ -101,7 +113,7 @@ def test_accuracies_count_the_positions_found(tiny_config):
         "end_log_probs": ends,
         "cls_logits": tf.constant([-1.0, 2.0, 0.5, 0.5]),
     }
-    loss, sums = QuestionAnswering(tiny_config, version_2=True).loss(outputs, batch)
+    loss, sums = make_task(tiny_config, version_2=True).loss(outputs, batch)
     assert loss.shape == ()
     assert tuple(map(float, sums["answerable_accuracy"])) == (2, 4)
 
@@ -124,7 +136,7 @@ def test_predictions_of_a_model_are_texts_of_the_contexts(task):
     data = make_data(task.version_2)
     features = prepare(data, WordTokenizer(), SETTINGS, is_training=False)
     outputs = Predictor(task.build_model(), features, 3, Padding(11, 4), task.outputs).predict()
-    answers = task.answer(data, features, outputs, DecodingSettings(n_best_size=7))
+    answers = task.answer(make_split(data, features), outputs)
     assert list(answers.best) == [example.qas_id for example in data.examples]
     for example in data.examples:
         for entry in answers.nbest[example.qas_id]:
@@ -252,9 +264,9 @@ def test_published_numbers_come_out_of_the_whole_chain(shared):
         windows = WindowSettings(*(values[name] for name in vars(SETTINGS)))
         features = prepare(data, tokenizer, windows, is_training=False)
         outputs = np.load(folder / f"{version}_model_outputs.npz")
-        task = QuestionAnswering(AlbertConfig(97), data.version_2)
+        task = make_task(AlbertConfig(97), data.version_2, n_best_size=20)
         assert version == "v1" or tuple(task.outputs) == V2_OUTPUTS
-        answers = task.answer(data, features, outputs, DecodingSettings())
+        answers = task.answer(make_split(data, features), outputs)
         metrics, predictions = evaluate(data, answers, official_threshold=True)
         assert metrics == json.loads((folder / f"{version}_metrics.json").read_text())
         assert predictions == json.loads((folder / f"{version}_predictions.json").read_text())
@@ -265,18 +277,37 @@ def test_published_numbers_come_out_of_the_whole_chain(shared):
 
 
 def test_batches_have_room_for_a_beam(tiny_config):
-    task = QuestionAnswering(tiny_config, version_2=True, start_n_top=9, end_n_top=5)
-    assert task.padding(31, 4) == Padding(31, 12)
-    assert QuestionAnswering(tiny_config, False, start_n_top=9).padding(31, 4) == Padding(31, 4)
+    task = make_task(tiny_config, version_2=True, start_n_top=9, end_n_top=5)
+    assert task.padding(Padding(31, 4)) == Padding(31, 12)
+    assert make_task(tiny_config, False, start_n_top=9).padding(Padding(31, 4)) == Padding(31, 4)
     with pytest.raises(ValueError, match=r"--start_n_top=9, --end_n_top=5: at most .*=8"):
-        task.padding(8, 4)
+        task.padding(Padding(8, 4))
+
+
+def test_a_checkpoint_is_measured_anew_where_something_that_matters_changed(task):
+    def name(data=None, **settings):
+        changed = make_task(task.config, task.version_2, **settings)
+        split = make_split(data or make_data(task.version_2), None)
+        return changed.measured_on(split, 3, Padding(11, 4))
+
+    names = [
+        name(),
+        name(n_best_size=8),
+        name(doc_stride=4),
+        name(null_score_diff_threshold=1.5),
+        name(official_threshold=True),
+        name(data=make_data(task.version_2, checksum="00fe")),
+        name(data=make_data(task.version_2, is_chinese=True)),
+    ]
+    assert len(set(names)) == len(names)
+    assert name() == names[0]
 
 
 @pytest.mark.parametrize("version_2", [False, True])
 def test_the_version_is_told_by_the_user_the_model_and_the_data_in_this_order(
     tiny_config, tmp_path, version_2
 ):
-    task = QuestionAnswering(tiny_config, version_2)
+    task = make_task(tiny_config, version_2)
     tensors = {variable_name(v): v.numpy() for v in task.build_model().variables}
     trained, bare = str(tmp_path / "trained"), str(tmp_path / "bare")
     save_checkpoint(trained, tensors)

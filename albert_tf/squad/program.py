@@ -1,0 +1,69 @@
+"""What run_squad.py does, given its settings."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+
+from albert_tf.config import AlbertConfig
+from albert_tf.finetuning import prediction, sweeps
+from albert_tf.finetuning.result import FineTuningResult
+from albert_tf.finetuning.run import fine_tune
+from albert_tf.squad.reading import SquadData, one_question, read_squad
+from albert_tf.squad.settings import Settings
+from albert_tf.squad.task import QuestionAnswering, choose_version
+from albert_tf.tokenization import FullTokenizer
+
+
+def run(settings: Settings) -> FineTuningResult:
+    """Trains, evaluates, answers and exports; raises as `fine_tune`."""
+    settings = settings.with_a_phase()
+    data = read_data(settings)
+    if "test" in data and data["test"].has_answers:
+        settings = dataclasses.replace(settings, do_eval=True)
+    return fine_tune(settings, functools.partial(make_task, data=data))
+
+
+def read_data(settings: Settings) -> dict[str, SquadData]:
+    """Reads the questions of each split; "dev" and "test" are both `predict_file`.
+
+    Raises:
+        ValueError, OSError: a file is not named, has no answers to evaluate on, or is not as it
+            should be.
+    """
+    data = {}
+    if settings.do_train:
+        if not settings.train_file:
+            raise ValueError("--do_train needs --train_file, a file of questions")
+        data["train"] = read_squad(settings.train_file, is_training=True)
+    if settings.do_eval or settings.do_predict:
+        if not settings.predict_file:
+            phase = "predict" if settings.do_predict else "eval"
+            raise ValueError(f"--do_{phase} needs --predict_file, a file of questions")
+        questions = read_squad(settings.predict_file, is_training=False)
+        if settings.do_eval and not questions.has_answers:
+            raise ValueError(f"--do_eval: {settings.predict_file} lacks the answers to evaluate on")
+        if settings.mixed_segmentation is not None:
+            questions = dataclasses.replace(questions, is_chinese=settings.mixed_segmentation)
+        data["dev"] = data["test"] = questions
+    if "question" in settings.splits:
+        data["question"] = one_question(settings.question, settings.context)
+    return data
+
+
+def make_task(
+    settings: Settings,
+    config: AlbertConfig,
+    tokenizer: FullTokenizer,
+    data: Mapping[str, SquadData],
+) -> QuestionAnswering:
+    """Returns the task, with the head of SQuAD 2.0 where model or data need it."""
+    folders = [run.output_dir for run in sweeps.plan_runs(settings)]
+    trained = next(filter(None, map(prediction.find_trained, folders)), None)
+    if trained is None:
+        trained = prediction.find_trained(settings.output_dir, settings.init_checkpoint)
+    version_2 = choose_version(
+        settings.version_2_with_negative, trained, data.get("train"), data.get("test")
+    )
+    return QuestionAnswering(settings, config, tokenizer, version_2, data)
