@@ -55,8 +55,17 @@ def test_the_modules_of_a_package_stay_together():
         assert inside == {make_corpus.is_held_out(package)}
 
 
+@pytest.fixture(scope="module", name="_documents")
+def read_documents_once():
+    """The standard library is read once for the corpus and the task."""
+    found = list(make_corpus._documents())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(make_corpus, "_documents", lambda: iter(found))
+        yield
+
+
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
+def corpus(_documents, tmp_path_factory):
     folder = tmp_path_factory.mktemp("corpus")
     paths = make_corpus.write_corpus(str(folder))
     texts = []
@@ -85,6 +94,7 @@ def test_a_small_part_is_held_out(corpus):
     assert train > 500_000
 
 
+@pytest.mark.usefixtures("_documents")
 def test_the_task_has_the_same_packages_in_both_parts_and_no_sentence_twice(tmp_path):
     paths = make_corpus.write_task(str(tmp_path / "task"))
     parts = []
