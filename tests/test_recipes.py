@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import os
 import re
 import subprocess
 
 import pytest
-from absl import flags
 
+from albert_tf import classification, pretraining, race, squad
 from albert_tf.cli.flags import parse
 from tests.conftest import ROOT
-from tests.script_runner import script
 
-WINGS = {
-    "run_classifier": "albert_tf.classification",
-    "run_race": "albert_tf.race",
-    "run_squad": "albert_tf.squad",
-    "run_pretraining": "albert_tf.pretraining",
+SETTINGS = {
+    "run_classifier": classification.Settings,
+    "run_race": race.Settings,
+    "run_squad": squad.Settings,
+    "run_pretraining": pretraining.Settings,
 }
 RECIPES = sorted((ROOT / "configs" / "recipes").glob("*.flags"))
 # Google's run_glue.sh: warm-up, learning rate, steps, steps between checkpoints, batch.
@@ -62,12 +60,7 @@ def test_a_recipe_says_how_it_is_run_where_it_comes_from_and_what_to_expect(path
 
 def values(path, names, program="run_classifier"):
     """The values of some flags of a recipe; the user gives the folders and files beside it."""
-    wing = importlib.import_module(WINGS[program])
-    if not hasattr(wing, "Settings"):  # the program still defines its flags itself
-        with script(program):
-            flags.FLAGS([program, f"--flagfile={path}"])
-            return tuple(flags.FLAGS[name].value for name in names)
-    settings_class = wing.Settings
+    settings_class = SETTINGS[program]
     given = [f"--flagfile={path}"]
     for field in dataclasses.fields(settings_class):
         is_required = field.default is dataclasses.MISSING

@@ -11,22 +11,22 @@ from typing import Any, TypeVar
 
 from absl import flags, logging
 
-from albert_tf import data, pretraining, settings, squad
+from albert_tf import data, pretraining, race, settings, squad
 from albert_tf.settings import FieldInfo, SettingsGroup
-from albert_tf.training.settings import DeviceSettings, ModelSettings, TrainingSettings
+from albert_tf.training.settings import DeviceSettings, ModelSettings
 
 # Other spellings of flags, those of albert_zh and of single programs of Google's: what settings of
 # a class have → spelling → name of the field.
 ALIASES: dict[type[SettingsGroup], dict[str, str]] = {
     ModelSettings: {"bert_config_file": "albert_config_file"},
-    TrainingSettings: {"num_keep_checkpoint": "keep_checkpoint_max"},
+    race.Settings: {"num_keep_checkpoint": "keep_checkpoint_max"},
 }
 # Flags of old command lines that have no effect here: what settings of a class accept → name →
 # type, `bool` or `str` for any value.
 IGNORED: dict[type[SettingsGroup], dict[str, type]] = {
     data.Settings: {"input_file_mode": str},
     pretraining.Settings: {"export_dir": str},
-    squad.Settings: {"use_einsum": bool, "predict_feature_left_file": str},
+    squad.Settings: {"predict_feature_left_file": str, "use_einsum": bool},
     DeviceSettings: {"master": str, "num_tpu_cores": str, "iterations_per_loop": str},
 }
 

@@ -21,6 +21,8 @@ PROGRAMS = {
     "create_pretraining_data": "data",
     "run_pretraining": "pretraining",
     "run_classifier": "classification",
+    "run_race": "race",
+    "run_squad": "squad",
 }
 OLD_FLAGS = json.loads((ROOT / "tests" / "golden" / "flags.json").read_text())
 

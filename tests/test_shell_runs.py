@@ -1,4 +1,4 @@
-"""From flags to a run: devices, precision, lock and description, seen from the shell."""
+"""Runs from the shell: their description, signals, the lock, several devices and workers."""
 
 from __future__ import annotations
 
