@@ -88,12 +88,17 @@ class FineTuningTask(Protocol):
             batch: of the features.
 
         Returns:
-            float32 [B], and metric → [B], whose means are logged.
+            float32 [B], and metric → [B], whose means are logged; or all [B, S], where
+            `sample_weights` are.
         """
 
+    def sample_weights(self, batch: Batch) -> tf.Tensor:
+        """Returns what each of the `losses` counts in their mean: 1, float32 [B]."""
+        return tf.ones(tf.shape(batch["input_ids"])[:1])
+
     def loss_weights(self, batch: Batch) -> tf.Tensor:
-        """Returns what the sum of the losses of a batch is divided by: B, float32 [1]."""
-        return tf.cast(tf.shape(batch["input_ids"])[:1], tf.float32)
+        """Returns what the sum of the losses of a batch is divided by, float32 [1]."""
+        return tf.reduce_sum(self.sample_weights(batch))[None]
 
     def loss(
         self, outputs: Any, batch: Batch, weights: tf.Tensor | None = None
@@ -106,16 +111,17 @@ class FineTuningTask(Protocol):
             weights: `loss_weights` of the larger batch that this one is a part of.
 
         Returns:
-            the loss, float32 scalar, and metric → (sum, number of examples), float32 scalars.
+            the loss, float32 scalar, and metric → (weighted sum, weight), float32 scalars.
         """
         losses, logged = self.losses(outputs, batch)
-        count = tf.cast(tf.size(losses), tf.float32)
+        counts = self.sample_weights(batch)
+        count = tf.reduce_sum(counts)
         total = count if weights is None else weights[0]
         sums = {
-            name: (tf.reduce_sum(tf.cast(values, tf.float32)), count)
+            name: (tf.reduce_sum(tf.cast(values, tf.float32) * counts), count)
             for name, values in logged.items()
         }
-        return tf.reduce_sum(losses) / total, sums
+        return tf.reduce_sum(losses * counts) / total, sums
 
     # Evaluation on the dev split.
 

@@ -40,10 +40,25 @@ def test_the_losses_of_parts_add_up_to_that_of_the_batch():
     assert weights.shape == (1,)
     parts = [slice(0, 1), slice(1, 3)]
     losses = [
-        TASK.loss(OUTPUTS[rows], {"label_ids": BATCH["label_ids"][rows]}, weights)[0]
+        TASK.loss(OUTPUTS[rows], {name: BATCH[name][rows] for name in BATCH}, weights)[0]
         for rows in parts
     ]
     np.testing.assert_allclose(sum(losses), TASK.loss(OUTPUTS, BATCH)[0], rtol=1e-6)
+
+
+class DistancesOfSome(Distances):
+    """As a task whose tokens do not all count."""
+
+    def sample_weights(self, batch):
+        return tf.cast(batch["label_ids"] != 2.0, tf.float32)
+
+
+def test_examples_with_a_weight_of_zero_do_not_count():
+    task = DistancesOfSome()
+    np.testing.assert_array_equal(task.loss_weights(BATCH), [2.0])
+    loss, sums = task.loss(OUTPUTS, BATCH)
+    np.testing.assert_allclose(loss, 0.25)
+    assert [float(value) for value in sums["is_near"]] == [2.0, 2.0]
 
 
 def test_what_most_tasks_need_is_there():
