@@ -18,7 +18,9 @@ class CustomDataSettings(SettingsGroup):
 
     text_a_column: str | None = setting(None, _COLUMN.format("text"))
     text_b_column: str | None = setting(None, _COLUMN.format("second text"))
-    label_column: str | None = setting(None, _COLUMN.format("label"))
+    label_column: str | None = redefined(
+        TaskSettings, "label_column", None, _COLUMN.format("label")
+    )
     guid_column: str | None = setting(None, _COLUMN.format("name of an example"))
     has_header: bool | None = setting(
         None, "task_name=tsv: whether the first line is a header; default: if it names a column."

@@ -97,11 +97,12 @@ class FineTuningSettings(RunSettings, DataSettings):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TaskSettings(SettingsGroup):
-    """Which task a program is trained on, where there are several."""
+    """What programs that learn from labeled files have."""
 
     GROUP = "data"
 
     task_name: str = setting(REQUIRED, "Task to train, evaluate or predict.")
+    label_column: str | None = setting(None, "Column of the label.")
     data_dir: str = setting(REQUIRED, "Folder of the data.")
     max_bad_rows: int = setting(
         0, "Number of unusable examples to skip and report before a file is refused.", minimum=0
