@@ -24,7 +24,7 @@ RANKS = [
     {"checkpoints"},
     {"training", "serving"},
     {"finetuning"},
-    {"pretraining", "classification", "squad", "race"},
+    {"pretraining", "classification", "token_classification", "squad", "race"},
     {"cli"},
 ]
 FLOOR = {"files", "settings", "workers"}

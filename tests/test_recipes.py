@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from albert_tf import classification, pretraining, race, squad
+from albert_tf import classification, pretraining, race, squad, token_classification
 from albert_tf.cli.flags import parse
 from tests.conftest import ROOT
 
@@ -17,6 +17,7 @@ SETTINGS = {
     "run_classifier": classification.Settings,
     "run_race": race.Settings,
     "run_squad": squad.Settings,
+    "run_token_classification": token_classification.Settings,
     "run_pretraining": pretraining.Settings,
 }
 RECIPES = sorted((ROOT / "configs" / "recipes").glob("*.flags"))

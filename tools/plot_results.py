@@ -279,7 +279,8 @@ def _draw_panel(axes: Any, training: Points, evaluations: Points) -> None:
 def plot_confusion_matrix(folder: str) -> bool:
     """Draws the confusion matrix of a classifier; False where there is none."""
     rows = _read_table(folder, "dev_predictions.tsv")
-    if not rows or rows[0][4:] == ["score"]:  # a regression has no labels
+    # A regression has no labels, and predictions of tokens have no header.
+    if not rows or rows[0][2:4] != ["label", "prediction"] or rows[0][4:] == ["score"]:
         return False
     labels = rows[0][4:]
     ids = {label: number for number, label in enumerate(labels)}

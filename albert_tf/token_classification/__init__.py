@@ -1,0 +1,34 @@
+"""Token classification, such as named entity recognition: a label for each token of a sentence.
+
+>>> from albert_tf import token_classification
+>>> settings = token_classification.Settings(
+...     data_dir="msra",
+...     init_checkpoint="albert_tiny_zh",
+...     output_dir="msra_model",
+... )
+>>> token_classification.run(settings).metrics["f1"]  # doctest: +SKIP
+"""
+
+from albert_tf.finetuning.result import FineTuningResult
+from albert_tf.token_classification.settings import Settings
+
+__all__ = ["Settings", "run"]
+
+
+def run(settings: Settings) -> FineTuningResult:
+    """Trains, evaluates, predicts and exports, as `run_token_classification.py` does.
+
+    Args:
+        settings: as the flags of that program. Without any of `do_train`, `do_eval`, `do_predict`
+            and `export_dir` it trains and evaluates. Config and vocabulary may be left out where
+            they lie beside `init_checkpoint`.
+
+    Returns:
+        the folder, step and metrics of the best checkpoint on the dev set.
+
+    Raises:
+        ValueError, OSError: settings, files and data do not go together; says which.
+    """
+    from albert_tf.token_classification import program  # TensorFlow, which settings do without
+
+    return program.run(settings)

@@ -1,0 +1,23 @@
+"""What run_token_classification.py does, given its settings."""
+
+from __future__ import annotations
+
+from albert_tf.config import AlbertConfig
+from albert_tf.finetuning.result import FineTuningResult
+from albert_tf.finetuning.run import fine_tune, list_model_folders
+from albert_tf.token_classification.settings import Settings
+from albert_tf.token_classification.task import TokenClassifier, find_tags
+from albert_tf.tokenization import FullTokenizer
+
+
+def run(settings: Settings) -> FineTuningResult:
+    """Trains, evaluates, predicts and exports; raises as `fine_tune`."""
+    return fine_tune(settings, make_task)
+
+
+def make_task(
+    settings: Settings, config: AlbertConfig, tokenizer: FullTokenizer
+) -> TokenClassifier:
+    """Returns the task, with the labels of the model's folder or else of the training data."""
+    folders = [] if settings.do_train else list_model_folders(settings)
+    return TokenClassifier(find_tags(settings, folders), settings, config, tokenizer)

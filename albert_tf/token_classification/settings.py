@@ -1,0 +1,46 @@
+"""Settings of run_token_classification.py. TensorFlow is not imported here."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from albert_tf.finetuning.settings import FineTuningSettings, QuestionSettings, TaskSettings
+from albert_tf.settings import REQUIRED, SettingsGroup, redefined, setting
+
+AUTO = "auto"
+RAW = "raw"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ColumnSettings(SettingsGroup):
+    """Where the files have what: a token a line, blank lines between sentences."""
+
+    GROUP = "data"
+
+    data_dir: str = redefined(
+        TaskSettings, "data_dir", REQUIRED, "Folder of train, dev and test, .txt, .conll or .tsv."
+    )
+    max_bad_rows: int = redefined(
+        TaskSettings,
+        "max_bad_rows",
+        0,
+        "Number of unusable sentences to skip and report before a file is refused.",
+    )
+    token_column: int = setting(0, "Column of the token, from 0; from the end: -1.")
+    label_column: int = redefined(
+        TaskSettings, "label_column", -1, "Column of the label, from 0; from the end: -1."
+    )
+    tag_scheme: str = setting(
+        AUTO,
+        "How labels mark spans; raw: each token with a label other than O is one by itself.",
+        choices=(AUTO, "iob1", "iob2", "bioes", "bmes", RAW),
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings(FineTuningSettings, ColumnSettings):
+    """All settings of run_token_classification.py."""
+
+    GROUP = "fine-tuning"
+
+    dropout_prob: float = redefined(QuestionSettings, "dropout_prob", 0.1)

@@ -1,0 +1,632 @@
+"""Token classification, such as named entity recognition: a label for each token of a sentence.
+
+This file is the whole task: sentences, tags, spans and their metrics, features, and at the end
+`TokenClassifier`, which the fine-tuning engine calls. A task of your own takes such a file, its
+settings and a script of ten lines.
+
+Files have a token a line, the token in the first column and its label in the last one, and blank
+lines between sentences; Chinese has a character a line:
+
+    U.N.      B-ORG
+    official  O
+    Ekeus     B-PER
+
+Letters: B batch, N windows, S sequence length, K labels.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+from numpy.typing import NDArray
+
+from albert_tf import files
+from albert_tf.checkpoints import store
+from albert_tf.config import AlbertConfig
+from albert_tf.finetuning import results
+from albert_tf.finetuning.sequences import TokenSequences
+from albert_tf.finetuning.tables import BadRowError, RowReports
+from albert_tf.finetuning.task import Batch, FineTuningTask, Outputs, Split
+from albert_tf.heads import AlbertForTokenClassification, classification_losses
+from albert_tf.token_classification.settings import AUTO, RAW, Settings
+from albert_tf.tokenization import FullTokenizer
+from albert_tf.training.evaluation import Evaluation, best_of, digest
+
+EXTENSIONS = (".txt", ".conll", ".tsv")
+DOCUMENT_START = "-DOCSTART-"
+DEV_PREDICTIONS = "dev_predictions.tsv"
+TEST_PREDICTIONS = "test_predictions.tsv"
+TASK_FILE = "task.json"
+OUTSIDE = "O"  # the label of tokens in no span
+# Scheme → the letters that its other labels begin with.
+LETTERS = {"iob2": set("BI"), "iob1": set("BI"), "bioes": set("BIES"), "bmes": set("BMES")}
+MAX_LABELS = 1000  # more of them are taken for a wrong column
+MIN_SEQ_LENGTH = 3  # [CLS] a [SEP]
+LOGGED_SENTENCES = 5
+SELECTION_METRIC = "f1"
+OUTPUTS = {"predictions": 0.0}  # what prediction reads of a model's outputs
+NO_LABEL = -1  # in `label_ids`: not the first piece of a token
+
+Span = tuple[str, int, int]  # type, first token, token after the last
+
+
+# Sentences
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Sentence:
+    """Tokens and their labels.
+
+    Attributes:
+        line: of the first token in the file, from 1; the others follow line by line.
+        tokens: one or more.
+        labels: as many; None where a test file has none.
+    """
+
+    line: int
+    tokens: tuple[str, ...]
+    labels: tuple[str | None, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class SentenceSet:
+    """The sentences of a split, in the order of the file `path`."""
+
+    path: str
+    sentences: list[Sentence]
+
+    def __len__(self) -> int:
+        return len(self.sentences)
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether every token has a label."""
+        return all(None not in sentence.labels for sentence in self.sentences)
+
+    def checksum(self) -> str:
+        """SHA-256 of all tokens and labels, hexadecimal."""
+        content = hashlib.sha256()
+        for sentence in self.sentences:
+            content.update(repr((sentence.tokens, sentence.labels)).encode("utf-8"))
+        return content.hexdigest()
+
+
+def find_file(data_dir: str, split: str) -> str:
+    """Returns the path of a split's file.
+
+    Raises:
+        FileNotFoundError: there is none.
+        ValueError: there are several.
+    """
+    names = [split + extension for extension in EXTENSIONS]
+    found = [name for name in names if files.is_file(os.path.join(data_dir, name))]
+    if not found:
+        raise FileNotFoundError(f"{data_dir}: no {' or '.join(names)} is there")
+    if len(found) > 1:
+        raise ValueError(f"{data_dir} has {' and '.join(found)}: which one? Leave one there.")
+    return os.path.join(data_dir, found[0])
+
+
+def read_sentences(
+    settings: Settings, split: str, labels: Sequence[str] = (), is_logged: bool = True
+) -> SentenceSet:
+    """Reads the file of a split.
+
+    Args:
+        settings: folder, columns, and how many sentences of train and dev may be left out because
+            of a line without token or label, or with an unknown label.
+        split: "train", "dev" or "test"; in the last one, labels may be missing.
+        labels: all that are known; () for any.
+        is_logged: whether what is odd about lines goes to the log.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: too many bad sentences, any in a test file, or no sentence at all; names file
+            and line.
+    """
+    path, is_test = find_file(settings.data_dir, split), split == "test"
+    reports = RowReports(path, settings.max_bad_rows)
+    sentences = []
+    for first_line, lines in _split_sentences(files.read_text(path)):
+        words = []
+        try:
+            for line in lines:
+                words.append(_parse_line(line, settings, labels, is_test))
+        except BadRowError as error:
+            place = first_line + len(words)
+            if is_test:
+                raise ValueError(
+                    f"{path}, line {place}: {error}. Every token of a test file needs a "
+                    "prediction, so that none can be skipped."
+                ) from None
+            reports.bad(place, str(error))
+            continue
+        tokens, found = zip(*words, strict=True)
+        sentences.append(Sentence(first_line, tokens, found))
+        if None in found:
+            reports.note(first_line, "no known label, so that the test split is not scored")
+    if is_logged:
+        reports.log()
+    if not sentences:
+        raise ValueError(f"{path}: not one sentence could be read from it")
+    return SentenceSet(path, sentences)
+
+
+def _split_sentences(text: str) -> Iterator[tuple[int, list[str]]]:
+    """Yields the number of the first line, from 1, and the lines of each sentence."""
+    lines: list[str] = []
+    for number, line in enumerate([*text.split("\n"), ""], 1):
+        if line.strip(" \t\r") and not line.startswith(DOCUMENT_START):
+            lines.append(line.rstrip("\r"))
+        elif lines:
+            yield number - len(lines), lines
+            lines = []
+
+
+def _parse_line(
+    line: str, settings: Settings, labels: Sequence[str], is_test: bool
+) -> tuple[str, str | None]:
+    """Returns token and label; None for a label that a test file does not have."""
+    # Not by `split()`: a wide space may be a token of Chinese text.
+    cells = line.split("\t") if "\t" in line else re.split(" +", line.strip(" "))
+    count = len(cells)
+    place, label_place = (
+        column if column >= 0 else count + column
+        for column in (settings.token_column, settings.label_column)
+    )
+    if not 0 <= place < count or not cells[place]:
+        raise BadRowError(f"no token in column {settings.token_column} of {count}")
+    label = ""
+    if 0 <= label_place < count and label_place != place:
+        label = cells[label_place].strip()
+    if label and (label in labels or not labels):
+        return cells[place], label
+    if is_test:
+        return cells[place], None
+    if not label:
+        raise BadRowError(f"no label in column {settings.label_column} of {count}")
+    shown = ", ".join(labels[:10]) + ", …" * (len(labels) > 10)
+    raise BadRowError(f"unknown label {label[:50]!r}; expected {shown}")
+
+
+# Tags
+
+
+@dataclasses.dataclass(frozen=True)
+class Tags:
+    """The labels of a model.
+
+    Attributes:
+        labels: in the order of their ids.
+        scheme: how they mark spans: a key of LETTERS, or RAW.
+    """
+
+    labels: tuple[str, ...]
+    scheme: str
+
+
+def recognize_tags(train: SentenceSet, scheme: str = AUTO) -> Tags:
+    """Returns the labels of training data, sorted, and their scheme.
+
+    Raises:
+        ValueError: fewer than two labels, too many, or not of the scheme, or of any; says which.
+    """
+    lines: dict[str, int] = {}
+    for sentence in train.sentences:
+        for line, label in enumerate(sentence.labels, sentence.line):
+            lines.setdefault(str(label), line)
+    labels = tuple(sorted(lines))
+    advice = "Is --label_column right?"
+    if not 2 <= len(labels) <= MAX_LABELS:
+        raise ValueError(
+            f"{train.path}: {len(labels)} different labels ({', '.join(labels[:10])}); 2 to "
+            f"{MAX_LABELS} were expected. {advice}"
+        )
+    if scheme == RAW:
+        return Tags(labels, RAW)
+    tried = [scheme] if scheme != AUTO else list(LETTERS)
+    strange = {name: _labels_outside_of(name, labels) for name in tried}
+    fitting = next((name for name in tried if not strange[name]), None)
+    if fitting is None:
+        label = min(strange.values(), key=len)[0]
+        raise ValueError(
+            f"{train.path}, line {lines[label]}: label {label!r} does not belong to "
+            f"{' or '.join(tried)}, as the others do. {advice} If labels mark no spans, as parts "
+            "of speech, give --tag_scheme=raw."
+        )
+    if scheme == AUTO and fitting == "iob2" and _has_iob1(train):
+        fitting = "iob1"
+    return Tags(labels, fitting)
+
+
+def _labels_outside_of(scheme: str, labels: Sequence[str]) -> list[str]:
+    """Returns the labels that are not of a scheme."""
+    allowed = LETTERS[scheme]
+    return [x for x in labels if x != OUTSIDE and x.partition("-")[0] not in allowed]
+
+
+def _has_iob1(train: SentenceSet) -> bool:
+    """Whether spans begin with "I-": in IOB1 all that do not follow one of the same type."""
+    return any(
+        str(sentence.labels[begin]).startswith("I")
+        for sentence in train.sentences
+        for _, begin, _ in find_spans(sentence.labels)
+    )
+
+
+def find_tags(settings: Settings, model_folders: Sequence[str] = ()) -> Tags:
+    """Returns the tags that the first of these folders remembers, or those of the train file.
+
+    Raises:
+        FileNotFoundError: there is no train file.
+        ValueError: it cannot be read, or what is in its last column are no labels.
+    """
+    tags = next(filter(None, map(remembered_tags, model_folders)), None)
+    if tags is None:  # Not logged: whoever trains reads the file again.
+        train = read_sentences(settings, "train", is_logged=False)
+        return recognize_tags(train, settings.tag_scheme)
+    if settings.tag_scheme != AUTO:
+        tags = dataclasses.replace(tags, scheme=settings.tag_scheme)
+    return tags
+
+
+def remembered_tags(folder: str) -> Tags | None:
+    """Returns the tags of the model in a folder, as `remember_tags` wrote them; None without them.
+
+    Raises:
+        ValueError: the file is damaged, or of another program.
+    """
+    path = os.path.join(folder, TASK_FILE)
+    try:
+        known = json.loads(files.read_text(path))
+        return Tags(tuple(known["token_labels"]), str(known["tag_scheme"]))
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError):
+        raise ValueError(f"{path}: not written by this program; move it away") from None
+
+
+def remember_tags(folder: str, tags: Tags) -> None:
+    """Writes `task.json`, from which later runs know the labels without the training data."""
+    content = {"token_labels": tags.labels, "tag_scheme": tags.scheme}
+    with files.write_atomically(os.path.join(folder, TASK_FILE)) as stream:
+        json.dump(content, stream, indent=1, ensure_ascii=False)
+        stream.write("\n")
+
+
+# Spans and metrics
+
+
+def find_spans(labels: Sequence[str | None], scheme: str = AUTO) -> list[Span]:
+    """Returns the spans of a sentence by the rules of conlleval, which are those of all schemes.
+
+    A span goes on with I, M or E of its own type after B, I or M. Everything else but O begins a
+    new one, so that labels in an impossible order mark spans as well.
+
+    Args:
+        labels: of each token.
+        scheme: with RAW every label but O is a span, as by `conlleval -r`.
+
+    >>> find_spans(["B-PER", "I-PER", "O", "I-LOC", "B-LOC"])
+    [('PER', 0, 2), ('LOC', 3, 4), ('LOC', 4, 5)]
+    """
+    spans, begin = [], 0
+    last_letter, last_kind = OUTSIDE, ""
+    for place, label in enumerate([*labels, OUTSIDE]):
+        letter, _, kind = str(label).partition("-")
+        if scheme == RAW and label != OUTSIDE:
+            letter, kind = "S", str(label)
+        goes_on = last_letter in set("BIM") and letter in set("IME") and kind == last_kind
+        if not goes_on:
+            if last_letter != OUTSIDE:
+                spans.append((last_kind, begin, place))
+            begin = place
+        last_letter, last_kind = letter, kind
+    return spans
+
+
+def span_metrics(
+    gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], scheme: str = AUTO
+) -> dict[str, float]:
+    """Returns precision, recall and F1 of spans, and the share of right labels.
+
+    As conlleval: a span counts if its type and both of its ends are right, a ratio of nothing to
+    nothing is 0. `precision_PER` etc. are those of the spans of a type.
+
+    Args:
+        gold: labels of each sentence.
+        predicted: as many.
+        scheme: as in `find_spans`.
+    """
+    wanted: Counter[str] = Counter()
+    found: Counter[str] = Counter()
+    right: Counter[str] = Counter()
+    hits = 0
+    for labels, guesses in zip(gold, predicted, strict=True):
+        spans, guessed = set(find_spans(labels, scheme)), set(find_spans(guesses, scheme))
+        wanted.update(kind for kind, _, _ in spans)
+        found.update(kind for kind, _, _ in guessed)
+        right.update(kind for kind, _, _ in spans & guessed)
+        hits += sum(label == guess for label, guess in zip(labels, guesses, strict=True))
+    metrics = _ratios(right.total(), found.total(), wanted.total())
+    metrics["accuracy"] = hits / sum(map(len, gold))
+    for kind in sorted({*wanted, *found} - {""}):
+        ratios = _ratios(right[kind], found[kind], wanted[kind])
+        metrics.update({f"{name}_{kind}": value for name, value in ratios.items()})
+    return metrics
+
+
+def _ratios(right: int, found: int, wanted: int) -> dict[str, float]:
+    """Returns precision, recall and F1."""
+    return {
+        "precision": right / found if found else 0.0,
+        "recall": right / wanted if wanted else 0.0,
+        "f1": 2 * right / (found + wanted) if found + wanted else 0.0,
+    }
+
+
+# Features
+
+
+@dataclasses.dataclass(frozen=True)
+class Windows:
+    """Sentences as the model reads them: `[CLS] pieces [SEP]`, the long ones in several windows.
+
+    Attributes:
+        sequences: N windows.
+        label_ids: of each window int32, as long as its sequence: at the first piece of a token its
+            label, 0 where that is unknown; NO_LABEL elsewhere.
+    """
+
+    sequences: TokenSequences
+    label_ids: list[NDArray[np.int32]]
+
+    def __len__(self) -> int:
+        return len(self.label_ids)
+
+    @property
+    def lengths(self) -> NDArray[np.int32]:
+        """int32 [N]."""
+        return self.sequences.lengths
+
+    def batch(self, rows: NDArray[np.integer], seq_length: int) -> dict[str, NDArray[Any]]:
+        """Returns `input_ids`, `input_mask`, `segment_ids` and `label_ids`, int32 [B, S]."""
+        batch = self.sequences.batch(rows, seq_length)
+        label_ids = np.full_like(batch["input_ids"], NO_LABEL)
+        label_ids[batch["input_mask"] == 1] = np.concatenate([self.label_ids[n] for n in rows])
+        return batch | {"label_ids": label_ids}
+
+    def at_tokens(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Returns the entries of values [N, S] at the first piece of each token: [tokens]."""
+        rows = zip(self.label_ids, values, strict=True)
+        return np.concatenate([row[: len(ids)][ids != NO_LABEL] for ids, row in rows])
+
+
+def make_features(
+    data: SentenceSet, labels: Sequence[str], tokenizer: FullTokenizer, max_seq_length: int
+) -> Windows:
+    """Returns the windows of sentences, in their order; each token is in one of them.
+
+    Tokens are encoded one by one. One that leaves nothing, as an accent alone, becomes [UNK].
+
+    Args:
+        data: the sentences.
+        labels: in the order of their ids.
+        tokenizer: of the model's vocabulary.
+        max_seq_length: S; longer sentences are split between tokens.
+
+    Raises:
+        ValueError: `max_seq_length` leaves no room for a token.
+    """
+    if max_seq_length < MIN_SEQ_LENGTH:
+        raise ValueError(f"--max_seq_length={max_seq_length}: at least {MIN_SEQ_LENGTH} expected")
+    id_of: dict[str | None, int] = {label: number for number, label in enumerate(labels)}
+    id_of[None] = 0
+    room = max_seq_length - 2
+    sequences, label_ids = [], []
+    num_split = num_parts = 0
+    for number, sentence in enumerate(data.sentences):
+        pieces = [
+            (ids or [tokenizer.unk_id])[:room] for ids in tokenizer.encode_batch(sentence.tokens)
+        ]
+        windows = list(_windows([len(ids) for ids in pieces], room))
+        if len(windows) > 1:
+            num_split, num_parts = num_split + 1, num_parts + len(windows)
+        for begin, end in windows:
+            ids, found = [tokenizer.cls_id], [NO_LABEL]
+            for token in range(begin, end):
+                ids += pieces[token]
+                found += [id_of[sentence.labels[token]]] + [NO_LABEL] * (len(pieces[token]) - 1)
+            sequences.append(([*ids, tokenizer.sep_id], len(ids) + 1))
+            label_ids.append(np.array([*found, NO_LABEL], np.int32))
+        if number < LOGGED_SENTENCES:
+            first = " ".join(tokenizer.convert_ids_to_tokens(sequences[-1][0]))
+            logging.info("%s, line %d: %s", data.path, sentence.line, first)
+    if num_split:
+        logging.info(
+            "%s: %d of %d sentences are longer than max_seq_length=%d, and are read in %d windows",
+            data.path,
+            num_split,
+            len(data),
+            max_seq_length,
+            num_parts,
+        )
+    return Windows(TokenSequences.pack(sequences, {}), label_ids)
+
+
+def _windows(lengths: Sequence[int], room: int) -> Iterator[tuple[int, int]]:
+    """Yields first token, and token after the last, of each window of at most `room` pieces."""
+    begin = size = 0
+    for token, length in enumerate(lengths):
+        if size + length > room:
+            yield begin, token
+            begin, size = token, 0
+        size += length
+    yield begin, len(lengths)
+
+
+# What the engine asks for
+
+
+class TokenClassifier(FineTuningTask):
+    """Token classification, as the fine-tuning engine takes it.
+
+    Args:
+        tags: the labels.
+        settings: of the program.
+        config: the architecture.
+        tokenizer: of the vocabulary.
+    """
+
+    selection_metric = SELECTION_METRIC
+    outputs = OUTPUTS
+
+    def __init__(
+        self, tags: Tags, settings: Settings, config: AlbertConfig, tokenizer: FullTokenizer
+    ) -> None:
+        self.tags, self.settings = tags, settings
+        self.config, self.tokenizer = config, tokenizer
+
+    # Data.
+
+    def read(self, split: str) -> SentenceSet:
+        """Returns the sentences of a split; raises as `read_sentences`."""
+        return read_sentences(self.settings, split, self.tags.labels)
+
+    def make_features(self, data: SentenceSet, split: str) -> Windows:
+        """Returns the windows of sentences."""
+        length = self.settings.max_seq_length
+        return make_features(data, self.tags.labels, self.tokenizer, length)
+
+    # Training.
+
+    def build_model(self) -> AlbertForTokenClassification:
+        """Returns a model with random weights."""
+        return AlbertForTokenClassification(
+            self.config, len(self.tags.labels), self.settings.dropout_prob
+        )
+
+    def sample_weights(self, batch: Batch) -> tf.Tensor:
+        """Returns 1 for the first piece of each token and 0 for the others, float32 [B, S]."""
+        return tf.cast(batch["label_ids"] != NO_LABEL, tf.float32)
+
+    def losses(self, outputs: Any, batch: Batch) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+        """Returns cross-entropies and hits, [B, S].
+
+        Args:
+            outputs: logits, float32 [B, S, K].
+            batch: with `label_ids` [B, S].
+        """
+        labels = batch["label_ids"]  # [B, S]
+        hits = self.predictions(outputs)["predictions"] == labels  # [B, S]
+        return classification_losses(outputs, tf.maximum(labels, 0)), {"accuracy": hits}
+
+    # Evaluation and prediction.
+
+    def predictions(self, outputs: Any) -> dict[str, tf.Tensor]:
+        """Returns `predictions`, int32 [B, S], the label id of each piece."""
+        return {"predictions": tf.argmax(outputs, -1, tf.int32)}
+
+    def predicted_labels(self, split: Split, outputs: Outputs) -> list[tuple[str, ...]]:
+        """Returns the predicted labels of each sentence."""
+        windows = cast(Windows, split.features)
+        ids = iter(windows.at_tokens(outputs["predictions"]))
+        names = self.tags.labels
+        return [tuple(names[next(ids)] for _ in s.tokens) for s in split.data.sentences]
+
+    def measure(self, split: Split, outputs: Outputs, batch_size: int) -> dict[str, float]:
+        """Returns `span_metrics`."""
+        gold = [sentence.labels for sentence in split.data.sentences]
+        return span_metrics(gold, self.predicted_labels(split, outputs), self.tags.scheme)
+
+    def measured_on(self, split: Split, batch_size: int, padding: Any) -> str:
+        """Returns a digest of sentences, tags, vocabulary and the length of windows."""
+        return digest(
+            split.data.checksum(),
+            self.tags,
+            f"{self.tokenizer.checksum} {self.settings.do_lower_case}",
+            self.settings.max_seq_length,
+        )
+
+    def describe_evaluations(self, output_dir: str, evaluations: Sequence[Evaluation]) -> str:
+        """Returns the metrics of the best checkpoint, as text."""
+        best = best_of(evaluations, self.selection_metric) or evaluations[-1]
+        metrics = best.metrics | {"global_step": best.step}
+        return f"best checkpoint of {output_dir}\n{results.format_metrics(metrics)}"
+
+    def write_dev_predictions(
+        self, output_dir: str, split: Split, predict: Callable[[], Outputs]
+    ) -> None:
+        """Writes `dev_predictions.tsv`; see `write_predictions`."""
+        labels = self.predicted_labels(split, predict())
+        write_predictions(os.path.join(output_dir, DEV_PREDICTIONS), split.data, labels)
+
+    def write_predictions(self, output_dir: str, split: Split, outputs: Outputs, step: int) -> str:
+        """Writes `test_predictions.tsv` and, if the labels are known, `predict_results.txt`.
+
+        Returns:
+            the text of the latter; "" without labels.
+        """
+        path = os.path.join(output_dir, TEST_PREDICTIONS)
+        write_predictions(path, split.data, self.predicted_labels(split, outputs))
+        logging.info("Predictions of %d sentences: %s", len(split.data), path)
+        if not split.data.has_labels:
+            return ""
+        metrics: dict[str, float] = self.measure(split, outputs, 1) | {"global_step": step}
+        return results.write_test_results(output_dir, metrics, self.selection_metric)
+
+    # The folder of a run, and its export.
+
+    def prepare_folder(self, output_dir: str, is_training: bool) -> None:
+        """Checks `task.json` in the folder of a run, and writes it in training.
+
+        Raises:
+            ValueError: the checkpoints there are for other labels.
+        """
+        known = remembered_tags(output_dir) if store.list_checkpoints(output_dir) else None
+        if known is not None and known.labels != self.tags.labels:
+            raise ValueError(
+                f"{output_dir} holds a model with the labels {', '.join(known.labels[:10])}; now "
+                f"they are {', '.join(self.tags.labels[:10])}. Use another --output_dir, with this "
+                "model as --init_checkpoint if it shall start from there."
+            )
+        if is_training:
+            remember_tags(output_dir, self.tags)
+
+    def served_outputs(self, outputs: Any) -> dict[str, tf.Tensor]:
+        """Returns `probabilities`, float32 [B, S, K], and `predictions`, int32 [B, S]."""
+        return {"probabilities": tf.nn.softmax(outputs), **self.predictions(outputs)}
+
+    def export(
+        self, model: Any, export_dir: str, max_seq_length: int, extra_files: Mapping[str, bytes]
+    ) -> None:
+        """Writes a SavedModel, with `labels.txt` beside the vocabulary."""
+        labels = "".join(f"{label}\n" for label in self.tags.labels).encode()
+        super().export(model, export_dir, max_seq_length, {**extra_files, "labels.txt": labels})
+
+
+def write_predictions(path: str, data: SentenceSet, predicted: Sequence[Sequence[str]]) -> None:
+    r"""Writes a token a line, and blank lines between sentences, as `conlleval -d '\t'` reads it.
+
+    Args:
+        path: the file: token, label where all are known, and predicted label, with tabs between.
+        data: the sentences.
+        predicted: labels of each.
+    """
+    has_labels = data.has_labels
+    with files.write_atomically(path) as stream:
+        for sentence, guesses in zip(data.sentences, predicted, strict=True):
+            for cells in zip(sentence.tokens, sentence.labels, guesses, strict=True):
+                shown = cells if has_labels else (cells[0], cells[2])
+                stream.write("\t".join(map(str, shown)) + "\n")
+            stream.write("\n")

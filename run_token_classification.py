@@ -1,0 +1,33 @@
+r"""Fine-tunes ALBERT to label tokens, as in named entity recognition; evaluates, predicts, exports.
+
+    python run_token_classification.py --data_dir=msra \
+        --albert_config_file=albert_tiny/albert_config_tiny.json \
+        --init_checkpoint=albert_tiny/albert_model.ckpt --vocab_file=albert_tiny/vocab.txt \
+        --max_seq_length=128 --num_train_epochs=3 --output_dir=msra_model \
+        --do_train --do_eval --do_predict
+
+--data_dir holds train, dev and test with .txt, .conll or .tsv: a token (in Chinese, a character) a
+line with its label in the last column, and blank lines between sentences. Writes checkpoints,
+model.ckpt-best, eval_results.txt with precision, recall and F1 of spans, dev_predictions.tsv,
+test_predictions.tsv and plots to --output_dir. With --num_runs or several learning rates each run
+has a folder in there, beside sweep_results.txt. The same command again resumes a run.
+"""
+
+from albert_tf import token_classification
+from albert_tf.cli import program
+from albert_tf.finetuning.result import FineTuningResult
+from tools import plot_results
+
+
+def run(settings: token_classification.Settings) -> FineTuningResult:
+    """Runs the program, and plots its results."""
+    settings.require_a_phase()
+    plots = settings.do_eval and plot_results.is_wanted(settings.pictures)
+    result = token_classification.run(settings)
+    if plots and result.text:  # of several workers, only the first has results
+        plot_results.plot_run(settings.output_dir)
+    return result
+
+
+if __name__ == "__main__":
+    program.start(token_classification.Settings, run, __doc__)

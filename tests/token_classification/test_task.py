@@ -1,0 +1,425 @@
+"""Token classification: sentences, tags, spans and metrics, windows, loss and files."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from absl import logging
+
+from albert_tf.finetuning.batching import Padding
+from albert_tf.finetuning.task import Split
+from albert_tf.token_classification import Settings, task
+from albert_tf.token_classification.task import Sentence, SentenceSet, Tags, find_spans
+from albert_tf.tokenization import FullTokenizer
+
+CONLL = """\
+-DOCSTART- -X- -X- O
+
+U.N. NNP I-NP I-ORG
+official  NN  I-NP  O
+Ekeus NNP I-NP I-PER
+
+heads VBZ I-VP O
+
+
+. . O O
+"""
+TAGS = Tags(("B-LOC", "B-PER", "I-LOC", "I-PER", "O"), "iob2")
+
+
+def settings_for(folder, **values):
+    return Settings(data_dir=str(folder), output_dir="out", **values)
+
+
+def read(folder, text, split="train", labels=(), name=None, **values):
+    (folder / (name or f"{split}.txt")).write_bytes(text.encode())
+    return task.read_sentences(settings_for(folder, **values), split, labels)
+
+
+def labeled(*sentences):
+    """Sentences of tokens that do not matter, with these labels."""
+    rows, line = [], 1
+    for labels in map(str.split, sentences):
+        rows.append(Sentence(line, ("x",) * len(labels), tuple(labels)))
+        line += len(labels) + 1
+    return SentenceSet("train.txt", rows)
+
+
+@pytest.fixture(name="warnings")
+def warnings_of_the_log(monkeypatch):
+    lines = []
+    monkeypatch.setattr(logging, "warning", lambda text, *args: lines.append(text % args))
+    return lines
+
+
+# Sentences
+
+
+def test_conll_columns_are_read_sentence_by_sentence(tmp_path):
+    data = read(tmp_path, CONLL)
+    assert [s.tokens for s in data.sentences] == [("U.N.", "official", "Ekeus"), ("heads",), (".",)]
+    assert data.sentences[0].labels == ("I-ORG", "O", "I-PER")
+    assert [s.line for s in data.sentences] == [3, 7, 10]
+    chunks = read(tmp_path, CONLL, label_column=2, token_column=1)
+    assert chunks.sentences[0] == Sentence(3, ("NNP", "NN", "NNP"), ("I-NP",) * 3)
+
+
+def test_chinese_has_a_character_a_line_and_a_wide_space_is_one(tmp_path):
+    text = "\ufeff河\tB-LOC\r\n\u3000\tO\r\n\r\n船\tO\r\n"
+    data = read(tmp_path, text, name="train.conll")
+    assert [s.tokens for s in data.sentences] == [("河", "\u3000"), ("船",)]
+    assert data.sentences[0].labels == ("B-LOC", "O")
+    assert read(tmp_path, "\u3000 O\n河 O\n", "dev").sentences[0].tokens == ("\u3000", "河")
+
+
+def test_the_checksum_is_that_of_tokens_and_labels(tmp_path):
+    checksums = {read(tmp_path, text).checksum() for text in ("a O\nb O\n", "a O\n\nb O\n", "a X")}
+    assert len(checksums) == 3
+    assert read(tmp_path, "\n\na  O\nb O").checksum() == read(tmp_path, "a O\nb O\n").checksum()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a O\nb\n", r"train\.txt, line 2: no label in column -1 of 1"),
+        ("a O\n\n\tO\n", r"train\.txt, line 3: no token in column 0 of 2"),
+        ("a\tO\nb\t\n", r"train\.txt, line 2: no label in column -1 of 2"),
+        ("a O\nb B-PRE\n", r"line 2: unknown label 'B-PRE'; expected B-LOC, B-PER, .*max_bad_rows"),
+        ("\n \n", r"train\.txt: not one sentence"),
+    ],
+)
+def test_a_bad_line_is_refused_with_its_number(tmp_path, text, message):
+    with pytest.raises(ValueError, match=message):
+        read(tmp_path, text, labels=TAGS.labels)
+
+
+def test_as_many_bad_sentences_as_allowed_are_left_out_and_counted(tmp_path, warnings):
+    text = "a O\nb\n\nc O\n\nd B-PRE\n"
+    data = read(tmp_path, text, labels=TAGS.labels, max_bad_rows=2)
+    assert [s.tokens for s in data.sentences] == [("c",)]
+    assert any("2 bad rows skipped" in line for line in warnings)
+    with pytest.raises(ValueError, match="line 6: unknown label"):
+        read(tmp_path, text, labels=TAGS.labels, max_bad_rows=1)
+
+
+def test_a_test_file_needs_no_labels_but_every_token(tmp_path, warnings):
+    data = read(tmp_path, "a\nb O\n\nc B-PRE\n", "test", TAGS.labels)
+    assert [s.labels for s in data.sentences] == [(None, "O"), (None,)]
+    assert not data.has_labels
+    assert "no known label" in warnings[0]
+    with pytest.raises(ValueError, match=r"line 2: no token .* none can be skipped"):
+        read(tmp_path, "a O\n\tO\n", "test", TAGS.labels, max_bad_rows=9)
+
+
+def test_a_split_has_one_file(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"no dev\.txt or dev\.conll or dev\.tsv"):
+        task.read_sentences(settings_for(tmp_path), "dev")
+    for name in ("dev.txt", "dev.tsv"):
+        (tmp_path / name).write_text("a O\n")
+    with pytest.raises(ValueError, match=r"dev\.txt and dev\.tsv: which one"):
+        task.read_sentences(settings_for(tmp_path), "dev")
+
+
+# Tags
+
+
+@pytest.mark.parametrize(
+    ("sentence", "scheme"),
+    [
+        ("O B-PER I-PER O", "iob2"),
+        ("O I-PER I-PER B-PER", "iob1"),
+        ("B-PER I-LOC O", "iob1"),
+        ("S-PER B-PER I-PER E-PER O", "bioes"),
+        ("B M E S", "bmes"),
+        ("B-PER M-PER E-PER O", "bmes"),
+    ],
+)
+def test_the_scheme_is_recognized(sentence, scheme):
+    tags = task.recognize_tags(labeled(sentence))
+    assert tags == Tags(tuple(sorted(set(sentence.split()))), scheme)
+
+
+@pytest.mark.parametrize(
+    ("sentences", "scheme", "message"),
+    [
+        (["O O"], "auto", r"train\.txt: 1 different labels \(O\); 2 to 1000 were expected"),
+        (["NN O", "VB"], "auto", r"line 1: label 'NN' does not belong to iob2 or iob1 or bioes"),
+        (["B-PER O", "E-PER O"], "iob2", r"line 4: label 'E-PER' does not belong to iob2, as"),
+        (["B-PER O", "-PER O"], "auto", "line 4: label '-PER' does not belong"),
+        (["O-PER O"], "auto", "label 'O-PER' does not belong .* --tag_scheme=raw"),
+    ],
+)
+def test_labels_that_mark_no_spans_are_refused(sentences, scheme, message):
+    with pytest.raises(ValueError, match=message):
+        task.recognize_tags(labeled(*sentences), scheme)
+
+
+def test_the_model_remembers_its_tags(tmp_path):
+    (tmp_path / "train.txt").write_text("a I-PER\nb O\n")
+    settings = settings_for(tmp_path)
+    folder = str(tmp_path / "model")
+    assert task.find_tags(settings, [folder]) == Tags(("I-PER", "O"), "iob1")
+    (tmp_path / "model").mkdir()
+    task.remember_tags(folder, TAGS)
+    assert task.find_tags(settings, [folder]) == TAGS
+    raw = settings_for(tmp_path, tag_scheme="raw")
+    assert task.find_tags(raw, [folder]) == Tags(TAGS.labels, "raw")
+    assert task.find_tags(raw) == Tags(("I-PER", "O"), "raw")
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"labels": ["0", "1"], "is_regression": false}'])
+def test_a_damaged_memory_or_that_of_another_program_is_refused(tmp_path, text):
+    (tmp_path / "task.json").write_text(text)
+    with pytest.raises(ValueError, match=r"task\.json: not written by this program; move it away"):
+        task.remembered_tags(str(tmp_path))
+
+
+# Spans and metrics
+
+
+@pytest.mark.parametrize(
+    ("labels", "spans"),
+    [
+        # IOB2.
+        ("B-P I-P O B-L B-L", [("P", 0, 2), ("L", 3, 4), ("L", 4, 5)]),
+        # IOB1: a span begins with I, with B only beside one of the same type.
+        ("I-P I-P B-P I-L O I-L", [("P", 0, 2), ("P", 2, 3), ("L", 3, 4), ("L", 5, 6)]),
+        # BIOES.
+        ("S-P B-P I-P E-P S-L O", [("P", 0, 1), ("P", 1, 4), ("L", 4, 5)]),
+        # BMES, and without types, as in word segmentation.
+        ("B-P M-P M-P E-P O S-L", [("P", 0, 4), ("L", 5, 6)]),
+        ("B M E S B E", [("", 0, 3), ("", 3, 4), ("", 4, 6)]),
+        # In an impossible order: a change of type, an end without a beginning, after an end.
+        ("B-P I-L", [("P", 0, 1), ("L", 1, 2)]),
+        ("O E-P O", [("P", 1, 2)]),
+        ("B-P E-P I-P E-P E-P", [("P", 0, 2), ("P", 2, 4), ("P", 4, 5)]),
+        ("S-P I-P B-P", [("P", 0, 1), ("P", 1, 2), ("P", 2, 3)]),
+        ("B-P O", [("P", 0, 1)]),
+        ("B-GPE-X I-GPE-X", [("GPE-X", 0, 2)]),
+        ("O O", []),
+    ],
+)
+def test_spans_are_those_of_conlleval(labels, spans):
+    assert find_spans(labels.split()) == spans
+
+
+def test_raw_labels_are_a_span_each():
+    assert find_spans("B-P I-P O NN".split(), "raw") == [
+        ("B-P", 0, 1),
+        ("I-P", 1, 2),
+        ("NN", 3, 4),
+    ]
+
+
+def test_the_metrics_of_an_example_worked_out_by_hand():
+    gold = ["B-P I-P O B-L O".split(), "B-L I-L".split()]
+    guess = ["B-P I-P O B-P O".split(), "B-L O".split()]
+    # Found: P 0-2 (right), P 3-4 (wrong type), L 0-1 (too short). Wanted: P, L, L.
+    assert task.span_metrics(gold, guess) == pytest.approx(
+        {
+            **{"precision": 1 / 3, "recall": 1 / 3, "f1": 1 / 3, "accuracy": 5 / 7},
+            **{"precision_P": 1 / 2, "recall_P": 1, "f1_P": 2 / 3},
+            **{"precision_L": 0, "recall_L": 0, "f1_L": 0},
+        }
+    )
+
+
+def test_nothing_found_of_nothing_is_zero():
+    nothing = {"precision": 0.0, "recall": 0.0, "f1": 0.0}
+    assert task.span_metrics([["O"]], [["O"]]) == {**nothing, "accuracy": 1.0}
+
+
+@pytest.mark.parametrize("letters", ["BI", "BIES", "BMES"])
+def test_metrics_are_those_of_seqeval_on_random_labels(letters):
+    seqeval = pytest.importorskip("seqeval.metrics.sequence_labeling")
+    labels = ["O", *(f"{letter}-{kind}" for letter in letters for kind in ("PER", "LOC"))]
+    rng = random.Random(5)
+    gold = [rng.choices(labels, k=rng.randrange(1, 17)) for _ in range(150)]
+    # Half right, so that there is something to count.
+    guess = [[x if rng.random() < 0.5 else rng.choice(labels) for x in row] for row in gold]
+    found = task.span_metrics(gold, guess)
+    theirs = [[[x.replace("M-", "I-") for x in row] for row in rows] for rows in (gold, guess)]
+    for average, suffixes in (("micro", [""]), (None, ["_LOC", "_PER"])):
+        scores = seqeval.precision_recall_fscore_support(*theirs, average=average)
+        for name, values in zip(("precision", "recall", "f1"), scores, strict=False):
+            names = [name + suffix for suffix in suffixes]
+            expected = dict(zip(names, np.ravel(values), strict=True))
+            assert {key: found[key] for key in expected} == pytest.approx(expected)
+    assert found["accuracy"] == pytest.approx(seqeval.accuracy_score(gold, guess))
+    assert found["f1"] > 0.1
+
+
+# Features
+
+
+@pytest.fixture(scope="module", name="tokenizer")
+def make_tokenizer(tmp_path_factory):
+    words = "[PAD] [UNK] [CLS] [SEP] [MASK] 河 船 riv ##er the boat , ##s".split()
+    path = tmp_path_factory.mktemp("vocabulary") / "vocab.txt"
+    path.write_text("\n".join(words) + "\n", encoding="utf-8")
+    return FullTokenizer(vocab_file=str(path))
+
+
+def features_of(tokenizer, tokens, labels, max_seq_length=11):
+    data = SentenceSet("train.txt", [Sentence(1, tuple(tokens.split()), tuple(labels.split()))])
+    windows = task.make_features(data, TAGS.labels, tokenizer, max_seq_length)
+    pieces = [
+        " ".join(
+            tokenizer.convert_ids_to_tokens(windows.batch(np.array([n]), size)["input_ids"][0])
+        )
+        for n, size in enumerate(windows.lengths)
+    ]
+    return windows, pieces
+
+
+def test_the_first_piece_of_each_token_has_its_label(tokenizer):
+    windows, pieces = features_of(tokenizer, "The Rivers , 河船", "O B-LOC O B-PER")
+    assert pieces == ["[CLS] the riv ##er ##s , 河 船 [SEP]"]
+    (ids,) = windows.label_ids
+    assert ids.tolist() == [-1, 4, 0, -1, -1, 4, 1, -1, -1]
+
+
+def test_sentencepiece_tokens_are_normalized_and_begin_a_word(toy_tokenizer):
+    windows, pieces = features_of(toy_tokenizer, "Thé RIVER", "O B-LOC")
+    assert pieces == ["[CLS] ▁the ▁ ri v er [SEP]"]
+    assert windows.label_ids[0].tolist() == [-1, 4, 0, -1, -1, -1, -1]
+
+
+@pytest.mark.parametrize("kind", ["tokenizer", "toy_tokenizer"])
+def test_a_token_that_vanishes_becomes_unknown(kind, request):
+    tokenizer = request.getfixturevalue(kind)
+    windows, _ = features_of(tokenizer, "the \u0301 boat", "O B-LOC O", 61)
+    ids = windows.batch(np.array([0]), 61)["input_ids"][0]
+    (place,) = np.flatnonzero(ids == tokenizer.unk_id)
+    assert windows.label_ids[0][place] == 0
+    assert (windows.label_ids[0] >= 0).sum() == 3
+
+
+def test_long_sentences_are_split_between_tokens_and_lose_none(tokenizer, monkeypatch):
+    logged = []
+    monkeypatch.setattr(logging, "info", lambda text, *args: logged.append(text % args))
+    labels = "O B-LOC I-LOC O B-PER"
+    windows, pieces = features_of(tokenizer, "the rivers boat the rivers", labels, 6)
+    assert pieces == [
+        "[CLS] the riv ##er ##s [SEP]",
+        "[CLS] boat the [SEP]",
+        "[CLS] riv ##er ##s [SEP]",
+    ]
+    assert "1 of 1 sentences are longer than max_seq_length=6" in logged[-1]
+    assert logged[-1].endswith("read in 3 windows")
+    values = np.full((3, 6), -9)
+    for row, ids in enumerate(windows.label_ids):
+        values[row, : len(ids)] = ids
+    assert [TAGS.labels[n] for n in windows.at_tokens(values)] == labels.split()
+
+
+def test_a_token_longer_than_a_window_keeps_its_first_pieces(tokenizer):
+    windows, pieces = features_of(tokenizer, "the rivers the", "O B-LOC O", 4)
+    assert pieces == ["[CLS] the [SEP]", "[CLS] riv ##er [SEP]", "[CLS] the [SEP]"]
+    assert [ids.tolist() for ids in windows.label_ids] == [
+        [-1, 4, -1],
+        [-1, 0, -1, -1],
+        [-1, 4, -1],
+    ]
+    with pytest.raises(ValueError, match="--max_seq_length=2: at least 3"):
+        features_of(tokenizer, "the", "O", 2)
+
+
+def test_a_batch_is_padded_with_tokens_that_have_no_label(tokenizer):
+    data = SentenceSet(
+        "test.txt",
+        [Sentence(1, ("the", "boat"), ("O", "B-LOC")), Sentence(4, ("rivers",), (None,))],
+    )
+    windows = task.make_features(data, TAGS.labels, tokenizer, 11)
+    batch = windows.batch(np.array([1, 0]), 7)
+    # A label that is not known is that of id 0: it marks where the token is.
+    assert batch["label_ids"].tolist() == [[-1, 0, -1, -1, -1, -1, -1], [-1, 4, 0, -1, -1, -1, -1]]
+    assert batch["input_mask"].tolist() == [[1] * 5 + [0] * 2, [1] * 4 + [0] * 3]
+    assert batch["segment_ids"].sum() == 0
+    assert len(windows) == 2
+
+
+# What the engine asks for
+
+
+@pytest.fixture(name="classifier")
+def make_classifier(tiny_config, tokenizer):
+    return task.TokenClassifier(TAGS, settings_for("data"), tiny_config, tokenizer)
+
+
+def test_the_loss_is_the_mean_over_all_tokens_of_the_batch(classifier):
+    rng = np.random.default_rng(5)
+    logits = tf.constant(rng.normal(size=(3, 7, 5)), tf.float32)
+    labels = np.full((3, 7), task.NO_LABEL, np.int32)
+    labels[0, 1:6] = rng.integers(5, size=5)
+    labels[1, 1:3] = [4, 0]
+    labels[2, 2] = 3
+    batch = {"input_ids": tf.zeros((3, 7), tf.int32), "label_ids": tf.constant(labels)}
+    probabilities = tf.nn.softmax(logits).numpy()[labels >= 0]
+    expected = -np.log(probabilities[np.arange(8), labels[labels >= 0]])
+    loss, sums = classifier.loss(logits, batch)
+    np.testing.assert_allclose(loss, expected.mean(), rtol=1e-5)
+    hits = (logits.numpy().argmax(-1) == labels).sum()
+    assert [float(value) for value in sums["accuracy"]] == [hits, 8.0]
+    # Parts with different numbers of tokens add up to the same.
+    weights = classifier.loss_weights(batch)
+    parts = [
+        classifier.loss(logits[n : n + 1], {k: v[n : n + 1] for k, v in batch.items()}, weights)[0]
+        for n in range(3)
+    ]
+    np.testing.assert_allclose(sum(parts), loss, rtol=1e-5)
+
+
+def test_predictions_come_back_as_labels_of_sentences_and_are_measured(classifier, tokenizer):
+    gold = ("B-LOC", "I-LOC", "O", "B-PER")
+    data = SentenceSet("dev.txt", [Sentence(1, ("河", "船", "the", "rivers"), gold)])
+    features = task.make_features(data, TAGS.labels, tokenizer, 6)
+    split = Split("dev", data, features)
+    # Two windows, "河 船 the" and "rivers"; what is not at a first piece does not matter.
+    outputs = {"predictions": np.array([[3, 0, 2, 4, 3, 3], [1, 2, 1, 1, 1, 1]])}
+    assert classifier.predicted_labels(split, outputs) == [("B-LOC", "I-LOC", "O", "I-LOC")]
+    metrics = classifier.measure(split, outputs, 1)
+    assert (metrics["precision"], metrics["recall"], metrics["accuracy"]) == (0.5, 0.5, 0.75)
+
+
+def test_what_is_measured_depends_on_data_tags_and_windows(classifier, tiny_config, tokenizer):
+    split = Split("dev", labeled("O B-LOC"), None)
+    other = task.TokenClassifier(
+        Tags(TAGS.labels, "raw"), classifier.settings, tiny_config, tokenizer
+    )
+    padding = Padding(11)
+    found = {
+        classifier.measured_on(split, 8, padding),
+        classifier.measured_on(Split("dev", labeled("O O"), None), 8, padding),
+        other.measured_on(split, 8, padding),
+    }
+    assert len(found) == 3
+    assert classifier.measured_on(split, 3, Padding(7)) in found
+
+
+def test_files_have_the_columns_of_conlleval(tmp_path):
+    data = SentenceSet(
+        "test.txt",
+        [Sentence(1, ("河", "船"), ("B-LOC", "O")), Sentence(4, ("雨",), ("O",))],
+    )
+    guesses = [("B-LOC", "I-LOC"), ("O",)]
+    path = tmp_path / "predictions.tsv"
+    task.write_predictions(str(path), data, guesses)
+    assert path.read_text() == "河\tB-LOC\tB-LOC\n船\tO\tI-LOC\n\n雨\tO\tO\n\n"
+    data.sentences[1] = Sentence(4, ("雨",), (None,))
+    task.write_predictions(str(path), data, guesses)
+    assert path.read_text() == "河\tB-LOC\n船\tI-LOC\n\n雨\tO\n\n"
+
+
+def test_a_folder_with_checkpoints_for_other_labels_is_refused(classifier, tmp_path):
+    folder = str(tmp_path)
+    task.remember_tags(folder, Tags(("B-ORG", "O"), "iob2"))
+    classifier.prepare_folder(folder, is_training=True)  # nothing has been trained yet
+    assert task.remembered_tags(folder) == TAGS
+    task.remember_tags(folder, Tags(("B-ORG", "O"), "iob2"))
+    (tmp_path / "model.ckpt-5.index").write_text("")
+    with pytest.raises(ValueError, match="a model with the labels B-ORG, O; now they are B-LOC"):
+        classifier.prepare_folder(folder, is_training=False)
