@@ -158,6 +158,11 @@ def test_a_regression_has_no_confusion_matrix(tmp_path):
     assert plot_results.plot_run(str(tmp_path)) == []
 
 
+def test_labels_of_tokens_have_no_confusion_matrix(tmp_path):
+    (tmp_path / "dev_predictions.tsv").write_text("The\tO\tO\nriver\tB-LOC\tO\n\nIt\tO\tO\n")
+    assert plot_results.plot_run(str(tmp_path)) == []
+
+
 def test_a_table_that_was_cut_short_is_an_error(tmp_path):
     (tmp_path / "dev_predictions.tsv").write_text("line\tguid\tlabel\tprediction\tno\tyes\n1\tdev")
     with pytest.raises(ValueError, match=r"dev_predictions.tsv:2: 2 cells, and 6 in the header"):
