@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 ACCURACY = "eval_accuracy"
@@ -126,14 +127,19 @@ def _glue(
 
 
 def _clue(
-    name: str, columns: Columns, labels: tuple[str, ...], expand: Any = None, **settings: Any
+    name: str,
+    columns: Columns,
+    labels: tuple[str, ...],
+    expand: Any = None,
+    clue_fields: Mapping[str, str] = MappingProxyType({}),
+    **settings: Any,
 ) -> ClassificationTask:
     """A CLUE task: JSON lines, whose test files lack the label."""
     splits = {
         split: (Source(f"{split}.json", columns, expand=expand),)
         for split in ("train", "dev", "test")
     }
-    return ClassificationTask(name, name, splits, labels, **{"clue_fields": {}, **settings})
+    return ClassificationTask(name, name, splits, labels, clue_fields=clue_fields, **settings)
 
 
 def _mark_spans(row: JsonRow) -> list[JsonRow]:
@@ -274,13 +280,14 @@ _ROWS = (
                 Source("multinli.train.zh.tsv", Columns(0, 1, 2)),
                 Source("train.json", _XNLI_JSON),
             ),
-            **{
-                split: (
-                    Source(f"xnli.{split}.tsv", Columns(6, 7, 1), only=(0, "zh")),
-                    Source(f"{split}.json", _XNLI_JSON),
-                )
-                for split in ("dev", "test")
-            },
+            "dev": (
+                Source("xnli.dev.tsv", Columns(6, 7, 1), only=(0, "zh")),
+                Source("dev.json", _XNLI_JSON),
+            ),
+            "test": (
+                Source("xnli.test.tsv", Columns(6, 7, 1), only=(0, "zh")),
+                Source("test.json", _XNLI_JSON),
+            ),
         },
         INFERENCE,
         label_aliases={"contradictory": "contradiction"},

@@ -64,7 +64,7 @@ class Predictor:
     """Runs a model on all examples, as often as its weights change.
 
     Args:
-        model: called with (batch, training=False), returns a dict, or the logits alone.
+        model: called with (batch, training=False).
         features: N examples.
         batch_size: B.
         padding: how far batches are padded.
@@ -89,8 +89,6 @@ class Predictor:
 
     def _one_batch(self, batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         outputs = self._predictions(self.model(batch, training=False))
-        if not isinstance(outputs, Mapping):
-            outputs = {"logits": outputs}
         return {name: outputs[name] for name in self.fill}
 
     def predict(self) -> dict[str, NDArray[Any]]:

@@ -82,7 +82,9 @@ def test_the_batch_size_does_not_change_predictions(tiny_config):
     features = TokenSequences.pack(sequences, {"label_ids": np.zeros(7, np.int32)})
     model = AlbertForClassification(tiny_config, 3)
     one, many = (
-        Predictor(model, features, size, padding, {"logits": 0.0}).predict()["logits"]
+        Predictor(
+            model, features, size, padding, {"logits": 0.0}, lambda logits: {"logits": logits}
+        ).predict()["logits"]
         for size, padding in ((1, Padding(13, 1)), (5, Padding(13, 13)))
     )
     assert one.shape == (7, 3)

@@ -78,6 +78,15 @@ def test_config_and_vocabulary_lie_beside_the_weights(tmp_path, setting):
     assert (found.albert_config_file, found.spm_model_file) == ("c", "s")
 
 
+def test_a_checkpoint_in_the_working_directory_has_its_config_beside_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "albert_config.json").write_text("{}")
+    settings = make_settings(
+        albert_config_file=None, init_checkpoint="model.ckpt-best", vocab_file="vocab.txt"
+    )
+    assert engine.find_model_files(settings).albert_config_file == "./albert_config.json"
+
+
 def test_a_vocabulary_larger_than_the_model_is_refused(toy_spm_model):
     settings = make_settings(spm_model_file=toy_spm_model, max_seq_length=7)
     assert engine.read_tokenizer(settings, CONFIG).vocab_size <= 97
