@@ -138,8 +138,9 @@ def find_model_files(settings: SettingsType) -> SettingsType:
 def list_model_folders(settings: FineTuningSettings) -> list[str]:
     """Returns the folders where a trained model may be: of the runs, and of `init_checkpoint`."""
     folders = [run.output_dir for run in sweeps.plan_runs(settings)]
-    if settings.init_checkpoint:
-        folders.append(os.path.dirname(settings.init_checkpoint))
+    path = settings.init_checkpoint
+    if path:
+        folders.append(path if tf.io.gfile.isdir(path) else os.path.dirname(path))
     return folders
 
 

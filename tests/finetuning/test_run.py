@@ -87,6 +87,14 @@ def test_a_checkpoint_in_the_working_directory_has_its_config_beside_it(tmp_path
     assert engine.find_model_files(settings).albert_config_file == "./albert_config.json"
 
 
+def test_a_trained_model_is_looked_for_in_the_runs_and_beside_the_weights(tmp_path):
+    settings = make_settings(output_dir="out")
+    assert engine.list_model_folders(settings) == ["out"]
+    for path in (str(tmp_path), f"{tmp_path}/model.ckpt-best"):
+        given = dataclasses.replace(settings, init_checkpoint=path)
+        assert engine.list_model_folders(given) == ["out", str(tmp_path)]
+
+
 def test_a_vocabulary_larger_than_the_model_is_refused(toy_spm_model):
     settings = make_settings(spm_model_file=toy_spm_model, max_seq_length=7)
     assert engine.read_tokenizer(settings, CONFIG).vocab_size <= 97
