@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# Makes Chinese pre-training records with albert_zh's settings.
+# Creates Chinese pre-training records with albert_zh's settings.
 #
 #   bash create_pretrain_data.sh
 #
-# turns the sample data/sample_zh.txt into data/tf_sample_zh.tfrecord. Without a vocabulary it first
-# trains one on the sample, data/vocab_sample_zh.txt. For your own text:
+# converts the sample data/sample_zh.txt to data/tf_sample_zh.tfrecord. Without a vocabulary it first
+# trains one on the sample, data/vocab_sample_zh.txt. For other text:
 #
 #   bash create_pretrain_data.sh --vocab_file=vocab.txt --input_file='text/*.txt' \
 #       --output_file=records.tfrecord
 #
-# A vocabulary may also come from the environment (VOCAB_FILE, or SPM_MODEL_FILE for a SentencePiece
-# model). Every argument goes to create_pretraining_data.py and overrides what is set here. PYTHON
-# names the interpreter; otherwise it is that of .venv, or python3.
+# The environment variables VOCAB_FILE and SPM_MODEL_FILE (a SentencePiece model) also name a
+# vocabulary. Arguments are passed to create_pretraining_data.py and override the settings here. PYTHON
+# names the interpreter; default: .venv/bin/python if it exists, else python3.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -35,8 +35,8 @@ if [[ $own_vocabulary == false ]]; then
   if [[ -n ${VOCAB_FILE:-} || -n ${SPM_MODEL_FILE:-} ]]; then
     vocabulary=("--vocab_file=${VOCAB_FILE:-}" "--spm_model_file=${SPM_MODEL_FILE:-}")
   elif [[ $own_input == true ]]; then
-    echo "create_pretrain_data.sh: --input_file needs a vocabulary beside it: --vocab_file=…," \
-      "--spm_model_file=…, or train one with tools/train_vocabulary.py" >&2
+    echo "create_pretrain_data.sh: --input_file needs a vocabulary: give --vocab_file or" \
+      "--spm_model_file, or train one with tools/train_vocabulary.py" >&2
     exit 1
   else
     echo "No vocabulary given (--vocab_file, VOCAB_FILE): training one on the sample."
@@ -52,7 +52,7 @@ if [[ $own_vocabulary == false ]]; then
   fi
 fi
 
-# Empty arrays are spelled this way because bash before 4.4 calls them unset.
+# Empty arrays are expanded in this way because bash before 4.4 takes them for unset.
 exec "$PYTHON" "$root/create_pretraining_data.py" \
   --input_file="$root/data/sample_zh.txt" \
   --output_file="$root/data/tf_sample_zh.tfrecord" \

@@ -1,21 +1,21 @@
 #!/usr/bin/env bash
-# Makes Chinese pre-training records from numbered text files, with albert_zh's settings for them.
+# Creates Chinese pre-training records from numbered text files, with the settings of albert_zh.
 #
 #   bash scripts/create_pretrain_data_batch.sh START END
 #
-# takes the files of the numbers START to END, both included, one after the other. Which files, say
-# patterns in the environment, with {} for the number:
+# processes the files with the numbers START to END, both included, one after the other. Patterns in
+# the environment name the files; {} stands for the number:
 #
 #   INPUT_PATTERN='text/news_{}.txt' OUTPUT_PATTERN='records/news_{}.tfrecord' \
 #   VOCAB_FILE=vocab_chinese.txt bash scripts/create_pretrain_data_batch.sh 0 9
 #
-# INPUT_PATTERN   text files; default raw_text/web_text_zh_{}.txt
-# OUTPUT_PATTERN  record files; default tf_records/tf_web_text_zh_{}.tfrecord
-# VOCAB_FILE      WordPiece vocabulary; default albert_config/vocab.txt
-# PYTHON          interpreter; default that of .venv, or python3
+# INPUT_PATTERN   text files; default: raw_text/web_text_zh_{}.txt
+# OUTPUT_PATTERN  record files; default: tf_records/tf_web_text_zh_{}.tfrecord
+# VOCAB_FILE      WordPiece vocabulary; default: albert_config/vocab.txt
+# PYTHON          interpreter; default: .venv/bin/python if it exists, else python3
 #
-# Arguments after END go to create_pretraining_data.py and override what is set here. Called again
-# after an interruption it leaves out what is complete and goes on with the rest.
+# Arguments after END are passed to create_pretraining_data.py and override the settings here. The
+# same command again resumes an interrupted run and skips files that are complete.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

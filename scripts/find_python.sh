@@ -1,5 +1,5 @@
-# For the other scripts, which source it: sets PYTHON, unless the environment does, to the
-# interpreter of .venv in the folder $root, or to python3.
+# Sourced by the other scripts. Unless PYTHON is set, sets it to $root/.venv/bin/python if that
+# exists, else to python3.
 if [[ -z ${PYTHON:-} ]]; then
   PYTHON=python3
   if [[ -x $root/.venv/bin/python ]]; then

@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# Fine-tunes a Chinese ALBERT on a task of CLUE with albert_zh's settings, evaluates and predicts.
+# Fine-tunes a Chinese ALBERT on a CLUE task with albert_zh's settings, evaluates and predicts.
 #
 #   DATA_DIR=clue MODEL_DIR=albert_tiny bash scripts/run_classifier_clue.sh TASK [flags]
 #
-# TASK is afqmc, cmnli, csl, iflytek, tnews or wsc. Further arguments go to run_classifier.py and
-# override the settings, which are in configs/recipes/clue_*.flags. Nothing is downloaded: the data
-# are <task>_public.zip of CLUEbenchmark/CLUE, the model is albert_tiny_489k.zip of
-# brightmart/albert_zh. The predictions for the leaderboard are in <task>_predict.json.
+# TASK is afqmc, cmnli, csl, iflytek, tnews or wsc. Further arguments are passed to run_classifier.py
+# and override the settings in configs/recipes/clue_*.flags. Nothing is downloaded: the data are
+# <task>_public.zip of CLUEbenchmark/CLUE, the model is albert_tiny_489k.zip of brightmart/albert_zh.
+# Predictions for the leaderboard are written to <task>_predict.json.
 #
-# DATA_DIR     has a folder of the task's name with train.json, dev.json, test.json; default clue
-# MODEL_DIR    has albert_config_tiny.json, vocab.txt and albert_model.ckpt; default albert_tiny
-# OUTPUT_DIR   default clue_<task>
-# PYTHON       interpreter; default that of .venv, or python3
+# DATA_DIR     has a folder named after the task with train.json, dev.json, test.json; default: clue
+# MODEL_DIR    has albert_config_tiny.json, vocab.txt and albert_model.ckpt; default: albert_tiny
+# OUTPUT_DIR   default: clue_<task>
+# PYTHON       interpreter; default: .venv/bin/python if it exists, else python3
 #
-# Called again it goes on where it stopped.
+# The same command again resumes an interrupted run.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

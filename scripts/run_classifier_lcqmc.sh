@@ -3,16 +3,16 @@
 #
 #   DATA_DIR=lcqmc MODEL_DIR=albert_tiny bash scripts/run_classifier_lcqmc.sh
 #
-# Every argument goes to run_classifier.py and overrides the settings, which are in
-# configs/recipes/lcqmc_tiny.flags. Nothing is downloaded: LCQMC is given to those who ask its
-# authors, the model is albert_tiny_489k.zip of brightmart/albert_zh.
+# Arguments are passed to run_classifier.py and override the settings in
+# configs/recipes/lcqmc_tiny.flags. Nothing is downloaded: LCQMC is available from its authors on
+# request, the model is albert_tiny_489k.zip of brightmart/albert_zh.
 #
-# DATA_DIR     has train.txt, dev.txt and test.txt; default lcqmc
-# MODEL_DIR    has albert_config_tiny.json, vocab.txt and albert_model.ckpt; default albert_tiny
-# OUTPUT_DIR   default lcqmc_tiny
-# PYTHON       interpreter; default that of .venv, or python3
+# DATA_DIR     has train.txt, dev.txt and test.txt; default: lcqmc
+# MODEL_DIR    has albert_config_tiny.json, vocab.txt and albert_model.ckpt; default: albert_tiny
+# OUTPUT_DIR   default: lcqmc_tiny
+# PYTHON       interpreter; default: .venv/bin/python if it exists, else python3
 #
-# Called again it goes on where it stopped.
+# The same command again resumes an interrupted run.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# Fine-tunes ALBERT on the tasks of GLUE with Google's settings, evaluates and predicts.
+# Fine-tunes ALBERT on GLUE tasks with Google's settings, evaluates and predicts.
 #
 #   ALBERT_ROOT=albert bash scripts/run_glue.sh [TASK ...] [flags of run_classifier.py]
 #
-# ALBERT_ROOT has glue/ (CoLA, MNLI, …), and the released model: albert_config.json,
-# 30k-clean.model, model.ckpt-best. TASKs are cola, mnli, mrpc, qnli, qqp, rte, sst-2 and sts-b;
-# without any, all of them, one after the other. MNLI's model is also measured on the mismatched
-# dev set and predicts GLUE's diagnostic set. Further arguments go to run_classifier.py and override
-# the settings, which are in configs/recipes/glue_*.flags.
+# ALBERT_ROOT has glue/ with a folder for each task (CoLA, MNLI and so on) and the released model:
+# albert_config.json, 30k-clean.model, model.ckpt-best. TASK is cola, mnli, mrpc, qnli, qqp, rte, sst-2
+# or sts-b; without one, all tasks run one after the other. MNLI's model is also evaluated on the
+# mismatched dev set, and predicts GLUE's diagnostic set. Further arguments are passed to
+# run_classifier.py and override the settings in configs/recipes/glue_*.flags.
 #
-# OUTPUT_DIR   a folder for each task is made in it; default $ALBERT_ROOT/output
-# PYTHON       interpreter; default that of .venv, or python3
+# OUTPUT_DIR   gets a folder for each task; default: $ALBERT_ROOT/output
+# PYTHON       interpreter; default: .venv/bin/python if it exists, else python3
 #
-# Called again it goes on where it stopped.
+# The same command again resumes an interrupted run.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
