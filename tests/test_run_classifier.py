@@ -289,7 +289,10 @@ def test_a_sweep_has_a_folder_a_run_a_table_and_goes_on_run_by_run(run, tmp_path
     first = contents(tmp_path / "lr0.01_seed7")
     run(*arguments, f"--export_dir={tmp_path}/export")
     assert {path.name for path in tmp_path.glob("lr*")} == {"lr0.01_seed7", "lr0.02_seed7"}
-    assert contents(tmp_path / "lr0.01_seed7") == first
+    again = contents(tmp_path / "lr0.01_seed7")
+    assert {name: again[name] for name in first} == first
+    # Plots are drawn when all runs are done.
+    assert set(again) - set(first) == {"training_curve.png", "confusion_matrix.png"}
     rows = [line.split("\t") for line in (tmp_path / "sweep_results.tsv").read_text().splitlines()]
     assert len(rows) == 3
     column = rows[0].index("matthew_corr")
