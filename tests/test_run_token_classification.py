@@ -135,16 +135,14 @@ def test_the_best_checkpoint_is_exported_and_answers_as_predicted(finished, run,
     assert served["probabilities"].shape == (len(windows), 17, 3)
 
 
-def test_a_sweep_has_a_row_for_each_run(run, tmp_path):
-    phases = ["--do_train", "--do_eval", "--train_step=1"]
-    run(f"--output_dir={tmp_path}", *phases, "--num_runs=2", "--seed=7")
+def test_a_sweep_has_a_row_for_each_run_and_runs_stop_early(run, tmp_path):
+    phases = ["--do_train", "--do_eval", "--train_step=9", "--save_checkpoints_steps=1"]
+    sweep = ["--num_runs=2", "--seed=7", "--learning_rate=0", "--early_stopping_patience=1"]
+    run(f"--output_dir={tmp_path}", *phases, *sweep)
     header, *rows = columns(tmp_path / TABLE_FILE)
     assert "f1" in header
     assert [row[header.index("seed")] for row in rows] == ["7", "8"]
-    assert (tmp_path / "lr0.01_seed7" / "dev_predictions.tsv").is_file()
-
-
-def test_training_stops_early(run, tmp_path):
-    phases = ["--do_train", "--do_eval", "--train_step=9", "--save_checkpoints_steps=1"]
-    run(f"--output_dir={tmp_path}", *phases, "--learning_rate=0", "--early_stopping_patience=1")
-    assert list(store.list_checkpoints(str(tmp_path)))[-1] == 2
+    for seed in (7, 8):
+        folder = tmp_path / f"lr0_seed{seed}"
+        assert list(store.list_checkpoints(str(folder)))[-1] == 2
+        assert (folder / "dev_predictions.tsv").is_file()

@@ -272,8 +272,12 @@ def find_tags(settings: Settings, model_folders: Sequence[str] = ()) -> Tags:
         ValueError: it cannot be read, or what is in its last column are no labels.
     """
     tags = next(filter(None, map(remembered_tags, model_folders)), None)
-    if tags is None:  # Not logged: whoever trains reads the file again.
-        train = read_sentences(settings, "train", is_logged=False)
+    if tags is None:
+        try:  # Not logged: whoever trains reads the file again.
+            train = read_sentences(settings, "train", is_logged=False)
+        except FileNotFoundError as error:
+            places = f", nor {TASK_FILE} in " + " or ".join(model_folders) if model_folders else ""
+            raise FileNotFoundError(f"{error}{places}: it is where the labels are from") from None
         return recognize_tags(train, settings.tag_scheme)
     if settings.tag_scheme != AUTO:
         tags = dataclasses.replace(tags, scheme=settings.tag_scheme)

@@ -170,6 +170,14 @@ def test_the_model_remembers_its_tags(tmp_path):
     assert task.find_tags(raw) == Tags(("I-PER", "O"), "raw")
 
 
+def test_labels_that_nobody_knows_are_asked_for(tmp_path):
+    message = (
+        r"no train\.txt or .*, nor task\.json in model or out: it is where the labels are from"
+    )
+    with pytest.raises(FileNotFoundError, match=message):
+        task.find_tags(settings_for(tmp_path), ["model", "out"])
+
+
 @pytest.mark.parametrize("text", ["", "[]", '{"labels": ["0", "1"], "is_regression": false}'])
 def test_a_damaged_memory_or_that_of_another_program_is_refused(tmp_path, text):
     (tmp_path / "task.json").write_text(text)
