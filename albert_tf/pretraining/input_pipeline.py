@@ -17,8 +17,8 @@ Letters: B batch, S sequence, P masked positions.
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -40,45 +40,30 @@ SHUFFLE_BLOCK = 1024  # records held in memory, some 10 kB each at S = 512
 Reader = Callable[[tf.Tensor, tf.Tensor], tf.data.Dataset]  # of path and is_gzip
 
 
-@dataclasses.dataclass(frozen=True)
-class Turn:
-    """Some files of an epoch that are interleaved, from the block `first_block` on.
-
-    Attributes:
-        paths, is_gzip: the files, beginning with the one to read from next.
-        skips: number of records of each that lie before the position.
-        seed: of the shuffling of its blocks, together with their numbers.
-        first_block: number of the first block that is read.
-        drop: number of records of that block that lie before the position.
-    """
-
-    paths: list[str]
-    is_gzip: list[bool]
-    skips: list[int]
-    seed: int
-    first_block: int
-    drop: int
+# Some files of an epoch that are interleaved, from the block `first_block` on.
+_TURN = {
+    "paths": tf.TensorSpec((None,), tf.string),  # of the files, from the one to read next
+    "is_gzip": tf.TensorSpec((None,), tf.bool),
+    "skips": tf.TensorSpec((None,), tf.int64),  # records of each file before the position
+    "seed": tf.TensorSpec((), tf.int64),  # of shuffling, together with the number of the block
+    "first_block": tf.TensorSpec((), tf.int64),
+    "drop": tf.TensorSpec((), tf.int64),  # records of the first block before the position
+}
 
 
-def training_turns(
-    files: Sequence[RecordFile], seed: int, start: int, is_shuffled: bool = True
-) -> Iterator[Turn]:
-    """Yields what to read from record number `start` on, epoch after epoch, without end.
+def _training_turns(files: Sequence[RecordFile], seed: int, start: int) -> Iterator[dict[str, Any]]:
+    """Yields what to read from record number `start` on, as `_TURN`, epoch after epoch.
 
     Args:
         files: what to read.
         seed: of all shuffling.
         start: number of records read before, over all epochs.
-        is_shuffled: whether to shuffle; without it files are read one after the other.
     """
     epoch, position = divmod(start, sum(file.num_records for file in files))
     while True:
-        order = np.arange(len(files))
-        if is_shuffled:
-            order = np.random.default_rng((seed, epoch)).permutation(len(files))
-        at_once = FILES_AT_ONCE if is_shuffled else 1
-        for turn, first in enumerate(range(0, len(files), at_once)):
-            group = [files[i] for i in order[first : first + at_once]]
+        order = np.random.default_rng((seed, epoch)).permutation(len(files))
+        for turn, first in enumerate(range(0, len(files), FILES_AT_ONCE)):
+            group = [files[i] for i in order[first : first + FILES_AT_ONCE]]
             length = sum(file.num_records for file in group)
             if position < length:
                 own_seed = np.random.SeedSequence((seed, epoch, turn)).generate_state(1)[0] >> 1
@@ -87,36 +72,34 @@ def training_turns(
         epoch += 1
 
 
-def _turn_at(group: list[RecordFile], position: int, seed: int) -> Turn:
+def _turn_at(group: list[RecordFile], position: int, seed: int) -> dict[str, Any]:
     block, drop = divmod(position, SHUFFLE_BLOCK)
     skips, first = _read_in_turns([file.num_records for file in group], block * SHUFFLE_BLOCK)
     rotated = [i % len(group) for i in range(first, first + len(group))]
     rest = [i for i in rotated if skips[i] < group[i].num_records]
-    return Turn(
-        paths=[group[i].path for i in rest],
-        is_gzip=[group[i].is_gzip for i in rest],
-        skips=[skips[i] for i in rest],
-        seed=seed,
-        first_block=block,
-        drop=drop,
-    )
+    return {
+        "paths": [group[i].path for i in rest],
+        "is_gzip": [group[i].is_gzip for i in rest],
+        "skips": [skips[i] for i in rest],
+        "seed": seed,
+        "first_block": block,
+        "drop": drop,
+    }
 
 
 def _read_in_turns(lengths: list[int], count: int) -> tuple[list[int], int]:
     """Returns how many of `count` records come from each interleaved file, and which is next."""
-    # After r full rounds, min(r, length) have come from each: find the last full round.
-    low, high = 0, max(lengths)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if sum(min(middle, length) for length in lengths) <= count:
-            low = middle
-        else:
-            high = middle - 1
-    taken = [min(low, length) for length in lengths]
+
+    def taken_after(rounds: int) -> list[int]:
+        return [min(rounds, length) for length in lengths]
+
+    candidates = range(1, max(lengths) + 1)
+    full_rounds = bisect_right(candidates, count, key=lambda rounds: sum(taken_after(rounds)))
+    taken = taken_after(full_rounds)
     for i, length in enumerate(lengths):
         if sum(taken) == count:
             return taken, i
-        taken[i] += length > low
+        taken[i] += length > full_rounds
     return taken, 0
 
 
@@ -126,7 +109,6 @@ def training_dataset(
     batch_size: int,
     seed: int,
     start: int = 0,
-    is_shuffled: bool = True,
     rows: slice | None = None,
 ) -> tf.data.Dataset:
     """Returns batches of parsed records, without end.
@@ -137,7 +119,6 @@ def training_dataset(
         batch_size: B.
         seed: of the shuffling.
         start: number of records read before; the first batch begins with record `start`.
-        is_shuffled: whether to shuffle.
         rows: which rows of each batch this process computes, where several share it; None for
             all. The others are read, but not parsed.
 
@@ -146,26 +127,20 @@ def training_dataset(
     """
     read = _reader(files)
     part = slice(None) if rows is None else rows
-
-    def turns() -> Iterator[dict[str, Any]]:
-        return map(dataclasses.asdict, training_turns(files, seed, start, is_shuffled))
-
-    types = {"paths": tf.string, "is_gzip": tf.bool, "skips": tf.int64}
-    signature = {name: tf.TensorSpec((None,), dtype) for name, dtype in types.items()} | {
-        name: tf.TensorSpec((), tf.int64) for name in ("seed", "first_block", "drop")
-    }
-    dataset = tf.data.Dataset.from_generator(turns, output_signature=signature)
-    dataset = dataset.flat_map(lambda turn: _read_turn(turn, read, is_shuffled))
+    dataset = tf.data.Dataset.from_generator(
+        lambda: _training_turns(files, seed, start), output_signature=_TURN
+    )
+    dataset = dataset.flat_map(lambda turn: _read_turn(turn, read))
     dataset = dataset.batch(batch_size, drop_remainder=True)
     return dataset.map(lambda batch: parse(batch[part], features), tf.data.AUTOTUNE).prefetch(2)
 
 
-def _read_turn(turn: dict[str, tf.Tensor], read: Reader, is_shuffled: bool) -> tf.data.Dataset:
+def _read_turn(turn: dict[str, tf.Tensor], read: Reader) -> tf.data.Dataset:
     def shuffle(number: tf.Tensor, block: tf.Tensor) -> tf.data.Dataset:
         order = tf.random.experimental.stateless_shuffle(
             tf.range(tf.shape(block)[0]), seed=tf.stack([turn["seed"], number])
         )
-        return tf.data.Dataset.from_tensor_slices(tf.gather(block, order) if is_shuffled else block)
+        return tf.data.Dataset.from_tensor_slices(tf.gather(block, order))
 
     dataset = tf.data.Dataset.from_tensor_slices((turn["paths"], turn["is_gzip"], turn["skips"]))
     dataset = dataset.interleave(
@@ -219,17 +194,17 @@ def evaluation_dataset(
 
 
 def batches(
-    dataset: tf.data.Dataset, files: Sequence[RecordFile], features: Features | None = None
+    dataset: tf.data.Dataset, files: Sequence[RecordFile], features: Features
 ) -> Iterator[Any]:
     """Yields the batches of a dataset over `files`.
 
     Args:
         dataset: of this module.
         files: what it reads.
-        features: what it parses; if given, an error names records that do not parse as well.
+        features: what it parses.
 
     Raises:
-        ValueError: a record is damaged; names the file and the record.
+        ValueError: a record is damaged or does not parse; names the file and the record.
     """
     iterator = iter(dataset)
     while True:

@@ -42,18 +42,12 @@ class RecordFile:
     damaged: tuple[int, ...] | None = None
 
 
-def record_paths(paths: Sequence[str]) -> list[str]:
-    """Returns the paths without metadata files, which a glob as `data/*` finds as well."""
-    return [path for path in paths if not path.endswith(records.METADATA_SUFFIX)]
-
-
 def find_record_files(paths: Sequence[str]) -> list[RecordFile]:
     """Returns the files with their numbers of records, looked up in metadata or counted.
 
     Raises:
         ValueError: a file is empty, truncated or no TFRecord file; names it.
     """
-    paths = record_paths(paths)
     known = records.read_metadata(paths)
     found = []
     for path in paths:
@@ -77,7 +71,6 @@ def scan_record_files(paths: Sequence[str], features: Features) -> list[RecordFi
     Raises:
         ValueError: no record of a file can be used; names it.
     """
-    paths = record_paths(paths)
     known = records.read_metadata(paths)
     found = []
     for path in tqdm(paths, desc="checking records", unit="file", disable=None):
@@ -102,7 +95,7 @@ def scan_record_files(paths: Sequence[str], features: Features) -> list[RecordFi
     return found
 
 
-def _scan(path: str, features: Features | None) -> tuple[int, dict[int, str], str]:
+def _scan(path: str, features: Features) -> tuple[int, dict[int, str], str]:
     """Reads a file that is known to be damaged.
 
     Returns:
@@ -126,28 +119,27 @@ def _scan(path: str, features: Features | None) -> tuple[int, dict[int, str], st
     return total, damages, ""
 
 
-def parses(contents: list[bytes], features: Features | None) -> bool:
+def parses(contents: list[bytes], features: Features) -> bool:
     """Returns whether all of these serialized records are Examples with the features."""
     try:
-        if features and contents:
+        if contents:
             tf.io.parse_example(contents, features)
     except tf.errors.InvalidArgumentError:
         return False
     return True
 
 
-def count_if_sound(path: str, is_gzip: bool, features: Features | None) -> int | None:
+def count_if_sound(path: str, is_gzip: bool, features: Features) -> int | None:
     """Returns the number of records in a file; None if one of them is damaged."""
     dataset = open_records(path, is_gzip).batch(_BATCH_SIZE)
-    if features:
-        dataset = dataset.map(lambda batch: parse(batch, features), tf.data.AUTOTUNE)
+    dataset = dataset.map(lambda batch: parse(batch, features), tf.data.AUTOTUNE)
     try:
         return sum(len(tf.nest.flatten(batch)[0]) for batch in dataset)
     except tf.errors.OpError:
         return None
 
 
-def find_damage(files: Sequence[RecordFile], features: Features | None) -> str:
+def find_damage(files: Sequence[RecordFile], features: Features) -> str:
     """Returns which record of the files is damaged, and why; "" if none is."""
     for file in files:
         is_new = file.damaged is None

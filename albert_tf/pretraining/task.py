@@ -22,12 +22,9 @@ SELECTION_METRIC = "masked_lm_accuracy"
 CHECKED_RECORDS = 100
 # Feature → flag that sets its length.
 FLAG_OF_FEATURE = {
-    "input_ids": "max_seq_length",
-    "input_mask": "max_seq_length",
-    "segment_ids": "max_seq_length",
-    "masked_lm_positions": "max_predictions_per_seq",
-    "masked_lm_ids": "max_predictions_per_seq",
-    "masked_lm_weights": "max_predictions_per_seq",
+    name: width
+    for name, (_, width) in records.FEATURES.items()
+    if isinstance(width, str) and name != "token_boundary"
 }
 
 Sums = dict[str, tuple[tf.Tensor, tf.Tensor]]
@@ -57,9 +54,7 @@ class PretrainingTask:
             "max_predictions_per_seq": max_predictions_per_seq,
         }
         self.features: record_files.Features = {
-            name: tf.io.FixedLenFeature(
-                (lengths[flag],), tf.float32 if name == "masked_lm_weights" else tf.int64
-            )
+            name: tf.io.FixedLenFeature((lengths[flag],), tf.as_dtype(records.FEATURES[name][0]))
             for name, flag in FLAG_OF_FEATURE.items()
         }
         # The name is BERT's, the content ALBERT's sentence order label.
@@ -83,8 +78,12 @@ class PretrainingTask:
             ValueError: nothing matches, a file is damaged, its records have other lengths, or
                 its vocabulary is larger than the model's.
         """
-        paths = files.expand_patterns(patterns, f"--{flag}")
-        paths = record_files.record_paths(paths)
+        # A glob as `data/*` finds metadata files as well.
+        paths = [
+            path
+            for path in files.expand_patterns(patterns, f"--{flag}")
+            if not path.endswith(records.METADATA_SUFFIX)
+        ]
         if not paths:
             raise ValueError(f"--{flag}={patterns}: matches no record file")
         for path in paths:

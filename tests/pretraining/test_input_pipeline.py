@@ -49,11 +49,6 @@ def test_the_seed_decides_the_order(files):
     assert take(files, 47, seed=3) != take(files, 47, seed=4)
 
 
-def test_without_shuffling_files_come_in_order_and_repeat(files):
-    assert take(files, 60, is_shuffled=False) == [*range(47), *range(13)]
-    assert take(files, 9, start=44, is_shuffled=False) == [44, 45, 46, *range(6)]
-
-
 def test_files_are_read_in_turns():
     for lengths in ([4], [2, 5, 1], [3, 3, 3, 3], [1, 9]):
         turns = itertools.zip_longest(*([i] * n for i, n in enumerate(lengths)))
@@ -82,7 +77,7 @@ def test_a_damaged_record_is_found(tmp_path):
     path.write_bytes(content)
     dataset = input_pipeline.evaluation_dataset(files, FEATURES, 2)
     with pytest.raises(ValueError, match=r"a\.tfrecord, record 6: damaged"):
-        list(input_pipeline.batches(dataset, files))
+        list(input_pipeline.batches(dataset, files, FEATURES))
 
 
 def test_a_record_of_another_kind_is_found(tmp_path):
@@ -144,7 +139,6 @@ def test_the_order_without_damaged_records_is_as_if_they_had_never_been(
         write_numbers(paths[-1], USABLE[start : start + length])
         start += length
     assert take(record_files.find_record_files(paths), len(through)) == through
-    assert take(damaged_files, 40, is_shuffled=False) == [*USABLE, *USABLE[:9]]
 
 
 def test_the_rows_of_all_workers_are_those_of_one(damaged_files):

@@ -84,10 +84,11 @@ def make_trainer(
 
 def train(trainer, records, after_save=None):
     def batches(step):
+        features = trainer.take_step.task.features
         dataset = input_pipeline.training_dataset(
-            records, trainer.take_step.task.features, BATCH_SIZE, 3, step * BATCH_SIZE
+            records, features, BATCH_SIZE, 3, step * BATCH_SIZE
         )
-        return input_pipeline.batches(dataset, records)
+        return input_pipeline.batches(dataset, records, features)
 
     trainer.train(batches, after_save)
 
