@@ -1,18 +1,19 @@
-"""Which characters of a text each piece of its tokenization stands for.
+"""Aligns the pieces of a tokenized text with the characters of the original text.
 
-Reading comprehension needs this: answers come and go as character offsets, models see pieces.
+Extractive question answering needs this: data sets give answers as character offsets, and models
+predict positions of pieces.
 
-A SentencePiece vocabulary sees normalized text, and the pieces know nothing of the original. The
-official program (`squad_utils.py`, `convert_examples_to_features`) finds the way back by a longest
-common subsequence of the text and the joined pieces, cell by cell. Here the result is the same,
-ties included, in two ways:
+SentencePiece tokenizes normalized text, and its pieces have no offsets into the original. The
+official program (`squad_utils.py`, `convert_examples_to_features`) aligns the text with the joined
+pieces by a longest common subsequence, computed cell by cell. The result here is the same, ties
+included, but faster:
 
-* nearly always the two agree character by character, and comparing them is all;
-* else a row of the table is one integer, one bit a column that is larger than its left neighbor
-  (Allison and Dix 1986), so that a row costs five operations.
+* If the two agree character by character, as they nearly always do, no table is needed.
+* Otherwise a row of the table is one integer, with a bit for each column that is larger than its
+  left neighbor (Allison and Dix 1986), so that a row costs five operations.
 
-WordPiece vocabularies, which the official program cannot use, cut without shifting anything: each
-piece's characters are counted.
+WordPiece vocabularies, which the official program does not support, preserve the order of the
+characters, so that counting them is enough.
 
 Letters: n characters of the text, m characters of the joined pieces, T pieces.
 """
@@ -36,15 +37,15 @@ from albert_tf.tokenization import (
     preprocess_text,
 )
 
-MIN_MATCHED = 0.8  # of the characters; below, the official program leaves the question out
+MIN_MATCHED = 0.8  # share of the characters; below, the official program skips the question
 BAND_MARGIN = 5
 BLOCK_ROWS = 256  # of the table, kept at a time
-# About a minute. A megabyte of text may still be 3% longer or shorter than its pieces; the official
-# program's table would not fit into memory long before.
+# About a minute of computation: a megabyte of text whose pieces are 3% longer or shorter. The
+# official program's table would run out of memory long before.
 MAX_TABLE_BITS = 1 << 37
-UNKNOWN = -1  # in an index: this character has no partner
-# Stands for a character that normalizes to none or to several. It can be in no piece, as
-# SentencePiece takes no lone surrogates.
+UNKNOWN = -1  # in an index: this character is not aligned
+# Replaces a character that normalizes to none or to several. It occurs in no piece, as
+# SentencePiece accepts no lone surrogates.
 _NO_CHARACTER = "\udfff"
 
 Index = NDArray[np.int32]
@@ -52,14 +53,14 @@ Index = NDArray[np.int32]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TokenizedText:
-    """A text, its pieces and how they belong together. Characters are counted from 0.
+    """The pieces of a text and their alignment with its characters, which are counted from 0.
 
     Attributes:
         token_ids: int32 [T].
-        first_char, last_char: int32 [T], the characters of the text that a piece stands for, both
-            included; the official `tok_start_to_orig_index` and `tok_end_to_orig_index`.
-        first_token, last_token: int32 [n], the piece where an answer begins whose first character
-            is this, and the piece where an answer ends whose last character is this.
+        first_char, last_char: int32 [T], the first and last character of each piece, both
+            inclusive; the official `tok_start_to_orig_index` and `tok_end_to_orig_index`.
+        first_token, last_token: int32 [n], for each character, the first piece of an answer that
+            begins there, and the last piece of an answer that ends there.
     """
 
     token_ids: Index
@@ -77,8 +78,8 @@ def tokenize(tokenizer: FullTokenizer, text: str) -> TokenizedText | None:
         text: as the data has it, not normalized; no lone surrogates.
 
     Returns:
-        None where fewer than MIN_MATCHED of the characters are found in the pieces (SentencePiece
-        only), or where nothing is to be found.
+        the alignment; None if fewer than MIN_MATCHED of the characters are found in the pieces
+        (SentencePiece only), or if the text has no pieces.
     """
     if tokenizer.is_sentencepiece:
         return _tokenize_sentencepiece(tokenizer, text)
@@ -86,10 +87,11 @@ def tokenize(tokenizer: FullTokenizer, text: str) -> TokenizedText | None:
 
 
 def convert_index(index: Index, limit: int | None, is_start: bool) -> Index:
-    """Fills the unknown entries of an index (official `_convert_index`, for all positions at once).
+    """Fills the unknown entries of an index; the official `_convert_index`, vectorized.
 
-    An entry between two known ones becomes the first (for a start) or last (for an end) of the
-    positions that lie between these; where there are none, the one behind or before.
+    An unknown entry becomes the first (for starts) or last (for ends) position between those of its
+    known neighbors. If there is none between, it becomes that of the next (for starts) or previous
+    (for ends) neighbor.
 
     Args:
         index: int32 [n], position → position on the other side, or UNKNOWN; some are known.
@@ -145,7 +147,7 @@ def _tokenize_sentencepiece(tokenizer: FullTokenizer, text: str) -> TokenizedTex
 
 
 class _NormalForms(dict[int, str]):
-    """A table for `str.translate`: what each character becomes when normalized alone."""
+    """A table for `str.translate` that normalizes each character by itself."""
 
     def __init__(self, lower: bool):
         super().__init__()
@@ -161,19 +163,19 @@ _normal_forms = functools.lru_cache(maxsize=2)(_NormalForms)
 
 
 def align_characters(text: str, joined: str) -> Index | None:
-    """Pairs the characters of two strings by a longest common subsequence.
+    """Aligns the characters of two strings by a longest common subsequence.
 
-    Of all the longest ones it is the official program's: backwards from the last pair, each has
-    the earliest possible character of `text` and then of `joined`. As there, only a band of the
-    table counts, which is tried once more with twice the width.
+    If there are several, it is the official program's: going backwards from the last pair, each
+    pair has the earliest possible character of `text` and then of `joined`. As there, only a band
+    of the table is computed, and once more with twice the width if too little is aligned.
 
     Args:
-        text: n characters, each normalized alone.
-        joined: m characters, the pieces with spaces for their "▁".
+        text: n characters, each normalized by itself.
+        joined: m characters, the joined pieces with spaces in place of "▁".
 
     Returns:
-        int32 [n], position in `text` → position in `joined` or UNKNOWN. None where less than
-        MIN_MATCHED of `text` is paired, or nothing at all.
+        int32 [n], position in `text` → position in `joined` or UNKNOWN; None if less than
+        MIN_MATCHED of `text`, or nothing at all, is aligned.
     """
     if text and joined == " " + text and not text.startswith(" "):
         return np.arange(1, len(text) + 1, dtype=np.int32)  # no other pairing is as long
@@ -195,11 +197,11 @@ def align_characters(text: str, joined: str) -> Index | None:
 
 
 class _Table:
-    """The table of a banded longest common subsequence, of which few rows are in memory.
+    """The table of a banded longest common subsequence, with few rows in memory at a time.
 
-    A row is an integer whose bits stand for columns: 1 where the entry is larger, by one, than the
-    entry to its left. Outside the band nothing matches, which has the same result as the official
-    zeros there.
+    A row is an integer with a bit for each column, which is 1 if the entry is larger (by one) than
+    the entry to its left. Outside the band nothing matches, which has the same result as the
+    official program's zeros there.
 
     Args:
         rows, columns: the two strings.
@@ -247,8 +249,8 @@ class _Table:
             for number in range(len(rows) - 1, 0, -1):
                 above, row = rows[number - 1], rows[number]
                 changed = above ^ row
-                # Bits of the columns that are larger than above: from each 1 that is new up to
-                # the next that went, or on for ever.
+                # Bits of the columns that are larger than above: from each bit that was set in
+                # this row to the next one that was cleared, or without end.
                 gains = (above & changed) - (row & changed)
                 if gains >> (column - low) & 1:
                     column = low + (row & ((2 << (column - low)) - 1)).bit_length() - 1
@@ -260,14 +262,14 @@ class _Table:
 
 @functools.lru_cache(maxsize=2)
 def _wordpiece_aligner(tokenizer: FullTokenizer) -> Callable[[str], TokenizedText | None]:
-    """The alignment for a WordPiece vocabulary; remembers the words it has seen."""
+    """Returns a function that aligns texts by a WordPiece vocabulary; it caches words."""
     basic = BasicTokenizer(tokenizer.do_lower_case)
     wordpiece = WordpieceTokenizer(tokenizer.vocab)
 
     @functools.lru_cache(maxsize=100_000)
     def cut(word: str) -> tuple[list[int], list[int], list[int]]:
         """Ids of the pieces of a word, and the first and last character of each."""
-        # A character may become none (an accent of its own) or several (a Hangul syllable).
+        # Normalization may drop a character (a combining accent) or make several (Hangul).
         origin = [at for at, char in enumerate(word) for _ in "".join(basic.split_word(char))]
         pieces: list[str] = []
         ends = [0]
@@ -283,7 +285,7 @@ def _wordpiece_aligner(tokenizer: FullTokenizer) -> Callable[[str], TokenizedTex
 
     def align(text: str) -> TokenizedText | None:
         words = basic.words(text)
-        # Whether a character stays depends on nothing but the character.
+        # Whether a character is kept depends on that character alone.
         kept = set("".join(words))
         places = [at for at, char in enumerate(text) if char in kept]
         ids: list[int] = []

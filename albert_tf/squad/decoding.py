@@ -1,7 +1,7 @@
-"""From scores to answers: spans, n-best lists, null odds and the files that hold them.
+"""Decodes model outputs to answers: spans, n-best lists, null odds and their files.
 
-As google-research/albert (`squad_utils.py`, `accumulate_predictions_*`, `write_predictions_*`):
-the same spans, in the same order, ties included, and files of the same bytes.
+Source: `accumulate_predictions_*` and `write_predictions_*` in `squad_utils.py` of
+google-research/albert. Spans, their order (ties included) and the bytes of the files are the same.
 
 Letters: N features, S sequence length, C candidate spans of a feature.
 """
@@ -24,10 +24,10 @@ from albert_tf.squad.features import SquadFeatures
 from albert_tf.squad.reading import SquadExample
 
 PREDICTIONS, NBEST, NULL_ODDS = "predictions.json", "nbest_predictions.json", "null_odds.json"
-NOTHING_FOUND_V1 = "empty"  # the official answer to a question that has no candidate
+NOTHING_FOUND_V1 = "empty"  # the official answer to a question without a candidate span
 NO_FEATURES_NULL_ODDS = 1_000_000.0
 NO_CANDIDATE_SCORE = -1e6
-ROWS_AT_ONCE = 512  # features that are looked at together; 400 candidates each are usual
+ROWS_AT_ONCE = 512  # features decoded at a time; each usually has 400 candidates
 
 Span = tuple[float, float, str]
 
@@ -37,9 +37,9 @@ class DecodingSettings:
     """How answers are chosen.
 
     Attributes:
-        n_best_size: answers in an n-best list; in SQuAD 1.1 also the number of starts, and of
-            ends, that are tried.
-        max_answer_length: of an answer, in pieces.
+        n_best_size: length of n-best lists; in SQuAD 1.1 also the number of starts, and of ends,
+            that are tried.
+        max_answer_length: maximum length of an answer, in tokens.
     """
 
     n_best_size: int = 20
@@ -53,12 +53,12 @@ class DecodingSettings:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Candidates:
-    """Spans of N features with their scores, in the order in which equal ones are preferred.
+    """Candidate spans of N features with their scores; of equal scores the first one wins.
 
     Attributes:
         starts, ends: int [N, C], positions in the feature.
         start_scores, end_scores: float32 [N, C].
-        null_scores: float32 [N], larger where the feature rather holds no answer; None in
+        null_scores: float32 [N], larger if the feature is less likely to hold an answer; None in
             SQuAD 1.1.
     """
 
@@ -71,12 +71,12 @@ class Candidates:
 
 @dataclasses.dataclass(frozen=True)
 class Answers:
-    """What was found, by question id in the order of the questions.
+    """The answers by question id, in the order of the questions.
 
     Attributes:
-        best: the best text; questions without a candidate have "empty" in SQuAD 1.1, "" in 2.0.
-        nbest: the n-best list: `text`, `probability`, `start_log_prob`, `end_log_prob`.
-        null_odds: larger where the question rather has no answer; None in SQuAD 1.1.
+        best: the best text; "empty" (SQuAD 1.1) or "" (2.0) for questions without a candidate.
+        nbest: the n-best list, with `text`, `probability`, `start_log_prob` and `end_log_prob`.
+        null_odds: larger if the question is less likely to have an answer; None in SQuAD 1.1.
     """
 
     best: dict[str, str]
@@ -84,12 +84,12 @@ class Answers:
     null_odds: dict[str, float] | None = None
 
     def predictions(self, threshold: float | None = None, strict: bool = False) -> dict[str, str]:
-        """The text that answers each question, "" where the null odds are above `threshold`.
+        """Returns question id → answer; "" if the null odds are above `threshold`.
 
         Args:
-            threshold: None answers everything.
-            strict: leave a question exactly at the threshold unanswered too, as the official
-                program does.
+            threshold: None answers every question.
+            strict: whether "" also answers questions exactly at the threshold, as in the official
+                program.
         """
         odds = self.null_odds
         if threshold is None or odds is None:
@@ -104,12 +104,12 @@ class Answers:
 def candidates_v1(
     start_logits: NDArray[np.floating], end_logits: NDArray[np.floating], n_best_size: int
 ) -> Candidates:
-    """All pairs of the `n_best_size` best starts and ends.
+    """Returns all pairs of the `n_best_size` best starts and ends.
 
     Args:
         start_logits: float [N, S].
         end_logits: float [N, S].
-        n_best_size: how many of each.
+        n_best_size: number of starts, and of ends.
     """
     starts, ends = (_best_positions(logits, n_best_size) for logits in (start_logits, end_logits))
     shape = (*starts.shape, ends.shape[1])
@@ -122,7 +122,7 @@ def candidates_v1(
 
 
 def _best_positions(logits: NDArray[np.floating], count: int) -> NDArray[np.int64]:
-    """The positions of the largest logits, the first of equal ones first: [N, count]."""
+    """Returns the positions of the largest logits, int64 [N, count]; ties in order."""
     return np.argsort(-logits, axis=1, kind="stable")[:, :count]
 
 
@@ -133,14 +133,14 @@ def candidates_v2(
     end_top_index: NDArray[np.integer],
     cls_logits: NDArray[np.floating],
 ) -> Candidates:
-    """The beams of the SQuAD 2.0 head.
+    """Returns the beams of the SQuAD 2.0 head as candidates.
 
     Args:
-        start_top_log_probs: [N, K], of K starts.
-        start_top_index: [N, K].
-        end_top_log_probs: [N, K·E], of E ends for each start.
-        end_top_index: [N, K·E].
-        cls_logits: [N], larger where there is no answer.
+        start_top_log_probs: float [N, K], of K starts.
+        start_top_index: int [N, K], their positions.
+        end_top_log_probs: float [N, K·E], of E ends for each start.
+        end_top_index: int [N, K·E], their positions.
+        cls_logits: float [N], larger if there is no answer.
     """
     beams = end_top_index.shape[1] // start_top_index.shape[1]
     return Candidates(
@@ -158,13 +158,16 @@ def decode(
     candidates: Candidates,
     settings: DecodingSettings,
 ) -> Answers:
-    """Finds the answers to all questions.
+    """Returns the answers to all questions.
 
     Args:
         examples: the questions.
-        features: their features, those of a question together.
+        features: their features; those of a question are adjacent.
         candidates: of the same features.
-        settings: how to choose.
+        settings: how answers are chosen.
+
+    Raises:
+        ValueError: features and candidates differ in number.
     """
     if len(features) != len(candidates.starts):
         raise ValueError(f"{len(features)} features, but scores of {len(candidates.starts)}")
@@ -189,9 +192,10 @@ def decode(
 def _valid_spans(
     features: SquadFeatures, candidates: Candidates, max_answer_length: int
 ) -> Iterator[tuple[int, tuple[int, int, int], tuple[float, float]]]:
-    """The spans that may be answers, each as (question, span, scores).
+    """Yields the valid candidate spans, each as (question, span, scores).
 
-    A span is the number of its feature and the places of its first and last piece in the columns.
+    A span has the number of its feature and the indices of its first and last token in
+    `features.first_char`.
     """
     offsets, sizes = features.window_offsets[:-1, None], features.window_lengths[:, None]
     window_begins = features.query_lengths[:, None] + 2
@@ -204,7 +208,7 @@ def _valid_spans(
         valid &= (lengths >= 1) & (lengths <= max_answer_length)
         row, column = np.nonzero(valid)
         place = offsets[begin + row, 0] + first[row, column]
-        # As the official programs, only the start needs the most context in this window.
+        # As in the official programs, only the start must have its maximum context here.
         keep = features.is_max_context[place]
         row, column, place = row[keep], column[keep], place[keep]
         scores = [
@@ -230,8 +234,8 @@ def _rank(
     spans: dict[tuple[int, int, int], list[tuple[float, float]]],
     n_best_size: int,
 ) -> list[Span]:
-    """The best texts, each once: start score, end score, text."""
-    # A span can come more than once only from beams that begin at the same place.
+    """Returns the best distinct texts, as (start score, end score, text)."""
+    # A span occurs more than once only if several beams begin at the same position.
     means = [
         (sum(start for start, _ in scores) / len(scores), sum(e for _, e in scores) / len(scores))
         for scores in spans.values()
@@ -247,7 +251,7 @@ def _rank(
 
 
 def _with_probabilities(texts: list[Span]) -> list[dict[str, Any]]:
-    """An n-best list as the files have it; probabilities among its entries."""
+    """Returns the entries of an n-best list; their probabilities sum to 1."""
     scores = [start + end for start, end, _ in texts]
     weights = [math.exp(score - max(scores)) for score in scores]
     total = sum(weights)
@@ -267,7 +271,7 @@ def _null_odds(
     features: SquadFeatures,
     null_scores: NDArray[np.floating] | None,
 ) -> dict[str, float] | None:
-    """The least null score over the windows of each question."""
+    """Returns question id → the smallest null score of its windows; None in SQuAD 1.1."""
     if null_scores is None:
         return None
     odds = np.full(len(examples), NO_FEATURES_NULL_ODDS)
@@ -279,9 +283,9 @@ def write_answers(directory: str, answers: Answers, predictions: dict[str, str])
     """Writes `predictions.json`, `nbest_predictions.json` and, in SQuAD 2.0, `null_odds.json`.
 
     Args:
-        directory: where; must exist.
+        directory: an existing folder.
         answers: n-best lists and null odds.
-        predictions: the text that answers each question.
+        predictions: question id → answer.
     """
     contents: dict[str, Any] = {PREDICTIONS: predictions, NBEST: answers.nbest}
     if answers.null_odds is not None:
@@ -292,15 +296,15 @@ def write_answers(directory: str, answers: Answers, predictions: dict[str, str])
 
 
 def describe_answer(answers: Answers, qas_id: str, threshold: float | None) -> str:
-    """The answer to one question for a reader: its text, its odds, and the n-best list.
+    """Returns the answer to one question as text for the terminal.
 
     Args:
         answers: of a model.
-        qas_id: the question.
+        qas_id: id of the question.
         threshold: as in `Answers.predictions`.
 
     Returns:
-        lines: the text first, and last the n-best texts, each behind its probability among them.
+        lines: the answer, the null odds in SQuAD 2.0, and the n-best list with probabilities.
     """
     lines = [answers.predictions(threshold)[qas_id] or "(no answer)"]
     if answers.null_odds is not None:

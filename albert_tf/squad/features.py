@@ -1,9 +1,9 @@
-"""What the model reads of a question: columns of features, and their batches.
+"""Features of questions, stored as columns, and their batches.
 
     [CLS] question [SEP] window of the context [SEP] padding
 
-A context too long for the model is read through windows that overlap; each is a feature of its
-own. `windows` makes them.
+A context that is too long for the model is split into overlapping windows. Each window is a
+feature. `windows` makes them.
 
 Letters: B batch, N features, S sequence length.
 """
@@ -24,20 +24,21 @@ _LABELS = ("start_positions", "end_positions", "is_impossible")
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SquadFeatures:
-    """N features, a column a field. Two of the columns are of different length for each feature.
+    """N features as columns. Some columns hold sequences, concatenated without padding.
 
     Attributes:
-        example_index: int32 [N], number of the question.
-        doc_span_index: int32 [N], number of the window among those of its question.
-        lengths: int32 [N], pieces and special symbols of a feature, without padding.
-        query_lengths: int32 [N], pieces of the question.
+        example_index: int32 [N], index of the question.
+        doc_span_index: int32 [N], index of the window among those of its question.
+        lengths: int32 [N], number of tokens of a feature, special symbols included.
+        query_lengths: int32 [N], number of tokens of the question.
         input_ids: int32 [sum of lengths].
-        first_char, last_char: int32 [sum of window lengths], the characters of the context that
-            a piece of the window stands for, both included.
-        is_max_context: bool, same, whether no other window shows more around this piece.
-        start_positions, end_positions: int32 [N], the answer's first and last piece; both 0 where
-            the answer is not all in the window, or there is none. All 0 in prediction.
-        is_impossible: int32 [N], 1 where the window does not hold the answer.
+        first_char, last_char: int32 [sum of window lengths], the first and last character in the
+            context of each token of the window, both inclusive.
+        is_max_context: bool [sum of window lengths], whether no other window has more context
+            around this token.
+        start_positions, end_positions: int32 [N], the answer's first and last token; both 0 if the
+            window does not hold the whole answer, or there is none. All 0 in prediction.
+        is_impossible: int32 [N], 1 if the window does not hold the answer.
     """
 
     example_index: NDArray[np.int32]
@@ -57,26 +58,26 @@ class SquadFeatures:
 
     @property
     def has_labels(self) -> bool:
-        """Whether made for training: there a window holds the answer or is impossible."""
+        """Whether these are features for training: windows have an answer or are impossible."""
         return bool(len(self) and (self.start_positions[0] or self.is_impossible[0]))
 
     @property
     def window_lengths(self) -> NDArray[np.int32]:
-        """int32 [N], pieces of the context in a feature."""
+        """Number of tokens of the context in each feature, int32 [N]."""
         return self.lengths - self.query_lengths - np.int32(SPECIAL_TOKENS)
 
     @property
     def window_offsets(self) -> NDArray[np.int64]:
-        """int64 [N + 1], where the window of a feature begins in `first_char` and its like."""
+        """Index at which each window begins in `first_char`, int64 [N + 1]."""
         return _offsets(self.window_lengths)
 
     @property
     def unique_ids(self) -> NDArray[np.int64]:
-        """int64 [N], the official numbers of the features."""
+        """The official `unique_ids` of the features, int64 [N]."""
         return FIRST_UNIQUE_ID + np.arange(len(self))
 
     def take(self, rows: NDArray[np.integer]) -> SquadFeatures:
-        """These features, in this order."""
+        """Returns the features of these indices, in this order."""
         ids = _positions(_offsets(self.lengths), rows)
         pieces = _positions(self.window_offsets, rows)
         place = {"input_ids": ids, "first_char": pieces, "last_char": pieces}
@@ -86,16 +87,16 @@ class SquadFeatures:
         )
 
     def batch(self, rows: NDArray[np.integer], seq_length: int) -> dict[str, NDArray[Any]]:
-        """Features as the model takes them.
+        """Returns a batch of features.
 
         Args:
-            rows: [B], which.
-            seq_length: S, at least the length of the longest of them.
+            rows: int [B], indices of the features.
+            seq_length: S, at least the length of the longest of these.
 
         Returns:
-            `input_ids`, `input_mask`, `segment_ids`, `p_mask` (1 where no answer may begin or
-            end), int32 [B, S]; `unique_ids` int64 [B]; and in training `start_positions`,
-            `end_positions`, `is_impossible`, int32 [B].
+            `input_ids`, `input_mask`, `segment_ids`, `p_mask` (1 at positions where no answer
+            may begin or end), int32 [B, S]; `unique_ids`, int64 [B]; and in training
+            `start_positions`, `end_positions`, `is_impossible`, int32 [B].
         """
         lengths, begin = self.lengths[rows, None], self.query_lengths[rows, None] + 2
         places = np.arange(seq_length)
@@ -113,12 +114,12 @@ class SquadFeatures:
         }
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """All that the features hold, by name, as `feature_cache` keeps it."""
+        """Returns the columns by name, for `feature_cache`."""
         return dict(vars(self))
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> SquadFeatures:
-        """The features that `to_arrays` gave these arrays of."""
+        """Returns features, given the arrays that `to_arrays` returned."""
         return cls(**arrays)
 
 
@@ -127,14 +128,14 @@ def _offsets(lengths: NDArray[np.integer]) -> NDArray[np.int64]:
 
 
 def _positions(offsets: NDArray[np.int64], rows: NDArray[np.integer]) -> NDArray[np.int64]:
-    """Where the values of `rows` are in a column of rows of different length."""
+    """Returns the indices of the values of `rows` in a column of concatenated sequences."""
     begins, sizes = offsets[rows], np.diff(offsets)[rows]
     ends = np.cumsum(sizes)
     return np.arange(ends[-1] if len(ends) else 0) + np.repeat(begins - (ends - sizes), sizes)
 
 
 def concatenate(parts: list[SquadFeatures]) -> SquadFeatures:
-    """All features of several, which must be one or more."""
+    """Concatenates features; `parts` must not be empty."""
     names = [field.name for field in dataclasses.fields(SquadFeatures)]
     return SquadFeatures(
         **{name: np.concatenate([getattr(part, name) for part in parts]) for name in names}

@@ -1,13 +1,13 @@
-"""Metrics of extractive question answering, number for number those of the official scripts.
+"""Metrics of extractive question answering, equal to those of the official scripts.
 
 * SQuAD 1.1 (`evaluate-v1.1.py`): `exact_match` and `f1`.
-* SQuAD 2.0 (`evaluate-v2.0.py`): `exact`, `f1` and `total`, for all questions, for those that have
-  an answer and for those that have none; the threshold of the null odds that serves best.
+* SQuAD 2.0 (`evaluate-v2.0.py`): `exact`, `f1` and `total` for all questions, for answerable ones
+  and for unanswerable ones; and the best threshold of the null odds.
 * CMRC 2018 and DRCD (`cmrc2018_evaluate.py`): exact match without punctuation, and an F1 over
   single Chinese characters and whole words of other scripts ("mixed segmentation").
 
-Scores are percentages. Gold answers are texts by question id; null odds are larger where a question
-rather has no answer.
+Means are percentages. Gold answers are texts by question id; null odds are larger if a question is
+less likely to have an answer.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ Scores = dict[str, float]
 _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 
-# The signs that the script of CMRC 2018 drops. Not all there are: no "‘" and no "…" (its list has
-# two of these in one entry, which no single character equals).
+# The punctuation that the script of CMRC 2018 drops. It keeps "‘" and "…": an entry of its list has
+# two of these, which no single character equals.
 _DROPPED_SIGNS = set("-:_*^/\\~`+=，。：？！“”；’《》·、「」（）－～『』")
 _HAN = re.compile("[\u4e00-\u9fa5]")
-# As NLTK's word tokenizer, which that script uses between Chinese characters: signs stand alone,
-# commas unless a digit follows, periods at the end, quotes at either end of a word, and English
-# contractions lose their second half.
+# As NLTK's word tokenizer, which that script uses between Chinese characters: it splits off
+# punctuation, commas unless a digit follows, periods at the end, quotes at either end of a word,
+# and the second half of English contractions.
 _SIGNS = r";@#$%&?!\[\](){}<>\"–—«»“”‘"
 _CONTRACTION = r"'(?:s|m|d|ll|re|ve)\b"
 _WORD = re.compile(
@@ -42,20 +42,20 @@ _WORD = re.compile(
 
 
 def normalize_answer(text: str) -> str:
-    """Lower-cases, and takes away ASCII punctuation, English articles and superfluous spaces."""
+    """Returns text in lower case, without ASCII punctuation, articles and extra spaces."""
     text = _ARTICLES.sub(" ", text.lower().translate(_WITHOUT_PUNCTUATION))
     return " ".join(text.split())
 
 
 def exact_match(prediction: str, gold: str) -> float:
-    """1.0 where both texts are the same when normalized, else 0.0."""
+    """Returns 1.0 if both texts are the same when normalized, else 0.0."""
     return float(normalize_answer(prediction) == normalize_answer(gold))
 
 
 def f1_score(prediction: str, gold: str) -> float:
-    """The harmonic mean of precision and recall over normalized words, in [0, 1].
+    """Returns the F1 of the normalized words, in [0, 1].
 
-    Where either text has no words: 1.0 if neither has.
+    If one of the texts has no words, it is 1.0 if both have none, else 0.0.
     """
     found, wanted = normalize_answer(prediction).split(), normalize_answer(gold).split()
     if not found or not wanted:
@@ -72,7 +72,7 @@ def _f1(common: int, found: int, wanted: int) -> float:
 
 
 def _best(metric: Callable[[str, str], float], predictions: Predictions, golds: Golds) -> Scores:
-    """The score of each prediction beside the gold answer that suits it best."""
+    """Returns the score of each prediction, with the gold answer that scores best."""
     return {
         qas_id: max(metric(predictions[qas_id], answer) for answer in answers)
         for qas_id, answers in golds.items()
@@ -81,7 +81,7 @@ def _best(metric: Callable[[str, str], float], predictions: Predictions, golds: 
 
 
 def evaluate_v1(golds: Golds, predictions: Predictions) -> dict[str, float]:
-    """The official numbers of SQuAD 1.1: `exact_match` and `f1`.
+    """Returns the metrics of SQuAD 1.1: `exact_match` and `f1`, percentages.
 
     A question without a prediction counts as wrong.
 
@@ -90,7 +90,7 @@ def evaluate_v1(golds: Golds, predictions: Predictions) -> dict[str, float]:
     """
     _check_golds(golds)
     count = len(golds)
-    # Unlike in SQuAD 2, an empty text is never right here.
+    # Unlike in SQuAD 2.0, an empty prediction is always wrong.
     f1 = {
         qas_id: score if normalize_answer(predictions[qas_id]) else 0.0
         for qas_id, score in _best(f1_score, predictions, golds).items()
@@ -111,7 +111,7 @@ def _check_golds(golds: Golds) -> None:
 
 
 def raw_scores_v2(golds: Golds, predictions: Predictions) -> tuple[Scores, Scores]:
-    """Exact match and F1 of each prediction, as SQuAD 2.0 has it: no gold answer means ""."""
+    """Returns exact match and F1 of each prediction as in SQuAD 2.0; no gold answer means ""."""
     wanted = {
         qas_id: [answer for answer in answers if normalize_answer(answer)] or [""]
         for qas_id, answers in golds.items()
@@ -122,7 +122,7 @@ def raw_scores_v2(golds: Golds, predictions: Predictions) -> tuple[Scores, Score
 def apply_threshold(
     scores: Scores, golds: Golds, null_odds: Mapping[str, float], threshold: float
 ) -> Scores:
-    """The scores when questions whose null odds are above `threshold` are not answered."""
+    """Returns the scores if questions with null odds above `threshold` are not answered."""
     return {
         qas_id: float(not golds[qas_id]) if null_odds[qas_id] > threshold else score
         for qas_id, score in scores.items()
@@ -130,7 +130,7 @@ def apply_threshold(
 
 
 def summarize_v2(golds: Golds, exact: Scores, f1: Scores) -> dict[str, float]:
-    """Means as the official script names them: `exact`, `f1`, `total`, `HasAns_…`, `NoAns_…`.
+    """Returns means under the official names: `exact`, `f1`, `total`, `HasAns_…`, `NoAns_…`.
 
     Raises:
         ValueError: no scores.
@@ -154,17 +154,17 @@ def find_best_threshold(
     null_odds: Mapping[str, float],
     official: bool = False,
 ) -> tuple[float, float]:
-    """The threshold of the null odds that gives the best mean score.
+    """Finds the threshold of the null odds with the best mean score.
 
-    Questions whose odds are at most the threshold count as answered, with their score.
+    Questions whose null odds are at most the threshold count as answered.
 
     Args:
         golds: the answers; unanswerable questions have none.
-        predictions: what is answered where a question is answered.
+        predictions: the answers to questions that are answered.
         scores: of these, in [0, 1].
-        null_odds: by question.
-        official: as the official script, which may end in the middle of questions with the same
-            odds, and whose threshold is 0 where it is best to answer nothing.
+        null_odds: by question id.
+        official: as the official script, which may split questions with the same null odds, and
+            returns the threshold 0 if it is best to answer nothing.
 
     Returns:
         the best mean, as a percentage, and the threshold.
@@ -192,17 +192,17 @@ def evaluate_v2(
     null_odds: Mapping[str, float] | None = None,
     threshold: float = 1.0,
 ) -> dict[str, float]:
-    """The official numbers of SQuAD 2.0 for a file of predictions.
+    """Returns the metrics of the official script of SQuAD 2.0 for a file of predictions.
 
     Args:
         golds: the answers; unanswerable questions have none.
         predictions: "" for a question that is not answered.
-        null_odds: where given, questions with more than `threshold` are not answered, and
-            `best_exact`, `best_exact_thresh`, `best_f1`, `best_f1_thresh` are worked out too.
+        null_odds: if given, questions with null odds above `threshold` are not answered, and
+            `best_exact`, `best_exact_thresh`, `best_f1`, `best_f1_thresh` are computed as well.
         threshold: of the null odds.
 
     Returns:
-        as `summarize_v2`; questions without a prediction are left out, as the script does.
+        as `summarize_v2`; questions without a prediction are skipped, as in the script.
     """
     exact, f1 = raw_scores_v2(golds, predictions)
     if null_odds is None:
@@ -216,7 +216,7 @@ def evaluate_v2(
 def best_thresholds(
     golds: Golds, predictions: Predictions, null_odds: Mapping[str, float], official: bool = False
 ) -> dict[str, float]:
-    """`best_exact`, `best_exact_thresh`, `best_f1`, `best_f1_thresh`: see `find_best_threshold`."""
+    """Returns `best_exact`, `best_f1` and their thresholds; see `find_best_threshold`."""
     result = {}
     for name, scores in zip(("exact", "f1"), raw_scores_v2(golds, predictions), strict=True):
         found = find_best_threshold(golds, predictions, scores, null_odds, official)
@@ -225,7 +225,7 @@ def best_thresholds(
 
 
 def mixed_segmentation(text: str) -> list[str]:
-    """Single Chinese characters, and words of other scripts; the signs that CMRC drops are gone."""
+    """Splits text into Chinese characters and other words, without CMRC's punctuation."""
     text = text.lower().strip()
     kept = "".join(char for char in text if char not in _DROPPED_SIGNS)
     spaced = re.split(f"({_HAN.pattern})", kept)
@@ -237,7 +237,7 @@ def _words(text: str) -> list[str]:
 
 
 def _longest_common_run(first: Sequence[str], second: Sequence[str]) -> int:
-    """Length of the longest run of entries that occurs in both."""
+    """Returns the length of the longest common substring, in entries."""
     best = 0
     lengths = [0] * (len(second) + 1)  # of the common runs that end here
     for entry in first:
@@ -251,7 +251,7 @@ def _longest_common_run(first: Sequence[str], second: Sequence[str]) -> int:
 
 
 def cmrc_exact_match(prediction: str, gold: str) -> float:
-    """1.0 where both texts are the same, lower-cased and without the signs that CMRC drops."""
+    """Returns 1.0 if both are the same in lower case, without CMRC's punctuation; else 0.0."""
     found, wanted = (
         [char for char in text.lower().strip() if char not in _DROPPED_SIGNS]
         for text in (prediction, gold)
@@ -260,13 +260,13 @@ def cmrc_exact_match(prediction: str, gold: str) -> float:
 
 
 def cmrc_f1(prediction: str, gold: str) -> float:
-    """F1 over `mixed_segmentation`; common is the longest run that occurs in both, in [0, 1]."""
+    """Returns the F1 of the longest common substring over `mixed_segmentation`, in [0, 1]."""
     found, wanted = mixed_segmentation(prediction), mixed_segmentation(gold)
     return _f1(_longest_common_run(found, wanted), len(found), len(wanted))
 
 
 def evaluate_cmrc(golds: Golds, predictions: Predictions) -> dict[str, float]:
-    """The numbers of CMRC 2018's script: `exact_match`, `f1`, their mean `average`.
+    """Returns the metrics of CMRC 2018's script: `exact_match`, `f1`, and their mean `average`.
 
     A question without a prediction counts as wrong.
 

@@ -1,4 +1,4 @@
-"""What run_squad.py does, given its settings."""
+"""The question answering program, as a function of its settings."""
 
 from __future__ import annotations
 

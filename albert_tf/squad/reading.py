@@ -1,9 +1,9 @@
-"""Reading question answering data: SQuAD 1.1 and 2.0, and what has their form (CMRC 2018, DRCD).
+"""Reads question answering data in SQuAD's format: SQuAD 1.1 and 2.0, CMRC 2018, DRCD.
 
     {"data": [{"paragraphs": [{"context": …, "qas": [{"id": …, "question": …,
                "answers": [{"text": …, "answer_start": …}], "is_impossible": …}]}]}]}
 
-Everything else in a file is ignored. Offsets count characters (code points) from 0.
+Other keys are ignored. Offsets count characters (code points) from 0.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ _KINDS = {list: "a list", dict: "an object", str: "text", int: "an integer", boo
 
 @dataclasses.dataclass(frozen=True)
 class SquadExample:
-    """A question about a text.
+    """A question about a context.
 
     Attributes:
         qas_id: its id.
-        question, context: as in the file, except that lone surrogates are U+FFFD.
-        answers: the texts of the answers; none for an unanswerable question, or where they are
-            not known.
-        answer_start: where in `context` the first answer begins, -1 where there is none.
-        is_impossible: whether the data says that the context does not answer the question.
+        question, context: as in the file, with U+FFFD in place of lone surrogates.
+        answers: the texts of the answers; empty if the question is unanswerable or its answers are
+            unknown.
+        answer_start: offset of the first answer in `context`; -1 without answers.
+        is_impossible: whether the question is marked as unanswerable.
     """
 
     qas_id: str
@@ -50,7 +50,7 @@ class SquadExample:
 
     @property
     def is_answer_in_place(self) -> bool:
-        """Whether the first answer stands in the context where `answer_start` says."""
+        """Whether the context has the first answer at `answer_start`."""
         return (
             bool(self.answers and self.answers[0])
             and self.answer_start >= 0
@@ -66,10 +66,10 @@ class SquadData:
         path: the file.
         checksum: SHA-256 of the file, hexadecimal.
         examples: the questions, in file order.
-        version_2: whether there are unanswerable questions, or the file says to be SQuAD 2.
-        has_answers: whether every question comes with answers or is known to have none, so that
+        version_2: whether there are unanswerable questions, or the version of the file is v2.
+        has_answers: whether every question has answers or is marked as unanswerable, so that
             predictions can be evaluated.
-        is_chinese: whether most answers (questions, where there are none) have Chinese characters.
+        is_chinese: whether most answers (or questions, if there are none) have Chinese characters.
     """
 
     path: str
@@ -84,15 +84,15 @@ def read_squad(path: str, is_training: bool) -> SquadData:
     """Reads a file of questions.
 
     Args:
-        path: JSON in the form of SQuAD.
-        is_training: every question must have an answer then, or be marked `is_impossible`. The
-            first answer counts. Questions whose answer is not where it should be are left out,
-            with a warning. Otherwise answers may be missing, and every question is kept.
+        path: JSON file in SQuAD's format.
+        is_training: whether every question must have an answer or be marked as `is_impossible`. The
+            first answer is used. Questions whose answer is not at its offset are skipped, with a
+            warning. Otherwise answers may be missing, and every question is kept.
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: not JSON, or not SQuAD: says where what was expected; no question; in training
-            no usable question; otherwise an id that occurs twice.
+        ValueError: not JSON, or not in SQuAD's format (says what was expected where); no question,
+            in training no usable question, or otherwise an id that occurs twice.
     """
     text = files.read_text(path)
     try:
@@ -117,17 +117,17 @@ def read_squad(path: str, is_training: bool) -> SquadData:
         checksum=hashlib.sha256(text.encode("utf-8")).hexdigest(),
         examples=tuple(_keep_usable(path, examples) if is_training else examples),
         version_2=version_2,
-        # In SQuAD 1.1 every question has an answer, if it is told.
+        # In SQuAD 1.1 every question has an answer, if the file gives any.
         has_answers=all(is_known and bool(e.answers or version_2) for e, is_known in found),
         is_chinese=2 * sum(bool(_HAN.search(text)) for text in texts) > len(texts),
     )
 
 
 def one_question(question: str, context: str) -> SquadData:
-    """A question from the command line, as a file of one question that is named "question".
+    """Returns data with a single question, from the command line, whose id is "question".
 
     Raises:
-        ValueError: there is nothing in one of them.
+        ValueError: question or context is empty.
     """
     for name, text in (("question", question), ("context", context)):
         if not text.strip():
@@ -139,14 +139,14 @@ def one_question(question: str, context: str) -> SquadData:
 
 
 def shuffled(examples: Sequence[SquadExample]) -> list[SquadExample]:
-    """The questions in the order in which the official programs train on them."""
+    """Returns the questions in the order in which the official programs train on them."""
     result = list(examples)
     random.Random(SHUFFLE_SEED).shuffle(result)
     return result
 
 
 class _Place:
-    """A value of the JSON file, and where it is."""
+    """A value in the JSON file, and its path for error messages."""
 
     def __init__(self, value: Any, name: str):
         self.value, self._name = value, name
@@ -160,26 +160,26 @@ class _Place:
         return self.value.get(key) is not None
 
     def get(self, key: str, *kinds: type) -> _Place:
-        """The value of `key` in an object, which must be there and of one of `kinds`."""
+        """Returns the value of `key`; raises unless it exists and has one of the types."""
         if not isinstance(self.value, dict):
             raise self.error(f'an object with "{key}"')
         if key not in self.value:
             keys = ", ".join(map(str, self.value)) or "nothing"
             raise ValueError(f'{self._name}: "{key}" is missing; found {keys}')
         place = _Place(self.value[key], f"{self._name}: {key}")
-        # By type, as true and false are integers to Python.
+        # Not isinstance: true and false are integers in Python.
         if type(place.value) not in kinds:
             raise place.error(" or ".join(_KINDS[kind] for kind in kinds))
         return place
 
     def items(self, key: str) -> Iterator[_Place]:
-        """The entries of the list `key` of an object."""
+        """Yields the entries of the list `key`."""
         for number, value in enumerate(self.get(key, list).value):
             yield _Place(value, f"{self._name}: {key}[{number}]")
 
 
 def _questions(root: _Place, is_training: bool) -> Iterator[tuple[SquadExample, bool]]:
-    """The questions, and whether it is known what answers each."""
+    """Yields the questions, each with whether its answers are known."""
     for article in root.items("data"):
         for paragraph in article.items("paragraphs"):
             context = paragraph.get("context", str).value
@@ -206,7 +206,7 @@ def _question(place: _Place, context: str, is_training: bool) -> tuple[SquadExam
 
 
 def _replace_surrogates(path: str, examples: list[SquadExample]) -> list[SquadExample]:
-    """Puts U+FFFD where half a character stands, which cannot be written as UTF-8."""
+    """Replaces lone surrogates by U+FFFD, as they cannot be written as UTF-8."""
 
     def repair(text: str) -> str:
         return _LONE_SURROGATES.sub("\ufffd", text)

@@ -21,7 +21,7 @@ def write_squad_results(output_dir: str, evaluations: Sequence[Evaluation], metr
     Args:
         output_dir: an existing folder.
         evaluations: by step.
-        metric: what decides which is best.
+        metric: the selection metric.
 
     Returns:
         the text.
@@ -43,5 +43,5 @@ def write_squad_results(output_dir: str, evaluations: Sequence[Evaluation], metr
 
 
 def format_exactly(metrics: results.Metrics) -> str:
-    """Lines `key = value`, sorted by key; all digits, as Google's SQuAD programs."""
+    """Returns lines `key = value`, sorted by key, with all digits as Google's SQuAD programs."""
     return "".join(f"{key} = {value}\n" for key, value in sorted(metrics.items()))

@@ -1,7 +1,7 @@
-"""Question answering with spans of a text: the task, its outputs and its numbers.
+"""Extractive question answering: features, losses, answers and metrics.
 
-SQuAD 1.1 and 2.0, and in Chinese CMRC 2018 and DRCD. The data come from `reading`, features from
-`windows`, answers from `decoding`, scores from `metrics`. Source:
+For SQuAD 1.1 and 2.0, and in Chinese CMRC 2018 and DRCD. `reading` reads the data, `windows` makes
+features, `decoding` finds answers, and `metrics` computes metrics. Source:
 `run_squad_v1.py`, `run_squad_v2.py` and `squad_utils.py` of google-research/albert.
 
 Letters: B batch, N features, S sequence length.
@@ -47,17 +47,17 @@ from albert_tf.squad.windows import WindowSettings, make_features
 from albert_tf.tokenization import FullTokenizer
 from albert_tf.training.evaluation import Evaluation, best_of, digest, evaluation_of_best
 
-NOWHERE = -1e30  # logit of positions that a batch of shorter rows does not have
-# What prediction reads of a model's outputs, and what fills rows of shorter batches up.
+NOWHERE = -1e30  # logit of positions beyond the end of a shorter batch
+# The outputs that prediction collects, and the values that pad those of shorter batches.
 OUTPUTS_V1 = {"start_logits": NOWHERE, "end_logits": NOWHERE}
 OUTPUTS_V2 = dict.fromkeys(
     ("start_top_log_probs", "start_top_index", "end_top_log_probs", "end_top_index", "cls_logits"),
     0.0,
 )
-# The official program scores with this cut of the null odds, whatever threshold it has found.
+# The official program scores with this threshold of the null odds, whichever it has found.
 OFFICIAL_CUT = 1.0
 
-# A variable of each head, under Google's names.
+# A variable of each head, under its name in Google's checkpoints.
 HEAD_V1, HEAD_V2 = "cls/squad/output_weights", "start_logits/dense/kernel"
 
 THRESHOLD = "null_score_diff_threshold"
@@ -70,8 +70,8 @@ class QuestionAnswering(FineTuningTask):
         settings: of the program.
         config: the architecture.
         tokenizer: of the vocabulary.
-        version_2: whether questions may have no answer: SQuAD 2.0's head, else 1.1's.
-        data: the questions of each split. Those of "question", a single one, are answered as text.
+        version_2: whether questions may have no answer: the head of SQuAD 2.0, else of 1.1.
+        data: split → questions. The split "question" has a single one, answered on the terminal.
     """
 
     selection_metric = "f1"
@@ -97,7 +97,7 @@ class QuestionAnswering(FineTuningTask):
         return self._data[split]
 
     def make_features(self, data: SquadData, split: str) -> SquadFeatures:
-        """Returns the windows over the contexts, from the cache that the settings name, if any."""
+        """Returns the features of a split, from the cache file of the settings, if any."""
         caches = {
             "train": self.settings.train_feature_file,
             "dev": self.settings.predict_feature_file,
@@ -114,11 +114,11 @@ class QuestionAnswering(FineTuningTask):
         )
 
     def num_examples(self, train: Split) -> int:
-        """Returns the number of questions, which epochs count, rather than of windows."""
+        """Returns the number of questions: epochs count these, not features."""
         return len(train.data.examples)
 
     def padding(self, padding: Padding) -> Padding:
-        """Returns how batches are padded: at least to as many positions as a beam has.
+        """Returns the padding of batches: to at least as many positions as a beam has.
 
         Raises:
             ValueError: `max_seq_length` is less than that.
@@ -134,7 +134,7 @@ class QuestionAnswering(FineTuningTask):
         return Padding(padding.max_seq_length, multiple)
 
     def build_model(self) -> AlbertForSpans | AlbertForAnswerableSpans:
-        """A model with random weights."""
+        """Returns a model with random weights."""
         if not self.version_2:
             return AlbertForSpans(self.config)
         settings = self.settings
@@ -170,7 +170,7 @@ class QuestionAnswering(FineTuningTask):
         return decode(split.data.examples, features, candidates, self.decoding)
 
     def candidates(self, outputs: Outputs, n_best_size: int) -> Candidates:
-        """Returns the spans that the outputs [N, …] of `self.outputs` speak for."""
+        """Returns the candidate spans, given the collected outputs, [N, …] each."""
         if self.version_2:
             return candidates_v2(*(outputs[name] for name in OUTPUTS_V2))
         return candidates_v1(outputs["start_logits"], outputs["end_logits"], n_best_size)
@@ -188,7 +188,7 @@ class QuestionAnswering(FineTuningTask):
         return self._evaluate(split.data, self.answer(split, outputs))[0]
 
     def measured_on(self, split: Split, batch_size: int, padding: Padding) -> str:
-        """Returns a digest of questions, vocabulary and all settings that decide the answers."""
+        """Returns a digest of questions, vocabulary and all settings that affect the answers."""
         settings, tokenizer = self.settings, self.tokenizer
         return digest(
             split.data.checksum,
@@ -213,7 +213,7 @@ class QuestionAnswering(FineTuningTask):
         return format_exactly(best.metrics) if best else ""
 
     def write_predictions(self, output_dir: str, split: Split, outputs: Outputs, step: int) -> str:
-        """Writes the files of answers; for a single question, returns answer and n-best list."""
+        """Writes the files of answers; for a single question, returns its answer as text."""
         answers = self.answer(split, outputs)
         if split.name == "question":
             qas_id = split.data.examples[0].qas_id
@@ -226,10 +226,10 @@ class QuestionAnswering(FineTuningTask):
         return ""
 
     def _threshold(self, output_dir: str) -> float | None:
-        """Returns the null odds above which there is no answer, where the data do not tell.
+        """Returns the null odds above which a question has no answer, without gold answers.
 
-        That is the threshold of the settings, or else the one that suited best when the best
-        checkpoint was evaluated.
+        That is the threshold of the settings, or else the best threshold for the best checkpoint
+        when it was evaluated.
         """
         threshold = self.settings.null_score_diff_threshold
         if threshold is not None or not self.version_2:
@@ -241,9 +241,9 @@ class QuestionAnswering(FineTuningTask):
         return found or 0.0
 
     def served_outputs(self, outputs: Any) -> dict[str, tf.Tensor]:
-        """Returns what an exported model gives, under the official names.
+        """Returns the outputs of an exported model, under the official names.
 
-        Those of SQuAD 1.1 say "log_prob", as in the official program; they are logits.
+        In SQuAD 1.1 these say "log_prob", but are logits, as in the official program.
         """
         if self.version_2:
             return {name: outputs[name] for name in self.outputs}
@@ -257,10 +257,9 @@ class QuestionAnswering(FineTuningTask):
     ) -> None:
         """Writes a SavedModel and a TFLite file.
 
-        These are `export_dir/saved_model/<Unix time>`, which takes tensors as the official one,
-        and `export_dir/albert_model.tflite`, with `start_logits` and `end_logits` for SQuAD 1.1.
-        For SQuAD 2.0, which the official program does not export, they have the outputs of
-        `OUTPUTS_V2`, and `p_mask` is an input.
+        `export_dir/saved_model/<Unix time>` takes tensors, as the official export. In SQuAD 1.1,
+        `export_dir/albert_model.tflite` returns `start_logits` and `end_logits`. In SQuAD 2.0,
+        which the official program does not export, both return `OUTPUTS_V2` and also take `p_mask`.
         """
         features = saved_model.token_features(max_seq_length)
         if self.version_2:
@@ -285,16 +284,16 @@ class QuestionAnswering(FineTuningTask):
 def choose_version(
     wanted: bool | None, checkpoint: str | None, train: SquadData | None, test: SquadData | None
 ) -> bool:
-    """Whether the head of SQuAD 2.0 is needed.
+    """Returns whether the head of SQuAD 2.0 is needed: as the first of these arguments says.
 
     Args:
-        wanted: what the user says; None for nothing.
-        checkpoint: else, the model that there is decides, if it has a head;
-        train: else, whether there are unanswerable questions in this file
-        test: or in this one.
+        wanted: the setting; None if not set.
+        checkpoint: a trained model; its head decides, if it has one.
+        train: whether these questions are SQuAD 2.0.
+        test: whether these are.
 
     Raises:
-        ValueError: nothing tells, or there are unanswerable questions that could not be evaluated.
+        ValueError: none of them tells, or unanswerable questions could not be evaluated.
     """
     version_2 = wanted
     if version_2 is None and checkpoint is not None:
@@ -327,17 +326,17 @@ def prepare(
     num_workers: int = 1,
     show_progress: bool = False,
 ) -> SquadFeatures:
-    """The features of a file of questions, from the cache or made and put there.
+    """Returns the features of a file of questions, from the cache if it is current.
 
     Args:
-        data: the questions; in training they are put into the official order.
+        data: the questions; in training they are shuffled as in the official programs.
         tokenizer: either kind of vocabulary.
-        settings: how contexts are cut.
-        is_training: whether to find the answers.
-        cache_file: an `.npz` file that keeps the features; "" for none. What was made of another
-            file, vocabulary or setting is made anew.
-        num_workers: processes; 0 for one on each core.
-        show_progress: whether to show a bar on a terminal.
+        settings: how contexts are split.
+        is_training: whether to compute the positions of answers.
+        cache_file: `.npz` file to cache the features in; "" for none. It is rebuilt if it was made
+            from another file, vocabulary or setting.
+        num_workers: number of processes; 0 for one on each core.
+        show_progress: whether to show a progress bar on terminals.
 
     Raises:
         ValueError: no question has features, or the cache cannot be written.
@@ -377,20 +376,20 @@ def evaluate(
     official_threshold: bool = False,
     threshold: float | None = None,
 ) -> tuple[dict[str, float], dict[str, str]]:
-    """The metrics of answers, and the predictions that have these metrics.
+    """Returns the metrics of answers, and the predictions that have these metrics.
 
-    * SQuAD 1.1: `exact_match` and `f1`; Chinese data by CMRC's measure, with `average`.
-    * SQuAD 2.0 (answers with null odds): `exact`, `f1` and `total`, the same for questions with
-      (`HasAns_…`) and without an answer (`NoAns_…`), `best_exact` and `best_f1` with their
-      thresholds, and `null_score_diff_threshold`, the one that was taken.
+    * SQuAD 1.1: `exact_match` and `f1`; for Chinese data those of CMRC, with `average`.
+    * SQuAD 2.0 (answers with null odds): `exact`, `f1` and `total`; the same for questions with
+      (`HasAns_…`) and without an answer (`NoAns_…`); `best_exact` and `best_f1` with their
+      thresholds; and `null_score_diff_threshold`, the threshold that was used.
 
     Args:
         data: the questions with their answers.
-        answers: what was found.
-        official_threshold: as run_squad_v2.py does it: a question exactly at the threshold has no
-            answer, though the search counted it as answered; and the scores are those with the
-            threshold 1.0 instead of the one found, so that they are not those of the predictions.
-        threshold: of the null odds; None for the one that is best for `f1`.
+        answers: of a model.
+        official_threshold: as run_squad_v2.py: a question exactly at the threshold has no answer,
+            although the search counted it as answered; and the scores use the threshold 1.0 instead
+            of the best one, so that they are not those of the predictions.
+        threshold: of the null odds; None for the best one for `f1`.
 
     Raises:
         ValueError: questions without answers in SQuAD 1.1.

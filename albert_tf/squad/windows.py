@@ -1,10 +1,10 @@
-"""From questions to features: windows over the context, each behind its question.
+"""Makes features of questions: sliding windows over the context, each with its question.
 
-The features are those of google-research/albert (`squad_utils.py`,
-`convert_examples_to_features`), field for field. Several processes make them; a context is
-tokenized once for all its questions.
+The features equal those of `convert_examples_to_features` in `squad_utils.py` of
+google-research/albert. Several processes make them, and each context is tokenized once for all its
+questions.
 
-Read from the bottom up. Letter: T pieces of a context.
+Read from the bottom up. Letters: T tokens of a context.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from albert_tf.squad.features import SPECIAL_TOKENS, SquadFeatures, concatenate
 from albert_tf.squad.reading import SquadExample
 from albert_tf.tokenization import FullTokenizer
 
-CONTEXT_WEIGHT = 0.01  # of a window's length, beside the context on the poorer side of a piece
-TASK_CHARS = 50_000  # of contexts that a process works on at a time
+CONTEXT_WEIGHT = 0.01  # of a window's length, beside the smaller context left or right of a token
+TASK_CHARS = 50_000  # characters of contexts in one task of a process
 
 
 @dataclasses.dataclass(frozen=True)
 class WindowSettings:
-    """How contexts are cut.
+    """How contexts are split into windows.
 
     Attributes:
-        max_seq_length: S, length of a feature in pieces.
-        doc_stride: pieces from the begin of a window to that of the next.
-        max_query_length: pieces of a question that are kept, the first ones.
+        max_seq_length: S, maximum length of a feature, in tokens.
+        doc_stride: number of tokens between the starts of two windows.
+        max_query_length: number of first tokens of a question that are kept.
     """
 
     max_seq_length: int = 384
@@ -58,7 +58,7 @@ class WindowSettings:
 
 
 class _Question(NamedTuple):
-    """What a process needs of a question: its number, text, and the answer's characters."""
+    """A question for a process: index, text, and first and last character of the answer."""
 
     number: int
     text: str
@@ -69,7 +69,7 @@ _Task = list[tuple[str, list[_Question]]]
 
 
 def _tasks(examples: Sequence[SquadExample]) -> Iterator[_Task]:
-    """The questions by context, several contexts in a task."""
+    """Yields the questions grouped by context, several contexts in a task."""
     by_context: dict[str, list[_Question]] = collections.defaultdict(list)
     for number, example in enumerate(examples):
         answer = None
@@ -92,17 +92,17 @@ def _tasks(examples: Sequence[SquadExample]) -> Iterator[_Task]:
 def _answer_span(
     context: alignment.TokenizedText, answer: tuple[int, int]
 ) -> tuple[int, int] | None:
-    """The first and last piece of an answer, given its characters; None if it has no piece."""
+    """Returns the first and last token of an answer, given its characters; None without any."""
     start, end = int(context.first_token[answer[0]]), int(context.last_token[answer[1]])
     return (start, end) if start <= end else None
 
 
 @functools.lru_cache(maxsize=256)
 def _cut(num_pieces: int, capacity: int, stride: int) -> list[tuple[int, int, NDArray[np.bool_]]]:
-    """The windows over T pieces: begin, end, and bool [end - begin] `is_max_context`.
+    """Returns the windows over T tokens: begin, end, and `is_max_context`, bool [end - begin].
 
-    A piece belongs to the window that shows the most on its poorer side; with a little weight, the
-    longer window; the first in a tie.
+    A token has its maximum context in the window with the largest minimum of tokens to its left and
+    to its right, plus a small weight for the window's length; of ties, in the first window.
     """
     spans = []
     begin = end = 0
@@ -120,7 +120,7 @@ def _cut(num_pieces: int, capacity: int, stride: int) -> list[tuple[int, int, ND
 
 
 class _Builder:
-    """Collects windows and puts them into columns."""
+    """Collects windows as columns."""
 
     def __init__(self, tokenizer: FullTokenizer, settings: WindowSettings):
         self._settings = settings
@@ -138,7 +138,7 @@ class _Builder:
         span: tuple[int, int] | None,
         is_training: bool,
     ) -> None:
-        """Adds the windows of question `number`, whose answer has the pieces `span`."""
+        """Adds the windows of question `number`, with its answer at the tokens `span`."""
         query = query[: self._settings.max_query_length]
         prefix = np.array([self._cls_id, *query, self._sep_id], np.int32)
         capacity = self._settings.max_seq_length - len(query) - SPECIAL_TOKENS
@@ -148,8 +148,8 @@ class _Builder:
             holds_answer = span is not None and begin <= span[0] and span[1] < end
             if span is not None and holds_answer:
                 start, stop = (piece - begin + len(prefix) for piece in span)
-            # As the official programs, which train with windows that miss the answer, in SQuAD 1.1
-            # too: the answer is at [CLS] then.
+            # As in the official programs, windows without the answer are trained on, in SQuAD 1.1
+            # too, with the answer at [CLS].
             is_impossible = is_training and not holds_answer
             length = len(prefix) + end - begin + 1
             numbers = (number, window, length, len(query), start, stop, int(is_impossible))
@@ -159,7 +159,7 @@ class _Builder:
             self._windows.append(pieces)
 
     def finish(self) -> SquadFeatures:
-        """All that was added."""
+        """Returns the features of all windows that were added."""
         numbers = np.array(self._numbers, np.int32).reshape(-1, 7).T
         empty = np.zeros(0, np.int32)
         first, last, is_max = zip(*self._windows, strict=True) if self._windows else ((), (), ())
@@ -181,7 +181,7 @@ class _Builder:
 def _make_work(
     tokenizer: FullTokenizer, settings: WindowSettings, is_training: bool
 ) -> Callable[[_Task], Iterator[tuple[SquadFeatures, list[int], int]]]:
-    """The work of a process: contexts → features, questions without any, number of questions."""
+    """Returns the work of a process: it yields features, skipped questions, question counts."""
 
     def work(task: _Task) -> Iterator[tuple[SquadFeatures, list[int], int]]:
         builder = _Builder(tokenizer, settings)
@@ -209,19 +209,18 @@ def make_features(
     num_workers: int = 1,
     show_progress: bool = False,
 ) -> SquadFeatures:
-    """Makes the features of all questions, in their order.
+    """Returns the features of all questions, in their order.
 
-    Questions without features are named in a warning: those whose context is empty or does not
-    survive normalization (see `alignment`), and in training those whose answer holds no character
-    that a piece stands for.
+    A warning names questions without features: those whose context is empty or cannot be aligned
+    (see `alignment`), and in training also those whose answer is aligned with no token.
 
     Args:
-        examples: the questions; in training, each is impossible or has its answer in place.
+        examples: the questions; in training, each is impossible or has its answer at its offset.
         tokenizer: either kind of vocabulary.
-        settings: how contexts are cut.
-        is_training: whether to find the answers.
-        num_workers: processes; 0 for one on each core.
-        show_progress: whether to show a bar on a terminal.
+        settings: how contexts are split.
+        is_training: whether to compute the positions of answers.
+        num_workers: number of processes; 0 for one on each core.
+        show_progress: whether to show a progress bar on terminals.
 
     Raises:
         ValueError: no question has features.
