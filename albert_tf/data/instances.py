@@ -246,14 +246,10 @@ def _build_batch(
         rng,
         None if documents.labels is None else documents.labels.take(source, mode="clip"),
     )
-    return {
-        "input_ids": masked.input_ids,
+    return masked | {
         "input_mask": input_mask.astype(np.uint8),
         "segment_ids": (input_mask & ~in_first).astype(np.uint8),
         "token_boundary": (input_mask & (word_starts | is_special)).astype(np.uint8),
-        "masked_lm_positions": masked.masked_lm_positions,
-        "masked_lm_ids": masked.masked_lm_ids,
-        "masked_lm_weights": masked.masked_lm_weights,
         "next_sentence_labels": table[:, 4:].astype(np.uint8),
     }
 

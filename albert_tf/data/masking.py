@@ -14,6 +14,7 @@ Source: ALBERT (arXiv 1909.11942), section 4.1, for the n-gram lengths.
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,23 +27,6 @@ KEPT_SHARE = 0.1  # keep their token; the rest become a random one
 # As in Google's program. The lists lack ', =, and >: pieces with one of these start a word.
 _PUNCTUATION = frozenset('!"#$%&()*+,-./:;?@[\\]^_`{|}~')
 _LETTERS_AND_PUNCTUATION = _PUNCTUATION | frozenset("abcdefghijklmnopqrstuvwxyz")
-
-
-@dataclasses.dataclass(frozen=True)
-class MaskedBatch:
-    """A batch after masking.
-
-    Attributes:
-        input_ids: int32 [N, S], the tokens after masking.
-        masked_lm_positions: int32 [N, P], ascending, zero-padded.
-        masked_lm_ids: int32 [N, P], the original tokens there, zero-padded.
-        masked_lm_weights: float32 [N, P], 1 for a prediction, 0 for padding.
-    """
-
-    input_ids: NDArray[np.int32]
-    masked_lm_positions: NDArray[np.int32]
-    masked_lm_ids: NDArray[np.int32]
-    masked_lm_weights: NDArray[np.float32]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -224,7 +208,7 @@ def mask_batch(
     vocab_size: int,
     rng: np.random.Generator,
     labels: NDArray[np.int32] | None = None,
-) -> MaskedBatch:
+) -> dict[str, NDArray[Any]]:
     """Chooses the positions to predict, and masks or replaces the tokens there.
 
     Args:
@@ -239,7 +223,12 @@ def mask_batch(
         labels: int32 [N, S], the ids to predict; `input_ids` by default.
 
     Returns:
-        The masked batch; `input_ids` is not changed.
+        features by name; the argument `input_ids` is not changed.
+
+        * input_ids: int32 [N, S], the tokens after masking.
+        * masked_lm_positions: int32 [N, P], ascending, zero-padded.
+        * masked_lm_ids: int32 [N, P], the original tokens there, zero-padded.
+        * masked_lm_weights: float32 [N, P], 1 for a prediction, 0 for padding.
     """
     num_rows, seq_length = input_ids.shape
     labels = input_ids if labels is None else labels
@@ -262,11 +251,15 @@ def mask_batch(
     row = positions // seq_length
     found = np.bincount(row, minlength=num_rows)
     slot = np.arange(len(positions)) - np.repeat(found.cumsum() - found, found)
-    shape = (num_rows, settings.prediction_slots)
-    batch = MaskedBatch(
-        masked, np.zeros(shape, np.int32), np.zeros(shape, np.int32), np.zeros(shape, np.float32)
-    )
-    batch.masked_lm_positions[row, slot] = positions - row * seq_length
-    batch.masked_lm_ids[row, slot] = labels.take(positions)
-    batch.masked_lm_weights[row, slot] = 1.0
-    return batch
+
+    def in_slots(values: NDArray[Any] | float, dtype: type[Any]) -> NDArray[Any]:
+        padded = np.zeros((num_rows, settings.prediction_slots), dtype)
+        padded[row, slot] = values
+        return padded
+
+    return {
+        "input_ids": masked,
+        "masked_lm_positions": in_slots(positions - row * seq_length, np.int32),
+        "masked_lm_ids": in_slots(labels.take(positions), np.int32),
+        "masked_lm_weights": in_slots(1.0, np.float32),
+    }

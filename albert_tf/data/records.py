@@ -52,14 +52,12 @@ class RecordFileInfo:
 
     Attributes:
         instances: number of records.
-        bytes: size of the file.
         settings: settings of the data program: max_seq_length, max_predictions_per_seq, …
         vocabulary: the vocabulary's `checksum` (SHA-256 of its file), `size` and `file`.
         metadata_file: where this was read.
     """
 
     instances: int
-    bytes: int
     settings: dict[str, Any]
     vocabulary: dict[str, Any]
     metadata_file: str
@@ -89,13 +87,11 @@ class Outputs:
         """Reads an `--output_file`: a comma list of names, or `name@64` for 64 shards.
 
         Raises:
-            ValueError: no name, a name twice, no shards, or an unknown compression.
+            ValueError: no name, a name twice, or no shards.
         """
         names = [name.strip() for name in pattern.split(",") if name.strip()]
         if not names:
             raise ValueError("--output_file: at least one file name was expected, none came")
-        if compression not in ("", "gzip"):
-            raise ValueError(f"--compression={compression}: expected gzip or nothing")
         paths: list[str] = []
         stems: list[str] = []
         for name in names:
@@ -138,18 +134,6 @@ def is_gzip(path: str) -> bool:
     return header.startswith(files.GZIP_MAGIC) and not has_good_length(header)
 
 
-@contextlib.contextmanager
-def _open_records(path: str) -> Iterator[IO[bytes]]:
-    """Opens a record file, through gzip where it is compressed."""
-    compressed = is_gzip(path)
-    with files.open_binary(path) as stream:
-        if compressed:
-            with gzip.open(stream) as unpacked:
-                yield cast("IO[bytes]", unpacked)
-        else:
-            yield stream
-
-
 def read_records(path: str) -> Iterator[bytes]:
     """The contents of a TFRecord file, compressed with gzip or not, in order.
 
@@ -164,7 +148,9 @@ def read_records(path: str) -> Iterator[bytes]:
 def _read_frames(path: str) -> Iterator[bytes]:
     """The contents of a TFRecord file, each with its checksum."""
     number = 0
-    with _open_records(path) as stream:
+    is_compressed = is_gzip(path)
+    with files.open_binary(path) as raw:
+        stream = cast("IO[bytes]", gzip.GzipFile(fileobj=raw)) if is_compressed else raw
         try:
             while header := stream.read(HEADER_BYTES):
                 number += 1
@@ -248,7 +234,6 @@ def read_metadata(record_files: Sequence[str]) -> dict[str, RecordFileInfo]:
                 if path and files.file_size(path) == entry["bytes"]:
                     result[path] = RecordFileInfo(
                         instances=entry["instances"],
-                        bytes=entry["bytes"],
                         settings=metadata["settings"],
                         vocabulary=metadata["vocabulary"],
                         metadata_file=metadata_file,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
-from collections.abc import Mapping
 from typing import Any
 
 from albert_tf.data.corpus import INPUT_FORMATS, SENTENCES
@@ -214,7 +213,14 @@ class Settings(EncodingSettings, InputSettings):
             **values: name → value of fields.
         """
         if values.get("albert_zh_compat"):
-            values = albert_zh_defaults(values) | values
+            defaults = {
+                "max_seq_length": 128,
+                "do_whole_word_mask": False,
+                "dupe_factor": 10,
+                "ngram": 1,
+                "segment_chinese_words": not values.get("non_chinese", False),
+            }
+            values = defaults | values
         return cls(**values)
 
     @property
@@ -226,14 +232,3 @@ class Settings(EncodingSettings, InputSettings):
     def shuffle_bytes(self) -> int:
         """`shuffle_megabytes` in bytes."""
         return int(self.shuffle_megabytes * MEGABYTE)
-
-
-def albert_zh_defaults(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the defaults of albert_zh's create_pretraining_data.py that differ from Google's."""
-    return {
-        "max_seq_length": 128,
-        "do_whole_word_mask": False,
-        "dupe_factor": 10,
-        "ngram": 1,
-        "segment_chinese_words": not values.get("non_chinese", False),
-    }

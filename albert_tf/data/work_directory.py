@@ -57,10 +57,7 @@ class WorkDirectory:
 
     def chunk_checksum(self, chunk: int) -> str:
         """The checksum of a finished chunk's text, or "" for one that is not finished."""
-        try:
-            return str(_read_json(f"{self.chunk_stem(chunk)}.json")["checksum"])
-        except FileNotFoundError:
-            return ""
+        return str(_read_json(f"{self.chunk_stem(chunk)}.json").get("checksum", ""))
 
     def forget_chunk(self, chunk: int) -> None:
         """Takes back `finish_chunk`, if it was called, before the chunk is encoded again."""
@@ -161,8 +158,8 @@ def open_work_directory(path: str, run: Mapping[str, Any], resume: bool) -> Iter
 
 def _check_run(path: str, run: Mapping[str, Any], resume: bool) -> None:
     """Compares `run` with that of an interrupted run, or writes it if there is none."""
-    before = _read_run(path)
-    if before is None:
+    before = _read_json(os.path.join(path, _RUN))
+    if not before:
         if not all(map(_OURS.fullmatch, os.listdir(path))):
             raise ValueError(
                 f"--work_dir={path}: holds other files; name an empty or a new directory"
@@ -190,15 +187,12 @@ def remove_work_directory(path: str, run: Mapping[str, Any]) -> None:
             directory.remove()
 
 
-def _read_run(path: str) -> dict[str, Any] | None:
-    try:
-        return _read_json(os.path.join(path, _RUN))
-    except FileNotFoundError:
-        return None
-
-
 def _read_json(path: str) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads(files.read_text(path))
+    """The content of a file; {} if it does not exist."""
+    try:
+        content: dict[str, Any] = json.loads(files.read_text(path))
+    except FileNotFoundError:
+        return {}
     return content
 
 

@@ -49,7 +49,7 @@ def positions_of(batch):
     return [
         positions[weights > 0].tolist()
         for positions, weights in zip(
-            batch.masked_lm_positions, batch.masked_lm_weights, strict=True
+            batch["masked_lm_positions"], batch["masked_lm_weights"], strict=True
         )
     ]
 
@@ -117,9 +117,9 @@ def test_probability_zero_masks_nothing():
     settings = MaskingSettings(masked_lm_prob=0.0)
     assert num_to_predict(np.array([5, 500]), settings).tolist() == [0, 0]
     input_ids, batch = mask(["CwwSwwS"], 0, settings)
-    np.testing.assert_array_equal(batch.input_ids, input_ids)
-    assert not batch.masked_lm_weights.any()
-    assert not batch.masked_lm_positions.any()
+    np.testing.assert_array_equal(batch["input_ids"], input_ids)
+    assert not batch["masked_lm_weights"].any()
+    assert not batch["masked_lm_positions"].any()
 
 
 def test_masked_words_are_whole_and_within_the_budget():
@@ -161,7 +161,7 @@ def test_a_continuation_with_nothing_before_it_is_a_candidate():
 
 def test_rows_without_a_candidate_or_a_budget_stay_as_they_are():
     input_ids, batch = mask(["CSS", "CwwSwS"], [2, 0])
-    np.testing.assert_array_equal(batch.input_ids, input_ids)
+    np.testing.assert_array_equal(batch["input_ids"], input_ids)
     assert positions_of(batch) == [[], []]
 
 
@@ -193,13 +193,19 @@ def test_chosen_sets_follow_the_law_of_the_official_walk(row, ngram):
 def test_positions_are_ascending_and_everything_beyond_them_is_zero():
     settings = MaskingSettings(max_predictions_per_seq=7)
     input_ids, batch = mask(["CwwcwwSwwwS", "CwSwS"], [5, 1], settings)
-    assert batch.masked_lm_positions.shape == (2, 7)
+    assert batch["masked_lm_positions"].shape == (2, 7)
     for row, positions in enumerate(positions_of(batch)):
         count = len(positions)
         assert positions == sorted(set(positions))
-        for padded in (batch.masked_lm_positions, batch.masked_lm_ids, batch.masked_lm_weights):
+        for padded in (
+            batch["masked_lm_positions"],
+            batch["masked_lm_ids"],
+            batch["masked_lm_weights"],
+        ):
             assert not padded[row, count:].any()
-        np.testing.assert_array_equal(batch.masked_lm_ids[row, :count], input_ids[row, positions])
+        np.testing.assert_array_equal(
+            batch["masked_lm_ids"][row, :count], input_ids[row, positions]
+        )
 
 
 def test_only_chosen_positions_change():
@@ -207,16 +213,16 @@ def test_only_chosen_positions_change():
     chosen = np.zeros(input_ids.shape, bool)
     for row, positions in enumerate(positions_of(batch)):
         chosen[row, positions] = True
-    np.testing.assert_array_equal(batch.input_ids[~chosen], input_ids[~chosen])
+    np.testing.assert_array_equal(batch["input_ids"][~chosen], input_ids[~chosen])
 
 
 def test_eighty_percent_masks_ten_kept_ten_random_over_all_ids():
     row = "C" + "w" * 60 + "S" + "w" * 40 + "S"
     settings = MaskingSettings(max_predictions_per_seq=50)
     input_ids, batch = mask([row] * 2000, 50, settings, seq_length=107)
-    row_of, slot = np.nonzero(batch.masked_lm_weights)
-    position = batch.masked_lm_positions[row_of, slot]
-    new, old = batch.input_ids[row_of, position], input_ids[row_of, position]
+    row_of, slot = np.nonzero(batch["masked_lm_weights"])
+    position = batch["masked_lm_positions"][row_of, slot]
+    new, old = batch["input_ids"][row_of, position], input_ids[row_of, position]
     share_masked, share_kept = np.mean(new == MASK), np.mean(new == old)
     # The random ids may be [MASK] or the old one as well.
     assert len(new) == 100_000
@@ -232,24 +238,24 @@ def test_labels_may_differ_from_the_input():
     rows = ["CwwwwSwwwS"] * 30
     labels = np.full((30, 11), 95, np.int32)
     _, batch = mask(rows, 4, labels=labels)
-    assert set(batch.masked_lm_ids[batch.masked_lm_weights > 0].tolist()) == {95}
+    assert set(batch["masked_lm_ids"][batch["masked_lm_weights"] > 0].tolist()) == {95}
 
 
 def test_permutation_moves_as_many_other_tokens_within_their_row():
     settings = MaskingSettings(max_predictions_per_seq=7, do_permutation=True)
     rows = ["CwwcwwwwwcwwwSwwwcwwwwS"] * 60
     input_ids, batch = mask(rows, 5, settings, seq_length=29)
-    assert batch.masked_lm_positions.shape == (60, 14)
+    assert batch["masked_lm_positions"].shape == (60, 14)
     moved_somewhere = 0
     for row, positions in enumerate(positions_of(batch)):
         assert len(positions) == 10
-        np.testing.assert_array_equal(batch.masked_lm_ids[row, :10], input_ids[row, positions])
+        np.testing.assert_array_equal(batch["masked_lm_ids"][row, :10], input_ids[row, positions])
         # Whatever was neither masked nor replaced: the permuted tokens are still all there.
         before = collections.Counter(input_ids[row, positions].tolist())
-        after = collections.Counter(batch.input_ids[row, positions].tolist())
+        after = collections.Counter(batch["input_ids"][row, positions].tolist())
         assert sum((before & after).values()) >= 5
         moved_somewhere += sum((before & after).values()) > np.sum(
-            input_ids[row, positions] == batch.input_ids[row, positions]
+            input_ids[row, positions] == batch["input_ids"][row, positions]
         )
     assert moved_somewhere > 40
 
@@ -258,6 +264,6 @@ def test_the_same_generator_gives_the_same_masks():
     rows = ["CwwcwwSwwwS"] * 20
     one, other = mask(rows, 4, seed=7)[1], mask(rows, 4, seed=7)[1]
     different = mask(rows, 4, seed=8)[1]
-    np.testing.assert_array_equal(one.input_ids, other.input_ids)
-    np.testing.assert_array_equal(one.masked_lm_positions, other.masked_lm_positions)
-    assert (one.masked_lm_positions != different.masked_lm_positions).any()
+    np.testing.assert_array_equal(one["input_ids"], other["input_ids"])
+    np.testing.assert_array_equal(one["masked_lm_positions"], other["masked_lm_positions"])
+    assert (one["masked_lm_positions"] != different["masked_lm_positions"]).any()
