@@ -63,7 +63,6 @@ class _TupleParser(flags.ArgumentParser):
 
     def __init__(self, parser: flags.ArgumentParser, keeps_scalar: bool) -> None:
         self._parser, self._keeps_scalar = parser, keeps_scalar
-        self.syntactic_help = "values with commas between them"
 
     def parse(self, argument: Any) -> Any:
         if not isinstance(argument, str):

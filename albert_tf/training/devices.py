@@ -8,8 +8,6 @@ the loop asks of a strategy: how many replicas there are, and which rows of a ba
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import Any
 
 import tensorflow as tf
 from absl import logging
@@ -56,14 +54,8 @@ def _count_workers() -> int:
         ) from None
 
 
-def make_strategy(
-    settings: DeviceSettings, make_resolver: Callable[..., Any] | None = None
-) -> tf.distribute.Strategy:
+def make_strategy(settings: DeviceSettings) -> tf.distribute.Strategy:
     """Returns the strategy for these settings.
-
-    Args:
-        settings: which devices.
-        make_resolver: finds the TPU; in place of TensorFlow's `TPUClusterResolver`.
 
     Raises:
         ValueError: TF_CONFIG is missing, there are too few devices, or TensorFlow was in use.
@@ -73,7 +65,7 @@ def make_strategy(
         # Not the Model Garden's OneDeviceStrategy: the default strategy costs nothing.
         strategy = tf.distribute.get_strategy()
     elif name == "tpu":
-        strategy = _tpu_strategy(settings, make_resolver)
+        strategy = _tpu_strategy(settings)
     elif name == "mirrored":
         strategy = _mirrored_strategy(settings.num_devices)
     else:
@@ -118,14 +110,13 @@ def _multi_worker_strategy(num_devices: int) -> tf.distribute.Strategy:
     return distribute_utils.get_distribution_strategy("multi_worker_mirrored")
 
 
-def _tpu_strategy(
-    settings: DeviceSettings, make_resolver: Callable[..., Any] | None
-) -> tf.distribute.Strategy:
+def _tpu_strategy(settings: DeviceSettings) -> tf.distribute.Strategy:
     # Unlike the Model Garden's function, this one takes zone and project.
-    make_resolver = make_resolver or tf.distribute.cluster_resolver.TPUClusterResolver
     name = settings.tpu_name or "local"
     try:
-        resolver = make_resolver(tpu=name, zone=settings.tpu_zone, project=settings.gcp_project)
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(
+            tpu=name, zone=settings.tpu_zone, project=settings.gcp_project
+        )
         if name != "local":
             tf.config.experimental_connect_to_cluster(resolver)
         tf.tpu.experimental.initialize_tpu_system(resolver)

@@ -173,7 +173,9 @@ class Trainer:
                 if is_saved or self.step % self.settings.log_steps == 0:
                     means = self._take_means(batches_from)
                     with bar.external_write_mode():
-                        self._log(log, means)
+                        if log is not None:
+                            rate = float(self.optimizer.learning_rate.numpy())
+                            log.write(self.step, means, rate)
                 if is_saved:
                     saved_at = time.monotonic()
                     is_done = self._save(log, None if stops else after_save)
@@ -222,10 +224,6 @@ class Trainer:
             logging.warning("With several workers training goes on to its last step")
             return False
         return is_done
-
-    def _log(self, log: MetricsLog | None, means: dict[str, float]) -> None:
-        if log is not None:
-            log.write(self.step, means, float(self.optimizer.learning_rate.numpy()))
 
     def _take_means(self, batches_from: Batches) -> dict[str, float]:
         """Returns the means of the metrics over the good steps since the last call.

@@ -9,10 +9,6 @@ import dataclasses
 
 from albert_tf.settings import REQUIRED, SettingsGroup, setting
 
-DISTRIBUTIONS = ("auto", "one_device", "mirrored", "multi_worker", "tpu")
-PRECISIONS = ("auto", "float32", "bfloat16", "float16")
-NAN_POLICIES = ("stop", "skip")
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ModelSettings(SettingsGroup):
@@ -44,7 +40,7 @@ class DeviceSettings(SettingsGroup):
         "auto",
         "Distribution strategy; auto uses a TPU with use_tpu, the workers of TF_CONFIG, all local "
         "GPUs, or the CPU.",
-        choices=DISTRIBUTIONS,
+        choices=("auto", "one_device", "mirrored", "multi_worker", "tpu"),
     )
     num_devices: int = setting(
         0, "Number of local devices to train on; 0 uses all GPUs, or one CPU.", minimum=0
@@ -53,7 +49,7 @@ class DeviceSettings(SettingsGroup):
         "auto",
         "Mixed precision: dtype of matmuls and activations; auto picks bfloat16 where the hardware "
         "multiplies it. Variables stay float32.",
-        choices=PRECISIONS,
+        choices=("auto", "float32", "bfloat16", "float16"),
     )
     jit_compile: str = setting(
         "auto",
@@ -109,7 +105,7 @@ class TrainingSettings(SettingsGroup):
     nan_policy: str = setting(
         "stop",
         "What a loss or gradient that is not finite does: stop the run or skip the step.",
-        choices=NAN_POLICIES,
+        choices=("stop", "skip"),
     )
 
 

@@ -59,14 +59,15 @@ def test_workers_need_tf_config(monkeypatch):
         devices.choose_distribution(DeviceSettings())
 
 
-def test_a_missing_tpu_is_a_clear_error():
+def test_a_missing_tpu_is_a_clear_error(monkeypatch):
     def find_nothing(**arguments):
         assert arguments == {"tpu": "mine", "zone": "z", "project": "p"}
         raise ValueError("no such host")
 
+    monkeypatch.setattr(tf.distribute.cluster_resolver, "TPUClusterResolver", find_nothing)
     settings = DeviceSettings(use_tpu=True, tpu_name="mine", tpu_zone="z", gcp_project="p")
     with pytest.raises(ValueError, match=r"no TPU answers under --tpu_name=mine \(no such host\)"):
-        devices.make_strategy(settings, find_nothing)
+        devices.make_strategy(settings)
 
 
 def test_a_tpu_is_connected_to_initialized_and_used(monkeypatch):
@@ -91,8 +92,9 @@ def test_a_tpu_is_connected_to_initialized_and_used(monkeypatch):
         monkeypatch.setattr(
             module, name, lambda resolver, name=name: calls.append((name, resolver))
         )
+    monkeypatch.setattr(tf.distribute.cluster_resolver, "TPUClusterResolver", find)
     monkeypatch.setattr(tf.distribute, "TPUStrategy", StandIn)
-    strategy = devices.make_strategy(DeviceSettings(use_tpu=True, tpu_name="pod"), find)
+    strategy = devices.make_strategy(DeviceSettings(use_tpu=True, tpu_name="pod"))
     expected = [
         ("find", "pod"),
         ("experimental_connect_to_cluster", "pod"),
@@ -103,7 +105,7 @@ def test_a_tpu_is_connected_to_initialized_and_used(monkeypatch):
     assert devices.is_tpu(strategy)
     assert devices.describe(strategy) == "8 TPU core(s)"
     calls.clear()
-    devices.make_strategy(DeviceSettings(use_tpu=True), find)
+    devices.make_strategy(DeviceSettings(use_tpu=True))
     local = [(name, "local") for name, _ in expected if name != expected[1][0]]
     assert calls == local
 
