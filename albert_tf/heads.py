@@ -118,13 +118,6 @@ class AlbertForClassification(AlbertModel):
         logits = self.classifier(dropout(x, CLASSIFICATION_DROPOUT, seed))  # [B, K]
         return (logits, outputs["hidden_states"]) if output_hidden_states else logits
 
-    def get_config(self):
-        return super().get_config() | {
-            "num_labels": self.num_labels,
-            "is_regression": self.is_regression,
-            "use_pooled_output": self.use_pooled_output,
-        }
-
 
 @register
 class AlbertForMultipleChoice(AlbertModel):
@@ -181,9 +174,6 @@ class AlbertForMultipleChoice(AlbertModel):
             logits = tf.where(exists, logits, MASKED_SCORE)  # [B, C]
         return (logits, outputs["hidden_states"]) if output_hidden_states else logits
 
-    def get_config(self):
-        return super().get_config() | {"dropout_prob": self.dropout_prob}
-
 
 def _join_first_axes(x: tf.Tensor | None) -> tf.Tensor | None:
     return None if x is None else tf.reshape(x, (-1, x.shape[-1] or tf.shape(x)[-1]))  # [B·C, S]
@@ -234,12 +224,6 @@ class AlbertForTokenClassification(AlbertModel):
         x = dropout(outputs["sequence_output"], self.dropout_prob, seed)  # [B, S, H]
         logits = self.classifier(x)  # [B, S, K]
         return (logits, outputs["hidden_states"]) if output_hidden_states else logits
-
-    def get_config(self):
-        return super().get_config() | {
-            "num_labels": self.num_labels,
-            "dropout_prob": self.dropout_prob,
-        }
 
 
 def classification_losses(logits: tf.Tensor, label_ids: tf.Tensor) -> tf.Tensor:
@@ -391,13 +375,6 @@ class AlbertForAnswerableSpans(AlbertModel):
             "end_top_index": tf.reshape(ends.indices, (-1, count)),  # [B, N·M]
         }
 
-    def get_config(self):
-        return super().get_config() | {
-            "start_n_top": self.start_n_top,
-            "end_n_top": self.end_n_top,
-            "dropout_prob": self.dropout_prob,
-        }
-
 
 @register
 class SpanEnd(AlbertLayer):
@@ -460,9 +437,6 @@ class Answerability(AlbertLayer):
         (seed,) = dropout_seeds(training, dropout_seed, 1)  # [2]
         hidden = dropout(hidden, self.dropout_prob, seed)  # [B, H]
         return tf.cast(tf.matmul(hidden, self.kernel)[:, 0], tf.float32)  # [B]
-
-    def get_config(self):
-        return super().get_config() | {"dropout_prob": self.dropout_prob}
 
 
 def _forbid(logits: tf.Tensor, p_mask: tf.Tensor) -> tf.Tensor:

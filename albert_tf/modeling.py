@@ -27,6 +27,7 @@ I intermediate, Q queries, P masked positions, L layers, N blocks in a layer.
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -41,13 +42,20 @@ register = tf_keras.saving.register_keras_serializable(package="albert_tf")
 
 
 class _Configured:
-    """Layers and models that are described by an `AlbertConfig` and a few arguments."""
+    """Layers and models that are described by an `AlbertConfig` and a few arguments.
+
+    Every argument of a constructor is an attribute of the same name.
+    """
 
     config: AlbertConfig
 
     def get_config(self) -> dict[str, Any]:
         """The arguments of the constructor, as JSON can hold them."""
-        return tf_keras.layers.Layer.get_config(self) | {"config": self.config.to_dict()}
+        names = inspect.signature(type(self).__init__).parameters.keys()
+        arguments = {name: getattr(self, name) for name in names if name not in ("self", "kwargs")}
+        return (
+            tf_keras.layers.Layer.get_config(self) | arguments | {"config": self.config.to_dict()}
+        )
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], custom_objects: Any = None) -> Any:
@@ -130,21 +138,13 @@ class Linear(AlbertLayer):
     ) -> None:
         super().__init__(config, **kwargs)
         self.scope, self.activation = scope, activation
+        self.input_size, self.output_size = input_size, output_size
         self.kernel = self.add_kernel(f"{scope}/kernel", input_size, output_size)
         self.bias = self.add_bias(f"{scope}/bias", output_size)
 
     def call(self, x):
         x = kernels.matmul(x, kernels.value(self.kernel))  # [..., output_size]
         return kernels.activate(x, kernels.value(self.bias), self.activation)  # same shape
-
-    def get_config(self):
-        input_size, output_size = self.kernel.shape
-        return super().get_config() | {
-            "scope": self.scope,
-            "input_size": input_size,
-            "output_size": output_size,
-            "activation": self.activation,
-        }
 
 
 @register
@@ -159,16 +159,13 @@ class LayerNorm(AlbertLayer):
 
     def __init__(self, config: AlbertConfig, scope: str, size: int, **kwargs: Any) -> None:
         super().__init__(config, autocast=False, **{**kwargs, "dtype": "float32"})
-        self.scope = scope
+        self.scope, self.size = scope, size
         self.beta = self.add_bias(f"{scope}/beta", size)
         self.gamma = self.add_bias(f"{scope}/gamma", size, initializer="ones")
 
     def call(self, x):
         beta, gamma = kernels.value(self.beta), kernels.value(self.gamma)  # [size] each
         return kernels.layer_norm(x, beta, gamma)  # [..., size]
-
-    def get_config(self):
-        return super().get_config() | {"scope": self.scope, "size": self.beta.shape[0]}
 
 
 @register
@@ -192,7 +189,7 @@ class ResidualLinear(AlbertLayer):
         self, config: AlbertConfig, scope: str, norm_scope: str | None, input_size: int, **kwargs
     ) -> None:
         super().__init__(config, **kwargs)
-        self.scope, self.norm_scope = scope, norm_scope
+        self.scope, self.norm_scope, self.input_size = scope, norm_scope, input_size
         self.kernel = self.add_kernel(f"{scope}/kernel", input_size, config.hidden_size)
         self.bias = self.add_bias(f"{scope}/bias", config.hidden_size)
         if norm_scope is not None:
@@ -207,13 +204,6 @@ class ResidualLinear(AlbertLayer):
             norm = kernels.value(self.beta), kernels.value(self.gamma)  # [H] each
         rate = self.config.hidden_dropout_prob
         return kernels.add_and_norm(x, kernels.value(self.bias), residual, norm, rate, seed)
-
-    def get_config(self):
-        return super().get_config() | {
-            "scope": self.scope,
-            "norm_scope": self.norm_scope,
-            "input_size": self.kernel.shape[0],
-        }
 
 
 @register
@@ -247,13 +237,6 @@ class OutputLayer(AlbertLayer):
     def call(self, x):
         logits = tf.matmul(x, self.kernel, transpose_b=True) + self.bias  # [..., K]
         return tf.cast(logits, tf.float32)
-
-    def get_config(self):
-        return super().get_config() | {
-            "scope": self.scope,
-            "num_outputs": self.num_outputs,
-            "stddev": self.stddev,
-        }
 
 
 @register
@@ -342,9 +325,6 @@ class SelfAttention(AlbertLayer):
         probs = kernels.dropout(probs, self.config.attention_probs_dropout_prob, seed)
         return kernels.merge_heads(tf.matmul(probs, value))  # [B, Q, H]
 
-    def get_config(self):
-        return super().get_config() | {"scope": self.scope}
-
 
 class BlockScopes(NamedTuple):
     """Where the weights of a block are in a checkpoint."""
@@ -426,9 +406,6 @@ class TransformerBlock(AlbertLayer):
         # ... and here, LayerNorm(x + dropout(feed_forward(x))).
         y = self.feed_forward(x)  # [B, Q, I]
         return self.feed_forward_output(y, x, training, seeds[2])  # [B, Q, H]
-
-    def get_config(self):
-        return super().get_config() | {"group": self.group, "inner": self.inner}
 
 
 class Parts(NamedTuple):
@@ -550,9 +527,6 @@ class AlbertEncoder(AlbertLayer):
         if output_hidden_states:
             outputs["hidden_states"] = tuple(hidden_states)
         return outputs
-
-    def get_config(self):
-        return super().get_config() | {"recompute": self.recompute}
 
 
 @register
