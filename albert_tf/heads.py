@@ -47,8 +47,49 @@ def _no_positions(input_ids: tf.Tensor) -> tf.Tensor:
     return tf.zeros((tf.shape(input_ids)[0], 0), tf.int32)
 
 
+class _Head(AlbertModel):
+    """An encoder and `answer`, by which subclasses make their output of the encoder's outputs.
+
+    Call arguments: as `AlbertEncoder`.
+    Returns: the answer. With `output_hidden_states`, a tuple of it and the encoder's
+        `hidden_states`, as in all models here.
+    """
+
+    num_dropouts = 1  # in `answer`, which gets a seed for each
+    reads_sequence = True  # whether `answer` reads more of the last layer than [CLS]
+
+    def answer(self, encoded, *seeds):
+        """The model's output from a dict of the encoder's outputs."""
+        raise NotImplementedError
+
+    def call(
+        self,
+        input_ids,
+        input_mask=None,
+        segment_ids=None,
+        training=False,
+        dropout_seed=None,
+        output_hidden_states=False,
+    ):
+        if isinstance(input_ids, Mapping):
+            features = input_ids
+            input_ids = features["input_ids"]  # [B, S]
+            input_mask = features.get("input_mask")  # [B, S]
+            segment_ids = features.get("segment_ids")  # [B, S]
+        encoder_seed, *seeds = dropout_seeds(training, dropout_seed, 1 + self.num_dropouts)
+        encoded = self.encode(
+            (input_ids, input_mask, segment_ids),
+            training,
+            encoder_seed,
+            output_hidden_states,
+            None if self.reads_sequence else _no_positions(input_ids),
+        )
+        answer = self.answer(encoded, *seeds)
+        return (answer, encoded["hidden_states"]) if output_hidden_states else answer
+
+
 @register
-class AlbertForClassification(AlbertModel):
+class AlbertForClassification(_Head):
     """ALBERT with one linear layer on its pooled output, for classification or regression.
 
     Args:
@@ -59,8 +100,7 @@ class AlbertForClassification(AlbertModel):
             included, as albert_zh's flag of that name: there, S is part of the model's meaning.
 
     Call arguments: as `AlbertEncoder`.
-    Returns: logits, float32 [B, K]. With `output_hidden_states`, a tuple of these and the encoder's
-        `hidden_states`, as in all models here.
+    Returns: logits, float32 [B, K].
 
     >>> config = AlbertConfig(97, hidden_size=12, num_attention_heads=4, intermediate_size=20)
     >>> AlbertForClassification(config, num_labels=3)(tf.ones((5, 11), tf.int32)).shape
@@ -81,6 +121,7 @@ class AlbertForClassification(AlbertModel):
             raise ValueError(f"num_labels={num_labels}: expected {expected}")
         self.num_labels, self.is_regression = num_labels, is_regression
         self.use_pooled_output = use_pooled_output
+        self.reads_sequence = not use_pooled_output
         # albert_zh's pre-LN stack ends without a norm; its fine-tuning programs add this one.
         self.norm = None
         if config.ln_type == "preln":
@@ -89,34 +130,13 @@ class AlbertForClassification(AlbertModel):
             config, "", num_labels, HEAD_STDDEV, name="classifier", dtype=self.dtype_policy
         )
 
-    def call(
-        self,
-        input_ids,
-        input_mask=None,
-        segment_ids=None,
-        training=False,
-        dropout_seed=None,
-        output_hidden_states=False,
-    ):
-        positions = None
+    def answer(self, encoded, seed):
         if self.use_pooled_output:
-            ids = input_ids["input_ids"] if isinstance(input_ids, Mapping) else input_ids  # [B, S]
-            positions = _no_positions(ids)  # [B, 0]
-        encoder_seed, seed = dropout_seeds(training, dropout_seed, 2)  # [2] each
-        outputs = self.encode(
-            (input_ids, input_mask, segment_ids),
-            training,
-            encoder_seed,
-            output_hidden_states,
-            positions,
-        )
-        if self.use_pooled_output:
-            x = outputs["pooled_output"]  # [B, H]
+            x = encoded["pooled_output"]  # [B, H]
         else:
-            x = tf.reduce_mean(outputs["sequence_output"], axis=1)  # [B, H]
+            x = tf.reduce_mean(encoded["sequence_output"], axis=1)  # [B, H]
         x = x if self.norm is None else self.norm(x)  # [B, H]
-        logits = self.classifier(dropout(x, CLASSIFICATION_DROPOUT, seed))  # [B, K]
-        return (logits, outputs["hidden_states"]) if output_hidden_states else logits
+        return self.classifier(dropout(x, CLASSIFICATION_DROPOUT, seed))  # [B, K]
 
 
 @register
@@ -180,7 +200,7 @@ def _join_first_axes(x: tf.Tensor | None) -> tf.Tensor | None:
 
 
 @register
-class AlbertForTokenClassification(AlbertModel):
+class AlbertForTokenClassification(_Head):
     """ALBERT with one linear layer on every token, as for named entity recognition.
 
     Args:
@@ -208,22 +228,9 @@ class AlbertForTokenClassification(AlbertModel):
         )
         self.num_labels, self.dropout_prob = num_labels, dropout_prob
 
-    def call(
-        self,
-        input_ids,
-        input_mask=None,
-        segment_ids=None,
-        training=False,
-        dropout_seed=None,
-        output_hidden_states=False,
-    ):
-        encoder_seed, seed = dropout_seeds(training, dropout_seed, 2)  # [2] each
-        outputs = self.encode(
-            (input_ids, input_mask, segment_ids), training, encoder_seed, output_hidden_states
-        )
-        x = dropout(outputs["sequence_output"], self.dropout_prob, seed)  # [B, S, H]
-        logits = self.classifier(x)  # [B, S, K]
-        return (logits, outputs["hidden_states"]) if output_hidden_states else logits
+    def answer(self, encoded, seed):
+        x = dropout(encoded["sequence_output"], self.dropout_prob, seed)  # [B, S, H]
+        return self.classifier(x)  # [B, S, K]
 
 
 def classification_losses(logits: tf.Tensor, label_ids: tf.Tensor) -> tf.Tensor:
@@ -237,7 +244,7 @@ def regression_losses(scores: tf.Tensor, label_ids: tf.Tensor) -> tf.Tensor:
 
 
 @register
-class AlbertForSpans(AlbertModel):
+class AlbertForSpans(_Head):
     """ALBERT with two logits for each position: an answer begins, or ends, here (SQuAD 1.1).
 
     As in Google's program every position counts, those of the question and the padding too.
@@ -253,27 +260,17 @@ class AlbertForSpans(AlbertModel):
     TensorShape([5, 11])
     """
 
+    num_dropouts = 0
+
     def __init__(self, config: AlbertConfig, **kwargs: Any) -> None:
         super().__init__(config, **kwargs)
         self.spans = OutputLayer(
             config, "cls/squad/", 2, HEAD_STDDEV, name="spans", dtype=self.dtype_policy
         )
 
-    def call(
-        self,
-        input_ids,
-        input_mask=None,
-        segment_ids=None,
-        training=False,
-        dropout_seed=None,
-        output_hidden_states=False,
-    ):
-        outputs = self.encode(
-            (input_ids, input_mask, segment_ids), training, dropout_seed, output_hidden_states
-        )
-        start, end = tf.unstack(self.spans(outputs["sequence_output"]), axis=-1)  # [B, S] each
-        logits = {"start_logits": start, "end_logits": end}
-        return (logits, outputs["hidden_states"]) if output_hidden_states else logits
+    def answer(self, encoded):
+        start, end = tf.unstack(self.spans(encoded["sequence_output"]), axis=-1)  # [B, S] each
+        return {"start_logits": start, "end_logits": end}
 
 
 @register
