@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from typing import Any
 
 from albert_tf import files
@@ -142,11 +141,8 @@ class AlbertConfig:
             FileNotFoundError: nothing is there.
             ValueError: no JSON object, or anything that `from_dict` refuses; names the file.
         """
-        text = files.read_text(path)
+        values = files.read_json(path)
         try:
-            values = json.loads(text)
-            if not isinstance(values, dict):
-                raise ValueError(f"a JSON object was expected, {type(values).__name__} came")
             return cls.from_dict(values)
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
@@ -162,8 +158,7 @@ class AlbertConfig:
 
     def to_json_file(self, path: str) -> None:
         """Writes an `albert_config.json` that `from_json_file` reads back unchanged."""
-        with files.write_atomically(path) as stream:
-            stream.write(json.dumps(self.to_dict(), indent=2, sort_keys=True) + "\n")
+        files.write_json(path, self.to_dict())
 
     def check_length(self, max_seq_length: int) -> None:
         """Holds --max_seq_length, S, against the positions of the model.

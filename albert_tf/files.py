@@ -9,9 +9,10 @@ from __future__ import annotations
 import contextlib
 import errno
 import glob
+import json
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import IO, Any
 
 GZIP_MAGIC = b"\x1f\x8b\x08"  # the first bytes of a file compressed with gzip
@@ -72,6 +73,28 @@ def read_text(path: str) -> str:
     """
     with open_binary(path) as stream:
         return decode_utf8(stream.read(), path).removeprefix("\ufeff")
+
+
+def read_json(path: str) -> dict[str, Any]:
+    """Reads a file that is one JSON object.
+
+    Raises:
+        FileNotFoundError: nothing is there.
+        ValueError: the file holds something else; names it.
+    """
+    try:
+        values = json.loads(read_text(path))
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    if not isinstance(values, dict):
+        raise ValueError(f"{path}: a JSON object was expected, {type(values).__name__} came")
+    return values
+
+
+def write_json(path: str, values: Mapping[str, Any]) -> None:
+    """Writes a JSON object, indented and in the order of its keys, as Google's configs are."""
+    with write_atomically(path) as stream:
+        stream.write(json.dumps(values, indent=2, sort_keys=True) + "\n")
 
 
 def decode_utf8(data: bytes, path: str, first_line: int = 1) -> str:

@@ -8,7 +8,6 @@ exists even where E = H, and "gelu" is the exact one with erf: Google's is calle
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -148,7 +147,7 @@ def save_hugging_face(
         raise ValueError(
             "writing model.safetensors needs a package: pip install 'albert-tf2[hf]'"
         ) from None
-    _write_json(os.path.join(directory, CONFIG_FILE), config_to_hugging_face(config, tensors))
+    files.write_json(os.path.join(directory, CONFIG_FILE), config_to_hugging_face(config, tensors))
     with files.write_atomically(os.path.join(directory, WEIGHTS_FILE), "wb") as stream:
         stream.write(save(weights, metadata={"format": "pt"}))
     if spm_model_file:
@@ -169,9 +168,4 @@ def _write_tokenizer(directory: str, source: str, name: str, do_lower_case: bool
         # ALBERT was trained with segments; AlbertTokenizer leaves them out unless told.
         "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
     }
-    _write_json(os.path.join(directory, TOKENIZER_CONFIG_FILE), values)
-
-
-def _write_json(path: str, values: dict[str, Any]) -> None:
-    with files.write_atomically(path) as stream:
-        stream.write(json.dumps(values, indent=2, sort_keys=True) + "\n")
+    files.write_json(os.path.join(directory, TOKENIZER_CONFIG_FILE), values)

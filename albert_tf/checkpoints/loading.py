@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -143,10 +143,7 @@ def load_checkpoint(
     else:
         logging.info("%s", report)
     _log_heads(report)
-    variables = {variable_name(variable): variable for variable in model.variables}
-    values = {name: _read(weights, entries[name]) for name in report.loaded}
-    for name, value in values.items():
-        variables[name].assign(value)
+    _assign(model, weights, {name: entries[name] for name in report.loaded})
     return report
 
 
@@ -167,22 +164,14 @@ def load_weights(model: Any, prefix: str) -> None:
         FileNotFoundError: no such checkpoint.
         ValueError: a weight is missing or of another shape; the model is as it was.
     """
-    values = read_weights(prefix, model)
-    variables = {variable_name(variable): variable for variable in model.variables}
-    wrong = [
-        f"  {name}: {list(values[name].shape) if name in values else 'missing'} there, "
-        f"{variable.shape.as_list()} here"
-        for name, variable in variables.items()
-        if name not in values or values[name].shape != tuple(variable.shape)
-    ]
-    if wrong:
+    weights = open_weights(prefix)
+    report, entries = _compare(model, weights)
+    if report.missing or report.misshapen:
         raise ValueError(
-            f"{prefix} does not hold all weights of this task and model:\n"
-            + "\n".join(wrong[:20])
-            + "\nGive its own --albert_config_file, or train first."
+            f"{report}\nThe checkpoint does not hold all weights of this task and model. Give its "
+            "own --albert_config_file, or train first."
         )
-    for name, variable in variables.items():
-        variable.assign(values[name])
+    _assign(model, weights, entries)
 
 
 def inspect_checkpoint(path: str, model: Any = None, init_from_group0: bool = False) -> LoadReport:
@@ -214,8 +203,16 @@ def _read(weights: WeightFile, entry: families.Entry) -> np.ndarray:
     return np.asarray(value, np.float32)
 
 
+def _assign(model: Any, weights: WeightFile, entries: Mapping[str, families.Entry]) -> None:
+    """Gives variables their values; reads all of them first, as the file may be damaged."""
+    values = {name: _read(weights, entry) for name, entry in entries.items()}
+    for variable in model.variables:
+        if (name := variable_name(variable)) in values:
+            variable.assign(values[name])
+
+
 def _compare(
-    model: Any, weights: WeightFile, init_from_group0: bool
+    model: Any, weights: WeightFile, init_from_group0: bool = False
 ) -> tuple[LoadReport, dict[str, families.Entry]]:
     """Reports what of a file fits a model, with the entries that compute its weights."""
     recognized = families.recognize(weights.shapes)

@@ -176,7 +176,7 @@ def find_config(folder: str) -> str:
         raise _missing(
             folder, "config", CONFIG_PATTERNS, "config_file=…, a program's --albert_config_file"
         )
-    if len({json.dumps(_read_json(path), sort_keys=True) for path in found}) > 1:
+    if len({json.dumps(files.read_json(path), sort_keys=True) for path in found}) > 1:
         raise ValueError(
             f"{folder} holds several configs; name one (config_file=…, --albert_config_file): "
             f"{', '.join(found)}"
@@ -231,21 +231,6 @@ def _missing(folder: str, what: str, patterns: tuple[str, ...], way_out: str) ->
     )
 
 
-def _read_json(path: str) -> dict[str, Any]:
-    """The object of a JSON file.
-
-    Raises:
-        ValueError: it holds something else; names the file.
-    """
-    try:
-        values = json.loads(files.read_text(path))
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
-    if not isinstance(values, dict):
-        raise ValueError(f"{path}: a JSON object was expected, {type(values).__name__} came")
-    return values
-
-
 def read_config(path: str, recognized: families.Recognized) -> AlbertConfig:
     """Reads the config of a checkpoint: Google's, albert_zh's, BERT's or Hugging Face's.
 
@@ -257,7 +242,7 @@ def read_config(path: str, recognized: families.Recognized) -> AlbertConfig:
     Raises:
         FileNotFoundError, ValueError: as `AlbertConfig.from_json_file`.
     """
-    values = _read_json(path)
+    values = files.read_json(path)
     try:
         if "model_type" in values:
             return huggingface.config_from_hugging_face(values)
@@ -298,4 +283,4 @@ def _run(folder: str) -> dict[str, Any]:
 
 def _read_json_if_there(folder: str, name: str) -> dict[str, Any]:
     path = os.path.join(folder, name)
-    return _read_json(path) if tf.io.gfile.exists(path) else {}
+    return files.read_json(path) if tf.io.gfile.exists(path) else {}

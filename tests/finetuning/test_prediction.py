@@ -132,7 +132,10 @@ def test_weights_are_loaded_with_the_head(model, tmp_path):
 
 @pytest.mark.parametrize(
     ("head", "message"),
-    [({}, "output_bias: missing there, "), ({"output_bias": np.zeros(4)}, r"\[4\] there, \[3\]")],
+    [
+        ({}, "missing    output_bias"),
+        ({"output_bias": np.zeros(4)}, r"output_bias: \[4\], here \[3\]"),
+    ],
 )
 def test_a_checkpoint_without_this_head_is_not_measured(model, tmp_path, head, message):
     weights = weights_of(model)
