@@ -16,6 +16,7 @@ Letters: B batch, S sequence, H hidden, K labels, C choices; N starts, M ends of
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Mapping
 from typing import Any
 
@@ -30,6 +31,7 @@ from albert_tf.modeling import (
     Linear,
     OutputLayer,
     register,
+    unpack,
 )
 
 HEAD_STDDEV = 0.02  # of new output weights, whatever initializer_range the config has, as Google's
@@ -58,9 +60,9 @@ class _Head(AlbertModel):
     num_dropouts = 1  # in `answer`, which gets a seed for each
     reads_sequence = True  # whether `answer` reads more of the last layer than [CLS]
 
+    @abc.abstractmethod
     def answer(self, encoded, *seeds):
         """The model's output from a dict of the encoder's outputs."""
-        raise NotImplementedError
 
     def call(
         self,
@@ -71,19 +73,10 @@ class _Head(AlbertModel):
         dropout_seed=None,
         output_hidden_states=False,
     ):
-        if isinstance(input_ids, Mapping):
-            features = input_ids
-            input_ids = features["input_ids"]  # [B, S]
-            input_mask = features.get("input_mask")  # [B, S]
-            segment_ids = features.get("segment_ids")  # [B, S]
+        inputs = unpack(input_ids, input_mask, segment_ids)  # [B, S] each
         encoder_seed, *seeds = dropout_seeds(training, dropout_seed, 1 + self.num_dropouts)
-        encoded = self.encode(
-            (input_ids, input_mask, segment_ids),
-            training,
-            encoder_seed,
-            output_hidden_states,
-            None if self.reads_sequence else _no_positions(input_ids),
-        )
+        positions = None if self.reads_sequence else _no_positions(inputs[0])  # [B, 0]
+        encoded = self.encode(inputs, training, encoder_seed, output_hidden_states, positions)
         answer = self.answer(encoded, *seeds)
         return (answer, encoded["hidden_states"]) if output_hidden_states else answer
 
@@ -173,19 +166,11 @@ class AlbertForMultipleChoice(AlbertModel):
         dropout_seed=None,
         output_hidden_states=False,
     ):
-        if isinstance(input_ids, Mapping):
-            features = input_ids
-            input_ids = features["input_ids"]  # [B, C, S]
-            input_mask = features.get("input_mask")  # [B, C, S]
-            segment_ids = features.get("segment_ids")  # [B, C, S]
+        input_ids, input_mask, segment_ids = unpack(input_ids, input_mask, segment_ids)
         encoder_seed, seed = dropout_seeds(training, dropout_seed, 2)  # [2] each
-        flat_ids = _join_first_axes(input_ids)  # [B·C, S]
+        flat = [_join_first_axes(x) for x in (input_ids, input_mask, segment_ids)]  # [B·C, S] each
         outputs = self.encode(
-            (flat_ids, _join_first_axes(input_mask), _join_first_axes(segment_ids)),
-            training,
-            encoder_seed,
-            output_hidden_states,
-            _no_positions(flat_ids),
+            flat, training, encoder_seed, output_hidden_states, _no_positions(flat[0])
         )
         x = dropout(outputs["pooled_output"], self.dropout_prob, seed)  # [B·C, H]
         logits = tf.reshape(self.classifier(x), tf.shape(input_ids)[:2])  # [B, C]

@@ -426,6 +426,13 @@ def parts_of(config: AlbertConfig) -> Parts:
     return importlib.import_module(_LAYOUTS[config.layout]).parts(config)
 
 
+def unpack(input_ids: Any, input_mask: Any, segment_ids: Any) -> tuple[Any, Any, Any]:
+    """The three inputs of the encoder, where the first may be a dict of them all."""
+    if isinstance(input_ids, Mapping):
+        return input_ids["input_ids"], input_ids.get("input_mask"), input_ids.get("segment_ids")
+    return input_ids, input_mask, segment_ids
+
+
 @register
 class AlbertEncoder(AlbertLayer):
     """The ALBERT encoder: L layers that share the weights of a few groups.
@@ -495,11 +502,7 @@ class AlbertEncoder(AlbertLayer):
         positions=None,
         output_hidden_states=False,
     ):
-        if isinstance(input_ids, Mapping):
-            features = input_ids
-            input_ids = features["input_ids"]  # [B, S]
-            input_mask = features.get("input_mask")  # [B, S]
-            segment_ids = features.get("segment_ids")  # [B, S]
+        input_ids, input_mask, segment_ids = unpack(input_ids, input_mask, segment_ids)  # [B, S]
         limit = self.config.max_position_embeddings
         if (input_ids.shape[1] or 0) > limit:
             raise ValueError(f"{input_ids.shape[1]} positions, max_position_embeddings={limit}")
