@@ -198,6 +198,27 @@ def _permute_within_rows(
     return positions[np.lexsort((keys, positions // seq_length))]
 
 
+def _predictions(
+    positions: NDArray[np.int64], labels: NDArray[np.int32], num_slots: int
+) -> dict[str, NDArray[Any]]:
+    """Lays out `positions`, which ascend, and the ids there in slots: features [N, P] by name."""
+    num_rows, seq_length = labels.shape
+    row = positions // seq_length
+    found = np.bincount(row, minlength=num_rows)
+    slot = np.arange(len(positions)) - np.repeat(found.cumsum() - found, found)
+
+    def in_slots(values: NDArray[Any] | float, dtype: type[Any]) -> NDArray[Any]:
+        padded = np.zeros((num_rows, num_slots), dtype)
+        padded[row, slot] = values
+        return padded
+
+    return {
+        "masked_lm_positions": in_slots(positions - row * seq_length, np.int32),
+        "masked_lm_ids": in_slots(labels.take(positions), np.int32),
+        "masked_lm_weights": in_slots(1.0, np.float32),
+    }
+
+
 def mask_batch(
     input_ids: NDArray[np.int32],
     word_starts: NDArray[np.bool_],
@@ -230,7 +251,7 @@ def mask_batch(
         * masked_lm_ids: int32 [N, P], the original tokens there, zero-padded.
         * masked_lm_weights: float32 [N, P], 1 for a prediction, 0 for padding.
     """
-    num_rows, seq_length = input_ids.shape
+    seq_length = input_ids.shape[1]
     labels = input_ids if labels is None else labels
     masked = input_ids.copy()
     probabilities = ngram_probabilities(settings.ngram, settings.favor_shorter_ngram)
@@ -247,19 +268,5 @@ def mask_batch(
         source = _permute_within_rows(moved, seq_length, rng)
         masked.reshape(-1)[moved] = input_ids.take(source)
         positions = both
-
-    row = positions // seq_length
-    found = np.bincount(row, minlength=num_rows)
-    slot = np.arange(len(positions)) - np.repeat(found.cumsum() - found, found)
-
-    def in_slots(values: NDArray[Any] | float, dtype: type[Any]) -> NDArray[Any]:
-        padded = np.zeros((num_rows, settings.prediction_slots), dtype)
-        padded[row, slot] = values
-        return padded
-
-    return {
-        "input_ids": masked,
-        "masked_lm_positions": in_slots(positions - row * seq_length, np.int32),
-        "masked_lm_ids": in_slots(labels.take(positions), np.int32),
-        "masked_lm_weights": in_slots(1.0, np.float32),
-    }
+    predictions = _predictions(positions, labels, settings.prediction_slots)
+    return {"input_ids": masked} | predictions
