@@ -9,9 +9,10 @@ Letters: B batch, N examples.
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import tensorflow as tf
 from numpy.typing import NDArray
@@ -41,8 +42,8 @@ class Split:
     features: Features
 
 
-class FineTuningTask(Protocol):
-    """What the engine asks of a task. Methods with a body are right for most tasks.
+class FineTuningTask(abc.ABC):
+    """What the engine asks of a task. Methods that are not abstract are right for most tasks.
 
     Attributes:
         selection_metric: the name of the metric of `measure` that picks the best checkpoint;
@@ -57,6 +58,7 @@ class FineTuningTask(Protocol):
 
     # Data.
 
+    @abc.abstractmethod
     def read(self, split: str) -> Any:
         """Returns the examples of "train", "dev" or "test".
 
@@ -64,6 +66,7 @@ class FineTuningTask(Protocol):
             ValueError, OSError: there are none, or they are not as they should be.
         """
 
+    @abc.abstractmethod
     def make_features(self, data: Any, split: str) -> Features:
         """Returns the features of the examples that `read` returned for a split."""
 
@@ -77,9 +80,11 @@ class FineTuningTask(Protocol):
 
     # Training.
 
+    @abc.abstractmethod
     def build_model(self) -> Any:
         """Returns a model with random weights: a head of `albert_tf.heads` or the like."""
 
+    @abc.abstractmethod
     def losses(self, outputs: Any, batch: Batch) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
         """Returns the loss of each example and what training logs of it.
 
@@ -130,6 +135,7 @@ class FineTuningTask(Protocol):
         collected: dict[str, tf.Tensor] = outputs
         return collected
 
+    @abc.abstractmethod
     def measure(self, split: Split, outputs: Outputs, batch_size: int) -> dict[str, float]:
         """Returns the metrics of a split whose labels are known.
 
@@ -139,6 +145,7 @@ class FineTuningTask(Protocol):
             batch_size: of the evaluation, for metrics that are means over batches.
         """
 
+    @abc.abstractmethod
     def measured_on(self, split: Split, batch_size: int, padding: Padding) -> str:
         """Returns a `digest` of everything but the checkpoint that decides what is measured."""
 
@@ -171,6 +178,7 @@ class FineTuningTask(Protocol):
 
     # Prediction.
 
+    @abc.abstractmethod
     def write_predictions(self, output_dir: str, split: Split, outputs: Outputs, step: int) -> str:
         """Writes the predictions of the best checkpoint for a split, and its metrics if known.
 
@@ -194,6 +202,7 @@ class FineTuningTask(Protocol):
         """
         return
 
+    @abc.abstractmethod
     def served_outputs(self, outputs: Any) -> dict[str, tf.Tensor]:
         """Returns what an exported model answers, by name, given the outputs of the model."""
 

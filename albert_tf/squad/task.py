@@ -16,7 +16,7 @@ from typing import Any, cast
 import tensorflow as tf
 from absl import logging
 
-from albert_tf.checkpoints import loading
+from albert_tf.checkpoints import containers
 from albert_tf.config import AlbertConfig
 from albert_tf.finetuning import feature_cache
 from albert_tf.finetuning.batching import Padding
@@ -297,7 +297,7 @@ def choose_version(
     """
     version_2 = wanted
     if version_2 is None and checkpoint is not None:
-        names = loading.open_weights(checkpoint).shapes
+        names = containers.open_weights(checkpoint).shapes
         if HEAD_V1 in names or HEAD_V2 in names:
             version_2 = HEAD_V2 in names
     if version_2 is None:

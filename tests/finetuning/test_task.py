@@ -1,10 +1,11 @@
-"""What a task inherits: the mean loss, the sums of metrics, the text of evaluations."""
+"""What a task must define, and what it inherits: mean loss, sums of metrics, evaluation text."""
 
 from __future__ import annotations
 
 from types import MappingProxyType
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from albert_tf.finetuning.batching import Padding
@@ -13,19 +14,59 @@ from albert_tf.training.evaluation import Evaluation
 
 
 class Distances(FineTuningTask):
-    """The least that a task defines, for what is tested here."""
+    """The least that a task defines; only its losses are computed here."""
 
     selection_metric = "closeness"
     outputs = MappingProxyType({"logits": 0.0})
+
+    def read(self, split):
+        raise NotImplementedError
+
+    def make_features(self, data, split):
+        raise NotImplementedError
+
+    def build_model(self):
+        raise NotImplementedError
 
     def losses(self, outputs, batch):
         distances = tf.abs(outputs - batch["label_ids"])
         return distances, {"is_near": distances < 1}
 
+    def measure(self, split, outputs, batch_size):
+        raise NotImplementedError
+
+    def measured_on(self, split, batch_size, padding):
+        raise NotImplementedError
+
+    def write_predictions(self, output_dir, split, outputs, step):
+        raise NotImplementedError
+
+    def served_outputs(self, outputs):
+        raise NotImplementedError
+
 
 TASK = Distances()
 BATCH = {"input_ids": tf.zeros((3, 7), tf.int32), "label_ids": tf.constant([1.0, 2.0, 5.0])}
 OUTPUTS = tf.constant([1.5, 0.0, 5.0])
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        "read",
+        "make_features",
+        "build_model",
+        "losses",
+        "measure",
+        "measured_on",
+        "write_predictions",
+        "served_outputs",
+    ],
+)
+def test_a_task_that_lacks_a_method_cannot_be_made(method):
+    forgetful = type("Forgetful", (Distances,), {method: getattr(FineTuningTask, method)})
+    with pytest.raises(TypeError, match=f"Forgetful.*{method}"):
+        forgetful()
 
 
 def test_the_loss_is_a_mean_and_metrics_are_sums():

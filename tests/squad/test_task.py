@@ -96,6 +96,7 @@ def test_a_model_learns_where_the_answers_are(task, features):
 
 def test_accuracies_count_the_positions_found(tiny_config):
     batch = {
+        "input_ids": tf.zeros((4, 7), tf.int32),
         "start_positions": tf.constant([3, 0, 4, 5]),
         "end_positions": tf.constant([3, 1, 4, 6]),
         "is_impossible": tf.constant([0, 1, 0, 0]),
