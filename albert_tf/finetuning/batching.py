@@ -1,8 +1,8 @@
-"""Which examples go into which batch, and how far these are padded.
+"""Batches of examples: their order and their padding.
 
-The order of training examples is a pure function of their number, the seed and the step, so that a
-run that stops goes on as if it had not. Rows are padded to the longest of their batch only, and
-examples of like length may be put together, so that little padding is left.
+The order of training examples is a pure function of their number, the seed and the step, so that an
+interrupted run resumes exactly. Batches are padded to their longest example only, and examples may
+be sorted by length, so that little padding remains.
 
 Letters: B batch, N examples, S sequence length.
 """
@@ -31,42 +31,42 @@ class Features(Protocol):
 
     @property
     def lengths(self) -> NDArray[np.int32]:
-        """int32 [N], the length of each."""
+        """Number of tokens of each example, int32 [N]."""
 
     def batch(self, rows: NDArray[np.integer], seq_length: int) -> Batch:
-        """These examples, padded to `seq_length`."""
+        """Returns the examples of these indices, padded to `seq_length`."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Padding:
-    """How far a batch is padded: to its longest row, rounded up.
+    """Padding of batches: to the longest example, rounded up.
 
     Attributes:
-        max_seq_length: S is never larger.
-        multiple: S is a multiple of this, or `max_seq_length`. With a `multiple` as large as that,
-            all batches are of one length, as TPUs want it.
+        max_seq_length: maximum of S.
+        multiple: S is a multiple of this, or `max_seq_length`. If both are equal, all batches have
+            the same length, as TPUs need it.
     """
 
     max_seq_length: int
     multiple: int = 8
 
     def length(self, longest: int) -> int:
-        """S for a batch whose longest row has this length."""
+        """Returns S for a batch whose longest example has this length."""
         return min(-(-longest // self.multiple) * self.multiple, self.max_seq_length)
 
 
 @dataclasses.dataclass(frozen=True)
 class TrainingOrder:
-    """In which order training examples are seen.
+    """The order of training examples.
 
     Attributes:
         batch_size: B.
         seed: of all shuffling.
-        shuffle_buffer: as the official programs, which go through the examples in the order of the
-            file again and again, and draw from a buffer of the next 100 of them; 1 keeps the order
-            of the file. None shuffles all examples anew in every epoch.
-        batches_to_sort: so many batches in a row are put together from examples of like length,
-            and then shuffled; 1 leaves the examples where they are.
+        shuffle_buffer: number of examples in a shuffle buffer over the repeated file, 100 in the
+            official programs; 1 keeps the order of the file. None shuffles all examples anew in
+            each epoch.
+        batches_to_sort: number of consecutive batches whose examples are sorted by length together,
+            after which the batches are shuffled; 1 for no sorting.
     """
 
     batch_size: int
@@ -83,7 +83,7 @@ def _epochs(num_examples: int, seed: int, start: int) -> Iterator[int]:
 
 
 def _through_buffer(num_examples: int, seed: int, size: int) -> Iterator[int]:
-    """What `tf.data`'s `repeat().shuffle(size)` gives."""
+    """Yields indices as `repeat().shuffle(size)` of `tf.data` orders them."""
     rng = np.random.default_rng(seed)
     upcoming = itertools.cycle(range(num_examples))
     buffer = list(itertools.islice(upcoming, size))
@@ -94,7 +94,7 @@ def _through_buffer(num_examples: int, seed: int, size: int) -> Iterator[int]:
 
 
 def example_order(num_examples: int, order: TrainingOrder, start: int = 0) -> Iterator[int]:
-    """Numbers of training examples for ever, from the one on that is seen as number `start`.
+    """Returns the endless sequence of example indices, from its position `start` on.
 
     Raises:
         ValueError: there are no examples.
@@ -110,7 +110,7 @@ def example_order(num_examples: int, order: TrainingOrder, start: int = 0) -> It
 def _sorted_batches(
     lengths: NDArray[np.int32], order: TrainingOrder, start: int
 ) -> Iterator[NDArray[np.int64]]:
-    """Numbers of the examples of each batch [B], from batch `start` on."""
+    """Yields the indices of the examples of each batch, int64 [B], from batch `start` on."""
     block, skip = divmod(start, order.batches_to_sort)
     size = order.batch_size * order.batches_to_sort
     numbers = example_order(len(lengths), order, block * size)
@@ -128,7 +128,7 @@ def _sorted_batches(
 def training_batches(
     features: Features, order: TrainingOrder, padding: Padding, start_step: int = 0
 ) -> Iterator[Batch]:
-    """Batches of B examples for ever, from the step `start_step` on.
+    """Yields batches of B examples without end, from the step `start_step` on.
 
     Raises:
         ValueError: there are no examples.
@@ -141,10 +141,10 @@ def training_batches(
 def evaluation_batches(
     features: Features, batch_size: int, padding: Padding
 ) -> Iterator[tuple[NDArray[np.int64], Batch]]:
-    """Every example once, the longest first, so that memory that does not suffice shows at once.
+    """Yields batches with every example once, longest first, so that lack of memory shows at once.
 
     Returns:
-        the numbers of the examples, [B] (the last batch may be smaller), and the batch.
+        the indices of the examples, int64 [B] (the last batch may be smaller), and the batch.
     """
     lengths = features.lengths
     rows = np.argsort(-lengths, kind="stable")

@@ -1,8 +1,7 @@
-"""Features of fine-tuning examples in `.npz` files that know what they were made of.
+"""Caches features of fine-tuning examples in `.npz` files.
 
-A cache holds the features' columns as NumPy arrays, and beside them the settings and checksums that
-decide what the features are. Unlike in the official programs, which take any file of the right
-name, a cache is used only if these are the same as now.
+A cache holds the features as NumPy arrays, and the settings and checksums that they depend on. It
+is used only if these have not changed; the official programs use any file of the right name.
 
 Letters: N examples.
 """
@@ -23,24 +22,24 @@ from numpy.typing import NDArray
 
 from albert_tf import files
 
-FORMAT = 2  # features made in another way carry another number, and are made anew
-_MADE_OF = "made_of"  # name of the array that has the settings and checksums as JSON
+FORMAT = 2  # to be increased when features are made in another way
+_MADE_OF = "made_of"  # name of the array with the settings and checksums, as JSON
 
 Arrays = dict[str, NDArray[Any]]
 
 
 class Cacheable(Protocol):
-    """Features that can be turned into arrays and back."""
+    """Features that can be converted to arrays and back."""
 
     def __len__(self) -> int:
-        """N."""
+        """Returns N."""
 
     def to_arrays(self) -> Mapping[str, NDArray[Any]]:
-        """All that they hold, by name."""
+        """Returns all arrays by name."""
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Any:
-        """The features that `to_arrays` gave these arrays of."""
+        """Returns features, given the arrays that `to_arrays` returned."""
 
 
 Kind = TypeVar("Kind", bound=Cacheable)
@@ -55,7 +54,7 @@ def _save(path: str, features: Cacheable, made_of: Mapping[str, Any]) -> None:
 
 
 def _read(path: str) -> Arrays | None:
-    """The arrays of a cache, {} if there is no file, or None if it is something else."""
+    """Returns the arrays of a cache; {} if there is no file, None if it is no cache."""
     try:
         with files.open_binary(path) as stream:
             if not zipfile.is_zipfile(stream):
@@ -77,14 +76,14 @@ def load_or_make(
     make: Callable[[], Kind],
     kind: type[Kind],
 ) -> Kind:
-    """Features from the cache, or made and put there.
+    """Returns features from the cache if it is current; otherwise makes and caches them.
 
-    A cache that was made of something else is made anew. A file of this name that is no cache, such
-    as the TFRecord file of an official program, is left as it is, and nothing is cached.
+    A stale cache is overwritten. A file of this name that is no cache, such as the TFRecord file of
+    an official program, is left as it is, and nothing is cached.
 
     Args:
-        path: the cache; "" for none. Its folder is made if need be.
-        made_of: settings and checksums that decide what the features are; JSON values.
+        path: the cache; "" for none. Its folder is created if it does not exist.
+        made_of: settings and checksums that the features depend on; JSON values.
         max_seq_length: S, another of these settings.
         make: makes the features.
         kind: their class.

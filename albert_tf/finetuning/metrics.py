@@ -1,7 +1,7 @@
 """Metrics of classification, multiple choice and regression.
 
-The keys are the official ones where the official programs have the metric (`eval_accuracy`,
-`matthew_corr`, `pearson`, `MSE`); F1 and Spearman, which GLUE asks for, come beside them.
+The metrics of the official programs have their official keys (`eval_accuracy`, `matthew_corr`,
+`pearson`, `MSE`). F1 and Spearman, which GLUE also reports, are added.
 
 Letters: N examples, K labels.
 """
@@ -28,7 +28,7 @@ def _pair(predictions: ArrayLike, label_ids: ArrayLike) -> tuple[NDArray[Any], N
 
 
 def accuracy(predictions: ArrayLike, label_ids: ArrayLike) -> float:
-    """Share of the predictions that are right, in [0, 1]."""
+    """Returns the accuracy, in [0, 1]."""
     predicted, actual = _pair(predictions, label_ids)
     return float(np.mean(predicted == actual))
 
@@ -36,15 +36,15 @@ def accuracy(predictions: ArrayLike, label_ids: ArrayLike) -> float:
 def confusion_matrix(
     predictions: ArrayLike, label_ids: ArrayLike, num_labels: int | None = None
 ) -> NDArray[np.int64]:
-    """How often each label was predicted as which.
+    """Returns the confusion matrix.
 
     Args:
         predictions: ids in [0, K), [N].
-        label_ids: the right ids, [N].
-        num_labels: K; the largest id plus one when absent.
+        label_ids: the true ids, [N].
+        num_labels: K; default: the largest id plus one.
 
     Returns:
-        int64 [K, K], a row for each right label, a column for each predicted one.
+        int64 [K, K], with a row for each true label and a column for each predicted one.
 
     Raises:
         ValueError: shapes differ, no examples, or an id outside [0, K).
@@ -60,32 +60,32 @@ def confusion_matrix(
 
 
 def _f1_of_each_label(matrix: NDArray[np.int64]) -> NDArray[np.float64]:
-    """F1 of every label, [K]; 0 for a label that is neither there nor predicted."""
+    """Returns the F1 of each label, [K]; 0 for a label that does not occur."""
     hits = np.diag(matrix).astype(np.float64)
     sizes = (matrix.sum(0) + matrix.sum(1)).astype(np.float64)
     return 2 * hits / np.where(sizes > 0, sizes, 1.0)
 
 
 def f1_score(predictions: ArrayLike, label_ids: ArrayLike) -> float:
-    """F1 of label 1, in [0, 1]: 2·tp / (2·tp + fp + fn), 0 where that is undefined."""
+    """Returns the F1 of label 1, in [0, 1]: 2·tp / (2·tp + fp + fn), or 0 if undefined."""
     matrix = confusion_matrix(predictions, label_ids)
     return float(_f1_of_each_label(matrix)[1]) if len(matrix) > 1 else 0.0
 
 
 def macro_f1_score(predictions: ArrayLike, label_ids: ArrayLike) -> float:
-    """Mean F1 of all labels that occur among the predictions or the right ones."""
+    """Returns the mean F1 of all labels that are true or predicted somewhere."""
     matrix = confusion_matrix(predictions, label_ids)
     occurs = matrix.sum(0) + matrix.sum(1) > 0
     return float(np.mean(_f1_of_each_label(matrix)[occurs]))
 
 
 def matthews_correlation(predictions: ArrayLike, label_ids: ArrayLike) -> float:
-    """Matthews correlation in [-1, 1], 0 where it is undefined, as the official `matthew_corr`.
+    """Returns the Matthews correlation in [-1, 1], or 0 if undefined; official `matthew_corr`.
 
-    With more than two labels it is its generalization R_K (Gorodkin 2004).
+    With more than two labels it is the generalization R_K (Gorodkin 2004).
     """
     matrix = confusion_matrix(predictions, label_ids)
-    # Python's integers: products of four counts leave the range of int64.
+    # Python's integers: products of four counts exceed the range of int64.
     predicted = [int(count) for count in matrix.sum(0)]
     actual = [int(count) for count in matrix.sum(1)]
     total, hits = sum(actual), int(np.trace(matrix))
@@ -95,40 +95,39 @@ def matthews_correlation(predictions: ArrayLike, label_ids: ArrayLike) -> float:
 
 
 def mean_squared_error(predictions: ArrayLike, label_ids: ArrayLike) -> float:
-    """Mean of the squared differences."""
+    """Returns the mean squared error."""
     predicted, actual = _pair(predictions, label_ids)
     return float(np.mean((predicted.astype(np.float64) - actual.astype(np.float64)) ** 2))
 
 
 def pearson_correlation(predictions: ArrayLike, label_ids: ArrayLike) -> float:
-    """Pearson correlation in [-1, 1]; NaN where one of the two does not vary."""
+    """Returns the Pearson correlation in [-1, 1]; NaN if either argument is constant."""
     predicted, actual = _pair(predictions, label_ids)
-    # Asked of the values: the mean of equal numbers need not be that number, so that a variance
-    # which is 0 may come out as a little more.
+    # Not by the variance: rounding of the mean can make that of equal numbers larger than 0.
     if np.ptp(predicted) == 0 or np.ptp(actual) == 0:
         return float("nan")
     x = predicted - np.mean(predicted, dtype=np.float64)
     y = actual - np.mean(actual, dtype=np.float64)
-    x, y = x / np.abs(x).max(), y / np.abs(y).max()  # squares of tiny numbers would be 0
+    x, y = x / np.abs(x).max(), y / np.abs(y).max()  # squares of tiny numbers would underflow
     correlation = np.sum(x * y) / np.sqrt(np.sum(x * x) * np.sum(y * y))
     return float(np.clip(correlation, -1.0, 1.0))
 
 
 def ranks(values: ArrayLike) -> NDArray[np.float64]:
-    """Ranks from 1, equal values sharing the mean of their ranks."""
+    """Returns ranks from 1; equal values share the mean of their ranks."""
     _, inverse, counts = np.unique(np.asarray(values), return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
     return np.asarray((last - (counts - 1) / 2)[inverse], np.float64)
 
 
 def spearman_correlation(predictions: ArrayLike, label_ids: ArrayLike) -> float:
-    """Spearman correlation: Pearson's of the ranks; NaN where one of the two does not vary."""
+    """Returns the Spearman correlation in [-1, 1]; NaN if either argument is constant."""
     predicted, actual = _pair(predictions, label_ids)
     return pearson_correlation(ranks(predicted), ranks(actual))
 
 
 def losses_of_examples(logits: NDArray[Any], label_ids: NDArray[Any]) -> NDArray[np.float64]:
-    """Cross-entropy, float64 [N], of logits [N, K]; of scores [N], the squared error."""
+    """Returns cross-entropies of logits [N, K], or squared errors of scores [N]; float64 [N]."""
     precise = np.asarray(logits, np.float64)
     if precise.ndim == 1:
         return np.asarray((precise - label_ids) ** 2)
@@ -138,15 +137,15 @@ def losses_of_examples(logits: NDArray[Any], label_ids: NDArray[Any]) -> NDArray
 
 
 def loss_metrics(losses: NDArray[np.float64], batch_size: int) -> dict[str, float]:
-    """The two losses of the official results.
+    """Returns the two losses of the official results.
 
     Args:
         losses: [N], in the order of the file.
         batch_size: `--eval_batch_size`.
 
     Returns:
-        `eval_loss`, the mean, and `loss`, the mean of the means of batches, which differs from it
-        where the last batch is smaller.
+        `eval_loss`, the mean, and `loss`, the mean of the batches' means, which differs from it if
+        the last batch is smaller.
     """
     means = [np.mean(losses[at : at + batch_size]) for at in range(0, len(losses), batch_size)]
     return {"eval_loss": float(np.mean(losses)), "loss": float(np.mean(means))}
@@ -169,7 +168,7 @@ METRICS: dict[str, Metric] = {
 def compute_metrics(
     keys: Iterable[str], predictions: ArrayLike, label_ids: ArrayLike
 ) -> dict[str, float]:
-    """The metrics named by `keys` (of METRICS).
+    """Returns the metrics with these keys of `METRICS`.
 
     Raises:
         ValueError: an unknown key, shapes that differ, or no examples.

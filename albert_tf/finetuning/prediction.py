@@ -1,7 +1,7 @@
-"""Around the training loop, for any fine-tuning task: batches and predictions.
+"""Datasets for training and prediction, for any fine-tuning task.
 
-Batches are as long as their longest example, and one trace of a step serves all lengths.
-Predictions are made in the order of length and given back in the order of the file.
+Batches are padded to their longest example, and one trace of a step serves all lengths. Prediction
+goes by length; its results are in the order of the examples.
 
 Letters: B batch, N examples, S sequence length.
 """
@@ -25,7 +25,7 @@ from albert_tf.finetuning.batching import Features, Padding, TrainingOrder
 
 
 def batch_signature(features: Features) -> dict[str, tf.TensorSpec]:
-    """Name → type and number of axes of what is in a batch, no axis of a fixed size."""
+    """Returns name → spec of the tensors of a batch, with all dimensions unknown."""
     batch = features.batch(np.zeros(1, np.int64), int(features.lengths[0]))
     return {
         name: tf.TensorSpec([None] * value.ndim, tf.as_dtype(value.dtype))
@@ -40,14 +40,14 @@ def training_dataset(
     start_step: int = 0,
     rows: slice | None = None,
 ) -> tf.data.Dataset:
-    """The batches of `batching.training_batches`, made while the model works on earlier ones.
+    """Returns the batches of `batching.training_batches` as a dataset that prefetches.
 
     Args:
         features: the examples.
-        order: in which they come.
-        padding: how far batches are padded.
-        start_step: of the first batch.
-        rows: of each batch, those of this process; None for all.
+        order: of the examples.
+        padding: of the batches.
+        start_step: step of the first batch.
+        rows: the rows of each batch that this process trains on; None for all.
     """
 
     def make() -> Iterator[dict[str, Any]]:
@@ -61,16 +61,16 @@ def training_dataset(
 
 
 class Predictor:
-    """Runs a model on all examples, as often as its weights change.
+    """Computes the outputs of a model for all examples; its weights may change between calls.
 
     Args:
         model: called with (batch, training=False).
         features: N examples.
         batch_size: B.
-        padding: how far batches are padded.
-        outputs: name → what fills the rows of this output up where batches differ in width, as
+        padding: of the batches.
+        outputs: name of each output → the value that pads it where batches differ in width, as
             with questions of different numbers of options.
-        predictions: returns these outputs, given what the model returns; None where that is them.
+        predictions: converts the model's outputs to these outputs; None if they are the same.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Predictor:
         return {name: outputs[name] for name in self.fill}
 
     def predict(self) -> dict[str, NDArray[Any]]:
-        """The outputs that were asked for, [N, …], in the order of the examples."""
+        """Returns name → output, [N, …], in the order of the examples."""
         count = len(self.features)
         rows: dict[str, list[Any]] = {name: [None] * count for name in self.fill}
         batches = batching.evaluation_batches(self.features, self.batch_size, self.padding)
@@ -106,14 +106,14 @@ class Predictor:
     def predict_with_best(
         self, output_dir: str, init_checkpoint: str | None = None
     ) -> tuple[int, dict[str, NDArray[Any]]]:
-        """`predict` with the checkpoint of `find_best`; its step comes first."""
+        """Returns the step of the checkpoint of `find_best`, and its predictions."""
         prefix = find_best(output_dir, init_checkpoint)
         loading.load_weights(self.model, prefix)
         return loading.read_step(prefix), self.predict()
 
 
 def _stack(rows: Sequence[NDArray[Any]], fill: float) -> NDArray[Any]:
-    """Rows as one array, filled up at the end of their last axis."""
+    """Stacks rows, and pads them at the end of their last axis."""
     if rows[0].ndim == 0:
         return np.array(rows)
     width = max(row.shape[-1] for row in rows)
@@ -127,7 +127,7 @@ def _stack(rows: Sequence[NDArray[Any]], fill: float) -> NDArray[Any]:
 
 
 def find_trained(output_dir: str, init_checkpoint: str | None = None) -> str | None:
-    """`model.ckpt-best`; where there is none the newest checkpoint, or `init_checkpoint`."""
+    """Returns `model.ckpt-best`, or else the newest checkpoint, or else `init_checkpoint`."""
     best = os.path.join(output_dir, BEST)
     if tf.io.gfile.exists(best + ".index"):
         return best
@@ -138,7 +138,7 @@ def find_trained(output_dir: str, init_checkpoint: str | None = None) -> str | N
 
 
 def find_best(output_dir: str, init_checkpoint: str | None = None) -> str:
-    """The checkpoint to predict with, which `find_trained` finds.
+    """Returns the checkpoint to predict with, as `find_trained`.
 
     Raises:
         FileNotFoundError: there is none.

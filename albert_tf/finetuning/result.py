@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 @dataclasses.dataclass(frozen=True)
 class FineTuningResult:
-    """What came of fine-tuning. Its `str` is what the program prints.
+    """The result of a fine-tuning program. Its `str` is what the program prints.
 
     Attributes:
         output_dir: folder of the run; of a sweep, that of the best run.

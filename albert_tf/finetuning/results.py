@@ -1,4 +1,4 @@
-"""The text files of results of fine-tuning, in the forms of Google's programs."""
+"""Text files with the results of fine-tuning, in the formats of Google's programs."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def write_race_results(output_dir: str, evaluations: Sequence[Evaluation], metri
     Args:
         output_dir: an existing directory.
         evaluations: by step.
-        metric: the one that decides which checkpoint is best.
+        metric: the selection metric.
     """
     return _write_blocks(output_dir, evaluations, metric, names_files=True)
 
@@ -103,7 +103,7 @@ def write_test_results(output_dir: str, metrics: Metrics, metric: str) -> str:
     Args:
         output_dir: an existing directory.
         metrics: of the test set.
-        metric: its value on the dev set is given as well, where it is known.
+        metric: the selection metric, whose best value on the dev set is added if known.
     """
     text = "***** Predict results *****\n" + format_metrics(metrics)
     best = evaluation_of_best(output_dir)

@@ -90,14 +90,14 @@ def _make_features(task: FineTuningTask, data: Mapping[str, Any]) -> dict[str, S
 
 
 def find_model_files(settings: SettingsType) -> SettingsType:
-    """Looks for what no setting names, config and vocabulary, beside the weights to start from.
+    """Returns the settings with config and vocabulary, which are looked for beside the weights.
 
-    Weights are those of `init_checkpoint` or of the folder `albert_hub_module_handle`, which
+    The weights are those of `init_checkpoint` or of the folder `albert_hub_module_handle`, which
     becomes the `init_checkpoint`.
 
     Raises:
-        FileNotFoundError: config or vocabulary are not there; says what was looked for.
-        ValueError: there are no weights to look beside, or two; or the module is not on this disk.
+        FileNotFoundError: config or vocabulary do not exist; says what was looked for.
+        ValueError: there are no weights to look beside, or two; or the module is no local folder.
     """
     handle = settings.albert_hub_module_handle
     if handle and settings.init_checkpoint:
@@ -171,7 +171,7 @@ def read_tokenizer(settings: FineTuningSettings, config: AlbertConfig) -> FullTo
 
 
 def training_steps(settings: FineTuningSettings, num_examples: int) -> tuple[int, int]:
-    """Returns the number of training steps, and how many of these are warm-up.
+    """Returns the number of training steps and of warm-up steps.
 
     Returns:
         `train_step` and `warmup_step`; with `num_train_epochs`, the number of full batches in
@@ -224,7 +224,7 @@ class FineTuningRun:
         read_config(settings)
         task.prepare_folder(settings.output_dir, is_training="train" in splits)
         multiple = settings.pad_to_multiple
-        if devices.is_tpu(strategy):  # it would compile the model for each length
+        if devices.is_tpu(strategy):  # which compiles the model for each length
             multiple = settings.max_seq_length
         self.padding = task.padding(batching.Padding(settings.max_seq_length, multiple))
         self.model = task.build_model()
@@ -235,7 +235,7 @@ class FineTuningRun:
         """Trains, evaluates and predicts, as far as there are splits for it.
 
         Returns:
-            the metrics of the best checkpoint, and the text to be printed.
+            the metrics of the best checkpoint, and the text to print.
         """
         result, text = sweeps.Result(self.settings), ""
         if "train" in self.splits:
@@ -251,7 +251,7 @@ class FineTuningRun:
         return result, text
 
     def train(self, train: Split) -> None:
-        """Trains from the newest checkpoint or from the start, and evaluates what is saved."""
+        """Trains from the newest checkpoint or from the start, and evaluates each checkpoint."""
         settings, evaluator = self.settings, self.evaluator
         steps, warmup_steps = training_steps(settings, self.task.num_examples(train))
         schedule = optimization.WarmUpPolynomialDecay(
@@ -305,11 +305,11 @@ class FineTuningRun:
         )
 
     def evaluate(self, dev: Split) -> tuple[sweeps.Result, str]:
-        """Evaluates every checkpoint of the folder that has not been, and keeps the best.
+        """Evaluates every checkpoint of the folder that has not been evaluated; keeps the best.
 
         Returns:
-            the metrics of the best checkpoint; none where the selection metric is undefined. And
-            the text to be printed.
+            the metrics of the best checkpoint (none if the selection metric is undefined), and the
+            text to print.
 
         Raises:
             ValueError: there is no checkpoint, or one of another model.
@@ -328,7 +328,7 @@ class FineTuningRun:
         return sweeps.Result(settings, best.step, best.metrics), text
 
     def predict(self, split: Split) -> str:
-        """Predicts a split with the best checkpoint; returns the text to be printed."""
+        """Predicts a split with the best checkpoint; returns the text to print."""
         step, outputs = self._predict_with_best(split)
         return self.task.write_predictions(self.settings.output_dir, split, outputs, step)
 
@@ -341,7 +341,7 @@ class FineTuningRun:
     def export(self, export_dir: str) -> None:
         """Writes the best checkpoint for servers, with its config and vocabulary.
 
-        In float32, whatever the precision of training: servers may not know bfloat16.
+        In float32, whatever the precision of training: servers may not support bfloat16.
 
         Raises:
             FileNotFoundError: there is no checkpoint.

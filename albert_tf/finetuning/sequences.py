@@ -1,4 +1,4 @@
-"""What the model reads of fine-tuning examples, kept without padding.
+"""Token sequences of fine-tuning examples, stored without padding.
 
     [CLS] first text [SEP] second text [SEP] padding
 
@@ -21,15 +21,15 @@ _COLUMN = "columns/"  # before the name of a column in `to_arrays`
 
 @dataclasses.dataclass(frozen=True)
 class TokenSequences:
-    """N examples of one token sequence each, or of C, the options of a question.
+    """N examples with one token sequence each, or with C, one for each option of a question.
 
     Attributes:
-        input_ids: int32, the ids of all sequences one after the other.
-        sequence_lengths: int32 [N·max(C, 1)], ids of each sequence; 0 for an option that a question
-            does not have.
-        first_lengths: int32, same shape, how many of them are of segment 0.
-        columns: name → array [N], what else belongs to an example, such as `label_ids`.
-        num_choices: C; 0 where examples have no options.
+        input_ids: int32 [sum of lengths], all sequences concatenated.
+        sequence_lengths: int32 [N·max(C, 1)], number of tokens of each sequence; 0 for an option
+            that a question does not have.
+        first_lengths: int32 [N·max(C, 1)], number of these in segment 0.
+        columns: name → array [N] of other features, such as `label_ids`.
+        num_choices: C; 0 if examples have no options.
     """
 
     input_ids: NDArray[np.int32]
@@ -54,7 +54,7 @@ class TokenSequences:
         columns: Mapping[str, NDArray[Any]],
         num_choices: int = 0,
     ) -> TokenSequences:
-        """Makes one of sequences (ids, how many are of segment 0), C for each example."""
+        """Packs sequences of (ids, number of ids in segment 0), max(C, 1) for each example."""
         ids, lengths, first_lengths = array.array("i"), array.array("i"), array.array("i")
         for sequence, first_length in sequences:
             ids.extend(sequence)
@@ -68,7 +68,7 @@ class TokenSequences:
 
     @functools.cached_property
     def lengths(self) -> NDArray[np.int32]:
-        """int32 [N], the longest sequence of each example."""
+        """Length of the longest sequence of each example, int32 [N]."""
         by_example = self.sequence_lengths.reshape(-1, max(self.num_choices, 1))
         return np.asarray(by_example.max(axis=1, initial=0), np.int32)
 
@@ -77,15 +77,15 @@ class TokenSequences:
         return np.cumsum(self.sequence_lengths, dtype=np.int64) - self.sequence_lengths
 
     def batch(self, rows: NDArray[np.integer], seq_length: int) -> dict[str, NDArray[Any]]:
-        """Examples as the model takes them.
+        """Returns a batch of examples.
 
         Args:
-            rows: [B], which.
-            seq_length: S, at least the length of the longest of them.
+            rows: int [B], indices of the examples.
+            seq_length: S, at least the length of the longest of these.
 
         Returns:
-            `input_ids`, `input_mask`, `segment_ids`, int32 [B, S], or [B, C, S] with as many C as
-            the questions have; and the columns.
+            `input_ids`, `input_mask`, `segment_ids`, int32 [B, S], or [B, C, S] where C is the
+            largest number of options of these questions; and the columns.
 
         Raises:
             ValueError: a sequence is longer than S.
@@ -111,7 +111,7 @@ class TokenSequences:
         return arrays | {name: column[rows] for name, column in self.columns.items()}
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """All that the examples hold, by name, as `feature_cache` keeps it."""
+        """Returns all arrays by name, for `feature_cache`."""
         return {
             "input_ids": self.input_ids,
             "sequence_lengths": self.sequence_lengths,
@@ -122,7 +122,7 @@ class TokenSequences:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> TokenSequences:
-        """The examples that `to_arrays` gave these arrays of."""
+        """Returns examples, given the arrays that `to_arrays` returned."""
         columns = {
             name.removeprefix(_COLUMN): array
             for name, array in arrays.items()

@@ -1,7 +1,7 @@
-"""Several runs of one training: other seeds, other learning rates, and what came of them.
+"""Sweeps: runs with several learning rates and seeds, and the comparison of their results.
 
-A run that is alone goes into the output directory itself. Several have a folder each in it, named
-after what is theirs alone, so that one that is finished is not repeated when others are added.
+A single run writes to the output directory itself. Each run of a sweep has a folder in it, named
+after learning rate and seed, so that finished runs are not repeated when others are added.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ SettingsType = TypeVar("SettingsType", bound=FineTuningSettings)
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a run.
+    """The result of a run.
 
     Attributes:
-        settings: of the run: its folder, learning rate and seed.
+        settings: of the run, with its folder, learning rate and seed.
         step: of its best checkpoint.
-        metrics: of that; empty for a run that has no best checkpoint.
-        remark: why it has none.
+        metrics: of its best checkpoint; empty if there is none.
+        remark: why there is none.
     """
 
     settings: FineTuningSettings
@@ -45,7 +45,7 @@ class Result:
 
     @property
     def learning_rate(self) -> float:
-        """Peak learning rate of the run."""
+        """The peak learning rate of the run."""
         return learning_rate_of(self.settings)
 
 
@@ -60,7 +60,7 @@ def plan_runs(settings: SettingsType) -> list[SettingsType]:
     """Returns the settings of each run: every learning rate with `num_runs` seeds from `seed` on.
 
     Raises:
-        ValueError: no learning rate, one of them twice, or nothing to compare several runs by.
+        ValueError: no learning rate, one of them twice, or several runs without a dev set.
     """
     rates = settings.learning_rate
     if not isinstance(rates, tuple):
@@ -93,21 +93,22 @@ def make_runs(
     output_dir: str,
     metric: str,
 ) -> Result:
-    """Makes one run after the other, and compares several.
+    """Makes one run after the other, and compares their results.
 
-    A run that diverges is noted, and the others go on; if it is alone, its error is raised.
+    In a sweep, a run that diverges is recorded, and the sweep continues. The error of a single run
+    is raised.
 
     Args:
         runs: of `plan_runs`.
         make: trains and evaluates.
-        output_dir: where the comparison goes.
-        metric: what the runs are compared by.
+        output_dir: folder of the comparison.
+        metric: the selection metric.
 
     Returns:
         the best result.
 
     Raises:
-        ValueError: none of several runs came to a best checkpoint.
+        ValueError: no run of a sweep has a best checkpoint.
     """
     if len(runs) == 1:
         return make(runs[0])
@@ -124,10 +125,10 @@ def make_runs(
 
 
 def best_result(results: Sequence[Result], metric: str) -> Result:
-    """The result with the largest value of a metric, the first of equal ones.
+    """Returns the result with the largest value of a metric; of ties, the first.
 
     Raises:
-        ValueError: no run has come to one.
+        ValueError: no run has a best checkpoint.
     """
     found = [result for result in results if metric in result.metrics]
     if not found:
@@ -136,7 +137,7 @@ def best_result(results: Sequence[Result], metric: str) -> Result:
 
 
 def values_by_rate(results: Sequence[Result], metric: str) -> dict[float, list[float]]:
-    """Learning rate → the metric in its runs, those left out that have none."""
+    """Returns learning rate → the values of a metric in its runs, without runs that lack it."""
     values: dict[float, list[float]] = {result.learning_rate: [] for result in results}
     for result in results:
         if metric in result.metrics:
@@ -145,9 +146,9 @@ def values_by_rate(results: Sequence[Result], metric: str) -> dict[float, list[f
 
 
 def format_summary(results: Sequence[Result], metric: str) -> str:
-    """All runs, and median, mean and deviation of the metric for each learning rate, as text.
+    """Returns a table of all runs, and statistics of the metric for each learning rate, as text.
 
-    The deviation is that of a sample, with n - 1; it takes two runs to have one.
+    The deviation is the sample standard deviation (n - 1), which needs two runs.
     """
     lines = [f"{'learning_rate':>13} {'seed':>10} {'step':>8} {metric:>16}"]
     for result in results:
@@ -173,15 +174,15 @@ def format_summary(results: Sequence[Result], metric: str) -> str:
 
 
 def write_comparison(output_dir: str, results: Sequence[Result], metric: str) -> str:
-    """Writes `sweep_results.tsv`, a row a run with all metrics, and `sweep_results.txt`.
+    """Writes `sweep_results.tsv`, a row per run with all metrics, and `sweep_results.txt`.
 
     Args:
         output_dir: an existing folder.
         results: in the order of the runs.
-        metric: what the runs are compared by.
+        metric: the selection metric.
 
     Returns:
-        the text of `sweep_results.txt`, as `format_summary` makes it.
+        the text of `sweep_results.txt`, as `format_summary`.
     """
     keys = sorted({key for result in results for key in result.metrics})
     table = io.StringIO()

@@ -1,7 +1,7 @@
-"""Rows of tab-separated, comma-separated and JSON-lines files, and what becomes of bad ones.
+"""Reads rows of tab-separated, comma-separated and JSON-lines files, and reports bad ones.
 
-Nothing is left out in silence: a row that cannot be used stops the program with its file and line,
-or, where some are allowed, is counted and reported.
+A row that cannot be used is an error that names file and line or, up to a limit, is skipped and
+reported.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class RowReports:
 
     Args:
         path: the file.
-        max_bad_rows: how many may be skipped.
+        max_bad_rows: number of bad rows that may be skipped.
     """
 
     def __init__(self, path: str, max_bad_rows: int) -> None:
@@ -51,11 +51,11 @@ class RowReports:
         """Counts a bad row.
 
         Args:
-            place: its line, or another description of where it is.
+            place: its line, or a description of where it is.
             reason: what is wrong with it.
 
         Raises:
-            ValueError: it is one too many; names file and place.
+            ValueError: there are more than `max_bad_rows`; names file and place.
         """
         self.num_bad += 1
         if self.num_bad > self.max_bad_rows:
@@ -66,11 +66,11 @@ class RowReports:
         self.note(place, f"skipped: {reason}"[:300])
 
     def note(self, place: int | str, what: str) -> None:
-        """Remembers a remark about a row for `log`."""
+        """Records a remark about a row for `log`."""
         self._notes.setdefault(what, []).append(_words(place))
 
     def log(self) -> None:
-        """Logs each remark once, with the first rows that it is about."""
+        """Logs each remark once, with the number of its rows and the first of them."""
         for what, places in self._notes.items():
             shown = "; ".join(places[:MAX_REPORTED]) + "; …" * (len(places) > MAX_REPORTED)
             logging.warning("%s: %s (%d: %s)", self.path, what, len(places), shown)
@@ -83,7 +83,7 @@ def _words(place: int | str) -> str:
 
 
 def _read_text(path: str) -> str:
-    """A file without blank lines at its end."""
+    """Returns the text of a file without blank lines at its end."""
     return _BLANK_END.sub("", files.read_text(path))
 
 
@@ -115,7 +115,7 @@ def _read_cells(path: str) -> Iterator[tuple[int, list[str] | BadRowError]]:
 
 
 def read_json_lines(path: str) -> Iterator[tuple[int, dict[str, Any] | BadRowError]]:
-    """As `read_rows`, for a file of JSON lines of any name."""
+    """Yields rows as `read_rows`, of a JSON-lines file with any name."""
     for number, line in enumerate(io.StringIO(_read_text(path), newline="\n"), 1):
         try:
             row = json.loads(line)
@@ -128,26 +128,27 @@ def read_json_lines(path: str) -> Iterator[tuple[int, dict[str, Any] | BadRowErr
 
 
 def read_rows(path: str) -> Iterator[tuple[int, Row | BadRowError]]:
-    """Every row of a file with the line it begins at, counted from 1; a header is a row too.
+    """Yields every row of a file, a header included, with the line where it begins.
 
-    `.json` and `.jsonl` hold a JSON object a line; `.csv` commas, quotes, and blank lines that say
-    nothing; all others tabs without quoting, as the official programs read them.
+    `.json` and `.jsonl` files have a JSON object per line. `.csv` files have commas and quotes;
+    their blank lines are skipped. All others have tabs and no quoting, as in the official programs.
 
     Returns:
-        line, and the row's cells or JSON object, or what is wrong with it.
+        the line, counted from 1, and the row's cells or JSON object, or what is wrong with it.
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: not UTF-8, or CSV with quotes that do not match.
+        ValueError: not UTF-8, or CSV with unbalanced quotes.
     """
     return read_json_lines(path) if path.endswith((".json", ".jsonl")) else _read_cells(path)
 
 
 def cell(row: Row, column: Column) -> Any:
-    """The value in a column of a row, given by number from 0 (or from the end: -1) or JSON key.
+    """Returns the value in a column, given by index (negative: from the end) or JSON key.
 
     Raises:
-        BadRowError: there is no such column; ShortRowError where the row is too short.
+        ShortRowError: the row has too few columns.
+        BadRowError: the JSON object has no such key.
     """
     if isinstance(row, dict):
         if column not in row:
@@ -162,10 +163,10 @@ def cell(row: Row, column: Column) -> Any:
 
 
 def text_cell(row: Row, column: Column) -> str:
-    """The text in a column of a row; a JSON list of texts is joined by spaces.
+    """Returns the text in a column of a row; a JSON list of texts is joined by spaces.
 
     Raises:
-        BadRowError: it is no text.
+        BadRowError: as `cell`, or the value is no text.
     """
     value = cell(row, column)
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
@@ -174,10 +175,10 @@ def text_cell(row: Row, column: Column) -> str:
 
 
 def check_text(value: Any, what: str) -> str:
-    """Returns the value if it is text that can be encoded in UTF-8.
+    """Returns the value if it is text that can be encoded as UTF-8.
 
     Raises:
-        BadRowError: it is not; names `what` it is.
+        BadRowError: it is not; the message begins with `what`.
     """
     if not isinstance(value, str):
         raise BadRowError(f"{what} is {json.dumps(value)[:50]}, text was expected")

@@ -1,4 +1,4 @@
-"""What a fine-tuning task says of itself; the engine in `finetuning.run` does the rest.
+"""The interface between fine-tuning tasks and the engine in `finetuning.run`.
 
 A task is one class that inherits `FineTuningTask`. It reads its data, makes features, computes a
 loss and metrics, and writes its files. Training, early stopping, evaluation of all checkpoints,
@@ -29,7 +29,7 @@ Outputs = Mapping[str, NDArray[Any]]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Split:
-    """Examples, and what the model reads of them.
+    """Examples and their features.
 
     Attributes:
         name: "train", "dev", "test", or another one that the task predicts.
@@ -43,14 +43,13 @@ class Split:
 
 
 class FineTuningTask(abc.ABC):
-    """What the engine asks of a task. Methods that are not abstract are right for most tasks.
+    """What the engine needs of a task. Methods that are not abstract suit most tasks.
 
     Attributes:
         selection_metric: the name of the metric of `measure` that picks the best checkpoint;
             larger is better.
-        outputs: names of what `predictions` returns and metrics and files are made of, each with
-            the value that fills rows up where the width of batches differs, as with questions of
-            different numbers of options.
+        outputs: name of each output that `predictions` returns → the value that pads it where
+            batches differ in width, as with questions of different numbers of options.
     """
 
     selection_metric: str
@@ -71,11 +70,11 @@ class FineTuningTask(abc.ABC):
         """Returns the features of the examples that `read` returned for a split."""
 
     def num_examples(self, train: Split) -> int:
-        """Returns how many examples an epoch has, where there may be several features of one."""
+        """Returns the number of examples of an epoch; an example may have several features."""
         return len(train.features)
 
     def padding(self, padding: Padding) -> Padding:
-        """Returns how batches are padded, given the padding that the settings ask for."""
+        """Returns the padding of batches, given the padding of the settings."""
         return padding
 
     # Training.
@@ -86,7 +85,7 @@ class FineTuningTask(abc.ABC):
 
     @abc.abstractmethod
     def losses(self, outputs: Any, batch: Batch) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
-        """Returns the loss of each example and what training logs of it.
+        """Returns the loss of each example, and the metrics that training logs.
 
         Args:
             outputs: of the model.
@@ -98,22 +97,22 @@ class FineTuningTask(abc.ABC):
         """
 
     def sample_weights(self, batch: Batch) -> tf.Tensor:
-        """Returns what each of the `losses` counts in their mean: 1, float32 [B]."""
+        """Returns the weight of each of the `losses` in their mean: 1, float32 [B]."""
         return tf.ones(tf.shape(batch["input_ids"])[:1])
 
     def loss_weights(self, batch: Batch) -> tf.Tensor:
-        """Returns what the sum of the losses of a batch is divided by, float32 [1]."""
+        """Returns the divisor of the sum of a batch's losses, float32 [1]."""
         return tf.reduce_sum(self.sample_weights(batch))[None]
 
     def loss(
         self, outputs: Any, batch: Batch, weights: tf.Tensor | None = None
     ) -> tuple[tf.Tensor, Sums]:
-        """Returns the mean loss of a batch, and what the means of its metrics are made of.
+        """Returns the mean loss of a batch, and the weighted sums of its metrics.
 
         Args:
             outputs: of the model.
             batch: of the features.
-            weights: `loss_weights` of the larger batch that this one is a part of.
+            weights: `loss_weights` of the global batch, if this is a micro-batch.
 
         Returns:
             the loss, float32 scalar, and metric → (weighted sum, weight), float32 scalars.
@@ -131,7 +130,7 @@ class FineTuningTask(abc.ABC):
     # Evaluation on the dev split.
 
     def predictions(self, outputs: Any) -> dict[str, tf.Tensor]:
-        """Returns what is collected of the model's outputs for a batch: name → [B, …]."""
+        """Returns the outputs to collect, name → [B, …], given the model's outputs."""
         collected: dict[str, tf.Tensor] = outputs
         return collected
 
@@ -147,7 +146,7 @@ class FineTuningTask(abc.ABC):
 
     @abc.abstractmethod
     def measured_on(self, split: Split, batch_size: int, padding: Padding) -> str:
-        """Returns a `digest` of everything but the checkpoint that decides what is measured."""
+        """Returns a `digest` of everything that affects the metrics, except the checkpoint."""
 
     def write_evaluations(self, output_dir: str, evaluations: Sequence[Evaluation]) -> str:
         """Writes `eval_results.txt` after each evaluation, and returns its text.
@@ -159,7 +158,7 @@ class FineTuningTask(abc.ABC):
         return results.write_race_results(output_dir, evaluations, self.selection_metric)
 
     def describe_evaluations(self, output_dir: str, evaluations: Sequence[Evaluation]) -> str:
-        """Returns what is printed when all checkpoints of a folder have been evaluated."""
+        """Returns the text to print when all checkpoints of a folder have been evaluated."""
         best = best_of(evaluations, self.selection_metric)
         text = results.format_metrics(evaluations[-1].metrics)
         return text + results.format_best(best, self.selection_metric)
@@ -186,25 +185,25 @@ class FineTuningTask(abc.ABC):
             output_dir: folder of the run.
             split: "test", or another one that `read` knows.
             outputs: of the best checkpoint.
-            step: of that.
+            step: of the best checkpoint.
 
         Returns:
-            what is printed.
+            the text to print.
         """
 
     # The folder of a run, and its export.
 
     def prepare_folder(self, output_dir: str, is_training: bool) -> None:
-        """Checks that the checkpoints in a folder are of this task, and remembers the task there.
+        """Checks that the checkpoints in a folder belong to this task, and records the task there.
 
         Raises:
-            ValueError: they are of another task.
+            ValueError: they belong to another task.
         """
         return
 
     @abc.abstractmethod
     def served_outputs(self, outputs: Any) -> dict[str, tf.Tensor]:
-        """Returns what an exported model answers, by name, given the outputs of the model."""
+        """Returns name → output of an exported model, given the model's outputs."""
 
     def export(
         self, model: Any, export_dir: str, max_seq_length: int, extra_files: Mapping[str, bytes]
@@ -215,7 +214,7 @@ class FineTuningTask(abc.ABC):
             model: of `build_model`, in float32, its weights loaded.
             export_dir: parent of the exports.
             max_seq_length: the length of serialized examples.
-            extra_files: name → content of files that travel with the model.
+            extra_files: name → content of files to export with the model.
         """
         saved_model.export_saved_model(
             export_dir,

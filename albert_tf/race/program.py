@@ -1,4 +1,4 @@
-"""What run_race.py does, given its settings."""
+"""The multiple-choice program, as a function of its settings."""
 
 from __future__ import annotations
 

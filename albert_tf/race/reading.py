@@ -1,4 +1,4 @@
-"""Reading multiple-choice questions: RACE in both of its forms, and JSON lines of custom tasks.
+"""Reads multiple-choice questions: RACE in both of its formats, and custom JSON lines.
 
 `read_race` and `read_questions`, at the end, each read a split.
 """
@@ -30,11 +30,11 @@ class Question:
     """A question about a passage, with its options.
 
     Attributes:
-        example_id: of its passage; questions about one passage share it.
+        example_id: id of the passage, which all its questions share.
         passage: the text.
-        question: with "_" where the option goes, or without; may be "".
+        question: may have "_" in place of the option; may be "".
         options: two or more.
-        label: number of the right option, from 0; None where it is not known.
+        label: index of the correct option, from 0; None if unknown.
         level: part of the data set, such as "middle", or "".
     """
 
@@ -54,8 +54,8 @@ class QuestionSet:
         name: of the task: "race" or "choice".
         split: "train", "dev" or "test".
         path: the file or folder.
-        questions: all that can be used.
-        num_skipped: bad ones that were left out.
+        questions: all usable questions.
+        num_skipped: number of questions and articles that were skipped.
     """
 
     name: str
@@ -69,7 +69,7 @@ class QuestionSet:
 
     @property
     def num_choices(self) -> int:
-        """The most options that a question has."""
+        """Largest number of options of a question."""
         return max(len(question.options) for question in self.questions)
 
     @property
@@ -78,7 +78,7 @@ class QuestionSet:
         return all(question.label is not None for question in self.questions)
 
     def checksum(self) -> str:
-        """SHA-256 of all that the questions say, hexadecimal."""
+        """Returns the SHA-256 of the content of all questions, hexadecimal."""
         digest = hashlib.sha256()
         for question in self.questions:
             digest.update(repr(dataclasses.astuple(question)).encode("utf-8"))
@@ -109,7 +109,7 @@ def _options(values: Any) -> tuple[str, ...]:
 
 
 def _label(value: Any, options: Sequence[str]) -> int:
-    """Number of the right option: given as a number, a letter, or as the option itself."""
+    """Returns the index of the correct option, given by index, by letter, or as its text."""
     number = value
     if isinstance(value, str):
         if len(value) == 1 and "A" <= value <= "Z":
@@ -130,7 +130,7 @@ def _label(value: Any, options: Sequence[str]) -> int:
 def _questions_of_article(
     row: Any, level: str, is_test: bool, place: str, reports: RowReports
 ) -> Iterator[Question]:
-    """The questions of one article in RACE's form; bad ones are reported."""
+    """Yields the questions of an article of RACE; bad ones are reported."""
     try:
         if not isinstance(row, dict):
             raise row if isinstance(row, BadRowError) else BadRowError("no JSON object")
@@ -165,7 +165,7 @@ def _text_files(folder: str) -> list[str]:
 
 
 def _read_articles(folder: str) -> Iterator[tuple[str, Any]]:
-    """Where each article is, and its JSON object: lines of `all.txt`, or a file each."""
+    """Yields place and JSON object of each article: lines of `all.txt`, or one file each."""
     together = os.path.join(folder, ALL_IN_ONE)
     if files.is_file(together):
         for line, row in tables.read_json_lines(together):
@@ -197,16 +197,16 @@ def _level_folders(data_dir: str, split: str, levels: Sequence[str]) -> dict[str
 def read_race(
     data_dir: str, split: str, levels: Sequence[str] = LEVELS, max_bad_rows: int = 0
 ) -> QuestionSet:
-    """Reads a split of RACE, all of middle before all of high, as official.
+    """Reads a split of RACE, middle before high, as the official program.
 
-    Both forms are read: `<split>/<level>/all.txt` with an article a line, or the folders of the
-    original distribution with a file an article, in the order of their names.
+    Both formats are read: `<split>/<level>/all.txt` with one article per line, or the folders of
+    the original distribution with one file per article, in the order of their names.
 
     Args:
         data_dir: parent of `RACE/`, or that folder.
         split: "train", "dev" or "test".
         levels: which of LEVELS.
-        max_bad_rows: articles and questions that may be skipped.
+        max_bad_rows: number of bad articles and questions that may be skipped.
 
     Raises:
         FileNotFoundError: there are no questions.
@@ -243,16 +243,16 @@ def _custom_question(row: Any, split: str, line: int) -> Question:
 
 
 def read_questions(data_dir: str, split: str, max_bad_rows: int = 0) -> QuestionSet:
-    """Reads a split of a custom task, `<split>.jsonl` or `.json`: a JSON object a line.
+    """Reads a split of a custom task: `<split>.jsonl` or `.json`, with a JSON object per line.
 
-    Its keys are `passage`, `question` (optional, may have "_" where the option goes), `options`
-    (two or more, not always as many), `label` (number from 0, letter, or the option itself; may be
-    absent in test), and, optional, `id` and `level` (metrics are reported for each level).
+    Its keys are `passage`, `question` (optional; may have "_" in place of the option), `options`
+    (two or more; their number may vary), `label` (index from 0, letter, or text of the option;
+    optional in test), and, both optional, `id` and `level` (accuracy is also reported per level).
 
     Args:
-        data_dir: holds the file.
+        data_dir: folder of the file.
         split: "train", "dev" or "test".
-        max_bad_rows: questions that may be skipped.
+        max_bad_rows: number of bad questions that may be skipped.
 
     Raises:
         FileNotFoundError: no such file.

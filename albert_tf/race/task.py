@@ -37,12 +37,12 @@ from albert_tf.training.evaluation import digest
 BLANK = "_"
 SPECIAL_TOKENS = 3
 SELECTION_METRIC = "eval_accuracy"
-# What is predicted, and what stands there for an option that a question does not have.
+# The outputs that prediction collects, and the values that pad those of missing options.
 OUTPUTS = {"logits": MASKED_SCORE, "probabilities": 0.0}
 
 
 def fill_in(question: str, option: str) -> str:
-    """The option in place of every "_" of the question, or behind a question without one."""
+    """Returns the question with "_" replaced by the option, or with the option appended."""
     return question.replace(BLANK, option) if BLANK in question else f"{question} {option}"
 
 
@@ -80,20 +80,20 @@ def make_features(
     max_qa_length: int,
     cache_file: str = "",
 ) -> TokenSequences:
-    """Token ids of questions, id for id those of the official program.
+    """Returns the token ids of questions, equal to those of the official program.
 
     Args:
         data: the questions.
         tokenizer: of the model's vocabulary.
-        max_seq_length: S; passages keep their first tokens.
-        max_qa_length: questions with their option keep so many of their last tokens.
-        cache_file: an `.npz` file, which is used again where nothing has changed; "" for none.
+        max_seq_length: S; passages are truncated at their end.
+        max_qa_length: number of last tokens of question and option that are kept.
+        cache_file: `.npz` file to cache the features in; "" for none.
 
     Returns:
-        C sequences a question, with the column `label_ids`, 0 where the label is not known.
+        C sequences per question, with the column `label_ids`, 0 where the label is unknown.
 
     Raises:
-        ValueError: lengths that leave no room.
+        ValueError: the lengths leave no room for the texts.
     """
     room = max_seq_length - SPECIAL_TOKENS
     if max_qa_length < 1 or room < 1:
@@ -125,7 +125,7 @@ def make_features(
 
 
 class MultipleChoice(FineTuningTask):
-    """Multiple choice, as the fine-tuning engine takes it.
+    """Multiple choice as a task of the fine-tuning engine.
 
     Args:
         settings: of the program.
@@ -154,7 +154,7 @@ class MultipleChoice(FineTuningTask):
         return read_race(settings.data_dir, split, levels, settings.max_bad_rows)
 
     def make_features(self, data: QuestionSet, split: str) -> TokenSequences:
-        """Returns token ids and labels, from the cache that the settings name, if any."""
+        """Returns token ids and labels, from the cache file of the settings, if any."""
         settings = self.settings
         caches = {
             "train": settings.train_file,
@@ -170,7 +170,7 @@ class MultipleChoice(FineTuningTask):
         )
 
     def build_model(self) -> AlbertForMultipleChoice:
-        """A model with random weights."""
+        """Returns a model with random weights."""
         return AlbertForMultipleChoice(self.config, self.settings.dropout_prob)
 
     def losses(self, outputs: Any, batch: Batch) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
@@ -198,7 +198,7 @@ class MultipleChoice(FineTuningTask):
         return digest(split.data.checksum(), self.tokenizer.checksum, batch_size, *lengths)
 
     def write_predictions(self, output_dir: str, split: Split, outputs: Outputs, step: int) -> str:
-        """Writes the answers and, if the right ones are known, `predict_results.txt`.
+        """Writes the answers and, if there are labels, `predict_results.txt`.
 
         Returns:
             the text of `predict_results.txt`; "" without labels.
@@ -211,7 +211,7 @@ class MultipleChoice(FineTuningTask):
         return results.write_test_results(output_dir, found, self.selection_metric)
 
     def served_outputs(self, outputs: Any) -> dict[str, tf.Tensor]:
-        """Returns `probabilities` [B, C] and `predictions` [B], the numbers of the best options."""
+        """Returns `probabilities` [B, C] and `predictions` [B], the indices of the best options."""
         return {
             "probabilities": tf.nn.softmax(outputs),
             "predictions": tf.argmax(outputs, axis=-1, output_type=tf.int32),
@@ -222,8 +222,8 @@ class MultipleChoice(FineTuningTask):
     ) -> None:
         """Writes a SavedModel whose inputs are [B, C, S], for any number C of options.
 
-        An option that a question does not have is a row of zeros. A serialized example has the
-        sequences of all its options one after the other, as in the official records.
+        A missing option is a row of zeros. A serialized example has the sequences of all options
+        concatenated, as in the official records.
         """
         feature = tf.io.FixedLenSequenceFeature((max_seq_length,), tf.int64, allow_missing=True)
         saved_model.export_saved_model(
@@ -238,11 +238,11 @@ class MultipleChoice(FineTuningTask):
 
 
 def evaluate(data: QuestionSet, logits: NDArray[Any], batch_size: int) -> dict[str, float]:
-    """Metrics of a whole set: the official keys, and `eval_accuracy_<level>` for each level.
+    """Returns the metrics of a set: the official keys, and `eval_accuracy_<level>` for each level.
 
     Args:
         data: the questions, which must have labels.
-        logits: [N, C], in their order.
+        logits: float [N, C], in their order.
         batch_size: as in `metrics.loss_metrics`.
 
     Raises:
@@ -264,13 +264,13 @@ def evaluate(data: QuestionSet, logits: NDArray[Any], batch_size: int) -> dict[s
 def write_predictions(
     output_dir: str, data: QuestionSet, probabilities: NDArray[np.float32]
 ) -> str:
-    """Writes `<task>_predictions.jsonl`: a JSON object a question.
+    """Writes `<task>_predictions.jsonl`: a JSON object per question.
 
-    Its keys are `id` (of the passage), `question`, `prediction` (number from 0), `answer` (its
-    letter) and `probabilities` of the options that the question has.
+    Its keys are `id` (of the passage), `question`, `prediction` (index from 0), `answer` (its
+    letter) and `probabilities` of the question's options.
 
     Returns:
-        the file.
+        the path of the file.
 
     Raises:
         ValueError: not as many rows as questions.
