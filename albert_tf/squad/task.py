@@ -54,8 +54,6 @@ OUTPUTS_V2 = dict.fromkeys(
     ("start_top_log_probs", "start_top_index", "end_top_log_probs", "end_top_index", "cls_logits"),
     0.0,
 )
-# The official program scores with this threshold of the null odds, whichever it has found.
-OFFICIAL_CUT = 1.0
 
 # A variable of each head, under its name in Google's checkpoints.
 HEAD_V1, HEAD_V2 = "cls/squad/output_weights", "start_logits/dense/kernel"
@@ -398,18 +396,17 @@ def evaluate(
     if answers.null_odds is None:
         evaluate_v1 = span_metrics.evaluate_cmrc if data.is_chinese else span_metrics.evaluate_v1
         return evaluate_v1(golds, answers.best), answers.best
-    best = span_metrics.best_thresholds(
-        golds, answers.best, answers.null_odds, official=official_threshold
-    )
-    threshold = best["best_f1_thresh"] if threshold is None else threshold
-    predictions = answers.predictions(threshold, strict=official_threshold)
-    chosen = {THRESHOLD: threshold}
-    scores = span_metrics.raw_scores_v2(golds, predictions)
-    if not official_threshold:
-        return span_metrics.summarize_v2(golds, *scores) | best | chosen, predictions
-    cut = [
-        span_metrics.apply_threshold(part, golds, answers.null_odds, OFFICIAL_CUT)
-        for part in scores
-    ]
-    summary = span_metrics.summarize_v2(golds, *cut)
-    return {key: summary[key] for key in ("exact", "f1", "total")} | chosen, predictions
+    if official_threshold:
+        if threshold is None:
+            found = span_metrics.evaluate_v2(golds, answers.best, answers.null_odds)
+            threshold = found["final_f1_thresh"]
+        predictions = answers.predictions(threshold, strict=True)
+        summary = span_metrics.evaluate_v2(golds, predictions, answers.null_odds)
+        chosen = {key: summary[key] for key in ("exact", "f1", "total")}
+        return chosen | {THRESHOLD: threshold}, predictions
+    best = span_metrics.best_thresholds(golds, answers.best, answers.null_odds)
+    if threshold is None:
+        threshold = best["best_f1_thresh"]
+    predictions = answers.predictions(threshold)
+    summary = span_metrics.evaluate_v2(golds, predictions)
+    return summary | best | {THRESHOLD: threshold}, predictions
