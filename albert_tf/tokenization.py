@@ -206,19 +206,10 @@ class WordpieceTokenizer:
 
     Args:
         vocab: token -> id; pieces inside a word begin with "##".
-        unk_token: what stands for a word that the pieces cannot spell, or that is too long.
-        max_input_chars_per_word: the most characters in a word that is not too long.
     """
 
-    def __init__(
-        self,
-        vocab: dict[str, int],
-        unk_token: str = UNKNOWN_TOKEN,
-        max_input_chars_per_word: int = MAX_INPUT_CHARS_PER_WORD,
-    ):
+    def __init__(self, vocab: dict[str, int]):
         self.vocab = vocab
-        self.unk_token = unk_token
-        self.max_input_chars_per_word = max_input_chars_per_word
         self._longest = max(map(len, vocab), default=0)
 
     def tokenize(self, text: str) -> list[str]:
@@ -226,9 +217,12 @@ class WordpieceTokenizer:
         return [piece for word in text.split() for piece in self.split_word(word)]
 
     def split_word(self, word: str) -> list[str]:
-        """The pieces of one word: greedy, longest match first, from the left."""
-        if len(word) > self.max_input_chars_per_word:
-            return [self.unk_token]
+        """The pieces of one word, greedy: longest match first, from the left.
+
+        A word that the pieces cannot spell, or that is too long, is one unknown token.
+        """
+        if len(word) > MAX_INPUT_CHARS_PER_WORD:
+            return [UNKNOWN_TOKEN]
         pieces: list[str] = []
         start = 0
         while start < len(word):
@@ -238,7 +232,7 @@ class WordpieceTokenizer:
                 if piece in self.vocab:
                     break
             else:
-                return [self.unk_token]
+                return [UNKNOWN_TOKEN]
             pieces.append(piece)
             start = end
         return pieces
