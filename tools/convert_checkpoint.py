@@ -27,6 +27,7 @@ import sys
 import uuid
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from absl import logging
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -37,8 +38,6 @@ from albert_tf.config import AlbertConfig
 from albert_tf.settings import REQUIRED, SettingsGroup, setting
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from albert_tf.modeling import AlbertForPretraining
 
 CONFIG_NAME = "albert_config.json"
@@ -77,10 +76,11 @@ class Settings(SettingsGroup):
 
 
 def find_config(settings: Settings) -> str | None:
-    """The config file: the flag's, or the only one beside the checkpoint.
+    """The config file: the flag's, or the only one beside the checkpoint; None to inspect without.
 
     Raises:
-        ValueError: there are several, or none and one is needed.
+        FileNotFoundError: there is none, and one is needed.
+        ValueError: there are several.
     """
     from albert_tf.checkpoints import pretrained
 
@@ -88,13 +88,12 @@ def find_config(settings: Settings) -> str | None:
         return settings.albert_config_file
     path = settings.input
     folder = path if os.path.isdir(path) else os.path.dirname(path) or "."
-    found = pretrained.list_configs(folder)
-    if len(found) > 1 or not (found or settings.inspect):
-        raise ValueError(
-            f"--albert_config_file: name the config of the model; found {len(found)} in {folder}"
-            + "".join(f"\n  {name}" for name in found)
-        )
-    return found[0] if found else None
+    try:
+        return pretrained.find_config(folder)
+    except FileNotFoundError:
+        if settings.inspect:
+            return None
+        raise
 
 
 def target_config(config: AlbertConfig, settings: Settings) -> AlbertConfig:
@@ -197,14 +196,11 @@ def _write(settings: Settings, source: AlbertForPretraining) -> None:
 def _write_tensorflow(
     folder: str, tensors: dict[str, np.ndarray], model: AlbertForPretraining, settings: Settings
 ) -> None:
-    import numpy as np
-
     from albert_tf.checkpoints import store
     from albert_tf.checkpoints.names import GLOBAL_STEP
-    from albert_tf.checkpoints.store import BEST
 
     step = {GLOBAL_STEP: np.int64(0)}  # the type that Google's programs restore
-    store.save_checkpoint(os.path.join(folder, BEST), tensors | step)
+    store.save_checkpoint(os.path.join(folder, store.BEST), tensors | step)
     _write_config_and_vocabulary(folder, model, settings)
 
 
@@ -256,8 +252,6 @@ def _write_tf_hub(
 
 def _assign(model: AlbertForPretraining, tensors: dict[str, np.ndarray]) -> set[str]:
     """Gives a model its weights, 0 where there are none; returns the names that it has not."""
-    import numpy as np
-
     from albert_tf.checkpoints.names import variable_name
 
     variables = {variable_name(variable): variable for variable in model.variables}
@@ -303,8 +297,6 @@ def compare(
 
 
 def _random_batch(config: AlbertConfig) -> dict[str, np.ndarray]:
-    import numpy as np
-
     rng = np.random.default_rng(0)
     length = min(SEQ_LENGTH, config.max_position_embeddings)
     shape = (BATCH_SIZE, length)

@@ -106,6 +106,7 @@ _HUGGING_FACE_BLOCK = re.compile(r"albert_layer_groups\.(\d+)\.albert_layers\.(\
 _BERT_LAYER = re.compile(
     r"bert/encoder/layer_(shared|\d+)/(attention|intermediate|output)(?:_(\d+))?/(.+)"
 )
+_BERT_NUMBER = re.compile(r"bert/encoder/layer_(?:shared/[a-z]+_)?(\d+)/")
 
 
 def _same(array: np.ndarray) -> np.ndarray:
@@ -218,22 +219,18 @@ def _flattened(name: str, entry: Entry) -> Entry:
 
 def _spread_over_layers(plain: Mapping[str, Entry]) -> dict[str, Entry]:
     """Gives every layer all its weights under BERT's names, those that layers share as well."""
-    found = {name: _BERT_LAYER.fullmatch(name) for name in plain}
-    numbers = [int(i) for match in found.values() if match for i in match.groups() if _is_index(i)]
+    numbers = [int(number) for name in plain for number in _BERT_NUMBER.findall(name)]
     entries = {}
-    for name, match in found.items():
+    for name, entry in plain.items():
+        match = _BERT_LAYER.fullmatch(name)
         if match is None:
-            entries[name] = plain[name]
+            entries[name] = entry
             continue
         layer, part, part_layer, rest = match.groups()
         own = part_layer if layer == "shared" else layer
-        for i in range(1 + max(numbers, default=0)) if own is None else [own]:
-            entries[f"bert/encoder/layer_{i}/{part}/{rest}"] = plain[name]
+        for i in range(1 + max(numbers)) if own is None else [own]:
+            entries[f"bert/encoder/layer_{i}/{part}/{rest}"] = entry
     return entries
-
-
-def _is_index(text: str | None) -> bool:
-    return text is not None and text.isdigit()
 
 
 def to_google_layout(entries: Mapping[str, Entry]) -> dict[str, Entry]:
@@ -330,6 +327,23 @@ def differences(
             lines.append(f"{key} is {size} in the checkpoint, {expected[key]} in the config")
     hint = [recognized.kind.hint] if lines and recognized.kind.hint else []
     return lines + hint
+
+
+def check_google_layout(config: AlbertConfig, whose: str) -> None:
+    """Checks that a model has the only layout that the ALBERT of another program has.
+
+    Args:
+        config: the model's.
+        whose: the other program, in the possessive.
+
+    Raises:
+        ValueError: it has albert_zh's layout; says how to convert it.
+    """
+    if config.layout != "google":
+        raise ValueError(
+            f"{whose} ALBERT has Google's layout only. With --merge_embeddings, "
+            "tools/convert_checkpoint.py makes albert_zh's (post-LN) fit, with E = H"
+        )
 
 
 def group_obstacles(config: AlbertConfig) -> list[str]:

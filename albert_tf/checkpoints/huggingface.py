@@ -16,7 +16,7 @@ import numpy as np
 from absl import logging
 
 from albert_tf import files
-from albert_tf.checkpoints.families import group_obstacles
+from albert_tf.checkpoints.families import check_google_layout, group_obstacles
 from albert_tf.checkpoints.names import PROJECTION, name_map
 from albert_tf.config import AlbertConfig
 from albert_tf.kernels import LAYER_NORM_EPSILON
@@ -95,11 +95,7 @@ def to_hugging_face(
     Raises:
         ValueError: Hugging Face's ALBERT cannot hold this model; says why.
     """
-    if config.layout != "google":
-        raise ValueError(
-            "Hugging Face's ALBERT has Google's layout only. With --merge_embeddings, "
-            "tools/convert_checkpoint.py makes albert_zh's (post-LN) fit, with E = H"
-        )
+    check_google_layout(config, "Hugging Face's")
     obstacles = group_obstacles(config)
     if obstacles:
         raise ValueError(obstacles[0])

@@ -24,6 +24,7 @@ import tf_keras
 from absl import logging
 
 from albert_tf import files
+from albert_tf.checkpoints.families import check_google_layout
 from albert_tf.checkpoints.names import name_map, variable_name
 from albert_tf.config import AlbertConfig
 
@@ -36,11 +37,7 @@ def check_config(config: AlbertConfig) -> None:
     Raises:
         ValueError: it cannot; says why.
     """
-    if config.layout != "google":
-        raise ValueError(
-            "the Model Garden's ALBERT has Google's layout only. With --merge_embeddings, "
-            "tools/convert_checkpoint.py makes albert_zh's (post-LN) fit, with E = H"
-        )
+    check_google_layout(config, "the Model Garden's")
     if (config.num_hidden_groups, config.inner_group_num) != (1, 1):
         raise ValueError(
             "the Model Garden's ALBERT shares one block among all layers: this model has "

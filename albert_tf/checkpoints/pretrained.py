@@ -159,11 +159,6 @@ def find_weights(path: str) -> str:
     return find_checkpoint(numbered[max(numbered)] if numbered else path)
 
 
-def list_configs(folder: str) -> list[str]:
-    """Paths of the configs in a folder and in its `assets/`."""
-    return _find(folder, CONFIG_PATTERNS)
-
-
 def find_config(folder: str) -> str:
     """The config in a folder or in its `assets/`; several are fine if their content is the same.
 
@@ -171,7 +166,7 @@ def find_config(folder: str) -> str:
         FileNotFoundError: there is none; the text lists what is there.
         ValueError: there are several different ones; lists them.
     """
-    found = list_configs(folder)
+    found = _find(folder, CONFIG_PATTERNS)
     if not found:
         raise _missing(
             folder, "config", CONFIG_PATTERNS, "config_file=…, a program's --albert_config_file"

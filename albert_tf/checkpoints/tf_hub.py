@@ -93,7 +93,7 @@ def save_hub_module(
     root = _callable_object(encode, encoder.variables)
     if has_masked_lm:
         variables = encoder.variables + model.masked_lm.variables
-        root.mlm = _callable_object(predict_words, _unique(variables), _POSITIONS)
+        root.mlm = _callable_object(predict_words, variables, _POSITIONS)
     if has_sentence_order:
         variables = encoder.variables + model.sentence_order.variables
         root.sop = _callable_object(predict_order, variables)
@@ -112,11 +112,6 @@ def _outputs(outputs: Tensors) -> Tensors:
         "default": outputs["pooled_output"],
         "encoder_outputs": list(outputs["hidden_states"][1:]),
     }
-
-
-def _unique(variables: list[tf.Variable]) -> list[tf.Variable]:
-    """Removes duplicates: the masked-LM head shares the word embeddings."""
-    return list({variable.ref(): variable for variable in variables}.values())
 
 
 def _callable_object(call: Any, variables: list[tf.Variable], *more_inputs: str) -> Any:

@@ -241,12 +241,12 @@ def test_a_missing_vocabulary_is_noticed_first(google, tmp_path):
 def test_the_config_is_asked_for_where_it_is_not_clear(google, tmp_path):
     SHARED.to_json_file(os.path.join(google, "albert_config_large.json"))
     with pytest.raises(
-        ValueError, match=r"--albert_config_file: .*; found 2 in .*\n(.*\n)*.*large.json"
+        ValueError, match=r"several configs; .* --albert_config_file\): .*large.json"
     ):
         convert(Settings(google, inspect=True))
     for name in ("albert_config.json", "albert_config_large.json"):
         os.remove(os.path.join(google, name))
-    with pytest.raises(ValueError, match=r"--albert_config_file: .*; found 0 in"):
+    with pytest.raises(FileNotFoundError, match=r"no config there.* --albert_config_file"):
         convert(Settings(google, str(tmp_path / "out")))
     (tmp_path / "list.json").write_text("[1]")
     settings = Settings(google, inspect=True, albert_config_file=str(tmp_path / "list.json"))
