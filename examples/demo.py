@@ -2,12 +2,11 @@
 
     python examples/demo.py --demo_dir=demo
 
-Makes an English corpus from the standard library's documentation, trains a vocabulary, writes
-records, pre-trains a small model, evaluates it on modules that it has not seen, and fine-tunes it
-to tell which package a sentence documents. Draws the learning curve and says what the numbers mean.
-Each step is an ordinary command, printed before it runs.
-Started again, it goes on where it stopped; nothing is deleted: what an earlier version of the demo
-or another Python left there is moved aside.
+Creates an English corpus from the documentation of Python's standard library, trains a vocabulary,
+writes records, pre-trains a small model, evaluates it on held-out modules, and fine-tunes it to
+predict which package a sentence documents. Then plots the learning curve and explains the metrics.
+Each step is an ordinary command, printed before it runs. The same command again resumes the demo.
+Nothing is deleted: the results of another version of the demo or of Python are moved aside.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ FLAGS = flags.FLAGS
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 CONFIG = os.path.join("configs", "albert_tiny.json")
 VOCAB_SIZE = demo_report.VOCAB_SIZE
-# Short sequences and many small steps: what teaches a small model most in a few minutes.
+# Short sequences and many small steps: a small model learns most from these in a few minutes.
 LENGTHS = {"max_seq_length": 48, "max_predictions_per_seq": 7}
 
 Options = dict[str, Any]
@@ -42,7 +41,7 @@ Options = dict[str, Any]
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """One command of the demo: a program of this repository, its flags and what it leaves."""
+    """A command of the demo: a program of this repository, its flags and its last output file."""
 
     name: str
     program: str
@@ -50,7 +49,7 @@ class Step:
     output: str
 
     def command(self) -> list[str]:
-        """The command line, as it can be pasted into a shell."""
+        """Returns the command line, as it can be pasted into a shell."""
         return [
             "python",
             self.program,
@@ -59,7 +58,7 @@ class Step:
 
 
 def record_step(name: str, text_file: str, record_file: str, demo_dir: str, dupe: int) -> Step:
-    """The command that turns one part of the corpus into masked instances."""
+    """Returns the command that creates masked instances from one part of the corpus."""
     options: Options = {
         "input_file": text_file,
         "output_file": record_file,
@@ -73,7 +72,7 @@ def record_step(name: str, text_file: str, record_file: str, demo_dir: str, dupe
 
 
 def training_options(demo_dir: str) -> Options:
-    """Flags that training and evaluation have in common."""
+    """Returns the flags that training and evaluation share."""
     return {
         "albert_config_file": CONFIG,
         "input_file": os.path.join(demo_dir, "train.tfrecord"),
@@ -85,7 +84,7 @@ def training_options(demo_dir: str) -> Options:
 
 
 def make_steps(demo_dir: str) -> list[Step]:
-    """The commands, in order. The corpus is there already."""
+    """Returns the commands, in order; the corpus exists already."""
     corpus = os.path.join(demo_dir, "corpus")
     train_text, held_out_text = (
         os.path.join(corpus, name) for name in ("train.txt", "held_out.txt")
@@ -138,7 +137,7 @@ def make_steps(demo_dir: str) -> list[Step]:
 
 
 def fine_tuning_step(demo_dir: str, model_dir: str) -> Step:
-    """The command that fine-tunes the model on the task."""
+    """Returns the command that fine-tunes the model on the task."""
     output_dir = os.path.join(demo_dir, "classifier")
     options: Options = {
         "task_name": "tsv",
@@ -163,11 +162,11 @@ def fine_tuning_step(demo_dir: str, model_dir: str) -> Step:
 
 
 class Progress:
-    """Which steps are done, kept in a file, so that a second run goes on where the first stopped.
+    """The finished steps, recorded in a file, so that the demo can be resumed.
 
     Args:
         demo_dir: folder of the demo.
-        fingerprint: changes when what is in the folder can no longer be gone on with.
+        fingerprint: changes if the files in the folder can no longer be used.
     """
 
     def __init__(self, demo_dir: str, fingerprint: str) -> None:
@@ -183,7 +182,7 @@ class Progress:
             move_aside(demo_dir)
 
     def covers(self, step: Step) -> bool:
-        """Whether a step is done. If not, or if what it made is gone, nor are those after it."""
+        """Returns whether a step is done; if its output is gone, neither are later steps."""
         if step.name in self.done and os.path.exists(step.output):
             return True
         if step.name in self.done:
@@ -191,14 +190,14 @@ class Progress:
         return False
 
     def add(self, step: Step) -> None:
-        """Remembers that a step is done."""
+        """Records that a step is done."""
         self.done.append(step.name)
         with files.write_atomically(self._path) as stream:
             json.dump({"fingerprint": self._fingerprint, "done": self.done}, stream, indent=2)
 
 
 def move_aside(demo_dir: str) -> None:
-    """Moves all that an earlier demo left, but for the texts, into a folder of its own."""
+    """Moves the files of an earlier demo, except the texts, into a folder `earlier-<time>`."""
     aside = os.path.join(demo_dir, time.strftime("earlier-%Y%m%d-%H%M%S"))
     print(f"{demo_dir} was made with other settings or another Python: moved to {aside}")
     names = [name for name in os.listdir(demo_dir) if name not in ("corpus", "task")]
@@ -209,7 +208,7 @@ def move_aside(demo_dir: str) -> None:
 
 
 def fingerprint_of(paths: tuple[str, ...], steps: list[Step]) -> str:
-    """Checksum of the corpus, the model's shape and the commands."""
+    """Returns a checksum of the corpus, the model's config and the commands."""
     digest = hashlib.sha256()
     for path in (*paths, CONFIG):
         with files.open_binary(path) as stream:
@@ -241,7 +240,7 @@ def main(argv: list[str]) -> None:
     """Runs the demo."""
     if len(argv) > 1:
         raise app.UsageError(f"unexpected arguments: {' '.join(argv[1:])}")
-    # The commands are those that one would type in the repository's folder.
+    # The printed commands are to be run in the repository's folder.
     demo_dir = os.path.relpath(FLAGS.demo_dir, ROOT)
     os.chdir(ROOT)
     start = time.monotonic()

@@ -1,4 +1,4 @@
-"""What came of the demo: its numbers, beside those of the best constant answers, and a picture."""
+"""Reports the results of the demo beside those of constant predictions, and plots them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import textwrap
 from albert_tf import files
 
 VOCAB_SIZE = 2000
-# The model has learned something when it is this much better than the best constant answer.
+# The model has learned something if it is this many times better than a constant prediction.
 REQUIRED_RATIO = 2.0
-REQUIRED_TASK_RATIO = 1.5  # as the one before, in the classification task
+REQUIRED_TASK_RATIO = 1.5  # the same for the classification task
 TOO_LITTLE = (
     f"The model learned too little: {REQUIRED_RATIO} times the best constant answer was expected "
     f"for masked words, and {REQUIRED_TASK_RATIO} times for packages."
@@ -22,12 +22,12 @@ TOO_LITTLE = (
 
 @dataclasses.dataclass(frozen=True)
 class Chance:
-    """What the best constant answers would reach on a file of records.
+    """The accuracy of the best constant predictions on a file of records.
 
     Attributes:
-        token_id: the commonest masked token.
+        token_id: the most frequent masked token.
         masked_lm_accuracy: its share of the masked tokens, in [0, 1].
-        sentence_order_accuracy: share of the commoner label, in [0, 1].
+        sentence_order_accuracy: share of the more frequent label, in [0, 1].
     """
 
     token_id: int
@@ -36,7 +36,7 @@ class Chance:
 
 
 def count_chance(record_file: str) -> Chance:
-    """Counts the labels of a file of records."""
+    """Returns the accuracy of constant predictions, by counting the labels of records."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     import tensorflow as tf
 
@@ -53,7 +53,7 @@ def count_chance(record_file: str) -> Chance:
 
 
 def read_results(path: str) -> list[dict[str, float]]:
-    """Reads an eval_results.txt: one dictionary a checkpoint, by step."""
+    """Reads an eval_results.txt; returns the metrics of each checkpoint, by step."""
     results: list[dict[str, float]] = []
     for line in files.read_text(path).splitlines():
         key, value = line.split(" = ")
@@ -66,7 +66,7 @@ def read_results(path: str) -> list[dict[str, float]]:
 def draw_curves(
     model_dir: str, results: list[dict[str, float]], chance: Chance, picture: str
 ) -> None:
-    """Draws loss and accuracies over the steps, in training and held out, with chance beside."""
+    """Plots loss and accuracies in training and on held-out text over the steps."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -98,7 +98,7 @@ def draw_curves(
 
 
 def describe(results: dict[str, float], chance: Chance, piece: str) -> str:
-    """What the held-out numbers are and mean, as text."""
+    """Returns the held-out metrics and an explanation, as text."""
     masked_lm, order = results["masked_lm_accuracy"], results["sentence_order_accuracy"]
     word_level, order_level = chance.masked_lm_accuracy, chance.sentence_order_accuracy
     word = piece.replace("▁", "")
@@ -123,13 +123,13 @@ Held-out text, {steps:20}  model   best constant answer
 
 @dataclasses.dataclass(frozen=True)
 class TaskResult:
-    """What came of the classification task.
+    """The result of the classification task.
 
     Attributes:
         accuracy: of the best checkpoint on the dev set, in [0, 1].
-        majority: the commonest package of the dev set.
-        majority_share: its share, which is the accuracy of always naming it.
-        packages: how many there are.
+        majority: the most frequent package of the dev set.
+        majority_share: its share, which is the accuracy of always predicting it.
+        packages: number of packages.
     """
 
     accuracy: float
@@ -139,7 +139,7 @@ class TaskResult:
 
 
 def read_task_result(demo_dir: str) -> TaskResult:
-    """Reads what run_classifier.py has left, and counts the labels of the dev set."""
+    """Reads the results of run_classifier.py, and counts the labels of the dev set."""
     best_trial = files.read_text(os.path.join(demo_dir, "classifier", "best_trial.txt"))
     lines = files.read_text(os.path.join(demo_dir, "task", "dev.tsv")).splitlines()[1:]
     counts = collections.Counter(line.split("\t")[1] for line in lines)
@@ -148,7 +148,7 @@ def read_task_result(demo_dir: str) -> TaskResult:
 
 
 def describe_task(result: TaskResult) -> str:
-    """What the numbers of the task are, as text."""
+    """Returns the metrics of the task as text."""
     return f"""
 Which of {result.packages} packages does a sentence document?  model   best constant answer
   accuracy on the dev set           {result.accuracy:6.3f}   {result.majority_share:.3f} \
@@ -156,7 +156,7 @@ Which of {result.packages} packages does a sentence document?  model   best cons
 
 
 def has_learned(results: dict[str, float], chance: Chance, task_result: TaskResult) -> bool:
-    """Whether the model is as much better than the best constant answers as it should be."""
+    """Returns whether the model is better than constant predictions by the required ratios."""
     words, packages = results["masked_lm_accuracy"], task_result.accuracy
     return (
         words >= REQUIRED_RATIO * chance.masked_lm_accuracy

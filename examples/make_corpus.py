@@ -1,16 +1,16 @@
-"""Makes a small English corpus from the documentation of Python's own standard library.
+"""Creates a small English corpus from the documentation of Python's standard library.
 
     python examples/make_corpus.py --corpus_dir=demo/corpus --task_dir=demo/task
 
-Real text that every machine has: the documentation strings of the standard library's modules.
-Writes train.txt and held_out.txt in the form that create_pretraining_data.py reads, one sentence
-a line and a blank line between modules, and prints what they hold. About one top-level package in
-ten is held out, always the same ones for the same Python; no sentence occurs twice, so that
-nothing held out was seen in training.
+The text is that of the docstrings of the standard library's modules, which every machine has.
+Writes train.txt and held_out.txt in the format of create_pretraining_data.py, with one sentence per
+line and a blank line between modules, and prints their sizes. About one top-level package in ten is
+held out, always the same ones for the same Python. No sentence occurs twice, so that training sees
+no held-out sentence.
 
---task_dir gets a classification task made of the training part: which package does this sentence
-document? train.tsv and dev.tsv have a sentence and its label a line; a fifth of the sentences of
-each of the packages with the most of them is in dev.tsv.
+--task_dir gets a classification task made from the training part: which package does this sentence
+document? train.tsv and dev.tsv have a sentence and its label per line. The classes are the packages
+with the most sentences; a fifth of the sentences of each is in dev.tsv.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ DEV_ONE_IN = 5
 MIN_WORDS = 4
 MIN_LETTER_SHARE = 0.7
 
-# A sentence ends at . ! or ? before a space and something that can begin a sentence, but not after
-# the abbreviations that documentation is full of.
+# A sentence ends at . ! or ? before a space and a character that can begin a sentence, but not
+# after common abbreviations.
 SENTENCE_END = re.compile(r"(?<=[.!?])(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\bvs\.)\s+(?=[\"'(A-Z])")
 BULLET = re.compile(r"^\s*(?:[-*+o•]|\(?\d+[.)])\s+")
 
 
 def _module_files() -> list[tuple[str, str]]:
-    """Name and path of every module of the standard library that comes as source, sorted."""
+    """Returns name and path of each module of the standard library with source code, sorted."""
     root = sysconfig.get_paths()["stdlib"]
     found = []
     for folder, subfolders, names in os.walk(root):
@@ -70,7 +70,7 @@ def _module_files() -> list[tuple[str, str]]:
 
 
 def _docstrings(path: str) -> Iterator[str]:
-    """The documentation strings of a source file, from top to bottom."""
+    """Yields the docstrings of a source file, from top to bottom."""
     try:
         with open(path, "rb") as stream:
             tree = ast.parse(stream.read())
@@ -85,11 +85,11 @@ def _docstrings(path: str) -> Iterator[str]:
 
 
 def _paragraphs(docstring: str) -> Iterator[str]:
-    """Running text of a documentation string: no examples, code, headings or underlines."""
+    """Yields the paragraphs of prose of a docstring, without examples and code."""
     for block in re.split(r"\n\s*\n", docstring.expandtabs()):
         lines = block.splitlines()
         indent = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
-        # Indented blocks are code or lists of arguments, which read as neither.
+        # Indented blocks are code or lists of arguments, not prose.
         if indent or any(line.lstrip().startswith((">>>", "...", "$")) for line in lines):
             continue
         item: list[str] = []
@@ -102,7 +102,7 @@ def _paragraphs(docstring: str) -> Iterator[str]:
 
 
 def is_sentence(text: str) -> bool:
-    """Whether `text` reads like English prose rather than code, a table or a heading."""
+    """Returns whether `text` looks like English prose rather than code, a table or a heading."""
     letters = sum(character.isalpha() or character.isspace() for character in text)
     return (
         len(text.split()) >= MIN_WORDS
@@ -113,7 +113,7 @@ def is_sentence(text: str) -> bool:
 
 
 def sentences_of(docstring: str) -> list[str]:
-    """Splits the running text of a documentation string into sentences."""
+    """Returns the sentences of a docstring."""
     pieces: list[str] = []
     for paragraph in _paragraphs(docstring):
         text = re.sub(r"\s+", " ", paragraph).strip().replace("``", "`")
@@ -122,14 +122,14 @@ def sentences_of(docstring: str) -> list[str]:
 
 
 def is_held_out(module: str) -> bool:
-    """Whether a module belongs to the held-out part; the modules of a package stay together."""
+    """Returns whether a module is held out; all modules of a package are, or none."""
     return zlib.crc32(module.split(".")[0].encode()) % HELD_OUT_ONE_IN == 0
 
 
 def _documents() -> Iterator[tuple[str, list[str]]]:
-    """Name and sentences of every module, no sentence twice."""
+    """Yields name and sentences of each module, without duplicate sentences."""
     seen: set[str] = set()
-    # Training first, so that it is the held-out part that loses what both would have.
+    # Training first, so that duplicates are removed from the held-out part.
     for module, path in sorted(_module_files(), key=lambda item: (is_held_out(item[0]), item)):
         document: list[str] = []
         for docstring in _docstrings(path):

@@ -44,7 +44,7 @@ CONFIG_NAME = "albert_config.json"
 FORMATS = ("tensorflow", "huggingface", "tf_hub", "model_garden")
 BATCH_SIZE, SEQ_LENGTH, MAX_PREDICTIONS = 2, 17, 3  # of the comparison, at most
 TOLERANCE = 1e-5  # relative to the largest output
-MERGED_TOLERANCE = 1e-4  # a product of two tables is rounded anew, which layers amplify
+MERGED_TOLERANCE = 1e-4  # the matmul of two tables is rounded, which layers amplify
 HEADS = {"masked_lm_logits": "cls/predictions/", "sentence_order_logits": "cls/seq_relationship/"}
 
 
@@ -76,7 +76,7 @@ class Settings(SettingsGroup):
 
 
 def find_config(settings: Settings) -> str | None:
-    """The config file: the flag's, or the only one beside the checkpoint; None to inspect without.
+    """Returns the config file of the settings or beside the checkpoint; None to inspect without.
 
     Raises:
         FileNotFoundError: there is none, and one is needed.
@@ -313,7 +313,7 @@ def _random_batch(config: AlbertConfig) -> dict[str, np.ndarray]:
 def _outputs(
     model: AlbertForPretraining, tensors: dict[str, np.ndarray], batch: dict[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """What a model with these weights makes of a batch, without the heads that they lack."""
+    """Returns the outputs of a model with these weights, without heads that they lack."""
     _assign(model, tensors)
     outputs = model.encoder(batch) | model(batch)
     heads = [

@@ -3,9 +3,9 @@ r"""Shows what is in pre-training records: instances as text, counts, and histog
     python tools/inspect_records.py --input_file='records/train-*' \
         --spm_model_file=30k-clean.model --plot=records.png
 
-prints the first instances with what is to be predicted in brackets, then statistics of all records.
-For Chinese records give --vocab_file. Without a vocabulary ids are shown. The picture needs the
-extra [plot]. Reads the records of Google's and albert_zh's programs as well.
+prints the first instances, with predicted tokens in brackets, and then statistics of all records.
+For Chinese records, give --vocab_file. Without a vocabulary, ids are shown. The plot needs the
+extra [plot]. The records of Google's and albert_zh's programs can be read as well.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Features = Mapping[str, NDArray[Any]]
 
 
 def read_examples(paths: list[str]) -> Iterator[dict[str, NDArray[Any]]]:
-    """The features of all records.
+    """Yields the features of all records.
 
     Raises:
         ValueError: no TFRecord file, or its records are no pre-training records; names the file.
@@ -60,36 +60,36 @@ def read_examples(paths: list[str]) -> Iterator[dict[str, NDArray[Any]]]:
 
 
 def segment_ends(features: Features) -> tuple[int, int]:
-    """Where A ends and where B ends, each after its [SEP]."""
+    """Returns the ends of the segments A and B, each after its [SEP]."""
     length = int(features["input_mask"].sum())
     return length - int(features["segment_ids"].sum()), length
 
 
 def predictions(features: Features) -> list[tuple[int, int]]:
-    """Position and id of all that is to be predicted."""
+    """Returns position and id of each token to predict."""
     used = features["masked_lm_weights"] > 0
     positions, ids = features["masked_lm_positions"][used], features["masked_lm_ids"][used]
     return list(zip(positions.tolist(), ids.tolist(), strict=True))
 
 
 def _is_kept(token_id: int, label: int, tokenizer: FullTokenizer | None) -> bool:
-    """Whether a token stayed as it was. albert_zh's label for 字 inside a word is ##字."""
+    """Returns whether a token to predict is unchanged; albert_zh's label for 字 may be ##字."""
     if tokenizer is None or token_id == label:
         return token_id == label
     return "##" + tokenizer.pieces[token_id] == tokenizer.pieces[label]
 
 
 def _is_joined(piece: str, before: str) -> bool:
-    """Whether a WordPiece piece follows the one before it without a space."""
+    """Returns whether a WordPiece piece follows the previous one without a space."""
     return piece.startswith("##") or (len(piece) == 1 and not (piece + before[-1:]).isascii())
 
 
 def render(features: Features, tokenizer: FullTokenizer | None) -> str:
-    """An instance as readable text, with what is to be predicted in brackets (see LEGEND).
+    """Returns an instance as readable text, with predicted tokens in brackets (see LEGEND).
 
     Args:
         features: of one record.
-        tokenizer: gives the pieces; without it there are ids.
+        tokenizer: of the vocabulary; None to show ids.
     """
 
     def piece_of(token_id: int) -> str:
@@ -124,13 +124,13 @@ def render(features: Features, tokenizer: FullTokenizer | None) -> str:
 
 @dataclasses.dataclass
 class Statistics:
-    """Counts over records.
+    """Statistics of records.
 
     Attributes:
-        histograms: what is counted -> value of each instance (or of each stretch).
-        labels: sentence order label -> instances.
-        replacements: what became of the positions to predict -> their number.
-        inner_labels: positions whose label is a piece inside a word ("##").
+        histograms: title → value for each instance (or for each run of adjacent positions).
+        labels: sentence order label → number of instances.
+        replacements: kind of replacement → number of predicted positions.
+        inner_labels: number of positions whose label is a piece inside a word ("##").
     """
 
     histograms: dict[str, list[float]] = dataclasses.field(
@@ -148,7 +148,7 @@ class Statistics:
         self.histograms["tokens of an instance"].append(end_b)
         self.histograms["tokens to predict in an instance"].append(len(found))
         self.histograms["share of segment A, %"].append(100 * end_a / max(1, end_b))
-        # Positions less their rank are equal within a stretch of neighbors.
+        # Positions minus their rank are equal within a run of adjacent positions.
         places = [position - rank for rank, (position, _) in enumerate(found)]
         stretches = collections.Counter(places).values()
         self.histograms["neighbors to predict in a stretch"].extend(stretches)
@@ -162,7 +162,7 @@ class Statistics:
             self.replacements[kind] += 1
 
     def summary(self) -> str:
-        """The counts as lines of text."""
+        """Returns the counts as lines of text."""
         lengths = self.histograms["tokens of an instance"]
         instances, tokens = len(lengths), int(sum(lengths))
         predicted = self.replacements.total()
@@ -182,7 +182,7 @@ class Statistics:
 
 
 def bins_of(values: list[float]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Counts and edges of a histogram; edges are whole numbers."""
+    """Returns counts and edges of a histogram; edges are whole numbers."""
     low, high = int(np.floor(min(values))), int(np.floor(max(values))) + 1
     width = -(-(high - low) // BINS)
     edges = np.arange(low, high + width, width, dtype=float)
@@ -190,7 +190,7 @@ def bins_of(values: list[float]) -> tuple[NDArray[np.int64], NDArray[np.float64]
 
 
 def draw_text(title: str, values: list[float]) -> str:
-    """A histogram as lines of text."""
+    """Returns a histogram as lines of text."""
     counts, edges = bins_of(values)
     lines = [f"{title}: mean {np.mean(values):.2f}, median {np.median(values):g}"]
     for count, (begin, end) in zip(counts.tolist(), itertools.pairwise(edges), strict=True):
@@ -201,7 +201,7 @@ def draw_text(title: str, values: list[float]) -> str:
 
 
 def draw_picture(statistics: Statistics, path: str) -> None:
-    """All histograms as a picture; the ending of `path` says in which format.
+    """Plots all histograms; the file extension of `path` selects the format.
 
     Raises:
         ValueError: matplotlib is not installed, or does not know the format.
@@ -240,10 +240,10 @@ class Settings(InputSettings):
 
 
 def load_tokenizer(settings: Settings, paths: list[str]) -> FullTokenizer | None:
-    """The vocabulary of the flags, if there is one.
+    """Returns the tokenizer of the settings; None without a vocabulary.
 
     Raises:
-        ValueError: the records were made with another one.
+        ValueError: the records were made with another vocabulary.
     """
     if not (settings.vocab_file or settings.spm_model_file):
         return None

@@ -1,4 +1,4 @@
-r"""Draws what a run has left in its folder: training curve, confusion matrix, null odds, sweep.
+r"""Plots the results in the folder of a run: training curve, confusion matrix, null odds, sweep.
 
     python tools/plot_results.py --output_dir=mrpc_model
 
@@ -39,7 +39,7 @@ CONFUSION_MATRIX = "confusion_matrix.png"
 NULL_ODDS = "null_odds.png"
 SWEEP = "sweep.png"
 
-# The metrics that pick the best checkpoint. Where a run has several, the first of these counts.
+# Selection metrics. If a run has several of these, the first one is used.
 SELECTION_METRICS = ("matthew_corr", "pearson", "eval_accuracy", "f1", "masked_lm_accuracy")
 THRESHOLD = "null_score_diff_threshold"
 
@@ -75,10 +75,10 @@ def require_matplotlib() -> None:
 
 
 def is_wanted(asked: bool | None) -> bool:
-    """Whether a program should plot: as its flag says, by default if matplotlib is installed.
+    """Returns whether a program should plot; by default, if matplotlib is installed.
 
     Args:
-        asked: the flag `--pictures`; None where it was not given.
+        asked: the flag `--pictures`; None if not given.
 
     Raises:
         ValueError: plots are asked for, and matplotlib is not installed.
@@ -96,18 +96,17 @@ def is_wanted(asked: bool | None) -> bool:
 
 
 def plot_run(folder: str, predict_file: str | None = None) -> list[str]:
-    """Draws everything that the files of a folder allow.
+    """Draws all plots for which a folder has the files.
 
     Args:
         folder: the output directory of a run or of a sweep.
-        predict_file: questions that `null_odds.json` is about, where they no longer lie where the
-            run has read them.
+        predict_file: the questions of `null_odds.json`, if their file has been moved since the run.
 
     Returns:
         the paths of the plots.
 
     Raises:
-        FileNotFoundError: the questions are not where the run has read them.
+        FileNotFoundError: the file of questions no longer exists.
         ValueError: a file of the run is damaged, or matplotlib is not installed.
     """
     require_matplotlib()
@@ -296,7 +295,7 @@ def draw_confusion_matrix(path: str, matrix: NDArray[np.int64], labels: Sequence
 
     Args:
         path: the plot, PNG.
-        matrix: [K, K], a row for each right label, a column for each predicted one.
+        matrix: [K, K], with a row for each true label and a column for each predicted one.
         labels: K names.
     """
     size = min(4 + 0.35 * len(labels), 12)

@@ -6,13 +6,13 @@ English and most other languages, as the published English models (SentencePiece
         --output_prefix=vocabulary/30k
 
 writes vocabulary/30k.model (for --spm_model_file) and vocabulary/30k.vocab. Chinese, as the
-published Chinese models (characters, and pieces of the Latin words and numbers among them):
+published Chinese models (characters, and pieces of Latin words and numbers):
 
     python tools/train_vocabulary.py --type=wordpiece --input_file=data/sample_zh.txt \
         --vocab_size=21128 --nohard_vocab_limit --output_prefix=vocabulary/zh
 
-writes vocabulary/zh.txt (for --vocab_file). Input is UTF-8 text with one sentence a line, as for
-create_pretraining_data.py, and is normalized as that program does it: train both with the same
+writes vocabulary/zh.txt (for --vocab_file). Input is UTF-8 text with one sentence per line, as for
+create_pretraining_data.py, and is normalized in the same way: give both programs the same
 --do_lower_case. The same input and flags give the same vocabulary.
 """
 
@@ -47,9 +47,9 @@ from albert_tf.tokenization import (
 CONTROL_SYMBOLS = list(SPECIAL_TOKENS)
 USER_DEFINED_SYMBOLS = ["(", ")", '"', "-", ".", "–", "£", "€"]
 WORDPIECE_SYMBOLS = ["[PAD]", "[UNK]", *SPECIAL_TOKENS]
-# How much rounding depends on the number of threads; one number makes one result on all machines.
+# Rounding depends on the number of threads; a fixed number gives the same result on all machines.
 TRAINING_THREADS = 16
-MIN_PAIR_COUNT = 2  # a piece seen once teaches a model nothing
+MIN_PAIR_COUNT = 2  # a model learns nothing from a piece that occurs once
 TOO_LARGE = (
     "--vocab_size={} is too large for this text: {} is the most. Lower it, give more text, or say "
     "--nohard_vocab_limit to take what there is."
@@ -59,8 +59,8 @@ TOO_SMALL = (
     "Raise it, or lower --character_coverage."
 )
 OUTPUT_ENDINGS = {"sentencepiece": [".model", ".vocab"], "wordpiece": [".txt"]}
-MIN_INPUT_SENTENCES = 100  # SentencePiece refuses to draw so few
-CHUNK_BYTES = 1 << 20  # how much text is in memory at a time
+MIN_INPUT_SENTENCES = 100  # SentencePiece refuses to sample so few
+CHUNK_BYTES = 1 << 20  # text in memory at a time
 SUMMARY_LINES = 10_000
 SUMMARY_IDS = 16
 
@@ -104,7 +104,7 @@ ALIASES = {"input": "input_file", "model_prefix": "output_prefix"}
 
 
 def read_lines(paths: list[str]) -> Iterator[str]:
-    """Lines with more than whitespace in them, read as create_pretraining_data.py reads them.
+    """Yields lines that are not blank, as create_pretraining_data.py reads them.
 
     Raises:
         ValueError: a line is not UTF-8; names file and line.
@@ -115,13 +115,13 @@ def read_lines(paths: list[str]) -> Iterator[str]:
 
 
 def train_sentencepiece(lines: Iterable[str], settings: Settings) -> bytes:
-    """A SentencePiece unigram model with ALBERT's special ids, from normalized lines.
+    """Returns a SentencePiece unigram model with ALBERT's special ids, trained on normalized lines.
 
-    The symbols go in as lists: today's SentencePiece reads a comma list as CSV, in which the bare
-    quotation mark of the published command line swallows all symbols up to the next one.
+    The symbols are passed as lists: current SentencePiece parses a comma-separated string as CSV,
+    in which the quotation mark of the published command quotes the symbols that follow.
 
     Raises:
-        ValueError: the text is too small, or `vocab_size`, for the other; names the limit.
+        ValueError: `vocab_size` is too large or too small for the text; names the limit.
     """
     import sentencepiece
 
@@ -167,11 +167,11 @@ def _explain_sentencepiece(message: str, vocab_size: int) -> str:
 
 
 def train_wordpiece(word_counts: Counter[str], settings: Settings) -> list[str]:
-    """A BERT-style vocabulary from the words of `BasicTokenizer` and how often each occurs.
+    """Returns a BERT-style vocabulary, given the words of `BasicTokenizer` and their counts.
 
-    In this order: the special symbols; the characters, commonest first; their twins with "##" in
-    front (not of punctuation, which BERT never joins to a word); then pieces of words that have
-    several characters (Latin words, numbers), each joined from the commonest pair of pieces.
+    In this order: the special symbols; the characters, most frequent first; the same with "##" in
+    front (except punctuation, which BERT never joins to a word); then pieces of words of several
+    characters (Latin words, numbers), each joined from the most frequent pair of pieces.
 
     Raises:
         ValueError: `vocab_size` cannot be reached, or is too small for the characters.
@@ -185,7 +185,7 @@ def train_wordpiece(word_counts: Counter[str], settings: Settings) -> list[str]:
     words = {
         word: count
         for word, count in word_counts.items()
-        # A longer word is unknown to WordpieceTokenizer, whatever pieces there are.
+        # Longer words are always unknown to WordpieceTokenizer.
         if 1 < len(word) <= MAX_INPUT_CHARS_PER_WORD and known.issuperset(word)
     }
     vocabulary += learn_pieces(words, settings.vocab_size - len(vocabulary))
@@ -211,9 +211,10 @@ def _covering_characters(word_counts: Counter[str], coverage: float) -> list[str
 
 
 def learn_pieces(word_counts: dict[str, int], room: int) -> list[str]:
-    """Joins the commonest neighboring pieces again and again, at most `room` new pieces.
+    """Learns at most `room` pieces by merging the most frequent pair of adjacent pieces repeatedly.
 
-    Byte-pair encoding over words, in WordPiece's spelling. Ties go to the pair that sorts first.
+    This is byte-pair encoding over words, in WordPiece's notation. Of ties, the pair that sorts
+    first is merged.
     """
     words = [([word[0], *("##" + char for char in word[1:])], n) for word, n in word_counts.items()]
     pair_counts: Counter[tuple[str, str]] = Counter()
@@ -227,7 +228,7 @@ def learn_pieces(word_counts: dict[str, int], room: int) -> list[str]:
     learned: dict[str, None] = {}
     while queue and len(learned) < room:
         count, pair = heapq.heappop(queue)
-        if -count != pair_counts[pair]:  # an old entry; the pair stands elsewhere with its count
+        if -count != pair_counts[pair]:  # stale; the queue has an entry with the current count
             continue
         if -count < MIN_PAIR_COUNT:
             break
@@ -334,7 +335,7 @@ def train(settings: Settings) -> None:
     """
     paths = files.expand_patterns(settings.input_file, "--input_file")
     _check_settings(paths, settings)
-    if not sum(1 for _ in read_lines(paths)):  # to the end: finds bytes that are no UTF-8 now
+    if not sum(1 for _ in read_lines(paths)):  # reads all: finds bytes that are not UTF-8
         raise ValueError(f"--input_file: no text in {', '.join(paths)}")
     write = _write_wordpiece if settings.type == "wordpiece" else _write_sentencepiece
     _print_summary(write(paths, settings), paths)

@@ -1,4 +1,4 @@
-"""Reading classification and regression examples: `read_examples` reads a split of a task."""
+"""Reads examples of classification and regression tasks: see `read_examples`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from albert_tf.classification.tasks import ClassificationTask, Columns, Source
 from albert_tf.finetuning import tables
 from albert_tf.finetuning.tables import BadRowError, Column, Row, RowReports, ShortRowError
 
-# Names of a custom task's columns, in lower case; the first that a file has counts.
+# Usual names of the columns of a custom task, in lower case; the first one found is used.
 USUAL_NAMES = {
     "text_a": ("text_a", "sentence1", "sentence", "text"),
     "text_b": ("text_b", "sentence2"),
@@ -31,10 +31,10 @@ class Example:
     """A text, or a pair of texts, with its label.
 
     Attributes:
-        guid: its name in submissions.
+        guid: its id in submissions.
         text_a: the first or only text.
         text_b: the second text, or "".
-        label: as in the task's table; a number in regression; None where there is none.
+        label: a label of the task, or a number in regression; None without a label.
         line: its line in the file, from 1.
     """
 
@@ -50,11 +50,11 @@ class ExampleSet:
     """The examples of a split, in the order of the file.
 
     Attributes:
-        task: what they are examples of.
+        task: their task.
         split: "train", "dev" or "test".
         path: the file.
-        examples: all that can be used.
-        num_skipped: bad rows that were left out.
+        examples: all usable examples.
+        num_skipped: number of bad rows that were skipped.
     """
 
     task: ClassificationTask
@@ -72,7 +72,7 @@ class ExampleSet:
         return all(example.label is not None for example in self.examples)
 
     def checksum(self) -> str:
-        """SHA-256 of all that the examples say, hexadecimal."""
+        """Returns the SHA-256 of the content of all examples, hexadecimal."""
         digest = hashlib.sha256()
         for example in self.examples:
             parts = (example.guid, example.text_a, example.text_b, example.label)
@@ -81,10 +81,10 @@ class ExampleSet:
 
 
 def parse_label(value: Any, task: ClassificationTask) -> str:
-    """A label as it stands in the table, of a cell or a JSON value.
+    """Returns the label of the task for a cell or a JSON value.
 
     Raises:
-        BadRowError: it is none of the task's labels, or, in regression, no finite number.
+        BadRowError: it is no label of the task or, in regression, no finite number.
     """
     if isinstance(value, bool):
         value = str(value).lower()
@@ -105,7 +105,7 @@ def parse_label(value: Any, task: ClassificationTask) -> str:
 
 
 def is_number(text: str) -> bool:
-    """Whether `text` is a finite number."""
+    """Returns whether `text` is a finite number."""
     try:
         return math.isfinite(float(text))
     except ValueError:
@@ -152,7 +152,7 @@ class _File:
         if self.source.expand and isinstance(row, dict):
             parts = self.source.expand(row)
         for number, part in enumerate(parts):
-            # First, so that a row too short to have a label in its last column says so.
+            # Texts first, so that a row without its last column, the label, is reported as short.
             text_a, text_b = self._texts(part, line)
             label = self._label(part, line)
             if label in self.task.unlabeled:
@@ -181,7 +181,7 @@ class _File:
         except BadRowError:
             if self.split != "test":
                 raise
-            # Test files have none, or something in its place.
+            # Test files have no labels, or placeholders.
             self.reports.note(line, "no known label, so that the test split is not scored")
             return None
 
@@ -199,7 +199,7 @@ class _File:
 
 
 def _is_header(row: Row | BadRowError, source: Source) -> TypeGuard[Sequence[str]]:
-    """Whether the first row of a file names the columns."""
+    """Returns whether the first row of a file is a header."""
     if isinstance(row, (dict, BadRowError)):
         return False
     if source.has_header is not None:
@@ -216,7 +216,7 @@ def _normalized(names: Iterable[str]) -> list[str]:
 def _refuse_example(
     header: Sequence[str], columns: Columns, task: ClassificationTask, path: str
 ) -> None:
-    """Raises ValueError if what should be a header has a label of the task in its place."""
+    """Raises ValueError if the header has a label in its label column, so is an example."""
     if columns.label is None or not (task.labels or task.is_regression):
         return
     try:
@@ -232,17 +232,17 @@ def _refuse_example(
 def _find_columns(
     asked: Columns, row: Row, header: Sequence[str] | None, path: str, is_test: bool
 ) -> Columns:
-    """The columns of a custom task by number, or by key of its JSON objects.
+    """Returns the columns of a custom task, by index or by key of its JSON objects.
 
     Args:
-        asked: the columns as the settings have them.
-        row: the first one.
-        header: the same if it names the columns, else None.
+        asked: the columns of the settings.
+        row: the first row.
+        header: the first row if it is a header, else None.
         path: the file, for errors.
         is_test: whether the labels may be missing.
 
     Raises:
-        ValueError: a column is not there.
+        ValueError: a column does not exist.
     """
     places: dict[str, Column] = {}
     if isinstance(row, dict):
@@ -267,10 +267,10 @@ def _find_columns(
 
 
 def find_file(task: ClassificationTask, data_dir: str, split: str) -> tuple[Source, str]:
-    """The file of a split: in the task's folder below `data_dir`, or in `data_dir` itself.
+    """Returns the file of a split, in the task's folder in `data_dir` or in `data_dir` itself.
 
     Raises:
-        FileNotFoundError: there is none; the text says where it was looked for.
+        FileNotFoundError: there is none; says where it was looked for.
         ValueError: the task has no such split.
     """
     sources = task.splits.get(split, ())
@@ -297,16 +297,16 @@ def read_examples(
     """Reads a split of a task.
 
     Args:
-        task: row of the table.
+        task: a row of the table, or a custom task.
         data_dir: parent of the task's folder, or that folder.
         split: "train", "dev" or "test".
-        max_bad_rows: rows of train and dev that may be skipped: with too few columns, an unknown
-            label, an empty text, no JSON, or a carriage return inside.
-        is_logged: whether what is odd about rows goes to the log.
+        max_bad_rows: number of rows of train and dev that may be skipped: with too few columns, an
+            unknown label, an empty text, no JSON, or a carriage return inside.
+        is_logged: whether remarks about rows are logged.
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: too many bad rows, any in a test file, a wrong header, or no example at all;
+        ValueError: too many bad rows, a bad row in a test file, a wrong header, or no example;
             names file and line.
     """
     source, path = find_file(task, data_dir, split)

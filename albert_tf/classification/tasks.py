@@ -1,8 +1,8 @@
-"""The classification and regression tasks: one table, a row each.
+"""The table of classification and regression tasks, with one row per task.
 
-A row says in which files a task's examples lie, in which columns, which labels there are and in
-what order, and what is measured and handed in. `reading` reads them. GLUE's rows are
-those of the official `classifier_utils`, the Chinese ones those of albert_zh and CLUE.
+A row has the files and columns of a task, its labels in order, its metrics and the format of its
+submissions. `reading` reads the files. Rows of GLUE follow the official `classifier_utils`, Chinese
+rows albert_zh and CLUE.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 ACCURACY = "eval_accuracy"
 BINARY = ("0", "1")
 ENTAILMENT = ("entailment", "not_entailment")
-# In this order in Google's checkpoints of MNLI, and so in their `output_weights`.
+# The order of `output_weights` in Google's checkpoints of MNLI.
 INFERENCE = ("contradiction", "entailment", "neutral")
 
 Column = int | str
@@ -24,15 +24,15 @@ JsonRow = dict[str, Any]
 
 @dataclasses.dataclass(frozen=True)
 class Columns:
-    """Where a row has what: a column counted from 0 (or from the end: -1), or a name.
+    """The columns of a file, by index (negative: from the end) or by name.
 
-    Names are those of a file's header, or keys of JSON lines.
+    Names are those of the header, or keys of JSON lines.
 
     Attributes:
-        text_a: the first or only text; None where it is looked up in the header.
-        text_b: the second text.
-        label: None where there is none, as in most test files.
-        guid: the row's own name; without it, rows are called `<split>-<row number>`.
+        text_a: the first or only text; None to look for it in the header.
+        text_b: the second text; None without one.
+        label: None without labels, as in most test files.
+        guid: id of the example; None for `<split>-<row number>`.
     """
 
     text_a: Column | None = None
@@ -46,13 +46,13 @@ class Source:
     """A file that a split may be read from.
 
     Attributes:
-        file: its name below the task's folder. `.jsonl` and `.json` have a JSON object a line,
+        file: its name in the task's folder. `.jsonl` and `.json` have a JSON object per line,
             `.csv` commas and quotes, everything else tabs and no quoting, as official.
-        columns: where its rows have what.
-        has_header: whether the first line names the columns; None: if one of its cells is a name
-            that is looked for.
-        only: rows with this (column, value), others are of no concern.
-        expand: turns a JSON object into rows with the keys of `columns`.
+        columns: the columns of its rows.
+        has_header: whether the first line is a header; None: if it has one of the names that are
+            looked for.
+        only: (column, value); other rows are ignored.
+        expand: converts a JSON object to rows with the keys of `columns`.
         is_custom: whether columns that are None are looked for by their usual names.
     """
 
@@ -70,22 +70,22 @@ class ClassificationTask:
 
     Attributes:
         name: value of `--task_name`, lower case.
-        folder: below the data directory; the data directory itself serves too.
-        splits: "train", "dev" and "test", where there are such, with the files that may hold them;
-            the first one that exists is read.
-        labels: in the order of their ids; empty: to be read from the training data.
-        is_regression: labels are numbers, and there is one output.
+        folder: its folder in the data directory; files in the data directory itself are found too.
+        splits: "train", "dev" and "test", as far as they exist → the files that may hold them; the
+            first one that exists is read.
+        labels: in the order of their ids; empty to read them from the training data.
+        is_regression: whether labels are numbers, so that the model has one output.
         metrics: keys of `metrics.METRICS`.
-        selection_metric: the one that picks the best checkpoint; larger is better.
-        label_aliases: other spellings that occur in the files.
-        unlabeled: labels of rows that nobody could agree on: left out, and counted.
-        leaderboard_file: name under which GLUE takes predictions; "" where it does not.
-        clue_fields: what a line of CLUE's `<task>_predict.json` has besides id and label; None:
-            no such file is written.
-        group_size: consecutive rows that are one question's options; the one with the highest
-            probability of the last label is the answer.
-        skips_short_rows: rows with too few columns are skipped, and empty texts kept, without
-            being counted as bad, as the official program does for this task alone.
+        selection_metric: the metric that selects the best checkpoint; larger is better.
+        label_aliases: other spelling in the files → label.
+        unlabeled: labels of rows on which annotators did not agree; these are skipped and counted.
+        leaderboard_file: name of the file to submit to GLUE; "" for none.
+        clue_fields: further fields in each line of CLUE's `<task>_predict.json`; None for no such
+            file.
+        group_size: number of consecutive rows that are the options of one question; the row with
+            the highest probability of the last label is the answer.
+        skips_short_rows: whether rows with too few columns are skipped, and empty texts kept,
+            without counting as bad, as the official program does for this task only.
     """
 
     name: str
@@ -117,7 +117,7 @@ def _glue(
     suffix: str = "",
     **settings: Any,
 ) -> ClassificationTask:
-    """A GLUE task; `suffix` is that of MNLI's two development sets."""
+    """Returns a GLUE task; `suffix` distinguishes MNLI's two dev sets."""
     splits = {
         "train": (Source("train.tsv", columns),),
         "dev": (Source(f"dev{suffix}.tsv", columns),),
@@ -134,7 +134,7 @@ def _clue(
     clue_fields: Mapping[str, str] = MappingProxyType({}),
     **settings: Any,
 ) -> ClassificationTask:
-    """A CLUE task: JSON lines, whose test files lack the label."""
+    """Returns a CLUE task: JSON lines, without labels in the test file."""
     splits = {
         split: (Source(f"{split}.json", columns, expand=expand),)
         for split in ("train", "dev", "test")
@@ -143,7 +143,7 @@ def _clue(
 
 
 def _mark_spans(row: JsonRow) -> list[JsonRow]:
-    """WSC: `_` round the noun and `[ ]` round the pronoun, in the text itself."""
+    """WSC: marks the noun by `_ _` and the pronoun by `[ ]` in the text."""
     text, target, spans = row["text"], row["target"], []
     for number, marks in ((1, ("_", "_")), (2, ("[", "]"))):
         start, span = target[f"span{number}_index"], target[f"span{number}_text"]
@@ -156,7 +156,7 @@ def _mark_spans(row: JsonRow) -> list[JsonRow]:
 
 
 def _pair_with_choices(row: JsonRow) -> list[JsonRow]:
-    """COPA: a row for each of the two choices, cause first and effect second."""
+    """COPA: returns a row for each of the two choices, with the cause before the effect."""
     pairs: list[JsonRow] = []
     for number in (0, 1):
         texts = [row["premise"], row[f"choice{number}"]]
@@ -184,7 +184,7 @@ def _mnli(name: str, suffix: str, leaderboard_file: str) -> ClassificationTask:
 
 
 def _lcqmc(name: str, columns: Columns, stems: tuple[str, str, str]) -> ClassificationTask:
-    """LCQMC, which is about with a header line and without one."""
+    """Returns a form of LCQMC, whose copies come with and without a header."""
     splits = {
         split: tuple(Source(stem + end, columns, has_header=None) for end in (".txt", ".tsv"))
         for split, stem in zip(("train", "dev", "test"), stems, strict=True)

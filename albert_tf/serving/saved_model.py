@@ -1,13 +1,13 @@
-"""Fine-tuned models as SavedModels, for servers and for programs that have TensorFlow alone.
+"""Exports fine-tuned models as SavedModels and TFLite files.
 
     model = tf.saved_model.load("export/1700000000")
     model.signatures["serving_default"](input=tf.constant([example.SerializeToString()]))
 
-An export has two signatures. The one that the official program has is `serving_default`. The other
-one, `tensors` or `examples`, takes the same in another form:
+A SavedModel has two signatures: `serving_default` takes the input of the official program, and
+`tensors` or `examples` the other of these two:
 
-    serialized   `input`, string [B]: serialized `tf.train.Example`s with the features
-    tensors      the features themselves, int32 [B, S], each under its own name
+    examples   `input`, string [B]: serialized `tf.train.Example`s with the features
+    tensors    the features, int32 [B, S], each under its own name
 
 Source: the `export_dir` of `run_classifier.py` and `run_squad_v1.py` of google-research/albert.
 
@@ -39,7 +39,7 @@ Feature: TypeAlias = tf.io.FixedLenFeature | tf.io.FixedLenSequenceFeature
 
 
 def token_features(max_seq_length: int, *more: str) -> dict[str, tf.io.FixedLenFeature]:
-    """The features of an encoder's input, int64 [S] each.
+    """Returns the features of an encoder's input, int64 [S] each.
 
     Args:
         max_seq_length: S.
@@ -53,8 +53,7 @@ def token_features(max_seq_length: int, *more: str) -> dict[str, tf.io.FixedLenF
 def float32_models() -> Iterator[None]:
     """Models built in this `with` block compute in float32, whatever the precision of training.
 
-    What trains in bfloat16 may be served by a processor that has none; and answers are as precise
-    as those of the official exports.
+    A server may not support bfloat16, and the outputs are as precise as those of official exports.
     """
     policy = tf_keras.mixed_precision.global_policy()
     tf_keras.mixed_precision.set_global_policy("float32")
@@ -76,18 +75,17 @@ def export_saved_model(
 ) -> str:
     """Writes a SavedModel into a new folder `<export_dir>/<Unix time>`, as the Estimator did.
 
-    Nothing that is in `export_dir` is changed, and the folder appears when it is complete.
+    Nothing else in `export_dir` changes. The folder gets its name when it is complete.
 
     Args:
-        export_dir: parent of the exports; made if need be.
+        export_dir: parent of the exports; created if it does not exist.
         model: called with (batch, training=False), its weights loaded; see `float32_models`.
-        features: name → form of what a serialized example has. int64 reaches the model as int32.
-            A `FixedLenSequenceFeature` has one more axis, of any size, in front of its shape.
-        outputs: what is served, by name, of the dictionary that the model returns.
-        takes_examples: whether `serving_default` takes serialized examples or tensors; the other
-            signature takes what this one does not.
-        any_length: whether the last axis of tensors may be of any length, where the model's answer
-            does not depend on padding. Serialized examples always have the one of `features`.
+        features: name → feature of a serialized example. int64 is cast to int32 for the model. A
+            `FixedLenSequenceFeature` has one more axis, of any size, before its shape.
+        outputs: converts the model's outputs to name → output of the SavedModel.
+        takes_examples: whether `serving_default` takes serialized examples; otherwise tensors.
+        any_length: whether the last axis of tensors may have any length; for models whose outputs
+            do not depend on padding. Serialized examples always have the length of `features`.
         extra_files: name → content of files to put into `assets.extra`.
 
     Returns:
@@ -100,7 +98,7 @@ def export_saved_model(
     by_examples, by_tensors = _signatures(model, features, outputs, any_length)
     default, other = (by_examples, by_tensors) if takes_examples else (by_tensors, by_examples)
     root = tf.train.Checkpoint()
-    root.variables = list(model.variables)  # the Keras objects stay out: nobody needs them to load
+    root.variables = list(model.variables)  # without the Keras objects, which loading does not need
     temporary = os.path.join(export_dir, f"temp-{uuid.uuid4().hex[:8]}")
     try:
         with _without_notes():
@@ -125,7 +123,7 @@ def export_saved_model(
 
 @contextlib.contextmanager
 def _without_notes() -> Iterator[None]:
-    """Keeps TensorFlow's notes on the inside of SavedModels out of the log; not its warnings."""
+    """Suppresses TensorFlow's informational messages about SavedModels, but not its warnings."""
     verbosity = logging.get_verbosity()
     logging.set_verbosity(min(verbosity, logging.WARNING))
     try:
@@ -140,7 +138,7 @@ def _signatures(
     outputs: Callable[[Tensors], Tensors],
     any_length: bool,
 ) -> tuple[Any, Any]:
-    """Functions of serialized examples and of tensors."""
+    """Returns two functions: of serialized examples and of tensors."""
 
     def answer(batch: Mapping[str, tf.Tensor]) -> Tensors:
         ours = {
@@ -173,7 +171,7 @@ def _signatures(
 
 
 def _rename_to_a_new_folder(temporary: str, export_dir: str) -> str:
-    """Renames a folder to `<Unix time>`, or the next number that is free."""
+    """Renames a folder to `<Unix time>`, or to the next free number, and returns its path."""
     number = int(time.time())
     while tf.io.gfile.exists(os.path.join(export_dir, str(number))):
         number += 1
@@ -189,16 +187,16 @@ def export_tflite(
     features: Mapping[str, tf.io.FixedLenFeature],
     outputs: Callable[[Tensors], Tensors],
 ) -> None:
-    """Writes a model for TFLite, float32, that takes one example of full length at a time.
+    """Writes a float32 model for TFLite that takes one example of full length at a time.
 
-    Its signature `serving_default` has the names of `features` and `outputs`; call it through
-    these, as the positions of inputs and outputs are up to the converter.
+    Use its signature `serving_default`, with the names of `features` and `outputs`: the converter
+    does not keep the order of inputs and outputs.
 
     Args:
-        path: the file; its folder is made if need be.
+        path: the file; its folder is created if it does not exist.
         model: as in `export_saved_model`.
-        features: as there; the inputs are int32 [1, S].
-        outputs: as there.
+        features: as in `export_saved_model`; the inputs are int32 [1, S].
+        outputs: as in `export_saved_model`.
 
     Raises:
         ValueError: the folder cannot be written to.
