@@ -427,9 +427,23 @@ def parts_of(config: AlbertConfig) -> Parts:
 
 
 def unpack(input_ids: Any, input_mask: Any, segment_ids: Any) -> tuple[Any, Any, Any]:
-    """The three inputs of the encoder, where the first may be a dict of them all."""
+    """Returns the three inputs of the encoder, where the first may be a dict of them all.
+
+    Raises:
+        ValueError: `input_ids` are missing or not integers. Floats are refused, as half precision
+            would round them to the ids of other words.
+    """
     if isinstance(input_ids, Mapping):
-        return input_ids["input_ids"], input_ids.get("input_mask"), input_ids.get("segment_ids")
+        if "input_ids" not in input_ids:
+            raise ValueError(f"no input_ids among the inputs, which are {', '.join(input_ids)}")
+        input_mask, segment_ids = input_ids.get("input_mask"), input_ids.get("segment_ids")
+        input_ids = input_ids["input_ids"]
+    dtype = tf.as_dtype(input_ids.dtype)
+    if not dtype.is_integer:
+        raise ValueError(
+            f"input_ids are {dtype.name}: expected int32 or int64, in a functional model from "
+            'tf_keras.Input(shape, dtype="int32")'
+        )
     return input_ids, input_mask, segment_ids
 
 

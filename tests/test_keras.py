@@ -371,3 +371,15 @@ def test_a_policy_reaches_everything_inside(dtype, inputs):
     again = type(model).from_config(model.get_config())
     assert again.encoder.blocks[0].attention.query.compute_dtype == half
     assert again.encoder.embeddings.norm.compute_dtype == "float32"
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        (np.ones((2, 4)), "input_ids are float32: expected int32 or int64"),
+        ({"input_word_ids": np.ones((2, 4), np.int32)}, "no input_ids .*input_word_ids"),
+    ],
+)
+def test_inputs_that_are_no_ids_are_refused(tiny_config, inputs, message):
+    with pytest.raises(ValueError, match=message):
+        modeling.AlbertEncoder(tiny_config)(inputs)
