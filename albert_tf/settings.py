@@ -70,7 +70,8 @@ def redefined(
         minimum: as in `setting`; None keeps that of `group`.
         choices: as in `setting`; None keeps those of `group`.
     """
-    metadata = dict(field_of(group, name).metadata) | {"redefines": group}
+    (field,) = (field for field in dataclasses.fields(group) if field.name == name)
+    metadata = dict(field.metadata) | {"redefines": group}
     if help is not None:
         metadata["help"] = help
     if minimum is not None:
@@ -116,11 +117,6 @@ def check_value(field: dataclasses.Field[Any], value: Any) -> None:
         raise ValueError(f"{field.name}={value!r}: expected {limits['minimum']} or more")
     if limits["maximum"] is not None and any(number > limits["maximum"] for number in values):
         raise ValueError(f"{field.name}={value!r}: expected {limits['maximum']} or less")
-
-
-def field_of(settings: type[SettingsGroup], name: str) -> dataclasses.Field[Any]:
-    """Returns the dataclass field `name` of a settings class."""
-    return next(field for field in dataclasses.fields(settings) if field.name == name)
 
 
 @dataclasses.dataclass(frozen=True)

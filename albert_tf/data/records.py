@@ -256,13 +256,13 @@ def load_metadata(path: str) -> dict[str, Any]:
         ValueError: it is something else.
     """
     try:
-        metadata = json.loads(files.read_text(path))
+        metadata = files.read_json(path)
         for entry in metadata["files"]:
             if not isinstance(entry["name"], str) or entry["instances"] + entry["bytes"] < 0:
                 raise ValueError("negative counts")
         if not all(isinstance(metadata[key], dict) for key in ("settings", "vocabulary")):
             raise TypeError("settings and vocabulary are no objects")
-        return dict(metadata)
+        return metadata
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(
             f"{path}: not a metadata file of create_pretraining_data.py ({error!r}). Remove or "

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from albert_tf.data import corpus
 from albert_tf.data.settings import TextSettings
@@ -69,13 +69,9 @@ def _paragraphs(part: corpus.Part, settings: TextSettings) -> Iterator[tuple[int
         for number, line in numbered:
             if line.strip():
                 text = _text_of_record(line, settings.text_field, part.path, number)
-                yield from ((number, paragraph) for paragraph in _lines_with_text(text))
+                paragraphs = re.split("\r\n?|\n", text)
+                yield from ((number, paragraph) for paragraph in paragraphs if paragraph.strip())
                 yield number, ""
-
-
-def _lines_with_text(text: str) -> Iterable[str]:
-    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    return (line for line in lines if line.strip())
 
 
 def _text_of_record(line: str, field: str, path: str, number: int) -> str:

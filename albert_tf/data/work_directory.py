@@ -190,10 +190,9 @@ def remove_work_directory(path: str, run: Mapping[str, Any]) -> None:
 def _read_json(path: str) -> dict[str, Any]:
     """The content of a file; {} if it does not exist."""
     try:
-        content: dict[str, Any] = json.loads(files.read_text(path))
+        return files.read_json(path)
     except FileNotFoundError:
         return {}
-    return content
 
 
 def _write_json(path: str, content: Mapping[str, Any]) -> None:

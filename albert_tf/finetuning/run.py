@@ -270,7 +270,7 @@ class FineTuningRun:
             after_save=evaluator.after_save if evaluator is not None else None,
         )
 
-    def _training_dataset(self, train: Split, rows: slice | None, step: int) -> tf.data.Dataset:
+    def _training_dataset(self, train: Split, rows: slice, step: int) -> tf.data.Dataset:
         order = training_order(self.settings)
         return prediction.training_dataset(train.features, order, self.padding, step, rows)
 

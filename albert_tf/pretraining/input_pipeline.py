@@ -206,12 +206,7 @@ def batches(
     Raises:
         ValueError: a record is damaged or does not parse; names the file and the record.
     """
-    iterator = iter(dataset)
-    while True:
-        try:
-            batch = next(iterator, None)
-        except (tf.errors.DataLossError, tf.errors.InvalidArgumentError) as error:
-            raise ValueError(find_damage(files, features) or error.message) from None
-        if batch is None:
-            return
-        yield batch
+    try:
+        yield from dataset
+    except (tf.errors.DataLossError, tf.errors.InvalidArgumentError) as error:
+        raise ValueError(find_damage(files, features) or error.message) from None

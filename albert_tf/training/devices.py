@@ -162,15 +162,13 @@ def first_local_replica(strategy: tf.distribute.Strategy) -> int:
     return index * num_local_replicas(strategy)
 
 
-def local_rows(strategy: tf.distribute.Strategy, batch_size: int) -> slice | None:
-    """Returns the rows of each global batch that this process computes; None for all of them.
+def local_rows(strategy: tf.distribute.Strategy, batch_size: int) -> slice:
+    """Returns the rows of each global batch that this process computes.
 
     Args:
         strategy: of `make_strategy`.
         batch_size: rows of a global batch, a multiple of the number of replicas.
     """
-    if not is_multi_worker(strategy):
-        return None
     share = batch_size // strategy.num_replicas_in_sync
     first = first_local_replica(strategy) * share
     return slice(first, first + num_local_replicas(strategy) * share)

@@ -115,7 +115,7 @@ def test_one_device_is_the_chief_and_has_all_rows():
     assert strategy.num_replicas_in_sync == 1
     assert devices.is_chief(strategy)
     assert not devices.is_multi_worker(strategy)
-    assert devices.local_rows(strategy, 12) is None
+    assert devices.local_rows(strategy, 12) == slice(0, 12)
 
 
 def test_micro_batches_divide_each_device_s_share():
