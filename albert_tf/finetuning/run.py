@@ -300,7 +300,7 @@ class FineTuningRun:
             lambda: task.measure(dev, predictor.predict(), predictor.batch_size),
             task.selection_metric,
             task.measured_on(dev, predictor.batch_size, self.padding),
-            lambda folder, evaluations, _: task.write_evaluations(folder, evaluations),
+            task.write_evaluations,
             EarlyStopping(settings.early_stopping_patience, settings.early_stopping_min_delta),
         )
 

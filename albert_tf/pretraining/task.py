@@ -18,7 +18,6 @@ from albert_tf.modeling import AlbertForPretraining
 from albert_tf.pretraining import input_pipeline, record_files
 from albert_tf.training.evaluation import Evaluation
 
-SELECTION_METRIC = "masked_lm_accuracy"
 CHECKED_RECORDS = 100
 # Feature → flag that sets its length.
 FLAG_OF_FEATURE = {
@@ -42,7 +41,7 @@ class PretrainingTask:
         ValueError: S is larger than `max_position_embeddings`.
     """
 
-    selection_metric = SELECTION_METRIC
+    selection_metric = "masked_lm_accuracy"
 
     def __init__(
         self, config: AlbertConfig, max_seq_length: int, max_predictions_per_seq: int
@@ -178,11 +177,8 @@ def format_results(evaluation: Evaluation) -> str:
     return "".join(f"{key} = {results[key]}\n" for key in sorted(results))
 
 
-def write_pretraining_results(
-    output_dir: str, evaluations: Sequence[Evaluation], metric: str = SELECTION_METRIC
-) -> None:
+def write_pretraining_results(output_dir: str, evaluations: Sequence[Evaluation]) -> None:
     """Writes `eval_results.txt`: a block of lines for each checkpoint, in the order given."""
-    del metric  # the file does not say which checkpoint is best
     path = os.path.join(output_dir, "eval_results.txt")
     with files.write_atomically(path) as stream:
         stream.write("".join(map(format_results, evaluations)))

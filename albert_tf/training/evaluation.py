@@ -134,8 +134,8 @@ class CheckpointEvaluator:
         selection_metric: one of these names.
         measured_on: `digest` of the data and of the settings that decide the metrics. Evaluations
             of another digest are kept and ignored.
-        write_results: called with `output_dir`, the evaluations by step and `selection_metric`
-            after each measurement; writes the text file of results.
+        write_results: called with `output_dir` and the evaluations by step after each
+            measurement; writes the text file of results.
         early_stopping: when training ends before its last step.
     """
 
@@ -146,7 +146,7 @@ class CheckpointEvaluator:
         measure: Callable[[], dict[str, float]],
         selection_metric: str,
         measured_on: str,
-        write_results: Callable[[str, list[Evaluation], str], Any],
+        write_results: Callable[[str, list[Evaluation]], Any],
         early_stopping: EarlyStopping = EarlyStopping(),
     ) -> None:
         self.output_dir, self.model, self.measure = output_dir, model, measure
@@ -218,7 +218,7 @@ class CheckpointEvaluator:
             return self.evaluations
         if init_checkpoint:
             found = [self._measure(containers.find_checkpoint(init_checkpoint), "")]
-            self._write_results(self.output_dir, found, self.selection_metric)
+            self._write_results(self.output_dir, found)
             return found
         raise ValueError(
             f"{self.output_dir} holds no checkpoint to evaluate. Train first, or give "
@@ -246,7 +246,7 @@ class CheckpointEvaluator:
 
     def _record(self) -> None:
         """Writes the files of results, and copies the best checkpoint that is still there."""
-        self._write_results(self.output_dir, self.evaluations, self.selection_metric)
+        self._write_results(self.output_dir, self.evaluations)
         if self.best is not None:
             figures = self.best.metrics | {GLOBAL_STEP: self.best.step}
             run_directory.record_results(self.output_dir, {"eval": figures})

@@ -182,7 +182,7 @@ def test_a_checkpoint_that_lacks_a_variable_is_refused(tmp_path, settings):
     settings = dataclasses.replace(settings, init_checkpoint=f"{tmp_path}/part", train_batch_size=6)
     with pytest.raises(ValueError, match=r"missing +bert/pooler/dense/kernel"):
         pretraining.run(settings)
-    with pytest.raises(ValueError, match=r"bert/pooler/dense/kernel: missing there"):
+    with pytest.raises(ValueError, match=r"missing +bert/pooler/dense/kernel"):
         pretraining.run(dataclasses.replace(settings, do_train=False, do_eval=True))
 
 

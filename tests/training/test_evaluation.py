@@ -52,10 +52,10 @@ def save(folder, step, value):
     return prefix
 
 
-def write_steps(output_dir, evaluations, metric):
+def write_steps(output_dir, evaluations):
     """Stands in for the programs' files of results."""
     with open(f"{output_dir}/eval_results.txt", "w") as stream:
-        stream.writelines(f"{e.step} {e.metrics[metric]}\n" for e in evaluations)
+        stream.writelines(f"{e.step} {e.metrics[METRIC]}\n" for e in evaluations)
 
 
 def make_evaluator(folder, measured=None, measured_on="dev", patience=0):
