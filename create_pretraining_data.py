@@ -1,4 +1,4 @@
-r"""Makes pre-training records from text: one sentence a line, a blank line between documents.
+r"""Creates pre-training records from text: one sentence per line, blank lines between documents.
 
 English, with a SentencePiece model:
 
@@ -11,8 +11,8 @@ Chinese, with a WordPiece vocabulary:
         --vocab_file=vocab_chinese.txt --max_predictions_per_seq=76
 
 Writes the record files (records/train-00000-of-00008, ...), and records/train.records.json, which
-says what they hold. The same command with --resume goes on after an interruption. Other text:
---input_format for JSON lines or a document a file, --split_sentences for paragraphs.
+describes them. The same command with --resume resumes a run. For other text: --input_format for
+JSON lines or one document per file, --split_sentences for paragraphs.
 """
 
 from albert_tf import data

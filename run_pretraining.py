@@ -6,8 +6,7 @@ r"""Pre-trains ALBERT on records made by create_pretraining_data.py, and evaluat
         --learning_rate=0.00015 --num_train_steps=10000 --num_warmup_steps=1000
 
 Writes checkpoints (model.ckpt-<step>), metrics.jsonl and TensorBoard summaries to --output_dir,
-and with --do_eval eval_results.txt and model.ckpt-best. The same command again goes on where it
-stopped.
+and with --do_eval eval_results.txt and model.ckpt-best. The same command again resumes a run.
 """
 
 from albert_tf import pretraining

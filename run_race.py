@@ -4,9 +4,9 @@ r"""Fine-tunes ALBERT on RACE or custom multiple-choice questions, evaluates it 
         --init_checkpoint=albert_base/model.ckpt-best --spm_model_file=albert_base/30k-clean.model \
         --output_dir=race_model --do_train --do_eval --do_predict
 
---data_dir holds RACE/{train,dev,test}/{middle,high}, with all.txt (an article a line) or a file an
-article. With --task_name=choice it holds train.jsonl, dev.jsonl and test.jsonl, a JSON object a
-line: passage, question, options (two or more), label. Writes checkpoints, model.ckpt-best,
+--data_dir holds RACE/{train,dev,test}/{middle,high}, with all.txt (an article per line) or a file
+per article. With --task_name=choice it holds train.jsonl, dev.jsonl and test.jsonl, a JSON object
+per line: passage, question, options (two or more), label. Writes checkpoints, model.ckpt-best,
 eval_results.txt, predict_results.txt, <task_name>_predictions.jsonl and plots to --output_dir. With
 --num_runs or several learning rates each run has a folder in there, beside sweep_results.txt. The
 same command again resumes a run.

@@ -1,7 +1,7 @@
-"""Custom classification tasks, and the record of what task a model was trained for.
+"""Custom classification tasks, and the file that records the task of a trained model.
 
-A custom task is a folder with train, dev and test files, tab-separated, comma-separated or JSON
-lines. Its columns are found by their names or numbers, its labels are read from the training data.
+A custom task is a folder with train, dev and test files: tab-separated, comma-separated or JSON
+lines. Columns are found by name or index, and labels are read from the training data.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MAX_LABELS = 1000  # more of them are taken for a wrong column
 
 
 def labels_of(train: ExampleSet) -> tuple[str, ...]:
-    """The labels of custom training data: in numerical order if they are integers, else sorted.
+    """Returns the labels of training data: in numerical order if they are integers, else sorted.
 
     Raises:
         ValueError: fewer than two, too many, or fractions, which belong to a regression.
@@ -119,7 +119,7 @@ def find_task(
     model_folders: Sequence[str] = (),
     max_bad_rows: int = 0,
 ) -> ClassificationTask:
-    """The task of a `--task_name`, from the table or custom.
+    """Returns the task of a `--task_name`, from the table or custom.
 
     Args:
         name: of a task, or CUSTOM_TASK.
@@ -148,7 +148,7 @@ def find_task(
 
 
 def remembered_labels(folder: str) -> tuple[str, ...]:
-    """The labels of the model in a folder, as `remember_task` wrote them; () where it did not.
+    """Returns the labels of the model in a folder, as `remember_task` wrote them; () without.
 
     Raises:
         ValueError: the file is damaged.
@@ -170,7 +170,7 @@ def _read_task(folder: str) -> _Remembered | None:
 
 @dataclasses.dataclass(frozen=True)
 class _Remembered:
-    """What `task.json` has: see `ClassificationTask`."""
+    """The content of `task.json`; see `ClassificationTask`."""
 
     task_name: str
     folder: str
@@ -179,7 +179,7 @@ class _Remembered:
 
 
 def remember_task(folder: str, task: ClassificationTask) -> None:
-    """Writes `task.json`, which says what the model in a folder of checkpoints is for."""
+    """Writes `task.json`, which records the task of the checkpoints in a folder."""
     now = _Remembered(task.name, task.folder, task.labels, task.is_regression)
     if _read_task(folder) != now:
         with files.write_atomically(os.path.join(folder, TASK_FILE)) as stream:
@@ -188,11 +188,11 @@ def remember_task(folder: str, task: ClassificationTask) -> None:
 
 
 def check_task(folder: str, task: ClassificationTask, is_training: bool) -> None:
-    """Holds a task against that of the model in a folder, if `task.json` is there.
+    """Compares a task with that of the model in a folder, if `task.json` exists.
 
-    So a model does not go on with another task in silence, nor with other labels, which would have
-    other meanings. Only training is bound to the task: a model may be evaluated on another one
-    with the same labels, as MNLI's is on both of its dev sets.
+    So no model is trained on another task or with other labels by mistake. Only training needs the
+    same task: a model may be evaluated on another one with the same labels, as MNLI's model is on
+    both dev sets.
 
     Args:
         folder: of checkpoints.
@@ -200,7 +200,7 @@ def check_task(folder: str, task: ClassificationTask, is_training: bool) -> None
         is_training: whether the model is to be trained.
 
     Raises:
-        ValueError: the model is for something else; says what.
+        ValueError: the model is for another task; names both.
     """
     known = _read_task(folder)
     if known is None:

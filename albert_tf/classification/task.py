@@ -75,7 +75,7 @@ def _sequences(
 
 
 def _label_ids(data: ExampleSet) -> NDArray[Any]:
-    """Ids, int32 [N], or, in regression, numbers, float32 [N]; 0 where there is no label."""
+    """Returns label ids, int32 [N], or in regression numbers, float32 [N]; 0 without a label."""
     if data.task.is_regression:
         return np.array([float(example.label or 0) for example in data.examples], np.float32)
     ids = {label: number for number, label in enumerate(data.task.labels)} | {None: 0}
@@ -85,14 +85,14 @@ def _label_ids(data: ExampleSet) -> NDArray[Any]:
 def make_features(
     data: ExampleSet, tokenizer: FullTokenizer, max_seq_length: int, cache_dir: str = ""
 ) -> TokenSequences:
-    """Token ids of the examples of a split, id for id those of the official program.
+    """Returns the token ids of a split, equal to those of the official program.
 
     Args:
         data: the examples.
         tokenizer: of the model's vocabulary.
-        max_seq_length: S; longer pairs lose the last tokens of the longer text.
-        cache_dir: folder of `<task>_<split>.npz` (`eval` for dev, as official), which is
-            used again where nothing has changed; "" for none.
+        max_seq_length: S; in longer pairs, the longer text loses its last tokens.
+        cache_dir: folder for the cache `<task>_<split>.npz` (`eval` for dev, as official); "" for
+            none.
 
     Returns:
         sequences with the column `label_ids`, in the order of the examples.
@@ -122,7 +122,7 @@ def make_features(
 
 
 class Classifier(FineTuningTask):
-    """Classification or regression, as the fine-tuning engine takes it.
+    """Classification or regression as a task of the fine-tuning engine.
 
     Args:
         task: row of the table, its labels known.
@@ -150,22 +150,22 @@ class Classifier(FineTuningTask):
         return read_examples(self.task, settings.data_dir, split, settings.max_bad_rows)
 
     def make_features(self, data: ExampleSet, split: str) -> TokenSequences:
-        """Returns token ids and labels, from the cache or made and put there."""
+        """Returns token ids and labels, from the cache if it is current."""
         settings = self.settings
         folder = settings.cached_dir or settings.output_dir
         return make_features(data, self.tokenizer, settings.max_seq_length, folder)
 
     def padding(self, padding: Padding) -> Padding:
-        """Returns one length for all batches where the mean of all positions is taken.
+        """Returns padding to the same length for all batches, without the pooled output.
 
-        That mean is over the padding too, as in the official program.
+        The mean of all positions includes the padding, as in the official program.
         """
         if self.settings.use_pooled_output:
             return padding
         return Padding(padding.max_seq_length, padding.max_seq_length)
 
     def build_model(self) -> AlbertForClassification:
-        """A model with random weights."""
+        """Returns a model with random weights."""
         task = self.task
         return AlbertForClassification(
             self.config, task.num_labels, task.is_regression, self.settings.use_pooled_output
@@ -279,7 +279,7 @@ class Classifier(FineTuningTask):
 def evaluate(
     task: ClassificationTask, logits: NDArray[Any], label_ids: NDArray[Any], batch_size: int
 ) -> dict[str, float]:
-    """Metrics of a whole set under the official keys.
+    """Returns the metrics of a set, under the official keys.
 
     Args:
         task: says which.
@@ -298,13 +298,13 @@ def evaluate(
 def write_predictions(
     output_dir: str, data: ExampleSet, probabilities: NDArray[np.float32]
 ) -> list[str]:
-    """Writes predictions for the test split in every form that the task's users hand in.
+    """Writes predictions for the test split, in all formats of the task.
 
-    * `test_results.tsv`: a line an example, the probabilities of the labels (in regression, the
-      score), as official;
-    * `submit_results.tsv`: `index` and `prediction`, as official; GLUE's leaderboard wants the
-      same under a name of its own, such as `MRPC.tsv`;
-    * CLUE's `<task>_predict.json`: a JSON object a line, with `id` and `label`.
+    * `test_results.tsv`: the probabilities of the labels (in regression, the score) of an example
+      per line, as official;
+    * `submit_results.tsv`: `index` and `prediction`, as official; for GLUE's leaderboard also under
+      another name, such as `MRPC.tsv`;
+    * CLUE's `<task>_predict.json`: a JSON object per line, with `id` and `label`.
 
     Args:
         output_dir: an existing folder.
@@ -343,10 +343,10 @@ def write_predictions(
 def write_dev_predictions(
     output_dir: str, data: ExampleSet, probabilities: NDArray[np.float32]
 ) -> None:
-    """Writes `dev_predictions.tsv`, for looking at mistakes.
+    """Writes `dev_predictions.tsv`, for error analysis.
 
-    A line an example: its line in the file, guid, label, prediction, and the probabilities of the
-    labels; in regression the score alone.
+    Each line has an example: its line in the file, guid, label, prediction, and the probabilities
+    of the labels, or in regression the score.
 
     Args:
         output_dir: an existing folder.
@@ -364,7 +364,7 @@ def write_dev_predictions(
 
 
 def _predicted_labels(data: ExampleSet, rows: NDArray[np.float32]) -> list[str]:
-    """The most probable label of each example; in regression the score."""
+    """Returns the most probable label of each example, or in regression the score."""
     if data.task.is_regression:
         return [str(score) for score in rows[:, 0]]
     return [data.task.labels[label] for label in rows.argmax(axis=1)]
