@@ -197,18 +197,29 @@ def selection_metric(rows: Iterable[Row]) -> str | None:
 
 
 def plot_training_curve(folder: str) -> bool:
-    """Draws the training curve of a run; False where nothing was trained or evaluated."""
+    """Draws the losses over the steps, and the metric that picks the best checkpoint.
+
+    Returns:
+        False where nothing was trained or evaluated.
+    """
     training, evaluations = _read_json_lines(folder, "metrics.jsonl"), read_evaluations(folder)
     if not training and not evaluations:
         return False
     metric = selection_metric(evaluations)
-    draw_training_curve(
-        os.path.join(folder, TRAINING_CURVE),
-        training,
-        evaluations,
-        [metric] if metric else [],
-        _best_step(evaluations, metric) if metric else None,
-    )
+    count = 2 if metric else 1
+    figure = _new_figure(5.5 * count, 4)
+    panels = figure.subplots(1, count, squeeze=False)[0]
+    dev_loss = "eval_loss" if any("eval_loss" in row for row in evaluations) else "loss"
+    _draw_panel(panels[0], "loss", _points(training, "loss"), _points(evaluations, dev_loss))
+    if metric:
+        axes = panels[1]
+        _draw_panel(axes, metric, _points(training, metric), _points(evaluations, metric))
+        best_step = _best_step(evaluations, metric)
+        if best_step is not None:
+            axes.axvline(best_step, color="gray", linestyle="--", label=f"best: step {best_step}")
+    for axes in panels:
+        _finish(axes)
+    _save(figure, os.path.join(folder, TRAINING_CURVE))
     return True
 
 
@@ -216,44 +227,6 @@ def _best_step(evaluations: Iterable[Row], metric: str) -> int | None:
     """The step with the largest value, the first of equal ones, as the programs choose it."""
     values = [(row[metric], -row["step"]) for row in evaluations if row[metric] > -1]
     return -max(values)[1] if values else None
-
-
-def draw_training_curve(
-    path: str,
-    training: Sequence[Row],
-    evaluations: Sequence[Row],
-    metrics: Sequence[str],
-    best_step: int | None = None,
-    baselines: Mapping[str, float] | None = None,
-) -> None:
-    """Draws the loss and metrics, of training and of the dev set, over the steps.
-
-    Args:
-        path: the plot, PNG.
-        training: rows of the training loop, each with `step` and `loss`, perhaps with metrics.
-        evaluations: of checkpoints, each with `step` and the metrics, perhaps with `eval_loss` or
-            `loss`.
-        metrics: names, a panel each.
-        best_step: step of the best checkpoint; it is marked in these panels.
-        baselines: name -> what the best constant answer reaches; it is marked, too.
-    """
-    figure = _new_figure(5.5 * (1 + len(metrics)), 4)
-    panels = figure.subplots(1, 1 + len(metrics), squeeze=False)[0]
-    dev_loss = "eval_loss" if any("eval_loss" in row for row in evaluations) else "loss"
-    _draw_panel(panels[0], _points(training, "loss"), _points(evaluations, dev_loss))
-    panels[0].set(title="loss", xlabel="step")
-    for axes, name in zip(panels[1:], metrics, strict=True):
-        _draw_panel(axes, _points(training, name), _points(evaluations, name))
-        axes.set(title=name, xlabel="step")
-        if best_step is not None:
-            axes.axvline(best_step, color="gray", linestyle="--", label=f"best: step {best_step}")
-        if baselines and name in baselines:
-            label = "best constant answer"
-            axes.axhline(baselines[name], color="gray", linestyle=":", label=label)
-            axes.set_ylim(bottom=0)
-    for axes in panels:
-        _finish(axes)
-    _save(figure, path)
 
 
 Points = tuple[list[float], list[float]]
@@ -265,11 +238,12 @@ def _points(rows: Iterable[Row], key: str) -> Points:
     return [step for step, _ in found], [value for _, value in found]
 
 
-def _draw_panel(axes: Any, training: Points, evaluations: Points) -> None:
+def _draw_panel(axes: Any, title: str, training: Points, evaluations: Points) -> None:
     if training[0]:
         axes.plot(*training, color=_TRAIN_COLOR, label="training batches")
     if evaluations[0]:
         axes.plot(*evaluations, "o-", color=_DEV_COLOR, label="dev set")
+    axes.set(title=title, xlabel="step")
 
 
 # The confusion matrix
@@ -431,11 +405,14 @@ def _read_sweep(folder: str) -> list[dict[str, str]]:
 
 
 def plot_sweep(folder: str, runs: Sequence[Mapping[str, str]]) -> bool:
-    """Draws the comparison of the runs of a sweep; False where there is nothing to compare.
+    """Draws the metric of a sweep against the learning rate: a point a run, and the medians.
 
     Args:
         folder: of the sweep.
         runs: the rows of its table.
+
+    Returns:
+        False where there is nothing to compare.
     """
     metric = selection_metric(runs)
     if metric is None:  # no sweep, or all runs diverged
@@ -444,18 +421,6 @@ def plot_sweep(folder: str, runs: Sequence[Mapping[str, str]]) -> bool:
     for run in runs:
         if run[metric]:
             values.setdefault(float(run["learning_rate"]), []).append(float(run[metric]))
-    draw_sweep(os.path.join(folder, SWEEP), values, metric)
-    return True
-
-
-def draw_sweep(path: str, values: Mapping[float, Sequence[float]], metric: str) -> None:
-    """Draws a metric against the learning rate: a point for each run, and their medians.
-
-    Args:
-        path: the plot, PNG.
-        values: learning rate -> the metric in its runs, one value or more.
-        metric: its name.
-    """
     figure = _new_figure(6, 4)
     axes = figure.subplots()
     rates = sorted(values)
@@ -471,7 +436,8 @@ def draw_sweep(path: str, values: Mapping[float, Sequence[float]], metric: str) 
     axes.set_xticks([], minor=True)
     axes.set(xlabel="learning rate", ylabel=metric, title=f"{metric} of the best checkpoints")
     _finish(axes)
-    _save(figure, path)
+    _save(figure, os.path.join(folder, SWEEP))
+    return True
 
 
 # Figures
