@@ -13,7 +13,7 @@ RAW = "raw"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ColumnSettings(SettingsGroup):
-    """Where the files have what: a token a line, blank lines between sentences."""
+    """The columns of the files: a token per line, blank lines between sentences."""
 
     GROUP = "data"
 

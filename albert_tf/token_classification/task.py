@@ -4,8 +4,8 @@ This file is the whole task: sentences, tags, spans and their metrics, features,
 `TokenClassifier`, which the fine-tuning engine calls. A task of your own takes such a file, its
 settings and a script of ten lines.
 
-Files have a token a line, the token in the first column and its label in the last one, and blank
-lines between sentences; Chinese has a character a line:
+Files have a token per line, with the token in the first column and its label in the last one, and
+blank lines between sentences. Chinese has a character per line:
 
     U.N.      B-ORG
     official  O

@@ -9,7 +9,7 @@ from types import FrameType
 
 from absl import logging
 
-EXIT_STATUS = 75  # EX_TEMPFAIL of sysexits.h: running the same command again goes on
+EXIT_STATUS = 75  # EX_TEMPFAIL of sysexits.h: the same command resumes the run
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 

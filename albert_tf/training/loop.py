@@ -125,7 +125,7 @@ class Trainer:
         return prefix
 
     def train(self, batches_from: Batches, after_save: AfterSave | None = None) -> None:
-        """Trains from the present step to `num_train_steps`.
+        """Trains from the current step to `num_train_steps`.
 
         Args:
             batches_from: step → the batches from that step on; of each, the rows of this process.

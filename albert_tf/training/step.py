@@ -94,7 +94,7 @@ class TrainStep:
         task: turns its outputs into a loss.
         optimizer: of `albert_tf.optimization`, created in the strategy's scope, as the model.
         options: how a step is computed.
-        strategy: where; the present one if None.
+        strategy: the distribution strategy; None for the current one.
         batch_signature: name → shape and type of what is in a batch. Where batches differ in
             length, None in place of these sizes lets one trace of the step serve all.
         loss_scale: for float16.
@@ -284,7 +284,7 @@ class TrainStep:
         }
 
     def first_bad_tensor(self, batch: Batch) -> str:
-        """Names the first tensor of the present step that is not finite, in order of computation.
+        """Names the first tensor of the current step that is not finite, in order of computation.
 
         Computes the step again without changing anything, part by part, on one device.
 
