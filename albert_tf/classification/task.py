@@ -110,6 +110,7 @@ def make_features(
         "labels": list(data.task.labels),
         "vocabulary": tokenizer.checksum,
         "do_lower_case": tokenizer.do_lower_case,
+        "max_seq_length": max_seq_length,
         "text": data.checksum(),
     }
 
@@ -118,7 +119,7 @@ def make_features(
         sequences = _sequences(data, tokenizer, max_seq_length)
         return TokenSequences.pack(sequences, {"label_ids": _label_ids(data)})
 
-    return feature_cache.load_or_make(path, made_of, max_seq_length, make, TokenSequences)
+    return feature_cache.load_or_make(path, made_of, make, TokenSequences)
 
 
 class Classifier(FineTuningTask):

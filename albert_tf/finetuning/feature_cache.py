@@ -72,7 +72,6 @@ def _read(path: str) -> Arrays | None:
 def load_or_make(
     path: str,
     made_of: Mapping[str, Any],
-    max_seq_length: int,
     make: Callable[[], Kind],
     kind: type[Kind],
 ) -> Kind:
@@ -84,7 +83,6 @@ def load_or_make(
     Args:
         path: the cache; "" for none. Its folder is created if it does not exist.
         made_of: settings and checksums that the features depend on; JSON values.
-        max_seq_length: S, another of these settings.
         make: makes the features.
         kind: their class.
 
@@ -93,7 +91,7 @@ def load_or_make(
     """
     if not path:
         return make()
-    wanted = {"format": FORMAT, "max_seq_length": max_seq_length, **made_of}
+    wanted = {"format": FORMAT, **made_of}
     wanted = json.loads(json.dumps(wanted))  # as it will be read back
     arrays = _read(path)
     if arrays:

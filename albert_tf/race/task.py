@@ -112,6 +112,7 @@ def make_features(
         "max_qa_length": max_qa_length,
         "vocabulary": tokenizer.checksum,
         "do_lower_case": tokenizer.do_lower_case,
+        "max_seq_length": max_seq_length,
         "text": data.checksum(),
     }
 
@@ -121,7 +122,7 @@ def make_features(
         sequences = _sequences(data, tokenizer, max_seq_length, max_qa_length)
         return TokenSequences.pack(sequences, {"label_ids": labels}, data.num_choices)
 
-    return feature_cache.load_or_make(cache_file, made_of, max_seq_length, make, TokenSequences)
+    return feature_cache.load_or_make(cache_file, made_of, make, TokenSequences)
 
 
 class MultipleChoice(FineTuningTask):

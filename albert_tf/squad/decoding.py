@@ -32,25 +32,6 @@ ROWS_AT_ONCE = 512  # features decoded at a time; each usually has 400 candidate
 Span = tuple[float, float, str]
 
 
-@dataclasses.dataclass(frozen=True)
-class DecodingSettings:
-    """How answers are chosen.
-
-    Attributes:
-        n_best_size: length of n-best lists; in SQuAD 1.1 also the number of starts, and of ends,
-            that are tried.
-        max_answer_length: maximum length of an answer, in tokens.
-    """
-
-    n_best_size: int = 20
-    max_answer_length: int = 30
-
-    def __post_init__(self) -> None:
-        for name in ("n_best_size", "max_answer_length"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"--{name}={getattr(self, name)}: expected 1 or more")
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class Candidates:
     """Candidate spans of N features with their scores; of equal scores the first one wins.
@@ -156,7 +137,8 @@ def decode(
     examples: Sequence[SquadExample],
     features: SquadFeatures,
     candidates: Candidates,
-    settings: DecodingSettings,
+    n_best_size: int,
+    max_answer_length: int,
 ) -> Answers:
     """Returns the answers to all questions.
 
@@ -164,7 +146,8 @@ def decode(
         examples: the questions.
         features: their features; those of a question are adjacent.
         candidates: of the same features.
-        settings: how answers are chosen.
+        n_best_size: length of n-best lists.
+        max_answer_length: maximum length of an answer, in tokens.
 
     Raises:
         ValueError: features and candidates differ in number.
@@ -173,11 +156,11 @@ def decode(
         raise ValueError(f"{len(features)} features, but scores of {len(candidates.starts)}")
     version_2 = candidates.null_scores is not None
     found: list[dict[tuple[int, int, int], list[tuple[float, float]]]] = [{} for _ in examples]
-    for number, key, scores in _valid_spans(features, candidates, settings.max_answer_length):
+    for number, key, scores in _valid_spans(features, candidates, max_answer_length):
         found[number].setdefault(key, []).append(scores)
     nbest = {}
     for example, spans in zip(examples, found, strict=True):
-        texts = _rank(example.context, features, spans, settings.n_best_size)
+        texts = _rank(example.context, features, spans, n_best_size)
         if not texts:
             nothing = (NO_CANDIDATE_SCORE,) * 2 if version_2 else (0.0, 0.0)
             texts = [(*nothing, "" if version_2 else NOTHING_FOUND_V1)]

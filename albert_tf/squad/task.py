@@ -13,6 +13,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+import numpy as np
 import tensorflow as tf
 from absl import logging
 
@@ -32,7 +33,6 @@ from albert_tf.squad import metrics as span_metrics
 from albert_tf.squad.decoding import (
     Answers,
     Candidates,
-    DecodingSettings,
     candidates_v1,
     candidates_v2,
     decode,
@@ -88,28 +88,49 @@ class QuestionAnswering(FineTuningTask):
         self.windows = WindowSettings(
             settings.max_seq_length, settings.doc_stride, settings.max_query_length
         )
-        self.decoding = DecodingSettings(settings.n_best_size, settings.max_answer_length)
 
     def read(self, split: str) -> SquadData:
         """Returns the questions of a split."""
         return self._data[split]
 
     def make_features(self, data: SquadData, split: str) -> SquadFeatures:
-        """Returns the features of a split, from the cache file of the settings, if any."""
+        """Returns the features of a split, from the cache file of the settings if it is current.
+
+        For training, the questions are shuffled as in the official programs.
+
+        Raises:
+            ValueError: no question has features, or the cache cannot be written.
+        """
+        settings, is_training = self.settings, split == "train"
         caches = {
-            "train": self.settings.train_feature_file,
-            "dev": self.settings.predict_feature_file,
-            "test": self.settings.predict_feature_file,
+            "train": settings.train_feature_file,
+            "dev": settings.predict_feature_file,
+            "test": settings.predict_feature_file,
         }
-        return prepare(
-            data,
-            self.tokenizer,
-            self.windows,
-            is_training=split == "train",
-            cache_file=caches.get(split, ""),
-            num_workers=self.settings.num_workers,
-            show_progress=True,
-        )
+        made_of = vars(self.windows) | {
+            "data": data.checksum,
+            "vocabulary": self.tokenizer.checksum,
+            "do_lower_case": self.tokenizer.do_lower_case,
+            "is_training": is_training,
+        }
+
+        def make() -> SquadFeatures:
+            examples: Sequence[Any] = shuffled(data.examples) if is_training else data.examples
+            features = make_features(
+                examples, self.tokenizer, self.windows, is_training, settings.num_workers
+            )
+            logging.info("%s: %d questions, %d features", data.path, len(examples), len(features))
+            is_full = features.query_lengths == settings.max_query_length
+            if is_full.any():
+                logging.info(
+                    "%d of them have %d tokens or more, which is all that is read: "
+                    "see --max_query_length",
+                    len(np.unique(features.example_index[is_full])),
+                    settings.max_query_length,
+                )
+            return features
+
+        return feature_cache.load_or_make(caches.get(split, ""), made_of, make, SquadFeatures)
 
     def num_examples(self, train: Split) -> int:
         """Returns the number of questions: epochs count these, not features."""
@@ -163,9 +184,16 @@ class QuestionAnswering(FineTuningTask):
 
     def answer(self, split: Split, outputs: Outputs) -> Answers:
         """Returns the answers to the questions of a split, given the outputs for its features."""
-        candidates = self.candidates(outputs, self.decoding.n_best_size)
+        settings = self.settings
+        candidates = self.candidates(outputs, settings.n_best_size)
         features = cast(SquadFeatures, split.features)
-        return decode(split.data.examples, features, candidates, self.decoding)
+        return decode(
+            split.data.examples,
+            features,
+            candidates,
+            settings.n_best_size,
+            settings.max_answer_length,
+        )
 
     def candidates(self, outputs: Outputs, n_best_size: int) -> Candidates:
         """Returns the candidate spans, given the collected outputs, [N, …] each."""
@@ -195,7 +223,10 @@ class QuestionAnswering(FineTuningTask):
             self.version_2,
             settings.start_n_top,
             settings.end_n_top,
-            vars(self.decoding),
+            {
+                "n_best_size": settings.n_best_size,
+                "max_answer_length": settings.max_answer_length,
+            },
             padding,
             settings.null_score_diff_threshold,
             settings.official_threshold,
@@ -313,59 +344,6 @@ def choose_version(
             "questions"
         )
     return version_2
-
-
-def prepare(
-    data: SquadData,
-    tokenizer: FullTokenizer,
-    settings: WindowSettings,
-    is_training: bool,
-    cache_file: str = "",
-    num_workers: int = 1,
-    show_progress: bool = False,
-) -> SquadFeatures:
-    """Returns the features of a file of questions, from the cache if it is current.
-
-    Args:
-        data: the questions; in training they are shuffled as in the official programs.
-        tokenizer: either kind of vocabulary.
-        settings: how contexts are split.
-        is_training: whether to compute the positions of answers.
-        cache_file: `.npz` file to cache the features in; "" for none. It is rebuilt if it was made
-            from another file, vocabulary or setting.
-        num_workers: number of processes; 0 for one on each core.
-        show_progress: whether to show a progress bar on terminals.
-
-    Raises:
-        ValueError: no question has features, or the cache cannot be written.
-    """
-    made_of = {
-        "data": data.checksum,
-        "vocabulary": tokenizer.checksum,
-        "do_lower_case": tokenizer.do_lower_case,
-        "is_training": is_training,
-        **vars(settings),
-    }
-
-    def make() -> SquadFeatures:
-        examples: Sequence[Any] = shuffled(data.examples) if is_training else data.examples
-        features = make_features(
-            examples, tokenizer, settings, is_training, num_workers, show_progress
-        )
-        logging.info("%s: %d questions, %d features", data.path, len(examples), len(features))
-        is_full = features.query_lengths == settings.max_query_length
-        full = len(set(features.example_index[is_full].tolist()))
-        if full:
-            logging.info(
-                "%d of them have %d tokens or more, which is all that is read: "
-                "see --max_query_length",
-                full,
-                settings.max_query_length,
-            )
-        return features
-
-    length = settings.max_seq_length
-    return feature_cache.load_or_make(cache_file, made_of, length, make, SquadFeatures)
 
 
 def evaluate(

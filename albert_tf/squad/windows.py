@@ -45,9 +45,6 @@ class WindowSettings:
     max_query_length: int = 64
 
     def __post_init__(self) -> None:
-        for name in ("doc_stride", "max_query_length"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"--{name}={getattr(self, name)}: expected 1 or more")
         least = self.max_query_length + SPECIAL_TOKENS + 1
         if self.max_seq_length < least:
             raise ValueError(
@@ -207,7 +204,6 @@ def make_features(
     settings: WindowSettings,
     is_training: bool,
     num_workers: int = 1,
-    show_progress: bool = False,
 ) -> SquadFeatures:
     """Returns the features of all questions, in their order.
 
@@ -220,7 +216,6 @@ def make_features(
         settings: how contexts are split.
         is_training: whether to compute the positions of answers.
         num_workers: number of processes; 0 for one on each core.
-        show_progress: whether to show a progress bar on terminals.
 
     Raises:
         ValueError: no question has features.
@@ -230,12 +225,7 @@ def make_features(
     made: list[SquadFeatures] = []
     skipped: list[int] = []
     args = (tokenizer, settings, is_training)
-    with tqdm(
-        total=len(examples),
-        unit="question",
-        desc="features",
-        disable=None if show_progress else True,
-    ) as bar:
+    with tqdm(total=len(examples), unit="question", desc="features", disable=None) as bar:
         for features, without, count in workers.run(_make_work, args, tasks, processes):
             made.append(features)
             skipped += without

@@ -5,8 +5,8 @@ from albert_tf.data.tfrecord import frame_records
 from albert_tf.finetuning import feature_cache
 from albert_tf.finetuning.sequences import TokenSequences
 
-MADE_OF = {"task": "toy", "labels": ["a", "b"], "text": "00ff"}
 LENGTH = 11
+MADE_OF = {"max_seq_length": LENGTH, "task": "toy", "labels": ["a", "b"], "text": "00ff"}
 
 
 def make_sequences(count=5, seed=5, labels=np.int32):
@@ -46,8 +46,8 @@ def assert_same(first, second):
 )
 def test_what_is_saved_is_loaded(tmp_path, features):
     path = str(tmp_path / "toy.npz")
-    load_or_make(path, MADE_OF, LENGTH, lambda: features)
-    assert_same(load_or_make(path, MADE_OF, LENGTH, None), features)
+    load_or_make(path, MADE_OF, lambda: features)
+    assert_same(load_or_make(path, MADE_OF, None), features)
 
 
 def load_or_make(*args):
@@ -67,36 +67,35 @@ class Maker:
 
 def test_features_are_made_once(tmp_path):
     path, make = str(tmp_path / "new" / "folder" / "toy.npz"), Maker()
-    first = load_or_make(path, MADE_OF, LENGTH, make)
-    second = load_or_make(path, MADE_OF, LENGTH, make)
+    first = load_or_make(path, MADE_OF, make)
+    second = load_or_make(path, MADE_OF, make)
     assert make.count == 1
     assert_same(first, second)
 
 
 @pytest.mark.parametrize(
-    ("changed", "length"),
-    [({"text": "00fe"}, 11), ({"labels": ["b", "a"]}, 11), ({"new": 1}, 11), ({}, 13)],
+    "changed", [{"text": "00fe"}, {"labels": ["b", "a"]}, {"new": 1}, {"max_seq_length": 13}]
 )
-def test_a_stale_cache_is_made_anew(tmp_path, changed, length):
+def test_a_stale_cache_is_made_anew(tmp_path, changed):
     path, make = str(tmp_path / "toy.npz"), Maker(seed=6)
-    load_or_make(path, MADE_OF, LENGTH, Maker())
-    found = load_or_make(path, MADE_OF | changed, length, make)
+    load_or_make(path, MADE_OF, Maker())
+    found = load_or_make(path, MADE_OF | changed, make)
     assert make.count == 1
     assert_same(found, make_sequences(seed=6, labels=np.float32))
-    assert_same(load_or_make(path, MADE_OF | changed, length, make), found)
+    assert_same(load_or_make(path, MADE_OF | changed, make), found)
     assert make.count == 1
 
 
 def test_features_made_by_an_older_program_are_made_anew(tmp_path, monkeypatch):
     path, make = str(tmp_path / "toy.npz"), Maker()
-    load_or_make(path, MADE_OF, LENGTH, make)
+    load_or_make(path, MADE_OF, make)
     monkeypatch.setattr(feature_cache, "FORMAT", feature_cache.FORMAT + 1)
-    load_or_make(path, MADE_OF, LENGTH, make)
+    load_or_make(path, MADE_OF, make)
     assert make.count == 2
 
 
 def broken_cache(path):
-    load_or_make(str(path), MADE_OF, LENGTH, Maker())
+    load_or_make(str(path), MADE_OF, Maker())
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     return bytes(content)
@@ -130,9 +129,7 @@ def test_a_file_that_is_no_cache_is_left_as_it_is(tmp_path, caplog, content):
     before = content(path)
     path.write_bytes(before)
     for count in (1, 2):
-        assert_same(
-            load_or_make(str(path), MADE_OF, LENGTH, make), make_sequences(labels=np.float32)
-        )
+        assert_same(load_or_make(str(path), MADE_OF, make), make_sequences(labels=np.float32))
         assert make.count == count
     assert path.read_bytes() == before
     assert f"{path} is no feature cache" in caplog.text
@@ -141,11 +138,11 @@ def test_a_file_that_is_no_cache_is_left_as_it_is(tmp_path, caplog, content):
 def test_a_cache_may_be_remote():
     path, make = "ram://folder/toy.npz", Maker()
     for _ in range(2):
-        load_or_make(path, MADE_OF, LENGTH, make)
+        load_or_make(path, MADE_OF, make)
     assert make.count == 1
 
 
 def test_without_a_name_nothing_is_written(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    load_or_make("", MADE_OF, LENGTH, Maker())
+    load_or_make("", MADE_OF, Maker())
     assert not list(tmp_path.iterdir())

@@ -8,7 +8,6 @@ from albert_tf.squad import decoding
 from albert_tf.squad.decoding import (
     Answers,
     Candidates,
-    DecodingSettings,
     candidates_v1,
     candidates_v2,
     decode,
@@ -60,12 +59,13 @@ def example(qas_id="q1", context=CONTEXT):
     return SquadExample(qas_id, "q", context)
 
 
-def nbest_of(spans, features=None, null_scores=None, **settings):
+def nbest_of(spans, features=None, null_scores=None, n_best_size=20, max_answer_length=30):
     answers = decode(
         [example()],
         make_window() if features is None else features,
         make_candidates(spans, null_scores),
-        DecodingSettings(**settings),
+        n_best_size,
+        max_answer_length,
     )
     return answers.nbest["q1"]
 
@@ -122,7 +122,7 @@ def test_a_span_from_several_beams_counts_with_its_mean():
 def test_answers_lose_the_spaces_around_them():
     features = make_window()
     spaced = SquadExample("q1", "q", "\u00a0b cd ef gh i\u3000")
-    answers = decode([spaced], features, make_candidates([[(3, 7, 0.0, 0.0)]]), DecodingSettings())
+    answers = decode([spaced], features, make_candidates([[(3, 7, 0.0, 0.0)]]), 20, 30)
     assert answers.best["q1"] == "b cd ef gh i"
 
 
@@ -134,7 +134,7 @@ def test_a_question_without_candidates_gets_the_official_answer(null_scores, tex
     questions = [example("q0", ""), example("q1")]
     features = make_window(example_index=[1])
     candidates = make_candidates([[(0, 0, 9.0, 9.0)]], null_scores)
-    answers = decode(questions, features, candidates, DecodingSettings())
+    answers = decode(questions, features, candidates, 20, 30)
     entry = {"text": text, "probability": 1.0, "start_log_prob": score, "end_log_prob": score}
     assert answers.nbest == {"q0": [entry], "q1": [entry]}
     assert answers.best == {"q0": text, "q1": text}
@@ -146,7 +146,7 @@ def test_null_odds_are_the_least_of_the_windows():
     spans = [[(3, 3, 0.0, 0.0)]] * 3
     candidates = make_candidates(spans, [2.5, -0.5, 1.5])
     questions = [example("q0"), example("q1")]
-    answers = decode(questions, features, candidates, DecodingSettings())
+    answers = decode(questions, features, candidates, 20, 30)
     assert answers.null_odds == {"q0": -0.5, "q1": 1.5}
 
 
@@ -187,42 +187,35 @@ def test_many_features_are_looked_at_in_parts_with_the_same_result(monkeypatch):
     features = make_window(windows=[(0, 5)] * 7, example_index=[0, 0, 1, 1, 1, 2, 2])
     logits = rng.normal(size=(2, 7, SEQ_LENGTH)).astype(np.float32)
     questions = [example(f"q{number}") for number in range(3)]
-    whole = decode(questions, features, candidates_v1(*logits, 5), DecodingSettings())
+    whole = decode(questions, features, candidates_v1(*logits, 5), 20, 30)
     monkeypatch.setattr(decoding, "ROWS_AT_ONCE", 2)
-    parts = decode(questions, features, candidates_v1(*logits, 5), DecodingSettings())
+    parts = decode(questions, features, candidates_v1(*logits, 5), 20, 30)
     assert whole == parts
 
 
-def brute_force(logits, settings):
+def brute_force(logits, max_answer_length):
     """The best text of one window, from every pair of positions."""
     start, end = logits
     best = {}
     for s in range(3, 8):
-        for e in range(s, min(8, s + settings.max_answer_length)):
+        for e in range(s, min(8, s + max_answer_length)):
             best[CONTEXT[3 * (s - 3) : 3 * (e - 3) + 2]] = float(start[s]) + float(end[e])
     return max(best, key=best.__getitem__), len(best)
 
 
 def test_with_all_positions_tried_the_best_of_all_spans_is_found():
     rng = np.random.default_rng(5)
-    settings = DecodingSettings(n_best_size=20, max_answer_length=3)
     for _ in range(20):
         logits = rng.normal(size=(2, 1, SEQ_LENGTH)).astype(np.float32)
         candidates = candidates_v1(*logits, n_best_size=SEQ_LENGTH)
-        nbest = decode([example()], make_window(), candidates, settings).nbest["q1"]
-        assert (nbest[0]["text"], len(nbest)) == brute_force(logits[:, 0], settings)
+        nbest = decode([example()], make_window(), candidates, 20, 3).nbest["q1"]
+        assert (nbest[0]["text"], len(nbest)) == brute_force(logits[:, 0], 3)
         assert sum(entry["probability"] for entry in nbest) == pytest.approx(1)
 
 
 def test_scores_of_other_features_are_refused():
     with pytest.raises(ValueError, match="1 features, but scores of 2"):
         nbest_of([[(3, 3, 0.0, 0.0)]] * 2)
-
-
-@pytest.mark.parametrize("name", ["n_best_size", "max_answer_length"])
-def test_settings_that_leave_no_answer_are_refused(name):
-    with pytest.raises(ValueError, match=f"--{name}=0: expected 1 or more"):
-        DecodingSettings(**{name: 0})
 
 
 def test_files_are_those_of_the_official_program(tmp_path):
@@ -255,13 +248,15 @@ def golden_answers(shared):
         features = make_features(data.examples, tokenizer, windows, is_training=False)
         outputs = np.load(folder / f"{version}_model_outputs.npz")
         np.testing.assert_array_equal(outputs["unique_id"], features.unique_ids)
-        settings = DecodingSettings(values["n_best_size"], values["max_answer_length"])
+        n_best_size, max_answer_length = values["n_best_size"], values["max_answer_length"]
         candidates = (
             candidates_v2(*(outputs[name] for name in V2_OUTPUTS))
             if version == "v2"
-            else candidates_v1(outputs["start_logits"], outputs["end_logits"], settings.n_best_size)
+            else candidates_v1(outputs["start_logits"], outputs["end_logits"], n_best_size)
         )
-        result[version] = decode(data.examples, features, candidates, settings)
+        result[version] = decode(
+            data.examples, features, candidates, n_best_size, max_answer_length
+        )
     return result
 
 

@@ -92,7 +92,7 @@ def test_parts_put_together_are_the_whole():
 
 
 def test_features_come_back_from_their_file(tmp_path):
-    args = str(tmp_path / "features.npz"), MADE_OF, 13
+    args = str(tmp_path / "features.npz"), MADE_OF
     features = make_features()
     feature_cache.load_or_make(*args, lambda: features, SquadFeatures)
     assert_same(feature_cache.load_or_make(*args, None, SquadFeatures), features)

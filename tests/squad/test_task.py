@@ -15,12 +15,11 @@ from albert_tf.squad import task as squad
 from albert_tf.squad.decoding import Answers
 from albert_tf.squad.reading import SquadData, SquadExample
 from albert_tf.squad.settings import Settings
-from albert_tf.squad.task import QuestionAnswering, choose_version, evaluate, prepare
-from albert_tf.squad.windows import WindowSettings
+from albert_tf.squad.task import QuestionAnswering, choose_version, evaluate
 from tests.squad.test_alignment import WordTokenizer
 
 CONTEXTS = ("the boat waits at the old landing", "nobody knows whose it is")
-SETTINGS = WindowSettings(max_seq_length=11, doc_stride=3, max_query_length=2)
+LENGTHS = {"max_seq_length": 11, "doc_stride": 3, "max_query_length": 2}
 
 
 def make_data(version_2=False, checksum="00ff", **overrides):
@@ -41,10 +40,12 @@ def make_data(version_2=False, checksum="00ff", **overrides):
     return SquadData(**{**values, **overrides})
 
 
-def make_task(config, version_2, data=None, **settings):
-    """Returns the task, for the lengths of `SETTINGS` unless others are given."""
-    values = vars(SETTINGS) | {"output_dir": "", "n_best_size": 7} | settings
-    return QuestionAnswering(Settings(**values), config, WordTokenizer(), version_2, data or {})
+def make_task(config, version_2, data=None, tokenizer=None, **settings):
+    """Returns the task, for windows of `LENGTHS` unless others are given."""
+    values = LENGTHS | {"output_dir": "", "n_best_size": 7, "num_workers": 1} | settings
+    return QuestionAnswering(
+        Settings(**values), config, tokenizer or WordTokenizer(), version_2, data or {}
+    )
 
 
 def make_split(data, features):
@@ -58,7 +59,7 @@ def task(request, tiny_config):
 
 @pytest.fixture
 def features(task):
-    return prepare(make_data(task.version_2), WordTokenizer(), SETTINGS, is_training=True)
+    return task.make_features(make_data(task.version_2), "train")
 
 
 def test_the_model_is_the_one_of_the_version(task):
@@ -121,7 +122,7 @@ def test_accuracies_count_the_positions_found(tiny_config):
 
 def test_positions_beyond_a_shorter_batch_are_never_chosen(task):
     data = make_data(task.version_2)
-    features = prepare(data, WordTokenizer(), SETTINGS, is_training=False)
+    features = task.make_features(data, "dev")
     predictor = Predictor(task.build_model(), features, 1, Padding(11, 1), task.outputs)
     outputs = predictor.predict()
     assert len(set(features.lengths.tolist())) > 1
@@ -135,7 +136,7 @@ def test_positions_beyond_a_shorter_batch_are_never_chosen(task):
 
 def test_predictions_of_a_model_are_texts_of_the_contexts(task):
     data = make_data(task.version_2)
-    features = prepare(data, WordTokenizer(), SETTINGS, is_training=False)
+    features = task.make_features(data, "dev")
     outputs = Predictor(task.build_model(), features, 3, Padding(11, 4), task.outputs).predict()
     answers = task.answer(make_split(data, features), outputs)
     assert list(answers.best) == [example.qas_id for example in data.examples]
@@ -217,13 +218,15 @@ def made(monkeypatch):
     return calls
 
 
-def test_features_are_kept_for_the_next_run(tmp_path, made):
+def test_features_are_kept_for_the_next_run(tiny_config, tmp_path, made):
     cache = str(tmp_path / "features.npz")
 
-    def run(data=None, settings=SETTINGS, is_training=True, lower=True):
+    def run(data=None, split="train", lower=True, **settings):
         tokenizer = WordTokenizer()
         tokenizer.do_lower_case = lower
-        return prepare(data or make_data(), tokenizer, settings, is_training, cache)
+        settings |= {"train_feature_file": cache, "predict_feature_file": cache}
+        task = make_task(tiny_config, False, tokenizer=tokenizer, **settings)
+        return task.make_features(data or make_data(), split)
 
     first = run()
     second = run()
@@ -231,8 +234,8 @@ def test_features_are_kept_for_the_next_run(tmp_path, made):
     np.testing.assert_array_equal(first.input_ids, second.input_ids)
     changes = [
         {"data": make_data(checksum="00fe")},
-        {"settings": WindowSettings(max_seq_length=12, doc_stride=3, max_query_length=2)},
-        {"is_training": False},
+        {"max_seq_length": 12},
+        {"split": "dev"},
         {"lower": False},
     ]
     for number, change in enumerate(changes, 2):
@@ -242,9 +245,10 @@ def test_features_are_kept_for_the_next_run(tmp_path, made):
         assert len(made) == number
 
 
-def test_training_features_are_in_the_official_order(made):
-    prepare(make_data(), WordTokenizer(), SETTINGS, is_training=False)
-    prepare(make_data(), WordTokenizer(), SETTINGS, is_training=True)
+def test_training_features_are_in_the_official_order(tiny_config, made):
+    task = make_task(tiny_config, version_2=False)
+    task.make_features(make_data(), "dev")
+    task.make_features(make_data(), "train")
     # random.Random(12345) puts the three so.
     assert made == [["q1", "q2", "q3"], ["q3", "q1", "q2"]]
 
@@ -262,10 +266,11 @@ def test_published_numbers_come_out_of_the_whole_chain(shared):
         values = json.loads((folder / f"{version}_settings.json").read_text())
         data = read_squad(str(folder / f"{version}_dev.json"), is_training=False)
         assert data.version_2 == (version == "v2")
-        windows = WindowSettings(*(values[name] for name in vars(SETTINGS)))
-        features = prepare(data, tokenizer, windows, is_training=False)
+        lengths = {name: values[name] for name in LENGTHS}
+        settings = lengths | {"n_best_size": 20, "tokenizer": tokenizer}
+        task = make_task(AlbertConfig(97), data.version_2, **settings)
+        features = task.make_features(data, "dev")
         outputs = np.load(folder / f"{version}_model_outputs.npz")
-        task = make_task(AlbertConfig(97), data.version_2, n_best_size=20)
         assert version == "v1" or tuple(task.outputs) == V2_OUTPUTS
         answers = task.answer(make_split(data, features), outputs)
         metrics, predictions = evaluate(data, answers, official_threshold=True)

@@ -136,8 +136,6 @@ def test_an_answer_that_is_lost_in_normalization_is_left_out_of_training(warning
     [
         ({"max_seq_length": 67}, "--max_seq_length=67 leaves no room .* expected 68 or more"),
         ({"max_seq_length": 9, "max_query_length": 6}, "expected 10 or more"),
-        ({"doc_stride": 0}, "--doc_stride=0: expected 1 or more"),
-        ({"max_query_length": 0}, "--max_query_length=0: expected 1 or more"),
     ],
 )
 def test_settings_that_leave_no_window_are_refused(settings, expected):
