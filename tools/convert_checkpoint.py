@@ -25,7 +25,7 @@ import os
 import shutil
 import sys
 import uuid
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from absl import logging
@@ -181,8 +181,7 @@ def _write(settings: Settings, source: AlbertForPretraining) -> None:
         _WRITERS[settings.output_format](temporary, tensors, target, settings)
         after = _outputs(target, loading.read_weights(temporary, target), batch)
         difference = compare(before, after, source.config.layout != config.layout)
-        if settings.output_format in _OTHER_ENCODERS:
-            called = _other_outputs(settings.output_format, temporary, config, batch)
+        if called := _other_outputs(settings.output_format, temporary, config, batch):
             difference = max(difference, compare({n: after[n] for n in called}, called))
         os.replace(temporary, os.path.join(folder, name))
     finally:
@@ -322,32 +321,22 @@ def _outputs(
     return {name: outputs[name].numpy() for name in ("sequence_output", "pooled_output", *heads)}
 
 
-def _hub_module(folder: str, config: AlbertConfig) -> Any:
-    import tensorflow as tf
-
-    return tf.saved_model.load(folder)
-
-
-def _model_garden_encoder(folder: str, config: AlbertConfig) -> Any:
+def _other_outputs(
+    output_format: str, folder: str, config: AlbertConfig, batch: dict[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """What the program that a form is written for makes of a batch; {} where it is not called."""
     import tensorflow as tf
 
     from albert_tf.checkpoints import model_garden
 
-    encoder = model_garden.make_encoder(config)
-    path = os.path.join(folder, model_garden.CHECKPOINT_NAME)
-    tf.train.Checkpoint(encoder=encoder).read(path).expect_partial()
-    return encoder
-
-
-# Forms with a program of their own, whose outputs are compared as well.
-_OTHER_ENCODERS = {"tf_hub": _hub_module, "model_garden": _model_garden_encoder}
-
-
-def _other_outputs(
-    output_format: str, folder: str, config: AlbertConfig, batch: dict[str, np.ndarray]
-) -> dict[str, np.ndarray]:
-    """What the program that a form is written for makes of a batch."""
-    encoder = _OTHER_ENCODERS[output_format](folder, config)
+    if output_format == "tf_hub":
+        encoder = tf.saved_model.load(folder)
+    elif output_format == "model_garden":
+        encoder = model_garden.make_encoder(config)
+        path = os.path.join(folder, model_garden.CHECKPOINT_NAME)
+        tf.train.Checkpoint(encoder=encoder).read(path).expect_partial()
+    else:
+        return {}
     outputs = encoder(
         {
             "input_word_ids": batch["input_ids"],
