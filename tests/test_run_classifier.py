@@ -304,6 +304,7 @@ def test_a_sweep_has_a_folder_a_run_a_table_and_goes_on_run_by_run(run, tmp_path
     assert len(list((tmp_path / "export").iterdir())) == 1
 
 
+@pytest.mark.slow  # tests/finetuning/test_run.py has it in the default tier
 def test_training_stops_early_and_stays_so(run, tmp_path):
     arguments = [
         *(f"--output_dir={tmp_path}", "--do_train", "--do_eval", "--train_step=40"),

@@ -185,6 +185,7 @@ def test_a_run_that_is_killed_goes_on_bit_for_bit_with_few_checkpoints_kept(
     assert ours["global_step"] == theirs["global_step"]
 
 
+@pytest.mark.slow  # tests/finetuning/test_run.py has it in the default tier
 def test_a_sweep_has_a_folder_a_run_and_exports_the_best(run, tmp_path):
     result = run(
         f"--output_dir={tmp_path}",
@@ -208,6 +209,7 @@ def test_a_sweep_has_a_folder_a_run_and_exports_the_best(run, tmp_path):
     assert names == {"albert_config.json", "toy.model"}
 
 
+@pytest.mark.slow  # tests/finetuning/test_run.py has it in the default tier
 def test_training_stops_early(run, tmp_path):
     run(
         f"--output_dir={tmp_path}",

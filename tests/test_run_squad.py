@@ -228,6 +228,7 @@ def test_running_again_changes_nothing(v1, run, files):
     assert contents() == before
 
 
+@pytest.mark.slow  # run_classifier.py, by the same engine, has it in the default tier
 def test_a_run_that_is_killed_goes_on_bit_for_bit(v2, run, files, tmp_path, monkeypatch):
     arguments = [f"--output_dir={tmp_path}", *training(files, "v2"), "--keep_checkpoint_max=1"]
     with killed_at(4):
@@ -320,6 +321,7 @@ def test_the_best_model_is_exported_twice_with_the_same_numbers(request, version
         np.testing.assert_allclose(small[name], value, atol=2e-5, err_msg=name)
 
 
+@pytest.mark.slow  # tests/finetuning/test_run.py has it in the default tier
 def test_a_sweep_has_a_folder_a_run_and_exports_the_best(run, files, tmp_path):
     arguments = ["--num_train_epochs=1", "--num_runs=2", "--seed=7", "--pictures"]
     result = run(f"--output_dir={tmp_path}", *training(files, "v2"), *arguments)
@@ -345,6 +347,7 @@ def test_a_sweep_has_a_folder_a_run_and_exports_the_best(run, files, tmp_path):
     assert (tmp_path / "export" / "albert_model.tflite").exists()
 
 
+@pytest.mark.slow  # tests/finetuning/test_run.py has it in the default tier
 def test_training_stops_early(run, files, tmp_path):
     run(
         f"--output_dir={tmp_path}",

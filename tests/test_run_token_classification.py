@@ -100,6 +100,7 @@ def test_the_curve_is_drawn_without_a_confusion_matrix(finished):
     assert [path.name for path in finished.glob("*.png")] == ["training_curve.png"]
 
 
+@pytest.mark.slow  # run_classifier.py, by the same engine, has it in the default tier
 def test_a_run_that_is_killed_goes_on_bit_for_bit(finished, run, tmp_path):
     arguments = [f"--output_dir={tmp_path}", *ALL, *TO_STEP_5]
     with killed_at(4):
@@ -135,6 +136,7 @@ def test_the_best_checkpoint_is_exported_and_answers_as_predicted(finished, run,
     assert served["probabilities"].shape == (len(windows), 17, 3)
 
 
+@pytest.mark.slow  # tests/finetuning/test_run.py has it in the default tier
 def test_a_sweep_has_a_row_for_each_run_and_runs_stop_early(run, tmp_path):
     phases = ["--do_train", "--do_eval", "--train_step=9", "--save_checkpoints_steps=1"]
     sweep = ["--num_runs=2", "--seed=7", "--learning_rate=0", "--early_stopping_patience=1"]

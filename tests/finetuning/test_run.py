@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.checkpoints import store
+from albert_tf.checkpoints import containers, store
 from albert_tf.checkpoints.names import variable_name
 from albert_tf.classification import Settings
 from albert_tf.classification.reading import Example, ExampleSet
@@ -20,7 +20,8 @@ from albert_tf.finetuning import run as engine
 from albert_tf.finetuning.run import FineTuningRun
 from albert_tf.finetuning.sequences import TokenSequences
 from albert_tf.finetuning.settings import FineTuningSettings
-from albert_tf.finetuning.task import Split
+from albert_tf.finetuning.sweeps import TABLE_FILE
+from albert_tf.finetuning.task import FineTuningTask, Split
 from albert_tf.serving import saved_model
 from tests.conftest import TINY_SHAPE
 
@@ -235,3 +236,124 @@ def test_exports_compute_in_float32_whatever_the_precision_of_training(
     layers = [layer for layer in models[0].submodules if isinstance(layer, tf_keras.layers.Layer)]
     assert {layer.compute_dtype for layer in layers} == {"float32"}
     assert names == {"albert_config.json", "vocab.txt", "labels.txt"}
+
+
+class WordScores(tf_keras.Model):
+    """Scores a text by the sum of a number for each of its words: a model of a few operations."""
+
+    def __init__(self):
+        super().__init__()
+        self.encoder = tf_keras.layers.Layer()
+        self.scores = self.add_weight(WordTask.weight, (97,), initializer="random_normal")
+
+    def call(self, batch, training=False, dropout_seed=None, output_hidden_states=False):
+        is_token = tf.cast(batch["input_mask"], tf.float32)
+        return tf.reduce_sum(tf.gather(self.scores, batch["input_ids"]) * is_token, axis=1)
+
+
+class WordTask(FineTuningTask):
+    """Whether a text has a positive score."""
+
+    # A checkpoint is known by the name of a weight in a layer.
+    weight = "bert/encoder/transformer/group_0/inner_group_0/LayerNorm/beta"
+    selection_metric = "accuracy"
+    outputs = {"scores": 0.0}  # noqa: RUF012
+    exports = []  # noqa: RUF012
+
+    def __init__(self, *_):
+        self.exports.clear()
+
+    def read(self, split):
+        return list("0110100")
+
+    def make_features(self, data, split):
+        return make_split(find_task("mrpc"), split, data).features
+
+    def build_model(self):
+        return WordScores()
+
+    def losses(self, outputs, batch):
+        labels = tf.cast(batch["label_ids"], tf.float32)
+        return tf.nn.sigmoid_cross_entropy_with_logits(labels, outputs), {}
+
+    def predictions(self, outputs):
+        return {"scores": outputs}
+
+    def measure(self, split, outputs, batch_size):
+        return {"accuracy": float(np.mean((outputs["scores"] > 0) == np.array(split.data, int)))}
+
+    def measured_on(self, split, batch_size, padding):
+        return "words"
+
+    def write_predictions(self, output_dir, split, outputs, step):
+        return f"{len(outputs['scores'])} texts by step {step}\n"
+
+    def served_outputs(self, outputs):
+        return {"scores": outputs}
+
+    def export(self, model, export_dir, max_seq_length, extra_files):
+        self.exports.append((model.scores.numpy(), export_dir, sorted(extra_files)))
+
+
+@pytest.fixture(name="fine_tune")
+def word_tuner(tmp_path):
+    """Fine-tunes the cheap task: all of the engine, and no encoder."""
+    CONFIG.to_json_file(str(tmp_path / "config.json"))
+    (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n")
+
+    def fine_tune(**values):
+        always = {
+            "output_dir": str(tmp_path / "out"),
+            "albert_config_file": str(tmp_path / "config.json"),
+            "vocab_file": str(tmp_path / "vocab.txt"),
+            "max_seq_length": 11,
+            "do_train": True,
+            "do_eval": True,
+            "train_batch_size": 3,
+            "save_checkpoints_steps": 1,
+            "precision": "float32",
+        }
+        return engine.fine_tune(FineTuningSettings(**always | values), WordTask)
+
+    return fine_tune
+
+
+def test_training_stops_early_and_stays_so(fine_tune, tmp_path):
+    values = {"train_step": 40, "learning_rate": 0.0, "early_stopping_patience": 2}
+    result = fine_tune(**values)
+    # With a learning rate of 0 nothing gets better than the start.
+    assert result.step == 0
+    steps = list(store.list_checkpoints(str(tmp_path / "out")))
+    assert 2 <= steps[-1] <= 3
+    evaluations = (tmp_path / "out" / "evaluations.jsonl").read_bytes()
+    again = fine_tune(**values)
+    assert (again.step, again.metrics) == (result.step, result.metrics)
+    assert list(store.list_checkpoints(str(tmp_path / "out"))) == steps
+    assert (tmp_path / "out" / "evaluations.jsonl").read_bytes() == evaluations
+
+
+def test_a_sweep_has_a_folder_a_run_a_table_and_exports_the_best(fine_tune, tmp_path):
+    result = fine_tune(
+        train_step=3,
+        learning_rate=(0.0, 0.3),
+        num_runs=2,
+        seed=7,
+        do_predict=True,
+        export_dir=str(tmp_path / "export"),
+    )
+    folders = [f"{tmp_path}/out/lr{rate}_seed{seed}" for rate in ("0", "0.3") for seed in (7, 8)]
+    table = (tmp_path / "out" / TABLE_FILE).read_text()
+    header, *rows = [line.split("\t") for line in table.splitlines()]
+    assert [row[0] for row in rows] == folders
+    accuracies = [float(row[header.index("accuracy")]) for row in rows]
+    assert result.metrics == {"accuracy": max(accuracies)}
+    assert result.output_dir == folders[int(np.argmax(accuracies))]
+    assert [line for line in result.text.splitlines() if line.endswith(":")] == [
+        f"{folder}:" for folder in folders
+    ]
+    assert result.text.count("7 texts by step") == 4
+    assert "median" in (tmp_path / "out" / "sweep_results.txt").read_text()
+    ((scores, export_dir, names),) = WordTask.exports
+    best = containers.open_checkpoint(f"{result.output_dir}/model.ckpt-best")
+    np.testing.assert_array_equal(scores, best.get_tensor(WordTask.weight))
+    assert (export_dir, names) == (f"{tmp_path}/export", ["albert_config.json", "vocab.txt"])

@@ -20,6 +20,7 @@ from albert_tf.training.loop import NonFiniteLossError, Trainer
 from albert_tf.training.settings import RunSettings
 from albert_tf.training.step import StepOptions, TrainStep
 from tests.conftest import BATCH_SIZE, MAX_PREDICTIONS, SEQ_LENGTH
+from tests.script_runner import killed_at
 
 
 def write_records(path, count, seed=5):
@@ -128,13 +129,9 @@ def test_a_checkpoint_holds_weights_moments_and_step_under_google_names(finished
 
 def test_stopping_and_going_on_is_as_going_through_bit_for_bit(finished, task, records, tmp_path):
     through, through_dir = finished
-    first = make_trainer(task, tmp_path, num_train_steps=3)
-    train(first, records)
     # Steps 4 and 5 are lost, as when the machine fails.
-    lost = make_trainer(task, tmp_path, num_train_steps=5, save_checkpoints_steps=100)
-    assert lost.restore_latest()
-    train(lost, records)
-    os.remove(tmp_path / "model.ckpt-5.index")
+    with killed_at(5):
+        train(make_trainer(task, tmp_path, num_train_steps=5), records)
     again = make_trainer(task, tmp_path)
     assert again.restore_latest()
     assert again.step == 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
@@ -33,7 +34,13 @@ CASES = [
 
 def whole(case):
     """The case on one device in one batch."""
-    return distributed_steps.run_case(**case | {"micro_batches": 1})
+    return run_whole(tuple(sorted((case | {"micro_batches": 1}).items())))
+
+
+@functools.cache
+def run_whole(options):
+    """The same for several tests, which are compared to it."""
+    return distributed_steps.run_case(**dict(options))
 
 
 def one_device(case):
