@@ -54,28 +54,13 @@ def labels_of(train: ExampleSet) -> tuple[str, ...]:
     return tuple(labels)
 
 
-def describe_task(
-    data_dir: str,
-    columns: Columns | None = None,
-    has_header: bool | None = None,
-    is_regression: bool = False,
-    labels: Sequence[str] = (),
-    max_bad_rows: int = 0,
-) -> ClassificationTask:
-    """Describes the custom task whose train, dev and test files are in a folder.
-
-    Args:
-        data_dir: holds train, dev and test with one of EXTENSIONS; a split may be absent.
-        columns: by name or number; what is None is looked for by its `reading.USUAL_NAMES`.
-        has_header: whether the files have a header; None: see `Source`.
-        is_regression: labels are numbers to be predicted.
-        labels: in the order of their ids; read from the training data where empty.
-        max_bad_rows: as in `read_examples`.
-
-    Raises:
-        FileNotFoundError: no such file at all, or no training data to read the labels from.
-        ValueError: two files for one split, or anything that `read_examples` refuses.
-    """
+def _find_splits(data_dir: str, options: CustomDataSettings) -> dict[str, tuple[Source, ...]]:
+    columns = Columns(
+        _parse_column(options.text_a_column),
+        _parse_column(options.text_b_column),
+        _parse_column(options.label_column),
+        _parse_column(options.guid_column),
+    )
     splits = {}
     for split in ("train", "dev", "test"):
         names = [split + extension for extension in EXTENSIONS]
@@ -83,27 +68,12 @@ def describe_task(
         if len(found) > 1:
             raise ValueError(f"{data_dir} has {' and '.join(found)}: which one? Leave one there.")
         if found:
-            splits[split] = (Source(found[0], columns or Columns(), has_header, is_custom=True),)
+            splits[split] = (Source(found[0], columns, options.has_header, is_custom=True),)
     if not splits:
         raise FileNotFoundError(
             f"{data_dir}: neither train, dev nor test with one of {', '.join(EXTENSIONS)} is there"
         )
-    task = ClassificationTask(
-        CUSTOM_TASK,
-        "",
-        splits,
-        tuple(labels),
-        is_regression,
-        metrics=("MSE", "pearson", "spearman") if is_regression else (ACCURACY, "macro_f1"),
-        selection_metric="pearson" if is_regression else ACCURACY,
-    )
-    if is_regression or labels:
-        return task
-    if "train" not in splits:
-        raise FileNotFoundError(f"{data_dir} has no train file to read the labels from")
-    # Not logged: whoever trains reads the file again.
-    train = read_examples(task, data_dir, "train", max_bad_rows, is_logged=False)
-    return dataclasses.replace(task, labels=labels_of(train))
+    return splits
 
 
 def _parse_column(text: str | None) -> Column | None:
@@ -123,28 +93,38 @@ def find_task(
 
     Args:
         name: of a task, or CUSTOM_TASK.
-        data_dir: of a custom task.
+        data_dir: of a custom task: holds train, dev and test with one of EXTENSIONS; a split may be
+            absent.
         options: columns and labels of a custom task.
         model_folders: folders of a model that was trained already: the first one that remembers
-            labels gives them, where `options` has none.
+            labels gives them, where `options` has none. Without these, the training data do.
         max_bad_rows: as in `read_examples`.
 
     Raises:
-        FileNotFoundError, ValueError: as `tasks.find_task` and `describe_task`.
+        FileNotFoundError: no such file at all, or no training data to read the labels from.
+        ValueError: no such task, two files for one split, or what `read_examples` refuses.
     """
     if name.strip().lower() != CUSTOM_TASK:
         return tasks.find_task(name)
     remembered = [remembered_labels(folder) for folder in model_folders]
     labels = next(filter(None, [options.labels, *remembered]), ())
-    columns = Columns(
-        _parse_column(options.text_a_column),
-        _parse_column(options.text_b_column),
-        _parse_column(options.label_column),
-        _parse_column(options.guid_column),
+    splits, is_regression = _find_splits(data_dir, options), options.is_regression
+    task = ClassificationTask(
+        CUSTOM_TASK,
+        "",
+        splits,
+        labels,
+        is_regression,
+        metrics=("MSE", "pearson", "spearman") if is_regression else (ACCURACY, "macro_f1"),
+        selection_metric="pearson" if is_regression else ACCURACY,
     )
-    return describe_task(
-        data_dir, columns, options.has_header, options.is_regression, labels, max_bad_rows
-    )
+    if is_regression or labels:
+        return task
+    if "train" not in splits:
+        raise FileNotFoundError(f"{data_dir} has no train file to read the labels from")
+    # Not logged: whoever trains reads the file again.
+    train = read_examples(task, data_dir, "train", max_bad_rows, is_logged=False)
+    return dataclasses.replace(task, labels=labels_of(train))
 
 
 def remembered_labels(folder: str) -> tuple[str, ...]:

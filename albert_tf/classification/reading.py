@@ -54,14 +54,12 @@ class ExampleSet:
         split: "train", "dev" or "test".
         path: the file.
         examples: all usable examples.
-        num_skipped: number of bad rows that were skipped.
     """
 
     task: ClassificationTask
     split: str
     path: str
     examples: list[Example]
-    num_skipped: int = 0
 
     def __len__(self) -> int:
         return len(self.examples)
@@ -334,4 +332,4 @@ def read_examples(
         reports.log()
     if not examples:
         raise ValueError(f"{path}: not one example could be read from it")
-    return ExampleSet(task, split, path, examples, reports.num_bad)
+    return ExampleSet(task, split, path, examples)

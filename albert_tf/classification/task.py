@@ -314,12 +314,7 @@ def write_predictions(
 
     Returns:
         the files.
-
-    Raises:
-        ValueError: not as many rows as examples.
     """
-    if len(probabilities) != len(data):
-        raise ValueError(f"{len(probabilities)} predictions for {len(data)} examples")
     task = data.task
     rows = probabilities.astype(np.float32)
     predictions = _predicted_labels(data, rows)

@@ -33,28 +33,21 @@ def accuracy(predictions: ArrayLike, label_ids: ArrayLike) -> float:
     return float(np.mean(predicted == actual))
 
 
-def confusion_matrix(
-    predictions: ArrayLike, label_ids: ArrayLike, num_labels: int | None = None
-) -> NDArray[np.int64]:
-    """Returns the confusion matrix.
+def confusion_matrix(predictions: ArrayLike, label_ids: ArrayLike) -> NDArray[np.int64]:
+    """Returns the confusion matrix, for the K labels up to the largest id that occurs.
 
     Args:
         predictions: ids in [0, K), [N].
         label_ids: the true ids, [N].
-        num_labels: K; default: the largest id plus one.
 
     Returns:
         int64 [K, K], with a row for each true label and a column for each predicted one.
 
     Raises:
-        ValueError: shapes differ, no examples, or an id outside [0, K).
+        ValueError: shapes differ, or no examples.
     """
     predicted, actual = _pair(predictions, label_ids)
-    lowest = int(min(predicted.min(), actual.min()))
-    highest = int(max(predicted.max(), actual.max()))
-    count = highest + 1 if num_labels is None else num_labels
-    if lowest < 0 or highest >= count:
-        raise ValueError(f"label ids {lowest} to {highest}: 0 to {count - 1} were expected")
+    count = int(max(predicted.max(), actual.max())) + 1
     cells = actual.astype(np.int64) * count + predicted.astype(np.int64)
     return np.bincount(cells, minlength=count * count).reshape(count, count)
 
@@ -171,10 +164,6 @@ def compute_metrics(
     """Returns the metrics with these keys of `METRICS`.
 
     Raises:
-        ValueError: an unknown key, shapes that differ, or no examples.
+        ValueError: shapes differ, or no examples.
     """
-    keys = list(keys)
-    unknown = [key for key in keys if key not in METRICS]
-    if unknown:
-        raise ValueError(f"unknown metric {', '.join(unknown)}; known are {', '.join(METRICS)}")
     return {key: METRICS[key](predictions, label_ids) for key in keys}

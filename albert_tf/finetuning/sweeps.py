@@ -159,13 +159,11 @@ def format_summary(results: Sequence[Result], metric: str) -> str:
     heads = ("runs", "median", "mean", "deviation", "least", "largest")
     lines.append(f"{'learning_rate':>13}" + "".join(f"{head:>11}" for head in heads))
     for rate, values in values_by_rate(results, metric).items():
-        deviation = statistics.stdev(values) if len(values) > 1 else math.nan
-        numbers = (
-            [statistics.median(values), statistics.fmean(values), deviation, min(values)]
-            if values
-            else [math.nan] * 4
-        )
-        numbers.append(max(values, default=math.nan))
+        numbers = [math.nan] * 5
+        if values:
+            deviation = statistics.stdev(values) if len(values) > 1 else math.nan
+            median, mean = statistics.median(values), statistics.fmean(values)
+            numbers = [median, mean, deviation, min(values), max(values)]
         cells = "".join("          -" if math.isnan(x) else f"{x:11.4f}" for x in numbers)
         lines.append(f"{rate:13g}{len(values):11d}{cells}")
     if any(metric in result.metrics for result in results):

@@ -55,14 +55,12 @@ class QuestionSet:
         split: "train", "dev" or "test".
         path: the file or folder.
         questions: all usable questions.
-        num_skipped: number of questions and articles that were skipped.
     """
 
     name: str
     split: str
     path: str
     questions: list[Question]
-    num_skipped: int = 0
 
     def __len__(self) -> int:
         return len(self.questions)
@@ -227,7 +225,7 @@ def _question_set(name: str, split: str, found: list[Question], reports: RowRepo
     reports.log()
     if not found:
         raise ValueError(f"{reports.path}: not one question could be read from it")
-    return QuestionSet(name, split, reports.path, found, reports.num_bad)
+    return QuestionSet(name, split, reports.path, found)
 
 
 def _custom_question(row: Any, split: str, line: int) -> Question:

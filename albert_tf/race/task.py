@@ -245,12 +245,7 @@ def evaluate(data: QuestionSet, logits: NDArray[Any], batch_size: int) -> dict[s
         data: the questions, which must have labels.
         logits: float [N, C], in their order.
         batch_size: as in `metrics.loss_metrics`.
-
-    Raises:
-        ValueError: a question has no label, or there are not as many rows as questions.
     """
-    if not data.has_labels:
-        raise ValueError(f"{data.path}: not all questions have a label, so nothing can be measured")
     labels = np.array([question.label for question in data.questions])
     predictions = logits.argmax(axis=1)
     found = {SELECTION_METRIC: metrics.accuracy(predictions, labels)}
@@ -272,12 +267,7 @@ def write_predictions(
 
     Returns:
         the path of the file.
-
-    Raises:
-        ValueError: not as many rows as questions.
     """
-    if len(probabilities) != len(data):
-        raise ValueError(f"{len(probabilities)} predictions for {len(data)} questions")
     path = os.path.join(output_dir, f"{data.name}_predictions.jsonl")
     with files.write_atomically(path) as stream:
         for question, row in zip(data.questions, probabilities, strict=True):

@@ -5,7 +5,6 @@ import pytest
 from albert_tf.classification import custom
 from albert_tf.classification.reading import Example, read_examples
 from albert_tf.classification.settings import CustomDataSettings
-from albert_tf.classification.tasks import Columns
 
 
 @pytest.fixture
@@ -19,7 +18,8 @@ def write(tmp_path):
 
 
 def read(folder, split="train", **settings):
-    return read_examples(custom.describe_task(folder, **settings), folder, split)
+    task = custom.find_task("tsv", folder, CustomDataSettings(**settings))
+    return read_examples(task, folder, split)
 
 
 FORMS = {
@@ -46,27 +46,27 @@ def test_columns_are_found_by_their_names_in_every_form(write, name):
 
 def test_columns_may_be_named_or_numbered(write):
     folder = write("train.tsv", "a\tb\tc\td", "x\ty\t1\tz", "x\ty\t0\tz")
-    named = read(folder, columns=Columns("D", "b", "c"))
-    numbered = read(folder, columns=Columns(3, 1, 2), has_header=True)
+    named = read(folder, text_a_column="D", text_b_column="b", label_column="c")
+    numbered = read(folder, text_a_column="3", text_b_column="1", label_column="2", has_header=True)
     expected = [Example("train-1", "z", "y", "1", 2), Example("train-2", "z", "y", "0", 3)]
     assert named.examples == numbered.examples == expected
 
 
 def test_files_without_a_header_need_numbers(write):
     folder = write("train.tsv", "x\t1", "y\t0", "z\t1")
-    assert len(read(folder, columns=Columns(0, label=1))) == 3
+    assert len(read(folder, text_a_column="0", label_column="1")) == 3
     with pytest.raises(
         ValueError, match=r"no column 'text_a' or .* among \['x', '1'\].*--text_a_col"
     ):
         read(folder)
     with pytest.raises(ValueError, match=r"line 1: no column 'body' among \['x', '1'\]"):
-        read(folder, columns=Columns("body", label="mark"))
+        read(folder, text_a_column="body", label_column="mark")
 
 
 def test_a_column_that_is_not_there_is_named_beside_those_that_are(write):
     folder = write("train.tsv", "text\tmark", "x\t1")
     with pytest.raises(ValueError, match=r"no column 'body' among \['text', 'mark'\]"):
-        read(folder, columns=Columns("body"))
+        read(folder, text_a_column="body")
     with pytest.raises(
         ValueError, match=r"no column 'label' among \['text', 'mark'\].*--label_column"
     ):
@@ -75,7 +75,7 @@ def test_a_column_that_is_not_there_is_named_beside_those_that_are(write):
 
 def test_a_test_file_needs_no_label(write):
     write("train.tsv", "text\tlabel", "x\t1", "y\t0")
-    data = read(write("test.tsv", "text", "z"), "test", columns=Columns(label="label"))
+    data = read(write("test.tsv", "text", "z"), "test", label_column="label")
     assert data.examples == [Example("test-1", "z", "", None, 2)]
 
 
@@ -94,9 +94,9 @@ def test_labels_are_read_from_the_training_data_in_order(write, labels, expected
 
 def test_labels_may_be_given_instead(write):
     folder = write("dev.tsv", "text\tlabel", "x\tb")
-    assert read(folder, "dev", labels=["b", "a"]).task.labels == ("b", "a")
+    assert read(folder, "dev", labels=("b", "a")).task.labels == ("b", "a")
     with pytest.raises(FileNotFoundError, match="no train file to read the labels from"):
-        custom.describe_task(folder)
+        custom.find_task("tsv", folder, CustomDataSettings())
 
 
 def test_a_label_of_dev_that_train_has_not_is_a_bad_row(write):
@@ -135,14 +135,14 @@ def test_two_files_for_one_split_are_refused(write):
 
 def test_an_empty_folder_says_what_was_expected(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"neither train, dev nor test with one of .tsv"):
-        custom.describe_task(str(tmp_path))
+        custom.find_task("tsv", str(tmp_path), CustomDataSettings())
 
 
 def test_bad_rows_may_be_skipped_in_finding_the_labels_too(write):
     folder = write("train.tsv", "text\tlabel", "x\ta", "y", "z\tb")
     with pytest.raises(ValueError, match="line 3: 2 or more columns"):
-        custom.describe_task(folder)
-    task = custom.describe_task(folder, max_bad_rows=1)
+        custom.find_task("tsv", folder, CustomDataSettings())
+    task = custom.find_task("tsv", folder, CustomDataSettings(), max_bad_rows=1)
     assert task.labels == ("a", "b")
     assert len(read_examples(task, folder, "train", max_bad_rows=1)) == 2
 

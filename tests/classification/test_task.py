@@ -269,7 +269,7 @@ def test_copa_answers_with_the_more_probable_choice(tmp_path):
 
 
 def test_predictions_of_other_examples_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="3 predictions for 1 examples"):
+    with pytest.raises(ValueError, match="longer than"):
         classification.write_predictions(str(tmp_path), make_set(("0", "a")), np.zeros((3, 2)))
     assert not list(tmp_path.iterdir())
 

@@ -102,8 +102,8 @@ def test_equal_values_share_the_mean_of_their_ranks():
 
 
 def test_the_confusion_matrix_has_a_row_for_each_right_label():
-    matrix = metrics.confusion_matrix([0, 2, 2, 2, 1], [0, 0, 2, 2, 1], num_labels=4)
-    assert matrix.tolist() == [[1, 0, 1, 0], [0, 1, 0, 0], [0, 0, 2, 0], [0, 0, 0, 0]]
+    matrix = metrics.confusion_matrix([0, 2, 2, 2, 1], [0, 0, 2, 2, 1])
+    assert matrix.tolist() == [[1, 0, 1], [0, 1, 0], [0, 0, 2]]
 
 
 def test_metrics_of_many_labels_are_symmetric_under_renaming_them(rng):
@@ -134,15 +134,3 @@ def test_every_metric_refuses_what_it_cannot_measure(name):
         metrics.METRICS[name]([], [])
     with pytest.raises(ValueError, match="two vectors"):
         metrics.METRICS[name]([[0, 1]], [[0, 1]])
-
-
-def test_ids_out_of_range_are_named():
-    with pytest.raises(ValueError, match="ids -1 to 1: 0 to 1 were expected"):
-        metrics.confusion_matrix([-1, 0], [1, 0])
-    with pytest.raises(ValueError, match="ids 0 to 3: 0 to 2"):
-        metrics.confusion_matrix([0, 3], [1, 0], num_labels=3)
-
-
-def test_an_unknown_metric_is_named_beside_the_known_ones():
-    with pytest.raises(ValueError, match=r"unknown metric mcc.*matthew_corr"):
-        metrics.compute_metrics(["mcc"], [0], [0])

@@ -125,7 +125,6 @@ def test_bad_questions_stop_with_their_place_or_are_counted(tmp_path, warnings, 
     with pytest.raises(ValueError, match=r"RACE/dev, middle/all.txt, " + problem):
         read_race(folder, "dev", ["middle"])
     data = read_race(folder, "dev", ["middle"], max_bad_rows=1)
-    assert data.num_skipped == 1
     good = [question.example_id for question in data.questions if question.example_id != "m2"]
     assert good == ["m1", "m1", "m3", "m3"]
     assert "1 bad rows skipped" in warnings[-1]

@@ -156,12 +156,6 @@ def test_results_are_given_for_all_and_for_every_level():
     assert set(race.evaluate(make_set(*plain), LOGITS, 2)) == {"eval_accuracy", "eval_loss", "loss"}
 
 
-def test_questions_without_labels_cannot_be_measured():
-    data = make_set(make_question(label=None))
-    with pytest.raises(ValueError, match="not all questions have a label"):
-        race.evaluate(data, LOGITS[:1], 2)
-
-
 def test_predictions_are_written_for_every_question(tmp_path):
     data = make_set(
         make_question(options=("x", "y", "z")), make_question("ok ?", ("x", "y")), split="test"
@@ -187,7 +181,7 @@ def test_predictions_are_written_for_every_question(tmp_path):
             "probabilities": [0.75, 0.25],
         },
     ]
-    with pytest.raises(ValueError, match="1 predictions for 2 questions"):
+    with pytest.raises(ValueError, match="shorter than"):
         race.write_predictions(str(tmp_path), data, probabilities[:1])
 
 
