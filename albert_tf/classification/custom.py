@@ -61,7 +61,7 @@ def _find_splits(data_dir: str, options: CustomDataSettings) -> dict[str, tuple[
         _parse_column(options.label_column),
         _parse_column(options.guid_column),
     )
-    splits = {}
+    splits: dict[str, tuple[Source, ...]] = {}
     for split in ("train", "dev", "test"):
         names = [split + extension for extension in EXTENSIONS]
         found = [name for name in names if files.is_file(os.path.join(data_dir, name))]

@@ -18,7 +18,7 @@ from absl import logging
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from albert_tf.checkpoints import containers, loading, store
+from albert_tf.checkpoints import containers, store
 from albert_tf.checkpoints.store import BEST
 from albert_tf.finetuning import batching
 from albert_tf.finetuning.batching import Features, Padding, TrainingOrder
@@ -102,14 +102,6 @@ class Predictor:
                 for number, row in zip(numbers.tolist(), values.numpy(), strict=True):
                     rows[name][number] = row
         return {name: _stack(rows[name], fill) for name, fill in self.fill.items()}
-
-    def predict_with_best(
-        self, output_dir: str, init_checkpoint: str | None = None
-    ) -> tuple[int, dict[str, NDArray[Any]]]:
-        """Returns the step of the checkpoint of `find_best`, and its predictions."""
-        prefix = find_best(output_dir, init_checkpoint)
-        loading.load_weights(self.model, prefix)
-        return loading.read_step(prefix), self.predict()
 
 
 def _stack(rows: Sequence[NDArray[Any]], fill: float) -> NDArray[Any]:

@@ -333,10 +333,10 @@ class FineTuningRun:
         return self.task.write_predictions(self.settings.output_dir, split, outputs, step)
 
     def _predict_with_best(self, split: Split) -> tuple[int, Outputs]:
-        settings = self.settings
-        return self._predictor(split).predict_with_best(
-            settings.output_dir, settings.init_checkpoint
-        )
+        """Returns the step of the checkpoint to predict with, and its outputs."""
+        prefix = prediction.find_best(self.settings.output_dir, self.settings.init_checkpoint)
+        loading.load_weights(self.model, prefix)
+        return loading.read_step(prefix), self._predictor(split).predict()
 
     def export(self, export_dir: str) -> None:
         """Writes the best checkpoint for servers, with its config and vocabulary.
