@@ -143,7 +143,10 @@ def _distribute(pool: list[_Worker], tasks: Iterator[Any]) -> Iterator[Any]:
 def _serve(connection: Connection, make_work: Callable[..., Work], args: tuple[Any, ...]) -> None:
     """What a worker process runs."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C ends
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    parent = multiprocessing.parent_process()
+    if parent is None or not parent.is_alive():
+        return  # it was killed while this process started; its first task may be in the pipe
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):  # parent gone
         try:
             work = make_work(*args)
@@ -157,11 +160,10 @@ def _serve(connection: Connection, make_work: Callable[..., Work], args: tuple[A
             connection.send((_FAILED, _portable(error)))
 
 
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent:
-        parent.join()
-        os._exit(1)
+def _end_with(parent: Any) -> None:
+    """Ends this process when its parent ends."""
+    parent.join()
+    os._exit(1)
 
 
 def _portable(error: Exception) -> Exception:

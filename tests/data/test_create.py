@@ -501,7 +501,7 @@ def test_killed_at_random_moments_and_resumed_it_gives_the_same_bytes(
         process = subprocess.Popen(
             command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
         )
-        time.sleep(rng.uniform(0.4, 1.6))
+        time.sleep(rng.uniform(0.2, 0.9))
         killed += process.poll() is None
         process.kill()  # does nothing to one that has ended
         process.wait()
