@@ -92,14 +92,15 @@ def candidates_v1(
         end_logits: float [N, S].
         n_best_size: number of starts, and of ends.
     """
-    starts, ends = (_best_positions(logits, n_best_size) for logits in (start_logits, end_logits))
-    shape = (*starts.shape, ends.shape[1])
-    start_scores = np.take_along_axis(start_logits, starts, axis=1)
-    end_scores = np.take_along_axis(end_logits, ends, axis=1)
-    every_start = [np.broadcast_to(x[:, :, None], shape) for x in (starts, start_scores)]
-    every_end = [np.broadcast_to(x[:, None, :], shape) for x in (ends, end_scores)]
-    pairs = (every_start[0], every_end[0], every_start[1], every_end[1])
-    return Candidates(*(x.reshape(len(starts), -1) for x in pairs))
+    starts = _best_positions(start_logits, n_best_size)
+    ends = _best_positions(end_logits, n_best_size)
+    num_starts, num_ends = starts.shape[1], ends.shape[1]
+    return Candidates(
+        starts=np.repeat(starts, num_ends, axis=1),
+        ends=np.tile(ends, num_starts),
+        start_scores=np.repeat(np.take_along_axis(start_logits, starts, 1), num_ends, axis=1),
+        end_scores=np.tile(np.take_along_axis(end_logits, ends, 1), num_starts),
+    )
 
 
 def _best_positions(logits: NDArray[np.floating], count: int) -> NDArray[np.int64]:
