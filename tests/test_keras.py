@@ -211,7 +211,8 @@ def test_classification_learns_by_fit(inputs):
 def test_pretraining_trains_with_a_loss_for_each_head(tiny_batch):
     model = modeling.AlbertForPretraining(SHALLOW)
     names = ("masked_lm_logits", "sentence_order_logits")
-    model.compile("adam", dict.fromkeys(names, CROSS_ENTROPY), weighted_metrics=[])
+    losses = dict.fromkeys(names, CROSS_ENTROPY)
+    model.compile("adam", losses, weighted_metrics=[], run_eagerly=True)
     labels = tiny_batch["masked_lm_ids"], tiny_batch["next_sentence_labels"]
     weights = tiny_batch["masked_lm_weights"], np.ones(5, np.float32)
     data = dataset(
@@ -229,7 +230,8 @@ def test_pretraining_trains_with_a_loss_for_each_head(tiny_batch):
 def test_spans_train_with_a_dict_of_positions(inputs):
     model = heads.AlbertForSpans(SHALLOW)
     model.encoder.pooler.trainable = False  # no answer depends on it
-    model.compile("adam", {"start_logits": CROSS_ENTROPY, "end_logits": CROSS_ENTROPY})
+    losses = {"start_logits": CROSS_ENTROPY, "end_logits": CROSS_ENTROPY}
+    model.compile("adam", losses, run_eagerly=True)
     labels = {"start_logits": np.array([5, 0, 5, 6, 0]), "end_logits": np.array([7, 0, 5, 7, 0])}
     history = model.fit(inputs, labels, epochs=2, verbose=0).history["loss"]
     assert history[1] < history[0]
@@ -326,8 +328,11 @@ def test_summary_counts_the_parameters_of_a_model():
 # Files.
 
 
-@pytest.mark.parametrize("config", [CONFIG, PRE_LN], ids=["google", "albert_zh"])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    ("name", "config"),
+    [*((name, CONFIG) for name in MODELS), ("pretraining", PRE_LN), ("answerable", PRE_LN)],
+    ids=[*MODELS, "pretraining-albert_zh", "answerable-albert_zh"],
+)
 def test_models_are_saved_and_loaded(name, config, tiny_batch, tmp_path, no_warnings):
     features = features_of(name, tiny_batch)
     model = randomize(MODELS[name](config))

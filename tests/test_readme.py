@@ -144,7 +144,7 @@ def readme_folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("readme")
     train_vocabulary(folder / "30k-clean.model")
     shape = TINY_SHAPE | {"vocab_size": 128, "max_position_embeddings": 512, "type_vocab_size": 2}
-    config = AlbertConfig(**shape)
+    config = AlbertConfig(**shape | {"num_hidden_layers": 2})
     for name in ("albert_base", "albert_tiny_zh"):
         write_model(folder / name, config, folder / "30k-clean.model")
     rows = "".join(f"the river {n}\tthe boat {n}\t{n % 2}\n" for n in range(32))

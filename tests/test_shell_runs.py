@@ -14,7 +14,9 @@ from functools import partial
 import numpy as np
 import pytest
 
+from albert_tf import pretraining
 from albert_tf.checkpoints import containers, store
+from albert_tf.cli.flags import parse
 from albert_tf.training.interruption import EXIT_STATUS
 from tests.conftest import MAX_PREDICTIONS, ROOT, SEQ_LENGTH
 from tests.training.test_loop import write_records
@@ -41,9 +43,8 @@ def launch(program, *flags, **environment):
     )
 
 
-def start(folder, output_dir, *flags, **environment):
-    return launch(
-        "run_pretraining.py",
+def arguments(folder, output_dir):
+    return [
         f"--albert_config_file={folder}/config.json",
         f"--input_file={folder}/train.tfrecord",
         f"--output_dir={output_dir}",
@@ -52,9 +53,11 @@ def start(folder, output_dir, *flags, **environment):
         f"--train_batch_size={ROWS}",
         *["--precision=float32", "--optimizer=adamw", "--learning_rate=0.001"],
         *["--num_train_steps=6", "--num_warmup_steps=2", "--save_checkpoints_steps=3"],
-        *flags,
-        **environment,
-    )
+    ]
+
+
+def start(folder, output_dir, *flags, **environment):
+    return launch("run_pretraining.py", *arguments(folder, output_dir), *flags, **environment)
 
 
 def finish(process, status=0):
@@ -79,8 +82,9 @@ def test_a_run_is_described_and_says_what_it_computes_on(folder, tmp_path):
 
 
 def test_a_batch_that_cannot_be_divided_is_refused(folder, tmp_path):
-    output = finish(start(folder, tmp_path / "model", "--gradient_accumulation_steps=3"), 1)
-    assert "--train_batch_size=4 is no multiple of 1 device(s)" in output.splitlines()[-1]
+    given = [*arguments(folder, tmp_path / "model"), "--gradient_accumulation_steps=3"]
+    with pytest.raises(ValueError, match=r"--train_batch_size=4 is no multiple of 1 device\(s\)"):
+        pretraining.run(parse(pretraining.Settings, given))
 
 
 def wait_for(path, process):

@@ -40,7 +40,7 @@ def test_an_epoch_has_every_record_once(files):
 
 def test_going_on_at_any_record_is_as_going_through(files):
     through = take(files, 150)
-    for start in [*range(0, 60, 4), 93, 101]:
+    for start in [0, 3, 8, 25, 46, 47, 58, 101]:
         assert take(files, 9, start=start) == through[start : start + 9], start
 
 
@@ -130,7 +130,7 @@ def test_the_order_without_damaged_records_is_as_if_they_had_never_been(
 ):
     through = take(damaged_files, 2 * 31 + 5)
     assert sorted(through[:31]) == USABLE == sorted(through[31:62])
-    for start in (1, 8, 20, 31, 40):
+    for start in (8, 31, 40):
         assert take(damaged_files, 5, start=start) == through[start : start + 5], start
     folder, start, paths = tmp_path_factory.mktemp("whole"), 0, []
     for file in damaged_files:

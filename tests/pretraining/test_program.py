@@ -117,6 +117,24 @@ def test_reference_checkpoints_evaluate_to_reference_losses(shared, tmp_path, se
         )
 
 
+def assert_is_complete(output_dir, result, settings):
+    """The loss fell, the best checkpoint is kept, and the run is described."""
+    assert list(store.list_checkpoints(str(output_dir))) == [0, 4, 8, 9]
+    losses = [evaluation.metrics["loss"] for evaluation in result.evaluations]
+    assert losses[-1] < losses[0] - 0.5
+    best = tensors(output_dir / "model.ckpt-best")["global_step"]
+    assert best == (0, 4, 8, 9)[int(np.argmin(losses))]
+    assert list(output_dir.glob("events.out.tfevents.*"))
+    assert (output_dir / "metrics.jsonl").exists()
+    run = json.loads((output_dir / "run.json").read_text())
+    assert run["flags"] == dataclasses.asdict(settings)
+
+
+def test_a_run_evaluates_what_it_saves_and_keeps_the_best(tmp_path, training):
+    assert_is_complete(tmp_path / "out", pretraining.run(training), training)
+
+
+@pytest.mark.slow  # tests/training/test_loop.py has it in the default tier
 def test_a_run_in_two_parts_ends_as_one_and_keeps_the_best(tmp_path, training):
     whole = pretraining.run(training)
     output_dir = tmp_path / "two"
@@ -128,19 +146,11 @@ def test_a_run_in_two_parts_ends_as_one_and_keeps_the_best(tmp_path, training):
             pretraining.run(first)
     assert list(store.list_checkpoints(str(output_dir))) == [0, 4]
     result = pretraining.run(first)
-    assert list(store.list_checkpoints(str(output_dir))) == [0, 4, 8, 9]
+    assert_is_complete(output_dir, result, first)
     assert [e.metrics for e in result.evaluations] == [e.metrics for e in whole.evaluations]
     one = tensors(tmp_path / "out" / "model.ckpt-9")
     for name, value in tensors(output_dir / "model.ckpt-9").items():
         np.testing.assert_array_equal(value, one[name], err_msg=name)
-
-    losses = [evaluation.metrics["loss"] for evaluation in result.evaluations]
-    assert losses[-1] < losses[0] - 0.5
-    assert (output_dir / "model.ckpt-best.index").exists()
-    assert list(output_dir.glob("events.out.tfevents.*"))
-    assert (output_dir / "metrics.jsonl").exists()
-    run = json.loads((output_dir / "run.json").read_text())
-    assert run["flags"] == dataclasses.asdict(first)
 
 
 def cut_short(patch, step):
