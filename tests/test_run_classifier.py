@@ -200,6 +200,7 @@ def test_running_again_changes_nothing(finished, run):
     assert contents(finished) == before
 
 
+@pytest.mark.slow  # tests/finetuning/test_run.py and tests/training/test_loop.py have it by default
 def test_a_run_that_is_killed_goes_on_bit_for_bit(finished, run, tmp_path, monkeypatch):
     arguments = [f"--output_dir={tmp_path}", *ALL, *TO_STEP_5[:2], "--keep_checkpoint_max=1"]
     with killed_at(4):

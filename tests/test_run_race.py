@@ -163,7 +163,7 @@ def test_running_again_changes_nothing(finished, run):
     assert files() == before
 
 
-@pytest.mark.slow  # run_classifier.py, by the same engine, has it in the default tier
+@pytest.mark.slow  # tests/finetuning/test_run.py has it in the default tier
 def test_a_run_that_is_killed_goes_on_bit_for_bit_with_few_checkpoints_kept(
     finished, run, tmp_path, monkeypatch
 ):

@@ -228,7 +228,7 @@ def test_running_again_changes_nothing(v1, run, files):
     assert contents() == before
 
 
-@pytest.mark.slow  # run_classifier.py, by the same engine, has it in the default tier
+@pytest.mark.slow  # tests/finetuning/test_run.py has it in the default tier
 def test_a_run_that_is_killed_goes_on_bit_for_bit(v2, run, files, tmp_path, monkeypatch):
     arguments = [f"--output_dir={tmp_path}", *training(files, "v2"), "--keep_checkpoint_max=1"]
     with killed_at(4):

@@ -100,7 +100,7 @@ def test_the_curve_is_drawn_without_a_confusion_matrix(finished):
     assert [path.name for path in finished.glob("*.png")] == ["training_curve.png"]
 
 
-@pytest.mark.slow  # run_classifier.py, by the same engine, has it in the default tier
+@pytest.mark.slow  # tests/finetuning/test_run.py has it in the default tier
 def test_a_run_that_is_killed_goes_on_bit_for_bit(finished, run, tmp_path):
     arguments = [f"--output_dir={tmp_path}", *ALL, *TO_STEP_5]
     with killed_at(4):

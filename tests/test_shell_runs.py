@@ -71,8 +71,9 @@ def weights_of(output_dir, step):
     return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
 
 
-def test_a_run_is_described_and_says_what_it_computes_on(folder, tmp_path):
-    output = finish(start(folder, tmp_path / "model", "--num_train_steps=1", "--threads=1"))
+def test_a_run_is_described_and_says_what_it_computes_on(folder, config_file, tmp_path):
+    flags = (f"--albert_config_file={config_file}", "--num_train_steps=1", "--threads=1")
+    output = finish(start(folder, tmp_path / "model", *flags))
     assert "Computing on one CPU" in output
     assert "Computing in float32: --precision=float32" in output
     run = json.loads((tmp_path / "model" / "run.json").read_text())

@@ -294,6 +294,7 @@ def test_released_folders_are_opened(shared, name, tmp_path):
     assert isinstance(model.config, AlbertConfig)
 
 
+@pytest.mark.slow  # test_keras.py trains one by default, and test_readme.py runs these lines
 def test_six_lines_fine_tune_a_model_with_keras(folder):
     pairs = [("the river", "rivers"), ("the", "the"), ("river", "the"), ("the the", "river")] * 4
     labels = np.array([1, 0, 1, 0] * 4)

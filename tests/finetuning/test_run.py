@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.checkpoints import containers, store
+from albert_tf.checkpoints import store
 from albert_tf.checkpoints.names import variable_name
 from albert_tf.classification import Settings
 from albert_tf.classification.reading import Example, ExampleSet
@@ -24,6 +24,7 @@ from albert_tf.finetuning.sweeps import TABLE_FILE
 from albert_tf.finetuning.task import FineTuningTask, Split
 from albert_tf.serving import saved_model
 from tests.conftest import TINY_SHAPE
+from tests.script_runner import killed_at, tensors
 
 CONFIG = AlbertConfig(
     **TINY_SHAPE | {"num_hidden_layers": 1, "num_hidden_groups": 1, "type_vocab_size": 2}
@@ -318,6 +319,24 @@ def word_tuner(tmp_path):
     return fine_tune
 
 
+def test_a_run_that_is_killed_ends_as_one_that_is_not(fine_tune, tmp_path):
+    values = {"train_step": 5, "learning_rate": 0.3, "save_checkpoints_steps": 2}
+    whole, folder = fine_tune(**values, do_predict=True), tmp_path / "killed"
+    values |= {"do_predict": True, "output_dir": str(folder)}
+    with killed_at(4):
+        fine_tune(**values)
+    assert list(store.list_checkpoints(str(folder))) == [0, 2]
+    again = fine_tune(**values)
+    assert (again.step, again.metrics) == (whole.step, whole.metrics)
+    assert again.text.replace(str(folder), str(tmp_path / "out")) == whole.text
+    expected = tensors(tmp_path / "out" / "model.ckpt-5")
+    for name, value in tensors(folder / "model.ckpt-5").items():
+        np.testing.assert_array_equal(value, expected[name], err_msg=name)
+    for name in ("eval_results.txt", "evaluations.jsonl"):
+        text = (folder / name).read_text().replace(str(folder), str(tmp_path / "out"))
+        assert text == (tmp_path / "out" / name).read_text()
+
+
 def test_training_stops_early_and_stays_so(fine_tune, tmp_path):
     values = {"train_step": 40, "learning_rate": 0.0, "early_stopping_patience": 2}
     result = fine_tune(**values)
@@ -354,6 +373,6 @@ def test_a_sweep_has_a_folder_a_run_a_table_and_exports_the_best(fine_tune, tmp_
     assert result.text.count("7 texts by step") == 4
     assert "median" in (tmp_path / "out" / "sweep_results.txt").read_text()
     ((scores, export_dir, names),) = WordTask.exports
-    best = containers.open_checkpoint(f"{result.output_dir}/model.ckpt-best")
-    np.testing.assert_array_equal(scores, best.get_tensor(WordTask.weight))
+    best = tensors(f"{result.output_dir}/model.ckpt-best")
+    np.testing.assert_array_equal(scores, best[WordTask.weight])
     assert (export_dir, names) == (f"{tmp_path}/export", ["albert_config.json", "vocab.txt"])

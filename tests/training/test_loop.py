@@ -56,7 +56,7 @@ def make_records(tmp_path_factory):
 @pytest.fixture(scope="module", name="task")
 def make_task(tiny_config):
     config = dataclasses.replace(
-        tiny_config, num_hidden_layers=2, num_hidden_groups=1, hidden_dropout_prob=0.1
+        tiny_config, num_hidden_layers=1, num_hidden_groups=1, hidden_dropout_prob=0.1
     )
     return PretrainingTask(config, SEQ_LENGTH, MAX_PREDICTIONS)
 
