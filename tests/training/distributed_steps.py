@@ -1,6 +1,6 @@
 """A program for tests: some training steps on a tiny model, on the devices that its flags name.
 
-    python tests/training/distributed_steps.py weights.npz \
+    python -m tests.training.distributed_steps weights.npz \
         '{"distribution": "mirrored", "num_devices": 2}' \
         '{"optimizer": "lamb", "micro_batches": 1}'
 

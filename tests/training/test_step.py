@@ -22,7 +22,6 @@ from albert_tf.training.step import (
 from tests.conftest import ROOT
 from tests.training import distributed_steps
 
-PROGRAM = ROOT / "tests" / "training" / "distributed_steps.py"
 WORKERS = ["127.0.0.1:23471", "127.0.0.1:23472"]
 CASES = [
     {"optimizer": "lamb"},
@@ -89,7 +88,8 @@ def test_a_mean_of_means_would_give_others():
 def run_program(path, settings, cases, **environment):
     arguments = [json.dumps(settings), *map(json.dumps, cases)]
     return subprocess.Popen(
-        [sys.executable, str(PROGRAM), str(path), *arguments],
+        [sys.executable, "-m", "tests.training.distributed_steps", str(path), *arguments],
+        cwd=ROOT,
         env=os.environ | environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
