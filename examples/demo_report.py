@@ -64,7 +64,7 @@ def read_results(path: str) -> list[dict[str, float]]:
 
 
 def draw_curves(
-    model_dir: str, results: list[dict[str, float]], chance: Chance, picture: str
+    model_dir: str, results: list[dict[str, float]], chance: Chance, plot_file: str
 ) -> None:
     """Plots loss and accuracies in training and on held-out text over the steps."""
     import matplotlib
@@ -94,7 +94,7 @@ def draw_curves(
         axis.set(title=title, xlabel="step")
         axis.grid(alpha=0.3)
         axis.legend(loc="best", fontsize="small")
-    figure.savefig(picture, dpi=120)
+    figure.savefig(plot_file, dpi=120)
 
 
 def describe(results: dict[str, float], chance: Chance, piece: str) -> str:

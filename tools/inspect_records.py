@@ -200,7 +200,7 @@ def draw_text(title: str, values: list[float]) -> str:
     return "\n".join(lines)
 
 
-def draw_picture(statistics: Statistics, path: str) -> None:
+def plot_statistics(statistics: Statistics, path: str) -> None:
     """Plots all histograms; the file extension of `path` selects the format.
 
     Raises:
@@ -279,7 +279,7 @@ def run(settings: Settings) -> None:
         if values:
             print(f"\n{draw_text(title, values)}")
     if settings.plot:
-        draw_picture(statistics, settings.plot)
+        plot_statistics(statistics, settings.plot)
 
 
 if __name__ == "__main__":

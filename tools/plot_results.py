@@ -90,7 +90,7 @@ def is_wanted(asked: bool | None) -> bool:
     except ValueError as error:
         if asked:
             raise
-        logging.warning("No pictures are drawn: %s", error)
+        logging.warning("No plots are drawn: %s", error)
         return False
     return True
 

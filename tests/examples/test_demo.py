@@ -1,4 +1,4 @@
-"""The demo's bookkeeping: steps that are done, chance, results and the picture."""
+"""The demo's bookkeeping: steps that are done, chance, results and the plot."""
 
 from __future__ import annotations
 
@@ -105,15 +105,15 @@ def test_chance_is_the_best_constant_answer_and_padding_does_not_count(records):
     assert math.isclose(chance.sentence_order_accuracy, 2 / 3)
 
 
-def test_the_picture_and_the_summary_are_made_of_the_files(tmp_path):
+def test_the_plot_and_the_summary_are_made_of_the_files(tmp_path):
     keys = ("loss", "masked_lm_accuracy", "sentence_order_accuracy")
     rows = [{"step": step, **dict.fromkeys(keys, step / 100)} for step in (10, 20, 30)]
     (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
     results = [{"global_step": 30.0, **dict.fromkeys(keys, 0.25)}]
     chance = demo_report.Chance(7, 0.1, 0.5)
-    picture = tmp_path / "curve.png"
-    demo_report.draw_curves(str(tmp_path), results, chance, str(picture))
-    assert picture.read_bytes().startswith(b"\x89PNG")
+    plot_file = tmp_path / "curve.png"
+    demo_report.draw_curves(str(tmp_path), results, chance, str(plot_file))
+    assert plot_file.read_bytes().startswith(b"\x89PNG")
     text = demo_report.describe(results[0], chance, "▁the")
     assert 'always "the"' in text
     assert "2.5 times" in text

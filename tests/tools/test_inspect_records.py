@@ -140,7 +140,7 @@ def test_the_script_prints_instances_and_histograms(tmp_path, vocab_file):
     assert "1 instances, 9 tokens" in done.stdout
 
 
-def test_the_script_draws_a_picture(tmp_path):
+def test_the_script_draws_a_plot(tmp_path):
     if not importlib.util.find_spec("matplotlib"):
         pytest.skip("matplotlib is not installed")
     records = write_records(tmp_path / "train", EXAMPLES)

@@ -303,9 +303,7 @@ def test_programs_plot_as_their_flag_says_and_by_default_if_they_can(monkeypatch
     assert not warnings
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     assert [plot_results.is_wanted(asked) for asked in (None, False)] == [False, False]
-    assert warnings == [
-        "No pictures are drawn: plots need matplotlib: pip install 'albert-tf2[plot]'"
-    ]
+    assert warnings == ["No plots are drawn: plots need matplotlib: pip install 'albert-tf2[plot]'"]
     with pytest.raises(ValueError, match="plots need matplotlib"):
         plot_results.is_wanted(True)
 
