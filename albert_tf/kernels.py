@@ -100,6 +100,9 @@ def _bias_gelu(x, bias):
 def activate(x: tf.Tensor, bias: tf.Tensor, name: str) -> tf.Tensor:
     """An activation of x + bias.
 
+    With its plain form for "gelu", a training step of base (8 x 128 tokens, bfloat16, two cores)
+    takes 1.26 times the processor time, and 228 MB more.
+
     Args:
         x: float [..., H].
         bias: float32 [H].
@@ -229,6 +232,9 @@ def _softmax_gradient(width, probs, scale, dy):
 def masked_softmax(scores: tf.Tensor, input_mask: tf.Tensor | None, head_size: int) -> tf.Tensor:
     """softmax(scores / √D) over the tokens that are not padding: [B, A, Q, S], type of `scores`.
 
+    With its plain form, a training step of base takes as long, and 1.0 GB more for 4 x 512 tokens:
+    TensorFlow keeps the scores in float32 for the gradient.
+
     Args:
         scores: float [B, A, Q, S], matmul of queries and keys.
         input_mask: [B, S], 1 = token, 0 = padding; None for tokens only. No gradient.
@@ -250,35 +256,13 @@ def masked_softmax(scores: tf.Tensor, input_mask: tf.Tensor | None, head_size: i
     return run(scores)
 
 
-@fused
-def _split(width, x, bias, heads):
-    """[B, S, n·A·D] → n times [B, A, S, D], with n = width of x / (A·D)."""
-    x = tf.cast(_float(x) + bias, x.dtype)
-    shape, size = tf.shape(x), x.shape[-1]
-    x = tf.reshape(x, (shape[0], shape[1], size // width, heads, width // heads))
-    return tf.unstack(tf.transpose(x, (2, 0, 3, 1, 4)))
-
-
-def _split_heads(x, bias, heads, parts):
+def _split_heads(x: tf.Tensor, bias: tf.Tensor, heads: int, parts: int) -> list[tf.Tensor]:
     """Adds the bias to [B, S, parts·A·D] and takes it apart into [B, A, S, D] each."""
-    size = x.shape[-1]
-    width, shape = size // parts, tf.shape(x)
-    if _is_plain.get():
-        x = tf.reshape(x + tf.cast(bias, x.dtype), (shape[0], -1, parts, heads, width // heads))
-        return tf.unstack(tf.transpose(x, (2, 0, 3, 1, 4)))
-
-    @tf.custom_gradient
-    def run(x, bias):
-        def gradient(*parts_dy):
-            # Not XLA: it is slow at this transposition, and at sums over rows.
-            dx = tf.transpose(tf.stack(parts_dy), (1, 3, 0, 2, 4))  # [B, S, parts, A, D]
-            dx = tf.reshape(dx, (-1, size))  # [B·S, parts·A·D]
-            ones = tf.ones((1, tf.shape(dx)[0]), dx.dtype)
-            return tf.reshape(dx, shape), _float(tf.matmul(ones, dx))[0]
-
-        return _split(width, x, bias, heads), gradient
-
-    return run(x, bias)
+    shape, head_size = tf.shape(x), x.shape[-1] // (parts * heads)
+    x = tf.reshape(
+        x + tf.cast(bias, x.dtype), (shape[0], shape[1], parts, heads, head_size)
+    )  # [B, S, parts, A, D]
+    return tf.unstack(tf.transpose(x, (2, 0, 3, 1, 4)))  # parts times [B, A, S, D]
 
 
 def project_heads(
