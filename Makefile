@@ -31,11 +31,11 @@ $(READY): pyproject.toml
 demo: $(READY) ## from text to a pre-trained, fine-tuned model, in demo/ (four minutes)
 	@$(RUN) examples/demo.py
 
-test: $(READY) ## the default tests (three minutes)
+test: $(READY) ## the default tests (five minutes on two cores)
 	$(RUN) -m pytest
 
 # What only whole programs show (kills, full disks, damaged files), and Google's own training runs.
-test-ci: $(READY) ## the slow tests that .ci/run runs (three minutes)
+test-ci: $(READY) ## the slow tests that .ci/run runs (four minutes)
 	$(RUN) -m pytest -m slow --timeout 1800 tests/test_faults.py tests/test_optimization.py
 
 test-slow: $(READY) ## all tests, the slow ones as well
