@@ -20,12 +20,7 @@ from tools import plot_results
 
 def run(settings: race.Settings) -> FineTuningResult:
     """Runs the program, and plots its results."""
-    settings.require_a_phase()
-    plots = settings.do_eval and plot_results.is_wanted(settings.pictures)
-    result = race.run(settings)
-    if plots and result.text:  # of several workers, only the first has results
-        plot_results.plot_run(settings.output_dir)
-    return result
+    return plot_results.run_and_plot(race.run, settings)
 
 
 if __name__ == "__main__":

@@ -22,8 +22,8 @@ import dataclasses
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 from absl import logging
@@ -31,6 +31,8 @@ from numpy.typing import NDArray
 
 from albert_tf import files
 from albert_tf.cli import program
+from albert_tf.finetuning.result import FineTuningResult
+from albert_tf.finetuning.settings import FineTuningSettings
 from albert_tf.settings import REQUIRED, SettingsGroup, setting
 from albert_tf.squad.reading import SquadData, read_squad
 
@@ -60,6 +62,8 @@ _NULL_ODDS_BINS = 40
 _TRAIN_COLOR, _DEV_COLOR = "tab:blue", "tab:orange"
 
 Row = Mapping[str, Any]
+
+SettingsType = TypeVar("SettingsType", bound=FineTuningSettings)
 
 
 def require_matplotlib() -> None:
@@ -93,6 +97,26 @@ def is_wanted(asked: bool | None) -> bool:
         logging.warning("No plots are drawn: %s", error)
         return False
     return True
+
+
+def run_and_plot(
+    run: Callable[[SettingsType], FineTuningResult], settings: SettingsType
+) -> FineTuningResult:
+    """Runs a fine-tuning program, and plots its results if it evaluates.
+
+    Args:
+        run: of the program's package, such as `classification.run`.
+        settings: of the program.
+
+    Raises:
+        ValueError: the settings ask for nothing; or as `is_wanted`, before anything runs.
+    """
+    settings.require_a_phase()
+    plots = settings.do_eval and is_wanted(settings.pictures)
+    result = run(settings)
+    if plots and result.text:  # of several workers, only the first has results
+        plot_run(settings.output_dir)
+    return result
 
 
 def plot_run(folder: str, predict_file: str | None = None) -> list[str]:
