@@ -150,27 +150,32 @@ def tiny_model(tiny_config):
     return AlbertForPretraining(tiny_config)
 
 
-@pytest.fixture(scope="session")
-def toy_spm_model(tmp_path_factory):
-    """Path of a SentencePiece model with ALBERT's special ids, trained on `TOY_TEXT`."""
+def train_toy_vocabulary(path, vocab_size, user_defined_symbols):
+    """Writes a SentencePiece model with ALBERT's special ids, trained on `TOY_TEXT`."""
     import sentencepiece
 
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(TOY_TEXT.lower().splitlines()),
         model_writer=model,
-        vocab_size=89,
+        vocab_size=vocab_size,
         pad_id=0,
         unk_id=1,
         bos_id=-1,
         eos_id=-1,
         control_symbols=["[CLS]", "[SEP]", "[MASK]"],
-        user_defined_symbols=["(", ")", '"', "-", ".", "–", "£", "€"],
+        user_defined_symbols=user_defined_symbols,
         hard_vocab_limit=False,
         minloglevel=2,
     )
-    path = tmp_path_factory.mktemp("toy_vocabulary") / "toy.model"
     path.write_bytes(model.getvalue())
+
+
+@pytest.fixture(scope="session")
+def toy_spm_model(tmp_path_factory):
+    """Path of a SentencePiece model of the toy text."""
+    path = tmp_path_factory.mktemp("toy_vocabulary") / "toy.model"
+    train_toy_vocabulary(path, 89, ["(", ")", '"', "-", ".", "–", "£", "€"])
     return str(path)
 
 

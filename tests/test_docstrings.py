@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import albert_tf
-from tests.conftest import ROOT, TINY_SHAPE, TOY_TEXT
+from tests.conftest import ROOT, TINY_SHAPE, TOY_TEXT, train_toy_vocabulary
 
 MODULES = [
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
@@ -30,23 +30,7 @@ WORDS = sorted({word.strip(".,").lower() for word in TOY_TEXT.split()})
 
 def train_vocabulary(path):
     """A SentencePiece model in which every word of the toy text is a piece."""
-    import sentencepiece
-
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(TOY_TEXT.lower().splitlines()),
-        model_writer=model,
-        vocab_size=100,
-        pad_id=0,
-        unk_id=1,
-        bos_id=-1,
-        eos_id=-1,
-        control_symbols=SPECIAL[2:],
-        user_defined_symbols=[f"▁{word}" for word in WORDS],
-        hard_vocab_limit=False,
-        minloglevel=2,
-    )
-    path.write_bytes(model.getvalue())
+    train_toy_vocabulary(path, 100, [f"▁{word}" for word in WORDS])
 
 
 @pytest.fixture(scope="module")
