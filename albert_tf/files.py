@@ -1,7 +1,8 @@
 """Opening, finding and safely writing files, local or remote.
 
 Local paths need the standard library only. A path with a scheme (`gs://bucket/name`) goes through
-`tf.io.gfile`, and TensorFlow is imported at that moment and not before.
+`tf.io.gfile`, and TensorFlow is imported at that moment and not before. Whatever goes wrong, local
+or remote, is an OSError; a scheme that TensorFlow does not have is a ValueError.
 """
 
 from __future__ import annotations
@@ -9,13 +10,19 @@ from __future__ import annotations
 import contextlib
 import errno
 import glob
+import io
 import json
 import os
+import shutil
+import sys
+import tempfile
 import uuid
 from collections.abc import Iterator, Mapping
 from typing import IO, Any
 
+BUILT_IN_SCHEMES = ("file", "gs", "ram")  # what TensorFlow opens without plugins
 GZIP_MAGIC = b"\x1f\x8b\x08"  # the first bytes of a file compressed with gzip
+_READ_BYTES = 2**20  # of a remote file at a time
 _FULL = (errno.ENOSPC, errno.EDQUOT)  # no space left on the disk, or of one's share of it
 
 
@@ -24,10 +31,92 @@ def is_remote(path: str) -> bool:
     return "://" in path
 
 
-def _gfile() -> Any:
+def check_scheme(path: str, what: str = "") -> None:
+    """Checks that there is a file system for the scheme of a path; local paths pass.
+
+    Args:
+        path: a file, a folder or a pattern.
+        what: the flag or argument it came from, for the error.
+
+    Raises:
+        ValueError: TensorFlow has none for it; says which schemes there are.
+    """
+    scheme = path.partition("://")[0]
+    if not is_remote(path) or scheme in BUILT_IN_SCHEMES:
+        return
+    known = BUILT_IN_SCHEMES
+    if "tensorflow" in sys.modules:  # else no plugin can have registered others
+        known = tuple(filter(None, sys.modules["tensorflow"].io.gfile.get_registered_schemes()))
+    if scheme not in known:
+        raise ValueError(
+            f"{what and what + ': '}{path}: {scheme}:// is not supported. Expected a local path or "
+            f"one of {', '.join(f'{name}://' for name in sorted(known))}. Copy the files there "
+            "first; s3:// and hdfs:// need a plugin of TensorFlow, such as tensorflow-io."
+        )
+
+
+@contextlib.contextmanager
+def _gfile(path: str) -> Iterator[Any]:
+    """Yields `tf.io.gfile` for work on a remote path, and raises its errors as OSError.
+
+    Raises:
+        ValueError: as `check_scheme`.
+    """
+    check_scheme(path)
     import tensorflow as tf
 
-    return tf.io.gfile
+    numbers = {
+        tf.errors.NotFoundError: errno.ENOENT,
+        tf.errors.AlreadyExistsError: errno.EEXIST,
+        tf.errors.PermissionDeniedError: errno.EACCES,
+        tf.errors.UnauthenticatedError: errno.EACCES,
+        tf.errors.ResourceExhaustedError: errno.ENOSPC,
+    }
+    try:
+        yield tf.io.gfile
+    except tf.errors.OpError as error:
+        number = numbers.get(type(error), errno.EIO)
+        reason = " ".join(error.message.split()) or os.strerror(number)
+        if path.startswith("gs://") and number in (errno.EIO, errno.EACCES):
+            reason += ". gs:// needs a network and `gcloud auth application-default login`"
+        raise OSError(number, reason, path) from None
+
+
+class _RemoteReader(io.RawIOBase):
+    """The bytes of a remote file, as a stream of Python: a GFile lacks some of its methods."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self._path = path
+        with _gfile(path) as gfile:
+            self._stream = gfile.GFile(path, "rb")
+            self._size = int(self._stream.size())
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        with _gfile(self._path):
+            data: bytes = self._stream.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def tell(self) -> int:
+        return int(self._stream.tell())
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        start = {os.SEEK_SET: 0, os.SEEK_CUR: self.tell(), os.SEEK_END: self._size}[whence]
+        with _gfile(self._path):
+            self._stream.seek(start + offset)
+        return start + offset
+
+    def close(self) -> None:
+        if not self.closed:
+            self._stream.close()
+        super().close()
 
 
 def open_binary(path: str) -> IO[bytes]:
@@ -36,25 +125,92 @@ def open_binary(path: str) -> IO[bytes]:
     Raises:
         FileNotFoundError: nothing is there, or it is a directory.
     """
-    if is_remote(path):
-        if not _gfile().exists(path):
-            raise FileNotFoundError(f"{path}: no such file")
-        stream: IO[bytes] = _gfile().GFile(path, "rb")
-        return stream
-    if os.path.isdir(path):
+    if is_directory(path):
         raise FileNotFoundError(f"{path}: a file was expected, this is a directory")
-    if not os.path.exists(path):
-        raise FileNotFoundError(f"{path}: no such file (looked from {os.getcwd()})")
+    if not exists(path):
+        looked = "" if is_remote(path) else f" (looked from {os.getcwd()})"
+        raise FileNotFoundError(f"{path}: no such file{looked}")
+    if is_remote(path):
+        return io.BufferedReader(_RemoteReader(path), _READ_BYTES)
     return open(path, "rb")
+
+
+def exists(path: str) -> bool:
+    """Whether there is a file or a directory of this name."""
+    if not is_remote(path):
+        return os.path.exists(path)
+    with _gfile(path) as gfile:
+        return bool(gfile.exists(path))
 
 
 def is_file(path: str) -> bool:
     """Whether there is a file of this name."""
+    return exists(path) and not is_directory(path)
+
+
+def is_directory(path: str) -> bool:
+    """Whether there is a directory of this name."""
+    if not is_remote(path):
+        return os.path.isdir(path)
     try:
-        open_binary(path).close()
+        with _gfile(path) as gfile:
+            # `isdir` answers False as well where the file system cannot be reached.
+            return bool(gfile.stat(path).is_directory)
     except FileNotFoundError:
         return False
-    return True
+
+
+def list_directory(path: str) -> list[str]:
+    """Returns the names in a directory, sorted.
+
+    Raises:
+        FileNotFoundError: there is no such directory.
+    """
+    if not is_remote(path):
+        return sorted(os.listdir(path or "."))
+    with _gfile(path) as gfile:
+        return sorted(name.rstrip("/") for name in gfile.listdir(path))
+
+
+def remove(path: str) -> None:
+    """Removes a file."""
+    if not is_remote(path):
+        os.remove(path)
+        return
+    with _gfile(path) as gfile:
+        gfile.remove(path)
+
+
+def remove_tree(path: str) -> None:
+    """Removes a directory with everything in it."""
+    if not is_remote(path):
+        shutil.rmtree(path)
+        return
+    with _gfile(path) as gfile:
+        gfile.rmtree(path)
+
+
+def rename(source: str, target: str) -> None:
+    """Renames a file, in place of `target` if that exists, or a directory."""
+    if not is_remote(source):
+        os.replace(source, target)
+        return
+    with _gfile(source) as gfile:
+        gfile.rename(source, target, overwrite=True)
+
+
+def copy(source: str, target: str) -> None:
+    """Copies the content of a file, in place of `target` if that exists; either may be remote."""
+    if not (is_remote(source) or is_remote(target)):
+        shutil.copyfile(source, target)
+        return
+    with _gfile(source), _gfile(target) as gfile:
+        gfile.copy(source, target, overwrite=True)
+
+
+def absolute(path: str) -> str:
+    """Returns a path that names the same file from any directory; remote paths as they are."""
+    return path if is_remote(path) else os.path.abspath(path)
 
 
 def file_size(path: str) -> int:
@@ -133,14 +289,24 @@ def expand_patterns(patterns: str | list[str], what: str) -> list[str]:
         raise ValueError(f"{what}: at least one file name was expected, none came")
     found: dict[str, None] = {}
     for pattern in patterns:
-        matches = _gfile().glob(pattern) if is_remote(pattern) else glob.glob(pattern)
+        check_scheme(pattern, what)
+        matches = _glob_remote(pattern) if is_remote(pattern) else glob.glob(pattern)
         if not matches:
+            looked = "" if is_remote(pattern) else f" (looked from {os.getcwd()})"
             raise ValueError(
-                f"{what}: {pattern!r} matches no file (looked from {os.getcwd()}). "
+                f"{what}: {pattern!r} matches no file{looked}. "
                 "Check the spelling, and quote globs so that the shell leaves them alone."
             )
         found.update(dict.fromkeys(sorted(matches)))
     return list(found)
+
+
+def _glob_remote(pattern: str) -> list[str]:
+    try:
+        with _gfile(pattern) as gfile:
+            return list(gfile.glob(pattern))
+    except FileNotFoundError:  # of the folder
+        return []
 
 
 def make_directory(path: str, what: str) -> None:
@@ -149,15 +315,17 @@ def make_directory(path: str, what: str) -> None:
     Raises:
         ValueError: it cannot be made or written to; names the flag or argument `what`.
     """
-    if is_remote(path):
-        _gfile().makedirs(path)
-        return
+    check_scheme(path, what)
     try:
-        os.makedirs(path or ".", exist_ok=True)
+        if is_remote(path):
+            with _gfile(path) as gfile:
+                gfile.makedirs(path)
+        else:
+            os.makedirs(path or ".", exist_ok=True)
         probe = os.path.join(path, f".probe-{uuid.uuid4().hex}")
-        with open(probe, "wb"):
+        with write_atomically(probe):
             pass
-        os.remove(probe)
+        remove(probe)
     except OSError as error:
         reason = error.strerror or str(error)
         raise ValueError(f"{what}: cannot write into {path!r}: {reason}. Name another.") from None
@@ -165,32 +333,46 @@ def make_directory(path: str, what: str) -> None:
 
 @contextlib.contextmanager
 def write_atomically(path: str, mode: str = "w") -> Iterator[IO[Any]]:
-    """Opens a temporary file beside `path` and renames it to `path` once all is written.
+    """Opens a temporary file, and gives it the name `path` once all is written.
 
     A reader sees the old content or the new, never half of it. When the body raises, the
     temporary file is removed and `path` stays as it was.
+
+    For a remote path the temporary file is a local one, which is copied at the end: a remote stream
+    lacks methods of Python's files, and closing it after an error would store what is there so far.
 
     Args:
         path: the final name; its directory must exist.
         mode: "w" for UTF-8 text or "wb" for bytes.
     """
-    temporary = f"{path}.{uuid.uuid4().hex[:8]}.tmp"
     if is_remote(path):
-        gfile = _gfile()
-        with gfile.GFile(temporary, mode) as stream:
-            yield stream
-        gfile.rename(temporary, path, overwrite=True)
+        check_scheme(path)
+        with tempfile.TemporaryDirectory() as folder:
+            local = os.path.join(folder, "content")
+            with open(local, mode, encoding=None if "b" in mode else "utf-8") as stream:
+                yield stream
+            with _temporary_name(path) as temporary:
+                copy(local, temporary)
         return
-    encoding = None if "b" in mode else "utf-8"
+    with (
+        _temporary_name(path) as temporary,
+        open(temporary, mode, encoding=None if "b" in mode else "utf-8") as stream,
+    ):
+        yield stream
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+@contextlib.contextmanager
+def _temporary_name(path: str) -> Iterator[str]:
+    """Yields a name beside `path`; the body writes that file, which then is renamed to `path`."""
+    temporary = f"{path}.{uuid.uuid4().hex[:8]}.tmp"
     try:
-        with open(temporary, mode, encoding=encoding) as stream:
-            yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(temporary, path)
+        yield temporary
+        rename(temporary, path)
     except BaseException as error:
-        with contextlib.suppress(FileNotFoundError):
-            os.remove(temporary)
+        with contextlib.suppress(OSError):
+            remove(temporary)
         if isinstance(error, OSError) and error.errno in _FULL and error.filename is None:
             advice = f"{error.strerror}; make room, then run the same command again"
             raise OSError(error.errno, advice, path) from None

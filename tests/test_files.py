@@ -127,17 +127,22 @@ def test_a_file_appears_under_its_name_when_it_is_complete(tmp_path, mode, conte
     assert os.listdir(tmp_path) == ["out"]
 
 
+def write(path, content):
+    with files.write_atomically(path) as stream:
+        stream.write(content)
+
+
+def write_half(path):
+    with files.write_atomically(path) as stream:
+        stream.write("half of the n")
+        raise RuntimeError("disk")
+
+
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
     path = tmp_path / "out"
     path.write_text("old")
-
-    def write():
-        with files.write_atomically(str(path)) as stream:
-            stream.write("half of the n")
-            raise RuntimeError("disk")
-
     with pytest.raises(RuntimeError, match="disk"):
-        write()
+        write_half(str(path))
     assert path.read_text() == "old"
     assert os.listdir(tmp_path) == ["out"]
 
@@ -167,39 +172,133 @@ def test_a_missing_folder_is_not_made_in_silence(tmp_path):
         stream.write("")
 
 
-def test_a_path_with_a_scheme_goes_through_tensorflow(tmp_path, monkeypatch):
-    class Gfile:
-        """Stands for tf.io.gfile, with remote:// being a local folder."""
+@pytest.fixture(params=["file", "ram"])
+def remote(request, tmp_path):
+    """A folder of each file system of TensorFlow that needs no network."""
+    folder = f"{request.param}://{tmp_path}" if request.param == "file" else f"ram:/{tmp_path}"
+    files.make_directory(folder, "--output_dir")
+    return folder
 
-        @staticmethod
-        def _local(path):
-            return str(path).replace("remote://", f"{tmp_path}/")
 
-        def exists(self, path):
-            return os.path.exists(self._local(path))
+def test_remote_folders_are_made_and_left_empty(remote):
+    files.make_directory(f"{remote}/a/b", "--output_dir")
+    assert files.list_directory(remote) == ["a"]
+    assert files.list_directory(f"{remote}/a/b") == []
+    assert files.is_directory(f"{remote}/a")
+    assert not files.is_directory(f"{remote}/b")
+    assert not files.exists(f"{remote}/b")
+    with pytest.raises(FileNotFoundError):
+        files.list_directory(f"{remote}/b")
 
-        def GFile(self, path, mode):  # noqa: N802
-            return open(self._local(path), mode)
 
-        def rename(self, old, new, overwrite):
-            assert overwrite
-            os.replace(self._local(old), self._local(new))
+@pytest.mark.parametrize(("mode", "content"), [("w", "河流\n"), ("wb", b"\x00\xff")])
+def test_a_remote_file_appears_when_it_is_complete(remote, mode, content):
+    with files.write_atomically(f"{remote}/out", mode) as stream:
+        stream.writelines([content, content])
+        assert files.list_directory(remote) == []
+    expected = content.encode() if mode == "w" else content
+    with files.open_binary(f"{remote}/out") as stream:
+        assert stream.read() == 2 * expected
+    assert files.list_directory(remote) == ["out"]
+    assert files.file_size(f"{remote}/out") == 2 * len(expected)
+    assert files.is_file(f"{remote}/out")
+    assert not files.is_directory(f"{remote}/out")
 
-        def glob(self, pattern):
-            assert pattern == "remote://*"
-            return [f"remote://{name}" for name in os.listdir(tmp_path)]
 
-        def makedirs(self, path):
-            os.makedirs(self._local(path), exist_ok=True)
+def test_a_failed_remote_write_leaves_the_old_file_and_nothing_else(remote):
+    write(f"{remote}/out", "old")
+    with pytest.raises(RuntimeError, match="disk"):
+        write_half(f"{remote}/out")
+    assert files.read_text(f"{remote}/out") == "old"
+    assert files.list_directory(remote) == ["out"]
 
-    monkeypatch.setattr(files, "_gfile", Gfile)
-    files.make_directory("remote://", "--output_dir")
-    with files.write_atomically("remote://a.txt") as stream:
-        stream.write("far away")
-    assert files.expand_patterns("remote://*", "--input_file") == ["remote://a.txt"]
-    assert files.read_text("remote://a.txt") == "far away"
-    with pytest.raises(FileNotFoundError, match=r"remote://b\.txt"):
-        files.open_binary("remote://b.txt")
+
+def test_a_remote_write_that_fails_at_its_end_leaves_the_old_file(remote, monkeypatch):
+    import tensorflow as tf
+
+    write(f"{remote}/out", "old")
+
+    def fail(*arguments, **options):
+        raise tf.errors.UnavailableError(None, None, "connection\nlost")
+
+    monkeypatch.setattr(tf.io.gfile, "rename", fail)
+    with pytest.raises(OSError, match=r"connection lost: .*out"):
+        write(f"{remote}/out", "new")
+    assert files.read_text(f"{remote}/out") == "old"
+    assert files.list_directory(remote) == ["out"]
+
+
+def test_remote_files_are_renamed_copied_and_removed(remote):
+    write(f"{remote}/a", "one")
+    write(f"{remote}/b", "two")
+    files.rename(f"{remote}/a", f"{remote}/b")
+    files.copy(f"{remote}/b", f"{remote}/c")
+    assert files.list_directory(remote) == ["b", "c"]
+    assert files.read_text(f"{remote}/b") == files.read_text(f"{remote}/c") == "one"
+    files.remove(f"{remote}/b")
+    files.make_directory(f"{remote}/d/e", "--output_dir")
+    files.remove_tree(f"{remote}/d")
+    assert files.list_directory(remote) == ["c"]
+
+
+def test_remote_files_are_read_in_pieces(remote):
+    write(f"{remote}/a", "0123456789")
+    with files.open_binary(f"{remote}/a") as stream:
+        assert stream.read(3) == b"012"
+        assert stream.seek(-2, os.SEEK_END) == 8
+        assert stream.read() == b"89"
+        assert stream.seek(1) == stream.tell() == 1
+        stream.seek(2, os.SEEK_CUR)
+        assert list(stream) == [b"3456789"]
+
+
+def test_remote_patterns_give_the_files_in_order(remote):
+    for name in ("b.txt", "a.txt", "c"):
+        write(f"{remote}/{name}", "")
+    found = files.expand_patterns(f"{remote}/*.txt,{remote}/c", "--input_file")
+    assert found == [f"{remote}/{name}" for name in ("a.txt", "b.txt", "c")]
+    with pytest.raises(ValueError, match=r"--input_file: '.*nowhere/\*' matches no file"):
+        files.expand_patterns(f"{remote}/nowhere/*", "--input_file")
+
+
+def test_a_missing_remote_file_is_named(remote):
+    with pytest.raises(FileNotFoundError, match=r"/b: no such file$"):
+        files.open_binary(f"{remote}/b")
+    with pytest.raises(FileNotFoundError, match="this is a directory"):
+        files.open_binary(remote)
+
+
+def test_a_remote_folder_that_cannot_be_made_is_named_with_its_flag(tmp_path):
+    (a,) = make(tmp_path, "a")
+    with pytest.raises(ValueError, match=r"--output_dir: cannot write into 'file://.*/a/b'"):
+        files.make_directory(f"file://{a}/b", "--output_dir")
+
+
+SCHEMES = r"http:// is not supported. Expected a local path or one of file://, gs://, ram://\."
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda path: files.open_binary(path),
+        lambda path: files.is_directory(path),
+        lambda path: files.expand_patterns(path, "--input_file"),
+        lambda path: files.make_directory(path, "--output_dir"),
+        lambda path: write(path, ""),
+    ],
+)
+def test_a_scheme_that_tensorflow_lacks_is_refused_with_those_that_it_has(use):
+    with pytest.raises(ValueError, match=rf"http://host/a: {SCHEMES}"):
+        use("http://host/a")
+
+
+def test_schemes_of_plugins_are_accepted(monkeypatch):
+    import tensorflow as tf
+
+    monkeypatch.setattr(tf.io.gfile, "get_registered_schemes", lambda: ["", "file", "s3"])
+    files.check_scheme("s3://bucket/a")
+    with pytest.raises(ValueError, match=r"one of file://, s3://\."):
+        files.check_scheme("hdfs://a")
 
 
 def test_local_files_do_not_wait_for_tensorflow(tmp_path):
@@ -207,6 +306,7 @@ def test_local_files_do_not_wait_for_tensorflow(tmp_path):
     code = (
         "import sys; from albert_tf import files; "
         f"files.read_text(files.expand_patterns({str(tmp_path / '*')!r}, 'x')[0]); "
+        "files.check_scheme('gs://bucket/a'); "
         "sys.exit('tensorflow' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
