@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import sys
+from types import SimpleNamespace
 from typing import Any
+
+from absl import logging
 
 from albert_tf import files
 
 ACTIVATIONS = ("gelu", "relu", "tanh", "linear")
 LAYOUTS = ("google", "albert_zh")
 LN_TYPES = ("postln", "preln")
+
+_LARGEST_SIZE = 2**31 - 1  # of any whole number: token ids are int32
+_BLOCK_BYTES = 100_000  # of a training graph, for each application of a block; measured
+_FLOAT_BYTES = 4
+_TRAINING_COPIES = 4  # the weights, their gradients and two moments
+_GIB = 2**30
 
 # Keys of Google's files that its model never reads.
 HISTORIC_KEYS = frozenset(
@@ -46,7 +57,8 @@ class AlbertConfig:
         attention_probs_dropout_prob: dropout of the attention probabilities, in [0, 1).
         max_position_embeddings: the longest sequence, in tokens.
         type_vocab_size: number of segments.
-        initializer_range: standard deviation of the truncated normal for kernels and embeddings.
+        initializer_range: standard deviation of the truncated normal for kernels and embeddings,
+            0 or more.
         layout: "google", or "albert_zh" for brightmart's own design: segments and positions are
             H wide, the E→H projection has no bias, and the masked-LM head is tied to it as well.
         ln_type: "postln" (the paper's) or "preln" (only with layout "albert_zh").
@@ -95,13 +107,20 @@ class AlbertConfig:
     def _check_types(self) -> None:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            if field.type == "int" and (type(value) is not int or value < 1):
-                raise ValueError(f"{field.name}={value!r}: a whole number above 0 was expected")
+            if field.type == "int":
+                if type(value) is not int or value < 1:
+                    raise ValueError(f"{field.name}={value!r}: a whole number above 0 was expected")
+                if value > _LARGEST_SIZE:
+                    raise ValueError(f"{field.name}={value}: at most {_LARGEST_SIZE} was expected")
             if field.type == "float":
                 if isinstance(value, bool) or not isinstance(value, (int, float)):
                     raise ValueError(f"{field.name}={value!r}: a number was expected")
                 if field.name.endswith("_prob") and not 0 <= value < 1:
                     raise ValueError(f"{field.name}={value!r} is not in [0, 1)")
+                if not 0 <= value <= sys.float_info.max:
+                    raise ValueError(
+                        f"{field.name}={value!r}: a finite number of 0 or more was expected"
+                    )
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> AlbertConfig:
@@ -129,8 +148,8 @@ class AlbertConfig:
             values.setdefault("layout", "albert_zh")
         if values.get("ln_type", "") is None:
             values["ln_type"] = "postln"
-        if "hidden_act" in values:
-            values["hidden_act"] = values["hidden_act"] or "linear"
+        if values.get("hidden_act", "gelu") in ("", None):
+            values["hidden_act"] = "linear"
         return cls(**{key: value for key, value in values.items() if key in known})
 
     @classmethod
@@ -139,11 +158,13 @@ class AlbertConfig:
 
         Raises:
             FileNotFoundError: nothing is there.
-            ValueError: no JSON object, or anything that `from_dict` refuses; names the file.
+            ValueError: no JSON object, or what `from_dict` or `check_memory` refuses; names it.
         """
         values = files.read_json(path)
         try:
-            return cls.from_dict(values)
+            config = cls.from_dict(values)
+            config.check_memory()
+            return config
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
 
@@ -172,6 +193,37 @@ class AlbertConfig:
                 f"max_position_embeddings={self.max_position_embeddings} of the model"
             )
 
+    def check_memory(self) -> None:
+        """Compares the memory that an encoder needs at least with that of this machine.
+
+        Logs a warning where only training, with gradients and moments, may not fit.
+
+        Raises:
+            ValueError: the weights alone, or the graph of so many layers, do not fit; names the key
+                that is to blame.
+        """
+        available = _memory_of_machine()
+        sizes = dataclasses.asdict(self)
+        needed = _least_bytes(sizes)
+        if needed > available:
+            # The key without which the model would be smallest.
+            whole_numbers = [name for name, value in sizes.items() if type(value) is int]
+            name = min(whole_numbers, key=lambda name: _least_bytes(sizes | {name: 1}))
+            raise ValueError(
+                f"{name}={sizes[name]}: a model of this size needs {needed / _GIB:,.0f} GiB of "
+                f"memory at least, and this machine has {available / _GIB:,.0f} GiB"
+            )
+        training = _TRAINING_COPIES * _FLOAT_BYTES * _count_weights(sizes)
+        if training > available:
+            logging.log_first_n(
+                logging.WARNING,
+                "Training this model takes more than %.0f GiB for weights, gradients and moments; "
+                "this machine has %.0f GiB.",
+                1,
+                training / _GIB,
+                available / _GIB,
+            )
+
     def group_of_layer(self, layer: int) -> int:
         """Group whose weights layer `layer` (from 0) uses, ⌊layer / L · G⌋.
 
@@ -184,3 +236,38 @@ class AlbertConfig:
     def has_embedding_projection(self) -> bool:
         """Whether the embeddings are projected from E to H; Google's has no such step if E = H."""
         return self.layout == "albert_zh" or self.embedding_size != self.hidden_size
+
+
+def _count_weights(sizes: dict[str, Any]) -> int:
+    """Returns the number of weights of an encoder, from the fields of its config."""
+    c = SimpleNamespace(**sizes)
+    hidden, inner = c.hidden_size, c.intermediate_size
+    is_zh = c.layout == "albert_zh"
+    width = hidden if is_zh else c.embedding_size
+    words = c.vocab_size * c.embedding_size
+    others = (c.type_vocab_size + c.max_position_embeddings + 2) * width
+    projection = 0
+    if is_zh:
+        projection = c.embedding_size * hidden  # without a bias
+    elif c.embedding_size != hidden:
+        projection = (c.embedding_size + 1) * hidden
+    dense = (hidden + 1) * hidden
+    block = 4 * dense + (hidden + 1) * inner + (inner + 1) * hidden + 4 * hidden
+    blocks = min(c.num_hidden_groups, c.num_hidden_layers) * c.inner_group_num
+    pooler = dense
+    total: int = words + others + projection + blocks * block + pooler
+    return total
+
+
+def _least_bytes(sizes: dict[str, Any]) -> int:
+    """Returns the memory, in bytes, of an encoder's weights and of the graph of its layers."""
+    blocks: int = sizes["num_hidden_layers"] * sizes["inner_group_num"]
+    return _FLOAT_BYTES * _count_weights(sizes) + _BLOCK_BYTES * blocks
+
+
+def _memory_of_machine() -> float:
+    """Returns the size of the memory in bytes; infinity where the system does not tell."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):  # not POSIX
+        return float("inf")

@@ -236,14 +236,26 @@ def read_json(path: str) -> dict[str, Any]:
 
     Raises:
         FileNotFoundError: nothing is there.
-        ValueError: the file holds something else; names it.
+        ValueError: the file holds something else, or an object that has a key twice; names it.
     """
     try:
-        values = json.loads(read_text(path))
+        values = json.loads(read_text(path), object_pairs_hook=_unique_keys)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
+    except RecursionError:
+        raise ValueError(f"{path}: JSON that is nested too deeply") from None
     if not isinstance(values, dict):
         raise ValueError(f"{path}: a JSON object was expected, {type(values).__name__} came")
+    return values
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Returns a JSON object of its pairs, for `json.loads`, which would keep the last of equals."""
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"the key {twice!r} is there twice; remove one of them")
     return values
 
 

@@ -472,7 +472,8 @@ class AlbertEncoder(AlbertLayer):
         hidden_states: on request, the embeddings as they enter the first layer and the output of
             each of the L·N blocks, [B, S, H] each.
 
-    Raises: ValueError if S is larger than `max_position_embeddings`.
+    Raises: ValueError if S is larger than `max_position_embeddings`, and, on construction, if the
+        weights would not fit into the memory of the machine.
 
     >>> config = AlbertConfig(97, hidden_size=12, num_attention_heads=4, intermediate_size=20)
     >>> outputs = AlbertEncoder(config)(tf.constant([[2, 45, 61, 3], [2, 77, 3, 0]]))
@@ -481,6 +482,7 @@ class AlbertEncoder(AlbertLayer):
     """
 
     def __init__(self, config: AlbertConfig, recompute: bool = False, **kwargs: Any) -> None:
+        config.check_memory()
         super().__init__(config, **kwargs)
         self.recompute = recompute
         H, dtype, parts = config.hidden_size, self.dtype_policy, parts_of(config)

@@ -12,6 +12,7 @@ The library takes instances of it; `cli.flags` makes command line flags of the s
 from __future__ import annotations
 
 import dataclasses
+import math
 import types
 import typing
 from collections.abc import Sequence
@@ -89,7 +90,8 @@ class SettingsGroup:
         GROUP: heading, in `--help`, of the fields that a class adds.
 
     Raises:
-        ValueError: a value is outside of its range or none of the choices; names the field.
+        ValueError: a value is not finite, outside of its range or none of the choices; names the
+            field.
     """
 
     GROUP: ClassVar[str] = "flags"
@@ -110,6 +112,13 @@ def check_value(field: dataclasses.Field[Any], value: Any) -> None:
     if value is None or not limits:
         return
     values = value if isinstance(value, tuple) else (value,)
+    allowed_nan = field.default != field.default  # where nan is the default, it means "none"
+    if any(
+        isinstance(number, float)
+        and not (math.isfinite(number) or (allowed_nan and math.isnan(number)))
+        for number in values
+    ):
+        raise ValueError(f"{field.name}={value!r}: expected a finite number")
     if limits["choices"] is not None and not set(values) <= set(limits["choices"]):
         expected = ", ".join(map(repr, limits["choices"]))
         raise ValueError(f"{field.name}={value!r}: expected one of {expected}")

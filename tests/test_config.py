@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from albert_tf import config as config_module
 from albert_tf.config import AlbertConfig
 from tests.conftest import TINY_SHAPE
 
@@ -146,6 +147,15 @@ def test_no_activation_means_linear(linear):
         ({"attention_probs_dropout_prob": -0.1}, r"attention_probs_dropout_prob=-0\.1 is not in"),
         ({"hidden_dropout_prob": "0.1"}, r"hidden_dropout_prob='0\.1': a number was expected"),
         ({"hidden_act": "swish"}, r"hidden_act='swish' is none of gelu, relu, tanh, linear"),
+        ({"hidden_act": []}, r"hidden_act=\[\] is none of gelu"),
+        ({"hidden_act": 0}, r"hidden_act=0 is none of gelu"),
+        ({"hidden_act": False}, r"hidden_act=False is none of gelu"),
+        ({"initializer_range": float("nan")}, r"initializer_range=nan: a finite number of 0 or"),
+        ({"initializer_range": float("inf")}, r"initializer_range=inf: a finite number of 0 or"),
+        ({"initializer_range": -1}, r"initializer_range=-1: a finite number of 0 or more"),
+        ({"initializer_range": 10**400}, r"initializer_range=10+: a finite number of 0 or more"),
+        ({"hidden_dropout_prob": float("nan")}, r"hidden_dropout_prob=nan is not in \[0, 1\)"),
+        ({"num_hidden_layers": 2**31}, r"num_hidden_layers=2147483648: at most 2147483647"),
         ({"layout": "hugging_face"}, r"layout='hugging_face' is none of google, albert_zh"),
         ({"ln_type": "preln", "layout": "google"}, r'"preln" exists in layout "albert_zh" only'),
         ({"layout": "albert_zh"}, r'layout "albert_zh" has num_hidden_groups=1'),
@@ -163,6 +173,15 @@ def test_impossible_values_are_refused_with_what_came(values, message):
         ("[1]", r"broken\.json: a JSON object was expected, list came"),
         ('{"vocab_size": 0}', r"broken\.json: vocab_size=0"),
         ('{"vocab_size": 9, "x": 1}', r"broken\.json: unknown key"),
+        (
+            '{"vocab_size": 9, "vocab_size": 97}',
+            r"broken\.json: the key 'vocab_size' is there twice",
+        ),
+        ('{"vocab_size": 9, "initializer_range": NaN}', r"broken\.json: initializer_range=nan"),
+        (
+            '{"vocab_size": 9, "hidden_size": 1000000000}',
+            r"broken\.json: hidden_size=1000000000: a",
+        ),
     ],
 )
 def test_a_broken_file_is_named(content, message, tmp_path):
@@ -214,3 +233,37 @@ def test_a_sequence_longer_than_the_positions_is_refused():
     config.check_length(11)
     with pytest.raises(ValueError, match="--max_seq_length=12 is larger than max_position_embedd"):
         config.check_length(12)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "vocab_size",
+        "embedding_size",
+        "hidden_size",
+        "num_hidden_layers",
+        "intermediate_size",
+        "inner_group_num",
+        "max_position_embeddings",
+        "type_vocab_size",
+    ],
+)
+def test_a_size_that_no_machine_has_memory_for_is_refused_by_name(name):
+    config = AlbertConfig(**TINY_SHAPE | {name: 2 * 10**9})
+    with pytest.raises(ValueError, match=rf"^{name}=2000000000: .* needs [\d,]+ GiB "):
+        config.check_memory()
+
+
+def test_memory_for_the_weights_alone_is_warned_of(monkeypatch, tiny_config, caplog):
+    weights = config_module._count_weights(dataclasses.asdict(tiny_config))
+    graph = config_module._BLOCK_BYTES * tiny_config.num_hidden_layers
+    monkeypatch.setattr(config_module, "_memory_of_machine", lambda: 4 * weights + graph - 1)
+    with pytest.raises(ValueError, match="num_hidden_layers=6: a model of this size needs"):
+        tiny_config.check_memory()
+    monkeypatch.setattr(config_module, "_BLOCK_BYTES", 0)
+    monkeypatch.setattr(config_module, "_memory_of_machine", lambda: 16 * weights)
+    tiny_config.check_memory()
+    assert "gradients and moments" not in caplog.text
+    monkeypatch.setattr(config_module, "_memory_of_machine", lambda: 16 * weights - 1)
+    tiny_config.check_memory()
+    assert "more than 0 GiB for weights, gradients and moments" in caplog.text

@@ -322,3 +322,18 @@ def test_folders_are_no_files(tmp_path):
     assert files.is_file(str(tmp_path / "a"))
     assert not files.is_file(str(tmp_path / "b"))
     assert not files.is_file(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('{"a": 1, "b": 2, "a": 1}', "the key 'a' is there twice"),
+        ('{"a": [{"b": 2, "b": 3}]}', "the key 'b' is there twice"),
+        ("[" * 100_000, "JSON that is nested too deeply"),
+    ],
+)
+def test_json_that_says_two_things_or_never_ends_is_refused(tmp_path, content, message):
+    path = tmp_path / "a.json"
+    path.write_text(content)
+    with pytest.raises(ValueError, match=rf"a\.json: {message}"):
+        files.read_json(str(path))

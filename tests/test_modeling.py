@@ -12,7 +12,7 @@ import tf_keras
 from albert_tf import kernels
 from albert_tf.checkpoints.loading import load_checkpoint
 from albert_tf.checkpoints.names import variable_name
-from albert_tf.config import AlbertConfig
+from albert_tf.config import AlbertConfig, _count_weights
 from albert_tf.modeling import AlbertEncoder, AlbertForPretraining
 from albert_tf.pretraining.task import PretrainingTask
 from tests.conftest import ROOT
@@ -147,6 +147,27 @@ def test_sharing_means_that_layers_cost_no_parameters(tiny_config):
     block = count(num_hidden_groups=3) - count(num_hidden_groups=2)
     assert block == count(num_hidden_groups=2) - count(num_hidden_groups=1)
     assert count(inner_group_num=2) - count(inner_group_num=1) == 2 * block
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"embedding_size": 12},
+        {"inner_group_num": 3, "num_hidden_groups": 12},
+        {"layout": "albert_zh", "num_hidden_groups": 1},
+        {"layout": "albert_zh", "num_hidden_groups": 1, "ln_type": "preln"},
+    ],
+)
+def test_weights_are_counted_before_they_are_made(tiny_config, changes):
+    config = dataclasses.replace(tiny_config, **changes)
+    expected = AlbertEncoder(config).count_params()
+    assert _count_weights(dataclasses.asdict(config)) == expected
+
+
+def test_an_encoder_that_no_machine_has_memory_for_is_refused(tiny_config):
+    with pytest.raises(ValueError, match=r"num_hidden_layers=1000000000: .* GiB of memory"):
+        AlbertEncoder(dataclasses.replace(tiny_config, num_hidden_layers=10**9))
 
 
 def test_every_layer_uses_the_weights_of_its_group(tiny_config, tiny_batch):

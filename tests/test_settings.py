@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import pytest
 
@@ -15,6 +16,7 @@ class Boat(SettingsGroup):
     oars: int = setting(2, "Number of oars; 0 for a sail.", minimum=0, maximum=8)
     wood: str = setting("oak", "Kind of wood.", choices=("oak", "pine"))
     lengths: float | tuple[float, ...] = setting(3.5, "Lengths in meters.", minimum=1)
+    draft: float = setting(float("nan"), "Depth in meters; nan for unknown.")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -33,11 +35,18 @@ class Ferry(Boat):
         ({"oars": 9}, "oars=9: expected 8 or less"),
         ({"wood": "elm"}, "wood='elm': expected one of 'oak', 'pine'"),
         ({"lengths": (2.0, 0.5)}, r"lengths=\(2.0, 0.5\): expected 1 or more"),
+        ({"lengths": float("nan")}, "lengths=nan: expected a finite number"),
+        ({"lengths": (2.0, float("inf"))}, r"lengths=\(2.0, inf\): expected a finite number"),
+        ({"draft": float("inf")}, "draft=inf: expected a finite number"),
     ],
 )
 def test_a_value_out_of_range_is_refused_by_name(values, message):
     with pytest.raises(ValueError, match=message):
         Boat(**values)
+
+
+def test_nan_is_allowed_where_it_is_the_default():
+    assert math.isnan(Boat(draft=float("nan")).draft)
 
 
 def test_a_setting_without_default_must_be_given():
