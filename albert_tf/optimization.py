@@ -30,15 +30,12 @@ SLOTS = ("adam_m", "adam_v")
 class WarmUpPolynomialDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
     """Google's schedule: linear warm-up, then polynomial decay to 0.
 
-    Update number t, counted from 1, has the rate
+    The update that follows t finished ones has the rate
     `learning_rate` · (1 − min(t, T)/T)^power with T = `num_train_steps`. While
     t − `start_warmup_step` < `num_warmup_steps` it is
-    `learning_rate` · (t − `start_warmup_step`) / `num_warmup_steps` instead: negative before
-    `start_warmup_step`, and the decay does not begin anew behind the warm-up.
-
-    Google's graph reads its step counter for the rate and increments it with no order between the
-    two. In its recorded runs the increment comes first, but for a step here and there: hence t,
-    not t − 1.
+    `learning_rate` · (t − `start_warmup_step`) / `num_warmup_steps` instead: 0 for the first
+    update of a warm-up, negative before `start_warmup_step`. The decay does not begin anew behind
+    the warm-up.
 
     Args:
         learning_rate: the peak.
@@ -66,7 +63,7 @@ class WarmUpPolynomialDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
 
     def __call__(self, step: tf.Tensor | int) -> tf.Tensor:
         """Returns the rate, float32 scalar, of the update that follows `step` finished ones."""
-        t = tf.cast(step, tf.float32) + 1.0
+        t = tf.cast(step, tf.float32)
         done = tf.minimum(t, self.num_train_steps) / self.num_train_steps
         rate = self.learning_rate * (1.0 - done) ** self.power
         if not self.num_warmup_steps:

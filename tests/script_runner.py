@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 
 import numpy as np
 import pytest
@@ -16,6 +17,12 @@ def tensors(prefix):
     """All tensors of a checkpoint, by name."""
     reader = containers.open_checkpoint(str(prefix))
     return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
+
+
+def logged_rates(folder):
+    """Step → the learning rate that a run has logged for it."""
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    return {line["step"]: line["learning_rate"] for line in map(json.loads, lines)}
 
 
 @contextlib.contextmanager

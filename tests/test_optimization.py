@@ -26,22 +26,15 @@ from tests.test_modeling import GOLDEN, read_golden
 
 PEAK = {"lamb": 0.01, "adamw": 0.001}
 SETTINGS = [(1.0, 0, 0), (1.0, 4, 0), (2.0, 3, 2)]
-# Google's graph reads its step counter while it increments it. In these recorded runs the read
-# came first at update 2, so that update 2 had the rate of update 1.
-READ_FIRST = {("groups", "adamw", (2.0, 3, 2)): [2], ("no_factorization", "lamb", (2.0, 3, 2)): [2]}
+# These runs were recorded in a plain session, which incremented its step counter before it computed
+# the rate, so that the first update had the rate of step 1. Google's trainer reads it before.
+RECORDED_STEPS = range(1, 13)
+# In two of them it read the counter first, once: update 2 had the rate of update 1.
+READ_FIRST = {("groups", "adamw", (2.0, 3, 2)), ("no_factorization", "lamb", (2.0, 3, 2))}
 
 
-class RacedSchedule(WarmUpPolynomialDecay):
-    """Google's schedule with the given updates (from 1) at the rate of the one before."""
-
-    late: tuple[int, ...] = ()
-
-    def __call__(self, step):
-        is_late = tf.reduce_any(tf.cast(step, tf.int32) + 1 == tf.constant(self.late, tf.int32))
-        return super().__call__(step - tf.cast(is_late, step.dtype))
-
-
-def train_losses(model, optimizer, batch, count):
+def train_losses(model, optimizer, batch, steps):
+    """Losses of an update for each of `steps`, which has the learning rate of that step."""
     batch = {name: tf.constant(value) for name, value in batch.items()}
     task = PretrainingTask(
         model.config, batch["input_ids"].shape[1], batch["masked_lm_ids"].shape[1]
@@ -56,7 +49,11 @@ def train_losses(model, optimizer, batch, count):
         optimizer.apply_gradients(zip(gradients, variables, strict=True))
         return loss
 
-    return [float(step()) for _ in range(count)]
+    losses = []
+    for number in steps:
+        optimizer.iterations.assign(number)
+        losses.append(float(step()))
+    return losses
 
 
 def assert_same_weights(model, expected):
@@ -86,7 +83,8 @@ def test_twelve_steps_have_google_losses(optimizer, power, warmup, start):
     for variable in model.variables:
         variable.assign(weights[variable_name(variable)])
     schedule = WarmUpPolynomialDecay(PEAK[optimizer], 10, warmup, start, power)
-    losses = train_losses(model, create_optimizer(optimizer, schedule), read_golden("input/"), 12)
+    made = create_optimizer(optimizer, schedule)
+    losses = train_losses(model, made, read_golden("input/"), RECORDED_STEPS)
     name = f"{optimizer}_power{power:.0f}_warmup{warmup}_start{start}"
     np.testing.assert_allclose(losses, read_golden("train/")[name], rtol=1e-5)
 
@@ -99,11 +97,15 @@ def test_reference_runs_end_with_the_same_weights(shared, folder, optimizer, pow
     path = shared / "golden" / "encoder" / folder
     model = AlbertForPretraining(AlbertConfig.from_json_file(str(path / "albert_config.json")))
     load_checkpoint(model, str(path / "model.ckpt-best"))
-    schedule = RacedSchedule(PEAK[optimizer], 10, warmup, start, power)
-    schedule.late = READ_FIRST.get((folder, optimizer, (power, warmup, start)), ())
+    made = create_optimizer(
+        optimizer, WarmUpPolynomialDecay(PEAK[optimizer], 10, warmup, start, power)
+    )
+    steps = list(RECORDED_STEPS)
+    if (folder, optimizer, (power, warmup, start)) in READ_FIRST:
+        steps[1] = steps[0]
     name = f"train_{optimizer}_power{power:.0f}_warmup{warmup}_start{start}.npz"
     with np.load(path / "inputs.npz") as inputs, np.load(path / name) as expected:
-        losses = train_losses(model, create_optimizer(optimizer, schedule), inputs, 12)
+        losses = train_losses(model, made, inputs, steps)
         np.testing.assert_allclose(losses, expected["loss"], rtol=1e-4)
         assert_same_weights(model, expected)
 
@@ -126,11 +128,13 @@ def test_moments_of_a_google_checkpoint_are_continued(shared, name):
     reader = open_checkpoint(str(path / "model.ckpt-6"))
     for slot, variable in optimizer.slot_variables(model.trainable_variables).items():
         variable.assign(reader.get_tensor(slot))
-    optimizer.iterations.assign(reader.get_tensor("global_step"))
+    assert reader.get_tensor("global_step") == 6
     inputs = np.load(shared / "golden" / "encoder" / "groups" / "inputs.npz")
     with np.load(path / "after_12_steps.npz") as expected:
         np.testing.assert_allclose(
-            train_losses(model, optimizer, inputs, 6), expected["loss"][6:], rtol=1e-4
+            train_losses(model, optimizer, inputs, RECORDED_STEPS[6:]),
+            expected["loss"][6:],
+            rtol=1e-4,
         )
         assert_same_weights(model, expected)
 
@@ -173,12 +177,31 @@ def test_moments_have_google_names():
 
 
 def test_the_rates_of_a_schedule():
+    """The first update, which follows no finished one, has step 0, as in Google's trainer."""
     schedule = WarmUpPolynomialDecay(1e-3, 100, 5)
-    rates = [float(schedule(step)) for step in (0, 1, 3, 4, 49, 99, 150)]
-    np.testing.assert_allclose(rates, [2e-4, 4e-4, 8e-4, 9.5e-4, 5e-4, 0, 0], rtol=1e-5)
+    rates = [float(schedule(step)) for step in (0, 1, 4, 5, 50, 99, 100, 150)]
+    np.testing.assert_allclose(rates, [0, 2e-4, 8e-4, 9.5e-4, 5e-4, 1e-5, 0, 0], rtol=1e-5)
     late = WarmUpPolynomialDecay(1e-3, 100, 4, start_warmup_step=10, power=2.0)
-    rates = [float(late(step)) for step in (1, 9, 12, 13, 49)]
+    rates = [float(late(step)) for step in (2, 10, 13, 14, 50)]
     np.testing.assert_allclose(rates, [-2e-3, 0, 7.5e-4, 0.86**2 * 1e-3, 2.5e-4], rtol=1e-5)
+    assert float(WarmUpPolynomialDecay(1e-3, 100)(0)) == np.float32(1e-3)
+
+
+@pytest.mark.parametrize("kind", [AdamW, Lamb])
+def test_the_first_update_has_the_rate_of_step_0(kind):
+    """By `apply_gradients`, as in Keras, and by that of the training step."""
+    start = [[2.0, -1.0]]
+    pairs = [(tf.constant([[0.5, 0.5]]), tf.Variable(start, name="kernel"))]
+    optimizer = kind(WarmUpPolynomialDecay(0.5, 8, 2))
+    optimizer.build([pairs[0][1]])
+    optimizer.apply_gradients(pairs)
+    assert float(optimizer.learning_rate) == 0.0
+    np.testing.assert_array_equal(pairs[0][1], start)
+    optimizer.apply_gradients_if(tf.constant(True), pairs)
+    assert float(optimizer.learning_rate) == 0.25
+    optimizer.apply_gradients(pairs)
+    assert float(optimizer.learning_rate) == 0.375  # 0.5 · (1 − 2/8)
+    assert np.abs(pairs[0][1] - start).max() > 0.1
 
 
 def test_layer_adaptation_is_one_where_a_norm_is_zero():

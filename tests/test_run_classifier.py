@@ -19,7 +19,7 @@ from albert_tf.data.tfrecord import encode_examples
 from albert_tf.finetuning.sequences import TokenSequences
 from albert_tf.settings import describe
 from albert_tf.training.loop import Trainer
-from tests.script_runner import killed_at, start_of, tensors
+from tests.script_runner import killed_at, logged_rates, start_of, tensors
 
 OFFICIAL_DEFAULTS = {
     "data_dir": None,
@@ -144,6 +144,11 @@ def test_every_official_flag_has_its_official_default():
     required = ["--task_name=CoLA", "--data_dir=glue", "--output_dir=out"]
     old = ["--bert_config_file=c", "--master=x", "--num_tpu_cores=8", "--iterations_per_loop=1000"]
     assert parse(classification.Settings, [*required, *old]).albert_config_file == "c"
+
+
+def test_the_rate_of_an_update_is_that_of_the_finished_steps(finished):
+    """Of update t that of step t - 1, as in Google's trainer."""
+    assert logged_rates(finished) == pytest.approx({2: 0.008, 4: 0.004, 5: 0.002})
 
 
 def test_every_checkpoint_is_evaluated_and_the_best_is_kept(finished):

@@ -13,7 +13,7 @@ from albert_tf import race
 from albert_tf.checkpoints import store
 from albert_tf.cli.flags import parse
 from albert_tf.settings import describe
-from tests.script_runner import killed_at, start_of, tensors
+from tests.script_runner import killed_at, logged_rates, start_of, tensors
 
 OFFICIAL_DEFAULTS = {
     "data_dir": None,
@@ -112,6 +112,11 @@ def test_every_official_flag_has_its_official_default():
     old = ["--num_keep_checkpoint=3", "--master=x", "--num_tpu_cores=8", "--iterations_per_loop=1"]
     settings = parse(race.Settings, ["--data_dir=data", "--output_dir=out", *old])
     assert settings.keep_checkpoint_max == 3
+
+
+def test_the_rate_of_an_update_is_that_of_the_finished_steps(finished):
+    """Of update t that of step t - 1, as in Google's trainer."""
+    assert logged_rates(finished) == pytest.approx({2: 0.008, 4: 0.004, 5: 0.002})
 
 
 def test_training_evaluates_what_it_saves_and_keeps_the_best(finished):

@@ -18,7 +18,7 @@ from albert_tf.cli.flags import parse
 from albert_tf.settings import describe
 from albert_tf.training.loop import Trainer
 from tests.conftest import TOY_TEXT
-from tests.script_runner import killed_at, tensors
+from tests.script_runner import killed_at, logged_rates, tensors
 
 BOTH = {
     "albert_config_file": None,
@@ -160,6 +160,11 @@ def test_every_official_flag_of_both_programs_has_its_official_default():
     assert {name: fields[name] for name in wanted} == wanted
     old = ["--nouse_einsum", "--predict_feature_left_file=x", "--master=x", "--num_tpu_cores=8"]
     assert parse(squad.Settings, ["--output_dir=out", *old]) == squad.Settings(output_dir="out")
+
+
+def test_the_rate_of_an_update_is_that_of_the_finished_steps(v1):
+    """Of update t that of step t - 1, as in Google's trainer."""
+    assert logged_rates(v1) == pytest.approx({2: 0.008, 4: 0.004, 5: 0.002})
 
 
 def blocks(folder):

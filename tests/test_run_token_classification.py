@@ -16,7 +16,7 @@ from albert_tf.finetuning.sweeps import TABLE_FILE
 from albert_tf.token_classification import task
 from albert_tf.tokenization import FullTokenizer
 from tests.conftest import TOY_TEXT
-from tests.script_runner import killed_at, tensors
+from tests.script_runner import killed_at, logged_rates, tensors
 
 PLACES = {"river": "LOC", "landing": "LOC", "sea": "LOC", "boat": "OBJ"}
 ALL = ["--do_train", "--do_eval", "--do_predict"]
@@ -71,6 +71,10 @@ def contents(folder):
 
 def columns(path):
     return [line.split("\t") for line in path.read_text().splitlines() if line]
+
+
+def test_the_rate_of_an_update_is_that_of_the_finished_steps(finished):
+    assert logged_rates(finished) == pytest.approx({2: 0.008, 4: 0.004, 5: 0.002})
 
 
 def test_every_checkpoint_is_measured_and_the_best_is_kept(finished):

@@ -114,6 +114,16 @@ def test_checkpoints_are_written_at_0_at_multiples_and_at_the_end(finished):
     assert text.startswith('model_checkpoint_path: "model.ckpt-7"\nall_model_checkpoint_paths: ')
 
 
+def test_a_line_has_the_rate_of_its_last_step(finished):
+    """Update number t has the learning rate of step t - 1."""
+    trainer, output_dir = finished
+    schedule = optimization.WarmUpPolynomialDecay(0.01, 7, 2)
+    rates = {line["step"]: line["learning_rate"] for line in lines_of(output_dir)}
+    expected = {step: float(schedule(step - 1)) for step in (2, 3, 4, 6, 7)}
+    assert rates == pytest.approx(expected, rel=1e-6)
+    assert float(trainer.optimizer.learning_rate) == rates[7] > 0
+
+
 def test_a_checkpoint_holds_weights_moments_and_step_under_google_names(finished):
     trainer, output_dir = finished
     reader = containers.open_checkpoint(str(output_dir / "model.ckpt-6"))
