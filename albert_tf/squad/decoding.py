@@ -260,6 +260,7 @@ def _null_odds(
         return None
     odds = np.full(len(examples), NO_FEATURES_NULL_ODDS)
     np.minimum.at(odds, features.example_index, null_scores.astype(np.float64))
+    odds += 0.0  # -0.0 becomes 0.0, as in the official file
     return {example.qas_id: odd for example, odd in zip(examples, odds.tolist(), strict=True)}
 
 

@@ -150,6 +150,13 @@ def test_null_odds_are_the_least_of_the_windows():
     assert answers.null_odds == {"q0": -0.5, "q1": 1.5}
 
 
+def test_null_odds_of_zero_have_no_sign():
+    """The official file has 0.0, never -0.0."""
+    candidates = make_candidates([[(3, 3, 0.0, 0.0)]], [-0.0])
+    answers = decode([example("q0")], make_window(example_index=[0]), candidates, 20, 30)
+    assert json.dumps(answers.null_odds) == '{"q0": 0.0}'
+
+
 def test_the_threshold_itself_is_answered_unless_it_is_strict():
     answers = Answers({"a": "x", "b": "y", "c": "z"}, {}, {"a": -1.0, "b": 0.5, "c": 0.75})
     assert answers.predictions() == {"a": "x", "b": "y", "c": "z"}
