@@ -123,7 +123,7 @@ def open_binary(path: str) -> IO[bytes]:
     """Opens a file for reading bytes.
 
     Raises:
-        FileNotFoundError: nothing is there, or it is a directory.
+        FileNotFoundError: nothing is there, or it is a directory, a pipe or a device.
     """
     if is_directory(path):
         raise FileNotFoundError(f"{path}: a file was expected, this is a directory")
@@ -132,6 +132,10 @@ def open_binary(path: str) -> IO[bytes]:
         raise FileNotFoundError(f"{path}: no such file{looked}")
     if is_remote(path):
         return io.BufferedReader(_RemoteReader(path), _READ_BYTES)
+    if not os.path.isfile(path):  # opening a pipe waits for its writer, and files are read twice
+        raise FileNotFoundError(
+            f"{path}: a file was expected, this is a pipe or a device; copy its content into a file"
+        )
     return open(path, "rb")
 
 
@@ -145,6 +149,8 @@ def exists(path: str) -> bool:
 
 def is_file(path: str) -> bool:
     """Whether there is a file of this name."""
+    if not is_remote(path):
+        return os.path.isfile(path)
     return exists(path) and not is_directory(path)
 
 
@@ -343,6 +349,13 @@ def make_directory(path: str, what: str) -> None:
         raise ValueError(f"{what}: cannot write into {path!r}: {reason}. Name another.") from None
 
 
+def check_replaceable(path: str) -> None:
+    """Raises ValueError if `path` is a directory, a pipe or a device: no file may replace it."""
+    if not is_remote(path) and os.path.exists(path) and not os.path.isfile(path):
+        kind = "directory" if os.path.isdir(path) else "pipe or a device"
+        raise ValueError(f"{path}: a file is to be written here, this is a {kind}; name another")
+
+
 @contextlib.contextmanager
 def write_atomically(path: str, mode: str = "w") -> Iterator[IO[Any]]:
     """Opens a temporary file, and gives it the name `path` once all is written.
@@ -356,7 +369,11 @@ def write_atomically(path: str, mode: str = "w") -> Iterator[IO[Any]]:
     Args:
         path: the final name; its directory must exist.
         mode: "w" for UTF-8 text or "wb" for bytes.
+
+    Raises:
+        ValueError: as `check_replaceable`.
     """
+    check_replaceable(path)
     if is_remote(path):
         check_scheme(path)
         with tempfile.TemporaryDirectory() as folder:

@@ -90,15 +90,18 @@ class SettingsGroup:
         GROUP: heading, in `--help`, of the fields that a class adds.
 
     Raises:
-        ValueError: a value is not finite, outside of its range or none of the choices; names the
-            field.
+        ValueError: a value is not finite, outside of its range or none of the choices, or empty
+            where there is no default; names the field.
     """
 
     GROUP: ClassVar[str] = "flags"
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
-            check_value(field, getattr(self, field.name))
+            value = getattr(self, field.name)
+            if field.default is REQUIRED and value == "":
+                raise ValueError(f"{field.name}='': a value is needed, the empty text was given")
+            check_value(field, value)
 
     @classmethod
     def make(cls, **values: Any) -> Self:

@@ -36,6 +36,30 @@ def test_a_directory_is_no_file(tmp_path):
         files.open_binary(str(tmp_path))
 
 
+@pytest.fixture
+def pipe(tmp_path):
+    """A pipe without a writer: opening it for reading would wait forever."""
+    os.mkfifo(tmp_path / "pipe")
+    return tmp_path / "pipe"
+
+
+def test_a_pipe_is_not_waited_for(pipe):
+    with pytest.raises(FileNotFoundError, match=r"pipe: a file was expected, this is a pipe"):
+        files.open_binary(str(pipe))
+    assert not files.is_file(str(pipe))
+
+
+def test_a_pipe_or_a_device_is_not_replaced_by_a_file(pipe):
+    for path in (str(pipe), os.devnull):
+        with (
+            pytest.raises(ValueError, match=f"{path}: a file is to be written here, .* a pipe or"),
+            files.write_atomically(path),
+        ):
+            pass
+    assert pipe.is_fifo()
+    assert not os.path.isfile(os.devnull)
+
+
 def test_text_is_read_as_utf8_without_its_byte_order_mark(tmp_path):
     path = tmp_path / "a.txt"
     path.write_bytes("\ufeff河流\nriver\n".encode())

@@ -126,7 +126,7 @@ def test_the_best_checkpoint_is_exported_and_answers_as_predicted(finished, run,
     (path,) = tmp_path.iterdir()
     assert (path / "assets.extra" / "labels.txt").read_text() == "B-LOC\nB-OBJ\nO\n"
     tokenizer = FullTokenizer(spm_model_file=str(path / "assets.extra" / "toy.model"))
-    settings = token_classification.Settings(data_dir=str(tmp_path), output_dir="")
+    settings = token_classification.Settings(data_dir=str(tmp_path), output_dir="none")
     (tmp_path / "test.txt").write_text(conll())
     data = task.read_sentences(settings, "test")
     labels = ("B-LOC", "B-OBJ", "O")

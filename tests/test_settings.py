@@ -79,3 +79,14 @@ def test_a_field_belongs_to_the_group_that_defined_it_first():
 def test_the_type_of_values_is_read_from_the_annotation(name, kind, is_tuple, is_scalar):
     (field,) = [field for field in describe(Ferry) if field.name == name]
     assert (field.type, field.is_tuple, field.is_scalar) == (kind, is_tuple, is_scalar)
+
+
+def test_an_empty_value_is_refused_where_one_is_required():
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Trip(SettingsGroup):
+        landing: str = setting(REQUIRED, "Where it begins.")
+        passenger: str = setting("", "Who comes along.")
+
+    assert Trip(landing="mill").passenger == ""
+    with pytest.raises(ValueError, match="landing='': a value is needed"):
+        Trip(landing="")

@@ -157,7 +157,7 @@ def batch(tiny_batch):
 
 
 def make_classifier(task, config, tokenizer=None, **settings):
-    values = Settings(task_name=task, data_dir="", output_dir="", **settings)
+    values = Settings(task_name=task, data_dir="none", output_dir="none", **settings)
     return classification.Classifier(TASKS[task], values, config, tokenizer)
 
 
