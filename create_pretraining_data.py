@@ -11,8 +11,9 @@ Chinese, with a WordPiece vocabulary:
         --vocab_file=vocab_chinese.txt --max_predictions_per_seq=76
 
 Writes the record files (records/train-00000-of-00008, ...), and records/train.records.json, which
-describes them. The same command with --resume resumes a run. For other text: --input_format for
-JSON lines or one document per file, --split_sentences for paragraphs.
+describes them. The same command resumes an interrupted run; with --resume it also keeps outputs
+that are complete. For other text: --input_format for JSON lines or one document per file,
+--split_sentences for paragraphs.
 """
 
 from albert_tf import data

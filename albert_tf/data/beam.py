@@ -154,15 +154,16 @@ def create_pretraining_data(settings: Settings) -> dict[str, Any]:
         ValueError: Apache Beam is not installed; or as `create.create_pretraining_data`.
     """
     beam = _import_beam()
-    job = create.prepare(settings)
-    if job.is_finished:
-        return job.metadata
     options = beam.options.pipeline_options.PipelineOptions(
         [f"--{option.lstrip('-')}" for option in settings.beam_pipeline_options],
         runner=settings.runner,
     )
-    with beam.Pipeline(options=options) as pipeline:
-        _build(pipeline, job, settings)
-    metadata = records.load_metadata(job.outputs.metadata_file)
-    create.log_counts(metadata["counts"])
-    return metadata
+    outputs = Outputs.parse(settings.output_file, settings.compression)
+    with create.prepare(settings, outputs) as job:
+        if job.is_finished:
+            return job.metadata
+        with beam.Pipeline(options=options) as pipeline:
+            _build(pipeline, job, settings)
+        metadata = records.load_metadata(outputs.metadata_file)
+        create.log_counts(metadata["counts"])
+        return metadata

@@ -15,6 +15,7 @@ shuffles and on the number of processes, not on the amount of text.
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import glob
 import itertools
@@ -41,6 +42,7 @@ from albert_tf.data.settings import (
 from albert_tf.data.tfrecord import decode_example
 from albert_tf.data.work_directory import (
     WorkDirectory,
+    lock_outputs,
     open_work_directory,
     remove_work_directory,
 )
@@ -61,16 +63,22 @@ def create_pretraining_data(settings: Settings) -> dict[str, Any]:
         OSError: a file cannot be written, for instance because the disk is full. What is finished
             stays in the work directory, for `resume`.
     """
-    job = prepare(settings)
-    metadata, outputs = job.metadata, job.outputs
-    run = {**metadata["settings"], **metadata["vocabulary"], "outputs": outputs.paths}
+    outputs = Outputs.parse(settings.output_file, settings.compression)
     work_dir = settings.work_dir or outputs.stem + ".work"
     if files.is_remote(work_dir):
         raise ValueError(f"--work_dir={work_dir}: a local directory is needed; name one")
+    with prepare(settings, outputs) as job:
+        return _do(job, settings, work_dir)
+
+
+def _do(job: Job, settings: Settings, work_dir: str) -> dict[str, Any]:
+    """Does a job; returns the content of the metadata file."""
+    metadata, outputs = job.metadata, job.outputs
+    run = {**metadata["settings"], **metadata["vocabulary"], "outputs": outputs.paths}
     if job.is_finished:
         remove_work_directory(work_dir, run)
         return metadata
-    with open_work_directory(work_dir, run, settings.resume) as work_directory:
+    with open_work_directory(work_dir, run) as work_directory:
         _encode_chunks(work_directory, job, settings)
         _write_outputs(work_directory, outputs, settings)
         metadata["counts"] = dict(work_directory.counts())
@@ -98,13 +106,13 @@ class Job:
     is_finished: bool = False
 
 
-def prepare(settings: Settings) -> Job:
-    """Checks everything that can be checked before the work begins.
+@contextlib.contextmanager
+def prepare(settings: Settings, outputs: Outputs) -> Iterator[Job]:
+    """Checks everything that can be checked before the work begins, and then holds the outputs.
 
     Raises:
         FileNotFoundError, ValueError: as `create_pretraining_data`.
     """
-    outputs = Outputs.parse(settings.output_file, settings.compression)
     input_files = files.expand_patterns(settings.input_file, "--input_file")
     _check_paths(input_files, outputs)
     tokenizer = load_tokenizer(settings)
@@ -119,11 +127,13 @@ def prepare(settings: Settings) -> Job:
             "do_lower_case": settings.do_lower_case,
         },
     }
-    if settings.resume and _is_finished(outputs, metadata):
-        logging.info("%s: all outputs are complete already", outputs.metadata_file)
-        finished = records.load_metadata(outputs.metadata_file)
-        return Job(input_files, outputs, finished, is_finished=True)
-    return Job(input_files, outputs, metadata)
+    with lock_outputs(outputs.stems):
+        if settings.resume and _is_finished(outputs, metadata):
+            logging.info("%s: all outputs are complete already", outputs.metadata_file)
+            finished = records.load_metadata(outputs.metadata_file)
+            yield Job(input_files, outputs, finished, is_finished=True)
+        else:
+            yield Job(input_files, outputs, metadata)
 
 
 def _check_paths(input_files: list[str], outputs: Outputs) -> None:
@@ -134,8 +144,7 @@ def _check_paths(input_files: list[str], outputs: Outputs) -> None:
     for path in outputs.paths:
         if _identity(path) in inputs:
             raise ValueError(f"--output_file: {path} is an input file as well")
-        if os.path.isdir(path):
-            raise ValueError(f"--output_file: {path} is a directory; name a file")
+        files.check_replaceable(path)
     for folder in dict.fromkeys(map(os.path.dirname, outputs.paths)):
         files.make_directory(folder, "--output_file")
 
@@ -237,9 +246,8 @@ def _write_outputs(work_directory: WorkDirectory, outputs: Outputs, settings: Se
         raise ValueError("--input_file: no text in there gives a token")
     finished = work_directory.finished_outputs()
     missing = [output for output in range(len(outputs.paths)) if output not in finished]
-    for path in (*(outputs.paths[output] for output in missing), outputs.metadata_file):
-        for half_written in glob.glob(glob.escape(path) + ".????????.tmp"):  # by a killed process
-            os.remove(half_written)
+    paths = [*(outputs.paths[output] for output in missing), outputs.metadata_file]
+    _remove_half_written(paths)
     bytes_per_output = counts["record_bytes"] / len(outputs.paths)
     groups = max(1, math.ceil(bytes_per_output / settings.shuffle_bytes))
     args = (work_directory.path, outputs, settings.random_seed, groups)
@@ -251,8 +259,18 @@ def _write_outputs(work_directory: WorkDirectory, outputs: Outputs, settings: Se
         disable=not settings.show_progress,
     ) as bar:
         num_workers = min(_processes(settings), len(missing))
-        for written in workers.run(_make_output_work, args, missing, num_workers):
-            bar.update(written)
+        try:
+            for written in workers.run(_make_output_work, args, missing, num_workers):
+                bar.update(written)
+        finally:
+            _remove_half_written(paths)
+
+
+def _remove_half_written(paths: Sequence[str]) -> None:
+    """Removes what killed processes left, also those that end because another one failed."""
+    for path in paths:
+        for half_written in glob.glob(glob.escape(path) + ".????????.tmp"):
+            os.remove(half_written)
 
 
 def _make_output_work(

@@ -40,5 +40,5 @@ def run(settings: Settings) -> Result:
         tokenizer = load_tokenizer(settings)
         create.log_instances(outputs.paths, tokenizer, settings.num_logged_instances)
     except KeyboardInterrupt:
-        raise KeyboardInterrupt("interrupted; the same command with --resume goes on") from None
+        raise KeyboardInterrupt("interrupted; the same command resumes") from None
     return Result(metadata)

@@ -69,13 +69,19 @@ class Outputs:
 
     Attributes:
         paths: their names.
-        stem: beginning of the name of the metadata file.
+        stems: what was given for them, without the number of shards. The first begins the name of
+            the metadata file.
         compression: "" or "gzip".
     """
 
     paths: tuple[str, ...]
-    stem: str
+    stems: tuple[str, ...]
     compression: str = ""
+
+    @property
+    def stem(self) -> str:
+        """Beginning of the names of the metadata file and the work directory."""
+        return self.stems[0]
 
     @property
     def metadata_file(self) -> str:
@@ -106,7 +112,7 @@ class Outputs:
             paths += [f"{stems[-1]}-{shard:05d}-of-{count:05d}" for shard in range(count)]
         if len(set(paths)) < len(paths):
             raise ValueError(f"--output_file={pattern}: names the same file twice")
-        return cls(tuple(paths), stems[0], compression)
+        return cls(tuple(paths), tuple(stems), compression)
 
 
 @contextlib.contextmanager

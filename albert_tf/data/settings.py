@@ -184,7 +184,11 @@ class Settings(EncodingSettings, InputSettings):
         REQUIRED, "Record files: names with commas between them, or name@64 for 64 files."
     )
     compression: str = setting("", "Compression of the record files.", choices=("", "gzip"))
-    resume: bool = setting(False, "Resume a run that was interrupted.")
+    resume: bool = setting(
+        False,
+        "Keep outputs that are complete, if text and settings are those that they were made of. An "
+        "interrupted run is resumed in any case.",
+    )
     work_dir: str = setting("", "Folder for unfinished work; default: beside the output.")
     num_workers: int = setting(0, "Number of processes; 0 for one on each core.", minimum=0)
     chunk_megabytes: float = setting(

@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import itertools
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import filelock
@@ -27,6 +28,7 @@ from absl import logging
 from albert_tf import files
 
 _RUN, _LOCK = "run.json", "run.lock"
+_OUTPUT_LOCK = ".records.lock"
 _HALF_WRITTEN = r"\.[0-9a-f]{8}\.tmp"  # what `files.write_atomically` appends
 _OURS = re.compile(
     rf"{_LOCK}|({_RUN}|chunk-\d+\.json|chunk-\d+-\d+\.spill|output-\d+\.json)({_HALF_WRITTEN})?"
@@ -100,8 +102,8 @@ class WorkDirectory:
             os.remove(os.path.join(self.path, f"output-{output:05d}.json"))
 
     def is_empty(self) -> bool:
-        """Whether nothing is finished."""
-        return not self._finished("chunk") and not self._finished("output")
+        """Whether no instance has been made. Chunks of blank text are not worth keeping."""
+        return not self.counts()["instances"]
 
     def remove(self) -> None:
         """Removes the directory and what this program put into it, `run.json` at last."""
@@ -121,69 +123,106 @@ class WorkDirectory:
 
 
 @contextlib.contextmanager
-def open_work_directory(path: str, run: Mapping[str, Any], resume: bool) -> Iterator[WorkDirectory]:
-    """Makes a work directory, or with `resume` opens that of an interrupted run.
+def lock(path: str, what: str) -> Iterator[None]:
+    """Holds a lock file against other processes; the kernel releases that of a killed process.
+
+    Nothing is held on file systems without locks (with a warning).
+
+    Raises:
+        ValueError: another process holds it and so is writing `what`.
+    """
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(filelock.FileLock(path, timeout=0, fallback_to_soft=False))
+        except filelock.Timeout:
+            raise ValueError(f"{what}: another process is writing this; wait for its end") from None
+        except OSError as error:
+            logging.warning("%s: not held against other processes (%s)", path, error.strerror)
+        yield
+
+
+@contextlib.contextmanager
+def lock_outputs(stems: Sequence[str]) -> Iterator[None]:
+    """Holds outputs against other processes, whatever the work directories of those are.
+
+    Args:
+        stems: as `records.Outputs.stems`. Remote ones are not held.
+
+    Raises:
+        ValueError: another process is writing one of them.
+    """
+    with contextlib.ExitStack() as stack:
+        for stem in dict.fromkeys(itertools.filterfalse(files.is_remote, stems)):
+            folder, name = os.path.split(stem)
+            path = os.path.join(folder, f".{name}{_OUTPUT_LOCK}")  # no glob for records finds it
+            stack.enter_context(lock(path, f"--output_file={stem}"))
+            stack.callback(_remove_if_there, path)  # before it is released
+        yield
+
+
+def _remove_if_there(path: str) -> None:
+    with contextlib.suppress(OSError):
+        os.remove(path)
+
+
+@contextlib.contextmanager
+def open_work_directory(path: str, run: Mapping[str, Any]) -> Iterator[WorkDirectory]:
+    """Makes a work directory, or opens that of an interrupted run to resume it.
 
     If the body raises, what is finished stays there to be resumed.
 
     Args:
         path: the directory.
         run: what decides the bytes of the outputs; JSON values.
-        resume: continue where an interrupted run stopped, if there is one.
 
     Raises:
-        ValueError: there is an interrupted run and `resume` is False; or it had other settings; or
-            another process is using the directory; or it has other files.
+        ValueError: there is an interrupted run with other settings; or another process is using
+            the directory; or it has other files.
     """
     files.make_directory(path, "--work_dir")
-    with contextlib.ExitStack() as stack:
-        try:  # the lock of a killed process is free
-            stack.enter_context(filelock.FileLock(os.path.join(path, _LOCK), timeout=0))
-        except filelock.Timeout:
-            raise ValueError(f"{path}: another process is writing these outputs") from None
-        _check_run(path, json.loads(json.dumps(run)), resume)
+    with lock(os.path.join(path, _LOCK), f"--work_dir={path}"):
+        directory = WorkDirectory(path)
+        _check_run(directory, json.loads(json.dumps(run)))
         for name in os.listdir(path):
             if _OURS.fullmatch(name) and name.endswith(".tmp"):  # of a process that was killed
                 os.remove(os.path.join(path, name))
-        directory = WorkDirectory(path)
         try:
             yield directory
         except BaseException:
             if directory.is_empty():
                 directory.remove()
             else:
-                logging.warning("%s: finished parts are kept there for --resume", path)
+                logging.warning("%s: finished parts are kept; the same command resumes", path)
             raise
 
 
-def _check_run(path: str, run: Mapping[str, Any], resume: bool) -> None:
-    """Compares `run` with that of an interrupted run, or writes it if there is none."""
+def _check_run(directory: WorkDirectory, run: Mapping[str, Any]) -> None:
+    """Compares `run` with that of an interrupted run, or writes it if there is nothing to resume.
+
+    The text may have changed: chunks are compared with it one by one.
+    """
+    path = directory.path
     before = _read_json(os.path.join(path, _RUN))
-    if not before:
-        if not all(map(_OURS.fullmatch, os.listdir(path))):
-            raise ValueError(
-                f"--work_dir={path}: holds other files; name an empty or a new directory"
-            )
+    if not before and not all(map(_OURS.fullmatch, os.listdir(path))):
+        raise ValueError(f"--work_dir={path}: holds other files; name an empty or a new directory")
+    if not before or directory.is_empty():
+        directory.keep_chunks(0)
         _write_json(os.path.join(path, _RUN), run)
-        return
-    if not resume:
-        raise ValueError(
-            f"{path}: an interrupted run left its finished parts here. Add --resume to go on "
-            "with them, or remove the directory to start anew."
-        )
-    if changed := [key for key in run if before.get(key) != run[key]]:
+    elif changed := [key for key in run if before.get(key) != run[key]]:
         differences = (f"{key} {before.get(key)!r}, now {run[key]!r}" for key in changed)
         raise ValueError(
             f"{path}: the interrupted run had other settings: {'; '.join(differences)}. "
             "Resume it with those, or remove the directory to start anew."
         )
+    else:
+        logging.info("%s: resuming an interrupted run", path)
 
 
 def remove_work_directory(path: str, run: Mapping[str, Any]) -> None:
     """Removes what is left if this run was killed while it removed its work directory."""
     if os.path.isdir(path):
         # The directory of another run, or in use: not ours to remove.
-        with contextlib.suppress(ValueError), open_work_directory(path, run, True) as directory:
+        with contextlib.suppress(ValueError), open_work_directory(path, run) as directory:
             directory.remove()
 
 

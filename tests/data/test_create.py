@@ -267,7 +267,7 @@ def test_another_format_is_another_run(tmp_path, make, monkeypatch):
         with pytest.raises(StoppedError):
             make()
     with pytest.raises(ValueError, match="input_format 'sentences', now 'documents'"):
-        make(resume=True, input_format="documents")
+        make(input_format="documents")
 
 
 def test_remote_files_are_read_and_written_through_tensorflow(tmp_path, make, corpus_file):
@@ -325,20 +325,18 @@ def test_resuming_gives_the_same_bytes_and_repeats_no_chunk(
     assert (folder / "train.work").is_dir()
     assert not any(path.suffix == ".tmp" for path in folder.iterdir())
     calls = stop_after(monkeypatch, name, 99)
-    make("out/train@3", resume=True)
+    make("out/train@3")
     assert contents(folder) == contents(tmp_path / "expected")
     assert len(calls) == len(total) - times > 0
 
 
-def test_an_interrupted_run_is_not_begun_anew_without_being_asked(make, monkeypatch):
+def test_an_interrupted_run_with_other_settings_is_refused(make, monkeypatch):
     with monkeypatch.context() as patch:
         stop_after(patch, "finish_chunk", 2)
         with pytest.raises(StoppedError):
             make()
-    with pytest.raises(ValueError, match=r"train\.work: an interrupted run .* Add --resume"):
-        make()
     with pytest.raises(ValueError, match="chunk_bytes 5000, now 6000"):
-        make(resume=True, chunk_megabytes=6000 / MEGABYTE)
+        make(chunk_megabytes=6000 / MEGABYTE)
 
 
 def test_text_that_changed_is_made_anew_on_resuming(tmp_path, make, monkeypatch, corpus_file):
@@ -351,7 +349,7 @@ def test_text_that_changed_is_made_anew_on_resuming(tmp_path, make, monkeypatch,
     lines = text.read_text("utf-8").splitlines()
     text.write_text("\n".join([*lines[:-3], "A boat on the sea."]) + "\n", encoding="utf-8")
     calls = stop_after(monkeypatch, "finish_chunk", 99)
-    make(inputs=[str(text)], resume=True)
+    make(inputs=[str(text)])
     assert len(calls) == 1
     monkeypatch.undo()
     expected = make("expected/train@3", inputs=[str(text)])
@@ -395,6 +393,8 @@ def test_a_text_without_tokens_is_an_error(tmp_path, make, text):
     path.write_text(text, encoding="utf-8")
     with pytest.raises(ValueError, match="--input_file: no text in there"):
         make(inputs=[str(path)])
+    assert list((tmp_path / "out").iterdir()) == []
+    make()  # with the text that was meant
 
 
 def test_empty_inputs_are_refused_before_any_work(tmp_path, make):
@@ -416,8 +416,31 @@ def test_an_output_that_is_an_input_is_refused(tmp_path, make, corpus_file):
 
 def test_an_output_that_is_a_directory_is_refused(tmp_path, make):
     (tmp_path / "out").mkdir()
-    with pytest.raises(ValueError, match="out is a directory"):
+    with pytest.raises(ValueError, match="out: a file is to be written here, this is a directory"):
         make("out")
+
+
+def test_pipes_are_neither_read_nor_replaced(tmp_path, make):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(FileNotFoundError, match="pipe: a file was expected, this is a pipe"):
+        make(inputs=[str(pipe)])
+    with pytest.raises(ValueError, match="pipe: a file is to be written here, this is a pipe"):
+        make("pipe")
+    assert pipe.is_fifo()
+
+
+def test_a_second_run_with_the_same_outputs_is_refused(tmp_path, make, monkeypatch):
+    finish_chunk = create.WorkDirectory.finish_chunk
+
+    def begin_another(*args):
+        with pytest.raises(ValueError, match=r"--output_file=.*train: another process is writing"):
+            make(work_dir=str(tmp_path / "other"))
+        finish_chunk(*args)
+
+    monkeypatch.setattr(create.WorkDirectory, "finish_chunk", begin_another)
+    assert make()["counts"]["instances"]
+    assert not (tmp_path / "other").exists()
 
 
 def test_an_output_folder_that_cannot_be_made_is_refused_before_any_work(tmp_path, make):
@@ -607,6 +630,7 @@ def test_a_disk_that_fills_up_is_an_error_and_resuming_goes_on(
     for name in names - {"train.work"}:  # what has its final name is whole
         assert (disk / name).read_bytes() == (tmp_path / "expected" / name).read_bytes()
     enlarge()
-    done = subprocess.run([*command, "--resume"], capture_output=True, text=True, check=False)
+    assert "make room, then run the same command again" in done.stderr
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert contents(disk) == contents(tmp_path / "expected")

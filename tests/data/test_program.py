@@ -59,6 +59,6 @@ def test_an_interruption_says_how_to_resume(settings, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(create, "_write_outputs", interrupt)
-        with pytest.raises(KeyboardInterrupt, match="the same command with --resume goes on"):
+        with pytest.raises(KeyboardInterrupt, match="interrupted; the same command resumes"):
             data.run(settings)
-    assert data.run(dataclasses.replace(settings, resume=True)).metadata["counts"]["instances"]
+    assert data.run(settings).metadata["counts"]["instances"]

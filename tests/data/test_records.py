@@ -158,13 +158,13 @@ def test_a_missing_file_is_named():
 
 def test_one_output():
     outputs = Outputs.parse("out/train.tfrecord")
-    assert outputs == Outputs(("out/train.tfrecord",), "out/train.tfrecord", "")
+    assert outputs == Outputs(("out/train.tfrecord",), ("out/train.tfrecord",), "")
     assert outputs.metadata_file == "out/train.tfrecord.records.json"
 
 
 def test_a_list_of_outputs_is_named_after_the_first():
     outputs = Outputs.parse(" a.tfrecord, b.tfrecord,", "gzip")
-    assert outputs == Outputs(("a.tfrecord", "b.tfrecord"), "a.tfrecord", "gzip")
+    assert outputs == Outputs(("a.tfrecord", "b.tfrecord"), ("a.tfrecord", "b.tfrecord"), "gzip")
 
 
 def test_a_number_of_shards():

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
 
 import pytest
 
-from albert_tf.data.work_directory import open_work_directory, remove_work_directory
+from albert_tf.data import work_directory
+from albert_tf.data.work_directory import (
+    lock_outputs,
+    open_work_directory,
+    remove_work_directory,
+)
 from tests.conftest import ROOT
 
 RUN = {"max_seq_length": 11, "outputs": ("one", "two")}
@@ -23,7 +29,7 @@ def finish(directory, chunk, checksum="c0ffee", instances=7):
 
 
 def interrupted(path, chunks=(0, 2)):
-    with open_work_directory(path, RUN, resume=False) as directory:
+    with open_work_directory(path, RUN) as directory:
         for chunk in chunks:
             finish(directory, chunk)
 
@@ -34,10 +40,10 @@ def path(tmp_path):
 
 
 def test_finished_chunks_and_outputs_are_found_again(path):
-    with open_work_directory(path, RUN, resume=False) as directory:
+    with open_work_directory(path, RUN) as directory:
         blocks = [finish(directory, chunk) for chunk in (2, 0)]
         directory.finish_output(1, "two", 14, 300)
-    with open_work_directory(path, RUN, resume=True) as directory:
+    with open_work_directory(path, RUN) as directory:
         assert directory.blocks() == sorted(blocks)
         assert directory.counts() == {"instances": 14, "tokens": 194}
         assert directory.chunk_checksum(2) == "c0ffee"
@@ -46,7 +52,7 @@ def test_finished_chunks_and_outputs_are_found_again(path):
 
 
 def test_chunks_and_outputs_can_be_taken_back(path):
-    with open_work_directory(path, RUN, resume=False) as directory:
+    with open_work_directory(path, RUN) as directory:
         for chunk in range(4):
             finish(directory, chunk)
         directory.finish_output(0, "one", 5, 11)
@@ -61,33 +67,35 @@ def test_chunks_and_outputs_can_be_taken_back(path):
         assert directory.finished_outputs() == {}
 
 
-def test_an_interrupted_run_is_not_overwritten(path):
+def test_an_interrupted_run_is_resumed(path, caplog):
     interrupted(path)
-    with (
-        pytest.raises(ValueError, match=r"out\.work: an interrupted run .* --resume"),
-        open_work_directory(path, RUN, resume=False),
-    ):
-        pass
-    with open_work_directory(path, RUN, resume=True) as directory:
+    with caplog.at_level("INFO", logger="absl"), open_work_directory(path, RUN) as directory:
         assert len(directory.blocks()) == 2
+    assert f"{path}: resuming an interrupted run" in caplog.text
 
 
 def test_other_settings_are_refused_and_named(path):
     interrupted(path)
     with (
         pytest.raises(ValueError, match="max_seq_length 11, now 13"),
-        open_work_directory(path, {**RUN, "max_seq_length": 13}, resume=True),
+        open_work_directory(path, {**RUN, "max_seq_length": 13}),
     ):
         pass
 
 
-def test_resuming_where_nothing_was_begun_starts(path):
-    with open_work_directory(path, RUN, resume=True) as directory:
-        assert directory.blocks() == []
+def test_where_no_instance_was_made_other_settings_begin_anew(path):
+    with open_work_directory(path, RUN) as directory:
+        finish(directory, 0, instances=0)
+    other = {**RUN, "max_seq_length": 13}
+    with open_work_directory(path, other) as directory:
+        assert directory.chunk_checksum(0) == ""
+        finish(directory, 0)
+    with open_work_directory(path, other) as directory:
+        assert len(directory.blocks()) == 1
 
 
 def fail_after_a_chunk(path):
-    with open_work_directory(path, RUN, resume=False) as directory:
+    with open_work_directory(path, RUN) as directory:
         finish(directory, 0)
         raise OSError("disk")
 
@@ -95,14 +103,26 @@ def fail_after_a_chunk(path):
 def test_an_error_leaves_what_is_finished_and_says_where(path, caplog):
     with caplog.at_level("WARNING", logger="absl"), pytest.raises(OSError, match="disk"):
         fail_after_a_chunk(path)
-    assert f"{path}: finished parts are kept there for --resume" in caplog.text
-    with open_work_directory(path, RUN, resume=True) as directory:
+    assert f"{path}: finished parts are kept; the same command resumes" in caplog.text
+    with open_work_directory(path, RUN) as directory:
         assert len(directory.blocks()) == 1
 
 
 def test_an_error_before_anything_is_finished_leaves_nothing(path):
-    with pytest.raises(ValueError, match="text"), open_work_directory(path, RUN, resume=False):
+    with pytest.raises(ValueError, match="text"), open_work_directory(path, RUN):
         raise ValueError("text")
+    assert not os.path.exists(path)
+
+
+def fail_after_blank_text(path):
+    with open_work_directory(path, RUN) as directory:
+        finish(directory, 0, instances=0)
+        raise ValueError("text")
+
+
+def test_an_error_after_blank_text_leaves_nothing(path):
+    with pytest.raises(ValueError, match="text"):
+        fail_after_blank_text(path)
     assert not os.path.exists(path)
 
 
@@ -111,7 +131,7 @@ def test_half_written_files_of_a_killed_process_are_removed(path):
     left = os.path.join(path, "chunk-000001-000.spill.0a1b2c3d.tmp")
     with open(left, "wb") as stream:
         stream.write(b"half")
-    with open_work_directory(path, RUN, resume=True):
+    with open_work_directory(path, RUN):
         assert not os.path.exists(left)
 
 
@@ -120,7 +140,7 @@ def test_a_run_killed_before_it_began_is_begun(path):
     for name in ("run.json.0a1b2c3d.tmp", "run.lock"):
         with open(os.path.join(path, name), "wb"):
             pass
-    with open_work_directory(path, RUN, resume=False):
+    with open_work_directory(path, RUN):
         assert sorted(os.listdir(path)) == ["run.json", "run.lock"]
 
 
@@ -137,7 +157,7 @@ def test_removing_takes_only_what_the_program_wrote(path):
     interrupted(path)
     with open(os.path.join(path, "notes.txt"), "w", encoding="utf-8") as stream:
         stream.write("mine")
-    with open_work_directory(path, RUN, resume=True) as directory:
+    with open_work_directory(path, RUN) as directory:
         directory.remove()
     assert os.listdir(path) == ["notes.txt"]
 
@@ -149,24 +169,48 @@ def test_a_directory_with_other_files_is_refused(path, name):
         stream.write("mine")
     with (
         pytest.raises(ValueError, match="holds other files"),
-        open_work_directory(path, RUN, resume=False),
+        open_work_directory(path, RUN),
     ):
         pass
 
 
-def test_two_processes_do_not_share_a_directory(path):
-    code = (
-        "import sys\n"
-        "from albert_tf.data.work_directory import open_work_directory, remove_work_directory\n"
-        "with open_work_directory(sys.argv[1], {}, True):\n"
-        "    pass\n"
+def hold_in_another_process(expression):
+    """Enters a context manager of the module in another process; returns what that reports."""
+    code = f"from albert_tf.data.work_directory import *\nwith {expression}:\n    print('held')"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
     )
-    with open_work_directory(path, RUN, resume=False):
-        done = subprocess.run(
-            [sys.executable, "-c", code, path],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    assert "another process is writing" in done.stderr
+    return done.stdout + done.stderr
+
+
+def test_two_processes_do_not_share_a_directory(path):
+    with open_work_directory(path, RUN):
+        found = hold_in_another_process(f"open_work_directory({path!r}, {{}})")
+    assert f"--work_dir={path}: another process is writing this" in found
+
+
+def test_two_processes_do_not_write_the_same_outputs(tmp_path):
+    one, two, three = (str(tmp_path / name) for name in ("one", "two", "three"))
+    with lock_outputs([one, two, two]):
+        found = hold_in_another_process(f"lock_outputs([{three!r}, {two!r}])")
+        assert f"--output_file={two}: another process is writing this" in found
+        assert hold_in_another_process(f"lock_outputs([{three!r}])") == "held\n"
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_lock_that_a_killed_process_left_is_free(tmp_path):
+    (tmp_path / ".one.records.lock").touch()
+    with lock_outputs([str(tmp_path / "one")]):
+        pass
+    assert not list(tmp_path.iterdir())
+
+
+def test_remote_outputs_and_file_systems_without_locks_are_not_held(tmp_path, monkeypatch, caplog):
+    def fail(*_, **__):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(work_directory.filelock.FileLock, "acquire", fail)
+    with lock_outputs(["gs://bucket/one"]):
+        assert not caplog.records
+    with lock_outputs([str(tmp_path / "one")]):
+        assert "not held against other processes (No locks available)" in caplog.text
