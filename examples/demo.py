@@ -31,7 +31,7 @@ from albert_tf.tokenization import FullTokenizer
 FLAGS = flags.FLAGS
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-CONFIG = os.path.join("configs", "albert_tiny.json")
+CONFIG = os.path.join("configs", "albert_demo.json")
 VOCAB_SIZE = demo_report.VOCAB_SIZE
 # Short sequences and many small steps: a small model learns most from these in a few minutes.
 LENGTHS = {"max_seq_length": 48, "max_predictions_per_seq": 7}
