@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Creates Chinese pre-training records with albert_zh's settings.
+# Creates Chinese pre-training records with albert_zh's settings: the characters of a word, as found
+# by jieba, are masked together.
 #
 #   bash create_pretrain_data.sh
 #
@@ -58,9 +59,12 @@ exec "$PYTHON" "$root/create_pretraining_data.py" \
   --output_file="$root/data/tf_sample_zh.tfrecord" \
   --do_lower_case=True \
   --do_whole_word_mask=True \
+  --segment_chinese_words=True \
+  --ngram=1 \
   --max_seq_length=512 \
   --max_predictions_per_seq=51 \
   --masked_lm_prob=0.10 \
   --dupe_factor=10 \
+  --num_logged_instances=0 \
   ${vocabulary[@]+"${vocabulary[@]}"} \
   "$@"

@@ -46,10 +46,13 @@ for ((file = start; file <= end; file++)); do
     --vocab_file="${VOCAB_FILE:-albert_config/vocab.txt}" \
     --do_lower_case=True \
     --do_whole_word_mask=True \
+    --segment_chinese_words=True \
+    --ngram=1 \
     --max_seq_length=512 \
     --max_predictions_per_seq=76 \
     --masked_lm_prob=0.15 \
     --dupe_factor=10 \
+    --num_logged_instances=0 \
     --resume \
     "$@"
 done

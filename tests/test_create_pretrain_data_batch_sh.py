@@ -59,10 +59,13 @@ def test_every_file_from_start_to_end_is_made(run_script):
         "--vocab_file=albert_config/vocab.txt",
         "--do_lower_case=True",
         "--do_whole_word_mask=True",
+        "--segment_chinese_words=True",
+        "--ngram=1",
         "--max_seq_length=512",
         "--max_predictions_per_seq=76",
         "--masked_lm_prob=0.15",
         "--dupe_factor=10",
+        "--num_logged_instances=0",
         "--resume",
     ]
 

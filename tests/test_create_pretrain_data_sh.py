@@ -63,10 +63,13 @@ def test_without_arguments_it_takes_albert_zh_settings_and_trains_a_vocabulary(h
         f"--output_file={house}/data/tf_sample_zh.tfrecord",
         "--do_lower_case=True",
         "--do_whole_word_mask=True",
+        "--segment_chinese_words=True",
+        "--ngram=1",
         "--max_seq_length=512",
         "--max_predictions_per_seq=51",
         "--masked_lm_prob=0.10",
         "--dupe_factor=10",
+        "--num_logged_instances=0",
         f"--vocab_file={house}/data/vocab_sample_zh.txt",
     ]
     tokenizer = FullTokenizer(str(house / "data" / "vocab_sample_zh.txt"))
@@ -89,13 +92,13 @@ def test_without_arguments_it_takes_albert_zh_settings_and_trains_a_vocabulary(h
 def test_a_vocabulary_given_is_the_one_used(house, arguments, environment, vocabulary):
     done = run_script(house, *arguments, **environment)
     assert done.returncode == 0, done.stderr
-    assert done.arguments[8:] == vocabulary
+    assert done.arguments[11:] == vocabulary
     assert os.listdir(house / "data") == ["sample_zh.txt"]
 
 
 def test_other_arguments_come_last_and_so_override(house):
     done = run_script(house, "--vocab_file=v", "--dupe_factor=3", "--input_file=*.txt")
-    assert done.arguments[8:] == ["--vocab_file=v", "--dupe_factor=3", "--input_file=*.txt"]
+    assert done.arguments[11:] == ["--vocab_file=v", "--dupe_factor=3", "--input_file=*.txt"]
 
 
 def test_the_vocabulary_keeps_case_where_the_records_do(house):
