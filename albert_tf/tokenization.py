@@ -33,6 +33,7 @@ from typing import Any
 
 import numpy as np
 import sentencepiece
+from absl import logging
 from numpy.typing import NDArray
 
 from albert_tf import files
@@ -337,8 +338,8 @@ class FullTokenizer:
     pieces of one text, without special symbols. All of them normalize the text first.
 
     Args:
-        vocab_file: WordPiece vocabulary. Beside a SentencePiece model it may be that model's
-            `.vocab`, and only serves to check that the two belong together.
+        vocab_file: WordPiece vocabulary. Beside a SentencePiece model it is not used, as in
+            Google's programs; where it differs from the model or does not exist, a warning says so.
         do_lower_case: whether text is lower-cased; in WordPiece mode, accents are stripped too.
         spm_model_file: SentencePiece model. Where it is given, it is the vocabulary.
         max_length: the default of `max_length` in calls.
@@ -357,7 +358,7 @@ class FullTokenizer:
 
     Raises:
         FileNotFoundError: a file is missing.
-        ValueError: no vocabulary, special symbols missing, or a model and a vocabulary that differ.
+        ValueError: no vocabulary, or special symbols missing.
     """
 
     def __init__(
@@ -379,7 +380,7 @@ class FullTokenizer:
         self.vocab, self.checksum = self._encoder.vocab, self._encoder.checksum
         self.pieces, self.vocab_size = list(self.vocab), len(self.vocab)
         if spm_model_file and vocab_file:
-            _check_same_pieces(self.pieces, spm_model_file, vocab_file)
+            _warn_of_another_vocabulary(self.pieces, spm_model_file, vocab_file)
         needed = SPECIAL_TOKENS if spm_model_file else (UNKNOWN_TOKEN, *SPECIAL_TOKENS)
         missing = [token for token in needed if token not in self.vocab]
         if missing:
@@ -552,13 +553,23 @@ def _pad(rows: Sequence[tuple[list[int], int]], length: int) -> dict[str, NDArra
     return batch
 
 
-def _check_same_pieces(pieces: list[str], model_path: str, vocab_path: str) -> None:
-    listed = [line.rstrip("\r").split("\t", 1)[0] for line in _vocabulary_lines(vocab_path)]
+def _warn_of_another_vocabulary(pieces: list[str], model_path: str, vocab_path: str) -> None:
+    """Warns if `--vocab_file` does not exist or is not the vocabulary of the model beside it."""
+    unused = f"--vocab_file={vocab_path} is not used: the vocabulary is {model_path}"
+    try:
+        lines = _vocabulary_lines(vocab_path)
+    except (OSError, ValueError) as error:
+        logging.warning("%s (%s)", unused, error)
+        return
+    listed = [line.rstrip("\r").split("\t", 1)[0] for line in lines]
     for piece_id, pair in enumerate(itertools.zip_longest(pieces, listed)):
         if pair[0] != pair[1]:
             ours, theirs = ("nothing more" if piece is None else repr(piece) for piece in pair)
-            raise ValueError(
-                f"{model_path} and {vocab_path} disagree at id {piece_id}: {ours} in the model, "
-                f"{theirs} in the vocabulary. Give the .vocab that was trained with the model, or "
-                "none: the model alone is enough."
+            logging.warning(
+                "%s. They differ at id %d: %s in the model, %s in the file",
+                unused,
+                piece_id,
+                ours,
+                theirs,
             )
+            return

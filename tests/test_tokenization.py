@@ -334,13 +334,9 @@ def test_a_truncated_sentencepiece_model_is_refused(tmp_path, comma_model):
         FullTokenizer(spm_model_file=str(path))
 
 
-def test_missing_files_are_named(tmp_path, comma_model):
+def test_missing_files_are_named(tmp_path):
     path = str(tmp_path / "absent")
-    for arguments in [
-        {"vocab_file": path},
-        {"spm_model_file": path},
-        {"vocab_file": path, "spm_model_file": comma_model},
-    ]:
+    for arguments in [{"vocab_file": path}, {"spm_model_file": path}]:
         with pytest.raises(FileNotFoundError, match="absent"):
             FullTokenizer(**arguments)
 
@@ -363,13 +359,14 @@ def test_a_sentencepiece_model_given_as_vocabulary_says_where_it_belongs(comma_m
         FullTokenizer(comma_model)
 
 
-def test_a_model_and_its_own_vocabulary_agree(tmp_path, comma_model):
+def test_a_model_and_its_own_vocabulary_agree(tmp_path, comma_model, caplog):
     pieces = FullTokenizer(spm_model_file=comma_model).pieces
     scored = write_vocabulary(tmp_path / "m.vocab", [f"{piece}\t-1.5" for piece in pieces])
     bare = write_vocabulary(tmp_path / "m.txt", pieces)
     windows = write_vocabulary(tmp_path / "crlf.vocab", [f"{piece}\r" for piece in pieces])
     for path in (scored, bare, windows):
         assert FullTokenizer(path, spm_model_file=comma_model).pieces == pieces
+    assert caplog.messages == []
 
 
 @pytest.mark.parametrize(
@@ -384,14 +381,25 @@ def test_a_model_and_its_own_vocabulary_agree(tmp_path, comma_model):
     ],
     ids=["another piece", "too short", "too long"],
 )
-def test_a_model_and_another_vocabulary_disagree(tmp_path, comma_model, change, where):
+def test_a_vocabulary_beside_another_model_is_not_used_and_a_warning_says_so(
+    tmp_path, comma_model, change, where, caplog
+):
     pieces = FullTokenizer(spm_model_file=comma_model).pieces
     path = write_vocabulary(tmp_path / "m.vocab", [f"{piece}\t0" for piece in change(pieces)])
     size = len(pieces)
     expected = where.format(piece=pieces[6], end=pieces[-1], last=size - 1, size=size)
-    with pytest.raises(ValueError, match="disagree at") as error:
-        FullTokenizer(path, spm_model_file=comma_model)
-    assert expected in str(error.value)
+    assert FullTokenizer(path, spm_model_file=comma_model).pieces == pieces
+    (line,) = caplog.messages
+    assert line.startswith(f"--vocab_file={path} is not used: the vocabulary is {comma_model}")
+    assert expected in line
+
+
+def test_a_missing_vocabulary_beside_a_model_is_not_needed(tmp_path, comma_model, caplog):
+    FullTokenizer(str(tmp_path / "vocab.txt"), spm_model_file=comma_model)
+    (line,) = caplog.messages
+    assert "vocab.txt is not used" in line
+    with pytest.raises(FileNotFoundError):
+        FullTokenizer(str(tmp_path / "vocab.txt"))
 
 
 def test_a_token_that_the_vocabulary_lacks_is_named(toy_vocabulary):
