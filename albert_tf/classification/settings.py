@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 
+from albert_tf.classification.tasks import ALIASES, CUSTOM_TASK, TASKS
 from albert_tf.finetuning.settings import DataSettings, FineTuningSettings, TaskSettings
 from albert_tf.settings import REQUIRED, SettingsGroup, redefined, setting
 
+_TASK = (
+    f"Task, in upper or lower case: {', '.join(sorted([*TASKS, *ALIASES]))}; {CUSTOM_TASK} for a "
+    "custom task."
+)
 _COLUMN = "task_name=tsv: column of the {}, a name or a number from 0; default: its usual name."
 
 
@@ -37,12 +42,7 @@ class Settings(FineTuningSettings, TaskSettings, CustomDataSettings):
 
     GROUP = "fine-tuning"
 
-    task_name: str = redefined(
-        TaskSettings,
-        "task_name",
-        REQUIRED,
-        "Task of GLUE or CLUE, lcqmc, xnli or chnsenticorp; tsv for a custom task.",
-    )
+    task_name: str = redefined(TaskSettings, "task_name", REQUIRED, _TASK)
     cached_dir: str | None = setting(None, "Folder for cached features; default: output_dir.")
     batches_to_sort: int = redefined(DataSettings, "batches_to_sort", 32)
     use_pooled_output: bool = setting(

@@ -5,13 +5,14 @@ TensorFlow is not imported here, so that `--help` answers at once.
 
 from __future__ import annotations
 
+import dataclasses
 import textwrap
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from absl import flags, logging
 
-from albert_tf import data, pretraining, race, settings, squad
+from albert_tf import classification, data, pretraining, race, settings, squad
 from albert_tf.settings import FieldInfo, SettingsGroup
 from albert_tf.training.settings import DeviceSettings, ModelSettings
 
@@ -28,6 +29,47 @@ IGNORED: dict[type[SettingsGroup], dict[str, type]] = {
     pretraining.Settings: {"export_dir": str},
     squad.Settings: {"predict_feature_left_file": str, "use_einsum": bool},
     DeviceSettings: {"master": str, "num_tpu_cores": str, "iterations_per_loop": str},
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class OtherDefaults:
+    """Defaults of albert_zh that differ from Google's.
+
+    Attributes:
+        spellings: flags, or flags with their value, that only albert_zh has. A command line with
+            one of them was written for its program, so its defaults apply.
+        values: name of the field → default.
+    """
+
+    spellings: tuple[str, ...]
+    values: dict[str, Any]
+
+
+# The defaults of albert_zh's programs, by the settings of the program here.
+ALBERT_ZH_DEFAULTS: dict[type[SettingsGroup], OtherDefaults] = {
+    data.Settings: OtherDefaults(
+        ("non_chinese",),
+        {"max_seq_length": 128, "do_whole_word_mask": False, "dupe_factor": 10},
+    ),
+    pretraining.Settings: OtherDefaults(
+        ("bert_config_file",),
+        {
+            "max_seq_length": 128,
+            "do_train": False,
+            "train_batch_size": 32,
+            "eval_batch_size": 8,
+            "learning_rate": 5e-5,
+            "num_train_steps": 100000,
+            "num_warmup_steps": 10000,
+            "save_checkpoints_steps": 1000,
+            "keep_checkpoint_max": 20,
+        },
+    ),
+    classification.Settings: OtherDefaults(
+        ("bert_config_file", "task_name=lcqmc_pair"),
+        {"max_seq_length": 128, "num_train_epochs": 3.0},
+    ),
 }
 
 # The headings of `--help`, in this order.
@@ -74,7 +116,8 @@ class _TupleParser(flags.ArgumentParser):
 
 def _parser(field: FieldInfo) -> flags.ArgumentParser:
     if field.choices is not None:
-        parser: flags.ArgumentParser = flags.EnumParser(list(field.choices))
+        choices = list(field.choices)
+        parser: flags.ArgumentParser = flags.EnumParser(choices, case_sensitive=False)
     elif field.type is int:
         parser = flags.IntegerParser(field.minimum, field.maximum)
     elif field.type is float:
@@ -139,7 +182,34 @@ def parse(settings_class: type[SettingsType], arguments: Sequence[str]) -> Setti
             logging.warning("--%s has no effect", name)
     names = [field.name for field in settings.describe(settings_class)]
     given = {name: values[name].value for name in names if _is_given(values[name])}
-    return settings_class.make(**given)
+    return settings_class.make(**_albert_zh_defaults(settings_class, values, given) | given)
+
+
+def _albert_zh_defaults(
+    settings_class: type[SettingsGroup], values: flags.FlagValues, given: dict[str, Any]
+) -> dict[str, Any]:
+    """Returns albert_zh's defaults of what is not given, if a flag is spelled as only there."""
+    table = ALBERT_ZH_DEFAULTS.get(settings_class)
+    spelling = next((s for s in table.spellings if _is_spelled(values, s)), "") if table else ""
+    if table is None or not spelling:
+        return {}
+    defaults = {name: value for name, value in table.values.items() if name not in given}
+    if "train_step" in given:  # which num_train_epochs would replace
+        defaults.pop("num_train_epochs", None)
+    if defaults:
+        logging.warning(  # shown before absl knows the verbosity
+            "--%s is albert_zh's spelling, so albert_zh's defaults apply: %s",
+            spelling,
+            " ".join(f"--{name}={value}" for name, value in defaults.items()),
+        )
+    return defaults
+
+
+def _is_spelled(values: flags.FlagValues, spelling: str) -> bool:
+    """Returns whether a flag is given, with the value after the equals sign if there is one."""
+    name, _, value = spelling.partition("=")
+    flag = values[name]
+    return bool(flag.present) and (not value or str(flag.value).lower() == value)
 
 
 def _is_given(flag: flags.Flag) -> bool:
@@ -163,6 +233,16 @@ def help_text(settings_class: type[SettingsGroup], description: str) -> str:
         parts.append(f"{group}:\n" + "\n".join(lines))
     others = [f"  --{a}: same as --{name}" for a, name in _rows(ALIASES, settings_class).items()]
     others += [f"  --{name}: accepted, no effect" for name in _rows(IGNORED, settings_class)]
+    if settings_class in ALBERT_ZH_DEFAULTS:
+        table = ALBERT_ZH_DEFAULTS[settings_class]
+        defaults = " ".join(f"--{name}={value}" for name, value in table.values.items())
+        spellings = " or ".join(f"--{spelling}" for spelling in table.spellings)
+        others.append(
+            textwrap.indent(
+                textwrap.fill(f"With {spellings}, albert_zh's defaults: {defaults}", _HELP_WIDTH),
+                "  ",
+            )
+        )
     if others:
         parts.append(f"{_COMPATIBILITY}:\n" + "\n".join(others))
     parts.append(f"all programs:\n{_COMMON_HELP}")

@@ -9,6 +9,8 @@ import dataclasses
 import importlib.util
 from typing import Any
 
+from absl import logging
+
 from albert_tf.data.corpus import INPUT_FORMATS, SENTENCES
 from albert_tf.settings import REQUIRED, SettingsGroup, setting
 
@@ -37,7 +39,7 @@ class VocabularySettings(SettingsGroup):
 
     spm_model_file: str | None = setting(None, "SentencePiece model of the vocabulary.")
     vocab_file: str | None = setting(
-        None, "WordPiece vocabulary, or the .vocab file of the SentencePiece model."
+        None, "WordPiece vocabulary; not used beside a SentencePiece model."
     )
     do_lower_case: bool = setting(True, "Lower-case the text; for uncased models.")
 
@@ -171,7 +173,9 @@ class EncodingSettings(InstanceSettings, TextSettings, VocabularySettings):
 
     GROUP = "instances"
 
-    non_chinese: bool = setting(False, "With albert_zh_compat: do not look for Chinese words.")
+    non_chinese: bool = setting(
+        False, "albert_zh's flag for other languages: turns segment_chinese_words off."
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -211,7 +215,7 @@ class Settings(EncodingSettings, InputSettings):
         """Returns settings with these values, and with albert_zh's defaults if albert_zh_compat.
 
         The command line makes its settings by this method. It differs from the constructor only
-        where `albert_zh_compat=True` is given.
+        where `albert_zh_compat=True` or `non_chinese=True` is given.
 
         Args:
             **values: name → value of fields.
@@ -222,9 +226,16 @@ class Settings(EncodingSettings, InputSettings):
                 "do_whole_word_mask": False,
                 "dupe_factor": 10,
                 "ngram": 1,
-                "segment_chinese_words": not values.get("non_chinese", False),
+                "segment_chinese_words": True,
             }
             values = defaults | values
+        if values.get("non_chinese"):
+            if not values.get("segment_chinese_words"):
+                logging.warning(
+                    "--non_chinese turns nothing off: Chinese words are found only with "
+                    "--segment_chinese_words or --albert_zh_compat"
+                )
+            values["segment_chinese_words"] = False
         return cls(**values)
 
     @property

@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import importlib
 import json
+import re
 import subprocess
 import sys
 
@@ -63,8 +64,80 @@ def test_albert_zh_spellings_are_aliases():
 
 
 @pytest.mark.parametrize("flag", ["--master=local", "--num_tpu_cores=8"])
-def test_old_flags_are_accepted(flag):
+def test_old_flags_are_accepted_and_said_to_have_no_effect(flag, caplog):
     assert parse(["--output_dir=o", flag]) == FineTuningSettings(output_dir="o")
+    assert caplog.messages == [f"{flag.split('=')[0]} has no effect"]
+
+
+def read(script, line):
+    """The settings that a program makes of a command line."""
+    return flags.parse(settings_of(script), line.split())
+
+
+@pytest.mark.parametrize(
+    ("script", "line", "spelling", "expected"),
+    [
+        (
+            "run_pretraining",
+            "--input_file=i --output_dir=o --bert_config_file=c --do_eval",
+            "--bert_config_file",
+            {
+                "max_seq_length": 128,
+                "do_train": False,
+                "train_batch_size": 32,
+                "learning_rate": 5e-5,
+                "num_train_steps": 100000,
+                "num_warmup_steps": 10000,
+            },
+        ),
+        (
+            "run_classifier",
+            "--data_dir=d --output_dir=o --task_name=afqmc --bert_config_file=c",
+            "--bert_config_file",
+            {"max_seq_length": 128, "num_train_epochs": 3.0},
+        ),
+        (
+            "run_classifier",
+            "--data_dir=d --output_dir=o --task_name=LCQMC_pair --train_step=7",
+            "--task_name=lcqmc_pair",
+            {"max_seq_length": 128, "num_train_epochs": 0.0, "train_step": 7},
+        ),
+        (
+            "create_pretraining_data",
+            "--input_file=i --output_file=o --vocab_file=v --non_chinese=True",
+            "--non_chinese",
+            {"max_seq_length": 128, "dupe_factor": 10, "do_whole_word_mask": False},
+        ),
+    ],
+)
+def test_a_spelling_of_albert_zh_brings_its_defaults(script, line, spelling, expected, caplog):
+    caplog.set_level("INFO")
+    settings = read(script, line)
+    assert {name: getattr(settings, name) for name in expected} == expected
+    (said,) = [text for text in caplog.messages if "albert_zh's spelling" in text]
+    assert said.startswith(f"{spelling} is albert_zh's spelling, so albert_zh's defaults apply: --")
+    assert "--max_seq_length=128" in said
+    # What is given stays, though it is Google's default.
+    assert read(script, f"{line} --max_seq_length=512").max_seq_length == 512
+
+
+def test_without_a_spelling_of_albert_zh_defaults_are_googles(caplog):
+    caplog.set_level("INFO")
+    line = "--data_dir=d --output_dir=o --task_name=lcqmc --albert_config_file=c"
+    assert read("run_classifier", line).max_seq_length == 512
+    assert caplog.messages == []
+
+
+def test_choices_are_taken_in_upper_and_lower_case():
+    assert parse(["--output_dir=o", "--optimizer=LAMB"]).optimizer == "lamb"
+    assert read("run_race", "--data_dir=d --output_dir=o --task_name=RACE").task_name == "race"
+
+
+def test_help_lists_the_tasks():
+    text = flags.help_text(settings_of("run_classifier"), "")
+    for name in ("cola", "mnli", "lcqmc_pair", "iflytek", "tsv"):
+        assert re.search(rf"\b{name}\b", text)
+    assert "albert_zh's defaults: --max_seq_length=128" in " ".join(text.split())
 
 
 @pytest.mark.parametrize(

@@ -80,6 +80,15 @@ def test_non_chinese_looks_for_no_chinese_words():
     found = changes(albert_zh_compat=True, non_chinese=True)
     assert found["non_chinese"]
     assert "segment_chinese_words" not in found
+    assert "segment_chinese_words" not in changes(segment_chinese_words=True, non_chinese=True)
+
+
+def test_non_chinese_alone_says_that_it_turns_nothing_off(caplog):
+    assert changes(non_chinese=True) == {"non_chinese": True}
+    assert "--non_chinese turns nothing off" in caplog.text
+    caplog.clear()
+    changes(segment_chinese_words=True, non_chinese=True)
+    assert caplog.text == ""
 
 
 def test_sizes_are_bytes():
