@@ -5,6 +5,7 @@ TensorFlow is not imported here, so that `--help` answers at once.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -15,7 +16,8 @@ from absl import flags as absl_flags
 
 from albert_tf.cli import flags
 from albert_tf.settings import SettingsGroup
-from albert_tf.training.interruption import EXIT_STATUS, InterruptedRunError
+from albert_tf.training import interruption
+from albert_tf.training.interruption import InterruptedRunError
 
 SettingsType = TypeVar("SettingsType", bound=SettingsGroup)
 HELP = {"--help", "-help", "--helpfull", "--helpshort", "-h", "-?"}
@@ -29,7 +31,7 @@ def start(
     A command line that is wrong, and what a user can put right (ValueError, OSError and the like)
     end the script with one line on standard error and exit status 1; with --verbosity=1 the
     traceback of an error is shown. A run that was asked to stop ends with status 75: the same
-    command resumes it.
+    command resumes it. Ctrl-C, where nothing is saved, ends the script with status 130.
 
     Args:
         settings_class: the program's settings.
@@ -43,6 +45,7 @@ def start(
     if not HELP.isdisjoint(sys.argv[1:]):
         sys.stdout.write(flags.help_text(settings_class, description or "") + "\n")
         return
+    interruption.repeat_lost_interrupts()
     app.run(
         lambda settings: _run(run, settings), flags_parser=lambda argv: _parse(settings_class, argv)
     )
@@ -62,10 +65,9 @@ def _run(run: Callable[[SettingsType], Any], settings: SettingsType) -> None:
     try:
         result = run(settings)
     except InterruptedRunError as error:
-        sys.stderr.write(f"{_script_name()}: {error}\n")
-        sys.exit(EXIT_STATUS)
+        _end(str(error), interruption.EXIT_STATUS)
     except KeyboardInterrupt as error:
-        sys.exit(f"{_script_name()}: {str(error) or 'interrupted'}")
+        _end(str(error) or "interrupted", interruption.KEYBOARD_STATUS)
     except (ValueError, OSError, ArithmeticError) as error:
         if logging.get_verbosity() >= logging.DEBUG:
             raise
@@ -73,6 +75,14 @@ def _run(run: Callable[[SettingsType], Any], settings: SettingsType) -> None:
     text = "" if result is None else str(result)
     if text:
         sys.stdout.write(text + "\n")
+
+
+def _end(message: str, status: int) -> None:
+    """Ends the process with a message, if there still is a terminal to show it, and a status."""
+    with contextlib.suppress(OSError):
+        sys.stderr.write(f"{_script_name()}: {message}\n")
+        sys.stderr.flush()
+    sys.exit(status)
 
 
 def _script_name() -> str:

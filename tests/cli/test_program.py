@@ -71,7 +71,7 @@ def test_what_a_run_returns_is_printed_and_the_log_goes_to_standard_error(call):
     assert "no interest" not in done.stderr
 
 
-@pytest.mark.parametrize("error", ["ValueError", "OSError", "ArithmeticError", "KeyboardInterrupt"])
+@pytest.mark.parametrize("error", ["ValueError", "OSError", "ArithmeticError"])
 def test_errors_are_one_line_and_end_with_status_1(call, error):
     done = call(f"--error={error}")
     assert (done.returncode, done.stdout) == (1, "")
@@ -83,9 +83,12 @@ def test_the_traceback_is_shown_on_request_and_of_errors_in_the_program(call):
     assert "Traceback" in call("--error=KeyError").stderr
 
 
-def test_an_interrupted_run_ends_with_its_own_status(call):
-    done = call("--error=InterruptedRunError")
-    assert (done.returncode, done.stderr) == (75, "obey.py: what is wrong\n")
+@pytest.mark.parametrize(
+    ("error", "status"), [("InterruptedRunError", 75), ("KeyboardInterrupt", 130)]
+)
+def test_an_interrupted_run_ends_with_its_own_status(call, error, status):
+    done = call(f"--error={error}")
+    assert (done.returncode, done.stderr) == (status, "obey.py: what is wrong\n")
 
 
 @pytest.mark.parametrize(

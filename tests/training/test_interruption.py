@@ -7,9 +7,11 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
+from albert_tf.training import interruption
 from albert_tf.training.interruption import SIGNALS, StopRequest
 from tests.conftest import ROOT
 
@@ -40,6 +42,51 @@ def test_the_second_signal_ends_the_process():
     assert done.returncode == -signal.SIGTERM
     assert done.stdout == "True\n"
     assert "SIGTERM: saving after this step" in done.stderr
+
+
+def test_a_closed_terminal_that_signals_twice_only_asks():
+    with StopRequest() as request:
+        os.kill(os.getpid(), signal.SIGHUP)
+        os.kill(os.getpid(), signal.SIGHUP)
+        assert request.is_made
+
+
+def test_under_nohup_a_closed_terminal_does_not_matter():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with StopRequest() as request:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert not request.is_made
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_an_interrupt_that_a_destructor_swallows_is_raised_after_it(monkeypatch):
+    class Owner:
+        def __del__(self):
+            signal.raise_signal(signal.SIGINT)
+
+    reported = []
+    monkeypatch.setattr(sys, "unraisablehook", reported.append)
+    interruption.repeat_lost_interrupts()
+    owners = [Owner()]
+    owners.clear()
+    with pytest.raises(KeyboardInterrupt):
+        time.sleep(10)
+    assert not reported
+
+
+def test_other_errors_of_destructors_are_reported_as_before(monkeypatch):
+    class Owner:
+        def __del__(self):
+            raise LookupError
+
+    reported = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda found: reported.append(found.exc_type))
+    interruption.repeat_lost_interrupts()
+    owner = Owner()
+    del owner
+    assert reported == [LookupError]
 
 
 def test_in_another_thread_signals_keep_their_effect():
