@@ -264,6 +264,7 @@ class FineTuningRun:
             evaluator.begin(trainer.step)
             if evaluator.stops_training:
                 logging.info("Stopped early, at step %d: nothing to train", trainer.step)
+                trainer.complete_results()
                 return
         trainer.train(
             functools.partial(self._training_dataset, train, rows),

@@ -20,7 +20,7 @@ from albert_tf.checkpoints import containers, store
 from albert_tf.checkpoints.names import GLOBAL_STEP, variable_name
 from albert_tf.training import devices, run_directory
 from albert_tf.training.interruption import InterruptedRunError, StopRequest
-from albert_tf.training.metrics_log import MetricsLog
+from albert_tf.training.metrics_log import MetricsLog, read_means
 from albert_tf.training.settings import RunSettings
 from albert_tf.training.step import Batch, TrainStep
 
@@ -40,7 +40,7 @@ AfterSave = Callable[[str], Any]  # checkpoint → True to end training there
 
 
 class NonFiniteLossError(ArithmeticError):
-    """The loss or its gradient became NaN or infinite."""
+    """The loss, its gradient, or a weight that an update made became NaN or infinite."""
 
 
 class Trainer:
@@ -84,7 +84,8 @@ class Trainer:
         """Restores the newest checkpoint of the output directory; returns whether there is one.
 
         Raises:
-            ValueError: it belongs to another model or optimizer; the text lists what differs.
+            ValueError: it belongs to another model or optimizer, the text lists what differs; or
+                it holds NaN or infinite values.
         """
         found = store.newest_usable(self.settings.output_dir)
         if found is None:
@@ -108,6 +109,11 @@ class Trainer:
         values = {name: containers.read_tensor(reader, name, prefix) for name in state}
         for name, variable in state.items():
             variable.assign(values[name])
+        if bad := self._not_finite():
+            raise ValueError(
+                f"{prefix}: {len(bad)} weights and moments are not finite, the first is {bad[0]}. "
+                "Move its files away: training resumes from the checkpoint before it."
+            )
         self.step = step
         self.optimizer.iterations.assign(step)
         return True
@@ -133,12 +139,14 @@ class Trainer:
                 True, training ends there.
 
         Raises:
-            NonFiniteLossError: the loss became NaN or infinite; the last checkpoint is kept.
+            NonFiniteLossError: the loss or a weight became NaN or infinite; the last checkpoint is
+                kept.
             InterruptedRunError: a signal asked to stop, and a checkpoint has been written; or
                 another worker is gone.
         """
         if self.step >= self.num_train_steps:
             logging.info("Step %d is reached: nothing to train", self.step)
+            self.complete_results()
             return
         try:
             with StopRequest() as request:
@@ -187,8 +195,21 @@ class Trainer:
                     )
         if log is not None:
             log.close()
-            train = {"step": self.step} | means
-            run_directory.record_results(self.settings.output_dir, {"train": train})
+            self._record_results(means)
+
+    def complete_results(self) -> None:
+        """Writes the results of training that a run was killed before it could write."""
+        directory = self.settings.output_dir
+        if not self._is_chief:
+            return
+        recorded = run_directory.read_results(directory).get("train", {})
+        means = read_means(directory, self.step)
+        if means is not None and recorded.get("step") != self.step:
+            self._record_results(means)
+
+    def _record_results(self, means: dict[str, float]) -> None:
+        train = {"step": self.step} | means
+        run_directory.record_results(self.settings.output_dir, {"train": train})
 
     def _open_log(self) -> MetricsLog | None:
         """Returns the log of metrics; None in a process that writes no files."""
@@ -214,7 +235,12 @@ class Trainer:
         )
 
     def _save(self, log: MetricsLog | None, after_save: AfterSave | None) -> bool:
-        """Saves, if this process writes files; returns whether training ends here."""
+        """Saves, if this process writes files; returns whether training ends here.
+
+        Raises:
+            NonFiniteLossError: a weight or moment is not finite.
+        """
+        self._check_state()
         if log is None:
             return False
         prefix = self.save()
@@ -251,15 +277,42 @@ class Trainer:
             means["skipped_steps"] = float(skipped)
         return dict(sorted(means.items()))
 
+    def _check_state(self) -> None:
+        """Raises NonFiniteLossError where the last update made a weight or moment NaN or infinite.
+
+        The loss shows that one step later, when it would have been saved.
+        """
+        bad = self._not_finite()
+        if not bad:
+            return
+        origin, advice = f"update {self.step}", "Lower --learning_rate or lengthen the warm-up."
+        if not self.step:
+            origin, advice = "initialization", "Look at --init_checkpoint."
+        raise NonFiniteLossError(
+            f"{len(bad)} weights and moments are not finite after {origin}, the first is {bad[0]}. "
+            f"They are not saved; the last good checkpoint is {self._last_checkpoint()}. {advice}"
+        )
+
+    def _not_finite(self) -> list[str]:
+        """Returns the names of the weights and moments that are NaN or infinite somewhere."""
+        state = self.state()
+        names = [name for name, value in state.items() if value.dtype.is_floating]
+        # One transfer from the device for all.
+        flags = tf.stack([tf.reduce_all(tf.math.is_finite(state[name])) for name in names])
+        return [name for name, is_good in zip(names, flags.numpy(), strict=True) if not is_good]
+
+    def _last_checkpoint(self) -> str:
+        kept = list(store.list_checkpoints(self.settings.output_dir).values())
+        return kept[-1] if kept else "(none)"
+
     def _fail(self, step: int, batches_from: Batches) -> None:
         """Raises NonFiniteLossError for a step, and names the first bad tensor in it."""
         batch = next(iter(batches_from(step)))
         self.optimizer.iterations.assign(step)  # its dropout
         found = self.take_step.first_bad_tensor(batch)
-        kept = list(store.list_checkpoints(self.settings.output_dir).values())
         raise NonFiniteLossError(
             f"the loss or its gradient is not finite at step {step}; the first bad tensor is "
             f"{found}. Training has stopped; the last good checkpoint is "
-            f"{kept[-1] if kept else '(none)'}. Lower --learning_rate, lengthen the warm-up, look "
-            "at the records of that step, or leave such steps out with --nan_policy=skip."
+            f"{self._last_checkpoint()}. Lower --learning_rate, lengthen the warm-up, look at the "
+            "records of that step, or leave such steps out with --nan_policy=skip."
         )

@@ -13,6 +13,7 @@ from absl import logging
 from albert_tf import files
 
 METRICS_FILE = "metrics.jsonl"
+_OF_THE_LINE = ("learning_rate", "examples_per_second")  # what a line has besides means
 
 
 class MetricsLog:
@@ -75,3 +76,13 @@ class MetricsLog:
     def close(self) -> None:
         """Closes the file of summaries."""
         self.summaries.close()
+
+
+def read_means(output_dir: str, step: int) -> dict[str, float] | None:
+    """Returns the means that `MetricsLog.write` logged for a step, if that was the last line."""
+    path = os.path.join(output_dir, METRICS_FILE)
+    lines = files.read_text(path).splitlines() if files.is_file(path) else []
+    values = json.loads(lines[-1]) if lines else {}
+    if values.pop("step", None) != step:
+        return None
+    return {name: value for name, value in values.items() if name not in _OF_THE_LINE}

@@ -210,15 +210,24 @@ def record_results(output_dir: str, results: Mapping[str, Mapping[str, Any]]) ->
     Raises:
         ValueError: the file is damaged.
     """
+    found = read_results(output_dir) | dict(results)
+    merged = {phase: found[phase] for phase in PHASES if phase in found}
+    _write(os.path.join(output_dir, RESULTS_FILE), _to_json(merged, indent=1) + "\n")
+    return merged
+
+
+def read_results(output_dir: str) -> dict[str, dict[str, Any]]:
+    """Returns phase → name → figure of `results.json`; nothing where there is no such file.
+
+    Raises:
+        ValueError: the file is damaged.
+    """
     path = os.path.join(output_dir, RESULTS_FILE)
     try:
         known = json.loads(_read(path) or "{}")
-        found = {phase: known.get(phase) for phase in PHASES} | dict(results)
+        return {phase: known[phase] for phase in PHASES if known.get(phase) is not None}
     except (ValueError, AttributeError) as error:
         raise ValueError(f"{path}: not written by this program ({error}); move it away") from None
-    merged = {phase: figures for phase, figures in found.items() if figures is not None}
-    _write(path, _to_json(merged, indent=1) + "\n")
-    return merged
 
 
 def _to_json(content: Mapping[str, Any], indent: int | None = None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import shutil
 
 import numpy as np
 import pytest
@@ -176,6 +177,21 @@ def test_a_finished_run_is_left_alone(finished, task, records):
     assert {path.name: path.stat().st_mtime_ns for path in output_dir.iterdir()} == before
 
 
+def test_results_that_a_killed_run_did_not_write_are_written_by_the_next(
+    finished, task, records, tmp_path
+):
+    _, output_dir = finished
+    shutil.copytree(output_dir, tmp_path / "killed")
+    path = tmp_path / "killed" / "results.json"
+    path.write_text('{"train": {"step": 4}, "eval": {"loss": 2.5}}')  # of a shorter run
+    again = make_trainer(task, tmp_path / "killed")
+    assert again.restore_latest()
+    train(again, records)
+    expected = json.loads((output_dir / "results.json").read_text())
+    assert expected["train"]["step"] == 7
+    assert json.loads(path.read_text()) == expected | {"eval": {"loss": 2.5}}
+
+
 def test_old_checkpoints_go_and_other_files_stay(task, records, tmp_path):
     (tmp_path / "model.ckpt-best.index").write_text("mine")
     (tmp_path / "notes.txt").write_text("mine")
@@ -202,6 +218,33 @@ def test_an_infinite_loss_stops_the_run_and_names_the_step(task, records, tmp_pa
     reader = containers.open_checkpoint(str(tmp_path / "model.ckpt-0"))
     for name in reader.get_variable_to_shape_map():
         assert np.isfinite(reader.get_tensor(name)).all(), name
+
+
+@pytest.mark.parametrize("nan_policy", ["stop", "skip"])
+def test_weights_that_an_update_made_infinite_are_not_saved(task, records, tmp_path, nan_policy):
+    changes = {"save_checkpoints_steps": 1, "nan_policy": nan_policy}
+    trainer = make_trainer(task, tmp_path, learning_rate=3e38, kind="adamw", **changes)
+    with pytest.raises(
+        NonFiniteLossError, match=r"\d+ weights and moments are not finite after update \d, the fir"
+    ) as error:
+        train(trainer, records)
+    last = list(store.list_checkpoints(str(tmp_path)))[-1]
+    assert last == trainer.step - 1
+    assert f"the last good checkpoint is {tmp_path}/model.ckpt-{last}. " in str(error.value)
+    again = make_trainer(task, tmp_path, **changes)
+    assert again.restore_latest()
+    assert again.step == last
+
+
+def test_a_checkpoint_that_is_not_finite_is_refused_by_name(task, tmp_path):
+    trainer = make_trainer(task, tmp_path)
+    weight = trainer.model.trainable_variables[1]
+    weight.assign(weight * np.nan)
+    prefix = trainer.save()
+    with pytest.raises(
+        ValueError, match=rf"{prefix}: 1 weights .* first is {variable_name(weight)}\. Move"
+    ):
+        make_trainer(task, tmp_path).restore_latest()
 
 
 def test_checkpoints_of_another_model_are_refused(finished, task):

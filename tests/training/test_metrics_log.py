@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from albert_tf.training.metrics_log import MetricsLog
+from albert_tf.training.metrics_log import MetricsLog, read_means
 
 
 def lines_of(path):
@@ -30,3 +30,12 @@ def test_going_on_from_an_earlier_step_drops_the_lines_behind_it(tmp_path):
     again.write(6, {"loss": 60.0}, 0.1)
     again.close()
     assert [line["loss"] for line in lines_of(tmp_path)] == [2.0, 4.0, 60.0]
+
+
+def test_the_means_of_the_last_line_are_read_again(tmp_path):
+    assert read_means(str(tmp_path), 2) is None
+    log = MetricsLog(str(tmp_path), 0, 7, 5)
+    log.write(2, {"accuracy": 0.5, "loss": 1.5}, 0.25)
+    log.close()
+    assert read_means(str(tmp_path), 2) == {"accuracy": 0.5, "loss": 1.5}
+    assert read_means(str(tmp_path), 4) is None
