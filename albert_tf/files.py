@@ -210,13 +210,19 @@ def copy(source: str, target: str) -> None:
     if not (is_remote(source) or is_remote(target)):
         shutil.copyfile(source, target)
         return
-    with _gfile(source), _gfile(target) as gfile:
+    check_scheme(target)
+    with _gfile(source if is_remote(source) else target) as gfile:
         gfile.copy(source, target, overwrite=True)
 
 
-def absolute(path: str) -> str:
-    """Returns a path that names the same file from any directory; remote paths as they are."""
-    return path if is_remote(path) else os.path.abspath(path)
+def join(directory: str, path: str) -> str:
+    """Returns `path` as seen from `directory`; absolute and remote paths as they are."""
+    return path if is_remote(path) else os.path.join(directory, path)
+
+
+def real_path(path: str) -> str:
+    """Returns a path's absolute form without links, to compare it; a remote path as it is."""
+    return path if is_remote(path) else os.path.realpath(path)
 
 
 def file_size(path: str) -> int:

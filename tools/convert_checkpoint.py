@@ -20,9 +20,9 @@ with one of them. Pickles are refused. The config is looked for beside it.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
-import shutil
 import sys
 import uuid
 from typing import TYPE_CHECKING
@@ -87,7 +87,7 @@ def find_config(settings: Settings) -> str | None:
     if settings.albert_config_file:
         return settings.albert_config_file
     path = settings.input
-    folder = path if os.path.isdir(path) else os.path.dirname(path) or "."
+    folder = path if files.is_directory(path) else os.path.dirname(path) or "."
     try:
         return pretrained.find_config(folder)
     except FileNotFoundError:
@@ -145,15 +145,15 @@ def _check_output(settings: Settings) -> None:
         return
     if not settings.output:
         raise ValueError("--output: name a folder to write, or say --inspect")
-    if os.path.exists(settings.output) and (
-        not os.path.isdir(settings.output) or os.listdir(settings.output)
+    if files.is_file(settings.output) or (
+        files.is_directory(settings.output) and files.list_directory(settings.output)
     ):
         raise ValueError(f"--output={settings.output} exists already. Name a new folder.")
     for name in ("vocab_file", "spm_model_file"):
         path = getattr(settings, name)
-        if path and not os.path.isfile(path):
+        if path and not files.is_file(path):
             raise FileNotFoundError(f"--{name}={path}: no such file")
-    files.make_directory(os.path.dirname(os.path.abspath(settings.output)), "--output")
+    files.make_directory(os.path.dirname(files.real_path(settings.output)), "--output")
 
 
 def _write(settings: Settings, source: AlbertForPretraining) -> None:
@@ -174,18 +174,19 @@ def _write(settings: Settings, source: AlbertForPretraining) -> None:
         before = _outputs(source, loading.read_weights(settings.input, source), batch)
     else:
         before = _outputs(target, tensors, batch)
-    folder, name = os.path.split(os.path.abspath(settings.output or ""))
+    folder, name = os.path.split(files.real_path(settings.output or ""))
     temporary = os.path.join(folder, f".{name}-{uuid.uuid4().hex[:8]}.tmp")
-    os.mkdir(temporary)
+    files.make_directory(temporary, "--output")
     try:
         _WRITERS[settings.output_format](temporary, tensors, target, settings)
         after = _outputs(target, loading.read_weights(temporary, target), batch)
         difference = compare(before, after, source.config.layout != config.layout)
         if called := _other_outputs(settings.output_format, temporary, config, batch):
             difference = max(difference, compare({n: after[n] for n in called}, called))
-        os.replace(temporary, os.path.join(folder, name))
+        files.rename(temporary, os.path.join(folder, name))
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        with contextlib.suppress(OSError):  # it is the output now
+            files.remove_tree(temporary)
     print(
         f"wrote {settings.output} ({settings.output_format}). Loaded back, its outputs agree with "
         f"the input's to {difference:.1g} of the largest."
@@ -208,7 +209,7 @@ def _write_config_and_vocabulary(
 ) -> None:
     model.config.to_json_file(os.path.join(folder, CONFIG_NAME))
     for path in filter(None, (settings.vocab_file, settings.spm_model_file)):
-        shutil.copy(path, folder)
+        files.copy(path, os.path.join(folder, os.path.basename(path)))
 
 
 def _without_sentence_order(tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -375,7 +375,7 @@ def _read_questions(folder: str, predict_file: str | None) -> SquadData:
     for run in _read_json_lines(folder, "runs.jsonl"):
         settings = run["flags"]
         if not predict_file and settings.get("do_predict") and settings.get("predict_file"):
-            path = os.path.join(run["directory"], settings["predict_file"])
+            path = files.join(run["directory"], settings["predict_file"])
     try:
         return read_squad(path or "", is_training=False)
     except FileNotFoundError:

@@ -317,9 +317,9 @@ def _check_settings(paths: list[str], settings: Settings) -> None:
         raise ValueError(
             f"--output_prefix={settings.output_prefix!r} names no file; for example vocabulary/30k"
         )
-    inputs = {os.path.realpath(path) for path in paths}
+    inputs = set(map(files.real_path, paths))
     for ending in OUTPUT_ENDINGS[settings.type]:
-        if os.path.realpath(settings.output_prefix + ending) in inputs:
+        if files.real_path(settings.output_prefix + ending) in inputs:
             raise ValueError(
                 f"--output_prefix={settings.output_prefix}: would overwrite the input file "
                 f"{settings.output_prefix}{ending}. Name another."

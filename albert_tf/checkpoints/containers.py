@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
+import tempfile
 from collections.abc import Callable
 from typing import Any
 
@@ -62,7 +63,7 @@ def find_checkpoint(path: str) -> str:
         FileNotFoundError: there is none, or shards of its data are missing.
         ValueError: the folder holds several; the message lists them.
     """
-    if tf.io.gfile.isdir(path):
+    if files.is_directory(path):
         found = _candidates(path)
         if not found:
             raise FileNotFoundError(
@@ -74,16 +75,16 @@ def find_checkpoint(path: str) -> str:
             )
         path = os.path.join(path, found[0])
     prefix = re.sub(r"\.(index|meta|data-\d+-of-\d+)$", "", path)
-    if tf.io.gfile.exists(prefix + ".index"):
+    if files.exists(prefix + ".index"):
         _check_shards(prefix)
         return prefix
-    if prefix == path and tf.io.gfile.exists(path):
+    if prefix == path and files.exists(path):
         return path
     raise FileNotFoundError(f"{path}: no such checkpoint. Expected: {ACCEPTED}")
 
 
 def _candidates(folder: str) -> list[str]:
-    names = [name for name in tf.io.gfile.listdir(folder) if not name.startswith(".")]
+    names = [name for name in files.list_directory(folder) if not name.startswith(".")]
     found = [name[: -len(".index")] for name in names if name.endswith(".index")]
     if SAVED_MODEL in names:
         found.append(os.path.join("variables", "variables"))
@@ -94,7 +95,7 @@ def _candidates(folder: str) -> list[str]:
 
 def _check_shards(prefix: str) -> None:
     folder, base = os.path.split(prefix)
-    names = tf.io.gfile.listdir(folder or ".")
+    names = files.list_directory(folder)
     shards = [_SHARD.search(name) for name in names if name.startswith(base + ".data-")]
     present = {(int(match[1]), int(match[2])) for match in shards if match}
     counts = {count for _, count in present}
@@ -145,10 +146,10 @@ def open_weights(path: str) -> WeightFile:
         ValueError: it is damaged, of another format, or a pickle.
     """
     path = find_checkpoint(path)
-    if tf.io.gfile.exists(path + ".index"):
+    if files.exists(path + ".index"):
         return _open_tensorflow(path)
     if files.is_remote(path):
-        raise ValueError(f"{path}: copy this file to a local disk first")
+        return _open_local_copy(path)
     with files.open_binary(path) as stream:
         start = stream.read(9)
     if path.endswith(".safetensors") or start[8:] == b"{":
@@ -163,6 +164,19 @@ def open_weights(path: str) -> WeightFile:
             f"Expected: {ACCEPTED}"
         )
     raise ValueError(f"{path}: not a file of weights. Expected: {ACCEPTED}")
+
+
+def _open_local_copy(path: str) -> WeightFile:
+    """Reads a remote file of weights whole: the libraries for these formats open local files."""
+    with tempfile.TemporaryDirectory() as folder:
+        local = os.path.join(folder, os.path.basename(path))
+        files.copy(path, local)
+        try:
+            weights = open_weights(local)
+            arrays = {name: weights.read(name) for name in weights.shapes}
+        except ValueError as error:
+            raise ValueError(str(error).replace(local, path)) from None
+    return dataclasses.replace(weights, path=path, read=arrays.__getitem__)
 
 
 def _open_tensorflow(prefix: str) -> WeightFile:

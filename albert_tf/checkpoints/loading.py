@@ -14,9 +14,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 from absl import logging
 
+from albert_tf import files
 from albert_tf.checkpoints import families
 from albert_tf.checkpoints.containers import WeightFile, open_checkpoint, open_weights
 from albert_tf.checkpoints.names import (
@@ -35,7 +35,7 @@ _MAX_LISTED_NAMES = 16  # in one list of a report
 
 def read_step(prefix: str) -> int:
     """Returns the `global_step` of a checkpoint; 0 if it has none or is no TensorFlow one."""
-    if not tf.io.gfile.exists(prefix + ".index"):
+    if not files.exists(prefix + ".index"):
         return 0
     reader = open_checkpoint(prefix)
     return int(reader.get_tensor(GLOBAL_STEP)) if reader.has_tensor(GLOBAL_STEP) else 0

@@ -16,7 +16,6 @@ import json
 import os
 from typing import Any
 
-import tensorflow as tf
 from absl import logging
 
 from albert_tf import files, heads, modeling
@@ -93,7 +92,7 @@ def from_pretrained(
         raise ValueError(f"task={task!r}: expected one of {known}")
     weights = open_weights(find_weights(folder))
     recognized = families.recognize(weights.shapes)
-    folder = folder if tf.io.gfile.isdir(folder) else os.path.dirname(folder) or "."
+    folder = folder if files.is_directory(folder) else os.path.dirname(folder) or "."
     config_file = config_file or find_config(folder)
     config = read_config(config_file, recognized)
     if not (vocab_file or spm_model_file):
@@ -153,7 +152,7 @@ def find_weights(path: str) -> str:
         FileNotFoundError, ValueError: as `find_checkpoint`.
     """
     best = os.path.join(path, store.BEST)
-    if tf.io.gfile.exists(best + ".index"):
+    if files.exists(best + ".index"):
         return find_checkpoint(best)
     numbered = store.list_checkpoints(path)
     return find_checkpoint(numbered[max(numbered)] if numbered else path)
@@ -200,7 +199,7 @@ def find_vocabulary(folder: str) -> tuple[str | None, str | None]:
         is_sentencepiece = found[0].endswith(".model")
         return (None, found[0]) if is_sentencepiece else (found[0], None)
     named = _vocabulary_of_run(folder)
-    if not named or not all(map(tf.io.gfile.exists, named.values())):
+    if not named or not all(map(files.exists, named.values())):
         gone = f" ({RUN_FILE} names {', '.join(named.values())}: gone)" if named else ""
         way_out = f"vocab_file=… or spm_model_file=…{gone}. load_checkpoint loads weights alone"
         raise _missing(folder, "vocabulary", patterns, way_out)
@@ -212,14 +211,14 @@ def _find(folder: str, patterns: tuple[str, ...]) -> list[str]:
     places = [folder, os.path.join(folder, ASSETS)]
     return [
         os.path.join(place, name)
-        for place in filter(tf.io.gfile.isdir, places)
-        for name in sorted(tf.io.gfile.listdir(place))
+        for place in filter(files.is_directory, places)
+        for name in files.list_directory(place)
         if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
     ]
 
 
 def _missing(folder: str, what: str, patterns: tuple[str, ...], way_out: str) -> FileNotFoundError:
-    present = ", ".join(sorted(tf.io.gfile.listdir(folder))) or "nothing"
+    present = ", ".join(files.list_directory(folder)) or "nothing"
     return FileNotFoundError(
         f"{folder}: no {what} there. Looked for {', '.join(patterns)}, in {ASSETS}/ too; found "
         f"{present}. Put it there or name it: {way_out}"
@@ -269,7 +268,7 @@ def _vocabulary_of_run(folder: str) -> dict[str, str]:
     run = _run(folder)
     flags = {name: run.get("flags", {}).get(name) for name in ("vocab_file", "spm_model_file")}
     start = run.get("directory", "")
-    return {name: os.path.join(start, path) for name, path in flags.items() if path}
+    return {name: files.join(start, path) for name, path in flags.items() if path}
 
 
 def _run(folder: str) -> dict[str, Any]:
@@ -278,4 +277,4 @@ def _run(folder: str) -> dict[str, Any]:
 
 def _read_json_if_there(folder: str, name: str) -> dict[str, Any]:
     path = os.path.join(folder, name)
-    return files.read_json(path) if tf.io.gfile.exists(path) else {}
+    return files.read_json(path) if files.exists(path) else {}

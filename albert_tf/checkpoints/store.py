@@ -39,9 +39,9 @@ def list_checkpoints(directory: str) -> dict[int, str]:
     They are found by their `.index` files. The text file `checkpoint` is ignored: in released
     archives it names a path on another machine.
     """
-    if not tf.io.gfile.isdir(directory):
+    if not files.is_directory(directory):
         return {}
-    found = (_NUMBERED.match(name) for name in tf.io.gfile.listdir(directory))
+    found = (_NUMBERED.match(name) for name in files.list_directory(directory))
     steps = sorted(int(match[1]) for match in found if match)
     return {step: os.path.join(directory, f"model.ckpt-{step}") for step in steps}
 
@@ -82,10 +82,10 @@ def copy_checkpoint(source: str, target: str) -> None:
     Raises:
         OSError: as `save_checkpoint`.
     """
-    shards = [path.removeprefix(source) for path in tf.io.gfile.glob(source + ".data-*")]
+    shards = _list_suffixes(source, ".data-")
     with _new_files(target) as temporary:
         for suffix in (*shards, ".index"):
-            tf.io.gfile.copy(source + suffix, temporary + suffix, overwrite=True)
+            files.copy(source + suffix, temporary + suffix)
         _rename(temporary, target, shards)
 
 
@@ -104,8 +104,17 @@ def _new_files(prefix: str) -> Iterator[str]:
             "another folder), then run the same command again. Older checkpoints are as they were."
         ) from None
     finally:
-        for leftover in tf.io.gfile.glob(temporary + ".*"):
-            tf.io.gfile.remove(leftover)
+        for suffix in _list_suffixes(temporary, "."):
+            files.remove(temporary + suffix)
+
+
+def _list_suffixes(prefix: str, start: str) -> list[str]:
+    """Returns what follows `prefix` in the names of all files that begin with prefix + start."""
+    directory, base = os.path.split(prefix)
+    if not files.is_directory(directory or "."):
+        return []
+    names = files.list_directory(directory)
+    return [name.removeprefix(base) for name in names if name.startswith(base + start)]
 
 
 def _disk_error(error: Exception) -> str:
@@ -123,10 +132,10 @@ def _rename(temporary: str, prefix: str, shards: list[str]) -> None:
             _flush_to_disk(temporary + suffix)
     # If it replaces another checkpoint, a killed process must not leave the data of one beside the
     # index of the other.
-    if tf.io.gfile.exists(prefix + ".index"):
-        tf.io.gfile.remove(prefix + ".index")
+    if files.exists(prefix + ".index"):
+        files.remove(prefix + ".index")
     for suffix in suffixes:
-        tf.io.gfile.rename(temporary + suffix, prefix + suffix, overwrite=True)
+        files.rename(temporary + suffix, prefix + suffix)
 
 
 def _flush_to_disk(path: str) -> None:
@@ -206,11 +215,11 @@ def newest_usable(directory: str) -> tuple[int, str] | None:
 def _set_aside(prefix: str) -> None:
     for suffix in (".index", DATA_SUFFIX):  # without its index it is no checkpoint any more
         try:
-            tf.io.gfile.rename(prefix + suffix, f"{prefix}.damaged{suffix}", overwrite=True)
-        except tf.errors.NotFoundError:  # missing, or another worker has done it
+            files.rename(prefix + suffix, f"{prefix}.damaged{suffix}")
+        except FileNotFoundError:  # missing, or another worker has done it
             continue
-        except tf.errors.OpError as error:
-            logging.warning("%s%s stays where it is (%s)", prefix, suffix, error.message)
+        except OSError as error:
+            logging.warning("%s%s stays where it is (%s)", prefix, suffix, error.strerror)
 
 
 def remove_old_checkpoints(directory: str, keep: int) -> None:
@@ -218,5 +227,5 @@ def remove_old_checkpoints(directory: str, keep: int) -> None:
     prefixes = list(list_checkpoints(directory).values())
     for prefix in prefixes[:-keep] if keep > 0 else []:
         for suffix in (".index", DATA_SUFFIX, ".meta"):
-            if tf.io.gfile.exists(prefix + suffix):
-                tf.io.gfile.remove(prefix + suffix)
+            if files.exists(prefix + suffix):
+                files.remove(prefix + suffix)

@@ -140,17 +140,13 @@ def _check_paths(input_files: list[str], outputs: Outputs) -> None:
     """Checks the names of files before anything is read."""
     if not any(map(files.file_size, input_files)):
         raise ValueError(f"--input_file: {', '.join(input_files)}: nothing in there")
-    inputs = {_identity(path) for path in input_files}
+    inputs = set(map(files.real_path, input_files))
     for path in outputs.paths:
-        if _identity(path) in inputs:
+        if files.real_path(path) in inputs:
             raise ValueError(f"--output_file: {path} is an input file as well")
         files.check_replaceable(path)
     for folder in dict.fromkeys(map(os.path.dirname, outputs.paths)):
         files.make_directory(folder, "--output_file")
-
-
-def _identity(path: str) -> str:
-    return path if files.is_remote(path) else os.path.realpath(path)
 
 
 def _record_settings(settings: Settings) -> dict[str, Any]:
@@ -172,7 +168,7 @@ def _is_finished(outputs: Outputs, metadata: dict[str, Any]) -> bool:
     known = records.read_metadata(list(filter(files.is_file, outputs.paths)))
     return all(
         name in known
-        and os.path.realpath(known[name].metadata_file) == os.path.realpath(outputs.metadata_file)
+        and files.real_path(known[name].metadata_file) == files.real_path(outputs.metadata_file)
         and known[name].settings == metadata["settings"]
         and known[name].vocabulary == metadata["vocabulary"]
         for name in outputs.paths

@@ -18,6 +18,7 @@ from absl import logging
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from albert_tf import files
 from albert_tf.checkpoints import containers, store
 from albert_tf.checkpoints.store import BEST
 from albert_tf.finetuning import batching
@@ -121,7 +122,7 @@ def _stack(rows: Sequence[NDArray[Any]], fill: float) -> NDArray[Any]:
 def find_trained(output_dir: str, init_checkpoint: str | None = None) -> str | None:
     """Returns `model.ckpt-best`, or else the newest checkpoint, or else `init_checkpoint`."""
     best = os.path.join(output_dir, BEST)
-    if tf.io.gfile.exists(best + ".index"):
+    if files.exists(best + ".index"):
         return best
     numbered = list(store.list_checkpoints(output_dir).values())
     if numbered:

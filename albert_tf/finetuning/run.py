@@ -121,7 +121,7 @@ def find_model_files(settings: SettingsType) -> SettingsType:
         )
     config_file = settings.albert_config_file
     if path:
-        folder = path if tf.io.gfile.isdir(path) else os.path.dirname(path) or "."
+        folder = path if files.is_directory(path) else os.path.dirname(path) or "."
         config_file = config_file or pretrained.find_config(folder)
         if not (spm_model_file or vocab_file):
             vocab_file, spm_model_file = pretrained.find_vocabulary(folder)
@@ -140,7 +140,7 @@ def list_model_folders(settings: FineTuningSettings) -> list[str]:
     folders = [run.output_dir for run in sweeps.plan_runs(settings)]
     path = settings.init_checkpoint
     if path:
-        folders.append(path if tf.io.gfile.isdir(path) else os.path.dirname(path))
+        folders.append(path if files.is_directory(path) else os.path.dirname(path))
     return folders
 
 

@@ -108,14 +108,14 @@ def export_saved_model(
                 signatures={DEFAULT_SIGNATURE: default, OTHER_SIGNATURE[takes_examples]: other},
             )
         if extra_files:
-            tf.io.gfile.makedirs(os.path.join(temporary, EXTRA))
+            files.make_directory(os.path.join(temporary, EXTRA), "--export_dir")
         for name, content in (extra_files or {}).items():
             with files.write_atomically(os.path.join(temporary, EXTRA, name), "wb") as stream:
                 stream.write(content)
         target = _rename_to_a_new_folder(temporary, export_dir)
     except BaseException:
-        with contextlib.suppress(tf.errors.OpError):
-            tf.io.gfile.rmtree(temporary)
+        with contextlib.suppress(OSError):
+            files.remove_tree(temporary)
         raise
     logging.info("Exported to %s", target)
     return target
@@ -173,10 +173,10 @@ def _signatures(
 def _rename_to_a_new_folder(temporary: str, export_dir: str) -> str:
     """Renames a folder to `<Unix time>`, or to the next free number, and returns its path."""
     number = int(time.time())
-    while tf.io.gfile.exists(os.path.join(export_dir, str(number))):
+    while files.exists(os.path.join(export_dir, str(number))):
         number += 1
     target = os.path.join(export_dir, str(number))
-    tf.io.gfile.rename(temporary, target)
+    files.rename(temporary, target)
     return target
 
 

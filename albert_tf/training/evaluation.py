@@ -87,7 +87,7 @@ def read_evaluations(output_dir: str) -> list[Evaluation]:
 def evaluation_of_best(output_dir: str) -> Evaluation | None:
     """Returns the latest evaluation of a directory's `model.ckpt-best`; None without any."""
     prefix = os.path.join(output_dir, BEST)
-    if not tf.io.gfile.exists(prefix + ".index"):
+    if not files.exists(prefix + ".index"):
         return None
     name = _digest_of_checkpoint(prefix)
     found = [e for e in read_evaluations(output_dir) if e.checkpoint == name]
@@ -229,7 +229,7 @@ class CheckpointEvaluator:
         """Returns digest → prefix of all checkpoints; of two equal ones `model.ckpt-best`."""
         prefixes = list(store.list_checkpoints(self.output_dir).values())
         best = os.path.join(self.output_dir, BEST)
-        if tf.io.gfile.exists(best + ".index"):
+        if files.exists(best + ".index"):
             prefixes.append(best)
         return {_digest_of_checkpoint(prefix): prefix for prefix in prefixes}
 

@@ -31,7 +31,7 @@ class MetricsLog:
         self.last_step, self.batch_size = last_step, batch_size
         self.path = os.path.join(output_dir, METRICS_FILE)
         self.lines: list[str] = []
-        if tf.io.gfile.exists(self.path):
+        if files.exists(self.path):
             lines = files.read_text(self.path).splitlines()
             self.lines = [line for line in lines if json.loads(line)["step"] <= step]
         self.summaries = tf.summary.create_file_writer(output_dir)

@@ -57,6 +57,9 @@ def lock(output_dir: str) -> Iterator[None]:
         ValueError: another process holds it; names that process, its host and when it began.
     """
     if files.is_remote(output_dir):
+        logging.log_first_n(
+            logging.INFO, "%s is not held against other processes: run one there", 1, output_dir
+        )
         yield
         return
     os.stat(output_dir)

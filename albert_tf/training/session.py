@@ -43,7 +43,7 @@ def keep_config(output_dir: str, path: str) -> AlbertConfig:
     config = AlbertConfig.from_json_file(path)
     files.make_directory(output_dir, "--output_dir")
     copy = os.path.join(output_dir, CONFIG_NAME)
-    if not os.path.exists(copy):
+    if not files.exists(copy):
         config.to_json_file(copy)
         return config
     here, there = config.to_dict(), AlbertConfig.from_json_file(copy).to_dict()

@@ -14,7 +14,6 @@ import pytest
 import tensorflow as tf
 from safetensors.numpy import save_file
 
-from albert_tf.checkpoints import containers
 from albert_tf.checkpoints.containers import find_checkpoint, open_weights
 from albert_tf.checkpoints.store import save_checkpoint
 from tests.checkpoints.checkpoint_samples import random_arrays
@@ -272,8 +271,18 @@ def test_other_files_are_no_weights(tmp_path):
         open_weights(str(path))
 
 
-def test_remote_files_of_other_forms_are_to_be_copied_first(monkeypatch):
-    monkeypatch.setattr(containers, "find_checkpoint", lambda path: path)
-    monkeypatch.setattr(tf.io.gfile, "exists", lambda path: False)
-    with pytest.raises(ValueError, match="copy this file to a local disk first"):
-        open_weights("gs://bucket/model.safetensors")
+def test_remote_files_of_other_formats_are_read_from_a_copy(tmp_path):
+    save_file(ARRAYS, tmp_path / "model.safetensors")
+    weights = open_weights(f"file://{tmp_path}")
+    assert weights.path == f"file://{tmp_path}/model.safetensors"
+    assert_holds(weights, ARRAYS)
+
+
+def test_a_damaged_remote_file_is_named(tmp_path):
+    (tmp_path / "model.safetensors").write_bytes(b"x" * 20)
+    with pytest.raises(ValueError, match=r"^file://.*/model.safetensors: damaged"):
+        open_weights(f"file://{tmp_path}/model.safetensors")
+
+
+def test_remote_checkpoints_are_opened(saved, tmp_path):
+    assert_holds(open_weights(f"file://{tmp_path}"), ARRAYS)

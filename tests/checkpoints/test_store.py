@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from albert_tf import files
 from albert_tf.checkpoints import store
 from albert_tf.checkpoints.containers import open_checkpoint
 from albert_tf.checkpoints.names import DATA_SUFFIX
@@ -133,14 +134,14 @@ def test_an_index_of_other_tensors_is_noticed(tmp_path):
 
 def test_replacing_a_checkpoint_never_mixes_the_two(tmp_path, monkeypatch):
     prefix = write(tmp_path, 3)
-    rename = tf.io.gfile.rename
+    rename = files.rename
 
-    def fail_at_the_index(source, target, overwrite=False):
+    def fail_at_the_index(source, target):
         if target.endswith(".index"):
             raise KeyboardInterrupt
-        rename(source, target, overwrite)
+        rename(source, target)
 
-    monkeypatch.setattr(tf.io.gfile, "rename", fail_at_the_index)
+    monkeypatch.setattr(files, "rename", fail_at_the_index)
     with pytest.raises(KeyboardInterrupt):
         save_checkpoint(prefix, {"a": np.ones(3)})
     assert list_checkpoints(str(tmp_path)) == {}
@@ -155,6 +156,27 @@ def test_copies_have_all_shards_and_hidden_halves(tmp_path):
     for name, value in theirs.items():
         np.testing.assert_array_equal(ours[name], value)
     assert len(names_in(tmp_path)) == 4
+
+
+def test_checkpoints_are_saved_copied_listed_and_removed_in_remote_folders(tmp_path):
+    folder = f"file://{tmp_path}"
+    for step in (1, 20, 3):
+        save_checkpoint(f"{folder}/model.ckpt-{step}", random_arrays(SHAPES, step))
+    store.copy_checkpoint(f"{folder}/model.ckpt-20", f"{folder}/{store.BEST}")
+    remove_old_checkpoints(folder, 2)
+    assert list_checkpoints(folder) == {n: f"{folder}/model.ckpt-{n}" for n in (3, 20)}
+    change(tmp_path / f"model.ckpt-20{DATA_SUFFIX}", flip)
+    assert newest_usable(folder) == (3, f"{folder}/model.ckpt-3")
+    np.testing.assert_array_equal(
+        read_all(f"{folder}/{store.BEST}")["a"], random_arrays(SHAPES, 20)["a"]
+    )
+    prefixes = ("model.ckpt-20.damaged", "model.ckpt-3", store.BEST)
+    suffixes = (DATA_SUFFIX, ".index")
+    assert names_in(tmp_path) == [prefix + suffix for prefix in prefixes for suffix in suffixes]
+
+
+def test_a_remote_folder_that_does_not_exist_holds_no_checkpoints(tmp_path):
+    assert list_checkpoints(f"file://{tmp_path}/none") == {}
 
 
 def test_the_newest_checkpoints_are_kept(tmp_path):
