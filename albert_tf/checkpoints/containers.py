@@ -7,6 +7,7 @@ reads one array. Pickles are never unpickled here, as they can run any code.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import os
 import re
 import tempfile
@@ -15,8 +16,10 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from absl import logging
 
 from albert_tf import files
+from albert_tf.checkpoints import store
 from albert_tf.checkpoints.names import DATA_SUFFIX
 
 SAVED_MODEL = "saved_model.pb"
@@ -25,6 +28,8 @@ OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _HUGGING_FACE_FILES = ("model.safetensors", "pytorch_model.bin", "tf_model.h5")
 _OTHER_FILES = re.compile(r"\.(safetensors|bin|pt|pth|h5|hdf5)$")
 _SHARD = re.compile(r"\.data-(\d+)-of-(\d+)$")
+_DIGEST_LENGTH = 16
+_BLOCK_BYTES = 1 << 20
 ACCEPTED = (
     "a TensorFlow checkpoint prefix (<prefix>.index), a SavedModel, model.safetensors, "
     "pytorch_model.bin, a Keras .h5 file, or a folder with one of them"
@@ -53,8 +58,9 @@ def find_checkpoint(path: str) -> str:
 
     Args:
         path: the prefix of a TensorFlow checkpoint, one of its files, a file of another format, or
-            a folder with one checkpoint. The text file `checkpoint` of a folder is ignored: in
-            released archives it names a path on another machine.
+            a folder with one checkpoint. Of the checkpoints of a run, `model.ckpt-best` is taken,
+            or else the newest. The text file `checkpoint` of a folder is ignored: in released
+            archives it names a path on another machine.
 
     Returns:
         the prefix of a TensorFlow checkpoint (`<prefix>.index` and all shards exist), or a file.
@@ -64,7 +70,7 @@ def find_checkpoint(path: str) -> str:
         ValueError: the folder holds several; the message lists them.
     """
     if files.is_directory(path):
-        found = _candidates(path)
+        found = _of_run(path) or _candidates(path)
         if not found:
             raise FileNotFoundError(
                 f"{path}: this folder holds no checkpoint. Expected: {ACCEPTED}"
@@ -83,6 +89,16 @@ def find_checkpoint(path: str) -> str:
     raise FileNotFoundError(f"{path}: no such checkpoint. Expected: {ACCEPTED}")
 
 
+def _of_run(folder: str) -> list[str]:
+    """Returns the best checkpoint of a run's folder, or else its newest; [] where there is none."""
+    numbered = [os.path.basename(prefix) for prefix in store.list_checkpoints(folder).values()]
+    if files.exists(os.path.join(folder, store.BEST) + ".index"):
+        numbered.append(store.BEST)
+    if len(numbered) > 1:
+        logging.info("%s holds several checkpoints: taking %s", folder, numbered[-1])
+    return numbered[-1:]
+
+
 def _candidates(folder: str) -> list[str]:
     names = [name for name in files.list_directory(folder) if not name.startswith(".")]
     found = [name[: -len(".index")] for name in names if name.endswith(".index")]
@@ -91,6 +107,21 @@ def _candidates(folder: str) -> list[str]:
     same_model = [name for name in _HUGGING_FACE_FILES if name in names]
     others = [name for name in names if _OTHER_FILES.search(name) and name not in same_model]
     return found + same_model[:1] + others
+
+
+def digest(path: str) -> str:
+    """Returns a short hash of the content of a checkpoint: the same for copies of it.
+
+    Args:
+        path: as `find_checkpoint` returns it. The index of a TensorFlow checkpoint has a checksum
+            of each tensor, so that nothing else of it is read.
+    """
+    is_prefix = files.exists(path + ".index")
+    with files.open_binary(path + ".index" if is_prefix else path) as stream:
+        content = hashlib.sha256()
+        while block := stream.read(_BLOCK_BYTES):
+            content.update(block)
+    return content.hexdigest()[:_DIGEST_LENGTH]
 
 
 def _check_shards(prefix: str) -> None:

@@ -19,8 +19,8 @@ from typing import Any
 from absl import logging
 
 from albert_tf import files, heads, modeling
-from albert_tf.checkpoints import families, huggingface, store
-from albert_tf.checkpoints.containers import WeightFile, find_checkpoint, open_weights
+from albert_tf.checkpoints import families, huggingface
+from albert_tf.checkpoints.containers import WeightFile, open_weights
 from albert_tf.checkpoints.huggingface import TOKENIZER_CONFIG_FILE
 from albert_tf.checkpoints.loading import load_checkpoint
 from albert_tf.config import AlbertConfig
@@ -90,7 +90,7 @@ def from_pretrained(
     if task not in TASKS:
         known = ", ".join(repr(name) for name in TASKS)
         raise ValueError(f"task={task!r}: expected one of {known}")
-    weights = open_weights(find_weights(folder))
+    weights = open_weights(folder)
     recognized = families.recognize(weights.shapes)
     folder = folder if files.is_directory(folder) else os.path.dirname(folder) or "."
     config_file = config_file or find_config(folder)
@@ -143,19 +143,6 @@ def _check_vocabulary(
     if tokenizer.vocab_size > config.vocab_size:
         raise ValueError(f"{message}: they do not belong together")
     logging.warning("%s: make sure that they belong together", message)
-
-
-def find_weights(path: str) -> str:
-    """The checkpoint of a folder: the best one of a run, its newest, or the only one.
-
-    Raises:
-        FileNotFoundError, ValueError: as `find_checkpoint`.
-    """
-    best = os.path.join(path, store.BEST)
-    if files.exists(best + ".index"):
-        return find_checkpoint(best)
-    numbered = store.list_checkpoints(path)
-    return find_checkpoint(numbered[max(numbered)] if numbered else path)
 
 
 def find_config(folder: str) -> str:

@@ -35,12 +35,6 @@ def digest(*parts: Any) -> str:
     return hashlib.sha256(repr(parts).encode("utf-8")).hexdigest()[:_DIGEST_LENGTH]
 
 
-def _digest_of_checkpoint(prefix: str) -> str:
-    """Returns a short hash of a checkpoint's content: its index has a checksum of each tensor."""
-    with files.open_binary(prefix + ".index") as stream:
-        return hashlib.sha256(stream.read()).hexdigest()[:_DIGEST_LENGTH]
-
-
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
     """The metrics of one checkpoint.
@@ -89,7 +83,7 @@ def evaluation_of_best(output_dir: str) -> Evaluation | None:
     prefix = os.path.join(output_dir, BEST)
     if not files.exists(prefix + ".index"):
         return None
-    name = _digest_of_checkpoint(prefix)
+    name = containers.digest(prefix)
     found = [e for e in read_evaluations(output_dir) if e.checkpoint == name]
     return found[-1] if found else None
 
@@ -187,7 +181,7 @@ class CheckpointEvaluator:
 
     def evaluate(self, prefix: str) -> Evaluation:
         """Evaluates a checkpoint of the directory unless it has been, and keeps the best of all."""
-        name = _digest_of_checkpoint(prefix)
+        name = containers.digest(prefix)
         for evaluation in self.evaluations:
             if evaluation.checkpoint == name:
                 return evaluation
@@ -231,7 +225,7 @@ class CheckpointEvaluator:
         best = os.path.join(self.output_dir, BEST)
         if files.exists(best + ".index"):
             prefixes.append(best)
-        return {_digest_of_checkpoint(prefix): prefix for prefix in prefixes}
+        return {containers.digest(prefix): prefix for prefix in prefixes}
 
     def _evaluate_each(self, prefixes: Iterable[str]) -> None:
         # `model.ckpt-best` of an earlier run first: nothing worse may replace it unmeasured.

@@ -60,16 +60,37 @@ def test_the_only_checkpoint_of_a_folder_is_found_whatever_the_text_file_says(sa
     assert_holds(open_weights(str(tmp_path)), ARRAYS)
 
 
-def test_several_checkpoints_in_a_folder_are_listed(saved, tmp_path):
-    save_checkpoint(str(tmp_path / "model.ckpt-best"), ARRAYS)
-    with pytest.raises(ValueError, match=r"several .* name one: model.ckpt-7, model.ckpt-best"):
-        find_checkpoint(str(tmp_path))
+def test_of_the_checkpoints_of_a_run_the_best_is_taken_or_else_the_newest(saved, tmp_path, caplog):
+    caplog.set_level("INFO", logger="absl")
+    newest, best = str(tmp_path / "model.ckpt-10"), str(tmp_path / "model.ckpt-best")
+    save_checkpoint(newest, ARRAYS)
+    assert find_checkpoint(str(tmp_path)) == newest
+    save_checkpoint(best, ARRAYS)
+    assert find_checkpoint(str(tmp_path)) == best
+    assert open_weights(str(tmp_path)).path == best
+    assert [record.message.rpartition(": ")[2] for record in caplog.records[:2]] == [
+        "taking model.ckpt-10",
+        "taking model.ckpt-best",
+    ]
 
 
-def test_other_forms_count_as_checkpoints_of_a_folder(saved, tmp_path):
+def test_other_checkpoints_of_a_folder_are_listed(tmp_path):
+    save_checkpoint(str(tmp_path / "albert_model.ckpt"), ARRAYS)
     save_file(ARRAYS, tmp_path / "other.safetensors")
-    with pytest.raises(ValueError, match=r"name one: model.ckpt-7, other.safetensors"):
+    with pytest.raises(ValueError, match=r"name one: albert_model.ckpt, other.safetensors"):
         find_checkpoint(str(tmp_path))
+
+
+def test_a_digest_is_that_of_the_content_alone(saved, tmp_path):
+    copy, other = str(tmp_path / "copy"), str(tmp_path / "other")
+    save_checkpoint(copy, ARRAYS)
+    save_checkpoint(other, {name: value + 1 for name, value in ARRAYS.items()})
+    assert containers.digest(saved) == containers.digest(copy) != containers.digest(other)
+    save_file(ARRAYS, tmp_path / "a.safetensors")
+    save_file(ARRAYS, tmp_path / "b.safetensors")
+    save_file({"x": ARRAYS["bert/a/kernel"]}, tmp_path / "c.safetensors")
+    a, b, c = (containers.digest(str(tmp_path / f"{name}.safetensors")) for name in "abc")
+    assert a == b != c
 
 
 def test_one_model_in_several_forms_is_taken_from_safetensors(tmp_path):
