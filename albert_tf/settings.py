@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 REQUIRED = dataclasses.MISSING  # as the default of a setting that has none
 
+# What the value of a setting decides; see `setting`.
+NOTHING, TRAINING, MODEL = "nothing", "training", "model"
+
 
 def setting(
     default: Any,
@@ -32,6 +35,7 @@ def setting(
     maximum: float | None = None,
     choices: Sequence[str] | None = None,
     group: str | None = None,
+    decides: str = NOTHING,
 ) -> Any:
     """Returns a field of a settings class.
 
@@ -42,9 +46,14 @@ def setting(
         maximum: the largest value allowed.
         choices: the values allowed.
         group: heading in `--help`; by default `GROUP` of the class.
+        decides: TRAINING if the result of training depends on the value, so that a run is only
+            resumed with the same one; MODEL if what a trained model computes does so as well, so
+            that evaluation and prediction need the same one; else NOTHING. A setting that names a
+            file decides nothing: the content of the file is compared (`training.run_identity`).
     """
+    metadata = {"help": help, "group": group, "decides": decides}
     limits = {"minimum": minimum, "maximum": maximum, "choices": choices}
-    return dataclasses.field(default=default, metadata={"help": help, "group": group} | limits)
+    return dataclasses.field(default=default, metadata=metadata | limits)
 
 
 def redefined(
@@ -143,7 +152,7 @@ class FieldInfo:
         default: None where there is none.
         is_required: whether a value must be given.
         group: as in `setting`, or `GROUP` of the class that has the field first.
-        help, minimum, maximum, choices: as in `setting`.
+        help, minimum, maximum, choices, decides: as in `setting`.
     """
 
     name: str
@@ -157,6 +166,7 @@ class FieldInfo:
     minimum: float | None
     maximum: float | None
     choices: Sequence[str] | None
+    decides: str
 
 
 def describe(settings: type[SettingsGroup]) -> list[FieldInfo]:
@@ -179,6 +189,7 @@ def describe(settings: type[SettingsGroup]) -> list[FieldInfo]:
                 minimum=field.metadata["minimum"],
                 maximum=field.metadata["maximum"],
                 choices=field.metadata["choices"],
+                decides=field.metadata["decides"],
             )
         )
     return found

@@ -6,7 +6,7 @@ import dataclasses
 
 from albert_tf.classification.tasks import ALIASES, CUSTOM_TASK, TASKS
 from albert_tf.finetuning.settings import DataSettings, FineTuningSettings, TaskSettings
-from albert_tf.settings import REQUIRED, SettingsGroup, redefined, setting
+from albert_tf.settings import MODEL, REQUIRED, SettingsGroup, redefined, setting
 
 _TASK = (
     f"Task, in upper or lower case: {', '.join(sorted([*TASKS, *ALIASES]))}; {CUSTOM_TASK} for a "
@@ -46,8 +46,15 @@ class Settings(FineTuningSettings, TaskSettings, CustomDataSettings):
     cached_dir: str | None = setting(None, "Folder for cached features; default: output_dir.")
     batches_to_sort: int = redefined(DataSettings, "batches_to_sort", 32)
     use_pooled_output: bool = setting(
-        True, "Classify the output of [CLS]; otherwise the mean of all positions."
+        True,
+        "Classify the output of [CLS]; otherwise the mean of all positions.",
+        decides=MODEL,
     )
     threshold_to_export: float = setting(
         float("nan"), "Constant to add to the outputs of the SavedModel; nan for none."
     )
+
+    @property
+    def names_for_model(self) -> set[str]:
+        """As in all programs; the mean of all positions includes the padding."""
+        return super().names_for_model | (set() if self.use_pooled_output else {"max_seq_length"})

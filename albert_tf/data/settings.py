@@ -12,7 +12,7 @@ from typing import Any
 from absl import logging
 
 from albert_tf.data.corpus import INPUT_FORMATS, SENTENCES
-from albert_tf.settings import REQUIRED, SettingsGroup, setting
+from albert_tf.settings import MODEL, REQUIRED, TRAINING, SettingsGroup, setting
 
 SPECIAL_TOKENS_PER_PAIR = 3  # [CLS] A [SEP] B [SEP]
 MIN_TARGET = 2  # tokens of the shortest pair that is aimed at
@@ -41,7 +41,7 @@ class VocabularySettings(SettingsGroup):
     vocab_file: str | None = setting(
         None, "WordPiece vocabulary; not used beside a SentencePiece model."
     )
-    do_lower_case: bool = setting(True, "Lower-case the text; for uncased models.")
+    do_lower_case: bool = setting(True, "Lower-case the text; for uncased models.", decides=MODEL)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -51,7 +51,10 @@ class SequenceSettings(SettingsGroup):
     GROUP = "data"
 
     max_seq_length: int = setting(
-        512, "Maximum length of a sequence, in tokens; longer ones are truncated.", minimum=1
+        512,
+        "Maximum length of a sequence, in tokens; longer ones are truncated.",
+        minimum=1,
+        decides=TRAINING,
     )
 
 
@@ -95,7 +98,10 @@ class MaskingSettings(SettingsGroup):
         0.15, "Share of the tokens to mask; 0 masks none.", minimum=0, maximum=1
     )
     max_predictions_per_seq: int = setting(
-        20, "Maximum number of masked tokens of a sequence.", minimum=1
+        20,
+        "Maximum number of masked tokens of a sequence.",
+        minimum=1,
+        decides=TRAINING,
     )
     ngram: int = setting(3, "Maximum number of words masked in a row.", minimum=1)
     favor_shorter_ngram: bool = setting(

@@ -6,7 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from albert_tf.data.settings import SequenceSettings, VocabularySettings
-from albert_tf.settings import REQUIRED, SettingsGroup, redefined, setting
+from albert_tf.settings import REQUIRED, TRAINING, SettingsGroup, redefined, setting
 from albert_tf.training.settings import RunSettings, TrainingSettings
 
 if TYPE_CHECKING:
@@ -22,12 +22,19 @@ class DataSettings(SequenceSettings, VocabularySettings):
     albert_hub_module_handle: str | None = setting(
         None, "Folder of a TF-Hub module to take weights, config and vocabulary from."
     )
-    pad_to_multiple: int = setting(8, "Pad each batch to a multiple of so many tokens.", minimum=1)
+    pad_to_multiple: int = setting(
+        8, "Pad each batch to a multiple of so many tokens.", minimum=1, decides=TRAINING
+    )
     batches_to_sort: int = setting(
-        8, "Number of training batches whose examples are sorted by length; 1 for none.", minimum=1
+        8,
+        "Number of training batches whose examples are sorted by length; 1 for none.",
+        minimum=1,
+        decides=TRAINING,
     )
     official_order: bool = setting(
-        False, "Train in file order with a shuffle buffer of 100 examples, as Google's programs."
+        False,
+        "Train in file order with a shuffle buffer of 100 examples, as Google's programs.",
+        decides=TRAINING,
     )
 
 
@@ -46,13 +53,20 @@ class FineTuningSettings(RunSettings, DataSettings):
         5e-5,
         "Peak learning rate; several, with commas between them, are tried one after the other.",
     )
-    train_step: int = setting(1000, "Number of training steps.", minimum=1)
-    warmup_step: int = setting(0, "Number of warm-up steps.", minimum=0)
+    train_step: int = setting(1000, "Number of training steps.", minimum=1, decides=TRAINING)
+    warmup_step: int = setting(0, "Number of warm-up steps.", minimum=0, decides=TRAINING)
     num_train_epochs: float = setting(
-        0.0, "Number of training epochs, which replaces train_step; 0 for train_step.", minimum=0
+        0.0,
+        "Number of training epochs, which replaces train_step; 0 for train_step.",
+        minimum=0,
+        decides=TRAINING,
     )
     warmup_proportion: float = setting(
-        0.1, "Share of the steps of num_train_epochs that warm up.", minimum=0, maximum=1
+        0.1,
+        "Share of the steps of num_train_epochs that warm up.",
+        minimum=0,
+        maximum=1,
+        decides=TRAINING,
     )
     num_runs: int = setting(
         1,
@@ -63,9 +77,13 @@ class FineTuningSettings(RunSettings, DataSettings):
         0,
         "Number of checkpoints without improvement after which training stops; 0 for never.",
         minimum=0,
+        decides=TRAINING,
     )
     early_stopping_min_delta: float = setting(
-        0.0, "Smallest gain of the dev metric that counts as an improvement.", minimum=0
+        0.0,
+        "Smallest gain of the dev metric that counts as an improvement.",
+        minimum=0,
+        decides=TRAINING,
     )
     export_dir: str | None = setting(None, "Folder for a SavedModel of the best checkpoint.")
     pictures: bool | None = setting(None, "Draw plots; default: if matplotlib is installed.")
@@ -117,4 +135,4 @@ class QuestionSettings(SettingsGroup):
 
     train_file: str | None = setting(None, "Questions to train on.")
     predict_file: str | None = setting(None, "Questions to answer.")
-    dropout_prob: float = setting(0.1, "Dropout of the head.", minimum=0)
+    dropout_prob: float = setting(0.1, "Dropout of the head.", minimum=0, decides=TRAINING)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from albert_tf.data.settings import InputSettings, MaskingSettings, SequenceSettings
-from albert_tf.settings import REQUIRED, redefined, setting
+from albert_tf.settings import REQUIRED, TRAINING, redefined, setting
 from albert_tf.training.settings import (
     EvaluationSettings,
     ModelSettings,
@@ -57,6 +57,7 @@ class Settings(RunSettings, RecordSettings):
         "Initialize all hidden groups from group 0 of init_checkpoint, to grow a model of one "
         "group.",
         group="model",
+        decides=TRAINING,
     )
     do_train: bool = redefined(TrainingSettings, "do_train", True)
     train_batch_size: int = redefined(TrainingSettings, "train_batch_size", 4096)
@@ -71,11 +72,16 @@ class Settings(RunSettings, RecordSettings):
     scale_learning_rate: bool = setting(
         False,
         "Scale learning_rate, as given for batches of 4096, by the square root of the batch size.",
+        decides=TRAINING,
     )
-    poly_power: float = setting(1.0, "Power of the polynomial decay of the learning rate.")
-    num_train_steps: int = setting(125000, "Number of training steps.", minimum=1)
-    num_warmup_steps: int = setting(3125, "Number of warm-up steps.", minimum=0)
-    start_warmup_step: int = setting(0, "Step at which the warm-up begins.", minimum=0)
+    poly_power: float = setting(
+        1.0, "Power of the polynomial decay of the learning rate.", decides=TRAINING
+    )
+    num_train_steps: int = setting(125000, "Number of training steps.", minimum=1, decides=TRAINING)
+    num_warmup_steps: int = setting(3125, "Number of warm-up steps.", minimum=0, decides=TRAINING)
+    start_warmup_step: int = setting(
+        0, "Step at which the warm-up begins.", minimum=0, decides=TRAINING
+    )
     eval_batch_size: int = redefined(EvaluationSettings, "eval_batch_size", 64)
     max_eval_steps: int = setting(
         100, "Maximum number of batches of an evaluation.", minimum=1, group="evaluation"

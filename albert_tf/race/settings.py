@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from albert_tf.finetuning.settings import FineTuningSettings, QuestionSettings, TaskSettings
-from albert_tf.settings import redefined, setting
+from albert_tf.settings import TRAINING, redefined, setting
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -29,7 +29,10 @@ class Settings(FineTuningSettings, TaskSettings, QuestionSettings):
         QuestionSettings, "predict_file", "", "File to cache the features of the test set in."
     )
     max_qa_length: int = setting(
-        128, "Number of last tokens of question and option that are kept.", minimum=1
+        128,
+        "Number of last tokens of question and option that are kept.",
+        minimum=1,
+        decides=TRAINING,
     )
     high_only: bool = setting(False, "Only questions of the level high.")
     middle_only: bool = setting(False, "Only questions of the level middle.")

@@ -6,7 +6,7 @@ import dataclasses
 
 from albert_tf import data
 from albert_tf.finetuning.settings import DataSettings, FineTuningSettings, QuestionSettings
-from albert_tf.settings import redefined, setting
+from albert_tf.settings import TRAINING, redefined, setting
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -27,10 +27,16 @@ class Settings(FineTuningSettings, QuestionSettings):
         None, "SQuAD 2.0: questions may have no answer; default: as the model or the data are."
     )
     doc_stride: int = setting(
-        128, "Number of tokens between the starts of two windows over a long context.", minimum=1
+        128,
+        "Number of tokens between the starts of two windows over a long context.",
+        minimum=1,
+        decides=TRAINING,
     )
     max_query_length: int = setting(
-        64, "Number of first tokens of a question that are kept.", minimum=1
+        64,
+        "Number of first tokens of a question that are kept.",
+        minimum=1,
+        decides=TRAINING,
     )
     n_best_size: int = setting(
         20,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from albert_tf.settings import REQUIRED, SettingsGroup, setting
+from albert_tf.settings import MODEL, REQUIRED, TRAINING, SettingsGroup, describe, setting
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -27,6 +27,10 @@ class ModelSettings(SettingsGroup):
     )
     allow_partial_init: bool = setting(
         False, "Accept an init_checkpoint that lacks some variables of the encoder."
+    )
+    allow_changed_settings: bool = setting(
+        False,
+        "Resume or use a run with other data, vocabulary or settings than it was trained with.",
     )
 
 
@@ -76,14 +80,23 @@ class TrainingSettings(SettingsGroup):
 
     do_train: bool = setting(False, "Train the model.")
     learning_rate: float | tuple[float, ...] = setting(
-        5e-5, "Peak learning rate, reached at the end of the warm-up.", minimum=0
+        5e-5,
+        "Peak learning rate, reached at the end of the warm-up.",
+        minimum=0,
+        decides=TRAINING,
     )
     train_batch_size: int = setting(
-        32, "Number of examples of a training step, over all devices.", minimum=1
+        32,
+        "Number of examples of a training step, over all devices.",
+        minimum=1,
+        decides=TRAINING,
     )
-    optimizer: str = setting("adamw", "Optimizer.", choices=("adamw", "lamb"))
+    optimizer: str = setting("adamw", "Optimizer.", choices=("adamw", "lamb"), decides=TRAINING)
     seed: int = setting(
-        12345, "Random seed of new weights, dropout and the order of the data.", minimum=0
+        12345,
+        "Random seed of new weights, dropout and the order of the data.",
+        minimum=0,
+        decides=TRAINING,
     )
     save_checkpoints_steps: int = setting(5000, "Number of steps between checkpoints.", minimum=1)
     save_checkpoints_secs: float = setting(
@@ -100,7 +113,9 @@ class TrainingSettings(SettingsGroup):
         0, "Largest micro-batch of a device, in examples; 0 for no limit.", minimum=0
     )
     clip_per_replica: bool = setting(
-        False, "Clip the gradient of each device before they are summed, as Google's TPU runs."
+        False,
+        "Clip the gradient of each device before they are summed, as Google's TPU runs.",
+        decides=TRAINING,
     )
     nan_policy: str = setting(
         "stop",
@@ -122,3 +137,8 @@ class EvaluationSettings(SettingsGroup):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunSettings(ModelSettings, DeviceSettings, EvaluationSettings, TrainingSettings):
     """Base of the settings of every program that trains."""
+
+    @property
+    def names_for_model(self) -> set[str]:
+        """The settings that evaluation and prediction need as they were in training."""
+        return {field.name for field in describe(type(self)) if field.decides == MODEL}

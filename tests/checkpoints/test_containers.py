@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 from safetensors.numpy import save_file
 
-from albert_tf.checkpoints.containers import find_checkpoint, open_weights
+from albert_tf.checkpoints.containers import digest, find_checkpoint, open_weights
 from albert_tf.checkpoints.store import save_checkpoint
 from tests.checkpoints.checkpoint_samples import random_arrays
 
@@ -85,11 +85,11 @@ def test_a_digest_is_that_of_the_content_alone(saved, tmp_path):
     copy, other = str(tmp_path / "copy"), str(tmp_path / "other")
     save_checkpoint(copy, ARRAYS)
     save_checkpoint(other, {name: value + 1 for name, value in ARRAYS.items()})
-    assert containers.digest(saved) == containers.digest(copy) != containers.digest(other)
+    assert digest(saved) == digest(copy) != digest(other)
     save_file(ARRAYS, tmp_path / "a.safetensors")
     save_file(ARRAYS, tmp_path / "b.safetensors")
     save_file({"x": ARRAYS["bert/a/kernel"]}, tmp_path / "c.safetensors")
-    a, b, c = (containers.digest(str(tmp_path / f"{name}.safetensors")) for name in "abc")
+    a, b, c = (digest(str(tmp_path / f"{name}.safetensors")) for name in "abc")
     assert a == b != c
 
 

@@ -1,0 +1,206 @@
+"""What decides the result of a run, and whether a run that is resumed still has it.
+
+The identity of a run is a flat mapping, name → short text: the settings that decide its result (see
+`settings.setting`), the precision that "auto" stands for, and fingerprints of what it is made of:
+config, vocabulary, training data and initial checkpoint. Of files the content counts and not the
+path, so that a run can be moved. `trained_with.json` in the folder of a run has the identity of the
+last run that trained there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from absl import logging
+
+from albert_tf import files, settings
+from albert_tf.checkpoints import containers, store, trained_with
+from albert_tf.checkpoints.trained_with import TrainedWith
+from albert_tf.config import AlbertConfig
+from albert_tf.settings import FieldInfo
+from albert_tf.training.settings import RunSettings
+
+CONFIG, INIT_CHECKPOINT, TRAINING_DATA = "config", "init_checkpoint", "training data"
+PRECISION = "precision"
+NONE = "none"
+# What the weights of step 0 depend on. Everything else may change before a step is trained, as
+# when the first step has run out of memory.
+_DECIDE_START = {"seed", "optimizer", "init_from_group0", INIT_CHECKPOINT}
+_DIGEST_LENGTH = 16
+
+Changes = dict[str, tuple[str, str]]  # name → (before, now)
+
+
+def describe(
+    run: RunSettings, config: AlbertConfig, precision: str, known: TrainedWith
+) -> TrainedWith:
+    """Returns the identity of a run.
+
+    Args:
+        run: its settings.
+        config: of the model.
+        precision: that the run computes in.
+        known: fingerprints and paths of vocabulary and training data, as far as they are known.
+
+    Raises:
+        FileNotFoundError, ValueError: there is no such `init_checkpoint`.
+    """
+    fields = {field.name: field for field in settings.describe(type(run))}
+    texts = {name: _text(getattr(run, name), field) for name, field in fields.items()}
+    decisive = {name for name, field in fields.items() if field.decides != settings.NOTHING}
+    content = json.dumps(config.to_dict(), sort_keys=True)
+    identity = {name: texts[name] for name in sorted(decisive)}
+    identity |= {PRECISION: precision, CONFIG: f"sha256 {_digest(content)}", INIT_CHECKPOINT: NONE}
+    paths = {CONFIG: trained_with.absolute(run.albert_config_file or "")}
+    if run.init_checkpoint:
+        path = containers.find_checkpoint(run.init_checkpoint)
+        identity[INIT_CHECKPOINT] = f"digest {containers.digest(path)}"
+        paths[INIT_CHECKPOINT] = trained_with.absolute(path)
+    others = {
+        name: texts[name]
+        for name, field in fields.items()
+        if name not in decisive and (field.type is not str or field.choices)
+    }
+    return TrainedWith(identity | known.identity, paths | known.paths, others)
+
+
+def _text(value: Any, field: FieldInfo) -> str:
+    """Returns the value of a setting as text, the same for equal values."""
+    if isinstance(value, tuple):
+        return ",".join(_text(part, field) for part in value)
+    return str(float(value) if field.type is float and value is not None else value)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()[:_DIGEST_LENGTH]
+
+
+def differences_table(columns: Mapping[str, Mapping[str, str]]) -> str:
+    """Returns a table of the names whose texts differ; "" where none does.
+
+    Args:
+        columns: heading → name → text, such as the identities of two runs or of all workers.
+    """
+    names = sorted(set().union(*columns.values()))
+    rows = [[name, *(column.get(name, "-") for column in columns.values())] for name in names]
+    rows = [row for row in rows if len(set(row[1:])) > 1]
+    if not rows:
+        return ""
+    rows = [["", *columns], *rows]
+    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
+    return "\n".join("  " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+
+
+def check_training(output_dir: str, run: TrainedWith, allows_changes: bool) -> Changes:
+    """Compares a run that trains with the one that has trained in its folder before.
+
+    Args:
+        output_dir: folder of the run.
+        run: its identity, by `describe`.
+        allows_changes: only log what has changed: `--allow_changed_settings`.
+
+    Returns:
+        what has changed.
+
+    Raises:
+        ValueError: something has changed, with a table of it.
+    """
+    step = _newest_step(output_dir)
+    if step is None:
+        return {}
+    before = trained_with.read(output_dir)
+    if before is None:
+        text = "%s has no %s: what it was trained with is not known, and not compared"
+        logging.info(text, output_dir, trained_with.FILE)
+        return {}
+    _log_others(output_dir, before, run)
+    changes = _changes(before, run)
+    if step == 0:
+        later = {name: pair for name, pair in changes.items() if name not in _DECIDE_START}
+        if later:
+            text = "%s: nothing has been trained yet, so that this may change:\n%s"
+            logging.info(text, output_dir, _table(later))
+        changes = {name: pair for name, pair in changes.items() if name in _DECIDE_START}
+    return _decide(
+        f"{output_dir} holds a run with other settings",
+        changes,
+        "Name another --output_dir, or pass --allow_changed_settings to resume that run with the "
+        "new ones.",
+        allows_changes,
+    )
+
+
+def check_model(
+    folder: str, run: TrainedWith, names: Collection[str], allows_changes: bool
+) -> Changes:
+    """Compares what is needed to use a model, such as its vocabulary, with its training.
+
+    Args:
+        folder: of the model's checkpoint.
+        run: identity of the run that uses it, by `describe`.
+        names: of the identity, that have to be the same.
+        allows_changes: only log what has changed: `--allow_changed_settings`.
+
+    Returns:
+        what has changed.
+
+    Raises:
+        ValueError: something has changed, with a table of it.
+    """
+    before = trained_with.read(folder)
+    if before is None:
+        return {}
+    return _decide(
+        f"the model in {folder} was trained with something else",
+        _changes(before, run.only(names)),
+        "Give what it was trained with, or pass --allow_changed_settings to use the model "
+        "nevertheless.",
+        allows_changes,
+    )
+
+
+def _newest_step(output_dir: str) -> int | None:
+    """Returns the step that a run is resumed from; None where there is no checkpoint."""
+    steps = list(store.list_checkpoints(output_dir))
+    if not steps and files.exists(os.path.join(output_dir, store.BEST + ".index")):
+        return 1  # of one that has trained
+    return steps[-1] if steps else None
+
+
+def _changes(before: TrainedWith, now: TrainedWith) -> Changes:
+    """Returns what differs of what both know."""
+    names = sorted(before.identity.keys() & now.identity.keys())
+    return {
+        name: (before.show(name), now.show(name)) for name in names if not before.is_same(now, name)
+    }
+
+
+def _table(changes: Changes) -> str:
+    before, now = ({name: pair[i] for name, pair in changes.items()} for i in (0, 1))
+    return differences_table({"in this folder": before, "now": now})
+
+
+def _decide(what: str, changes: Changes, advice: str, allows_changes: bool) -> Changes:
+    """Returns changes that are allowed, and logs them; raises ValueError where they are not."""
+    if changes and not allows_changes:
+        raise ValueError(f"{what}:\n{_table(changes)}\n{advice}")
+    if changes:
+        logging.warning("%s:\n%s\nThis is accepted, as asked.", what, _table(changes))
+    return changes
+
+
+def _log_others(output_dir: str, before: TrainedWith, now: TrainedWith) -> None:
+    """Logs what has changed without an influence on the result."""
+    both = [
+        run.others | {n: p for n, p in run.paths.items() if before.is_same(now, n)}
+        for run in (before, now)
+    ]
+    known = both[0].keys() & both[1].keys()
+    old, new = ({name: texts[name] for name in known} for texts in both)
+    table = differences_table({"before": old, "now": new})
+    if table:
+        logging.info("%s: changed, without an influence on the result:\n%s", output_dir, table)

@@ -1,0 +1,53 @@
+"""The file that says what the checkpoints of a folder were trained with."""
+
+from __future__ import annotations
+
+import pytest
+
+from albert_tf.checkpoints import trained_with
+from albert_tf.checkpoints.trained_with import TrainedWith
+from albert_tf.tokenization import FullTokenizer
+
+KNOWN = TrainedWith(
+    {"seed": "7", "vocabulary": "97 entries, sha256 0a"}, {"vocabulary": "/a/b"}, {"log_steps": "9"}
+)
+
+
+def test_what_is_written_is_read_and_nothing_is_known_of_other_folders(tmp_path):
+    assert trained_with.read(str(tmp_path)) is None
+    trained_with.write(str(tmp_path), KNOWN)
+    assert trained_with.read(str(tmp_path)) == KNOWN
+
+
+@pytest.mark.parametrize(
+    "content", ["{", "[]", "{}", '{"identity": {"seed": 7}, "paths": {}, "others": {}}']
+)
+def test_a_damaged_file_is_named(tmp_path, content):
+    (tmp_path / "trained_with.json").write_text(content)
+    with pytest.raises(ValueError, match=r"trained_with\.json: "):
+        trained_with.read(str(tmp_path))
+
+
+def test_a_part_of_it_keeps_its_paths():
+    assert KNOWN.only({"seed"}) == TrainedWith({"seed": "7"})
+    assert KNOWN.only({"vocabulary", "other"}) == TrainedWith(
+        {"vocabulary": "97 entries, sha256 0a"}, {"vocabulary": "/a/b"}
+    )
+    assert KNOWN.show("seed") == "7"
+    assert KNOWN.show("vocabulary") == "97 entries, sha256 0a (/a/b)"
+
+
+def test_a_vocabulary_is_known_by_its_content(tmp_path, monkeypatch):
+    path, copy = tmp_path / "vocab.txt", tmp_path / "copy.txt"
+    path.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nsea\n")
+    copy.write_bytes(path.read_bytes())
+    monkeypatch.chdir(tmp_path)
+    found = trained_with.of_tokenizer(FullTokenizer(str(path)), str(path))
+    same = trained_with.of_tokenizer(FullTokenizer(str(copy)), "copy.txt")
+    assert found.identity == same.identity
+    assert found.identity["vocabulary"].startswith("6 entries, sha256 ")
+    assert same.paths == {"vocabulary": str(copy)}
+    copy.write_bytes(path.read_bytes().replace(b"sea", b"sky"))
+    other = trained_with.of_tokenizer(FullTokenizer("copy.txt", do_lower_case=False), "copy.txt")
+    assert not other.is_same(found, "vocabulary")
+    assert not other.is_same(found, "do_lower_case")

@@ -1,0 +1,197 @@
+"""What decides the result of a run, and what is said when it has changed."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+
+import pytest
+
+from albert_tf import classification, pretraining
+from albert_tf.checkpoints import trained_with
+from albert_tf.checkpoints.trained_with import TrainedWith
+from albert_tf.config import AlbertConfig
+from albert_tf.training import run_identity
+
+CONFIG = AlbertConfig(vocab_size=97, hidden_size=12, num_attention_heads=4)
+DATA = TrainedWith(
+    {"vocabulary": "97 entries, sha256 0a", "training data": "sha256 0b"},
+    {"vocabulary": "/there/vocab.txt", "training data": "/there/train.tsv"},
+)
+
+
+@pytest.fixture(name="settings")
+def make_settings(tmp_path):
+    """Settings whose folder has a checkpoint of step 20, as far as names go."""
+    CONFIG.to_json_file(str(tmp_path / "config.json"))
+    add_checkpoint(tmp_path, "model.ckpt-20")
+    add_checkpoint(tmp_path, "init")
+    return pretraining.Settings(
+        albert_config_file=str(tmp_path / "config.json"),
+        input_file="unused",
+        output_dir=str(tmp_path),
+        init_checkpoint=str(tmp_path / "init"),
+    )
+
+
+def add_checkpoint(folder, name):
+    (folder / f"{name}.index").write_text(f"content of {name}")
+    (folder / f"{name}.data-00000-of-00001").write_text("")
+
+
+def describe(settings, known=DATA, precision="float32", config=CONFIG):
+    return run_identity.describe(settings, config, precision, known)
+
+
+def check(settings, now, allows_changes=False):
+    return run_identity.check_training(settings.output_dir, now, allows_changes)
+
+
+def test_an_identity_has_what_decides_the_result_and_nothing_else(settings):
+    found = describe(settings)
+    names = {"learning_rate", "seed", "optimizer", "num_train_steps", "train_batch_size"}
+    names |= {"precision", "config", "init_checkpoint", "vocabulary", "training data"}
+    assert names < set(found.identity)
+    assert found.identity["learning_rate"] == "0.00176"
+    assert found.identity["precision"] == "float32"
+    assert not {"output_dir", "log_steps", "threads", "do_eval"} & set(found.identity)
+    assert found.others["log_steps"] == "100"
+    assert set(found.paths) == {"config", "init_checkpoint", "vocabulary", "training data"}
+
+
+def test_the_same_run_passes_wherever_its_files_are(settings, tmp_path, monkeypatch):
+    trained_with.write(str(tmp_path), describe(settings))
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(tmp_path, tmp_path / "moved")
+    same = dataclasses.replace(
+        settings,
+        albert_config_file="moved/config.json",
+        init_checkpoint="moved/init",
+        output_dir="moved",
+        learning_rate=0.00176,
+        precision="auto",
+        log_steps=7,
+        threads=1,
+    )
+    assert check(same, describe(same)) == {}
+
+
+@pytest.mark.parametrize(
+    ("changes", "row"),
+    [
+        ({"learning_rate": 0.5}, r"learning_rate +0\.00176 +0\.5\n"),
+        ({"seed": 1}, r"seed +12345 +1\n"),
+        ({"optimizer": "adamw"}, r"optimizer +lamb +adamw\n"),
+        ({"train_batch_size": 8}, r"train_batch_size +4096 +8\n"),
+        ({"num_train_steps": 40}, r"num_train_steps +125000 +40\n"),
+        ({"init_checkpoint": None}, r"init_checkpoint +digest \w+ \(/.*/init\) +none\n"),
+    ],
+)
+def test_another_setting_is_refused_with_both_values(settings, changes, row):
+    trained_with.write(settings.output_dir, describe(settings))
+    now = describe(dataclasses.replace(settings, **changes))
+    with pytest.raises(
+        ValueError, match=r"holds a run with other settings:\n.*in this folder +no"
+    ) as error:
+        check(settings, now)
+    error.match(row)
+    error.match("Name another --output_dir, or pass --allow_changed_settings")
+    assert len(str(error.value).splitlines()) == 4
+    assert list(check(settings, now, allows_changes=True)) == list(changes)
+
+
+@pytest.mark.parametrize("name", ["vocabulary", "training data"])
+def test_another_content_is_refused_with_both_paths(settings, name):
+    trained_with.write(settings.output_dir, describe(settings))
+    other = TrainedWith(DATA.identity | {name: "other"}, DATA.paths | {name: "/here/other"})
+    with pytest.raises(ValueError, match=rf"{name} +.*sha256 0\w \(/there/.*\) +other \(/here/oth"):
+        check(settings, describe(settings, other))
+
+
+def test_another_precision_or_initial_checkpoint_is_refused(settings, tmp_path):
+    trained_with.write(str(tmp_path), describe(settings))
+    with pytest.raises(ValueError, match=r"precision +float32 +bfloat16"):
+        check(settings, describe(settings, precision="bfloat16"))
+    (tmp_path / "init.index").write_text("trained on since")
+    with pytest.raises(ValueError, match=r"init_checkpoint +digest \w+ .* digest"):
+        check(settings, describe(settings))
+    with pytest.raises(FileNotFoundError, match="none: no such checkpoint"):
+        describe(dataclasses.replace(settings, init_checkpoint="none"))
+
+
+def test_what_is_not_known_is_not_compared(settings, tmp_path, caplog):
+    caplog.set_level("INFO", logger="absl")
+    other = describe(dataclasses.replace(settings, seed=1))
+    assert check(settings, other) == {}
+    assert "has no trained_with.json: what it was trained with is not known" in caplog.text
+    trained_with.write(str(tmp_path), describe(settings, TrainedWith({})))
+    assert check(settings, describe(settings)) == {}
+
+
+def test_a_folder_without_a_checkpoint_is_no_run(settings, tmp_path):
+    trained_with.write(str(tmp_path), describe(settings))
+    (tmp_path / "model.ckpt-20.index").unlink()
+    assert check(settings, describe(dataclasses.replace(settings, seed=1))) == {}
+    add_checkpoint(tmp_path, "model.ckpt-best")
+    with pytest.raises(ValueError, match=r"seed +12345 +1"):
+        check(settings, describe(dataclasses.replace(settings, seed=1)))
+
+
+def test_before_the_first_step_only_what_made_the_weights_counts(settings, tmp_path, caplog):
+    caplog.set_level("INFO", logger="absl")
+    (tmp_path / "model.ckpt-20.index").rename(tmp_path / "model.ckpt-0.index")
+    trained_with.write(str(tmp_path), describe(settings))
+    assert check(settings, describe(dataclasses.replace(settings, train_batch_size=8))) == {}
+    assert "nothing has been trained yet" in caplog.text
+    with pytest.raises(ValueError, match=r"seed +12345 +1"):
+        check(settings, describe(dataclasses.replace(settings, seed=1)))
+
+
+def test_other_changes_are_logged(settings, caplog):
+    caplog.set_level("INFO", logger="absl")
+    trained_with.write(settings.output_dir, describe(settings))
+    moved = TrainedWith(DATA.identity, DATA.paths | {"training data": "/elsewhere"})
+    assert check(settings, describe(dataclasses.replace(settings, log_steps=7), moved)) == {}
+    (record,) = caplog.records
+    assert "without an influence on the result" in record.message
+    rows = [line.split() for line in record.message.splitlines()[2:]]
+    assert rows == [
+        ["log_steps", "100", "7"],
+        ["training", "data", "/there/train.tsv", "/elsewhere"],
+    ]
+
+
+def test_a_model_needs_its_vocabulary_and_not_its_learning_rate(settings, tmp_path):
+    trained_with.write(str(tmp_path), describe(settings))
+    names = {"vocabulary", "do_lower_case"}
+    other = describe(dataclasses.replace(settings, seed=1, learning_rate=0.5))
+    assert run_identity.check_model(str(tmp_path), other, names, False) == {}
+    other = describe(settings, TrainedWith({"vocabulary": "9 entries"}, {"vocabulary": "/here"}))
+    with pytest.raises(
+        ValueError, match=r"the model in .* was trained with something else:\n"
+    ) as error:
+        run_identity.check_model(str(tmp_path), other, names, False)
+    error.match(r"vocabulary +97 entries, sha256 0a \(/there/vocab.txt\) +9 entries \(/here\)")
+    assert run_identity.check_model(str(tmp_path), other, names, True).keys() == {"vocabulary"}
+    assert run_identity.check_model(str(tmp_path / "foreign"), other, names, False) == {}
+
+
+def test_the_length_matters_to_a_model_that_reads_the_padding():
+    settings = classification.Settings(task_name="cola", data_dir="cola", output_dir="out")
+    assert settings.names_for_model == {"do_lower_case", "use_pooled_output"}
+    settings = dataclasses.replace(settings, use_pooled_output=False)
+    assert settings.names_for_model == {"do_lower_case", "use_pooled_output", "max_seq_length"}
+
+
+def test_a_table_has_the_names_that_differ_in_any_column():
+    columns = {
+        "worker 0": {"seed": "1", "rate": "0.1", "data": "a"},
+        "worker 1": {"seed": "1", "rate": "0.25", "data": "a"},
+        "worker 2": {"seed": "1", "rate": "0.1"},
+    }
+    assert run_identity.differences_table(columns).splitlines() == [
+        "        worker 0  worker 1  worker 2",
+        "  data  a         a         -",
+        "  rate  0.1       0.25      0.1",
+    ]
+    assert run_identity.differences_table({"a": {"x": "1"}, "b": {"x": "1"}}) == ""
