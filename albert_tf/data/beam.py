@@ -164,6 +164,4 @@ def create_pretraining_data(settings: Settings) -> dict[str, Any]:
             return job.metadata
         with beam.Pipeline(options=options) as pipeline:
             _build(pipeline, job, settings)
-        metadata = records.load_metadata(outputs.metadata_file)
-        create.log_counts(metadata["counts"])
-        return metadata
+        return records.load_metadata(outputs.metadata_file)

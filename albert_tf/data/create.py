@@ -85,7 +85,6 @@ def _do(job: Job, settings: Settings, work_dir: str) -> dict[str, Any]:
         metadata["files"] = list(work_directory.finished_outputs().values())
         records.write_metadata(outputs.metadata_file, metadata)
         work_directory.remove()
-    log_counts(metadata["counts"])
     return metadata
 
 
@@ -295,22 +294,6 @@ def _make_output_work(
 
 def _processes(settings: Settings) -> int:
     return settings.num_workers or workers.available_cores()
-
-
-def log_counts(counts: dict[str, int]) -> None:
-    """Logs the counts of the metadata in a sentence."""
-    instances, positions = counts["instances"], counts["positions"]
-    logging.info(
-        "%d documents, %d sentences, %d tokens of text -> %d instances of %.1f tokens on average; "
-        "%.2f %% of the tokens to predict, %.2f %% of the instances labeled 1",
-        counts["documents"],
-        counts["sentences"],
-        counts["tokens"],
-        instances,
-        positions / instances,
-        100 * counts["predictions"] / positions,
-        100 * counts["label_1"] / instances,
-    )
 
 
 def log_instances(paths: Sequence[str], tokenizer: FullTokenizer, count: int) -> None:

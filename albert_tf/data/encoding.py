@@ -21,7 +21,12 @@ from albert_tf.data import corpus, shuffling
 from albert_tf.data.chinese_words import AlbertZhWords, ChineseWords
 from albert_tf.data.instances import WordMarker, create_batches, tokenize_documents
 from albert_tf.data.masking import word_start_table
-from albert_tf.data.settings import EncodingSettings, InstanceSettings, VocabularySettings
+from albert_tf.data.settings import (
+    SPECIAL_TOKENS_PER_PAIR,
+    EncodingSettings,
+    InstanceSettings,
+    VocabularySettings,
+)
 from albert_tf.data.text_formats import chunk_lines
 from albert_tf.data.tfrecord import encode_examples, frame_records
 from albert_tf.tokenization import FullTokenizer
@@ -88,6 +93,7 @@ def make_chunk_encoder(
     tokenizer = load_tokenizer(settings)
     table = word_start_table(tokenizer.pieces, tokenizer.is_sentencepiece)
     marker = load_word_marker(settings, tokenizer)
+    longest = settings.max_seq_length - SPECIAL_TOKENS_PER_PAIR
 
     def encode(chunk: corpus.Chunk) -> Iterator[EncodedBatch]:
         documents = tokenize_documents(chunk_lines(chunk, settings), tokenizer, table, marker)
@@ -96,6 +102,8 @@ def make_chunk_encoder(
             documents=documents.num_documents,
             sentences=len(documents.sentence_starts) - 1,
             tokens=len(documents.ids),
+            unknown=int((documents.ids == tokenizer.unk_id).sum()),
+            long_sentences=int((np.diff(documents.sentence_starts) > longest).sum()),
         )
         yield EncodedBatch([], np.zeros(0, np.int64), counts)
         rng = np.random.default_rng([settings.random_seed, chunk.index, _SLOTS])

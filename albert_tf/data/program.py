@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from albert_tf.data import beam, create
+from albert_tf.data import beam, create, report
 from albert_tf.data.encoding import load_tokenizer
 from albert_tf.data.records import Outputs
 from albert_tf.data.settings import Settings
@@ -27,7 +27,9 @@ class Result:
 
 
 def run(settings: Settings) -> Result:
-    """Makes pre-training records from text, on this machine or with Apache Beam, and logs some.
+    """Makes pre-training records from text, on this machine or with Apache Beam.
+
+    At last it logs some of them, their counts, and warnings if the text looks wrong.
 
     Raises:
         FileNotFoundError, ValueError, OSError: as `create.create_pretraining_data`.
@@ -39,6 +41,7 @@ def run(settings: Settings) -> Result:
         outputs = Outputs.parse(settings.output_file, settings.compression)
         tokenizer = load_tokenizer(settings)
         create.log_instances(outputs.paths, tokenizer, settings.num_logged_instances)
+        report.log(metadata, settings)
     except KeyboardInterrupt:
         raise KeyboardInterrupt("interrupted; the same command resumes") from None
     return Result(metadata)

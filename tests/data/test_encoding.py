@@ -68,10 +68,19 @@ def test_a_chunk_gives_records_slots_and_counts(settings, chunk):
     assert counts["documents"] == 14
     assert counts["sentences"] == 35
     assert counts["tokens"] == 7 * (10 + 7 + 6 + 5 + 4)
+    assert (counts["unknown"], counts["long_sentences"]) == (0, 0)
     assert counts["positions"] == sum(int(example["input_mask"].sum()) for example in examples)
     outputs = np.bincount(slots // (4096 // 3))
     assert len(outputs) == 3
     assert outputs.max() - outputs.min() <= 1
+
+
+def test_unknown_tokens_and_sentences_longer_than_a_sequence_are_counted(settings, tmp_path):
+    path = tmp_path / "odd.txt"
+    path.write_text(f"{HAN}命\n{HAN}命江\nboat 中\n\n人\n", encoding="utf-8")
+    (odd,) = corpus.read_chunks([str(path)], 1 << 20)
+    _, _, counts = encode(dataclasses.replace(settings, max_seq_length=len(HAN) + 4), odd)
+    assert (counts["unknown"], counts["long_sentences"]) == (2, 1)
 
 
 def test_the_same_chunk_gives_the_same(settings, chunk):

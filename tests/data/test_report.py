@@ -1,0 +1,88 @@
+"""The report of the data program, and what it warns of."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+
+import pytest
+
+from albert_tf.data import report
+from albert_tf.data.settings import EncodingSettings
+
+SETTINGS = EncodingSettings(vocab_file="vocab.txt", max_seq_length=100)
+GOOD = {
+    "documents": 40,
+    "sentences": 2000,
+    "tokens": 50_000,
+    "instances": 1000,
+    "positions": 95_000,
+    "predictions": 14_000,
+    "label_1": 540,
+    "unknown": 50,
+    "long_sentences": 3,
+}
+VOCABULARY = {"file": "vocab.txt"}
+
+
+def problems(changes, **settings):
+    counts = collections.Counter(GOOD | changes)
+    return report.find_problems(counts, dataclasses.replace(SETTINGS, **settings), "vocab.txt")
+
+
+def test_text_in_good_order_is_reported_without_a_warning(caplog):
+    with caplog.at_level("INFO", logger="absl"):
+        report.log({"counts": GOOD, "vocabulary": VOCABULARY}, SETTINGS)
+    first, second = caplog.messages
+    assert first == (
+        "40 documents, 2000 sentences, 50000 tokens of text -> 1000 instances of 95.0 tokens on "
+        "average; 14.74 % of the tokens to predict, 54.00 % of the instances labeled 1"
+    )
+    assert second == (
+        "50.0 sentences per document, 25.0 tokens per sentence; 0.15 % of the sentences longer "
+        "than a sequence, 0.10 % of the tokens unknown to the vocabulary"
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem", "flag"),
+    [
+        ({"unknown": 3600}, "7% of the tokens are unknown to vocab.txt", "--vocab_file"),
+        ({"label_1": 667}, "67% of the instances are labeled 1", "--split_sentences"),
+        ({"label_1": 320}, "32% of the instances are labeled 1", "--split_sentences"),
+        ({"long_sentences": 101}, "5% of the sentences are longer", "--split_sentences"),
+        ({"positions": 24_000}, "instances have 24 tokens on average", "--max_seq_length"),
+        ({"predictions": 0}, "no token is masked (masked_lm_prob=0.15)", "--masked_lm_prob"),
+    ],
+)
+def test_each_problem_is_named_with_the_flag_that_helps(changes, problem, flag, caplog):
+    found = problems(changes)
+    assert found[0].startswith(problem)
+    assert flag in found[-1]
+    report.log({"counts": GOOD | changes, "vocabulary": VOCABULARY}, SETTINGS)
+    assert [record.getMessage() for record in caplog.records if record.levelno > 20] == found
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"unknown": 3500, "label_1": 666, "long_sentences": 100, "positions": 25_000},
+        {"label_1": 334},
+        {"instances": 16, "label_1": 16, "positions": 1600},
+    ],
+)
+def test_what_may_be_so_by_chance_is_no_problem(changes):
+    assert problems(changes) == []
+
+
+def test_a_novel_with_a_paragraph_a_line_is_recognized():
+    paragraphs = {"documents": 2000, "label_1": 1000, "positions": 20_000}
+    labels, length, advice = problems(paragraphs)
+    assert labels.startswith("100% of the instances are labeled 1")
+    assert labels.endswith("documents have 1.0 sentences of 25 tokens on average.")
+    assert length.startswith("instances have 20 tokens on average: with max_seq_length=100 most")
+    assert "--split_sentences if lines are paragraphs" in advice
+    assert "--input_format=documents if blank lines" in advice
+    # A flag that is given already is not advised.
+    *_, advice = problems(paragraphs, split_sentences=True, input_format="documents")
+    assert advice == "Flags that help: --max_seq_length if the text is as it should be."
