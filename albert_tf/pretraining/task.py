@@ -9,6 +9,7 @@ import os
 from collections.abc import Sequence
 
 import tensorflow as tf
+from absl import logging
 
 from albert_tf import files
 from albert_tf.checkpoints.names import GLOBAL_STEP
@@ -97,7 +98,10 @@ class PretrainingTask:
         return found
 
     def _check_ids(self, file: record_files.RecordFile) -> None:
-        """Checks the ids of the first records: a GPU silently reads zeros for ids out of range."""
+        """Checks the ids of the first records, and warns if these have no masked words.
+
+        A GPU silently reads zeros for ids out of range.
+        """
         dataset = input_pipeline.evaluation_dataset([file], self.features, CHECKED_RECORDS)
         batch = next(input_pipeline.batches(dataset, [file], self.features))
         largest = max(int(tf.reduce_max(batch[name])) for name in ("input_ids", "masked_lm_ids"))
@@ -105,6 +109,12 @@ class PretrainingTask:
             raise ValueError(
                 f"{file.path} holds the id {largest}, the model has vocab_size="
                 f"{self.config.vocab_size}: the records were made with another vocabulary"
+            )
+        if not tf.reduce_any(batch["masked_lm_weights"] > 0):
+            logging.warning(
+                "%s: the first records have no masked words (made with --masked_lm_prob=0?): the "
+                "model learns only the order of sentences from them",
+                file.path,
             )
 
     def _check_vocabulary(self, paths: Sequence[str]) -> None:

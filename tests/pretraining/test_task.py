@@ -99,6 +99,14 @@ def test_ids_beyond_the_vocabulary_are_refused(tiny_config, path):
         PretrainingTask(small, 11, 7).find_records(str(path), "input_file")
 
 
+def test_records_without_masked_words_are_taken_with_a_warning(task, path, caplog):
+    task.find_records(str(path), "input_file")
+    assert not caplog.records
+    write_records(path, 4, masked=0)
+    task.find_records(str(path), "input_file")
+    assert f"{path}: the first records have no masked words" in caplog.text
+
+
 def test_a_vocabulary_larger_than_the_model_is_refused(task, path):
     write_metadata(path, size=98)
     with pytest.raises(ValueError, match=r"vocabulary of 98 entries.* vocab_size=97.*a\.model"):

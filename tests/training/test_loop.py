@@ -24,8 +24,8 @@ from tests.conftest import BATCH_SIZE, MAX_PREDICTIONS, SEQ_LENGTH
 from tests.script_runner import killed_at
 
 
-def write_records(path, count, seed=5):
-    """Random pre-training records for `tiny_config`."""
+def write_records(path, count, seed=5, masked=MAX_PREDICTIONS - 1):
+    """Random pre-training records for `tiny_config`, each with so many masked words."""
     rng = np.random.default_rng(seed)
     with tf.io.TFRecordWriter(str(path)) as writer:
         for _ in range(count):
@@ -41,7 +41,7 @@ def write_records(path, count, seed=5):
                 name: tf.train.Feature(int64_list=tf.train.Int64List(value=values))
                 for name, values in integers.items()
             }
-            weights = tf.train.FloatList(value=[1.0] * (MAX_PREDICTIONS - 1) + [0.0])
+            weights = tf.train.FloatList(value=[float(n < masked) for n in range(MAX_PREDICTIONS)])
             feature["masked_lm_weights"] = tf.train.Feature(float_list=weights)
             example = tf.train.Example(features=tf.train.Features(feature=feature))
             writer.write(example.SerializeToString())
