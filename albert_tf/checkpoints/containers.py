@@ -19,8 +19,7 @@ import tensorflow as tf
 from absl import logging
 
 from albert_tf import files
-from albert_tf.checkpoints import store
-from albert_tf.checkpoints.names import DATA_SUFFIX
+from albert_tf.checkpoints.names import BEST, DATA_SUFFIX, NUMBERED
 
 SAVED_MODEL = "saved_model.pb"
 OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
@@ -70,7 +69,8 @@ def find_checkpoint(path: str) -> str:
         ValueError: the folder holds several; the message lists them.
     """
     if files.is_directory(path):
-        found = _of_run(path) or _candidates(path)
+        found = _candidates(path)
+        found = _of_run(path, found) or found
         if not found:
             raise FileNotFoundError(
                 f"{path}: this folder holds no checkpoint. Expected: {ACCEPTED}"
@@ -89,14 +89,14 @@ def find_checkpoint(path: str) -> str:
     raise FileNotFoundError(f"{path}: no such checkpoint. Expected: {ACCEPTED}")
 
 
-def _of_run(folder: str) -> list[str]:
-    """Returns the best checkpoint of a run's folder, or else its newest; [] where there is none."""
-    numbered = [os.path.basename(prefix) for prefix in store.list_checkpoints(folder).values()]
-    if files.exists(os.path.join(folder, store.BEST) + ".index"):
-        numbered.append(store.BEST)
-    if len(numbered) > 1:
-        logging.info("%s holds several checkpoints: taking %s", folder, numbered[-1])
-    return numbered[-1:]
+def _of_run(folder: str, candidates: list[str]) -> list[str]:
+    """Returns the best of the checkpoints of a run, or else the newest; [] where there is none."""
+    found = (NUMBERED.fullmatch(name) for name in candidates)
+    numbered = sorted((int(match[1]), match[0]) for match in found if match)
+    names = [name for _, name in numbered] + [BEST] * (BEST in candidates)
+    if len(names) > 1:
+        logging.info("%s holds several checkpoints: taking %s", folder, names[-1])
+    return names[-1:]
 
 
 def _candidates(folder: str) -> list[str]:

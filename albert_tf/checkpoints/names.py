@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+BEST = "model.ckpt-best"  # the best checkpoint of a run
+NUMBERED = re.compile(r"model\.ckpt-([0-9]+)")  # the others, by step
 DATA_SUFFIX = ".data-00000-of-00001"  # of checkpoints with a single shard
 GLOBAL_STEP = "global_step"
 WORDS = "bert/embeddings/word_embeddings"

@@ -18,9 +18,9 @@ import tensorflow as tf
 from absl import logging
 
 from albert_tf import files
+from albert_tf.checkpoints.names import BEST as BEST
 from albert_tf.checkpoints.names import DATA_SUFFIX
 
-BEST = "model.ckpt-best"
 _NUMBERED = re.compile(r"model\.ckpt-(\d+)\.index$")
 # What TensorFlow's checkpoint reader raises for damaged files.
 _DAMAGE = (tf.errors.OpError, IndexError, ValueError, RuntimeError)
