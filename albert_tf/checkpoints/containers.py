@@ -6,10 +6,13 @@ reads one array. Pickles are never unpickled here, as they can run any code.
 
 from __future__ import annotations
 
+import atexit
 import dataclasses
+import functools
 import hashlib
 import os
 import re
+import shutil
 import tempfile
 from collections.abc import Callable
 from typing import Any
@@ -149,9 +152,31 @@ def open_checkpoint(prefix: str) -> tf.train.CheckpointReader:
     """
     prefix = find_checkpoint(prefix)
     try:
-        return tf.train.load_checkpoint(prefix)
+        return open_reader(prefix)
     except (tf.errors.OpError, ValueError, RuntimeError) as error:
         raise ValueError(f"{prefix}: damaged or no TensorFlow checkpoint ({error})") from None
+
+
+def open_reader(prefix: str) -> tf.train.CheckpointReader:
+    r"""Opens a TensorFlow checkpoint; raises whatever TensorFlow does if it is damaged.
+
+    TensorFlow looks for the prefix as for a glob, so that it never finds one with "[" or "\" in
+    it, and it knows no way to escape these: the reader takes a link to the folder instead.
+    """
+    directory, base = os.path.split(prefix)
+    if re.search(r"[\[\\]", directory) and not files.is_remote(prefix):
+        prefix = os.path.join(_link_to(os.path.abspath(directory)), base)
+    return tf.train.load_checkpoint(prefix)
+
+
+@functools.cache
+def _link_to(directory: str) -> str:
+    """Returns a symbolic link to a folder, which is there until the process ends."""
+    place = tempfile.mkdtemp(prefix="albert_tf_")
+    atexit.register(shutil.rmtree, place)
+    link = os.path.join(place, "checkpoints")
+    os.symlink(directory, link)
+    return link
 
 
 def read_tensor(reader: tf.train.CheckpointReader, name: str, prefix: str) -> np.ndarray:

@@ -18,7 +18,7 @@ from absl import logging
 
 from albert_tf import files
 from albert_tf.checkpoints import families
-from albert_tf.checkpoints.containers import WeightFile, open_checkpoint, open_weights
+from albert_tf.checkpoints.containers import WeightFile, open_checkpoint, open_weights, read_tensor
 from albert_tf.checkpoints.names import (
     GLOBAL_STEP,
     PARTS,
@@ -34,11 +34,20 @@ _MAX_LISTED_NAMES = 16  # in one list of a report
 
 
 def read_step(prefix: str) -> int:
-    """Returns the `global_step` of a checkpoint; 0 if it has none or is no TensorFlow one."""
+    """Returns the `global_step` of a checkpoint; 0 if it has none or is no TensorFlow one.
+
+    Raises:
+        ValueError: it is damaged, or its `global_step` is no number of steps.
+    """
     if not files.exists(prefix + ".index"):
         return 0
     reader = open_checkpoint(prefix)
-    return int(reader.get_tensor(GLOBAL_STEP)) if reader.has_tensor(GLOBAL_STEP) else 0
+    if not reader.has_tensor(GLOBAL_STEP):
+        return 0
+    step = read_tensor(reader, GLOBAL_STEP, prefix)
+    if np.ndim(step) or not np.issubdtype(step.dtype, np.integer) or step < 0:
+        raise ValueError(f"{prefix}: its {GLOBAL_STEP} is {step}, a number of steps was expected")
+    return int(step)
 
 
 @dataclasses.dataclass(frozen=True)

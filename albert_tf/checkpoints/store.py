@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -18,10 +17,10 @@ import tensorflow as tf
 from absl import logging
 
 from albert_tf import files
+from albert_tf.checkpoints import containers
 from albert_tf.checkpoints.names import BEST as BEST
-from albert_tf.checkpoints.names import DATA_SUFFIX
+from albert_tf.checkpoints.names import DATA_SUFFIX, NUMBERED
 
-_NUMBERED = re.compile(r"model\.ckpt-(\d+)\.index$")
 # What TensorFlow's checkpoint reader raises for damaged files.
 _DAMAGE = (tf.errors.OpError, IndexError, ValueError, RuntimeError)
 # What TensorFlow raises where a file cannot be written.
@@ -41,9 +40,14 @@ def list_checkpoints(directory: str) -> dict[int, str]:
     """
     if not files.is_directory(directory):
         return {}
-    found = (_NUMBERED.match(name) for name in files.list_directory(directory))
-    steps = sorted(int(match[1]) for match in found if match)
-    return {step: os.path.join(directory, f"model.ckpt-{step}") for step in steps}
+    names = (
+        name.removesuffix(".index")
+        for name in files.list_directory(directory)
+        if name.endswith(".index")
+    )
+    found = map(NUMBERED.fullmatch, names)
+    steps = {int(match[1]): os.path.join(directory, match[0]) for match in found if match}
+    return dict(sorted(steps.items()))
 
 
 def save_checkpoint(prefix: str, tensors: dict[str, Any]) -> None:
@@ -163,7 +167,7 @@ def find_damage(prefix: str, shapes: dict[str, list[int]] | None = None) -> str:
     except FileNotFoundError as error:
         return str(error)
     try:
-        reader = tf.train.load_checkpoint(prefix)
+        reader = containers.open_reader(prefix)
         stored = reader.get_variable_to_shape_map()
         if shapes is None:
             for name in stored:
@@ -182,9 +186,7 @@ def find_damage(prefix: str, shapes: dict[str, list[int]] | None = None) -> str:
 def newest_usable(directory: str) -> tuple[int, str] | None:
     """Returns the newest numbered checkpoint that can be read completely.
 
-    Damaged checkpoints that are newer are renamed, with a warning, to
-    `model.ckpt-<step>.damaged.*`, so that neither evaluation nor the removal of old checkpoints
-    takes them for checkpoints.
+    Damaged checkpoints that are newer are set aside, as by `set_aside_damaged`.
 
     Returns:
         step and prefix; None if there is no checkpoint.
@@ -193,33 +195,88 @@ def newest_usable(directory: str) -> tuple[int, str] | None:
         ValueError: there are checkpoints, and all of them are damaged.
         OSError: one cannot be opened.
     """
-    found = list_checkpoints(directory)
     damages: dict[str, str] = {}
-    for step, prefix in reversed(found.items()):
+    for step, prefix in reversed(list_checkpoints(directory).items()):
         damage = find_damage(prefix)
         if not damage:
             for damaged, reason in damages.items():
                 logging.warning("%s is damaged (%s); going back to %s", damaged, reason, prefix)
-                _set_aside(damaged)
+                set_aside(damaged)
             return step, prefix
         damages[prefix] = damage
     if damages:
-        listed = "\n".join(f"  {prefix}: {damage}" for prefix, damage in damages.items())
-        raise ValueError(
-            f"{directory}: no checkpoint can be read:\n{listed}\nBring one back from a copy, or "
-            "move these files away to start anew."
-        )
+        raise _all_damaged(damages)
     return None
 
 
-def _set_aside(prefix: str) -> None:
+def set_aside_damaged(prefixes: Iterable[str], has_others: bool) -> list[str]:
+    """Reads checkpoints completely, and sets the damaged ones aside with a warning.
+
+    Args:
+        prefixes: the checkpoints, of one directory.
+        has_others: whether others in this directory can be read.
+
+    Returns:
+        those that are not damaged.
+
+    Raises:
+        ValueError: all of them are damaged, and there are no others; nothing has been renamed.
+        OSError: one cannot be opened.
+    """
+    damages = {prefix: find_damage(prefix) for prefix in prefixes}
+    usable = [prefix for prefix, damage in damages.items() if not damage]
+    if damages and not usable and not has_others:
+        raise _all_damaged(damages)
+    for prefix, damage in damages.items():
+        if damage:
+            logging.warning("%s is damaged (%s) and set aside", prefix, damage)
+            set_aside(prefix)
+    return usable
+
+
+def _all_damaged(damages: Mapping[str, str]) -> ValueError:
+    directory = os.path.dirname(next(iter(damages)))
+    listed = "\n".join(f"  {prefix}: {damage}" for prefix, damage in damages.items())
+    return ValueError(
+        f"{directory}: no checkpoint can be read:\n{listed}\nBring one back from a copy, or move "
+        "these files away to start anew."
+    )
+
+
+def set_aside(prefix: str) -> None:
+    """Renames the files of a checkpoint to `<prefix>.damaged.*`, as far as they exist.
+
+    Then neither evaluation nor the removal of old checkpoints takes it for a checkpoint.
+    """
+    try:
+        _move(prefix, f"{prefix}.damaged")
+    except OSError as error:
+        logging.warning("%s.* stays where it is (%s)", prefix, error.strerror)
+
+
+def correct_name(prefix: str, step: int) -> None:
+    """Renames a numbered checkpoint whose name is not that of its step, with a warning.
+
+    Where there is a checkpoint of the right name already, it becomes `<prefix>.misnamed.*`.
+
+    Args:
+        prefix: the checkpoint.
+        step: its `global_step`.
+
+    Raises:
+        OSError: it cannot be renamed.
+    """
+    target = os.path.join(os.path.dirname(prefix), f"model.ckpt-{step}")
+    if files.exists(target + ".index"):
+        target = f"{prefix}.misnamed"
+    logging.warning("%s is of step %d by its global_step: renamed to %s", prefix, step, target)
+    _move(prefix, target)
+
+
+def _move(prefix: str, target: str) -> None:
     for suffix in (".index", DATA_SUFFIX):  # without its index it is no checkpoint any more
-        try:
-            files.rename(prefix + suffix, f"{prefix}.damaged{suffix}")
-        except FileNotFoundError:  # missing, or another worker has done it
-            continue
-        except OSError as error:
-            logging.warning("%s%s stays where it is (%s)", prefix, suffix, error.strerror)
+        with contextlib.suppress(FileNotFoundError):  # missing, or another worker has done it
+            files.rename(prefix + suffix, target + suffix)
 
 
 def remove_old_checkpoints(directory: str, keep: int) -> None:

@@ -16,7 +16,7 @@ from absl import logging
 from tqdm import tqdm
 
 from albert_tf import files
-from albert_tf.checkpoints import containers, store
+from albert_tf.checkpoints import containers, loading, store
 from albert_tf.checkpoints.names import GLOBAL_STEP, variable_name
 from albert_tf.training import devices, run_directory
 from albert_tf.training.interruption import InterruptedRunError, StopRequest
@@ -83,6 +83,8 @@ class Trainer:
     def restore_latest(self) -> bool:
         """Restores the newest checkpoint of the output directory; returns whether there is one.
 
+        Its `global_step` says of which step it is. If its name says another one, it is renamed.
+
         Raises:
             ValueError: it belongs to another model or optimizer, the text lists what differs; or
                 it holds NaN or infinite values.
@@ -90,7 +92,7 @@ class Trainer:
         found = store.newest_usable(self.settings.output_dir)
         if found is None:
             return False
-        step, prefix = found
+        named_step, prefix = found
         reader = containers.open_checkpoint(prefix)
         shapes = reader.get_variable_to_shape_map()
         state = self.state()
@@ -106,6 +108,10 @@ class Trainer:
                 "from it:\n" + "\n".join(wrong[:20]) + "\nUse another --output_dir, or give the "
                 "checkpoint as --init_checkpoint to start anew from its weights."
             )
+        step = loading.read_step(prefix)
+        if step != named_step:
+            store.correct_name(prefix, step)
+            return self.restore_latest()  # now another one may be the newest
         values = {name: containers.read_tensor(reader, name, prefix) for name in state}
         for name, variable in state.items():
             variable.assign(values[name])

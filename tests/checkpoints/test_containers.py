@@ -145,6 +145,15 @@ def test_a_changed_byte_is_damage(saved, tmp_path):
         open_weights(saved).read("bert/a/kernel")
 
 
+@pytest.mark.parametrize("name", ["a[b]c", "a\\b", "[", "*?"])
+def test_a_folder_whose_name_is_like_a_glob_is_read(tmp_path, monkeypatch, name):
+    (tmp_path / name).mkdir()
+    arrays = random_arrays({"a": (5, 3)})
+    save_checkpoint(str(tmp_path / name / "model.ckpt-3"), arrays)
+    monkeypatch.chdir(tmp_path)
+    assert_holds(open_weights(f"{name}/model.ckpt-3"), arrays)
+
+
 def test_an_index_of_something_else_is_damaged(saved, tmp_path):
     (tmp_path / "model.ckpt-7.index").write_bytes(b"no table at all" * 9)
     with pytest.raises(ValueError, match=r"ckpt-7: damaged or no TensorFlow checkpoint"):

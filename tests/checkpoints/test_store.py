@@ -147,6 +147,18 @@ def test_replacing_a_checkpoint_never_mixes_the_two(tmp_path, monkeypatch):
     assert list_checkpoints(str(tmp_path)) == {}
 
 
+def test_a_folder_whose_name_is_like_a_glob_holds_checkpoints(tmp_path):
+    folder = tmp_path / "[a] *"
+    folder.mkdir()
+    prefix = write(folder, 3)
+    store.copy_checkpoint(prefix, str(folder / store.BEST))
+    assert newest_usable(str(folder)) == (3, prefix)
+    names = [
+        name + suffix for name in ("model.ckpt-3", store.BEST) for suffix in (DATA_SUFFIX, ".index")
+    ]
+    assert names_in(folder) == sorted(names)
+
+
 def test_copies_have_all_shards_and_hidden_halves(tmp_path):
     prefix = write(tmp_path, 3)
     best = str(tmp_path / store.BEST)
@@ -221,6 +233,33 @@ def test_a_damaged_newest_checkpoint_gives_way_to_the_one_before(tmp_path, caplo
     assert list(list_checkpoints(str(tmp_path))) == [60]
     damaged = [name for name in names_in(tmp_path) if name.startswith("model.ckpt-100.")]
     assert len(damaged) == (2 if edit else 1)
+
+
+def test_damaged_checkpoints_are_set_aside_unless_there_are_no_others(tmp_path, caplog):
+    prefixes = [write(tmp_path, step) for step in (3, 20, 100)]
+    change(prefixes[0] + DATA_SUFFIX, flip)
+    assert store.set_aside_damaged(prefixes[1:], has_others=False) == prefixes[1:]
+    assert store.set_aside_damaged(prefixes, has_others=False) == prefixes[1:]
+    assert f"{prefixes[0]} is damaged (" in caplog.text
+    change(prefixes[1] + ".index", cut)
+    before = names_in(tmp_path)
+    with pytest.raises(ValueError, match=r"(?s)no checkpoint can be read:.*model\.ckpt-20: "):
+        store.set_aside_damaged(prefixes[1:2], has_others=False)
+    assert names_in(tmp_path) == before
+    assert store.set_aside_damaged(prefixes[1:2], has_others=True) == []
+    assert list(list_checkpoints(str(tmp_path))) == [100]
+
+
+def test_a_checkpoint_of_a_wrong_name_gets_that_of_its_step(tmp_path, caplog):
+    write(tmp_path, 3, "model.ckpt-00000000000000000060")
+    (step, prefix) = newest_usable(str(tmp_path))
+    assert (step, prefix) == (60, f"{tmp_path}/model.ckpt-00000000000000000060")
+    store.correct_name(prefix, 3)
+    assert f"{prefix} is of step 3 by its global_step" in caplog.text
+    assert newest_usable(str(tmp_path)) == (3, f"{tmp_path}/model.ckpt-3")
+    store.correct_name(write(tmp_path, 3, "model.ckpt-70"), 3)
+    assert list(list_checkpoints(str(tmp_path))) == [3]
+    assert f"model.ckpt-70.misnamed{DATA_SUFFIX}" in names_in(tmp_path)
 
 
 def test_several_damaged_checkpoints_are_passed_over_and_all_is_an_error(tmp_path):

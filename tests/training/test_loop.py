@@ -14,7 +14,7 @@ import tf_keras
 
 from albert_tf import optimization
 from albert_tf.checkpoints import containers, store
-from albert_tf.checkpoints.names import variable_name
+from albert_tf.checkpoints.names import DATA_SUFFIX, variable_name
 from albert_tf.pretraining import input_pipeline, record_files
 from albert_tf.pretraining.task import PretrainingTask
 from albert_tf.training.loop import NonFiniteLossError, Trainer
@@ -245,6 +245,21 @@ def test_a_checkpoint_that_is_not_finite_is_refused_by_name(task, tmp_path):
         ValueError, match=rf"{prefix}: 1 weights .* first is {variable_name(weight)}\. Move"
     ):
         make_trainer(task, tmp_path).restore_latest()
+
+
+@pytest.mark.parametrize("name", ["model.ckpt-60", "model.ckpt-12345678901234567890"])
+def test_the_counter_inside_a_checkpoint_decides_and_not_its_name(
+    finished, task, tmp_path, caplog, name
+):
+    trainer, source = finished
+    step = trainer.step
+    for suffix in (DATA_SUFFIX, ".index"):
+        shutil.copy(source / f"model.ckpt-{step}{suffix}", tmp_path / f"{name}{suffix}")
+    again = make_trainer(task, tmp_path)
+    assert again.restore_latest()
+    assert again.step == step
+    assert f"{name} is of step {step} by its global_step" in caplog.text
+    assert list(store.list_checkpoints(str(tmp_path))) == [step]
 
 
 def test_checkpoints_of_another_model_are_refused(finished, task):
