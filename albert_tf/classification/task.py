@@ -33,7 +33,7 @@ from albert_tf.finetuning.task import Batch, FineTuningTask, Outputs, Split
 from albert_tf.heads import AlbertForClassification, classification_losses, regression_losses
 from albert_tf.serving import saved_model
 from albert_tf.tokenization import FullTokenizer, join, truncated_lengths
-from albert_tf.training.evaluation import Evaluation, best_of, digest
+from albert_tf.training.evaluation import Evaluation, digest
 
 EXAMPLES_AT_ONCE = 1000
 LOGGED_EXAMPLES = 5
@@ -133,6 +133,7 @@ class Classifier(FineTuningTask):
     """
 
     outputs = OUTPUTS
+    takes_last = False
 
     def __init__(
         self,
@@ -211,7 +212,7 @@ class Classifier(FineTuningTask):
 
     def describe_evaluations(self, output_dir: str, evaluations: Sequence[Evaluation]) -> str:
         """Returns the metrics of the best checkpoint, as text; its step alone if none is best."""
-        best = best_of(evaluations, self.selection_metric)
+        best = self.best_of(evaluations)
         step = (best or evaluations[-1]).step
         found = {"global_step": step} | (best.metrics if best else {})
         return f"best checkpoint of {output_dir}\n{results.format_metrics(found)}"

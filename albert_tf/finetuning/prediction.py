@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from albert_tf import files
-from albert_tf.checkpoints import containers, store
+from albert_tf.checkpoints import containers, loading, store
 from albert_tf.checkpoints.store import BEST
 from albert_tf.finetuning import batching
 from albert_tf.finetuning.batching import Features, Padding, TrainingOrder
@@ -145,4 +145,6 @@ def find_best(output_dir: str, init_checkpoint: str | None = None) -> str:
     best = os.path.join(output_dir, BEST)
     if found != best:
         logging.warning("%s does not exist: predicting with %s", best, found)
+    elif loading.read_step(best) == 0:
+        logging.warning("%s is that of step 0: the head that predicts is untrained", best)
     return found

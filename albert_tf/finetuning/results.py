@@ -50,7 +50,9 @@ def format_copies(output_dir: str, evaluation: Evaluation) -> str:
     return "".join(f"saved {source}{suffix} to {target}{suffix}\n" for suffix in suffixes)
 
 
-def write_race_results(output_dir: str, evaluations: Sequence[Evaluation], metric: str) -> str:
+def write_race_results(
+    output_dir: str, evaluations: Sequence[Evaluation], metric: str, takes_last: bool = False
+) -> str:
     """Writes `eval_results.txt` as Google's `run_race.py`, and returns its text.
 
     It has a block for each checkpoint: the metrics, the best value before this checkpoint, the
@@ -60,8 +62,9 @@ def write_race_results(output_dir: str, evaluations: Sequence[Evaluation], metri
         output_dir: an existing directory.
         evaluations: by step.
         metric: the selection metric.
+        takes_last: as in `best_of`.
     """
-    return _write_blocks(output_dir, evaluations, metric, names_files=True)
+    return _write_blocks(output_dir, evaluations, metric, True, takes_last)
 
 
 def write_classifier_results(
@@ -82,13 +85,17 @@ def write_classifier_results(
 
 
 def _write_blocks(
-    output_dir: str, evaluations: Sequence[Evaluation], metric: str, names_files: bool
+    output_dir: str,
+    evaluations: Sequence[Evaluation],
+    metric: str,
+    names_files: bool,
+    takes_last: bool = False,
 ) -> str:
     text, best = "", None
     for number, evaluation in enumerate(evaluations, 1):
         text += format_metrics(evaluation.metrics | {GLOBAL_STEP: evaluation.step})
         text += format_best(best, metric)
-        if best_of(evaluations[:number], metric) is evaluation:
+        if best_of(evaluations[:number], metric, takes_last) is evaluation:
             best = evaluation
             text += format_copies(output_dir, evaluation) if names_files else ""
         text += SEPARATOR + "\n"

@@ -8,6 +8,7 @@ Several learning rates or `num_runs` make a sweep, with a folder for each of its
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import os
@@ -27,8 +28,8 @@ from albert_tf.finetuning.settings import FineTuningSettings
 from albert_tf.finetuning.task import FineTuningTask, Outputs, Split
 from albert_tf.serving import saved_model
 from albert_tf.tokenization import FullTokenizer
-from albert_tf.training import devices, session
-from albert_tf.training.evaluation import CheckpointEvaluator, EarlyStopping, best_of
+from albert_tf.training import devices, run_directory, session
+from albert_tf.training.evaluation import CheckpointEvaluator, EarlyStopping
 
 HUB_VOCABULARY = "from_tf_hub"  # what Google's notebook gives as --spm_model_file
 
@@ -58,9 +59,12 @@ def fine_tune(settings: SettingsType, make_task: MakeTask[SettingsType]) -> Fine
     tokenizer = read_tokenizer(settings, config)
     task = make_task(settings, config, tokenizer)
     data = {split: task.read(split) for split in settings.splits}
-    with session.open_session(settings, config) as strategy:
+    with session.open_session(settings, config) as strategy, contextlib.ExitStack() as locks:
         if len(runs) > 1 and devices.is_multi_worker(strategy):
             raise ValueError("with several workers, give one --learning_rate and --num_runs=1")
+        for run in runs if len(runs) > 1 else ():  # each folder may be in use by a run of its own
+            files.make_directory(run.output_dir, "--output_dir")
+            locks.enter_context(run_directory.lock(run.output_dir))
         splits = _make_features(task, data)
         texts: list[str] = []
 
@@ -303,6 +307,7 @@ class FineTuningRun:
             task.measured_on(dev, predictor.batch_size, self.padding),
             task.write_evaluations,
             EarlyStopping(settings.early_stopping_patience, settings.early_stopping_min_delta),
+            task.takes_last,
         )
 
     def evaluate(self, dev: Split) -> tuple[sweeps.Result, str]:
@@ -323,7 +328,7 @@ class FineTuningRun:
             settings.output_dir, dev, lambda: self._predict_with_best(dev)[1]
         )
         text = self.task.describe_evaluations(settings.output_dir, evaluations)
-        best = best_of(evaluations, metric)
+        best = self.task.best_of(evaluations)
         if best is None:
             return sweeps.Result(settings, evaluations[-1].step, remark=f"no {metric}"), text
         return sweeps.Result(settings, best.step, best.metrics), text

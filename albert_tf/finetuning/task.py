@@ -48,11 +48,14 @@ class FineTuningTask(abc.ABC):
     Attributes:
         selection_metric: the name of the metric of `measure` that picks the best checkpoint;
             larger is better.
+        takes_last: whether the last of equally good checkpoints is the best one; in Google's
+            programs it is the first, even if that is the one before training.
         outputs: name of each output that `predictions` returns → the value that pads it where
             batches differ in width, as with questions of different numbers of options.
     """
 
     selection_metric: str
+    takes_last: bool = True
     outputs: Mapping[str, float]
 
     # Data.
@@ -148,6 +151,10 @@ class FineTuningTask(abc.ABC):
     def measured_on(self, split: Split, batch_size: int, padding: Padding) -> str:
         """Returns a `digest` of everything that affects the metrics, except the checkpoint."""
 
+    def best_of(self, evaluations: Sequence[Evaluation]) -> Evaluation | None:
+        """Returns the best of evaluations, which are in the order of their steps."""
+        return best_of(evaluations, self.selection_metric, self.takes_last)
+
     def write_evaluations(self, output_dir: str, evaluations: Sequence[Evaluation]) -> str:
         """Writes `eval_results.txt` after each evaluation, and returns its text.
 
@@ -155,11 +162,13 @@ class FineTuningTask(abc.ABC):
             output_dir: folder of the run.
             evaluations: of all checkpoints so far, by step.
         """
-        return results.write_race_results(output_dir, evaluations, self.selection_metric)
+        return results.write_race_results(
+            output_dir, evaluations, self.selection_metric, self.takes_last
+        )
 
     def describe_evaluations(self, output_dir: str, evaluations: Sequence[Evaluation]) -> str:
         """Returns the text to print when all checkpoints of a folder have been evaluated."""
-        best = best_of(evaluations, self.selection_metric)
+        best = self.best_of(evaluations)
         text = results.format_metrics(evaluations[-1].metrics)
         return text + results.format_best(best, self.selection_metric)
 

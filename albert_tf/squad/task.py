@@ -45,7 +45,7 @@ from albert_tf.squad.results import format_exactly, write_squad_results
 from albert_tf.squad.settings import Settings
 from albert_tf.squad.windows import WindowSettings, make_features
 from albert_tf.tokenization import FullTokenizer
-from albert_tf.training.evaluation import Evaluation, best_of, digest, evaluation_of_best
+from albert_tf.training.evaluation import Evaluation, digest, evaluation_of_best
 
 NOWHERE = -1e30  # logit of positions beyond the end of a shorter batch
 # The outputs that prediction collects, and the values that pad those of shorter batches.
@@ -73,6 +73,7 @@ class QuestionAnswering(FineTuningTask):
     """
 
     selection_metric = "f1"
+    takes_last = False
 
     def __init__(
         self,
@@ -238,7 +239,7 @@ class QuestionAnswering(FineTuningTask):
 
     def describe_evaluations(self, output_dir: str, evaluations: Sequence[Evaluation]) -> str:
         """Returns the metrics of the best checkpoint, as text."""
-        best = best_of(evaluations, self.selection_metric)
+        best = self.best_of(evaluations)
         return format_exactly(best.metrics) if best else ""
 
     def write_predictions(self, output_dir: str, split: Split, outputs: Outputs, step: int) -> str:

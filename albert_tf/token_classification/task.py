@@ -40,7 +40,7 @@ from albert_tf.finetuning.task import Batch, FineTuningTask, Outputs, Split
 from albert_tf.heads import AlbertForTokenClassification, classification_losses
 from albert_tf.token_classification.settings import AUTO, RAW, Settings
 from albert_tf.tokenization import FullTokenizer
-from albert_tf.training.evaluation import Evaluation, best_of, digest
+from albert_tf.training.evaluation import Evaluation, digest
 
 EXTENSIONS = (".txt", ".conll", ".tsv")
 DOCUMENT_START = "-DOCSTART-"
@@ -564,7 +564,7 @@ class TokenClassifier(FineTuningTask):
 
     def describe_evaluations(self, output_dir: str, evaluations: Sequence[Evaluation]) -> str:
         """Returns the metrics of the best checkpoint, as text."""
-        best = best_of(evaluations, self.selection_metric) or evaluations[-1]
+        best = self.best_of(evaluations) or evaluations[-1]
         metrics = best.metrics | {"global_step": best.step}
         return f"best checkpoint of {output_dir}\n{results.format_metrics(metrics)}"
 

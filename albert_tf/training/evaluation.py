@@ -52,12 +52,21 @@ class Evaluation:
     measured_on: str
 
 
-def best_of(evaluations: Iterable[Evaluation], metric: str) -> Evaluation | None:
-    """Returns the evaluation with the largest value of a metric above -1, the first of equals."""
+def best_of(
+    evaluations: Iterable[Evaluation], metric: str, takes_last: bool = False
+) -> Evaluation | None:
+    """Returns the evaluation with the largest value of a metric above -1.
+
+    Args:
+        evaluations: by step.
+        metric: its name.
+        takes_last: of equals the last one; else the first one, as Google's programs.
+    """
     best, value = None, -1.0
     for evaluation in evaluations:
-        if evaluation.metrics[metric] > value:
-            best, value = evaluation, evaluation.metrics[metric]
+        found = evaluation.metrics[metric]
+        if found > value or (takes_last and best is not None and found == value):
+            best, value = evaluation, found
     return best
 
 
@@ -117,8 +126,8 @@ class EarlyStopping:
 class CheckpointEvaluator:
     """Evaluates the checkpoints of a directory, each once; copies the best to `model.ckpt-best`.
 
-    Checkpoints that have been removed since they were measured still count. Better means a larger
-    `selection_metric`; the earlier of two equal ones wins, as in Google's programs.
+    Better means a larger `selection_metric`. Checkpoints that have been removed since they were
+    measured still count, except for the best one: `model.ckpt-best` is what the results say.
 
     Args:
         output_dir: the directory.
@@ -131,6 +140,7 @@ class CheckpointEvaluator:
         write_results: called with `output_dir` and the evaluations by step after each
             measurement; writes the text file of results.
         early_stopping: when training ends before its last step.
+        takes_last: as in `best_of`.
     """
 
     def __init__(
@@ -142,22 +152,31 @@ class CheckpointEvaluator:
         measured_on: str,
         write_results: Callable[[str, list[Evaluation]], Any],
         early_stopping: EarlyStopping = EarlyStopping(),
+        takes_last: bool = False,
     ) -> None:
         self.output_dir, self.model, self.measure = output_dir, model, measure
         self.selection_metric, self.measured_on = selection_metric, measured_on
         self._write_results, self._early_stopping = write_results, early_stopping
+        self._takes_last = takes_last
+        self._best_prefix = os.path.join(output_dir, BEST)
         self._all = read_evaluations(output_dir)
+        self._lost: set[str] = set()  # digests of checkpoints that were the best, and are gone
 
     @property
     def evaluations(self) -> list[Evaluation]:
-        """All evaluations on this data, by step."""
-        found = [e for e in self._all if e.measured_on == self.measured_on]
+        """Evaluations on this data, by step, without those of a best checkpoint that is gone."""
+        found = [
+            evaluation
+            for evaluation in self._all
+            if evaluation.measured_on == self.measured_on
+            and evaluation.checkpoint not in self._lost
+        ]
         return sorted(found, key=lambda e: e.step)
 
     @property
     def best(self) -> Evaluation | None:
         """The best of `evaluations`."""
-        return best_of(self.evaluations, self.selection_metric)
+        return best_of(self.evaluations, self.selection_metric, self._takes_last)
 
     @property
     def stops_training(self) -> bool:
@@ -167,12 +186,15 @@ class CheckpointEvaluator:
     def begin(self, step: int) -> None:
         """Prepares for training from a step; call it before training.
 
-        Evaluates the checkpoints that an interrupted run has left, and forgets evaluations from
-        this step on whose checkpoints are gone: the steps will be trained again.
+        Evaluates the checkpoints that an interrupted run has left, and copies the best of them if
+        it was interrupted before that; for training removes old ones. Forgets evaluations from this
+        step on whose checkpoints are gone: the steps will be trained again.
         """
-        present = self._checkpoints()
+        present = self._usable_checkpoints()
         self._all = [e for e in self._all if e.step < step or e.checkpoint in present]
         self._evaluate_each(present.values())
+        if self.evaluations:
+            self._record()
 
     def after_save(self, prefix: str) -> bool:
         """Evaluates a checkpoint just saved; returns whether training is to end here."""
@@ -187,9 +209,6 @@ class CheckpointEvaluator:
                 return evaluation
         evaluation = self._measure(prefix, name)
         self._all.append(evaluation)
-        with files.write_atomically(os.path.join(self.output_dir, EVALUATIONS_FILE)) as stream:
-            for known in self._all:
-                stream.write(json.dumps(dataclasses.asdict(known)) + "\n")
         self._record()
         return evaluation
 
@@ -205,10 +224,11 @@ class CheckpointEvaluator:
         Raises:
             ValueError: there is no checkpoint, or one is of another model.
         """
-        present = self._checkpoints()
+        present = self._usable_checkpoints()
         if present:
             self._evaluate_each(present.values())
             self._record()
+            self._warn_of_step_0()
             return self.evaluations
         if init_checkpoint:
             found = [self._measure(containers.find_checkpoint(init_checkpoint), "")]
@@ -222,14 +242,23 @@ class CheckpointEvaluator:
     def _checkpoints(self) -> dict[str, str]:
         """Returns digest → prefix of all checkpoints; of two equal ones `model.ckpt-best`."""
         prefixes = list(store.list_checkpoints(self.output_dir).values())
-        best = os.path.join(self.output_dir, BEST)
-        if files.exists(best + ".index"):
-            prefixes.append(best)
+        if files.exists(self._best_prefix + ".index"):
+            prefixes.append(self._best_prefix)
         return {containers.digest(prefix): prefix for prefix in prefixes}
+
+    def _usable_checkpoints(self) -> dict[str, str]:
+        """Returns `_checkpoints`, after setting aside those that are damaged.
+
+        Only those are read that will be: the ones not evaluated yet, and the best.
+        """
+        present, known = self._checkpoints(), {e.checkpoint for e in self.evaluations}
+        to_read = [p for name, p in present.items() if name not in known or p == self._best_prefix]
+        usable = store.set_aside_damaged(to_read, has_others=len(to_read) < len(present))
+        return {name: p for name, p in present.items() if p not in to_read or p in usable}
 
     def _evaluate_each(self, prefixes: Iterable[str]) -> None:
         # `model.ckpt-best` of an earlier run first: nothing worse may replace it unmeasured.
-        for prefix in sorted(prefixes, key=lambda prefix: not prefix.endswith(BEST)):
+        for prefix in sorted(prefixes, key=lambda prefix: prefix != self._best_prefix):
             self.evaluate(prefix)
 
     def _measure(self, prefix: str, name: str) -> Evaluation:
@@ -239,17 +268,49 @@ class CheckpointEvaluator:
         return Evaluation(loading.read_step(prefix), metrics, name, self.measured_on)
 
     def _record(self) -> None:
-        """Writes the files of results, and copies the best checkpoint that is still there."""
+        """Copies the best checkpoint, and writes the evaluations and the files of results."""
+        self._keep_best()  # first: what the files say has to be there
+        with files.write_atomically(os.path.join(self.output_dir, EVALUATIONS_FILE)) as stream:
+            for known in self._all:
+                stream.write(json.dumps(dataclasses.asdict(known)) + "\n")
         self._write_results(self.output_dir, self.evaluations)
         if self.best is not None:
             figures = self.best.metrics | {GLOBAL_STEP: self.best.step}
             run_directory.record_results(self.output_dir, {"eval": figures})
+
+    def _keep_best(self) -> None:
+        """Copies the best checkpoint to `model.ckpt-best`, unless it is there."""
         present = self._checkpoints()
-        candidates = [e for e in self.evaluations if e.checkpoint in present]
-        best = best_of(candidates, self.selection_metric)
-        target = os.path.join(self.output_dir, BEST)
-        if best is not None and present[best.checkpoint] != target:
-            store.copy_checkpoint(present[best.checkpoint], target)
+        while (best := self.best) is not None:
+            source = present.get(best.checkpoint)
+            if source == self._best_prefix:
+                return
+            if source is not None and not store.find_damage(source):
+                store.copy_checkpoint(source, self._best_prefix)
+                return
+            logging.warning(
+                "%s: step %d was the best, with %s %g, but its checkpoint is gone or damaged. It "
+                "no longer counts: %s becomes the best of those that are there.",
+                self.output_dir,
+                best.step,
+                self.selection_metric,
+                best.metrics[self.selection_metric],
+                BEST,
+            )
+            self._lost.add(best.checkpoint)
+            if not files.exists(self._best_prefix + ".index"):
+                store.set_aside(self._best_prefix)  # data without an index may be all that is left
+
+    def _warn_of_step_0(self) -> None:
+        best, last = self.best, self.evaluations[-1]
+        if best is not None and not best.step and last.step:
+            logging.warning(
+                "%s: the best checkpoint is that of step 0, before training: none of the later "
+                "ones has a larger %s than its %g. Train longer, or with another --learning_rate.",
+                self.output_dir,
+                self.selection_metric,
+                best.metrics[self.selection_metric],
+            )
 
 
 class Evaluator:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import fcntl
 
 import numpy as np
 import pytest
@@ -20,7 +22,7 @@ from albert_tf.finetuning import run as engine
 from albert_tf.finetuning.run import FineTuningRun
 from albert_tf.finetuning.sequences import TokenSequences
 from albert_tf.finetuning.settings import FineTuningSettings
-from albert_tf.finetuning.sweeps import TABLE_FILE
+from albert_tf.finetuning.sweeps import TABLE_FILE, Result
 from albert_tf.finetuning.task import FineTuningTask, Split
 from albert_tf.serving import saved_model
 from tests.conftest import TINY_SHAPE
@@ -340,15 +342,39 @@ def test_a_run_that_is_killed_ends_as_one_that_is_not(fine_tune, tmp_path):
 def test_training_stops_early_and_stays_so(fine_tune, tmp_path):
     values = {"train_step": 40, "learning_rate": 0.0, "early_stopping_patience": 2}
     result = fine_tune(**values)
-    # With a learning rate of 0 nothing gets better than the start.
-    assert result.step == 0
+    # With a learning rate of 0 nothing gets better than the start, and the last of equals counts.
     steps = list(store.list_checkpoints(str(tmp_path / "out")))
     assert 2 <= steps[-1] <= 3
+    assert result.step == steps[-1]
     evaluations = (tmp_path / "out" / "evaluations.jsonl").read_bytes()
     again = fine_tune(**values)
     assert (again.step, again.metrics) == (result.step, result.metrics)
     assert list(store.list_checkpoints(str(tmp_path / "out"))) == steps
     assert (tmp_path / "out" / "evaluations.jsonl").read_bytes() == evaluations
+
+
+@contextlib.contextmanager
+def held(folder):
+    """Holds the lock of a folder as another process would."""
+    with open(folder / ".lock", "w") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+
+
+def test_a_sweep_holds_the_folders_of_all_its_runs(fine_tune, tmp_path, monkeypatch):
+    folders = [tmp_path / "out" / f"lr{rate}_seed7" for rate in ("0", "0.3")]
+
+    def look(run):
+        for folder in folders:
+            with pytest.raises(BlockingIOError), held(folder):
+                pass
+        return Result(run.settings, metrics={"accuracy": 0.5}), ""
+
+    monkeypatch.setattr(FineTuningRun, "do_all", look)
+    fine_tune(learning_rate=(0.0, 0.3), seed=7)
+    monkeypatch.setattr(FineTuningRun, "do_all", lambda run: pytest.fail("it began"))
+    with held(folders[1]), pytest.raises(ValueError, match=r"lr0\.3_seed7 is in use by"):
+        fine_tune(learning_rate=(0.0, 0.3), seed=7)
 
 
 def test_a_sweep_has_a_folder_a_run_a_table_and_exports_the_best(fine_tune, tmp_path):

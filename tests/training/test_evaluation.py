@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
+from albert_tf import files
 from albert_tf.checkpoints import loading, store
 from albert_tf.checkpoints.names import variable_name
 from albert_tf.pretraining import input_pipeline, record_files
@@ -182,6 +183,131 @@ def test_going_on_keeps_what_was_measured_and_evaluates_what_was_left(tmp_path):
     again.begin(20)
     assert measured.seen == [0.75]
     assert [e.step for e in again.evaluations] == [0, 10, 20]
+
+
+class KilledError(BaseException):
+    """The process ends here."""
+
+
+def keep_last(folder, evaluator, step, value):
+    """Saves a checkpoint as the training loop does with --keep_checkpoint_max=1."""
+    prefix = save(folder, step, value)
+    store.remove_old_checkpoints(str(folder), 1)
+    evaluator.evaluate(prefix)
+
+
+@pytest.mark.parametrize("suffix", [store.DATA_SUFFIX, ".index", None])
+def test_a_kill_while_the_best_is_copied_loses_nothing(tmp_path, monkeypatch, suffix):
+    evaluator = make_evaluator(tmp_path)
+    keep_last(tmp_path, evaluator, 0, 0.25)
+    rename, write = files.rename, store.copy_checkpoint
+
+    def kill_before(source, target):
+        if target == f"{tmp_path}/model.ckpt-best{suffix}":
+            raise KilledError
+        rename(source, target)
+
+    def kill_after(source, target):
+        write(source, target)
+        raise KilledError
+
+    with monkeypatch.context() as patch:
+        if suffix:
+            patch.setattr(files, "rename", kill_before)
+        else:
+            patch.setattr(store, "copy_checkpoint", kill_after)
+        with pytest.raises(KilledError):
+            keep_last(tmp_path, evaluator, 10, 0.75)
+    again = make_evaluator(tmp_path)
+    again.begin(10)
+    assert best_step(tmp_path) == 10
+    keep_last(tmp_path, again, 20, 0.5)
+    assert best_step(tmp_path) == again.best.step == 10
+
+
+def test_a_best_checkpoint_that_was_never_copied_is_before_training_goes_on(tmp_path):
+    evaluator = make_evaluator(tmp_path)
+    keep_last(tmp_path, evaluator, 0, 0.25)
+    old = {path: path.read_bytes() for path in tmp_path.glob("model.ckpt-best.*")}
+    keep_last(tmp_path, evaluator, 10, 0.75)
+    for path, content in old.items():
+        path.write_bytes(content)
+    again = make_evaluator(tmp_path)
+    again.begin(10)
+    keep_last(tmp_path, again, 20, 0.5)
+    assert best_step(tmp_path) == again.best.step == 10
+
+
+@pytest.mark.parametrize("lost", ["index", "*"])
+def test_a_best_checkpoint_that_is_gone_no_longer_counts(tmp_path, caplog, lost):
+    evaluator = make_evaluator(tmp_path)
+    for step, value in ((0, 0.25), (10, 0.75), (20, 0.5)):
+        keep_last(tmp_path, evaluator, step, value)
+    data = tmp_path / f"model.ckpt-best{store.DATA_SUFFIX}"
+    content = data.read_bytes()
+    for path in tmp_path.glob(f"model.ckpt-best.{lost}"):
+        path.unlink()
+    again = make_evaluator(tmp_path)
+    assert [e.step for e in again.evaluate_all()] == [0, 20]
+    assert best_step(tmp_path) == again.best.step == 20
+    assert (tmp_path / "eval_results.txt").read_text() == "0 0.25\n20 0.5\n"
+    assert (
+        "step 10 was the best, with eval_accuracy 0.75, but its checkpoint is gone" in caplog.text
+    )
+    assert [e.step for e in evaluation.read_evaluations(str(tmp_path))] == [0, 10, 20]
+    if lost == "index":
+        damaged = tmp_path / f"model.ckpt-best.damaged{store.DATA_SUFFIX}"
+        assert damaged.read_bytes() == content
+
+
+def damage(folder, name):
+    path = folder / f"{name}{store.DATA_SUFFIX}"
+    content = bytearray(path.read_bytes())
+    content[0] ^= 1
+    path.write_bytes(content)
+
+
+def test_a_damaged_checkpoint_is_set_aside_and_the_others_are_evaluated(tmp_path, caplog):
+    for step, value in ((0, 0.25), (10, 0.75), (20, 0.5)):
+        save(tmp_path, step, value)
+    damage(tmp_path, "model.ckpt-10")
+    assert [e.step for e in make_evaluator(tmp_path).evaluate_all()] == [0, 20]
+    assert "model.ckpt-10 is damaged (" in caplog.text
+    assert (tmp_path / "model.ckpt-10.damaged.index").exists()
+    damage(tmp_path, "model.ckpt-best")
+    damage(tmp_path, "model.ckpt-20")
+    evaluator = make_evaluator(tmp_path)
+    assert [e.step for e in evaluator.evaluate_all()] == [0]
+    assert best_step(tmp_path) == 0
+    assert "step 20 was the best, with eval_accuracy 0.5, but its checkpoint is gone" in caplog.text
+
+
+def test_no_other_checkpoint_takes_the_place_of_damaged_ones(tmp_path):
+    (tmp_path / "out").mkdir()
+    save(tmp_path / "out", 10, 0.75)
+    damage(tmp_path / "out", "model.ckpt-10")
+    evaluator = make_evaluator(tmp_path / "out")
+    for _ in range(2):
+        with pytest.raises(ValueError, match=r"(?s)no checkpoint can be read:.*model\.ckpt-10"):
+            evaluator.evaluate_all(save(tmp_path, 4, 0.5))
+
+
+def test_a_best_checkpoint_from_before_training_is_said(tmp_path, caplog):
+    save(tmp_path, 0, 0.5)
+    make_evaluator(tmp_path).evaluate_all()
+    assert "before training" not in caplog.text
+    save(tmp_path, 10, 0.5)
+    make_evaluator(tmp_path).evaluate_all()
+    assert (
+        "the best checkpoint is that of step 0, before training: none of the later" in caplog.text
+    )
+
+
+def test_the_best_of_equals_is_the_first_or_the_last():
+    found = evaluations_of(0.25, 0.5, 0.5, 0.375)
+    assert evaluation.best_of(found, METRIC).step == 10
+    assert evaluation.best_of(found, METRIC, takes_last=True).step == 20
+    assert evaluation.best_of(evaluations_of(float("nan"), -1.0), METRIC, takes_last=True) is None
 
 
 def test_a_checkpoint_from_elsewhere_is_measured_and_not_copied(tmp_path):
