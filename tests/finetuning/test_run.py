@@ -139,7 +139,7 @@ def run_maker(tmp_path):
         prefix = str(tmp_path / "weights")
         settings = Settings(
             task_name=task_name,
-            data_dir="",
+            data_dir="data",
             output_dir=str(tmp_path / "run"),
             albert_config_file=str(tmp_path / "albert_config.json"),
             vocab_file=str(tmp_path / "vocab.txt"),
