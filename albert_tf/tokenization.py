@@ -69,6 +69,11 @@ def is_control(char: str) -> bool:
     return char not in "\t\n\r" and unicodedata.category(char) in ("Cc", "Cf")
 
 
+def is_cjk(char: str) -> bool:
+    """Whether BERT makes `char` a word of its own: a Chinese character."""
+    return _CJK.match(char) is not None
+
+
 def is_punctuation(char: str) -> bool:
     """Whether BERT cuts at `char`: category P*, or any ASCII sign (even "$", "^" and "`")."""
     if char.isascii():
@@ -96,7 +101,7 @@ def _clean(code: int) -> str | None:
         return " "
     if char in "\0\ufffd" or is_control(char):
         return None
-    return f" {char} " if _CJK.match(char) else char
+    return f" {char} " if is_cjk(char) else char
 
 
 _CLEAN_AND_SPACE_CJK = _Memory(_clean)
@@ -126,7 +131,8 @@ def preprocess_text(text: str, remove_space: bool = True, lower: bool = False) -
     return text.lower() if lower else text
 
 
-def _has_number_comma(piece: str) -> bool:
+def has_number_comma(piece: str) -> bool:
+    """Whether a piece is a number with a comma after it, as "▁1999,", or ends so."""
     return len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit()
 
 
@@ -143,7 +149,7 @@ def encode_pieces(sp: Any, text: str) -> list[str]:
     """
     result: list[str] = []
     for piece in sp.encode(text, out_type=str):
-        if _has_number_comma(piece):
+        if has_number_comma(piece):
             body = piece[:-1].replace(SPIECE_UNDERLINE, "")
             result += [*sp.encode(body, out_type=str), ","]
         else:
@@ -261,7 +267,7 @@ class _SentencePieceEncoder:
         # Ids straight from the model are right where none of these is among them. An unknown
         # piece's characters may end in a number and a comma too, or be the name of a special
         # symbol, whose id the official program then takes.
-        commas = (piece_id for piece, piece_id in self.vocab.items() if _has_number_comma(piece))
+        commas = (piece_id for piece, piece_id in self.vocab.items() if has_number_comma(piece))
         self._doubtful = frozenset((self.unk_id, *commas))
 
     def tokenize(self, text: str) -> list[str]:
@@ -390,6 +396,13 @@ class FullTokenizer:
             )
         self.cls_id, self.sep_id, self.mask_id = (self.vocab[token] for token in SPECIAL_TOKENS)
         self.pad_id, self.unk_id = PAD_ID, self._encoder.unk_id
+
+    @property
+    def sentencepiece_model(self) -> bytes:
+        """The SentencePiece model, serialized; empty with a WordPiece vocabulary."""
+        if isinstance(self._encoder, _WordPieceEncoder):
+            return b""
+        return bytes(self._encoder.sp.serialized_model_proto())
 
     def __call__(
         self,

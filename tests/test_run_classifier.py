@@ -235,7 +235,12 @@ def serve(folder, cache):
 
 
 def test_the_best_checkpoint_is_exported_and_answers_as_predicted(finished, run, tmp_path):
-    run(f"--output_dir={finished}", f"--export_dir={tmp_path}", "--threshold_to_export=0.25")
+    run(
+        f"--output_dir={finished}",
+        f"--export_dir={tmp_path}",
+        "--threshold_to_export=0.25",
+        "--noexport_texts",
+    )
     path, served = serve(tmp_path, finished / "cola_test.npz")
     assert set(served) == {"probabilities", "predictions", "threshold"}
     lines = (finished / "test_results.tsv").read_text().splitlines()
@@ -265,13 +270,18 @@ def test_a_regression_is_measured_and_exported(run, tmp_path):
     )
     keys = set(re.findall(r"(\w+) = ", (out / "eval_results.txt").read_text()))
     assert keys == {*("MSE", "pearson", "spearman", "eval_loss", "loss", "global_step", "best")}
-    _, served = serve(export, out / "sts-b_eval.npz")
+    path, served = serve(export, out / "sts-b_eval.npz")
     assert served["probabilities"].shape == (7, 1)
     np.testing.assert_array_equal(served["predictions"], served["probabilities"][:, 0])
     rows = [line.split("\t") for line in (out / "dev_predictions.tsv").read_text().splitlines()]
     assert rows[0][-1] == "score"
     scores = np.array([row[-1] for row in rows[1:]], np.float32)
     np.testing.assert_allclose(served["predictions"], scores, atol=1e-5)
+    pairs = [(TEXTS[number % 7], TEXTS[number * 2 % 7]) for number in range(7)]
+    texts, others = (tf.constant(column) for column in zip(*pairs, strict=True))
+    by_text = tf.saved_model.load(str(path)).signatures["texts"](text_a=texts, text_b=others)
+    assert set(by_text) == {"probabilities", "predictions"}
+    np.testing.assert_allclose(by_text["predictions"], scores, atol=1e-5)
 
 
 @pytest.mark.slow

@@ -32,6 +32,7 @@ from albert_tf.finetuning.sequences import TokenSequences
 from albert_tf.finetuning.task import Batch, FineTuningTask, Outputs, Split
 from albert_tf.heads import AlbertForClassification, classification_losses, regression_losses
 from albert_tf.serving import saved_model
+from albert_tf.serving.graph_tokenizer import GraphTokenizer
 from albert_tf.tokenization import FullTokenizer, join, truncated_lengths
 from albert_tf.training.evaluation import Evaluation, digest
 
@@ -266,7 +267,10 @@ class Classifier(FineTuningTask):
     def export(
         self, model: Any, export_dir: str, max_seq_length: int, extra_files: Mapping[str, bytes]
     ) -> None:
-        """Writes a SavedModel as the official program, with `labels.txt` beside the vocabulary."""
+        """Writes a SavedModel as the official program, with `labels.txt` beside the vocabulary.
+
+        Its signature `texts` takes `text_a` and `text_b`, the latter "" where there is none.
+        """
         labels = "".join(f"{label}\n" for label in self.task.labels)
         saved_model.export_saved_model(
             export_dir,
@@ -275,6 +279,26 @@ class Classifier(FineTuningTask):
             self.served_outputs,
             any_length=self.settings.use_pooled_output,
             extra_files={**extra_files, "labels.txt": labels.encode()},
+            text_input=self._text_input(max_seq_length) if self.settings.export_texts else None,
+        )
+
+    def _text_input(self, max_seq_length: int) -> saved_model.TextInput:
+        """Returns how an exported model takes texts, and answers with names of labels."""
+        tokenizer = GraphTokenizer(self.tokenizer)
+        # Without the pooled output, padding counts: as in `padding`.
+        length = None if self.settings.use_pooled_output else max_seq_length
+
+        def outputs(found: Any) -> dict[str, tf.Tensor]:
+            served = self.served_outputs(found)
+            if not self.task.is_regression:
+                served["labels"] = tf.gather(tf.constant(self.task.labels), served["predictions"])
+            return served
+
+        return saved_model.TextInput(
+            ("text_a", "text_b"),
+            tokenizer,
+            lambda first, second: tokenizer.pack(first, second, max_seq_length, length),
+            outputs,
         )
 
 

@@ -86,6 +86,11 @@ class FineTuningSettings(RunSettings, DataSettings):
         decides=TRAINING,
     )
     export_dir: str | None = setting(None, "Folder for a SavedModel of the best checkpoint.")
+    export_texts: bool = setting(
+        True,
+        "Give the SavedModel a signature that takes raw strings, where the task has one; loading "
+        "it needs tensorflow-text.",
+    )
     pictures: bool | None = setting(None, "Draw plots; default: if matplotlib is installed.")
 
     @property

@@ -3,11 +3,12 @@
     model = tf.saved_model.load("export/1700000000")
     model.signatures["serving_default"](input=tf.constant([example.SerializeToString()]))
 
-A SavedModel has two signatures: `serving_default` takes the input of the official program, and
-`tensors` or `examples` the other of these two:
+A SavedModel has up to three signatures: `serving_default` takes the input of the official program,
+`tensors` or `examples` the other of the first two, and `texts` raw strings:
 
     examples   `input`, string [B]: serialized `tf.train.Example`s with the features
     tensors    the features, int32 [B, S], each under its own name
+    texts      strings [B] under the names of a `TextInput`; needs `import tensorflow_text`
 
 Source: the `export_dir` of `run_classifier.py` and `run_squad_v1.py` of google-research/albert.
 
@@ -17,6 +18,7 @@ Letters: B batch, S sequence length.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import time
 import uuid
@@ -32,10 +34,28 @@ from albert_tf import files, kernels
 SERIALIZED_INPUT = "input"  # official
 DEFAULT_SIGNATURE = "serving_default"
 OTHER_SIGNATURE = {True: "tensors", False: "examples"}
+TEXT_SIGNATURE = "texts"
 EXTRA = "assets.extra"  # the Estimator's name for files that travel with a model
 
 Tensors = dict[str, tf.Tensor]
 Feature: TypeAlias = tf.io.FixedLenFeature | tf.io.FixedLenSequenceFeature
+
+
+@dataclasses.dataclass(frozen=True)
+class TextInput:
+    """How a SavedModel makes the features of raw strings.
+
+    Attributes:
+        names: of the strings, the arguments of the signature.
+        tokenizer: what `make_batch` uses, such as a `GraphTokenizer`: its tables are saved.
+        make_batch: takes string [B] for each name, and returns the features.
+        outputs: converts the model's outputs to name → output of this signature.
+    """
+
+    names: tuple[str, ...]
+    tokenizer: tf.Module
+    make_batch: Callable[..., Tensors]
+    outputs: Callable[[Tensors], Tensors]
 
 
 def token_features(max_seq_length: int, *more: str) -> dict[str, tf.io.FixedLenFeature]:
@@ -72,6 +92,7 @@ def export_saved_model(
     takes_examples: bool = True,
     any_length: bool = False,
     extra_files: Mapping[str, bytes] | None = None,
+    text_input: TextInput | None = None,
 ) -> str:
     """Writes a SavedModel into a new folder `<export_dir>/<Unix time>`, as the Estimator did.
 
@@ -87,6 +108,8 @@ def export_saved_model(
         any_length: whether the last axis of tensors may have any length; for models whose outputs
             do not depend on padding. Serialized examples always have the length of `features`.
         extra_files: name → content of files to put into `assets.extra`.
+        text_input: adds the signature `texts`. None writes a SavedModel that TensorFlow loads
+            without tensorflow-text.
 
     Returns:
         the folder of the export.
@@ -99,14 +122,14 @@ def export_saved_model(
     default, other = (by_examples, by_tensors) if takes_examples else (by_tensors, by_examples)
     root = tf.train.Checkpoint()
     root.variables = list(model.variables)  # without the Keras objects, which loading does not need
+    signatures = {DEFAULT_SIGNATURE: default, OTHER_SIGNATURE[takes_examples]: other}
+    if text_input is not None:
+        root.tokenizer = text_input.tokenizer
+        signatures[TEXT_SIGNATURE] = _text_signature(model, text_input)
     temporary = os.path.join(export_dir, f"temp-{uuid.uuid4().hex[:8]}")
     try:
         with _without_notes():
-            tf.saved_model.save(
-                root,
-                temporary,
-                signatures={DEFAULT_SIGNATURE: default, OTHER_SIGNATURE[takes_examples]: other},
-            )
+            tf.saved_model.save(root, temporary, signatures=signatures)
         if extra_files:
             files.make_directory(os.path.join(temporary, EXTRA), "--export_dir")
         for name, content in (extra_files or {}).items():
@@ -168,6 +191,17 @@ def _signatures(
         return answer(dict(zip(features, tensors, strict=True)))
 
     return serve_examples, serve_tensors
+
+
+def _text_signature(model: Any, text_input: TextInput) -> Any:
+    """Returns a function of raw strings."""
+    specs = [tf.TensorSpec([None], tf.string, name) for name in text_input.names]
+
+    @tf.function(input_signature=specs, autograph=False)
+    def serve_texts(*texts: tf.Tensor) -> Tensors:
+        return text_input.outputs(model(text_input.make_batch(*texts), training=False))
+
+    return serve_texts
 
 
 def _rename_to_a_new_folder(temporary: str, export_dir: str) -> str:

@@ -283,3 +283,25 @@ def test_a_task_of_the_users_own_is_as_good_as_any(tokenizer, tmp_path):
     classification.write_predictions(str(tmp_path), data, np.array([[0.0, 0.25, 0.75]]))
     assert (tmp_path / "submit_results.tsv").read_text() == "index\tprediction\ntest-0\tz\n"
     assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.parametrize("pooled", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_an_export_takes_texts_and_answers_with_labels(tiny_config, tokenizer, tmp_path, pooled):
+    values = Settings(
+        task_name="mnli", data_dir="none", output_dir="none", use_pooled_output=pooled
+    )
+    task = classification.Classifier(TASKS["mnli"], values, tiny_config, tokenizer)
+    model = task.build_model()
+    task.export(model, str(tmp_path), max_seq_length=9, extra_files={})
+    (folder,) = tmp_path.iterdir()
+    rows = [("a b c d e f", "P q r s"), ("e", ""), ("", "")]
+    texts, others = (tf.constant(column) for column in zip(*rows, strict=True))
+    served = tf.saved_model.load(str(folder)).signatures["texts"](text_a=texts, text_b=others)
+
+    padding = "longest" if pooled else "max_length"
+    logits = model(tokenizer(rows, max_length=9, padding=padding))
+    np.testing.assert_allclose(served["probabilities"], tf.nn.softmax(logits), atol=1e-6)
+    predictions = np.argmax(logits, axis=1)
+    np.testing.assert_array_equal(served["predictions"], predictions)
+    labels = [TASKS["mnli"].labels[number] for number in predictions]
+    assert [label.decode() for label in served["labels"].numpy()] == labels

@@ -1,0 +1,288 @@
+"""Tokenization inside a TensorFlow graph, so that an exported model takes raw strings.
+
+    tokens = GraphTokenizer(tokenizer)
+    batch = tokens.pack(tf.constant(["The river"]), tf.constant(["A boat"]), max_seq_length=128)
+
+The ids are those of `tokenization.FullTokenizer`. The steps are the same ones, in TensorFlow
+operations: normalization by regular expressions whose character classes are Python's, and the
+pieces by SentencePiece or WordPiece operations of tensorflow-text. What differs is listed in
+docs/differences.md: letters that one of the two Unicode tables does not know yet.
+
+Letters: B batch, T tokens of a text (ragged), S sequence length, V vocabulary size.
+"""
+
+from __future__ import annotations
+
+import functools
+import unicodedata
+from collections.abc import Callable, Iterable
+
+import tensorflow as tf
+import tensorflow_text as tf_text
+
+from albert_tf import tokenization
+from albert_tf.tokenization import FullTokenizer
+
+# Every character that is not an ordinary letter to all predicates: without surrogates, rare Chinese
+# characters that BERT does not know either, planes without characters, and private use.
+_CODE_POINTS = (*range(0xD800), *range(0xE000, 0x30000), *range(0xE0000, 0xE0200))
+_UNKNOWN_CHARACTER = "\ue000"  # for private use: no text to train a vocabulary on has it
+# Of a word of MAX_INPUT_CHARS_PER_WORD characters in UTF-8, with room to spare.
+_MAX_BYTES_PER_WORD = 8 * tokenization.MAX_INPUT_CHARS_PER_WORD
+
+
+@functools.cache
+def character_class(contains: Callable[[str], bool]) -> str:
+    """Returns a class of RE2's regular expressions with all characters that a predicate accepts.
+
+    Args:
+        contains: takes a character; true for at least one. Asked of `_CODE_POINTS` only.
+    """
+    runs: list[list[int]] = []
+    for code in _CODE_POINTS:
+        if not contains(chr(code)):
+            continue
+        if runs and runs[-1][1] == code - 1:
+            runs[-1][1] = code
+        else:
+            runs.append([code, code])
+    return "[" + "".join(rf"\x{{{first:x}}}-\x{{{last:x}}}" for first, last in runs) + "]"
+
+
+class GraphTokenizer(tf.Module):
+    """Tokenizes strings in a graph, with the vocabulary of a `FullTokenizer`.
+
+    Keep it as an attribute of what is saved as a SavedModel: it owns the lookup tables.
+
+    Args:
+        tokenizer: whose ids are reproduced.
+
+    Attributes:
+        cls_id, sep_id, pad_id: ids of the special symbols.
+    """
+
+    def __init__(self, tokenizer: FullTokenizer) -> None:
+        super().__init__(name="tokenizer")
+        self.cls_id, self.sep_id, self.pad_id = (
+            tokenizer.cls_id,
+            tokenizer.sep_id,
+            tokenizer.pad_id,
+        )
+        kind = _SentencePiece if tokenizer.is_sentencepiece else _WordPiece
+        self._pieces: _SentencePiece | _WordPiece = kind(tokenizer)
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
+    def tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Returns the ids of texts, without special symbols, as `FullTokenizer.encode_batch`.
+
+        Args:
+            texts: string [B], UTF-8. Bytes that are not become U+FFFD.
+
+        Returns:
+            int32 [B, T].
+        """
+        texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
+        return self._pieces.tokenize(texts).with_row_splits_dtype(tf.int64)
+
+    def pack(
+        self,
+        texts: tf.Tensor,
+        pairs: tf.Tensor | None,
+        max_seq_length: int,
+        pad_to: int | None = None,
+    ) -> dict[str, tf.Tensor]:
+        """Returns the model's input for texts or pairs of texts, as `FullTokenizer.__call__`.
+
+        Args:
+            texts: string [B].
+            pairs: string [B], "" where a row has no second text; or None.
+            max_seq_length: the most tokens in a row, special symbols included.
+            pad_to: S; None for the length of the longest row.
+
+        Returns:
+            `input_ids`, `input_mask` and `segment_ids`, int32 [B, S].
+        """
+        first = self.tokenize(texts)  # [B, T]
+        second = self.tokenize(tf.zeros_like(texts) if pairs is None else pairs)  # [B, T]
+        has_second = second.row_lengths() > 0  # [B]
+        room = max_seq_length - tf.where(has_second, 3, 2)  # [B]
+        kept_first, kept_second = truncated_lengths(
+            tf.cast(first.row_lengths(), tf.int32), tf.cast(second.row_lengths(), tf.int32), room
+        )
+        rows = tf.shape(texts)[0]
+        cls = tf.fill([rows, 1], self.cls_id)
+        sep = tf.fill([rows, 1], self.sep_id)
+        ends = tf.cast(kept_second > 0, tf.int64)  # [B]
+        last_sep = tf.RaggedTensor.from_row_lengths(
+            tf.fill([tf.reduce_sum(ends)], self.sep_id), ends
+        )
+        segment_0 = tf.concat([cls, _keep(first, kept_first), sep], axis=1)  # [B, T]
+        segment_1 = tf.concat([_keep(second, kept_second), last_sep], axis=1)  # [B, T]
+        ids = tf.concat([segment_0, segment_1], axis=1)
+        segments = tf.concat([tf.zeros_like(segment_0), tf.ones_like(segment_1)], axis=1)
+        return {
+            "input_ids": ids.to_tensor(self.pad_id, shape=[None, pad_to]),
+            "input_mask": tf.ones_like(ids).to_tensor(0, shape=[None, pad_to]),
+            "segment_ids": segments.to_tensor(0, shape=[None, pad_to]),
+        }
+
+
+def truncated_lengths(
+    first: tf.Tensor, second: tf.Tensor, room: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns the lengths of pairs of texts cut to `room` tokens, as `tokenization` has it.
+
+    Args:
+        first: number of tokens of the first texts, int32 [B].
+        second: of the second texts, int32 [B].
+        room: the most tokens of a pair, int32 [B].
+
+    Returns:
+        the tokens to keep of the first and of the second texts, int32 [B] each.
+    """
+    half = room // 2
+    # The longer text is cut, to no less than its half; of two longer ones, both are.
+    kept_second = tf.where(
+        first + second <= room,
+        second,
+        tf.where(first <= room - half, room - first, tf.minimum(second, half)),
+    )
+    return tf.minimum(first, room - kept_second), kept_second
+
+
+def _keep(tokens: tf.RaggedTensor, lengths: tf.Tensor) -> tf.RaggedTensor:
+    """Returns the first `lengths` [B] tokens of each row of `tokens` [B, T]."""
+    positions = tf.ragged.range(tokens.row_lengths())  # [B, T]
+    return tf.ragged.boolean_mask(
+        tokens, positions < tf.cast(tf.expand_dims(lengths, 1), positions.dtype)
+    )
+
+
+class _SentencePiece(tf.Module):
+    """`preprocess_text` and `encode_pieces` of `tokenization`, in a graph."""
+
+    def __init__(self, tokenizer: FullTokenizer) -> None:
+        super().__init__(name="sentencepiece")
+        self._lower = tokenizer.do_lower_case
+        self._spaces = character_class(str.isspace) + "+"
+        self._combining = character_class(_is_combining) + "+"
+        self._model = tokenizer.sentencepiece_model
+        self._unk_id = tokenizer.unk_id
+        self._id_of_piece = _lookup_table(tokenizer.pieces, tokenizer.unk_id)
+        # What `encode_pieces` makes of each piece: itself, unless it is a number with a comma.
+        final_ids = [
+            _ids_without_comma(tokenizer, piece)
+            if tokenization.has_number_comma(piece)
+            else [piece_id]
+            for piece_id, piece in enumerate(tokenizer.pieces)
+        ]
+        self._final_ids = tf.ragged.constant(final_ids, tf.int32)  # [V, ragged]
+
+    def tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Returns int32 ids [B, T] of valid UTF-8 texts [B]."""
+        # `tf.strings.lower` ends a text at a NUL.
+        texts = tf.strings.regex_replace(texts, r"\x00", _UNKNOWN_CHARACTER)
+        texts = tf.strings.strip(tf.strings.regex_replace(texts, self._spaces, " "))
+        texts = tf_text.normalize_utf8(texts, "NFKD")
+        texts = tf.strings.regex_replace(texts, self._combining, "")
+        if self._lower:
+            texts = tf.strings.lower(texts, encoding="utf-8")
+        ids = self._sentencepiece(tf.int32).tokenize(texts)  # [B, T]
+        ids = ids.with_flat_values(self._find_special_symbols(ids.flat_values, texts))
+        return tf.gather(self._final_ids, ids).merge_dims(1, 2)  # [B, T]
+
+    def _sentencepiece(self, out_type: tf.DType) -> tf_text.SentencepieceTokenizer:
+        """Returns a tokenizer whose model is a part of the graph that is being built.
+
+        A tokenizer made once, outside of it, loses its model when TensorFlow clears its caches, as
+        `tf.random.set_seed` does.
+        """
+        return tf_text.SentencepieceTokenizer(self._model, out_type)
+
+    def _find_special_symbols(self, ids: tf.Tensor, texts: tf.Tensor) -> tf.Tensor:
+        """Replaces the id of an unknown piece that is the name of a symbol, as "[MASK]", by its id.
+
+        The model never finds these names in a text, but the official program looks up all pieces.
+        """
+
+        def look_up() -> tf.Tensor:
+            pieces = self._sentencepiece(tf.string).tokenize(texts)
+            return self._id_of_piece.lookup(pieces.flat_values)
+
+        is_unknown = tf.equal(ids, self._unk_id)
+        return tf.cond(
+            tf.reduce_any(is_unknown), lambda: tf.where(is_unknown, look_up(), ids), lambda: ids
+        )
+
+
+class _WordPiece(tf.Module):
+    """`BasicTokenizer` and `WordpieceTokenizer` of `tokenization`, in a graph."""
+
+    def __init__(self, tokenizer: FullTokenizer) -> None:
+        super().__init__(name="wordpiece")
+        self._lower = tokenizer.do_lower_case
+        self._dropped = character_class(_is_dropped) + "+"
+        self._spaces = character_class(_is_space) + "+"
+        self._cjk = f"({character_class(tokenization.is_cjk)})"
+        self._marks = character_class(_is_mark) + "+"
+        self._punctuation = f"({character_class(tokenization.is_punctuation)})"
+        self._ids = tf_text.FastWordpieceTokenizer(
+            tokenizer.pieces,
+            suffix_indicator="##",
+            max_bytes_per_word=_MAX_BYTES_PER_WORD,
+            token_out_type=tf.int32,
+            unknown_token=tokenization.UNKNOWN_TOKEN,
+            no_pretokenization=True,
+        )
+
+    def tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Returns int32 ids [B, T] of valid UTF-8 texts [B]."""
+        texts = tf.strings.regex_replace(texts, self._dropped, "")
+        texts = tf.strings.regex_replace(texts, self._spaces, " ")
+        texts = tf.strings.regex_replace(texts, self._cjk, r" \1 ")
+        if self._lower:
+            texts = tf.strings.lower(texts, encoding="utf-8")
+            texts = tf_text.normalize_utf8(texts, "NFD")
+            texts = tf.strings.regex_replace(texts, self._marks, "")
+        texts = tf.strings.regex_replace(texts, self._punctuation, r" \1 ")
+        words = tf.strings.split(texts)  # [B, words]
+        too_long = (
+            tf.strings.length(words.flat_values, "UTF8_CHAR")
+            > tokenization.MAX_INPUT_CHARS_PER_WORD
+        )
+        words = words.with_flat_values(
+            tf.where(too_long, tokenization.UNKNOWN_TOKEN, words.flat_values)
+        )
+        return self._ids.tokenize(words).merge_dims(1, 2)  # [B, T]
+
+
+def _is_dropped(char: str) -> bool:
+    """Whether `BasicTokenizer` removes a character."""
+    is_removed = char in "\0\ufffd" or tokenization.is_control(char)
+    return is_removed and not tokenization.is_whitespace(char)
+
+
+def _is_space(char: str) -> bool:
+    """Whether `BasicTokenizer` splits words at a character."""
+    return char.isspace() and not _is_dropped(char)
+
+
+def _is_mark(char: str) -> bool:
+    return unicodedata.category(char) == "Mn"
+
+
+def _is_combining(char: str) -> bool:
+    return unicodedata.combining(char) != 0
+
+
+def _ids_without_comma(tokenizer: FullTokenizer, piece: str) -> list[int]:
+    """Returns the ids of a piece such as "▁1999,": those of the number, and that of the comma."""
+    body = piece[:-1].replace(tokenization.SPIECE_UNDERLINE, "")
+    return tokenizer.convert_tokens_to_ids([*tokenizer.tokenize_preprocessed(body), ","])
+
+
+def _lookup_table(pieces: Iterable[str], default: int) -> tf.lookup.StaticHashTable:
+    """Returns a table: piece → id, `default` for everything else."""
+    keys = tf.constant(list(pieces))
+    values = tf.range(tf.size(keys))
+    return tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(keys, values), default)
