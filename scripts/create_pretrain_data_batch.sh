@@ -15,7 +15,8 @@
 # PYTHON          interpreter; default: .venv/bin/python if it exists, else python3
 #
 # Arguments after END are passed to create_pretraining_data.py and override the settings here. The
-# same command again resumes an interrupted run and skips files that are complete.
+# same command again resumes an interrupted run, skips files that are complete, and makes those anew
+# whose text has changed. With other settings add --noresume to make all anew.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

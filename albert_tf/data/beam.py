@@ -33,7 +33,8 @@ ENCODERS = 2  # kept by a worker process
 
 # Some records of one output: number of the chunk, number of the batch in it, slots, frames.
 Piece = tuple[int, int, list[int], list[bytes]]
-Counts = collections.Counter[str]
+# Counts of some chunks, and their numbers → checksums.
+Counts = tuple[collections.Counter[str], dict[int, str]]
 
 _make_encoder = functools.lru_cache(ENCODERS)(make_chunk_encoder)
 
@@ -53,7 +54,7 @@ def _encode(chunk: corpus.Chunk, settings: EncodingSettings, num_outputs: int) -
     """The records of a chunk by output, and its counts as the second output."""
     from apache_beam.pvalue import TaggedOutput
 
-    counts: Counts = collections.Counter()
+    counts: collections.Counter[str] = collections.Counter()
     size = 0
     encode = _make_encoder(settings, num_outputs)
     for number, batch in enumerate(encode(chunk)):
@@ -61,13 +62,14 @@ def _encode(chunk: corpus.Chunk, settings: EncodingSettings, num_outputs: int) -
         size += sum(map(len, batch.records))
         yield from _pieces(chunk, number, batch, num_outputs)
     counts["record_bytes"] = size
-    yield TaggedOutput(COUNTS, counts)
+    yield TaggedOutput(COUNTS, (counts, {chunk.index: chunk.checksum}))
 
 
 def _add_counts(all_counts: Iterable[Counts]) -> Counts:
-    total: Counts = collections.Counter()
-    for counts in all_counts:
-        total.update(counts)
+    total: Counts = (collections.Counter(), {})
+    for counts, checksums in all_counts:
+        total[0].update(counts)
+        total[1].update(checksums)
     return total
 
 
@@ -96,12 +98,18 @@ def _write_output(
 
 
 def _write_metadata(
-    entries: list[tuple[int, dict[str, Any]]], counts: Counts, metadata: dict[str, Any], path: str
+    entries: list[tuple[int, dict[str, Any]]],
+    counts_and_checksums: Counts,
+    metadata: dict[str, Any],
+    path: str,
 ) -> None:
+    counts, checksums = counts_and_checksums
     if not counts["instances"]:
         raise ValueError("--input_file: no text in there gives a token")
     listed = [entry for _, entry in sorted(entries, key=lambda entry: entry[0])]
-    records.write_metadata(path, {**metadata, "counts": dict(counts), "files": listed})
+    checksum = corpus.text_checksum(checksums[index] for index in sorted(checksums))
+    made = {"text_checksum": checksum, "counts": dict(counts), "files": listed}
+    records.write_metadata(path, metadata | made)
 
 
 def _import_beam() -> Any:

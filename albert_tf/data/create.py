@@ -42,6 +42,7 @@ from albert_tf.data.settings import (
 from albert_tf.data.tfrecord import decode_example
 from albert_tf.data.work_directory import (
     WorkDirectory,
+    describe_changes,
     lock_outputs,
     open_work_directory,
     remove_work_directory,
@@ -81,6 +82,7 @@ def _do(job: Job, settings: Settings, work_dir: str) -> dict[str, Any]:
     with open_work_directory(work_dir, run) as work_directory:
         _encode_chunks(work_directory, job, settings)
         _write_outputs(work_directory, outputs, settings)
+        metadata["text_checksum"] = work_directory.text_checksum()
         metadata["counts"] = dict(work_directory.counts())
         metadata["files"] = list(work_directory.finished_outputs().values())
         records.write_metadata(outputs.metadata_file, metadata)
@@ -95,7 +97,7 @@ class Job:
     Attributes:
         input_files: names of the text files.
         outputs: the files to write.
-        metadata: content of the metadata file, without `counts` and `files`.
+        metadata: content of the metadata file, without `text_checksum`, `counts` and `files`.
         is_finished: whether an earlier run has done everything; then the metadata is complete.
     """
 
@@ -127,9 +129,9 @@ def prepare(settings: Settings, outputs: Outputs) -> Iterator[Job]:
         },
     }
     with lock_outputs(outputs.stems):
-        if settings.resume and _is_finished(outputs, metadata):
+        finished = settings.resume and _find_finished(outputs, metadata)
+        if finished and _is_same_text(finished, input_files, settings):
             logging.info("%s: all outputs are complete already", outputs.metadata_file)
-            finished = records.load_metadata(outputs.metadata_file)
             yield Job(input_files, outputs, finished, is_finished=True)
         else:
             yield Job(input_files, outputs, metadata)
@@ -162,16 +164,45 @@ def _record_settings(settings: Settings) -> dict[str, Any]:
     }
 
 
-def _is_finished(outputs: Outputs, metadata: dict[str, Any]) -> bool:
-    """Whether an earlier run with the same settings has written its metadata and all outputs."""
+def _find_finished(outputs: Outputs, metadata: dict[str, Any]) -> dict[str, Any] | None:
+    """The metadata of an earlier run that has written all outputs; None if there is none.
+
+    Raises:
+        ValueError: it had other settings; names them.
+    """
     known = records.read_metadata(list(filter(files.is_file, outputs.paths)))
-    return all(
-        name in known
-        and files.real_path(known[name].metadata_file) == files.real_path(outputs.metadata_file)
-        and known[name].settings == metadata["settings"]
-        and known[name].vocabulary == metadata["vocabulary"]
-        for name in outputs.paths
+    expected = os.path.realpath(outputs.metadata_file)
+    if not all(
+        path in known and os.path.realpath(known[path].metadata_file) == expected
+        for path in outputs.paths
+    ):
+        return None
+    finished = records.load_metadata(outputs.metadata_file)
+    before, now = ({**run["settings"], **run["vocabulary"]} for run in (finished, metadata))
+    if changes := describe_changes(before, now):
+        raise ValueError(
+            f"{outputs.metadata_file}: the outputs are complete and were made with other settings: "
+            f"{changes}. Name another --output_file, or make them anew with --noresume."
+        )
+    return finished
+
+
+def _is_same_text(finished: dict[str, Any], input_files: list[str], settings: Settings) -> bool:
+    """Whether the outputs of a finished run were made of this text; else logs that they were not.
+
+    This reads all the text.
+    """
+    chunks = corpus.read_chunks(input_files, settings.chunk_bytes, settings.input_format)
+    checksum = corpus.text_checksum(chunk.checksum for chunk in chunks)
+    if finished.get("text_checksum") == checksum:
+        return True
+    logging.warning(
+        "--input_file has another text than the outputs were made of (checksum %s, now %s): "
+        "making them anew",
+        finished.get("text_checksum"),
+        checksum,
     )
+    return False
 
 
 def _encode_chunks(work_directory: WorkDirectory, job: Job, settings: Settings) -> None:

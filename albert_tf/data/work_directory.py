@@ -26,6 +26,7 @@ import filelock
 from absl import logging
 
 from albert_tf import files
+from albert_tf.data import corpus
 
 _RUN, _LOCK = "run.json", "run.lock"
 _OUTPUT_LOCK = ".records.lock"
@@ -80,6 +81,11 @@ class WorkDirectory:
             for name in entry["blocks"]
         ]
 
+    def text_checksum(self) -> str:
+        """The checksum of the text of all finished chunks; see `corpus.text_checksum`."""
+        entries = self._finished("chunk").values()
+        return corpus.text_checksum(entry["checksum"] for entry in entries)
+
     def counts(self) -> collections.Counter[str]:
         """The counts of all finished chunks together."""
         total: collections.Counter[str] = collections.Counter()
@@ -114,12 +120,9 @@ class WorkDirectory:
             os.rmdir(self.path)
 
     def _finished(self, kind: str) -> dict[int, dict[str, Any]]:
-        names = re.compile(rf"{kind}-(\d+)\.json")
-        found = sorted(filter(names.fullmatch, os.listdir(self.path)))
-        return {
-            int(name[len(kind) + 1 : -len(".json")]): _read_json(os.path.join(self.path, name))
-            for name in found
-        }
+        names = map(re.compile(rf"{kind}-(\d+)\.json").fullmatch, os.listdir(self.path))
+        found = sorted((int(name[1]), name[0]) for name in names if name)
+        return {number: _read_json(os.path.join(self.path, name)) for number, name in found}
 
 
 @contextlib.contextmanager
@@ -208,14 +211,19 @@ def _check_run(directory: WorkDirectory, run: Mapping[str, Any]) -> None:
     if not before or directory.is_empty():
         directory.keep_chunks(0)
         _write_json(os.path.join(path, _RUN), run)
-    elif changed := [key for key in run if before.get(key) != run[key]]:
-        differences = (f"{key} {before.get(key)!r}, now {run[key]!r}" for key in changed)
+    elif changes := describe_changes(before, run):
         raise ValueError(
-            f"{path}: the interrupted run had other settings: {'; '.join(differences)}. "
-            "Resume it with those, or remove the directory to start anew."
+            f"{path}: the interrupted run had other settings: {changes}. Resume it with those, or "
+            "remove the directory to start anew."
         )
     else:
         logging.info("%s: resuming an interrupted run", path)
+
+
+def describe_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """Returns which values of `now` are others than `before`, with both; "" if none is."""
+    changed = (key for key in now if before.get(key) != now[key])
+    return "; ".join(f"{key} {before.get(key)!r}, now {now[key]!r}" for key in changed)
 
 
 def remove_work_directory(path: str, run: Mapping[str, Any]) -> None:

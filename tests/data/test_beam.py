@@ -8,6 +8,7 @@ import json
 import random
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -93,7 +94,10 @@ def by_hand(settings):
         for output, piece in encoded:
             pieces[output].insert(0, piece)
     entries = [_write_output((n, pieces[n]), outputs, settings.random_seed) for n in range(count)]
-    return beam._add_counts(counts), [entry for _, entry in entries]
+    (counts, checksums), entries = beam._add_counts(counts), [entry for _, entry in entries]
+    path = outputs.metadata_file
+    beam._write_metadata(list(enumerate(entries)), (counts, checksums), {}, path)
+    return json.loads(Path(path).read_text("utf-8"))
 
 
 @pytest.mark.parametrize("compression", ["", "gzip"])
@@ -101,10 +105,9 @@ def test_the_steps_give_the_bytes_of_the_local_program(tmp_path, make, monkeypat
     expected = make("local/train@3", compression=compression)
     without_beam(monkeypatch)
     (tmp_path / "beam").mkdir()
-    counts, entries = make("beam/train@3", by_hand, compression=compression)
-    assert counts == expected["counts"]
-    assert entries == expected["files"]
-    for entry in entries:
+    made = make("beam/train@3", by_hand, compression=compression)
+    assert made == {name: expected[name] for name in ("text_checksum", "counts", "files")}
+    for entry in made["files"]:
         name = entry["name"]
         found, wanted = (tmp_path / folder / name for folder in ("beam", "local"))
         assert found.read_bytes() == wanted.read_bytes()

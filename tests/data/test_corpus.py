@@ -174,3 +174,11 @@ def test_the_checksum_is_of_the_text_and_its_division_into_files(tmp_path):
 
     assert checksum("one\n", "two\n") == checksum("one\n", "two\n")
     assert len({checksum("one\n", "two\n"), checksum("one\ntwo\n"), checksum("one\ntwo \n")}) == 3
+
+
+def test_the_checksum_of_a_text_depends_on_all_chunks_and_their_order():
+    one = corpus.text_checksum(["0a", "0b"])
+    assert one == corpus.text_checksum(iter(["0a", "0b"]))
+    assert (
+        len({one, *map(corpus.text_checksum, (["0b", "0a"], ["0a"], ["0a", "0b", "0b"], []))}) == 5
+    )

@@ -363,8 +363,52 @@ def test_resuming_what_is_complete_does_nothing(tmp_path, make, monkeypatch):
     stop_after(monkeypatch, "finish_chunk", 0)
     assert make(resume=True) == metadata
     assert before == {path.name: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()}
-    with pytest.raises(StoppedError):  # other settings: not complete
-        make(resume=True, shuffle_megabytes=999 / MEGABYTE)
+    with pytest.raises(StoppedError):
+        make()
+
+
+def test_outputs_of_other_settings_are_not_taken_for_complete(tmp_path, make):
+    make()
+    before = contents(tmp_path / "out")
+    expected = (
+        r"train\.records\.json: .* other settings: ngram 3, now 2; random_seed 12345, now 7\."
+    )
+    with pytest.raises(ValueError, match=expected + r" .* --noresume"):
+        make(resume=True, ngram=2, random_seed=7)
+    assert contents(tmp_path / "out") == before
+    assert make(ngram=2)["settings"]["ngram"] == 2
+
+
+@pytest.mark.parametrize("checksum", ["of another text", "unknown"])
+def test_outputs_of_another_text_are_made_anew(tmp_path, make, caplog, checksum):
+    text = tmp_path / "text.txt"
+    text.write_text(TOY_TEXT, encoding="utf-8")
+    make(inputs=[str(text)])
+    stat = text.stat()
+    if checksum == "unknown":  # as an earlier version wrote it
+        path = tmp_path / "out" / "train.records.json"
+        metadata = json.loads(path.read_text("utf-8"))
+        del metadata["text_checksum"]
+        path.write_text(json.dumps(metadata), encoding="utf-8")
+    else:  # of the same size and time
+        text.write_text(TOY_TEXT.replace("boat", "ship"), encoding="utf-8")
+        os.utime(text, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    made = make(inputs=[str(text)], resume=True)
+    assert "--input_file has another text than the outputs were made of" in caplog.text
+    make("expected/train@3", inputs=[str(text)])
+    assert contents(tmp_path / "out") == contents(tmp_path / "expected")
+    caplog.clear()
+    assert make(inputs=[str(text)], resume=True) == made
+    assert not caplog.records
+
+
+def test_a_copy_of_the_text_is_the_same_text(tmp_path, make, corpus_file, monkeypatch):
+    metadata = make()
+    copy = tmp_path / "copy.txt.gz"
+    with open(corpus_file, "rb") as stream:
+        copy.write_bytes(gzip.compress(stream.read()))
+    stop_after(monkeypatch, "finish_chunk", 0)
+    assert make(inputs=[str(copy)], resume=True) == metadata
 
 
 def test_an_error_leaves_earlier_outputs_alone(tmp_path, make, monkeypatch):

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from albert_tf.data import work_directory
+from albert_tf.data import corpus, work_directory
 from albert_tf.data.work_directory import (
     lock_outputs,
     open_work_directory,
@@ -49,6 +49,14 @@ def test_finished_chunks_and_outputs_are_found_again(path):
         assert directory.chunk_checksum(2) == "c0ffee"
         assert directory.chunk_checksum(1) == ""
         assert directory.finished_outputs() == {1: {"name": "two", "instances": 14, "bytes": 300}}
+
+
+def test_the_checksum_of_the_text_is_that_of_its_chunks_in_order(path):
+    with open_work_directory(path, RUN) as directory:
+        for chunk in (1_000_000, 999_999, 0):
+            finish(directory, chunk, checksum=f"{chunk:06x}")
+        expected = ["000000", "0f423f", "0f4240"]
+        assert directory.text_checksum() == corpus.text_checksum(expected)
 
 
 def test_chunks_and_outputs_can_be_taken_back(path):
