@@ -35,6 +35,12 @@ _OURS = re.compile(
     rf"{_LOCK}|({_RUN}|chunk-\d+\.json|chunk-\d+-\d+\.spill|output-\d+\.json)({_HALF_WRITTEN})?"
 )
 
+# Kind of a file → the types of what is in it.
+_ENTRIES: dict[str, dict[str, type]] = {
+    "chunk": {"checksum": str, "blocks": list, "counts": dict},
+    "output": {"name": str, "instances": int, "bytes": int},
+}
+
 
 class WorkDirectory:
     """The finished chunks and outputs of a run.
@@ -60,7 +66,8 @@ class WorkDirectory:
 
     def chunk_checksum(self, chunk: int) -> str:
         """The checksum of a finished chunk's text, or "" for one that is not finished."""
-        return str(_read_json(f"{self.chunk_stem(chunk)}.json").get("checksum", ""))
+        path = f"{self.chunk_stem(chunk)}.json"
+        return str(_read_entry(path, "chunk")["checksum"]) if os.path.exists(path) else ""
 
     def forget_chunk(self, chunk: int) -> None:
         """Takes back `finish_chunk`, if it was called, before the chunk is encoded again."""
@@ -122,7 +129,7 @@ class WorkDirectory:
     def _finished(self, kind: str) -> dict[int, dict[str, Any]]:
         names = map(re.compile(rf"{kind}-(\d+)\.json").fullmatch, os.listdir(self.path))
         found = sorted((int(name[1]), name[0]) for name in names if name)
-        return {number: _read_json(os.path.join(self.path, name)) for number, name in found}
+        return {number: _read_entry(os.path.join(self.path, name), kind) for number, name in found}
 
 
 @contextlib.contextmanager
@@ -240,6 +247,23 @@ def _read_json(path: str) -> dict[str, Any]:
         return files.read_json(path)
     except FileNotFoundError:
         return {}
+
+
+def _read_entry(path: str, kind: str) -> dict[str, Any]:
+    """Reads what `finish_chunk` or `finish_output` wrote.
+
+    Raises:
+        ValueError: it is something else; names the file.
+    """
+    entry = files.read_json(path)
+    types = {key: type(value) for key, value in entry.items()}
+    if types == _ENTRIES[kind]:
+        names, counts = entry.get("blocks", []), entry.get("counts", {}).values()
+        if {*map(type, names)} <= {str} and {*map(type, counts)} <= {int}:
+            return entry
+    raise ValueError(
+        f"{path}: damaged. Remove the directory {os.path.dirname(path)} to start anew."
+    )
 
 
 def _write_json(path: str, content: Mapping[str, Any]) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
+import pathlib
 import subprocess
 import sys
 
@@ -57,6 +59,25 @@ def test_the_checksum_of_the_text_is_that_of_its_chunks_in_order(path):
             finish(directory, chunk, checksum=f"{chunk:06x}")
         expected = ["000000", "0f423f", "0f4240"]
         assert directory.text_checksum() == corpus.text_checksum(expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("chunk-000002.json", {"checksum": "c0ffee", "blocks": [5], "counts": {}}),
+        ("chunk-000002.json", {"checksum": "c0ffee", "blocks": [], "counts": {"instances": "7"}}),
+        ("chunk-000002.json", {"checksum": "c0ffee"}),
+        ("output-00001.json", {"name": "two", "instances": 14.5, "bytes": 300}),
+    ],
+)
+def test_a_damaged_entry_is_named(path, name, content):
+    interrupted(path)
+    (pathlib.Path(path) / name).write_text(json.dumps(content))
+    with (
+        pytest.raises(ValueError, match=rf"{name}: damaged\. Remove the directory .*out\.work"),
+        open_work_directory(path, RUN) as directory,
+    ):
+        directory.finished_outputs()
 
 
 def test_chunks_and_outputs_can_be_taken_back(path):
