@@ -248,16 +248,36 @@ def read_json(path: str) -> dict[str, Any]:
 
     Raises:
         FileNotFoundError: nothing is there.
-        ValueError: the file holds something else, or an object that has a key twice; names it.
+        ValueError: not UTF-8, or as `parse_json`; names the file.
+    """
+    return parse_json(read_text(path), path)
+
+
+def parse_json(text: str, place: str) -> dict[str, Any]:
+    """Parses a JSON object.
+
+    Args:
+        text: the JSON.
+        place: where it stands, for errors: a file, or a line of it.
+
+    Raises:
+        ValueError: it is something else, an object that has a key twice, or one with text that is
+            no Unicode; names the place.
     """
     try:
-        values = json.loads(read_text(path), object_pairs_hook=_unique_keys)
+        values = json.loads(text, object_pairs_hook=_unique_keys)
+        if "\\u" in text:
+            json.dumps(values, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError:
+        raise ValueError(
+            f"{place}: half a surrogate pair (\\ud8…), which is no character"
+        ) from None
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+        raise ValueError(f"{place}: {error}") from None
     except RecursionError:
-        raise ValueError(f"{path}: JSON that is nested too deeply") from None
+        raise ValueError(f"{place}: JSON that is nested too deeply") from None
     if not isinstance(values, dict):
-        raise ValueError(f"{path}: a JSON object was expected, {type(values).__name__} came")
+        raise ValueError(f"{place}: a JSON object was expected, {type(values).__name__} came")
     return values
 
 

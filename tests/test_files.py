@@ -354,9 +354,12 @@ def test_folders_are_no_files(tmp_path):
         ('{"a": 1, "b": 2, "a": 1}', "the key 'a' is there twice"),
         ('{"a": [{"b": 2, "b": 3}]}', "the key 'b' is there twice"),
         ("[" * 100_000, "JSON that is nested too deeply"),
+        ('{"a": ["\\ud800"]}', "half a surrogate pair"),
+        ('{"a": ', "Expecting value"),
+        ("[1]", "a JSON object was expected, list came"),
     ],
 )
-def test_json_that_says_two_things_or_never_ends_is_refused(tmp_path, content, message):
+def test_json_that_says_two_things_or_cannot_be_text_is_refused(tmp_path, content, message):
     path = tmp_path / "a.json"
     path.write_text(content)
     with pytest.raises(ValueError, match=rf"a\.json: {message}"):

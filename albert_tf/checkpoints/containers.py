@@ -153,7 +153,7 @@ def open_checkpoint(prefix: str) -> tf.train.CheckpointReader:
     prefix = find_checkpoint(prefix)
     try:
         return open_reader(prefix)
-    except (tf.errors.OpError, ValueError, RuntimeError) as error:
+    except (tf.errors.OpError, IndexError, ValueError, RuntimeError) as error:
         raise ValueError(f"{prefix}: damaged or no TensorFlow checkpoint ({error})") from None
 
 

@@ -46,7 +46,7 @@ def config_from_hugging_face(values: Mapping[str, Any]) -> AlbertConfig:
     if values.get("model_type") != "albert":
         raise ValueError(f'model_type is {values.get("model_type")!r}, "albert" was expected')
     activation = values.get("hidden_act", "gelu_new")
-    if activation not in _OUR_ACTIVATIONS:
+    if not isinstance(activation, str) or activation not in _OUR_ACTIVATIONS:
         raise ValueError(
             f"hidden_act={activation!r}: this model has {', '.join(sorted(_OUR_ACTIVATIONS))}"
         )
@@ -57,7 +57,7 @@ def config_from_hugging_face(values: Mapping[str, Any]) -> AlbertConfig:
         )
     epsilon = values.get("layer_norm_eps", LAYER_NORM_EPSILON)
     if epsilon != LAYER_NORM_EPSILON:
-        logging.warning("layer_norm_eps is %g, here it is %g", epsilon, LAYER_NORM_EPSILON)
+        logging.warning("layer_norm_eps is %s, here it is %g", epsilon, LAYER_NORM_EPSILON)
     ours = {field.name for field in dataclasses.fields(AlbertConfig)} - {"layout", "ln_type"}
     kept = {key: value for key, value in values.items() if key in ours}
     return AlbertConfig.from_dict(

@@ -240,7 +240,7 @@ def read_config(path: str, recognized: families.Recognized) -> AlbertConfig:
 def find_do_lower_case(folder: str, weights: WeightFile) -> bool:
     """Whether a vocabulary is for lower-cased text, as its folder says; True where it does not."""
     for flags in (
-        _run(folder).get("flags", {}),
+        _flags_of_run(folder)[0],
         _read_json_if_there(folder, TOKENIZER_CONFIG_FILE),
     ):
         if "do_lower_case" in flags:
@@ -252,14 +252,20 @@ def find_do_lower_case(folder: str, weights: WeightFile) -> bool:
 
 def _vocabulary_of_run(folder: str) -> dict[str, str]:
     """The vocabulary flags of the run that wrote this folder, as paths from here."""
-    run = _run(folder)
-    flags = {name: run.get("flags", {}).get(name) for name in ("vocab_file", "spm_model_file")}
-    start = run.get("directory", "")
-    return {name: files.join(start, path) for name, path in flags.items() if path}
+    flags, start = _flags_of_run(folder)
+    named = {name: flags.get(name) for name in ("vocab_file", "spm_model_file")}
+    return {name: files.join(start, str(path)) for name, path in named.items() if path}
 
 
-def _run(folder: str) -> dict[str, Any]:
-    return _read_json_if_there(folder, RUN_FILE)
+def _flags_of_run(folder: str) -> tuple[dict[str, Any], str]:
+    """The flags of the run that wrote this folder, and its working directory; {} and "" without."""
+    run = _read_json_if_there(folder, RUN_FILE)
+    flags, directory = run.get("flags", {}), run.get("directory", "")
+    if not (isinstance(flags, dict) and isinstance(directory, str)):
+        raise ValueError(
+            f"{os.path.join(folder, RUN_FILE)}: not written by this program; remove it"
+        )
+    return flags, directory
 
 
 def _read_json_if_there(folder: str, name: str) -> dict[str, Any]:

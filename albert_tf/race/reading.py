@@ -139,7 +139,7 @@ def _questions_of_article(
         if not len(texts) == len(options) == len(answers):
             counts = f"{len(texts)} questions, {len(options)} options, {len(answers)} answers"
             raise BadRowError(f"{counts}: as many of each were expected")
-        example_id = str(row.get("id", place))
+        example_id = tables.check_text(str(row.get("id", place)), "'id'")
     except BadRowError as error:
         reports.bad(place, str(error))
         return
@@ -236,8 +236,9 @@ def _custom_question(row: Any, split: str, line: int) -> Question:
     label = None
     if split != "test" or row.get("label") is not None:
         label = _label(tables.cell(row, "label"), options)
-    example_id = str(row.get("id", f"{split}-{line - 1}"))
-    return Question(example_id, passage, question, options, label, str(row.get("level", "")))
+    example_id = tables.check_text(str(row.get("id", f"{split}-{line - 1}")), "'id'")
+    level = tables.check_text(str(row.get("level", "")), "'level'")
+    return Question(example_id, passage, question, options, label, level)
 
 
 def read_questions(data_dir: str, split: str, max_bad_rows: int = 0) -> QuestionSet:

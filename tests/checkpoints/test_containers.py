@@ -154,8 +154,10 @@ def test_a_folder_whose_name_is_like_a_glob_is_read(tmp_path, monkeypatch, name)
     assert_holds(open_weights(f"{name}/model.ckpt-3"), arrays)
 
 
-def test_an_index_of_something_else_is_damaged(saved, tmp_path):
-    (tmp_path / "model.ckpt-7.index").write_bytes(b"no table at all" * 9)
+@pytest.mark.parametrize("change", [lambda data: b"no table at all" * 9, lambda data: data[20:]])
+def test_an_index_of_something_else_is_damaged(saved, tmp_path, change):
+    index = tmp_path / "model.ckpt-7.index"
+    index.write_bytes(change(index.read_bytes()))
     with pytest.raises(ValueError, match=r"ckpt-7: damaged or no TensorFlow checkpoint"):
         open_weights(saved)
 

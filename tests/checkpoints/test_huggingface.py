@@ -156,6 +156,8 @@ def test_the_other_gelu_and_epsilon_are_warned_of(caplog):
     assert config_from_hugging_face(values).hidden_act == "gelu"
     assert "computes it with erf" in caplog.text
     assert "layer_norm_eps is 1e-05, here it is 1e-12" in caplog.text
+    config_from_hugging_face(values | {"layer_norm_eps": "small"})
+    assert "layer_norm_eps is small" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -163,6 +165,7 @@ def test_the_other_gelu_and_epsilon_are_warned_of(caplog):
     [
         ({"model_type": "bert"}, "model_type is 'bert', \"albert\" was expected"),
         ({"model_type": "albert", "hidden_act": "silu"}, "hidden_act='silu': this model has gelu"),
+        ({"model_type": "albert", "hidden_act": []}, r"hidden_act=\[\]: this model has gelu"),
     ],
 )
 def test_configs_of_other_models_are_refused(values, message):

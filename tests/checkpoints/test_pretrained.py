@@ -179,6 +179,13 @@ def test_the_vocabulary_of_a_run_is_the_one_of_its_flags(folder, tmp_path):
         albert_tf.from_pretrained(str(folder))
 
 
+@pytest.mark.parametrize("run", [{"flags": 5}, {"flags": {}, "directory": []}])
+def test_a_damaged_run_file_is_named(folder, run):
+    (folder / "run.json").write_text(json.dumps(run))
+    with pytest.raises(ValueError, match=r"run\.json: not written by this program"):
+        albert_tf.from_pretrained(str(folder))
+
+
 def test_the_case_is_the_one_of_hugging_faces_tokenizer(folder):
     (folder / "tokenizer_config.json").write_text('{"do_lower_case": false}')
     assert not albert_tf.from_pretrained(str(folder))[1].do_lower_case

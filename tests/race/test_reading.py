@@ -191,6 +191,7 @@ def test_the_answer_is_a_number_a_letter_or_the_option_itself(tmp_path, label, n
         (question(options="ab"), r"options 'ab': a list of two or more"),
         (question(options=["a", " "]), r"option 2 of 2 is empty"),
         (question(question=5), r"'question' is 5, text was expected"),
+        (question(level="\ud800"), r"'level' holds half a surrogate pair"),
     ],
 )
 def test_a_bad_question_is_named(tmp_path, bad, problem):
