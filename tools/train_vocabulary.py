@@ -43,9 +43,6 @@ from albert_tf.tokenization import (
     preprocess_text,
 )
 
-# The ids of the published English models: <pad> 0, <unk> 1, then these from 2 on.
-CONTROL_SYMBOLS = list(SPECIAL_TOKENS)
-USER_DEFINED_SYMBOLS = ["(", ")", '"', "-", ".", "–", "£", "€"]
 WORDPIECE_SYMBOLS = ["[PAD]", "[UNK]", *SPECIAL_TOKENS]
 # Rounding depends on the number of threads; a fixed number gives the same result on all machines.
 TRAINING_THREADS = 16
@@ -65,8 +62,45 @@ SUMMARY_LINES = 10_000
 SUMMARY_IDS = 16
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SpmTrainSettings(SettingsGroup):
+    """Flags of spm_train that the command in Google's README has too.
+
+    ALBERT's programs rely on the values of most, so that there is no other to choose.
+
+    Raises:
+        ValueError: the control symbols are others, or in another order.
+    """
+
+    GROUP = "text"
+
+    user_defined_symbols: tuple[str, ...] = setting(
+        ("(", ")", '"', "-", ".", "–", "£", "€"),
+        "SentencePiece: pieces that are there in any case, with the ids from 5 on.",
+    )
+    control_symbols: tuple[str, ...] = setting(
+        SPECIAL_TOKENS, "SentencePiece: only [CLS],[SEP],[MASK], with the ids from 2 on."
+    )
+    model_type: str = setting("unigram", "SentencePiece: only unigram.", choices=("unigram",))
+    shuffle_input_sentence: bool = setting(
+        True, "SentencePiece: draw the lines of input_sentence_size; else take the first."
+    )
+    pad_id: int = setting(0, "SentencePiece: only 0.", minimum=0, maximum=0)
+    unk_id: int = setting(1, "SentencePiece: only 1.", minimum=1, maximum=1)
+    bos_id: int = setting(-1, "SentencePiece: only -1, for none.", minimum=-1, maximum=-1)
+    eos_id: int = setting(-1, "SentencePiece: only -1, for none.", minimum=-1, maximum=-1)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.control_symbols != SPECIAL_TOKENS:
+            raise ValueError(
+                f"--control_symbols={','.join(self.control_symbols)}: ALBERT needs "
+                f"{','.join(SPECIAL_TOKENS)}, in this order"
+            )
+
+
 @dataclasses.dataclass(frozen=True)
-class Settings(SettingsGroup):
+class Settings(SpmTrainSettings):
     """What to train."""
 
     input_file: str = setting(
@@ -135,15 +169,15 @@ def train_sentencepiece(lines: Iterable[str], settings: Settings) -> bytes:
             hard_vocab_limit=settings.hard_vocab_limit,
             character_coverage=settings.character_coverage,
             input_sentence_size=settings.input_sentence_size,
-            shuffle_input_sentence=True,
+            shuffle_input_sentence=settings.shuffle_input_sentence,
             max_sentence_length=settings.max_sentence_length,
             num_threads=TRAINING_THREADS,
-            pad_id=0,
-            unk_id=1,
-            bos_id=-1,
-            eos_id=-1,
-            control_symbols=CONTROL_SYMBOLS,
-            user_defined_symbols=USER_DEFINED_SYMBOLS,
+            pad_id=settings.pad_id,
+            unk_id=settings.unk_id,
+            bos_id=settings.bos_id,
+            eos_id=settings.eos_id,
+            control_symbols=list(settings.control_symbols),
+            user_defined_symbols=list(settings.user_defined_symbols),
             minloglevel=2,
         )
     except RuntimeError as error:

@@ -2,12 +2,15 @@ import dataclasses
 import gzip
 import itertools
 import resource
+import shlex
 import subprocess
 import sys
 from collections import Counter
 
 import pytest
+from absl import flags as absl_flags
 
+from albert_tf.cli import flags
 from albert_tf.tokenization import FullTokenizer
 from tests.conftest import ROOT, TOY_TEXT
 from tools import train_vocabulary
@@ -102,7 +105,7 @@ def test_wordpiece_lists_specials_then_characters_then_twins_then_pieces():
     expected += ["雨", "a", "b", "，", "c", "天"]
     expected += ["##雨", "##a", "##b", "##c", "##天"]
     expected += ["ab", "abc"]
-    settings = Settings("", "", vocab_size=18)
+    settings = Settings("i", "o", vocab_size=18)
     assert train_vocabulary.train_wordpiece(counts, settings) == expected
 
 
@@ -110,7 +113,7 @@ def test_wordpiece_keeps_the_characters_that_cover_the_text():
     counts = Counter({"一": 90, "二": 9, "三": 1})
     for coverage, kept in ((0.9, "一"), (0.95, "一二"), (1.0, "一二三")):
         settings = Settings(
-            "", "", vocab_size=23, hard_vocab_limit=False, character_coverage=coverage
+            "i", "o", vocab_size=23, hard_vocab_limit=False, character_coverage=coverage
         )
         vocabulary = train_vocabulary.train_wordpiece(counts, settings)
         assert vocabulary[5 : 5 + len(kept)] == list(kept)
@@ -118,7 +121,7 @@ def test_wordpiece_keeps_the_characters_that_cover_the_text():
 
 
 def test_wordpiece_learns_nothing_from_words_too_long_to_be_tokenized():
-    settings = Settings("", "", vocab_size=23, hard_vocab_limit=False)
+    settings = Settings("i", "o", vocab_size=23, hard_vocab_limit=False)
     for word, learned in (("ab" * 100, True), ("ab" * 100 + "a", False)):
         vocabulary = train_vocabulary.train_wordpiece(Counter({word: 3}), settings)
         assert vocabulary[5:9] == ["a", "b", "##a", "##b"]
@@ -275,6 +278,30 @@ def test_the_program_runs_from_anywhere_with_the_flags_of_spm_train_too(english,
     assert done.returncode == 0, done.stderr
     assert "size: 61 pieces" in done.stdout
     assert FullTokenizer(spm_model_file=str(tmp_path / "v.model")).vocab_size == 61
+
+
+def test_the_command_of_googles_readme_gives_the_ids_of_the_published_models(english, tmp_path):
+    done = run_program(
+        *shlex.split(
+            "--vocab_size=61 --logtostderr --pad_id=0 --unk_id=1 --eos_id=-1 --bos_id=-1"
+            " --control_symbols=[CLS],[SEP],[MASK]"
+            r' --user_defined_symbols="(,),\",-,.,–,£,€"'
+            " --shuffle_input_sentence=true --input_sentence_size=10000000"
+            " --character_coverage=0.99995 --model_type=unigram"
+        ),
+        *("--input", english, "--model_prefix", f"{tmp_path / 'v'}"),
+    )
+    assert done.returncode == 0, done.stderr
+    pieces = FullTokenizer(spm_model_file=str(tmp_path / "v.model")).pieces
+    assert pieces[: len(SPECIAL_LAYOUT)] == SPECIAL_LAYOUT
+
+
+@pytest.mark.parametrize(
+    "flag", ["--pad_id=3", "--model_type=bpe", "--control_symbols=[SEP],[CLS],[MASK]"]
+)
+def test_values_that_albert_cannot_work_with_are_refused(flag):
+    with pytest.raises((ValueError, absl_flags.Error), match=flag.split("=")[0].strip("-")):
+        flags.parse(Settings, ["--input_file=i", "--output_prefix=o", flag])
 
 
 def test_the_program_says_what_is_wrong_without_a_traceback(english, tmp_path):
