@@ -1,35 +1,49 @@
 #!/usr/bin/env bash
-# Fine-tunes a Chinese ALBERT on a CLUE task with albert_zh's settings, evaluates and predicts.
+# Fine-tunes a Chinese ALBERT on CLUE tasks with albert_zh's settings, evaluates and predicts.
 #
-#   DATA_DIR=clue MODEL_DIR=albert_tiny bash scripts/run_classifier_clue.sh TASK [flags]
+#   DATA_DIR=clue MODEL_DIR=albert_tiny bash scripts/run_classifier_clue.sh [TASK ...] [flags]
 #
-# TASK is afqmc, cmnli, csl, iflytek, tnews or wsc. Further arguments are passed to run_classifier.py
-# and override the settings in configs/recipes/clue_*.flags. Nothing is downloaded: the data are
+# TASK is afqmc, cmnli, csl, iflytek, tnews or wsc; without one, all tasks run one after the other.
+# Further arguments are passed to run_classifier.py and override the settings in
+# configs/recipes/clue_*.flags. Nothing is downloaded: the data are
 # <task>_public.zip of CLUEbenchmark/CLUE, the model is albert_tiny_489k.zip of brightmart/albert_zh.
 # Predictions for the leaderboard are written to <task>_predict.json.
 #
 # DATA_DIR     has a folder named after the task with train.json, dev.json, test.json; default: clue
 # MODEL_DIR    has albert_config_tiny.json, vocab.txt and albert_model.ckpt; default: albert_tiny
-# OUTPUT_DIR   default: clue_<task>
+# OUTPUT_DIR   of a single task; default: clue_<task>
 # PYTHON       interpreter; default: .venv/bin/python if it exists, else python3
 #
 # The same command again resumes an interrupted run.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-task=${1:-}
-if [[ -z $task || ! -f $root/configs/recipes/clue_$task.flags ]]; then
-  echo "usage: run_classifier_clue.sh TASK [flags]; TASK: afqmc cmnli csl iflytek tnews wsc" >&2
+every=(afqmc cmnli csl iflytek tnews wsc)
+tasks=()
+while [[ $# -gt 0 && $1 != -* ]]; do
+  if [[ ! -f $root/configs/recipes/clue_$1.flags ]]; then
+    echo "run_classifier_clue.sh: $1: expected one of ${every[*]}" >&2
+    exit 2
+  fi
+  tasks+=("$1")
+  shift
+done
+if [[ ${#tasks[@]} -eq 0 ]]; then
+  tasks=("${every[@]}")
+fi
+if [[ ${#tasks[@]} -gt 1 && -n ${OUTPUT_DIR:-} ]]; then
+  echo "run_classifier_clue.sh: OUTPUT_DIR=$OUTPUT_DIR is for one TASK; name one, or leave it out" >&2
   exit 2
 fi
-shift
 source "$root/scripts/find_python.sh"
 model=${MODEL_DIR:-albert_tiny}
-exec "$PYTHON" "$root/run_classifier.py" \
-  --flagfile="$root/configs/recipes/clue_$task.flags" \
-  --data_dir="${DATA_DIR:-clue}" \
-  --albert_config_file="$model/albert_config_tiny.json" \
-  --vocab_file="$model/vocab.txt" \
-  --init_checkpoint="$model/albert_model.ckpt" \
-  --output_dir="${OUTPUT_DIR:-clue_$task}" \
-  "$@"
+for task in "${tasks[@]}"; do
+  "$PYTHON" "$root/run_classifier.py" \
+    --flagfile="$root/configs/recipes/clue_$task.flags" \
+    --data_dir="${DATA_DIR:-clue}" \
+    --albert_config_file="$model/albert_config_tiny.json" \
+    --vocab_file="$model/vocab.txt" \
+    --init_checkpoint="$model/albert_model.ckpt" \
+    --output_dir="${OUTPUT_DIR:-clue_$task}" \
+    "$@"
+done

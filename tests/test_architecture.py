@@ -37,7 +37,7 @@ MODULES = [path for path in PACKAGE if path.name != "__init__.py"]
 ROOT_SCRIPTS = sorted(ROOT.glob("*.py"))
 PROGRAMS = [
     path
-    for folder in ("tools", "examples", "benchmarks", "scripts")
+    for folder in ("albert", "compat", "tools", "examples", "benchmarks", "scripts")
     for path in sorted((ROOT / folder).glob("*.py"))
 ]
 SOURCES = PACKAGE + ROOT_SCRIPTS + PROGRAMS

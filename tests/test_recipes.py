@@ -121,6 +121,8 @@ def test_the_scripts_run_the_recipes(tmp_path):
     assert lines[0].endswith("--seed=7")
     code, lines, _ = commands("run_classifier_clue.sh", "wsc", "--seed=7", DATA_DIR="x")
     assert "clue_wsc.flags --data_dir=x --albert_config_file=albert_tiny/alb" in lines[0]
+    code, lines, _ = commands("run_classifier_clue.sh")
+    assert [line.split("--output_dir=")[1] for line in lines] == [f"clue_{task}" for task in CLUE]
     code, lines, _ = commands("run_classifier_lcqmc.sh", MODEL_DIR="m")
     assert "--init_checkpoint=m/albert_model.ckpt --output_dir=lcqmc_tiny" in lines[0]
 
@@ -130,8 +132,10 @@ def test_the_scripts_say_what_they_need(tmp_path):
     assert (code, "no_task: expected one of cola mnli" in error) == (2, True)
     code, _, error = commands("run_glue.sh", ALBERT_ROOT=str(tmp_path))
     assert (code, "expected a folder with glue/ and the model" in error) == (2, True)
-    code, _, error = commands("run_classifier_clue.sh")
-    assert (code, "usage: run_classifier_clue.sh TASK" in error) == (2, True)
+    code, _, error = commands("run_classifier_clue.sh", "no_task")
+    assert (code, "no_task: expected one of afqmc cmnli" in error) == (2, True)
+    code, _, error = commands("run_classifier_clue.sh", OUTPUT_DIR="out")
+    assert (code, "OUTPUT_DIR=out is for one TASK" in error) == (2, True)
 
 
 SQUAD_FLAGS = (

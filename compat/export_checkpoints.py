@@ -1,0 +1,81 @@
+r"""Writes a checkpoint without optimizer slots, as Google's program of this name does.
+
+    python -m albert.export_checkpoints --albert_directory=model --export_path=exported/model.ckpt
+
+reads model/albert_config.json and model/model.ckpt-best, and writes exported/model.ckpt.*: encoder
+and pre-training heads, with global_step 0. Unlike Google's, it writes no random weights for a head
+that the checkpoint lacks, as one of a fine-tuned model does.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from absl import logging
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from albert_tf import files
+from albert_tf.cli import program
+from albert_tf.settings import REQUIRED, SettingsGroup, setting
+
+if TYPE_CHECKING:
+    from albert_tf.checkpoints.loading import LoadReport
+
+
+@dataclasses.dataclass(frozen=True)
+class ExportSettings(SettingsGroup):
+    """What to export, under the names of Google's flags."""
+
+    albert_directory: str = setting(REQUIRED, "Folder with albert_config.json and the checkpoint.")
+    export_path: str = setting(REQUIRED, "What to write.")
+    checkpoint_name: str = setting("model.ckpt-best", "The checkpoint in albert_directory.")
+    do_lower_case: bool = setting(True, "Whether the vocabulary is for lower-cased text.")
+
+    @property
+    def config_file(self) -> str:
+        """The model's config."""
+        return os.path.join(self.albert_directory, "albert_config.json")
+
+    @property
+    def checkpoint(self) -> str:
+        """The prefix of the checkpoint to export."""
+        return os.path.join(self.albert_directory, self.checkpoint_name)
+
+
+def run(settings: ExportSettings) -> str:
+    """Writes the checkpoint, and returns what to print.
+
+    Raises:
+        OSError, ValueError: a file is missing, or does not hold the whole encoder.
+    """
+    import numpy as np
+
+    from albert_tf import AlbertConfig, AlbertForPretraining
+    from albert_tf.checkpoints import loading, names, store
+
+    model = AlbertForPretraining(AlbertConfig.from_json_file(settings.config_file))
+    report = loading.load_checkpoint(model, settings.checkpoint)
+    files.make_directory(os.path.dirname(os.path.abspath(settings.export_path)), "--export_path")
+    tensors = {
+        names.variable_name(variable): variable
+        for variable in model.variables
+        if names.variable_name(variable) in report.loaded
+    }
+    step = {names.GLOBAL_STEP: np.int64(0)}  # the type that Google's programs restore
+    store.save_checkpoint(settings.export_path, tensors | step)
+    return _describe(settings, report)
+
+
+def _describe(settings: ExportSettings, report: LoadReport) -> str:
+    left_out = [*report.missing, *report.misshapen]
+    if left_out:
+        logging.warning("Not in the checkpoint, so not exported: %s", ", ".join(sorted(left_out)))
+    return f"wrote {len(report.loaded)} variables to {settings.export_path}"
+
+
+if __name__ == "__main__":
+    program.start(ExportSettings, run, __doc__)

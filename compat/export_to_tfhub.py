@@ -1,0 +1,45 @@
+r"""Writes a TF-Hub module, as Google's program of this name does.
+
+    python -m albert.export_to_tfhub --albert_directory=albert_base --export_path=albert_base_hub
+
+reads albert_config.json, 30k-clean.model and model.ckpt-best of albert_base/, and writes a folder
+for `hub.load` and `hub.KerasLayer`, in TensorFlow 2's form: see albert_tf/checkpoints/tf_hub.py.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from albert_tf.cli import flags, program
+from compat.export_checkpoints import ExportSettings
+from tools import convert_checkpoint
+
+VOCABULARY = "30k-clean.model"  # Google's program knows no other name
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings(ExportSettings):
+    """What to export, under the names of Google's flags."""
+
+
+def run(settings: Settings) -> None:
+    """Converts the checkpoint; raises as `convert_checkpoint.convert`."""
+    convert_checkpoint.run(
+        convert_checkpoint.Settings(
+            input=settings.checkpoint,
+            output=settings.export_path,
+            output_format="tf_hub",
+            albert_config_file=settings.config_file,
+            spm_model_file=os.path.join(settings.albert_directory, VOCABULARY),
+            do_lower_case=settings.do_lower_case,
+        )
+    )
+
+
+if __name__ == "__main__":
+    flags.IGNORED[Settings] = {"use_einsum": bool}
+    program.start(Settings, run, __doc__)

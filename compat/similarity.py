@@ -1,0 +1,149 @@
+r"""Tells how similar two sentences are, by a classifier of pairs such as one fine-tuned on LCQMC.
+
+    python similarity.py --model_dir=albert_lcqmc_checkpoints --text_a=你多大了 --text_b=你几岁
+
+prints the two sentences, the prediction and the probability of each label. --input_file names a
+file of pairs instead, with a tab between the sentences of a line. From Python, as in albert_zh:
+
+    from similarity import BertSim
+
+    sim = BertSim("albert_lcqmc_checkpoints")
+    sim.predict_sentences([("你多大了", "你几岁")])
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from albert_tf.cli import program
+from albert_tf.finetuning import tables
+from albert_tf.settings import SettingsGroup, setting
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+MODEL_DIR = "albert_lcqmc_checkpoints"  # albert_zh's, also in the command of its README
+MAX_SEQ_LENGTH = 128
+BATCH_SIZE = 64
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings(SettingsGroup):
+    """Which model, and which pairs."""
+
+    model_dir: str = setting(
+        MODEL_DIR, "The --output_dir of a fine-tuned classifier, or a folder with a model."
+    )
+    albert_config_file: str | None = setting(None, "Its config, if the folder has none.")
+    vocab_file: str | None = setting(None, "Its WordPiece vocabulary, if the folder has none.")
+    text_a: str = setting("我喜欢妈妈做的汤", "The first sentence.")
+    text_b: str = setting("妈妈做的汤我很喜欢喝", "The second sentence.")
+    input_file: str = setting("", "Pairs to compare instead, with a tab between the two sentences.")
+    max_seq_length: int = setting(
+        MAX_SEQ_LENGTH, "Maximum length of a pair, in tokens; longer ones are truncated.", minimum=5
+    )
+
+
+class BertSim:
+    """A classifier of pairs of sentences, under the name that it has in albert_zh.
+
+    Args:
+        model_dir, max_seq_length, albert_config_file, vocab_file: as in `Settings`.
+
+    Attributes:
+        labels: of the task, in the order of the probabilities.
+    """
+
+    def __init__(
+        self,
+        model_dir: str = MODEL_DIR,
+        max_seq_length: int = MAX_SEQ_LENGTH,
+        albert_config_file: str | None = None,
+        vocab_file: str | None = None,
+    ) -> None:
+        self.model_dir, self.max_seq_length = model_dir, max_seq_length
+        self.albert_config_file, self.vocab_file = albert_config_file, vocab_file
+        self.labels: list[str] = []
+        self._model: Any = None
+        self._tokenizer: Any = None
+
+    def start_model(self) -> None:
+        """Loads the model; `predict_sentences` does so if it is not called before.
+
+        Raises:
+            OSError, ValueError: there is no model of pairs in the folder; says what is missing.
+        """
+        import albert_tf
+        from albert_tf.classification import custom
+
+        self._model, self._tokenizer = albert_tf.from_pretrained(
+            self.model_dir,
+            "classification",
+            config_file=self.albert_config_file,
+            vocab_file=self.vocab_file,
+        )
+        remembered = custom.remembered_labels(self.model_dir)
+        self.labels = list(remembered or map(str, range(self._model.num_labels)))
+
+    def predict_sentences(self, sentences: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
+        """Returns the probabilities of the labels, [number of pairs, number of labels].
+
+        Args:
+            sentences: pairs.
+        """
+        import tensorflow as tf
+
+        if self._model is None:
+            self.start_model()
+        batch = self._tokenizer(list(sentences), max_length=self.max_seq_length)
+        return tf.nn.softmax(self._model.predict(batch, BATCH_SIZE, verbose=0)).numpy()
+
+
+def read_pairs(path: str) -> list[tuple[str, str]]:
+    """Returns the first two columns of a tab-separated file.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: a line has no second column, or there is no line.
+    """
+    pairs = []
+    for line, row in tables.read_rows(path):
+        try:
+            if isinstance(row, tables.BadRowError):
+                raise row
+            pairs.append((tables.text_cell(row, 0), tables.text_cell(row, 1)))
+        except tables.BadRowError as error:
+            raise ValueError(f"{path}, line {line}: {error}") from None
+    if not pairs:
+        raise ValueError(f"{path}: an empty file; expected pairs of sentences")
+    return pairs
+
+
+def run(settings: Settings) -> str:
+    """Returns a table: sentences, prediction, probabilities; raises as `BertSim.start_model`."""
+    pairs = [(settings.text_a, settings.text_b)]
+    if settings.input_file:
+        pairs = read_pairs(settings.input_file)
+    similarity = BertSim(
+        settings.model_dir,
+        settings.max_seq_length,
+        settings.albert_config_file,
+        settings.vocab_file,
+    )
+    rows = similarity.predict_sentences(pairs)
+    lines = ["\t".join(("text_a", "text_b", "prediction", *similarity.labels))]
+    for pair, row in zip(pairs, rows, strict=True):
+        cells = (*pair, similarity.labels[row.argmax()], *(f"{value:.4f}" for value in row))
+        lines.append("\t".join(cells))
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    program.start(Settings, run, __doc__)

@@ -1,0 +1,6 @@
+"""albert_zh's name for run_classifier.py with Google's checkpoints; see compat/."""
+
+from compat import forward
+
+if __name__ == "__main__":
+    forward("run_classifier.py", "--max_seq_length=512", "--num_train_epochs=3")

@@ -1,0 +1,71 @@
+"""Similarity of sentences by a fine-tuned classifier."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from albert_tf.checkpoints.store import save_checkpoint
+from compat import similarity
+from compat.similarity import BertSim
+from tests.checkpoints.checkpoint_samples import SHARED, random_weights
+
+PAIRS = [("天气好", "天气不好"), ("你很好", "我很好吗")]
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"天气好不你很我吗"]
+
+
+@pytest.fixture(scope="module", name="model_dir")
+def make_model_dir(tmp_path_factory):
+    """The output directory of fine-tuning on a task with two labels."""
+    folder = tmp_path_factory.mktemp("model")
+    rng = np.random.default_rng(5)
+    head = {
+        "output_weights": rng.standard_normal((2, SHARED.hidden_size), np.float32),
+        "output_bias": np.zeros(2, np.float32),
+    }
+    save_checkpoint(str(folder / "model.ckpt-best"), random_weights(SHARED) | head)
+    SHARED.to_json_file(str(folder / "albert_config.json"))
+    (folder / "vocab.txt").write_text("\n".join(TOKENS) + "\n", encoding="utf-8")
+    task = {"task_name": "own", "folder": "", "labels": ["no", "yes"], "is_regression": False}
+    (folder / "task.json").write_text(json.dumps(task))
+    return str(folder)
+
+
+def test_many_pairs_at_once_have_the_probabilities_of_each_alone(model_dir):
+    sim = BertSim(model_dir, max_seq_length=11)
+    together = sim.predict_sentences(PAIRS)
+    assert together.shape == (2, 2)
+    np.testing.assert_allclose(together.sum(axis=1), 1, rtol=1e-6)
+    alone = np.concatenate([sim.predict_sentences([pair]) for pair in PAIRS])
+    np.testing.assert_allclose(together, alone, atol=1e-5)
+    assert sim.labels == ["no", "yes"]
+
+
+def test_the_program_prints_a_table_of_a_file(model_dir, tmp_path):
+    path = tmp_path / "pairs.tsv"
+    path.write_text("".join("\t".join(pair) + "\t1\n" for pair in PAIRS), encoding="utf-8")
+    settings = similarity.Settings(model_dir, input_file=str(path), max_seq_length=11)
+    header, *rows = similarity.run(settings).split("\n")
+    assert header.split("\t") == ["text_a", "text_b", "prediction", "no", "yes"]
+    cells = [row.split("\t") for row in rows]
+    assert [tuple(row[:2]) for row in cells] == PAIRS
+    for row in cells:
+        assert row[2] == ("yes" if float(row[4]) > 0.5 else "no")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("one\ttwo\nthree\n", "line 2: 2 or more columns"), ("", "an empty file")],
+)
+def test_a_file_without_pairs_is_refused_with_its_line(tmp_path, text, message):
+    path = tmp_path / "pairs.tsv"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=message):
+        similarity.read_pairs(str(path))
+
+
+def test_a_folder_without_a_model_is_refused(tmp_path):
+    with pytest.raises(FileNotFoundError, match="no such checkpoint"):
+        BertSim(str(tmp_path / "absent")).start_model()

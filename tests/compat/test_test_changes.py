@@ -1,0 +1,22 @@
+"""The program that checks the three ideas of the paper: it prints them, and can fail."""
+
+from __future__ import annotations
+
+import pytest
+
+from compat import test_changes as changes
+
+
+def test_the_three_ideas_hold_and_are_printed(capsys):
+    changes.run(None)
+    printed = capsys.readouterr().out
+    for text in ("3,840,000 + 524,288", "12 layers have the 10,498,048", "125,976,576"):
+        assert text in printed
+    first, second = (line.split(" [SEP]")[:2] for line in printed.splitlines()[-2:])
+    strip = "".join(first).replace("  0: [CLS] ", "").split()
+    assert sorted(strip) == sorted("".join(second).replace("  1: [CLS] ", "").split())
+
+
+def test_what_does_not_hold_is_an_error():
+    with pytest.raises(ValueError, match="this does not hold: a claim"):
+        changes.check(False, "a claim")

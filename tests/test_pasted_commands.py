@@ -1,0 +1,250 @@
+"""The commands of docs/commands.md, those of both READMEs, run as they are pasted.
+
+Each block runs in a copy of a user's folder: this repository, with the models and data that the
+commands name; all of them toys. What is appended to a command is in `APPENDED`: it makes runs of
+hours short, and batches fit the toy data.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pydoc_data.topics import topics
+
+import pytest
+
+from albert_tf.classification.tasks import TASKS
+from albert_tf.config import AlbertConfig
+from tests.conftest import ROOT
+from tests.test_run_race import PASSAGE, write_article
+from tests.test_run_race import QUESTIONS as RACE_QUESTIONS
+from tests.test_run_squad import ANSWERABLE, QUESTIONS, squad_file
+from tools import train_vocabulary
+
+TEXT = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```bash\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+# The program that a command names → flags put at its end.
+APPENDED = {
+    r"run_pretraining": "--train_batch_size=2 --num_train_steps=2 --eval_batch_size=2 "
+    "--max_eval_steps=1",
+    r"albert\.run_classifier|run_glue\.sh": "--train_batch_size=2 --train_step=2 --nopictures",
+    r"run_classifier(_clue|_lcqmc|_sp_google)?\.(py|sh)": "--train_batch_size=2 "
+    "--num_train_epochs=1 --nopictures",
+    r"run_squad": "--train_batch_size=2 --num_train_epochs=1 --nopictures",
+    r"run_race": "--train_batch_size=2 --train_step=2 --nopictures",
+    r"train_vocabulary": "--vocab_size=500",
+}
+# What a block leaves behind, by a file that is in it.
+EXPECTED = {
+    "albert.run_pretraining": ["pretrained/eval_results.txt", "pretrained/model.ckpt-2.index"],
+    "--task_name=MNLI": ["mnli/eval_results.txt", "mnli/test_results.tsv"],
+    "export_to_tfhub": [
+        *("exported/model.ckpt.index", "albert_base_hub/saved_model.pb"),
+        "mrpc/eval_results.txt",
+    ],
+    "run_glue.sh": [
+        *("albert_base/output/mrpc/MRPC.tsv", "albert_base/output/ax/AX.tsv"),
+        "albert_base/output/mismnli/eval_results.txt",
+    ],
+    "run_squad_v1": ["squad_v1/predictions.json", "train_v1.features"],
+    "run_squad_v2": ["squad_v2/null_odds.json", "dev_v2.features"],
+    "run_race": ["race/eval_results.txt"],
+    "train_vocabulary": ["30k-clean.model", "30k-clean.vocab"],
+    "bash create_pretrain_data.sh\n": ["my_new_model_path/eval_results.txt"],
+    "run_pretraining_google": ["my_new_model_path/eval_results.txt"],
+    "create_pretrain_data_batch": ["data/tf_text.tfrecord", "tf_records/tf_web_text_zh_1.tfrecord"],
+    "python similarity.py": ["albert_lcqmc_checkpoints/eval_results.txt"],
+    "run_classifier_sp_google": ["albert_lcqmc_checkpoints/eval_results.txt"],
+    "run_classifier_clue.sh": [
+        "lcqmc_tiny/eval_results.txt",
+        *(f"clue_{task}/{task}_predict.json" for task in ("afqmc", "iflytek", "wsc")),
+    ],
+    "run_classifier_clue.py": ["afqmc_output/afqmc_predict.json"],
+    "test_changes.py": [],
+}
+NAMES = list(EXPECTED)
+SHAPE = {
+    "embedding_size": 8,
+    "hidden_size": 12,
+    "num_attention_heads": 4,
+    "intermediate_size": 20,
+    "num_hidden_layers": 2,
+    "max_position_embeddings": 512,
+}
+
+
+def lines_of(block):
+    """The commands of a block; without `nohup … &`, which would not wait for their end."""
+    for line in block.replace("\\\n", " ").splitlines():
+        command = line.removeprefix("nohup ").removesuffix("&").strip()
+        added = next((flags for name, flags in APPENDED.items() if re.search(name, command)), "")
+        yield f"{command} {added}"
+
+
+def write_tsv(path, columns, labels, has_header):
+    """Rows in which every cell is text but the label's."""
+    used = [n for n in dataclasses.astuple(columns) if n is not None]
+    width = max(used) + 1 + (-1 in used)
+    label = None if columns.label is None else columns.label % width
+    header = ["label" if n == label else f"column {n}" for n in range(width)]
+    rows = [header] if has_header else []
+    for number in range(4):
+        row = [f"the river {number} {n}" for n in range(width)]
+        if label is not None:
+            row[label] = labels[number % len(labels)]
+        if columns.guid is not None:
+            row[columns.guid] = str(number)
+        rows.append(row)
+    path.write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
+
+
+def write_json_lines(path, name, columns, labels):
+    with path.open("w", encoding="utf-8") as stream:
+        for number in range(4):
+            row = {columns.guid: number, columns.text_a: f"今天天气{number}好"}
+            if columns.text_b:
+                row[columns.text_b] = "明天下雨"
+            if "test" not in path.name:
+                row["label"] = labels[number % len(labels)]
+            if name == "wsc":
+                spans = {"span1_text": "今天", "span1_index": 0}
+                row["target"] = spans | {"span2_text": "天气", "span2_index": 2}
+            stream.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+
+def write_tasks(folder):
+    """GLUE, CLUE and LCQMC, with four examples a file."""
+    for task in TASKS.values():
+        parent = {"LCQMC": "lcqmc"}.get(task.folder, f"glue/{task.folder}")
+        if task.clue_fields is not None:
+            parent = f"clue/{task.folder}"
+        (folder / parent).mkdir(parents=True, exist_ok=True)
+        labels = task.labels or ["1.5", "2.5"]
+        for sources in task.splits.values():
+            source, path = sources[0], folder / parent / sources[0].file
+            if path.suffix == ".json" and task.name != "copa":
+                write_json_lines(path, task.name, source.columns, labels)
+            elif path.suffix in (".tsv", ".txt") and source.only is None:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write_tsv(path, source.columns, labels, bool(source.has_header))
+
+
+def write_model(folder, config_name, checkpoint, vocab_size, **changes):
+    from albert_tf.checkpoints.store import save_checkpoint
+    from tests.checkpoints.checkpoint_samples import random_weights
+
+    folder.mkdir(exist_ok=True)
+    config = AlbertConfig(**SHAPE | {"vocab_size": vocab_size} | changes)
+    weights = {name: 0.05 * value for name, value in random_weights(config).items()}
+    save_checkpoint(str(folder / checkpoint), weights)
+    config.to_json_file(str(folder / config_name))
+
+
+def write_chinese_models(folder):
+    """The folders of albert_zh's README: models, config and vocabulary of a clone of albert_zh."""
+    (folder / "albert_config").mkdir()
+    vocabulary = folder / "albert_config" / "vocab"
+    train_vocabulary.train(
+        train_vocabulary.Settings(
+            str(folder / "data" / "sample_zh.txt"),
+            str(vocabulary),
+            "wordpiece",
+            21128,
+            hard_vocab_limit=False,
+            character_coverage=1.0,
+        )
+    )
+    size = len(vocabulary.with_suffix(".txt").read_text(encoding="utf-8").splitlines())
+    for name, layout in (("tiny_zh", "albert_zh"), ("small_zh_google", "google")):
+        model = folder / f"albert_{name}"
+        config = "albert_config_" + name.replace("_zh", "") + ".json"
+        write_model(model, config, "albert_model.ckpt", size, layout=layout)
+        shutil.copy(vocabulary.with_suffix(".txt"), model)
+        shutil.copy(model / config, folder / "albert_config")
+    shutil.copytree(folder / "albert_tiny_zh", folder / "albert_tiny")
+
+
+@pytest.fixture(scope="module", name="home")
+def make_home(tmp_path_factory):
+    """The folder of a user who cloned this repository and has models and data."""
+    home = tmp_path_factory.mktemp("home") / "albert"
+    names = ["albert", "albert_tf", "compat", "configs", "data", "examples", "scripts", "tools"]
+    leave_out = shutil.ignore_patterns("__pycache__", "*.tfrecord*", "vocab_sample_zh.txt")
+    for name in names:
+        shutil.copytree(ROOT / name, home / name, ignore=leave_out)
+    for path in itertools.chain(ROOT.glob("*.py"), ROOT.glob("*.sh"), [ROOT / "pyproject.toml"]):
+        shutil.copy(path, home)
+    for name in ("README.md", "LICENSE"):
+        shutil.copy(ROOT / name, home)
+    text = "\n\n".join(topics[name].replace(". ", ".\n") for name in sorted(topics)[:20])
+    (home / "text.txt").write_text(text, encoding="utf-8")
+    (home / "all.txt").write_text(text, encoding="utf-8")
+    (home / "raw_text").mkdir()
+    for number in (0, 1):
+        shutil.copy(
+            home / "data" / "sample_zh.txt", home / "raw_text" / f"web_text_zh_{number}.txt"
+        )
+    model = home / "albert_base"
+    write_model(model, "albert_config.json", "model.ckpt-best", 300)
+    prefix = str(model / "30k-clean")
+    train_vocabulary.train(
+        train_vocabulary.Settings(str(home / "text.txt"), prefix, vocab_size=300)
+    )
+    write_tasks(home)
+    shutil.copytree(home / "glue", model / "glue")
+    write_chinese_models(home)
+    for split in ("train", "dev"):
+        squad_file(home / f"{split}-v1.1.json", ANSWERABLE)
+        squad_file(home / f"{split}-v2.0.json", QUESTIONS)
+        write_article(home / "data" / "RACE" / split / "middle", "m", PASSAGE, RACE_QUESTIONS)
+    return home
+
+
+@pytest.fixture(name="run")
+def run_here(home, tmp_path):
+    """Runs a block in a fresh copy of the user's folder, where `python` is this one."""
+    folder = tmp_path / "albert"
+    shutil.copytree(home, folder)
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in ("python", "python3"):
+        (programs / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+        (programs / name).chmod(0o755)
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environment = kept | {"PATH": f"{programs}:{os.environ['PATH']}", "PYTHON": sys.executable}
+
+    def run(commands):
+        done = subprocess.run(
+            ["bash", "-e", "-c", "\n".join(commands)],
+            cwd=folder,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, f"{done.args[-1]}\n{done.stdout[-5000:]}"
+        assert "Traceback" not in done.stdout
+        return folder, done.stdout
+
+    return run
+
+
+def test_every_block_is_expected():
+    assert len(BLOCKS) == len(EXPECTED)
+    assert all(name in block for name, block in zip(NAMES, BLOCKS, strict=True))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("number", range(len(BLOCKS)), ids=NAMES)
+def test_the_commands_run_as_they_are_pasted(number, run):
+    folder, output = run(lines_of(BLOCKS[number]))
+    missing = [name for name in EXPECTED[NAMES[number]] if not (folder / name).exists()]
+    assert not missing, output[-5000:]
