@@ -74,12 +74,15 @@ def _add_counts(all_counts: Iterable[Counts]) -> Counts:
 
 
 def _write_output(
-    element: tuple[int, Iterable[Piece]], outputs: Outputs, random_seed: int
+    element: tuple[int, Iterable[Piece]], counts: Counts, outputs: Outputs, random_seed: int
 ) -> tuple[int, dict[str, Any]]:
     """Shuffles and writes the records of an output, and returns its entry in the metadata.
 
-    The order is that of `create` if an output there is a single group of slots.
+    The order is that of `create` if an output there is a single group of slots. Where the text has
+    no instance at all, nothing is written.
     """
+    if not counts[0]["instances"]:
+        raise ValueError("--input_file: no text in there gives a token")
     output, pieces = element
     made: list[tuple[int, int, bytes]] = []
     for chunk, _, slots, frames in sorted(filter(None, pieces), key=lambda piece: piece[:2]):
@@ -104,8 +107,6 @@ def _write_metadata(
     path: str,
 ) -> None:
     counts, checksums = counts_and_checksums
-    if not counts["instances"]:
-        raise ValueError("--input_file: no text in there gives a token")
     listed = [entry for _, entry in sorted(entries, key=lambda entry: entry[0])]
     checksum = corpus.text_checksum(checksums[index] for index in sorted(checksums))
     made = {"text_checksum": checksum, "counts": dict(counts), "files": listed}
@@ -138,7 +139,7 @@ def _build(pipeline: Any, job: create.Job, settings: Settings) -> None:
         | "encode"
         >> beam.FlatMap(_encode, settings, num_outputs).with_outputs(COUNTS, main="records")
     )
-    counts = encoded[COUNTS] | "count" >> beam.CombineGlobally(_add_counts)
+    counts = beam.pvalue.AsSingleton(encoded[COUNTS] | "count" >> beam.CombineGlobally(_add_counts))
     # So that an output without any record is written as well.
     empty = pipeline | "outputs" >> beam.Create([(n, ()) for n in range(num_outputs)])
     metadata = job.metadata, outputs.metadata_file
@@ -146,9 +147,9 @@ def _build(pipeline: Any, job: create.Job, settings: Settings) -> None:
         (encoded["records"], empty)
         | "with empty ones" >> beam.Flatten()
         | "by output" >> beam.GroupByKey()
-        | "write" >> beam.Map(_write_output, outputs, settings.random_seed)
+        | "write" >> beam.Map(_write_output, counts, outputs, settings.random_seed)
         | "all" >> beam.combiners.ToList()
-        | "metadata" >> beam.Map(_write_metadata, beam.pvalue.AsSingleton(counts), *metadata)
+        | "metadata" >> beam.Map(_write_metadata, counts, *metadata)
     )
 
 

@@ -65,6 +65,7 @@ def create_pretraining_data(settings: Settings) -> dict[str, Any]:
             stays in the work directory, for `resume`.
     """
     outputs = Outputs.parse(settings.output_file, settings.compression)
+    files.check_scheme(outputs.stem, "--output_file")
     work_dir = settings.work_dir or outputs.stem + ".work"
     if files.is_remote(work_dir):
         raise ValueError(f"--work_dir={work_dir}: a local directory is needed; name one")

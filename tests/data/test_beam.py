@@ -93,11 +93,12 @@ def by_hand(settings):
         counts.append(counted.value)
         for output, piece in encoded:
             pieces[output].insert(0, piece)
-    entries = [_write_output((n, pieces[n]), outputs, settings.random_seed) for n in range(count)]
-    (counts, checksums), entries = beam._add_counts(counts), [entry for _, entry in entries]
-    path = outputs.metadata_file
-    beam._write_metadata(list(enumerate(entries)), (counts, checksums), {}, path)
-    return json.loads(Path(path).read_text("utf-8"))
+    counts = beam._add_counts(counts)
+    entries = [
+        _write_output((n, pieces[n]), counts, outputs, settings.random_seed) for n in range(count)
+    ]
+    beam._write_metadata(entries, counts, {}, outputs.metadata_file)
+    return json.loads(Path(outputs.metadata_file).read_text("utf-8"))
 
 
 @pytest.mark.parametrize("compression", ["", "gzip"])
@@ -128,6 +129,10 @@ def test_without_beam_the_extra_is_named(make, monkeypatch):
     monkeypatch.setitem(sys.modules, "apache_beam", None)
     with pytest.raises(ValueError, match=r"--runner needs Apache Beam: .*\[beam\]"):
         make("beam/train", beam.create_pretraining_data)
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 def records_of(folder):
@@ -175,3 +180,14 @@ def test_text_that_cannot_be_read_fails_the_pipeline_and_names_the_line(tmp_path
     with pytest.raises((ValueError, RuntimeError), match=r"bad\.txt, line 3: not UTF-8"):
         make("beam/train", beam.create_pretraining_data, input_file=str(bad), **IN_MEMORY)
     assert not (tmp_path / "beam" / "train").exists()
+
+
+def test_text_without_tokens_leaves_earlier_outputs_alone(tmp_path, make):
+    needs_beam()
+    make("beam/train@2")
+    before = contents(tmp_path / "beam")
+    blank = tmp_path / "blank.txt"
+    blank.write_text("\n\n \n", encoding="utf-8")
+    with pytest.raises((ValueError, RuntimeError), match="--input_file: no text in there"):
+        make("beam/train@2", beam.create_pretraining_data, input_file=str(blank), **IN_MEMORY)
+    assert contents(tmp_path / "beam") == before

@@ -18,7 +18,7 @@ import time
 import numpy as np
 import pytest
 
-from albert_tf.data import create, shuffling
+from albert_tf.data import corpus, create, shuffling
 from albert_tf.data.create import create_pretraining_data, log_instances
 from albert_tf.data.records import FEATURES, Outputs, count_records, read_metadata, read_records
 from albert_tf.data.settings import MEGABYTE, Settings
@@ -286,6 +286,24 @@ def test_remote_files_are_read_and_written_through_tensorflow(tmp_path, make, co
             assert stream.read() == (tmp_path / "local" / name).read_bytes()
     again = make(**remote, work_dir="/proc/nowhere", resume=True)
     assert again == expected  # complete already: no work directory is needed
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"output_file": "http://h/x"}, "--output_file: http://h/x: http:// is not supported"),
+        ({"inputs": ["s3://b/x"]}, "--input_file: s3://b/x: s3:// is not supported"),
+        ({"work_dir": "gs://b/x"}, "--work_dir=gs://b/x: a local directory is needed"),
+        ({"spm_model_file": "s3://b/x"}, "s3://b/x: s3:// is not supported"),
+    ],
+)
+def test_places_that_cannot_be_used_are_refused_before_text_is_read(
+    tmp_path, make, monkeypatch, settings, message
+):
+    monkeypatch.setattr(corpus, "read_chunks", None)
+    with pytest.raises(ValueError, match=message):
+        make(**settings)
+    assert not list(tmp_path.glob("out/*"))
 
 
 class StoppedError(Exception):
