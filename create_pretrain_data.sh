@@ -48,6 +48,7 @@ if [[ $own_vocabulary == false ]]; then
       --vocab_size=21128 \
       --nohard_vocab_limit \
       --character_coverage=1.0 \
+      --overwrite \
       ${case_flags[@]+"${case_flags[@]}"}
     vocabulary=("--vocab_file=$root/data/vocab_sample_zh.txt")
   fi

@@ -131,6 +131,7 @@ class Settings(SpmTrainSettings):
     max_sentence_length: int = setting(
         4192, "SentencePiece: maximum length of a line, in bytes; longer ones are left out."
     )
+    overwrite: bool = setting(False, "Replace a vocabulary of that name.")
 
 
 # The flags of spm_train.
@@ -353,10 +354,17 @@ def _check_settings(paths: list[str], settings: Settings) -> None:
         )
     inputs = set(map(files.real_path, paths))
     for ending in OUTPUT_ENDINGS[settings.type]:
-        if files.real_path(settings.output_prefix + ending) in inputs:
+        path = settings.output_prefix + ending
+        if files.real_path(path) in inputs:
             raise ValueError(
-                f"--output_prefix={settings.output_prefix}: would overwrite the input file "
-                f"{settings.output_prefix}{ending}. Name another."
+                f"--output_prefix={settings.output_prefix}: would overwrite the input file {path}. "
+                "Name another."
+            )
+        files.check_replaceable(path)
+        if files.exists(path) and not settings.overwrite:
+            raise ValueError(
+                f"{path} exists already, and records and models made with it need it. Name another "
+                "--output_prefix, or replace it with --overwrite."
             )
     files.make_directory(os.path.dirname(settings.output_prefix), "--output_prefix")
 

@@ -1,6 +1,7 @@
 import dataclasses
 import gzip
 import itertools
+import os
 import resource
 import shlex
 import subprocess
@@ -89,13 +90,13 @@ def test_a_longer_line_than_the_limit_is_left_out(tmp_path):
     for limit, expected in ((60, True), (40, False)):
         settings = Settings(
             text,
-            str(tmp_path / "v"),
+            str(tmp_path / f"v{limit}"),
             vocab_size=61,
             hard_vocab_limit=False,
             max_sentence_length=limit,
         )
         train_vocabulary.train(settings)
-        pieces = FullTokenizer(spm_model_file=str(tmp_path / "v.model")).pieces
+        pieces = FullTokenizer(spm_model_file=str(tmp_path / f"v{limit}.model")).pieces
         assert any("z" in piece for piece in pieces) == expected
 
 
@@ -251,6 +252,26 @@ def test_the_input_is_never_overwritten(tmp_path, monkeypatch):
         train_vocabulary.train(Settings(text, "v", "wordpiece"))
     train_vocabulary.train(Settings(text, "v", vocab_size=79))
     assert (tmp_path / "v.txt").read_text(encoding="utf-8") == TOY_TEXT
+
+
+@pytest.mark.parametrize("ending", [".model", ".vocab"])
+def test_a_vocabulary_is_replaced_only_on_demand(english, tmp_path, ending):
+    (tmp_path / f"v{ending}").write_text("of a model that took weeks")
+    settings = Settings(english, str(tmp_path / "v"), vocab_size=79)
+    with pytest.raises(ValueError, match=rf"v\{ending} exists already, .* --overwrite"):
+        train_vocabulary.train(settings)
+    assert (tmp_path / f"v{ending}").read_text() == "of a model that took weeks"
+    train_vocabulary.train(dataclasses.replace(settings, overwrite=True))
+    assert FullTokenizer(spm_model_file=str(tmp_path / "v.model")).vocab_size == 79
+
+
+def test_pipes_are_neither_read_nor_replaced(english, tmp_path):
+    os.mkfifo(tmp_path / "v.txt")
+    pipe = str(tmp_path / "v.txt")
+    with pytest.raises(FileNotFoundError, match=r"v\.txt: a file was expected, this is a pipe"):
+        train_vocabulary.train(Settings(pipe, str(tmp_path / "new")))
+    with pytest.raises(ValueError, match=r"v\.txt: a file is to be written here, this is a pipe"):
+        train_vocabulary.train(Settings(english, pipe.removesuffix(".txt"), "wordpiece"))
 
 
 def test_too_few_lines_to_draw_from_are_refused(english, tmp_path):
