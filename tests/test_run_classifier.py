@@ -342,6 +342,7 @@ def test_the_mean_of_all_positions_is_taken_over_the_padding_too(run, finished, 
             start,
             "--do_predict",
             "--nouse_pooled_output",
+            "--allow_changed_settings",  # it was trained with the pooled output
             *more,
         )
     first, second = (np.loadtxt(tmp_path / f"{n}" / "test_results.tsv") for n in (0, 1))

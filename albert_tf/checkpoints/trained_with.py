@@ -15,7 +15,7 @@ from albert_tf import files
 from albert_tf.tokenization import FullTokenizer
 
 FILE = "trained_with.json"
-VOCABULARY = "vocabulary"  # the name of its fingerprint
+VOCABULARY, LOWER_CASE = "vocabulary", "do_lower_case"  # names in the identity
 _DIGEST_LENGTH = 16
 
 
@@ -32,6 +32,18 @@ class TrainedWith:
     identity: dict[str, str]
     paths: dict[str, str] = dataclasses.field(default_factory=dict)
     others: dict[str, str] = dataclasses.field(default_factory=dict)
+
+    def adding(self, name: str, checksum: str, path: str) -> TrainedWith:
+        """Returns this with the fingerprint of one more content.
+
+        Args:
+            name: of the content.
+            checksum: SHA-256 of it, hexadecimal.
+            path: where it is; "" if that is not known.
+        """
+        identity = self.identity | {name: f"sha256 {checksum[:_DIGEST_LENGTH]}"}
+        paths = self.paths | ({name: absolute(path)} if path else {})
+        return TrainedWith(identity, paths, self.others)
 
     def only(self, names: Collection[str]) -> TrainedWith:
         """Returns the part of the identity that has one of these names, with its paths."""
@@ -92,7 +104,7 @@ def of_tokenizer(tokenizer: FullTokenizer, path: str) -> TrainedWith:
     """
     identity = {
         VOCABULARY: describe_vocabulary(tokenizer.vocab_size, tokenizer.checksum),
-        "do_lower_case": str(tokenizer.do_lower_case),
+        LOWER_CASE: str(tokenizer.do_lower_case),
     }
     return TrainedWith(identity, {VOCABULARY: absolute(path)})
 

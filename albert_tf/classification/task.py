@@ -238,16 +238,18 @@ class Classifier(FineTuningTask):
         found["global_step"] = step
         return results.write_test_results(output_dir, found, self.selection_metric)
 
-    def prepare_folder(self, output_dir: str, is_training: bool) -> None:
-        """Checks `task.json` in the folder of a run, and writes it in training.
+    def check_folder(self, output_dir: str, is_training: bool) -> None:
+        """Checks `task.json` in the folder of a run that has checkpoints.
 
         Raises:
-            ValueError: the checkpoints there are for another task or other labels.
+            ValueError: they are for another task or other labels.
         """
         if store.list_checkpoints(output_dir):
             custom.check_task(output_dir, self.task, is_training)
-        if is_training:
-            custom.remember_task(output_dir, self.task)
+
+    def record(self, output_dir: str) -> None:
+        """Writes `task.json` into the folder of a run."""
+        custom.remember_task(output_dir, self.task)
 
     def served_outputs(self, outputs: Any) -> dict[str, tf.Tensor]:
         """Returns `probabilities` [B, K] and `predictions` [B], in regression both the score.

@@ -12,14 +12,15 @@ import contextlib
 import dataclasses
 import functools
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import tensorflow as tf
 from absl import logging
 
 from albert_tf import files, optimization
-from albert_tf.checkpoints import loading, pretrained
+from albert_tf.checkpoints import loading, pretrained, trained_with
+from albert_tf.checkpoints.trained_with import TrainedWith
 from albert_tf.config import AlbertConfig
 from albert_tf.finetuning import batching, prediction, sweeps
 from albert_tf.finetuning.prediction import Predictor
@@ -28,7 +29,7 @@ from albert_tf.finetuning.settings import FineTuningSettings
 from albert_tf.finetuning.task import FineTuningTask, Outputs, Split
 from albert_tf.serving import saved_model
 from albert_tf.tokenization import FullTokenizer
-from albert_tf.training import devices, run_directory, session
+from albert_tf.training import devices, run_directory, run_identity, session
 from albert_tf.training.evaluation import CheckpointEvaluator, EarlyStopping
 
 HUB_VOCABULARY = "from_tf_hub"  # what Google's notebook gives as --spm_model_file
@@ -53,34 +54,70 @@ def fine_tune(settings: SettingsType, make_task: MakeTask[SettingsType]) -> Fine
     """
     settings = find_model_files(settings.with_a_phase())
     runs = sweeps.plan_runs(settings)
-    config = read_config(settings)
-    if settings.export_dir:
-        files.make_directory(settings.export_dir, "--export_dir")
-    tokenizer = read_tokenizer(settings, config)
-    task = make_task(settings, config, tokenizer)
-    data = {split: task.read(split) for split in settings.splits}
-    with session.open_session(settings, config) as strategy, contextlib.ExitStack() as locks:
-        if len(runs) > 1 and devices.is_multi_worker(strategy):
-            raise ValueError("with several workers, give one --learning_rate and --num_runs=1")
-        for run in runs if len(runs) > 1 else ():  # each folder may be in use by a run of its own
-            files.make_directory(run.output_dir, "--output_dir")
-            locks.enter_context(run_directory.lock(run.output_dir))
-        splits = _make_features(task, data)
-        texts: list[str] = []
+    with run_directory.made(settings.output_dir):
+        config = session.read_config(settings.output_dir, settings.albert_config_file or "")
+        if settings.export_dir:
+            files.make_directory(settings.export_dir, "--export_dir")
+        tokenizer = read_tokenizer(settings, config)
+        task = make_task(settings, config, tokenizer)
+        data = {split: task.read(split) for split in settings.splits}
+        known = describe_contents(settings, tokenizer, task, data.get("train"))
+        run_identity.warn_of_vocabulary(runs[0], tokenizer.vocab_size, config.vocab_size)
+        with session.open_session(settings, config) as opened, contextlib.ExitStack() as folders:
+            if len(runs) > 1 and devices.is_multi_worker(opened.strategy):
+                raise ValueError("with several workers, give one --learning_rate and --num_runs=1")
+            for run in runs:
+                task.check_folder(run.output_dir, settings.do_train)
+            for run in runs if len(runs) > 1 else ():  # each may be in use by a run of its own
+                folders.enter_context(run_directory.made(run.output_dir))
+                folders.enter_context(run_directory.lock(run.output_dir))
+            identities = {run.output_dir: opened.identify(run, known) for run in runs}
+            return _make_runs(runs, identities, task, _make_features(task, data), opened)
 
-        def make_run(run_settings: SettingsType) -> sweeps.Result:
-            run = FineTuningRun(run_settings, task, splits, strategy)
-            result, text = run.do_all()
-            if len(runs) > 1 and run_settings.output_dir not in text:
-                text = f"{run_settings.output_dir}:\n{text}"
-            texts.append(text)
-            return result
 
-        best = sweeps.make_runs(runs, make_run, settings.output_dir, task.selection_metric)
-        if settings.export_dir and devices.is_chief(strategy):
-            FineTuningRun(best.settings, task, {}, strategy).export(settings.export_dir)
+def _make_runs(
+    runs: Sequence[SettingsType],
+    identities: Mapping[str, TrainedWith],
+    task: FineTuningTask,
+    splits: Mapping[str, Split],
+    opened: session.Session,
+) -> FineTuningResult:
+    """Makes runs, given the identity of each folder's, and exports the best; see `fine_tune`."""
+    texts: list[str] = []
+
+    def make_run(run_settings: SettingsType) -> sweeps.Result:
+        folder = run_settings.output_dir
+        run = FineTuningRun(run_settings, task, splits, opened, identities[folder])
+        result, text = run.do_all()
+        if len(runs) > 1 and folder not in text:
+            text = f"{folder}:\n{text}"
+        texts.append(text)
+        return result
+
+    best = sweeps.make_runs(runs, make_run, opened.settings.output_dir, task.selection_metric)
+    if best.settings.export_dir and opened.is_chief:
+        FineTuningRun(best.settings, task, {}, opened).export(best.settings.export_dir)
     text = "".join(texts).removesuffix("\n")
     return FineTuningResult(best.settings.output_dir, best.step, best.metrics, text)
+
+
+def describe_contents(
+    settings: FineTuningSettings, tokenizer: FullTokenizer, task: FineTuningTask, train: Any
+) -> TrainedWith:
+    """Returns fingerprints of the vocabulary and of the training data.
+
+    Args:
+        settings: of all runs.
+        tokenizer: of the vocabulary.
+        task: reads the data.
+        train: the training data; None without.
+    """
+    path = settings.spm_model_file or settings.vocab_file or ""
+    known = trained_with.of_tokenizer(tokenizer, path)
+    if train is not None:
+        path = getattr(train, "path", "")
+        known = known.adding(run_identity.TRAINING_DATA, task.checksum(train), path)
+    return known
 
 
 def _make_features(task: FineTuningTask, data: Mapping[str, Any]) -> dict[str, Split]:
@@ -148,11 +185,6 @@ def list_model_folders(settings: FineTuningSettings) -> list[str]:
     return folders
 
 
-def read_config(settings: FineTuningSettings) -> AlbertConfig:
-    """Reads the model's config, and keeps it in `output_dir`; raises as `session.keep_config`."""
-    return session.keep_config(settings.output_dir, settings.albert_config_file or "")
-
-
 def read_tokenizer(settings: FineTuningSettings, config: AlbertConfig) -> FullTokenizer:
     """Opens the vocabulary, and checks it and `max_seq_length` against the model.
 
@@ -211,10 +243,8 @@ class FineTuningRun:
         task: what is learned.
         splits: name → examples and their features. "train" is trained on, "dev" evaluated on, and
             all others are predicted.
-        strategy: of `session.open_session`.
-
-    Raises:
-        ValueError: the folder holds checkpoints of another model or task.
+        opened: devices and folder.
+        identity: of the run; None if it does not train.
     """
 
     def __init__(
@@ -222,18 +252,26 @@ class FineTuningRun:
         settings: FineTuningSettings,
         task: FineTuningTask,
         splits: Mapping[str, Split],
-        strategy: tf.distribute.Strategy,
+        opened: session.Session,
+        identity: TrainedWith | None = None,
     ) -> None:
-        self.settings, self.task, self.splits, self.strategy = settings, task, splits, strategy
-        read_config(settings)
-        task.prepare_folder(settings.output_dir, is_training="train" in splits)
+        self.settings, self.task, self.splits = settings, task, splits
+        self.session, self.strategy, self.identity = opened, opened.strategy, identity
         multiple = settings.pad_to_multiple
-        if devices.is_tpu(strategy):  # which compiles the model for each length
+        if devices.is_tpu(self.strategy):  # which compiles the model for each length
             multiple = settings.max_seq_length
         self.padding = task.padding(batching.Padding(settings.max_seq_length, multiple))
         self.model = task.build_model()
         self._predictors: dict[tuple[int, int], Predictor] = {}
         self.evaluator = self._make_evaluator(splits["dev"]) if "dev" in splits else None
+
+    def begin_work(self) -> None:
+        """Writes what describes the run and its model, once it is known that it works."""
+        self.session.begin_work()
+        if self.session.is_chief:
+            session.keep_config(self.settings.output_dir, self.session.config)
+            if "train" in self.splits:
+                self.task.record(self.settings.output_dir)
 
     def do_all(self) -> tuple[sweeps.Result, str]:
         """Trains, evaluates and predicts, as far as there are splits for it.
@@ -262,7 +300,10 @@ class FineTuningRun:
             sweeps.learning_rate_of(settings), steps, warmup_steps
         )
         signature = prediction.batch_signature(train.features)
-        trainer = session.make_trainer(settings, self.task, schedule, self.strategy, signature)
+        trainer = session.make_trainer(
+            settings, self.task, schedule, self.strategy, signature, identity=self.identity
+        )
+        self.begin_work()
         rows = devices.local_rows(self.strategy, settings.train_batch_size)
         if evaluator is not None and devices.is_chief(self.strategy):
             evaluator.begin(trainer.step)
@@ -324,6 +365,7 @@ class FineTuningRun:
         if self.evaluator is None:
             raise ValueError("there is no dev split to evaluate on")
         evaluations = self.evaluator.evaluate_all(settings.init_checkpoint)
+        self.begin_work()
         self.task.write_dev_predictions(
             settings.output_dir, dev, lambda: self._predict_with_best(dev)[1]
         )
@@ -336,6 +378,7 @@ class FineTuningRun:
     def predict(self, split: Split) -> str:
         """Predicts a split with the best checkpoint; returns the text to print."""
         step, outputs = self._predict_with_best(split)
+        self.begin_work()
         return self.task.write_predictions(self.settings.output_dir, split, outputs, step)
 
     def _predict_with_best(self, split: Split) -> tuple[int, Outputs]:
@@ -353,13 +396,14 @@ class FineTuningRun:
             FileNotFoundError: there is no checkpoint.
         """
         settings = self.settings
-        vocabulary = settings.spm_model_file or settings.vocab_file or ""
-        extra_files = {}
-        for path in (os.path.join(settings.output_dir, session.CONFIG_NAME), vocabulary):
-            with files.open_binary(path) as stream:
-                extra_files[os.path.basename(path)] = stream.read()
         with saved_model.float32_models():
             model = self.task.build_model()
             prefix = prediction.find_best(settings.output_dir, settings.init_checkpoint)
             loading.load_weights(model, prefix)
+            self.begin_work()
+            vocabulary = settings.spm_model_file or settings.vocab_file or ""
+            extra_files = {}
+            for path in (os.path.join(settings.output_dir, session.CONFIG_NAME), vocabulary):
+                with files.open_binary(path) as stream:
+                    extra_files[os.path.basename(path)] = stream.read()
             self.task.export(model, export_dir, settings.max_seq_length, extra_files)

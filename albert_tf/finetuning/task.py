@@ -72,6 +72,10 @@ class FineTuningTask(abc.ABC):
     def make_features(self, data: Any, split: str) -> Features:
         """Returns the features of the examples that `read` returned for a split."""
 
+    def checksum(self, data: Any) -> str:
+        """Returns the SHA-256 of the examples that `read` returned, hexadecimal."""
+        return str(data.checksum())
+
     def num_examples(self, train: Split) -> int:
         """Returns the number of examples of an epoch; an example may have several features."""
         return len(train.features)
@@ -202,12 +206,16 @@ class FineTuningTask(abc.ABC):
 
     # The folder of a run, and its export.
 
-    def prepare_folder(self, output_dir: str, is_training: bool) -> None:
-        """Checks that the checkpoints in a folder belong to this task, and records the task there.
+    def check_folder(self, output_dir: str, is_training: bool) -> None:
+        """Checks that the checkpoints in a folder, if there are any, belong to this task.
 
         Raises:
             ValueError: they belong to another task.
         """
+        return
+
+    def record(self, output_dir: str) -> None:
+        """Records in the folder of a run which task its checkpoints are for."""
         return
 
     @abc.abstractmethod

@@ -10,16 +10,16 @@ import dataclasses
 import math
 from collections.abc import Iterator, Sequence
 
-import tensorflow as tf
 from absl import logging
 
 from albert_tf import optimization
 from albert_tf.checkpoints.names import GLOBAL_STEP
+from albert_tf.checkpoints.trained_with import TrainedWith
 from albert_tf.pretraining import input_pipeline, record_files
 from albert_tf.pretraining.record_files import RecordFile
 from albert_tf.pretraining.settings import Settings
 from albert_tf.pretraining.task import PretrainingTask, format_results, write_pretraining_results
-from albert_tf.training import devices, evaluation, run_directory, session
+from albert_tf.training import devices, evaluation, run_directory, run_identity, session
 from albert_tf.training.evaluation import Evaluation
 from albert_tf.training.step import Batch
 
@@ -56,31 +56,55 @@ def run(settings: Settings) -> Result:
     """
     if not settings.do_train and not settings.do_eval:
         raise ValueError("nothing to do: give --do_train, --do_eval or both")
-    config = session.keep_config(settings.output_dir, settings.albert_config_file)
-    with session.open_session(settings, config) as strategy:
-        task = PretrainingTask(config, settings.max_seq_length, settings.max_predictions_per_seq)
+    config = session.read_config(settings.output_dir, settings.albert_config_file)
+    task = PretrainingTask(config, settings.max_seq_length, settings.max_predictions_per_seq)
+    with (
+        run_directory.made(settings.output_dir),
+        session.open_session(settings, config) as opened,
+    ):
         skip = settings.skip_bad_records
         train_files = eval_files = task.find_records(settings.input_file, "input_file", skip)
         if settings.do_eval and settings.eval_input_file:
             eval_files = task.find_records(settings.eval_input_file, "eval_input_file", skip)
+        identity = opened.identify(settings, describe_contents(train_files, eval_files))
         if settings.do_train:
             record_files.check_batch_size(train_files, settings.train_batch_size)
-            train(settings, task, train_files, strategy)
+            train(settings, task, train_files, opened, identity)
         if not settings.do_eval:
             return Result(settings.output_dir)
-        if not devices.is_chief(strategy):
+        if not opened.is_chief:
             logging.info("Trained. The first worker evaluates.")
             return Result(settings.output_dir)
-        return Result(settings.output_dir, tuple(evaluate(settings, task, eval_files)))
+        evaluations = evaluate(settings, task, eval_files)
+        opened.begin_work()
+        return Result(settings.output_dir, tuple(evaluations))
+
+
+def describe_contents(
+    train_files: Sequence[RecordFile], eval_files: Sequence[RecordFile]
+) -> TrainedWith:
+    """Returns fingerprints of the records to train on, and of the vocabulary they were made with.
+
+    The vocabulary is known of records of create_pretraining_data.py.
+
+    Raises:
+        ValueError: the records were made with several vocabularies.
+    """
+    known = record_files.find_vocabulary([*train_files, *eval_files])
+    path, others = train_files[0].path, len(train_files) - 1
+    path += f" and {others} more" if others else ""
+    return known.adding(run_identity.TRAINING_DATA, record_files.checksum(train_files), path)
 
 
 def train(
     settings: Settings,
     task: PretrainingTask,
     files: Sequence[RecordFile],
-    strategy: tf.distribute.Strategy,
+    opened: session.Session,
+    identity: TrainedWith | None = None,
 ) -> None:
     """Trains from the newest checkpoint of `output_dir`, or anew, to the last step."""
+    strategy = opened.strategy
     schedule = optimization.WarmUpPolynomialDecay(
         choose_learning_rate(settings),
         settings.num_train_steps,
@@ -89,8 +113,14 @@ def train(
         settings.poly_power,
     )
     trainer = session.make_trainer(
-        settings, task, schedule, strategy, init_from_group0=settings.init_from_group0
+        settings,
+        task,
+        schedule,
+        strategy,
+        init_from_group0=settings.init_from_group0,
+        identity=identity,
     )
+    opened.begin_work()
     batch_size = settings.train_batch_size
     rows = devices.local_rows(strategy, batch_size)
 

@@ -6,6 +6,7 @@ Letters: B batch.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,11 +16,15 @@ from absl import logging
 from google.protobuf.message import DecodeError
 from tqdm import tqdm
 
+from albert_tf import files
+from albert_tf.checkpoints import trained_with
+from albert_tf.checkpoints.trained_with import TrainedWith
 from albert_tf.data import records
 
 Features = dict[str, tf.io.FixedLenFeature]  # name → shape and type
 
 _BATCH_SIZE = 1024  # records
+_COMPARED_BYTES = 1 << 16  # at either end of a file
 _MAX_LOGGED_NUMBERS = 20  # in one line of the log
 _NO_RECORD = "{}: holds no record that can be used. Leave it out, or make it anew."
 
@@ -220,6 +225,50 @@ def identity(record_files: Sequence[RecordFile]) -> list[Any]:
         stat = tf.io.gfile.stat(file.path)
         found.append((dataclasses.astuple(file), stat.length, stat.mtime_nsec))
     return found
+
+
+def checksum(record_files: Sequence[RecordFile]) -> str:
+    """Returns a SHA-256 that tells records from others, wherever they are, hexadecimal.
+
+    It is that of the sizes of the files and of what they begin and end with, as records may be too
+    large to be read for this alone.
+    """
+    content = hashlib.sha256()
+    for file in record_files:
+        size = files.file_size(file.path)
+        with files.open_binary(file.path) as stream:
+            content.update(b"%d " % size + stream.read(_COMPARED_BYTES))
+            stream.seek(max(0, size - _COMPARED_BYTES))
+            content.update(stream.read())
+    return content.hexdigest()
+
+
+def find_vocabulary(record_files: Sequence[RecordFile]) -> TrainedWith:
+    """Returns the fingerprint of the vocabulary of records, as far as their metadata say it.
+
+    Raises:
+        ValueError: they have several; names two.
+    """
+    found = list(records.read_metadata([file.path for file in record_files]).values())
+    for info in found:
+        if info.vocabulary["checksum"] != found[0].vocabulary["checksum"]:
+            raise ValueError(
+                "the record files were made with different vocabularies: "
+                f"{_name_vocabulary(found[0])} and {_name_vocabulary(info)}"
+            )
+    if not found:
+        logging.info("The vocabulary of the records is not known: no metadata file names them")
+        return TrainedWith({})
+    vocabulary = found[0].vocabulary
+    text = trained_with.describe_vocabulary(vocabulary["size"], vocabulary["checksum"])
+    identity = {trained_with.VOCABULARY: text}
+    if trained_with.LOWER_CASE in vocabulary:
+        identity[trained_with.LOWER_CASE] = str(vocabulary[trained_with.LOWER_CASE])
+    return TrainedWith(identity, {trained_with.VOCABULARY: _name_vocabulary(found[0])})
+
+
+def _name_vocabulary(info: records.RecordFileInfo) -> str:
+    return f"{info.vocabulary['file']}, says {trained_with.absolute(info.metadata_file)}"
 
 
 def open_records(path: tf.Tensor, is_gzip: tf.Tensor) -> tf.data.TFRecordDataset:

@@ -118,7 +118,6 @@ class PretrainingTask:
             )
 
     def _check_vocabulary(self, paths: Sequence[str]) -> None:
-        first: records.RecordFileInfo | None = None
         for path, info in records.read_metadata(paths).items():
             size = info.vocabulary["size"]
             if size > self.config.vocab_size:
@@ -126,13 +125,6 @@ class PretrainingTask:
                     f"{path} was made with a vocabulary of {size} entries, the model has "
                     f"vocab_size={self.config.vocab_size}: ids would be out of range. Use the "
                     f"config that belongs to {info.vocabulary['file']}."
-                )
-            first = first or info
-            if info.vocabulary["checksum"] != first.vocabulary["checksum"]:
-                raise ValueError(
-                    "the record files were made with different vocabularies: "
-                    f"{first.vocabulary['file']} (says {first.metadata_file}) and "
-                    f"{info.vocabulary['file']} (says {info.metadata_file})"
                 )
 
     def loss_weights(self, batch: dict[str, tf.Tensor]) -> tf.Tensor:

@@ -133,6 +133,10 @@ class QuestionAnswering(FineTuningTask):
 
         return feature_cache.load_or_make(caches.get(split, ""), made_of, make, SquadFeatures)
 
+    def checksum(self, data: SquadData) -> str:
+        """Returns the SHA-256 of the file of questions."""
+        return data.checksum
+
     def num_examples(self, train: Split) -> int:
         """Returns the number of questions: epochs count these, not features."""
         return len(train.data.examples)

@@ -591,11 +591,11 @@ class TokenClassifier(FineTuningTask):
 
     # The folder of a run, and its export.
 
-    def prepare_folder(self, output_dir: str, is_training: bool) -> None:
-        """Checks `task.json` in the folder of a run, and writes it in training.
+    def check_folder(self, output_dir: str, is_training: bool) -> None:
+        """Checks `task.json` in the folder of a run that has checkpoints.
 
         Raises:
-            ValueError: the checkpoints there are for other labels.
+            ValueError: they are for other labels.
         """
         known = remembered_tags(output_dir) if store.list_checkpoints(output_dir) else None
         if known is not None and known.labels != self.tags.labels:
@@ -604,8 +604,10 @@ class TokenClassifier(FineTuningTask):
                 f"they are {', '.join(self.tags.labels[:10])}. Use another --output_dir, with this "
                 "model as --init_checkpoint if it shall start from there."
             )
-        if is_training:
-            remember_tags(output_dir, self.tags)
+
+    def record(self, output_dir: str) -> None:
+        """Writes `task.json` into the folder of a run."""
+        remember_tags(output_dir, self.tags)
 
     def served_outputs(self, outputs: Any) -> dict[str, tf.Tensor]:
         """Returns `probabilities`, float32 [B, S, K], and `predictions`, int32 [B, S]."""

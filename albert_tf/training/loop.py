@@ -16,8 +16,9 @@ from absl import logging
 from tqdm import tqdm
 
 from albert_tf import files
-from albert_tf.checkpoints import containers, loading, store
+from albert_tf.checkpoints import containers, loading, store, trained_with
 from albert_tf.checkpoints.names import GLOBAL_STEP, variable_name
+from albert_tf.checkpoints.trained_with import TrainedWith
 from albert_tf.training import devices, run_directory
 from albert_tf.training.interruption import InterruptedRunError, StopRequest
 from albert_tf.training.metrics_log import MetricsLog, read_means
@@ -53,15 +54,22 @@ class Trainer:
         settings: where and how often progress is saved and logged, and what a loss that is not
             finite does.
         num_train_steps: the step at which training ends.
+        identity: of the run, which is kept beside its checkpoints.
 
     Attributes:
         model, optimizer: of `take_step`.
         step: number of finished steps.
     """
 
-    def __init__(self, take_step: TrainStep, settings: RunSettings, num_train_steps: int) -> None:
+    def __init__(
+        self,
+        take_step: TrainStep,
+        settings: RunSettings,
+        num_train_steps: int,
+        identity: TrainedWith | None = None,
+    ) -> None:
         self.take_step, self.settings = take_step, settings
-        self.num_train_steps = num_train_steps
+        self.num_train_steps, self._identity = num_train_steps, identity
         self.model, self.optimizer = take_step.model, take_step.optimizer
         self.step = 0
         self._slots = self.optimizer.slot_variables(take_step.variables)
@@ -128,6 +136,9 @@ class Trainer:
         """Writes `model.ckpt-<step>` and the text file `checkpoint`; returns the prefix."""
         directory = self.settings.output_dir
         prefix = os.path.join(directory, f"model.ckpt-{self.step}")
+        if self._identity is not None:
+            trained_with.write(directory, self._identity)
+            self._identity = None
         store.save_checkpoint(prefix, self.state())
         store.remove_old_checkpoints(directory, self.settings.keep_checkpoint_max)
         names = [os.path.basename(p) for p in store.list_checkpoints(directory).values()]

@@ -42,6 +42,41 @@ _GIT_SECONDS = 10
 
 
 @contextlib.contextmanager
+def made(output_dir: str) -> Iterator[None]:
+    """Makes a directory for a `with` block; where the block fails and left it empty, removes it.
+
+    Raises:
+        ValueError: it cannot be made or written to.
+    """
+    missing = _missing_directories(output_dir)
+    files.make_directory(output_dir, "--output_dir")
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(OSError):  # there is something in it
+            for directory in missing:
+                _remove_free_lock(directory)
+                os.rmdir(directory)
+        raise
+
+
+def _missing_directories(path: str) -> list[str]:
+    """Returns which of a local path and its parents do not exist, the longest first."""
+    found, path = [], os.path.abspath(path)
+    while not files.is_remote(path) and not os.path.exists(path):
+        found.append(path)
+        path = os.path.dirname(path)
+    return found
+
+
+def _remove_free_lock(directory: str) -> None:
+    """Removes the file of a lock that nobody holds, if there is nothing else in the directory."""
+    path = os.path.join(directory, LOCK_FILE)
+    if os.listdir(directory) == [LOCK_FILE] and not os.path.getsize(path):
+        os.remove(path)
+
+
+@contextlib.contextmanager
 def lock(output_dir: str) -> Iterator[None]:
     """Holds a directory against other processes, and clears up after one that was killed.
 
@@ -133,6 +168,7 @@ def describe_run(
     settings: Mapping[str, Any],
     config: Mapping[str, Any],
     device: Mapping[str, Any],
+    changes: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Writes `run.json`, and adds the same as a line to `runs.jsonl`.
 
@@ -142,6 +178,8 @@ def describe_run(
         settings: name → value of all settings, defaults included; "flags" in the file.
         config: of the model, as in albert_config.json.
         device: what computes, and how: devices and precision.
+        changes: folder → what is not as it was when its checkpoints were trained, and was
+            accepted; "changed_settings" in the file.
 
     Returns:
         what was written. Besides the arguments: `started` (UTC), the working `directory`, `host`,
@@ -160,6 +198,8 @@ def describe_run(
         "platform": platform.platform(),
         "device": dict(device),
     }
+    if changes:
+        entry["changed_settings"] = dict(changes)
     _write(os.path.join(output_dir, RUN_FILE), _to_json(entry, indent=1) + "\n")
     path = os.path.join(output_dir, RUNS_FILE)
     _write(path, _read(path) + _to_json(entry) + "\n")

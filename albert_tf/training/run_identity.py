@@ -19,7 +19,7 @@ from absl import logging
 
 from albert_tf import files, settings
 from albert_tf.checkpoints import containers, store, trained_with
-from albert_tf.checkpoints.trained_with import TrainedWith
+from albert_tf.checkpoints.trained_with import LOWER_CASE, VOCABULARY, TrainedWith
 from albert_tf.config import AlbertConfig
 from albert_tf.settings import FieldInfo
 from albert_tf.training.settings import RunSettings
@@ -95,12 +95,73 @@ def differences_table(columns: Mapping[str, Mapping[str, str]]) -> str:
     return "\n".join("  " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
 
 
-def check_training(output_dir: str, run: TrainedWith, allows_changes: bool) -> Changes:
+def check(run: RunSettings, identity: TrainedWith) -> Changes:
+    """Compares a run with what the model in its folder, or `init_checkpoint`, was trained with.
+
+    Training needs what the last training there had. Evaluation and prediction, and training that
+    starts from an `init_checkpoint`, only need the vocabulary and the like.
+
+    Args:
+        run: its settings; changes are only logged if `allow_changed_settings` is set.
+        identity: of the run, by `describe`.
+
+    Returns:
+        what has changed.
+
+    Raises:
+        ValueError: something has changed, with a table of it.
+    """
+    step, allows_changes = _newest_step(run.output_dir), run.allow_changed_settings
+    if run.do_train and step is not None:
+        changes = check_training(run.output_dir, step, identity, allows_changes)
+        if changes:
+            return changes
+    folder = weights_folder(run)
+    names = {VOCABULARY, LOWER_CASE} | (set() if run.do_train else run.names_for_model)
+    return check_model(folder, identity, names, allows_changes) if folder else {}
+
+
+def weights_folder(run: RunSettings) -> str | None:
+    """Returns the folder of the weights that a run begins with; None for random weights.
+
+    That is its own, if something has been trained there, or else that of `init_checkpoint`.
+    """
+    step, path = _newest_step(run.output_dir), run.init_checkpoint
+    if step or (step is not None and not run.do_train):
+        return run.output_dir
+    if not path or files.is_directory(path):
+        return path
+    return os.path.dirname(path)
+
+
+def warn_of_vocabulary(run: RunSettings, entries: int, vocab_size: int) -> None:
+    """Warns of a vocabulary of another size than that of a model whose vocabulary is not known.
+
+    Args:
+        run: settings of the run that begins with the model's weights.
+        entries: number of entries of the vocabulary of the run.
+        vocab_size: of the model's config.
+    """
+    folder = weights_folder(run)
+    if folder is None or entries == vocab_size or trained_with.read(folder) is not None:
+        return
+    logging.warning(
+        "The vocabulary has %d entries, and the model has vocab_size=%d. If it is not the "
+        "vocabulary that the model was trained with, what the model has learned is lost: take the "
+        "one that came with %s.",
+        entries,
+        vocab_size,
+        folder or ".",
+    )
+
+
+def check_training(output_dir: str, step: int, run: TrainedWith, allows_changes: bool) -> Changes:
     """Compares a run that trains with the one that has trained in its folder before.
 
     Args:
         output_dir: folder of the run.
-        run: its identity, by `describe`.
+        step: that it is resumed from.
+        run: its identity.
         allows_changes: only log what has changed: `--allow_changed_settings`.
 
     Returns:
@@ -109,9 +170,6 @@ def check_training(output_dir: str, run: TrainedWith, allows_changes: bool) -> C
     Raises:
         ValueError: something has changed, with a table of it.
     """
-    step = _newest_step(output_dir)
-    if step is None:
-        return {}
     before = trained_with.read(output_dir)
     if before is None:
         text = "%s has no %s: what it was trained with is not known, and not compared"

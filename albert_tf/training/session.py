@@ -2,8 +2,9 @@
 
 Every program that trains begins with this:
 
-    with open_session(settings, config) as strategy:
-        trainer = make_trainer(settings, task, schedule, strategy)
+    with run_directory.made(settings.output_dir), open_session(settings, config) as session:
+        trainer = make_trainer(settings, task, schedule, session.strategy)
+        session.begin_work()
 """
 
 from __future__ import annotations
@@ -21,30 +22,29 @@ from absl import logging
 
 from albert_tf import files, optimization
 from albert_tf.checkpoints import loading
+from albert_tf.checkpoints.trained_with import TrainedWith
 from albert_tf.config import AlbertConfig
 from albert_tf.optimization import WarmUpPolynomialDecay
-from albert_tf.training import devices, loop, precision, run_directory
+from albert_tf.training import devices, loop, precision, run_directory, run_identity
 from albert_tf.training.settings import DeviceSettings, RunSettings
 from albert_tf.training.step import StepOptions, TrainStep
 
 CONFIG_NAME = "albert_config.json"
 
 
-def keep_config(output_dir: str, path: str) -> AlbertConfig:
-    """Reads the config of a model, and keeps a copy of it in the output directory.
+def read_config(output_dir: str, path: str) -> AlbertConfig:
+    """Reads the config of a model, and compares it with that of the model in the output directory.
 
     Args:
-        output_dir: made if need be.
+        output_dir: may not exist yet.
         path: `--albert_config_file`.
 
     Raises:
-        ValueError: the directory cannot be written to, or holds the config of another model.
+        ValueError: the directory holds the config of another model.
     """
     config = AlbertConfig.from_json_file(path)
-    files.make_directory(output_dir, "--output_dir")
     copy = os.path.join(output_dir, CONFIG_NAME)
     if not files.exists(copy):
-        config.to_json_file(copy)
         return config
     here, there = config.to_dict(), AlbertConfig.from_json_file(copy).to_dict()
     differing = [
@@ -58,6 +58,13 @@ def keep_config(output_dir: str, path: str) -> AlbertConfig:
             "Use another folder."
         )
     return config
+
+
+def keep_config(output_dir: str, config: AlbertConfig) -> None:
+    """Writes the config of the model into the output directory, unless it is there."""
+    copy = os.path.join(output_dir, CONFIG_NAME)
+    if not files.exists(copy):
+        config.to_json_file(copy)
 
 
 @contextlib.contextmanager
@@ -97,15 +104,80 @@ def _set_threads(threads: int) -> None:
         ) from None
 
 
+class Session:
+    """A run on its devices, in its locked folder.
+
+    Args:
+        settings: of the run.
+        config: of the model.
+        strategy: distributes the computation.
+        precision: "float32", "bfloat16" or "float16".
+
+    Attributes:
+        settings, config, strategy, precision: as given.
+        is_chief: whether this process writes files, as the first of several workers does.
+    """
+
+    def __init__(
+        self,
+        settings: RunSettings,
+        config: AlbertConfig,
+        strategy: tf.distribute.Strategy,
+        precision: str,
+    ) -> None:
+        self.settings, self.config = settings, config
+        self.strategy, self.precision = strategy, precision
+        self.is_chief = devices.is_chief(strategy)
+        self._changes: dict[str, Any] = {}
+        self._has_begun = False
+
+    def identify(self, run: RunSettings, known: TrainedWith) -> TrainedWith:
+        """Returns the identity of a run, after a comparison with the model that it begins with.
+
+        Args:
+            run: settings of this run, or of one of several that it consists of.
+            known: fingerprints of vocabulary and training data, as far as they are known.
+
+        Raises:
+            ValueError: the model in the folder of the run, or `init_checkpoint`, was trained with
+                something else that matters, and `allow_changed_settings` is not set.
+        """
+        read_config(run.output_dir, run.albert_config_file or "")
+        identity = run_identity.describe(run, self.config, self.precision, known)
+        changes = run_identity.check(run, identity)
+        if changes:
+            self._changes[run.output_dir] = changes
+        return identity
+
+    def begin_work(self) -> None:
+        """Describes the run in `run.json`, and keeps the config: once it is known that it works.
+
+        A run that fails before leaves nothing that would be in the way of the next one.
+        """
+        if self._has_begun or not self.is_chief:
+            return
+        self._has_begun = True
+        output_dir = self.settings.output_dir
+        keep_config(output_dir, self.config)
+        run_directory.describe_run(
+            output_dir,
+            command=sys.argv,
+            settings=dataclasses.asdict(self.settings),
+            config=self.config.to_dict(),
+            device={"devices": devices.describe(self.strategy), "precision": self.precision},
+            changes=self._changes,
+        )
+
+
 @contextlib.contextmanager
-def open_session(settings: RunSettings, config: AlbertConfig) -> Iterator[tf.distribute.Strategy]:
-    """Sets up devices as `use_devices`, locks `output_dir`, and describes the run in `run.json`.
+def open_session(settings: RunSettings, config: AlbertConfig) -> Iterator[Session]:
+    """Sets up devices as `use_devices`, and locks `output_dir`.
 
     Only the first of several workers, the chief, locks and writes to the directory.
 
     Args:
         settings: of the run; `output_dir` exists.
-        config: of the model, for `run.json`.
+        config: of the model.
 
     Raises:
         ValueError: another process works in `output_dir`, or as `use_devices`.
@@ -114,15 +186,7 @@ def open_session(settings: RunSettings, config: AlbertConfig) -> Iterator[tf.dis
         strategy, precision_name = stack.enter_context(use_devices(settings))
         if devices.is_chief(strategy):
             stack.enter_context(run_directory.lock(settings.output_dir))
-            device = {"devices": devices.describe(strategy), "precision": precision_name}
-            run_directory.describe_run(
-                settings.output_dir,
-                command=sys.argv,
-                settings=dataclasses.asdict(settings),
-                config=config.to_dict(),
-                device=device,
-            )
-        yield strategy
+        yield Session(settings, config, strategy, precision_name)
 
 
 def make_trainer(
@@ -132,6 +196,7 @@ def make_trainer(
     strategy: tf.distribute.Strategy,
     batch_signature: dict[str, tf.TensorSpec] | None = None,
     init_from_group0: bool = False,
+    identity: TrainedWith | None = None,
 ) -> loop.Trainer:
     """Returns a trainer at the newest checkpoint of `output_dir`, or at its start.
 
@@ -142,6 +207,7 @@ def make_trainer(
         strategy: of `open_session`.
         batch_signature: as in `TrainStep`.
         init_from_group0: as in `load_checkpoint`, for `init_checkpoint`.
+        identity: as in `Trainer`.
 
     Raises:
         ValueError: a checkpoint in `output_dir`, or `init_checkpoint`, does not fit the model; or
@@ -165,7 +231,7 @@ def make_trainer(
         optimizer = optimization.create_optimizer(settings.optimizer, schedule)
         loss_scale = precision.LossScale() if precision.current() == "float16" else None
     take_step = TrainStep(model, task, optimizer, options, strategy, batch_signature, loss_scale)
-    trainer = loop.Trainer(take_step, settings, schedule.num_train_steps)
+    trainer = loop.Trainer(take_step, settings, schedule.num_train_steps, identity)
     if trainer.restore_latest():
         logging.info("Going on from step %d of %s", trainer.step, settings.output_dir)
     elif settings.init_checkpoint:

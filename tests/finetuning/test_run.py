@@ -25,6 +25,7 @@ from albert_tf.finetuning.settings import FineTuningSettings
 from albert_tf.finetuning.sweeps import TABLE_FILE, Result
 from albert_tf.finetuning.task import FineTuningTask, Split
 from albert_tf.serving import saved_model
+from albert_tf.training import session
 from tests.conftest import TINY_SHAPE
 from tests.script_runner import killed_at, tensors
 
@@ -154,7 +155,9 @@ def run_maker(tmp_path):
         weights = classifier.build_model().variables
         store.save_checkpoint(prefix, {variable_name(v): v for v in weights})
         made = {name: make_split(task, name, labels) for name, labels in splits.items()}
-        return FineTuningRun(settings, classifier, made, tf.distribute.get_strategy())
+        (tmp_path / "run").mkdir(exist_ok=True)
+        opened = session.Session(settings, CONFIG, tf.distribute.get_strategy(), "float32")
+        return FineTuningRun(settings, classifier, made, opened)
 
     return make
 
@@ -191,13 +194,16 @@ def test_predictions_without_labels_are_not_measured(make_run, tmp_path):
     assert not (tmp_path / "run" / "predict_results.txt").exists()
 
 
-def test_another_task_is_refused_once_there_is_a_checkpoint(make_run, tmp_path):
-    make_run("cola", {"train": list("01")})
-    make_run("mrpc", {"train": list("01")})  # nothing has been trained yet
+def test_a_run_records_its_task_once_it_works(make_run, tmp_path):
+    run = make_run("mrpc", {"train": list("01")})
+    assert not list((tmp_path / "run").iterdir())
+    run.begin_work()
+    names = {"albert_config.json", "run.json", "runs.jsonl", "task.json"}
+    assert {path.name for path in (tmp_path / "run").iterdir()} == names
     store.save_checkpoint(f"{tmp_path}/run/model.ckpt-1", {"global_step": np.int64(1)})
-    make_run("mrpc", {"train": list("01")})
+    other = make_run("cola", {}).task
     with pytest.raises(ValueError, match="a model of the task mrpc"):
-        make_run("cola", {"train": list("01")})
+        other.check_folder(run.settings.output_dir, is_training=True)
 
 
 def test_splits_with_the_same_data_share_features_and_the_trace(make_run):
@@ -221,7 +227,7 @@ def test_splits_with_the_same_data_share_features_and_the_trace(make_run):
 def test_exports_compute_in_float32_whatever_the_precision_of_training(
     make_run, tmp_path, monkeypatch
 ):
-    run = make_run("mrpc", {})
+    run = make_run("mrpc", {}, export_texts=False)  # the vocabulary is none
     models, names = [], set()
 
     def export(_, model, *__, extra_files, **___):
@@ -268,6 +274,9 @@ class WordTask(FineTuningTask):
 
     def read(self, split):
         return list("0110100")
+
+    def checksum(self, data):
+        return "".join(data)
 
     def make_features(self, data, split):
         return make_split(find_task("mrpc"), split, data).features

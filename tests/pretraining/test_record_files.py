@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from albert_tf.checkpoints.trained_with import TrainedWith
 from albert_tf.data.tfrecord import encode_examples, frame_records
 from albert_tf.pretraining import record_files
 from albert_tf.pretraining.record_files import (
@@ -150,3 +151,42 @@ def test_one_of_the_first_records_that_fits_is_enough(tmp_path):
     path = write_damaged(tmp_path / "b.tfrecord", range(1), {0: "other"})
     with pytest.raises(ValueError, match=r"b\.tfrecord: its records are no tf\.train\.Examples"):
         record_files.check_features(path, FEATURES, {})
+
+
+def write_metadata(path, checksum):
+    """Says which vocabulary the records of a file were made with."""
+    entry = {"name": path.name, "instances": 4, "bytes": path.stat().st_size}
+    vocabulary = {"size": 97, "checksum": checksum, "file": "x.model", "do_lower_case": False}
+    metadata = {"files": [entry], "settings": {}, "vocabulary": vocabulary}
+    path.with_suffix(".records.json").write_text(json.dumps(metadata))
+
+
+def test_the_vocabulary_of_records_is_that_of_their_metadata(tmp_path):
+    paths = [tmp_path / "a.tfrecord", tmp_path / "b.tfrecord"]
+    for path in paths:
+        write_numbers(str(path), range(4))
+    record_files_of = [RecordFile(str(path), 4) for path in paths]
+    assert record_files.find_vocabulary(record_files_of) == TrainedWith({})
+    write_metadata(paths[0], "a" * 64)
+    found = record_files.find_vocabulary(record_files_of)
+    text = "97 entries, sha256 aaaaaaaaaaaaaaaa"
+    assert found.identity == {"vocabulary": text, "do_lower_case": "False"}
+    assert found.paths == {"vocabulary": f"x.model, says {tmp_path}/a.records.json"}
+    write_metadata(paths[1], "b" * 64)
+    with pytest.raises(ValueError, match=r"different vocabularies: x.*a\.records.*b\.records"):
+        record_files.find_vocabulary(record_files_of)
+
+
+def test_records_are_known_by_their_content_wherever_they_are(tmp_path):
+    first, moved, other = tmp_path / "a", tmp_path / "b", tmp_path / "c"
+    write_numbers(str(first), range(4))
+    moved.write_bytes(first.read_bytes())
+    write_numbers(str(other), range(1, 5))
+    assert other.stat().st_size == first.stat().st_size
+    a, b, c = (record_files.checksum([RecordFile(str(path), 4)]) for path in (first, moved, other))
+    assert a == b != c
+    large = tmp_path / "large"
+    large.write_bytes(bytes(200_000))
+    before = record_files.checksum([RecordFile(str(large), 4)])
+    large.write_bytes(bytes(199_999) + b"x")
+    assert record_files.checksum([RecordFile(str(large), 4)]) != before

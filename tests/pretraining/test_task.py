@@ -113,15 +113,6 @@ def test_a_vocabulary_larger_than_the_model_is_refused(task, path):
         task.find_records(str(path), "input_file")
 
 
-def test_records_of_two_vocabularies_are_refused(task, path):
-    other = path.parent / "more.tfrecord"
-    write_records(other, 4)
-    write_metadata(path)
-    write_metadata(other, checksum="b", name="y.records.json")
-    with pytest.raises(ValueError, match=r"different vocabularies: .*x\.records.*y\.records"):
-        task.find_records(f"{path.parent}/*.tfrecord", "input_file")
-
-
 def test_results_are_sorted_lines(tmp_path):
     results = [
         Evaluation(step, {"loss": loss}, "a", "records") for step, loss in ((2, 1.5), (4, 1.25))

@@ -114,7 +114,7 @@ def test_the_cache_is_made_anew_where_something_changed(tokenizer, tmp_path):
 
 def make_task(config, tokenizer=None, **settings):
     return race.MultipleChoice(
-        Settings(**{"data_dir": "", "output_dir": ""} | settings), config, tokenizer
+        Settings(**{"data_dir": "data", "output_dir": "out"} | settings), config, tokenizer
     )
 
 

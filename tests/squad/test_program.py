@@ -17,6 +17,7 @@ from albert_tf.finetuning.run import FineTuningRun
 from albert_tf.finetuning.task import Split
 from albert_tf.squad import program
 from albert_tf.squad.settings import Settings
+from albert_tf.training import session
 from albert_tf.training.evaluation import read_evaluations
 from tests.squad.test_task import make_data, make_task
 
@@ -61,7 +62,9 @@ def make_run(config, folder, version_2, names=("dev", "test"), data=None, **sett
     )
     features = task.make_features(data, "test")
     splits = {name: Split(name, data, features) for name in names}
-    return FineTuningRun(task.settings, task, splits, tf.distribute.get_strategy())
+    strategy = tf.distribute.get_strategy()
+    opened = session.Session(task.settings, task.config, strategy, "float32")
+    return FineTuningRun(task.settings, task, splits, opened)
 
 
 def read(folder, name):

@@ -42,7 +42,7 @@ def make_data(version_2=False, checksum="00ff", **overrides):
 
 def make_task(config, version_2, data=None, tokenizer=None, **settings):
     """Returns the task, for windows of `LENGTHS` unless others are given."""
-    values = LENGTHS | {"output_dir": "", "n_best_size": 7, "num_workers": 1} | settings
+    values = LENGTHS | {"output_dir": "out", "n_best_size": 7, "num_workers": 1} | settings
     return QuestionAnswering(
         Settings(**values), config, tokenizer or WordTokenizer(), version_2, data or {}
     )

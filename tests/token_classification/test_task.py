@@ -425,9 +425,10 @@ def test_files_have_the_columns_of_conlleval(tmp_path):
 def test_a_folder_with_checkpoints_for_other_labels_is_refused(classifier, tmp_path):
     folder = str(tmp_path)
     task.remember_tags(folder, Tags(("B-ORG", "O"), "iob2"))
-    classifier.prepare_folder(folder, is_training=True)  # nothing has been trained yet
+    classifier.check_folder(folder, is_training=True)  # nothing has been trained yet
+    classifier.record(folder)
     assert task.remembered_tags(folder) == TAGS
     task.remember_tags(folder, Tags(("B-ORG", "O"), "iob2"))
     (tmp_path / "model.ckpt-5.index").write_text("")
     with pytest.raises(ValueError, match="a model with the labels B-ORG, O; now they are B-LOC"):
-        classifier.prepare_folder(folder, is_training=False)
+        classifier.check_folder(folder, is_training=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
@@ -154,6 +155,45 @@ def test_where_nothing_can_be_locked_nothing_is(tmp_path, monkeypatch, caplog):
         patch.setattr(os, "open", open_read_only)
         with run_directory.lock(str(tmp_path)):
             pass
+
+
+def fail_in(path, names=()):
+    with (
+        contextlib.suppress(KeyError),
+        run_directory.made(str(path)),
+        run_directory.lock(str(path)),
+    ):
+        for name in names:
+            (path / name).write_text("x")
+        raise KeyError
+
+
+def test_a_directory_that_was_made_for_nothing_is_removed_again(tmp_path):
+    fail_in(tmp_path / "new" / "deep")
+    assert not list(tmp_path.iterdir())
+    fail_in(tmp_path / "new" / "deep", ["features.npz"])
+    assert {path.name for path in (tmp_path / "new/deep").iterdir()} == {".lock", "features.npz"}
+    (tmp_path / "old").mkdir()
+    fail_in(tmp_path / "old")
+    assert (tmp_path / "old").is_dir()
+    with run_directory.made(str(tmp_path / "good")):
+        pass
+    assert (tmp_path / "good").is_dir()
+
+
+def test_a_directory_that_another_process_holds_is_left(tmp_path):
+    with run_directory.made(str(tmp_path / "new")), run_directory.lock(str(tmp_path / "new")):
+        run_directory._remove_free_lock(str(tmp_path / "new"))
+        assert os.listdir(tmp_path / "new") == [".lock"]
+
+
+def test_a_directory_that_cannot_be_made_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    with (
+        pytest.raises(ValueError, match="--output_dir: cannot write into"),
+        run_directory.made(str(tmp_path / "file" / "model")),
+    ):
+        pass
 
 
 def describe(path, step=20):

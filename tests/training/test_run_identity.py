@@ -43,8 +43,8 @@ def describe(settings, known=DATA, precision="float32", config=CONFIG):
     return run_identity.describe(settings, config, precision, known)
 
 
-def check(settings, now, allows_changes=False):
-    return run_identity.check_training(settings.output_dir, now, allows_changes)
+def check(settings, now, **changes):
+    return run_identity.check(dataclasses.replace(settings, **changes), now)
 
 
 def test_an_identity_has_what_decides_the_result_and_nothing_else(settings):
@@ -97,7 +97,7 @@ def test_another_setting_is_refused_with_both_values(settings, changes, row):
     error.match(row)
     error.match("Name another --output_dir, or pass --allow_changed_settings")
     assert len(str(error.value).splitlines()) == 4
-    assert list(check(settings, now, allows_changes=True)) == list(changes)
+    assert list(check(settings, now, allow_changed_settings=True)) == list(changes)
 
 
 @pytest.mark.parametrize("name", ["vocabulary", "training data"])

@@ -12,8 +12,9 @@ import tensorflow as tf
 import tf_keras
 from absl import logging
 
-from albert_tf.checkpoints import store
+from albert_tf.checkpoints import store, trained_with
 from albert_tf.checkpoints.names import variable_name
+from albert_tf.checkpoints.trained_with import TrainedWith
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling import AlbertForPretraining
 from albert_tf.optimization import WarmUpPolynomialDecay
@@ -51,24 +52,19 @@ def write_config(path, **changes):
 
 def test_the_config_is_kept_in_the_output_folder(tmp_path):
     path = write_config(tmp_path / "a.json")
-    output_dir = tmp_path / "deep" / "model"
-    config = session.keep_config(str(output_dir), path)
-    assert AlbertConfig.from_json_file(str(output_dir / "albert_config.json")) == config
-    assert session.keep_config(str(output_dir), path) == config
+    config = session.read_config(str(tmp_path / "new"), path)
+    assert not (tmp_path / "new").exists()
+    session.keep_config(str(tmp_path), config)
+    assert AlbertConfig.from_json_file(str(tmp_path / "albert_config.json")) == config
+    assert session.read_config(str(tmp_path), path) == config
 
 
 def test_the_folder_of_another_model_is_refused(tmp_path):
-    session.keep_config(str(tmp_path / "model"), write_config(tmp_path / "a.json"))
+    path = write_config(tmp_path / "a.json")
+    session.keep_config(str(tmp_path), session.read_config(str(tmp_path), path))
     other = write_config(tmp_path / "b.json", hidden_size=16)
     with pytest.raises(ValueError, match=r"another model .*hidden_size is 12 there, 16 in .*b\.j"):
-        session.keep_config(str(tmp_path / "model"), other)
-
-
-def test_an_output_folder_that_cannot_be_made_is_refused(tmp_path):
-    (tmp_path / "file").write_text("")
-    path = write_config(tmp_path / "a.json")
-    with pytest.raises(ValueError, match="--output_dir: cannot write into"):
-        session.keep_config(str(tmp_path / "file" / "model"), path)
+        session.read_config(str(tmp_path), other)
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
@@ -89,14 +85,43 @@ def test_the_precision_is_restored_after_an_error():
     assert tf_keras.mixed_precision.global_policy().name == "float32"
 
 
-def test_a_session_locks_the_directory_and_describes_the_run(settings, task, tmp_path):
-    with session.open_session(settings, task.config):
+def test_a_session_locks_the_directory_and_describes_the_run_that_works(settings, task, tmp_path):
+    with session.open_session(settings, task.config) as opened:
         assert json.loads((tmp_path / ".lock").read_text())["pid"] == os.getpid()
+        assert opened.is_chief
+        assert os.listdir(tmp_path) == [".lock"]
+        opened.begin_work()
+        opened.begin_work()
         run = json.loads((tmp_path / "run.json").read_text())
     assert (tmp_path / ".lock").read_text() == ""
     assert run["flags"] == dataclasses.asdict(settings)
     assert run["config"]["hidden_size"] == 12
     assert run["device"] == {"devices": "one CPU", "precision": "float32"}
+    assert "changed_settings" not in run
+    assert len((tmp_path / "runs.jsonl").read_text().splitlines()) == 1
+    assert AlbertConfig.from_json_file(str(tmp_path / "albert_config.json")) == task.config
+
+
+def test_accepted_changes_are_in_the_description_of_the_run(settings, task, tmp_path):
+    path = str(tmp_path / "a.json")
+    task.config.to_json_file(path)
+    settings = dataclasses.replace(settings, albert_config_file=path, do_train=True)
+    known = TrainedWith({"vocabulary": "97 entries"})
+
+    def identify(**changes):
+        with session.open_session(settings, task.config) as opened:
+            identity = opened.identify(dataclasses.replace(settings, **changes), known)
+            opened.begin_work()
+            return identity
+
+    trained_with.write(str(tmp_path), identify())
+    store.save_checkpoint(str(tmp_path / "model.ckpt-4"), {"x": np.zeros(1)})
+    with pytest.raises(ValueError, match=r"learning_rate +5e-05 +0\.5"):
+        identify(learning_rate=0.5)
+    identify(learning_rate=0.5, allow_changed_settings=True)
+    runs = [json.loads(line) for line in (tmp_path / "runs.jsonl").read_text().splitlines()]
+    changes = {str(tmp_path): {"learning_rate": ["5e-05", "0.5"]}}
+    assert [run.get("changed_settings") for run in runs] == [None, changes]
 
 
 def start(settings, task):
@@ -129,7 +154,17 @@ def test_training_starts_from_init_checkpoint_and_resumes_what_it_finds(settings
         np.testing.assert_array_equal(weights(again)[name], value, err_msg=name)
     again.step = 3
     again.save()
+    assert trained_with.read(str(tmp_path)) is None
     assert start(settings, task).step == 3
+
+
+def test_the_identity_of_a_run_is_kept_with_its_first_checkpoint(settings, task, tmp_path):
+    identity = TrainedWith({"seed": "7"})
+    with session.use_devices(settings) as (strategy, _):
+        trainer = session.make_trainer(settings, task, SCHEDULE, strategy, identity=identity)
+    assert not list(tmp_path.iterdir())
+    trainer.save()
+    assert trained_with.read(str(tmp_path)) == identity
 
 
 def test_settings_reach_the_trainer(settings, task):
