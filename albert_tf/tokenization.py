@@ -261,7 +261,13 @@ class _SentencePieceEncoder:
                 f"{path}: no SentencePiece model. --spm_model_file expects the binary .model file "
                 "of its training; a .vocab or vocab.txt file belongs to --vocab_file."
             )
-        pieces = self.sp.id_to_piece(list(range(self.sp.get_piece_size())))
+        try:
+            pieces = self.sp.id_to_piece(list(range(self.sp.get_piece_size())))
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"{path}: a damaged SentencePiece model: a piece is not UTF-8 ({error.reason}). "
+                "Bring it back from a copy."
+            ) from None
         self.vocab: dict[str, int] = {piece: piece_id for piece_id, piece in enumerate(pieces)}
         self.unk_id = int(self.sp.unk_id())
         # Ids straight from the model are right where none of these is among them. An unknown

@@ -325,6 +325,15 @@ def test_a_file_that_is_no_sentencepiece_model_is_refused(tmp_path, content):
         FullTokenizer(spm_model_file=str(path))
 
 
+def test_a_sentencepiece_model_whose_pieces_are_no_text_is_refused(tmp_path, comma_model):
+    with open(comma_model, "rb") as stream:
+        content = stream.read()
+    path = tmp_path / "flipped.model"
+    path.write_bytes(content.replace("\u2581".encode(), b"\xff\x96\x81", 1))
+    with pytest.raises(ValueError, match=r"flipped\.model: a damaged SentencePiece model: a "):
+        FullTokenizer(spm_model_file=str(path))
+
+
 def test_a_truncated_sentencepiece_model_is_refused(tmp_path, comma_model):
     with open(comma_model, "rb") as stream:
         content = stream.read()
