@@ -7,6 +7,7 @@ reads one array. Pickles are never unpickled here, as they can run any code.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -14,7 +15,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 # Hugging Face's repositories hold one model in several formats: the first of these is opened.
 _HUGGING_FACE_FILES = ("model.safetensors", "pytorch_model.bin", "tf_model.h5")
 _OTHER_FILES = re.compile(r"\.(safetensors|bin|pt|pth|h5|hdf5)$")
+_MOST_UNPACKED = 1100  # times the size of a file: deflate, the usual compression, packs 1032 to 1
 _SHARD = re.compile(r"\.data-(\d+)-of-(\d+)$")
 _DIGEST_LENGTH = 16
 _BLOCK_BYTES = 1 << 20
@@ -292,25 +294,41 @@ def _open_safetensors(path: str) -> WeightFile:
 
 
 def _open_hdf5(path: str) -> WeightFile:
-    import h5py  # comes with TensorFlow
-
-    arrays: dict[str, np.ndarray] = {}
+    places: dict[str, str] = {}
+    shapes: dict[str, tuple[int, ...]] = {}
+    most_bytes = _MOST_UNPACKED * files.file_size(path)
 
     def collect(_: str, item: Any) -> None:
-        if not isinstance(item, h5py.Group):
-            return
         for name in item.attrs.get("weight_names", ()):
             text = name.decode() if isinstance(name, bytes) else str(name)
-            arrays.setdefault(text, np.asarray(item[text]))
+            found = item[text]
+            if found.dtype.kind not in "fiu":
+                raise ValueError(f"{text!r} is no array of numbers")
+            if found.nbytes > most_bytes:  # a few bytes can stand for any number of zeros
+                raise ValueError(f"{text!r} would take {found.nbytes / 2**30:.3g} GiB unpacked")
+            if text not in places:
+                places[text], shapes[text] = found.name, found.shape
+
+    def read(name: str) -> np.ndarray:
+        with _opened_hdf5(path) as opened:
+            return np.asarray(opened[places[name]])
+
+    with _opened_hdf5(path) as opened:
+        collect("", opened)
+        opened.visititems(collect)
+    return WeightFile(path, "Keras HDF5", shapes, read)
+
+
+@contextlib.contextmanager
+def _opened_hdf5(path: str) -> Iterator[Any]:
+    """Yields an open HDF5 file; what h5py raises where it is damaged becomes a ValueError."""
+    import h5py  # comes with TensorFlow
 
     try:
         with h5py.File(path, "r") as opened:
-            collect("", opened)
-            opened.visititems(collect)
-    except (OSError, KeyError, RuntimeError) as error:
+            yield opened
+    except (OSError, LookupError, RuntimeError, TypeError, ValueError, AttributeError) as error:
         raise ValueError(f"{path}: damaged or no HDF5 file of Keras weights ({error})") from None
-    shapes = {name: array.shape for name, array in arrays.items()}
-    return WeightFile(path, "Keras HDF5", shapes, arrays.__getitem__)
 
 
 def _open_pytorch(path: str) -> WeightFile:

@@ -235,6 +235,40 @@ def test_damaged_hdf5_is_said(tmp_path):
         open_weights(str(path))
 
 
+@pytest.mark.parametrize("layout", ["fill value", "compressed"])
+def test_hdf5_that_unpacks_to_more_than_a_file_can_hold_is_refused(tmp_path, layout):
+    path = tmp_path / "tf2_model.h5"
+    options = {"chunks": (2**20,), "compression": "gzip"} if layout == "compressed" else {}
+    with h5py.File(path, "w") as opened:
+        opened.attrs["weight_names"] = [b"a"]
+        opened.create_dataset("a", (10**11,), np.float32, **options)
+    assert path.stat().st_size < 10_000
+    with pytest.raises(ValueError, match=r"tf2_model.h5: .*'a' would take 373 GiB unpacked"):
+        open_weights(str(path))
+
+
+@pytest.mark.parametrize(
+    "names", [5, np.float32(0.5), [1, 2], h5py.Empty("f"), "a", [b"\xff"], [b"texts"], [b"layer"]]
+)
+def test_hdf5_whose_names_name_no_weights_is_refused(tmp_path, names):
+    path = tmp_path / "tf2_model.h5"
+    with h5py.File(path, "w") as opened:
+        opened.create_group("layer")
+        opened.create_dataset("texts", data=[b"no", b"numbers"])
+        opened.attrs["weight_names"] = names
+    with pytest.raises(ValueError, match=r"tf2_model.h5: damaged or no HDF5 file of Keras weights"):
+        open_weights(str(path))
+
+
+def test_hdf5_that_is_damaged_after_it_was_opened_is_refused(tmp_path):
+    path = tmp_path / "tf2_model.h5"
+    write_hdf5(path, ARRAYS)
+    weights = open_weights(str(path))
+    path.write_bytes(path.read_bytes()[:700])
+    with pytest.raises(ValueError, match=r"tf2_model.h5: damaged or no HDF5 file"):
+        weights.read(next(iter(ARRAYS)))
+
+
 class Bomb:
     """An object that leaves a trace when it is unpickled."""
 
