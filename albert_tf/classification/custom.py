@@ -23,9 +23,11 @@ from albert_tf.classification.tasks import (
     Columns,
     Source,
 )
+from albert_tf.finetuning import tables
 
 EXTENSIONS = (".tsv", ".csv", ".jsonl", ".json", ".txt")
 TASK_FILE = "task.json"
+_TASK_FIELDS = {"task_name": str, "folder": str, "labels": list[str], "is_regression": bool}
 MAX_LABELS = 1000  # more of them are taken for a wrong column
 
 
@@ -108,6 +110,8 @@ def find_task(
         return tasks.find_task(name)
     remembered = [remembered_labels(folder) for folder in model_folders]
     labels = next(filter(None, [options.labels, *remembered]), ())
+    for label in labels:
+        tables.check_name(label, f"a label of --labels or {TASK_FILE}")
     splits, is_regression = _find_splits(data_dir, options), options.is_regression
     task = ClassificationTask(
         CUSTOM_TASK,
@@ -139,13 +143,12 @@ def remembered_labels(folder: str) -> tuple[str, ...]:
 
 def _read_task(folder: str) -> _Remembered | None:
     path = os.path.join(folder, TASK_FILE)
-    try:
-        known = json.loads(files.read_text(path))
-        return _Remembered(**known | {"labels": tuple(known["labels"])})
-    except FileNotFoundError:
+    if not files.exists(path):
         return None
-    except (ValueError, KeyError, TypeError):
-        raise ValueError(f"{path}: not written by this program; move it away") from None
+    known = files.read_own_json(path, _TASK_FIELDS)
+    return _Remembered(
+        known["task_name"], known["folder"], tuple(known["labels"]), known["is_regression"]
+    )
 
 
 @dataclasses.dataclass(frozen=True)

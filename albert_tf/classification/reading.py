@@ -88,7 +88,7 @@ def parse_label(value: Any, task: ClassificationTask) -> str:
         value = str(value).lower()
     if not isinstance(value, (str, int, float)) or value == "":
         raise BadRowError(f"the label is {value!r}"[:80])
-    label = str(value).strip()
+    label = tables.check_name(value, "the label")
     label = task.label_aliases.get(label, label)
     if task.is_regression:
         if not is_number(label):
@@ -187,7 +187,7 @@ class _File:
         column = self.columns.guid
         if column is None or (isinstance(row, dict) and column not in row):
             return default
-        guid = " ".join(str(tables.cell(row, column)).split())
+        guid = " ".join(tables.check_text(str(tables.cell(row, column)), repr(column)).split())
         first = self.line_of_guid.setdefault(guid, line)
         if first != line:
             if self.split == "test":

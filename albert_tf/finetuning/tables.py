@@ -174,6 +174,20 @@ def text_cell(row: Row, column: Column) -> str:
     return check_text(value, repr(column))
 
 
+def check_name(value: Any, what: str) -> str:
+    """Returns the value as text that can be a cell in a line of a file, stripped of spaces.
+
+    Raises:
+        BadRowError: it is empty, has a tab or a line break, or cannot be encoded as UTF-8.
+    """
+    name = check_text(str(value), what).strip()
+    if not name or "\t" in name or len(name.splitlines()) > 1:
+        raise BadRowError(
+            f"{what} is {name[:50]!r}: text without tabs and line breaks was expected"
+        )
+    return name
+
+
 def check_text(value: Any, what: str) -> str:
     """Returns the value if it is text that can be encoded as UTF-8.
 

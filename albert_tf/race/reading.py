@@ -237,7 +237,9 @@ def _custom_question(row: Any, split: str, line: int) -> Question:
     if split != "test" or row.get("label") is not None:
         label = _label(tables.cell(row, "label"), options)
     example_id = tables.check_text(str(row.get("id", f"{split}-{line - 1}")), "'id'")
-    level = tables.check_text(str(row.get("level", "")), "'level'")
+    level = str(row.get("level", ""))
+    if level:
+        level = tables.check_name(level, "'level'")
     return Question(example_id, passage, question, options, label, level)
 
 

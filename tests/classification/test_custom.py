@@ -175,6 +175,8 @@ def test_a_trained_model_remembers_the_labels_of_data_that_are_gone(write, tmp_p
     assert custom.find_task("tsv", folder, said, [str(model)]).labels == ("c", "d")
     with pytest.raises(FileNotFoundError, match="has no train file to read the labels from"):
         custom.find_task("tsv", folder, options)
+    with pytest.raises(ValueError, match=r"a label of --labels or task\.json is 'c\\td': text"):
+        custom.find_task("tsv", folder, CustomDataSettings(labels=("c\td", "d")))
 
 
 def test_a_model_goes_on_with_its_own_task_only(tmp_path):

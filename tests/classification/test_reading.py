@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 from absl import logging
 
+from albert_tf.classification import custom
 from albert_tf.classification.reading import Example, parse_label, read_examples
+from albert_tf.classification.settings import CustomDataSettings
 from albert_tf.classification.tasks import TASKS
 from albert_tf.finetuning.tables import BadRowError
 
@@ -250,6 +252,35 @@ def test_one_bad_row_too_many_stops(write):
     folder = write("RTE/dev.tsv", HEADER, GOOD, "x", "y")
     with pytest.raises(ValueError, match=r"line 4: .*--max_bad_rows=1"):
         read_examples(TASKS["rte"], folder, "dev", max_bad_rows=1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        (
+            {"label": "a\tb"},
+            r"the label is \'a.*tb\': text without tabs and line breaks",
+        ),
+        ({"label": "a\nb"}, "the label is .*: text without tabs and line breaks"),
+        ({"label": "a\u2028b"}, "the label is .*: text without tabs and line breaks"),
+        ({"label": "  "}, "the label is ''"),
+        ({"label": "a\ud800"}, "the label holds half a surrogate pair"),
+        ({"id": "\ud800"}, "'id' holds half a surrogate pair"),
+    ],
+)
+def test_labels_and_names_that_no_line_can_hold_are_refused(write, changes, problem):
+    row = {"text": "x", "label": "a", "id": "1"}
+    folder = write("train.jsonl", row, row | changes)
+    with pytest.raises(ValueError, match=rf"train\.jsonl, line 2: {problem}"):
+        custom.find_task("tsv", folder, CustomDataSettings())
+
+
+def test_a_name_that_cannot_be_written_is_found_in_a_test_file(write):
+    row = {"text": "x", "label": "a", "id": "1"}
+    folder = write("test.jsonl", row, row | {"id": "\ud800"})
+    task = custom.find_task("tsv", folder, CustomDataSettings(labels=("a", "b")))
+    with pytest.raises(ValueError, match=r"test\.jsonl, line 2: 'id' holds half a surrogate pair"):
+        read_examples(task, folder, "test")
 
 
 def test_json_rows_are_checked_too(write):

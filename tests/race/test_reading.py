@@ -192,6 +192,7 @@ def test_the_answer_is_a_number_a_letter_or_the_option_itself(tmp_path, label, n
         (question(options=["a", " "]), r"option 2 of 2 is empty"),
         (question(question=5), r"'question' is 5, text was expected"),
         (question(level="\ud800"), r"'level' holds half a surrogate pair"),
+        (question(level="a\nb"), r"'level' is 'a.nb': text without tabs and line breaks"),
     ],
 )
 def test_a_bad_question_is_named(tmp_path, bad, problem):
@@ -199,6 +200,15 @@ def test_a_bad_question_is_named(tmp_path, bad, problem):
     with pytest.raises(ValueError, match=rf"train.jsonl, line 2 \(q2\): {problem}"):
         read_questions(folder, "train")
     assert len(read_questions(folder, "train", max_bad_rows=1)) == 1
+
+
+def test_an_id_that_cannot_be_written_is_refused(tmp_path):
+    folder = write_questions(tmp_path, question(), question(id="\ud800"), name="test.jsonl")
+    with pytest.raises(ValueError, match=r"test\.jsonl, line 2 .*'id' holds half a surrogate pair"):
+        read_questions(folder, "test")
+    write_articles(tmp_path, "high", article("m1", id="\ud800"), together=True, split="test")
+    with pytest.raises(ValueError, match=r"high/all\.txt, line 1: 'id' holds half a surrogate"):
+        read_race(folder, "test", ["high"])
 
 
 def test_test_questions_need_no_label(tmp_path):
