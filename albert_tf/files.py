@@ -16,6 +16,8 @@ import os
 import shutil
 import sys
 import tempfile
+import types
+import typing
 import uuid
 from collections.abc import Iterator, Mapping
 from typing import IO, Any
@@ -265,19 +267,99 @@ def parse_json(text: str, place: str) -> dict[str, Any]:
             no Unicode; names the place.
     """
     try:
+        return _parse_object(text)
+    except ValueError as error:
+        raise ValueError(f"{place}: {error}") from None
+
+
+def read_own_json(path: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Reads a file that a program of this package has written: one JSON object.
+
+    Args:
+        path: the file.
+        fields: as in `parse_own_json`.
+
+    Raises:
+        FileNotFoundError: nothing is there.
+        ValueError: it is damaged, or somebody else's.
+    """
+    return parse_own_json(read_text(path), fields, path)
+
+
+def read_own_json_lines(path: str, fields: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Reads a file that a program of this package has written: a JSON object a line.
+
+    Args:
+        path: the file.
+        fields: as in `parse_own_json`.
+
+    Returns:
+        the objects; [] where there is no file.
+
+    Raises:
+        ValueError: it is damaged, or somebody else's; names the line.
+    """
+    text = read_text(path) if exists(path) else ""
+    lines = text.removesuffix("\n").split("\n") if text else []
+    return [
+        parse_own_json(line, fields, f"{path}, line {number}")
+        for number, line in enumerate(lines, 1)
+    ]
+
+
+def parse_own_json(text: str, fields: Mapping[str, Any], place: str) -> dict[str, Any]:
+    """Parses a JSON object that a program of this package has written.
+
+    Args:
+        text: the object.
+        fields: name → type of the values that it must have, among others: int, float, str, bool,
+            dict, `list[…]` or `dict[str, …]` of these, or `… | None` for a value that may be
+            missing.
+        place: the file, and the line if it has several; for the error.
+
+    Raises:
+        ValueError: it is something else; says what was expected.
+    """
+    try:
+        values = _parse_object(text)
+        for name, kind in fields.items():
+            if not _is_of(values.get(name), kind):
+                came = repr(values[name])[:50] if name in values else "missing"
+                expected = str(kind) if typing.get_origin(kind) else kind.__name__
+                raise ValueError(f"{name!r} is {came}, {expected} was expected")
+    except ValueError as error:
+        raise ValueError(
+            f"{place}: not written by this program, or damaged since ({error}); move the file "
+            "away, or bring it back from a copy"
+        ) from None
+    return values
+
+
+def _is_of(value: Any, kind: Any) -> bool:
+    """Whether a value that was read from JSON is of a type, as in `parse_own_json`."""
+    origin, parts = typing.get_origin(kind), typing.get_args(kind)
+    if origin is types.UnionType:
+        return any(_is_of(value, part) for part in parts)
+    if origin is list:
+        return isinstance(value, list) and all(_is_of(item, parts[0]) for item in value)
+    if origin is dict:
+        return isinstance(value, dict) and all(_is_of(item, parts[1]) for item in value.values())
+    if kind is float:
+        return type(value) in (int, float)
+    return type(value) is kind  # not isinstance: true and false are integers in Python
+
+
+def _parse_object(text: str) -> dict[str, Any]:
+    try:
         values = json.loads(text, object_pairs_hook=_unique_keys)
         if "\\u" in text:
             json.dumps(values, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError:
-        raise ValueError(
-            f"{place}: half a surrogate pair (\\ud8…), which is no character"
-        ) from None
-    except ValueError as error:
-        raise ValueError(f"{place}: {error}") from None
+        raise ValueError("half a surrogate pair (\\ud8…), which is no character") from None
     except RecursionError:
-        raise ValueError(f"{place}: JSON that is nested too deeply") from None
+        raise ValueError("JSON that is nested too deeply") from None
     if not isinstance(values, dict):
-        raise ValueError(f"{place}: a JSON object was expected, {type(values).__name__} came")
+        raise ValueError(f"a JSON object was expected, {type(values).__name__} came")
     return values
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import stat
 import subprocess
@@ -364,3 +365,47 @@ def test_json_that_says_two_things_or_cannot_be_text_is_refused(tmp_path, conten
     path.write_text(content)
     with pytest.raises(ValueError, match=rf"a\.json: {message}"):
         files.read_json(str(path))
+
+
+FIELDS = {"step": int, "metrics": dict[str, float], "labels": list[str], "note": dict | None}
+OWN = {"step": 3, "metrics": {"loss": 1, "accuracy": 0.5}, "labels": ["a"]}
+
+
+def test_json_of_our_own_is_read_with_its_fields(tmp_path):
+    path = tmp_path / "a.jsonl"
+    assert files.read_own_json_lines(str(path), FIELDS) == []
+    path.write_text("")
+    assert files.read_own_json_lines(str(path), FIELDS) == []
+    more = OWN | {"note": {"x": [1]}, "other": 5}
+    path.write_text(json.dumps(OWN) + "\n" + json.dumps(more) + "\n")
+    assert files.read_own_json_lines(str(path), FIELDS) == [OWN, more]
+    path.write_text(json.dumps(OWN))
+    assert files.read_own_json(str(path), FIELDS) == OWN
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"step": None}, "'step' is None, int was expected"),
+        ({"step": True}, "'step' is True, int was expected"),
+        ({"step": 3.0}, "'step' is 3.0, int was expected"),
+        ({"metrics": [1]}, r"'metrics' is \[1\], dict\[str, float\] was expected"),
+        ({"metrics": {"loss": "1"}}, r"'metrics' is .'loss': '1'., dict"),
+        ({"labels": ["a", 0]}, r"'labels' is \['a', 0\], list\[str\] was expected"),
+        ({"labels": "a"}, "'labels' is 'a', list"),
+        ({"note": 5}, r"'note' is 5, dict \| None was expected"),
+    ],
+)
+def test_json_of_our_own_with_a_field_of_another_type_is_refused(tmp_path, changes, message):
+    path = tmp_path / "a.jsonl"
+    path.write_text(json.dumps(OWN) + "\n" + json.dumps(OWN | changes) + "\n")
+    with pytest.raises(ValueError, match=rf"a\.jsonl, line 2: not written by this.*\({message}"):
+        files.read_own_json_lines(str(path), FIELDS)
+
+
+@pytest.mark.parametrize("line", ["", "{", "[]", "{}", '{"step": 3', "[" * 100_000, "1" * 5000])
+def test_json_lines_of_our_own_that_are_damaged_are_named(tmp_path, line):
+    path = tmp_path / "a.jsonl"
+    path.write_text(f"{json.dumps(OWN)}\n{line}\n{json.dumps(OWN)}\n")
+    with pytest.raises(ValueError, match=r"a\.jsonl, line 2: not written by this program, or dam"):
+        files.read_own_json_lines(str(path), FIELDS)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import pickle
 import zipfile
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar
@@ -24,8 +23,6 @@ from albert_tf import files
 
 FORMAT = 2  # to be increased when features are made in another way
 _MADE_OF = "made_of"  # name of the array with the settings and checksums, as JSON
-
-Arrays = dict[str, NDArray[Any]]
 
 
 class Cacheable(Protocol):
@@ -53,20 +50,36 @@ def _save(path: str, features: Cacheable, made_of: Mapping[str, Any]) -> None:
         stream.write(buffer.getvalue())
 
 
-def _read(path: str) -> Arrays | None:
-    """Returns the arrays of a cache; {} if there is no file, None if it is no cache."""
-    try:
-        with files.open_binary(path) as stream:
-            if not zipfile.is_zipfile(stream):
-                return None
-            stream.seek(0)
-            with np.load(stream, allow_pickle=False) as content:
-                arrays = dict(content)
-    except FileNotFoundError:
-        return {}
-    except (zipfile.BadZipFile, ValueError, EOFError, pickle.UnpicklingError):
+class _NoCacheError(Exception):
+    """A file that is something else, or damaged."""
+
+
+def _load(path: str, wanted: Mapping[str, Any], kind: type[Kind]) -> Kind | None:
+    """Returns the features of a cache; None where there is no file, or a stale cache.
+
+    Raises:
+        _NoCacheError: the file is no cache.
+    """
+    if not files.exists(path):
         return None
-    return arrays if _MADE_OF in arrays else None
+    with files.open_binary(path) as stream:
+        if not zipfile.is_zipfile(stream):
+            raise _NoCacheError
+        stream.seek(0)
+        content = io.BytesIO(stream.read())
+    try:
+        with np.load(content, allow_pickle=False) as opened:
+            arrays = dict(opened)
+        found = files.parse_own_json(str(arrays.pop(_MADE_OF)), {}, path)
+        if found == wanted:
+            features: Kind = kind.from_arrays(arrays)
+            logging.info("%s: %d examples, as cached", path, len(features))
+            return features
+    except Exception:  # what NumPy raises for damaged files is not documented
+        raise _NoCacheError from None
+    changed = [key for key in sorted({*wanted, *found}) if wanted.get(key) != found.get(key)]
+    logging.info("%s is made anew: %s changed", path, ", ".join(changed))
+    return None
 
 
 def load_or_make(
@@ -93,23 +106,20 @@ def load_or_make(
         return make()
     wanted = {"format": FORMAT, **made_of}
     wanted = json.loads(json.dumps(wanted))  # as it will be read back
-    arrays = _read(path)
-    if arrays:
-        found = json.loads(str(arrays.pop(_MADE_OF)))
-        if found == wanted:
-            features: Kind = kind.from_arrays(arrays)
-            logging.info("%s: %d examples, as cached", path, len(features))
-            return features
-        changed = [key for key in sorted({*wanted, *found}) if wanted.get(key) != found.get(key)]
-        logging.info("%s is made anew: %s changed", path, ", ".join(changed))
+    try:
+        features, is_cache = _load(path, wanted, kind), True
+    except _NoCacheError:
+        features, is_cache = None, False
+    if features is not None:
+        return features
     files.make_directory(os.path.dirname(path), f"cache of features {path}")
     features = make()
-    if arrays is None:
+    if is_cache:
+        _save(path, features, wanted)
+    else:
         logging.warning(
-            "%s is no feature cache (an .npz file of this program): it is left as it is, and "
-            "nothing is cached. Remove it, or name another file.",
+            "%s is no feature cache (an .npz file of this program), or damaged: it is left as it "
+            "is, and nothing is cached. Remove it, or name another file.",
             path,
         )
-    else:
-        _save(path, features, wanted)
     return features

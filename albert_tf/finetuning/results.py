@@ -114,7 +114,7 @@ def write_test_results(output_dir: str, metrics: Metrics, metric: str) -> str:
     """
     text = "***** Predict results *****\n" + format_metrics(metrics)
     best = evaluation_of_best(output_dir)
-    if best is not None:
+    if best is not None and metric in best.metrics:
         text += format_best(best, metric)
     with files.write_atomically(os.path.join(output_dir, TEST_RESULTS_FILE)) as stream:
         stream.write(text)

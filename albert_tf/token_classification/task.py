@@ -291,13 +291,12 @@ def remembered_tags(folder: str) -> Tags | None:
         ValueError: the file is damaged, or of another program.
     """
     path = os.path.join(folder, TASK_FILE)
-    try:
-        known = json.loads(files.read_text(path))
-        return Tags(tuple(known["token_labels"]), str(known["tag_scheme"]))
-    except FileNotFoundError:
+    if not files.exists(path):
         return None
-    except (ValueError, KeyError, TypeError):
-        raise ValueError(f"{path}: not written by this program; move it away") from None
+    known = files.read_own_json(path, {"token_labels": list[str], "tag_scheme": str})
+    if known["tag_scheme"] not in (*LETTERS, RAW):
+        raise ValueError(f"{path}: unknown tag_scheme {known['tag_scheme']!r}; move the file away")
+    return Tags(tuple(known["token_labels"]), known["tag_scheme"])
 
 
 def remember_tags(folder: str, tags: Tags) -> None:

@@ -12,6 +12,7 @@ import hashlib
 import json
 import math
 import os
+import typing
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -76,15 +77,9 @@ def read_evaluations(output_dir: str) -> list[Evaluation]:
     Raises:
         ValueError: the file is damaged.
     """
-    path = os.path.join(output_dir, EVALUATIONS_FILE)
-    try:
-        lines = files.read_text(path).splitlines()
-    except FileNotFoundError:
-        return []
-    try:
-        return [Evaluation(**json.loads(line)) for line in lines]
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"{path}: not written by this program ({error}); move it away") from None
+    fields = typing.get_type_hints(Evaluation)
+    rows = files.read_own_json_lines(os.path.join(output_dir, EVALUATIONS_FILE), fields)
+    return [Evaluation(**{name: row[name] for name in fields}) for row in rows]
 
 
 def evaluation_of_best(output_dir: str) -> Evaluation | None:
@@ -159,8 +154,15 @@ class CheckpointEvaluator:
         self._write_results, self._early_stopping = write_results, early_stopping
         self._takes_last = takes_last
         self._best_prefix = os.path.join(output_dir, BEST)
-        self._all = read_evaluations(output_dir)
         self._lost: set[str] = set()  # digests of checkpoints that were the best, and are gone
+        self._all = read_evaluations(output_dir)
+        for evaluation in self.evaluations:
+            if selection_metric not in evaluation.metrics:
+                raise ValueError(
+                    f"{output_dir}/{EVALUATIONS_FILE}: the metrics of step {evaluation.step} lack "
+                    f"{selection_metric}: the file is damaged; move it away, or bring it back"
+                )
+        run_directory.read_results(output_dir)  # an error in it shall come before the evaluation
 
     @property
     def evaluations(self) -> list[Evaluation]:

@@ -233,6 +233,7 @@ class Trainer:
         if not self._is_chief:
             return None
         settings = self.settings
+        run_directory.read_results(settings.output_dir)  # raises an error of it before training
         return MetricsLog(
             settings.output_dir, self.step, self.num_train_steps, settings.train_batch_size
         )

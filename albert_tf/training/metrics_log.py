@@ -6,6 +6,7 @@ import datetime
 import json
 import os
 import time
+from typing import Any
 
 import tensorflow as tf
 from absl import logging
@@ -30,10 +31,8 @@ class MetricsLog:
     def __init__(self, output_dir: str, step: int, last_step: int, batch_size: int) -> None:
         self.last_step, self.batch_size = last_step, batch_size
         self.path = os.path.join(output_dir, METRICS_FILE)
-        self.lines: list[str] = []
-        if files.exists(self.path):
-            lines = files.read_text(self.path).splitlines()
-            self.lines = [line for line in lines if json.loads(line)["step"] <= step]
+        rows = _read_lines(self.path)
+        self.lines = [json.dumps(row) for row in rows if row["step"] <= step]
         self.summaries = tf.summary.create_file_writer(output_dir)
         self.last = (step, time.monotonic())
 
@@ -80,9 +79,13 @@ class MetricsLog:
 
 def read_means(output_dir: str, step: int) -> dict[str, float] | None:
     """Returns the means that `MetricsLog.write` logged for a step, if that was the last line."""
-    path = os.path.join(output_dir, METRICS_FILE)
-    lines = files.read_text(path).splitlines() if files.is_file(path) else []
-    values = json.loads(lines[-1]) if lines else {}
+    rows = _read_lines(os.path.join(output_dir, METRICS_FILE))
+    values = rows[-1] if rows else {}
     if values.pop("step", None) != step:
         return None
     return {name: value for name, value in values.items() if name not in _OF_THE_LINE}
+
+
+def _read_lines(path: str) -> list[dict[str, Any]]:
+    """Returns the lines of `metrics.jsonl`; raises ValueError with the number of a damaged one."""
+    return files.read_own_json_lines(path, {"step": int})

@@ -266,11 +266,10 @@ def read_results(output_dir: str) -> dict[str, dict[str, Any]]:
         ValueError: the file is damaged.
     """
     path = os.path.join(output_dir, RESULTS_FILE)
-    try:
-        known = json.loads(_read(path) or "{}")
-        return {phase: known[phase] for phase in PHASES if known.get(phase) is not None}
-    except (ValueError, AttributeError) as error:
-        raise ValueError(f"{path}: not written by this program ({error}); move it away") from None
+    if not files.exists(path):
+        return {}
+    known = files.read_own_json(path, dict.fromkeys(PHASES, dict | None))
+    return {phase: known[phase] for phase in PHASES if known.get(phase) is not None}
 
 
 def _to_json(content: Mapping[str, Any], indent: int | None = None) -> str:

@@ -101,6 +101,20 @@ def broken_cache(path):
     return bytes(content)
 
 
+def cache_with(**changes):
+    """Gives the content of a cache of which some arrays are others, or gone."""
+
+    def content(path):
+        load_or_make(str(path), MADE_OF, Maker())
+        with np.load(path) as opened:
+            arrays = dict(opened) | changes
+        with open(path, "wb") as stream:
+            np.savez(stream, **{n: array for n, array in arrays.items() if array is not None})
+        return path.read_bytes()
+
+    return content
+
+
 def zip_of_another_program(path):
     with open(path, "wb") as stream:
         np.savez(stream, weights=np.ones(5))
@@ -122,6 +136,12 @@ def pickled_objects(path):
         broken_cache,
         zip_of_another_program,
         pickled_objects,
+        cache_with(made_of=np.array("{")),
+        cache_with(made_of=np.array("[]")),
+        cache_with(made_of=np.ones((2, 3))),
+        cache_with(num_choices=None),
+        cache_with(num_choices=np.ones(7)),
+        cache_with(sequence_lengths=np.ones(7, np.int32)),
     ],
 )
 def test_a_file_that_is_no_cache_is_left_as_it_is(tmp_path, caplog, content):

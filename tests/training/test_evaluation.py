@@ -333,9 +333,31 @@ def test_nothing_is_best_where_nothing_can_be_measured(tmp_path):
 
 def test_a_file_that_is_not_this_programs_is_left_alone(tmp_path):
     (tmp_path / "evaluations.jsonl").write_text('{"step": 3}\n')
-    with pytest.raises(ValueError, match=r"evaluations\.jsonl: not written by this program"):
+    with pytest.raises(ValueError, match=r"evaluations\.jsonl, line 1: not written by this"):
         make_evaluator(tmp_path)
     assert (tmp_path / "evaluations.jsonl").read_text() == '{"step": 3}\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        (
+            "evaluations.jsonl",
+            '{"step": 3, "metrics": [], "checkpoint": "", "measured_on": "dev"}',
+            "line 1",
+        ),
+        (
+            "evaluations.jsonl",
+            '{"step": 3, "metrics": {"loss": 1}, "checkpoint": "", "measured_on": "dev"}',
+            "the metrics of step 3 lack eval_accuracy",
+        ),
+        ("results.json", '{"eval": {"step": 3}', "not written by this program, or damaged"),
+    ],
+)
+def test_damaged_files_are_found_before_anything_is_measured(tmp_path, name, text, message):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ValueError, match=rf"{name}.* {message}"):
+        make_evaluator(tmp_path)
 
 
 def test_digests_differ_where_anything_does():

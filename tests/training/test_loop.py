@@ -262,6 +262,13 @@ def test_the_counter_inside_a_checkpoint_decides_and_not_its_name(
     assert list(store.list_checkpoints(str(tmp_path))) == [step]
 
 
+def test_damaged_results_are_found_before_training(task, records, tmp_path):
+    (tmp_path / "results.json").write_text('{"train": [')
+    with pytest.raises(ValueError, match=r"results\.json: not written by this program, or damaged"):
+        train(make_trainer(task, tmp_path), records)
+    assert not store.list_checkpoints(str(tmp_path))
+
+
 def test_checkpoints_of_another_model_are_refused(finished, task):
     _, output_dir = finished
     other = PretrainingTask(

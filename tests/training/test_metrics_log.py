@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from albert_tf.training.metrics_log import MetricsLog, read_means
 
 
@@ -39,3 +41,13 @@ def test_the_means_of_the_last_line_are_read_again(tmp_path):
     log.close()
     assert read_means(str(tmp_path), 2) == {"accuracy": 0.5, "loss": 1.5}
     assert read_means(str(tmp_path), 4) is None
+
+
+@pytest.mark.parametrize("line", ['{"step": 4, "los', '{"loss": 1.5}', '{"step": "4"}', "5"])
+def test_a_damaged_log_is_named_with_the_line(tmp_path, line):
+    (tmp_path / "metrics.jsonl").write_text(f'{{"step": 2}}\n{line}')
+    message = r"metrics\.jsonl, line 2: not written by this program, or damaged since"
+    with pytest.raises(ValueError, match=message):
+        MetricsLog(str(tmp_path), 4, 7, 5)
+    with pytest.raises(ValueError, match=message):
+        read_means(str(tmp_path), 4)
