@@ -1,21 +1,30 @@
-r"""Largest differences between this model and google-research/albert's recorded numbers.
+r"""Largest differences between this model and the recorded numbers of the official programs.
 
-    python benchmarks/parity.py --golden_dir=../shared/golden
+    python benchmarks/parity.py
 
-Prints one JSON line for each reference model: maximum absolute difference of the layers, the
-pooled output and the losses, and of the gradients in units of the largest of their variable.
+compares with the reference models in tests/golden, which google-research/albert and
+brightmart/albert_zh computed with random weights. Prints one JSON line for each: maximum absolute
+difference of the layers, the pooled output and the loss, and of the gradients in units of the
+largest of their variable. --golden_dir names another folder, which may have models in folders with
+a checkpoint, a config, inputs and outputs.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import glob
 import json
 import os
+import sys
+from collections.abc import Iterator
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 import numpy as np
 import tensorflow as tf
 from absl import app, flags
+from numpy.typing import NDArray
 
 from albert_tf.checkpoints.loading import load_checkpoint
 from albert_tf.checkpoints.names import variable_name
@@ -24,15 +33,69 @@ from albert_tf.modeling import AlbertForPretraining
 from albert_tf.pretraining.task import PretrainingTask
 
 FLAGS = flags.FLAGS
-flags.DEFINE_string("golden_dir", "../shared/golden", "Folder of the reference numbers.")
+GOLDEN = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "tests/golden")
+flags.DEFINE_string("golden_dir", GOLDEN, "Folder of the reference numbers.")
 
-MODELS = {
-    "encoder/shared": "model.ckpt-best",
-    "encoder/groups": "model.ckpt-best",
-    "encoder/no_factorization": "model.ckpt-best",
-    "albert_zh_layout/postln": "albert_model.ckpt",
-    "albert_zh_layout/preln": "albert_model.ckpt",
+MODELS = {  # in one file each
+    "encoder_shared": "google-research/albert",
+    "albert_zh_postln": "albert_zh, post-LN",
+    "albert_zh_preln": "albert_zh, pre-LN",
 }
+Arrays = dict[str, NDArray]
+
+
+@dataclasses.dataclass(frozen=True)
+class Reference:
+    """A model with random weights, and what an official program computed with it.
+
+    Attributes:
+        name: of the model.
+        model: the same here.
+        inputs: a batch.
+        outputs: its outputs, and gradients as `gradient/<variable>`.
+    """
+
+    name: str
+    model: AlbertForPretraining
+    inputs: Arrays
+    outputs: Arrays
+
+
+def read_file(folder: str, name: str) -> Reference:
+    """Reads a model whose numbers are in one file."""
+    arrays = dict(np.load(os.path.join(folder, f"{name}.npz")))
+    model = AlbertForPretraining(AlbertConfig.from_json_file(os.path.join(folder, f"{name}.json")))
+    for variable in model.variables:
+        variable.assign(arrays[f"variable/{variable_name(variable)}"])
+
+    def part(prefix: str) -> Arrays:
+        return {n.removeprefix(prefix): x for n, x in arrays.items() if n.startswith(prefix)}
+
+    gradients = {n: x for n, x in arrays.items() if n.startswith("gradient/")}
+    return Reference(MODELS[name], model, part("input/"), part("output/") | gradients)
+
+
+def read_folder(folder: str, name: str) -> Reference:
+    """Reads a model whose weights are a checkpoint."""
+    model = AlbertForPretraining(
+        AlbertConfig.from_json_file(os.path.join(folder, "albert_config.json"))
+    )
+    load_checkpoint(model, folder)
+    inputs, outputs = (
+        dict(np.load(os.path.join(folder, f"{part}.npz"))) for part in ("inputs", "outputs")
+    )
+    return Reference(name, model, inputs, outputs)
+
+
+def references(golden_dir: str) -> Iterator[Reference]:
+    """Yields all models of a folder."""
+    for name in MODELS:
+        if os.path.isfile(os.path.join(golden_dir, f"{name}.npz")):
+            yield read_file(golden_dir, name)
+    for config_file in sorted(glob.glob(os.path.join(golden_dir, "*", "*", "albert_config.json"))):
+        folder = os.path.dirname(config_file)
+        if os.path.basename(os.path.dirname(folder)) in ("encoder", "albert_zh_layout"):
+            yield read_folder(folder, os.path.relpath(folder, golden_dir))
 
 
 def largest(ours, theirs) -> float:
@@ -40,15 +103,23 @@ def largest(ours, theirs) -> float:
     return float(np.max(np.abs(np.asarray(ours) - theirs)))
 
 
-def compare(folder: str, prefix: str) -> dict:
+def total_loss(inputs: Arrays, outputs: Arrays) -> float:
+    """The sum of the two losses of an official program, or of its log probabilities."""
+    if "masked_lm_loss" in outputs:
+        return float(outputs["masked_lm_loss"] + outputs["sentence_order_loss"])
+    words, order = outputs["masked_lm_log_probs"], outputs["sentence_order_log_probs"]
+    ids, weights = inputs["masked_lm_ids"].ravel(), inputs["masked_lm_weights"].ravel()
+    labels = inputs["next_sentence_labels"].ravel()
+    masked_lm = -(words[np.arange(len(ids)), ids] * weights).sum() / (weights.sum() + 1e-5)
+    return float(masked_lm - order[np.arange(len(labels)), labels].mean())
+
+
+def compare(reference: Reference) -> dict:
     """The differences of one reference model."""
-    config = AlbertConfig.from_json_file(os.path.join(folder, "albert_config.json"))
-    model = AlbertForPretraining(config)
-    load_checkpoint(model, os.path.join(folder, prefix))
-    batch = {k: tf.constant(v) for k, v in np.load(os.path.join(folder, "inputs.npz")).items()}
-    expected = np.load(os.path.join(folder, "outputs.npz"))
+    model, expected = reference.model, reference.outputs
+    batch = {name: tf.constant(value) for name, value in reference.inputs.items()}
     lengths = batch["input_ids"].shape[1], batch["masked_lm_ids"].shape[1]
-    task = PretrainingTask(config, *lengths)
+    task = PretrainingTask(model.config, *lengths)
     with tf.GradientTape() as tape:
         outputs = model(batch)
         encoded = model.encoder(batch, output_hidden_states=True)
@@ -62,24 +133,25 @@ def compare(folder: str, prefix: str) -> dict:
         if f"gradient/{name}" in expected
         for theirs in [expected[f"gradient/{name}"]]
     ]
+    layers = encoded["hidden_states"][1:]
+    found = {"sequence_output": layers[-1]}
+    found |= {f"encoder_layer_{i:02d}": layer for i, layer in enumerate(layers)}
     return {
-        "layers": max(
-            largest(layer, expected[f"encoder_layer_{i:02d}"])
-            for i, layer in enumerate(encoded["hidden_states"][1:])
-        ),
+        "layers": max(largest(found[name], expected[name]) for name in found if name in expected),
         "pooled_output": largest(encoded["pooled_output"], expected["pooled_output"]),
-        "loss": largest(loss, expected["masked_lm_loss"] + expected["sentence_order_loss"]),
+        "loss": largest(loss, total_loss(reference.inputs, expected)),
         "gradients_relative": float(max(relative)) if relative else None,
     }
 
 
 def main(_: list[str]) -> None:
     """Prints the differences of all reference models."""
-    for name, prefix in MODELS.items():
-        folder = os.path.join(FLAGS.golden_dir, name)
-        if not os.path.isdir(folder):
-            raise SystemExit(f"--golden_dir={FLAGS.golden_dir}: no reference numbers there")
-        print(json.dumps({"model": name} | compare(folder, prefix)))
+    is_empty = True
+    for reference in references(FLAGS.golden_dir):
+        print(json.dumps({"model": reference.name} | compare(reference)))
+        is_empty = False
+    if is_empty:
+        raise SystemExit(f"--golden_dir={FLAGS.golden_dir}: no reference numbers there")
 
 
 if __name__ == "__main__":
