@@ -46,14 +46,16 @@ def check_scheme(path: str, what: str = "") -> None:
     scheme = path.partition("://")[0]
     if not is_remote(path) or scheme in BUILT_IN_SCHEMES:
         return
-    known = BUILT_IN_SCHEMES
+    known = set(BUILT_IN_SCHEMES)
     if "tensorflow" in sys.modules:  # else no plugin can have registered others
-        known = tuple(filter(None, sys.modules["tensorflow"].io.gfile.get_registered_schemes()))
+        known |= set(sys.modules["tensorflow"].io.gfile.get_registered_schemes())
     if scheme not in known:
+        # In ram:// files end with the process: for tests.
+        listed = ", ".join(f"{name}://" for name in sorted(known - {"", "ram"}))
         raise ValueError(
             f"{what and what + ': '}{path}: {scheme}:// is not supported. Expected a local path or "
-            f"one of {', '.join(f'{name}://' for name in sorted(known))}. Copy the files there "
-            "first; s3:// and hdfs:// need a plugin of TensorFlow, such as tensorflow-io."
+            f"one of {listed}. Schemes such as s3:// and hdfs:// need a plugin that registers them "
+            "with TensorFlow, such as tensorflow-io."
         )
 
 
@@ -455,6 +457,41 @@ def make_directory(path: str, what: str) -> None:
     except OSError as error:
         reason = error.strerror or str(error)
         raise ValueError(f"{what}: cannot write into {path!r}: {reason}. Name another.") from None
+
+
+def check_file(path: str, what: str) -> None:
+    """Raises FileNotFoundError that names the flag or argument `what` if `path` is no file."""
+    check_scheme(path, what)
+    try:
+        open_binary(path).close()
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"{what}: {error}") from None
+
+
+def check_directory(path: str, what: str) -> None:
+    """Raises FileNotFoundError that names the flag or argument `what` if `path` is no directory."""
+    check_scheme(path, what)
+    if not is_directory(path):
+        looked = "" if is_remote(path) else f" (looked from {os.getcwd()})"
+        raise FileNotFoundError(f"{what}: {path}: no such directory{looked}")
+
+
+def check_writable(path: str, what: str) -> None:
+    """Checks that a directory can be made and written to, as far as is known without doing so.
+
+    Raises:
+        ValueError: as `make_directory`, or as `check_scheme`.
+    """
+    check_scheme(path, what)
+    if is_remote(path):
+        return
+    folder = os.path.abspath(path)
+    while not os.path.exists(folder):
+        folder = os.path.dirname(folder)
+    is_folder = os.path.isdir(folder)
+    if not (is_folder and os.access(folder, os.W_OK | os.X_OK)):
+        reason = os.strerror(errno.EACCES if is_folder else errno.ENOTDIR)
+        raise ValueError(f"{what}: cannot write into {path!r}: {reason}. Name another.")
 
 
 def check_replaceable(path: str) -> None:

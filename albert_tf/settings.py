@@ -112,6 +112,15 @@ class SettingsGroup:
                 raise ValueError(f"{field.name}='': a value is needed, the empty text was given")
             check_value(field, value)
 
+    def check_paths(self) -> None:
+        """Checks files and folders before any work; groups of settings that name some extend it.
+
+        TensorFlow is not imported for local paths.
+
+        Raises:
+            ValueError, OSError: one is missing or cannot be used; names the setting.
+        """
+
     @classmethod
     def make(cls, **values: Any) -> Self:
         """Returns settings with these values; a class may let them decide other defaults."""

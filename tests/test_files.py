@@ -197,6 +197,37 @@ def test_a_missing_folder_is_not_made_in_silence(tmp_path):
         stream.write("")
 
 
+@pytest.mark.parametrize("check", [files.check_file, files.check_directory])
+def test_what_should_be_there_is_named_with_its_flag(tmp_path, check):
+    with pytest.raises(FileNotFoundError, match=r"^--name: .*/none: no such .*looked from"):
+        check(f"{tmp_path}/none", "--name")
+    with pytest.raises(ValueError, match=r"^--name: ftp://host: ftp:// is not supported"):
+        check("ftp://host", "--name")
+
+
+def test_files_are_no_directories_and_the_other_way_round(tmp_path):
+    (a,) = make(tmp_path, "a")
+    files.check_file(a, "--name")
+    files.check_directory(str(tmp_path), "--name")
+    with pytest.raises(FileNotFoundError, match="a file was expected"):
+        files.check_file(str(tmp_path), "--name")
+    with pytest.raises(FileNotFoundError, match="no such directory"):
+        files.check_directory(a, "--name")
+
+
+def test_a_folder_to_write_to_is_checked_without_making_it(tmp_path, monkeypatch):
+    (a,) = make(tmp_path, "a")
+    files.check_writable(f"{tmp_path}/b/c", "--output_dir")
+    files.check_writable("", "--output_dir")
+    files.check_writable("gs://bucket/a", "--output_dir")
+    assert os.listdir(tmp_path) == ["a"]
+    with pytest.raises(ValueError, match=r"--output_dir: cannot write into '.*/a/b/c': Not a dir"):
+        files.check_writable(f"{a}/b/c", "--output_dir")
+    monkeypatch.setattr(os, "access", lambda path, mode: path != str(tmp_path))
+    with pytest.raises(ValueError, match=r"--output_dir: cannot write into '.*/b': Permission"):
+        files.check_writable(f"{tmp_path}/b", "--output_dir")
+
+
 @pytest.fixture(params=["file", "ram"])
 def remote(request, tmp_path):
     """A folder of each file system of TensorFlow that needs no network."""
@@ -299,7 +330,7 @@ def test_a_remote_folder_that_cannot_be_made_is_named_with_its_flag(tmp_path):
         files.make_directory(f"file://{a}/b", "--output_dir")
 
 
-SCHEMES = r"http:// is not supported. Expected a local path or one of file://, gs://, ram://\."
+SCHEMES = r"http:// is not supported. Expected a local path or one of file://, gs://\."
 
 
 @pytest.mark.parametrize(
@@ -322,7 +353,7 @@ def test_schemes_of_plugins_are_accepted(monkeypatch):
 
     monkeypatch.setattr(tf.io.gfile, "get_registered_schemes", lambda: ["", "file", "s3"])
     files.check_scheme("s3://bucket/a")
-    with pytest.raises(ValueError, match=r"one of file://, s3://\."):
+    with pytest.raises(ValueError, match=r"one of file://, gs://, s3://\."):
         files.check_scheme("hdfs://a")
 
 

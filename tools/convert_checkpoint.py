@@ -33,6 +33,7 @@ from absl import logging
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from albert_tf import files
+from albert_tf.checkpoints import finding
 from albert_tf.cli import program
 from albert_tf.config import AlbertConfig
 from albert_tf.settings import REQUIRED, SettingsGroup, setting
@@ -82,14 +83,12 @@ def find_config(settings: Settings) -> str | None:
         FileNotFoundError: there is none, and one is needed.
         ValueError: there are several.
     """
-    from albert_tf.checkpoints import pretrained
-
     if settings.albert_config_file:
         return settings.albert_config_file
     path = settings.input
     folder = path if files.is_directory(path) else os.path.dirname(path) or "."
     try:
-        return pretrained.find_config(folder)
+        return finding.find_config(folder)
     except FileNotFoundError:
         if settings.inspect:
             return None
@@ -120,10 +119,12 @@ def convert(settings: Settings) -> bool:
     Raises:
         OSError, ValueError: what is wrong with the input, the output or the settings.
     """
+    _check_output(settings)
+    finding.find_checkpoint(settings.input)
+
     from albert_tf.checkpoints import containers, families, loading, pretrained
     from albert_tf.modeling import AlbertForPretraining
 
-    _check_output(settings)
     recognized = families.recognize(containers.open_weights(settings.input).shapes)
     config_file = find_config(settings)
     model = None

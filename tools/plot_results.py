@@ -19,6 +19,7 @@ pip install 'albert-tf2[plot]'.
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import json
 import os
 import re
@@ -67,15 +68,13 @@ SettingsType = TypeVar("SettingsType", bound=FineTuningSettings)
 
 
 def require_matplotlib() -> None:
-    """Imports matplotlib.
+    """Checks that matplotlib is installed.
 
     Raises:
         ValueError: it is not installed.
     """
-    try:
-        import matplotlib.figure  # noqa: F401
-    except ImportError:
-        raise ValueError("plots need matplotlib: pip install 'albert-tf2[plot]'") from None
+    if importlib.util.find_spec("matplotlib") is None:  # importing it takes a while
+        raise ValueError("plots need matplotlib: pip install 'albert-tf2[plot]'")
 
 
 def is_wanted(asked: bool | None) -> bool:

@@ -1,4 +1,4 @@
-"""Finds and opens files of weights: TensorFlow checkpoints, safetensors, PyTorch, Keras HDF5.
+"""Opens files of weights: TensorFlow checkpoints, safetensors, PyTorch, Keras HDF5.
 
 `open_weights` returns a `WeightFile` for each of these formats: names, shapes, and a function that
 reads one array. Pickles are never unpickled here, as they can run any code.
@@ -20,24 +20,14 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from absl import logging
 
 from albert_tf import files
-from albert_tf.checkpoints.names import BEST, DATA_SUFFIX, NUMBERED
+from albert_tf.checkpoints.finding import ACCEPTED, find_checkpoint
 
-SAVED_MODEL = "saved_model.pb"
 OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
-# Hugging Face's repositories hold one model in several formats: the first of these is opened.
-_HUGGING_FACE_FILES = ("model.safetensors", "pytorch_model.bin", "tf_model.h5")
-_OTHER_FILES = re.compile(r"\.(safetensors|bin|pt|pth|h5|hdf5)$")
 _MOST_UNPACKED = 1100  # times the size of a file: deflate, the usual compression, packs 1032 to 1
-_SHARD = re.compile(r"\.data-(\d+)-of-(\d+)$")
 _DIGEST_LENGTH = 16
 _BLOCK_BYTES = 1 << 20
-ACCEPTED = (
-    "a TensorFlow checkpoint prefix (<prefix>.index), a SavedModel, model.safetensors, "
-    "pytorch_model.bin, a Keras .h5 file, or a folder with one of them"
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,63 +47,6 @@ class WeightFile:
     read: Callable[[str], np.ndarray]
 
 
-def find_checkpoint(path: str) -> str:
-    """Returns the checkpoint that `path` names.
-
-    Args:
-        path: the prefix of a TensorFlow checkpoint, one of its files, a file of another format, or
-            a folder with one checkpoint. Of the checkpoints of a run, `model.ckpt-best` is taken,
-            or else the newest. The text file `checkpoint` of a folder is ignored: in released
-            archives it names a path on another machine.
-
-    Returns:
-        the prefix of a TensorFlow checkpoint (`<prefix>.index` and all shards exist), or a file.
-
-    Raises:
-        FileNotFoundError: there is none, or shards of its data are missing.
-        ValueError: the folder holds several; the message lists them.
-    """
-    if files.is_directory(path):
-        found = _candidates(path)
-        found = _of_run(path, found) or found
-        if not found:
-            raise FileNotFoundError(
-                f"{path}: this folder holds no checkpoint. Expected: {ACCEPTED}"
-            )
-        if len(found) > 1:
-            raise ValueError(
-                f"{path} holds several checkpoints, name one: {', '.join(sorted(found))}"
-            )
-        path = os.path.join(path, found[0])
-    prefix = re.sub(r"\.(index|meta|data-\d+-of-\d+)$", "", path)
-    if files.exists(prefix + ".index"):
-        _check_shards(prefix)
-        return prefix
-    if prefix == path and files.exists(path):
-        return path
-    raise FileNotFoundError(f"{path}: no such checkpoint. Expected: {ACCEPTED}")
-
-
-def _of_run(folder: str, candidates: list[str]) -> list[str]:
-    """Returns the best of the checkpoints of a run, or else the newest; [] where there is none."""
-    found = (NUMBERED.fullmatch(name) for name in candidates)
-    numbered = sorted((int(match[1]), match[0]) for match in found if match)
-    names = [name for _, name in numbered] + [BEST] * (BEST in candidates)
-    if len(names) > 1:
-        logging.info("%s holds several checkpoints: taking %s", folder, names[-1])
-    return names[-1:]
-
-
-def _candidates(folder: str) -> list[str]:
-    names = [name for name in files.list_directory(folder) if not name.startswith(".")]
-    found = [name[: -len(".index")] for name in names if name.endswith(".index")]
-    if SAVED_MODEL in names:
-        found.append(os.path.join("variables", "variables"))
-    same_model = [name for name in _HUGGING_FACE_FILES if name in names]
-    others = [name for name in names if _OTHER_FILES.search(name) and name not in same_model]
-    return found + same_model[:1] + others
-
-
 def digest(path: str) -> str:
     """Returns a short hash of the content of a checkpoint: the same for copies of it.
 
@@ -127,22 +60,6 @@ def digest(path: str) -> str:
         while block := stream.read(_BLOCK_BYTES):
             content.update(block)
     return content.hexdigest()[:_DIGEST_LENGTH]
-
-
-def _check_shards(prefix: str) -> None:
-    folder, base = os.path.split(prefix)
-    names = files.list_directory(folder)
-    shards = [_SHARD.search(name) for name in names if name.startswith(base + ".data-")]
-    present = {(int(match[1]), int(match[2])) for match in shards if match}
-    counts = {count for _, count in present}
-    if not counts:
-        raise FileNotFoundError(f"{prefix}.index has no data: {prefix}{DATA_SUFFIX} is missing")
-    missing = [
-        [f"{prefix}.data-{i:05d}-of-{n:05d}" for i in range(n) if (i, n) not in present]
-        for n in sorted(counts)
-    ]
-    if all(missing):
-        raise FileNotFoundError(f"the checkpoint {prefix} lacks data: {', '.join(missing[0])}")
 
 
 def open_checkpoint(prefix: str) -> tf.train.CheckpointReader:

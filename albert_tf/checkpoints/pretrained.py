@@ -6,31 +6,23 @@
 
 Released archives, folders of Hugging Face, TF-Hub modules and the output directories of this
 repository's programs hold the same three things under different names: a config, weights and a
-vocabulary. `from_pretrained` finds them; what it cannot find or tell apart can be passed by name.
+vocabulary. `finding` finds them; what it cannot find or tell apart can be passed by name.
 """
 
 from __future__ import annotations
 
-import fnmatch
-import json
 import os
 from typing import Any
 
 from absl import logging
 
 from albert_tf import files, heads, modeling
-from albert_tf.checkpoints import families, huggingface
+from albert_tf.checkpoints import families, finding, huggingface
 from albert_tf.checkpoints.containers import WeightFile, open_weights
 from albert_tf.checkpoints.huggingface import TOKENIZER_CONFIG_FILE
 from albert_tf.checkpoints.loading import load_checkpoint
 from albert_tf.config import AlbertConfig
 from albert_tf.tokenization import FullTokenizer
-
-CONFIG_PATTERNS = ("albert_config*.json", "bert_config*.json", "config.json", "config_*.json")
-MODEL_PATTERNS = ("*.model",)  # SentencePiece
-VOCABULARY_PATTERNS = ("vocab*.txt", "*_vocab.txt")  # WordPiece
-ASSETS = "assets"  # the folder of a SavedModel, as TF-Hub's modules are, for such files
-RUN_FILE = "run.json"  # in the output directories of this repository's programs
 
 TASKS = {
     None: modeling.AlbertEncoder,
@@ -93,10 +85,10 @@ def from_pretrained(
     weights = open_weights(folder)
     recognized = families.recognize(weights.shapes)
     folder = folder if files.is_directory(folder) else os.path.dirname(folder) or "."
-    config_file = config_file or find_config(folder)
+    config_file = config_file or finding.find_config(folder)
     config = read_config(config_file, recognized)
     if not (vocab_file or spm_model_file):
-        vocab_file, spm_model_file = find_vocabulary(folder)
+        vocab_file, spm_model_file = finding.find_vocabulary(folder)
     if do_lower_case is None:
         do_lower_case = find_do_lower_case(folder, weights)
     length = config.max_position_embeddings
@@ -145,73 +137,6 @@ def _check_vocabulary(
     logging.warning("%s: make sure that they belong together", message)
 
 
-def find_config(folder: str) -> str:
-    """The config in a folder or in its `assets/`; several are fine if their content is the same.
-
-    Raises:
-        FileNotFoundError: there is none; the text lists what is there.
-        ValueError: there are several different ones; lists them.
-    """
-    found = _find(folder, CONFIG_PATTERNS)
-    if not found:
-        raise _missing(
-            folder, "config", CONFIG_PATTERNS, "config_file=…, a program's --albert_config_file"
-        )
-    if len({json.dumps(files.read_json(path), sort_keys=True) for path in found}) > 1:
-        raise ValueError(
-            f"{folder} holds several configs; name one (config_file=…, --albert_config_file): "
-            f"{', '.join(found)}"
-        )
-    return found[0]
-
-
-def find_vocabulary(folder: str) -> tuple[str | None, str | None]:
-    """The vocabulary in a folder or in its `assets/`, or else of the run that wrote the folder.
-
-    Returns:
-        paths of the WordPiece vocabulary and of the SentencePiece model; one of them is None.
-
-    Raises:
-        FileNotFoundError: there is none; the text lists what is there.
-        ValueError: there are several; lists them.
-    """
-    patterns = MODEL_PATTERNS + VOCABULARY_PATTERNS
-    found = _find(folder, patterns)
-    if len(found) > 1:
-        raise ValueError(
-            f"{folder} holds several vocabularies; name one (spm_model_file=… or vocab_file=…): "
-            f"{', '.join(found)}"
-        )
-    if found:
-        is_sentencepiece = found[0].endswith(".model")
-        return (None, found[0]) if is_sentencepiece else (found[0], None)
-    named = _vocabulary_of_run(folder)
-    if not named or not all(map(files.exists, named.values())):
-        gone = f" ({RUN_FILE} names {', '.join(named.values())}: gone)" if named else ""
-        way_out = f"vocab_file=… or spm_model_file=…{gone}. load_checkpoint loads weights alone"
-        raise _missing(folder, "vocabulary", patterns, way_out)
-    return named.get("vocab_file"), named.get("spm_model_file")
-
-
-def _find(folder: str, patterns: tuple[str, ...]) -> list[str]:
-    """Files of a folder and of its `assets/` whose names match one of the patterns."""
-    places = [folder, os.path.join(folder, ASSETS)]
-    return [
-        os.path.join(place, name)
-        for place in filter(files.is_directory, places)
-        for name in files.list_directory(place)
-        if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
-    ]
-
-
-def _missing(folder: str, what: str, patterns: tuple[str, ...], way_out: str) -> FileNotFoundError:
-    present = ", ".join(files.list_directory(folder)) or "nothing"
-    return FileNotFoundError(
-        f"{folder}: no {what} there. Looked for {', '.join(patterns)}, in {ASSETS}/ too; found "
-        f"{present}. Put it there or name it: {way_out}"
-    )
-
-
 def read_config(path: str, recognized: families.Recognized) -> AlbertConfig:
     """Reads the config of a checkpoint: Google's, albert_zh's, BERT's or Hugging Face's.
 
@@ -240,34 +165,11 @@ def read_config(path: str, recognized: families.Recognized) -> AlbertConfig:
 def find_do_lower_case(folder: str, weights: WeightFile) -> bool:
     """Whether a vocabulary is for lower-cased text, as its folder says; True where it does not."""
     for flags in (
-        _flags_of_run(folder)[0],
-        _read_json_if_there(folder, TOKENIZER_CONFIG_FILE),
+        finding.flags_of_run(folder)[0],
+        finding.read_json_if_there(folder, TOKENIZER_CONFIG_FILE),
     ):
         if "do_lower_case" in flags:
             return bool(flags["do_lower_case"])
     if "do_lower_case" in weights.shapes:  # a variable of TF-Hub's modules
         return bool(weights.read("do_lower_case"))
     return True
-
-
-def _vocabulary_of_run(folder: str) -> dict[str, str]:
-    """The vocabulary flags of the run that wrote this folder, as paths from here."""
-    flags, start = _flags_of_run(folder)
-    named = {name: flags.get(name) for name in ("vocab_file", "spm_model_file")}
-    return {name: files.join(start, str(path)) for name, path in named.items() if path}
-
-
-def _flags_of_run(folder: str) -> tuple[dict[str, Any], str]:
-    """The flags of the run that wrote this folder, and its working directory; {} and "" without."""
-    run = _read_json_if_there(folder, RUN_FILE)
-    flags, directory = run.get("flags", {}), run.get("directory", "")
-    if not (isinstance(flags, dict) and isinstance(directory, str)):
-        raise ValueError(
-            f"{os.path.join(folder, RUN_FILE)}: not written by this program; remove it"
-        )
-    return flags, directory
-
-
-def _read_json_if_there(folder: str, name: str) -> dict[str, Any]:
-    path = os.path.join(folder, name)
-    return files.read_json(path) if files.exists(path) else {}

@@ -18,8 +18,9 @@ from absl import logging
 
 from albert_tf import files
 from albert_tf.checkpoints import containers
+from albert_tf.checkpoints.finding import list_checkpoints as list_checkpoints
 from albert_tf.checkpoints.names import BEST as BEST
-from albert_tf.checkpoints.names import DATA_SUFFIX, NUMBERED
+from albert_tf.checkpoints.names import DATA_SUFFIX
 
 # What TensorFlow's checkpoint reader raises for damaged files.
 _DAMAGE = (tf.errors.OpError, IndexError, ValueError, RuntimeError)
@@ -30,24 +31,6 @@ _DISK_ERRORS = (
     tf.errors.NotFoundError,
     tf.errors.UnknownError,
 )
-
-
-def list_checkpoints(directory: str) -> dict[int, str]:
-    """Returns the numbered checkpoints of a directory, step → prefix, in ascending order.
-
-    They are found by their `.index` files. The text file `checkpoint` is ignored: in released
-    archives it names a path on another machine.
-    """
-    if not files.is_directory(directory):
-        return {}
-    names = (
-        name.removesuffix(".index")
-        for name in files.list_directory(directory)
-        if name.endswith(".index")
-    )
-    found = map(NUMBERED.fullmatch, names)
-    steps = {int(match[1]): os.path.join(directory, match[0]) for match in found if match}
-    return dict(sorted(steps.items()))
 
 
 def save_checkpoint(prefix: str, tensors: dict[str, Any]) -> None:

@@ -11,6 +11,7 @@
 """
 
 from albert_tf.classification.settings import Settings
+from albert_tf.finetuning import model_files
 from albert_tf.finetuning.result import FineTuningResult
 
 __all__ = ["Settings", "run"]
@@ -30,6 +31,7 @@ def run(settings: Settings) -> FineTuningResult:
     Raises:
         ValueError, OSError: settings, files and data do not go together; says which.
     """
+    settings = model_files.complete(settings)
     from albert_tf.classification import program  # TensorFlow, which settings do without
 
     return program.run(settings)

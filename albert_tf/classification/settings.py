@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from albert_tf import files
 from albert_tf.classification.tasks import ALIASES, CUSTOM_TASK, TASKS
 from albert_tf.finetuning.settings import DataSettings, FineTuningSettings, TaskSettings
 from albert_tf.settings import MODEL, REQUIRED, SettingsGroup, redefined, setting
@@ -53,6 +54,14 @@ class Settings(FineTuningSettings, TaskSettings, CustomDataSettings):
     threshold_to_export: float = setting(
         float("nan"), "Constant to add to the outputs of the SavedModel; nan for none."
     )
+
+    def check_paths(self) -> None:
+        """Checks the folders of the data and of its features, too."""
+        super().check_paths()
+        if self.splits:
+            files.check_directory(self.data_dir, "--data_dir")
+        if self.cached_dir:
+            files.check_writable(self.cached_dir, "--cached_dir")
 
     @property
     def names_for_model(self) -> set[str]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from absl import logging
 
+from albert_tf import files
 from albert_tf.data.corpus import INPUT_FORMATS, SENTENCES
 from albert_tf.settings import MODEL, REQUIRED, TRAINING, SettingsGroup, setting
 
@@ -30,6 +31,11 @@ class InputSettings(SettingsGroup):
         REQUIRED, "Input files: names and glob patterns, with commas between them."
     )
 
+    def check_paths(self) -> None:
+        """Checks that there are input files."""
+        super().check_paths()
+        files.expand_patterns(self.input_file, "--input_file")
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class VocabularySettings(SettingsGroup):
@@ -42,6 +48,14 @@ class VocabularySettings(SettingsGroup):
         None, "WordPiece vocabulary; not used beside a SentencePiece model."
     )
     do_lower_case: bool = setting(True, "Lower-case the text; for uncased models.", decides=MODEL)
+
+    def check_paths(self) -> None:
+        """Checks that the vocabulary is there."""
+        super().check_paths()
+        if self.spm_model_file:
+            files.check_file(self.spm_model_file, "--spm_model_file")
+        elif self.vocab_file:
+            files.check_file(self.vocab_file, "--vocab_file")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from albert_tf import files
-from albert_tf.checkpoints.containers import DATA_SUFFIX
-from albert_tf.checkpoints.names import GLOBAL_STEP
+from albert_tf.checkpoints.names import DATA_SUFFIX, GLOBAL_STEP
 from albert_tf.checkpoints.store import BEST
 from albert_tf.training import run_directory
 from albert_tf.training.evaluation import Evaluation, best_of, evaluation_of_best

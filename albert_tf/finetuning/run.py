@@ -9,7 +9,6 @@ Several learning rates or `num_runs` make a sweep, with a folder for each of its
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -19,10 +18,10 @@ import tensorflow as tf
 from absl import logging
 
 from albert_tf import files, optimization
-from albert_tf.checkpoints import loading, pretrained, trained_with
+from albert_tf.checkpoints import loading, trained_with
 from albert_tf.checkpoints.trained_with import TrainedWith
 from albert_tf.config import AlbertConfig
-from albert_tf.finetuning import batching, prediction, sweeps
+from albert_tf.finetuning import batching, model_files, prediction, sweeps
 from albert_tf.finetuning.prediction import Predictor
 from albert_tf.finetuning.result import FineTuningResult
 from albert_tf.finetuning.settings import FineTuningSettings
@@ -31,8 +30,6 @@ from albert_tf.serving import saved_model
 from albert_tf.tokenization import FullTokenizer
 from albert_tf.training import devices, run_directory, run_identity, session
 from albert_tf.training.evaluation import CheckpointEvaluator, EarlyStopping
-
-HUB_VOCABULARY = "from_tf_hub"  # what Google's notebook gives as --spm_model_file
 
 SettingsType = TypeVar("SettingsType", bound=FineTuningSettings)
 MakeTask = Callable[[SettingsType, AlbertConfig, FullTokenizer], FineTuningTask]
@@ -52,7 +49,7 @@ def fine_tune(settings: SettingsType, make_task: MakeTask[SettingsType]) -> Fine
         ArithmeticError: the loss of a run that is alone became NaN or infinite.
         InterruptedRunError: a signal asked to stop; the same settings resume the run.
     """
-    settings = find_model_files(settings.with_a_phase())
+    settings = model_files.complete(settings)
     runs = sweeps.plan_runs(settings)
     with run_directory.made(settings.output_dir):
         config = session.read_config(settings.output_dir, settings.albert_config_file or "")
@@ -128,52 +125,6 @@ def _make_features(task: FineTuningTask, data: Mapping[str, Any]) -> dict[str, S
         features = known[0] if known else task.make_features(examples, name)
         splits[name] = Split(name, examples, features)
     return splits
-
-
-def find_model_files(settings: SettingsType) -> SettingsType:
-    """Returns the settings with config and vocabulary, which are looked for beside the weights.
-
-    The weights are those of `init_checkpoint` or of the folder `albert_hub_module_handle`, which
-    becomes the `init_checkpoint`.
-
-    Raises:
-        FileNotFoundError: config or vocabulary do not exist; says what was looked for.
-        ValueError: there are no weights to look beside, or two; or the module is no local folder.
-    """
-    handle = settings.albert_hub_module_handle
-    if handle and settings.init_checkpoint:
-        raise ValueError(
-            "--init_checkpoint and --albert_hub_module_handle: only one of them can give the "
-            "weights; leave the other out"
-        )
-    if handle and handle.startswith(("http://", "https://")):
-        raise ValueError(
-            f"--albert_hub_module_handle={handle}: nothing is downloaded. Unpack the module into a "
-            "folder and name that."
-        )
-    path = handle or settings.init_checkpoint
-    spm_model_file, vocab_file = settings.spm_model_file, settings.vocab_file
-    if spm_model_file == HUB_VOCABULARY:
-        spm_model_file = None
-    if not (path or settings.albert_config_file):
-        raise ValueError(
-            "--albert_config_file is needed: the albert_config.json that came with the model (a "
-            "TF-Hub module may have it in its assets)"
-        )
-    config_file = settings.albert_config_file
-    if path:
-        folder = path if files.is_directory(path) else os.path.dirname(path) or "."
-        config_file = config_file or pretrained.find_config(folder)
-        if not (spm_model_file or vocab_file):
-            vocab_file, spm_model_file = pretrained.find_vocabulary(folder)
-    return dataclasses.replace(
-        settings,
-        init_checkpoint=path,
-        albert_hub_module_handle=None,
-        albert_config_file=config_file,
-        spm_model_file=spm_model_file,
-        vocab_file=vocab_file,
-    )
 
 
 def list_model_folders(settings: FineTuningSettings) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+from albert_tf import files
 from albert_tf.data.settings import SequenceSettings, VocabularySettings
 from albert_tf.settings import REQUIRED, TRAINING, SettingsGroup, redefined, setting
 from albert_tf.training.settings import RunSettings, TrainingSettings
@@ -92,6 +93,12 @@ class FineTuningSettings(RunSettings, DataSettings):
         "it needs tensorflow-text.",
     )
     pictures: bool | None = setting(None, "Draw plots; default: if matplotlib is installed.")
+
+    def check_paths(self) -> None:
+        """Checks the folder of the export, too."""
+        super().check_paths()
+        if self.export_dir:
+            files.check_writable(self.export_dir, "--export_dir")
 
     @property
     def splits(self) -> list[str]:

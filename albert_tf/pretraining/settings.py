@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from albert_tf import files
 from albert_tf.data.settings import InputSettings, MaskingSettings, SequenceSettings
 from albert_tf.settings import REQUIRED, TRAINING, redefined, setting
 from albert_tf.training.settings import (
@@ -87,6 +88,12 @@ class Settings(RunSettings, RecordSettings):
         100, "Maximum number of batches of an evaluation.", minimum=1, group="evaluation"
     )
     masked_lm_budget: int = setting(0, "Only 0: masking during training is not supported.")
+
+    def check_paths(self) -> None:
+        """Checks that there are records to evaluate on, too."""
+        super().check_paths()
+        if self.do_eval and self.eval_input_file:
+            files.expand_patterns(self.eval_input_file, "--eval_input_file")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,5 +1,6 @@
 """Multiple choice: RACE and questions of the same form."""
 
+from albert_tf.finetuning import model_files
 from albert_tf.finetuning.result import FineTuningResult
 from albert_tf.race.settings import Settings
 
@@ -19,6 +20,7 @@ def run(settings: Settings) -> FineTuningResult:
     Raises:
         ValueError, OSError: settings, files and data do not go together; says which.
     """
+    settings = model_files.complete(settings)
     from albert_tf.race import program  # TensorFlow, which settings do without
 
     return program.run(settings)

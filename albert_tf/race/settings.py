@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 
+from albert_tf import files
 from albert_tf.finetuning.settings import FineTuningSettings, QuestionSettings, TaskSettings
 from albert_tf.settings import TRAINING, redefined, setting
 
@@ -42,3 +44,11 @@ class Settings(FineTuningSettings, TaskSettings, QuestionSettings):
     train_step: int = redefined(FineTuningSettings, "train_step", 12000)
     warmup_step: int = redefined(FineTuningSettings, "warmup_step", 1000)
     save_checkpoints_steps: int = redefined(FineTuningSettings, "save_checkpoints_steps", 100)
+
+    def check_paths(self) -> None:
+        """Checks the folder of the data and those of its features, too."""
+        super().check_paths()
+        if self.splits:
+            files.check_directory(self.data_dir, "--data_dir")
+        for name in ("train_file", "eval_file", "predict_file"):
+            files.check_writable(os.path.dirname(getattr(self, name) or ""), f"--{name}")

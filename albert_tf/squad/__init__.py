@@ -1,5 +1,6 @@
 """Extractive question answering: SQuAD 1.1 and 2.0, CMRC 2018, DRCD."""
 
+from albert_tf.finetuning import model_files
 from albert_tf.finetuning.result import FineTuningResult
 from albert_tf.squad.settings import Settings
 
@@ -21,6 +22,7 @@ def run(settings: Settings) -> FineTuningResult:
     Raises:
         ValueError, OSError: settings, files and data do not go together; says which.
     """
+    settings = model_files.complete(settings)
     from albert_tf.squad import program  # TensorFlow, which settings do without
 
     return program.run(settings)

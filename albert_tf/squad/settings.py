@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 
-from albert_tf import data
+from albert_tf import data, files
 from albert_tf.finetuning.settings import DataSettings, FineTuningSettings, QuestionSettings
 from albert_tf.settings import TRAINING, redefined, setting
 
@@ -91,6 +92,16 @@ class Settings(FineTuningSettings, QuestionSettings):
     def splits(self) -> list[str]:
         """The splits that are used: those of all tasks, and "question" for a single question."""
         return super().splits + (["question"] if self.question or self.context else [])
+
+    def check_paths(self) -> None:
+        """Checks the files of questions and the folders of their features, too."""
+        super().check_paths()
+        used = {"train": self.do_train, "predict": self.do_eval or self.do_predict}
+        for split in (name for name, is_used in used.items() if is_used):
+            path, feature_file = (getattr(self, f"{split}_{k}") for k in ("file", "feature_file"))
+            if path:
+                files.check_file(path, f"--{split}_file")
+            files.check_writable(os.path.dirname(feature_file), f"--{split}_feature_file")
 
     def require_a_phase(self) -> None:
         """Raises ValueError when nothing is asked for, which is an error on a command line."""

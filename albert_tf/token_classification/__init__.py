@@ -9,6 +9,7 @@
 >>> token_classification.run(settings).metrics["f1"]  # doctest: +SKIP
 """
 
+from albert_tf.finetuning import model_files
 from albert_tf.finetuning.result import FineTuningResult
 from albert_tf.token_classification.settings import Settings
 
@@ -29,6 +30,7 @@ def run(settings: Settings) -> FineTuningResult:
     Raises:
         ValueError, OSError: settings, files and data do not go together; says which.
     """
+    settings = model_files.complete(settings)
     from albert_tf.token_classification import program  # TensorFlow, which settings do without
 
     return program.run(settings)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from albert_tf import files
 from albert_tf.finetuning.settings import FineTuningSettings, QuestionSettings, TaskSettings
 from albert_tf.settings import REQUIRED, SettingsGroup, redefined, setting
 
@@ -44,3 +45,9 @@ class Settings(FineTuningSettings, ColumnSettings):
     GROUP = "fine-tuning"
 
     dropout_prob: float = redefined(QuestionSettings, "dropout_prob", 0.1)
+
+    def check_paths(self) -> None:
+        """Checks the folder of the data, too."""
+        super().check_paths()
+        if self.splits:
+            files.check_directory(self.data_dir, "--data_dir")

@@ -62,7 +62,7 @@ def made(output_dir: str) -> Iterator[None]:
 
 def _missing_directories(path: str) -> list[str]:
     """Returns which of a local path and its parents do not exist, the longest first."""
-    found, path = [], os.path.abspath(path)
+    found, path = [], files.real_path(path)
     while not files.is_remote(path) and not os.path.exists(path):
         found.append(path)
         path = os.path.dirname(path)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 
+from albert_tf import files
+from albert_tf.checkpoints import finding
 from albert_tf.settings import MODEL, REQUIRED, TRAINING, SettingsGroup, describe, setting
 
 
@@ -32,6 +34,18 @@ class ModelSettings(SettingsGroup):
         False,
         "Resume or use a run with other data, vocabulary or settings than it was trained with.",
     )
+
+    def check_paths(self) -> None:
+        """Checks config, output folder and, unless the run has checkpoints, `init_checkpoint`."""
+        super().check_paths()
+        if self.albert_config_file:
+            files.check_file(self.albert_config_file, "--albert_config_file")
+        files.check_writable(self.output_dir, "--output_dir")
+        if self.init_checkpoint and not finding.list_checkpoints(self.output_dir):
+            try:
+                finding.find_checkpoint(self.init_checkpoint)
+            except FileNotFoundError as error:
+                raise FileNotFoundError(f"--init_checkpoint: {error}") from None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

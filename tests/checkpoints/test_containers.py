@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 from safetensors.numpy import save_file
 
-from albert_tf.checkpoints.containers import digest, find_checkpoint, open_weights
+from albert_tf.checkpoints.containers import digest, open_weights
 from albert_tf.checkpoints.store import save_checkpoint
 from tests.checkpoints.checkpoint_samples import random_arrays
 
@@ -47,40 +47,6 @@ def write_sharded(prefix, shards):
     tf.raw_ops.MergeV2Checkpoints(checkpoint_prefixes=parts, destination_prefix=prefix)
 
 
-@pytest.mark.parametrize("ending", ["", ".index", ".data-00000-of-00001", ".meta"])
-def test_a_prefix_is_found_by_any_of_its_files(saved, ending):
-    assert find_checkpoint(saved + ending) == saved
-
-
-def test_the_only_checkpoint_of_a_folder_is_found_whatever_the_text_file_says(saved, tmp_path):
-    text = 'model_checkpoint_path: "/home/somebody/model.ckpt-125000"\n'
-    (tmp_path / "checkpoint").write_text(text)
-    (tmp_path / ".model.ckpt-8-1a2b3c4d.index").write_bytes(b"half written")
-    assert find_checkpoint(str(tmp_path)) == saved
-    assert_holds(open_weights(str(tmp_path)), ARRAYS)
-
-
-def test_of_the_checkpoints_of_a_run_the_best_is_taken_or_else_the_newest(saved, tmp_path, caplog):
-    caplog.set_level("INFO", logger="absl")
-    newest, best = str(tmp_path / "model.ckpt-10"), str(tmp_path / "model.ckpt-best")
-    save_checkpoint(newest, ARRAYS)
-    assert find_checkpoint(str(tmp_path)) == newest
-    save_checkpoint(best, ARRAYS)
-    assert find_checkpoint(str(tmp_path)) == best
-    assert open_weights(str(tmp_path)).path == best
-    assert [record.message.rpartition(": ")[2] for record in caplog.records[:2]] == [
-        "taking model.ckpt-10",
-        "taking model.ckpt-best",
-    ]
-
-
-def test_other_checkpoints_of_a_folder_are_listed(tmp_path):
-    save_checkpoint(str(tmp_path / "albert_model.ckpt"), ARRAYS)
-    save_file(ARRAYS, tmp_path / "other.safetensors")
-    with pytest.raises(ValueError, match=r"name one: albert_model.ckpt, other.safetensors"):
-        find_checkpoint(str(tmp_path))
-
-
 def test_a_digest_is_that_of_the_content_alone(saved, tmp_path):
     copy, other = str(tmp_path / "copy"), str(tmp_path / "other")
     save_checkpoint(copy, ARRAYS)
@@ -91,20 +57,6 @@ def test_a_digest_is_that_of_the_content_alone(saved, tmp_path):
     save_file({"x": ARRAYS["bert/a/kernel"]}, tmp_path / "c.safetensors")
     a, b, c = (digest(str(tmp_path / f"{name}.safetensors")) for name in "abc")
     assert a == b != c
-
-
-def test_one_model_in_several_forms_is_taken_from_safetensors(tmp_path):
-    save_file(ARRAYS, tmp_path / "model.safetensors")
-    for name in ("pytorch_model.bin", "tf_model.h5"):
-        (tmp_path / name).write_bytes(b"never opened")
-    assert find_checkpoint(str(tmp_path)) == str(tmp_path / "model.safetensors")
-
-
-def test_nothing_there_is_said(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"holds no checkpoint\. Expected: a TensorFlow"):
-        find_checkpoint(str(tmp_path))
-    with pytest.raises(FileNotFoundError, match=r"ckpt-9: no such checkpoint"):
-        find_checkpoint(str(tmp_path / "model.ckpt-9"))
 
 
 def test_an_index_without_data_is_said(saved, tmp_path):

@@ -12,7 +12,7 @@ import pytest
 import tf_keras
 
 import albert_tf
-from albert_tf.checkpoints import huggingface, pretrained, tf_hub
+from albert_tf.checkpoints import finding, huggingface, tf_hub
 from albert_tf.checkpoints.names import variable_name
 from albert_tf.checkpoints.store import save_checkpoint
 from albert_tf.config import AlbertConfig
@@ -231,7 +231,7 @@ def test_several_of_a_kind_are_listed_and_one_can_be_named(folder, toy_spm_model
     model, _ = albert_tf.from_pretrained(str(folder), config_file=chosen, **vocabulary)
     assert model.config == other
     (folder / "albert_config_tiny.json").write_text((folder / "albert_config.json").read_text())
-    assert pretrained.find_config(str(folder)) == chosen
+    assert finding.find_config(str(folder)) == chosen
 
 
 def test_a_vocabulary_larger_than_the_embeddings_is_refused_and_a_smaller_one_said(folder, caplog):

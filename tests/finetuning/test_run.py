@@ -54,44 +54,6 @@ def test_the_order_of_examples_is_ours_or_googles():
     assert (theirs.batches_to_sort, theirs.shuffle_buffer) == (1, 100)
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"init_checkpoint": "a", "albert_hub_module_handle": "b"}, "only one of them can give"),
-        ({"albert_hub_module_handle": "https://x/1"}, "nothing is downloaded. Unpack the module"),
-        ({"albert_config_file": None}, "--albert_config_file is needed"),
-    ],
-)
-def test_weights_from_nowhere_or_from_two_places_are_refused(values, message):
-    with pytest.raises(ValueError, match=message):
-        engine.find_model_files(make_settings(**values))
-
-
-@pytest.mark.parametrize("setting", ["init_checkpoint", "albert_hub_module_handle"])
-def test_config_and_vocabulary_lie_beside_the_weights(tmp_path, setting):
-    for name in ("albert_config.json", "30k-clean.model"):
-        (tmp_path / name).write_text("{}")
-    settings = make_settings(
-        albert_config_file=None, spm_model_file="from_tf_hub", **{setting: str(tmp_path)}
-    )
-    found = engine.find_model_files(settings)
-    assert found.init_checkpoint == str(tmp_path)
-    assert found.albert_config_file == f"{tmp_path}/albert_config.json"
-    assert found.spm_model_file == f"{tmp_path}/30k-clean.model"
-    named = dataclasses.replace(settings, albert_config_file="c", spm_model_file="s")
-    found = engine.find_model_files(named)
-    assert (found.albert_config_file, found.spm_model_file) == ("c", "s")
-
-
-def test_a_checkpoint_in_the_working_directory_has_its_config_beside_it(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "albert_config.json").write_text("{}")
-    settings = make_settings(
-        albert_config_file=None, init_checkpoint="model.ckpt-best", vocab_file="vocab.txt"
-    )
-    assert engine.find_model_files(settings).albert_config_file == "./albert_config.json"
-
-
 def test_a_trained_model_is_looked_for_in_the_runs_and_beside_the_weights(tmp_path):
     settings = make_settings(output_dir="out")
     assert engine.list_model_folders(settings) == ["out"]

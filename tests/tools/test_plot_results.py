@@ -291,7 +291,7 @@ def test_a_sweep_whose_runs_all_diverged_has_nothing_to_compare(tmp_path):
 
 
 def test_without_matplotlib_it_is_said_what_to_install(monkeypatch, tmp_path):
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ValueError, match=r"pip install 'albert-tf2\[plot\]'"):
         plot_results.plot_run(str(tmp_path))
 
@@ -301,7 +301,7 @@ def test_programs_plot_as_their_flag_says_and_by_default_if_they_can(monkeypatch
     monkeypatch.setattr(logging, "warning", lambda text, *args: warnings.append(text % args))
     assert [plot_results.is_wanted(asked) for asked in (True, None, False)] == [True, True, False]
     assert not warnings
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
     assert [plot_results.is_wanted(asked) for asked in (None, False)] == [False, False]
     assert warnings == ["No plots are drawn: plots need matplotlib: pip install 'albert-tf2[plot]'"]
     with pytest.raises(ValueError, match="plots need matplotlib"):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 from albert_tf.training.settings import DeviceSettings, ModelSettings, TrainingSettings
 from tests.conftest import ROOT
 
@@ -15,6 +17,14 @@ def test_settings_need_no_tensorflow():
         "sys.exit('tensorflow' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+
+
+def test_the_first_checkpoint_is_needed_until_the_run_has_its_own(tmp_path):
+    settings = ModelSettings(output_dir=str(tmp_path), init_checkpoint=f"{tmp_path}/none")
+    with pytest.raises(FileNotFoundError, match=r"^--init_checkpoint: .*none: no such checkpoint"):
+        settings.check_paths()
+    (tmp_path / "model.ckpt-5.index").touch()
+    settings.check_paths()
 
 
 def test_defaults_are_allowed_values():

@@ -1,0 +1,93 @@
+"""Checkpoints, configs and vocabularies are found by their names."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from albert_tf.checkpoints import finding
+from albert_tf.checkpoints.finding import find_checkpoint
+from albert_tf.checkpoints.names import DATA_SUFFIX
+
+
+def make(folder, *names):
+    """Makes empty files, and those of a checkpoint for a name without an ending."""
+    for name in names:
+        path = folder / name
+        is_checkpoint = not path.suffix or path.suffix.startswith(".ckpt")
+        for suffix in (DATA_SUFFIX, ".index") if is_checkpoint else ("",):
+            (folder / (name + suffix)).touch()
+    return str(folder / names[0])
+
+
+@pytest.mark.parametrize("ending", ["", ".index", DATA_SUFFIX, ".meta"])
+def test_a_prefix_is_found_by_any_of_its_files(tmp_path, ending):
+    prefix = make(tmp_path, "model.ckpt-7")
+    assert find_checkpoint(prefix + ending) == prefix
+
+
+def test_the_only_checkpoint_of_a_folder_is_found_whatever_the_text_file_says(tmp_path):
+    prefix = make(tmp_path, "model.ckpt-7", ".model.ckpt-8-1a2b3c4d.index")
+    text = 'model_checkpoint_path: "/home/somebody/model.ckpt-125000"\n'
+    (tmp_path / "checkpoint").write_text(text)
+    assert find_checkpoint(str(tmp_path)) == prefix
+    assert find_checkpoint(f"file://{tmp_path}") == f"file://{prefix}"
+
+
+def test_of_the_checkpoints_of_a_run_the_best_is_taken_or_else_the_newest(tmp_path, caplog):
+    caplog.set_level("INFO", logger="absl")
+    newest = make(tmp_path, "model.ckpt-10", "model.ckpt-7")
+    assert find_checkpoint(str(tmp_path)) == newest
+    best = make(tmp_path, "model.ckpt-best")
+    assert find_checkpoint(str(tmp_path)) == best
+    assert [record.message.rpartition(": ")[2] for record in caplog.records] == [
+        "taking model.ckpt-10",
+        "taking model.ckpt-best",
+    ]
+
+
+def test_other_checkpoints_of_a_folder_are_listed(tmp_path):
+    make(tmp_path, "albert_model.ckpt", "other.safetensors")
+    with pytest.raises(ValueError, match=r"name one: albert_model.ckpt, other.safetensors"):
+        find_checkpoint(str(tmp_path))
+
+
+def test_one_model_in_several_forms_is_taken_from_safetensors(tmp_path):
+    path = make(tmp_path, "model.safetensors", "pytorch_model.bin", "tf_model.h5")
+    assert find_checkpoint(str(tmp_path)) == path
+
+
+def test_no_checkpoint_is_said_with_what_is_accepted(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"holds no checkpoint\. Expected: a TensorFlow"):
+        find_checkpoint(str(tmp_path))
+    with pytest.raises(FileNotFoundError, match=r"ckpt-9: no such checkpoint"):
+        find_checkpoint(str(tmp_path / "model.ckpt-9"))
+    with pytest.raises(ValueError, match=r"https://host/model.ckpt: https:// is not supported"):
+        find_checkpoint("https://host/model.ckpt")
+
+
+def test_config_and_vocabulary_are_found_in_a_folder_or_in_its_assets(tmp_path):
+    (tmp_path / "assets").mkdir()
+    make(tmp_path / "assets", "30k-clean.model", "albert_config.json")
+    assert finding.find_vocabulary(str(tmp_path)) == (None, f"{tmp_path}/assets/30k-clean.model")
+    (tmp_path / "assets" / "albert_config.json").write_text("{}")
+    remote = f"file://{tmp_path}"
+    assert finding.find_config(remote) == f"{remote}/assets/albert_config.json"
+
+
+def test_the_vocabulary_of_a_run_is_found_from_any_directory(tmp_path):
+    vocabulary = make(tmp_path, "words.txt")
+    run = {"flags": {"vocab_file": "words.txt"}, "directory": str(tmp_path)}
+    folder = tmp_path / "run"
+    folder.mkdir()
+    for path in ("words.txt", f"file://{vocabulary}"):
+        run["flags"]["vocab_file"] = path
+        (folder / "run.json").write_text(json.dumps(run))
+        expected = vocabulary if path == "words.txt" else path
+        assert finding.find_vocabulary(str(folder)) == (expected, None)
+
+
+def test_a_folder_that_does_not_exist_is_said(tmp_path):
+    with pytest.raises(FileNotFoundError, match="none: no such directory, to look for a config in"):
+        finding.find_config(f"{tmp_path}/none")
