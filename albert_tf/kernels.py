@@ -208,11 +208,12 @@ def layer_norm(x: tf.Tensor, beta: tf.Tensor, gamma: tf.Tensor) -> tf.Tensor:
 
 def _row_max(x):
     """The largest of each row of float32, by way of integers, for which XLA has vectors."""
-    flip = 0x7FFFFFFF  # the bits of a negative number but its sign: then integers order as floats
-    bits = tf.bitcast(x, tf.int32)
-    ordered = bits ^ (tf.bitwise.right_shift(bits, 31) & flip)
-    top = tf.reduce_max(ordered, axis=-1, keepdims=True)
-    return tf.bitcast(top ^ (tf.bitwise.right_shift(top, 31) & flip), tf.float32)
+
+    def flip(bits):  # those of negative numbers, but their sign: then integers order as floats
+        return tf.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
+
+    top = tf.reduce_max(flip(tf.bitcast(x, tf.int32)), axis=-1, keepdims=True)
+    return tf.bitcast(flip(top), tf.float32)
 
 
 @fused

@@ -388,3 +388,37 @@ def test_a_policy_reaches_everything_inside(dtype, inputs):
 def test_inputs_that_are_no_ids_are_refused(tiny_config, inputs, message):
     with pytest.raises(ValueError, match=message):
         modeling.AlbertEncoder(tiny_config)(inputs)
+
+
+def run_tflite(model, inputs):
+    """The outputs of a TFLite model, for inputs by the beginnings of their names."""
+    runner = tf.lite.Interpreter(model_content=model)
+    for detail in runner.get_input_details():
+        (value,) = (value for name, value in inputs.items() if name in detail["name"])
+        runner.resize_tensor_input(detail["index"], value.shape)
+    runner.allocate_tensors()
+    for detail in runner.get_input_details():
+        (value,) = (value for name, value in inputs.items() if name in detail["name"])
+        runner.set_tensor(detail["index"], value)
+    runner.invoke()
+    return [runner.get_tensor(detail["index"]) for detail in runner.get_output_details()]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*tf.lite.Interpreter is deprecated:UserWarning")
+def test_keras_models_are_converted_to_tflite(inputs):
+    encoder = modeling.AlbertEncoder(SHALLOW)
+    symbolic = {
+        name: tf_keras.Input(value.shape[1:], value.shape[0], name, tf.int32)
+        for name, value in inputs.items()
+    }
+    pooled = tf_keras.Model(symbolic, encoder(symbolic)["pooled_output"])
+    content = tf.lite.TFLiteConverter.from_keras_model(pooled).convert()
+    wanted = encoder(inputs)["pooled_output"]
+    np.testing.assert_allclose(run_tflite(content, inputs)[0], wanted, atol=1e-5)
+
+    classifier = heads.AlbertForClassification(SHALLOW, 3)
+    ids = inputs["input_ids"]
+    wanted = classifier(ids)
+    content = tf.lite.TFLiteConverter.from_keras_model(classifier).convert()
+    np.testing.assert_allclose(run_tflite(content, {"": ids})[0], wanted, atol=1e-5)
