@@ -14,17 +14,19 @@ import dataclasses
 import glob
 import gzip
 import json
+import math
 import os
 import re
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import IO, Any, cast
 
 from albert_tf import files
 from albert_tf.data.tfrecord import (
     FOOTER_BYTES,
     HEADER_BYTES,
-    has_good_content,
+    checksum,
+    frame_header,
     has_good_length,
 )
 
@@ -41,7 +43,9 @@ FEATURES: dict[str, tuple[str, str | int]] = {
 }
 
 BLOCK_SIZE = 256  # records that `read_checked_blocks` gives at a time
+MAX_RECORD_BYTES = 2**31 - 1  # of a tf.train.Example, as of any protobuf message
 COMPRESSION_LEVEL = 6
+_PIECE_BYTES = 1 << 20  # that are read at once: a wrong length must not claim memory
 METADATA_SUFFIX = ".records.json"
 _SHARDED = re.compile(r"(?P<stem>.+)@(?P<count>\d+)")
 
@@ -140,43 +144,90 @@ def is_gzip(path: str) -> bool:
     return header.startswith(files.GZIP_MAGIC) and not has_good_length(header)
 
 
-def read_records(path: str) -> Iterator[bytes]:
+def read_records(path: str, skip: Collection[int] = ()) -> Iterator[bytes]:
     """The contents of a TFRecord file, compressed with gzip or not, in order.
 
-    Checks the lengths, but not the checksums of the contents.
+    Args:
+        path: the file.
+        skip: numbers, from 0, of records to leave out, damaged or not.
 
     Raises:
         ValueError: truncated or corrupt; names the file and the record, counted from 1.
     """
-    return (frame[:-FOOTER_BYTES] for frame in _read_frames(path))
+    for number, content in enumerate(_read_contents(path)):
+        if number in skip:
+            continue
+        if content is None:
+            raise ValueError(f"{path}, record {number + 1}: its content is damaged")
+        yield content
 
 
-def _read_frames(path: str) -> Iterator[bytes]:
-    """The contents of a TFRecord file, each with its checksum."""
+def _read_contents(path: str) -> Iterator[bytes | None]:
+    """The contents of a TFRecord file; None for those that are not what their checksum says."""
     number = 0
     is_compressed = is_gzip(path)
+    left = math.inf if is_compressed else files.file_size(path)  # bytes, from the next record on
     with files.open_binary(path) as raw:
-        stream = cast("IO[bytes]", gzip.GzipFile(fileobj=raw)) if is_compressed else raw
+        # `read1` gives what can be decompressed, even if what follows cannot.
+        read = gzip.GzipFile(fileobj=raw).read1 if is_compressed else raw.read
+        data, at = b"", 0  # a part of the file, and where the next record begins in it
         try:
-            while header := stream.read(HEADER_BYTES):
+            while True:
+                if len(data) < at + HEADER_BYTES:
+                    data, at = _extend(data[at:], HEADER_BYTES, read), 0
+                    if not data:
+                        return
                 number += 1
-                if len(header) < HEADER_BYTES:
-                    raise EOFError
-                if not has_good_length(header):
-                    raise ValueError(
-                        f"{path}, record {number}: the checksum of its length is wrong: "
-                        "the file is corrupt, or it is no TFRecord file"
-                    )
-                size = int.from_bytes(header[:8], "little")
-                frame = stream.read(size + FOOTER_BYTES)
-                if len(frame) < size + FOOTER_BYTES:
-                    raise EOFError
-                yield frame
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+                begin = at + HEADER_BYTES
+                size = _content_size(data[at:begin], left)
+                end, at = begin + size, begin + size + FOOTER_BYTES
+                if len(data) < at:
+                    data = _extend(data[begin:], size + FOOTER_BYTES, read)
+                    begin, end, at = 0, size, size + FOOTER_BYTES
+                    if len(data) < at:
+                        raise EOFError
+                left -= HEADER_BYTES + size + FOOTER_BYTES
+                content = data[begin:end]
+                yield content if checksum(content) == data[end:at] else None
+        except (EOFError, ValueError, gzip.BadGzipFile, zlib.error) as error:
             reason = "the file ends early" if isinstance(error, EOFError) else str(error)
             raise ValueError(
                 f"{path}, record {max(number, 1)}: {reason}. Create it again."
             ) from None
+
+
+def _content_size(header: bytes, left: float) -> int:
+    """Returns the number of bytes of a record's content.
+
+    Args:
+        header: the first HEADER_BYTES of the record.
+        left: bytes of the file from the header on.
+
+    Raises:
+        EOFError: there are fewer.
+        ValueError: the header is damaged.
+    """
+    if len(header) < HEADER_BYTES:
+        raise EOFError
+    size = int.from_bytes(header[:8], "little")
+    if header != frame_header(size):
+        raise ValueError(
+            "the checksum of its length is wrong: the file is corrupt, or it is no TFRecord file"
+        )
+    if size > MAX_RECORD_BYTES:
+        raise ValueError(f"its length is {size} bytes, a record has {MAX_RECORD_BYTES} at most")
+    if HEADER_BYTES + size + FOOTER_BYTES > left:
+        raise EOFError
+    return size
+
+
+def _extend(data: bytes, count: int, read: Callable[[int], bytes]) -> bytes:
+    """Returns `data` with more behind it: `count` bytes or more, fewer at the end of the file."""
+    pieces, length = [data], len(data)
+    while length < count and (piece := read(_PIECE_BYTES)):
+        pieces.append(piece)
+        length += len(piece)
+    return b"".join(pieces)
 
 
 def read_checked_blocks(path: str) -> Iterator[list[bytes | None]]:
@@ -185,15 +236,15 @@ def read_checked_blocks(path: str) -> Iterator[list[bytes | None]]:
     A record is damaged if its content is not what its checksum says.
 
     Raises:
-        ValueError: as `read_records`, after all records before that one.
+        ValueError: as `count_records`, after all records before that one.
     """
     block: list[bytes | None] = []
     try:
-        for frame in _read_frames(path):
+        for content in _read_contents(path):
             if len(block) == BLOCK_SIZE:
                 yield block
                 block = []
-            block.append(frame[:-FOOTER_BYTES] if has_good_content(frame) else None)
+            block.append(content)
     except ValueError:
         if block:
             yield block
@@ -203,12 +254,12 @@ def read_checked_blocks(path: str) -> Iterator[list[bytes | None]]:
 
 
 def count_records(path: str) -> int:
-    """The number of records in a TFRecord file, compressed with gzip or not.
+    """The number of records in a TFRecord file, compressed with gzip or not, damaged ones included.
 
     Raises:
-        ValueError: truncated or corrupt; names the file and the record, counted from 1.
+        ValueError: truncated, or a length is wrong; names the file and the record, counted from 1.
     """
-    return sum(1 for _ in read_records(path))
+    return sum(1 for _ in _read_contents(path))
 
 
 def write_metadata(path: str, metadata: Mapping[str, Any]) -> None:

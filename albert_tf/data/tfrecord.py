@@ -145,32 +145,24 @@ def decode_example(data: bytes) -> dict[str, NDArray[Any]]:
     return result
 
 
-def _checksum(data: bytes) -> bytes:
+def checksum(data: bytes) -> bytes:
     """CRC-32C, rotated and shifted as TFRecord files hold it ("masked"), 4 bytes."""
     crc: int = google_crc32c.value(data)
     return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
 
 
 @functools.lru_cache(maxsize=100_000)
-def _frame_header(size: int) -> bytes:
+def frame_header(size: int) -> bytes:
+    """The first HEADER_BYTES of a frame whose content has `size` bytes."""
     length = struct.pack("<Q", size)
-    return length + _checksum(length)
+    return length + checksum(length)
 
 
 def frame_records(contents: Sequence[bytes]) -> list[bytes]:
     """Puts serialized records into TFRecord frames: joined, they are a TFRecord file."""
-    return [_frame_header(len(data)) + data + _checksum(data) for data in contents]
+    return [frame_header(len(data)) + data + checksum(data) for data in contents]
 
 
 def has_good_length(header: bytes) -> bool:
     """Whether the first HEADER_BYTES of a frame hold a length and its checksum."""
-    return len(header) == HEADER_BYTES and _checksum(header[:8]) == header[8:]
-
-
-def has_good_content(frame: bytes) -> bool:
-    """Whether a content is followed by its checksum.
-
-    Args:
-        frame: a frame without its first HEADER_BYTES.
-    """
-    return _checksum(frame[:-FOOTER_BYTES]) == frame[-FOOTER_BYTES:]
+    return header == frame_header(int.from_bytes(header[:8], "little"))

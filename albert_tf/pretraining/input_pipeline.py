@@ -17,42 +17,35 @@ Letters: B batch, S sequence, P masked positions.
 
 from __future__ import annotations
 
+import collections
+import contextlib
 import itertools
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from albert_tf.data import records
-from albert_tf.pretraining.record_files import (
-    Features,
-    RecordFile,
-    find_damage,
-    open_records,
-    parse,
-)
+from albert_tf.pretraining.record_files import Features, RecordFile, find_damage, parse
 
 FILES_AT_ONCE = 4
 SHUFFLE_BLOCK = 1024  # records held in memory, some 10 kB each at S = 512
 
-Reader = Callable[[tf.Tensor, tf.Tensor], tf.data.Dataset]  # of path and is_gzip
+
+class _Turn(NamedTuple):
+    """Some files of an epoch that are interleaved, from the block `first_block` on."""
+
+    files: list[RecordFile]  # from the one to read next
+    skips: list[int]  # records of each file before the position
+    seed: int  # of shuffling, together with the number of the block
+    first_block: int
+    drop: int  # records of the first block before the position
 
 
-# Some files of an epoch that are interleaved, from the block `first_block` on.
-_TURN = {
-    "paths": tf.TensorSpec((None,), tf.string),  # of the files, from the one to read next
-    "is_gzip": tf.TensorSpec((None,), tf.bool),
-    "skips": tf.TensorSpec((None,), tf.int64),  # records of each file before the position
-    "seed": tf.TensorSpec((), tf.int64),  # of shuffling, together with the number of the block
-    "first_block": tf.TensorSpec((), tf.int64),
-    "drop": tf.TensorSpec((), tf.int64),  # records of the first block before the position
-}
-
-
-def _training_turns(files: Sequence[RecordFile], seed: int, start: int) -> Iterator[dict[str, Any]]:
-    """Yields what to read from record number `start` on, as `_TURN`, epoch after epoch.
+def _training_turns(files: Sequence[RecordFile], seed: int, start: int) -> Iterator[_Turn]:
+    """Yields what to read from record number `start` on, epoch after epoch.
 
     Args:
         files: what to read.
@@ -72,19 +65,12 @@ def _training_turns(files: Sequence[RecordFile], seed: int, start: int) -> Itera
         epoch += 1
 
 
-def _turn_at(group: list[RecordFile], position: int, seed: int) -> dict[str, Any]:
+def _turn_at(group: list[RecordFile], position: int, seed: int) -> _Turn:
     block, drop = divmod(position, SHUFFLE_BLOCK)
     skips, first = _read_in_turns([file.num_records for file in group], block * SHUFFLE_BLOCK)
     rotated = [i % len(group) for i in range(first, first + len(group))]
     rest = [i for i in rotated if skips[i] < group[i].num_records]
-    return {
-        "paths": [group[i].path for i in rest],
-        "is_gzip": [group[i].is_gzip for i in rest],
-        "skips": [skips[i] for i in rest],
-        "seed": seed,
-        "first_block": block,
-        "drop": drop,
-    }
+    return _Turn([group[i] for i in rest], [skips[i] for i in rest], seed, block, drop)
 
 
 def _read_in_turns(lengths: list[int], count: int) -> tuple[list[int], int]:
@@ -125,72 +111,100 @@ def training_dataset(
     Returns:
         a dataset of dicts of tensors [B, …], or of `rows` alone, integers as int32.
     """
-    read = _reader(files)
     part = slice(None) if rows is None else rows
-    dataset = tf.data.Dataset.from_generator(
-        lambda: _training_turns(files, seed, start), output_signature=_TURN
-    )
-    dataset = dataset.flat_map(lambda turn: _read_turn(turn, read))
-    dataset = dataset.batch(batch_size, drop_remainder=True)
+
+    def blocks() -> Iterator[list[bytes]]:
+        for turn in _training_turns(files, seed, start):
+            yield from _read_turn(turn)
+
+    dataset = _dataset_of(blocks).rebatch(batch_size, drop_remainder=True)
     return dataset.map(lambda batch: parse(batch[part], features), tf.data.AUTOTUNE).prefetch(2)
 
 
-def _read_turn(turn: dict[str, tf.Tensor], read: Reader) -> tf.data.Dataset:
-    def shuffle(number: tf.Tensor, block: tf.Tensor) -> tf.data.Dataset:
-        order = tf.random.experimental.stateless_shuffle(
-            tf.range(tf.shape(block)[0]), seed=tf.stack([turn["seed"], number])
-        )
-        return tf.data.Dataset.from_tensor_slices(tf.gather(block, order))
+def _dataset_of(blocks: Callable[[], Iterator[list[bytes]]]) -> tf.data.Dataset:
+    """Returns a dataset of serialized records, string [number], that Python reads in blocks.
 
-    dataset = tf.data.Dataset.from_tensor_slices((turn["paths"], turn["is_gzip"], turn["skips"]))
-    dataset = dataset.interleave(
-        lambda path, is_gzip, skip: read(path, is_gzip).skip(skip),
-        cycle_length=FILES_AT_ONCE,
-        block_length=1,
+    Unlike `tf.data.TFRecordDataset`, this survives a record whose length is beyond all memory, and
+    goes on after damaged ones. Reading in blocks, it takes no longer.
+    """
+    return tf.data.Dataset.from_generator(
+        blocks, output_signature=tf.TensorSpec((None,), tf.string)
     )
-    dataset = dataset.batch(SHUFFLE_BLOCK).enumerate(turn["first_block"]).flat_map(shuffle)
-    return dataset.skip(turn["drop"])
 
 
-def _reader(files: Sequence[RecordFile]) -> Reader:
-    """Returns a function that opens one of `files`, without its damaged records."""
-    by_path = {file.path: file for file in files if file.damaged is not None}
-    if not by_path:
-        return open_records
+def _read_turn(turn: _Turn) -> Iterator[list[bytes]]:
+    """Yields the shuffled blocks of a turn."""
+    contents = _take_turns(
+        itertools.islice(_read(file), skip, None)
+        for file, skip in zip(turn.files, turn.skips, strict=True)
+    )
+    drop = turn.drop
+    for number in itertools.count(turn.first_block):
+        block = list(itertools.islice(contents, SHUFFLE_BLOCK))
+        if not block:
+            return
+        yield [block[i] for i in _shuffled(len(block), (turn.seed, number))[drop:]]
+        drop = 0
 
-    def usable_records(path: bytes) -> Iterator[bytes]:
-        file = by_path[path.decode()]
-        damaged = set(file.damaged or ())
-        contents = records.read_records(file.path)
-        for number, content in enumerate(
-            itertools.islice(contents, file.num_records + len(damaged))
-        ):
-            if number not in damaged:
-                yield content
 
-    def read(path: tf.Tensor, is_gzip: tf.Tensor) -> tf.data.Dataset:
-        # TensorFlow's reader ends at the first damaged record, so these files are read in Python.
-        is_damaged = tf.reduce_any(path == list(by_path))
-        none, every = tf.constant(0, tf.int64), tf.constant(-1, tf.int64)
-        in_python = tf.data.Dataset.from_generator(
-            usable_records, output_signature=tf.TensorSpec((), tf.string), args=(path,)
-        )
-        return (
-            open_records(path, is_gzip)
-            .take(tf.where(is_damaged, none, every))
-            .concatenate(in_python.take(tf.where(is_damaged, every, none)))
-        )
+def _shuffled(count: int, seed: tuple[int, int]) -> list[int]:
+    """Returns the numbers below `count` in an order that the seed decides."""
+    with tf.device("CPU"):
+        order = tf.random.experimental.stateless_shuffle(tf.range(count), seed)
+    numbers: list[int] = order.numpy().tolist()
+    return numbers
 
-    return read
+
+def _read(file: RecordFile) -> Iterator[bytes]:
+    """Yields the records of a file that can be used."""
+    contents = records.read_records(file.path, frozenset(file.damaged or ()))
+    return itertools.islice(contents, file.num_records)
+
+
+def _take_turns(iterators: Iterable[Iterator[bytes]]) -> Iterator[bytes]:
+    """Yields one item of each iterator in turn, until all have ended."""
+    waiting = collections.deque(iterators)
+    while waiting:
+        iterator = waiting.popleft()
+        item = next(iterator, None)
+        if item is not None:
+            waiting.append(iterator)
+            yield item
 
 
 def evaluation_dataset(
     files: Sequence[RecordFile], features: Features, batch_size: int
 ) -> tf.data.Dataset:
     """Returns batches of every record once, in order; the last batch may be smaller."""
-    paths = [file.path for file in files], [file.is_gzip for file in files]
-    dataset = tf.data.Dataset.from_tensor_slices(paths).flat_map(_reader(files)).batch(batch_size)
-    return dataset.map(lambda batch: parse(batch, features), tf.data.AUTOTUNE).prefetch(2)
+
+    def blocks() -> Iterator[list[bytes]]:
+        contents = itertools.chain.from_iterable(map(_read, files))
+        while block := list(itertools.islice(contents, batch_size)):
+            yield block
+
+    return (
+        _dataset_of(blocks).map(lambda batch: parse(batch, features), tf.data.AUTOTUNE).prefetch(2)
+    )
+
+
+@contextlib.contextmanager
+def damage_named(files: Sequence[RecordFile], features: Features) -> Iterator[None]:
+    """Turns TensorFlow's error about a record into one that names it.
+
+    Args:
+        files: what a dataset of this module reads.
+        features: what it parses.
+
+    Raises:
+        ValueError: a record is damaged or does not parse; names the file and the record.
+    """
+    try:
+        yield
+    except (tf.errors.InvalidArgumentError, tf.errors.UnknownError):
+        damage = find_damage(files, features)
+        if not damage:
+            raise
+        raise ValueError(damage) from None
 
 
 def batches(
@@ -204,9 +218,12 @@ def batches(
         features: what it parses.
 
     Raises:
-        ValueError: a record is damaged or does not parse; names the file and the record.
+        ValueError: as `damage_named`.
     """
-    try:
-        yield from dataset
-    except (tf.errors.DataLossError, tf.errors.InvalidArgumentError) as error:
-        raise ValueError(find_damage(files, features) or error.message) from None
+    iterator = iter(dataset)
+    while True:
+        with damage_named(files, features):
+            batch = next(iterator, None)
+        if batch is None:
+            return
+        yield batch

@@ -140,10 +140,16 @@ def evaluate(
     batch_size, max_steps = settings.eval_batch_size, settings.max_eval_steps
     dataset = input_pipeline.evaluation_dataset(files, task.features, batch_size)
     model = task.build_model()
+    one_checkpoint = evaluation.Evaluator(model, task, dataset, max_steps)
+
+    def measure() -> dict[str, float]:
+        with input_pipeline.damage_named(files, task.features):
+            return one_checkpoint.evaluate()
+
     evaluator = evaluation.CheckpointEvaluator(
         settings.output_dir,
         model,
-        evaluation.Evaluator(model, task, dataset, max_steps).evaluate,
+        measure,
         task.selection_metric,
         evaluation.digest(record_files.identity(files), batch_size, max_steps),
         write_pretraining_results,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -21,9 +21,27 @@ from albert_tf.checkpoints import trained_with
 from albert_tf.checkpoints.trained_with import TrainedWith
 from albert_tf.data import records
 
-Features = dict[str, tf.io.FixedLenFeature]  # name → shape and type
 
-_BATCH_SIZE = 1024  # records
+class Feature(NamedTuple):
+    """What a record has under a name.
+
+    Attributes:
+        shape: of the values.
+        dtype: of the values, tf.int64 or tf.float32.
+        limit: integers are in [0, limit); 0 for any.
+        limit_hint: where the limit comes from, for errors.
+        is_mask: whether all 0 means a record without any token, which is refused.
+    """
+
+    shape: tuple[int, ...]
+    dtype: tf.DType
+    limit: int = 0
+    limit_hint: str = ""
+    is_mask: bool = False
+
+
+Features = dict[str, Feature]  # by name
+
 _COMPARED_BYTES = 1 << 16  # at either end of a file
 _MAX_LOGGED_NUMBERS = 20  # in one line of the log
 _NO_RECORD = "{}: holds no record that can be used. Leave it out, or make it anew."
@@ -66,8 +84,9 @@ def find_record_files(paths: Sequence[str]) -> list[RecordFile]:
 def scan_record_files(paths: Sequence[str], features: Features) -> list[RecordFile]:
     """Reads every record, and returns the files with the records to skip; logs their numbers.
 
-    A record is skipped if its content does not match its checksum, or is no `tf.train.Example`
-    with the given features. After a record with a damaged length nothing can be read of a file.
+    A record is skipped if its content does not match its checksum, is no `tf.train.Example` with
+    the given features, has values out of their range or no token. After a record with a damaged
+    length nothing can be read of a file.
 
     Args:
         paths: the files.
@@ -79,21 +98,19 @@ def scan_record_files(paths: Sequence[str], features: Features) -> list[RecordFi
     known = records.read_metadata(paths)
     found = []
     for path in tqdm(paths, desc="checking records", unit="file", disable=None):
-        is_gzip = records.is_gzip(path)
-        count = count_if_sound(path, is_gzip, features)
-        if count:
-            found.append(RecordFile(path, count, is_gzip))
-            continue
         total, damages, end = _scan(path, features)
         if total == len(damages):
             reason = end or next(iter(damages.values()), "")
             raise ValueError(f"{_NO_RECORD.format(path)} {reason}".strip())
-        found.append(RecordFile(path, total - len(damages), is_gzip, tuple(damages)))
+        skipped = tuple(damages) if damages or end else None
+        found.append(RecordFile(path, total - len(damages), records.is_gzip(path), skipped))
         if damages:
             numbers = ", ".join(str(number + 1) for number in [*damages][:_MAX_LOGGED_NUMBERS])
             more = ", …" if len(damages) > _MAX_LOGGED_NUMBERS else ""
-            text = "%s: %d of %d records are damaged and left out: %s%s"
-            logging.warning(text, path, len(damages), total, numbers, more)
+            first, reason = next(iter(damages.items()))
+            text = "%s: %d of %d records are damaged and left out: %s%s. Record %d: %s."
+            arguments = len(damages), total, numbers, more, first + 1, reason
+            logging.warning(text, path, *arguments)
         if end:
             lost = known[path].instances - total if path in known else "an unknown number"
             logging.warning("%s: the records after %d are lost, %s. %s", path, total, lost, end)
@@ -101,7 +118,7 @@ def scan_record_files(paths: Sequence[str], features: Features) -> list[RecordFi
 
 
 def _scan(path: str, features: Features) -> tuple[int, dict[int, str], str]:
-    """Reads a file that is known to be damaged.
+    """Reads and checks every record of a file.
 
     Returns:
         the number of records that can be reached; number, from 0, → reason of those that are
@@ -116,8 +133,8 @@ def _scan(path: str, features: Features) -> tuple[int, dict[int, str], str]:
             for number, content in enumerate(block, total):
                 if content is None:
                     damages[number] = "its content is not what its checksum says"
-                elif not (is_sound or parses([content], features)):
-                    damages[number] = "it is no tf.train.Example with the expected features"
+                elif not is_sound and (reason := _damage_of(content, features)):
+                    damages[number] = reason
             total += len(block)
     except ValueError as error:
         return total, damages, str(error)
@@ -125,37 +142,44 @@ def _scan(path: str, features: Features) -> tuple[int, dict[int, str], str]:
 
 
 def parses(contents: list[bytes], features: Features) -> bool:
-    """Returns whether all of these serialized records are Examples with the features."""
+    """Returns whether these serialized records are Examples with the features, all in range."""
     try:
         if contents:
-            tf.io.parse_example(contents, features)
+            parse(contents, features)
     except tf.errors.InvalidArgumentError:
         return False
     return True
 
 
-def count_if_sound(path: str, is_gzip: bool, features: Features) -> int | None:
-    """Returns the number of records in a file; None if one of them is damaged."""
-    dataset = open_records(path, is_gzip).batch(_BATCH_SIZE)
-    dataset = dataset.map(lambda batch: parse(batch, features), tf.data.AUTOTUNE)
+def _damage_of(content: bytes, features: Features) -> str:
+    """Returns why a record cannot be used; "" if it can."""
     try:
-        return sum(len(tf.nest.flatten(batch)[0]) for batch in dataset)
-    except tf.errors.OpError:
-        return None
+        values = _parse_example([content], features)
+    except tf.errors.InvalidArgumentError:
+        return "it is no tf.train.Example with the expected features"
+    for name, feature in features.items():
+        row = values[name].numpy()
+        wrong = row[(row < 0) | (row >= feature.limit)] if feature.limit else row[:0]
+        if wrong.size:
+            hint = f" ({feature.limit_hint})" if feature.limit_hint else ""
+            return f"{name} holds {wrong.flat[0]}, 0 to {feature.limit - 1} was expected{hint}"
+        if feature.is_mask and not row.any():
+            return f"a sample of tokens was expected, this one is empty ({name} is all 0)"
+    return ""
 
 
 def find_damage(files: Sequence[RecordFile], features: Features) -> str:
     """Returns which record of the files is damaged, and why; "" if none is."""
     for file in files:
-        is_new = file.damaged is None
-        if is_new and count_if_sound(file.path, file.is_gzip, features) is None:
+        if file.damaged is None:
             _, damages, end = _scan(file.path, features)
             for number, reason in damages.items():
                 return (
                     f"{file.path}, record {number + 1}: damaged: {reason}. Make the file anew, or "
                     "leave such records out with --skip_bad_records."
                 )
-            return end
+            if end:
+                return end
     return ""
 
 
@@ -271,15 +295,39 @@ def _name_vocabulary(info: records.RecordFileInfo) -> str:
     return f"{info.vocabulary['file']}, says {trained_with.absolute(info.metadata_file)}"
 
 
-def open_records(path: tf.Tensor, is_gzip: tf.Tensor) -> tf.data.TFRecordDataset:
-    """Returns the serialized records of one file, up to the first damaged one."""
-    return tf.data.TFRecordDataset(path, compression_type=tf.where(is_gzip, "GZIP", ""))
+def parse(serialized: Any, features: Features) -> dict[str, tf.Tensor]:
+    """Returns the tensors [B, …] of serialized `tf.train.Example`s, string [B]; int64 as int32.
 
-
-def parse(serialized: tf.Tensor, features: Features) -> dict[str, tf.Tensor]:
-    """Returns the tensors [B, …] of serialized `tf.train.Example`s, string [B]; int64 as int32."""
-    batch = tf.io.parse_example(serialized, features)
+    Raises:
+        tf.errors.InvalidArgumentError: no such Examples, or values out of their range.
+    """
+    batch = _parse_example(serialized, features)
+    tf.debugging.Assert(_is_in_range(batch, features), ["a record has values out of range"])
     return {
         name: tf.cast(value, tf.int32) if value.dtype == tf.int64 else value
         for name, value in batch.items()
     }
+
+
+def _parse_example(serialized: Any, features: Features) -> dict[str, tf.Tensor]:
+    wanted = {name: tf.io.FixedLenFeature(f.shape, f.dtype) for name, f in features.items()}
+    batch: dict[str, tf.Tensor] = tf.io.parse_example(serialized, wanted)
+    return batch
+
+
+def _is_in_range(batch: dict[str, tf.Tensor], features: Features) -> tf.Tensor:
+    """Returns whether all values of a batch are in the ranges of their features, bool scalar."""
+    is_good = [tf.constant(True)]
+    limited = {name: feature for name, feature in features.items() if feature.limit}
+    largest = []
+    for name, feature in limited.items():
+        # As unsigned integers negative ones are huge: one pass over the batch is enough.
+        values = tf.bitcast(batch[name], tf.uint64)  # [B, …]
+        if feature.is_mask:
+            values = tf.reduce_max(values, axis=-1)  # [B]
+            is_good.append(tf.reduce_all(values > 0))
+        largest.append(tf.reduce_max(values))
+    if limited:
+        limits = tf.constant([feature.limit for feature in limited.values()], tf.uint64)
+        is_good.append(tf.reduce_all(tf.stack(largest) < limits))
+    return tf.reduce_all(is_good)

@@ -49,16 +49,20 @@ class PretrainingTask:
     ) -> None:
         config.check_length(max_seq_length)
         self.config = config
-        lengths = {
-            "max_seq_length": max_seq_length,
-            "max_predictions_per_seq": max_predictions_per_seq,
-        }
+        words = f"the model has vocab_size={config.vocab_size}: is it another vocabulary's?"
+        segments = f"the model has type_vocab_size={config.type_vocab_size}"
+        tokens, masked = (max_seq_length,), (max_predictions_per_seq,)
+        feature, int64 = record_files.Feature, tf.int64
         self.features: record_files.Features = {
-            name: tf.io.FixedLenFeature((lengths[flag],), tf.as_dtype(records.FEATURES[name][0]))
-            for name, flag in FLAG_OF_FEATURE.items()
+            "input_ids": feature(tokens, int64, config.vocab_size, words),
+            "input_mask": feature(tokens, int64, 2, is_mask=True),
+            "segment_ids": feature(tokens, int64, config.type_vocab_size, segments),
+            "masked_lm_positions": feature(masked, int64, max_seq_length),
+            "masked_lm_ids": feature(masked, int64, config.vocab_size, words),
+            "masked_lm_weights": feature(masked, tf.float32),
+            # The name is BERT's, the content ALBERT's sentence order label.
+            "next_sentence_labels": feature((1,), int64, 2),
         }
-        # The name is BERT's, the content ALBERT's sentence order label.
-        self.features["next_sentence_labels"] = tf.io.FixedLenFeature((1,), tf.int64)
 
     def build_model(self) -> AlbertForPretraining:
         """Returns a model with random weights."""
@@ -93,23 +97,14 @@ class PretrainingTask:
         else:
             found = record_files.find_record_files(paths)
         for file in found:
-            self._check_ids(file)
+            self._check_first_records(file)
         self._check_vocabulary([file.path for file in found])
         return found
 
-    def _check_ids(self, file: record_files.RecordFile) -> None:
-        """Checks the ids of the first records, and warns if these have no masked words.
-
-        A GPU silently reads zeros for ids out of range.
-        """
+    def _check_first_records(self, file: record_files.RecordFile) -> None:
+        """Reads the first records: notices another vocabulary, and warns without masked words."""
         dataset = input_pipeline.evaluation_dataset([file], self.features, CHECKED_RECORDS)
         batch = next(input_pipeline.batches(dataset, [file], self.features))
-        largest = max(int(tf.reduce_max(batch[name])) for name in ("input_ids", "masked_lm_ids"))
-        if largest >= self.config.vocab_size:
-            raise ValueError(
-                f"{file.path} holds the id {largest}, the model has vocab_size="
-                f"{self.config.vocab_size}: the records were made with another vocabulary"
-            )
         if not tf.reduce_any(batch["masked_lm_weights"] > 0):
             logging.warning(
                 "%s: the first records have no masked words (made with --masked_lm_prob=0?): the "

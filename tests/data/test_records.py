@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import resource
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from albert_tf.data.records import (
     read_records,
     write_metadata,
 )
-from albert_tf.data.tfrecord import frame_records
+from albert_tf.data.tfrecord import HEADER_BYTES, frame_header, frame_records
 
 CONTENTS = [b"x" * size for size in (5, 700, 31, 31, 97)]
 
@@ -143,6 +144,53 @@ def test_a_wrong_length_is_named_with_its_record(tmp_path):
     path = write(tmp_path / "bad.tfrecord", b"".join(frames))
     with pytest.raises(ValueError, match=r"bad\.tfrecord, record 3: the checksum of its length"):
         count_records(path)
+
+
+def frame_of_length(length):
+    """A frame whose length is wrong, but matches its checksum."""
+    (frame,) = frame_records([b"some content"])
+    return frame_header(length) + frame[HEADER_BYTES:]
+
+
+@pytest.mark.parametrize("compress", [bytes, gzip.compress])
+@pytest.mark.parametrize(
+    ("length", "reason"),
+    [
+        (2**64 - 1, "its length is 18446744073709551615 bytes, a record has 2147483647 at most"),
+        (10**12, "its length is 1000000000000 bytes"),
+        (2**31 - 1, "the file ends early"),
+        (13, "the file ends early"),
+    ],
+)
+def test_a_length_beyond_the_file_claims_no_memory(tmp_path, compress, length, reason):
+    frames = b"".join(frame_records(CONTENTS)) + frame_of_length(length)
+    path = write(tmp_path / "giant", compress(frames))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(ValueError, match=rf"giant, record 6: {reason}"):
+        count_records(path)
+    found = []
+    with pytest.raises(ValueError, match="record 6"):
+        found += read_checked_blocks(path)
+    assert [content for block in found for content in block] == CONTENTS
+    kibibytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert kibibytes < 100_000
+
+
+def test_a_record_of_many_pieces_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(records, "_PIECE_BYTES", 7)
+    frames = b"".join(frame_records(CONTENTS))
+    for name, content in (("plain", frames), ("packed", gzip.compress(frames))):
+        assert list(read_records(write(tmp_path / name, content))) == CONTENTS
+
+
+def test_a_damaged_content_is_named_or_left_out(tmp_path):
+    frames = [bytearray(frame) for frame in frame_records(CONTENTS)]
+    frames[2][20] ^= 1
+    path = write(tmp_path / "bad", b"".join(frames))
+    with pytest.raises(ValueError, match="bad, record 3: its content is damaged"):
+        list(read_records(path))
+    assert list(read_records(path, skip={0, 2})) == [CONTENTS[1], *CONTENTS[3:]]
+    assert count_records(path) == 5
 
 
 def test_text_is_no_record_file(tmp_path):

@@ -9,7 +9,7 @@ import tensorflow as tf
 from albert_tf.data.tfrecord import frame_records
 from albert_tf.pretraining import record_files
 
-FEATURES = {"number": tf.io.FixedLenFeature((1,), tf.int64)}
+FEATURES = {"number": record_files.Feature((1,), tf.int64)}
 
 
 def example(number):

@@ -12,6 +12,7 @@ from absl import logging
 
 from albert_tf import pretraining
 from albert_tf.checkpoints import store
+from albert_tf.pretraining import task
 from albert_tf.pretraining.program import choose_learning_rate, scaled_learning_rate
 from tests.script_runner import tensors
 from tests.test_modeling import GOLDEN, read_golden
@@ -115,6 +116,33 @@ def test_reference_checkpoints_evaluate_to_reference_losses(shared, tmp_path, se
         assert metrics["masked_lm_loss"] == pytest.approx(
             float(expected["masked_lm_loss"]) * (weight + 1e-5) / weight, rel=1e-5
         )
+
+
+@pytest.mark.parametrize("damage", ["content", "position"])
+def test_a_bad_record_is_named_in_evaluation_as_in_training(
+    tmp_path, monkeypatch, settings, damage
+):
+    monkeypatch.setattr(task, "CHECKED_RECORDS", 1)
+    store.save_checkpoint(str(tmp_path / "google"), read_golden("variable/"))
+    batch = read_golden("input/")
+    if damage == "position":
+        batch["masked_lm_positions"][4, 1] = -2
+    path = tmp_path / "train.tfrecord"
+    write_batch(path, batch)
+    if damage == "content":
+        content = bytearray(path.read_bytes())
+        content[4 * len(content) // 6 + 40] ^= 1
+        path.write_bytes(content)
+    evaluating = dataclasses.replace(
+        settings, do_train=False, do_eval=True, init_checkpoint=f"{tmp_path}/google"
+    )
+    with pytest.raises(ValueError, match=r"train\.tfrecord, record 5: damaged: ") as caught:
+        pretraining.run(evaluating)
+    assert ("masked_lm_positions holds -2" in str(caught.value)) == (damage == "position")
+    training = dataclasses.replace(settings, train_batch_size=6, num_train_steps=1)
+    with pytest.raises(ValueError, match="record 5") as in_training:
+        pretraining.run(dataclasses.replace(training, output_dir=f"{tmp_path}/other"))
+    assert str(in_training.value) == str(caught.value)
 
 
 def assert_is_complete(output_dir, result, settings):

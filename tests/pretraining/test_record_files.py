@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 
 import numpy as np
 import pytest
@@ -13,10 +14,10 @@ from albert_tf.checkpoints.trained_with import TrainedWith
 from albert_tf.data.tfrecord import encode_examples, frame_records
 from albert_tf.pretraining import record_files
 from albert_tf.pretraining.record_files import (
+    Feature,
     RecordFile,
-    count_if_sound,
+    find_damage,
     misfit,
-    open_records,
     parse,
     parses,
 )
@@ -28,9 +29,18 @@ from tests.pretraining.numbered_records import (
 )
 
 SHAPES = {
-    "ids": tf.io.FixedLenFeature((7,), tf.int64),
-    "weights": tf.io.FixedLenFeature((3,), tf.float32),
+    "ids": Feature((7,), tf.int64),
+    "weights": Feature((3,), tf.float32),
 }
+
+
+def integers_example(features):
+    """A serialized Example of int64 lists, of any integers."""
+    lists = {
+        name: tf.train.Feature(int64_list=tf.train.Int64List(value=values))
+        for name, values in features.items()
+    }
+    return tf.train.Example(features=tf.train.Features(feature=lists)).SerializeToString()
 
 
 @pytest.fixture(name="files")
@@ -57,26 +67,47 @@ def test_one_bad_record_among_good_ones_is_noticed(contents):
     assert parses(contents, SHAPES)
     assert parses([], SHAPES)
     assert not parses([*contents, b"something else"], SHAPES)
-    assert not parses(contents, SHAPES | {"ids": tf.io.FixedLenFeature((8,), tf.int64)})
+    assert not parses(contents, SHAPES | {"ids": Feature((8,), tf.int64)})
 
 
-def test_only_sound_files_are_counted(tmp_path, contents):
-    path = tmp_path / "a.tfrecord"
-    path.write_bytes(b"".join(frame_records([*contents, b"something else"])))
-    assert count_if_sound(str(path), False, SHAPES) is None
-    path.write_bytes(b"".join(frame_records(contents))[:-1])
-    assert count_if_sound(str(path), False, SHAPES) is None
-    path.write_bytes(b"".join(frame_records(contents)))
-    assert count_if_sound(str(path), False, SHAPES) == 5
-    assert [item.numpy() for item in open_records(str(path), False)] == contents
-    path.write_bytes(b"")
-    assert count_if_sound(str(path), False, SHAPES) == 0
+LIMITED = {
+    "ids": Feature((7,), tf.int64, 97, "the model has vocab_size=97"),
+    "mask": Feature((7,), tf.int64, 2, is_mask=True),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "reason"),
+    [
+        ("ids", [5, 96, -3, 0, 0, 0, 0], r"ids holds -3, 0 to 96 was expected \(the model has voc"),
+        ("ids", [5, 97, 0, 0, 0, 0, 0], "ids holds 97, 0 to 96 was expected"),
+        ("ids", [5, 2**32 + 5, 0, 0, 0, 0, 0], "ids holds 4294967301, 0 to 96 was expected"),
+        ("mask", [1, 1, 2, 0, 0, 0, 0], "mask holds 2, 0 to 1 was expected"),
+        ("mask", [0] * 7, r"a sample of tokens was expected, this one is empty \(mask is all 0\)"),
+    ],
+)
+def test_a_record_with_values_out_of_range_is_found_and_named(
+    tmp_path, caplog, name, values, reason
+):
+    rows = [{"ids": [5, 96, 7, 0, 0, 0, 0], "mask": [0, 1, 1, 0, 0, 0, 0]} for _ in range(5)]
+    rows[3][name] = values
+    contents = [integers_example(row) for row in rows]
+    assert parses(contents[:3], LIMITED)
+    assert not parses(contents, LIMITED)
+    (tmp_path / "a.tfrecord").write_bytes(b"".join(frame_records(contents)))
+    file = RecordFile(str(tmp_path / "a.tfrecord"), 5)
+    assert re.search(rf"a\.tfrecord, record 4: damaged: {reason}", find_damage([file], LIMITED))
+    (usable,) = record_files.scan_record_files([file.path], LIMITED)
+    assert (usable.num_records, usable.damaged) == (4, (3,))
+    log = rf"1 of 5 records are damaged and left out: 4\. Record 4: {reason}"
+    assert re.search(log, caplog.text)
+    assert find_damage([usable], LIMITED) == ""
 
 
 def test_a_misfit_says_what_to_do(contents):
     flags = {"ids": "max_seq_length"}
     assert misfit(contents[0], SHAPES, flags) == ""
-    wide = SHAPES | {"ids": tf.io.FixedLenFeature((8,), tf.int64)}
+    wide = SHAPES | {"ids": Feature((8,), tf.int64)}
     assert "ids has 7 values, --max_seq_length=8 was given" in misfit(contents[0], wide, flags)
     other = SHAPES | {"other": SHAPES["ids"]}
     assert "no feature 'other', but ids, weights" in misfit(contents[0], other, flags)
@@ -138,7 +169,7 @@ def test_the_first_record_is_held_against_the_features(tmp_path):
     path = str(tmp_path / "a.tfrecord")
     write_numbers(path, [7])
     record_files.check_features(path, FEATURES, {})
-    wide = {"number": tf.io.FixedLenFeature((128,), tf.int64)}
+    wide = {"number": Feature((128,), tf.int64)}
     with pytest.raises(ValueError, match=r"number has 1 values, --max_seq_length=128 was given"):
         record_files.check_features(path, wide, {"number": "max_seq_length"})
     with pytest.raises(ValueError, match="no feature 'other', but number"):

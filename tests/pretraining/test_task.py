@@ -95,7 +95,7 @@ def test_records_of_other_lengths_are_refused_with_both_numbers(tiny_config, pat
 
 def test_ids_beyond_the_vocabulary_are_refused(tiny_config, path):
     small = dataclasses.replace(tiny_config, vocab_size=50)
-    with pytest.raises(ValueError, match=r"holds the id \d+, the model has vocab_size=50"):
+    with pytest.raises(ValueError, match=r"ids holds \d+, 0 to 49 .* model has vocab_size=50:"):
         PretrainingTask(small, 11, 7).find_records(str(path), "input_file")
 
 
