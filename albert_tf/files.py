@@ -152,9 +152,7 @@ def exists(path: str) -> bool:
 
 
 def is_file(path: str) -> bool:
-    """Whether there is a file of this name."""
-    if not is_remote(path):
-        return os.path.isfile(path)
+    """Whether there is a file of this name; also for a pipe, so that `open_binary` names it."""
     return exists(path) and not is_directory(path)
 
 
