@@ -13,6 +13,7 @@ import tensorflow as tf
 from absl import logging
 from official.common import distribute_utils
 
+from albert_tf.training import cluster, interruption
 from albert_tf.training.settings import DeviceSettings
 
 _TF_CONFIG_EXAMPLE = (
@@ -99,15 +100,32 @@ def _split_cpu(count: int) -> None:
             ) from None
 
 
-def _multi_worker_strategy(num_devices: int) -> tf.distribute.Strategy:
+def find_workers(settings: DeviceSettings) -> cluster.Workers | None:
+    """Returns the workers that a run computes with; None where it is alone.
+
+    Raises:
+        ValueError: TF_CONFIG is missing, or does not name this worker.
+    """
+    if choose_distribution(settings) != "multi_worker":
+        return None
+    _check_workers()
+    return cluster.from_environment()
+
+
+def _check_workers() -> None:
     if _count_workers() < 2:
         raise ValueError(
             "--distribution=multi_worker: the environment variable TF_CONFIG must name the "
             f"workers and this one's index, for example {_TF_CONFIG_EXAMPLE}"
         )
+
+
+def _multi_worker_strategy(num_devices: int) -> tf.distribute.Strategy:
+    _check_workers()
     if num_devices > 1 and not tf.config.list_physical_devices("GPU"):
         raise ValueError("--num_devices: a worker without GPUs computes on one device")
-    return distribute_utils.get_distribution_strategy("multi_worker_mirrored")
+    with interruption.unchanged_handlers():
+        return distribute_utils.get_distribution_strategy("multi_worker_mirrored")
 
 
 def _tpu_strategy(settings: DeviceSettings) -> tf.distribute.Strategy:

@@ -6,10 +6,12 @@ shell send one each.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
 import threading
+from collections.abc import Iterator
 from types import FrameType
 
 from absl import logging
@@ -68,6 +70,19 @@ class StopRequest:
             "%s: saving after this step, then stopping. Once more to stop at once, without saving.",
             signal.Signals(number).name,
         )
+
+
+@contextlib.contextmanager
+def unchanged_handlers() -> Iterator[None]:
+    """Sets the handlers of signals again that the `with` block has changed.
+
+    TensorFlow takes SIGTERM for itself when it connects several workers, and ignores it.
+    """
+    usual = {number: signal.getsignal(number) for number in SIGNALS}
+    yield
+    if threading.current_thread() is threading.main_thread():
+        for number, handler in usual.items():
+            signal.signal(number, handler)
 
 
 def repeat_lost_interrupts() -> None:

@@ -27,14 +27,6 @@ from albert_tf.training.step import Batch, TrainStep
 
 # With the policy "skip": so many steps without a good one among them end the run nevertheless.
 MOST_SKIPPED_STEPS = 20
-# What a collective operation of several workers fails with when one of them is gone.
-_LOST_WORKER = (
-    tf.errors.UnavailableError,
-    tf.errors.AbortedError,
-    tf.errors.CancelledError,
-    tf.errors.DeadlineExceededError,
-    tf.errors.FailedPreconditionError,
-)
 
 Batches = Callable[[int], Iterable[Batch]]  # step → the batches from that step on
 AfterSave = Callable[[str], Any]  # checkpoint → True to end training there
@@ -158,23 +150,14 @@ class Trainer:
         Raises:
             NonFiniteLossError: the loss or a weight became NaN or infinite; the last checkpoint is
                 kept.
-            InterruptedRunError: a signal asked to stop, and a checkpoint has been written; or
-                another worker is gone.
+            InterruptedRunError: a signal asked to stop, and a checkpoint has been written.
         """
         if self.step >= self.num_train_steps:
             logging.info("Step %d is reached: nothing to train", self.step)
             self.complete_results()
             return
-        try:
-            with StopRequest() as request:
-                self._train(batches_from, after_save or (lambda prefix: None), request)
-        except _LOST_WORKER as error:
-            if not self._is_one_of_many:
-                raise
-            raise InterruptedRunError(
-                f"another worker is gone ({error.message.splitlines()[0]}). Start all workers "
-                "again: training goes on from the last checkpoint."
-            ) from None
+        with StopRequest() as request:
+            self._train(batches_from, after_save or (lambda prefix: None), request)
 
     def _train(self, batches_from: Batches, after_save: AfterSave, request: StopRequest) -> None:
         log = self._open_log()

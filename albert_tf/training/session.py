@@ -25,7 +25,7 @@ from albert_tf.checkpoints import loading
 from albert_tf.checkpoints.trained_with import TrainedWith
 from albert_tf.config import AlbertConfig
 from albert_tf.optimization import WarmUpPolynomialDecay
-from albert_tf.training import devices, loop, precision, run_directory, run_identity
+from albert_tf.training import cluster, devices, loop, precision, run_directory, run_identity
 from albert_tf.training.settings import DeviceSettings, RunSettings
 from albert_tf.training.step import StepOptions, TrainStep
 
@@ -183,6 +183,11 @@ def open_session(settings: RunSettings, config: AlbertConfig) -> Iterator[Sessio
         ValueError: another process works in `output_dir`, or as `use_devices`.
     """
     with contextlib.ExitStack() as stack:
+        workers = devices.find_workers(settings)
+        if workers is not None:
+            stack.enter_context(cluster.losses_interrupt())
+            stack.enter_context(workers)
+            workers.meet(settings.worker_timeout)
         strategy, precision_name = stack.enter_context(use_devices(settings))
         if devices.is_chief(strategy):
             stack.enter_context(run_directory.lock(settings.output_dir))

@@ -63,6 +63,9 @@ class DeviceSettings(SettingsGroup):
     num_devices: int = setting(
         0, "Number of local devices to train on; 0 uses all GPUs, or one CPU.", minimum=0
     )
+    worker_timeout: int = setting(
+        600, "Number of seconds to wait for the other workers of TF_CONFIG to start.", minimum=1
+    )
     precision: str = setting(
         "auto",
         "Mixed precision: dtype of matmuls and activations; auto picks bfloat16 where the hardware "

@@ -52,11 +52,20 @@ def test_contradictions_and_unknown_names_are_refused():
 
 def test_workers_need_tf_config(monkeypatch):
     monkeypatch.delenv("TF_CONFIG", raising=False)
-    with pytest.raises(ValueError, match="TF_CONFIG must name the workers"):
-        devices.make_strategy(DeviceSettings(distribution="multi_worker"))
+    settings = DeviceSettings(distribution="multi_worker")
+    for needs in (devices.make_strategy, devices.find_workers):
+        with pytest.raises(ValueError, match="TF_CONFIG must name the workers"):
+            needs(settings)
     monkeypatch.setenv("TF_CONFIG", "not json")
     with pytest.raises(ValueError, match="TF_CONFIG is not what TensorFlow expects"):
         devices.choose_distribution(DeviceSettings())
+
+
+def test_only_runs_with_workers_have_workers(monkeypatch):
+    assert devices.find_workers(DeviceSettings()) is None
+    with_workers(monkeypatch, 2, index=1)
+    assert str(devices.find_workers(DeviceSettings())) == "worker 2 of 2 (127.0.0.1:23502)"
+    assert devices.find_workers(DeviceSettings(distribution="one_device")) is None
 
 
 def test_a_missing_tpu_is_a_clear_error(monkeypatch):

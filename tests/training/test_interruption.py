@@ -61,6 +61,13 @@ def test_under_nohup_a_closed_terminal_does_not_matter():
         signal.signal(signal.SIGHUP, before)
 
 
+def test_handlers_that_others_replace_are_set_again():
+    before = signal.getsignal(signal.SIGTERM)
+    with interruption.unchanged_handlers():
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
 def test_an_interrupt_that_a_destructor_swallows_is_raised_after_it(monkeypatch):
     class Owner:
         def __del__(self):

@@ -1,0 +1,158 @@
+"""Workers that wait for one another, that disagree, that end, and that never come."""
+
+from __future__ import annotations
+
+import json
+import socket
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import tensorflow as tf
+
+from albert_tf.training import cluster
+from albert_tf.training.interruption import InterruptedRunError
+
+
+@pytest.fixture(name="addresses")
+def find_addresses():
+    """Gives addresses of this machine with free ports for three workers."""
+    servers = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
+    found = [f"127.0.0.1:{server.getsockname()[1]}" for server in servers]
+    for server in servers:
+        server.close()
+    return found
+
+
+def run_workers(addresses, work, indices=None, timeout=20.0):
+    """Runs `work(workers, index)` in all workers, once they have met; gives results and errors."""
+
+    def run(index):
+        try:
+            with cluster.Workers(addresses, index) as workers:
+                workers.meet(timeout)
+                return work(workers, index)
+        except (InterruptedRunError, ValueError, OSError) as error:
+            return error
+
+    indices = range(len(addresses)) if indices is None else indices
+    with ThreadPoolExecutor(len(addresses)) as pool:
+        return list(pool.map(run, indices))
+
+
+def assert_all_fail(results, kind, *parts):
+    for result in results:
+        assert isinstance(result, kind), result
+        for part in parts:
+            assert part in str(result)
+
+
+def test_workers_meet_and_agree_again_and_again(addresses):
+    def work(workers, index):
+        for number in range(3):
+            workers.agree({"seed": "5", "number": str(number)}, {"seed": f"5 of {index}"})
+        return index
+
+    assert run_workers(addresses, work) == [0, 1, 2]
+
+
+def test_workers_that_disagree_all_stop_with_a_table(addresses):
+    def work(workers, index):
+        texts = {"seed": "5", "train_batch_size": "8", "training data": f"sha256 {index // 2}"}
+        if index == 1:
+            del texts["train_batch_size"]
+        workers.agree(texts, {"training data": f"sha256 {index // 2} (/data/{index})"})
+
+    table = (
+        "                    worker 1            worker 2            worker 3\n"
+        "  train_batch_size  8                   -                   8\n"
+        "  training data     sha256 0 (/data/0)  sha256 0 (/data/1)  sha256 1 (/data/2)\n"
+    )
+    assert_all_fail(run_workers(addresses, work), ValueError, table, "the same flags")
+
+
+@pytest.mark.parametrize("missing", [0, 1, 2])
+def test_a_worker_that_does_not_come_is_named(addresses, missing):
+    results = run_workers(
+        addresses, lambda *_: None, [i for i in range(3) if i != missing], timeout=0.8
+    )
+    name = f"worker {missing + 1} of 3 ({addresses[missing]})"
+    assert_all_fail(results, InterruptedRunError, f"{name} did not come within 0.8 seconds")
+
+
+@pytest.mark.parametrize("failing", [0, 2])
+def test_a_worker_that_fails_before_training_ends_the_others(addresses, failing):
+    def work(workers, index):
+        if index == failing:
+            raise ValueError("no such file.\nLook")
+        workers.agree({})
+
+    results = run_workers(addresses, work)
+    assert isinstance(results.pop(failing), ValueError)
+    name = f"worker {failing + 1} of 3 ({addresses[failing]})"
+    message = f"{name} has failed: no such file. Start all workers again."
+    assert [str(result) for result in results] == [message, message]
+
+
+def test_a_worker_that_ends_without_a_word_ends_the_others(addresses):
+    results = run_workers(addresses[:2], lambda workers, index: index or workers.agree({}))
+    assert results[1] == 1
+    assert_all_fail(results[:1], InterruptedRunError, "worker 2 of 2", "has ended before training")
+
+
+def test_workers_with_the_same_index_or_of_other_clusters_are_refused(addresses):
+    results = run_workers(addresses, lambda *_: None, [0, 1, 1])
+    assert isinstance(results[0], ValueError)
+    assert_all_fail(results, (ValueError, InterruptedRunError), "two workers have the index 1")
+
+
+def test_others_that_try_the_port_are_turned_away(addresses):
+    host, port = addresses[0].split(":")
+    with ThreadPoolExecutor(1) as pool:
+        chief = pool.submit(run_workers, addresses, lambda _, index: index, [0])
+        is_refused = True
+        while is_refused:
+            with socket.socket() as visitor:
+                is_refused = visitor.connect_ex((host, int(port))) != 0
+                if not is_refused:
+                    visitor.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        assert run_workers(addresses, lambda _, index: index, [1, 2]) == [1, 2]
+        assert chief.result() == [0]
+
+
+def test_a_port_that_is_in_use_is_named(addresses):
+    host, port = addresses[0].split(":")
+    with (
+        socket.create_server((host, int(port))),
+        cluster.Workers(addresses, 0) as workers,
+        pytest.raises(OSError, match=f"cannot listen at {addresses[0]} .*earlier run still use"),
+    ):
+        workers.meet(5)
+
+
+@pytest.mark.parametrize(
+    ("task", "name"),
+    [
+        ({"type": "chief", "index": 0}, "worker 1 of 3 (a:1)"),
+        ({"type": "worker", "index": 1}, "worker 3 of 3 (c:3)"),
+    ],
+)
+def test_workers_are_those_of_tf_config(monkeypatch, task, name):
+    config = {"cluster": {"chief": ["a:1"], "worker": ["b:2", "c:3"], "evaluator": ["d:4"]}}
+    monkeypatch.setenv("TF_CONFIG", json.dumps(config | {"task": task}))
+    assert str(cluster.from_environment()) == name
+
+
+def test_a_worker_that_tf_config_does_not_name_is_refused(monkeypatch):
+    config = {"cluster": {"worker": ["b:2", "c:3"]}, "task": {"type": "worker", "index": 2}}
+    monkeypatch.setenv("TF_CONFIG", json.dumps(config))
+    with pytest.raises(ValueError, match="there is no worker 2 among"):
+        cluster.from_environment()
+
+
+def test_a_lost_worker_interrupts_the_run():
+    message = "{{function_node __wrapped__Send}} Collective ops is aborted by: Socket closed\nmore"
+    with (
+        pytest.raises(InterruptedRunError, match=r"gone \(Collective ops is aborted by: Socket cl"),
+        cluster.losses_interrupt(),
+    ):
+        raise tf.errors.UnavailableError(None, None, message)
