@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,7 +18,7 @@ import pytest
 from albert_tf import pretraining
 from albert_tf.checkpoints import containers, store
 from albert_tf.cli.flags import parse
-from albert_tf.training.interruption import EXIT_STATUS
+from albert_tf.training.interruption import EXIT_STATUS, KEYBOARD_STATUS
 from tests.conftest import MAX_PREDICTIONS, ROOT, SEQ_LENGTH
 from tests.training.test_loop import write_records
 
@@ -123,12 +124,52 @@ def test_a_second_process_on_the_same_folder_is_refused(folder, tmp_path):
     first.communicate()
 
 
+def tf_config(index):
+    task = {"type": "worker", "index": index}
+    return json.dumps({"cluster": {"worker": WORKERS}, "task": task})
+
+
 def start_workers(start_one):
-    processes = []
-    for index in range(len(WORKERS)):
-        config = {"cluster": {"worker": WORKERS}, "task": {"type": "worker", "index": index}}
-        processes.append(start_one(TF_CONFIG=json.dumps(config)))
-    return processes
+    return [start_one(TF_CONFIG=tf_config(index)) for index in range(len(WORKERS))]
+
+
+@pytest.mark.slow
+def test_workers_that_disagree_all_stop_with_a_table(folder, tmp_path):
+    rates = iter((0.001, 0.002))
+
+    def begin(**environment):
+        flag = f"--learning_rate={next(rates)}"
+        return start(folder, tmp_path / "model", flag, **environment)
+
+    for process in start_workers(begin):
+        message = finish(process, 1)
+        assert re.search(r"would not train the same:\n.*\n *learning_rate +0.001 +0.002\n", message)
+    assert not list((tmp_path / "model").glob("model.ckpt-*"))
+
+
+@pytest.mark.slow
+def test_a_worker_that_fails_before_training_ends_the_others(folder, tmp_path):
+    configs = iter((f"{folder}/config.json", "/none.json"))
+
+    def begin(**environment):
+        flag = f"--albert_config_file={next(configs)}"
+        return start(folder, tmp_path / "model", flag, **environment)
+
+    first, second = start_workers(begin)
+    assert "/none.json: no such file" in finish(second, 1).splitlines()[-1]
+    message = finish(first, EXIT_STATUS).splitlines()[-1]
+    assert f"worker 2 of 2 ({WORKERS[1]}) has failed: /none.json: no such file" in message
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("signal_name", ["SIGTERM", "SIGINT"])
+def test_a_signal_ends_the_wait_for_a_worker_that_does_not_come(folder, tmp_path, signal_name):
+    process = start(folder, tmp_path / "model", TF_CONFIG=tf_config(0))
+    assert any("waits for the others" in line for line in process.stdout)
+    begin = time.monotonic()
+    process.send_signal(getattr(signal, signal_name))
+    finish(process, {"SIGTERM": -signal.SIGTERM, "SIGINT": KEYBOARD_STATUS}[signal_name])
+    assert time.monotonic() - begin < 5
 
 
 def start_race(tmp_path, vocabulary, output_dir, *flags, **environment):

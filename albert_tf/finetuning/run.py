@@ -51,7 +51,10 @@ def fine_tune(settings: SettingsType, make_task: MakeTask[SettingsType]) -> Fine
     """
     settings = model_files.complete(settings)
     runs = sweeps.plan_runs(settings)
-    with run_directory.made(settings.output_dir):
+    with (
+        devices.join_workers(settings) as workers,
+        run_directory.made(settings.output_dir, is_shared=workers is not None),
+    ):
         config = session.read_config(settings.output_dir, settings.albert_config_file or "")
         if settings.export_dir:
             files.make_directory(settings.export_dir, "--export_dir")
@@ -60,7 +63,10 @@ def fine_tune(settings: SettingsType, make_task: MakeTask[SettingsType]) -> Fine
         data = {split: task.read(split) for split in settings.splits}
         known = describe_contents(settings, tokenizer, task, data.get("train"))
         run_identity.warn_of_vocabulary(runs[0], tokenizer.vocab_size, config.vocab_size)
-        with session.open_session(settings, config) as opened, contextlib.ExitStack() as folders:
+        with (
+            session.open_session(settings, config, workers) as opened,
+            contextlib.ExitStack() as folders,
+        ):
             if len(runs) > 1 and devices.is_multi_worker(opened.strategy):
                 raise ValueError("with several workers, give one --learning_rate and --num_runs=1")
             for run in runs:
@@ -251,6 +257,7 @@ class FineTuningRun:
             sweeps.learning_rate_of(settings), steps, warmup_steps
         )
         signature = prediction.batch_signature(train.features)
+        self.session.agree(self.identity)
         trainer = session.make_trainer(
             settings, self.task, schedule, self.strategy, signature, identity=self.identity
         )

@@ -20,6 +20,7 @@ from albert_tf.pretraining.record_files import RecordFile
 from albert_tf.pretraining.settings import Settings
 from albert_tf.pretraining.task import PretrainingTask, format_results, write_pretraining_results
 from albert_tf.training import devices, evaluation, run_directory, run_identity, session
+from albert_tf.training.cluster import Workers
 from albert_tf.training.evaluation import Evaluation
 from albert_tf.training.step import Batch
 
@@ -56,11 +57,17 @@ def run(settings: Settings) -> Result:
     """
     if not settings.do_train and not settings.do_eval:
         raise ValueError("nothing to do: give --do_train, --do_eval or both")
+    with devices.join_workers(settings) as workers:
+        return _run(settings, workers)
+
+
+def _run(settings: Settings, workers: Workers | None) -> Result:
+    """Does the work of `run`, with the other workers if there are any."""
     config = session.read_config(settings.output_dir, settings.albert_config_file)
     task = PretrainingTask(config, settings.max_seq_length, settings.max_predictions_per_seq)
     with (
-        run_directory.made(settings.output_dir),
-        session.open_session(settings, config) as opened,
+        run_directory.made(settings.output_dir, is_shared=workers is not None),
+        session.open_session(settings, config, workers) as opened,
     ):
         skip = settings.skip_bad_records
         train_files = eval_files = task.find_records(settings.input_file, "input_file", skip)
@@ -112,6 +119,7 @@ def train(
         settings.start_warmup_step,
         settings.poly_power,
     )
+    opened.agree(identity)
     trainer = session.make_trainer(
         settings,
         task,

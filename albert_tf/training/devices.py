@@ -7,7 +7,9 @@ the loop asks of a strategy: how many replicas there are, and which rows of a ba
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 
 import tensorflow as tf
 from absl import logging
@@ -100,16 +102,24 @@ def _split_cpu(count: int) -> None:
             ) from None
 
 
-def find_workers(settings: DeviceSettings) -> cluster.Workers | None:
-    """Returns the workers that a run computes with; None where it is alone.
+@contextlib.contextmanager
+def join_workers(settings: DeviceSettings) -> Iterator[cluster.Workers | None]:
+    """Waits for the other workers of a run, and stays connected with them in a `with` block.
+
+    Returns:
+        the workers; None where a run is alone.
 
     Raises:
-        ValueError: TF_CONFIG is missing, or does not name this worker.
+        ValueError: TF_CONFIG is missing, or does not fit that of the others.
+        InterruptedRunError: a worker does not come; or is lost in the block.
     """
     if choose_distribution(settings) != "multi_worker":
-        return None
+        yield None
+        return
     _check_workers()
-    return cluster.from_environment()
+    with cluster.losses_interrupt(), cluster.from_environment() as workers:
+        workers.meet(settings.worker_timeout)
+        yield workers
 
 
 def _check_workers() -> None:

@@ -42,13 +42,17 @@ _GIT_SECONDS = 10
 
 
 @contextlib.contextmanager
-def made(output_dir: str) -> Iterator[None]:
+def made(output_dir: str, is_shared: bool = False) -> Iterator[None]:
     """Makes a directory for a `with` block; where the block fails and left it empty, removes it.
+
+    Args:
+        output_dir: may exist.
+        is_shared: leave it to other workers, which may be about to use it.
 
     Raises:
         ValueError: it cannot be made or written to.
     """
-    missing = _missing_directories(output_dir)
+    missing = [] if is_shared else _missing_directories(output_dir)
     files.make_directory(output_dir, "--output_dir")
     try:
         yield

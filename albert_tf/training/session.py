@@ -2,9 +2,12 @@
 
 Every program that trains begins with this:
 
-    with run_directory.made(settings.output_dir), open_session(settings, config) as session:
-        trainer = make_trainer(settings, task, schedule, session.strategy)
-        session.begin_work()
+    with devices.join_workers(settings) as workers, run_directory.made(settings.output_dir):
+        with open_session(settings, config, workers) as session:
+            identity = session.identify(settings, known)
+            session.agree(identity)
+            trainer = make_trainer(settings, task, schedule, session.strategy, identity=identity)
+            session.begin_work()
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ import tensorflow as tf
 import tf_keras
 from absl import logging
 
+import albert_tf
 from albert_tf import files, optimization
 from albert_tf.checkpoints import loading
 from albert_tf.checkpoints.trained_with import TrainedWith
@@ -112,6 +116,7 @@ class Session:
         config: of the model.
         strategy: distributes the computation.
         precision: "float32", "bfloat16" or "float16".
+        workers: that compute together, if there are several.
 
     Attributes:
         settings, config, strategy, precision: as given.
@@ -124,10 +129,12 @@ class Session:
         config: AlbertConfig,
         strategy: tf.distribute.Strategy,
         precision: str,
+        workers: cluster.Workers | None = None,
     ) -> None:
         self.settings, self.config = settings, config
         self.strategy, self.precision = strategy, precision
         self.is_chief = devices.is_chief(strategy)
+        self._workers = workers
         self._changes: dict[str, Any] = {}
         self._has_begun = False
 
@@ -148,6 +155,21 @@ class Session:
         if changes:
             self._changes[run.output_dir] = changes
         return identity
+
+    def agree(self, identity: TrainedWith | None) -> None:
+        """Waits for the other workers, if there are any, and compares what they are to train.
+
+        Args:
+            identity: of the run, by `identify`; None compares nothing.
+
+        Raises:
+            ValueError: the workers differ.
+            InterruptedRunError: another worker has ended.
+        """
+        if self._workers is not None and identity is not None:
+            local = {"devices of a worker": str(devices.num_local_replicas(self.strategy))}
+            shown = {name: identity.show(name) for name in identity.identity}
+            self._workers.agree(identity.identity | local, shown)
 
     def begin_work(self) -> None:
         """Describes the run in `run.json`, and keeps the config: once it is known that it works.
@@ -170,7 +192,9 @@ class Session:
 
 
 @contextlib.contextmanager
-def open_session(settings: RunSettings, config: AlbertConfig) -> Iterator[Session]:
+def open_session(
+    settings: RunSettings, config: AlbertConfig, workers: cluster.Workers | None = None
+) -> Iterator[Session]:
     """Sets up devices as `use_devices`, and locks `output_dir`.
 
     Only the first of several workers, the chief, locks and writes to the directory.
@@ -178,20 +202,21 @@ def open_session(settings: RunSettings, config: AlbertConfig) -> Iterator[Sessio
     Args:
         settings: of the run; `output_dir` exists.
         config: of the model.
+        workers: of `devices.join_workers`.
 
     Raises:
-        ValueError: another process works in `output_dir`, or as `use_devices`.
+        ValueError: another process works in `output_dir`, or as `use_devices`; or the workers have
+            different versions.
+        InterruptedRunError: another worker has ended.
     """
+    if workers is not None:
+        # Before TensorFlow connects them: it would wait for those that are still reading data.
+        workers.agree({"albert_tf": albert_tf.__version__, "tensorflow": tf.__version__})
     with contextlib.ExitStack() as stack:
-        workers = devices.find_workers(settings)
-        if workers is not None:
-            stack.enter_context(cluster.losses_interrupt())
-            stack.enter_context(workers)
-            workers.meet(settings.worker_timeout)
         strategy, precision_name = stack.enter_context(use_devices(settings))
         if devices.is_chief(strategy):
             stack.enter_context(run_directory.lock(settings.output_dir))
-        yield Session(settings, config, strategy, precision_name)
+        yield Session(settings, config, strategy, precision_name, workers)
 
 
 def make_trainer(

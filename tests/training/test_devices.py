@@ -8,7 +8,7 @@ import types
 import pytest
 import tensorflow as tf
 
-from albert_tf.training import devices
+from albert_tf.training import cluster, devices
 from albert_tf.training.settings import DeviceSettings
 
 
@@ -53,19 +53,31 @@ def test_contradictions_and_unknown_names_are_refused():
 def test_workers_need_tf_config(monkeypatch):
     monkeypatch.delenv("TF_CONFIG", raising=False)
     settings = DeviceSettings(distribution="multi_worker")
-    for needs in (devices.make_strategy, devices.find_workers):
-        with pytest.raises(ValueError, match="TF_CONFIG must name the workers"):
-            needs(settings)
+    with pytest.raises(ValueError, match="TF_CONFIG must name the workers"):
+        devices.make_strategy(settings)
+    with (
+        pytest.raises(ValueError, match="TF_CONFIG must name the workers"),
+        devices.join_workers(settings),
+    ):
+        pass
     monkeypatch.setenv("TF_CONFIG", "not json")
     with pytest.raises(ValueError, match="TF_CONFIG is not what TensorFlow expects"):
         devices.choose_distribution(DeviceSettings())
 
 
-def test_only_runs_with_workers_have_workers(monkeypatch):
-    assert devices.find_workers(DeviceSettings()) is None
+def test_only_runs_with_workers_wait_for_them(monkeypatch):
+    met = []
+    monkeypatch.setattr(
+        cluster.Workers, "meet", lambda workers, timeout: met.append((str(workers), timeout))
+    )
+    with devices.join_workers(DeviceSettings()) as workers:
+        assert workers is None
     with_workers(monkeypatch, 2, index=1)
-    assert str(devices.find_workers(DeviceSettings())) == "worker 2 of 2 (127.0.0.1:23502)"
-    assert devices.find_workers(DeviceSettings(distribution="one_device")) is None
+    with devices.join_workers(DeviceSettings(distribution="one_device")) as workers:
+        assert workers is None
+    assert not met
+    with devices.join_workers(DeviceSettings(worker_timeout=7)) as workers:
+        assert met == [("worker 2 of 2 (127.0.0.1:23502)", 7)]
 
 
 def test_a_missing_tpu_is_a_clear_error(monkeypatch):

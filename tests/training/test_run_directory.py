@@ -181,6 +181,13 @@ def test_a_directory_that_was_made_for_nothing_is_removed_again(tmp_path):
     assert (tmp_path / "good").is_dir()
 
 
+def test_a_directory_that_other_workers_share_is_left_to_them(tmp_path):
+    path = str(tmp_path / "new")
+    with pytest.raises(KeyError), run_directory.made(path, is_shared=True):
+        raise KeyError
+    assert os.path.isdir(path)
+
+
 def test_a_directory_that_another_process_holds_is_left(tmp_path):
     with run_directory.made(str(tmp_path / "new")), run_directory.lock(str(tmp_path / "new")):
         run_directory._remove_free_lock(str(tmp_path / "new"))
