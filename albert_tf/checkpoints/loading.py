@@ -145,25 +145,33 @@ def load_checkpoint(
             "albert_config.json is the one that came with it, or pass --allow_partial_init to "
             "leave these variables at their random start."
         )
-    if not report.fits:
-        logging.warning("Loading in part, as asked:\n%s", report)
-    elif report.missing or report.misshapen or report.notes:
-        logging.warning("%s", report)
-    else:
-        logging.info("%s", report)
-    _log_heads(report)
+    _log(report)
     _assign(model, weights, {name: entries[name] for name in report.loaded})
     return report
 
 
-def _log_heads(report: LoadReport) -> None:
-    """Says which heads are new, so that nobody takes them for trained ones, or the reverse."""
+def _log(report: LoadReport) -> None:
+    """Logs what was loaded: one line, and the table too where something is unusual.
+
+    The line says which heads are new, so that nobody takes them for trained ones, or the reverse.
+    """
+    if not report.fits:
+        logging.warning("Loading in part, as asked:\n%s", report)
+    elif report.misshapen or report.notes:
+        logging.warning("%s", report)
+    else:
+        logging.debug("%s", report)
     heads = [name for name in report.loaded if not is_encoder(name)]
     new = [name for name in (*report.missing, *report.misshapen) if not is_encoder(name)]
+    parts = [f"{report.prefix}: {report.title}, {len(report.loaded)} variables loaded"]
+    if report.unused:
+        parts.append(f"{len(report.unused)} without a place in the model are left out")
     if heads:
-        logging.info("Heads taken from the checkpoint too: %s", ", ".join(heads))
+        parts.append(f"Heads taken from the checkpoint too: {', '.join(heads)}")
     if new:
-        logging.warning("New heads, which start from random weights: %s", ", ".join(sorted(new)))
+        parts.append(f"New heads, which start from random weights: {', '.join(sorted(new))}")
+    log = logging.warning if new else logging.info
+    log("%s", ". ".join(parts))
 
 
 def load_weights(model: Any, prefix: str) -> None:

@@ -254,6 +254,7 @@ def make_trainer(
         clip_per_replica=settings.clip_per_replica,
         jit_compile=_compiles(settings, strategy),
     )
+    _check_warm_up(schedule)
     tf_keras.utils.set_random_seed(settings.seed)
     with strategy.scope():
         model = task.build_model()
@@ -271,6 +272,19 @@ def make_trainer(
     else:
         logging.warning("No --init_checkpoint: training starts from random weights")
     return trainer
+
+
+def _check_warm_up(schedule: WarmUpPolynomialDecay) -> None:
+    """Warns of a warm-up that training ends before."""
+    end = schedule.start_warmup_step + schedule.num_warmup_steps
+    if schedule.num_warmup_steps and end > schedule.num_train_steps:
+        logging.warning(
+            "The warm-up ends at step %d, but training at step %d: the learning rate does not "
+            "reach %g. Are the numbers of steps and of warm-up steps right?",
+            end,
+            schedule.num_train_steps,
+            schedule.learning_rate,
+        )
 
 
 def _compiles(settings: DeviceSettings, strategy: tf.distribute.Strategy) -> bool:

@@ -210,3 +210,17 @@ def test_threads_that_can_no_longer_be_set_are_refused(settings):
         session.use_devices(settings),
     ):
         pass
+
+
+@pytest.mark.parametrize(
+    ("steps", "warm_up", "start", "is_said"),
+    [(7, 9, 0, True), (7, 5, 3, True), (7, 7, 0, False), (7, 0, 9, False)],
+)
+def test_a_warm_up_that_training_ends_before_is_said(
+    task, settings, steps, warm_up, start, is_said, caplog
+):
+    schedule = WarmUpPolynomialDecay(1e-3, steps, warm_up, start)
+    session.make_trainer(settings, task, schedule, tf.distribute.get_strategy())
+    assert (f"warm-up ends at step {start + warm_up}, but training at step 7" in caplog.text) == (
+        is_said
+    )
