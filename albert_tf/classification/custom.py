@@ -64,14 +64,17 @@ def _find_splits(data_dir: str, options: CustomDataSettings) -> dict[str, tuple[
         _parse_column(options.guid_column),
     )
     splits: dict[str, tuple[Source, ...]] = {}
+    is_empty = True
     for split in ("train", "dev", "test"):
         names = [split + extension for extension in EXTENSIONS]
         found = [name for name in names if files.is_file(os.path.join(data_dir, name))]
         if len(found) > 1:
             raise ValueError(f"{data_dir} has {' and '.join(found)}: which one? Leave one there.")
-        if found:
-            splits[split] = (Source(found[0], columns, options.has_header, is_custom=True),)
-    if not splits:
+        is_empty = is_empty and not found
+        splits[split] = tuple(
+            Source(name, columns, options.has_header, is_custom=True) for name in found or names
+        )
+    if is_empty:
         raise FileNotFoundError(
             f"{data_dir}: neither train, dev nor test with one of {', '.join(EXTENSIONS)} is there"
         )
@@ -90,6 +93,7 @@ def find_task(
     options: CustomDataSettings,
     model_folders: Sequence[str] = (),
     max_bad_rows: int = 0,
+    quoting: bool = False,
 ) -> ClassificationTask:
     """Returns the task of a `--task_name`, from the table or custom.
 
@@ -101,6 +105,7 @@ def find_task(
         model_folders: folders of a model that was trained already: the first one that remembers
             labels gives them, where `options` has none. Without these, the training data do.
         max_bad_rows: as in `read_examples`.
+        quoting: as in `read_examples`.
 
     Raises:
         FileNotFoundError: no such file at all, or no training data to read the labels from.
@@ -124,10 +129,12 @@ def find_task(
     )
     if is_regression or labels:
         return task
-    if "train" not in splits:
-        raise FileNotFoundError(f"{data_dir} has no train file to read the labels from")
-    # Not logged: whoever trains reads the file again.
-    train = read_examples(task, data_dir, "train", max_bad_rows, is_logged=False)
+    try:  # Not logged: whoever trains reads the file again.
+        train = read_examples(
+            task, data_dir, "train", max_bad_rows, is_logged=False, quoting=quoting
+        )
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"{error} It is where the labels are read from.") from None
     return dataclasses.replace(task, labels=labels_of(train))
 
 

@@ -23,6 +23,11 @@ def make_task(settings: Settings, config: AlbertConfig, tokenizer: FullTokenizer
     """
     folders = [] if settings.do_train else list_model_folders(settings)
     row = custom.find_task(
-        settings.task_name, settings.data_dir, settings, folders, settings.max_bad_rows
+        settings.task_name,
+        settings.data_dir,
+        settings,
+        folders,
+        settings.max_bad_rows,
+        settings.quoting,
     )
     return Classifier(row, settings, config, tokenizer)

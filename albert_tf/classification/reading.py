@@ -291,6 +291,7 @@ def read_examples(
     split: str,
     max_bad_rows: int = 0,
     is_logged: bool = True,
+    quoting: bool = False,
 ) -> ExampleSet:
     """Reads a split of a task.
 
@@ -301,6 +302,7 @@ def read_examples(
         max_bad_rows: number of rows of train and dev that may be skipped: with too few columns, an
             unknown label, an empty text, no JSON, or a carriage return inside.
         is_logged: whether remarks about rows are logged.
+        quoting: as in `tables.read_rows`.
 
     Raises:
         FileNotFoundError: no such file.
@@ -309,7 +311,13 @@ def read_examples(
     """
     source, path = find_file(task, data_dir, split)
     reports = RowReports(path, max_bad_rows)
-    numbered = enumerate(tables.read_rows(path))
+    if is_logged and not quoting and tables.looks_quoted(path):
+        logging.warning(
+            "%s has cells in quotation marks, as pandas and Excel write them; they are read as "
+            "text. Pass --quoting if they are not",
+            path,
+        )
+    numbered = enumerate(tables.read_rows(path, quoting))
     first = next(numbered, None)
     if first is None:
         raise ValueError(f"{path}: an empty file")

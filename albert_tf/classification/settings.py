@@ -44,6 +44,12 @@ class Settings(FineTuningSettings, TaskSettings, CustomDataSettings):
     GROUP = "fine-tuning"
 
     task_name: str = redefined(TaskSettings, "task_name", REQUIRED, _TASK)
+    quoting: bool = setting(
+        False,
+        "Tab-separated files have cells in quotation marks, as pandas and Excel write them. "
+        "(.csv files always may.)",
+        group="data",
+    )
     cached_dir: str | None = setting(None, "Folder for cached features; default: output_dir.")
     batches_to_sort: int = redefined(DataSettings, "batches_to_sort", 32)
     use_pooled_output: bool = setting(

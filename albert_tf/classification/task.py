@@ -150,7 +150,13 @@ class Classifier(FineTuningTask):
     def read(self, split: str) -> ExampleSet:
         """Returns the examples of a split; raises as `read_examples`."""
         settings = self.settings
-        return read_examples(self.task, settings.data_dir, split, settings.max_bad_rows)
+        return read_examples(
+            self.task,
+            settings.data_dir,
+            split,
+            settings.max_bad_rows,
+            quoting=settings.quoting,
+        )
 
     def make_features(self, data: ExampleSet, split: str) -> TokenSequences:
         """Returns token ids and labels, from the cache if it is current."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -19,6 +20,10 @@ from albert_tf import files
 
 MAX_REPORTED = 5
 
+_JSON_ENDINGS = (".json", ".jsonl")
+MAX_LINES_SEARCHED = 1000  # for quoted cells
+MIN_QUOTED = 3
+_QUOTED = re.compile(r'"(?:[^"]|"")*"')
 _BLANK_END = re.compile(r"(\A|\n)\s*\Z")
 _HALF_PAIR = re.compile("[\ud800-\udfff]")  # JSON can spell one out
 
@@ -87,14 +92,32 @@ def _read_text(path: str) -> str:
     return _BLANK_END.sub("", files.read_text(path))
 
 
-def _read_cells(path: str) -> Iterator[tuple[int, list[str] | BadRowError]]:
+def looks_quoted(path: str) -> bool:
+    """Returns whether a tab-separated file seems to quote its cells as pandas and Excel do.
+
+    That is so if a cell in quotation marks has doubled ones inside, or if all cells with a comma or
+    a quotation mark are quoted, and several are. Text that is not quoted has neither.
+    """
+    if path.endswith((".csv", *_JSON_ENDINGS)):
+        return False
+    lines = itertools.islice(io.StringIO(_read_text(path)), MAX_LINES_SEARCHED)
+    cells = [cell for line in lines for cell in line.rstrip("\r\n").split("\t")]
+    quoted = [cell for cell in cells if _QUOTED.fullmatch(cell)]
+    if any('""' in cell[1:-1] for cell in quoted):
+        return True
+    special = sum('"' in cell or "," in cell for cell in cells)
+    return len(quoted) == special >= MIN_QUOTED
+
+
+def _read_cells(path: str, quoting: bool) -> Iterator[tuple[int, list[str] | BadRowError]]:
     is_csv = path.endswith(".csv")
+    is_quoted = is_csv or quoting
     text = _read_text(path)
     csv.field_size_limit(max(len(text) + 1, csv.field_size_limit()))
     reader = csv.reader(
         io.StringIO(text, newline="\n"),
         delimiter="," if is_csv else "\t",
-        quoting=csv.QUOTE_MINIMAL if is_csv else csv.QUOTE_NONE,
+        quoting=csv.QUOTE_MINIMAL if is_quoted else csv.QUOTE_NONE,
         strict=True,
     )
     while True:
@@ -102,10 +125,9 @@ def _read_cells(path: str) -> Iterator[tuple[int, list[str] | BadRowError]]:
         try:
             cells = next(reader, None)
         except csv.Error as error:
-            if is_csv:
-                raise ValueError(
-                    f"{path}, line {line}: not comma-separated values ({error})"
-                ) from None
+            if is_quoted:
+                what = "comma-separated values" if is_csv else "what --quoting expects"
+                raise ValueError(f"{path}, line {line}: not {what} ({error})") from None
             yield line, BadRowError("a carriage return or NUL character inside a line")
             continue
         if cells is None:
@@ -127,20 +149,24 @@ def read_json_lines(path: str) -> Iterator[tuple[int, dict[str, Any] | BadRowErr
             yield number, row
 
 
-def read_rows(path: str) -> Iterator[tuple[int, Row | BadRowError]]:
+def read_rows(path: str, quoting: bool = False) -> Iterator[tuple[int, Row | BadRowError]]:
     """Yields every row of a file, a header included, with the line where it begins.
 
     `.json` and `.jsonl` files have a JSON object per line. `.csv` files have commas and quotes;
     their blank lines are skipped. All others have tabs and no quoting, as in the official programs.
+
+    Args:
+        path: the file.
+        quoting: whether cells of tab-separated files may be quoted too.
 
     Returns:
         the line, counted from 1, and the row's cells or JSON object, or what is wrong with it.
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: not UTF-8, or CSV with unbalanced quotes.
+        ValueError: not UTF-8, or unbalanced quotes in a file that has them.
     """
-    return read_json_lines(path) if path.endswith((".json", ".jsonl")) else _read_cells(path)
+    return read_json_lines(path) if path.endswith(_JSON_ENDINGS) else _read_cells(path, quoting)
 
 
 def cell(row: Row, column: Column) -> Any:
@@ -158,6 +184,8 @@ def cell(row: Row, column: Column) -> Any:
     needed = index + 1 if index >= 0 else -index + 1  # a lone cell is no last one
     if len(row) < needed:
         hint = " (tabs separate them, and in .csv files commas)" if len(row) == 1 else ""
+        if any(value.count('"') % 2 for value in row):
+            hint = " (if a quoted cell has a line break or tab in it, pass --quoting)"
         raise ShortRowError(f"{needed} or more columns were expected, {len(row)} came{hint}")
     return row[index]
 

@@ -95,7 +95,7 @@ def test_labels_are_read_from_the_training_data_in_order(write, labels, expected
 def test_labels_may_be_given_instead(write):
     folder = write("dev.tsv", "text\tlabel", "x\tb")
     assert read(folder, "dev", labels=("b", "a")).task.labels == ("b", "a")
-    with pytest.raises(FileNotFoundError, match="no train file to read the labels from"):
+    with pytest.raises(FileNotFoundError, match=r"no train data.* where the labels are read from"):
         custom.find_task("tsv", folder, CustomDataSettings())
 
 
@@ -173,7 +173,7 @@ def test_a_trained_model_remembers_the_labels_of_data_that_are_gone(write, tmp_p
     assert again.labels == ("a", "b")
     said = CustomDataSettings(labels=("c", "d"))
     assert custom.find_task("tsv", folder, said, [str(model)]).labels == ("c", "d")
-    with pytest.raises(FileNotFoundError, match="has no train file to read the labels from"):
+    with pytest.raises(FileNotFoundError, match="where the labels are read from"):
         custom.find_task("tsv", folder, options)
     with pytest.raises(ValueError, match=r"a label of --labels or task\.json is 'c\\td': text"):
         custom.find_task("tsv", folder, CustomDataSettings(labels=("c\td", "d")))
@@ -198,3 +198,31 @@ def test_a_damaged_memory_is_named(tmp_path):
     (tmp_path / "task.json").write_text('{"labels": 3}')
     with pytest.raises(ValueError, match=r"task\.json: not written by this program"):
         custom.remembered_labels(str(tmp_path))
+
+
+def test_a_split_that_is_missing_is_an_error_that_names_the_files_looked_for(write):
+    folder = write("train.tsv", *FORMS["train.tsv"])
+    with pytest.raises(FileNotFoundError) as error:
+        read(folder, "dev")
+    for name in ("dev.tsv", "dev.csv", "dev.jsonl", "dev.json", "dev.txt"):
+        assert f"{folder}/{name}" in str(error.value)
+
+
+QUOTED = ["sentence\tlabel", '"He said ""hi"""\tpos', '"two\twords"\tneg', '"two\nlines"\tneg']
+
+
+def test_cells_in_quotation_marks_are_read_with_quoting(write):
+    folder = write("train.tsv", *QUOTED)
+    task = custom.find_task("tsv", folder, CustomDataSettings(), quoting=True)
+    data = read_examples(task, folder, "train", quoting=True)
+    texts = [example.text_a for example in data.examples]
+    assert texts == ['He said "hi"', "two\twords", "two\nlines"]
+
+
+def test_cells_in_quotation_marks_are_noticed_without_quoting(write, caplog):
+    folder = write("train.tsv", *QUOTED[:2], "bad\tneg")
+    assert read(folder).examples[0].text_a == '"He said ""hi"""'
+    (line,) = [text for text in caplog.messages if "--quoting" in text]
+    assert line.startswith(f"{folder}/train.tsv has cells in quotation marks")
+    with pytest.raises(ValueError, match=r"line 2: .*pass --quoting"):
+        read(write("train.tsv", QUOTED[0], QUOTED[3]))

@@ -121,3 +121,29 @@ def test_bad_rows_are_counted_and_the_one_too_many_stops(monkeypatch):
         "data.tsv: odd (1: line 11)",
         "data.tsv: 8 bad rows skipped in all",
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('a\t"He said ""hi"""\n', True),
+        ('"a"\t"b"\n"c"\t"d"\n', True),  # all cells
+        ('plain\t1\n"a, b"\t1\n"c, d"\t0\n"e, f"\t1\n', True),  # Excel: those with a comma
+        ('plain, with a comma\t1\n"a, b"\t1\n"c, d"\t0\n"e, f"\t1\n', False),
+        ('"Why?"\t1\n"No."\t0\n', False),  # two texts that are somebody's words
+        ('5" wide\t1\n"a" and "b"\t0\n', False),
+        ("", False),
+    ],
+)
+def test_quoting_is_recognized_and_text_with_quotation_marks_is_not_taken_for_it(
+    tmp_path, text, expected
+):
+    (tmp_path / "train.tsv").write_text(text)
+    assert tables.looks_quoted(str(tmp_path / "train.tsv")) == expected
+    (tmp_path / "train.csv").write_text(text)
+    assert not tables.looks_quoted(str(tmp_path / "train.csv"))
+
+
+@pytest.mark.parametrize("name", ["glue/MRPC/train.tsv", "glue/RTE/train.tsv", "lcqmc/train.txt"])
+def test_no_quoting_is_seen_in_published_data(shared, name):
+    assert not tables.looks_quoted(str(shared / "data" / name))
