@@ -457,6 +457,27 @@ def make_directory(path: str, what: str) -> None:
         raise ValueError(f"{what}: cannot write into {path!r}: {reason}. Name another.") from None
 
 
+@contextlib.contextmanager
+def made_directory(path: str, what: str) -> Iterator[bool]:
+    """Makes a directory as `make_directory`; where the block fails and left it empty, removes it.
+
+    Yields:
+        whether it did not exist before; False for a remote one, which is never removed.
+    """
+    missing, folder = [], real_path(path)
+    while not is_remote(folder) and not os.path.exists(folder):
+        missing.append(folder)
+        folder = os.path.dirname(folder)
+    try:
+        make_directory(path, what)
+        yield bool(missing)
+    except BaseException:
+        for folder in missing:  # the longest path first
+            with contextlib.suppress(OSError):  # there is something in it
+                os.rmdir(folder)
+        raise
+
+
 def check_file(path: str, what: str) -> None:
     """Raises FileNotFoundError that names the flag or argument `what` if `path` is no file."""
     check_scheme(path, what)

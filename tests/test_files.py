@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -125,6 +126,25 @@ def test_a_directory_that_is_there_keeps_its_files(tmp_path):
     make(tmp_path, "mine.txt")
     files.make_directory(str(tmp_path), "--output_dir")
     assert (tmp_path / "mine.txt").read_text() == "mine.txt"
+
+
+def fail_in(path, name=""):
+    with contextlib.suppress(KeyError), files.made_directory(str(path), "--output_dir"):
+        if name:
+            (path / name).write_text("x")
+        raise KeyError
+
+
+def test_a_directory_that_was_made_for_nothing_is_removed_again(tmp_path):
+    with files.made_directory(str(tmp_path / "old"), "--output_dir") as is_new:
+        assert is_new
+    fail_in(tmp_path / "old" / "new" / "deep")
+    fail_in(tmp_path / "old")
+    assert list(tmp_path.rglob("*")) == [tmp_path / "old"]
+    fail_in(tmp_path / "old" / "new" / "deep", "mine.txt")
+    assert (tmp_path / "old" / "new" / "deep" / "mine.txt").exists()
+    with files.made_directory(str(tmp_path / "old"), "--output_dir") as is_new:
+        assert not is_new
 
 
 def test_a_directory_that_cannot_be_made_is_named_with_its_flag(tmp_path):

@@ -117,9 +117,24 @@ def prepare(settings: Settings, outputs: Outputs) -> Iterator[Job]:
     """
     input_files = files.expand_patterns(settings.input_file, "--input_file")
     _check_paths(input_files, outputs)
+    with contextlib.ExitStack() as stack:
+        for folder in dict.fromkeys(map(os.path.dirname, outputs.paths)):
+            stack.enter_context(files.made_directory(folder, "--output_file"))
+        metadata = _describe(settings)
+        stack.enter_context(lock_outputs(outputs.stems))
+        finished = settings.resume and _find_finished(outputs, metadata)
+        if finished and _is_same_text(finished, input_files, settings):
+            logging.info("%s: all outputs are complete already", outputs.metadata_file)
+            yield Job(input_files, outputs, finished, is_finished=True)
+        else:
+            yield Job(input_files, outputs, metadata)
+
+
+def _describe(settings: Settings) -> dict[str, Any]:
+    """What decides which records a text becomes: the begin of the metadata."""
     tokenizer = load_tokenizer(settings)
     load_word_marker(settings, tokenizer)  # raises what would stop every process later
-    metadata: dict[str, Any] = {
+    return {
         "program": f"albert_tf {albert_tf.__version__}",
         "settings": _record_settings(settings),
         "vocabulary": {
@@ -129,13 +144,6 @@ def prepare(settings: Settings, outputs: Outputs) -> Iterator[Job]:
             "do_lower_case": settings.do_lower_case,
         },
     }
-    with lock_outputs(outputs.stems):
-        finished = settings.resume and _find_finished(outputs, metadata)
-        if finished and _is_same_text(finished, input_files, settings):
-            logging.info("%s: all outputs are complete already", outputs.metadata_file)
-            yield Job(input_files, outputs, finished, is_finished=True)
-        else:
-            yield Job(input_files, outputs, metadata)
 
 
 def _check_paths(input_files: list[str], outputs: Outputs) -> None:
@@ -147,8 +155,6 @@ def _check_paths(input_files: list[str], outputs: Outputs) -> None:
         if files.real_path(path) in inputs:
             raise ValueError(f"--output_file: {path} is an input file as well")
         files.check_replaceable(path)
-    for folder in dict.fromkeys(map(os.path.dirname, outputs.paths)):
-        files.make_directory(folder, "--output_file")
 
 
 def _record_settings(settings: Settings) -> dict[str, Any]:

@@ -189,8 +189,14 @@ def open_work_directory(path: str, run: Mapping[str, Any]) -> Iterator[WorkDirec
         ValueError: there is an interrupted run with other settings; or another process is using
             the directory; or it has other files.
     """
-    files.make_directory(path, "--work_dir")
-    with lock(os.path.join(path, _LOCK), f"--work_dir={path}"):
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(files.made_directory(path, "--work_dir"))
+        names = os.listdir(path)
+        if _RUN not in names and not all(map(_OURS.fullmatch, names)):
+            raise ValueError(
+                f"--work_dir={path}: holds other files; name an empty or a new directory"
+            )
+        stack.enter_context(lock(os.path.join(path, _LOCK), f"--work_dir={path}"))
         directory = WorkDirectory(path)
         _check_run(directory, json.loads(json.dumps(run)))
         for name in os.listdir(path):
@@ -213,8 +219,6 @@ def _check_run(directory: WorkDirectory, run: Mapping[str, Any]) -> None:
     """
     path = directory.path
     before = _read_json(os.path.join(path, _RUN))
-    if not before and not all(map(_OURS.fullmatch, os.listdir(path))):
-        raise ValueError(f"--work_dir={path}: holds other files; name an empty or a new directory")
     if not before or directory.is_empty():
         directory.keep_chunks(0)
         _write_json(os.path.join(path, _RUN), run)

@@ -52,25 +52,18 @@ def made(output_dir: str, is_shared: bool = False) -> Iterator[None]:
     Raises:
         ValueError: it cannot be made or written to.
     """
-    missing = [] if is_shared else _missing_directories(output_dir)
-    files.make_directory(output_dir, "--output_dir")
-    try:
+    if is_shared:
+        files.make_directory(output_dir, "--output_dir")
         yield
-    except BaseException:
-        with contextlib.suppress(OSError):  # there is something in it
-            for directory in missing:
-                _remove_free_lock(directory)
-                os.rmdir(directory)
-        raise
-
-
-def _missing_directories(path: str) -> list[str]:
-    """Returns which of a local path and its parents do not exist, the longest first."""
-    found, path = [], files.real_path(path)
-    while not files.is_remote(path) and not os.path.exists(path):
-        found.append(path)
-        path = os.path.dirname(path)
-    return found
+        return
+    with files.made_directory(output_dir, "--output_dir") as is_new:
+        try:
+            yield
+        except BaseException:
+            if is_new:
+                with contextlib.suppress(OSError):
+                    _remove_free_lock(output_dir)
+            raise
 
 
 def _remove_free_lock(directory: str) -> None:

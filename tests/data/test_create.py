@@ -446,7 +446,7 @@ def test_a_full_disk_is_reported_and_leaves_nothing_half_written(tmp_path, make,
     monkeypatch.setattr(shuffling.Spill, "flush", full)
     with pytest.raises(OSError, match="No space left"):
         make()
-    assert list((tmp_path / "out").iterdir()) == []
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("text", ["\n\n  \n", "\u0301\n\n\u0301\n"])
@@ -455,7 +455,7 @@ def test_a_text_without_tokens_is_an_error(tmp_path, make, text):
     path.write_text(text, encoding="utf-8")
     with pytest.raises(ValueError, match="--input_file: no text in there"):
         make(inputs=[str(path)])
-    assert list((tmp_path / "out").iterdir()) == []
+    assert not (tmp_path / "out").exists()
     make()  # with the text that was meant
 
 

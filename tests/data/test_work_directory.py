@@ -201,6 +201,7 @@ def test_a_directory_with_other_files_is_refused(path, name):
         open_work_directory(path, RUN),
     ):
         pass
+    assert os.listdir(path) == [name]
 
 
 def hold_in_another_process(expression):
