@@ -90,7 +90,10 @@ def lock(output_dir: str) -> Iterator[None]:
     """
     if files.is_remote(output_dir):
         logging.log_first_n(
-            logging.INFO, "%s is not held against other processes: run one there", 1, output_dir
+            logging.INFO,
+            "%s is not locked, as it is remote: let one process at a time write to it",
+            1,
+            output_dir,
         )
         yield
         return

@@ -1,0 +1,211 @@
+"""Every program in folders with a scheme, as gs:// has one; file:// needs no network.
+
+The same files appear as on a local disk, with the same content, also after an interruption.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import albert_tf
+import run_classifier
+import run_race
+import run_squad
+import run_token_classification
+from albert_tf import classification, data, pretraining, race, squad, token_classification
+from albert_tf.cli.flags import parse
+from tests.conftest import MAX_PREDICTIONS, SEQ_LENGTH, TOY_TEXT
+from tests.script_runner import killed_at
+from tests.test_run_classifier import write_cola
+from tests.test_run_race import PASSAGE, QUESTIONS, write_article
+from tests.test_run_squad import ANSWERABLE, squad_file
+from tests.test_run_token_classification import conll
+from tests.training.test_loop import write_records
+from tools import convert_checkpoint, train_vocabulary
+
+pytestmark = pytest.mark.slow
+
+# What has times, speeds, or digests of paths and of times inside.
+NOT_COMPARED = re.compile(
+    r"(.*/)?(run\.json|(runs|metrics|evaluations)\.jsonl|EVENTS|.*\.(npz|png|pb|safetensors))"
+)
+ALL = ["--do_train", "--do_eval", "--do_predict"]
+
+
+@pytest.fixture(name="folders")
+def make_folders(tmp_path):
+    """A folder of a local path, and one of a path with a scheme."""
+    return str(tmp_path / "local"), f"file://{tmp_path}/remote"
+
+
+def contents(folder):
+    """Relative name → content without paths, of all files."""
+    found = {}
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        name = re.sub(r"\b1\d{9}\b", "TIME", str(path.relative_to(folder)))
+        name = re.sub(r"events\..*", "EVENTS", name)
+        found[name] = path.read_bytes().replace(b"file://", b"").replace(bytes(folder), b"HERE")
+    return {name: content for name, content in found.items() if not name.endswith(".lock")}
+
+
+def assert_same_files(tmp_path, *expected):
+    """Compares what is in the two folders, where `expected` are some of the names."""
+    local, remote = contents(tmp_path / "local"), contents(tmp_path / "remote")
+    assert list(local) == list(remote)
+    compared = [name for name in local if not NOT_COMPARED.fullmatch(name)]
+    assert [name for name in compared if local[name] != remote[name]] == []
+    assert set(expected) <= set(local)
+
+
+def place(path, folder):
+    """A path with the scheme of `folder`."""
+    return f"file://{path}" if "://" in folder else str(path)
+
+
+@pytest.fixture(name="fine_tune")
+def with_model(config_file, toy_spm_model):
+    """Gives a function that fine-tunes into a folder; in a remote one the run is interrupted."""
+
+    def fine_tune(program, script, folder, *flags):
+        always = [
+            *(f"--albert_config_file={place(config_file, folder)}", f"--output_dir={folder}/out"),
+            *(f"--spm_model_file={place(toy_spm_model, folder)}", "--precision=float32"),
+            *("--train_step=4", "--warmup_step=1", "--save_checkpoints_steps=2"),
+            *("--train_batch_size=3", "--learning_rate=0.01", "--log_steps=2"),
+        ]
+        settings = parse(program.Settings, [*always, *flags])
+        if "://" in folder:
+            with killed_at(4):
+                script.run(settings)
+        return script.run(settings).metrics
+
+    return fine_tune
+
+
+def test_text_becomes_a_vocabulary_and_records(tmp_path, folders):
+    (tmp_path / "text.txt").write_text(TOY_TEXT * 20)
+    for folder in folders:
+        text = f"--input_file={place(tmp_path, folder)}/*.txt"
+        vocabulary = [text, f"--output_prefix={folder}/vocabulary/toy", "--vocab_size=80"]
+        train_vocabulary.train(parse(train_vocabulary.Settings, vocabulary))
+        records = [
+            *(text, f"--output_file={folder}/records/train@2", f"--work_dir={tmp_path}/work"),
+            *(f"--spm_model_file={folder}/vocabulary/toy.model", "--max_seq_length=16"),
+            *("--num_workers=1", "--dupe_factor=2"),
+        ]
+        data.run(parse(data.Settings, records))
+        again = data.run(parse(data.Settings, [*records, "--resume"]))
+        assert again.metadata["counts"]["instances"] > 0
+    assert_same_files(tmp_path, "vocabulary/toy.model", "records/train-00001-of-00002")
+
+
+def test_pretraining(tmp_path, folders, config_file):
+    write_records(tmp_path / "train.tfrecord", 23)
+    losses = []
+    for folder in folders:
+        flags = [
+            *(f"--input_file={place(tmp_path, folder)}/*.tfrecord", f"--output_dir={folder}/out"),
+            *(f"--albert_config_file={place(config_file, folder)}", "--do_eval"),
+            *(f"--max_seq_length={SEQ_LENGTH}", f"--max_predictions_per_seq={MAX_PREDICTIONS}"),
+            *("--train_batch_size=5", "--num_train_steps=6", "--num_warmup_steps=1"),
+            *("--save_checkpoints_steps=2", "--keep_checkpoint_max=2", "--precision=float32"),
+        ]
+        settings = parse(pretraining.Settings, flags)
+        if "://" in folder:
+            with killed_at(4):
+                pretraining.run(settings)
+        losses.append(pretraining.run(settings).evaluations[-1].metrics["loss"])
+    assert losses[0] == losses[1]
+    assert_same_files(tmp_path, "out/model.ckpt-6.index", "out/eval_results.txt", "out/checkpoint")
+
+
+def test_classification_with_caches_and_an_export(tmp_path, folders, fine_tune):
+    write_cola(tmp_path / "CoLA")
+    metrics = [
+        fine_tune(
+            *(classification, run_classifier, folder, *ALL, "--task_name=cola"),
+            *(f"--data_dir={place(tmp_path, folder)}", f"--cached_dir={folder}/cache"),
+            *(f"--export_dir={folder}/export", "--max_seq_length=23", "--nopictures"),
+        )
+        for folder in folders
+    ]
+    assert metrics[0] == metrics[1]
+    names = ("out/model.ckpt-best.index", "out/test_results.tsv", "cache/cola_train.npz")
+    assert_same_files(tmp_path, *names, "export/TIME/saved_model.pb")
+
+
+def test_a_sweep_with_plots(tmp_path, folders, fine_tune):
+    write_cola(tmp_path / "CoLA")
+    pytest.importorskip("matplotlib")
+    _, folder = folders
+    fine_tune(
+        *(classification, run_classifier, folder, "--do_train", "--do_eval", "--pictures"),
+        *("--task_name=cola", f"--data_dir={place(tmp_path, folder)}", "--max_seq_length=23"),
+        *("--learning_rate=0.01,0.02", "--log_steps=1"),
+    )
+    found = contents(tmp_path / "remote")
+    assert {"out/sweep_results.tsv", "out/sweep.png"} <= found.keys()
+    for rate in (0.01, 0.02):
+        run = f"out/lr{rate}_seed12345"
+        assert {f"{run}/model.ckpt-4.index", f"{run}/training_curve.png"} <= found.keys()
+
+
+def test_question_answering_with_feature_files(tmp_path, folders, fine_tune):
+    questions = squad_file(tmp_path / "v1.json", ANSWERABLE)
+    metrics = [
+        fine_tune(
+            *(squad, run_squad, folder, "--do_train", "--do_predict", "--num_train_epochs=0"),
+            *(f"--{split}_file={place(questions, folder)}" for split in ("train", "predict")),
+            *(f"--{split}_feature_file={folder}/{split}.npz" for split in ("train", "predict")),
+            *("--max_seq_length=53", "--max_query_length=17", "--num_workers=1", "--nopictures"),
+        )
+        for folder in folders
+    ]
+    assert metrics[0] == metrics[1]
+    assert_same_files(tmp_path, "out/predictions.json", "out/eval_results.txt", "train.npz")
+
+
+def test_multiple_choice(tmp_path, folders, fine_tune):
+    for split in ("train", "dev", "test"):
+        write_article(tmp_path / "RACE" / split / "high", "1", PASSAGE, QUESTIONS)
+    metrics = [
+        fine_tune(
+            *(race, run_race, folder, *ALL, f"--data_dir={place(tmp_path, folder)}"),
+            *("--max_seq_length=53", "--max_qa_length=17", "--nopictures"),
+        )
+        for folder in folders
+    ]
+    assert metrics[0] == metrics[1]
+    assert_same_files(tmp_path, "out/model.ckpt-best.index", "out/race_predictions.jsonl")
+
+
+def test_token_classification(tmp_path, folders, fine_tune):
+    for split in ("train", "dev", "test"):
+        (tmp_path / f"{split}.txt").write_text(conll())
+    metrics = [
+        fine_tune(
+            *(token_classification, run_token_classification, folder, *ALL),
+            *(f"--data_dir={place(tmp_path, folder)}", "--max_seq_length=17", "--nopictures"),
+        )
+        for folder in folders
+    ]
+    assert metrics[0] == metrics[1]
+    assert_same_files(tmp_path, "out/model.ckpt-best.index", "out/test_predictions.tsv")
+
+
+def test_conversion_and_opening(tmp_path, folders, config_file, toy_spm_model):
+    config = albert_tf.AlbertConfig.from_json_file(str(config_file))
+    albert_tf.AlbertForPretraining(config).save_weights(str(tmp_path / "model.h5"))
+    for folder in folders:
+        source = place(tmp_path / "model.h5", folder)
+        flags = [f"--albert_config_file={place(config_file, folder)}"]
+        for form in ("tensorflow", "huggingface", "model_garden", "tf_hub"):
+            flags += [f"--spm_model_file={place(toy_spm_model, folder)}", f"--input={source}"]
+            flags += [f"--output={folder}/{form}", f"--output_format={form}"]
+            assert convert_checkpoint.convert(parse(convert_checkpoint.Settings, flags))
+            source, flags = f"{folder}/{form}", []
+        _, tokenizer = albert_tf.from_pretrained(f"{folder}/huggingface")
+        assert tokenizer.vocab_size == 82
+    assert_same_files(tmp_path, "huggingface/model.safetensors", "tf_hub/saved_model.pb")
