@@ -15,7 +15,7 @@ import tensorflow as tf
 from absl import logging
 from official.common import distribute_utils
 
-from albert_tf.training import cluster, interruption
+from albert_tf.training import cluster, gpus, interruption
 from albert_tf.training.settings import DeviceSettings
 
 _TF_CONFIG_EXAMPLE = (
@@ -38,8 +38,8 @@ def choose_distribution(settings: DeviceSettings) -> str:
         return "tpu"
     if _count_workers() > 1:
         return "multi_worker"
-    gpus = len(tf.config.list_physical_devices("GPU"))
-    return "mirrored" if (settings.num_devices or gpus) > 1 else "one_device"
+    count = settings.num_devices or len(tf.config.list_physical_devices("GPU"))
+    return "mirrored" if count > 1 else "one_device"
 
 
 def _count_workers() -> int:
@@ -73,19 +73,38 @@ def make_strategy(settings: DeviceSettings) -> tf.distribute.Strategy:
         strategy = _mirrored_strategy(settings.num_devices)
     else:
         strategy = _multi_worker_strategy(settings.num_devices)
+    if not is_tpu(strategy):
+        _warn_of_unused_gpus()
     logging.info("Computing on %s", describe(strategy))
     return strategy
 
 
 def _mirrored_strategy(num_devices: int) -> tf.distribute.Strategy:
-    gpus = len(tf.config.list_physical_devices("GPU"))
-    if gpus:
-        if num_devices > gpus:
-            raise ValueError(f"--num_devices={num_devices}: this machine has {gpus} GPU(s)")
-        return distribute_utils.get_distribution_strategy("mirrored", num_gpus=num_devices or gpus)
-    _split_cpu(num_devices or 1)
-    cpus = [f"/cpu:{number}" for number in range(num_devices or 1)]
-    return tf.distribute.MirroredStrategy(cpus)
+    count = len(tf.config.list_physical_devices("GPU"))
+    if count:
+        if num_devices > count:
+            raise ValueError(f"--num_devices={num_devices}: this machine has {count} GPU(s)")
+        return distribute_utils.get_distribution_strategy("mirrored", num_gpus=num_devices or count)
+    if not num_devices:
+        raise ValueError(
+            f"--distribution=mirrored: TensorFlow finds no GPU. {gpus.why_none()} To compute on "
+            "logical devices of the CPU, give their number: --num_devices=2."
+        )
+    logging.warning(
+        "--num_devices=%d: TensorFlow finds no GPU in this machine. Computing on %d logical "
+        "devices of its CPU, which are no faster than one.",
+        num_devices,
+        num_devices,
+    )
+    _split_cpu(num_devices)
+    return tf.distribute.MirroredStrategy([f"/cpu:{number}" for number in range(num_devices)])
+
+
+def _warn_of_unused_gpus() -> None:
+    """Warns where this machine has a GPU that TensorFlow does not find."""
+    if gpus.is_in_machine() and not tf.config.list_physical_devices("GPU"):
+        text = "This machine has an NVIDIA GPU, but TensorFlow finds none. %s"
+        logging.warning(text, gpus.why_none())
 
 
 def _split_cpu(count: int) -> None:
@@ -233,9 +252,9 @@ def describe(strategy: tf.distribute.Strategy) -> str:
     if is_tpu(strategy):
         return f"{strategy.num_replicas_in_sync} TPU core(s)"
     kind = "CPU"
-    gpus = tf.config.list_physical_devices("GPU")
-    if gpus and tf.config.list_logical_devices("GPU"):
-        details = tf.config.experimental.get_device_details(gpus[0])
+    found = tf.config.list_physical_devices("GPU")
+    if found and tf.config.list_logical_devices("GPU"):
+        details = tf.config.experimental.get_device_details(found[0])
         kind = details.get("device_name", "GPU")
     count = num_local_replicas(strategy)
     text = f"{count} x {kind}" if count > 1 else f"one {kind}"

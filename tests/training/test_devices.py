@@ -7,8 +7,9 @@ import types
 
 import pytest
 import tensorflow as tf
+from absl import logging
 
-from albert_tf.training import cluster, devices
+from albert_tf.training import cluster, devices, gpus
 from albert_tf.training.settings import DeviceSettings
 
 
@@ -41,6 +42,43 @@ def test_auto_takes_all_gpus_and_all_workers(monkeypatch):
     assert devices.choose_distribution(DeviceSettings()) == "multi_worker"
     with_workers(monkeypatch, 1)
     assert devices.choose_distribution(DeviceSettings()) == "mirrored"
+
+
+@pytest.fixture(name="no_gpu")
+def hide_gpus(monkeypatch):
+    """Hides GPUs, makes `why_none` say why, and gives the list of warnings."""
+    warnings = []
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [])
+    monkeypatch.setattr(gpus, "why_none", lambda: "The cable is cut.")
+    monkeypatch.setattr(gpus, "is_in_machine", lambda: False)
+    monkeypatch.setattr(logging, "warning", lambda text, *args: warnings.append(text % args))
+    return warnings
+
+
+def test_gpus_that_are_asked_for_must_be_there(no_gpu):
+    with pytest.raises(ValueError, match=r"finds no GPU\. The cable is cut\. .*: --num_dev"):
+        devices.make_strategy(DeviceSettings(distribution="mirrored"))
+    assert not no_gpu
+
+
+@pytest.mark.parametrize("distribution", ["auto", "mirrored"])
+def test_several_devices_of_the_cpu_are_a_warning(no_gpu, monkeypatch, distribution):
+    monkeypatch.setattr(devices, "_split_cpu", lambda count: None)
+    monkeypatch.setattr(tf.distribute, "MirroredStrategy", lambda names: names)
+    monkeypatch.setattr(devices, "describe", lambda strategy: "two of them")
+    settings = DeviceSettings(distribution=distribution, num_devices=2)
+    assert devices.make_strategy(settings) == ["/cpu:0", "/cpu:1"]
+    (warning,) = no_gpu
+    assert "finds no GPU in this machine. Computing on 2 logical devices of its CPU" in warning
+
+
+def test_a_gpu_that_is_not_used_is_a_warning(no_gpu, monkeypatch):
+    devices.make_strategy(DeviceSettings(distribution="one_device"))
+    assert not no_gpu
+    monkeypatch.setattr(gpus, "is_in_machine", lambda: True)
+    devices.make_strategy(DeviceSettings(distribution="one_device"))
+    text = "This machine has an NVIDIA GPU, but TensorFlow finds none. The cable is cut."
+    assert no_gpu == [text]
 
 
 def test_contradictions_and_unknown_names_are_refused():
