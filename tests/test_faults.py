@@ -19,13 +19,14 @@ import time
 import numpy as np
 import pytest
 
-from albert_tf.checkpoints import store
+from albert_tf.checkpoints import loading, store
 from albert_tf.checkpoints.names import DATA_SUFFIX
 from albert_tf.checkpoints.store import find_damage
 from albert_tf.data.records import read_records
 from albert_tf.data.tfrecord import FOOTER_BYTES, HEADER_BYTES
 from tests.conftest import MAX_PREDICTIONS, ROOT, SEQ_LENGTH, TINY_SHAPE
 from tests.script_runner import tensors
+from tests.test_run_classifier import write_sts
 from tests.training.test_loop import write_records
 
 pytestmark = pytest.mark.slow
@@ -239,6 +240,53 @@ def test_a_second_process_in_a_folder_is_refused_and_the_first_goes_on(command, 
         first.kill()
         first.wait()
     finish(command(tmp_path))  # a killed process has let go
+
+
+# Runs a program, and kills it before the best checkpoint that replaces another one gets its index.
+KILLED_AT_A_BETTER_ONE = """
+import os, runpy, signal, sys
+from albert_tf import files
+rename, seen = files.rename, []
+def rename_or_die(source, target):
+    if target.endswith("model.ckpt-best.index"):
+        seen.append(target)
+        if len(seen) == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+    rename(source, target)
+files.rename = rename_or_die
+del sys.argv[0]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def test_a_classifier_killed_while_its_best_is_copied_has_it_in_the_end(
+    folder, tmp_path, toy_spm_model
+):
+    write_sts(tmp_path / "glue" / "STS-B")
+    out = tmp_path / "out [1]"  # not a glob
+    command = [
+        *(str(ROOT / "run_classifier.py"), "--task_name=sts-b", f"--data_dir={tmp_path}/glue"),
+        *(f"--output_dir={out}", f"--albert_config_file={folder}/config.json"),
+        *(f"--spm_model_file={toy_spm_model}", f"--max_seq_length={SEQ_LENGTH}"),
+        *(
+            "--do_train",
+            "--do_eval",
+            "--learning_rate=0.001",
+            "--train_batch_size=5",
+            "--train_step=24",
+        ),
+        *("--save_checkpoints_steps=2", "--keep_checkpoint_max=1", "--precision=float32"),
+    ]
+    killed = run([sys.executable, "-c", KILLED_AT_A_BETTER_ONE, *command])
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert not (out / "model.ckpt-best.index").exists()
+    finish([sys.executable, *command])
+    last, best, value = (out / "best_trial.txt").read_text().split(":")
+    assert (last, loading.read_step(str(out / "model.ckpt-best"))) == ("24", int(best))
+    lines = (out / "evaluations.jsonl").read_text().splitlines()
+    values = [json.loads(line)["metrics"]["pearson"] for line in lines]
+    assert float(value) == pytest.approx(max(values))
+    assert not leftovers(out)
 
 
 def newest(folder):
