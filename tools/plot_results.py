@@ -160,22 +160,6 @@ def _read(folder: str, name: str) -> str | None:
         return None
 
 
-def _read_json_lines(folder: str, name: str) -> list[dict[str, Any]]:
-    """The objects in a file of JSON lines, none where there is no such file.
-
-    Raises:
-        ValueError: a line is not JSON.
-    """
-    rows = []
-    for number, line in enumerate((_read(folder, name) or "").splitlines(), 1):
-        try:
-            rows.append(json.loads(line))
-        except ValueError as error:
-            path = os.path.join(folder, name)
-            raise ValueError(f"{path}:{number}: not a line of JSON: {error}") from None
-    return rows
-
-
 def _read_table(folder: str, name: str) -> list[list[str]]:
     """The rows of a tab-separated file with its header, none where there is no such file.
 
@@ -201,7 +185,8 @@ def read_evaluations(folder: str) -> list[dict[str, float]]:
     Returns:
         metrics and `step` of each checkpoint, by step.
     """
-    rows = _read_json_lines(folder, "evaluations.jsonl")
+    fields = {"step": int, "metrics": dict[str, float], "measured_on": str}
+    rows = files.read_own_json_lines(os.path.join(folder, "evaluations.jsonl"), fields)
     found = [
         row["metrics"] | {"step": row["step"]}
         for row in rows
@@ -225,7 +210,8 @@ def plot_training_curve(folder: str) -> bool:
     Returns:
         False where nothing was trained or evaluated.
     """
-    training, evaluations = _read_json_lines(folder, "metrics.jsonl"), read_evaluations(folder)
+    training = files.read_own_json_lines(os.path.join(folder, "metrics.jsonl"), {"step": int})
+    evaluations = read_evaluations(folder)
     if not training and not evaluations:
         return False
     metric = selection_metric(evaluations)
@@ -371,7 +357,8 @@ def plot_null_odds(folder: str, predict_file: str | None = None) -> bool:
 def _read_questions(folder: str, predict_file: str | None) -> SquadData:
     """The questions that the last run in a folder has answered."""
     path = predict_file
-    for run in _read_json_lines(folder, "runs.jsonl"):
+    fields = {"directory": str, "flags": dict}
+    for run in files.read_own_json_lines(os.path.join(folder, "runs.jsonl"), fields):
         settings = run["flags"]
         if not predict_file and settings.get("do_predict") and settings.get("predict_file"):
             path = files.join(run["directory"], settings["predict_file"])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import typing
 from collections.abc import Collection
 
 from albert_tf import files
@@ -67,17 +68,11 @@ def read(folder: str) -> TrainedWith | None:
         ValueError: the file is damaged.
     """
     path = os.path.join(folder, FILE)
-    try:
-        values = files.read_json(path)
-    except FileNotFoundError:
+    if not files.exists(path):
         return None
-    parts: list[dict[str, str]] = []
-    for field in dataclasses.fields(TrainedWith):
-        part = values.get(field.name)
-        if not isinstance(part, dict) or not all(isinstance(text, str) for text in part.values()):
-            raise ValueError(f"{path}: not written by this program; move it away")
-        parts.append(part)
-    return TrainedWith(*parts)
+    fields = typing.get_type_hints(TrainedWith)
+    values = files.read_own_json(path, fields)
+    return TrainedWith(**{name: values[name] for name in fields})
 
 
 def write(folder: str, trained_with: TrainedWith) -> None:
