@@ -93,6 +93,7 @@ def make_steps(demo_dir: str) -> list[Step]:
         "input_file": train_text,
         "vocab_size": VOCAB_SIZE,
         "output_prefix": os.path.join(demo_dir, "vocabulary"),
+        "overwrite": True,  # everything in demo_dir is the demo's own
     }
     training: Options = {
         "train_batch_size": 24,
@@ -272,4 +273,5 @@ def main(argv: list[str]) -> None:
 
 if __name__ == "__main__":
     flags.DEFINE_string("demo_dir", "demo", "Folder that everything is written to.")
+    flags.register_validator("demo_dir", bool, "a folder is needed, the empty text was given")
     app.run(main)

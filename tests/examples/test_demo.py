@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import subprocess
+import sys
 
 import demo
 import demo_report
@@ -58,6 +60,19 @@ def test_a_failing_step_stops_the_demo_and_is_not_done(tmp_path, capfd):
         demo.run_steps([step], progress)
     assert not progress.done
     assert "no_such_program" in capfd.readouterr().err
+
+
+def test_a_vocabulary_that_a_killed_step_left_is_replaced():
+    (step,) = [s for s in demo.make_steps("d") if s.program == "tools/train_vocabulary.py"]
+    assert "--overwrite=True" in step.command()
+
+
+def test_an_empty_folder_is_refused_by_its_flag():
+    command = [sys.executable, str(ROOT / "examples" / "demo.py"), "--demo_dir="]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "flag --demo_dir=: a folder is needed" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_every_step_runs_a_program_of_the_repository():
