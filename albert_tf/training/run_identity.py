@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from absl import logging
@@ -31,6 +31,7 @@ NONE = "none"
 # when the first step has run out of memory.
 _DECIDE_START = {"seed", "optimizer", "init_from_group0", INIT_CHECKPOINT}
 _DIGEST_LENGTH = 16
+_TABLE_WIDTH = 100  # in a wider table each text gets a line of its own
 
 Changes = dict[str, tuple[str, str]]  # name → (before, now)
 
@@ -63,7 +64,8 @@ def describe(
     others = {
         name: texts[name]
         for name, field in fields.items()
-        if name not in decisive and (field.type is not str or field.choices)
+        if name not in decisive | {"allow_changed_settings"}
+        and (field.type is not str or field.choices)
     }
     return TrainedWith(identity | known.identity, paths | known.paths, others)
 
@@ -90,9 +92,19 @@ def differences_table(columns: Mapping[str, Mapping[str, str]]) -> str:
     rows = [row for row in rows if len(set(row[1:])) > 1]
     if not rows:
         return ""
-    rows = [["", *columns], *rows]
+    lines = _columns([["", *columns], *rows])
+    if max(map(len, lines)) > _TABLE_WIDTH:
+        lines = []
+        for name, *texts in rows:
+            lines += [f"  {name}:", *_columns(zip(columns, texts, strict=True), indent=4)]
+    return "\n".join(lines)
+
+
+def _columns(rows: Iterable[Sequence[str]], indent: int = 2) -> list[str]:
+    """Returns lines of cells, as wide in each column as the widest of them."""
+    rows = list(rows)
     widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
-    return "\n".join("  " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+    return [" " * indent + "  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
 
 
 def check(run: RunSettings, identity: TrainedWith) -> Changes:
@@ -212,11 +224,11 @@ def check_model(
     before = trained_with.read(folder)
     if before is None:
         return {}
+    changes = _changes(before, run.only(names))
     return _decide(
-        f"the model in {folder} was trained with something else",
-        _changes(before, run.only(names)),
-        "Give what it was trained with, or pass --allow_changed_settings to use the model "
-        "nevertheless.",
+        f"the model in {folder} was trained with another {' and '.join(changes)}",
+        changes,
+        "Give that one, or pass --allow_changed_settings to use the model nevertheless.",
         allows_changes,
     )
 
@@ -239,7 +251,7 @@ def _changes(before: TrainedWith, now: TrainedWith) -> Changes:
 
 def _table(changes: Changes) -> str:
     before, now = ({name: pair[i] for name, pair in changes.items()} for i in (0, 1))
-    return differences_table({"in this folder": before, "now": now})
+    return differences_table({"before": before, "now": now})
 
 
 def _decide(what: str, changes: Changes, advice: str, allows_changes: bool) -> Changes:
