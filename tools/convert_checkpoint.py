@@ -39,6 +39,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.settings import REQUIRED, SettingsGroup, setting
 
 if TYPE_CHECKING:
+    from albert_tf.checkpoints.trained_with import TrainedWith
     from albert_tf.modeling import AlbertForPretraining
 
 CONFIG_NAME = "albert_config.json"
@@ -137,7 +138,7 @@ def convert(settings: Settings) -> bool:
     if model is None or not report.fits:
         raise ValueError(f"{report}\nThis cannot be converted.")
     print(report)
-    _write(settings, model)
+    _write(settings, model, _find_vocabulary(settings))
     return True
 
 
@@ -157,9 +158,31 @@ def _check_output(settings: Settings) -> None:
     files.make_directory(os.path.dirname(files.real_path(settings.output)), "--output")
 
 
-def _write(settings: Settings, source: AlbertForPretraining) -> None:
+def _find_vocabulary(settings: Settings) -> TrainedWith | None:
+    """Returns which vocabulary the input was trained with; None if that is not known.
+
+    Raises:
+        ValueError: it is not the one of the settings.
+    """
+    from albert_tf.checkpoints import trained_with
+    from albert_tf.tokenization import FullTokenizer
+
+    is_folder = files.is_directory(settings.input)
+    folder = settings.input if is_folder else os.path.dirname(settings.input)
+    path = settings.spm_model_file or settings.vocab_file
+    if not path:
+        known = trained_with.read(folder)
+        return known.only(trained_with.OF_TEXT) if known is not None else None
+    tokenizer = FullTokenizer(settings.vocab_file, settings.do_lower_case, settings.spm_model_file)
+    given = trained_with.of_tokenizer(tokenizer, path)
+    return trained_with.check_vocabulary(folder, given) or given
+
+
+def _write(
+    settings: Settings, source: AlbertForPretraining, vocabulary: TrainedWith | None
+) -> None:
     """Writes the output under a temporary name, and renames it once it is verified."""
-    from albert_tf.checkpoints import loading
+    from albert_tf.checkpoints import loading, trained_with
     from albert_tf.checkpoints.names import is_encoder, variable_name
     from albert_tf.modeling import AlbertForPretraining
 
@@ -184,6 +207,8 @@ def _write(settings: Settings, source: AlbertForPretraining) -> None:
         difference = compare(before, after, source.config.layout != config.layout)
         if called := _other_outputs(settings.output_format, temporary, config, batch):
             difference = max(difference, compare({n: after[n] for n in called}, called))
+        if vocabulary is not None:
+            trained_with.write(temporary, vocabulary)
         files.rename(temporary, os.path.join(folder, name))
     finally:
         with contextlib.suppress(OSError):  # it is the output now

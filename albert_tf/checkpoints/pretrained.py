@@ -17,7 +17,7 @@ from typing import Any
 from absl import logging
 
 from albert_tf import files, heads, modeling
-from albert_tf.checkpoints import families, finding, huggingface
+from albert_tf.checkpoints import families, finding, huggingface, trained_with
 from albert_tf.checkpoints.containers import WeightFile, open_weights
 from albert_tf.checkpoints.huggingface import TOKENIZER_CONFIG_FILE
 from albert_tf.checkpoints.loading import load_checkpoint
@@ -77,7 +77,7 @@ def from_pretrained(
         FileNotFoundError: there is no config, no checkpoint or no vocabulary; the text says what
             was looked for and what is there.
         ValueError: there are several of one kind; the checkpoint does not hold the whole encoder;
-            or the vocabulary is larger than the embedding table.
+            or the vocabulary is larger than the embedding table, or not the one of the training.
     """
     if task not in TASKS:
         known = ", ".join(repr(name) for name in TASKS)
@@ -93,7 +93,7 @@ def from_pretrained(
         do_lower_case = find_do_lower_case(folder, weights)
     length = config.max_position_embeddings
     tokenizer = FullTokenizer(vocab_file, do_lower_case, spm_model_file, max_length=length)
-    _check_vocabulary(tokenizer, spm_model_file or vocab_file, config, config_file)
+    _check_vocabulary(tokenizer, spm_model_file or vocab_file or "", config, config_file, folder)
     model = _make_model(config, task, num_labels, recognized, head_arguments)
     load_checkpoint(model, weights.path)
     return model, tokenizer
@@ -124,8 +124,11 @@ def _num_labels(num_labels: int | None, recognized: families.Recognized) -> int:
 
 
 def _check_vocabulary(
-    tokenizer: FullTokenizer, vocabulary: str | None, config: AlbertConfig, config_file: str
+    tokenizer: FullTokenizer, vocabulary: str, config: AlbertConfig, config_file: str, folder: str
 ) -> None:
+    """Refuses a vocabulary that is not the model's; warns where that can only be guessed."""
+    found = trained_with.of_tokenizer(tokenizer, vocabulary)
+    is_known = trained_with.check_vocabulary(folder, found) is not None
     if tokenizer.vocab_size == config.vocab_size:
         return
     message = (
@@ -134,7 +137,8 @@ def _check_vocabulary(
     )
     if tokenizer.vocab_size > config.vocab_size:
         raise ValueError(f"{message}: they do not belong together")
-    logging.warning("%s: make sure that they belong together", message)
+    if not is_known:
+        logging.warning("%s: make sure that they belong together", message)
 
 
 def read_config(path: str, recognized: families.Recognized) -> AlbertConfig:
@@ -164,6 +168,9 @@ def read_config(path: str, recognized: families.Recognized) -> AlbertConfig:
 
 def find_do_lower_case(folder: str, weights: WeightFile) -> bool:
     """Whether a vocabulary is for lower-cased text, as its folder says; True where it does not."""
+    known = trained_with.read(folder)
+    if known is not None and trained_with.LOWER_CASE in known.identity:
+        return known.identity[trained_with.LOWER_CASE] == str(True)
     for flags in (
         finding.flags_of_run(folder)[0],
         finding.read_json_if_there(folder, TOKENIZER_CONFIG_FILE),

@@ -17,6 +17,7 @@ from albert_tf.tokenization import FullTokenizer
 
 FILE = "trained_with.json"
 VOCABULARY, LOWER_CASE = "vocabulary", "do_lower_case"  # names in the identity
+OF_TEXT = frozenset({VOCABULARY, LOWER_CASE})  # what decides which ids a text becomes
 _DIGEST_LENGTH = 16
 
 
@@ -102,6 +103,30 @@ def of_tokenizer(tokenizer: FullTokenizer, path: str) -> TrainedWith:
         LOWER_CASE: str(tokenizer.do_lower_case),
     }
     return TrainedWith(identity, {VOCABULARY: absolute(path)})
+
+
+def check_vocabulary(folder: str, vocabulary: TrainedWith) -> TrainedWith | None:
+    """Compares a vocabulary with the one that the model in a folder was trained with.
+
+    Args:
+        folder: of the model's checkpoint.
+        vocabulary: `of_tokenizer`.
+
+    Returns:
+        what is known of the vocabulary of the training; None if nothing is.
+
+    Raises:
+        ValueError: it was another one; names both.
+    """
+    known = read(folder)
+    if known is None or VOCABULARY not in known.identity:
+        return None
+    if not known.is_same(vocabulary, VOCABULARY):
+        raise ValueError(
+            f"the model in {folder} was trained with another vocabulary: "
+            f"{known.show(VOCABULARY)}; now it is {vocabulary.show(VOCABULARY)}. Give that one."
+        )
+    return known.only(OF_TEXT)
 
 
 def absolute(path: str) -> str:

@@ -19,7 +19,7 @@ from absl import logging
 
 from albert_tf import files, settings
 from albert_tf.checkpoints import containers, store, trained_with
-from albert_tf.checkpoints.trained_with import LOWER_CASE, VOCABULARY, TrainedWith
+from albert_tf.checkpoints.trained_with import TrainedWith
 from albert_tf.config import AlbertConfig
 from albert_tf.settings import FieldInfo
 from albert_tf.training.settings import RunSettings
@@ -129,7 +129,7 @@ def check(run: RunSettings, identity: TrainedWith) -> Changes:
         if changes:
             return changes
     folder = weights_folder(run)
-    names = {VOCABULARY, LOWER_CASE} | (set() if run.do_train else run.names_for_model)
+    names = trained_with.OF_TEXT | (set() if run.do_train else run.names_for_model)
     return check_model(folder, identity, names, allows_changes) if folder else {}
 
 

@@ -12,11 +12,12 @@ import pytest
 import tf_keras
 
 import albert_tf
-from albert_tf.checkpoints import finding, huggingface, tf_hub
+from albert_tf.checkpoints import finding, huggingface, tf_hub, trained_with
 from albert_tf.checkpoints.names import variable_name
 from albert_tf.checkpoints.store import save_checkpoint
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling import AlbertForPretraining
+from albert_tf.tokenization import FullTokenizer
 from tests.checkpoints.checkpoint_samples import (
     ALBERT_ZH,
     SHARED,
@@ -179,6 +180,21 @@ def test_the_vocabulary_of_a_run_is_the_one_of_its_flags(folder, tmp_path):
     (tmp_path / "words.txt").unlink()
     with pytest.raises(FileNotFoundError, match=r"words\.txt: gone"):
         albert_tf.from_pretrained(str(folder))
+
+
+def test_another_vocabulary_than_that_of_the_training_is_refused(folder, tmp_path, caplog):
+    def known(path, do_lower_case):
+        return trained_with.of_tokenizer(FullTokenizer(path, do_lower_case), path)
+
+    write_vocabulary(folder, count=89)
+    vocabulary = str(folder / "vocab.txt")
+    trained_with.write(str(folder), known(vocabulary, False))
+    _, tokenizer = albert_tf.from_pretrained(str(folder))
+    assert not tokenizer.do_lower_case
+    assert "belong together" not in caplog.text  # though the model has room for more
+    write_vocabulary(tmp_path, count=90)
+    with pytest.raises(ValueError, match=r"another vocabulary: 89 e.* 90 entries, sha256 .*vocab"):
+        albert_tf.from_pretrained(str(folder), vocab_file=str(tmp_path / "vocab.txt"))
 
 
 @pytest.mark.parametrize("run", [{"flags": 5}, {"flags": {}, "directory": []}])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import fcntl
+import json
 
 import numpy as np
 import pytest
@@ -346,6 +347,77 @@ def test_a_sweep_holds_the_folders_of_all_its_runs(fine_tune, tmp_path, monkeypa
     monkeypatch.setattr(FineTuningRun, "do_all", lambda run: pytest.fail("it began"))
     with held(folders[1]), pytest.raises(ValueError, match=r"lr0\.3_seed7 is in use by"):
         fine_tune(learning_rate=(0.0, 0.3), seed=7)
+
+
+def test_a_finished_run_is_refused_with_other_settings_data_or_vocabulary(
+    fine_tune, tmp_path, monkeypatch
+):
+    fine_tune(train_step=2)
+    folder, vocabulary = tmp_path / "out", tmp_path / "vocab.txt"
+    other = tmp_path / "other.txt"
+    other.write_text(vocabulary.read_text().replace("[MASK]", "[MASK]\nsea"))
+    text = "holds a run with other settings"
+    with pytest.raises(ValueError, match=rf"{text}:\n.*\n  learning_rate  5e-05   0\.25\n"):
+        fine_tune(train_step=2, learning_rate=0.25)
+    with pytest.raises(ValueError, match=rf"(?s){text}.*5 entries.*vocab\.txt.*6 entries"):
+        fine_tune(train_step=2, vocab_file=str(other))
+    # Evaluation does not ask for the rate, but for the vocabulary.
+    fine_tune(learning_rate=0.25, do_train=False)
+    with pytest.raises(ValueError, match="was trained with another vocabulary"):
+        fine_tune(do_train=False, vocab_file=str(other))
+    fine_tune(do_train=False, vocab_file=str(other), allow_changed_settings=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(WordTask, "read", lambda *_: list("01101"))
+        with pytest.raises(ValueError, match=r"training data +sha256 0110100 +sha256 01101\n"):
+            fine_tune(train_step=2)
+    monkeypatch.chdir(tmp_path)
+    same = {"output_dir": "out", "vocab_file": "vocab.txt", "albert_config_file": "config.json"}
+    assert fine_tune(train_step=2, precision="float32", log_steps=7, **same).step <= 2
+    runs = [json.loads(line) for line in (folder / "runs.jsonl").read_text().splitlines()]
+    (changes,) = filter(None, (run.get("changed_settings") for run in runs))
+    before, now = changes[str(folder)].pop("vocabulary")
+    assert changes == {str(folder): {}}
+    assert (before[:10], now[:10]) == ("5 entries,", "6 entries,")
+
+
+def test_accepted_changes_are_those_of_the_next_run(fine_tune, tmp_path):
+    fine_tune(train_step=1)
+    fine_tune(train_step=2, learning_rate=0.25, allow_changed_settings=True)
+    fine_tune(train_step=2, learning_rate=0.25)
+    with pytest.raises(ValueError, match=r"train_step +2 +1\n"):
+        fine_tune(train_step=1, learning_rate=0.25)
+
+
+def test_training_from_a_run_needs_its_vocabulary(fine_tune, tmp_path, caplog):
+    fine_tune(train_step=1)
+    other = tmp_path / "other.txt"
+    other.write_text((tmp_path / "vocab.txt").read_text() + "sea\n")
+    start = {"output_dir": str(tmp_path / "new"), "init_checkpoint": str(tmp_path / "out")}
+    with pytest.raises(ValueError, match=rf"in {tmp_path}/out was trained with another vocabu"):
+        fine_tune(train_step=1, vocab_file=str(other), **start)
+    assert not (tmp_path / "new").exists()
+    fine_tune(train_step=1, learning_rate=0.25, **start)
+    assert "The vocabulary has" not in caplog.text
+    (tmp_path / "out" / "trained_with.json").unlink()  # as in a foreign folder
+    fine_tune(train_step=1, **start | {"output_dir": str(tmp_path / "foreign")})
+    assert "The vocabulary has 5 entries, and the model has vocab_size=97" in caplog.text
+
+
+def test_a_run_that_fails_at_its_start_is_not_in_the_way(fine_tune, tmp_path):
+    small = tmp_path / "small.json"
+    dataclasses.replace(CONFIG, vocab_size=61).to_json_file(str(small))
+    store.save_checkpoint(str(tmp_path / "init"), {"x": np.zeros(1)})
+    values = {"albert_config_file": str(small), "init_checkpoint": str(tmp_path / "init")}
+    with pytest.raises(ValueError, match="fits the model"):
+        fine_tune(train_step=1, **values)
+    with pytest.raises(ValueError, match="no checkpoint to evaluate"):
+        fine_tune(do_train=False, albert_config_file=str(small))
+    assert not (tmp_path / "out").exists()
+    (tmp_path / "out").mkdir()
+    with pytest.raises(ValueError, match="fits the model"):
+        fine_tune(train_step=1, **values)
+    assert [path.name for path in (tmp_path / "out").iterdir()] == [".lock"]
+    fine_tune(train_step=1)
 
 
 def test_a_sweep_has_a_folder_a_run_a_table_and_exports_the_best(fine_tune, tmp_path):

@@ -11,9 +11,14 @@ import tensorflow as tf
 from absl import logging
 
 from albert_tf import pretraining
-from albert_tf.checkpoints import store
+from albert_tf.checkpoints import store, trained_with
 from albert_tf.pretraining import task
-from albert_tf.pretraining.program import choose_learning_rate, scaled_learning_rate
+from albert_tf.pretraining.program import (
+    choose_learning_rate,
+    describe_contents,
+    scaled_learning_rate,
+)
+from albert_tf.pretraining.record_files import RecordFile
 from tests.script_runner import tensors
 from tests.test_modeling import GOLDEN, read_golden
 
@@ -162,6 +167,33 @@ def test_a_run_evaluates_what_it_saves_and_keeps_the_best(tmp_path, training):
     assert_is_complete(tmp_path / "out", pretraining.run(training), training)
 
 
+def write_vocabulary(path, checksum):
+    """Says which vocabulary the six records of a file were made with."""
+    entry = {"name": path.name, "instances": 6, "bytes": path.stat().st_size}
+    vocabulary = {"size": 40, "checksum": checksum * 64, "file": f"{checksum}.model"}
+    metadata = {"files": [entry], "settings": {}, "vocabulary": vocabulary}
+    path.with_suffix(".records.json").write_text(json.dumps(metadata))
+
+
+def test_records_of_another_vocabulary_are_refused(tmp_path, settings):
+    (tmp_path / "out").mkdir()
+    first, second = tmp_path / "train.tfrecord", tmp_path / "second.tfrecord"
+    second.write_bytes(first.read_bytes())
+    write_vocabulary(first, "a")
+    write_vocabulary(second, "b")
+    store.save_checkpoint(str(tmp_path / "out" / "model.ckpt-9"), read_golden("variable/"))
+    known = describe_contents([RecordFile(str(first), 6)], [])
+    trained_with.write(str(tmp_path / "out"), known)
+    settings = dataclasses.replace(settings, train_batch_size=6, do_eval=True)
+    with pytest.raises(ValueError, match="made with different vocabularies: "):
+        pretraining.run(dataclasses.replace(settings, eval_input_file=str(second)))
+    other = dataclasses.replace(settings, input_file=str(second))
+    with pytest.raises(ValueError, match=r"(?s)with other settings.*a\.model.*b\.model"):
+        pretraining.run(other)
+    with pytest.raises(ValueError, match=r"(?s)another vocabulary:.*a\.mod.*b\.model"):
+        pretraining.run(dataclasses.replace(other, do_train=False))
+
+
 @pytest.mark.slow  # tests/training/test_loop.py has it in the default tier
 def test_a_run_in_two_parts_ends_as_one_and_keeps_the_best(tmp_path, training):
     whole = pretraining.run(training)
@@ -210,7 +242,7 @@ def cut_short(patch, step):
 def test_what_cannot_work_is_refused_before_training(tmp_path, settings, changes, message):
     with pytest.raises((ValueError, OSError), match=message):
         pretraining.run(dataclasses.replace(settings, **changes))
-    assert not list(tmp_path.glob("out/*.index"))
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_checkpoint_that_lacks_a_variable_is_refused(tmp_path, settings):

@@ -9,6 +9,7 @@ import os
 import numpy as np
 import pytest
 
+from albert_tf.checkpoints import trained_with
 from albert_tf.checkpoints.containers import open_checkpoint
 from albert_tf.checkpoints.loading import inspect_checkpoint, read_weights
 from albert_tf.checkpoints.store import save_checkpoint
@@ -68,6 +69,21 @@ def test_every_form_and_back_is_the_same_bit_for_bit(google, output_format, tmp_
     assert_same(read_weights(back), random_weights(SMALL))
     assert AlbertConfig.from_json_file(f"{back}/albert_config.json") == SMALL
     assert not [name for name in os.listdir(tmp_path / "new") if name.endswith(".tmp")]
+
+
+def test_the_vocabulary_of_the_training_stays_known(google, tmp_path):
+    path = tmp_path / "vocab.txt"
+    path.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nsea\n")
+    given, again = str(tmp_path / "given"), str(tmp_path / "again")
+    assert convert(Settings(google, given, vocab_file=str(path)))
+    known = trained_with.read(given)
+    assert known.identity["vocabulary"].startswith("6 entries, sha256 ")
+    assert convert(Settings(given, again))
+    assert trained_with.read(again) == known
+    path.write_text(path.read_text().replace("sea", "sky"))
+    with pytest.raises(ValueError, match=r"trained with another vocabulary: 6 entries"):
+        convert(Settings(given, str(tmp_path / "other"), vocab_file=str(path)))
+    assert not (tmp_path / "other").exists()
 
 
 @pytest.mark.parametrize("config", [ZH, PRE_LN_ZH])
@@ -255,8 +271,10 @@ def test_the_config_is_asked_for_where_it_is_not_clear(google, tmp_path):
 
 
 def test_several_checkpoints_are_listed(google):
-    save_checkpoint(os.path.join(google, "model.ckpt-7"), random_weights(GOOGLE))
-    with pytest.raises(ValueError, match=r"name one: model.ckpt-7, model.ckpt-best"):
+    os.remove(os.path.join(google, "model.ckpt-best.index"))
+    for name in ("a.ckpt", "b.ckpt"):
+        save_checkpoint(os.path.join(google, name), random_weights(GOOGLE))
+    with pytest.raises(ValueError, match=r"name one: a.ckpt, b.ckpt"):
         convert(Settings(google, inspect=True))
 
 
