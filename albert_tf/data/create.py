@@ -127,6 +127,7 @@ def prepare(settings: Settings, outputs: Outputs) -> Iterator[Job]:
             logging.info("%s: all outputs are complete already", outputs.metadata_file)
             yield Job(input_files, outputs, finished, is_finished=True)
         else:
+            _warn_of_other_outputs(outputs)
             yield Job(input_files, outputs, metadata)
 
 
@@ -192,6 +193,23 @@ def _find_finished(outputs: Outputs, metadata: dict[str, Any]) -> dict[str, Any]
             f"{changes}. Name another --output_file, or make them anew with --noresume."
         )
     return finished
+
+
+def _warn_of_other_outputs(outputs: Outputs) -> None:
+    """Warns of files of an earlier run that stay beside the new ones: `name@4` and now `name@2`."""
+    try:
+        earlier = records.load_metadata(outputs.metadata_file)["files"]
+    except (FileNotFoundError, ValueError):  # it is overwritten
+        return
+    folder = os.path.dirname(outputs.metadata_file)
+    paths = {os.path.join(folder, entry["name"]) for entry in earlier} - set(outputs.paths)
+    if left := sorted(filter(files.is_file, paths)):
+        logging.warning(
+            "%s and other files of an earlier run, %d in all, stay beside the new ones: a pattern "
+            "for these may match them as well. Remove what is not needed.",
+            left[0],
+            len(left),
+        )
 
 
 def _is_same_text(finished: dict[str, Any], input_files: list[str], settings: Settings) -> bool:

@@ -420,6 +420,16 @@ def test_outputs_of_another_text_are_made_anew(tmp_path, make, caplog, checksum)
     assert not caplog.records
 
 
+def test_files_of_an_earlier_run_that_stay_are_named(tmp_path, make, caplog):
+    make("out/train@3")
+    make("out/train@3", ngram=2)
+    assert not caplog.records
+    make("out/train@2")
+    first = tmp_path / "out" / "train-00000-of-00003"
+    assert f"{first} and other files of an earlier run, 3 in all, stay" in caplog.text
+    assert first.exists()
+
+
 def test_a_copy_of_the_text_is_the_same_text(tmp_path, make, corpus_file, monkeypatch):
     metadata = make()
     copy = tmp_path / "copy.txt.gz"
