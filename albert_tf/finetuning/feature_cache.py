@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 
 from albert_tf import files
 
-FORMAT = 2  # to be increased when features are made in another way
+FORMAT = 3  # to be increased when features are made in another way
 _MADE_OF = "made_of"  # name of the array with the settings and checksums, as JSON
+_ARRAYS = "arrays"  # key of the names of all others in that JSON: a damaged file may lack some
 
 
 class Cacheable(Protocol):
@@ -44,8 +45,10 @@ Kind = TypeVar("Kind", bound=Cacheable)
 
 def _save(path: str, features: Cacheable, made_of: Mapping[str, Any]) -> None:
     buffer = io.BytesIO()  # a remote file cannot be written out of order
-    arrays: dict[str, Any] = {_MADE_OF: np.array(json.dumps(made_of)), **features.to_arrays()}
-    np.savez(buffer, **arrays)
+    arrays = features.to_arrays()
+    text = json.dumps({**made_of, _ARRAYS: sorted(arrays)})
+    contents: dict[str, Any] = {_MADE_OF: np.array(text), **arrays}
+    np.savez(buffer, **contents)
     with files.write_atomically(path, "wb") as stream:
         stream.write(buffer.getvalue())
 
@@ -70,8 +73,13 @@ def _load(path: str, wanted: Mapping[str, Any], kind: type[Kind]) -> Kind | None
     try:
         with np.load(content, allow_pickle=False) as opened:
             arrays = dict(opened)
+            # NumPy checks no array that it does not read to its end, as its header may be damaged.
+            is_damaged = bool(opened.zip.testzip())
         found = files.parse_own_json(str(arrays.pop(_MADE_OF)), {}, path)
+        names = found.pop(_ARRAYS, None)
         if found == wanted:
+            if is_damaged or names != sorted(arrays):
+                raise _NoCacheError
             features: Kind = kind.from_arrays(arrays)
             logging.info("%s: %d examples, as cached", path, len(features))
             return features

@@ -101,6 +101,14 @@ def broken_cache(path):
     return bytes(content)
 
 
+def shortened_cache(path):
+    """Gives the content of a cache, of which the header of an array says that it is shorter."""
+    load_or_make(str(path), MADE_OF, Maker())
+    content = path.read_bytes()
+    assert b"'shape': (5,)" in content
+    return content.replace(b"'shape': (5,)", b"'shape': (4,)")
+
+
 def cache_with(**changes):
     """Gives the content of a cache of which some arrays are others, or gone."""
 
@@ -134,12 +142,14 @@ def pickled_objects(path):
         lambda path: b"precious",
         lambda path: b"".join(frame_records([b"a record of an official program"])),
         broken_cache,
+        shortened_cache,
         zip_of_another_program,
         pickled_objects,
         cache_with(made_of=np.array("{")),
         cache_with(made_of=np.array("[]")),
         cache_with(made_of=np.ones((2, 3))),
         cache_with(num_choices=None),
+        cache_with(**{"columns/label_ids": None}),
         cache_with(num_choices=np.ones(7)),
         cache_with(sequence_lengths=np.ones(7, np.int32)),
     ],
