@@ -189,6 +189,8 @@ def _questions(root: _Place, is_training: bool) -> Iterator[tuple[SquadExample, 
 
 def _question(place: _Place, context: str, is_training: bool) -> tuple[SquadExample, bool]:
     qas_id = str(place.get("id", str, int).value)
+    if _LONE_SURROGATES.search(qas_id):
+        raise place.get("id", str).error("an id without half characters (lone surrogates)")
     question = place.get("question", str).value
     is_impossible = place.has("is_impossible") and place.get("is_impossible", bool).value
     is_known = is_impossible or place.has("answers")

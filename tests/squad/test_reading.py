@@ -43,6 +43,11 @@ def warnings(monkeypatch):
     return lines
 
 
+def test_half_a_character_in_an_id_is_refused(write):
+    with pytest.raises(ValueError, match=r"qas\[0\]: id: an id without half characters"):
+        read_squad(write(squad(qa(id="\ud800"))), is_training=False)
+
+
 def test_questions_come_in_file_order_with_all_they_have(write):
     second = qa(id="q2", answers=[answer(), answer("A small boat", 0)])
     third = qa(id=3, answers=[], is_impossible=True)
