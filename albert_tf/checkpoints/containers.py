@@ -24,6 +24,8 @@ import tensorflow as tf
 from albert_tf import files
 from albert_tf.checkpoints.finding import ACCEPTED, find_checkpoint
 
+# What TensorFlow's checkpoint reader raises for damaged files, which may claim any size.
+DAMAGE = (tf.errors.OpError, IndexError, ValueError, RuntimeError, MemoryError)
 OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _MOST_UNPACKED = 1100  # times the size of a file: deflate, the usual compression, packs 1032 to 1
 _DIGEST_LENGTH = 16
@@ -72,7 +74,7 @@ def open_checkpoint(prefix: str) -> tf.train.CheckpointReader:
     prefix = find_checkpoint(prefix)
     try:
         return open_reader(prefix)
-    except (tf.errors.OpError, IndexError, ValueError, RuntimeError) as error:
+    except DAMAGE as error:
         raise ValueError(f"{prefix}: damaged or no TensorFlow checkpoint ({error})") from None
 
 
@@ -106,7 +108,7 @@ def read_tensor(reader: tf.train.CheckpointReader, name: str, prefix: str) -> np
     """
     try:
         return reader.get_tensor(name)
-    except (tf.errors.OpError, IndexError, ValueError, RuntimeError) as error:
+    except DAMAGE as error:
         raise ValueError(f"{prefix}: cannot read {name!r}, the data is damaged ({error})") from None
 
 

@@ -22,8 +22,6 @@ from albert_tf.checkpoints.finding import list_checkpoints as list_checkpoints
 from albert_tf.checkpoints.names import BEST as BEST
 from albert_tf.checkpoints.names import DATA_SUFFIX
 
-# What TensorFlow's checkpoint reader raises for damaged files.
-_DAMAGE = (tf.errors.OpError, IndexError, ValueError, RuntimeError)
 # What TensorFlow raises where a file cannot be written.
 _DISK_ERRORS = (
     tf.errors.ResourceExhaustedError,
@@ -157,7 +155,7 @@ def find_damage(prefix: str, shapes: dict[str, list[int]] | None = None) -> str:
                 reader.get_tensor(name)
             return ""
         types = reader.get_variable_to_dtype_map()
-    except _DAMAGE as error:
+    except containers.DAMAGE as error:
         return " ".join(str(error).split())
     if stored != shapes:
         differing = sorted(set(stored) ^ set(shapes)) or sorted(shapes)

@@ -28,7 +28,13 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.data import records
-from albert_tf.pretraining.record_files import Features, RecordFile, find_damage, parse
+from albert_tf.pretraining.record_files import (
+    UNPARSABLE,
+    Features,
+    RecordFile,
+    find_damage,
+    parse,
+)
 
 FILES_AT_ONCE = 4
 SHUFFLE_BLOCK = 1024  # records held in memory, some 10 kB each at S = 512
@@ -200,7 +206,7 @@ def damage_named(files: Sequence[RecordFile], features: Features) -> Iterator[No
     """
     try:
         yield
-    except (tf.errors.InvalidArgumentError, tf.errors.UnknownError):
+    except (*UNPARSABLE, tf.errors.UnknownError):
         damage = find_damage(files, features)
         if not damage:
             raise

@@ -42,6 +42,10 @@ class Feature(NamedTuple):
 
 Features = dict[str, Feature]  # by name
 
+# What TensorFlow raises for records that do not parse. Its message has their bytes, which may be no
+# text.
+UNPARSABLE = (tf.errors.InvalidArgumentError, UnicodeDecodeError)
+
 _COMPARED_BYTES = 1 << 16  # at either end of a file
 _MAX_LOGGED_NUMBERS = 20  # in one line of the log
 _NO_RECORD = "{}: holds no record that can be used. Leave it out, or make it anew."
@@ -146,7 +150,7 @@ def parses(contents: list[bytes], features: Features) -> bool:
     try:
         if contents:
             parse(contents, features)
-    except tf.errors.InvalidArgumentError:
+    except UNPARSABLE:
         return False
     return True
 
@@ -155,7 +159,7 @@ def _damage_of(content: bytes, features: Features) -> str:
     """Returns why a record cannot be used; "" if it can."""
     try:
         values = _parse_example([content], features)
-    except tf.errors.InvalidArgumentError:
+    except UNPARSABLE:
         return "it is no tf.train.Example with the expected features"
     for name, feature in features.items():
         row = values[name].numpy()

@@ -176,6 +176,14 @@ def test_the_first_record_is_held_against_the_features(tmp_path):
         record_files.check_features(path, {"other": FEATURES["number"]}, {})
 
 
+def test_a_record_whose_bytes_are_no_text_is_damaged(tmp_path):
+    """TensorFlow puts them into its message, which Python then cannot decode."""
+    path = tmp_path / "a.tfrecord"
+    path.write_bytes(b"".join(frame_records([b"\xf5\xff" * 9])))
+    message = r"a\.tfrecord, record 1: damaged: it is no tf\.train\.Example"
+    assert re.search(message, find_damage([RecordFile(str(path), 1)], FEATURES))
+
+
 def test_one_of_the_first_records_that_fits_is_enough(tmp_path):
     path = write_damaged(tmp_path / "a.tfrecord", range(5), {0: "content", 1: "other"})
     record_files.check_features(path, FEATURES, {})
