@@ -35,8 +35,8 @@ test: $(READY) ## the default tests (five minutes on two cores)
 	$(RUN) -m pytest
 
 # What only whole programs show (kills, full disks, damaged files), and Google's own training runs.
-test-ci: $(READY) ## the slow tests that .ci/run runs (four minutes)
-	$(RUN) -m pytest -m slow --timeout 1800 tests/test_faults.py tests/test_optimization.py
+test-ci: $(READY) ## the slow tests that .ci/run runs (six minutes)
+	$(RUN) -m pytest -m slow --timeout 1800 tests/test_faults.py tests/test_fuzz.py tests/test_optimization.py
 
 test-slow: $(READY) ## all tests, the slow ones as well
 	$(RUN) -m pytest -m "slow or not slow" --timeout 1800
