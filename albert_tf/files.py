@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import glob
 import io
 import json
@@ -16,6 +17,7 @@ import os
 import shutil
 import sys
 import tempfile
+import threading
 import types
 import typing
 import uuid
@@ -24,6 +26,8 @@ from typing import IO, Any
 
 BUILT_IN_SCHEMES = ("file", "gs", "ram")  # what TensorFlow opens without plugins
 GZIP_MAGIC = b"\x1f\x8b\x08"  # the first bytes of a file compressed with gzip
+_WITHOUT_NETWORK = ("file://", "ram://")
+_ANSWER_SECONDS = 60
 _READ_BYTES = 2**20  # of a remote file at a time
 _FULL = (errno.ENOSPC, errno.EDQUOT)  # no space left on the disk, or of one's share of it
 
@@ -59,6 +63,29 @@ def check_scheme(path: str, what: str = "") -> None:
         )
 
 
+@functools.cache
+def _await_answer(root: str) -> None:
+    """Waits, once for each `root`, until its file system answers anything, be it an error.
+
+    TensorFlow repeats requests that get no answer for half an hour and more, without a word.
+
+    Raises:
+        OSError: there was no answer in time.
+    """
+    import tensorflow as tf
+
+    def ask() -> None:
+        with contextlib.suppress(tf.errors.OpError):
+            tf.io.gfile.exists(root)
+
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(_ANSWER_SECONDS)
+    if thread.is_alive():
+        reason = f"no answer within {_ANSWER_SECONDS} seconds. Check the network and its proxy"
+        raise OSError(errno.ETIMEDOUT, reason, root)
+
+
 @contextlib.contextmanager
 def _gfile(path: str) -> Iterator[Any]:
     """Yields `tf.io.gfile` for work on a remote path, and raises its errors as OSError.
@@ -67,6 +94,9 @@ def _gfile(path: str) -> Iterator[Any]:
         ValueError: as `check_scheme`.
     """
     check_scheme(path)
+    if not path.startswith(_WITHOUT_NETWORK):
+        scheme, _, rest = path.partition("://")
+        _await_answer(f"{scheme}://{rest.split('/')[0]}")
     import tensorflow as tf
 
     numbers = {

@@ -9,6 +9,7 @@ import os
 import stat
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -365,6 +366,19 @@ SCHEMES = r"http:// is not supported. Expected a local path or one of file://, g
 def test_a_scheme_that_tensorflow_lacks_is_refused_with_those_that_it_has(use):
     with pytest.raises(ValueError, match=rf"http://host/a: {SCHEMES}"):
         use("http://host/a")
+
+
+def test_a_file_system_that_does_not_answer_is_not_waited_for_without_end(monkeypatch):
+    import tensorflow as tf
+
+    is_over = threading.Event()
+    monkeypatch.setattr(tf.io.gfile, "exists", lambda path: is_over.wait(60))
+    monkeypatch.setattr(files, "_ANSWER_SECONDS", 0.1)
+    try:
+        with pytest.raises(OSError, match=r"no answer within 0.1 seconds.*: 'gs://silent'"):
+            files.is_directory("gs://silent/folder")
+    finally:
+        is_over.set()
 
 
 def test_schemes_of_plugins_are_accepted(monkeypatch):

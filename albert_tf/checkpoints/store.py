@@ -28,6 +28,12 @@ _DISK_ERRORS = (
     tf.errors.PermissionDeniedError,
     tf.errors.NotFoundError,
     tf.errors.UnknownError,
+    # of remote file systems
+    tf.errors.AbortedError,
+    tf.errors.DeadlineExceededError,
+    tf.errors.FailedPreconditionError,
+    tf.errors.UnauthenticatedError,
+    tf.errors.UnavailableError,
 )
 
 

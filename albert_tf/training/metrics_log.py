@@ -45,7 +45,7 @@ class MetricsLog:
             learning_rate: of the last step.
 
         Raises:
-            OSError: the disk is full.
+            OSError: the disk is full, or the file system does not answer.
         """
         seconds = time.monotonic() - self.last[1]
         steps_per_second = (step - self.last[0]) / max(seconds, 1e-9)
@@ -62,8 +62,10 @@ class MetricsLog:
                 tf.summary.scalar(name, value)
         try:
             self.summaries.flush()
-        except tf.errors.ResourceExhaustedError as error:
-            raise OSError(f"{self.path}: the disk is full ({error.message})") from None
+        except tf.errors.OpError as error:
+            is_full = isinstance(error, tf.errors.ResourceExhaustedError)
+            reason = "the disk is full" if is_full else "the summaries cannot be written"
+            raise OSError(f"{self.path}: {reason} ({error.message})") from None
         text = ", ".join(f"{name} {value:.4g}" for name, value in values.items())
         remaining = datetime.timedelta(seconds=round((self.last_step - step) / steps_per_second))
         logging.info("step %d of %d: %s, remaining %s", step, self.last_step, text, remaining)

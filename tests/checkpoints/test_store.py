@@ -187,6 +187,17 @@ def test_checkpoints_are_saved_copied_listed_and_removed_in_remote_folders(tmp_p
     assert names_in(tmp_path) == [prefix + suffix for prefix in prefixes for suffix in suffixes]
 
 
+def test_a_file_system_that_fails_is_one_line(tmp_path, monkeypatch):
+    def fail(**arguments):
+        raise tf.errors.UnavailableError(None, None, "connection lost [Op:SaveV2]")
+
+    monkeypatch.setattr(tf.raw_ops, "SaveV2", fail)
+    with pytest.raises(
+        OSError, match=r"ckpt-1: the checkpoint cannot be written: connection lost\."
+    ):
+        save_checkpoint(f"file://{tmp_path}/model.ckpt-1", random_arrays(SHAPES))
+
+
 def test_a_remote_folder_that_does_not_exist_holds_no_checkpoints(tmp_path):
     assert list_checkpoints(f"file://{tmp_path}/none") == {}
 
