@@ -235,10 +235,13 @@ def set_aside(prefix: str) -> None:
 
     Then neither evaluation nor the removal of old checkpoints takes it for a checkpoint.
     """
-    try:
-        _move(prefix, f"{prefix}.damaged")
-    except OSError as error:
-        logging.warning("%s.* stays where it is (%s)", prefix, error.strerror)
+    for suffix in (".index", DATA_SUFFIX):  # without its index it is no checkpoint any more
+        try:
+            files.rename(prefix + suffix, f"{prefix}.damaged{suffix}")
+        except FileNotFoundError:  # missing, or another worker has done it
+            continue
+        except OSError as error:
+            logging.warning("%s%s stays where it is (%s)", prefix, suffix, error.strerror)
 
 
 def correct_name(prefix: str, step: int) -> None:
@@ -251,19 +254,16 @@ def correct_name(prefix: str, step: int) -> None:
         step: its `global_step`.
 
     Raises:
-        OSError: it cannot be renamed.
+        OSError: the disk is full, or cannot be written to.
     """
     target = os.path.join(os.path.dirname(prefix), f"model.ckpt-{step}")
     if files.exists(target + ".index"):
         target = f"{prefix}.misnamed"
     logging.warning("%s is of step %d by its global_step: renamed to %s", prefix, step, target)
-    _move(prefix, target)
-
-
-def _move(prefix: str, target: str) -> None:
-    for suffix in (".index", DATA_SUFFIX):  # without its index it is no checkpoint any more
-        with contextlib.suppress(FileNotFoundError):  # missing, or another worker has done it
-            files.rename(prefix + suffix, target + suffix)
+    copy_checkpoint(prefix, target)  # a kill between two renames would leave a half of each
+    for suffix in (".index", DATA_SUFFIX):
+        with contextlib.suppress(FileNotFoundError):  # another worker has done it
+            files.remove(prefix + suffix)
 
 
 def remove_old_checkpoints(directory: str, keep: int) -> None:
