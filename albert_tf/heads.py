@@ -17,7 +17,6 @@ Letters: B batch, S sequence, H hidden, K labels, C choices; N starts, M ends of
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -30,6 +29,7 @@ from albert_tf.modeling import (
     LayerNorm,
     Linear,
     OutputLayer,
+    one_of,
     register,
     unpack,
 )
@@ -322,8 +322,8 @@ class AlbertForAnswerableSpans(AlbertModel):
         dropout_seed=None,
         output_hidden_states=False,
     ):
-        if isinstance(input_ids, Mapping):
-            p_mask, start_positions = input_ids.get("p_mask"), input_ids.get("start_positions")
+        p_mask = one_of(input_ids, "p_mask", p_mask)
+        start_positions = one_of(input_ids, "start_positions", start_positions)
         encoder_seed, seed = dropout_seeds(training, dropout_seed, 2)  # [2] each
         encoded = self.encode(
             (input_ids, input_mask, segment_ids), training, encoder_seed, output_hidden_states

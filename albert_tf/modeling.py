@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import sys
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -426,18 +427,43 @@ def parts_of(config: AlbertConfig) -> Parts:
     return importlib.import_module(_LAYOUTS[config.layout]).parts(config)
 
 
+# What Hugging Face's tokenizers call the inputs → what they are called here.
+_SYNONYMS = {"attention_mask": "input_mask", "token_type_ids": "segment_ids"}
+_INPUTS = ("input_ids", "input_mask", "segment_ids")
+# What the programs' batches have besides: inputs of some models, and what losses and metrics read.
+_OTHERS = frozenset(
+    [
+        "masked_lm_positions",
+        "masked_lm_ids",
+        "masked_lm_weights",
+        "next_sentence_labels",
+        "token_boundary",
+        "label_ids",
+        "unique_ids",
+        "p_mask",
+        "start_positions",
+        "end_positions",
+        "is_impossible",
+    ]
+)
+
+
 def unpack(input_ids: Any, input_mask: Any, segment_ids: Any) -> tuple[Any, Any, Any]:
     """Returns the three inputs of the encoder, where the first may be a dict of them all.
 
     Raises:
-        ValueError: `input_ids` are missing or not integers. Floats are refused, as half precision
-            would round them to the ids of other words.
+        ValueError: `input_ids` are missing or not integers; a name is unknown, or there twice; or
+            this is part of a Keras 3 model. Floats are refused, as half precision would round them
+            to the ids of other words.
     """
+    _refuse_keras_3(input_ids)
     if isinstance(input_ids, Mapping):
         if "input_ids" not in input_ids:
             raise ValueError(f"no input_ids among the inputs, which are {', '.join(input_ids)}")
-        input_mask, segment_ids = input_ids.get("input_mask"), input_ids.get("segment_ids")
-        input_ids = input_ids["input_ids"]
+        inputs = _by_own_name(input_ids)
+        input_mask = one_of(inputs, "input_mask", input_mask)
+        segment_ids = one_of(inputs, "segment_ids", segment_ids)
+        input_ids = inputs["input_ids"]
     dtype = tf.as_dtype(input_ids.dtype)
     if not dtype.is_integer:
         raise ValueError(
@@ -445,6 +471,51 @@ def unpack(input_ids: Any, input_mask: Any, segment_ids: Any) -> tuple[Any, Any,
             'tf_keras.Input(shape, dtype="int32")'
         )
     return input_ids, input_mask, segment_ids
+
+
+def _by_own_name(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns inputs under the names that they have here."""
+    found = {}
+    for name, value in inputs.items():
+        own = _SYNONYMS.get(name, name)
+        if own in found:
+            raise ValueError(f"the inputs are {', '.join(inputs)}: two of them are {own}")
+        if own not in _INPUTS and own not in _OTHERS:
+            raise ValueError(
+                f"unknown input {name!r}. Expected input_ids, input_mask (or attention_mask) and "
+                "segment_ids (or token_type_ids)"
+            )
+        found[own] = value
+    return found
+
+
+def one_of(inputs: Any, name: str, argument: Any) -> Any:
+    """Returns an input that is in a dict of inputs or an argument beside it; None if neither.
+
+    Raises:
+        ValueError: it is both.
+    """
+    if not isinstance(inputs, Mapping) or inputs.get(name) is None:
+        return argument
+    if argument is not None:
+        raise ValueError(f"{name} is in the dict of inputs, and an argument as well")
+    return inputs[name]
+
+
+def _refuse_keras_3(inputs: Any) -> None:
+    """Raises ValueError in a model of Keras 3, which would not train these weights."""
+    keras = sys.modules.get("keras")
+    state = sys.modules.get("keras.src.backend.common.global_state")
+    if keras is None or state is None:  # nobody has imported Keras 3
+        return
+    # A Keras 3 layer that is being called, or its symbolic input.
+    is_inside = state.get_global_attribute("current_call_ctx") is not None
+    if is_inside or any(isinstance(x, keras.KerasTensor) for x in tf.nest.flatten(inputs)):
+        raise ValueError(
+            "this is a tf_keras layer, which a model of Keras 3 (TensorFlow's own keras) does not "
+            "train or save. Make the model of tf_keras layers (import tf_keras), or set the "
+            "environment variable TF_USE_LEGACY_KERAS=1 before TensorFlow is imported."
+        )
 
 
 @register
@@ -457,7 +528,8 @@ class AlbertEncoder(AlbertLayer):
             is computed inside, and compute that again for the gradient. The numbers are the same.
 
     Call arguments:
-        input_ids: int32 [B, S]; or a dict of this and the next two.
+        input_ids: int32 [B, S]; or a dict of this and the next two, also under Hugging Face's names
+            `attention_mask` and `token_type_ids`. Labels in it are left to losses.
         input_mask: [B, S], 1 = token and 0 = padding; default all tokens.
         segment_ids: int32 [B, S]; default all 0.
         training: whether dropout is on.
@@ -618,8 +690,7 @@ class AlbertForPretraining(AlbertModel):
         dropout_seed=None,
         output_hidden_states=False,
     ):
-        if isinstance(input_ids, Mapping):
-            masked_lm_positions = input_ids.get("masked_lm_positions")  # [B, P]
+        masked_lm_positions = one_of(input_ids, "masked_lm_positions", masked_lm_positions)
         inputs = input_ids, input_mask, segment_ids
         encoded = self.encode(
             inputs, training, dropout_seed, output_hidden_states, masked_lm_positions

@@ -140,6 +140,76 @@ def test_the_encoder_takes_ids_tensors_or_a_dict(inputs):
     assert_same(encoder(ids.astype(np.int64)), full)
 
 
+def test_inputs_may_have_the_names_of_hugging_face(inputs):
+    encoder = modeling.AlbertEncoder(SHALLOW)
+    expected = encoder(inputs)
+    names = ("input_ids", "attention_mask", "token_type_ids")
+    renamed = dict(zip(names, inputs.values(), strict=True))
+    assert_same(encoder(renamed), expected)
+    model = MODELS["choice"](SHALLOW)
+    wide = {name: np.stack([value, value[::-1]], axis=1) for name, value in inputs.items()}
+    expected = model(wide)
+    assert_same(model(dict(zip(names, wide.values(), strict=True))), expected)
+    mask = wide.pop("input_mask")
+    assert_same(model(wide, input_mask=mask), expected)
+
+
+@pytest.mark.parametrize(
+    ("renamed", "arguments", "message"),
+    [
+        ({"attention_mask": "input_mask"}, {}, "two of them are input_mask"),
+        ({"token_type_ids": "segment_ids"}, {}, "two of them are segment_ids"),
+        ({"input_masks": "input_mask"}, {}, r"unknown input 'input_masks'. Expected input_ids, "),
+        ({}, {"input_mask": "input_mask"}, "input_mask is in the dict of inputs, and an argument"),
+        ({}, {"segment_ids": "segment_ids"}, "segment_ids is in the dict of inputs, and an arg"),
+    ],
+)
+def test_inputs_that_would_be_ignored_are_refused(inputs, renamed, arguments, message):
+    encoder = modeling.AlbertEncoder(SHALLOW)
+    wrong = inputs | {name: inputs[own] for name, own in renamed.items()}
+    with pytest.raises(ValueError, match=message):
+        encoder(wrong, **{name: inputs[own] for name, own in arguments.items()})
+
+
+@pytest.mark.parametrize(
+    ("name", "argument"), [("pretraining", "masked_lm_positions"), ("answerable", "p_mask")]
+)
+def test_other_inputs_are_in_the_dict_or_beside_it(tiny_batch, name, argument):
+    model, features = MODELS[name](SHALLOW), features_of("classification", tiny_batch)
+    value = {
+        "masked_lm_positions": tiny_batch["masked_lm_positions"],
+        "p_mask": tiny_batch["segment_ids"],
+    }[argument]
+    expected = model(features | {argument: value})
+    assert_same(model(features, **{argument: value}), expected)
+    with pytest.raises(ValueError, match=f"{argument} is in the dict of inputs, and an argument"):
+        model(features | {argument: value}, **{argument: value})
+
+
+def test_a_model_of_keras_3_is_refused(tiny_batch):
+    keras = pytest.importorskip("keras", minversion="3.0")
+    encoder = modeling.AlbertEncoder(SHALLOW)
+
+    class Wrapped(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.encoder, self.dense = encoder, keras.layers.Dense(2)
+
+        def call(self, ids):
+            return self.dense(self.encoder(ids)["pooled_output"])
+
+    model, ids = Wrapped(), tiny_batch["input_ids"]
+    model.compile("sgd", "mse")
+    sentence = r"a model of Keras 3 .* does not train.*TF_USE_LEGACY_KERAS=1"
+    with pytest.raises(ValueError, match=sentence):
+        model.fit(ids, np.ones((5, 2)), verbose=0)
+    with pytest.raises(ValueError, match=sentence):
+        encoder(keras.Input((11,), dtype="int32"))
+    with pytest.raises(ValueError, match=sentence):
+        MODELS["classification"](SHALLOW)({"input_ids": keras.Input((11,), dtype="int32")})
+    encoder(ids)  # by itself, it works in the same process
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_models_return_logits_alone_and_every_layer_on_request(name, tiny_batch):
     model, features = MODELS[name](CONFIG), features_of(name, tiny_batch)
