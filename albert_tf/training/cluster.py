@@ -149,13 +149,15 @@ class Workers:
         Raises:
             InterruptedRunError: one has not come; names it.
             ValueError: the TF_CONFIG of one of them does not fit that of the chief.
-            OSError: the chief's port is in use.
+            OSError: the port of this worker is in use.
         """
         logging.info("%s waits for the others", self)
         if self._index == 0:
             self._admit_others(_Wait(timeout))
         else:
             self._join_chief(_Wait(timeout))
+            # Where it fails, TensorFlow's server would as well, and leave the others waiting.
+            _listen(self._addresses[self._index]).close()
 
     def agree(self, texts: Mapping[str, str], shown: Mapping[str, str] | None = None) -> None:
         """Waits until all workers have come to this point, and compares what they train.
@@ -327,9 +329,10 @@ def _listen(address: str) -> socket.socket:
     try:
         server = socket.create_server(("", port), family=family, dualstack_ipv6=is_dual)
     except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
         raise OSError(
-            f"TF_CONFIG: the first worker cannot listen at {address} ({error.strerror}). Does an "
-            "earlier run still use that port?"
+            f"TF_CONFIG: this worker cannot listen at {address} ({reason}). An earlier run may "
+            "still use that port: end it, or name another port."
         ) from None
     server.settimeout(_POLL_SECONDS)
     return server

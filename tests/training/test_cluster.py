@@ -119,14 +119,15 @@ def test_others_that_try_the_port_are_turned_away(addresses):
         assert chief.result() == [0]
 
 
-def test_a_port_that_is_in_use_is_named(addresses):
-    host, port = addresses[0].split(":")
-    with (
-        socket.create_server((host, int(port))),
-        cluster.Workers(addresses, 0) as workers,
-        pytest.raises(OSError, match=f"cannot listen at {addresses[0]} .*earlier run still use"),
-    ):
-        workers.meet(5)
+@pytest.mark.parametrize("index", [0, 1])
+def test_a_port_that_is_in_use_is_named(addresses, index):
+    host, port = addresses[index].split(":")
+    with socket.create_server((host, int(port))):
+        indices = [0] if index == 0 else [0, 1]
+        results = run_workers(addresses[:2], lambda workers, _: workers.agree({}), indices)
+    assert isinstance(results[index], OSError)
+    reason = f"this worker cannot listen at {addresses[index]} (Address already in use)"
+    assert_all_fail(results, (OSError, InterruptedRunError), reason)
 
 
 @pytest.mark.parametrize(
