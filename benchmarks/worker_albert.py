@@ -37,7 +37,7 @@ def make_task(job: dict[str, Any], batch: contenders.Batch) -> Any:
     """The task of the job."""
     config = AlbertConfig.from_dict(job["config"])
     if job["task"] == "classification":
-        settings = Settings(task_name="lcqmc", data_dir="", output_dir="")
+        settings = Settings(task_name="lcqmc", data_dir="unused", output_dir="unused")
         no_tokenizer: Any = None  # the batches are there already
         return Classifier(TASKS["lcqmc"], settings, config, no_tokenizer)
     return PretrainingTask(config, batch["input_ids"].shape[1], batch["masked_lm_ids"].shape[1])
