@@ -282,26 +282,29 @@ class CheckpointEvaluator:
 
     def _keep_best(self) -> None:
         """Copies the best checkpoint to `model.ckpt-best`, unless it is there."""
-        present = self._checkpoints()
+        present, lost = self._checkpoints(), []
         while (best := self.best) is not None:
             source = present.get(best.checkpoint)
-            if source == self._best_prefix:
-                return
-            if source is not None and not store.find_damage(source):
-                store.copy_checkpoint(source, self._best_prefix)
-                return
+            if source is not None and (
+                source == self._best_prefix or not store.find_damage(source)
+            ):
+                break
+            lost.append(best)
+            self._lost.add(best.checkpoint)
+        if lost:
             logging.warning(
                 "%s: step %d was the best, with %s %g, but its checkpoint is gone or damaged. It "
-                "no longer counts: %s becomes the best of those that are there.",
+                "no longer counts; the best one that is there is %s.",
                 self.output_dir,
-                best.step,
+                lost[0].step,
                 self.selection_metric,
-                best.metrics[self.selection_metric],
-                BEST,
+                lost[0].metrics[self.selection_metric],
+                "none" if best is None else f"that of step {best.step}",
             )
-            self._lost.add(best.checkpoint)
             if not files.exists(self._best_prefix + ".index"):
                 store.set_aside(self._best_prefix)  # data without an index may be all that is left
+        if best is not None and source is not None and source != self._best_prefix:
+            store.copy_checkpoint(source, self._best_prefix)
 
     def _warn_of_step_0(self) -> None:
         best, last = self.best, self.evaluations[-1]

@@ -260,6 +260,18 @@ def test_a_best_checkpoint_that_is_gone_no_longer_counts(tmp_path, caplog, lost)
         assert damaged.read_bytes() == content
 
 
+def test_several_that_are_gone_are_one_warning(tmp_path, caplog):
+    evaluator = make_evaluator(tmp_path)
+    for step, value in ((0, 0.25), (10, 0.75), (20, 0.5), (30, 0.375)):
+        keep_last(tmp_path, evaluator, step, value)
+    for path in tmp_path.glob("model.ckpt-best.*"):
+        path.unlink()
+    again = make_evaluator(tmp_path)
+    assert [e.step for e in again.evaluate_all()] == [0, 30]
+    assert best_step(tmp_path) == again.best.step == 30
+    assert caplog.text.count("was the best") == 1
+
+
 def damage(folder, name):
     path = folder / f"{name}{store.DATA_SUFFIX}"
     content = bytearray(path.read_bytes())
