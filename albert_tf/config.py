@@ -1,10 +1,14 @@
-"""The architecture of a model, read from and written to Google's `albert_config.json`."""
+"""The architecture of a model, read from and written to Google's `albert_config.json`.
+
+albert_zh's files and Hugging Face's `config.json` are read as well.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import os
 import sys
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +17,7 @@ from absl import logging
 from albert_tf import files
 
 ACTIVATIONS = ("gelu", "relu", "tanh", "linear")
+LAYER_NORM_EPSILON = 1e-12  # Google's; Keras and PyTorch default to larger ones
 LAYOUTS = ("google", "albert_zh")
 LN_TYPES = ("postln", "preln")
 
@@ -37,6 +42,14 @@ ALBERT_ZH_KEYS = frozenset(
         "pooler_type",
     ]
 )
+# Keys that only a `config.json` of Hugging Face's has, one of them at least.
+_HUGGING_FACE_MARKS = frozenset(["model_type", "architectures"])
+_HUGGING_FACE_VOCAB_SIZE = 30000  # their default; their other defaults are Google's
+HUGGING_FACE_ACTIVATIONS = {"gelu": "gelu_new", "relu": "relu", "tanh": "tanh", "linear": "linear"}
+_OUR_ACTIVATIONS = {other: ours for ours, other in HUGGING_FACE_ACTIVATIONS.items()} | {
+    "gelu_pytorch_tanh": "gelu",
+    "gelu": "gelu",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,10 +139,15 @@ class AlbertConfig:
     def from_dict(cls, values: dict[str, Any]) -> AlbertConfig:
         """Makes a config from the keys of an `albert_config.json`, Google's or albert_zh's.
 
+        The keys of a `config.json` of Hugging Face's ALBERT are taken too. Those that do not shape
+        the model (labels, token ids, generation) are ignored.
+
         Raises:
-            ValueError: an unknown key, a missing `vocab_size` or an impossible value.
+            ValueError: an unknown key, a missing `vocab_size` or an impossible value; a model of
+                Hugging Face's that is no ALBERT, or has an activation or an epsilon that is not
+                available here.
         """
-        values = dict(values)
+        values = from_hugging_face(values) if is_hugging_face(values) else dict(values)
         known = {field.name for field in dataclasses.fields(cls)}
         unknown = sorted(set(values) - known - HISTORIC_KEYS - ALBERT_ZH_KEYS)
         if unknown:
@@ -154,7 +172,7 @@ class AlbertConfig:
 
     @classmethod
     def from_json_file(cls, path: str) -> AlbertConfig:
-        """Reads an `albert_config.json`.
+        """Reads an `albert_config.json`, or a `config.json` of Hugging Face's.
 
         Raises:
             FileNotFoundError: nothing is there.
@@ -236,6 +254,45 @@ class AlbertConfig:
     def has_embedding_projection(self) -> bool:
         """Whether the embeddings are projected from E to H; Google's has no such step if E = H."""
         return self.layout == "albert_zh" or self.embedding_size != self.hidden_size
+
+
+def is_hugging_face(values: Mapping[str, Any]) -> bool:
+    """Returns whether the keys of a config are those of a `config.json` of Hugging Face's."""
+    return not _HUGGING_FACE_MARKS.isdisjoint(values)
+
+
+def from_hugging_face(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the keys of an `albert_config.json` for a `config.json` of Hugging Face's ALBERT.
+
+    Raises:
+        ValueError: it is another model's, or its activation or epsilon is not available here.
+    """
+    name = "model_type" if "model_type" in values else "architectures"
+    if "albert" not in str(values[name]).lower():
+        raise ValueError(f'{name} is {values[name]!r}, "albert" was expected')
+    activation = values.get("hidden_act", "gelu_new")
+    if not isinstance(activation, str) or activation not in _OUR_ACTIVATIONS:
+        raise ValueError(
+            f"hidden_act={activation!r}: this model has {', '.join(sorted(_OUR_ACTIVATIONS))}"
+        )
+    if activation == "gelu":
+        logging.warning(
+            'hidden_act is "gelu": Hugging Face computes it with erf, this model with tanh, as '
+            "Google's programs. The outputs differ in the third decimal"
+        )
+    epsilon = values.get("layer_norm_eps", LAYER_NORM_EPSILON)
+    if epsilon != LAYER_NORM_EPSILON:
+        raise ValueError(
+            f"layer_norm_eps={epsilon!r}: this model has {LAYER_NORM_EPSILON:g}, as Google's "
+            "checkpoints were trained with. With another epsilon the outputs would differ"
+        )
+    ours = {field.name for field in dataclasses.fields(AlbertConfig)} - {"layout", "ln_type"}
+    kept = {key: value for key, value in values.items() if key in ours}
+    return {
+        "vocab_size": _HUGGING_FACE_VOCAB_SIZE,
+        **kept,
+        "hidden_act": _OUR_ACTIVATIONS[activation],
+    }
 
 
 def _count_weights(sizes: dict[str, Any]) -> int:

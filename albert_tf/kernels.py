@@ -20,8 +20,9 @@ from typing import Any
 
 import tensorflow as tf
 
+from albert_tf.config import LAYER_NORM_EPSILON
+
 MASKED_SCORE = -10_000.0  # added to the scores of padding: its softmax is 0, even in bfloat16
-LAYER_NORM_EPSILON = 1e-12  # Google's; Keras and PyTorch default to larger ones
 MIN_COMPILED_WIDTH = 256  # XLA takes 0.1 s a function and shape: small models don't win that back
 ACTIVATIONS = {
     "gelu": functools.partial(tf.nn.gelu, approximate=True),

@@ -110,6 +110,76 @@ def test_historic_keys_of_google_are_ignored():
     assert AlbertConfig.from_dict({**TINY_SHAPE, **historic}) == AlbertConfig(**TINY_SHAPE)
 
 
+def test_hugging_faces_config_is_read_wherever_a_config_is(tmp_path):
+    values = {
+        "architectures": ["AlbertForMaskedLM"],
+        "attention_probs_dropout_prob": 0,
+        "bos_token_id": 2,
+        "classifier_dropout_prob": 0.1,
+        "down_scale_factor": 1,
+        "embedding_size": 128,
+        "eos_token_id": 3,
+        "gap_size": 0,
+        "hidden_act": "gelu_new",
+        "hidden_dropout_prob": 0,
+        "hidden_size": 768,
+        "id2label": {"0": "negative", "1": "positive"},
+        "initializer_range": 0.02,
+        "inner_group_num": 1,
+        "intermediate_size": 3072,
+        "layer_norm_eps": 1e-12,
+        "max_position_embeddings": 512,
+        "model_type": "albert",
+        "net_structure_type": 0,
+        "num_attention_heads": 12,
+        "num_hidden_groups": 1,
+        "num_hidden_layers": 12,
+        "pad_token_id": 0,
+        "type_vocab_size": 2,
+        "vocab_size": 30000,
+    }
+    base = AlbertConfig(
+        vocab_size=30000,
+        hidden_size=768,
+        intermediate_size=3072,
+        num_attention_heads=12,
+        num_hidden_layers=12,
+    )
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(values))
+    assert AlbertConfig.from_json_file(str(path)) == base
+    del values["model_type"]  # as in the first ones of 2019
+    assert AlbertConfig.from_dict(values) == base
+
+
+def test_hugging_faces_defaults_are_known():
+    config = AlbertConfig.from_dict({"model_type": "albert"})
+    assert config == AlbertConfig(vocab_size=30000)
+
+
+def test_the_other_gelu_is_warned_of(caplog):
+    assert (
+        AlbertConfig.from_dict({"model_type": "albert", "hidden_act": "gelu"}).hidden_act == "gelu"
+    )
+    assert "computes it with erf" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"model_type": "bert"}, "model_type is 'bert', \"albert\" was expected"),
+        ({"architectures": ["BertModel"]}, r"architectures is \['BertModel'\], \"albert\" was"),
+        ({"model_type": "albert", "layer_norm_eps": 1e-5}, "layer_norm_eps=1e-05: .* has 1e-12"),
+        ({"model_type": "albert", "layer_norm_eps": "small"}, "layer_norm_eps='small': "),
+        ({"model_type": "albert", "hidden_act": "silu"}, "hidden_act='silu': this model has gelu"),
+        ({"model_type": "albert", "hidden_act": []}, r"hidden_act=\[\]: this model has gelu"),
+    ],
+)
+def test_hugging_faces_configs_of_other_models_are_refused(values, message):
+    with pytest.raises(ValueError, match=message):
+        AlbertConfig.from_dict(values)
+
+
 def test_from_dict_leaves_its_argument_alone():
     values = {**ALBERT_ZH, "hidden_act": "", "ln_type": None}
     before = dict(values)

@@ -7,7 +7,6 @@ exists even where E = H, and "gelu" is the exact one with erf: Google's is calle
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -18,16 +17,10 @@ from absl import logging
 from albert_tf import files
 from albert_tf.checkpoints.families import check_google_layout, group_obstacles
 from albert_tf.checkpoints.names import PROJECTION, name_map
-from albert_tf.config import AlbertConfig
-from albert_tf.kernels import LAYER_NORM_EPSILON
+from albert_tf.config import HUGGING_FACE_ACTIVATIONS, LAYER_NORM_EPSILON, AlbertConfig
 
 WEIGHTS_FILE, CONFIG_FILE = "model.safetensors", "config.json"
 TOKENIZER_CONFIG_FILE = "tokenizer_config.json"
-_ACTIVATIONS = {"gelu": "gelu_new", "relu": "relu", "tanh": "tanh", "linear": "linear"}
-_OUR_ACTIVATIONS = {other: ours for ours, other in _ACTIVATIONS.items()} | {
-    "gelu_pytorch_tanh": "gelu",
-    "gelu": "gelu",
-}
 # Weight of a head → the class that has it; the first one that is present counts.
 _ARCHITECTURES = (
     ("cls/seq_relationship/output_weights", "AlbertForPreTraining"),
@@ -35,34 +28,6 @@ _ARCHITECTURES = (
     ("cls/squad/output_weights", "AlbertForQuestionAnswering"),
     ("output_weights", "AlbertForSequenceClassification"),
 )
-
-
-def config_from_hugging_face(values: Mapping[str, Any]) -> AlbertConfig:
-    """Returns the config that a `config.json` of Hugging Face's ALBERT describes.
-
-    Raises:
-        ValueError: it is another model's, or its activation is not available here.
-    """
-    if values.get("model_type") != "albert":
-        raise ValueError(f'model_type is {values.get("model_type")!r}, "albert" was expected')
-    activation = values.get("hidden_act", "gelu_new")
-    if not isinstance(activation, str) or activation not in _OUR_ACTIVATIONS:
-        raise ValueError(
-            f"hidden_act={activation!r}: this model has {', '.join(sorted(_OUR_ACTIVATIONS))}"
-        )
-    if activation == "gelu":
-        logging.warning(
-            'hidden_act is "gelu": Hugging Face computes it with erf, this model with tanh, as '
-            "Google's programs. The outputs differ in the third decimal"
-        )
-    epsilon = values.get("layer_norm_eps", LAYER_NORM_EPSILON)
-    if epsilon != LAYER_NORM_EPSILON:
-        logging.warning("layer_norm_eps is %s, here it is %g", epsilon, LAYER_NORM_EPSILON)
-    ours = {field.name for field in dataclasses.fields(AlbertConfig)} - {"layout", "ln_type"}
-    kept = {key: value for key, value in values.items() if key in ours}
-    return AlbertConfig.from_dict(
-        {"vocab_size": 30000} | kept | {"hidden_act": _OUR_ACTIVATIONS[activation]}
-    )
 
 
 def config_to_hugging_face(config: AlbertConfig, tensors: Mapping[str, Any]) -> dict[str, Any]:
@@ -76,7 +41,7 @@ def config_to_hugging_face(config: AlbertConfig, tensors: Mapping[str, Any]) -> 
     values = config.to_dict() | {
         "model_type": "albert",
         "architectures": [next(heads, "AlbertModel")],
-        "hidden_act": _ACTIVATIONS[config.hidden_act],
+        "hidden_act": HUGGING_FACE_ACTIVATIONS[config.hidden_act],
         "layer_norm_eps": LAYER_NORM_EPSILON,
         "pad_token_id": 0,
     }

@@ -17,11 +17,11 @@ from typing import Any
 from absl import logging
 
 from albert_tf import files, heads, modeling
-from albert_tf.checkpoints import families, finding, huggingface, trained_with
+from albert_tf.checkpoints import families, finding, trained_with
 from albert_tf.checkpoints.containers import WeightFile, open_weights
 from albert_tf.checkpoints.huggingface import TOKENIZER_CONFIG_FILE
 from albert_tf.checkpoints.loading import load_checkpoint
-from albert_tf.config import AlbertConfig
+from albert_tf.config import AlbertConfig, is_hugging_face
 from albert_tf.tokenization import FullTokenizer
 
 TASKS = {
@@ -154,9 +154,7 @@ def read_config(path: str, recognized: families.Recognized) -> AlbertConfig:
     """
     values = files.read_json(path)
     try:
-        if "model_type" in values:
-            return huggingface.config_from_hugging_face(values)
-        if recognized.kind.is_square:
+        if recognized.kind.is_square and not is_hugging_face(values):
             sizes = families.sizes(recognized.entries)
             keys = sizes.keys() & {"embedding_size", "num_hidden_groups"}
             values |= {key: sizes[key] for key in keys}

@@ -19,7 +19,9 @@ class ModelSettings(SettingsGroup):
     GROUP = "model"
 
     albert_config_file: str | None = setting(
-        None, "JSON file with the architecture of the model, albert_config.json."
+        None,
+        "JSON file with the architecture of the model: albert_config.json, or the config.json of "
+        "Hugging Face's.",
     )
     output_dir: str = setting(
         REQUIRED, "Folder for checkpoints, logs and results; a run found there is resumed."

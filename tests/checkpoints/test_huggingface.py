@@ -16,7 +16,6 @@ from safetensors import safe_open
 from albert_tf import kernels
 from albert_tf.checkpoints import huggingface
 from albert_tf.checkpoints.huggingface import (
-    config_from_hugging_face,
     config_to_hugging_face,
     save_hugging_face,
     to_hugging_face,
@@ -45,7 +44,7 @@ def test_weights_and_config_come_back_bit_for_bit(config, tmp_path):
     weights = random_weights(config)
     save_hugging_face(str(tmp_path), weights, config)
     values = json.loads((tmp_path / "config.json").read_text())
-    assert config_from_hugging_face(values) == config
+    assert AlbertConfig.from_dict(values) == config
     read = read_weights(str(tmp_path), AlbertForPretraining(config))
     assert set(read) == set(weights)
     for name, value in weights.items():
@@ -108,69 +107,6 @@ def test_heads_without_a_place_there_are_named(caplog):
     tensors = random_arrays(shapes_of(SHARED) | {"start_logits/dense/kernel": (12, 1)})
     assert len(to_hugging_face(tensors, SHARED)) == len(tensors) - 1
     assert "no place for: start_logits/dense/kernel" in caplog.text
-
-
-def test_configs_of_published_models_are_read():
-    values = {
-        "architectures": ["AlbertForMaskedLM"],
-        "attention_probs_dropout_prob": 0,
-        "bos_token_id": 2,
-        "classifier_dropout_prob": 0.1,
-        "down_scale_factor": 1,
-        "embedding_size": 128,
-        "eos_token_id": 3,
-        "gap_size": 0,
-        "hidden_act": "gelu_new",
-        "hidden_dropout_prob": 0,
-        "hidden_size": 768,
-        "initializer_range": 0.02,
-        "inner_group_num": 1,
-        "intermediate_size": 3072,
-        "layer_norm_eps": 1e-12,
-        "max_position_embeddings": 512,
-        "model_type": "albert",
-        "net_structure_type": 0,
-        "num_attention_heads": 12,
-        "num_hidden_groups": 1,
-        "num_hidden_layers": 12,
-        "pad_token_id": 0,
-        "type_vocab_size": 2,
-        "vocab_size": 30000,
-    }
-    assert config_from_hugging_face(values) == AlbertConfig(
-        vocab_size=30000,
-        hidden_size=768,
-        intermediate_size=3072,
-        num_attention_heads=12,
-        num_hidden_layers=12,
-    )
-
-
-def test_defaults_that_their_files_leave_out_are_the_same_here():
-    config = config_from_hugging_face({"model_type": "albert"})
-    assert config == AlbertConfig(vocab_size=30000)
-
-
-def test_the_other_gelu_and_epsilon_are_warned_of(caplog):
-    values = {"model_type": "albert", "hidden_act": "gelu", "layer_norm_eps": 1e-5}
-    assert config_from_hugging_face(values).hidden_act == "gelu"
-    assert "computes it with erf" in caplog.text
-    assert "layer_norm_eps is 1e-05, here it is 1e-12" in caplog.text
-    config_from_hugging_face(values | {"layer_norm_eps": "small"})
-    assert "layer_norm_eps is small" in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"model_type": "bert"}, "model_type is 'bert', \"albert\" was expected"),
-        ({"model_type": "albert", "hidden_act": "silu"}, "hidden_act='silu': this model has gelu"),
-        ({"model_type": "albert", "hidden_act": []}, r"hidden_act=\[\]: this model has gelu"),
-    ],
-)
-def test_configs_of_other_models_are_refused(values, message):
-    with pytest.raises(ValueError, match=message):
-        config_from_hugging_face(values)
 
 
 def test_without_safetensors_it_says_what_to_install(tmp_path, monkeypatch):
@@ -318,7 +254,7 @@ def test_models_saved_by_transformers_load(transformers_python, tmp_path):
     config_file.write_text(json.dumps(huggingface.config_to_hugging_face(INNER, {})))
     run(transformers_python, SAVE_TRANSFORMERS, tmp_path / "saved", config_file)
     values = json.loads((tmp_path / "saved" / "config.json").read_text())
-    assert config_from_hugging_face(values) == INNER
+    assert AlbertConfig.from_dict(values) == INNER
     report = load_checkpoint(AlbertForPretraining(INNER), str(tmp_path / "saved"))
     assert report.missing == report.unused == []
 
