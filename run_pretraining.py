@@ -6,11 +6,26 @@ r"""Pre-trains ALBERT on records made by create_pretraining_data.py, and evaluat
         --learning_rate=0.00015 --num_train_steps=10000 --num_warmup_steps=1000
 
 Writes checkpoints (model.ckpt-<step>), metrics.jsonl and TensorBoard summaries to --output_dir,
-and with --do_eval eval_results.txt and model.ckpt-best. The same command again resumes a run.
+and with --do_eval eval_results.txt and model.ckpt-best: each checkpoint is evaluated when it is
+saved. At the end it plots the curves. The same command again resumes a run.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from albert_tf import pretraining
 from albert_tf.cli import program
+from tools import plot_results
+
+if TYPE_CHECKING:
+    from albert_tf.pretraining.program import Result
+
+
+def run(settings: pretraining.Settings) -> Result:
+    """Runs the program, and plots its results."""
+    return plot_results.run_and_plot(pretraining.run, settings)
+
 
 if __name__ == "__main__":
-    program.start(pretraining.Settings, pretraining.run, __doc__)
+    program.start(pretraining.Settings, run, __doc__)

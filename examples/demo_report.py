@@ -73,7 +73,7 @@ def draw_curves(
     from matplotlib import pyplot as plt
 
     lines = files.read_text(os.path.join(model_dir, "metrics.jsonl")).splitlines()
-    rows = [json.loads(line) for line in lines]
+    rows = [row for row in map(json.loads, lines) if "loss" in row]  # not those of evaluations
     panels = [
         ("loss", "loss (masked LM + sentence order)", None),
         ("masked_lm_accuracy", "masked-LM accuracy", chance.masked_lm_accuracy),

@@ -567,7 +567,7 @@ def write_trained_with(folder):
 def read_metrics(path):
     log = metrics_log.MetricsLog(str(path.parent), 4, 7, 5)
     log.close()
-    return log.lines, metrics_log.read_means(str(path.parent), 6)
+    return log.curves.lines, metrics_log.read_means(str(path.parent), 6)
 
 
 @kind("evaluations.jsonl", write_lines("evaluations.jsonl", *EVALUATIONS), damage_json_line)

@@ -12,7 +12,7 @@ Writes to the folder, as far as its files allow:
 * `sweep.png`: the metric against the learning rate, from `sweep_results.tsv`. The folders of the
   sweep's runs get their plots, too.
 
-`run_classifier.py` and `run_squad.py` call this at their end. Needs matplotlib:
+The programs for pre-training and fine-tuning call this at their end. Needs matplotlib:
 pip install 'albert-tf2[plot]'.
 """
 
@@ -24,7 +24,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from absl import logging
@@ -32,10 +32,9 @@ from numpy.typing import NDArray
 
 from albert_tf import files
 from albert_tf.cli import program
-from albert_tf.finetuning.result import FineTuningResult
-from albert_tf.finetuning.settings import FineTuningSettings
 from albert_tf.settings import REQUIRED, SettingsGroup, setting
 from albert_tf.squad.reading import SquadData, read_squad
+from albert_tf.training.settings import RunSettings
 
 TRAINING_CURVE = "training_curve.png"
 CONFUSION_MATRIX = "confusion_matrix.png"
@@ -44,6 +43,8 @@ SWEEP = "sweep.png"
 
 # Selection metrics. If a run has several of these, the first one is used.
 SELECTION_METRICS = ("matthew_corr", "pearson", "eval_accuracy", "f1", "masked_lm_accuracy")
+# Besides the loss and the selection metric, in pre-training.
+PRETRAINING_METRICS = ("masked_lm_loss", "masked_lm_accuracy", "sentence_order_accuracy")
 THRESHOLD = "null_score_diff_threshold"
 
 MOST_NAMES = 30  # with more labels than this, neither their names nor the counts can be read
@@ -64,7 +65,17 @@ _TRAIN_COLOR, _DEV_COLOR = "tab:blue", "tab:orange"
 
 Row = Mapping[str, Any]
 
-SettingsType = TypeVar("SettingsType", bound=FineTuningSettings)
+
+class Result(Protocol):
+    """What a program returns."""
+
+    @property
+    def has_files(self) -> bool:
+        """Whether there is anything to plot; of several workers, only the first one has it."""
+
+
+SettingsType = TypeVar("SettingsType", bound=RunSettings)
+ResultType = TypeVar("ResultType", bound=Result)
 
 
 def require_matplotlib() -> None:
@@ -98,10 +109,8 @@ def is_wanted(asked: bool | None) -> bool:
     return True
 
 
-def run_and_plot(
-    run: Callable[[SettingsType], FineTuningResult], settings: SettingsType
-) -> FineTuningResult:
-    """Runs a fine-tuning program, and plots its results if it evaluates.
+def run_and_plot(run: Callable[[SettingsType], ResultType], settings: SettingsType) -> ResultType:
+    """Runs a program, and plots its results if it trains or evaluates.
 
     Args:
         run: of the program's package, such as `classification.run`.
@@ -111,9 +120,9 @@ def run_and_plot(
         ValueError: the settings ask for nothing; or as `is_wanted`, before anything runs.
     """
     settings.require_a_phase()
-    plots = settings.do_eval and is_wanted(settings.pictures)
+    plots = (settings.do_train or settings.do_eval) and is_wanted(settings.pictures)
     result = run(settings)
-    if plots and result.text:  # of several workers, only the first has results
+    if plots and result.has_files:
         plot_run(settings.output_dir)
     return result
 
@@ -205,7 +214,9 @@ def selection_metric(rows: Iterable[Row]) -> str | None:
 
 
 def plot_training_curve(folder: str) -> bool:
-    """Draws the losses over the steps, and the metric that picks the best checkpoint.
+    """Draws the losses over the steps, and the metrics that tell most.
+
+    These are the one that picks the best checkpoint and, of pre-training, `PRETRAINING_METRICS`.
 
     Returns:
         False where nothing was trained or evaluated.
@@ -214,20 +225,26 @@ def plot_training_curve(folder: str) -> bool:
     evaluations = read_evaluations(folder)
     if not training and not evaluations:
         return False
+    known = {name for row in [*training, *evaluations] for name in row}
+    names = [name for name in PRETRAINING_METRICS if name in known]
     metric = selection_metric(evaluations)
-    count = 2 if metric else 1
-    figure = _new_figure(5.5 * count, 4)
-    panels = figure.subplots(1, count, squeeze=False)[0]
+    if metric and metric not in names:
+        names.insert(0, metric)
+    columns = min(1 + len(names), 2)
+    rows = -(-(1 + len(names)) // columns)
+    figure = _new_figure(5.5 * columns, 4 * rows)
+    panels = figure.subplots(rows, columns, squeeze=False).ravel()
     dev_loss = "eval_loss" if any("eval_loss" in row for row in evaluations) else "loss"
     _draw_panel(panels[0], "loss", _points(training, "loss"), _points(evaluations, dev_loss))
-    if metric:
-        axes = panels[1]
-        _draw_panel(axes, metric, _points(training, metric), _points(evaluations, metric))
-        best_step = _best_step(evaluations, metric)
+    for axes, name in zip(panels[1:], names, strict=False):
+        _draw_panel(axes, name, _points(training, name), _points(evaluations, name))
+        best_step = _best_step(evaluations, metric) if name == metric else None
         if best_step is not None:
             axes.axvline(best_step, color="gray", linestyle="--", label=f"best: step {best_step}")
-    for axes in panels:
+    for axes in panels[: 1 + len(names)]:
         _finish(axes)
+    for axes in panels[1 + len(names) :]:
+        axes.remove()
     _save(figure, os.path.join(folder, TRAINING_CURVE))
     return True
 
@@ -251,7 +268,7 @@ def _draw_panel(axes: Any, title: str, training: Points, evaluations: Points) ->
     if training[0]:
         axes.plot(*training, color=_TRAIN_COLOR, label="training batches")
     if evaluations[0]:
-        axes.plot(*evaluations, "o-", color=_DEV_COLOR, label="dev set")
+        axes.plot(*evaluations, "o-", color=_DEV_COLOR, label="evaluation")
     axes.set(title=title, xlabel="step")
 
 

@@ -16,13 +16,13 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 from numpy.typing import NDArray
-from tqdm import tqdm
 
 from albert_tf import files
 from albert_tf.checkpoints import containers, loading, store
 from albert_tf.checkpoints.store import BEST
 from albert_tf.finetuning import batching
 from albert_tf.finetuning.batching import Features, Padding, TrainingOrder
+from albert_tf.training import progress
 
 
 def batch_signature(features: Features) -> dict[str, tf.TensorSpec]:
@@ -98,7 +98,7 @@ class Predictor:
         rows: dict[str, list[Any]] = {name: [None] * count for name in self.fill}
         batches = batching.evaluation_batches(self.features, self.batch_size, self.padding)
         total = -(-count // self.batch_size)
-        for numbers, batch in tqdm(batches, "predicting", total, unit="batch", disable=None):
+        for numbers, batch in progress.shown(batches, "predicting", total):
             for name, values in self._step(batch).items():
                 for number, row in zip(numbers.tolist(), values.numpy(), strict=True):
                     rows[name][number] = row

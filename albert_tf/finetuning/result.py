@@ -22,5 +22,10 @@ class FineTuningResult:
     metrics: Mapping[str, float]
     text: str
 
+    @property
+    def has_files(self) -> bool:
+        """Whether this process evaluated or predicted: of several workers, only the first does."""
+        return bool(self.text)
+
     def __str__(self) -> str:
         return self.text

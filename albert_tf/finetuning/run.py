@@ -252,7 +252,8 @@ class FineTuningRun:
     def train(self, train: Split) -> None:
         """Trains from the newest checkpoint or from the start, and evaluates each checkpoint."""
         settings, evaluator = self.settings, self.evaluator
-        steps, warmup_steps = training_steps(settings, self.task.num_examples(train))
+        num_examples = self.task.num_examples(train)
+        steps, warmup_steps = training_steps(settings, num_examples)
         schedule = optimization.WarmUpPolynomialDecay(
             sweeps.learning_rate_of(settings), steps, warmup_steps
         )
@@ -261,6 +262,7 @@ class FineTuningRun:
         trainer = session.make_trainer(
             settings, self.task, schedule, self.strategy, signature, identity=self.identity
         )
+        session.log_size(trainer, num_examples)
         self.begin_work()
         rows = devices.local_rows(self.strategy, settings.train_batch_size)
         if evaluator is not None and devices.is_chief(self.strategy):

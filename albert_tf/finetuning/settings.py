@@ -92,7 +92,6 @@ class FineTuningSettings(RunSettings, DataSettings):
         "Give the SavedModel a signature that takes raw strings, where the task has one; loading "
         "it needs tensorflow-text.",
     )
-    pictures: bool | None = setting(None, "Draw plots; default: if matplotlib is installed.")
 
     def check_paths(self) -> None:
         """Checks the folder of the export, too."""

@@ -1,7 +1,7 @@
 """The pre-training program, as a function of its settings.
 
-It trains on records from the newest checkpoint of the output directory, or anew, and evaluates
-every checkpoint: eval_results.txt and model.ckpt-best.
+It trains on records from the newest checkpoint of the output directory, or anew. Each checkpoint is
+evaluated on held-out records as soon as it is saved: eval_results.txt, model.ckpt-best, and curves.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from albert_tf.pretraining.settings import Settings
 from albert_tf.pretraining.task import PretrainingTask, format_results, write_pretraining_results
 from albert_tf.training import devices, evaluation, run_directory, run_identity, session
 from albert_tf.training.cluster import Workers
-from albert_tf.training.evaluation import Evaluation
+from albert_tf.training.evaluation import CheckpointEvaluator, Evaluation
 from albert_tf.training.step import Batch
 
 PAPER_LEARNING_RATE = 0.00176  # with LAMB; section 4.1 of the ALBERT paper
@@ -38,10 +38,12 @@ class Result:
         output_dir: folder of the run.
         evaluations: of the checkpoints, by step; () without do_eval, and on all workers but the
             first.
+        has_files: whether this process wrote the files of the run: of several workers, the first.
     """
 
     output_dir: str
     evaluations: tuple[Evaluation, ...] = ()
+    has_files: bool = True
 
     def __str__(self) -> str:
         return format_results(self.evaluations[-1]).rstrip("\n") if self.evaluations else ""
@@ -55,8 +57,7 @@ def run(settings: Settings) -> Result:
         ArithmeticError: the loss became NaN or infinite.
         InterruptedRunError: a signal asked to stop; the same settings resume the run.
     """
-    if not settings.do_train and not settings.do_eval:
-        raise ValueError("nothing to do: give --do_train, --do_eval or both")
+    settings.require_a_phase()
     with devices.join_workers(settings) as workers:
         return _run(settings, workers)
 
@@ -74,15 +75,14 @@ def _run(settings: Settings, workers: Workers | None) -> Result:
         if settings.do_eval and settings.eval_input_file:
             eval_files = task.find_records(settings.eval_input_file, "eval_input_file", skip)
         identity = opened.identify(settings, describe_contents(train_files, eval_files))
+        evaluates = settings.do_eval and opened.is_chief
+        evaluator = make_evaluator(settings, task, eval_files) if evaluates else None
         if settings.do_train:
             record_files.check_batch_size(train_files, settings.train_batch_size)
-            train(settings, task, train_files, opened, identity)
-        if not settings.do_eval:
-            return Result(settings.output_dir)
-        if not opened.is_chief:
-            logging.info("Trained. The first worker evaluates.")
-            return Result(settings.output_dir)
-        evaluations = evaluate(settings, task, eval_files)
+            train(settings, task, train_files, opened, identity, evaluator)
+        if evaluator is None:
+            return Result(settings.output_dir, has_files=opened.is_chief)
+        evaluations = evaluate(settings, evaluator)
         opened.begin_work()
         return Result(settings.output_dir, tuple(evaluations))
 
@@ -109,8 +109,18 @@ def train(
     files: Sequence[RecordFile],
     opened: session.Session,
     identity: TrainedWith | None = None,
+    evaluator: CheckpointEvaluator | None = None,
 ) -> None:
-    """Trains from the newest checkpoint of `output_dir`, or anew, to the last step."""
+    """Trains from the newest checkpoint of `output_dir`, or anew, to the last step.
+
+    Args:
+        settings: of the run.
+        task: what is learned.
+        files: records to train on.
+        opened: devices and folder.
+        identity: of the run.
+        evaluator: evaluates each checkpoint; None for no evaluation.
+    """
     strategy = opened.strategy
     schedule = optimization.WarmUpPolynomialDecay(
         choose_learning_rate(settings),
@@ -128,7 +138,10 @@ def train(
         init_from_group0=settings.init_from_group0,
         identity=identity,
     )
+    session.log_size(trainer, sum(file.num_records for file in files))
     opened.begin_work()
+    if evaluator is not None:
+        evaluator.begin(trainer.step)
     batch_size = settings.train_batch_size
     rows = devices.local_rows(strategy, batch_size)
 
@@ -138,13 +151,13 @@ def train(
         )
         return input_pipeline.batches(dataset, files, task.features)
 
-    trainer.train(batches_from)
+    trainer.train(batches_from, evaluator.after_save if evaluator is not None else None)
 
 
-def evaluate(
+def make_evaluator(
     settings: Settings, task: PretrainingTask, files: Sequence[RecordFile]
-) -> list[Evaluation]:
-    """Evaluates the checkpoints of `output_dir`, and returns the evaluations by step."""
+) -> CheckpointEvaluator:
+    """Returns what evaluates the checkpoints of `output_dir`, with a model of its own."""
     batch_size, max_steps = settings.eval_batch_size, settings.max_eval_steps
     dataset = input_pipeline.evaluation_dataset(files, task.features, batch_size)
     model = task.build_model()
@@ -154,7 +167,7 @@ def evaluate(
         with input_pipeline.damage_named(files, task.features):
             return one_checkpoint.evaluate()
 
-    evaluator = evaluation.CheckpointEvaluator(
+    return CheckpointEvaluator(
         settings.output_dir,
         model,
         measure,
@@ -162,6 +175,10 @@ def evaluate(
         evaluation.digest(record_files.identity(files), batch_size, max_steps),
         write_pretraining_results,
     )
+
+
+def evaluate(settings: Settings, evaluator: CheckpointEvaluator) -> list[Evaluation]:
+    """Evaluates the checkpoints that have not been, and returns all evaluations by step."""
     evaluations = evaluator.evaluate_all(settings.init_checkpoint)
     last = evaluations[-1]
     # Unlike in fine-tuning, the results of a run are those of its last checkpoint.

@@ -7,6 +7,7 @@ stays in `evaluations.jsonl`, so that a second run of the same command measures 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -18,13 +19,13 @@ from typing import Any
 
 import tensorflow as tf
 from absl import logging
-from tqdm import tqdm
 
 from albert_tf import files
 from albert_tf.checkpoints import containers, loading, store
 from albert_tf.checkpoints.names import GLOBAL_STEP
 from albert_tf.checkpoints.store import BEST
-from albert_tf.training import run_directory
+from albert_tf.training import progress, run_directory
+from albert_tf.training.metrics_log import Curves, format_line
 from albert_tf.training.step import Batch, Sums, Task
 
 EVALUATIONS_FILE = "evaluations.jsonl"
@@ -195,23 +196,26 @@ class CheckpointEvaluator:
         present = self._usable_checkpoints()
         self._all = [e for e in self._all if e.step < step or e.checkpoint in present]
         self._evaluate_each(present.values())
-        if self.evaluations:
-            self._record()
 
-    def after_save(self, prefix: str) -> bool:
+    def after_save(self, prefix: str, curves: Curves) -> bool:
         """Evaluates a checkpoint just saved; returns whether training is to end here."""
-        self.evaluate(prefix)
+        self.evaluate(prefix, curves)
         return self.stops_training
 
-    def evaluate(self, prefix: str) -> Evaluation:
-        """Evaluates a checkpoint of the directory unless it has been, and keeps the best of all."""
+    def evaluate(self, prefix: str, curves: Curves) -> Evaluation:
+        """Evaluates a checkpoint of the directory unless it has been, and keeps the best of all.
+
+        Args:
+            prefix: of the checkpoint.
+            curves: of the run, which get the evaluations.
+        """
         name = containers.digest(prefix)
         for evaluation in self.evaluations:
             if evaluation.checkpoint == name:
                 return evaluation
         evaluation = self._measure(prefix, name)
         self._all.append(evaluation)
-        self._record()
+        self._record(curves)
         return evaluation
 
     def evaluate_all(self, init_checkpoint: str | None = None) -> list[Evaluation]:
@@ -229,7 +233,6 @@ class CheckpointEvaluator:
         present = self._usable_checkpoints()
         if present:
             self._evaluate_each(present.values())
-            self._record()
             self._warn_of_step_0()
             return self.evaluations
         if init_checkpoint:
@@ -260,21 +263,25 @@ class CheckpointEvaluator:
 
     def _evaluate_each(self, prefixes: Iterable[str]) -> None:
         # `model.ckpt-best` of an earlier run first: nothing worse may replace it unmeasured.
-        for prefix in sorted(prefixes, key=lambda prefix: prefix != self._best_prefix):
-            self.evaluate(prefix)
+        with contextlib.closing(Curves(self.output_dir)) as curves:
+            for prefix in sorted(prefixes, key=lambda prefix: prefix != self._best_prefix):
+                self.evaluate(prefix, curves)
+            if self.evaluations:
+                self._record(curves)
 
     def _measure(self, prefix: str, name: str) -> Evaluation:
         loading.load_weights(self.model, prefix)
         metrics = self.measure()
-        logging.info("%s: %s", prefix, metrics)
+        logging.info("%s: %s", prefix, format_line(metrics))
         return Evaluation(loading.read_step(prefix), metrics, name, self.measured_on)
 
-    def _record(self) -> None:
+    def _record(self, curves: Curves) -> None:
         """Copies the best checkpoint, and writes the evaluations and the files of results."""
         self._keep_best()  # first: what the files say has to be there
         with files.write_atomically(os.path.join(self.output_dir, EVALUATIONS_FILE)) as stream:
             for known in self._all:
                 stream.write(json.dumps(dataclasses.asdict(known)) + "\n")
+        curves.set_evaluations({e.step: e.metrics for e in self.evaluations})
         self._write_results(self.output_dir, self.evaluations)
         if self.best is not None:
             figures = self.best.metrics | {GLOBAL_STEP: self.best.step}
@@ -352,7 +359,7 @@ class Evaluator:
         an Estimator).
         """
         totals: dict[str, list[float]] = {}
-        for batch in tqdm(self.dataset, desc="evaluating", unit="batch", disable=None):
+        for batch in progress.shown(self.dataset, "evaluating"):
             for name, (total, weight) in self._step(batch).items():
                 entry = totals.setdefault(name, [0.0, 0.0])
                 entry[0] += float(total)

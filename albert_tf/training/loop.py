@@ -21,7 +21,7 @@ from albert_tf.checkpoints.names import GLOBAL_STEP, variable_name
 from albert_tf.checkpoints.trained_with import TrainedWith
 from albert_tf.training import devices, run_directory
 from albert_tf.training.interruption import InterruptedRunError, StopRequest
-from albert_tf.training.metrics_log import MetricsLog, read_means
+from albert_tf.training.metrics_log import Curves, MetricsLog, read_means
 from albert_tf.training.settings import RunSettings
 from albert_tf.training.step import Batch, TrainStep
 
@@ -29,7 +29,8 @@ from albert_tf.training.step import Batch, TrainStep
 MOST_SKIPPED_STEPS = 20
 
 Batches = Callable[[int], Iterable[Batch]]  # step → the batches from that step on
-AfterSave = Callable[[str], Any]  # checkpoint → True to end training there
+AfterSave = Callable[[str, Curves], Any]  # checkpoint → True to end training there
+TOKENS = "tokens"  # in the results of a step: their number
 
 
 class NonFiniteLossError(ArithmeticError):
@@ -144,8 +145,8 @@ class Trainer:
 
         Args:
             batches_from: step → the batches from that step on; of each, the rows of this process.
-            after_save: called with the prefix of every checkpoint that is written; if it returns
-                True, training ends there.
+            after_save: called with the prefix of every checkpoint that is written, and with the
+                curves of the run, which are open; if it returns True, training ends there.
 
         Raises:
             NonFiniteLossError: the loss or a weight became NaN or infinite; the last checkpoint is
@@ -157,14 +158,14 @@ class Trainer:
             self.complete_results()
             return
         with StopRequest() as request:
-            self._train(batches_from, after_save or (lambda prefix: None), request)
+            self._train(batches_from, after_save or (lambda *_: None), request)
 
     def _train(self, batches_from: Batches, after_save: AfterSave, request: StopRequest) -> None:
         log = self._open_log()
         is_done = self.step == 0 and self._save(log, after_save)
         saved_at = time.monotonic()
         batches, may_update = iter(batches_from(self.step)), tf.constant(True)
-        means: dict[str, float] = {}
+        means, first_step = dict[str, float](), self.step + 1
         with self._progress_bar() as bar:
             while self.step < self.num_train_steps and not is_done:
                 result = self.take_step(next(batches), may_update, request.is_made)
@@ -175,15 +176,19 @@ class Trainer:
                     may_update = result["is_good"]
                 self.step += 1
                 bar.update()
+                if self.step == first_step and log is not None:
+                    bool(result["is_finite"])  # waits for the step, which was compiled
+                    log.restart_clock(self.step)
                 # Several workers agree on when to stop; one has nobody to ask.
                 stops = bool(result["stops"]) if self._is_one_of_many else request.is_made
                 is_saved = stops or self._is_checkpoint_due(time.monotonic() - saved_at)
                 if is_saved or self.step % self.settings.log_steps == 0:
                     means = self._take_means(batches_from)
+                    tokens = means.pop(TOKENS, 0.0)
                     with bar.external_write_mode():
                         if log is not None:
                             rate = float(self.optimizer.learning_rate.numpy())
-                            log.write(self.step, means, rate)
+                            log.write(self.step, means, rate, tokens)
                 if is_saved:
                     saved_at = time.monotonic()
                     is_done = self._save(log, None if stops else after_save)
@@ -245,8 +250,8 @@ class Trainer:
         if log is None:
             return False
         prefix = self.save()
-        is_done = after_save is not None and after_save(prefix) is True
-        log.restart_clock()
+        is_done = after_save is not None and after_save(prefix, log.curves) is True
+        log.restart_clock(self.step)
         if is_done and self._is_one_of_many:
             logging.warning("With several workers training goes on to its last step")
             return False

@@ -7,6 +7,7 @@ Every program that trains begins with this:
             identity = session.identify(settings, known)
             session.agree(identity)
             trainer = make_trainer(settings, task, schedule, session.strategy, identity=identity)
+            log_size(trainer, num_examples)
             session.begin_work()
 """
 
@@ -272,6 +273,27 @@ def make_trainer(
     else:
         logging.warning("No --init_checkpoint: training starts from random weights")
     return trainer
+
+
+def log_size(trainer: loop.Trainer, num_examples: int) -> None:
+    """Logs the size of the model, and how long an epoch and the training are.
+
+    Args:
+        trainer: of `make_trainer`.
+        num_examples: number of training examples.
+    """
+    num_parameters = sum(variable.shape.num_elements() for variable in trainer.take_step.variables)
+    steps_per_epoch = num_examples / trainer.settings.train_batch_size
+    logging.info(
+        "The model has %s parameters. An epoch of %s examples has %.6g steps of %d, so that %d "
+        "steps are %.3g epochs.",
+        f"{num_parameters:,}",
+        f"{num_examples:,}",
+        steps_per_epoch,
+        trainer.settings.train_batch_size,
+        trainer.num_train_steps,
+        trainer.num_train_steps / steps_per_epoch,
+    )
 
 
 def _check_warm_up(schedule: WarmUpPolynomialDecay) -> None:

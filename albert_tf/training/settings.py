@@ -151,6 +151,7 @@ class EvaluationSettings(SettingsGroup):
 
     do_eval: bool = setting(False, "Evaluate checkpoints and keep the best.")
     eval_batch_size: int = setting(8, "Number of examples of an evaluation step.", minimum=1)
+    pictures: bool | None = setting(None, "Draw plots; default: if matplotlib is installed.")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -161,3 +162,8 @@ class RunSettings(ModelSettings, DeviceSettings, EvaluationSettings, TrainingSet
     def names_for_model(self) -> set[str]:
         """The settings that evaluation and prediction need as they were in training."""
         return {field.name for field in describe(type(self)) if field.decides == MODEL}
+
+    def require_a_phase(self) -> None:
+        """Raises ValueError when nothing is asked for, which is an error on a command line."""
+        if not self.do_train and not self.do_eval:
+            raise ValueError("nothing to do: give --do_train, --do_eval or both")

@@ -140,8 +140,9 @@ class TrainStep:
             asks_to_stop: whether this process wants all of them to stop.
 
         Returns:
-            metric → float32 [2], its sum and weight over the global batch, with `loss`; and bool
-            scalars: `is_finite`, whether loss and gradients are; `is_good`, whether `may_update`
+            metric → float32 [2], its sum and weight over the global batch, with `loss`,
+            `gradient_norm`, before clipping, and `tokens`, without padding; and bool scalars:
+            `is_finite`, whether loss and gradients are; `is_good`, whether `may_update`
             and the run need not stop because of this step; `stops`, whether any process asks.
         """
         return self.function(batch, tf.constant(may_update), tf.constant(asks_to_stop))
@@ -176,6 +177,10 @@ class TrainStep:
             sums["norm"] = _with_weight(norm)  # their sum is finite if each of them is
             gradients = scale_gradients(gradients, clipping_factor(norm))
         sums["stops"] = _with_weight(tf.cast(asks_to_stop, tf.float32))
+        share = 1.0 / self.strategy.num_replicas_in_sync
+        if "input_mask" in rows:
+            tokens = tf.reduce_sum(tf.cast(rows["input_mask"], tf.float32))
+            sums["tokens"] = tf.stack((tokens, share))
 
         gradients = self._all_reduce(gradients)
         # All sums in one exchange.
@@ -184,9 +189,11 @@ class TrainStep:
         squares = sums.pop("squares")[0]
         if self.options.clip_per_replica:
             norm = sums.pop("norm")[0]
+            sums["gradient_norm"] = _with_weight(norm * share)
         else:
             norm = global_norm(gradients, squares)
             factor = clipping_factor(norm)
+            sums["gradient_norm"] = _with_weight(norm)
 
         stops = sums.pop("stops")[0] > 0
         is_finite = tf.math.is_finite(sums["loss"][0] + norm)

@@ -21,6 +21,7 @@ from albert_tf.pretraining.program import (
 from albert_tf.pretraining.record_files import RecordFile
 from tests.script_runner import tensors
 from tests.test_modeling import GOLDEN, read_golden
+from tests.training.test_metrics_log import summaries_of
 
 
 def write_batch(path, batch, copies=1):
@@ -54,7 +55,7 @@ def settings(tmp_path):
 
 @pytest.fixture
 def training(tmp_path, settings):
-    """Settings of nine steps, which are evaluated on other records."""
+    """Settings of nine steps, evaluated on other records; not all checkpoints are kept."""
     write_batch(tmp_path / "held_out.tfrecord", read_golden("input/"), copies=2)
     return dataclasses.replace(
         settings,
@@ -67,6 +68,7 @@ def training(tmp_path, settings):
         num_warmup_steps=1,
         num_train_steps=9,
         save_checkpoints_steps=4,
+        keep_checkpoint_max=3,
     )
 
 
@@ -151,14 +153,19 @@ def test_a_bad_record_is_named_in_evaluation_as_in_training(
 
 
 def assert_is_complete(output_dir, result, settings):
-    """The loss fell, the best checkpoint is kept, and the run is described."""
-    assert list(store.list_checkpoints(str(output_dir))) == [0, 4, 8, 9]
+    """The loss fell, each checkpoint was evaluated, the best is kept, and the run is described."""
+    assert list(store.list_checkpoints(str(output_dir))) == [4, 8, 9]
+    rows = [json.loads(line) for line in (output_dir / "metrics.jsonl").read_text().splitlines()]
+    curve = {row["step"]: row["eval/loss"] for row in rows if "eval/loss" in row}
+    assert curve == {e.step: e.metrics["loss"] for e in result.evaluations}
+    assert [e.step for e in result.evaluations] == [0, 4, 8, 9]
+    tags = {(tag, step) for tag, step, _ in summaries_of(output_dir)}
+    assert {(f"eval/{name}", 4) for name in result.evaluations[0].metrics} < tags
+    assert ("train/gradient_norm", 4) in tags
     losses = [evaluation.metrics["loss"] for evaluation in result.evaluations]
     assert losses[-1] < losses[0] - 0.5
     best = tensors(output_dir / "model.ckpt-best")["global_step"]
     assert best == (0, 4, 8, 9)[int(np.argmin(losses))]
-    assert list(output_dir.glob("events.out.tfevents.*"))
-    assert (output_dir / "metrics.jsonl").exists()
     run = json.loads((output_dir / "run.json").read_text())
     assert run["flags"] == dataclasses.asdict(settings)
 

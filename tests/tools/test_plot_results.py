@@ -97,6 +97,19 @@ def test_metrics_of_training_are_drawn_where_there_are_some(figures, tmp_path):
     assert [data_of(line) for line in accuracy.lines[:2]] == [[[2], [0.5]], [[2], [0.25]]]
 
 
+def test_pre_training_has_curves_of_both_its_tasks(figures, tmp_path):
+    keys = ("loss", "masked_lm_loss", "masked_lm_accuracy", "sentence_order_accuracy")
+    write_json_lines(
+        tmp_path / "metrics.jsonl",
+        [{"step": 2, **dict.fromkeys(keys, 0.5)}, {"step": 2, "eval/loss": 9.0}],
+    )
+    write_evaluations(tmp_path, [("d", 2, dict.fromkeys(keys, 0.25))])
+    plot_results.plot_run(str(tmp_path))
+    assert tuple(axes.get_title() for axes in figures[0].axes) == keys
+    for axes in figures[0].axes:
+        assert [data_of(line) for line in axes.lines[:2]] == [[[2], [0.5]], [[2], [0.25]]]
+
+
 @pytest.mark.parametrize("task", TASKS.values(), ids=lambda task: task.name)
 def test_the_metric_of_the_curve_is_the_one_that_picks_the_best_checkpoint(task):
     row = dict.fromkeys([*task.metrics, "eval_loss", "loss"], 0.0)

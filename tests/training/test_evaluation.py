@@ -17,6 +17,7 @@ from albert_tf.pretraining import input_pipeline, record_files
 from albert_tf.pretraining.task import PretrainingTask
 from albert_tf.training import evaluation
 from albert_tf.training.evaluation import CheckpointEvaluator, EarlyStopping, Evaluation, Evaluator
+from albert_tf.training.metrics_log import Curves
 from tests.conftest import MAX_PREDICTIONS, SEQ_LENGTH
 from tests.training.test_loop import write_records
 
@@ -72,6 +73,11 @@ def make_evaluator(folder, measured=None, measured_on="dev", patience=0):
     )
 
 
+def evaluate(evaluator, prefix):
+    """Evaluates one checkpoint, as the training loop lets it."""
+    return evaluator.evaluate(prefix, Curves(evaluator.output_dir))
+
+
 def best_step(folder):
     return loading.read_step(str(folder / "model.ckpt-best"))
 
@@ -107,7 +113,7 @@ def test_a_new_checkpoint_is_measured_alone_and_may_become_the_best(tmp_path):
     save(tmp_path, 0, 0.25)
     make_evaluator(tmp_path).evaluate_all()
     measured = Measured()
-    make_evaluator(tmp_path, measured).evaluate(save(tmp_path, 10, 0.75))
+    evaluate(make_evaluator(tmp_path, measured), save(tmp_path, 10, 0.75))
     assert measured.seen == [0.75]
     assert best_step(tmp_path) == 10
 
@@ -115,7 +121,7 @@ def test_a_new_checkpoint_is_measured_alone_and_may_become_the_best(tmp_path):
 def test_removed_checkpoints_still_count(tmp_path):
     evaluator = make_evaluator(tmp_path)
     for step, value in ((0, 0.25), (10, 0.75), (20, 0.5)):
-        evaluator.evaluate(save(tmp_path, step, value))
+        evaluate(evaluator, save(tmp_path, step, value))
         store.remove_old_checkpoints(str(tmp_path), 1)
     measured = Measured()
     again = make_evaluator(tmp_path, measured)
@@ -161,20 +167,20 @@ def test_a_checkpoint_that_changed_is_another_one(tmp_path):
 def test_a_run_from_the_start_forgets_what_an_earlier_one_measured(tmp_path):
     evaluator = make_evaluator(tmp_path)
     for step, value in ((0, 0.25), (10, 0.75), (20, 0.5)):
-        evaluator.evaluate(save(tmp_path, step, value))
+        evaluate(evaluator, save(tmp_path, step, value))
     for path in tmp_path.glob("model.ckpt-*"):
         path.unlink()
     fresh = make_evaluator(tmp_path)
     fresh.begin(0)
-    fresh.evaluate(save(tmp_path, 0, 0.125))
+    evaluate(fresh, save(tmp_path, 0, 0.125))
     assert [(e.step, e.metrics[METRIC]) for e in fresh.evaluations] == [(0, 0.125)]
     assert best_step(tmp_path) == 0
 
 
 def test_going_on_keeps_what_was_measured_and_evaluates_what_was_left(tmp_path):
     evaluator = make_evaluator(tmp_path)
-    evaluator.evaluate(save(tmp_path, 0, 0.25))
-    evaluator.evaluate(save(tmp_path, 10, 0.5))
+    evaluate(evaluator, save(tmp_path, 0, 0.25))
+    evaluate(evaluator, save(tmp_path, 10, 0.5))
     for path in tmp_path.glob("model.ckpt-0.*"):
         path.unlink()
     save(tmp_path, 20, 0.75)  # the run stopped before it was evaluated
@@ -193,7 +199,7 @@ def keep_last(folder, evaluator, step, value):
     """Saves a checkpoint as the training loop does with --keep_checkpoint_max=1."""
     prefix = save(folder, step, value)
     store.remove_old_checkpoints(str(folder), 1)
-    evaluator.evaluate(prefix)
+    evaluate(evaluator, prefix)
 
 
 @pytest.mark.parametrize("suffix", [store.DATA_SUFFIX, ".index", None])
@@ -413,7 +419,7 @@ def test_training_is_given_up_when_checkpoints_in_a_row_are_no_better(
 def test_an_evaluator_tells_the_training_loop_when_to_stop(tmp_path):
     evaluator = make_evaluator(tmp_path, patience=2)
     told = [
-        evaluator.after_save(save(tmp_path, step, value))
+        evaluator.after_save(save(tmp_path, step, value), Curves(str(tmp_path)))
         for step, value in ((0, 0.875), (10, 0.5), (20, 0.25), (30, 0.375))
     ]
     assert told == [False, False, False, True]

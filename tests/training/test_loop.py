@@ -18,6 +18,7 @@ from albert_tf.checkpoints.names import DATA_SUFFIX, variable_name
 from albert_tf.pretraining import input_pipeline, record_files
 from albert_tf.pretraining.task import PretrainingTask
 from albert_tf.training.loop import NonFiniteLossError, Trainer
+from albert_tf.training.metrics_log import MetricsLog
 from albert_tf.training.settings import RunSettings
 from albert_tf.training.step import StepOptions, TrainStep
 from tests.conftest import BATCH_SIZE, MAX_PREDICTIONS, SEQ_LENGTH
@@ -97,7 +98,7 @@ def train(trainer, records, after_save=None):
 
 def lines_of(output_dir):
     lines = [json.loads(line) for line in (output_dir / "metrics.jsonl").read_text().splitlines()]
-    return [{k: v for k, v in line.items() if k != "examples_per_second"} for line in lines]
+    return [{k: v for k, v in line.items() if not k.endswith("_per_second")} for line in lines]
 
 
 @pytest.fixture(scope="module", name="finished")
@@ -123,6 +124,35 @@ def test_a_line_has_the_rate_of_its_last_step(finished):
     expected = {step: float(schedule(step - 1)) for step in (2, 3, 4, 6, 7)}
     assert rates == pytest.approx(expected, rel=1e-6)
     assert float(trainer.optimizer.learning_rate) == rates[7] > 0
+
+
+def test_a_line_has_gradient_norm_and_speed_without_the_compiled_step(
+    task, records, tmp_path, monkeypatch
+):
+    trainer = make_trainer(task, tmp_path, log_steps=1, num_train_steps=2)
+    batch = next(iter(input_pipeline.training_dataset(records, task.features, BATCH_SIZE, 3)))
+    with tf.GradientTape() as tape:
+        outputs = trainer.model(
+            batch, training=True, dropout_seed=trainer.take_step._dropout_seed(0)
+        )
+        loss, _ = task.loss(outputs, batch)
+    gradients = tape.gradient(loss, trainer.model.trainable_variables)
+    restarted = []
+    restart = MetricsLog.restart_clock
+    monkeypatch.setattr(
+        MetricsLog, "restart_clock", lambda log, step: (restarted.append(step), restart(log, step))
+    )
+    train(trainer, records)
+    first, second = (
+        json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()
+    )
+    assert first["gradient_norm"] == pytest.approx(
+        float(tf.linalg.global_norm(gradients)), rel=1e-4
+    )
+    assert restarted[:2] == [0, 1]  # step 0 was saved, step 1 was compiled
+    assert "examples_per_second" not in first
+    tokens = SEQ_LENGTH * second["examples_per_second"]  # without padding
+    assert second["tokens_per_second"] == pytest.approx(tokens)
 
 
 def test_a_checkpoint_holds_weights_moments_and_step_under_google_names(finished):
@@ -197,7 +227,7 @@ def test_old_checkpoints_go_and_other_files_stay(task, records, tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     announced = []
 
-    def look(prefix):
+    def look(prefix, curves):
         assert os.path.exists(prefix + ".index")
         announced.append(os.path.basename(prefix))
 

@@ -3,24 +3,89 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
+import tensorflow as tf
 
-from albert_tf.training.metrics_log import MetricsLog, read_means
+from albert_tf.training.metrics_log import Curves, MetricsLog, read_means
 
 
 def lines_of(path):
     return [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
 
 
+def summaries_of(path):
+    """(tag, step, value) of all TensorBoard summaries, in the order of their files."""
+    return [
+        (value.tag, event.step, round(float(tf.make_ndarray(value.tensor)), 4))
+        for file in sorted(path.glob("events.out.tfevents.*"))
+        for event in map(tf.compat.v1.Event.FromString, read_records(file))
+        for value in event.summary.value
+    ]
+
+
+def read_records(path):
+    return tf.data.TFRecordDataset(str(path)).as_numpy_iterator()
+
+
 def test_a_line_has_the_metrics_the_rate_and_the_speed(tmp_path):
     log = MetricsLog(str(tmp_path), step=0, last_step=7, batch_size=5)
-    log.write(2, {"loss": 1.5}, 0.25)
+    log.write(2, {"loss": 1.5}, 0.25, tokens=35)
     log.close()
     (line,) = lines_of(tmp_path)
     assert (line["step"], line["loss"], line["learning_rate"]) == (2, 1.5, 0.25)
     assert line["examples_per_second"] > 0
-    assert list(tmp_path.glob("events.out.tfevents.*"))
+    assert line["tokens_per_second"] == pytest.approx(7 * line["examples_per_second"])
+    written = {(tag, step) for tag, step, _ in summaries_of(tmp_path)}
+    assert written == {(f"train/{name}", 2) for name in line.keys() - {"step"}}
+
+
+def test_the_speed_does_not_count_what_came_before_the_clock_was_restarted(tmp_path, monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    log = MetricsLog(str(tmp_path), step=4, last_step=9, batch_size=6)
+    now[0] += 60  # compilation, in the first step
+    log.restart_clock(5)
+    log.write(5, {"loss": 1.5}, 0.25, tokens=7)
+    now[0] += 0.5
+    log.write(7, {"loss": 1.5}, 0.25)
+    log.close()
+    first, second = lines_of(tmp_path)
+    assert set(first) == {"step", "loss", "learning_rate"}
+    assert second["examples_per_second"] == 2 / 0.5 * 6
+    assert "tokens_per_second" not in second
+
+
+def test_evaluations_have_lines_and_tags_of_their_own_and_none_twice(tmp_path):
+    log = MetricsLog(str(tmp_path), 0, 7, 5)
+    log.curves.set_evaluations({0: {"loss": 4.0}})
+    log.write(3, {"loss": 2.0}, 0.1)
+    log.curves.set_evaluations({0: {"loss": 4.0}, 3: {"loss": 3.0}})
+    log.close()
+    with_training = lines_of(tmp_path)
+    again = Curves(str(tmp_path))
+    again.set_evaluations({0: {"loss": 4.0}, 3: {"loss": 3.0}})
+    again.close()
+    assert lines_of(tmp_path) == with_training
+    assert [row for row in with_training if "loss" not in row] == [
+        {"step": 0, "eval/loss": 4.0},
+        {"step": 3, "eval/loss": 3.0},
+    ]
+    assert [row["step"] for row in with_training] == [0, 3, 3]
+    found = [row for row in summaries_of(tmp_path) if row[0].endswith("/loss")]
+    assert found == [("eval/loss", 0, 4.0), ("train/loss", 3, 2.0), ("eval/loss", 3, 3.0)]
+    assert read_means(str(tmp_path), 3) == {"loss": 2.0}
+
+
+def test_evaluations_that_no_longer_count_are_dropped(tmp_path):
+    curves = Curves(str(tmp_path))
+    curves.set_evaluations({0: {"loss": 4.0}, 3: {"loss": 3.0}, 6: {"loss": 2.0}})
+    curves.close()
+    resumed = Curves(str(tmp_path), step=3)
+    resumed.set_evaluations({0: {"loss": 4.0}, 3: {"loss": 3.5}})
+    resumed.close()
+    assert lines_of(tmp_path) == [{"step": 0, "eval/loss": 4.0}, {"step": 3, "eval/loss": 3.5}]
 
 
 def test_going_on_from_an_earlier_step_drops_the_lines_behind_it(tmp_path):

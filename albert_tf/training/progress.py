@@ -1,0 +1,35 @@
+"""Shows how far a loop over batches is: a bar on terminals, and elsewhere lines in the log."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+from absl import logging
+from tqdm import tqdm
+
+SECONDS = 30.0  # between two lines
+
+Item = TypeVar("Item")
+
+
+def shown(batches: Iterable[Item], what: str, total: int | None = None) -> Iterator[Item]:
+    """Yields the batches, and shows how many have been worked on.
+
+    Args:
+        batches: to loop over.
+        what: is done with them, such as "evaluating".
+        total: their number; None if it is not known.
+    """
+    bar = tqdm(batches, what, total, unit="batch", disable=None)
+    if not bar.disable:
+        yield from bar
+        return
+    shown_at = time.monotonic()
+    for number, batch in enumerate(batches):
+        if time.monotonic() - shown_at >= SECONDS:
+            shown_at = time.monotonic()
+            of_total = "" if total is None else f" of {total}"
+            logging.info("%s: %d%s batches", what, number, of_total)
+        yield batch
