@@ -56,6 +56,8 @@ def read_results(path: str) -> list[dict[str, float]]:
     """Reads an eval_results.txt; returns the metrics of each checkpoint, by step."""
     results: list[dict[str, float]] = []
     for line in files.read_text(path).splitlines():
+        if line.startswith("#"):
+            continue
         key, value = line.split(" = ")
         if not results or key in results[-1]:
             results.append({})

@@ -200,6 +200,7 @@ def read_evaluations(folder: str) -> list[dict[str, float]]:
         row["metrics"] | {"step": row["step"]}
         for row in rows
         if row["measured_on"] == rows[-1]["measured_on"]
+        and row.get("precision") in (None, rows[-1].get("precision"))
     ]
     return sorted(found, key=lambda row: row["step"])
 

@@ -11,7 +11,7 @@ from albert_tf import files
 from albert_tf.checkpoints.names import DATA_SUFFIX, GLOBAL_STEP
 from albert_tf.checkpoints.store import BEST
 from albert_tf.training import run_directory
-from albert_tf.training.evaluation import Evaluation, best_of, evaluation_of_best
+from albert_tf.training.evaluation import Evaluation, best_of, evaluation_of_best, heading
 
 RESULTS_FILE = "eval_results.txt"
 BEST_TRIAL_FILE = "best_trial.txt"
@@ -99,7 +99,7 @@ def _write_blocks(
             text += format_copies(output_dir, evaluation) if names_files else ""
         text += SEPARATOR + "\n"
     with files.write_atomically(os.path.join(output_dir, RESULTS_FILE)) as stream:
-        stream.write(text)
+        stream.write(heading(evaluations) + text)
     return text
 
 

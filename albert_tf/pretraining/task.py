@@ -17,7 +17,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.data import records
 from albert_tf.modeling import AlbertForPretraining
 from albert_tf.pretraining import input_pipeline, record_files
-from albert_tf.training.evaluation import Evaluation
+from albert_tf.training.evaluation import Evaluation, heading
 
 CHECKED_RECORDS = 100
 # Feature → flag that sets its length.
@@ -178,4 +178,4 @@ def write_pretraining_results(output_dir: str, evaluations: Sequence[Evaluation]
     """Writes `eval_results.txt`: a block of lines for each checkpoint, in the order given."""
     path = os.path.join(output_dir, "eval_results.txt")
     with files.write_atomically(path) as stream:
-        stream.write("".join(map(format_results, evaluations)))
+        stream.write(heading(evaluations) + "".join(map(format_results, evaluations)))

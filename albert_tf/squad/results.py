@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from albert_tf import files
 from albert_tf.checkpoints.names import GLOBAL_STEP
 from albert_tf.finetuning import results
-from albert_tf.training.evaluation import Evaluation, best_of
+from albert_tf.training.evaluation import Evaluation, best_of, heading
 
 
 def write_squad_results(output_dir: str, evaluations: Sequence[Evaluation], metric: str) -> str:
@@ -38,7 +38,7 @@ def write_squad_results(output_dir: str, evaluations: Sequence[Evaluation], metr
     if best is not None:
         text += format_exactly(best.metrics) + f"best perf happened at step: {best.step}"
     with files.write_atomically(os.path.join(output_dir, results.RESULTS_FILE)) as stream:
-        stream.write(text)
+        stream.write(heading(evaluations) + text)
     return text
 
 

@@ -14,7 +14,7 @@ import json
 import math
 import os
 import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -24,7 +24,7 @@ from albert_tf import files
 from albert_tf.checkpoints import containers, loading, store
 from albert_tf.checkpoints.names import GLOBAL_STEP
 from albert_tf.checkpoints.store import BEST
-from albert_tf.training import progress, run_directory
+from albert_tf.training import precision, progress, run_directory
 from albert_tf.training.metrics_log import Curves, format_line
 from albert_tf.training.step import Batch, Sums, Task
 
@@ -46,12 +46,14 @@ class Evaluation:
         metrics: name → value.
         checkpoint: digest of its content; "" for a checkpoint outside of the output directory.
         measured_on: digest of the data and of the settings that decide the metrics.
+        precision: that it was computed in, such as "float32"; None where that was not recorded.
     """
 
     step: int
     metrics: dict[str, float]
     checkpoint: str
     measured_on: str
+    precision: str | None = None
 
 
 def best_of(
@@ -80,7 +82,19 @@ def read_evaluations(output_dir: str) -> list[Evaluation]:
     """
     fields = typing.get_type_hints(Evaluation)
     rows = files.read_own_json_lines(os.path.join(output_dir, EVALUATIONS_FILE), fields)
-    return [Evaluation(**{name: row[name] for name in fields}) for row in rows]
+    return [Evaluation(**{name: row[name] for name in fields if name in row}) for row in rows]
+
+
+def heading(evaluations: Sequence[Evaluation]) -> str:
+    """Returns the first line of a text file of results, a comment that names the precision.
+
+    It is "" for float32, so that the file is as Google's. It is no line `key = value`, whose values
+    scripts take for numbers.
+    """
+    name = evaluations[-1].precision if evaluations else None
+    if name in (None, "float32"):
+        return ""
+    return f"# Computed in {name}; --precision=float32 gives Google's numbers.\n"
 
 
 def evaluation_of_best(output_dir: str) -> Evaluation | None:
@@ -132,7 +146,7 @@ class CheckpointEvaluator:
             name → value.
         selection_metric: one of these names.
         measured_on: `digest` of the data and of the settings that decide the metrics. Evaluations
-            of another digest are kept and ignored.
+            of another digest, or in another precision than the current one, are kept and ignored.
         write_results: called with `output_dir` and the evaluations by step after each
             measurement; writes the text file of results.
         early_stopping: when training ends before its last step.
@@ -153,7 +167,7 @@ class CheckpointEvaluator:
         self.output_dir, self.model, self.measure = output_dir, model, measure
         self.selection_metric, self.measured_on = selection_metric, measured_on
         self._write_results, self._early_stopping = write_results, early_stopping
-        self._takes_last = takes_last
+        self._takes_last, self._precision = takes_last, precision.current()
         self._best_prefix = os.path.join(output_dir, BEST)
         self._lost: set[str] = set()  # digests of checkpoints that were the best, and are gone
         self._all = read_evaluations(output_dir)
@@ -172,6 +186,7 @@ class CheckpointEvaluator:
             evaluation
             for evaluation in self._all
             if evaluation.measured_on == self.measured_on
+            and evaluation.precision in (None, self._precision)
             and evaluation.checkpoint not in self._lost
         ]
         return sorted(found, key=lambda e: e.step)
@@ -273,7 +288,8 @@ class CheckpointEvaluator:
         loading.load_weights(self.model, prefix)
         metrics = self.measure()
         logging.info("%s: %s", prefix, format_line(metrics))
-        return Evaluation(loading.read_step(prefix), metrics, name, self.measured_on)
+        step = loading.read_step(prefix)
+        return Evaluation(step, metrics, name, self.measured_on, self._precision)
 
     def _record(self, curves: Curves) -> None:
         """Copies the best checkpoint, and writes the evaluations and the files of results."""

@@ -37,6 +37,23 @@ def resolve(precision: str) -> tuple[str, str]:
     return _of_gpus(gpus) if gpus else _of_cpu(_read_cpu_info())
 
 
+def difference(precision: str) -> str:
+    """Returns what distinguishes the numbers of a precision from Google's, for messages.
+
+    Args:
+        precision: "float32", "bfloat16" or "float16".
+
+    Returns:
+        a sentence with a space before it; "" for float32, in which Google's programs compute.
+    """
+    if precision == "float32":
+        return ""
+    return (
+        ". Losses differ from those of Google's programs, which compute in float32, by about 1e-3; "
+        "--precision=float32 gives Google's numbers."
+    )
+
+
 def _of_gpus(gpus: Sequence[Any]) -> tuple[str, str]:
     """Returns as `resolve`, for the least capable of several GPUs."""
     details = [tf.config.experimental.get_device_details(gpu) for gpu in gpus]

@@ -90,7 +90,7 @@ def use_devices(settings: DeviceSettings) -> Iterator[tuple[tf.distribute.Strate
     name, reason = precision.resolve(settings.precision)
     policy = tf_keras.mixed_precision.global_policy()
     precision.apply(name)
-    logging.info("Computing in %s: %s", name, reason)
+    logging.info("Computing in %s: %s%s", name, reason, precision.difference(name))
     try:
         yield strategy, name
     finally:

@@ -83,7 +83,9 @@ def test_every_step_runs_a_program_of_the_repository():
 
 def test_results_are_read_one_checkpoint_after_another(tmp_path):
     path = tmp_path / "eval_results.txt"
-    path.write_text("global_step = 5\nloss = 7.5\nglobal_step = 2\nloss = 8.5\n")
+    path.write_text(
+        "# Computed in bfloat16\nglobal_step = 5\nloss = 7.5\nglobal_step = 2\nloss = 8.5\n"
+    )
     assert demo_report.read_results(str(path)) == [
         {"global_step": 2, "loss": 8.5},
         {"global_step": 5, "loss": 7.5},

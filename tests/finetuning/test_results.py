@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import tensorflow as tf
 
 from albert_tf.checkpoints import store
 from albert_tf.finetuning import results
-from albert_tf.training.evaluation import CheckpointEvaluator, Evaluation
+from albert_tf.training.evaluation import CheckpointEvaluator, Evaluation, heading
 
 METRIC = "eval_accuracy"
 
@@ -36,6 +38,9 @@ def test_the_file_of_results_is_the_official_one(tmp_path):
         f"saved {folder}/model.ckpt-6.index to {folder}/model.ckpt-best.index\n{line}\n"
     )
     assert (tmp_path / "eval_results.txt").read_text() == text
+    in_bfloat16 = [dataclasses.replace(evaluation, precision="bfloat16") for evaluation in found]
+    results.write_race_results(str(tmp_path), in_bfloat16, METRIC)
+    assert (tmp_path / "eval_results.txt").read_text() == heading(in_bfloat16) + text
 
 
 def test_results_of_the_test_split_carry_the_best_of_the_dev_split(tmp_path):

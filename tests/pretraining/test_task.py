@@ -121,6 +121,11 @@ def test_results_are_sorted_lines(tmp_path):
     write_pretraining_results(str(tmp_path), results)
     text = (tmp_path / "eval_results.txt").read_text()
     assert text == "global_step = 2\nloss = 1.5\nglobal_step = 4\nloss = 1.25\n"
+    in_bfloat16 = [dataclasses.replace(result, precision="bfloat16") for result in results]
+    write_pretraining_results(str(tmp_path), in_bfloat16)
+    first, *others = (tmp_path / "eval_results.txt").read_text().splitlines(keepends=True)
+    assert first.startswith("# Computed in bfloat16; ")
+    assert "".join(others) == text
 
 
 def test_damaged_records_are_refused_or_left_out(task, path):

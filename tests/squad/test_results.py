@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from albert_tf.squad.results import write_squad_results
-from albert_tf.training.evaluation import Evaluation
+from albert_tf.training.evaluation import Evaluation, heading
 
 
 def test_results_of_squad_have_the_form_of_its_programs(tmp_path):
@@ -28,3 +30,6 @@ def test_results_of_squad_have_the_form_of_its_programs(tmp_path):
         f"exact_match = 1.0\nf1 = 2.0\nglobal_step = 6\n{saved % (6, 6)}best f1 = 2.0\n{line}"
         "exact_match = 1.0\nf1 = 2.0\nbest perf happened at step: 6"
     )
+    in_bfloat16 = [dataclasses.replace(found, precision="bfloat16") for found in evaluations]
+    write_squad_results(str(tmp_path), in_bfloat16, "f1")
+    assert (tmp_path / "eval_results.txt").read_text() == heading(in_bfloat16) + text

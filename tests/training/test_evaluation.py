@@ -15,7 +15,7 @@ from albert_tf.checkpoints import loading, store
 from albert_tf.checkpoints.names import variable_name
 from albert_tf.pretraining import input_pipeline, record_files
 from albert_tf.pretraining.task import PretrainingTask
-from albert_tf.training import evaluation
+from albert_tf.training import evaluation, precision
 from albert_tf.training.evaluation import CheckpointEvaluator, EarlyStopping, Evaluation, Evaluator
 from albert_tf.training.metrics_log import Curves
 from tests.conftest import MAX_PREDICTIONS, SEQ_LENGTH
@@ -150,6 +150,36 @@ def test_other_data_are_measured_anew_and_choose_anew(tmp_path):
     assert len(found) == 1
     lines = (tmp_path / "evaluations.jsonl").read_text().splitlines()
     assert [json.loads(line)["measured_on"] for line in lines] == ["dev", "middle only"]
+
+
+def test_another_precision_measures_anew_and_is_named_in_the_results(tmp_path):
+    save(tmp_path, 0, 0.25)
+    make_evaluator(tmp_path).evaluate_all()
+    precision.apply("bfloat16")
+    measured = Measured()
+    (found,) = make_evaluator(tmp_path, measured).evaluate_all()
+    assert measured.seen == [0.25]
+    assert evaluation.heading([found]) == (
+        "# Computed in bfloat16; --precision=float32 gives Google's numbers.\n"
+    )
+    lines = (tmp_path / "evaluations.jsonl").read_text().splitlines()
+    assert [json.loads(line)["precision"] for line in lines] == ["float32", "bfloat16"]
+    precision.apply("float32")
+    (found,) = make_evaluator(tmp_path, measured).evaluate_all()
+    assert measured.seen == [0.25]
+    assert evaluation.heading([found]) == ""
+
+
+def test_evaluations_of_files_without_a_precision_count(tmp_path):
+    save(tmp_path, 0, 0.25)
+    make_evaluator(tmp_path).evaluate_all()
+    path = tmp_path / "evaluations.jsonl"
+    row = json.loads(path.read_text())
+    del row["precision"]
+    path.write_text(json.dumps(row) + "\n")
+    measured = Measured()
+    make_evaluator(tmp_path, measured).evaluate_all()
+    assert measured.seen == []
 
 
 def test_a_checkpoint_that_changed_is_another_one(tmp_path):

@@ -66,6 +66,11 @@ def test_a_precision_that_is_asked_for_is_given():
         assert precision.resolve(name) == (name, f"--precision={name}")
 
 
+def test_precisions_other_than_googles_say_how_to_get_its_numbers():
+    assert precision.difference("float32") == ""
+    assert "about 1e-3; --precision=float32 gives Google's" in precision.difference("bfloat16")
+
+
 @pytest.mark.parametrize("name", ["float32", "bfloat16", "float16"])
 def test_models_compute_in_the_precision_and_keep_float32_weights(name):
     precision.apply(name)
