@@ -418,7 +418,8 @@ def test_evaluations_survive_the_file(tmp_path):
     save(tmp_path, 10, 0.7)
     found = make_evaluator(tmp_path).evaluate_all()
     assert evaluation.read_evaluations(str(tmp_path)) == found
-    assert set(dataclasses.asdict(found[0])) == {"step", "metrics", "checkpoint", "measured_on"}
+    names = {"step", "metrics", "checkpoint", "measured_on", "precision"}
+    assert set(dataclasses.asdict(found[0])) == names
 
 
 def evaluations_of(*values, first_step=0):
