@@ -24,6 +24,7 @@ text itself (Google's class leaves that to its callers, so that "Hello" becomes 
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
 import re
@@ -51,6 +52,9 @@ _CJK = re.compile(
     "[\u4e00-\u9fff\u3400-\u4dbf\U00020000-\U0002a6df\U0002a700-\U0002b73f\U0002b740-\U0002b81f"
     "\U0002b820-\U0002ceaf\uf900-\ufaff\U0002f800-\U0002fa1f]"
 )
+# Every character that is not an ordinary letter to all predicates: without surrogates, rare Chinese
+# characters that BERT does not know either, planes without characters, and private use.
+_CODE_POINTS = (*range(0xD800), *range(0xE000, 0x30000), *range(0xE0000, 0xE0200))
 # Spaces that WordPiece text gains: around Chinese characters and full-width signs, and before
 # punctuation that follows a word.
 _ADDED_SPACE = re.compile(
@@ -81,6 +85,42 @@ def is_punctuation(char: str) -> bool:
     return unicodedata.category(char).startswith("P")
 
 
+def is_dropped(char: str) -> bool:
+    """Whether BERT removes `char`: a control character, NUL or U+FFFD."""
+    is_removed = char in "\0\ufffd" or is_control(char)
+    return is_removed and not is_whitespace(char)
+
+
+def is_mark(char: str) -> bool:
+    """Whether BERT strips `char` as an accent: category Mn."""
+    return unicodedata.category(char) == "Mn"
+
+
+def is_combining(char: str) -> bool:
+    """Whether `preprocess_text` strips `char` as an accent: a combining class other than 0."""
+    return unicodedata.combining(char) != 0
+
+
+@functools.cache
+def character_class(contains: Callable[[str], bool]) -> str:
+    """Returns a class of regular expressions with all characters that a predicate accepts.
+
+    In the notation that RE2 and Oniguruma have in common.
+
+    Args:
+        contains: takes a character; true for at least one. Asked of `_CODE_POINTS` only.
+    """
+    runs: list[list[int]] = []
+    for code in _CODE_POINTS:
+        if not contains(chr(code)):
+            continue
+        if runs and runs[-1][1] == code - 1:
+            runs[-1][1] = code
+        else:
+            runs.append([code, code])
+    return "[" + "".join(rf"\x{{{first:x}}}-\x{{{last:x}}}" for first, last in runs) + "]"
+
+
 class _Memory(dict[Any, Any]):
     """A function's results, each worked out at first need; also a table for `str.translate`."""
 
@@ -99,15 +139,15 @@ def _clean(code: int) -> str | None:
     char = chr(code)
     if is_whitespace(char):
         return " "
-    if char in "\0\ufffd" or is_control(char):
+    if is_dropped(char):
         return None
     return f" {char} " if is_cjk(char) else char
 
 
 _CLEAN_AND_SPACE_CJK = _Memory(_clean)
 _SPACE_PUNCTUATION = _Memory(lambda c: f" {chr(c)} " if is_punctuation(chr(c)) else c)
-_DROP_COMBINING = _Memory(lambda c: None if unicodedata.combining(chr(c)) else c)
-_DROP_MARKS = _Memory(lambda c: None if unicodedata.category(chr(c)) == "Mn" else c)
+_DROP_COMBINING = _Memory(lambda c: None if is_combining(chr(c)) else c)
+_DROP_MARKS = _Memory(lambda c: None if is_mark(chr(c)) else c)
 
 
 def preprocess_text(text: str, remove_space: bool = True, lower: bool = False) -> str:

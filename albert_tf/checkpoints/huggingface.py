@@ -7,6 +7,7 @@ exists even where E = H, and "gelu" is the exact one with erf: Google's is calle
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -15,9 +16,11 @@ import numpy as np
 from absl import logging
 
 from albert_tf import files
+from albert_tf.checkpoints import tokenizer_json
 from albert_tf.checkpoints.families import check_google_layout, group_obstacles
 from albert_tf.checkpoints.names import PROJECTION, name_map
 from albert_tf.config import HUGGING_FACE_ACTIVATIONS, LAYER_NORM_EPSILON, AlbertConfig
+from albert_tf.tokenization import FullTokenizer
 
 WEIGHTS_FILE, CONFIG_FILE = "model.safetensors", "config.json"
 TOKENIZER_CONFIG_FILE = "tokenizer_config.json"
@@ -94,12 +97,13 @@ def save_hugging_face(
         directory: an existing folder.
         tensors: name → weight, with Google's names.
         config: the architecture.
-        vocab_file: a WordPiece vocabulary, becomes BertTokenizer's.
-        spm_model_file: a SentencePiece model, becomes AlbertTokenizer's.
+        vocab_file: a WordPiece vocabulary, becomes `vocab.txt` and `tokenizer.json`.
+        spm_model_file: a SentencePiece model, becomes `spiece.model` and `tokenizer.json`.
         do_lower_case: whether the tokenizer lower-cases.
 
     Raises:
-        ValueError: Hugging Face's ALBERT cannot hold this model, or safetensors is missing.
+        ValueError: Hugging Face's ALBERT cannot hold this model, safetensors is missing, or
+            what was given is no vocabulary.
     """
     weights = to_hugging_face(tensors, config)
     try:
@@ -111,22 +115,36 @@ def save_hugging_face(
     files.write_json(os.path.join(directory, CONFIG_FILE), config_to_hugging_face(config, tensors))
     with files.write_atomically(os.path.join(directory, WEIGHTS_FILE), "wb") as stream:
         stream.write(save(weights, metadata={"format": "pt"}))
-    if spm_model_file:
-        _write_tokenizer(directory, spm_model_file, "spiece.model", do_lower_case)
-    elif vocab_file:
-        _write_tokenizer(directory, vocab_file, "vocab.txt", do_lower_case)
+    if vocab_file or spm_model_file:
+        tokenizer = FullTokenizer(
+            None if spm_model_file else vocab_file,
+            do_lower_case,
+            spm_model_file,
+            max_length=config.max_position_embeddings,
+        )
+        _write_tokenizer(directory, spm_model_file or vocab_file or "", tokenizer)
 
 
-def _write_tokenizer(directory: str, source: str, name: str, do_lower_case: bool) -> None:
-    with (
-        files.open_binary(source) as original,
-        files.write_atomically(os.path.join(directory, name), "wb") as stream,
-    ):
-        stream.write(original.read())
+def _write_tokenizer(directory: str, source: str, tokenizer: FullTokenizer) -> None:
+    """Writes the vocabulary under their name, `tokenizer.json` and `tokenizer_config.json`."""
+    name = "spiece.model" if tokenizer.is_sentencepiece else "vocab.txt"
+    files.copy(source, os.path.join(directory, name))
+    tokenizer_class = "PreTrainedTokenizerFast"  # whatever tokenizer.json says, and nothing else
+    try:
+        content = json.dumps(tokenizer_json.tokenizer_json(tokenizer), ensure_ascii=False)
+        with files.write_atomically(os.path.join(directory, tokenizer_json.FILE)) as stream:
+            stream.write(content)
+    except ValueError as error:
+        tokenizer_class = "AlbertTokenizer"
+        logging.warning("%s. transformers needs sentencepiece and protobuf for %s", error, name)
+    symbols = {"pad": tokenizer.pad_id, "unk": tokenizer.unk_id, "mask": tokenizer.mask_id}
+    symbols |= {"cls": tokenizer.cls_id, "sep": tokenizer.sep_id}
     values = {
-        "tokenizer_class": "AlbertTokenizer" if name == "spiece.model" else "BertTokenizer",
-        "do_lower_case": do_lower_case,
+        "tokenizer_class": tokenizer_class,
+        "do_lower_case": tokenizer.do_lower_case,
         # ALBERT was trained with segments; AlbertTokenizer leaves them out unless told.
         "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
+        "model_max_length": tokenizer.max_length,
+        **{f"{symbol}_token": tokenizer.pieces[i] for symbol, i in symbols.items()},
     }
     files.write_json(os.path.join(directory, TOKENIZER_CONFIG_FILE), values)

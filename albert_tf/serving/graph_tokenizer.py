@@ -13,40 +13,17 @@ Letters: B batch, T tokens of a text (ragged), S sequence length, V vocabulary s
 
 from __future__ import annotations
 
-import functools
-import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import tensorflow as tf
 import tensorflow_text as tf_text
 
 from albert_tf import tokenization
-from albert_tf.tokenization import FullTokenizer
+from albert_tf.tokenization import FullTokenizer, character_class
 
-# Every character that is not an ordinary letter to all predicates: without surrogates, rare Chinese
-# characters that BERT does not know either, planes without characters, and private use.
-_CODE_POINTS = (*range(0xD800), *range(0xE000, 0x30000), *range(0xE0000, 0xE0200))
 _UNKNOWN_CHARACTER = "\ue000"  # for private use: no text to train a vocabulary on has it
 # Of a word of MAX_INPUT_CHARS_PER_WORD characters in UTF-8, with room to spare.
 _MAX_BYTES_PER_WORD = 8 * tokenization.MAX_INPUT_CHARS_PER_WORD
-
-
-@functools.cache
-def character_class(contains: Callable[[str], bool]) -> str:
-    """Returns a class of RE2's regular expressions with all characters that a predicate accepts.
-
-    Args:
-        contains: takes a character; true for at least one. Asked of `_CODE_POINTS` only.
-    """
-    runs: list[list[int]] = []
-    for code in _CODE_POINTS:
-        if not contains(chr(code)):
-            continue
-        if runs and runs[-1][1] == code - 1:
-            runs[-1][1] = code
-        else:
-            runs.append([code, code])
-    return "[" + "".join(rf"\x{{{first:x}}}-\x{{{last:x}}}" for first, last in runs) + "]"
 
 
 class GraphTokenizer(tf.Module):
@@ -165,7 +142,7 @@ class _SentencePiece(tf.Module):
         super().__init__(name="sentencepiece")
         self._lower = tokenizer.do_lower_case
         self._spaces = character_class(str.isspace) + "+"
-        self._combining = character_class(_is_combining) + "+"
+        self._combining = character_class(tokenization.is_combining) + "+"
         self._model = tokenizer.sentencepiece_model
         self._unk_id = tokenizer.unk_id
         self._id_of_piece = _lookup_table(tokenizer.pieces, tokenizer.unk_id)
@@ -221,10 +198,10 @@ class _WordPiece(tf.Module):
     def __init__(self, tokenizer: FullTokenizer) -> None:
         super().__init__(name="wordpiece")
         self._lower = tokenizer.do_lower_case
-        self._dropped = character_class(_is_dropped) + "+"
+        self._dropped = character_class(tokenization.is_dropped) + "+"
         self._spaces = character_class(_is_space) + "+"
         self._cjk = f"({character_class(tokenization.is_cjk)})"
-        self._marks = character_class(_is_mark) + "+"
+        self._marks = character_class(tokenization.is_mark) + "+"
         self._punctuation = f"({character_class(tokenization.is_punctuation)})"
         self._ids = tf_text.FastWordpieceTokenizer(
             tokenizer.pieces,
@@ -256,23 +233,9 @@ class _WordPiece(tf.Module):
         return self._ids.tokenize(words).merge_dims(1, 2)  # [B, T]
 
 
-def _is_dropped(char: str) -> bool:
-    """Whether `BasicTokenizer` removes a character."""
-    is_removed = char in "\0\ufffd" or tokenization.is_control(char)
-    return is_removed and not tokenization.is_whitespace(char)
-
-
 def _is_space(char: str) -> bool:
     """Whether `BasicTokenizer` splits words at a character."""
-    return char.isspace() and not _is_dropped(char)
-
-
-def _is_mark(char: str) -> bool:
-    return unicodedata.category(char) == "Mn"
-
-
-def _is_combining(char: str) -> bool:
-    return unicodedata.combining(char) != 0
+    return char.isspace() and not tokenization.is_dropped(char)
 
 
 def _ids_without_comma(tokenizer: FullTokenizer, piece: str) -> list[int]:

@@ -121,13 +121,33 @@ def test_tokenizer_files_are_written(tmp_path, toy_spm_model):
     with open(toy_spm_model, "rb") as stream:
         assert (tmp_path / "spiece.model").read_bytes() == stream.read()
     values = json.loads((tmp_path / "tokenizer_config.json").read_text())
-    assert (values["tokenizer_class"], values["do_lower_case"]) == ("AlbertTokenizer", True)
+    assert (values["tokenizer_class"], values["do_lower_case"]) == ("PreTrainedTokenizerFast", True)
+    assert (values["mask_token"], values["pad_token"]) == ("[MASK]", "<pad>")
+    assert values["model_max_length"] == SHARED.max_position_embeddings
+    content = json.loads((tmp_path / "tokenizer.json").read_text(encoding="utf-8"))
+    assert content["model"]["type"] == "Unigram"
     vocab_file = tmp_path / "zh.txt"
-    vocab_file.write_text("[PAD]\n[UNK]\n")
+    vocab_file.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n")
     save_hugging_face(str(tmp_path), random_weights(SHARED), SHARED, str(vocab_file), None, False)
-    assert (tmp_path / "vocab.txt").read_text() == "[PAD]\n[UNK]\n"
+    assert (tmp_path / "vocab.txt").read_bytes() == vocab_file.read_bytes()
     values = json.loads((tmp_path / "tokenizer_config.json").read_text())
-    assert (values["tokenizer_class"], values["do_lower_case"]) == ("BertTokenizer", False)
+    assert (values["unk_token"], values["do_lower_case"]) == ("[UNK]", False)
+    content = json.loads((tmp_path / "tokenizer.json").read_text(encoding="utf-8"))
+    assert content["model"]["type"] == "WordPiece"
+
+
+def test_a_model_that_tokenizer_json_cannot_hold_is_left_to_their_class(
+    tmp_path, toy_spm_model, monkeypatch, caplog
+):
+    def refuse(tokenizer):
+        raise ValueError("tokenizer.json cannot hold it")
+
+    monkeypatch.setattr(huggingface.tokenizer_json, "tokenizer_json", refuse)
+    save_hugging_face(str(tmp_path), random_weights(SHARED), SHARED, spm_model_file=toy_spm_model)
+    assert not (tmp_path / "tokenizer.json").exists()
+    values = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    assert values["tokenizer_class"] == "AlbertTokenizer"
+    assert "cannot hold it. transformers needs sentencepiece and protobuf" in caplog.text
 
 
 RUN_TRANSFORMERS = """
@@ -264,9 +284,6 @@ def test_models_saved_by_transformers_load(transformers_python, tmp_path):
 def test_their_tokenizer_gives_our_ids_and_segments(transformers_python, tmp_path, toy_spm_model):
     save_hugging_face(str(tmp_path), random_weights(SHARED), SHARED, spm_model_file=toy_spm_model)
     first, second = "The river froze.", "A small Café near the boat"
-    probe = [transformers_python, "-c", "import sentencepiece, google.protobuf"]
-    if subprocess.run(probe, capture_output=True, check=False).returncode:
-        pytest.skip("transformers reads spiece.model with sentencepiece and protobuf: not there")
     tokenizer = FullTokenizer(spm_model_file=toy_spm_model)
     a, b = tokenizer.encode(first), tokenizer.encode(second)
     cls_id, sep_id = tokenizer.cls_id, tokenizer.sep_id

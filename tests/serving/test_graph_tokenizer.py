@@ -8,7 +8,6 @@ import pytest
 import tensorflow as tf
 
 from albert_tf import tokenization
-from albert_tf.serving import graph_tokenizer
 from albert_tf.serving.graph_tokenizer import GraphTokenizer
 from albert_tf.tokenization import FullTokenizer
 from tests.conftest import TOY_TEXT, train_toy_vocabulary
@@ -108,7 +107,7 @@ def test_a_saved_model_keeps_its_vocabulary(pair, tmp_path):
 
 
 def test_character_classes_match_what_they_are_made_of():
-    pattern = graph_tokenizer.character_class(tokenization.is_punctuation)
+    pattern = tokenization.character_class(tokenization.is_punctuation)
     characters = [chr(code) for code in (*range(0x3100), 0xFF01, 0x10100, 0x1F600)]
     kept = tf.strings.regex_replace(tf.constant(characters), pattern, "").numpy()
     assert [text == b"" for text in kept] == list(map(tokenization.is_punctuation, characters))

@@ -1,0 +1,231 @@
+"""`tokenizer.json`: a vocabulary in the format of Hugging Face's `tokenizers`, with the same ids.
+
+The file lists the steps from text to ids, and `tokenizers` does what it says. They are the steps of
+`tokenization`: normalization by regular expressions whose character classes are Python's, then
+SentencePiece's unigram model or WordPiece. No package is needed to write it, and `transformers`
+needs neither protobuf nor tiktoken to read it. The ids are those of `FullTokenizer`; what differs
+is listed in docs/differences.md.
+
+The normalizers see a text in parts: what is between two special symbols, as `[MASK]`, is a part.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+import re
+from typing import Any
+
+import sentencepiece
+
+from albert_tf import tokenization
+from albert_tf.tokenization import SPIECE_UNDERLINE, FullTokenizer, character_class
+
+FILE = "tokenizer.json"
+_UNIGRAM = 1  # SentencePiece's number of this kind of model
+_FINAL_SIGMA, _SIGMA = "\u03c2", "\u03a3"
+_CONTROLS = (*range(0x20), *range(0x7F, 0xA0))  # code points of control characters
+_MARGIN = 0.01  # by which a piece that must not be found is less likely than others
+
+Step = dict[str, Any]  # of the file: its "type" and arguments
+
+
+def tokenizer_json(tokenizer: FullTokenizer) -> dict[str, Any]:
+    """Returns the content of `tokenizer.json` for a vocabulary.
+
+    Raises:
+        ValueError: the format cannot hold the SentencePiece model; says why.
+    """
+    steps = _sentencepiece_steps(tokenizer) if tokenizer.is_sentencepiece else _wordpiece(tokenizer)
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": _special_symbols(tokenizer),
+        **steps,
+        "post_processor": _special_ids_around_texts(tokenizer),
+    }
+
+
+def _special_symbols(tokenizer: FullTokenizer) -> list[dict[str, Any]]:
+    """Returns the symbols that are found in a text by their names, as `[MASK]` has to be."""
+    ids = {tokenizer.pad_id, tokenizer.unk_id}
+    ids |= {tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id}
+    return [
+        {
+            "id": token_id,
+            "content": tokenizer.pieces[token_id],
+            "single_word": False,
+            # A space before [MASK] belongs to the word that it stands for.
+            "lstrip": tokenizer.is_sentencepiece and token_id == tokenizer.mask_id,
+            "rstrip": False,
+            "normalized": False,
+            "special": True,
+        }
+        for token_id in sorted(ids)
+    ]
+
+
+def _special_ids_around_texts(tokenizer: FullTokenizer) -> Step:
+    """Returns the step that makes `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]` of ids."""
+    ids = {tokenizer.pieces[i]: i for i in (tokenizer.cls_id, tokenizer.sep_id)}
+    cls, sep = ids
+
+    def symbol(name: str, segment: int) -> Step:
+        return {"SpecialToken": {"id": name, "type_id": segment}}
+
+    first = [symbol(cls, 0), {"Sequence": {"id": "A", "type_id": 0}}, symbol(sep, 0)]
+    second = [{"Sequence": {"id": "B", "type_id": 1}}, symbol(sep, 1)]
+    return {
+        "type": "TemplateProcessing",
+        "single": first,
+        "pair": first + second,
+        "special_tokens": {
+            name: {"id": name, "ids": [token_id], "tokens": [name]}
+            for name, token_id in ids.items()
+        },
+    }
+
+
+def _replace(pattern: str, content: str) -> Step:
+    return {"type": "Replace", "pattern": {"Regex": pattern}, "content": content}
+
+
+def _split(pattern: str, behavior: str) -> Step:
+    return {"type": "Split", "pattern": {"Regex": pattern}, "behavior": behavior, "invert": False}
+
+
+def _in_sequence(normalizers: list[Step], pre_tokenizers: list[Step]) -> dict[str, Step]:
+    return {
+        "normalizer": {"type": "Sequence", "normalizers": normalizers},
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": pre_tokenizers},
+    }
+
+
+def _is_cased(char: str) -> bool:
+    return (char + _SIGMA).lower().endswith(_FINAL_SIGMA)
+
+
+def _is_case_ignorable(char: str) -> bool:
+    return ("A" + char + _SIGMA).lower().endswith(_FINAL_SIGMA) and not _is_cased(char)
+
+
+def _lower() -> list[Step]:
+    """Returns the steps of `str.lower`: theirs lower each character for itself, Σ too."""
+    cased, ignored = character_class(_is_cased), character_class(_is_case_ignorable)
+    is_final = f"(?<={cased}|{cased}{ignored}){_SIGMA}(?!{ignored}*{cased})"
+    return [_replace(is_final, _FINAL_SIGMA), {"type": "Lowercase"}]
+
+
+def _wordpiece(tokenizer: FullTokenizer) -> dict[str, Step]:
+    """Returns the steps of `BasicTokenizer` and `WordpieceTokenizer`."""
+    normalizers = [_replace(character_class(tokenization.is_dropped), "")]
+    if tokenizer.do_lower_case:
+        marks = character_class(tokenization.is_mark)
+        normalizers += [*_lower(), {"type": "NFD"}, _replace(marks, "")]
+    return {
+        **_in_sequence(
+            normalizers,
+            [
+                _split(character_class(str.isspace) + "+", "Removed"),
+                _split(character_class(tokenization.is_cjk), "Isolated"),
+                _split(character_class(tokenization.is_punctuation), "Isolated"),
+            ],
+        ),
+        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
+        "model": {
+            "type": "WordPiece",
+            "unk_token": tokenization.UNKNOWN_TOKEN,
+            "continuing_subword_prefix": "##",
+            "max_input_chars_per_word": tokenization.MAX_INPUT_CHARS_PER_WORD,
+            "vocab": tokenizer.vocab,
+        },
+    }
+
+
+def _sentencepiece_steps(tokenizer: FullTokenizer) -> dict[str, Step]:
+    """Returns the steps of `preprocess_text`, of SentencePiece and of `encode_pieces`."""
+    from sentencepiece import sentencepiece_model_pb2
+
+    model = sentencepiece_model_pb2.ModelProto.FromString(tokenizer.sentencepiece_model)
+    _check_sentencepiece(model)
+    vocabulary, numbers = _scores(tokenizer, model)
+    # A "▁" before a text, but not after a special symbol: "[MASK]." has no space there.
+    underlines = {
+        "type": "Metaspace",
+        "replacement": SPIECE_UNDERLINE,
+        "prepend_scheme": "first",
+        "split": True,
+    }
+    pre_tokenizers = [underlines]
+    if numbers:
+        words = "|".join(map(re.escape, numbers))
+        pre_tokenizers.append(_split(rf"^{SPIECE_UNDERLINE}(?:{words}),(?!\d)", "Isolated"))
+    return {
+        **_in_sequence(_sentencepiece_normalizers(tokenizer, model), pre_tokenizers),
+        "decoder": underlines,
+        "model": {
+            "type": "Unigram",
+            "unk_id": tokenizer.unk_id,
+            "vocab": vocabulary,
+            "byte_fallback": False,
+        },
+    }
+
+
+def _check_sentencepiece(model: Any) -> None:
+    trainer, normalizer = model.trainer_spec, model.normalizer_spec
+    conditions = {
+        "it is not a unigram model": trainer.model_type == _UNIGRAM,
+        "it spells unknown characters by bytes": not trainer.byte_fallback,
+        'it puts "▁" behind words': not trainer.treat_whitespace_as_suffix,
+        "it keeps spaces as they are": normalizer.remove_extra_whitespaces,
+        'it puts no "▁" before a text': normalizer.add_dummy_prefix,
+        'it does not write spaces as "▁"': normalizer.escape_whitespaces,
+    }
+    for obstacle, is_fulfilled in conditions.items():
+        if not is_fulfilled:
+            raise ValueError(f"{FILE} cannot hold this SentencePiece model: {obstacle}")
+
+
+def _sentencepiece_normalizers(tokenizer: FullTokenizer, model: Any) -> list[Step]:
+    """Returns the steps of `preprocess_text`, then of the normalization in the model itself."""
+    combining = character_class(tokenization.is_combining)
+    steps = [
+        _replace(character_class(str.isspace) + "+", " "),
+        {"type": "NFKD"},
+        # The "▁" before a text is put before its first character; a space keeps that place.
+        _replace(f"^{combining}+", " "),
+        _replace(combining, ""),
+    ]
+    if tokenizer.do_lower_case:
+        steps += _lower()
+    normalization = model.normalizer_spec.precompiled_charsmap
+    if normalization:
+        sp = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.sentencepiece_model)
+        dropped = "".join(rf"\x{{{code:x}}}" for code in _CONTROLS if not sp.encode(chr(code)))
+        if dropped:
+            steps.append(_replace(f"^[{dropped}]+", " "))
+        # NFC first: their `Precompiled` does not put the parts of a Hangul syllable together.
+        charsmap = base64.b64encode(normalization).decode()
+        steps += [{"type": "NFC"}, {"type": "Precompiled", "precompiled_charsmap": charsmap}]
+    return [*steps, _replace(" {2,}", " "), _replace(" +$", "")]
+
+
+def _scores(tokenizer: FullTokenizer, model: Any) -> tuple[list[list[Any]], list[str]]:
+    """Returns the pieces with their scores, and the numbers that a comma is separated from.
+
+    `encode_pieces` cuts pieces such as "▁1999,": they get a score by which they are not found.
+    Where the model finds such a piece, the text is cut after the comma, as if it had been found.
+    (Not before a digit: "▁10,000" is another piece, and only their scores tell which is found.)
+    """
+    sp = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.sentencepiece_model)
+    scores = {piece.piece: float(piece.score) for piece in model.pieces}
+    numbers = []
+    for piece in filter(tokenization.has_number_comma, tokenizer.pieces):
+        body = piece[:-1].replace(SPIECE_UNDERLINE, "")
+        apart = math.fsum([*map(sp.get_score, sp.encode(body)), scores.get(",", 0.0)])
+        if scores[piece] > apart and piece.startswith(SPIECE_UNDERLINE):
+            numbers.append(body)
+        scores[piece] = min(scores[piece], apart - _MARGIN)
+    return [[piece, scores[piece]] for piece in tokenizer.pieces], sorted(numbers)

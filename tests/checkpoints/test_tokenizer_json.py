@@ -1,0 +1,130 @@
+"""tokenizer.json: what is written, and what Hugging Face's `tokenizers` makes of it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import sentencepiece
+
+from albert_tf.checkpoints.tokenizer_json import tokenizer_json
+from albert_tf.tokenization import FullTokenizer
+
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "river", "##s", "河", "σ", "##ς", "a"]
+TEXTS = [
+    "",
+    "  The  rivers, 1999, froze. ",
+    "\u0301Cafe\u0301 \u00c5 \u00b4 \ufeff",
+    "\u0301first",
+    "\x01\x7fboat\x01",
+    "河the河,流",
+    "ΟΔΟΣ Σ ΑΣ",
+    "한국 \u1112\u1161\u11ab",
+    "a\u2028b\u3000c\x85d",
+    "x" * 201,
+    "\ue000\U0001f600",
+]
+
+
+@pytest.fixture(name="write_vocabulary")
+def make_writer(tmp_path):
+    def write(words):
+        path = tmp_path / "vocab.txt"
+        path.write_text("\n".join(words) + "\n", encoding="utf-8")
+        return str(path)
+
+    return write
+
+
+def load(tokenizer):
+    tokenizers = pytest.importorskip("tokenizers", reason="reads tokenizer.json; not installed")
+    return tokenizers.Tokenizer.from_str(json.dumps(tokenizer_json(tokenizer)))
+
+
+def test_a_word_piece_vocabulary_keeps_its_ids_and_symbols(write_vocabulary):
+    content = tokenizer_json(FullTokenizer(write_vocabulary(WORDS)))
+    assert content["model"]["vocab"] == {word: number for number, word in enumerate(WORDS)}
+    assert content["model"]["max_input_chars_per_word"] == 200
+    assert [token["id"] for token in content["added_tokens"]] == [0, 1, 2, 3, 4]
+    assert [token["content"] for token in content["added_tokens"]] == WORDS[:5]
+    lower = {"type": "Lowercase"}
+    assert lower in content["normalizer"]["normalizers"]
+    cased = tokenizer_json(FullTokenizer(write_vocabulary(WORDS), do_lower_case=False))
+    assert lower not in cased["normalizer"]["normalizers"]
+
+
+def test_a_sentencepiece_model_keeps_its_pieces_and_scores(toy_spm_model):
+    tokenizer = FullTokenizer(spm_model_file=toy_spm_model)
+    content = tokenizer_json(tokenizer)
+    sp = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.sentencepiece_model)
+    model = content["model"]
+    assert [piece for piece, _ in model["vocab"]] == tokenizer.pieces
+    for piece, (_, score) in enumerate(model["vocab"]):
+        assert score <= sp.get_score(piece)
+    assert model["unk_id"] == tokenizer.unk_id
+    mask = next(t for t in content["added_tokens"] if t["content"] == "[MASK]")
+    assert mask["lstrip"], "the space before [MASK] is the masked word's"
+
+
+def test_models_that_the_format_cannot_hold_are_refused(tmp_path):
+    text = tmp_path / "text"
+    text.write_text("the river froze and the boat was late\n" * 20)
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(text),
+        model_prefix=str(tmp_path / "bpe"),
+        model_type="bpe",
+        vocab_size=30,
+        control_symbols=["[CLS]", "[SEP]", "[MASK]"],
+        minloglevel=2,
+    )
+    tokenizer = FullTokenizer(spm_model_file=str(tmp_path / "bpe.model"))
+    with pytest.raises(ValueError, match="SentencePiece model: it is not a unigram model"):
+        tokenizer_json(tokenizer)
+
+
+@pytest.mark.parametrize("do_lower_case", [True, False])
+def test_tokenizers_gives_our_ids(do_lower_case, write_vocabulary, toy_spm_model):
+    for tokenizer in (
+        FullTokenizer(write_vocabulary(WORDS), do_lower_case),
+        FullTokenizer(None, do_lower_case, toy_spm_model),
+    ):
+        theirs = load(tokenizer)
+        for text in TEXTS:
+            ids = theirs.encode(text, add_special_tokens=False).ids
+            assert ids == tokenizer.encode(text), ascii(text)
+        encoded = theirs.encode("The river", "a boat")
+        ours = tokenizer("The river", "a boat")
+        assert encoded.ids == list(ours["input_ids"][0])
+        assert encoded.type_ids == list(ours["segment_ids"][0])
+
+
+def test_a_mask_stands_for_a_word_and_its_space(toy_spm_model):
+    tokenizer = FullTokenizer(spm_model_file=toy_spm_model)
+    ids = load(tokenizer).encode("The [MASK] froze.", add_special_tokens=False).ids
+    expected = tokenizer.encode("The"), [tokenizer.mask_id], tokenizer.encode("froze.")
+    assert ids == [token_id for part in expected for token_id in part]
+    ids = load(tokenizer).encode("[MASK].", add_special_tokens=False).ids
+    assert tokenizer.convert_ids_to_tokens(ids) == ["[MASK]", "."]
+
+
+@pytest.mark.parametrize("kind", ["sentencepiece", "wordpiece"])
+@pytest.mark.parametrize("case", ["lower", "cased"])
+def test_every_golden_text_has_the_official_ids(shared, kind, case):
+    """But for symbols' names, and paths of equal scores, which float32 and float64 rank apart."""
+    vocabulary = (
+        {"spm_model_file": str(shared / "vocab" / "30k-clean.model")}
+        if kind == "sentencepiece"
+        else {"vocab_file": str(shared / "vocab" / "vocab_chinese.txt")}
+    )
+    theirs = load(FullTokenizer(do_lower_case=case == "lower", **vocabulary))
+    path = shared / "golden" / "tokenization" / f"{kind}_{case}.jsonl"
+    differing = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        row = json.loads(line)
+        if theirs.encode(row["text"], add_special_tokens=False).ids != row["ids"]:
+            differing.append(row["text"])
+    equal_scores = {"é" * len(text) for text in differing if kind == "sentencepiece"}
+    assert [text for text in differing if text not in equal_scores] == [
+        "[CLS] hello [SEP] [MASK] <pad> <unk>"
+    ]
+    assert len(differing) <= 2
