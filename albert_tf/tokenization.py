@@ -494,17 +494,33 @@ class FullTokenizer:
                 f"padding={padding!r}, max_length={limit}, pad_to_multiple={pad_to_multiple}: "
                 f"expected one of {PADDINGS}, 3 or more, and 1 or more"
             )
-        firsts, seconds = _split_pairs(texts, pairs)
+        rows = self.sequences(texts, pairs, limit)
+        longest = max((len(ids) for ids, _ in rows), default=0)
+        length = min(-(-longest // pad_to_multiple) * pad_to_multiple, limit)
+        return _pad(rows, limit if padding == "max_length" else length)
+
+    def sequences(
+        self,
+        texts: str | Sequence[str] | Sequence[Sequence[str]],
+        pairs: str | Sequence[str] | None,
+        max_length: int,
+    ) -> list[tuple[list[int], int]]:
+        """The rows of a call without padding: ids, and how many of them belong to segment 0.
+
+        Args:
+            texts: as in a call.
+            pairs: as in a call.
+            max_length: the most tokens in a row, special symbols included.
+        """
+        firsts, seconds = split_pairs(texts, pairs)
         rows = []
         for first, second in zip(
             self.encode_batch(firsts), self.encode_batch(seconds), strict=True
         ):
-            room = max(limit - (3 if second else 2), 0)
+            room = max(max_length - (3 if second else 2), 0)
             kept = truncated_lengths(len(first), len(second), room)
             rows.append(join(first[: kept[0]], second[: kept[1]], self.cls_id, self.sep_id))
-        longest = max((len(ids) for ids, _ in rows), default=0)
-        length = min(-(-longest // pad_to_multiple) * pad_to_multiple, limit)
-        return _pad(rows, limit if padding == "max_length" else length)
+        return rows
 
     def preprocess(self, text: str) -> str:
         """SentencePiece: `preprocess_text`, lower-cased as set. WordPiece: `text` as it is."""
@@ -575,10 +591,14 @@ class FullTokenizer:
         return [self.pieces[token_id] for token_id in ids]
 
 
-def _split_pairs(
-    texts: str | Sequence[str] | Sequence[Sequence[str]], pairs: str | Sequence[str] | None
+def split_pairs(
+    texts: str | Sequence[str] | Sequence[Sequence[str]], pairs: str | Sequence[str] | None = None
 ) -> tuple[list[str], list[str]]:
-    """First and second texts of a call's arguments; "" where there is no second one."""
+    """First and second texts of a tokenizer's arguments; "" where there is no second one.
+
+    Raises:
+        ValueError: something is no text, or `pairs` and `texts` differ in number.
+    """
     if isinstance(texts, str):
         texts, pairs = [texts], [pairs] if isinstance(pairs, str) else pairs
     elif isinstance(texts, tuple) and texts and all(isinstance(text, str) for text in texts):

@@ -144,22 +144,27 @@ def remembered_labels(folder: str) -> tuple[str, ...]:
     Raises:
         ValueError: the file is damaged.
     """
-    known = _read_task(folder)
+    known = read_task(folder)
     return () if known is None else known.labels
 
 
-def _read_task(folder: str) -> _Remembered | None:
+def read_task(folder: str) -> RememberedTask | None:
+    """Returns what `remember_task` wrote; None without such a file.
+
+    Raises:
+        ValueError: the file is damaged.
+    """
     path = os.path.join(folder, TASK_FILE)
     if not files.exists(path):
         return None
     known = files.read_own_json(path, _TASK_FIELDS)
-    return _Remembered(
+    return RememberedTask(
         known["task_name"], known["folder"], tuple(known["labels"]), known["is_regression"]
     )
 
 
 @dataclasses.dataclass(frozen=True)
-class _Remembered:
+class RememberedTask:
     """The content of `task.json`; see `ClassificationTask`."""
 
     task_name: str
@@ -170,8 +175,8 @@ class _Remembered:
 
 def remember_task(folder: str, task: ClassificationTask) -> None:
     """Writes `task.json`, which records the task of the checkpoints in a folder."""
-    now = _Remembered(task.name, task.folder, task.labels, task.is_regression)
-    if _read_task(folder) != now:
+    now = RememberedTask(task.name, task.folder, task.labels, task.is_regression)
+    if read_task(folder) != now:
         with files.write_atomically(os.path.join(folder, TASK_FILE)) as stream:
             json.dump(dataclasses.asdict(now), stream, indent=1, ensure_ascii=False)
             stream.write("\n")
@@ -192,7 +197,7 @@ def check_task(folder: str, task: ClassificationTask, is_training: bool) -> None
     Raises:
         ValueError: the model is for another task; names both.
     """
-    known = _read_task(folder)
+    known = read_task(folder)
     if known is None:
         return
     is_same = (known.labels, known.is_regression) == (task.labels, task.is_regression)

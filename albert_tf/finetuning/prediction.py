@@ -72,6 +72,10 @@ class Predictor:
         outputs: name of each output → the value that pads it where batches differ in width, as
             with questions of different numbers of options.
         predictions: converts the model's outputs to these outputs; None if they are the same.
+        shows_progress: whether there is a progress bar, on a terminal.
+
+    Attributes:
+        features: as given; others of the same kind may take their place between calls.
     """
 
     def __init__(
@@ -82,10 +86,12 @@ class Predictor:
         padding: Padding,
         outputs: Mapping[str, float],
         predictions: Callable[[Any], Mapping[str, tf.Tensor]] | None = None,
+        shows_progress: bool = True,
     ) -> None:
         self.model, self.features, self.fill = model, features, dict(outputs)
         self._predictions = predictions or (lambda outputs: outputs)
         self.batch_size, self.padding = batch_size, padding
+        self.shows_progress = shows_progress
         self._step = tf.function(self._one_batch, input_signature=[batch_signature(features)])
 
     def _one_batch(self, batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
@@ -98,7 +104,9 @@ class Predictor:
         rows: dict[str, list[Any]] = {name: [None] * count for name in self.fill}
         batches = batching.evaluation_batches(self.features, self.batch_size, self.padding)
         total = -(-count // self.batch_size)
-        for numbers, batch in progress.shown(batches, "predicting", total):
+        if self.shows_progress:
+            batches = progress.shown(batches, "predicting", total)
+        for numbers, batch in batches:
             for name, values in self._step(batch).items():
                 for number, row in zip(numbers.tolist(), values.numpy(), strict=True):
                     rows[name][number] = row

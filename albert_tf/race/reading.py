@@ -228,7 +228,17 @@ def _question_set(name: str, split: str, found: list[Question], reports: RowRepo
     return QuestionSet(name, split, reports.path, found)
 
 
-def _custom_question(row: Any, split: str, line: int) -> Question:
+def parse_question(row: Any, split: str, line: int) -> Question:
+    """Returns the question of a JSON object, as in `read_questions`.
+
+    Args:
+        row: the object, or what is wrong with it.
+        split: "train", "dev" or "test".
+        line: of the file, from 1.
+
+    Raises:
+        BadRowError: it is none.
+    """
     if isinstance(row, BadRowError):
         raise row
     passage, options = _text(row, "passage"), _options(tables.cell(row, "options"))
@@ -267,7 +277,7 @@ def read_questions(data_dir: str, split: str, max_bad_rows: int = 0) -> Question
     found = []
     for line, row in tables.read_json_lines(path):
         try:
-            found.append(_custom_question(row, split, line))
+            found.append(parse_question(row, split, line))
         except BadRowError as error:
             name = f" ({row['id']})" if isinstance(row, dict) and "id" in row else ""
             reports.bad(f"line {line}{name}", str(error))

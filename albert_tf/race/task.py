@@ -46,9 +46,17 @@ def fill_in(question: str, option: str) -> str:
     return question.replace(BLANK, option) if BLANK in question else f"{question} {option}"
 
 
-def _sequences(
+def option_sequences(
     data: QuestionSet, tokenizer: FullTokenizer, max_seq_length: int, max_qa_length: int
 ) -> Iterator[tuple[list[int], int]]:
+    """Yields ids, and how many of them belong to segment 0, of C options for each question.
+
+    Args:
+        data: the questions.
+        tokenizer: of the model's vocabulary.
+        max_seq_length: as in `make_features`.
+        max_qa_length: as in `make_features`; it fits into `max_seq_length`.
+    """
     cls_id, sep_id, num_choices = tokenizer.cls_id, tokenizer.sep_id, data.num_choices
     passage, passage_ids = "", [0]
     num_cut = 0
@@ -119,7 +127,7 @@ def make_features(
     def make() -> TokenSequences:
         logging.info("Tokenizing the %d questions of %s", len(data), data.path)
         labels = np.array([question.label or 0 for question in data.questions], np.int32)
-        sequences = _sequences(data, tokenizer, max_seq_length, max_qa_length)
+        sequences = option_sequences(data, tokenizer, max_seq_length, max_qa_length)
         return TokenSequences.pack(sequences, {"label_ids": labels}, data.num_choices)
 
     return feature_cache.load_or_make(cache_file, made_of, make, TokenSequences)

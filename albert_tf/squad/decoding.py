@@ -29,7 +29,7 @@ NO_FEATURES_NULL_ODDS = 1_000_000.0
 NO_CANDIDATE_SCORE = -1e6
 ROWS_AT_ONCE = 512  # features decoded at a time; each usually has 400 candidates
 
-Span = tuple[float, float, str]
+Span = tuple[float, float, str, int]  # scores of start and end, text, first character
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -58,11 +58,14 @@ class Answers:
         best: the best text; "empty" (SQuAD 1.1) or "" (2.0) for questions without a candidate.
         nbest: the n-best list, with `text`, `probability`, `start_log_prob` and `end_log_prob`.
         null_odds: larger if the question is less likely to have an answer; None in SQuAD 1.1.
+        begins: of each text in the n-best list, the index of its first character in the context;
+            -1 where there is no candidate.
     """
 
     best: dict[str, str]
     nbest: dict[str, list[dict[str, Any]]]
     null_odds: dict[str, float] | None = None
+    begins: dict[str, list[int]] = dataclasses.field(default_factory=dict)
 
     def predictions(self, threshold: float | None = None, strict: bool = False) -> dict[str, str]:
         """Returns question id → answer; "" if the null odds are above `threshold`.
@@ -159,17 +162,19 @@ def decode(
     found: list[dict[tuple[int, int, int], list[tuple[float, float]]]] = [{} for _ in examples]
     for number, key, scores in _valid_spans(features, candidates, max_answer_length):
         found[number].setdefault(key, []).append(scores)
-    nbest = {}
+    nbest, begins = {}, {}
     for example, spans in zip(examples, found, strict=True):
         texts = _rank(example.context, features, spans, n_best_size)
         if not texts:
             nothing = (NO_CANDIDATE_SCORE,) * 2 if version_2 else (0.0, 0.0)
-            texts = [(*nothing, "" if version_2 else NOTHING_FOUND_V1)]
+            texts = [(*nothing, "" if version_2 else NOTHING_FOUND_V1, -1)]
         nbest[example.qas_id] = _with_probabilities(texts)
+        begins[example.qas_id] = [begin for *_, begin in texts]
     return Answers(
         best={qas_id: entries[0]["text"] for qas_id, entries in nbest.items()},
         nbest=nbest,
         null_odds=_null_odds(examples, features, candidates.null_scores),
+        begins=begins,
     )
 
 
@@ -218,7 +223,7 @@ def _rank(
     spans: dict[tuple[int, int, int], list[tuple[float, float]]],
     n_best_size: int,
 ) -> list[Span]:
-    """Returns the best distinct texts, as (start score, end score, text)."""
+    """Returns the best distinct texts; of places with the same text, the best one."""
     # A span occurs more than once only if several beams begin at the same position.
     means = [
         (sum(start for start, _ in scores) / len(scores), sum(e for _, e in scores) / len(scores))
@@ -227,8 +232,11 @@ def _rank(
     ranked = sorted(zip(means, spans, strict=True), key=lambda item: -(item[0][0] + item[0][1]))
     texts: dict[str, Span] = {}
     for (start, end), (_, first, last) in ranked:
-        text = context[features.first_char[first] : features.last_char[last] + 1].strip()
-        texts.setdefault(text, (start, end, text))
+        begin = int(features.first_char[first])
+        raw = context[begin : features.last_char[last] + 1]
+        text = raw.strip()
+        begin += len(raw) - len(raw.lstrip())
+        texts.setdefault(text, (start, end, text, begin))
         if len(texts) == n_best_size:
             break
     return list(texts.values())
@@ -236,7 +244,7 @@ def _rank(
 
 def _with_probabilities(texts: list[Span]) -> list[dict[str, Any]]:
     """Returns the entries of an n-best list; their probabilities sum to 1."""
-    scores = [start + end for start, end, _ in texts]
+    scores = [start + end for start, end, *_ in texts]
     weights = [math.exp(score - max(scores)) for score in scores]
     total = sum(weights)
     return [
@@ -246,7 +254,7 @@ def _with_probabilities(texts: list[Span]) -> list[dict[str, Any]]:
             "start_log_prob": start,
             "end_log_prob": end,
         }
-        for (start, end, text), weight in zip(texts, weights, strict=True)
+        for (start, end, text, _), weight in zip(texts, weights, strict=True)
     ]
 
 

@@ -251,15 +251,15 @@ class QuestionAnswering(FineTuningTask):
         answers = self.answer(split, outputs)
         if split.name == "question":
             qas_id = split.data.examples[0].qas_id
-            return describe_answer(answers, qas_id, self._threshold(output_dir))
+            return describe_answer(answers, qas_id, self.threshold(output_dir))
         if split.data.has_answers:
             predictions = self._evaluate(split.data, answers)[1]
         else:
-            predictions = answers.predictions(self._threshold(output_dir))
+            predictions = answers.predictions(self.threshold(output_dir))
         write_answers(output_dir, answers, predictions)
         return ""
 
-    def _threshold(self, output_dir: str) -> float | None:
+    def threshold(self, output_dir: str) -> float | None:
         """Returns the null odds above which a question has no answer, without gold answers.
 
         That is the threshold of the settings, or else the best threshold for the best checkpoint

@@ -416,7 +416,11 @@ class Windows:
 
 
 def make_features(
-    data: SentenceSet, labels: Sequence[str], tokenizer: FullTokenizer, max_seq_length: int
+    data: SentenceSet,
+    labels: Sequence[str],
+    tokenizer: FullTokenizer,
+    max_seq_length: int,
+    is_logged: bool = True,
 ) -> Windows:
     """Returns the windows of sentences, in their order; each token is in one of them.
 
@@ -427,6 +431,7 @@ def make_features(
         labels: in the order of their ids.
         tokenizer: of the model's vocabulary.
         max_seq_length: S; longer sentences are split between tokens.
+        is_logged: whether the first sentences, and the number of those that are split, are logged.
 
     Raises:
         ValueError: `max_seq_length` leaves no room for a token.
@@ -452,10 +457,10 @@ def make_features(
                 found += [id_of[sentence.labels[token]]] + [NO_LABEL] * (len(pieces[token]) - 1)
             sequences.append(([*ids, tokenizer.sep_id], len(ids) + 1))
             label_ids.append(np.array([*found, NO_LABEL], np.int32))
-        if number < LOGGED_SENTENCES:
+        if is_logged and number < LOGGED_SENTENCES:
             first = " ".join(tokenizer.convert_ids_to_tokens(sequences[-1][0]))
             logging.info("%s, line %d: %s", data.path, sentence.line, first)
-    if num_split:
+    if is_logged and num_split:
         logging.info(
             "%s: %d of %d sentences are longer than max_seq_length=%d, and are read in %d windows",
             data.path,
