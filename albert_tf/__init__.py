@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         AlbertForSpans,
         AlbertForTokenClassification,
     )
+    from albert_tf.inference.predictors import load_predictor
     from albert_tf.modeling import AlbertEncoder, AlbertForPretraining
     from albert_tf.optimization import AdamW, Lamb
     from albert_tf.tokenization import FullTokenizer
@@ -46,6 +47,7 @@ __all__ = [
     "__version__",
     "from_pretrained",
     "load_checkpoint",
+    "load_predictor",
 ]
 
 _MODULES = {
@@ -62,6 +64,7 @@ _MODULES = {
     "Lamb": "optimization",
     "from_pretrained": "checkpoints.pretrained",
     "load_checkpoint": "checkpoints.loading",
+    "load_predictor": "inference.predictors",
 }
 
 

@@ -25,6 +25,7 @@ RANKS = [
     {"training", "serving"},
     {"finetuning"},
     {"pretraining", "classification", "token_classification", "squad", "race"},
+    {"inference"},
     {"cli"},
 ]
 FLOOR = {"files", "settings", "workers"}

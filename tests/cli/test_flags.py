@@ -25,6 +25,7 @@ PROGRAMS = {
     "run_race": "race",
     "run_squad": "squad",
     "run_token_classification": "token_classification",
+    "run_predict": "inference",
 }
 OLD_FLAGS = json.loads((ROOT / "tests" / "golden" / "flags.json").read_text())
 

@@ -1,0 +1,31 @@
+"""Predictions of trained models from text: labels, tags, answers, embeddings and masked words.
+
+>>> from albert_tf import inference
+>>> settings = inference.Settings(model_dir="lcqmc_model", text="你多大了", text_b="你几岁")
+>>> next(inference.run(settings))  # doctest: +SKIP
+{'label': '1', 'probabilities': {'0': 0.03, '1': 0.97}}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from albert_tf.inference.settings import Settings
+
+__all__ = ["Settings", "run"]
+
+
+def run(settings: Settings) -> Iterator[dict[str, Any]]:
+    """Yields a JSON object for each input, in their order, as `run_predict.py` prints them.
+
+    Args:
+        settings: as the flags of that program.
+
+    Raises:
+        ValueError, OSError: settings, model and input do not go together; says which.
+    """
+    settings.check_paths()
+    from albert_tf.inference import program  # TensorFlow, which settings do without
+
+    return program.run(settings)

@@ -1,0 +1,153 @@
+"""What the folder of a model says about it: its task, its labels and the settings of its training.
+
+The folder is the output directory of a program of this repository, or any that `from_pretrained`
+reads, such as a released archive. The head of the checkpoint tells most tasks apart; `task.json`
+and the recorded settings tell the rest.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from albert_tf import files
+from albert_tf.checkpoints import families, finding, trained_with
+from albert_tf.checkpoints.containers import open_weights
+from albert_tf.classification import custom
+from albert_tf.classification.tasks import ClassificationTask
+from albert_tf.inference.settings import EMBEDDINGS, FILL_MASK, TASKS
+from albert_tf.settings import FieldInfo, SettingsGroup, describe
+from albert_tf.squad.task import HEAD_V1, HEAD_V2
+from albert_tf.token_classification.task import Tags, remembered_tags
+
+HEAD = "output_weights"  # of classification, regression, multiple choice and token classification
+MASKED_LM_HEAD = "cls/predictions/output_bias"
+# A setting that only one program has → the task of the models which that program trains.
+SIGNS = {"max_qa_length": "multiple_choice", "use_pooled_output": "classification"}
+
+
+class ModelFolder:
+    """A folder with a trained model.
+
+    Args:
+        path: the folder, or a checkpoint inside of it.
+
+    Attributes:
+        path: as given.
+        folder: the folder.
+        shapes: name of each weight in this library → shape.
+        recorded: name → text of the settings of the training; {} where they are not known.
+
+    Raises:
+        FileNotFoundError, ValueError: there is no checkpoint, or several.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.folder = path if files.is_directory(path) else os.path.dirname(path) or "."
+        entries = families.recognize(open_weights(path).shapes).entries
+        self.shapes = {name: tuple(entry.shape) for name, entry in entries.items()}
+        self.recorded = _recorded_settings(self.folder)
+
+    def find_task(self, wanted: str | None = None) -> str:
+        """Returns what the model is asked for: one of `TASKS`.
+
+        Args:
+            wanted: the task to use; None for the one that the model was fine-tuned for, or
+                embeddings where that is none.
+
+        Raises:
+            ValueError: the checkpoint lacks the head of the task, or does not tell which it is.
+        """
+        if wanted is None:
+            return self._trained_task() or EMBEDDINGS
+        if wanted not in TASKS:
+            raise ValueError(f"task={wanted!r}: expected one of {', '.join(map(repr, TASKS))}")
+        if wanted != EMBEDDINGS and not self._has_head_of(wanted):
+            trained = self._trained_task() or "no task"
+            raise ValueError(
+                f"{self.path} has no head for the task {wanted}: it was fine-tuned for {trained}"
+            )
+        return wanted
+
+    def _has_head_of(self, task: str) -> bool:
+        heads = {FILL_MASK: MASKED_LM_HEAD, "spans": HEAD_V1, "answerable_spans": HEAD_V2}
+        return heads.get(task, HEAD) in self.shapes
+
+    def _trained_task(self) -> str | None:
+        if HEAD_V2 in self.shapes or HEAD_V1 in self.shapes:
+            return "answerable_spans" if HEAD_V2 in self.shapes else "spans"
+        if HEAD not in self.shapes:
+            return None
+        task = self._remembered_task()
+        if task is None and self.shapes[HEAD][0] == 1:
+            raise ValueError(
+                f"{self.path} has a head with one output and nothing that tells its task: give "
+                "the task, regression or multiple_choice"
+            )
+        return task or "classification"
+
+    def _remembered_task(self) -> str | None:
+        """Returns the task that `task.json` or the recorded settings tell; None without."""
+        known = finding.read_json_if_there(self.folder, custom.TASK_FILE)
+        if "token_labels" in known:
+            return "token_classification"
+        if known:
+            remembered = custom.read_task(self.folder)
+            is_regression = remembered is not None and remembered.is_regression
+            return "regression" if is_regression else "classification"
+        return next((task for name, task in SIGNS.items() if name in self.recorded), None)
+
+    def classification_task(self, task: str) -> ClassificationTask:
+        """Returns the row of a classification or regression, with labels "0", "1" if unknown."""
+        known = custom.read_task(self.folder)
+        is_regression = task == "regression"
+        if known is not None and known.is_regression == is_regression:
+            return ClassificationTask(
+                known.task_name, known.folder, {}, known.labels, known.is_regression
+            )
+        labels = () if is_regression else tuple(map(str, range(self.shapes[HEAD][0])))
+        return ClassificationTask("", "", {}, labels, is_regression)
+
+    def tags(self) -> Tags:
+        """Returns the labels of token classification.
+
+        Raises:
+            ValueError: they are not known.
+        """
+        tags = remembered_tags(self.folder)
+        if tags is None:
+            raise ValueError(
+                f"{self.folder} has no {custom.TASK_FILE}, which names the labels of tokens"
+            )
+        return tags
+
+    def settings(self, names: Collection[str], of: type[SettingsGroup]) -> dict[str, Any]:
+        """Returns name → value of the recorded settings that are among `names`.
+
+        Args:
+            names: of settings.
+            of: the class that has them.
+        """
+        fields = {field.name: field for field in describe(of)}
+        return {
+            name: _parse(self.recorded[name], fields[name])
+            for name in names
+            if name in fields and name in self.recorded
+        }
+
+
+def _recorded_settings(folder: str) -> dict[str, str]:
+    """Returns name → text of a run's settings: those of its training, or else of its last use."""
+    known = trained_with.read(folder)
+    recorded: Mapping[str, Any] = finding.flags_of_run(folder)[0]
+    if known is not None:
+        recorded = {**recorded, **known.others, **known.identity}
+    return {name: str(value) for name, value in recorded.items()}
+
+
+def _parse(text: str, field: FieldInfo) -> Any:
+    if text == str(None):
+        return None
+    return text == str(True) if field.type is bool else field.type(text)

@@ -1,0 +1,641 @@
+"""Predictors: trained models that take texts and return Python values.
+
+    >>> embed = albert_tf.load_predictor("albert_tiny/")
+    >>> embed(["The river", "A boat"]).shape
+    (2, 12)
+
+`load_predictor` finds in a folder what the model was trained for, and returns one of the classes
+below. They tokenize as the fine-tuning programs do, sort texts by length, compute them in batches
+that are padded to their longest, and return results in the order of the texts, the same numbers as
+those programs. Results can be written as JSON.
+
+Letters: B batch, N texts, S sequence length, H hidden, P masks, V vocabulary, K results.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from albert_tf import classification, race, squad, token_classification
+from albert_tf.checkpoints.pretrained import from_pretrained
+from albert_tf.classification.task import Classifier
+from albert_tf.finetuning.batching import Features, Padding
+from albert_tf.finetuning.prediction import Predictor
+from albert_tf.finetuning.sequences import TokenSequences
+from albert_tf.finetuning.task import FineTuningTask, Outputs, Split
+from albert_tf.inference.model_folder import ModelFolder
+from albert_tf.inference.settings import EMBEDDINGS, FILL_MASK, MEAN, MEAN_LAST_4, POOLED, POOLINGS
+from albert_tf.race.reading import Question, QuestionSet
+from albert_tf.race.task import SPECIAL_TOKENS, MultipleChoice, option_sequences
+from albert_tf.settings import SettingsGroup
+from albert_tf.squad import windows
+from albert_tf.squad.reading import SquadData, SquadExample
+from albert_tf.squad.task import QuestionAnswering
+from albert_tf.token_classification.task import (
+    Sentence,
+    SentenceSet,
+    TokenClassifier,
+    find_spans,
+    make_features,
+)
+from albert_tf.tokenization import FullTokenizer, is_cjk, is_punctuation, split_pairs
+
+BATCH_SIZE = 32  # where the folder does not tell it
+TOP_K = 5
+MASK = "[MASK]"
+LAST_LAYERS = 4
+# Settings of the programs that decide what is predicted.
+DECISIVE = (
+    "max_seq_length",
+    "pad_to_multiple",
+    "predict_batch_size",
+    "use_pooled_output",
+    "max_qa_length",
+    "doc_stride",
+    "max_query_length",
+    "n_best_size",
+    "max_answer_length",
+    "start_n_top",
+    "end_n_top",
+    "null_score_diff_threshold",
+)
+
+Texts = str | Sequence[str] | Sequence[Sequence[str]]
+Result = dict[str, Any]
+# In the kinds of characters, see `_kind`.
+_PUNCTUATION_IN_WORD = re.compile(r"(?<=a)\.(?=a)")
+_WORD = re.compile(r"a+|[c.]")
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """How predictors compute, and how much they return.
+
+    Attributes:
+        batch_size: B; None for that of the program that trained the model.
+        max_seq_length: longer texts are truncated, or read in windows; None for that of the
+            training, or else all positions of the model.
+        top_k: number of answers, and of words for a mask, that are returned.
+        pooling: "mean" of the last layer, "mean_last_4" layers, or "pooled" for the output at [CLS]
+            through the pooler.
+    """
+
+    batch_size: int | None = None
+    max_seq_length: int | None = None
+    top_k: int = TOP_K
+    pooling: str = MEAN
+
+    def __post_init__(self) -> None:
+        if self.pooling not in POOLINGS:
+            expected = ", ".join(map(repr, POOLINGS))
+            raise ValueError(f"pooling={self.pooling!r}: expected one of {expected}")
+
+
+def load_predictor(
+    folder: str,
+    task: str | None = None,
+    *,
+    batch_size: int | None = None,
+    max_seq_length: int | None = None,
+    top_k: int = TOP_K,
+    pooling: str = MEAN,
+    **model_files: Any,
+) -> Any:
+    """Returns the predictor of the model in a folder, a callable that takes text.
+
+        classify = albert_tf.load_predictor("lcqmc_model/")
+        classify([("你多大了", "你几岁")])
+        answer = albert_tf.load_predictor("squad_model/")
+        answer("Who was Ekeus?", "Official Ekeus heads for Baghdad.")
+        fill_mask = albert_tf.load_predictor("albert_tiny_zh/", "fill_mask")
+        fill_mask("北京是[MASK]国的首都")
+
+    >>> embed = albert_tf.load_predictor("albert_tiny/", "embeddings", pooling="pooled")
+    >>> embed("The river").shape
+    (12,)
+
+    Args:
+        folder: the output directory of a program, a released archive, or any other that
+            `from_pretrained` reads; or a checkpoint inside of it.
+        task: "classification", "regression", "token_classification", "multiple_choice", "spans",
+            "answerable_spans", "embeddings" or "fill_mask". Default: what the model was fine-tuned
+            for, or else "embeddings".
+        batch_size: as in `Options`, and so are the next three.
+        max_seq_length: most tokens of a text, or of a window.
+        top_k: number of answers, and of words for a mask.
+        pooling: of embeddings.
+        **model_files: `config_file`, `vocab_file`, `spm_model_file` and `do_lower_case`, as in
+            `from_pretrained`; by default the folder tells them.
+
+    Returns:
+        a `TextClassifier`, `TokenTagger`, `ChoiceAnswerer`, `SpanAnswerer`, `Embedder` or
+        `MaskFiller`.
+
+    Raises:
+        FileNotFoundError, ValueError: as `from_pretrained`; or the model has no head for the task.
+    """
+    options = Options(batch_size, max_seq_length, top_k, pooling)
+    found = ModelFolder(folder)
+    name = found.find_task(task)
+    return PREDICTORS[name](found, name, options, model_files)
+
+
+class TextPredictor:
+    """Computes the outputs of a model for features, batch by batch; base of all predictors.
+
+    Args:
+        found: the folder of the model.
+        task: one of `TASKS`.
+        options: how to compute.
+        model_files: as in `load_predictor`.
+
+    Attributes:
+        task: as given.
+        tokenizer: of the model.
+        max_seq_length: S at most.
+    """
+
+    settings_class: type[SettingsGroup] = classification.Settings
+
+    def __init__(
+        self, found: ModelFolder, task: str, options: Options, model_files: Mapping[str, Any]
+    ) -> None:
+        self.task, self.options = task, options
+        recorded = found.settings(DECISIVE, self.settings_class)
+        self.model, self.tokenizer = self.load(found, recorded, model_files)
+        config = self.model.config
+        limit = config.max_position_embeddings
+        self.max_seq_length = options.max_seq_length or recorded.get("max_seq_length", limit)
+        config.check_length(self.max_seq_length)
+        self._batch_size = options.batch_size or recorded.get("predict_batch_size", BATCH_SIZE)
+        self._padding = Padding(self.max_seq_length, recorded.get("pad_to_multiple", 8))
+        self._recorded = recorded | {"max_seq_length": self.max_seq_length}
+        self._predictor: Predictor | None = None
+
+    def load(
+        self, found: ModelFolder, recorded: Mapping[str, Any], model_files: Mapping[str, Any]
+    ) -> tuple[Any, FullTokenizer]:
+        """Returns model and tokenizer."""
+        return from_pretrained(found.path, self.task, **model_files)
+
+    def compute(
+        self,
+        features: Features,
+        model: Any,
+        outputs: Mapping[str, float],
+        predictions: Callable[[Any], Mapping[str, tf.Tensor]] | None = None,
+        padding: Padding | None = None,
+    ) -> Outputs:
+        """Returns the outputs for N features, name → [N, …], as `Predictor`."""
+        if self._predictor is None:
+            self._predictor = Predictor(
+                model,
+                features,
+                self._batch_size,
+                padding or self._padding,
+                outputs,
+                predictions,
+                shows_progress=False,
+            )
+        self._predictor.features = features
+        return self._predictor.predict()
+
+    def compute_task(self, task: FineTuningTask, features: Features) -> Outputs:
+        """Returns the outputs that a task predicts from, as the program that trained it."""
+        return self.compute(
+            features, self.model, task.outputs, task.predictions, task.padding(self._padding)
+        )
+
+
+class TextClassifier(TextPredictor):
+    """Tells the label of texts or of pairs of texts, or their score in regression.
+
+        classify = albert_tf.load_predictor("lcqmc_model/")
+        classify([("你多大了", "你几岁"), ("天气好", "天气不好")])
+
+    A result has `label` and `probabilities`, label → probability; in regression `score`.
+    """
+
+    def __init__(
+        self, found: ModelFolder, task: str, options: Options, model_files: Mapping[str, Any]
+    ) -> None:
+        super().__init__(found, task, options, model_files)
+        row = found.classification_task(task)
+        settings = classification.Settings(
+            task_name="tsv", data_dir=found.folder, output_dir=found.folder, **self._recorded
+        )
+        self._task = Classifier(row, settings, self.model.config, self.tokenizer)
+        self.labels = row.labels
+
+    def load(
+        self, found: ModelFolder, recorded: Mapping[str, Any], model_files: Mapping[str, Any]
+    ) -> tuple[Any, FullTokenizer]:
+        """Returns model and tokenizer."""
+        use_pooled_output = recorded.get("use_pooled_output", True)
+        return from_pretrained(
+            found.path, self.task, use_pooled_output=use_pooled_output, **model_files
+        )
+
+    def __call__(self, texts: Texts, pairs: str | Sequence[str] | None = None) -> Any:
+        """Returns the result of each text, in their order; of one text alone, its result.
+
+        Args:
+            texts: a text, a list of texts, or a list of pairs of texts.
+            pairs: the second text, or one for each of `texts`.
+
+        Raises:
+            ValueError: something is no text.
+        """
+        sequences = self.tokenizer.sequences(texts, pairs, self.max_seq_length)
+        results = []
+        if sequences:
+            outputs = self.compute_task(self._task, TokenSequences.pack(sequences, {}))
+            results = [self._result(row) for row in outputs["probabilities"]]
+        return results[0] if isinstance(texts, str) else results
+
+    def _result(self, row: NDArray[Any]) -> Result:
+        if self.task == "regression":
+            return {"score": _number(row[0])}
+        return {
+            "label": self.labels[row.argmax()],
+            "probabilities": dict(zip(self.labels, map(_number, row), strict=True)),
+        }
+
+
+def _number(value: Any) -> float:
+    """Returns a float32 as the float with the fewest digits that is the same float32."""
+    return float(str(np.float32(value)))
+
+
+class TokenTagger(TextPredictor):
+    """Tells the label of each token of texts, and the spans that the labels mark.
+
+        tag = albert_tf.load_predictor("ner_model/")
+        tag("U.N. official Ekeus heads for Baghdad.")
+
+    Tokens are words, with a Chinese character, and punctuation around words, as tokens of their
+    own; or those of a list. A result has `tokens`, `labels`, `scores` (probabilities of these) and
+    `spans`: `type`, `text`, and for texts `begin` and `end`, characters from 0.
+    """
+
+    settings_class = token_classification.Settings
+
+    def __init__(
+        self, found: ModelFolder, task: str, options: Options, model_files: Mapping[str, Any]
+    ) -> None:
+        super().__init__(found, task, options, model_files)
+        self.tags = found.tags()
+        settings = token_classification.Settings(
+            data_dir=found.folder, output_dir=found.folder, **self._recorded
+        )
+        self._task = TokenClassifier(self.tags, settings, self.model.config, self.tokenizer)
+
+    def __call__(self, texts: str | Sequence[str | Sequence[str]]) -> Any:
+        """Returns the result of each text, in their order; of one text alone, its result.
+
+        Args:
+            texts: a text, or a list of texts or of lists of tokens.
+        """
+        rows = [texts] if isinstance(texts, str) else list(texts)
+        words = [
+            find_words(row) if isinstance(row, str) else [(word, -1) for word in row]
+            for row in rows
+        ]
+        sentences = [
+            Sentence(number, tuple(word for word, _ in found), (None,) * len(found))
+            for number, found in enumerate(words, 1)
+        ]
+        if not rows:
+            return []
+        data = SentenceSet("texts", sentences)
+        features = make_features(
+            data, self.tags.labels, self.tokenizer, self.max_seq_length, is_logged=False
+        )
+        outputs = self.compute(
+            features, self.model, {"predictions": 0.0, "scores": 0.0}, self._predictions
+        )
+        labels = self._task.predicted_labels(Split("test", data, features), outputs)
+        scores = iter(features.at_tokens(outputs["scores"]))
+        results = [
+            self._result(row, found, names, [_number(next(scores)) for _ in found])
+            for row, found, names in zip(rows, words, labels, strict=True)
+        ]
+        return results[0] if isinstance(texts, str) else results
+
+    def _predictions(self, logits: tf.Tensor) -> dict[str, tf.Tensor]:
+        scores = tf.reduce_max(tf.nn.softmax(logits), axis=-1)  # [B, S]
+        return {**self._task.predictions(logits), "scores": scores}
+
+    def _result(
+        self,
+        text: str | Sequence[str],
+        words: Sequence[tuple[str, int]],
+        labels: Sequence[str],
+        scores: Sequence[float],
+    ) -> Result:
+        spans: list[Result] = []
+        for kind, first, end in find_spans(labels, self.tags.scheme):
+            if isinstance(text, str):
+                begin, stop = words[first][1], words[end - 1][1] + len(words[end - 1][0])
+                place = {"text": text[begin:stop], "begin": begin, "end": stop}
+            else:
+                place = {"text": " ".join(text[first:end])}
+            spans.append({"type": kind, **place})
+        tokens = [word for word, _ in words]
+        return {"tokens": tokens, "labels": list(labels), "scores": scores, "spans": spans}
+
+
+def find_words(text: str) -> list[tuple[str, int]]:
+    """Returns the words of a text, and the index of the first character of each.
+
+    A Chinese character is a word, and so is punctuation, except within a word.
+
+    >>> find_words("U.N. officials (北京)")
+    [('U.N', 0), ('.', 3), ('officials', 5), ('(', 15), ('北', 16), ('京', 17), (')', 18)]
+    """
+    kinds = _PUNCTUATION_IN_WORD.sub("a", "".join(map(_kind, text)))
+    return [(text[slice(*found.span())], found.start()) for found in _WORD.finditer(kinds)]
+
+
+def _kind(char: str) -> str:
+    """Returns " " for a space, "c" for a Chinese character, "." for punctuation, or else "a"."""
+    if char.isspace():
+        return " "
+    if is_cjk(char):
+        return "c"
+    return "." if is_punctuation(char) else "a"
+
+
+class ChoiceAnswerer(TextPredictor):
+    """Chooses the option that answers a question about a passage.
+
+        choose = albert_tf.load_predictor("race_model/")
+        choose("The river was wider.", "The river is _ now.", ["narrower", "colder"])
+
+    A result has `prediction` (index from 0), `answer` (the option) and `probabilities`.
+    """
+
+    settings_class = race.Settings
+
+    def __init__(
+        self, found: ModelFolder, task: str, options: Options, model_files: Mapping[str, Any]
+    ) -> None:
+        super().__init__(found, task, options, model_files)
+        settings = race.Settings(data_dir=found.folder, output_dir=found.folder, **self._recorded)
+        self._max_qa_length = min(settings.max_qa_length, self.max_seq_length - SPECIAL_TOKENS)
+        self._task = MultipleChoice(settings, self.model.config, self.tokenizer)
+
+    def __call__(self, passage: str, question: str, options: Sequence[str]) -> Result:
+        """Returns the result of one question.
+
+        Args:
+            passage: the text.
+            question: may have "_" in place of the option; may be "".
+            options: two or more.
+        """
+        return self.choose([Question("", passage, question, tuple(options), None)])[0]
+
+    def choose(self, questions: Sequence[Question]) -> list[Result]:
+        """Returns the result of each question, in their order."""
+        if not questions:
+            return []
+        data = QuestionSet("choice", "test", "questions", list(questions))
+        sequences = option_sequences(data, self.tokenizer, self.max_seq_length, self._max_qa_length)
+        features = TokenSequences.pack(sequences, {}, data.num_choices)
+        rows = self.compute_task(self._task, features)["probabilities"]
+        return [
+            {
+                "prediction": int(row.argmax()),
+                "answer": question.options[row.argmax()],
+                "probabilities": [_number(value) for value in row[: len(question.options)]],
+            }
+            for question, row in zip(questions, rows, strict=True)
+        ]
+
+
+class SpanAnswerer(TextPredictor):
+    """Answers questions by spans of their contexts, which may be longer than the model reads.
+
+        answer = albert_tf.load_predictor("squad_model/")
+        answer("Who was Ekeus?", "Official Ekeus heads for Baghdad.")
+
+    A result has the best `answer`, its `score` (probability among the answers found), `begin` and
+    `end` (characters of the context, from 0), and the best `answers`, the same of each. A model of
+    SQuAD 2.0 also tells `null_odds`; where these are above the threshold, the answer is "", with -1
+    as `begin` and `end`.
+    """
+
+    settings_class = squad.Settings
+
+    def __init__(
+        self, found: ModelFolder, task: str, options: Options, model_files: Mapping[str, Any]
+    ) -> None:
+        super().__init__(found, task, options, model_files)
+        settings = squad.Settings(output_dir=found.folder, num_workers=1, **self._recorded)
+        is_answerable = task == "answerable_spans"
+        self._task = QuestionAnswering(
+            settings, self.model.config, self.tokenizer, is_answerable, {}
+        )
+        self._threshold = self._task.threshold(found.folder) if is_answerable else None
+
+    def load(
+        self, found: ModelFolder, recorded: Mapping[str, Any], model_files: Mapping[str, Any]
+    ) -> tuple[Any, FullTokenizer]:
+        """Returns model and tokenizer."""
+        tops: dict[str, Any] = {}
+        if self.task == "answerable_spans":
+            tops = {
+                name: recorded[name] for name in ("start_n_top", "end_n_top") if name in recorded
+            }
+        return from_pretrained(found.path, self.task, **tops, **model_files)
+
+    def __call__(self, question: str, context: str) -> Result:
+        """Returns the result of one question."""
+        return self.answer([(question, context)])[0]
+
+    def answer(self, questions: Sequence[tuple[str, str]]) -> list[Result]:
+        """Returns the results of (question, context), in their order.
+
+        Raises:
+            ValueError: no context has any text that the vocabulary knows.
+        """
+        if not questions:
+            return []
+        examples = tuple(
+            SquadExample(str(number), question, context)
+            for number, (question, context) in enumerate(questions)
+        )
+        data = SquadData("questions", "", examples, False, False, False)
+        features = windows.make_features(examples, self.tokenizer, self._task.windows, False)
+        outputs = self.compute_task(self._task, features)
+        answers = self._task.answer(Split("test", data, features), outputs)
+        predictions = answers.predictions(self._threshold)
+        results = []
+        for name, text in predictions.items():
+            found = [
+                _answer(entry["text"], entry["probability"], begin)
+                for entry, begin in zip(answers.nbest[name], answers.begins[name], strict=True)
+            ]
+            best = found[0] if text == answers.best[name] else _answer("", 0.0, -1)
+            if answers.null_odds is not None:
+                best = best | {"null_odds": answers.null_odds[name]}
+            results.append(best | {"answers": found[: self.options.top_k]})
+        return results
+
+
+def _answer(text: str, score: float, begin: int) -> Result:
+    end = begin + len(text) if begin >= 0 else -1
+    return {"answer": text, "score": score, "begin": begin, "end": end}
+
+
+class Embedder(TextPredictor):
+    """Returns embeddings of texts.
+
+    embed = albert_tf.load_predictor("albert_tiny_zh/", "embeddings", pooling="mean_last_4")
+    embed(["你好", "再见"])
+    """
+
+    def load(
+        self, found: ModelFolder, recorded: Mapping[str, Any], model_files: Mapping[str, Any]
+    ) -> tuple[Any, FullTokenizer]:
+        """Returns the encoder and the tokenizer."""
+        return from_pretrained(found.path, **model_files)
+
+    def __call__(
+        self, texts: Texts, pairs: str | Sequence[str] | None = None
+    ) -> NDArray[np.float32]:
+        """Returns the embedding of each text, float32 [N, H]; of one text alone, [H].
+
+        Args:
+            texts: a text, a list of texts, or a list of pairs of texts.
+            pairs: the second text, or one for each of `texts`.
+        """
+        sequences = self.tokenizer.sequences(texts, pairs, self.max_seq_length)
+        if not sequences:
+            return np.zeros((0, self.model.config.hidden_size), np.float32)
+        features = TokenSequences.pack(sequences, {})
+        rows = self.compute(features, self._embed, {"embedding": 0.0})["embedding"]
+        return rows[0] if isinstance(texts, str) else rows
+
+    def _embed(self, batch: Mapping[str, tf.Tensor], training: bool) -> dict[str, tf.Tensor]:
+        pooling = self.options.pooling
+        outputs = self.model(
+            dict(batch), training=training, output_hidden_states=pooling == MEAN_LAST_4
+        )
+        if pooling == POOLED:
+            return {"embedding": tf.cast(outputs["pooled_output"], tf.float32)}  # [B, H]
+        layers = [outputs["sequence_output"]]
+        if pooling == MEAN_LAST_4:
+            layers = outputs["hidden_states"][1:][-LAST_LAYERS:]
+        x = tf.add_n([tf.cast(layer, tf.float32) for layer in layers]) / len(layers)  # [B, S, H]
+        mask = tf.cast(batch["input_mask"], tf.float32)[:, :, None]  # [B, S, 1]
+        return {"embedding": tf.reduce_sum(x * mask, axis=1) / tf.reduce_sum(mask, axis=1)}
+
+
+def similarities(first: NDArray[np.float32], second: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Returns cosines of embeddings, float32 [N], of [N, H] or [H] and [N, H]."""
+    sizes = np.linalg.norm(first, axis=-1) * np.linalg.norm(second, axis=-1)  # [N]
+    return np.sum(first * second, axis=-1) / np.maximum(sizes, np.finfo(np.float32).tiny)
+
+
+class MaskFiller(TextPredictor):
+    """Finds the words that fit into a text in place of "[MASK]".
+
+        fill_mask = albert_tf.load_predictor("albert_tiny_zh/", "fill_mask")
+        fill_mask("北京是[MASK]国的首都")
+
+    A result has `text`, with the best word in each place, and `masks`: for each mask the best
+    words, `token` and `score` (probability).
+    """
+
+    def load(
+        self, found: ModelFolder, recorded: Mapping[str, Any], model_files: Mapping[str, Any]
+    ) -> tuple[Any, FullTokenizer]:
+        """Returns model and tokenizer."""
+        return from_pretrained(found.path, "pretraining", **model_files)
+
+    def __call__(self, texts: str | Sequence[str]) -> Any:
+        """Returns the result of each text, in their order; of one text alone, its result.
+
+        Raises:
+            ValueError: a text has no "[MASK]", or they are too far apart for the model.
+        """
+        rows = split_pairs(texts)[0]
+        if not rows:
+            return []
+        found = [self._encode(text) for text in rows]
+        most = max(len(places) for _, places in found)
+        positions = [places + [0] * (most - len(places)) for _, places in found]
+        features = TokenSequences.pack(
+            [(ids, len(ids)) for ids, _ in found],
+            {"masked_lm_positions": np.array(positions, np.int32)},
+        )
+        outputs = self.compute(features, self.model, {"ids": 0, "scores": 0.0}, self._best)
+        results = []
+        for number, (text, (_, places)) in enumerate(zip(rows, found, strict=True)):
+            ids, scores = (outputs[name][number, : len(places)] for name in ("ids", "scores"))
+            results.append(self._result(text, ids, scores))
+        return results[0] if isinstance(texts, str) else results
+
+    def _encode(self, text: str) -> tuple[list[int], list[int]]:
+        """Returns ids, [CLS] and [SEP] included, and the positions of the masks."""
+        parts = text.split(MASK)
+        if len(parts) == 1:
+            raise ValueError(f"no {MASK} in {text[:50]!r}: it marks the place of a word to find")
+        ids = self.tokenizer.encode(parts[0])
+        places = []
+        for part in self.tokenizer.encode_batch(parts[1:]):
+            places.append(len(ids))
+            ids += [self.tokenizer.mask_id, *part]
+        room = self.max_seq_length - 2
+        # A window of a text that is too long, with the masks in its middle.
+        begin = max(min((places[0] + places[-1] + 1 - room) // 2, len(ids) - room), 0)
+        if places[0] < begin or places[-1] >= begin + room:
+            raise ValueError(
+                f"the {MASK}s in {text[:50]!r} are {places[-1] - places[0]} tokens apart: at most "
+                f"max_seq_length={self.max_seq_length} can be read at once"
+            )
+        kept = [self.tokenizer.cls_id, *ids[begin : begin + room], self.tokenizer.sep_id]
+        return kept, [place - begin + 1 for place in places]
+
+    def _best(self, outputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        count = self.tokenizer.vocab_size  # V; the table of embeddings may be larger
+        probabilities = tf.nn.softmax(outputs["masked_lm_logits"])[:, :, :count]  # [B, P, V]
+        best = tf.math.top_k(probabilities, min(self.options.top_k, count))
+        return {"ids": best.indices, "scores": best.values}  # [B, P, K]
+
+    def _result(self, text: str, ids: NDArray[Any], scores: NDArray[Any]) -> Result:
+        masks: list[list[Result]] = [
+            [
+                {"token": self._word(token_id), "score": _number(score)}
+                for token_id, score in zip(row, values, strict=True)
+            ]
+            for row, values in zip(ids, scores, strict=True)
+        ]
+        parts = text.split(MASK)
+        words = [mask[0]["token"] for mask in masks]
+        filled = "".join(part + word for part, word in zip(parts, [*words, ""], strict=True))
+        return {"text": filled, "masks": masks}
+
+    def _word(self, token_id: int) -> str:
+        (piece,) = self.tokenizer.convert_ids_to_tokens([int(token_id)])
+        return self.tokenizer.detokenize([piece])
+
+
+PREDICTORS: dict[str, type[TextPredictor]] = {
+    "classification": TextClassifier,
+    "regression": TextClassifier,
+    "token_classification": TokenTagger,
+    "multiple_choice": ChoiceAnswerer,
+    "spans": SpanAnswerer,
+    "answerable_spans": SpanAnswerer,
+    EMBEDDINGS: Embedder,
+    FILL_MASK: MaskFiller,
+}

@@ -1,0 +1,229 @@
+"""What run_predict.py does, given its settings."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from absl import logging
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from albert_tf import files
+from albert_tf.finetuning.tables import BadRowError, Row
+from albert_tf.inference import reading
+from albert_tf.inference.model_folder import ModelFolder
+from albert_tf.inference.predictors import (
+    MASK,
+    PREDICTORS,
+    Options,
+    Result,
+    TextPredictor,
+    similarities,
+)
+from albert_tf.inference.settings import EMBEDDINGS, FILL_MASK, STANDARD_INPUT, Settings
+from albert_tf.training import run_identity, session
+from albert_tf.training.settings import DeviceSettings
+
+Block = list[tuple[int, Any]]  # of (line, input)
+NPY = ".npy"
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """How the inputs of a task are read and predicted.
+
+    Attributes:
+        parse: makes an input of a row.
+        predict: returns the results of inputs.
+    """
+
+    parse: Callable[[Row], Any]
+    predict: Callable[[Any, list[Any]], Sequence[Result]]
+
+
+def _embeddings(predictor: Any, inputs: list[Any]) -> list[Result]:
+    return [{"embedding": _numbers(row)} for row in predictor(inputs)]
+
+
+def _numbers(row: NDArray[np.float32]) -> list[float]:
+    """Returns floats with as few digits as tell float32 numbers apart."""
+    return [float(str(value)) for value in row]
+
+
+def _parse_masked(row: Row) -> str:
+    text = reading.parse_text(row)
+    if MASK not in text:
+        raise BadRowError(f"no {MASK} in the text: it marks the place of a word to find")
+    return text
+
+
+def _parse_two(row: Row) -> tuple[str, str]:
+    pair = reading.parse_pair(row)
+    if not pair[1]:
+        raise BadRowError("two texts were expected, to be compared; one came")
+    return pair
+
+
+_TEXTS = Kind(reading.parse_pair, lambda predictor, inputs: predictor(inputs))
+_QUESTIONS = Kind(reading.parse_question, lambda predictor, inputs: predictor.answer(inputs))
+KINDS = {
+    "classification": _TEXTS,
+    "regression": _TEXTS,
+    "token_classification": Kind(reading.parse_words, _TEXTS.predict),
+    "multiple_choice": Kind(
+        reading.parse_choice, lambda predictor, inputs: predictor.choose(inputs)
+    ),
+    "spans": _QUESTIONS,
+    "answerable_spans": _QUESTIONS,
+    EMBEDDINGS: Kind(reading.parse_pair, _embeddings),
+    FILL_MASK: Kind(_parse_masked, _TEXTS.predict),
+}
+
+
+def run(settings: Settings) -> Iterator[Result]:
+    """Yields the result of each input, in their order; those of a file with their `line`.
+
+    Raises:
+        ValueError, OSError: settings, model and input do not go together; says which.
+    """
+    found = ModelFolder(settings.model_dir)
+    task = found.find_task(settings.wanted_task)
+    kind = KINDS[task]
+    is_search = settings.input_file is not None and settings.text is not None
+    compares_pairs = settings.similarity and not is_search
+    blocks = read_inputs(settings, _parse_two if compares_pairs else kind.parse)
+    devices = DeviceSettings(
+        distribution="one_device",
+        precision=_precision(settings, found),
+        threads=settings.threads,
+    )
+    if settings.embeddings_file:
+        _make_parent(settings.embeddings_file)
+    with session.use_devices(devices):
+        predictor = _load(settings, found, task)
+        shown = _with_progress(settings, blocks)
+        if settings.similarity:
+            if is_search:
+                yield from _search(settings, predictor, shown)
+            else:
+                yield from _compare(predictor, shown)
+        elif settings.embeddings_file and settings.embeddings_file.endswith(NPY):
+            _write_array(settings.embeddings_file, predictor, shown)
+        elif settings.embeddings_file:
+            _write_lines(settings.embeddings_file, _predict(kind, predictor, shown))
+        else:
+            yield from _predict(kind, predictor, shown)
+
+
+def read_inputs(settings: Settings, parse: Callable[[Row], Any]) -> Iterator[Block]:
+    """Returns blocks of inputs; what the flags give is the only one of its block, of line 0.
+
+    Raises:
+        ValueError, OSError: a file that is not a pipe cannot be read, or has too many bad rows.
+    """
+    if settings.input_file is None:
+        row = {
+            "text": settings.text,
+            "text_b": settings.text_b,
+            "question": settings.question or None,
+            "context": settings.context or None,
+            "options": list(settings.options) or None,
+        }
+        row = {name: value for name, value in row.items() if value is not None}
+        if "options" in row:
+            row["passage"] = row.pop("context", "")
+        try:
+            return iter([[(0, parse(row))]])
+        except BadRowError as error:
+            raise ValueError(f"--text, --question, --context or --options: {error}") from None
+    blocks = reading.read_blocks(settings.input_file, settings.format, parse, settings.max_bad_rows)
+    return blocks if settings.input_file == STANDARD_INPUT else iter(list(blocks))
+
+
+def _precision(settings: Settings, found: ModelFolder) -> str:
+    is_float32 = found.recorded.get(run_identity.PRECISION) == "float32"
+    return "float32" if settings.precision == "auto" and is_float32 else settings.precision
+
+
+def _load(settings: Settings, found: ModelFolder, task: str) -> TextPredictor:
+    options = Options(
+        settings.batch_size or None,
+        settings.max_seq_length or None,
+        settings.top_k,
+        settings.pooling,
+    )
+    model_files = {
+        "config_file": settings.albert_config_file,
+        "vocab_file": settings.vocab_file,
+        "spm_model_file": settings.spm_model_file,
+        "do_lower_case": settings.do_lower_case,
+    }
+    predictor = PREDICTORS[task](found, task, options, model_files)
+    logging.info("%s: %s", settings.model_dir, task)
+    return predictor
+
+
+def _with_progress(settings: Settings, blocks: Iterator[Block]) -> Iterator[Block]:
+    """Yields the blocks, with a progress bar for a file where only the bar is on a terminal."""
+    total = None
+    if settings.input_file != STANDARD_INPUT:
+        known = list(blocks)
+        blocks, total = iter(known), sum(map(len, known))
+    hidden = settings.input_file is None or sys.stdout.isatty() or not sys.stderr.isatty()
+    with tqdm(total=total, desc="predicting", unit="row", disable=hidden) as bar:
+        for block in blocks:
+            yield block
+            bar.update(len(block))
+
+
+def _predict(kind: Kind, predictor: Any, blocks: Iterator[Block]) -> Iterator[Result]:
+    for block in blocks:
+        results = kind.predict(predictor, [row for _, row in block])
+        for (line, _), result in zip(block, results, strict=True):
+            yield {"line": line, **result} if line else result
+
+
+def _compare(embed: Any, blocks: Iterator[Block]) -> Iterator[Result]:
+    """Yields the similarity of each pair."""
+    for block in blocks:
+        first, second = (embed([pair[place] for _, pair in block]) for place in (0, 1))
+        for (line, _), score in zip(block, _numbers(similarities(first, second)), strict=True):
+            yield {"line": line, "similarity": score} if line else {"similarity": score}
+
+
+def _search(settings: Settings, embed: Any, blocks: Iterator[Block]) -> Iterator[Result]:
+    """Yields the rows that are most similar to the text of the settings, the best one first."""
+    query = embed(settings.text)
+    best: list[Result] = []
+    for block in blocks:
+        scores = similarities(query, embed([text for _, (text, _) in block]))
+        best += [
+            {"line": line, "similarity": score, "text": text}
+            for (line, (text, _)), score in zip(block, _numbers(scores), strict=True)
+        ]
+        best = sorted(best, key=lambda row: -row["similarity"])[: settings.top_k]
+    yield from best
+
+
+def _make_parent(path: str) -> None:
+    if os.path.dirname(path):
+        files.make_directory(os.path.dirname(path), "--embeddings_file")
+
+
+def _write_array(path: str, embed: Any, blocks: Iterator[Block]) -> None:
+    rows = [embed([pair for _, pair in block]) for block in blocks]
+    with files.write_atomically(path, "wb") as stream:
+        np.save(stream, np.concatenate(rows))
+    logging.info("%s: %d embeddings", path, sum(map(len, rows)))
+
+
+def _write_lines(path: str, results: Iterator[Result]) -> None:
+    with files.write_atomically(path) as stream:
+        for result in results:
+            stream.write(json.dumps(result, ensure_ascii=False) + "\n")

@@ -1,0 +1,255 @@
+"""Reads the inputs of predictions from files and pipes; no TensorFlow.
+
+Rows of a pipe are handed on as they come, so that whoever writes a line into it gets its answer.
+"""
+
+from __future__ import annotations
+
+import collections
+import csv
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import IO, Any, TypeVar
+
+from albert_tf import files
+from albert_tf.classification.reading import USUAL_NAMES
+from albert_tf.finetuning import tables
+from albert_tf.finetuning.tables import BadRowError, Row, RowReports
+from albert_tf.inference.settings import COMMAS, JSON_LINES, STANDARD_INPUT, TABS
+from albert_tf.race import reading as race
+from albert_tf.race.reading import Question
+
+ROWS_AT_ONCE = 1024  # of a file: sorted by length and computed together
+MAX_CELL = 1 << 30  # characters
+_NOT_UTF8 = re.compile("[\udc80-\udcff]")  # what surrogateescape makes of other bytes
+_BYTES_AT_ONCE = 1 << 16
+_QUESTION, _CONTEXT, _PASSAGE, _TOKENS = "question", "context", "passage", "tokens"
+# A first line with one of these names is a header.
+_NAMES = {*USUAL_NAMES["text_a"], _QUESTION, _CONTEXT, _PASSAGE, _TOKENS}
+
+InputType = TypeVar("InputType")
+NumberedRow = tuple[int, Row | BadRowError]
+
+
+class _Lines:
+    """The lines of a stream, decoded; bytes that are not UTF-8 as lone surrogates.
+
+    Attributes:
+        is_waiting: whether the next line has to be read from the stream first.
+    """
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream: Any = stream
+        self._ready: collections.deque[bytes] = collections.deque()
+        self._rest: list[bytes] = []
+
+    @property
+    def is_waiting(self) -> bool:
+        return not self._ready
+
+    def __iter__(self) -> Iterator[str]:
+        is_first = True
+        while self._ready or self._read():
+            line = self._ready.popleft().decode("utf-8", "surrogateescape").removesuffix("\r")
+            yield line.removeprefix("\ufeff") if is_first else line
+            is_first = False
+
+    def _read(self) -> bool:
+        """Reads what there is, and waits for it if that is nothing; False at the end."""
+        while not self._ready:
+            data = self._stream.read1(_BYTES_AT_ONCE)
+            if not data:
+                last = b"".join(self._rest)
+                self._rest = []
+                self._ready.extend([last] if last else [])
+                return bool(last)
+            first, *lines = data.split(b"\n")
+            self._rest.append(first)
+            if lines:
+                self._ready.append(b"".join(self._rest))
+                *complete, rest = lines
+                self._ready.extend(complete)
+                self._rest = [rest]
+        return True
+
+
+def _rows(lines: _Lines, form: str, path: str) -> Iterator[NumberedRow]:
+    """Yields each row with the line where it begins, from 1, under the names of its header."""
+    if form == COMMAS:
+        return _with_names(_comma_separated(lines, path))
+    rows = _plain(lines, form)
+    return _with_names(rows) if form == TABS else rows
+
+
+def _plain(lines: _Lines, form: str) -> Iterator[NumberedRow]:
+    for number, line in enumerate(lines, 1):
+        if _NOT_UTF8.search(line):
+            yield number, _not_utf8(line)
+        elif form == JSON_LINES:
+            yield number, _json_row(line)
+        else:
+            yield number, line.split("\t")
+
+
+def _not_utf8(text: str) -> BadRowError:
+    found = _NOT_UTF8.search(text)
+    byte = ord(found[0]) - 0xDC00 if found else 0
+    return BadRowError(f"not UTF-8: byte 0x{byte:02x}. Convert the file, for example with iconv")
+
+
+def _json_row(line: str) -> Row | BadRowError:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        return BadRowError(f"a JSON object was expected: {error}")
+    if isinstance(row, str):
+        return [row]
+    return row if isinstance(row, dict) else BadRowError("a JSON object or text was expected")
+
+
+def _comma_separated(lines: _Lines, path: str) -> Iterator[NumberedRow]:
+    csv.field_size_limit(max(MAX_CELL, csv.field_size_limit()))
+    reader = csv.reader((line + "\n" for line in lines), strict=True)
+    while True:
+        number = reader.line_num + 1
+        try:
+            cells = next(reader, None)
+        except csv.Error as error:
+            what = "not comma-separated values"
+            raise ValueError(f"{path}, line {number}: {what} ({error})") from None
+        if cells is None:
+            return
+        wrong = [cell for cell in cells if _NOT_UTF8.search(cell)]
+        if cells:
+            yield number, _not_utf8(wrong[0]) if wrong else cells
+
+
+def _with_names(rows: Iterator[NumberedRow]) -> Iterator[NumberedRow]:
+    """Yields rows under the names of the header, if the first one is a header."""
+    header: Sequence[str] = ()
+    for number, (line, row) in enumerate(rows):
+        if isinstance(row, BadRowError):
+            yield line, row
+            continue
+        if not number and not _NAMES.isdisjoint(name.strip().lower() for name in row):
+            header = [name.strip().lower() for name in row]
+        elif not header:
+            yield line, row
+        elif len(row) < len(header):
+            expected = f"{len(header)} columns were expected, {len(row)} came"
+            yield line, BadRowError(expected)
+        else:
+            yield line, dict(zip(header, row, strict=False))
+
+
+def read_blocks(
+    path: str, form: str, parse: Callable[[Row], InputType], max_bad_rows: int = 0
+) -> Iterator[list[tuple[int, InputType]]]:
+    """Yields blocks of (line, input), of a pipe those that are there.
+
+    A file is read as a whole before the first block, so that a bad row is told at once.
+
+    Args:
+        path: the file, or `STANDARD_INPUT`.
+        form: its format, one of `settings.FORMATS`.
+        parse: makes an input of a row; raises `BadRowError`.
+        max_bad_rows: number of bad rows that may be skipped.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: there are too many bad rows, or no row at all; names file and line.
+    """
+    if path == STANDARD_INPUT:
+        reports = RowReports("standard input", max_bad_rows)
+        yield from _blocks(sys.stdin.buffer, form, parse, reports, waits=True)
+        return
+    with files.open_binary(path) as stream:
+        reports = RowReports(path, max_bad_rows)
+        blocks = list(_blocks(stream, form, parse, reports, waits=False))
+    yield from blocks
+
+
+def _blocks(
+    stream: IO[bytes],
+    form: str,
+    parse: Callable[[Row], InputType],
+    reports: RowReports,
+    waits: bool,
+) -> Iterator[list[tuple[int, InputType]]]:
+    lines = _Lines(stream)
+    block: list[tuple[int, InputType]] = []
+    is_empty = True
+    for line, row in _rows(lines, form, reports.path):
+        is_empty = False
+        try:
+            if isinstance(row, BadRowError):
+                raise row
+            block.append((line, parse(row)))
+        except BadRowError as error:
+            reports.bad(line, str(error))
+        if block and (len(block) == ROWS_AT_ONCE or (waits and lines.is_waiting)):
+            yield block
+            block = []
+    reports.log()
+    if is_empty:
+        raise ValueError(f"{reports.path}: there is no input in it")
+    if block:
+        yield block
+
+
+# Inputs of the tasks.
+
+
+def parse_pair(row: Row) -> tuple[str, str]:
+    """Returns a text and the second one of a pair, "" where there is none."""
+    if not isinstance(row, dict):
+        cells = [*row, ""]
+        return cells[0], cells[1]
+    return _named(row, USUAL_NAMES["text_a"]), _named(row, USUAL_NAMES["text_b"], "")
+
+
+def parse_text(row: Row) -> str:
+    """Returns a text."""
+    return parse_pair(row)[0]
+
+
+def parse_words(row: Row) -> str | list[str]:
+    """Returns a text, or a list of tokens."""
+    if not isinstance(row, dict) or _TOKENS not in row:
+        return parse_text(row)
+    tokens = row[_TOKENS]
+    if not isinstance(tokens, list):
+        raise BadRowError(f"{_TOKENS!r} is {json.dumps(tokens)[:50]}, a list was expected")
+    return [tables.check_text(token, "a token") for token in tokens]
+
+
+def parse_question(row: Row) -> tuple[str, str]:
+    """Returns a question and its context."""
+    if isinstance(row, dict):
+        found = _named(row, (_QUESTION,)), _named(row, (_CONTEXT, _PASSAGE))
+    else:
+        found = tables.text_cell(row, 0), tables.text_cell(row, 1)
+    for name, text in zip((_QUESTION, _CONTEXT), found, strict=True):
+        if not text.strip():
+            raise BadRowError(f"the {name} is empty")
+    return found
+
+
+def parse_choice(row: Row) -> Question:
+    """Returns a multiple-choice question."""
+    if not isinstance(row, dict):
+        raise BadRowError("a JSON object with passage, question and options was expected")
+    return race.parse_question({key: row[key] for key in row if key != "label"}, "test", 1)
+
+
+def _named(row: dict[str, Any], names: Sequence[str], default: str | None = None) -> str:
+    """Returns the text under the first of these names that a row has."""
+    name = next((name for name in names if name in row), None)
+    if name is not None:
+        return tables.text_cell(row, name)
+    if default is None:
+        found = ", ".join(map(repr, row)) or "nothing"
+        raise BadRowError(f"{' or '.join(map(repr, names))} was expected; found {found}")
+    return default

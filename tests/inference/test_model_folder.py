@@ -1,0 +1,80 @@
+"""What the folder of a model tells of its task, and what it does not."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from albert_tf import classification
+from albert_tf.inference.model_folder import ModelFolder
+from tests.inference.conftest import write_folder
+
+SIZE = 12
+
+
+@pytest.mark.parametrize(
+    ("heads", "written", "task"),
+    [
+        ({}, {}, "embeddings"),
+        ({"output_weights": (3, SIZE), "output_bias": (3,)}, {}, "classification"),
+        (
+            {"output_weights": (1, SIZE), "output_bias": (1,)},
+            {"run.json": {"flags": {"max_qa_length": 9}, "directory": "/"}},
+            "multiple_choice",
+        ),
+        (
+            {"output_weights": (1, SIZE), "output_bias": (1,)},
+            {"task.json": {"task_name": "x", "folder": "", "labels": [], "is_regression": True}},
+            "regression",
+        ),
+        (
+            {"output_weights": (2, SIZE), "output_bias": (2,)},
+            {"task.json": {"token_labels": ["B-X", "O"], "tag_scheme": "iob2"}},
+            "token_classification",
+        ),
+        ({"cls/squad/output_weights": (2, SIZE), "cls/squad/output_bias": (2,)}, {}, "spans"),
+        ({"start_logits/dense/kernel": (SIZE, 1)}, {}, "answerable_spans"),
+    ],
+)
+def test_head_and_files_tell_the_task(tmp_path, config_file, toy_spm_model, heads, written, task):
+    write_folder(tmp_path, config_file, toy_spm_model, heads)
+    for name, content in written.items():
+        (tmp_path / name).write_text(json.dumps(content))
+    assert ModelFolder(str(tmp_path)).find_task() == task
+
+
+def test_a_head_of_one_output_without_a_task_is_refused(tmp_path, config_file, toy_spm_model):
+    heads = {"output_weights": (1, SIZE), "output_bias": (1,)}
+    found = ModelFolder(str(write_folder(tmp_path, config_file, toy_spm_model, heads)))
+    with pytest.raises(ValueError, match="give the task, regression or multiple_choice"):
+        found.find_task()
+    assert found.find_task("regression") == "regression"
+
+
+def test_a_task_without_its_head_is_refused(pretrained_dir):
+    found = ModelFolder(str(pretrained_dir))
+    assert found.find_task("fill_mask") == "fill_mask"
+    with pytest.raises(ValueError, match=r"no head for the task spans: .* for no task"):
+        found.find_task("spans")
+    with pytest.raises(ValueError, match="task='poetry': expected one of"):
+        found.find_task("poetry")
+
+
+def test_labels_without_a_record_are_numbers(tmp_path, config_file, toy_spm_model):
+    heads = {"output_weights": (3, SIZE), "output_bias": (3,)}
+    found = ModelFolder(str(write_folder(tmp_path, config_file, toy_spm_model, heads)))
+    assert found.classification_task("classification").labels == ("0", "1", "2")
+
+
+def test_settings_of_the_training_are_known(classifier_dir):
+    found = ModelFolder(str(classifier_dir))
+    names = ("max_seq_length", "use_pooled_output", "predict_batch_size", "learning_rate", "doc")
+    values = found.settings(names, classification.Settings)
+    assert values == {
+        "max_seq_length": 17,
+        "use_pooled_output": True,
+        "predict_batch_size": 8,
+        "learning_rate": 0.01,
+    }
+    assert found.classification_task("classification").labels == ("n", "y")

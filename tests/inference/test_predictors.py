@@ -1,0 +1,199 @@
+"""Predictors give the numbers of the programs that trained their models."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import albert_tf
+from albert_tf.inference.predictors import find_words, similarities
+from tests.inference.conftest import CONTEXTS, QUESTIONS, TEXTS, write_folder
+
+LONG = "The river carries the rain. " * 400  # 11,200 characters
+SIZE = 12
+
+
+@pytest.fixture(scope="module")
+def classify(classifier_dir):
+    return albert_tf.load_predictor(str(classifier_dir))
+
+
+def test_a_classifier_has_the_probabilities_of_the_program(classify, classifier_dir):
+    rows = (classifier_dir / "test.tsv").read_text().splitlines()[1:]
+    found = classify(rows)
+    expected = np.loadtxt(classifier_dir / "test_results.tsv")
+    ours = [[row["probabilities"][label] for label in ("n", "y")] for row in found]
+    np.testing.assert_allclose(ours, expected, atol=1e-6)
+    for row in found:
+        assert row["label"] == max(row["probabilities"], key=row["probabilities"].get)
+    json.dumps(found)
+
+
+def test_texts_of_all_lengths_are_classified_as_each_alone(classify):
+    texts = [*TEXTS, LONG, "\U0001f600\U0001f6a3", " \t "]
+    together = classify(texts)
+    alone = [classify(text) for text in texts]
+    for one, other in zip(together, alone, strict=True):
+        np.testing.assert_allclose(
+            list(one["probabilities"].values()), list(other["probabilities"].values()), atol=1e-6
+        )
+    assert classify([]) == []
+
+
+def test_pairs_are_given_as_pairs_or_side_by_side(classify):
+    pairs = [("The river", "A boat"), ("The town", "The sea")]
+    assert classify(pairs) == classify(["The river", "The town"], ["A boat", "The sea"])
+    with pytest.raises(ValueError, match=r"texts\[1\] is 5"):
+        classify(["a", 5])
+
+
+def test_answers_are_those_of_the_program_and_stand_where_they_say(answers_dir):
+    answer = albert_tf.load_predictor(str(answers_dir), top_k=2)
+    expected = json.loads((answers_dir / "predictions.json").read_text())
+    nbest = json.loads((answers_dir / "nbest_predictions.json").read_text())
+    odds = json.loads((answers_dir / "null_odds.json").read_text())
+    found = answer.answer([(question, CONTEXTS[n]) for _, n, question, _ in QUESTIONS])
+    for (name, number, question, _), result in zip(QUESTIONS, found, strict=True):
+        assert result["answer"] == expected[name]
+        assert result["null_odds"] == pytest.approx(odds[name], abs=1e-5)
+        assert [a["answer"] for a in result["answers"]] == [a["text"] for a in nbest[name]][:2]
+        for entry in result["answers"]:
+            assert CONTEXTS[number][entry["begin"] : entry["end"]] == entry["answer"] != ""
+        alone = answer(question, CONTEXTS[number])
+        assert alone["answer"] == result["answer"]
+    json.dumps(found)
+
+
+def test_above_the_threshold_there_is_no_answer(answers_dir):
+    answer = albert_tf.load_predictor(str(answers_dir))
+    answer._threshold = -1e9
+    result = answer(QUESTIONS[0][2], CONTEXTS[0])
+    assert (result["answer"], result["begin"], result["end"]) == ("", -1, -1)
+    assert result["answers"][0]["answer"]
+
+
+@pytest.fixture(scope="module")
+def tag(tmp_path_factory, config_file, toy_spm_model):
+    heads = {"output_weights": (3, SIZE), "output_bias": (3,)}
+    folder = tmp_path_factory.mktemp("tags")
+    write_folder(folder, config_file, toy_spm_model, heads)
+    task = {"token_labels": ["B-LOC", "I-LOC", "O"], "tag_scheme": "iob2"}
+    (folder / "task.json").write_text(json.dumps(task))
+    return albert_tf.load_predictor(str(folder))
+
+
+def test_tokens_have_labels_and_spans_their_characters(tag):
+    text = "The river, and the boat at the landing."
+    result = tag(text)
+    assert result["tokens"] == "The river , and the boat at the landing .".split()
+    assert len(result["labels"]) == len(result["scores"]) == 10
+    assert min(result["scores"]) > 1 / 3
+    assert result["spans"]
+    for span in result["spans"]:
+        assert text[span["begin"] : span["end"]] == span["text"]
+    assert tag([result["tokens"]])[0]["labels"] == result["labels"]
+    assert tag(["", text])[0] == {"tokens": [], "labels": [], "scores": [], "spans": []}
+    long = tag(LONG)  # several windows
+    assert len(long["labels"]) == 400 * 6
+
+
+def test_labels_of_tokens_are_the_best_of_the_logits(tag):
+    batch = tag.tokenizer(["The boat"])
+    logits = tag.model(batch).numpy()[0]
+    (pieces,) = tag.tokenizer.encode_batch(["The"])
+    best = [logits[1].argmax(), logits[1 + len(pieces)].argmax()]
+    assert tag(["The boat"])[0]["labels"] == [tag.tags.labels[n] for n in best]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("U.N. aid (1,000 t)", "U.N . aid ( 1,000 t )"),
+        ("他在北京, don't!", "他 在 北 京 , don't !"),
+        ("2008年 ...", "2008 年 . . ."),
+        (" ", ""),
+    ],
+)
+def test_words_are_cut_from_text(text, words):
+    found = find_words(text)
+    assert " ".join(word for word, _ in found) == words
+    assert all(text[begin:].startswith(word) for word, begin in found)
+
+
+def test_the_option_with_the_best_logit_is_chosen(tmp_path, config_file, toy_spm_model):
+    heads = {"output_weights": (1, SIZE), "output_bias": (1,)}
+    write_folder(tmp_path, config_file, toy_spm_model, heads)
+    choose = albert_tf.load_predictor(str(tmp_path), "multiple_choice")
+    passage, options = "The river carries the rain.", ["the sea", "a boat", "nobody"]
+    result = choose(passage, "Where is _?", options)
+    rows = choose.tokenizer([(passage, f"Where is {option}?") for option in options])
+    inputs = {name: value[None] for name, value in rows.items()}
+    expected = tf.nn.softmax(choose.model(inputs)).numpy()[0]
+    np.testing.assert_allclose(result["probabilities"], expected, atol=1e-6)
+    assert result["answer"] == options[result["prediction"]] == options[expected.argmax()]
+
+
+@pytest.mark.parametrize("pooling", ["mean", "mean_last_4", "pooled"])
+def test_embeddings_are_means_over_the_tokens(pretrained_dir, pooling):
+    embed = albert_tf.load_predictor(str(pretrained_dir), pooling=pooling)
+    texts = [*TEXTS, "\U0001f600"]
+    found = embed(texts)
+    for text, row in zip(texts, found, strict=True):
+        outputs = embed.model(embed.tokenizer([text]), output_hidden_states=True)
+        layers = outputs["hidden_states"][1:][-4:]
+        expected = {
+            "mean": tf.reduce_mean(outputs["sequence_output"][0], axis=0),
+            "mean_last_4": tf.reduce_mean(tf.stack([layer[0] for layer in layers]), axis=(0, 1)),
+            "pooled": outputs["pooled_output"][0],
+        }[pooling]
+        np.testing.assert_allclose(row, expected, atol=1e-5)
+    assert embed("The river").shape == (SIZE,)
+    assert embed([]).shape == (0, SIZE)
+
+
+def test_similarities_are_cosines():
+    first = np.array([[1, 2, 2], [0, 0, 0]], np.float32)
+    second = np.array([[2, 1, 2], [1, 1, 1]], np.float32)
+    np.testing.assert_allclose(similarities(first, second), [8 / 9, 0], rtol=1e-6)
+
+
+@pytest.fixture(scope="module")
+def fill_mask(pretrained_dir):
+    return albert_tf.load_predictor(str(pretrained_dir), "fill_mask", top_k=3)
+
+
+def test_masks_are_filled_with_the_best_words(fill_mask):
+    texts = ["The [MASK] carries the rain.", "A [MASK] waits at the [MASK]"]
+    found = fill_mask(texts)
+    assert [len(result["masks"]) for result in found] == [1, 2]
+    tokenizer = fill_mask.tokenizer
+    the, rest = tokenizer.encode_batch(["The", "carries the rain."])
+    ids = [tokenizer.cls_id, *the, tokenizer.mask_id, *rest, tokenizer.sep_id]
+    logits = fill_mask.model(np.array([ids]))["masked_lm_logits"][0, 1 + len(the)]
+    known = tf.nn.softmax(logits)[: tokenizer.vocab_size]  # the model has room for more
+    expected = tf.math.top_k(known, 3)
+    scores = [entry["score"] for entry in found[0]["masks"][0]]
+    np.testing.assert_allclose(scores, expected.values, rtol=1e-5)
+    best = tokenizer.detokenize(tokenizer.convert_ids_to_tokens([int(expected.indices[0])]))
+    assert found[0]["masks"][0][0]["token"] == best
+    assert found[0]["text"] == f"The {best} carries the rain."
+    json.dumps(found)
+
+
+def test_of_a_long_text_the_part_with_the_mask_is_read(fill_mask):
+    for text in (LONG + "[MASK]", "[MASK]" + LONG, LONG + "[MASK]" + LONG):
+        assert len(fill_mask(text)["masks"]) == 1
+    with pytest.raises(ValueError, match="tokens apart"):
+        fill_mask("[MASK]" + LONG + "[MASK]")
+    with pytest.raises(ValueError, match=r"no \[MASK\] in 'The river'"):
+        fill_mask("The river")
+
+
+def test_impossible_options_are_refused(pretrained_dir):
+    with pytest.raises(ValueError, match="pooling='max': expected one of 'mean'"):
+        albert_tf.load_predictor(str(pretrained_dir), pooling="max")
+    with pytest.raises(ValueError, match="max_position_embeddings"):
+        albert_tf.load_predictor(str(pretrained_dir), max_seq_length=1000)

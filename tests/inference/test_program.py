@@ -1,0 +1,106 @@
+"""run_predict.py as a user runs it, without a process of its own."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import albert_tf
+import run_predict
+from albert_tf import inference
+from albert_tf.cli.flags import parse
+from tests.inference.conftest import CONTEXTS, QUESTIONS, TEXTS
+
+
+@pytest.fixture
+def predict(capsys):
+    """Runs the program with a command line, and returns the objects it prints."""
+
+    def run(*arguments):
+        capsys.readouterr()
+        run_predict.run(parse(inference.Settings, arguments))
+        return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def texts_file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("inputs") / "texts.txt"
+    path.write_text("".join(f"{text}\n" for text in TEXTS))
+    return path
+
+
+def test_a_file_of_texts_gets_the_probabilities_of_the_program(predict, classifier_dir):
+    found = predict(f"--model_dir={classifier_dir}", f"--input_file={classifier_dir}/test.tsv")
+    assert [row["line"] for row in found] == [2, 3, 4, 5]
+    expected = np.loadtxt(classifier_dir / "test_results.tsv")
+    ours = [[row["probabilities"][label] for label in ("n", "y")] for row in found]
+    np.testing.assert_allclose(ours, expected, atol=1e-6)
+    (alone,) = predict(f"--model_dir={classifier_dir}", f"--text={TEXTS[0]}")
+    assert alone.keys() == {"label", "probabilities"}
+    np.testing.assert_allclose(list(alone["probabilities"].values()), expected[0], atol=1e-6)
+
+
+def test_a_question_gets_the_answer_of_the_program(predict, answers_dir):
+    expected = json.loads((answers_dir / "predictions.json").read_text())
+    name, number, question, _ = QUESTIONS[0]
+    (found,) = predict(
+        f"--model_dir={answers_dir}", f"--question={question}", f"--context={CONTEXTS[number]}"
+    )
+    assert found["answer"] == expected[name]
+
+
+def test_bad_rows_are_refused_or_skipped(predict, pretrained_dir, tmp_path):
+    path = tmp_path / "masked.txt"
+    path.write_bytes(b"The [MASK]\nnone\n\xff\n")
+    arguments = [f"--model_dir={pretrained_dir}", "--mask", f"--input_file={path}", "--top_k=2"]
+    with pytest.raises(ValueError, match=r"masked\.txt, line 2: no \[MASK\] in the text"):
+        predict(*arguments)
+    (found,) = predict(*arguments, "--max_bad_rows=2")
+    assert found["line"] == 1
+    assert len(found["masks"][0]) == 2
+
+
+def test_embeddings_are_written_as_array_or_lines(predict, pretrained_dir, texts_file, tmp_path):
+    arguments = [
+        f"--model_dir={pretrained_dir}",
+        f"--input_file={texts_file}",
+        "--precision=float32",
+    ]
+    printed = predict(*arguments)
+    array, lines = tmp_path / "texts.npy", tmp_path / "texts.jsonl"
+    assert predict(*arguments, f"--embeddings_file={array}") == []
+    assert predict(*arguments, f"--embeddings_file={lines}") == []
+    expected = albert_tf.load_predictor(str(pretrained_dir))(TEXTS)
+    assert np.load(array).dtype == np.float32
+    for rows in (printed, [json.loads(line) for line in lines.read_text().splitlines()]):
+        np.testing.assert_array_equal(
+            np.float32([row["embedding"] for row in rows]), np.load(array)
+        )
+    np.testing.assert_allclose(np.load(array), expected, atol=1e-6)
+
+
+def test_texts_are_compared_and_searched(predict, pretrained_dir, texts_file):
+    arguments = [f"--model_dir={pretrained_dir}", "--similarity", "--precision=float32"]
+    (same,) = predict(*arguments, "--text=The river", "--text_b=the  RIVER")
+    assert same["similarity"] == pytest.approx(1)
+    found = predict(*arguments, f"--text={TEXTS[1]}", f"--input_file={texts_file}", "--top_k=3")
+    assert found[0] == {"line": 2, "similarity": pytest.approx(1), "text": TEXTS[1]}
+    scores = [row["similarity"] for row in found]
+    assert scores == sorted(scores, reverse=True)
+    assert len(scores) == 3
+    with pytest.raises(ValueError, match=r"texts\.txt, line 1: two texts were expected"):
+        predict(*arguments, f"--input_file={texts_file}")
+
+
+def test_options_are_given_with_commas(predict, pretrained_dir):
+    with pytest.raises(ValueError, match="no head for the task multiple_choice"):
+        predict(
+            f"--model_dir={pretrained_dir}",
+            "--task=multiple_choice",
+            "--options=a,b",
+            "--context=c",
+        )

@@ -1,0 +1,121 @@
+"""Rows of files and pipes become inputs, or are named."""
+
+from __future__ import annotations
+
+import io
+import os
+import threading
+import types
+
+import pytest
+
+from albert_tf.finetuning.tables import BadRowError
+from albert_tf.inference import reading
+
+
+def read(path, form, parse=reading.parse_pair, **arguments):
+    blocks = list(reading.read_blocks(str(path), form, parse, **arguments))
+    return [row for block in blocks for row in block]
+
+
+@pytest.mark.parametrize(
+    ("form", "content", "pairs"),
+    [
+        ("txt", "a b\n\nc\td\te\n", [(1, ("a b", "")), (2, ("", "")), (3, ("c", "d"))]),
+        ("txt", "\ufeffa\r\nb", [(1, ("a", "")), (2, ("b", ""))]),
+        ("tsv", "id\tsentence2\tsentence1\n7\tb\ta\n", [(2, ("a", "b"))]),
+        ("tsv", "a\tb\n", [(1, ("a", "b"))]),
+        ("csv", 'text,text_b\n"a, b","c\nd"\ne,f\n', [(2, ("a, b", "c\nd")), (4, ("e", "f"))]),
+        ("jsonl", '{"text": "a"}\n"b"\n', [(1, ("a", "")), (2, ("b", ""))]),
+        ("jsonl", '{"text_a": "a", "text_b": "b"}\n', [(1, ("a", "b"))]),
+    ],
+)
+def test_texts_are_read_from_every_format(tmp_path, form, content, pairs):
+    path = tmp_path / "inputs"
+    path.write_bytes(content.encode())
+    assert read(path, form) == pairs
+
+
+@pytest.mark.parametrize(
+    ("form", "content", "message"),
+    [
+        ("txt", b"a\nb\xff\n", "line 2: not UTF-8: byte 0xff"),
+        ("csv", b"text\na\n\xe4\n", "line 3: not UTF-8: byte 0xe4"),
+        ("jsonl", b'{"text": "a"}\n{"text"\n', "line 2: a JSON object was expected"),
+        ("jsonl", b"[1]\n", "line 1: a JSON object or text was expected"),
+        ("jsonl", b'{"title": "a"}\n', "line 1: 'text_a' or .* was expected; found 'title'"),
+        ("jsonl", b'{"text": 5}\n', "line 1: 'text' is 5, text was expected"),
+        ("jsonl", b'{"text": "\\ud800"}\n', "half a surrogate pair"),
+        ("tsv", b"text\ttext_b\na\n", "line 2: 2 columns were expected, 1 came"),
+        ("txt", b"", "there is no input in it"),
+    ],
+)
+def test_bad_rows_are_named_or_skipped(tmp_path, form, content, message):
+    path = tmp_path / "inputs"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        read(path, form)
+    if content:
+        count = content.count(b"\n") - 1 - content.startswith(b"text")
+        assert len(read(path, form, max_bad_rows=1)) == count
+
+
+def test_unbalanced_quotes_are_named(tmp_path):
+    (tmp_path / "a.csv").write_text('text\n"a\n')
+    with pytest.raises(ValueError, match=r"a\.csv, line 2: not comma-separated values"):
+        read(tmp_path / "a.csv", "csv")
+
+
+def test_long_lines_and_files_are_read_in_blocks(tmp_path):
+    path = tmp_path / "long.txt"
+    texts = ["x" * 200_000, *map(str, range(2000)), "y" * 70_000]
+    path.write_text("\n".join(texts))
+    blocks = list(reading.read_blocks(str(path), "txt", reading.parse_text))
+    assert [text for block in blocks for _, text in block] == texts
+    assert [len(block) for block in blocks] == [1024, 978]
+
+
+def test_a_pipe_is_answered_as_it_goes(monkeypatch):
+    receive, send = os.pipe()
+    with open(receive, "rb") as stream:
+        monkeypatch.setattr(reading.sys, "stdin", types.SimpleNamespace(buffer=stream))
+        blocks = reading.read_blocks("-", "txt", reading.parse_text)
+        os.write(send, b"a\nb\nhalf ")
+        assert next(blocks) == [(1, "a"), (2, "b")]
+        os.write(send, b"a line\nlast")
+        assert next(blocks) == [(3, "half a line")]
+        threading.Timer(0.01, os.close, [send]).start()
+        assert list(blocks) == [[(4, "last")]]
+
+
+def test_bad_rows_of_a_pipe_are_named(monkeypatch):
+    stream = types.SimpleNamespace(buffer=io.BytesIO(b"a\n\xff\n"))
+    monkeypatch.setattr(reading.sys, "stdin", stream)
+    with pytest.raises(ValueError, match="standard input, line 2: not UTF-8"):
+        read("-", "txt")
+
+
+def test_words_are_a_text_or_a_list():
+    assert reading.parse_words({"text": "a b"}) == "a b"
+    assert reading.parse_words({"tokens": ["a", "b"]}) == ["a", "b"]
+    for row in ({"tokens": "a"}, {"tokens": [5]}):
+        with pytest.raises(BadRowError):
+            reading.parse_words(row)
+
+
+def test_questions_need_a_context():
+    assert reading.parse_question({"question": "q", "context": "c"}) == ("q", "c")
+    assert reading.parse_question(["q", "c"]) == ("q", "c")
+    with pytest.raises(BadRowError, match="the context is empty"):
+        reading.parse_question({"question": "q", "context": " "})
+    with pytest.raises(BadRowError, match="2 or more columns"):
+        reading.parse_question(["q"])
+
+
+def test_choices_are_questions_with_options():
+    row = {"passage": "p", "question": "q", "options": ["a", "b"], "label": "unknown"}
+    assert reading.parse_choice(row).options == ("a", "b")
+    with pytest.raises(BadRowError, match="a list of two or more"):
+        reading.parse_choice(row | {"options": ["a"]})
+    with pytest.raises(BadRowError, match="a JSON object"):
+        reading.parse_choice(["p", "q"])

@@ -1,0 +1,64 @@
+"""What can be predicted of what."""
+
+from __future__ import annotations
+
+import pytest
+
+from albert_tf.inference.settings import Settings
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "nothing to predict: give --text"),
+        ({"text": "a", "mask": True, "embeddings": True}, "embeddings and fill_mask: one thing"),
+        ({"text": "a", "mask": True, "task": "spans"}, "fill_mask and spans: one thing"),
+        ({"text": "a", "mask": True, "embeddings_file": "x.npy"}, "not for fill_mask"),
+        ({"input_file": "a.txt", "text": "a"}, "together are for --similarity"),
+        ({"input_file": "a.txt", "question": "a"}, "either a file of inputs, or one"),
+        ({"question": "a", "text_b": "a"}, "--text_b needs --text"),
+        ({"text": "a", "top_k": 0}, "top_k=0: expected 1 or more"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused(given, message):
+    with pytest.raises(ValueError, match=message):
+        Settings(model_dir="model", **given)
+
+
+@pytest.mark.parametrize(
+    ("given", "task"),
+    [
+        ({}, None),
+        ({"task": "spans"}, "spans"),
+        ({"mask": True, "task": "fill_mask"}, "fill_mask"),
+        ({"embeddings": True}, "embeddings"),
+        ({"similarity": True}, "embeddings"),
+        ({"embeddings_file": "x.npy"}, "embeddings"),
+    ],
+)
+def test_flags_tell_the_task(given, task):
+    assert Settings(model_dir="model", text="", **given).wanted_task == task
+
+
+@pytest.mark.parametrize(
+    ("path", "form", "expected"),
+    [
+        ("a.txt", None, "txt"),
+        ("a.TSV", None, "tsv"),
+        ("a.csv", None, "csv"),
+        ("a.jsonl", None, "jsonl"),
+        ("-", None, "txt"),
+        ("-", "jsonl", "jsonl"),
+    ],
+)
+def test_the_ending_tells_the_format(path, form, expected):
+    settings = Settings(model_dir="model", input_file=path, input_format=form)
+    assert settings.format == expected
+
+
+def test_missing_files_are_named_before_any_work(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"--input_file.*absent"):
+        Settings(model_dir="m", input_file=str(tmp_path / "absent.txt")).check_paths()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match="--embeddings_file: cannot write into"):
+        Settings(model_dir="m", text="a", embeddings_file=f"{tmp_path}/file/x.npy").check_paths()
