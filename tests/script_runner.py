@@ -21,8 +21,8 @@ def tensors(prefix):
 
 def logged_rates(folder):
     """Step → the learning rate that a run has logged for it."""
-    lines = (folder / "metrics.jsonl").read_text().splitlines()
-    return {line["step"]: line["learning_rate"] for line in map(json.loads, lines)}
+    rows = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
+    return {row["step"]: row["learning_rate"] for row in rows if "learning_rate" in row}
 
 
 @contextlib.contextmanager
