@@ -416,6 +416,7 @@ def test_models_are_saved_and_loaded(name, config, tiny_batch, tmp_path, no_warn
         assert_same(other(features), expected)
 
 
+@pytest.mark.slow
 def test_a_saved_model_gives_the_same_with_and_without_its_classes(inputs, tmp_path, no_warnings):
     model = randomize(MODELS["classification"](SHALLOW))
     expected = model(inputs)

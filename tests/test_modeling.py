@@ -326,6 +326,7 @@ def test_recomputing_activations_changes_no_number(tiny_config, tiny_batch):
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_xla_compiles_a_whole_step_to_the_same_numbers(tiny_config, tiny_batch, monkeypatch):
     """With recomputation, and with what lies between the products compiled by itself as well."""
     config = dataclasses.replace(tiny_config, num_hidden_layers=2, num_hidden_groups=1)

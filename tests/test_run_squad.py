@@ -177,7 +177,12 @@ def blocks(folder):
     ("version", "steps", "keys"),
     [
         ("v1", [0, 2, 4, 5], {"exact_match", "f1"}),
-        ("v2", [0, 2, 4, 6, 7], {"exact", "f1", "null_score_diff_threshold", "total"}),
+        pytest.param(
+            "v2",
+            [0, 2, 4, 6, 7],
+            {"exact", "f1", "null_score_diff_threshold", "total"},
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_what_is_saved_is_evaluated_and_the_best_is_kept(request, version, steps, keys):

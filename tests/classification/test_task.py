@@ -285,7 +285,8 @@ def test_a_task_of_the_users_own_is_as_good_as_any(tokenizer, tmp_path):
     assert len(list(tmp_path.iterdir())) == 2
 
 
-@pytest.mark.parametrize("pooled", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("pooled", [True, False])
 def test_an_export_takes_texts_and_answers_with_labels(tiny_config, tokenizer, tmp_path, pooled):
     values = Settings(
         task_name="mnli", data_dir="none", output_dir="none", use_pooled_output=pooled

@@ -108,6 +108,7 @@ def results_of(path, process):
     ]
 
 
+@pytest.mark.slow
 def test_two_devices_give_the_weights_of_one(tmp_path):
     path = tmp_path / "two.npz"
     settings = {"distribution": "mirrored", "num_devices": 2}
