@@ -28,6 +28,15 @@ def complete(settings: SettingsType) -> SettingsType:
     return settings
 
 
+def complete_early(settings: SettingsType) -> SettingsType:
+    """Returns `complete` settings, so that a wrong path is told before TensorFlow is imported.
+
+    One of several workers joins the others first, which hear of its failure then: its settings are
+    returned as they are.
+    """
+    return settings if settings.has_workers else complete(settings)
+
+
 def find_model_files(settings: SettingsType) -> SettingsType:
     """Returns the settings with config and vocabulary, which are looked for beside the weights.
 

@@ -49,12 +49,12 @@ def fine_tune(settings: SettingsType, make_task: MakeTask[SettingsType]) -> Fine
         ArithmeticError: the loss of a run that is alone became NaN or infinite.
         InterruptedRunError: a signal asked to stop; the same settings resume the run.
     """
-    settings = model_files.complete(settings)
-    runs = sweeps.plan_runs(settings)
-    with (
-        devices.join_workers(settings) as workers,
-        run_directory.made(settings.output_dir, is_shared=workers is not None),
-    ):
+    with contextlib.ExitStack() as stack:
+        workers = stack.enter_context(devices.join_workers(settings))
+        settings = model_files.complete(settings)
+        runs = sweeps.plan_runs(settings)
+        is_shared = workers is not None
+        stack.enter_context(run_directory.made(settings.output_dir, is_shared=is_shared))
         config = session.read_config(settings.output_dir, settings.albert_config_file or "")
         if settings.export_dir:
             files.make_directory(settings.export_dir, "--export_dir")

@@ -38,7 +38,8 @@ def run(settings: Settings) -> Result:
         ArithmeticError: the loss became NaN or infinite.
         InterruptedRunError: a signal asked to stop; the same settings resume the run.
     """
-    settings.check_paths()
+    if not settings.has_workers:  # else after joining them: they hear of a failure
+        settings.check_paths()
     from albert_tf.pretraining import program  # TensorFlow, which settings do without
 
     return program.run(settings)

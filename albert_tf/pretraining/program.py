@@ -64,6 +64,8 @@ def run(settings: Settings) -> Result:
 
 def _run(settings: Settings, workers: Workers | None) -> Result:
     """Does the work of `run`, with the other workers if there are any."""
+    if settings.has_workers:  # which hear of a failure, now that they have met
+        settings.check_paths()
     config = session.read_config(settings.output_dir, settings.albert_config_file)
     task = PretrainingTask(config, settings.max_seq_length, settings.max_predictions_per_seq)
     with (

@@ -20,7 +20,7 @@ def run(settings: Settings) -> FineTuningResult:
     Raises:
         ValueError, OSError: settings, files and data do not go together; says which.
     """
-    settings = model_files.complete(settings)
+    settings = model_files.complete_early(settings)
     from albert_tf.race import program  # TensorFlow, which settings do without
 
     return program.run(settings)

@@ -6,6 +6,7 @@ TensorFlow is not imported here.
 from __future__ import annotations
 
 import dataclasses
+import os
 
 from albert_tf import files
 from albert_tf.checkpoints import finding
@@ -89,6 +90,11 @@ class DeviceSettings(SettingsGroup):
     tpu_name: str | None = setting(None, "Name or address of the TPU; default: the local one.")
     tpu_zone: str | None = setting(None, "Zone of the Cloud TPU.")
     gcp_project: str | None = setting(None, "Google Cloud project of the TPU.")
+
+    @property
+    def has_workers(self) -> bool:
+        """Whether the environment may name other processes to train with, in TF_CONFIG."""
+        return bool(os.environ.get("TF_CONFIG")) and self.distribution in ("auto", "multi_worker")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
