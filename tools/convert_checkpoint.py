@@ -5,7 +5,7 @@ r"""Converts an ALBERT checkpoint of any family into another form, or says what 
 prints what a checkpoint is, and what of it a model of its config would take.
 
     python tools/convert_checkpoint.py --input=albert_base/ --output=albert_base_hf/ \
-        --output_format=huggingface --spm_model_file=albert_base/30k-clean.model
+        --output_format=huggingface
 
 writes a new folder: `tensorflow` (model.ckpt-best.* and albert_config.json, for Google's programs
 and this repository's), `huggingface` (for transformers' from_pretrained), `tf_hub` (a SavedModel
@@ -15,7 +15,9 @@ outputs of the two models on a random batch, and only gives the folder its name 
 
 Input may be a TensorFlow checkpoint of Google's ALBERT, albert_zh, BERT or the Model Garden, a
 TF-Hub module, a folder or file of Hugging Face's, or kamalkraj's .h5: a prefix, a file, or a folder
-with one of them. Pickles are refused. The config is looked for beside it.
+with one of them. Pickles are refused. Config, vocabulary and names of labels are looked for beside
+it, and come along: in Hugging Face's form as config.json, spiece.model or vocab.txt, tokenizer.json
+and id2label, in the others under the names that they have and as task.json.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ import dataclasses
 import os
 import sys
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from absl import logging
@@ -35,14 +37,14 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from albert_tf import files
 from albert_tf.checkpoints import finding
 from albert_tf.cli import program
-from albert_tf.config import AlbertConfig
+from albert_tf.config import AlbertConfig, is_hugging_face
 from albert_tf.settings import REQUIRED, SettingsGroup, setting
 
 if TYPE_CHECKING:
     from albert_tf.checkpoints.trained_with import TrainedWith
     from albert_tf.modeling import AlbertForPretraining
 
-CONFIG_NAME = "albert_config.json"
+CONFIG_NAME, TASK_FILE = "albert_config.json", "task.json"
 FORMATS = ("tensorflow", "huggingface", "tf_hub", "model_garden")
 BATCH_SIZE, SEQ_LENGTH, MAX_PREDICTIONS = 2, 17, 3  # of the comparison, at most
 TOLERANCE = 1e-5  # relative to the largest output
@@ -72,9 +74,15 @@ class Settings(SettingsGroup):
         "0. As many as layers: a model that shares nothing, but starts from shared weights.",
         minimum=1,
     )
-    vocab_file: str | None = setting(None, "WordPiece vocabulary to put beside the weights.")
-    spm_model_file: str | None = setting(None, "SentencePiece model to put beside the weights.")
-    do_lower_case: bool = setting(True, "Whether the vocabulary is for lower-cased text.")
+    vocab_file: str | None = setting(
+        None, "WordPiece vocabulary to put beside the weights; default: the one beside the input."
+    )
+    spm_model_file: str | None = setting(
+        None, "SentencePiece model to put beside the weights; default: the one beside the input."
+    )
+    do_lower_case: bool | None = setting(
+        None, "Whether the vocabulary is for lower-cased text; default: as the input says, or true."
+    )
 
 
 def find_config(settings: Settings) -> str | None:
@@ -86,14 +94,17 @@ def find_config(settings: Settings) -> str | None:
     """
     if settings.albert_config_file:
         return settings.albert_config_file
-    path = settings.input
-    folder = path if files.is_directory(path) else os.path.dirname(path) or "."
     try:
-        return finding.find_config(folder)
+        return finding.find_config(_folder(settings))
     except FileNotFoundError:
         if settings.inspect:
             return None
         raise
+
+
+def _folder(settings: Settings) -> str:
+    path = settings.input
+    return path if files.is_directory(path) else os.path.dirname(path) or "."
 
 
 def target_config(config: AlbertConfig, settings: Settings) -> AlbertConfig:
@@ -126,7 +137,8 @@ def convert(settings: Settings) -> bool:
     from albert_tf.checkpoints import containers, families, loading, pretrained
     from albert_tf.modeling import AlbertForPretraining
 
-    recognized = families.recognize(containers.open_weights(settings.input).shapes)
+    weights = containers.open_weights(settings.input)
+    recognized = families.recognize(weights.shapes)
     config_file = find_config(settings)
     model = None
     if config_file is not None and not recognized.kind.refusal:
@@ -135,10 +147,15 @@ def convert(settings: Settings) -> bool:
     if settings.inspect:
         print(report)
         return report.fits
-    if model is None or not report.fits:
+    if model is None or config_file is None or not report.fits:
         raise ValueError(f"{report}\nThis cannot be converted.")
     print(report)
-    _write(settings, model, _find_vocabulary(settings))
+    if settings.do_lower_case is None:
+        is_lower = pretrained.find_do_lower_case(_folder(settings), weights)
+        settings = dataclasses.replace(settings, do_lower_case=is_lower)
+    settings = _with_vocabulary(settings)
+    vocabulary = _check_vocabulary(settings, model.config, config_file)
+    _write(settings, model, vocabulary, find_task(settings, config_file))
     return True
 
 
@@ -158,28 +175,76 @@ def _check_output(settings: Settings) -> None:
     files.make_directory(os.path.dirname(files.real_path(settings.output)), "--output")
 
 
-def _find_vocabulary(settings: Settings) -> TrainedWith | None:
+def _with_vocabulary(settings: Settings) -> Settings:
+    """Returns the settings with the vocabulary beside the input, where they name none.
+
+    Raises:
+        ValueError: there are several.
+    """
+    if settings.vocab_file or settings.spm_model_file:
+        return settings
+    try:
+        vocab_file, spm_model_file = finding.find_vocabulary(_folder(settings))
+    except FileNotFoundError:
+        logging.warning("No vocabulary is beside %s: none is put beside the output", settings.input)
+        return settings
+    return dataclasses.replace(settings, vocab_file=vocab_file, spm_model_file=spm_model_file)
+
+
+def _check_vocabulary(
+    settings: Settings, config: AlbertConfig, config_file: str
+) -> TrainedWith | None:
     """Returns which vocabulary the input was trained with; None if that is not known.
 
     Raises:
-        ValueError: it is not the one of the settings.
+        ValueError: it is not the one of the settings, or that one is too large for the model.
     """
-    from albert_tf.checkpoints import trained_with
+    from albert_tf.checkpoints import pretrained, trained_with
     from albert_tf.tokenization import FullTokenizer
 
-    is_folder = files.is_directory(settings.input)
-    folder = settings.input if is_folder else os.path.dirname(settings.input)
+    folder = _folder(settings)
     path = settings.spm_model_file or settings.vocab_file
     if not path:
         known = trained_with.read(folder)
         return known.only(trained_with.OF_TEXT) if known is not None else None
-    tokenizer = FullTokenizer(settings.vocab_file, settings.do_lower_case, settings.spm_model_file)
+    tokenizer = FullTokenizer(
+        None if settings.spm_model_file else settings.vocab_file,
+        bool(settings.do_lower_case),
+        settings.spm_model_file,
+    )
+    pretrained.check_vocabulary(tokenizer, path, config, config_file, folder)
     given = trained_with.of_tokenizer(tokenizer, path)
     return trained_with.check_vocabulary(folder, given) or given
 
 
+def find_task(settings: Settings, config_file: str) -> dict[str, Any]:
+    """Returns the task that the input was fine-tuned for, as `task.json` has it; {} if unknown.
+
+    Its labels are those of `task.json` beside the input, or else of `id2label` in Hugging Face's
+    config.
+
+    Raises:
+        ValueError: one of these files is damaged.
+    """
+    from albert_tf.checkpoints import huggingface
+    from albert_tf.classification import tasks
+    from albert_tf.token_classification.task import guess_tags
+
+    task = finding.read_json_if_there(_folder(settings), TASK_FILE)
+    if task:
+        return task
+    values = files.read_json(config_file)
+    task = huggingface.labels_from_hugging_face(values) if is_hugging_face(values) else {}
+    if "token_labels" in task:
+        return task | {"tag_scheme": guess_tags(task["token_labels"]).scheme}
+    return task and {"task_name": tasks.CUSTOM_TASK, "folder": ""} | task
+
+
 def _write(
-    settings: Settings, source: AlbertForPretraining, vocabulary: TrainedWith | None
+    settings: Settings,
+    source: AlbertForPretraining,
+    vocabulary: TrainedWith | None,
+    task: dict[str, Any],
 ) -> None:
     """Writes the output under a temporary name, and renames it once it is verified."""
     from albert_tf.checkpoints import loading, trained_with
@@ -202,6 +267,8 @@ def _write(
     temporary = os.path.join(folder, f".{name}-{uuid.uuid4().hex[:8]}.tmp")
     files.make_directory(temporary, "--output")
     try:
+        if task:
+            files.write_json(os.path.join(temporary, TASK_FILE), task)
         _WRITERS[settings.output_format](temporary, tensors, target, settings)
         after = _outputs(target, loading.read_weights(temporary, target), batch)
         difference = compare(before, after, source.config.layout != config.layout)
@@ -260,8 +327,18 @@ def _write_hugging_face(
 ) -> None:
     from albert_tf.checkpoints import huggingface
 
-    vocabulary = (settings.vocab_file, settings.spm_model_file, settings.do_lower_case)
-    huggingface.save_hugging_face(folder, tensors, model.config, *vocabulary)
+    flags, _ = finding.flags_of_run(_folder(settings))
+    if flags.get("use_pooled_output") is False:
+        raise ValueError(
+            "Hugging Face's ALBERT classifies by the pooled output; this model, trained with "
+            "--nouse_pooled_output, by the mean of all tokens"
+        )
+    is_multiple_choice = "max_qa_length" in flags  # of run_race.py
+    task = finding.read_json_if_there(folder, TASK_FILE) | {
+        "is_multiple_choice": is_multiple_choice
+    }
+    vocabulary = (settings.vocab_file, settings.spm_model_file, bool(settings.do_lower_case))
+    huggingface.save_hugging_face(folder, tensors, model.config, *vocabulary, task)
 
 
 def _write_tf_hub(
@@ -272,7 +349,7 @@ def _write_tf_hub(
     for name in sorted(_assign(model, tensors)):
         logging.warning("%s has no place in a TF-Hub module and is left out", name)
     masked_lm, order = (any(n.startswith(scope) for n in tensors) for scope in HEADS.values())
-    vocabulary = (settings.vocab_file, settings.spm_model_file, settings.do_lower_case)
+    vocabulary = (settings.vocab_file, settings.spm_model_file, bool(settings.do_lower_case))
     tf_hub.save_hub_module(folder, model, model.config, masked_lm, order, *vocabulary)
 
 

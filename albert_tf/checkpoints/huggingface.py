@@ -29,16 +29,24 @@ _ARCHITECTURES = (
     ("cls/seq_relationship/output_weights", "AlbertForPreTraining"),
     ("cls/predictions/output_bias", "AlbertForMaskedLM"),
     ("cls/squad/output_weights", "AlbertForQuestionAnswering"),
-    ("output_weights", "AlbertForSequenceClassification"),
 )
+_CLASSIFIER = "output_weights"  # of several heads, which only their task tells apart
+_TOKENS, _CHOICE = "AlbertForTokenClassification", "AlbertForMultipleChoice"
+_DEFAULT_LABEL = "LABEL_{}"
 
 
-def config_to_hugging_face(config: AlbertConfig, tensors: Mapping[str, Any]) -> dict[str, Any]:
+def config_to_hugging_face(
+    config: AlbertConfig, tensors: Mapping[str, Any], task: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """Returns the content of `config.json`.
 
     Args:
         config: of Google's layout.
         tensors: name → weight; the heads among them decide which class is written.
+        task: the content of `task.json` in the folder of a run, with the names of labels.
+
+    Raises:
+        ValueError: the task has another number of labels than the head.
     """
     heads = (architecture for name, architecture in _ARCHITECTURES if name in tensors)
     values = config.to_dict() | {
@@ -48,11 +56,56 @@ def config_to_hugging_face(config: AlbertConfig, tensors: Mapping[str, Any]) -> 
         "layer_norm_eps": LAYER_NORM_EPSILON,
         "pad_token_id": 0,
     }
-    if "output_weights" in tensors:
-        labels = range(len(tensors["output_weights"]))
-        values["id2label"] = {str(label): f"LABEL_{label}" for label in labels}
-        values["label2id"] = {f"LABEL_{label}": label for label in labels}
+    if _CLASSIFIER in tensors:
+        values |= _head_to_hugging_face(len(tensors[_CLASSIFIER]), task or {})
     return values
+
+
+def _head_to_hugging_face(size: int, task: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns class, labels and kind of a head with `size` outputs, as `config.json` has them."""
+    labels = task.get("token_labels") or task.get("labels") or ()
+    if labels and len(labels) != size:
+        raise ValueError(
+            f"the head has {size} outputs, but the task has {len(labels)} labels: "
+            f"{', '.join(labels[:10])}"
+        )
+    labels = labels or [_DEFAULT_LABEL.format(number) for number in range(size)]
+    values: dict[str, Any] = {
+        "architectures": ["AlbertForSequenceClassification"],
+        "id2label": {str(number): label for number, label in enumerate(labels)},
+        "label2id": {label: number for number, label in enumerate(labels)},
+    }
+    if task.get("is_multiple_choice"):
+        return {"architectures": [_CHOICE]}
+    if "token_labels" in task:
+        values["architectures"] = [_TOKENS]
+    elif "labels" in task:
+        kind = "regression" if task["is_regression"] else "single_label_classification"
+        values["problem_type"] = kind
+    return values
+
+
+def labels_from_hugging_face(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what a `config.json` says of a head: keys of `task.json`; {} without names of labels.
+
+    Returns:
+        `token_labels`, or `labels` and `is_regression`.
+
+    Raises:
+        ValueError: the labels do not have the numbers 0, 1, 2 and so on.
+    """
+    architectures = values.get("architectures") or []
+    if values.get("problem_type") == "regression":
+        return {"labels": [], "is_regression": True}
+    names = values.get("id2label") or {}
+    if not isinstance(names, dict) or set(names) != {str(n) for n in range(len(names))}:
+        raise ValueError(f"id2label={names!r:.100}: names of the labels 0, 1, 2, … were expected")
+    labels = [str(names[str(number)]) for number in range(len(names))]
+    if not labels or labels == [_DEFAULT_LABEL.format(number) for number in range(len(labels))]:
+        return {}
+    if _TOKENS in architectures:
+        return {"token_labels": labels}
+    return {"labels": labels, "is_regression": False}
 
 
 def to_hugging_face(
@@ -90,6 +143,7 @@ def save_hugging_face(
     vocab_file: str | None = None,
     spm_model_file: str | None = None,
     do_lower_case: bool = True,
+    task: Mapping[str, Any] | None = None,
 ) -> None:
     """Writes a folder that `transformers` opens with `from_pretrained`.
 
@@ -100,6 +154,7 @@ def save_hugging_face(
         vocab_file: a WordPiece vocabulary, becomes `vocab.txt` and `tokenizer.json`.
         spm_model_file: a SentencePiece model, becomes `spiece.model` and `tokenizer.json`.
         do_lower_case: whether the tokenizer lower-cases.
+        task: as in `config_to_hugging_face`.
 
     Raises:
         ValueError: Hugging Face's ALBERT cannot hold this model, safetensors is missing, or
@@ -112,7 +167,8 @@ def save_hugging_face(
         raise ValueError(
             "writing model.safetensors needs a package: pip install 'albert-tf2[hf]'"
         ) from None
-    files.write_json(os.path.join(directory, CONFIG_FILE), config_to_hugging_face(config, tensors))
+    values = config_to_hugging_face(config, tensors, task)
+    files.write_json(os.path.join(directory, CONFIG_FILE), values)
     with files.write_atomically(os.path.join(directory, WEIGHTS_FILE), "wb") as stream:
         stream.write(save(weights, metadata={"format": "pt"}))
     if vocab_file or spm_model_file:

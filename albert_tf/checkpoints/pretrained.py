@@ -93,7 +93,7 @@ def from_pretrained(
         do_lower_case = find_do_lower_case(folder, weights)
     length = config.max_position_embeddings
     tokenizer = FullTokenizer(vocab_file, do_lower_case, spm_model_file, max_length=length)
-    _check_vocabulary(tokenizer, spm_model_file or vocab_file or "", config, config_file, folder)
+    check_vocabulary(tokenizer, spm_model_file or vocab_file or "", config, config_file, folder)
     model = _make_model(config, task, num_labels, recognized, head_arguments)
     load_checkpoint(model, weights.path)
     return model, tokenizer
@@ -123,10 +123,21 @@ def _num_labels(num_labels: int | None, recognized: families.Recognized) -> int:
     return recognized.entries["output_weights"].shape[0]
 
 
-def _check_vocabulary(
+def check_vocabulary(
     tokenizer: FullTokenizer, vocabulary: str, config: AlbertConfig, config_file: str, folder: str
 ) -> None:
-    """Refuses a vocabulary that is not the model's; warns where that can only be guessed."""
+    """Refuses a vocabulary that is not the model's; warns where that can only be guessed.
+
+    Args:
+        tokenizer: of the vocabulary.
+        vocabulary: its file.
+        config: of the model.
+        config_file: its file.
+        folder: of the model's checkpoint.
+
+    Raises:
+        ValueError: it is larger than the embedding table, or not the one of the training.
+    """
     found = trained_with.of_tokenizer(tokenizer, vocabulary)
     is_known = trained_with.check_vocabulary(folder, found) is not None
     if tokenizer.vocab_size == config.vocab_size:

@@ -255,6 +255,12 @@ def _labels_outside_of(scheme: str, labels: Sequence[str]) -> list[str]:
     return [x for x in labels if x != OUTSIDE and x.partition("-")[0] not in allowed]
 
 
+def guess_tags(labels: Sequence[str]) -> Tags:
+    """Returns the tags of labels alone, of the first scheme that they all fit; of none, `RAW`."""
+    fitting = (name for name in LETTERS if not _labels_outside_of(name, labels))
+    return Tags(tuple(labels), next(fitting, RAW))
+
+
 def _has_iob1(train: SentenceSet) -> bool:
     """Whether spans begin with "I-": in IOB1 all that do not follow one of the same type."""
     return any(

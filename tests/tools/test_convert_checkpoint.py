@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import pathlib
+import shutil
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from albert_tf.checkpoints import trained_with
 from albert_tf.checkpoints.containers import open_checkpoint
 from albert_tf.checkpoints.loading import inspect_checkpoint, read_weights
 from albert_tf.checkpoints.store import save_checkpoint
+from albert_tf.classification import custom
 from albert_tf.config import AlbertConfig
 from tests.checkpoints.checkpoint_samples import (
     ALBERT_ZH,
@@ -48,6 +51,18 @@ def make_input(folder, weights, config):
 def make_google(tmp_path):
     """A checkpoint of Google's layout with groups, as a folder."""
     return make_input(tmp_path / "google", random_weights(SMALL), SMALL)
+
+
+def fine_tuned(folder, labels, task=None, flags=None):
+    """The folder of a run: a checkpoint with a classifier, task.json and run.json."""
+    head = random_arrays({"output_weights": (labels, 12), "output_bias": (labels,)})
+    weights = {n: x for n, x in random_weights(SHORT).items() if n.startswith("bert/")} | head
+    source = make_input(folder, weights, SHORT)
+    if task:
+        (folder / "task.json").write_text(json.dumps(task))
+    if flags:
+        (folder / "run.json").write_text(json.dumps({"flags": flags, "directory": str(folder)}))
+    return source
 
 
 def assert_same(arrays, expected):
@@ -186,6 +201,57 @@ def test_vocabularies_travel_along(google, tmp_path, toy_spm_model):
     assert convert(Settings(google, str(target), spm_model_file=toy_spm_model))
     with open(toy_spm_model, "rb") as stream:
         assert (target / "toy.model").read_bytes() == stream.read()
+
+
+def test_vocabulary_and_labels_come_along_both_ways(tmp_path, toy_spm_model):
+    task = {"task_name": "cola", "folder": "CoLA", "labels": ["no", "可"], "is_regression": False}
+    source = fine_tuned(tmp_path / "run", 2, task)
+    shutil.copyfile(toy_spm_model, tmp_path / "run" / "our.model")
+    there, back, foreign = tmp_path / "hf", tmp_path / "back", tmp_path / "foreign"
+    assert convert(Settings(source, str(there), "huggingface", do_lower_case=False))
+    assert convert(Settings(str(there), str(back)))
+    content = pathlib.Path(toy_spm_model).read_bytes()
+    assert (there / "spiece.model").read_bytes() == (back / "spiece.model").read_bytes() == content
+    assert (there / "tokenizer.json").exists()
+    assert not json.loads((there / "tokenizer_config.json").read_text())["do_lower_case"]
+    assert trained_with.read(str(back)).identity["do_lower_case"] == "False"
+    assert json.loads((there / "config.json").read_text())["id2label"] == {"0": "no", "1": "可"}
+    assert custom.remembered_labels(str(back)) == ("no", "可")
+    assert json.loads((back / "task.json").read_text()) == task
+    # A folder from elsewhere has config.json alone.
+    (there / "task.json").unlink()
+    assert convert(Settings(str(there), str(foreign)))
+    known = json.loads((foreign / "task.json").read_text())
+    assert known == task | {"task_name": "tsv", "folder": ""}
+
+
+def test_labels_of_tokens_get_their_scheme(tmp_path):
+    config = tmp_path / "config.json"
+    names = {"0": "B-LOC", "1": "E-LOC", "2": "O"}
+    architectures = ["AlbertForTokenClassification"]
+    config.write_text(json.dumps({"architectures": architectures, "id2label": names}))
+    assert convert_checkpoint.find_task(Settings(str(tmp_path)), str(config)) == {
+        "token_labels": ["B-LOC", "E-LOC", "O"],
+        "tag_scheme": "bioes",
+    }
+
+
+def test_several_vocabularies_beside_the_input_are_asked_about(google, tmp_path):
+    for name in ("vocab.txt", "vocab_other.txt"):
+        pathlib.Path(google, name).write_text("[PAD]\n")
+    with pytest.raises(ValueError, match="several vocabularies; name one"):
+        convert(Settings(google, str(tmp_path / "out"), "huggingface"))
+
+
+def test_the_settings_of_a_run_tell_what_its_head_is(tmp_path):
+    source = fine_tuned(tmp_path / "race", 1, flags={"max_qa_length": 128})
+    assert convert(Settings(source, str(tmp_path / "hf"), "huggingface"))
+    values = json.loads((tmp_path / "hf" / "config.json").read_text())
+    assert values["architectures"] == ["AlbertForMultipleChoice"]
+    source = fine_tuned(tmp_path / "mean", 2, flags={"use_pooled_output": False})
+    with pytest.raises(ValueError, match="classifies by the pooled output; this model"):
+        convert(Settings(source, str(tmp_path / "refused"), "huggingface"))
+    assert not (tmp_path / "refused").exists()
 
 
 def test_inspecting_prints_the_table_and_writes_nothing(google, tmp_path, capsys):
