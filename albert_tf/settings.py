@@ -15,7 +15,7 @@ import dataclasses
 import math
 import types
 import typing
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 REQUIRED = dataclasses.MISSING  # as the default of a setting that has none
 
 # What the value of a setting decides; see `setting`.
-NOTHING, TRAINING, MODEL = "nothing", "training", "model"
+NOTHING, TRAINING, MODEL, READING = "nothing", "training", "model", "reading"
 
 
 def setting(
@@ -48,8 +48,11 @@ def setting(
         group: heading in `--help`; by default `GROUP` of the class.
         decides: TRAINING if the result of training depends on the value, so that a run is only
             resumed with the same one; MODEL if what a trained model computes does so as well, so
-            that evaluation and prediction need the same one; else NOTHING. A setting that names a
-            file decides nothing: the content of the file is compared (`training.run_identity`).
+            that evaluation and prediction need the same one; READING if it says how data are
+            read, whose content is compared in its place; else NOTHING. A setting that names a file
+            decides nothing either: its content is compared (`training.run_identity`). A program
+            that uses a trained model takes what is not given, and decides something, from the
+            training.
     """
     metadata = {"help": help, "group": group, "decides": decides}
     limits = {"minimum": minimum, "maximum": maximum, "choices": choices}
@@ -123,8 +126,16 @@ class SettingsGroup:
 
     @classmethod
     def make(cls, **values: Any) -> Self:
-        """Returns settings with these values; a class may let them decide other defaults."""
-        return cls(**values)
+        """Returns settings with these values, and those that they decide; see `complete`."""
+        return cls(**cls.complete(values))
+
+    @classmethod
+    def complete(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns values that were given and, in some classes, others that they decide.
+
+        The command line makes its settings of these.
+        """
+        return dict(values)
 
 
 def check_value(field: dataclasses.Field[Any], value: Any) -> None:
@@ -202,6 +213,23 @@ def describe(settings: type[SettingsGroup]) -> list[FieldInfo]:
             )
         )
     return found
+
+
+def to_text(value: Any, field: FieldInfo) -> str:
+    """Returns the value of a setting as text, the same for equal values."""
+    if isinstance(value, tuple):
+        return ",".join(to_text(part, field) for part in value)
+    return str(float(value) if field.type is float and value is not None else value)
+
+
+def from_text(text: str, field: FieldInfo) -> Any:
+    """Returns the value that `to_text` made a text of."""
+    if field.is_tuple and (not field.is_scalar or "," in text):
+        one = dataclasses.replace(field, is_tuple=False)
+        return tuple(from_text(part, one) for part in text.split(",") if part)
+    if text == "None" and field.default is None:
+        return None
+    return text == "True" if field.type is bool else field.type(text)
 
 
 def _first_owner(settings: type[SettingsGroup], name: str) -> type[SettingsGroup]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -398,6 +399,23 @@ def test_a_hub_module_brings_weights_config_and_vocabulary(
 def write_own(folder, name, rows):
     folder.mkdir(exist_ok=True)
     (folder / name).write_text("\n".join(rows) + "\n", encoding="utf-8")
+
+
+def test_prediction_and_export_need_the_folder_of_the_run_alone(finished, data_dir, tmp_path):
+    out = shutil.copytree(finished, tmp_path / "out")
+    (out / "test_results.tsv").unlink()
+    given = [f"--output_dir={out}", "--precision=float32"]
+    run_program(*given, f"--data_dir={data_dir}", "--do_predict", f"--export_dir={tmp_path}/export")
+    for name in ("test_results.tsv", "spiece.model"):
+        assert (out / name).read_bytes() == (finished / name).read_bytes()
+    (export,) = (tmp_path / "export").iterdir()
+    assert {path.name for path in (export / "assets.extra").iterdir()} >= {
+        *("albert_config.json", "spiece.model", "labels.txt")
+    }
+    with pytest.raises(ValueError, match=r"(?s)trained with another do_lower_case:.*True.*False"):
+        run_program(*given, "--do_predict", "--nodo_lower_case")
+    with pytest.raises(flags.Error, match="--task_name is needed: Task, in upper"):
+        run_program(f"--output_dir={tmp_path}/none", "--do_predict")
 
 
 def test_own_data_give_their_labels_which_the_model_remembers(run, tmp_path):

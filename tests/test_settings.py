@@ -7,7 +7,15 @@ import math
 
 import pytest
 
-from albert_tf.settings import REQUIRED, SettingsGroup, describe, redefined, setting
+from albert_tf.settings import (
+    REQUIRED,
+    SettingsGroup,
+    describe,
+    from_text,
+    redefined,
+    setting,
+    to_text,
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -26,6 +34,7 @@ class Ferry(Boat):
     landing: str = setting(REQUIRED, "Where it lies.")
     cable: str | None = setting(None, "The cable, if it has one.")
     stops: tuple[str, ...] = setting((), "Other landings.")
+    has_sail: bool = setting(False, "Whether it has a sail.")
 
 
 @pytest.mark.parametrize(
@@ -79,6 +88,27 @@ def test_a_field_belongs_to_the_group_that_defined_it_first():
 def test_the_type_of_values_is_read_from_the_annotation(name, kind, is_tuple, is_scalar):
     (field,) = [field for field in describe(Ferry) if field.name == name]
     assert (field.type, field.is_tuple, field.is_scalar) == (kind, is_tuple, is_scalar)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("oars", 3, "3"),
+        ("lengths", 2.0, "2.0"),
+        ("lengths", 2, "2.0"),
+        ("lengths", (2.0, 3.5), "2.0,3.5"),
+        ("stops", ("mill", "town"), "mill,town"),
+        ("stops", (), ""),
+        ("cable", None, "None"),
+        ("cable", "steel", "steel"),
+        ("has_sail", True, "True"),
+        ("has_sail", False, "False"),
+    ],
+)
+def test_a_value_is_read_from_its_text(name, value, text):
+    (field,) = (field for field in describe(Ferry) if field.name == name)
+    assert to_text(value, field) == text
+    assert from_text(text, field) == value
 
 
 def test_an_empty_value_is_refused_where_one_is_required():

@@ -155,8 +155,7 @@ def find_vocabulary(folder: str) -> tuple[str | None, str | None]:
         FileNotFoundError: there is none; the text lists what is there.
         ValueError: there are several; lists them.
     """
-    patterns = MODEL_PATTERNS + VOCABULARY_PATTERNS
-    found = _find(folder, patterns)
+    found = list_vocabularies(folder)
     if len(found) > 1:
         raise ValueError(
             f"{folder} holds several vocabularies; name one (spm_model_file=… or vocab_file=…): "
@@ -169,8 +168,20 @@ def find_vocabulary(folder: str) -> tuple[str | None, str | None]:
     if not named or not all(map(files.exists, named.values())):
         gone = f" ({RUN_FILE} names {', '.join(named.values())}: gone)" if named else ""
         way_out = f"vocab_file=… or spm_model_file=…{gone}. load_checkpoint loads weights alone"
-        raise _missing(folder, "vocabulary", patterns, way_out)
+        raise _missing(folder, "vocabulary", MODEL_PATTERNS + VOCABULARY_PATTERNS, way_out)
     return named.get("vocab_file"), named.get("spm_model_file")
+
+
+def list_vocabularies(folder: str) -> list[str]:
+    """The vocabularies in a folder and in its `assets/`, of both kinds."""
+    return _find(folder, MODEL_PATTERNS + VOCABULARY_PATTERNS)
+
+
+def has_trained(output_dir: str) -> bool:
+    """Whether a folder holds checkpoints of a run of this repository's programs."""
+    return bool(list_checkpoints(output_dir)) or files.exists(
+        os.path.join(output_dir, BEST + ".index")
+    )
 
 
 def _find(folder: str, patterns: tuple[str, ...]) -> list[str]:

@@ -7,7 +7,7 @@ import dataclasses
 from albert_tf import files
 from albert_tf.classification.tasks import ALIASES, CUSTOM_TASK, TASKS
 from albert_tf.finetuning.settings import DataSettings, FineTuningSettings, TaskSettings
-from albert_tf.settings import MODEL, REQUIRED, SettingsGroup, redefined, setting
+from albert_tf.settings import MODEL, READING, REQUIRED, SettingsGroup, redefined, setting
 
 _TASK = (
     f"Task, in upper or lower case: {', '.join(sorted([*TASKS, *ALIASES]))}; {CUSTOM_TASK} for a "
@@ -22,16 +22,20 @@ class CustomDataSettings(SettingsGroup):
 
     GROUP = "data"
 
-    text_a_column: str | None = setting(None, _COLUMN.format("text"))
-    text_b_column: str | None = setting(None, _COLUMN.format("second text"))
+    text_a_column: str | None = setting(None, _COLUMN.format("text"), decides=READING)
+    text_b_column: str | None = setting(None, _COLUMN.format("second text"), decides=READING)
     label_column: str | None = redefined(
         TaskSettings, "label_column", None, _COLUMN.format("label")
     )
-    guid_column: str | None = setting(None, _COLUMN.format("name of an example"))
+    guid_column: str | None = setting(None, _COLUMN.format("name of an example"), decides=READING)
     has_header: bool | None = setting(
-        None, "task_name=tsv: whether the first line is a header; default: if it names a column."
+        None,
+        "task_name=tsv: whether the first line is a header; default: if it names a column.",
+        decides=READING,
     )
-    is_regression: bool = setting(False, "task_name=tsv: the labels are numbers to be predicted.")
+    is_regression: bool = setting(
+        False, "task_name=tsv: the labels are numbers to be predicted.", decides=READING
+    )
     labels: tuple[str, ...] = setting(
         (), "task_name=tsv: labels in the order of their ids; default: those of the training data."
     )
@@ -49,6 +53,7 @@ class Settings(FineTuningSettings, TaskSettings, CustomDataSettings):
         "Tab-separated files have cells in quotation marks, as pandas and Excel write them. "
         "(.csv files always may.)",
         group="data",
+        decides=READING,
     )
     cached_dir: str | None = setting(None, "Folder for cached features; default: output_dir.")
     batches_to_sort: int = redefined(DataSettings, "batches_to_sort", 32)

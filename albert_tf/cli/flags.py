@@ -138,8 +138,6 @@ def define(settings_class: type[SettingsGroup]) -> flags.FlagValues:
             flags.DEFINE_boolean(field.name, field.default, field.help, values)
         else:
             flags.DEFINE(_parser(field), field.name, field.default, field.help, values)
-        if field.is_required:
-            flags.mark_flag_as_required(field.name, values)
     for alias, name in _rows(ALIASES, settings_class).items():
         flags.DEFINE_alias(alias, name, values)
     for name, kind in _rows(IGNORED, settings_class).items():
@@ -182,7 +180,12 @@ def parse(settings_class: type[SettingsType], arguments: Sequence[str]) -> Setti
             logging.warning("--%s has no effect", name)
     names = [field.name for field in settings.describe(settings_class)]
     given = {name: values[name].value for name in names if _is_given(values[name])}
-    return settings_class.make(**_albert_zh_defaults(settings_class, values, given) | given)
+    given = _albert_zh_defaults(settings_class, values, given) | given
+    completed = settings_class.complete(given)
+    for field in settings.describe(settings_class):
+        if field.is_required and field.name not in completed:
+            raise flags.Error(f"--{field.name} is needed: {field.help}")
+    return settings_class(**completed)
 
 
 def _albert_zh_defaults(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+from collections.abc import Mapping
 from typing import Any
 
 from absl import logging
@@ -231,15 +232,15 @@ class Settings(EncodingSettings, InputSettings):
     )
 
     @classmethod
-    def make(cls, **values: Any) -> Settings:
-        """Returns settings with these values, and with albert_zh's defaults if albert_zh_compat.
+    def complete(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns values, with albert_zh's defaults if albert_zh_compat.
 
-        The command line makes its settings by this method. It differs from the constructor only
-        where `albert_zh_compat=True` or `non_chinese=True` is given.
+        It changes something only where `albert_zh_compat=True` or `non_chinese=True` is given.
 
         Args:
-            **values: name → value of fields.
+            values: name → value of fields.
         """
+        values = dict(values)
         if values.get("albert_zh_compat"):
             defaults = {
                 "max_seq_length": 128,
@@ -256,7 +257,7 @@ class Settings(EncodingSettings, InputSettings):
                     "--segment_chinese_words or --albert_zh_compat"
                 )
             values["segment_chinese_words"] = False
-        return cls(**values)
+        return values
 
     @property
     def chunk_bytes(self) -> int:

@@ -11,6 +11,8 @@ from albert_tf.checkpoints import finding
 from albert_tf.finetuning.settings import FineTuningSettings
 
 HUB_VOCABULARY = "from_tf_hub"  # what Google's notebook gives as --spm_model_file
+# The names of vocabularies in the folder of a run, which are those of Hugging Face's folders.
+SENTENCEPIECE_NAME, WORDPIECE_NAME = "spiece.model", "vocab.txt"
 
 SettingsType = TypeVar("SettingsType", bound=FineTuningSettings)
 
@@ -41,7 +43,7 @@ def find_model_files(settings: SettingsType) -> SettingsType:
     """Returns the settings with config and vocabulary, which are looked for beside the weights.
 
     The weights are those of `init_checkpoint` or of the folder `albert_hub_module_handle`, which
-    becomes the `init_checkpoint`.
+    becomes the `init_checkpoint`; or else those of the trained run in `output_dir`.
 
     Raises:
         FileNotFoundError: config or vocabulary do not exist; says what was looked for.
@@ -62,14 +64,18 @@ def find_model_files(settings: SettingsType) -> SettingsType:
     spm_model_file, vocab_file = settings.spm_model_file, settings.vocab_file
     if spm_model_file == HUB_VOCABULARY:
         spm_model_file = None
-    if not (path or settings.albert_config_file):
+    folder = None
+    if path:
+        folder = path if files.is_directory(path) else os.path.dirname(path) or "."
+    elif finding.has_trained(settings.output_dir):
+        folder = settings.output_dir
+    if not (folder or settings.albert_config_file):
         raise ValueError(
             "--albert_config_file is needed: the albert_config.json that came with the model (a "
             "TF-Hub module may have it in its assets)"
         )
     config_file = settings.albert_config_file
-    if path:
-        folder = path if files.is_directory(path) else os.path.dirname(path) or "."
+    if folder:
         config_file = config_file or finding.find_config(folder)
         if not (spm_model_file or vocab_file):
             vocab_file, spm_model_file = finding.find_vocabulary(folder)
@@ -81,3 +87,19 @@ def find_model_files(settings: SettingsType) -> SettingsType:
         spm_model_file=spm_model_file,
         vocab_file=vocab_file,
     )
+
+
+def keep_vocabulary(settings: FineTuningSettings) -> None:
+    """Copies the vocabulary into the output directory, unless one is there.
+
+    So whoever uses the model needs that folder alone.
+    """
+    if finding.list_vocabularies(settings.output_dir):
+        return
+    source = settings.spm_model_file or settings.vocab_file or ""
+    name = SENTENCEPIECE_NAME if settings.spm_model_file else WORDPIECE_NAME
+    with (
+        files.open_binary(source) as stream,
+        files.write_atomically(os.path.join(settings.output_dir, name), "wb") as copy,
+    ):
+        copy.write(stream.read())

@@ -229,6 +229,7 @@ class FineTuningRun:
             session.keep_config(self.settings.output_dir, self.session.config)
             if "train" in self.splits:
                 self.task.record(self.settings.output_dir)
+                model_files.keep_vocabulary(self.settings)
 
     def do_all(self) -> tuple[sweeps.Result, str]:
         """Trains, evaluates and predicts, as far as there are splits for it.

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from albert_tf import files
+from albert_tf.checkpoints import finding, trained_with
 from albert_tf.data.settings import SequenceSettings, VocabularySettings
-from albert_tf.settings import REQUIRED, TRAINING, SettingsGroup, redefined, setting
+from albert_tf.settings import (
+    NOTHING,
+    READING,
+    REQUIRED,
+    TRAINING,
+    SettingsGroup,
+    describe,
+    from_text,
+    redefined,
+    setting,
+)
 from albert_tf.training.settings import RunSettings, TrainingSettings
 
 if TYPE_CHECKING:
@@ -93,6 +105,32 @@ class FineTuningSettings(RunSettings, DataSettings):
         "it needs tensorflow-text.",
     )
 
+    @classmethod
+    def complete(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns values; without training, others are those that the model was trained with.
+
+        They are taken from the trained run in `output_dir`, if there is one, so that evaluation,
+        prediction and export need only that folder; `data_dir` is that of the last run there.
+
+        Raises:
+            ValueError: a file of the run is damaged.
+        """
+        output_dir = values.get("output_dir") or ""
+        known = trained_with.read(output_dir) if output_dir else None
+        if known is None or values.get("do_train", cls.do_train):
+            return dict(values)
+        texts = known.others | known.identity
+        fields = {field.name: field for field in describe(cls)}
+        found = {
+            name: from_text(texts[name], field)
+            for name, field in fields.items()
+            if field.decides != NOTHING and name in texts
+        }
+        last, directory = finding.flags_of_run(output_dir)
+        if "data_dir" in fields and "data_dir" in last:
+            found["data_dir"] = files.join(directory, str(last["data_dir"]))
+        return found | dict(values)
+
     def check_paths(self) -> None:
         """Checks the folder of the export, too."""
         super().check_paths()
@@ -130,8 +168,8 @@ class TaskSettings(SettingsGroup):
 
     GROUP = "data"
 
-    task_name: str = setting(REQUIRED, "Task to train, evaluate or predict.")
-    label_column: str | None = setting(None, "Column of the label.")
+    task_name: str = setting(REQUIRED, "Task to train, evaluate or predict.", decides=READING)
+    label_column: str | None = setting(None, "Column of the label.", decides=READING)
     data_dir: str = setting(REQUIRED, "Folder of the data.")
     max_bad_rows: int = setting(
         0, "Number of unusable examples to skip and report before a file is refused.", minimum=0

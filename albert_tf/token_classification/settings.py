@@ -6,7 +6,7 @@ import dataclasses
 
 from albert_tf import files
 from albert_tf.finetuning.settings import FineTuningSettings, QuestionSettings, TaskSettings
-from albert_tf.settings import REQUIRED, SettingsGroup, redefined, setting
+from albert_tf.settings import READING, REQUIRED, SettingsGroup, redefined, setting
 
 AUTO = "auto"
 RAW = "raw"
@@ -27,7 +27,9 @@ class ColumnSettings(SettingsGroup):
         0,
         "Number of unusable sentences to skip and report before a file is refused.",
     )
-    token_column: int = setting(0, "Column of the token, from 0; from the end: -1.")
+    token_column: int = setting(
+        0, "Column of the token, from 0; from the end: -1.", decides=READING
+    )
     label_column: int = redefined(
         TaskSettings, "label_column", -1, "Column of the label, from 0; from the end: -1."
     )
@@ -35,6 +37,7 @@ class ColumnSettings(SettingsGroup):
         AUTO,
         "How labels mark spans; raw: each token with a label other than O is one by itself.",
         choices=(AUTO, "iob1", "iob2", "bioes", "bmes", RAW),
+        decides=READING,
     )
 
 

@@ -13,7 +13,6 @@ import hashlib
 import json
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
 
 from absl import logging
 
@@ -21,7 +20,6 @@ from albert_tf import files, settings
 from albert_tf.checkpoints import containers, store, trained_with
 from albert_tf.checkpoints.trained_with import TrainedWith
 from albert_tf.config import AlbertConfig
-from albert_tf.settings import FieldInfo
 from albert_tf.training.settings import RunSettings
 
 CONFIG, INIT_CHECKPOINT, TRAINING_DATA = "config", "init_checkpoint", "training data"
@@ -51,8 +49,9 @@ def describe(
         FileNotFoundError, ValueError: there is no such `init_checkpoint`.
     """
     fields = {field.name: field for field in settings.describe(type(run))}
-    texts = {name: _text(getattr(run, name), field) for name, field in fields.items()}
-    decisive = {name for name, field in fields.items() if field.decides != settings.NOTHING}
+    texts = {name: settings.to_text(getattr(run, name), field) for name, field in fields.items()}
+    compared = {settings.TRAINING, settings.MODEL}
+    decisive = {name for name, field in fields.items() if field.decides in compared}
     content = json.dumps(config.to_dict(), sort_keys=True)
     identity = {name: texts[name] for name in sorted(decisive)}
     identity |= {PRECISION: precision, CONFIG: f"sha256 {_digest(content)}", INIT_CHECKPOINT: NONE}
@@ -65,16 +64,9 @@ def describe(
         name: texts[name]
         for name, field in fields.items()
         if name not in decisive | {"allow_changed_settings"}
-        and (field.type is not str or field.choices)
+        and (field.type is not str or field.choices or field.decides == settings.READING)
     }
     return TrainedWith(identity | known.identity, paths | known.paths, others)
-
-
-def _text(value: Any, field: FieldInfo) -> str:
-    """Returns the value of a setting as text, the same for equal values."""
-    if isinstance(value, tuple):
-        return ",".join(_text(part, field) for part in value)
-    return str(float(value) if field.type is float and value is not None else value)
 
 
 def _digest(text: str) -> str:

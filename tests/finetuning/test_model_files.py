@@ -56,6 +56,27 @@ def test_a_checkpoint_in_the_working_directory_has_its_config_beside_it(tmp_path
     assert model_files.find_model_files(settings).albert_config_file == "./albert_config.json"
 
 
+@pytest.mark.parametrize(
+    ("setting", "name"), [("spm_model_file", "spiece.model"), ("vocab_file", "vocab.txt")]
+)
+def test_a_trained_run_has_config_and_vocabulary(tmp_path, setting, name):
+    out = tmp_path / "out"
+    out.mkdir()
+    (tmp_path / "words").write_text("[PAD]\n")
+    trained = make_settings(output_dir=str(out), **{setting: str(tmp_path / "words")})
+    model_files.keep_vocabulary(trained)
+    (out / "albert_config.json").write_text("{}")
+    using = make_settings(output_dir=str(out), albert_config_file=None)
+    with pytest.raises(ValueError, match="--albert_config_file is needed"):
+        model_files.find_model_files(using)
+    (out / "model.ckpt-best.index").touch()
+    found = model_files.find_model_files(using)
+    assert found.albert_config_file == f"{out}/albert_config.json"
+    assert getattr(found, setting) == f"{out}/{name}"
+    assert (out / name).read_text() == "[PAD]\n"
+    model_files.keep_vocabulary(dataclasses.replace(trained, **{setting: "gone"}))  # one is there
+
+
 WRONG_PATHS = """
 import json, sys
 from albert_tf import classification, pretraining, race, squad, token_classification

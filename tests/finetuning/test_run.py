@@ -161,7 +161,7 @@ def test_a_run_records_its_task_once_it_works(make_run, tmp_path):
     run = make_run("mrpc", {"train": list("01")})
     assert not list((tmp_path / "run").iterdir())
     run.begin_work()
-    names = {"albert_config.json", "run.json", "runs.jsonl", "task.json"}
+    names = {"albert_config.json", "run.json", "runs.jsonl", "task.json", "vocab.txt"}
     assert {path.name for path in (tmp_path / "run").iterdir()} == names
     store.save_checkpoint(f"{tmp_path}/run/model.ckpt-1", {"global_step": np.int64(1)})
     other = make_run("cola", {}).task

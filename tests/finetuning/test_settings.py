@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
+
 import pytest
 
+from albert_tf import classification, race, token_classification
+from albert_tf.checkpoints import trained_with
+from albert_tf.checkpoints.trained_with import TrainedWith
 from albert_tf.finetuning.settings import FineTuningSettings
+from albert_tf.settings import NOTHING, describe, to_text
 
 
 def test_several_learning_rates_are_checked_one_by_one():
@@ -25,3 +32,57 @@ def test_a_command_line_that_asks_for_nothing_is_refused():
     assert settings.splits == []
     with pytest.raises(ValueError, match="nothing to do: give --do_train, --do_eval or"):
         settings.require_a_phase()
+
+
+@pytest.fixture(name="trained")
+def make_trained(tmp_path):
+    """What a run in `tmp_path` was trained with, that differs from all defaults."""
+    values = {
+        "task_name": "tsv",
+        "text_a_column": "body",
+        "has_header": True,
+        "max_seq_length": 17,
+        "do_lower_case": False,
+        "use_pooled_output": False,
+        "learning_rate": 2e-3,
+    }
+    run = classification.Settings(output_dir=str(tmp_path), data_dir="data", **values)
+    texts = {
+        field.name: to_text(getattr(run, field.name), field)
+        for field in describe(classification.Settings)
+        if field.decides != NOTHING
+    }
+    trained_with.write(str(tmp_path), TrainedWith(texts, {}, {"seed": "9"}))
+    described = {"flags": {"data_dir": "data"}, "directory": "/work"}
+    (tmp_path / "run.json").write_text(json.dumps(described))
+    return values
+
+
+def test_whoever_uses_a_trained_model_takes_what_is_not_given_from_its_training(tmp_path, trained):
+    made = classification.Settings.make(output_dir=str(tmp_path), do_predict=True)
+    found = dataclasses.asdict(made)
+    assert {name: found[name] for name in trained} == trained
+    assert made.data_dir == "/work/data"
+    assert made.guid_column is None
+    given = {"max_seq_length": 19, "data_dir": "other", "do_lower_case": True}
+    made = classification.Settings.make(output_dir=str(tmp_path), **given)
+    assert {name: getattr(made, name) for name in given} == given
+
+
+@pytest.mark.parametrize(
+    ("program", "given"),
+    [
+        (classification, {"do_train": True, "task_name": "cola", "data_dir": "glue"}),
+        (race, {"data_dir": "race"}),  # which trains by default
+    ],
+)
+def test_training_takes_nothing_from_an_earlier_run(tmp_path, trained, program, given):
+    given["output_dir"] = str(tmp_path)
+    assert program.Settings.make(**given) == program.Settings(**given)
+
+
+def test_settings_of_columns_are_numbers_in_token_classification(tmp_path):
+    texts = {"label_column": "-2", "token_column": "1", "tag_scheme": "bioes"}
+    trained_with.write(str(tmp_path), TrainedWith({}, {}, texts))
+    made = token_classification.Settings.make(output_dir=str(tmp_path), data_dir="data")
+    assert (made.label_column, made.token_column, made.tag_scheme) == (-2, 1, "bioes")
