@@ -552,8 +552,21 @@ class MaskFiller(TextPredictor):
         fill_mask("北京是[MASK]国的首都")
 
     A result has `text`, with the best word in each place, and `masks`: for each mask the best
-    words, `token` and `score` (probability).
+    words, `token` and `score` (probability). Special symbols, and a space alone, are no words.
     """
+
+    def __init__(
+        self, found: ModelFolder, task: str, options: Options, model_files: Mapping[str, Any]
+    ) -> None:
+        super().__init__(found, task, options, model_files)
+        tokenizer = self.tokenizer
+        special = {tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id}
+        special |= {tokenizer.pad_id, tokenizer.unk_id}
+        is_word = [
+            number not in special and bool(tokenizer.detokenize([piece]))
+            for number, piece in enumerate(tokenizer.pieces)
+        ]
+        self._is_word = np.array(is_word, np.float32)  # [V]
 
     def load(
         self, found: ModelFolder, recorded: Mapping[str, Any], model_files: Mapping[str, Any]
@@ -606,9 +619,9 @@ class MaskFiller(TextPredictor):
         return kept, [place - begin + 1 for place in places]
 
     def _best(self, outputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        count = self.tokenizer.vocab_size  # V; the table of embeddings may be larger
-        probabilities = tf.nn.softmax(outputs["masked_lm_logits"])[:, :, :count]  # [B, P, V]
-        best = tf.math.top_k(probabilities, min(self.options.top_k, count))
+        count = len(self._is_word)  # V; the table of embeddings may be larger
+        scores = tf.nn.softmax(outputs["masked_lm_logits"])[:, :, :count] * self._is_word
+        best = tf.math.top_k(scores, min(self.options.top_k, count))
         return {"ids": best.indices, "scores": best.values}  # [B, P, K]
 
     def _result(self, text: str, ids: NDArray[Any], scores: NDArray[Any]) -> Result:
@@ -620,7 +633,7 @@ class MaskFiller(TextPredictor):
             for row, values in zip(ids, scores, strict=True)
         ]
         parts = text.split(MASK)
-        words = [mask[0]["token"] for mask in masks]
+        words = [mask[0]["token"].removeprefix("##") for mask in masks]
         filled = "".join(part + word for part, word in zip(parts, [*words, ""], strict=True))
         return {"text": filled, "masks": masks}
 
