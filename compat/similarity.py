@@ -71,8 +71,7 @@ class BertSim:
         self.model_dir, self.max_seq_length = model_dir, max_seq_length
         self.albert_config_file, self.vocab_file = albert_config_file, vocab_file
         self.labels: list[str] = []
-        self._model: Any = None
-        self._tokenizer: Any = None
+        self._classify: Any = None
 
     def start_model(self) -> None:
         """Loads the model; `predict_sentences` does so if it is not called before.
@@ -81,16 +80,16 @@ class BertSim:
             OSError, ValueError: there is no model of pairs in the folder; says what is missing.
         """
         import albert_tf
-        from albert_tf.classification import custom
 
-        self._model, self._tokenizer = albert_tf.from_pretrained(
+        self._classify = albert_tf.load_predictor(
             self.model_dir,
             "classification",
+            batch_size=BATCH_SIZE,
+            max_seq_length=self.max_seq_length,
             config_file=self.albert_config_file,
             vocab_file=self.vocab_file,
         )
-        remembered = custom.remembered_labels(self.model_dir)
-        self.labels = list(remembered or map(str, range(self._model.num_labels)))
+        self.labels = list(self._classify.labels)
 
     def predict_sentences(self, sentences: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
         """Returns the probabilities of the labels, [number of pairs, number of labels].
@@ -98,12 +97,13 @@ class BertSim:
         Args:
             sentences: pairs.
         """
-        import tensorflow as tf
+        import numpy as np
 
-        if self._model is None:
+        if self._classify is None:
             self.start_model()
-        batch = self._tokenizer(list(sentences), max_length=self.max_seq_length)
-        return tf.nn.softmax(self._model.predict(batch, BATCH_SIZE, verbose=0)).numpy()
+        results = self._classify(list(sentences))
+        rows = [list(result["probabilities"].values()) for result in results]
+        return np.array(rows, np.float32)
 
 
 def read_pairs(path: str) -> list[tuple[str, str]]:
