@@ -1,0 +1,51 @@
+r"""Finds the lines of a file that mean most nearly what each line of another file means.
+
+    python examples/semantic_search.py --model_dir=lcqmc_model --texts_file=answered.txt \
+        --queries_file=new_questions.txt
+
+The embedding of a text is the mean of the last four layers over its tokens, and two texts are
+compared by the cosine of their embeddings. A model that was fine-tuned on pairs of sentences, such
+as LCQMC's, finds better than one that was only pre-trained.
+"""
+
+import dataclasses
+
+import numpy as np
+from numpy.typing import NDArray
+
+import albert_tf
+from albert_tf import files
+from albert_tf.cli import program
+from albert_tf.settings import REQUIRED, SettingsGroup, setting
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings(SettingsGroup):
+    """Which model, where to look, and for what."""
+
+    model_dir: str = setting(REQUIRED, "Folder of a model.")
+    texts_file: str = setting(REQUIRED, "File with a text a line, to look in.")
+    queries_file: str = setting(REQUIRED, "File with a text a line, to look for.")
+    count: int = setting(3, "Number of lines to find for each.", minimum=1)
+
+
+def unit_vectors(embeddings: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Returns embeddings, float32 [N, H], divided by their lengths."""
+    return embeddings / np.linalg.norm(embeddings, axis=1, keepdims=True)
+
+
+def run(settings: Settings) -> str:
+    """Returns the queries, and below each the most similar texts with their cosines."""
+    texts = files.read_text(settings.texts_file).splitlines()
+    queries = files.read_text(settings.queries_file).splitlines()
+    embed = albert_tf.load_predictor(settings.model_dir, "embeddings", pooling="mean_last_4")
+    cosines = unit_vectors(embed(queries)) @ unit_vectors(embed(texts)).T  # [queries, texts]
+    found = []
+    for query, scores in zip(queries, cosines, strict=True):
+        best = np.argsort(-scores, kind="stable")[: settings.count]
+        found += [query, *(f"  {scores[number]:.4f}  {texts[number]}" for number in best)]
+    return "\n".join(found)
+
+
+if __name__ == "__main__":
+    program.start(Settings, run, __doc__)

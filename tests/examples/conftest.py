@@ -1,0 +1,5 @@
+"""The models that examples use."""
+
+from tests.inference.conftest import pretrained_dir
+
+__all__ = ["pretrained_dir"]
