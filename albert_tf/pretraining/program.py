@@ -83,6 +83,8 @@ def _run(settings: Settings, workers: Workers | None) -> Result:
             record_files.check_batch_size(train_files, settings.train_batch_size)
             train(settings, task, train_files, opened, identity, evaluator)
         if evaluator is None:
+            if not opened.is_chief:
+                logging.info("Trained. The first worker does what is left.")
             return Result(settings.output_dir, has_files=opened.is_chief)
         evaluations = evaluate(settings, evaluator)
         opened.begin_work()
