@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from albert_tf import classification, race, squad, token_classification
 from albert_tf.checkpoints.pretrained import from_pretrained
-from albert_tf.classification.task import Classifier
+from albert_tf.classification.task import MIN_SEQ_LENGTH, Classifier
 from albert_tf.finetuning.batching import Features, Padding
 from albert_tf.finetuning.prediction import Predictor
 from albert_tf.finetuning.sequences import TokenSequences
@@ -93,6 +93,11 @@ class Options:
     pooling: str = MEAN
 
     def __post_init__(self) -> None:
+        for name in ("batch_size", "max_seq_length", "top_k"):
+            least = MIN_SEQ_LENGTH if name == "max_seq_length" else 1
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise ValueError(f"{name}={value}: expected {least} or more")
         if self.pooling not in POOLINGS:
             expected = ", ".join(map(repr, POOLINGS))
             raise ValueError(f"pooling={self.pooling!r}: expected one of {expected}")
@@ -429,7 +434,7 @@ class SpanAnswerer(TextPredictor):
     A result has the best `answer`, its `score` (probability among the answers found), `begin` and
     `end` (characters of the context, from 0), and the best `answers`, the same of each. A model of
     SQuAD 2.0 also tells `null_odds`; where these are above the threshold, the answer is "", with -1
-    as `begin` and `end`.
+    as `begin` and `end`. So it is with a model of SQuAD 1.1 where no answer is found.
     """
 
     settings_class = squad.Settings
@@ -461,11 +466,7 @@ class SpanAnswerer(TextPredictor):
         return self.answer([(question, context)])[0]
 
     def answer(self, questions: Sequence[tuple[str, str]]) -> list[Result]:
-        """Returns the results of (question, context), in their order.
-
-        Raises:
-            ValueError: no context has any text that the vocabulary knows.
-        """
+        """Returns the results of (question, context), in their order."""
         if not questions:
             return []
         examples = tuple(
@@ -473,7 +474,10 @@ class SpanAnswerer(TextPredictor):
             for number, (question, context) in enumerate(questions)
         )
         data = SquadData("questions", "", examples, False, False, False)
-        features = windows.make_features(examples, self.tokenizer, self._task.windows, False)
+        try:
+            features = windows.make_features(examples, self.tokenizer, self._task.windows, False)
+        except windows.NoFeaturesError:  # contexts of accents alone and the like
+            return [_answer("", 0.0, -1) | {"answers": []} for _ in questions]
         outputs = self.compute_task(self._task, features)
         answers = self._task.answer(Split("test", data, features), outputs)
         predictions = answers.predictions(self._threshold)
@@ -482,8 +486,10 @@ class SpanAnswerer(TextPredictor):
             found = [
                 _answer(entry["text"], entry["probability"], begin)
                 for entry, begin in zip(answers.nbest[name], answers.begins[name], strict=True)
+                if begin >= 0
             ]
-            best = found[0] if text == answers.best[name] else _answer("", 0.0, -1)
+            is_answered = found and text == answers.best[name]
+            best = found[0] if is_answered else _answer("", 0.0, -1)
             if answers.null_odds is not None:
                 best = best | {"null_odds": answers.null_odds[name]}
             results.append(best | {"answers": found[: self.options.top_k]})

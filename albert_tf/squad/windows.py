@@ -54,6 +54,10 @@ class WindowSettings:
             )
 
 
+class NoFeaturesError(ValueError):
+    """No question has features."""
+
+
 class _Question(NamedTuple):
     """A question for a process: index, text, and first and last character of the answer."""
 
@@ -218,7 +222,7 @@ def make_features(
         num_workers: number of processes; 0 for one on each core.
 
     Raises:
-        ValueError: no question has features.
+        NoFeaturesError: no question has features.
     """
     tasks = list(_tasks(examples))
     processes = min(num_workers or workers.available_cores(), len(tasks))
@@ -241,7 +245,7 @@ def make_features(
             ", …" * (len(skipped) > 5),
         )
     if len(skipped) == len(examples):
-        raise ValueError(
+        raise NoFeaturesError(
             f"none of {len(examples)} questions has features: their contexts are empty, or the "
             "vocabulary is for another language"
         )

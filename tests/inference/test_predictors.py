@@ -75,6 +75,17 @@ def test_above_the_threshold_there_is_no_answer(answers_dir):
     assert result["answers"][0]["answer"]
 
 
+def test_odd_contexts_have_an_answer_or_none(answers_dir):
+    answer = albert_tf.load_predictor(str(answers_dir))
+    answer._threshold = None
+    lost = "\u0301"  # an accent alone, of which normalization leaves nothing
+    together = answer.answer([("what", lost), ("what", "\U0001f600"), ("where", LONG)])
+    for result in (together[0], answer("what", lost)):
+        assert (result["answer"], result["begin"], result["answers"]) == ("", -1, [])
+    for result in together[1:]:
+        assert result["answer"]
+
+
 @pytest.fixture(scope="module")
 def tag(tmp_path_factory, config_file, toy_spm_model):
     heads = {"output_weights": (3, SIZE), "output_bias": (3,)}
@@ -196,5 +207,9 @@ def test_of_a_long_text_the_part_with_the_mask_is_read(fill_mask):
 def test_impossible_options_are_refused(pretrained_dir):
     with pytest.raises(ValueError, match="pooling='max': expected one of 'mean'"):
         albert_tf.load_predictor(str(pretrained_dir), pooling="max")
+    with pytest.raises(ValueError, match="top_k=0: expected 1 or more"):
+        albert_tf.load_predictor(str(pretrained_dir), top_k=0)
+    with pytest.raises(ValueError, match="max_seq_length=4: expected 5 or more"):
+        albert_tf.load_predictor(str(pretrained_dir), max_seq_length=4)
     with pytest.raises(ValueError, match="max_position_embeddings"):
         albert_tf.load_predictor(str(pretrained_dir), max_seq_length=1000)

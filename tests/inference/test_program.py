@@ -11,7 +11,7 @@ import albert_tf
 import run_predict
 from albert_tf import inference
 from albert_tf.cli.flags import parse
-from tests.inference.conftest import CONTEXTS, QUESTIONS, TEXTS
+from tests.inference.conftest import CONTEXTS, QUESTIONS, TEXTS, write_folder
 
 
 @pytest.fixture
@@ -96,7 +96,14 @@ def test_texts_are_compared_and_searched(predict, pretrained_dir, texts_file):
         predict(*arguments, f"--input_file={texts_file}")
 
 
-def test_options_are_given_with_commas(predict, pretrained_dir):
+def test_options_are_given_with_commas(
+    predict, pretrained_dir, tmp_path, config_file, toy_spm_model
+):
+    heads = {"output_weights": (1, 12), "output_bias": (1,)}
+    write_folder(tmp_path, config_file, toy_spm_model, heads)
+    arguments = ["--task=multiple_choice", "--context=The river.", "--question=Is it _?"]
+    (found,) = predict(f"--model_dir={tmp_path}", *arguments, "--options=wide,old")
+    assert found["answer"] == ["wide", "old"][found["prediction"]]
     with pytest.raises(ValueError, match="no head for the task multiple_choice"):
         predict(
             f"--model_dir={pretrained_dir}",
