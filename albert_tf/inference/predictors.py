@@ -45,7 +45,13 @@ from albert_tf.token_classification.task import (
     find_spans,
     make_features,
 )
-from albert_tf.tokenization import FullTokenizer, is_cjk, is_punctuation, split_pairs
+from albert_tf.tokenization import (
+    SPIECE_UNDERLINE,
+    FullTokenizer,
+    is_cjk,
+    is_punctuation,
+    split_pairs,
+)
 
 BATCH_SIZE = 32  # where the folder does not tell it
 TOP_K = 5
@@ -610,9 +616,10 @@ class MaskFiller(TextPredictor):
             raise ValueError(f"no {MASK} in {text[:50]!r}: it marks the place of a word to find")
         ids = self.tokenizer.encode(parts[0])
         places = []
-        for part in self.tokenizer.encode_batch(parts[1:]):
+        for part, found in zip(parts[1:], self.tokenizer.encode_batch(parts[1:]), strict=True):
             places.append(len(ids))
-            ids += [self.tokenizer.mask_id, *part]
+            is_glued = self.tokenizer.is_sentencepiece and part[:1].strip()
+            ids += [self.tokenizer.mask_id, *(self._without_space(found) if is_glued else found)]
         room = self.max_seq_length - 2
         # A window of a text that is too long, with the masks in its middle.
         begin = max(min((places[0] + places[-1] + 1 - room) // 2, len(ids) - room), 0)
@@ -623,6 +630,14 @@ class MaskFiller(TextPredictor):
             )
         kept = [self.tokenizer.cls_id, *ids[begin : begin + room], self.tokenizer.sep_id]
         return kept, [place - begin + 1 for place in places]
+
+    def _without_space(self, ids: list[int]) -> list[int]:
+        """Returns ids without the "▁" before the text: in "[MASK]." no space is there."""
+        first = "".join(self.tokenizer.convert_ids_to_tokens(ids[:1]))
+        piece = first.removeprefix(SPIECE_UNDERLINE)
+        if not piece:
+            return ids[1:]
+        return [self.tokenizer.vocab[piece], *ids[1:]] if piece in self.tokenizer.vocab else ids
 
     def _best(self, outputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         count = len(self._is_word)  # V; the table of embeddings may be larger

@@ -23,6 +23,7 @@ from albert_tf.checkpoints.huggingface import (
 )
 from albert_tf.checkpoints.loading import load_checkpoint, read_weights
 from albert_tf.config import AlbertConfig
+from albert_tf.inference.predictors import load_predictor
 from albert_tf.modeling import AlbertForPretraining
 from albert_tf.tokenization import FullTokenizer
 from tests.checkpoints.checkpoint_samples import (
@@ -36,6 +37,7 @@ from tests.checkpoints.checkpoint_samples import (
     shapes_of,
 )
 
+ROOMY = dataclasses.replace(SHARED, max_position_embeddings=32)
 # A Python that has PyTorch and transformers, if the one that runs the tests has not.
 OTHER_PYTHON = "ALBERT_TF_TRANSFORMERS_PYTHON"
 
@@ -246,6 +248,15 @@ tokenizer = AutoTokenizer.from_pretrained(sys.argv[1])
 first, second = sys.argv[2:]
 print(json.dumps(dict(tokenizer(first, second))))
 """
+RUN_PIPELINES = """
+import json, sys
+from transformers import pipeline
+
+answers = []
+for task, folder, texts in json.loads(sys.argv[1]):
+    answers.append(pipeline(task, model=folder, top_k=5)(texts))
+print(json.dumps(answers))
+"""
 SAVE_TRANSFORMERS = """
 import sys
 import torch
@@ -356,3 +367,37 @@ def test_their_tokenizer_gives_our_ids_and_segments(transformers_python, tmp_pat
     encoded = json.loads(run(transformers_python, RUN_TOKENIZER, tmp_path, first, second))
     assert encoded["input_ids"] == [cls_id, *a, sep_id, *b, sep_id]
     assert encoded["token_type_ids"] == [0] * (len(a) + 2) + [1] * (len(b) + 1)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_their_pipelines_give_our_numbers_and_names(transformers_python, tmp_path, toy_spm_model):
+    pretrained, classifier = tmp_path / "pretrained", tmp_path / "classifier"
+    head = random_arrays({"output_weights": (3, 12), "output_bias": (3,)})
+    names = ["bad", "fair", "good"]
+    task = {"task_name": "tsv", "folder": "", "labels": names, "is_regression": False}
+    weights = random_weights(ROOMY)
+    for folder in (pretrained, classifier):
+        folder.mkdir()
+    save_hugging_face(str(pretrained), weights, ROOMY, spm_model_file=toy_spm_model)
+    weights = {n: x for n, x in weights.items() if n.startswith("bert/")} | head
+    save_hugging_face(str(classifier), weights, ROOMY, None, toy_spm_model, True, task)
+    (classifier / "task.json").write_text(json.dumps(task))
+
+    texts = ["The river froze in 1999, near the boat.", "a café"]
+    masked = ["The [MASK] froze.", "A boat near the [MASK].", "[MASK] sea"]
+    calls = [
+        ("text-classification", str(classifier), texts),
+        ("fill-mask", str(pretrained), masked),
+    ]
+    labels, words = json.loads(run(transformers_python, RUN_PIPELINES, json.dumps(calls)))
+    for row, answer in zip(load_predictor(str(classifier))(texts), labels, strict=True):
+        scores = {entry["label"]: entry["score"] for entry in answer}
+        assert scores == pytest.approx(row["probabilities"], abs=1e-5)
+    fill_mask = load_predictor(str(pretrained), "fill_mask", top_k=40)
+    for row, answer in zip(fill_mask(masked), words, strict=True):
+        ours = {entry["token"]: entry["score"] for entry in row["masks"][0]}
+        known = [entry for entry in answer if entry["token_str"] in ours]
+        assert known, "they offer special symbols as well"
+        for entry in known:
+            assert entry["score"] == pytest.approx(ours[entry["token_str"]], abs=1e-5)

@@ -195,6 +195,13 @@ def test_masks_are_filled_with_the_best_words(fill_mask):
     json.dumps(found)
 
 
+def test_a_mask_takes_the_space_of_what_follows_where_there_is_none(fill_mask):
+    tokenizer = fill_mask.tokenizer
+    for text, after in (("The [MASK].", ["."]), ("[MASK]s", ["s"]), ("[MASK] .", ["▁", "."])):
+        ids, (place,) = fill_mask._encode(text)
+        assert tokenizer.convert_ids_to_tokens(ids[place + 1 : -1]) == after
+
+
 def test_of_a_long_text_the_part_with_the_mask_is_read(fill_mask):
     for text in (LONG + "[MASK]", "[MASK]" + LONG, LONG + "[MASK]" + LONG):
         assert len(fill_mask(text)["masks"]) == 1
