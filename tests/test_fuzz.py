@@ -48,6 +48,7 @@ from albert_tf.data.settings import TextSettings
 from albert_tf.data.text_formats import chunk_lines
 from albert_tf.finetuning import feature_cache, results
 from albert_tf.finetuning.sequences import TokenSequences
+from albert_tf.inference import reading as inference_reading
 from albert_tf.pretraining import input_pipeline
 from albert_tf.pretraining.task import PretrainingTask
 from albert_tf.race.reading import read_questions, read_race
@@ -545,6 +546,14 @@ def read_conll(path):
     tags = tokens.find_tags(settings)
     found = tokens.read_sentences(settings, "train", tags.labels)
     return dataclasses.astuple(tags), [dataclasses.astuple(s) for s in found.sentences]
+
+
+@kind("inputs, tsv", write_lines("inputs.tsv", *TSV), damage_bytes)
+@kind("inputs, csv", write_lines("inputs.csv", *CSV), damage_bytes)
+@kind("inputs, jsonl", write_lines("inputs.jsonl", *map(json.dumps, ROWS)), damage_json_line)
+def read_inputs(path):
+    form = path.suffix.removeprefix(".")
+    return list(inference_reading.read_blocks(str(path), form, inference_reading.parse_pair))
 
 
 # Files of a run

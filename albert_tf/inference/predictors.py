@@ -481,7 +481,9 @@ class SpanAnswerer(TextPredictor):
         )
         data = SquadData("questions", "", examples, False, False, False)
         try:
-            features = windows.make_features(examples, self.tokenizer, self._task.windows, False)
+            features = windows.make_features(
+                examples, self.tokenizer, self._task.windows, False, shows_progress=False
+            )
         except windows.NoFeaturesError:  # contexts of accents alone and the like
             return [_answer("", 0.0, -1) | {"answers": []} for _ in questions]
         outputs = self.compute_task(self._task, features)

@@ -208,6 +208,7 @@ def make_features(
     settings: WindowSettings,
     is_training: bool,
     num_workers: int = 1,
+    shows_progress: bool = True,
 ) -> SquadFeatures:
     """Returns the features of all questions, in their order.
 
@@ -220,6 +221,7 @@ def make_features(
         settings: how contexts are split.
         is_training: whether to compute the positions of answers.
         num_workers: number of processes; 0 for one on each core.
+        shows_progress: whether there is a progress bar, on a terminal.
 
     Raises:
         NoFeaturesError: no question has features.
@@ -229,7 +231,8 @@ def make_features(
     made: list[SquadFeatures] = []
     skipped: list[int] = []
     args = (tokenizer, settings, is_training)
-    with tqdm(total=len(examples), unit="question", desc="features", disable=None) as bar:
+    hidden = None if shows_progress else True  # None: unless on a terminal
+    with tqdm(total=len(examples), unit="question", desc="features", disable=hidden) as bar:
         for features, without, count in workers.run(_make_work, args, tasks, processes):
             made.append(features)
             skipped += without
