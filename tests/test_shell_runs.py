@@ -158,7 +158,8 @@ def test_a_worker_that_fails_before_training_ends_the_others(folder, tmp_path):
     first, second = start_workers(begin)
     assert "/none.json: no such file" in finish(second, 1).splitlines()[-1]
     message = finish(first, EXIT_STATUS).splitlines()[-1]
-    assert f"worker 2 of 2 ({WORKERS[1]}) has failed: /none.json: no such file" in message
+    assert f"worker 2 of 2 ({WORKERS[1]}) has failed: " in message
+    assert "/none.json: no such file" in message
 
 
 @pytest.mark.slow
