@@ -220,21 +220,27 @@ def _check_vocabulary(
 def find_task(settings: Settings, config_file: str) -> dict[str, Any]:
     """Returns the task that the input was fine-tuned for, as `task.json` has it; {} if unknown.
 
-    Its labels are those of `task.json` beside the input, or else of `id2label` in Hugging Face's
-    config.
+    Its labels are those of `task.json` beside the input, or else of `labels.txt` in an exported
+    model, or of `id2label` in Hugging Face's config.
 
     Raises:
         ValueError: one of these files is damaged.
     """
     from albert_tf.checkpoints import huggingface
     from albert_tf.classification import tasks
-    from albert_tf.token_classification.task import guess_tags
+    from albert_tf.token_classification.task import OUTSIDE, RAW, guess_tags
 
     task = finding.read_json_if_there(_folder(settings), TASK_FILE)
     if task:
         return task
     values = files.read_json(config_file)
-    task = huggingface.labels_from_hugging_face(values) if is_hugging_face(values) else {}
+    labels = finding.read_labels(_folder(settings))
+    if OUTSIDE in labels and guess_tags(labels).scheme != RAW:
+        task = {"token_labels": labels}
+    elif labels:
+        task = {"labels": labels, "is_regression": False}
+    elif is_hugging_face(values):
+        task = huggingface.labels_from_hugging_face(values)
     if "token_labels" in task:
         return task | {"tag_scheme": guess_tags(task["token_labels"]).scheme}
     return task and {"task_name": tasks.CUSTOM_TASK, "folder": ""} | task

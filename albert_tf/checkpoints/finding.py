@@ -31,6 +31,8 @@ CONFIG_PATTERNS = ("albert_config*.json", "bert_config*.json", "config.json", "c
 MODEL_PATTERNS = ("*.model",)  # SentencePiece
 VOCABULARY_PATTERNS = ("vocab*.txt", "*_vocab.txt")  # WordPiece
 ASSETS = "assets"  # the folder of a SavedModel, as TF-Hub's modules are, for such files
+EXTRA_ASSETS = "assets.extra"  # the same in models that the fine-tuning programs export
+LABELS_FILE = "labels.txt"  # in these: the names of labels, one a line
 RUN_FILE = "run.json"  # in the output directories of this repository's programs
 
 
@@ -184,9 +186,15 @@ def has_trained(output_dir: str) -> bool:
     )
 
 
+def read_labels(folder: str) -> list[str]:
+    """Returns the names of labels that are in an exported model; [] where there are none."""
+    found = _find(folder, (LABELS_FILE,))
+    return files.read_text(found[0]).splitlines() if found else []
+
+
 def _find(folder: str, patterns: tuple[str, ...]) -> list[str]:
     """Files of a folder and of its `assets/` whose names match one of the patterns."""
-    places = [folder, os.path.join(folder, ASSETS)]
+    places = [folder, *(os.path.join(folder, name) for name in (ASSETS, EXTRA_ASSETS))]
     return [
         os.path.join(place, name)
         for place in filter(files.is_directory, places)

@@ -236,6 +236,23 @@ def test_labels_of_tokens_get_their_scheme(tmp_path):
     }
 
 
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        (["no", "O"], {"labels": ["no", "O"], "is_regression": False}),
+        (["B-LOC", "I-LOC", "O"], {"token_labels": ["B-LOC", "I-LOC", "O"], "tag_scheme": "iob2"}),
+    ],
+)
+def test_labels_of_exported_models_are_known(labels, expected, tmp_path):
+    (tmp_path / "assets.extra").mkdir()
+    (tmp_path / "assets.extra" / "labels.txt").write_text("\n".join(labels) + "\n")
+    config = tmp_path / "assets.extra" / "albert_config.json"
+    SHORT.to_json_file(str(config))
+    settings = Settings(str(tmp_path))
+    assert convert_checkpoint.find_config(settings) == str(config)
+    assert convert_checkpoint.find_task(settings, str(config)).items() >= expected.items()
+
+
 def test_several_vocabularies_beside_the_input_are_asked_about(google, tmp_path):
     for name in ("vocab.txt", "vocab_other.txt"):
         pathlib.Path(google, name).write_text("[PAD]\n")
