@@ -17,7 +17,7 @@ from albert_tf.checkpoints.containers import open_weights
 from albert_tf.classification import custom
 from albert_tf.classification.tasks import ClassificationTask
 from albert_tf.inference.settings import EMBEDDINGS, FILL_MASK, TASKS
-from albert_tf.settings import FieldInfo, SettingsGroup, describe
+from albert_tf.settings import SettingsGroup, describe, from_text
 from albert_tf.squad.task import HEAD_V1, HEAD_V2
 from albert_tf.token_classification.task import Tags, remembered_tags
 
@@ -132,7 +132,7 @@ class ModelFolder:
         """
         fields = {field.name: field for field in describe(of)}
         return {
-            name: _parse(self.recorded[name], fields[name])
+            name: from_text(self.recorded[name], fields[name])
             for name in names
             if name in fields and name in self.recorded
         }
@@ -145,9 +145,3 @@ def _recorded_settings(folder: str) -> dict[str, str]:
     if known is not None:
         recorded = {**recorded, **known.others, **known.identity}
     return {name: str(value) for name, value in recorded.items()}
-
-
-def _parse(text: str, field: FieldInfo) -> Any:
-    if text == str(None):
-        return None
-    return text == str(True) if field.type is bool else field.type(text)

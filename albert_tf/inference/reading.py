@@ -188,6 +188,9 @@ def _blocks(
                 raise row
             block.append((line, parse(row)))
         except BadRowError as error:
+            if waits and block and reports.num_bad == reports.max_bad_rows:
+                yield block  # whoever wrote these gets the answers before the error
+                block = []
             reports.bad(line, str(error))
         if block and (len(block) == ROWS_AT_ONCE or (waits and lines.is_waiting)):
             yield block

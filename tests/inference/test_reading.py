@@ -91,8 +91,10 @@ def test_a_pipe_is_answered_as_it_goes(monkeypatch):
 def test_bad_rows_of_a_pipe_are_named(monkeypatch):
     stream = types.SimpleNamespace(buffer=io.BytesIO(b"a\n\xff\n"))
     monkeypatch.setattr(reading.sys, "stdin", stream)
+    blocks = reading.read_blocks("-", "txt", reading.parse_text)
+    assert next(blocks) == [(1, "a")]  # what came before is answered
     with pytest.raises(ValueError, match="standard input, line 2: not UTF-8"):
-        read("-", "txt")
+        next(blocks)
 
 
 def test_words_are_a_text_or_a_list():
