@@ -30,6 +30,7 @@ ACCEPTED = (
 CONFIG_PATTERNS = ("albert_config*.json", "bert_config*.json", "config.json", "config_*.json")
 MODEL_PATTERNS = ("*.model",)  # SentencePiece
 VOCABULARY_PATTERNS = ("vocab*.txt", "*_vocab.txt")  # WordPiece
+SENTENCEPIECE_NAME, WORDPIECE_NAME = "spiece.model", "vocab.txt"  # of runs, as of Hugging Face
 ASSETS = "assets"  # the folder of a SavedModel, as TF-Hub's modules are, for such files
 EXTRA_ASSETS = "assets.extra"  # the same in models that the fine-tuning programs export
 LABELS_FILE = "labels.txt"  # in these: the names of labels, one a line
@@ -177,6 +178,26 @@ def find_vocabulary(folder: str) -> tuple[str | None, str | None]:
 def list_vocabularies(folder: str) -> list[str]:
     """The vocabularies in a folder and in its `assets/`, of both kinds."""
     return _find(folder, MODEL_PATTERNS + VOCABULARY_PATTERNS)
+
+
+def keep_vocabulary(path: str, is_sentencepiece: bool, folder: str) -> None:
+    """Copies a vocabulary into the folder of a run, unless one is there.
+
+    So whoever uses the model needs that folder alone.
+
+    Args:
+        path: of the vocabulary.
+        is_sentencepiece: its kind.
+        folder: an existing one.
+    """
+    if list_vocabularies(folder):
+        return
+    name = SENTENCEPIECE_NAME if is_sentencepiece else WORDPIECE_NAME
+    with (
+        files.open_binary(path) as stream,
+        files.write_atomically(os.path.join(folder, name), "wb") as copy,
+    ):
+        copy.write(stream.read())
 
 
 def has_trained(output_dir: str) -> bool:

@@ -11,8 +11,6 @@ from albert_tf.checkpoints import finding
 from albert_tf.finetuning.settings import FineTuningSettings
 
 HUB_VOCABULARY = "from_tf_hub"  # what Google's notebook gives as --spm_model_file
-# The names of vocabularies in the folder of a run, which are those of Hugging Face's folders.
-SENTENCEPIECE_NAME, WORDPIECE_NAME = "spiece.model", "vocab.txt"
 
 SettingsType = TypeVar("SettingsType", bound=FineTuningSettings)
 
@@ -87,19 +85,3 @@ def find_model_files(settings: SettingsType) -> SettingsType:
         spm_model_file=spm_model_file,
         vocab_file=vocab_file,
     )
-
-
-def keep_vocabulary(settings: FineTuningSettings) -> None:
-    """Copies the vocabulary into the output directory, unless one is there.
-
-    So whoever uses the model needs that folder alone.
-    """
-    if finding.list_vocabularies(settings.output_dir):
-        return
-    source = settings.spm_model_file or settings.vocab_file or ""
-    name = SENTENCEPIECE_NAME if settings.spm_model_file else WORDPIECE_NAME
-    with (
-        files.open_binary(source) as stream,
-        files.write_atomically(os.path.join(settings.output_dir, name), "wb") as copy,
-    ):
-        copy.write(stream.read())

@@ -18,7 +18,7 @@ import tensorflow as tf
 from absl import logging
 
 from albert_tf import files, optimization
-from albert_tf.checkpoints import loading, trained_with
+from albert_tf.checkpoints import finding, loading, trained_with
 from albert_tf.checkpoints.trained_with import TrainedWith
 from albert_tf.config import AlbertConfig
 from albert_tf.finetuning import batching, model_files, prediction, sweeps
@@ -224,12 +224,15 @@ class FineTuningRun:
 
     def begin_work(self) -> None:
         """Writes what describes the run and its model, once it is known that it works."""
+        settings = self.settings
         self.session.begin_work()
         if self.session.is_chief:
-            session.keep_config(self.settings.output_dir, self.session.config)
+            session.keep_config(settings.output_dir, self.session.config)
             if "train" in self.splits:
-                self.task.record(self.settings.output_dir)
-                model_files.keep_vocabulary(self.settings)
+                self.task.record(settings.output_dir)
+                vocabulary = settings.spm_model_file or settings.vocab_file or ""
+                is_sentencepiece = bool(settings.spm_model_file)
+                finding.keep_vocabulary(vocabulary, is_sentencepiece, settings.output_dir)
 
     def do_all(self) -> tuple[sweeps.Result, str]:
         """Trains, evaluates and predicts, as far as there are splits for it.

@@ -144,6 +144,8 @@ def train(
     )
     session.log_size(trainer, sum(file.num_records for file in files))
     opened.begin_work()
+    if opened.is_chief:
+        record_files.keep_vocabulary(files, settings.output_dir)
     if evaluator is not None:
         evaluator.begin(trainer.step)
     batch_size = settings.train_batch_size

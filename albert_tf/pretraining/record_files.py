@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import os
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ from google.protobuf.message import DecodeError
 from tqdm import tqdm
 
 from albert_tf import files
-from albert_tf.checkpoints import trained_with
+from albert_tf.checkpoints import finding, trained_with
 from albert_tf.checkpoints.trained_with import TrainedWith
 from albert_tf.data import records
 
@@ -293,6 +294,22 @@ def find_vocabulary(record_files: Sequence[RecordFile]) -> TrainedWith:
     if trained_with.LOWER_CASE in vocabulary:
         identity[trained_with.LOWER_CASE] = str(vocabulary[trained_with.LOWER_CASE])
     return TrainedWith(identity, {trained_with.VOCABULARY: _name_vocabulary(found[0])})
+
+
+def keep_vocabulary(record_files: Sequence[RecordFile], folder: str) -> None:
+    """Copies the vocabulary of records into the folder of a run, if it lies beside their metadata.
+
+    The metadata have its name and checksum, but not its folder.
+    """
+    for info in records.read_metadata([file.path for file in record_files]).values():
+        path = os.path.join(os.path.dirname(info.metadata_file), info.vocabulary["file"])
+        if not files.is_file(path):
+            continue
+        with files.open_binary(path) as stream:
+            checksum = hashlib.sha256(stream.read()).hexdigest()
+        if checksum == info.vocabulary["checksum"]:
+            finding.keep_vocabulary(path, path.endswith(".model"), folder)
+            return
 
 
 def _name_vocabulary(info: records.RecordFileInfo) -> str:

@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from albert_tf.checkpoints import finding
 from albert_tf.finetuning import model_files
 from albert_tf.finetuning.settings import FineTuningSettings
 from tests.conftest import ROOT
@@ -63,8 +64,7 @@ def test_a_trained_run_has_config_and_vocabulary(tmp_path, setting, name):
     out = tmp_path / "out"
     out.mkdir()
     (tmp_path / "words").write_text("[PAD]\n")
-    trained = make_settings(output_dir=str(out), **{setting: str(tmp_path / "words")})
-    model_files.keep_vocabulary(trained)
+    finding.keep_vocabulary(str(tmp_path / "words"), setting == "spm_model_file", str(out))
     (out / "albert_config.json").write_text("{}")
     using = make_settings(output_dir=str(out), albert_config_file=None)
     with pytest.raises(ValueError, match="--albert_config_file is needed"):
@@ -74,7 +74,7 @@ def test_a_trained_run_has_config_and_vocabulary(tmp_path, setting, name):
     assert found.albert_config_file == f"{out}/albert_config.json"
     assert getattr(found, setting) == f"{out}/{name}"
     assert (out / name).read_text() == "[PAD]\n"
-    model_files.keep_vocabulary(dataclasses.replace(trained, **{setting: "gone"}))  # one is there
+    finding.keep_vocabulary("gone", setting == "spm_model_file", str(out))  # one is there
 
 
 WRONG_PATHS = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -214,6 +215,23 @@ def test_the_vocabulary_of_records_is_that_of_their_metadata(tmp_path):
     write_metadata(paths[1], "b" * 64)
     with pytest.raises(ValueError, match=r"different vocabularies: x.*a\.records.*b\.records"):
         record_files.find_vocabulary(record_files_of)
+
+
+def test_the_vocabulary_beside_records_is_kept_with_the_run(tmp_path):
+    path, vocabulary, run = tmp_path / "a.tfrecord", tmp_path / "x.model", tmp_path / "run"
+    write_numbers(str(path), range(4))
+    run.mkdir()
+    files_of = [RecordFile(str(path), 4)]
+    record_files.keep_vocabulary(files_of, str(run))  # no metadata
+    vocabulary.write_bytes(b"another one")
+    write_metadata(path, hashlib.sha256(b"pieces").hexdigest())
+    record_files.keep_vocabulary(files_of, str(run))
+    assert not list(run.iterdir())
+    vocabulary.write_bytes(b"pieces")
+    record_files.keep_vocabulary(files_of, str(run))
+    assert [(file.name, file.read_bytes()) for file in run.iterdir()] == [
+        ("spiece.model", b"pieces")
+    ]
 
 
 def test_records_are_known_by_their_content_wherever_they_are(tmp_path):
