@@ -23,6 +23,7 @@ import importlib.util
 import json
 import os
 import re
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
@@ -485,7 +486,9 @@ def _finish(axes: Any) -> None:
 
 
 def _save(figure: Any, path: str) -> None:
-    with files.write_atomically(path, "wb") as stream:
+    with files.write_atomically(path, "wb") as stream, warnings.catch_warnings():
+        # Finding the best place for a legend takes a second on a busy machine, which is a warning.
+        warnings.filterwarnings("ignore", "Creating legend")
         figure.savefig(stream, format="png", dpi=120)
 
 
