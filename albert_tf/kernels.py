@@ -207,8 +207,10 @@ def layer_norm(x: tf.Tensor, beta: tf.Tensor, gamma: tf.Tensor) -> tf.Tensor:
     return tf.reshape(run(tf.reshape(x, (-1, width)), beta, gamma), shape)
 
 
-def _row_max(x):
-    """The largest of each row of float32, by way of integers, for which XLA has vectors."""
+def _row_max(width, x):
+    """The largest of each row of float32; in XLA by way of integers, for which it has vectors."""
+    if width < MIN_COMPILED_WIDTH:
+        return tf.reduce_max(x, axis=-1, keepdims=True)
 
     def flip(bits):  # those of negative numbers, but their sign: then integers order as floats
         return tf.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
@@ -220,7 +222,7 @@ def _row_max(x):
 @fused
 def _softmax(width, scores, scale, mask_adder):
     scores_dtype, z = scores.dtype, _float(scores) * scale + mask_adder  # [B, A, Q, S]
-    e = tf.exp(z - _row_max(z))
+    e = tf.exp(z - _row_max(width, z))
     return tf.cast(e * (1.0 / tf.reduce_sum(e, axis=-1, keepdims=True)), scores_dtype)
 
 
