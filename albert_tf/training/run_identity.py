@@ -28,7 +28,6 @@ NONE = "none"
 # What the weights of step 0 depend on. Everything else may change before a step is trained, as
 # when the first step has run out of memory.
 _DECIDE_START = {"seed", "optimizer", "init_from_group0", INIT_CHECKPOINT}
-_DIGEST_LENGTH = 16
 _TABLE_WIDTH = 100  # in a wider table each text gets a line of its own
 
 Changes = dict[str, tuple[str, str]]  # name → (before, now)
@@ -54,8 +53,8 @@ def describe(
     decisive = {name for name, field in fields.items() if field.decides in compared}
     content = json.dumps(config.to_dict(), sort_keys=True)
     identity = {name: texts[name] for name in sorted(decisive)}
-    identity |= {PRECISION: precision, CONFIG: f"sha256 {_digest(content)}", INIT_CHECKPOINT: NONE}
-    paths = {CONFIG: trained_with.absolute(run.albert_config_file or "")}
+    identity |= {PRECISION: precision, INIT_CHECKPOINT: NONE}
+    paths = {}
     if run.init_checkpoint:
         path = containers.find_checkpoint(run.init_checkpoint)
         identity[INIT_CHECKPOINT] = f"digest {containers.digest(path)}"
@@ -66,11 +65,9 @@ def describe(
         if name not in decisive | {"allow_changed_settings"}
         and (field.type is not str or field.choices or field.decides == settings.READING)
     }
-    return TrainedWith(identity | known.identity, paths | known.paths, others)
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8")).hexdigest()[:_DIGEST_LENGTH]
+    described = TrainedWith(identity | known.identity, paths | known.paths, others)
+    checksum = hashlib.sha256(content.encode("utf-8")).hexdigest()
+    return described.adding(CONFIG, checksum, run.albert_config_file or "")
 
 
 def differences_table(columns: Mapping[str, Mapping[str, str]]) -> str:
