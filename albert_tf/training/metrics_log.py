@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import functools
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -88,21 +89,28 @@ class Curves:
         """Writes the file, and the summaries of these rows, step → values."""
         with files.write_atomically(self.path) as stream:
             stream.write("".join(line + "\n" for line in self.lines))
-        for step, values in rows.items():
-            with self._summaries.as_default(step):
-                for name, value in values.items():
-                    tf.summary.scalar(prefix + name, value)
-        try:
+        with _errors_of_summaries(self.path):
+            for step, values in rows.items():
+                with self._summaries.as_default(step):
+                    for name, value in values.items():
+                        tf.summary.scalar(prefix + name, value)
             self._summaries.flush()
-        except tf.errors.OpError as error:
-            is_full = isinstance(error, tf.errors.ResourceExhaustedError)
-            reason = "the disk is full" if is_full else "the summaries cannot be written"
-            raise OSError(f"{self.path}: {reason} ({error.message})") from None
 
     def close(self) -> None:
         """Closes the file of summaries."""
         if "_summaries" in vars(self):
             self._summaries.close()
+
+
+@contextlib.contextmanager
+def _errors_of_summaries(path: str) -> Iterator[None]:
+    """Raises what TensorFlow raises when it creates or writes a file of summaries as OSError."""
+    try:
+        yield
+    except tf.errors.OpError as error:
+        is_full = isinstance(error, tf.errors.ResourceExhaustedError)
+        reason = "the disk is full" if is_full else "the summaries cannot be written"
+        raise OSError(f"{path}: {reason} ({' '.join(error.message.split())})") from None
 
 
 class MetricsLog:

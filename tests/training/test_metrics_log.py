@@ -88,6 +88,21 @@ def test_evaluations_that_no_longer_count_are_dropped(tmp_path):
     assert lines_of(tmp_path) == [{"step": 0, "eval/loss": 4.0}, {"step": 3, "eval/loss": 3.5}]
 
 
+def test_a_disk_too_full_for_a_file_of_summaries_is_an_error_in_one_line(tmp_path, monkeypatch):
+    def fail(output_dir):
+        message = (
+            f"{output_dir}/events; No space left on device\n\tCould not initialize events writer."
+        )
+        raise tf.errors.ResourceExhaustedError(None, None, message)
+
+    monkeypatch.setattr(tf.summary, "create_file_writer", fail)
+    with pytest.raises(
+        OSError, match=r"metrics\.jsonl: the disk is full .*events; No space left"
+    ) as error:
+        Curves(str(tmp_path)).add_training(3, {"loss": 2.0})
+    assert "\n" not in str(error.value)
+
+
 def test_going_on_from_an_earlier_step_drops_the_lines_behind_it(tmp_path):
     log = MetricsLog(str(tmp_path), 0, 7, 5)
     for step in (2, 4, 6):
