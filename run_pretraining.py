@@ -1,31 +1,6 @@
-r"""Pre-trains ALBERT on records made by create_pretraining_data.py, and evaluates it.
+"""Pre-trains ALBERT and evaluates it: see albert_tf/commands/run_pretraining.py."""
 
-    python run_pretraining.py --albert_config_file=configs/albert_base.json \
-        --input_file=records/train*.tfrecord --output_dir=model --do_train --do_eval \
-        --eval_input_file=records/held_out.tfrecord --train_batch_size=32 \
-        --learning_rate=0.00015 --num_train_steps=10000 --num_warmup_steps=1000
-
-Writes checkpoints (model.ckpt-<step>), metrics.jsonl and TensorBoard summaries to --output_dir,
-and with --do_eval eval_results.txt and model.ckpt-best: each checkpoint is evaluated when it is
-saved. At the end it plots the curves. The same command again resumes a run.
-"""
-
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from albert_tf import pretraining
-from albert_tf.cli import program
-from tools import plot_results
-
-if TYPE_CHECKING:
-    from albert_tf.pretraining.program import Result
-
-
-def run(settings: pretraining.Settings) -> Result:
-    """Runs the program, and plots its results."""
-    return plot_results.run_and_plot(pretraining.run, settings)
-
+from albert_tf.commands.run_pretraining import main
 
 if __name__ == "__main__":
-    program.start(pretraining.Settings, run, __doc__)
+    main()

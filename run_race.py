@@ -1,27 +1,6 @@
-r"""Fine-tunes ALBERT on RACE or custom multiple-choice questions, evaluates it and predicts.
+"""Fine-tunes ALBERT on multiple-choice questions: see albert_tf/commands/run_race.py."""
 
-    python run_race.py --data_dir=data --albert_config_file=albert_base/albert_config.json \
-        --init_checkpoint=albert_base/model.ckpt-best --spm_model_file=albert_base/30k-clean.model \
-        --output_dir=race_model --do_train --do_eval --do_predict
-
---data_dir holds RACE/{train,dev,test}/{middle,high}, with all.txt (an article per line) or a file
-per article. With --task_name=choice it holds train.jsonl, dev.jsonl and test.jsonl, a JSON object
-per line: passage, question, options (two or more), label. Writes checkpoints, model.ckpt-best,
-eval_results.txt, predict_results.txt, <task_name>_predictions.jsonl and plots to --output_dir. With
---num_runs or several learning rates each run has a folder in there, beside sweep_results.txt. The
-same command again resumes a run.
-"""
-
-from albert_tf import race
-from albert_tf.cli import program
-from albert_tf.finetuning.result import FineTuningResult
-from tools import plot_results
-
-
-def run(settings: race.Settings) -> FineTuningResult:
-    """Runs the program, and plots its results."""
-    return plot_results.run_and_plot(race.run, settings)
-
+from albert_tf.commands.run_race import main
 
 if __name__ == "__main__":
-    program.start(race.Settings, run, __doc__)
+    main()

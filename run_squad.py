@@ -1,33 +1,6 @@
-r"""Fine-tunes ALBERT on SQuAD 1.1, SQuAD 2.0, CMRC 2018 or DRCD, evaluates it, answers questions.
+"""Fine-tunes ALBERT on SQuAD and the like: see albert_tf/commands/run_squad.py."""
 
-    python run_squad.py --albert_config_file=albert_base/albert_config.json \
-        --init_checkpoint=albert_base/model.ckpt-best --spm_model_file=albert_base/30k-clean.model \
-        --train_file=train-v1.1.json --predict_file=dev-v1.1.json --output_dir=squad_model \
-        --do_train --do_predict
-
-The flags are those of run_squad_v1.py and run_squad_v2.py. Writes checkpoints, model.ckpt-best,
-eval_results.txt, predictions.json, nbest_predictions.json, for SQuAD 2.0 null_odds.json, and plots
-to --output_dir. A --predict_file without answers is answered by the best checkpoint; --question and
---context ask a single question. With --num_runs or several learning rates each run has a folder in
-there, beside sweep_results.txt. The same command again resumes a run.
-"""
-
-from albert_tf import squad
-from albert_tf.cli import program
-from albert_tf.finetuning.result import FineTuningResult
-from tools import plot_results
-
-
-def run(settings: squad.Settings) -> FineTuningResult:
-    """Runs the program, and plots its results."""
-    settings.require_a_phase()
-    evaluates = settings.do_eval or settings.do_predict
-    plots = evaluates and plot_results.is_wanted(settings.pictures)
-    result = squad.run(settings)
-    if plots and result.metrics:  # of several workers, only the first has results
-        plot_results.plot_run(settings.output_dir, settings.predict_file)
-    return result
-
+from albert_tf.commands.run_squad import main
 
 if __name__ == "__main__":
-    program.start(squad.Settings, run, __doc__)
+    main()

@@ -15,8 +15,8 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from albert_tf.cli import flags, program
+from albert_tf.commands import convert_checkpoint
 from compat.export_checkpoints import ExportSettings
-from tools import convert_checkpoint
 
 VOCABULARY = "30k-clean.model"  # Google's program knows no other name
 

@@ -10,12 +10,16 @@ import re
 import pytest
 
 import albert_tf
-import run_classifier
-import run_race
-import run_squad
-import run_token_classification
 from albert_tf import classification, data, pretraining, race, squad, token_classification
 from albert_tf.cli.flags import parse
+from albert_tf.commands import (
+    convert_checkpoint,
+    run_classifier,
+    run_race,
+    run_squad,
+    run_token_classification,
+    train_vocabulary,
+)
 from tests.conftest import MAX_PREDICTIONS, SEQ_LENGTH, TOY_TEXT
 from tests.script_runner import killed_at
 from tests.test_run_classifier import write_cola
@@ -23,7 +27,6 @@ from tests.test_run_race import PASSAGE, QUESTIONS, write_article
 from tests.test_run_squad import ANSWERABLE, squad_file
 from tests.test_run_token_classification import conll
 from tests.training.test_loop import write_records
-from tools import convert_checkpoint, train_vocabulary
 
 pytestmark = pytest.mark.slow
 

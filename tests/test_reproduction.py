@@ -9,9 +9,9 @@ import pytest
 
 from albert_tf import classification, data, pretraining, race, squad
 from albert_tf.cli import flags
+from albert_tf.commands import train_vocabulary
 from albert_tf.config import AlbertConfig
 from tests.conftest import ROOT
-from tools import train_vocabulary
 
 TEXT = (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8")
 SETTINGS = {

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import albert_tf
-import run_predict
 from albert_tf import inference
 from albert_tf.cli.flags import parse
+from albert_tf.commands import run_predict
 from tests.inference.conftest import CONTEXTS, QUESTIONS, TEXTS, write_folder
 
 

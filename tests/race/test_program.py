@@ -1,4 +1,4 @@
-"""Multiple choice from Python: what is read, without training; tests/test_run_race.py trains."""
+"""Multiple choice from Python: what is read, without training; commands/test_run_race.py trains."""
 
 from __future__ import annotations
 

@@ -12,10 +12,10 @@ import pytest
 import tensorflow as tf
 from absl import flags
 
-import run_classifier
 from albert_tf import classification
 from albert_tf.checkpoints import store
 from albert_tf.cli.flags import parse
+from albert_tf.commands import run_classifier
 from albert_tf.data.tfrecord import encode_examples
 from albert_tf.finetuning.sequences import TokenSequences
 from albert_tf.settings import describe

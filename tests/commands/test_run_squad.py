@@ -11,10 +11,10 @@ import pytest
 import tensorflow as tf
 from absl import logging
 
-import run_squad
 from albert_tf import squad
 from albert_tf.checkpoints import store
 from albert_tf.cli.flags import parse
+from albert_tf.commands import run_squad
 from albert_tf.settings import describe
 from albert_tf.training.loop import Trainer
 from tests.conftest import TOY_TEXT

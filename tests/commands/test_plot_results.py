@@ -12,9 +12,9 @@ from absl import logging
 
 from albert_tf.classification.settings import Settings
 from albert_tf.classification.tasks import TASKS
+from albert_tf.commands import plot_results
 from albert_tf.finetuning import sweeps
 from tests.conftest import ROOT
-from tools import plot_results
 
 PNG = b"\x89PNG"
 

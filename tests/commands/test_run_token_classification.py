@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import run_token_classification
 from albert_tf import token_classification
 from albert_tf.checkpoints import store
 from albert_tf.cli.flags import parse
+from albert_tf.commands import run_token_classification
 from albert_tf.finetuning.sweeps import TABLE_FILE
 from albert_tf.token_classification import task
 from albert_tf.tokenization import FullTokenizer

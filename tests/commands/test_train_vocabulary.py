@@ -12,10 +12,10 @@ import pytest
 from absl import flags as absl_flags
 
 from albert_tf.cli import flags
+from albert_tf.commands import train_vocabulary
+from albert_tf.commands.train_vocabulary import Settings
 from albert_tf.tokenization import FullTokenizer
 from tests.conftest import ROOT, TOY_TEXT
-from tools import train_vocabulary
-from tools.train_vocabulary import Settings
 
 CHINESE = """\
 雨下了一整天，到晚上7点才停。

@@ -16,6 +16,8 @@ from albert_tf.checkpoints.containers import open_checkpoint
 from albert_tf.checkpoints.loading import inspect_checkpoint, read_weights
 from albert_tf.checkpoints.store import save_checkpoint
 from albert_tf.classification import custom
+from albert_tf.commands import convert_checkpoint
+from albert_tf.commands.convert_checkpoint import Settings, convert
 from albert_tf.config import AlbertConfig
 from tests.checkpoints.checkpoint_samples import (
     ALBERT_ZH,
@@ -29,8 +31,6 @@ from tests.checkpoints.checkpoint_samples import (
     renamed,
 )
 from tests.checkpoints.test_containers import write_hdf5
-from tools import convert_checkpoint
-from tools.convert_checkpoint import Settings, convert
 
 SMALL = dataclasses.replace(GOOGLE, num_hidden_layers=3, num_hidden_groups=2)
 SHORT = dataclasses.replace(SHARED, num_hidden_layers=2)

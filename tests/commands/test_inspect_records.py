@@ -9,11 +9,11 @@ import sys
 import numpy as np
 import pytest
 
+from albert_tf.commands.inspect_records import Statistics, bins_of, draw_text, render
 from albert_tf.data.records import write_metadata
 from albert_tf.data.tfrecord import encode_examples, frame_records
 from albert_tf.tokenization import FullTokenizer
 from tests.conftest import ROOT
-from tools.inspect_records import Statistics, bins_of, draw_text, render
 
 SCRIPT = str(ROOT / "tools" / "inspect_records.py")
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "play", "##ing", "boat", "画", "蛇", "##蛇"]

@@ -8,10 +8,10 @@ import re
 import numpy as np
 import pytest
 
-import run_race
 from albert_tf import race
 from albert_tf.checkpoints import store
 from albert_tf.cli.flags import parse
+from albert_tf.commands import run_race
 from albert_tf.settings import describe
 from tests.script_runner import killed_at, logged_rates, start_of, tensors
 

@@ -1,0 +1,472 @@
+r"""Converts an ALBERT checkpoint of any family into another form, or says what it holds.
+
+    python tools/convert_checkpoint.py --inspect --input=albert_base_zh/
+
+prints what a checkpoint is, and what of it a model of its config would take.
+
+    python tools/convert_checkpoint.py --input=albert_base/ --output=albert_base_hf/ \
+        --output_format=huggingface
+
+writes a new folder: `tensorflow` (model.ckpt-best.* and albert_config.json, for Google's programs
+and this repository's), `huggingface` (for transformers' from_pretrained), `tf_hub` (a SavedModel
+for TensorFlow Hub) or `model_garden` (an object-based checkpoint for the AlbertEncoder of
+tf-models-official, without the sentence-order head). It then loads the folder back, compares the
+outputs of the two models on a random batch, and only gives the folder its name if they agree.
+
+Input may be a TensorFlow checkpoint of Google's ALBERT, albert_zh, BERT or the Model Garden, a
+TF-Hub module, a folder or file of Hugging Face's, or kamalkraj's .h5: a prefix, a file, or a folder
+with one of them. Pickles are refused. Config, vocabulary and names of labels are looked for beside
+it, and come along: in Hugging Face's form as config.json, spiece.model or vocab.txt, tokenizer.json
+and id2label, in the others under the names that they have and as task.json.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import sys
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from absl import logging
+
+from albert_tf import files
+from albert_tf.checkpoints import finding
+from albert_tf.cli import program
+from albert_tf.config import AlbertConfig, is_hugging_face
+from albert_tf.settings import REQUIRED, SettingsGroup, setting
+
+if TYPE_CHECKING:
+    from albert_tf.checkpoints.trained_with import TrainedWith
+    from albert_tf.modeling import AlbertForPretraining
+
+CONFIG_NAME, TASK_FILE = "albert_config.json", "task.json"
+FORMATS = ("tensorflow", "huggingface", "tf_hub", "model_garden")
+BATCH_SIZE, SEQ_LENGTH, MAX_PREDICTIONS = 2, 17, 3  # of the comparison, at most
+TOLERANCE = 1e-5  # relative to the largest output
+MERGED_TOLERANCE = 1e-4  # the matmul of two tables is rounded, which layers amplify
+HEADS = {"masked_lm_logits": "cls/predictions/", "sentence_order_logits": "cls/seq_relationship/"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings(SettingsGroup):
+    """What to convert."""
+
+    input: str = setting(REQUIRED, "Checkpoint: prefix, file or folder.")
+    output: str | None = setting(None, "Folder to write; it must not exist or be empty.")
+    output_format: str = setting("tensorflow", "Family of checkpoints to write.", choices=FORMATS)
+    albert_config_file: str | None = setting(
+        None, "Config of the input, albert_config.json; default: the one beside it."
+    )
+    inspect: bool = setting(False, "Only print what the input holds.")
+    merge_embeddings: bool = setting(
+        False,
+        "Write albert_zh's layout (post-LN) as Google's with embedding_size = hidden_size: the "
+        "same outputs, and a larger file.",
+    )
+    num_hidden_groups: int | None = setting(
+        None,
+        "Write a model with so many groups of layers, all with the weights of the input's group "
+        "0. As many as layers: a model that shares nothing, but starts from shared weights.",
+        minimum=1,
+    )
+    vocab_file: str | None = setting(
+        None, "WordPiece vocabulary to put beside the weights; default: the one beside the input."
+    )
+    spm_model_file: str | None = setting(
+        None, "SentencePiece model to put beside the weights; default: the one beside the input."
+    )
+    do_lower_case: bool | None = setting(
+        None, "Whether the vocabulary is for lower-cased text; default: as the input says, or true."
+    )
+
+
+def find_config(settings: Settings) -> str | None:
+    """Returns the config file of the settings or beside the checkpoint; None to inspect without.
+
+    Raises:
+        FileNotFoundError: there is none, and one is needed.
+        ValueError: there are several.
+    """
+    if settings.albert_config_file:
+        return settings.albert_config_file
+    try:
+        return finding.find_config(_folder(settings))
+    except FileNotFoundError:
+        if settings.inspect:
+            return None
+        raise
+
+
+def _folder(settings: Settings) -> str:
+    path = settings.input
+    return path if files.is_directory(path) else os.path.dirname(path) or "."
+
+
+def target_config(config: AlbertConfig, settings: Settings) -> AlbertConfig:
+    """The config of what is written, for an input with the config `config`.
+
+    Raises:
+        ValueError: the model cannot be written so.
+    """
+    if settings.merge_embeddings and config.layout == "albert_zh":
+        if config.ln_type != "postln":
+            raise ValueError("--merge_embeddings: Google's layout has no pre-LN, as this config")
+        config = dataclasses.replace(config, layout="google", embedding_size=config.hidden_size)
+    if settings.num_hidden_groups:
+        config = dataclasses.replace(config, num_hidden_groups=settings.num_hidden_groups)
+    return config
+
+
+def convert(settings: Settings) -> bool:
+    """Prints what the input is and, unless told to inspect only, writes and verifies the output.
+
+    Returns:
+        whether the input fits the model of its config; None was looked at if there is no config.
+
+    Raises:
+        OSError, ValueError: what is wrong with the input, the output or the settings.
+    """
+    _check_output(settings)
+    finding.find_checkpoint(settings.input)
+
+    from albert_tf.checkpoints import containers, families, loading, pretrained
+    from albert_tf.modeling import AlbertForPretraining
+
+    weights = containers.open_weights(settings.input)
+    recognized = families.recognize(weights.shapes)
+    config_file = find_config(settings)
+    model = None
+    if config_file is not None and not recognized.kind.refusal:
+        model = AlbertForPretraining(pretrained.read_config(config_file, recognized))
+    report = loading.inspect_checkpoint(settings.input, model)
+    if settings.inspect:
+        print(report)
+        return report.fits
+    if model is None or config_file is None or not report.fits:
+        raise ValueError(f"{report}\nThis cannot be converted.")
+    print(report)
+    if settings.do_lower_case is None:
+        is_lower = pretrained.find_do_lower_case(_folder(settings), weights)
+        settings = dataclasses.replace(settings, do_lower_case=is_lower)
+    settings = _with_vocabulary(settings)
+    vocabulary = _check_vocabulary(settings, model.config, config_file)
+    _write(settings, model, vocabulary, find_task(settings, config_file))
+    return True
+
+
+def _check_output(settings: Settings) -> None:
+    if settings.inspect:
+        return
+    if not settings.output:
+        raise ValueError("--output: name a folder to write, or say --inspect")
+    if files.is_file(settings.output) or (
+        files.is_directory(settings.output) and files.list_directory(settings.output)
+    ):
+        raise ValueError(f"--output={settings.output} exists already. Name a new folder.")
+    for name in ("vocab_file", "spm_model_file"):
+        path = getattr(settings, name)
+        if path and not files.is_file(path):
+            raise FileNotFoundError(f"--{name}={path}: no such file")
+    files.make_directory(os.path.dirname(files.real_path(settings.output)), "--output")
+
+
+def _with_vocabulary(settings: Settings) -> Settings:
+    """Returns the settings with the vocabulary beside the input, where they name none.
+
+    Raises:
+        ValueError: there are several.
+    """
+    if settings.vocab_file or settings.spm_model_file:
+        return settings
+    try:
+        vocab_file, spm_model_file = finding.find_vocabulary(_folder(settings))
+    except FileNotFoundError:
+        logging.warning("No vocabulary is beside %s: none is put beside the output", settings.input)
+        return settings
+    return dataclasses.replace(settings, vocab_file=vocab_file, spm_model_file=spm_model_file)
+
+
+def _check_vocabulary(
+    settings: Settings, config: AlbertConfig, config_file: str
+) -> TrainedWith | None:
+    """Returns which vocabulary the input was trained with; None if that is not known.
+
+    Raises:
+        ValueError: it is not the one of the settings, or that one is too large for the model.
+    """
+    from albert_tf.checkpoints import pretrained, trained_with
+    from albert_tf.tokenization import FullTokenizer
+
+    folder = _folder(settings)
+    path = settings.spm_model_file or settings.vocab_file
+    if not path:
+        known = trained_with.read(folder)
+        return known.only(trained_with.OF_TEXT) if known is not None else None
+    tokenizer = FullTokenizer(
+        None if settings.spm_model_file else settings.vocab_file,
+        bool(settings.do_lower_case),
+        settings.spm_model_file,
+    )
+    pretrained.check_vocabulary(tokenizer, path, config, config_file, folder)
+    given = trained_with.of_tokenizer(tokenizer, path)
+    return trained_with.check_vocabulary(folder, given) or given
+
+
+def find_task(settings: Settings, config_file: str) -> dict[str, Any]:
+    """Returns the task that the input was fine-tuned for, as `task.json` has it; {} if unknown.
+
+    Its labels are those of `task.json` beside the input, or else of `labels.txt` in an exported
+    model, or of `id2label` in Hugging Face's config.
+
+    Raises:
+        ValueError: one of these files is damaged.
+    """
+    from albert_tf.checkpoints import huggingface
+    from albert_tf.classification import tasks
+    from albert_tf.token_classification.task import OUTSIDE, RAW, guess_tags
+
+    task = finding.read_json_if_there(_folder(settings), TASK_FILE)
+    if task:
+        return task
+    values = files.read_json(config_file)
+    labels = finding.read_labels(_folder(settings))
+    if OUTSIDE in labels and guess_tags(labels).scheme != RAW:
+        task = {"token_labels": labels}
+    elif labels:
+        task = {"labels": labels, "is_regression": False}
+    elif is_hugging_face(values):
+        task = huggingface.labels_from_hugging_face(values)
+    if "token_labels" in task:
+        return task | {"tag_scheme": guess_tags(task["token_labels"]).scheme}
+    return task and {"task_name": tasks.CUSTOM_TASK, "folder": ""} | task
+
+
+def _write(
+    settings: Settings,
+    source: AlbertForPretraining,
+    vocabulary: TrainedWith | None,
+    task: dict[str, Any],
+) -> None:
+    """Writes the output under a temporary name, and renames it once it is verified."""
+    from albert_tf.checkpoints import loading, trained_with
+    from albert_tf.checkpoints.names import is_encoder, variable_name
+    from albert_tf.modeling import AlbertForPretraining
+
+    config = target_config(source.config, settings)
+    target = source if config == source.config else AlbertForPretraining(config)
+    names = {variable_name(variable) for variable in target.variables}
+    tensors = loading.read_weights(settings.input, target, bool(settings.num_hidden_groups))
+    tensors = {name: x for name, x in tensors.items() if name in names or not is_encoder(name)}
+    if settings.output_format == "model_garden":
+        tensors = _without_sentence_order(tensors)
+    batch = _random_batch(config)
+    if source.config.layout != config.layout:
+        before = _outputs(source, loading.read_weights(settings.input, source), batch)
+    else:
+        before = _outputs(target, tensors, batch)
+    folder, name = os.path.split(files.real_path(settings.output or ""))
+    temporary = os.path.join(folder, f".{name}-{uuid.uuid4().hex[:8]}.tmp")
+    files.make_directory(temporary, "--output")
+    try:
+        if task:
+            files.write_json(os.path.join(temporary, TASK_FILE), task)
+        _WRITERS[settings.output_format](temporary, tensors, target, settings)
+        after = _outputs(target, loading.read_weights(temporary, target), batch)
+        difference = compare(before, after, source.config.layout != config.layout)
+        if called := _other_outputs(settings.output_format, temporary, config, batch):
+            difference = max(difference, compare({n: after[n] for n in called}, called))
+        if vocabulary is not None:
+            trained_with.write(temporary, vocabulary)
+        files.rename(temporary, os.path.join(folder, name))
+    finally:
+        with contextlib.suppress(OSError):  # it is the output now
+            files.remove_tree(temporary)
+    print(
+        f"wrote {settings.output} ({settings.output_format}). Loaded back, its outputs agree with "
+        f"the input's to {difference:.1g} of the largest."
+    )
+
+
+def _write_tensorflow(
+    folder: str, tensors: dict[str, np.ndarray], model: AlbertForPretraining, settings: Settings
+) -> None:
+    from albert_tf.checkpoints import store
+    from albert_tf.checkpoints.names import GLOBAL_STEP
+
+    step = {GLOBAL_STEP: np.int64(0)}  # the type that Google's programs restore
+    store.save_checkpoint(os.path.join(folder, store.BEST), tensors | step)
+    _write_config_and_vocabulary(folder, model, settings)
+
+
+def _write_config_and_vocabulary(
+    folder: str, model: AlbertForPretraining, settings: Settings
+) -> None:
+    model.config.to_json_file(os.path.join(folder, CONFIG_NAME))
+    for path in filter(None, (settings.vocab_file, settings.spm_model_file)):
+        files.copy(path, os.path.join(folder, os.path.basename(path)))
+
+
+def _without_sentence_order(tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    scope = HEADS["sentence_order_logits"]
+    left_out = sorted(name for name in tensors if name.startswith(scope))
+    if left_out:
+        logging.warning("the Model Garden has no place for %s", ", ".join(left_out))
+    return {name: tensor for name, tensor in tensors.items() if name not in left_out}
+
+
+def _write_model_garden(
+    folder: str, tensors: dict[str, np.ndarray], model: AlbertForPretraining, settings: Settings
+) -> None:
+    from albert_tf.checkpoints import model_garden
+
+    model_garden.save_model_garden(folder, tensors, model.config)
+    _write_config_and_vocabulary(folder, model, settings)
+
+
+def _write_hugging_face(
+    folder: str, tensors: dict[str, np.ndarray], model: AlbertForPretraining, settings: Settings
+) -> None:
+    from albert_tf.checkpoints import huggingface
+
+    flags, _ = finding.flags_of_run(_folder(settings))
+    if flags.get("use_pooled_output") is False:
+        raise ValueError(
+            "Hugging Face's ALBERT classifies by the pooled output; this model, trained with "
+            "--nouse_pooled_output, by the mean of all tokens"
+        )
+    is_multiple_choice = "max_qa_length" in flags  # of run_race.py
+    task = finding.read_json_if_there(folder, TASK_FILE) | {
+        "is_multiple_choice": is_multiple_choice
+    }
+    vocabulary = (settings.vocab_file, settings.spm_model_file, bool(settings.do_lower_case))
+    huggingface.save_hugging_face(folder, tensors, model.config, *vocabulary, task)
+
+
+def _write_tf_hub(
+    folder: str, tensors: dict[str, np.ndarray], model: AlbertForPretraining, settings: Settings
+) -> None:
+    from albert_tf.checkpoints import tf_hub
+
+    for name in sorted(_assign(model, tensors)):
+        logging.warning("%s has no place in a TF-Hub module and is left out", name)
+    masked_lm, order = (any(n.startswith(scope) for n in tensors) for scope in HEADS.values())
+    vocabulary = (settings.vocab_file, settings.spm_model_file, bool(settings.do_lower_case))
+    tf_hub.save_hub_module(folder, model, model.config, masked_lm, order, *vocabulary)
+
+
+def _assign(model: AlbertForPretraining, tensors: dict[str, np.ndarray]) -> set[str]:
+    """Gives a model its weights, 0 where there are none; returns the names that it has not."""
+    from albert_tf.checkpoints.names import variable_name
+
+    variables = {variable_name(variable): variable for variable in model.variables}
+    for name, variable in variables.items():
+        variable.assign(tensors.get(name, np.zeros(variable.shape)))
+    return tensors.keys() - variables.keys()
+
+
+_WRITERS = {
+    "tensorflow": _write_tensorflow,
+    "huggingface": _write_hugging_face,
+    "tf_hub": _write_tf_hub,
+    "model_garden": _write_model_garden,
+}
+
+
+def compare(
+    before: dict[str, np.ndarray], after: dict[str, np.ndarray], is_merged: bool = False
+) -> float:
+    """The largest difference of outputs, relative to the largest output of its kind.
+
+    Args:
+        before: name → output.
+        after: the same of another model.
+        is_merged: whether their weights differ by rounding.
+
+    Raises:
+        ValueError: it is too large, or an output is lacking.
+    """
+    if before.keys() != after.keys():
+        lost = ", ".join(sorted(before.keys() - after.keys()))
+        raise ValueError(f"the converted model lacks {lost}; nothing was written")
+    difference = max(
+        float(abs(output - before[name]).max() / abs(before[name]).max())
+        for name, output in after.items()
+    )
+    if not difference <= (MERGED_TOLERANCE if is_merged else TOLERANCE):
+        raise ValueError(
+            f"the outputs of the converted model differ by {difference:.1g} of the largest output; "
+            "nothing was written"
+        )
+    return difference
+
+
+def _random_batch(config: AlbertConfig) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
+    length = min(SEQ_LENGTH, config.max_position_embeddings)
+    shape = (BATCH_SIZE, length)
+    lengths = rng.integers(1, length + 1, (BATCH_SIZE, 1))
+    numbers = {
+        "input_ids": rng.integers(config.vocab_size, size=shape),
+        "input_mask": np.arange(length) < lengths,
+        "segment_ids": rng.integers(config.type_vocab_size, size=shape),
+        "masked_lm_positions": rng.integers(length, size=(BATCH_SIZE, MAX_PREDICTIONS)),
+    }
+    return {name: number.astype(np.int32) for name, number in numbers.items()}
+
+
+def _outputs(
+    model: AlbertForPretraining, tensors: dict[str, np.ndarray], batch: dict[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """Returns the outputs of a model with these weights, without heads that they lack."""
+    _assign(model, tensors)
+    outputs = model.encoder(batch) | model(batch)
+    heads = [
+        output for output, scope in HEADS.items() if any(name.startswith(scope) for name in tensors)
+    ]
+    return {name: outputs[name].numpy() for name in ("sequence_output", "pooled_output", *heads)}
+
+
+def _other_outputs(
+    output_format: str, folder: str, config: AlbertConfig, batch: dict[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """What the program that a form is written for makes of a batch; {} where it is not called."""
+    import tensorflow as tf
+
+    from albert_tf.checkpoints import model_garden
+
+    if output_format == "tf_hub":
+        encoder = tf.saved_model.load(folder)
+    elif output_format == "model_garden":
+        encoder = model_garden.make_encoder(config)
+        path = os.path.join(folder, model_garden.CHECKPOINT_NAME)
+        tf.train.Checkpoint(encoder=encoder).read(path).expect_partial()
+    else:
+        return {}
+    outputs = encoder(
+        {
+            "input_word_ids": batch["input_ids"],
+            "input_mask": batch["input_mask"],
+            "input_type_ids": batch["segment_ids"],
+        }
+    )
+    return {name: outputs[name].numpy() for name in ("sequence_output", "pooled_output")}
+
+
+def run(settings: Settings) -> None:
+    """Converts; exit status 1 if the outputs differ. By default only warnings are logged."""
+    if logging.get_verbosity() == logging.INFO:
+        logging.set_verbosity(logging.WARNING)
+    if not convert(settings):
+        sys.exit(1)
+
+
+def main() -> None:
+    """Runs the command line of this process."""
+    program.start(Settings, run, __doc__)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,290 @@
+r"""Shows what is in pre-training records: instances as text, counts, and histograms.
+
+    python tools/inspect_records.py --input_file='records/train-*' \
+        --spm_model_file=30k-clean.model --plot=records.png
+
+prints the first instances, with predicted tokens in brackets, and then statistics of all records.
+For Chinese records, give --vocab_file. Without a vocabulary, ids are shown. The plot needs the
+extra [plot]. The records of Google's and albert_zh's programs can be read as well.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import itertools
+import os
+import signal
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from albert_tf import files
+from albert_tf.cli import program
+from albert_tf.data import records
+from albert_tf.data.settings import InputSettings
+from albert_tf.data.tfrecord import decode_example
+from albert_tf.settings import setting
+from albert_tf.tokenization import SPIECE_UNDERLINE, FullTokenizer
+
+LEGEND = "[word] masked, [word=] to predict but left as it is, [word>other] replaced by another"
+LABELS = {0: "0 (in order)", 1: "1 (swapped, or a random second segment)"}
+BINS = 10
+BAR_CHARS = 40
+
+Features = Mapping[str, NDArray[Any]]
+
+
+def read_examples(paths: list[str]) -> Iterator[dict[str, NDArray[Any]]]:
+    """Yields the features of all records.
+
+    Raises:
+        ValueError: no TFRecord file, or its records are no pre-training records; names the file.
+    """
+    needed = set(records.FEATURES) - {"token_boundary"}  # albert_zh has none
+    for path in paths:
+        for number, record in enumerate(records.read_records(path), 1):
+            try:
+                features = decode_example(record)
+            except ValueError as error:
+                raise ValueError(f"{path}, record {number}: {error}") from None
+            if missing := sorted(needed - set(features)):
+                names = ", ".join(missing)
+                raise ValueError(f"{path}, record {number}: a pre-training record has {names}, too")
+            yield features
+
+
+def segment_ends(features: Features) -> tuple[int, int]:
+    """Returns the ends of the segments A and B, each after its [SEP]."""
+    length = int(features["input_mask"].sum())
+    return length - int(features["segment_ids"].sum()), length
+
+
+def predictions(features: Features) -> list[tuple[int, int]]:
+    """Returns position and id of each token to predict."""
+    used = features["masked_lm_weights"] > 0
+    positions, ids = features["masked_lm_positions"][used], features["masked_lm_ids"][used]
+    return list(zip(positions.tolist(), ids.tolist(), strict=True))
+
+
+def _is_kept(token_id: int, label: int, tokenizer: FullTokenizer | None) -> bool:
+    """Returns whether a token to predict is unchanged; albert_zh's label for 字 may be ##字."""
+    if tokenizer is None or token_id == label:
+        return token_id == label
+    return "##" + tokenizer.pieces[token_id] == tokenizer.pieces[label]
+
+
+def _is_joined(piece: str, before: str) -> bool:
+    """Returns whether a WordPiece piece follows the previous one without a space."""
+    return piece.startswith("##") or (len(piece) == 1 and not (piece + before[-1:]).isascii())
+
+
+def render(features: Features, tokenizer: FullTokenizer | None) -> str:
+    """Returns an instance as readable text, with predicted tokens in brackets (see LEGEND).
+
+    Args:
+        features: of one record.
+        tokenizer: of the vocabulary; None to show ids.
+    """
+
+    def piece_of(token_id: int) -> str:
+        return tokenizer.convert_ids_to_tokens([token_id])[0] if tokenizer else str(token_id)
+
+    labels = dict(predictions(features))
+    end_a, end_b = segment_ends(features)
+    words = []
+    before = ""
+    for position, token_id in enumerate(features["input_ids"][:end_b].tolist()):
+        label = labels.get(position, token_id)
+        piece, found = piece_of(label), piece_of(token_id)
+        if tokenizer and tokenizer.is_sentencepiece:
+            space = " " if piece.startswith(SPIECE_UNDERLINE) or piece.startswith("[") else ""
+            shown, found = (text.removeprefix(SPIECE_UNDERLINE) for text in (piece, found))
+        else:
+            space = "" if tokenizer and _is_joined(piece, before) else " "
+            shown = piece if position in labels else piece.removeprefix("##")
+        before = piece
+        if position in labels:
+            is_mask = bool(tokenizer) and found == "[MASK]"
+            is_kept = _is_kept(token_id, label, tokenizer)
+            became = "" if is_mask else "=" if is_kept else f">{found or SPIECE_UNDERLINE}"
+            shown = f"[{shown or SPIECE_UNDERLINE}{became}]"
+        words.append(space + shown)
+    order = int(features["next_sentence_labels"][0])
+    return (
+        f"{end_b} tokens, {len(labels)} to predict, label {LABELS.get(order, order)}\n"
+        f"  A {''.join(words[:end_a])}\n  B {''.join(words[end_a:])}"
+    )
+
+
+@dataclasses.dataclass
+class Statistics:
+    """Statistics of records.
+
+    Attributes:
+        histograms: title → value for each instance (or for each run of adjacent positions).
+        labels: sentence order label → number of instances.
+        replacements: kind of replacement → number of predicted positions.
+        inner_labels: number of positions whose label is a piece inside a word ("##").
+    """
+
+    histograms: dict[str, list[float]] = dataclasses.field(
+        default_factory=lambda: collections.defaultdict(list)
+    )
+    labels: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)
+    replacements: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    inner_labels: int = 0
+
+    def add(self, features: Features, tokenizer: FullTokenizer | None) -> None:
+        """Counts one record."""
+        end_a, end_b = segment_ends(features)
+        found = predictions(features)
+        self.labels[int(features["next_sentence_labels"][0])] += 1
+        self.histograms["tokens of an instance"].append(end_b)
+        self.histograms["tokens to predict in an instance"].append(len(found))
+        self.histograms["share of segment A, %"].append(100 * end_a / max(1, end_b))
+        # Positions minus their rank are equal within a run of adjacent positions.
+        places = [position - rank for rank, (position, _) in enumerate(found)]
+        stretches = collections.Counter(places).values()
+        self.histograms["neighbors to predict in a stretch"].extend(stretches)
+        for position, label in found:
+            token_id = int(features["input_ids"][position])
+            is_kept = _is_kept(token_id, label, tokenizer)
+            kind = "the piece itself" if is_kept else "another piece"
+            if tokenizer:
+                kind = "[MASK]" if token_id == tokenizer.mask_id else kind
+                self.inner_labels += tokenizer.pieces[label].startswith("##")
+            self.replacements[kind] += 1
+
+    def summary(self) -> str:
+        """Returns the counts as lines of text."""
+        lengths = self.histograms["tokens of an instance"]
+        instances, tokens = len(lengths), int(sum(lengths))
+        predicted = self.replacements.total()
+        lines = [
+            f"{instances:,} instances, {tokens:,} tokens, {predicted:,} to predict "
+            f"({100 * predicted / max(1, tokens):.2f} %)"
+        ]
+        for label, count in sorted(self.labels.items()):
+            name = LABELS.get(label, label)
+            lines.append(f"label {name}: {count:,} ({100 * count / instances:.1f} %)")
+        for kind, count in self.replacements.most_common():
+            lines.append(f"predicted at {kind}: {count:,} ({100 * count / predicted:.1f} %)")
+        if self.inner_labels:
+            share = 100 * self.inner_labels / predicted
+            lines.append(f'labels that begin with "##": {self.inner_labels:,} ({share:.1f} %)')
+        return "\n".join(lines)
+
+
+def bins_of(values: list[float]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Returns counts and edges of a histogram; edges are whole numbers."""
+    low, high = int(np.floor(min(values))), int(np.floor(max(values))) + 1
+    width = -(-(high - low) // BINS)
+    edges = np.arange(low, high + width, width, dtype=float)
+    return np.histogram(values, edges)[0].astype(np.int64), edges
+
+
+def draw_text(title: str, values: list[float]) -> str:
+    """Returns a histogram as lines of text."""
+    counts, edges = bins_of(values)
+    lines = [f"{title}: mean {np.mean(values):.2f}, median {np.median(values):g}"]
+    for count, (begin, end) in zip(counts.tolist(), itertools.pairwise(edges), strict=True):
+        span = f"{begin:g}" if end - begin == 1 else f"{begin:g}-{end - 1:g}"
+        bar = "#" * round(BAR_CHARS * count / max(1, counts.max()))
+        lines.append(f"{span:>12} |{bar:<{BAR_CHARS}}| {count:,}")
+    return "\n".join(lines)
+
+
+def plot_statistics(statistics: Statistics, path: str) -> None:
+    """Plots all histograms; the file extension of `path` selects the format.
+
+    Raises:
+        ValueError: matplotlib is not installed, or does not know the format.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise ValueError("--plot needs matplotlib: pip install 'albert-tf2[plot]'") from None
+    figure = Figure(figsize=(10, 7), layout="constrained")
+    for axes, (title, values) in zip(
+        figure.subplots(2, 2).flat, statistics.histograms.items(), strict=True
+    ):
+        if values:
+            counts, edges = bins_of(values)
+            axes.stairs(counts, edges, fill=True)
+        axes.set_title(title)
+        axes.set_ylabel("count")
+    kind = os.path.splitext(path)[1].removeprefix(".")
+    if kind not in figure.canvas.get_supported_filetypes():
+        raise ValueError(f"--plot={path}: expected a name that ends in .png, .pdf or .svg")
+    with files.write_atomically(path, "wb") as stream:
+        figure.savefig(stream, format=kind)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings(InputSettings):
+    """What to show."""
+
+    GROUP = "data"
+
+    spm_model_file: str | None = setting(None, "SentencePiece model that they were made with.")
+    vocab_file: str | None = setting(None, "WordPiece vocabulary that they were made with.")
+    num_instances: int = setting(5, "Number of instances to print.", minimum=0)
+    max_records: int = setting(0, "Maximum number of records to count; 0 for all.", minimum=0)
+    plot: str = setting("", "Also draw the histograms into this file: .png, .pdf or .svg.")
+
+
+def load_tokenizer(settings: Settings, paths: list[str]) -> FullTokenizer | None:
+    """Returns the tokenizer of the settings; None without a vocabulary.
+
+    Raises:
+        ValueError: the records were made with another vocabulary.
+    """
+    if not (settings.vocab_file or settings.spm_model_file):
+        return None
+    tokenizer = FullTokenizer(settings.vocab_file, spm_model_file=settings.spm_model_file)
+    for path, info in records.read_metadata(paths).items():
+        if info.vocabulary["checksum"] != tokenizer.checksum:
+            raise ValueError(
+                f"{path} was made with the vocabulary {info.vocabulary['file']}, SHA-256 "
+                f"{info.vocabulary['checksum'][:16]}…, and not with "
+                f"{settings.spm_model_file or settings.vocab_file}, {tokenizer.checksum[:16]}…"
+            )
+    return tokenizer
+
+
+def run(settings: Settings) -> None:
+    """Prints what the settings ask for."""
+    paths = [
+        path
+        for path in files.expand_patterns(settings.input_file, "--input_file")
+        if not path.endswith(records.METADATA_SUFFIX)
+    ]
+    tokenizer = load_tokenizer(settings, paths)
+    statistics = Statistics()
+    examples = itertools.islice(read_examples(paths), settings.max_records or None)
+    for number, features in enumerate(examples):
+        if number < settings.num_instances:
+            print(("" if number else f"{LEGEND}\n") + f"\n{render(features, tokenizer)}")
+        statistics.add(features, tokenizer)
+    if not statistics.labels:
+        raise ValueError(f"--input_file: no records in {', '.join(paths) or 'there'}")
+    print(f"\n{statistics.summary()}")
+    for title, values in statistics.histograms.items():
+        if values:
+            print(f"\n{draw_text(title, values)}")
+    if settings.plot:
+        plot_statistics(statistics, settings.plot)
+
+
+def main() -> None:
+    """Runs the command line of this process."""
+    if hasattr(signal, "SIGPIPE"):  # not on Windows
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # end quietly when `head` has seen enough
+    program.start(Settings, run, __doc__)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,522 @@
+r"""Plots the results in the folder of a run: training curve, confusion matrix, null odds, sweep.
+
+    python tools/plot_results.py --output_dir=mrpc_model
+
+Writes to the folder, as far as its files allow:
+
+* `training_curve.png`: losses and metrics over the steps, from `metrics.jsonl` and
+  `evaluations.jsonl`;
+* `confusion_matrix.png`: which label is taken for which, from `dev_predictions.tsv`;
+* `null_odds.png`: which questions of SQuAD 2.0 are answered, from `null_odds.json`,
+  `eval_results.txt` and the file of questions, which `runs.jsonl` names;
+* `sweep.png`: the metric against the learning rate, from `sweep_results.tsv`. The folders of the
+  sweep's runs get their plots, too.
+
+The programs for pre-training and fine-tuning call this at their end. Needs matplotlib:
+pip install 'albert-tf2[plot]'.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import json
+import os
+import re
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from absl import logging
+from numpy.typing import NDArray
+
+from albert_tf import files
+from albert_tf.cli import program
+from albert_tf.settings import REQUIRED, SettingsGroup, setting
+from albert_tf.squad.reading import SquadData, read_squad
+from albert_tf.training.settings import RunSettings
+
+TRAINING_CURVE = "training_curve.png"
+CONFUSION_MATRIX = "confusion_matrix.png"
+NULL_ODDS = "null_odds.png"
+SWEEP = "sweep.png"
+
+# Selection metrics. If a run has several of these, the first one is used.
+SELECTION_METRICS = ("matthew_corr", "pearson", "eval_accuracy", "f1", "masked_lm_accuracy")
+# Besides the loss and the selection metric, in pre-training.
+PRETRAINING_METRICS = ("masked_lm_loss", "masked_lm_accuracy", "sentence_order_accuracy")
+THRESHOLD = "null_score_diff_threshold"
+
+MOST_NAMES = 30  # with more labels than this, neither their names nor the counts can be read
+_COUNT_SIZES = {5: 11, 10: 9, 20: 7, MOST_NAMES: 5}  # labels at most -> font size in points
+_CHINESE_FONTS = (
+    "Noto Sans CJK SC",
+    "Noto Sans SC",
+    "Source Han Sans SC",
+    "WenQuanYi Micro Hei",
+    "WenQuanYi Zen Hei",
+    "SimHei",
+    "Microsoft YaHei",
+    "PingFang SC",
+    "Arial Unicode MS",
+)
+_NULL_ODDS_BINS = 40
+_TRAIN_COLOR, _DEV_COLOR = "tab:blue", "tab:orange"
+
+Row = Mapping[str, Any]
+
+
+class Result(Protocol):
+    """What a program returns."""
+
+    @property
+    def has_files(self) -> bool:
+        """Whether there is anything to plot; of several workers, only the first one has it."""
+
+
+SettingsType = TypeVar("SettingsType", bound=RunSettings)
+ResultType = TypeVar("ResultType", bound=Result)
+
+
+def require_matplotlib() -> None:
+    """Checks that matplotlib is installed.
+
+    Raises:
+        ValueError: it is not installed.
+    """
+    if importlib.util.find_spec("matplotlib") is None:  # importing it takes a while
+        raise ValueError("plots need matplotlib: pip install 'albert-tf2[plot]'")
+
+
+def is_wanted(asked: bool | None) -> bool:
+    """Returns whether a program should plot; by default, if matplotlib is installed.
+
+    Args:
+        asked: the flag `--pictures`; None if not given.
+
+    Raises:
+        ValueError: plots are asked for, and matplotlib is not installed.
+    """
+    if asked is False:
+        return False
+    try:
+        require_matplotlib()
+    except ValueError as error:
+        if asked:
+            raise
+        logging.warning("No plots are drawn: %s", error)
+        return False
+    return True
+
+
+def run_and_plot(run: Callable[[SettingsType], ResultType], settings: SettingsType) -> ResultType:
+    """Runs a program, and plots its results if it trains or evaluates.
+
+    Args:
+        run: of the program's package, such as `classification.run`.
+        settings: of the program.
+
+    Raises:
+        ValueError: the settings ask for nothing; or as `is_wanted`, before anything runs.
+    """
+    settings.require_a_phase()
+    plots = (settings.do_train or settings.do_eval) and is_wanted(settings.pictures)
+    result = run(settings)
+    if plots and result.has_files:
+        plot_run(settings.output_dir)
+    return result
+
+
+def plot_run(folder: str, predict_file: str | None = None) -> list[str]:
+    """Draws all plots for which a folder has the files.
+
+    Args:
+        folder: the output directory of a run or of a sweep.
+        predict_file: the questions of `null_odds.json`, if their file has been moved since the run.
+
+    Returns:
+        the paths of the plots.
+
+    Raises:
+        FileNotFoundError: the file of questions no longer exists.
+        ValueError: a file of the run is damaged, or matplotlib is not installed.
+    """
+    require_matplotlib()
+    drawn = []
+    if plot_training_curve(folder):
+        drawn.append(TRAINING_CURVE)
+    if plot_confusion_matrix(folder):
+        drawn.append(CONFUSION_MATRIX)
+    if plot_null_odds(folder, predict_file):
+        drawn.append(NULL_ODDS)
+    runs = _read_sweep(folder)
+    if plot_sweep(folder, runs):
+        drawn.append(SWEEP)
+    paths = [os.path.join(folder, name) for name in drawn]
+    for run in runs:
+        paths += plot_run(os.path.join(folder, os.path.basename(run["folder"])), predict_file)
+    return paths
+
+
+# Reading the files of a run
+
+
+def _read(folder: str, name: str) -> str | None:
+    """The text of a file of the run; None where there is none."""
+    try:
+        return files.read_text(os.path.join(folder, name))
+    except FileNotFoundError:
+        return None
+
+
+def _read_table(folder: str, name: str) -> list[list[str]]:
+    """The rows of a tab-separated file with its header, none where there is no such file.
+
+    Raises:
+        ValueError: a row has more or fewer cells than the header.
+    """
+    text = _read(folder, name)
+    if text is None:
+        return []
+    rows = [line.split("\t") for line in text.split("\n") if line]
+    for number, row in enumerate(rows, 1):
+        if len(row) != len(rows[0]):
+            raise ValueError(
+                f"{os.path.join(folder, name)}:{number}: {len(row)} cells, and {len(rows[0])} in "
+                "the header"
+            )
+    return rows
+
+
+def read_evaluations(folder: str) -> list[dict[str, float]]:
+    """What the checkpoints of a run achieve on the data that they were last evaluated on.
+
+    Returns:
+        metrics and `step` of each checkpoint, by step.
+    """
+    fields = {"step": int, "metrics": dict[str, float], "measured_on": str}
+    rows = files.read_own_json_lines(os.path.join(folder, "evaluations.jsonl"), fields)
+    found = [
+        row["metrics"] | {"step": row["step"]}
+        for row in rows
+        if row["measured_on"] == rows[-1]["measured_on"]
+        and row.get("precision") in (None, rows[-1].get("precision"))
+    ]
+    return sorted(found, key=lambda row: row["step"])
+
+
+def selection_metric(rows: Iterable[Row]) -> str | None:
+    """The metric that picks the best checkpoint or run; None where no row has one."""
+    names = {name for row in rows for name in row}
+    return next((metric for metric in SELECTION_METRICS if metric in names), None)
+
+
+# The training curve
+
+
+def plot_training_curve(folder: str) -> bool:
+    """Draws the losses over the steps, and the metrics that tell most.
+
+    These are the one that picks the best checkpoint and, of pre-training, `PRETRAINING_METRICS`.
+
+    Returns:
+        False where nothing was trained or evaluated.
+    """
+    training = files.read_own_json_lines(os.path.join(folder, "metrics.jsonl"), {"step": int})
+    evaluations = read_evaluations(folder)
+    if not training and not evaluations:
+        return False
+    known = {name for row in [*training, *evaluations] for name in row}
+    names = [name for name in PRETRAINING_METRICS if name in known]
+    metric = selection_metric(evaluations)
+    if metric and metric not in names:
+        names.insert(0, metric)
+    columns = min(1 + len(names), 2)
+    rows = -(-(1 + len(names)) // columns)
+    figure = _new_figure(5.5 * columns, 4 * rows)
+    panels = figure.subplots(rows, columns, squeeze=False).ravel()
+    dev_loss = "eval_loss" if any("eval_loss" in row for row in evaluations) else "loss"
+    _draw_panel(panels[0], "loss", _points(training, "loss"), _points(evaluations, dev_loss))
+    for axes, name in zip(panels[1:], names, strict=False):
+        _draw_panel(axes, name, _points(training, name), _points(evaluations, name))
+        best_step = _best_step(evaluations, metric) if name == metric else None
+        if best_step is not None:
+            axes.axvline(best_step, color="gray", linestyle="--", label=f"best: step {best_step}")
+    for axes in panels[: 1 + len(names)]:
+        _finish(axes)
+    for axes in panels[1 + len(names) :]:
+        axes.remove()
+    _save(figure, os.path.join(folder, TRAINING_CURVE))
+    return True
+
+
+def _best_step(evaluations: Iterable[Row], metric: str) -> int | None:
+    """The step with the largest value, the first of equal ones, as the programs choose it."""
+    values = [(row[metric], -row["step"]) for row in evaluations if row[metric] > -1]
+    return -max(values)[1] if values else None
+
+
+Points = tuple[list[float], list[float]]
+
+
+def _points(rows: Iterable[Row], key: str) -> Points:
+    """Steps and values of the rows that have the key, by step."""
+    found = sorted((row["step"], row[key]) for row in rows if key in row)
+    return [step for step, _ in found], [value for _, value in found]
+
+
+def _draw_panel(axes: Any, title: str, training: Points, evaluations: Points) -> None:
+    if training[0]:
+        axes.plot(*training, color=_TRAIN_COLOR, label="training batches")
+    if evaluations[0]:
+        axes.plot(*evaluations, "o-", color=_DEV_COLOR, label="evaluation")
+    axes.set(title=title, xlabel="step")
+
+
+# The confusion matrix
+
+
+def plot_confusion_matrix(folder: str) -> bool:
+    """Draws the confusion matrix of a classifier; False where there is none."""
+    rows = _read_table(folder, "dev_predictions.tsv")
+    # A regression has no labels, and predictions of tokens have no header.
+    if not rows or rows[0][2:4] != ["label", "prediction"] or rows[0][4:] == ["score"]:
+        return False
+    labels = rows[0][4:]
+    ids = {label: number for number, label in enumerate(labels)}
+    matrix = np.zeros((len(labels), len(labels)), np.int64)
+    for _, _, label, prediction, *_ in rows[1:]:
+        matrix[ids[label], ids[prediction]] += 1
+    draw_confusion_matrix(os.path.join(folder, CONFUSION_MATRIX), matrix, labels)
+    return True
+
+
+def draw_confusion_matrix(path: str, matrix: NDArray[np.int64], labels: Sequence[str]) -> None:
+    """Draws how often each label was predicted as which.
+
+    Args:
+        path: the plot, PNG.
+        matrix: [K, K], with a row for each true label and a column for each predicted one.
+        labels: K names.
+    """
+    size = min(4 + 0.35 * len(labels), 12)
+    figure = _new_figure(size + 1, size)
+    axes = figure.subplots()
+    shares = matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
+    image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
+    figure.colorbar(image, ax=axes, label="share of the right label")
+    hits, total = int(np.trace(matrix)), int(matrix.sum())
+    title = f"{hits} of {total} right ({100 * hits / max(total, 1):.1f} %)"
+    axes.set(xlabel="predicted", ylabel="right", title=title)
+    if len(labels) <= MOST_NAMES:
+        names, fonts = _drawable_names(labels)
+        axes.set_xticks(range(len(labels)), names, rotation=90, fontfamily=fonts)
+        axes.set_yticks(range(len(labels)), names, fontfamily=fonts)
+        points = next(points for most, points in _COUNT_SIZES.items() if len(labels) <= most)
+        style = {"fontsize": points, "ha": "center", "va": "center"}
+        for (row, column), count in np.ndenumerate(matrix):
+            color = "white" if shares[row, column] > 0.5 else "black"
+            axes.text(column, row, str(count), color=color, **style)
+    _save(figure, path)
+
+
+def _drawable_names(names: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Names, and fonts that have their characters; numbers in place of what no font here has."""
+    from matplotlib import font_manager
+
+    installed = set(font_manager.get_font_names())
+    fonts = ["DejaVu Sans", *(font for font in _CHINESE_FONTS if font in installed)]
+    characters: set[int] = set()
+    for font in fonts:
+        characters |= set(font_manager.get_font(font_manager.findfont(font)).get_charmap())
+    shown = []
+    for number, name in enumerate(names):
+        text = name if set(map(ord, name)) <= characters else f"label {number}"
+        text = text if len(text) <= 24 else text[:23] + "…"
+        shown.append(text.replace("$", r"\$"))  # a dollar sign would begin a formula
+    return shown, fonts
+
+
+# The null odds
+
+
+def plot_null_odds(folder: str, predict_file: str | None = None) -> bool:
+    """Draws the null odds of SQuAD 2.0's questions; False where their answers are not known.
+
+    Args:
+        folder: of the run.
+        predict_file: as in `plot_run`.
+
+    Raises:
+        FileNotFoundError: the questions are not where the run has read them.
+        ValueError: they are not those that were answered.
+    """
+    odds_text, results = _read(folder, "null_odds.json"), _read(folder, "eval_results.txt")
+    if odds_text is None or results is None:
+        return False
+    data = _read_questions(folder, predict_file)
+    if not data.has_answers:
+        return False
+    null_odds = json.loads(odds_text)
+    odds: dict[bool, list[float]] = {True: [], False: []}
+    for example in data.examples:
+        if example.qas_id not in null_odds:
+            raise ValueError(
+                f"{os.path.join(folder, 'null_odds.json')}: nothing about question "
+                f"{example.qas_id} of {data.path}: give --predict_file, the file that was answered"
+            )
+        odds[bool(example.answers)].append(null_odds[example.qas_id])
+    # The last block is that of the best checkpoint, whose answers these are.
+    threshold = float(re.findall(rf"^{THRESHOLD} = (\S+)$", results, re.MULTILINE)[-1])
+    draw_null_odds(os.path.join(folder, NULL_ODDS), odds[True], odds[False], threshold)
+    return True
+
+
+def _read_questions(folder: str, predict_file: str | None) -> SquadData:
+    """The questions that the last run in a folder has answered."""
+    path = predict_file
+    fields = {"directory": str, "flags": dict}
+    for run in files.read_own_json_lines(os.path.join(folder, "runs.jsonl"), fields):
+        settings = run["flags"]
+        if not predict_file and settings.get("do_predict") and settings.get("predict_file"):
+            path = files.join(run["directory"], settings["predict_file"])
+    try:
+        return read_squad(path or "", is_training=False)
+    except FileNotFoundError:
+        raise FileNotFoundError(
+            f"{folder}: its null odds are about {path or 'an unknown file'}, which is not there: "
+            "give --predict_file, the file of questions"
+        ) from None
+
+
+def draw_null_odds(
+    path: str, answerable: Sequence[float], unanswerable: Sequence[float], threshold: float
+) -> None:
+    """Draws the distribution of the null odds of questions with and without an answer.
+
+    Args:
+        path: the plot, PNG.
+        answerable: null odds of the questions that have an answer.
+        unanswerable: of those that have none.
+        threshold: questions with more are not answered.
+    """
+    everything = np.array([*answerable, *unanswerable])
+    # A question without features has odds of a million: it is drawn at the edge, and so is a
+    # threshold far away, such as one that answers everything.
+    low, high = np.percentile(everything, (0.5, 99.5))
+    room = max(high - low, 1.0)
+    shown = float(np.clip(threshold, low - room, high + room))
+    low, high = min(low, shown), max(high, shown)
+    edges = np.linspace(low, high if high > low else low + 1, _NULL_ODDS_BINS + 1)
+    answered = sum(odds <= threshold for odds in answerable)
+    refused = sum(odds > threshold for odds in unanswerable)
+    figure = _new_figure(7, 4)
+    axes = figure.subplots()
+    for odds, color, label in (
+        (answerable, _TRAIN_COLOR, f"with an answer: {answered} of {len(answerable)} answered"),
+        (unanswerable, _DEV_COLOR, f"without: {refused} of {len(unanswerable)} not answered"),
+    ):
+        axes.hist(np.clip(odds, edges[0], edges[-1]), edges, color=color, alpha=0.6, label=label)
+    axes.axvline(shown, color="gray", linestyle="--", label=f"threshold {threshold:.3g}")
+    axes.set(xlabel="null odds", ylabel="questions", title="Which questions are answered")
+    _finish(axes)
+    _save(figure, path)
+
+
+# The sweep
+
+
+def _read_sweep(folder: str) -> list[dict[str, str]]:
+    """The rows of `sweep_results.tsv`, one for each run; none where there was no sweep."""
+    header, *rows = _read_table(folder, "sweep_results.tsv") or [[]]
+    return [dict(zip(header, row, strict=True)) for row in rows]
+
+
+def plot_sweep(folder: str, runs: Sequence[Mapping[str, str]]) -> bool:
+    """Draws the metric of a sweep against the learning rate: a point a run, and the medians.
+
+    Args:
+        folder: of the sweep.
+        runs: the rows of its table.
+
+    Returns:
+        False where there is nothing to compare.
+    """
+    metric = selection_metric(runs)
+    if metric is None:  # no sweep, or all runs diverged
+        return False
+    values: dict[float, list[float]] = {}
+    for run in runs:
+        if run[metric]:
+            values.setdefault(float(run["learning_rate"]), []).append(float(run[metric]))
+    figure = _new_figure(6, 4)
+    axes = figure.subplots()
+    rates = sorted(values)
+    for rate in rates:
+        label = "runs" if rate == rates[0] else None
+        found = values[rate]
+        axes.plot([rate] * len(found), found, "o", color=_TRAIN_COLOR, alpha=0.6, label=label)
+    medians = [float(np.median(values[rate])) for rate in rates]
+    axes.plot(rates, medians, "_-", color=_DEV_COLOR, markersize=16, label="median")
+    if len(rates) > 1 and rates[0] > 0:
+        axes.set_xscale("log")
+    axes.set_xticks(rates, [f"{rate:g}" for rate in rates])
+    axes.set_xticks([], minor=True)
+    axes.set(xlabel="learning rate", ylabel=metric, title=f"{metric} of the best checkpoints")
+    _finish(axes)
+    _save(figure, os.path.join(folder, SWEEP))
+    return True
+
+
+# Figures
+
+
+def _new_figure(width: float, height: float) -> Any:
+    """A figure without a window: nothing of pyplot's global state is touched."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def _finish(axes: Any) -> None:
+    axes.grid(alpha=0.3)
+    if axes.get_legend_handles_labels()[0]:  # else there is a warning
+        axes.legend(fontsize="small")
+
+
+def _save(figure: Any, path: str) -> None:
+    with files.write_atomically(path, "wb") as stream, warnings.catch_warnings():
+        # Finding the best place for a legend takes a second on a busy machine, which is a warning.
+        warnings.filterwarnings("ignore", "Creating legend")
+        figure.savefig(stream, format="png", dpi=120)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings(SettingsGroup):
+    """What to plot."""
+
+    output_dir: str = setting(REQUIRED, "Folder of the run or of the sweep.")
+    predict_file: str | None = setting(
+        None, "File with the questions of null_odds.json, if it was moved."
+    )
+
+
+def run(settings: Settings) -> str:
+    """Draws the plots of a folder, and returns their paths."""
+    paths = plot_run(settings.output_dir, settings.predict_file)
+    if not paths:
+        raise ValueError(
+            f"--output_dir={settings.output_dir}: nothing to plot; expected metrics.jsonl, "
+            "evaluations.jsonl, dev_predictions.tsv, null_odds.json or sweep_results.tsv"
+        )
+    return "\n".join(paths)
+
+
+def main() -> None:
+    """Runs the command line of this process."""
+    program.start(Settings, run, __doc__)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,42 @@
+r"""Predicts from text: labels, scores, tags, answers, embeddings, similarities and masked words.
+
+    python run_predict.py --model_dir=lcqmc_model --text=你多大了 --text_b=你几岁
+    python run_predict.py --model_dir=squad_model --question="Who was Ekeus?" \
+        --context="Official Ekeus heads for Baghdad."
+    python run_predict.py --model_dir=albert_tiny_zh --mask --text="北京是[MASK]国的首都"
+    python run_predict.py --model_dir=albert_base --input_file=texts.txt --embeddings_file=texts.npy
+    tail -f texts.txt | python run_predict.py --model_dir=sst_model --input_file=-
+
+--model_dir is the --output_dir of a fine-tuning or pre-training program, a released archive, or any
+folder that `from_pretrained` reads; its task, labels, config and vocabulary are found there. Prints
+a JSON object for each input on standard output, and logs on standard error. "line" counts the
+lines of --input_file from 1.
+"""
+
+import io
+import json
+import os
+import sys
+
+from albert_tf import inference
+from albert_tf.cli import program
+
+
+def run(settings: inference.Settings) -> None:
+    """Runs the program, and prints each result as soon as it is known."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")
+    try:
+        for result in inference.run(settings):
+            print(json.dumps(result, ensure_ascii=False), flush=True)
+    except BrokenPipeError:  # whoever reads has enough, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def main() -> None:
+    """Runs the command line of this process."""
+    program.start(inference.Settings, run, __doc__)
+
+
+if __name__ == "__main__":
+    main()

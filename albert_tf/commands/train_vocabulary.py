@@ -1,0 +1,390 @@
+r"""Trains a vocabulary for ALBERT on text.
+
+English and most other languages, as the published English models (SentencePiece, unigram):
+
+    python tools/train_vocabulary.py --input_file='corpus/*.txt' --vocab_size=30000 \
+        --output_prefix=vocabulary/30k
+
+writes vocabulary/30k.model (for --spm_model_file) and vocabulary/30k.vocab. Chinese, as the
+published Chinese models (characters, and pieces of Latin words and numbers):
+
+    python tools/train_vocabulary.py --type=wordpiece --input_file=data/sample_zh.txt \
+        --vocab_size=21128 --nohard_vocab_limit --output_prefix=vocabulary/zh
+
+writes vocabulary/zh.txt (for --vocab_file). Input is UTF-8 text with one sentence per line, as for
+create_pretraining_data.py, and is normalized in the same way: give both programs the same
+--do_lower_case. The same input and flags give the same vocabulary.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import heapq
+import io
+import itertools
+import os
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+
+from albert_tf import files
+from albert_tf.cli import flags, program
+from albert_tf.data import corpus
+from albert_tf.settings import REQUIRED, SettingsGroup, setting
+from albert_tf.tokenization import (
+    MAX_INPUT_CHARS_PER_WORD,
+    SPECIAL_TOKENS,
+    BasicTokenizer,
+    FullTokenizer,
+    is_punctuation,
+    preprocess_text,
+)
+
+WORDPIECE_SYMBOLS = ["[PAD]", "[UNK]", *SPECIAL_TOKENS]
+# Rounding depends on the number of threads; a fixed number gives the same result on all machines.
+TRAINING_THREADS = 16
+MIN_PAIR_COUNT = 2  # a model learns nothing from a piece that occurs once
+TOO_LARGE = (
+    "--vocab_size={} is too large for this text: {} is the most. Lower it, give more text, or say "
+    "--nohard_vocab_limit to take what there is."
+)
+TOO_SMALL = (
+    "--vocab_size={} is too small for this text: its characters and the special symbols are {}. "
+    "Raise it, or lower --character_coverage."
+)
+OUTPUT_ENDINGS = {"sentencepiece": [".model", ".vocab"], "wordpiece": [".txt"]}
+MIN_INPUT_SENTENCES = 100  # SentencePiece refuses to sample so few
+CHUNK_BYTES = 1 << 20  # text in memory at a time
+SUMMARY_LINES = 10_000
+SUMMARY_IDS = 16
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SpmTrainSettings(SettingsGroup):
+    """Flags of spm_train that the command in Google's README has too.
+
+    ALBERT's programs rely on the values of most, so that there is no other to choose.
+
+    Raises:
+        ValueError: the control symbols are others, or in another order.
+    """
+
+    GROUP = "text"
+
+    user_defined_symbols: tuple[str, ...] = setting(
+        ("(", ")", '"', "-", ".", "–", "£", "€"),
+        "SentencePiece: pieces that are there in any case, with the ids from 5 on.",
+    )
+    control_symbols: tuple[str, ...] = setting(
+        SPECIAL_TOKENS, "SentencePiece: only [CLS],[SEP],[MASK], with the ids from 2 on."
+    )
+    model_type: str = setting("unigram", "SentencePiece: only unigram.", choices=("unigram",))
+    shuffle_input_sentence: bool = setting(
+        True, "SentencePiece: draw the lines of input_sentence_size; else take the first."
+    )
+    pad_id: int = setting(0, "SentencePiece: only 0.", minimum=0, maximum=0)
+    unk_id: int = setting(1, "SentencePiece: only 1.", minimum=1, maximum=1)
+    bos_id: int = setting(-1, "SentencePiece: only -1, for none.", minimum=-1, maximum=-1)
+    eos_id: int = setting(-1, "SentencePiece: only -1, for none.", minimum=-1, maximum=-1)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.control_symbols != SPECIAL_TOKENS:
+            raise ValueError(
+                f"--control_symbols={','.join(self.control_symbols)}: ALBERT needs "
+                f"{','.join(SPECIAL_TOKENS)}, in this order"
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings(SpmTrainSettings):
+    """What to train."""
+
+    input_file: str = setting(
+        REQUIRED, "Text files: names and glob patterns, with commas between them."
+    )
+    output_prefix: str = setting(
+        REQUIRED, "Output files, without their .model and .vocab (or .txt)."
+    )
+    type: str = setting(
+        "sentencepiece", "Kind of vocabulary to train.", choices=("sentencepiece", "wordpiece")
+    )
+    vocab_size: int = setting(30_000, "Number of pieces, special symbols included.", minimum=1)
+    hard_vocab_limit: bool = setting(
+        True, "Fail if the text has too few pieces for vocab_size; otherwise take what there is."
+    )
+    do_lower_case: bool = setting(True, "Lower-case the text; WordPiece: strip accents as well.")
+    character_coverage: float = setting(
+        0.99995,
+        "Share of the text that the characters kept must make up.",
+        minimum=0,
+        maximum=1,
+    )
+    input_sentence_size: int = setting(
+        10_000_000,
+        "SentencePiece: maximum number of lines to train on, more than 100; a sample that is the "
+        "same every time.",
+    )
+    max_sentence_length: int = setting(
+        4192, "SentencePiece: maximum length of a line, in bytes; longer ones are left out."
+    )
+    overwrite: bool = setting(False, "Replace a vocabulary of that name.")
+
+
+# The flags of spm_train.
+ALIASES = {"input": "input_file", "model_prefix": "output_prefix"}
+
+
+def read_lines(paths: list[str]) -> Iterator[str]:
+    """Yields lines that are not blank, as create_pretraining_data.py reads them.
+
+    Raises:
+        ValueError: a line is not UTF-8; names file and line.
+    """
+    for chunk in corpus.read_chunks(paths, CHUNK_BYTES):
+        for lines in chunk.lines():
+            yield from filter(None, map(str.strip, lines))
+
+
+def train_sentencepiece(lines: Iterable[str], settings: Settings) -> bytes:
+    """Returns a SentencePiece unigram model with ALBERT's special ids, trained on normalized lines.
+
+    The symbols are passed as lists: current SentencePiece parses a comma-separated string as CSV,
+    in which the quotation mark of the published command quotes the symbols that follow.
+
+    Raises:
+        ValueError: `vocab_size` is too large or too small for the text; names the limit.
+    """
+    import sentencepiece
+
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(lines),
+            model_writer=model,
+            model_type="unigram",
+            vocab_size=settings.vocab_size,
+            hard_vocab_limit=settings.hard_vocab_limit,
+            character_coverage=settings.character_coverage,
+            input_sentence_size=settings.input_sentence_size,
+            shuffle_input_sentence=settings.shuffle_input_sentence,
+            max_sentence_length=settings.max_sentence_length,
+            num_threads=TRAINING_THREADS,
+            pad_id=settings.pad_id,
+            unk_id=settings.unk_id,
+            bos_id=settings.bos_id,
+            eos_id=settings.eos_id,
+            control_symbols=list(settings.control_symbols),
+            user_defined_symbols=list(settings.user_defined_symbols),
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        raise ValueError(_explain_sentencepiece(str(error), settings.vocab_size)) from None
+    return model.getvalue()
+
+
+def _explain_sentencepiece(message: str, vocab_size: int) -> str:
+    too_high = re.search(r"value <= (\d+)", message)
+    too_low = re.search(r"required_chars\. \d+ vs (\d+)", message)
+    if too_high:
+        return TOO_LARGE.format(vocab_size, too_high[1])
+    if too_low:
+        return TOO_SMALL.format(vocab_size, too_low[1])
+    if "sentences_.empty()" in message:
+        return (
+            "no line is left to train on: each is empty once normalized, or longer than "
+            "--max_sentence_length bytes. Raise it, or split the lines."
+        )
+    return f"SentencePiece training failed: {message}"
+
+
+def train_wordpiece(word_counts: Counter[str], settings: Settings) -> list[str]:
+    """Returns a BERT-style vocabulary, given the words of `BasicTokenizer` and their counts.
+
+    In this order: the special symbols; the characters, most frequent first; the same with "##" in
+    front (except punctuation, which BERT never joins to a word); then pieces of words of several
+    characters (Latin words, numbers), each joined from the most frequent pair of pieces.
+
+    Raises:
+        ValueError: `vocab_size` cannot be reached, or is too small for the characters.
+    """
+    characters = _covering_characters(word_counts, settings.character_coverage)
+    twins = ["##" + char for char in characters if not is_punctuation(char)]
+    vocabulary = list(dict.fromkeys([*WORDPIECE_SYMBOLS, *characters, *twins]))
+    if len(vocabulary) > settings.vocab_size:
+        raise ValueError(TOO_SMALL.format(settings.vocab_size, len(vocabulary)))
+    known = set(characters)
+    words = {
+        word: count
+        for word, count in word_counts.items()
+        # Longer words are always unknown to WordpieceTokenizer.
+        if 1 < len(word) <= MAX_INPUT_CHARS_PER_WORD and known.issuperset(word)
+    }
+    vocabulary += learn_pieces(words, settings.vocab_size - len(vocabulary))
+    if len(vocabulary) < settings.vocab_size and settings.hard_vocab_limit:
+        raise ValueError(TOO_LARGE.format(settings.vocab_size, len(vocabulary)))
+    return vocabulary
+
+
+def _covering_characters(word_counts: Counter[str], coverage: float) -> list[str]:
+    counts: Counter[str] = Counter()
+    for word, count in word_counts.items():
+        for char in word:
+            counts[char] += count
+    needed = coverage * counts.total()
+    kept: list[str] = []
+    covered = 0
+    for char, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+        if covered >= needed:
+            break
+        kept.append(char)
+        covered += count
+    return kept
+
+
+def learn_pieces(word_counts: dict[str, int], room: int) -> list[str]:
+    """Learns at most `room` pieces by merging the most frequent pair of adjacent pieces repeatedly.
+
+    This is byte-pair encoding over words, in WordPiece's notation. Of ties, the pair that sorts
+    first is merged.
+    """
+    words = [([word[0], *("##" + char for char in word[1:])], n) for word, n in word_counts.items()]
+    pair_counts: Counter[tuple[str, str]] = Counter()
+    words_with = defaultdict(set)
+    for index, (pieces, count) in enumerate(words):
+        for pair in itertools.pairwise(pieces):
+            pair_counts[pair] += count
+            words_with[pair].add(index)
+    queue = [(-count, pair) for pair, count in pair_counts.items()]
+    heapq.heapify(queue)
+    learned: dict[str, None] = {}
+    while queue and len(learned) < room:
+        count, pair = heapq.heappop(queue)
+        if -count != pair_counts[pair]:  # stale; the queue has an entry with the current count
+            continue
+        if -count < MIN_PAIR_COUNT:
+            break
+        joined = pair[0] + pair[1].removeprefix("##")
+        learned[joined] = None
+        changed = set()
+        for index in words_with.pop(pair):
+            pieces, word_count = words[index]
+            merged = _join(pieces, pair, joined)
+            for change, old_or_new in ((-word_count, pieces), (word_count, merged)):
+                for other in itertools.pairwise(old_or_new):
+                    pair_counts[other] += change
+                    changed.add(other)
+                    words_with[other].add(index)
+            words[index] = (merged, word_count)
+        for other in changed:
+            heapq.heappush(queue, (-pair_counts[other], other))
+    return list(learned)
+
+
+def _join(pieces: list[str], pair: tuple[str, str], joined: str) -> list[str]:
+    result: list[str] = []
+    index = 0
+    while index < len(pieces):
+        if tuple(pieces[index : index + 2]) == pair:
+            result.append(joined)
+            index += 2
+        else:
+            result.append(pieces[index])
+            index += 1
+    return result
+
+
+def _write_sentencepiece(paths: list[str], settings: Settings) -> FullTokenizer:
+    import sentencepiece
+
+    lines = (preprocess_text(line, lower=settings.do_lower_case) for line in read_lines(paths))
+    model = train_sentencepiece(lines, settings)
+    sp = sentencepiece.SentencePieceProcessor(model_proto=model)
+    model_file, vocab_file = (
+        settings.output_prefix + ending for ending in OUTPUT_ENDINGS[settings.type]
+    )
+    with files.write_atomically(model_file, "wb") as stream:
+        stream.write(model)
+    with files.write_atomically(vocab_file) as stream:
+        for piece_id in range(sp.get_piece_size()):
+            stream.write(f"{sp.id_to_piece(piece_id)}\t{sp.get_score(piece_id):g}\n")
+    print(f"wrote {model_file} and {vocab_file}")
+    return FullTokenizer(vocab_file, settings.do_lower_case, model_file)
+
+
+def _write_wordpiece(paths: list[str], settings: Settings) -> FullTokenizer:
+    basic = BasicTokenizer(settings.do_lower_case)
+    counts: Counter[str] = Counter()
+    for line in read_lines(paths):
+        counts.update(basic.tokenize(line))
+    vocabulary = train_wordpiece(counts, settings)
+    vocab_file = settings.output_prefix + OUTPUT_ENDINGS[settings.type][0]
+    with files.write_atomically(vocab_file) as stream:
+        stream.writelines(f"{token}\n" for token in vocabulary)
+    print(f"wrote {vocab_file}")
+    return FullTokenizer(vocab_file, settings.do_lower_case)
+
+
+def _print_summary(tokenizer: FullTokenizer, paths: list[str]) -> None:
+    lines = list(itertools.islice(read_lines(paths), SUMMARY_LINES))
+    ids = [piece_id for row in tokenizer.encode_batch(lines) for piece_id in row]
+    known = 1 - ids.count(tokenizer.unk_id) / max(1, len(ids))
+    characters = sum(len(line) for line in lines)
+    first = "  ".join(f"{i} {piece}" for i, piece in enumerate(tokenizer.pieces[:SUMMARY_IDS]))
+    print(f"size: {tokenizer.vocab_size} pieces; the model's vocab_size must be no less")
+    print(
+        f"coverage: {known:.3%} of the pieces in the first {len(lines)} lines are known; "
+        f"{characters / max(1, len(ids)):.2f} characters a piece"
+    )
+    print(f"first ids: {first}")
+
+
+def _check_settings(paths: list[str], settings: Settings) -> None:
+    if settings.input_sentence_size <= MIN_INPUT_SENTENCES:
+        raise ValueError(
+            f"--input_sentence_size={settings.input_sentence_size}: SentencePiece wants more than "
+            f"{MIN_INPUT_SENTENCES} lines to draw from"
+        )
+    if not os.path.basename(settings.output_prefix):
+        raise ValueError(
+            f"--output_prefix={settings.output_prefix!r} names no file; for example vocabulary/30k"
+        )
+    inputs = set(map(files.real_path, paths))
+    for ending in OUTPUT_ENDINGS[settings.type]:
+        path = settings.output_prefix + ending
+        if files.real_path(path) in inputs:
+            raise ValueError(
+                f"--output_prefix={settings.output_prefix}: would overwrite the input file {path}. "
+                "Name another."
+            )
+        files.check_replaceable(path)
+        if files.exists(path) and not settings.overwrite:
+            raise ValueError(
+                f"{path} exists already, and records and models made with it need it. Name another "
+                "--output_prefix, or replace it with --overwrite."
+            )
+    files.make_directory(os.path.dirname(settings.output_prefix), "--output_prefix")
+
+
+def train(settings: Settings) -> None:
+    """Trains and writes a vocabulary, and prints a summary.
+
+    Raises:
+        OSError, ValueError: what is wrong with the input, the output or the settings.
+    """
+    paths = files.expand_patterns(settings.input_file, "--input_file")
+    _check_settings(paths, settings)
+    if not sum(1 for _ in read_lines(paths)):  # reads all: finds bytes that are not UTF-8
+        raise ValueError(f"--input_file: no text in {', '.join(paths)}")
+    write = _write_wordpiece if settings.type == "wordpiece" else _write_sentencepiece
+    _print_summary(write(paths, settings), paths)
+
+
+def main() -> None:
+    """Runs the command line of this process."""
+    flags.ALIASES[Settings] = ALIASES
+    program.start(Settings, train, __doc__)
+
+
+if __name__ == "__main__":
+    main()
