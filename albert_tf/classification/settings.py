@@ -6,7 +6,12 @@ import dataclasses
 
 from albert_tf import files
 from albert_tf.classification.tasks import ALIASES, CUSTOM_TASK, TASKS
-from albert_tf.finetuning.settings import DataSettings, FineTuningSettings, TaskSettings
+from albert_tf.finetuning.settings import (
+    DataSettings,
+    FineTuningSettings,
+    TaskSettings,
+    TFLiteSettings,
+)
 from albert_tf.settings import MODEL, READING, REQUIRED, SettingsGroup, redefined, setting
 
 _TASK = (
@@ -42,7 +47,7 @@ class CustomDataSettings(SettingsGroup):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings(FineTuningSettings, TaskSettings, CustomDataSettings):
+class Settings(FineTuningSettings, TFLiteSettings, TaskSettings, CustomDataSettings):
     """All settings of run_classifier.py, under the names of Google's flags."""
 
     GROUP = "fine-tuning"
@@ -73,6 +78,11 @@ class Settings(FineTuningSettings, TaskSettings, CustomDataSettings):
             files.check_directory(self.data_dir, "--data_dir")
         if self.cached_dir:
             files.check_writable(self.cached_dir, "--cached_dir")
+        if self.tflite_quantization and not self.export_dir:
+            raise ValueError(
+                f"--tflite_quantization={self.tflite_quantization} is for exported models: name "
+                "their folder by --export_dir"
+            )
 
     @property
     def names_for_model(self) -> set[str]:

@@ -31,7 +31,7 @@ from albert_tf.finetuning.batching import Padding
 from albert_tf.finetuning.sequences import TokenSequences
 from albert_tf.finetuning.task import Batch, FineTuningTask, Outputs, Split
 from albert_tf.heads import AlbertForClassification, classification_losses, regression_losses
-from albert_tf.serving import saved_model
+from albert_tf.serving import saved_model, tflite
 from albert_tf.serving.graph_tokenizer import GraphTokenizer
 from albert_tf.tokenization import FullTokenizer, join, truncated_lengths
 from albert_tf.training.evaluation import Evaluation, digest
@@ -277,18 +277,33 @@ class Classifier(FineTuningTask):
     ) -> None:
         """Writes a SavedModel as the official program, with `labels.txt` beside the vocabulary.
 
-        Its signature `texts` takes `text_a` and `text_b`, the latter "" where there is none.
+        Its signature `texts` takes `text_a` and `text_b`, the latter "" where there is none. With
+        `tflite_quantization`, `export_dir/albert_model.tflite` is written as well.
         """
+        features = saved_model.token_features(max_seq_length)
         labels = "".join(f"{label}\n" for label in self.task.labels)
         saved_model.export_saved_model(
             export_dir,
             model,
-            saved_model.token_features(max_seq_length),
+            features,
             self.served_outputs,
             any_length=self.settings.use_pooled_output,
             extra_files={**extra_files, "labels.txt": labels.encode()},
             text_input=self._text_input(max_seq_length) if self.settings.export_texts else None,
         )
+        if self.settings.tflite_quantization:
+            vocabulary = self.settings.spm_model_file or self.settings.vocab_file or ""
+            name = os.path.basename(vocabulary)
+            tflite.export_tflite(
+                os.path.join(export_dir, tflite.FILE),
+                model,
+                features,
+                lambda outputs: {"probabilities": self.predictions(outputs)["probabilities"]},
+                self.settings.tflite_quantization,
+                tflite.Metadata(
+                    name, extra_files[name], self.tokenizer.is_sentencepiece, self.task.labels
+                ),
+            )
 
     def _text_input(self, max_seq_length: int) -> saved_model.TextInput:
         """Returns how an exported model takes texts, and answers with names of labels."""

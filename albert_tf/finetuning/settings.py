@@ -163,6 +163,20 @@ class FineTuningSettings(RunSettings, DataSettings):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class TFLiteSettings(SettingsGroup):
+    """What programs that export TFLite files have."""
+
+    GROUP = "fine-tuning"
+
+    tflite_quantization: str | None = setting(
+        None,
+        "With export_dir, also write albert_model.tflite, its weights in float32 (none), float16 "
+        "or int8 (dynamic range); default: no such file.",
+        choices=("none", "float16", "int8"),
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class TaskSettings(SettingsGroup):
     """What programs that learn from labeled files have."""
 

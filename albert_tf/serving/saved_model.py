@@ -1,4 +1,4 @@
-"""Exports fine-tuned models as SavedModels and TFLite files.
+"""Exports fine-tuned models as SavedModels.
 
     model = tf.saved_model.load("export/1700000000")
     model.signatures["serving_default"](input=tf.constant([example.SerializeToString()]))
@@ -212,40 +212,3 @@ def _rename_to_a_new_folder(temporary: str, export_dir: str) -> str:
     target = os.path.join(export_dir, str(number))
     files.rename(temporary, target)
     return target
-
-
-@kernels.plain()
-def export_tflite(
-    path: str,
-    model: Any,
-    features: Mapping[str, tf.io.FixedLenFeature],
-    outputs: Callable[[Tensors], Tensors],
-) -> None:
-    """Writes a float32 model for TFLite that takes one example of full length at a time.
-
-    Use its signature `serving_default`, with the names of `features` and `outputs`: the converter
-    does not keep the order of inputs and outputs.
-
-    Args:
-        path: the file; its folder is created if it does not exist.
-        model: as in `export_saved_model`.
-        features: as in `export_saved_model`; the inputs are int32 [1, S].
-        outputs: as in `export_saved_model`.
-
-    Raises:
-        ValueError: the folder cannot be written to.
-    """
-    files.make_directory(os.path.dirname(path), "--export_dir")
-    specs = [tf.TensorSpec([1, *form.shape], tf.int32, name) for name, form in features.items()]
-
-    @tf.function(input_signature=specs, autograph=False)
-    def serve(*tensors: tf.Tensor) -> Tensors:
-        return outputs(model(dict(zip(features, tensors, strict=True)), training=False))
-
-    root = tf.train.Checkpoint()
-    root.variables = list(model.variables)
-    concrete = serve.get_concrete_function()
-    content = tf.lite.TFLiteConverter.from_concrete_functions([concrete], root).convert()
-    with files.write_atomically(path, "wb") as stream:
-        stream.write(content)
-    logging.info("Exported to %s", path)

@@ -6,12 +6,17 @@ import dataclasses
 import os
 
 from albert_tf import data, files
-from albert_tf.finetuning.settings import DataSettings, FineTuningSettings, QuestionSettings
+from albert_tf.finetuning.settings import (
+    DataSettings,
+    FineTuningSettings,
+    QuestionSettings,
+    TFLiteSettings,
+)
 from albert_tf.settings import TRAINING, redefined, setting
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings(FineTuningSettings, QuestionSettings):
+class Settings(FineTuningSettings, TFLiteSettings, QuestionSettings):
     """All settings of run_squad.py, under the names of Google's flags for both versions."""
 
     GROUP = "data"
@@ -21,6 +26,13 @@ class Settings(FineTuningSettings, QuestionSettings):
         "predict_file",
         None,
         "Questions to answer, and to evaluate checkpoints on if it has the answers.",
+    )
+    tflite_quantization: str = redefined(
+        TFLiteSettings,
+        "tflite_quantization",
+        "none",
+        "Weights of the exported albert_model.tflite: float32 (none), float16 or int8 (dynamic "
+        "range).",
     )
     train_feature_file: str = setting("", "File to cache the features of train_file in.")
     predict_feature_file: str = setting("", "File to cache the features of predict_file in.")

@@ -28,7 +28,7 @@ from albert_tf.heads import (
     answerable_span_losses,
     span_losses,
 )
-from albert_tf.serving import saved_model
+from albert_tf.serving import saved_model, tflite
 from albert_tf.squad import metrics as span_metrics
 from albert_tf.squad.decoding import (
     Answers,
@@ -307,11 +307,12 @@ class QuestionAnswering(FineTuningTask):
             any_length=True,
             extra_files=extra_files,
         )
-        saved_model.export_tflite(
-            os.path.join(export_dir, "albert_model.tflite"),
+        tflite.export_tflite(
+            os.path.join(export_dir, tflite.FILE),
             model,
             features,
             lambda outputs: {name: outputs[name] for name in self.outputs},
+            self.settings.tflite_quantization,
         )
 
 

@@ -1,5 +1,7 @@
 """Settings of the classification program."""
 
+import pytest
+
 from albert_tf import classification
 from albert_tf.classification.settings import CustomDataSettings
 from albert_tf.settings import describe
@@ -18,3 +20,11 @@ def test_what_custom_tasks_need_says_so():
         *("has_header", "is_regression", "labels"),
     }
     assert all(field.help.startswith("task_name=tsv: ") for field in fields.values())
+
+
+def test_a_tflite_file_needs_a_folder():
+    settings = classification.Settings(
+        task_name="lcqmc", data_dir="data", output_dir="out", tflite_quantization="int8"
+    )
+    with pytest.raises(ValueError, match=r"tflite_quantization=int8 .* --export_dir"):
+        settings.check_paths()

@@ -6,6 +6,7 @@ import json
 import math
 import re
 import shutil
+import zipfile
 
 import numpy as np
 import pytest
@@ -256,6 +257,28 @@ def test_the_best_checkpoint_is_exported_and_answers_as_predicted(finished, run,
         "toy.model",
     }
     assert (extra / "labels.txt").read_text() == "0\n1\n"
+
+
+@pytest.mark.filterwarnings("ignore:.*tf.lite.Interpreter is deprecated:UserWarning")
+def test_the_best_checkpoint_becomes_a_tflite_file_with_its_files(finished, run, tmp_path):
+    run(
+        f"--output_dir={finished}",
+        f"--export_dir={tmp_path}",
+        "--noexport_texts",
+        "--tflite_quantization=int8",
+    )
+    path = tmp_path / "albert_model.tflite"
+    with np.load(finished / "cola_test.npz") as arrays:
+        features = TokenSequences.from_arrays(arrays)
+    runner = tf.lite.Interpreter(model_path=str(path)).get_signature_runner("serving_default")
+    batch = features.batch(np.arange(1), 17)
+    del batch["label_ids"]
+    found = runner(**batch)["probabilities"][0]
+    predicted = (finished / "test_results.tsv").read_text().splitlines()[0].split("\t")
+    np.testing.assert_allclose(found, np.array(predicted, np.float32), atol=1e-3)
+    with zipfile.ZipFile(path) as archive:
+        assert set(archive.namelist()) == {"toy.model", "labels.txt"}
+        assert archive.read("labels.txt") == b"0\n1\n"
 
 
 def test_a_regression_is_measured_and_exported(run, tmp_path):

@@ -170,22 +170,3 @@ def test_a_folder_that_cannot_be_written_is_named(model, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match="--export_dir: cannot write into"):
         export.export_saved_model(str(tmp_path / "file"), model, {}, outputs)
-
-
-@pytest.mark.filterwarnings("ignore:.*tf.lite.Interpreter is deprecated:UserWarning")
-def test_tflite_gives_the_same_numbers_under_the_same_names(model, batch, tmp_path):
-    def served(found):
-        every = outputs(found)
-        return {name: every[name] for name in ("probabilities", "predictions")}
-
-    path = tmp_path / "new" / "model.tflite"
-    export.export_tflite(str(path), model, export.token_features(LENGTH), served)
-    assert [entry.name for entry in path.parent.iterdir()] == ["model.tflite"]
-    runner = tf.lite.Interpreter(model_path=str(path)).get_signature_runner("serving_default")
-    assert set(runner.get_input_details()) == set(batch)
-    wanted = outputs(model(batch, training=False))
-    for row in range(len(batch["input_ids"])):
-        found = runner(**{name: value[row : row + 1] for name, value in batch.items()})
-        assert set(found) == {"probabilities", "predictions"}
-        for name, value in found.items():
-            np.testing.assert_allclose(value[0], wanted[name][row], atol=1e-6)
