@@ -1,4 +1,4 @@
-"""ALBERT in TensorFlow 2, matching google-research/albert.
+"""ALBERT in TensorFlow 2, compatible with google-research/albert.
 
     >>> config = albert_tf.AlbertConfig.from_json_file("albert_config.json")
     >>> encoder = albert_tf.AlbertEncoder(config)
@@ -6,8 +6,8 @@
     >>> report.fits
     True
 
-The names below are the public ones. Each is imported when it is first used, so that
-`import albert_tf`, and with it every program's `--help`, does not wait for TensorFlow.
+The names in `__all__` are the public API. They are imported on first use, so that `import
+albert_tf`, and with it the `--help` of every program, does not have to wait for TensorFlow.
 """
 
 from __future__ import annotations
@@ -76,5 +76,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """The public names, for completion."""
+    """Returns the public names, for tab completion."""
     return list(__all__)

@@ -1,14 +1,14 @@
-"""brightmart's variant of ALBERT, https://github.com/brightmart/albert_zh, where it differs.
+"""The differences of brightmart's variant of ALBERT, https://github.com/brightmart/albert_zh.
 
-Its Chinese models came out before Google published its own, and factorize the embedding in another
-way: the words are projected to the width of the layers first (without a bias), and segments and
-positions are as wide as these. The masked-LM head goes the same way back. The variables have BERT's
-names. There is one group, and a layer is one block.
+Its Chinese models were released before Google's and factorize the embedding differently: word
+embeddings are projected to the hidden size (without a bias) before segment and position embeddings,
+which have the hidden size, are added. The masked language modeling head uses the transposed
+projection. The variables have BERT's names. There is one hidden group with one block per layer.
 
-With `ln_type="preln"` a block normalizes what goes into attention and the feed-forward network, not
-the sum that comes out, and the last layer's output is not normalized at all.
+With `ln_type="preln"`, LayerNorm is applied to the inputs of attention and feed-forward network
+instead of the residual sums, and the output of the last layer is not normalized.
 
-Letters: as in `modeling.py`.
+Dimensions: as in `modeling.py`.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from albert_tf.modeling import (
 
 @register
 class ZhEmbeddings(Embeddings):
-    """As `Embeddings`, but H wide: the words are projected before segments and positions come."""
+    """`Embeddings` of size H: words are projected before segments and positions are added."""
 
     @property
     def size(self) -> int:
-        """Width of what comes out."""
+        """Size of the output."""
         return self.config.hidden_size
 
     def add_words(self, scope: str) -> None:
-        """Makes the table of the words, and their projection."""
+        """Creates the word embedding table and its projection."""
         super().add_words(scope)
         config = self.config
         self.projection = self.add_kernel(
@@ -52,31 +52,31 @@ class ZhEmbeddings(Embeddings):
         )
 
     def embed_words(self, input_ids):
-        """The projected vectors of the words, [B, S, H]."""
+        """Returns the projected word embeddings, float [B, S, H]."""
         return kernels.matmul(super().embed_words(input_ids), self.projection)  # [B, S, H]
 
     def logits(self, x):
-        """The way back: [B, P, H] to [B, P, V]."""
+        """Projects back to E and returns the logits: [B, P, H] → [B, P, V]."""
         x = tf.matmul(x, self.projection, transpose_b=True)  # [B, P, E]
         return super().logits(x)  # [B, P, V]
 
 
 @register
 class ZhMaskedLMHead(MaskedLMHead):
-    """As `MaskedLMHead`, but H wide: the way back to E is the projection of the words."""
+    """`MaskedLMHead` of size H: the transposed projection of the words leads back to E."""
 
     @property
     def size(self) -> int:
-        """Width of the embeddings."""
+        """Size of the embeddings."""
         return self.config.hidden_size
 
 
 @register
 class ZhTransformerBlock(TransformerBlock):
-    """As `TransformerBlock`, under BERT's names."""
+    """`TransformerBlock` with BERT's variable names."""
 
     def scopes(self) -> BlockScopes:
-        """Where the weights are."""
+        """Returns the variable scopes of the shared block."""
         layer = "bert/encoder/layer_shared"
         return BlockScopes(
             attention=f"{layer}/attention/self",
@@ -90,10 +90,10 @@ class ZhTransformerBlock(TransformerBlock):
 
 @register
 class PreLNTransformerBlock(ZhTransformerBlock):
-    """Normalizes what goes into attention and the feed-forward network, and not the residual."""
+    """Pre-LN block: normalizes the inputs of attention and feed-forward network."""
 
     def add_layers(self, scopes: BlockScopes, dtype: Any) -> None:
-        """Makes the layers, and with them the weights."""
+        """Creates the sublayers and their weights."""
         config, H, I = self.config, self.config.hidden_size, self.config.intermediate_size  # noqa: E741
         self.attention = SelfAttention(config, scopes.attention, name="attention", dtype=dtype)
         self.attention_output = ResidualLinear(
@@ -110,18 +110,18 @@ class PreLNTransformerBlock(ZhTransformerBlock):
 
     def call(self, x, input_mask=None, training=False, dropout_seeds=None, positions=None):
         seeds = kernels.dropout_seeds(training, dropout_seeds, DROPOUTS)  # [2] each
-        # x plus dropout(attention(LayerNorm(x))):
+        # First sublayer: x becomes x + dropout(attention(LayerNorm(x))).
         normal = self.attention_norm(x)  # [B, S, H]
-        queries = kernels.take(normal, positions)  # [B, Q, H]; None for all
+        queries = kernels.take(normal, positions)  # [B, Q, H], or None for all positions
         residual = x if positions is None else kernels.take(x, positions)  # [B, Q, H]
         y = self.attention(normal, input_mask, queries, training, seeds[0])  # [B, Q, H]
         x = self.attention_output(y, residual, training, seeds[1])  # [B, Q, H]
-        # x plus dropout(feed_forward(LayerNorm(x))):
+        # Second sublayer: returns x + dropout(feed_forward(LayerNorm(x))).
         y = self.feed_forward(self.output_norm(x))  # [B, Q, I]
         return self.feed_forward_output(y, x, training, seeds[2])  # [B, Q, H]
 
 
 def parts(config: AlbertConfig) -> Parts:
-    """The classes of brightmart's layout."""
+    """Returns the classes of brightmart's layout."""
     block = PreLNTransformerBlock if config.ln_type == "preln" else ZhTransformerBlock
     return Parts(ZhEmbeddings, block, ZhMaskedLMHead)

@@ -1,17 +1,18 @@
-"""Heads for fine-tuning: an encoder and what makes its output an answer.
+"""Models for fine-tuning: an ALBERT encoder with a task-specific head.
 
-    AlbertForClassification       texts and pairs of texts; regression too
-    AlbertForMultipleChoice       questions with options
+    AlbertForClassification       classification or regression of texts and text pairs
+    AlbertForMultipleChoice       multiple-choice questions (RACE)
     AlbertForTokenClassification  a label for each token, as in named entity recognition
-    AlbertForSpans                questions whose answer is a span of the text (SQuAD 1.1)
-    AlbertForAnswerableSpans      the same, where there may be no answer (SQuAD 2.0)
+    AlbertForSpans                extractive question answering (SQuAD 1.1)
+    AlbertForAnswerableSpans      the same with unanswerable questions (SQuAD 2.0)
 
-They are Keras models: inputs are the encoder's, outputs are logits, so that `compile`, `fit`,
-`evaluate` and `predict` work with Keras' own losses (`from_logits=True`). The weights carry the
-names of Google's fine-tuned checkpoints, so that these load. Losses beside them are the official
-programs', one number an example.
+These are Keras models with the encoder's inputs. Most return logits, so `compile`, `fit`,
+`evaluate` and `predict` work with Keras' built-in losses (`from_logits=True`). The weights have the
+names used in Google's fine-tuned checkpoints, so these can be loaded. The loss functions in this
+module are those of Google's programs and return one value for each example.
 
-Letters: B batch, S sequence, H hidden, K labels, C choices; N starts, M ends of a beam.
+Dimensions: B batch size, S sequence length, H hidden size, K labels, C choices; N starts and M ends
+in the beam.
 """
 
 from __future__ import annotations
@@ -34,9 +35,10 @@ from albert_tf.modeling import (
     unpack,
 )
 
-HEAD_STDDEV = 0.02  # of new output weights, whatever initializer_range the config has, as Google's
-FORBIDDEN_SCORE = -1e30  # of positions where no answer may begin or end, as Google's
-CLASSIFICATION_DROPOUT = 0.1  # of the pooled output, in Google's and albert_zh's program alike
+# Standard deviation of new output weights. As in Google's code, the config does not change it.
+HEAD_STDDEV = 0.02
+FORBIDDEN_SCORE = -1e30  # at positions where no answer may start or end, as in Google's code
+CLASSIFICATION_DROPOUT = 0.1  # on the pooled output, as in Google's and albert_zh's programs
 
 
 def _check_dropout(dropout_prob: float) -> None:
@@ -45,24 +47,24 @@ def _check_dropout(dropout_prob: float) -> None:
 
 
 def _no_positions(input_ids: tf.Tensor) -> tf.Tensor:
-    """Positions, int32 [B, 0], for heads that read nothing of the last layer but [CLS]."""
+    """Returns empty positions, int32 [B, 0], for heads that use only [CLS] of the last layer."""
     return tf.zeros((tf.shape(input_ids)[0], 0), tf.int32)
 
 
 class _Head(AlbertModel):
-    """An encoder and `answer`, by which subclasses make their output of the encoder's outputs.
+    """Base class of models whose `answer` computes the output from the encoder's outputs.
 
-    Call arguments: as `AlbertEncoder`.
-    Returns: the answer. With `output_hidden_states`, a tuple of it and the encoder's
-        `hidden_states`, as in all models here.
+    Call arguments: as in `AlbertEncoder`.
+    Returns: the output of `answer`. With `output_hidden_states`, a tuple of it and the encoder's
+        `hidden_states`, as in all models of this module.
     """
 
-    num_dropouts = 1  # in `answer`, which gets a seed for each
-    reads_sequence = True  # whether `answer` reads more of the last layer than [CLS]
+    num_dropouts = 1  # in `answer`, which receives a seed for each
+    reads_sequence = True  # whether `answer` needs more of the last layer than [CLS]
 
     @abc.abstractmethod
     def answer(self, encoded, *seeds):
-        """The model's output from a dict of the encoder's outputs."""
+        """Returns the model's output for a dict of the encoder's outputs."""
 
     def call(
         self,
@@ -83,16 +85,17 @@ class _Head(AlbertModel):
 
 @register
 class AlbertForClassification(_Head):
-    """ALBERT with one linear layer on its pooled output, for classification or regression.
+    """ALBERT with a linear layer on the pooled output, for classification or regression.
 
     Args:
-        config: the architecture.
+        config: the model configuration.
         num_labels: K.
-        is_regression: one output, which is the score itself; needs K = 1.
-        use_pooled_output: False takes the mean of the last layer over all S positions, padding
-            included, as albert_zh's flag of that name: there, S is part of the model's meaning.
+        is_regression: whether the single output is a score; requires K = 1.
+        use_pooled_output: False uses the mean of the last layer over all S positions instead. As
+            with albert_zh's flag of this name the mean includes padding, so the output depends on
+            the length that inputs are padded to.
 
-    Call arguments: as `AlbertEncoder`.
+    Call arguments: as in `AlbertEncoder`.
     Returns: logits, float32 [B, K].
 
     >>> config = AlbertConfig(97, hidden_size=12, num_attention_heads=4, intermediate_size=20)
@@ -110,12 +113,12 @@ class AlbertForClassification(_Head):
     ) -> None:
         super().__init__(config, **kwargs)
         if num_labels < 1 or (is_regression and num_labels != 1):
-            expected = "1 for a regression" if is_regression else "1 or more"
+            expected = "1 for regression" if is_regression else "1 or more"
             raise ValueError(f"num_labels={num_labels}: expected {expected}")
         self.num_labels, self.is_regression = num_labels, is_regression
         self.use_pooled_output = use_pooled_output
         self.reads_sequence = not use_pooled_output
-        # albert_zh's pre-LN stack ends without a norm; its fine-tuning programs add this one.
+        # albert_zh's pre-LN encoder does not normalize its output; its fine-tuning programs do.
         self.norm = None
         if config.ln_type == "preln":
             self.norm = LayerNorm(config, "loss/LayerNorm", config.hidden_size, name="norm")
@@ -134,15 +137,15 @@ class AlbertForClassification(_Head):
 
 @register
 class AlbertForMultipleChoice(AlbertModel):
-    """ALBERT with one logit for each of a question's options (RACE).
+    """ALBERT with a logit for each option of a multiple-choice question (RACE).
 
     Args:
-        config: the architecture.
-        dropout_prob: of the pooled output, in [0, 1).
+        config: the model configuration.
+        dropout_prob: dropout rate for the pooled output, in [0, 1).
 
-    Call arguments: as `AlbertEncoder`, each input [B, C, S]. Where questions have different
-        numbers of options, C is the largest, and options that a question lacks are all padding.
-    Returns: logits, float32 [B, C], with a softmax of 0 where there is no option.
+    Call arguments: as in `AlbertEncoder`, with inputs of the shape [B, C, S]. If questions differ
+        in their number of options, C is the largest; missing options consist of padding only.
+    Returns: logits, float32 [B, C]; the softmax of missing options is 0.
 
     >>> config = AlbertConfig(97, hidden_size=12, num_attention_heads=4, intermediate_size=20)
     >>> AlbertForMultipleChoice(config)(tf.ones((5, 4, 11), tf.int32)).shape
@@ -186,14 +189,14 @@ def _join_first_axes(x: tf.Tensor | None) -> tf.Tensor | None:
 
 @register
 class AlbertForTokenClassification(_Head):
-    """ALBERT with one linear layer on every token, as for named entity recognition.
+    """ALBERT with a linear layer on every token, as for named entity recognition.
 
     Args:
-        config: the architecture.
+        config: the model configuration.
         num_labels: K.
-        dropout_prob: of the last layer's output, in [0, 1).
+        dropout_prob: dropout rate for the output of the last layer, in [0, 1).
 
-    Call arguments: as `AlbertEncoder`.
+    Call arguments: as in `AlbertEncoder`.
     Returns: logits, float32 [B, S, K].
 
     >>> config = AlbertConfig(97, hidden_size=12, num_attention_heads=4, intermediate_size=20)
@@ -219,25 +222,25 @@ class AlbertForTokenClassification(_Head):
 
 
 def classification_losses(logits: tf.Tensor, label_ids: tf.Tensor) -> tf.Tensor:
-    """Cross-entropy of each example, float32 [B], of logits [B, K] and label ids [B]."""
+    """Returns each example's cross-entropy, float32 [B], for logits [B, K] and label ids [B]."""
     return tf.nn.sparse_softmax_cross_entropy_with_logits(labels=label_ids, logits=logits)
 
 
 def regression_losses(scores: tf.Tensor, label_ids: tf.Tensor) -> tf.Tensor:
-    """Squared error of each example, float32 [B], of scores [B] and labels [B]."""
+    """Returns each example's squared error, float32 [B], for scores [B] and labels [B]."""
     return tf.square(scores - tf.cast(label_ids, scores.dtype))
 
 
 @register
 class AlbertForSpans(_Head):
-    """ALBERT with two logits for each position: an answer begins, or ends, here (SQuAD 1.1).
+    """ALBERT with a start and an end logit for each position (SQuAD 1.1).
 
-    As in Google's program every position counts, those of the question and the padding too.
+    As in Google's program the softmax covers all positions, including the question and padding.
 
     Args:
-        config: the architecture.
+        config: the model configuration.
 
-    Call arguments: as `AlbertEncoder`.
+    Call arguments: as in `AlbertEncoder`.
     Returns: dict of `start_logits` and `end_logits`, float32 [B, S].
 
     >>> config = AlbertConfig(97, hidden_size=12, num_attention_heads=4, intermediate_size=20)
@@ -260,28 +263,29 @@ class AlbertForSpans(_Head):
 
 @register
 class AlbertForAnswerableSpans(AlbertModel):
-    """ALBERT with a head for questions that may have no answer (SQuAD 2.0).
+    """ALBERT with XLNet's question answering head, for unanswerable questions too (SQuAD 2.0).
 
-    The head, which is XLNet's: where an answer begins; where it ends, given a beginning; and
-    whether there is one, judged by the expected beginning and the first position.
+    The head predicts the start of the answer; the end of the answer given its start; and, from the
+    mean of the positions weighted by their start probabilities and from [CLS], whether the question
+    is unanswerable.
 
     Args:
-        config: the architecture.
-        start_n_top: N, beginnings that are followed in prediction; S is at least as large.
-        end_n_top: M, ends for each of these.
-        dropout_prob: of the judgement's hidden layer, in [0, 1).
+        config: the model configuration.
+        start_n_top: N, number of starts in the beam; at most S.
+        end_n_top: M, number of ends for each start; at most S.
+        dropout_prob: dropout rate for the hidden layer of the answerability classifier, in [0, 1).
 
-    Call arguments: as `AlbertEncoder`, and, here or in the dict,
-        p_mask: [B, S], 1 where no answer may begin or end; default nowhere.
-        start_positions: int32 [B], the true beginnings; needed in training.
+    Call arguments: as in `AlbertEncoder`, and, as arguments or in the dict,
+        p_mask: [B, S], 1 where no answer may start or end; zeros by default.
+        start_positions: int32 [B], the true starts; required in training.
 
     Returns: dict of
-        cls_logits: float32 [B], larger where there is no answer.
+        cls_logits: float32 [B], the logits for unanswerable.
         start_log_probs: float32 [B, S].
-        end_log_probs: float32 [B, S], given the true beginning; where `start_positions` is known.
-        start_top_log_probs, start_top_index: float32, int32 [B, N], the best beginnings; these and
-            the next two only outside training.
-        end_top_log_probs, end_top_index: float32, int32 [B, N·M], the best ends of each.
+        end_log_probs: float32 [B, S], given the true starts; only with `start_positions`.
+        start_top_log_probs, start_top_index: float32 and int32 [B, N], the best starts; like the
+            next two only outside training.
+        end_top_log_probs, end_top_index: float32 and int32 [B, N·M], the best ends for each start.
 
     >>> config = AlbertConfig(97, hidden_size=12, num_attention_heads=4, intermediate_size=20)
     >>> outputs = AlbertForAnswerableSpans(config)(tf.ones((5, 11), tf.int32))
@@ -346,7 +350,7 @@ class AlbertForAnswerableSpans(AlbertModel):
         return (outputs, encoded["hidden_states"]) if output_hidden_states else outputs
 
     def _best_spans(self, x, start_log_probs, p_mask):
-        """The beam: the best beginnings, and the best ends of each."""
+        """Returns the beam: the best starts, and the best ends for each."""
         log_probs, starts = tf.math.top_k(start_log_probs, self.start_n_top)  # [B, N]
         ends = tf.math.top_k(self.end(x, starts, p_mask), self.end_n_top)  # [B, N, M]
         count = self.start_n_top * self.end_n_top
@@ -360,7 +364,7 @@ class AlbertForAnswerableSpans(AlbertModel):
 
 @register
 class SpanEnd(AlbertLayer):
-    """Where an answer ends, given where it begins.
+    """Predicts the end of the answer given its start.
 
     Call arguments: `x` float [B, S, H]; `starts` int32 [B, N]; `p_mask` float32 [B, S].
     Returns: log-probabilities, float32 [B, N, S].
@@ -378,12 +382,13 @@ class SpanEnd(AlbertLayer):
         )
 
     def call(self, x, starts, p_mask):
-        # Google's layer takes [end ; start] for every pair: its halves apart are the same for less.
+        # Google's program applies the layer to [end ; start] for every pair of positions. Splitting
+        # the kernel gives the same result with far fewer operations.
         for_end, for_start = tf.split(self.hidden.kernel, 2)  # [H, H] each
         ends = tf.matmul(x, for_end) + tf.cast(self.hidden.bias, x.dtype)  # [B, S, H]
         start = tf.matmul(tf.gather(x, starts, batch_dims=1), for_start)  # [B, N, H]
         hidden = self.norm(tf.math.tanh(ends[:, None] + start[:, :, None]))  # [B, N, S, H]
-        # Three axes only: TensorFlow 2.20 writes beyond the result when [B, 1, S, H] meets [H, 1].
+        # 3-D because TensorFlow 2.20's matmul of [B, 1, S, H] and [H, 1] writes out of bounds.
         joined = tf.reshape(hidden, (tf.shape(x)[0], -1, x.shape[-1]))  # [B, N·S, H]
         logits = tf.reshape(self.output_layer(joined), tf.shape(hidden)[:-1])  # [B, N, S]
         logits = _forbid(tf.cast(logits, tf.float32), p_mask[:, None])  # [B, N, S]
@@ -392,10 +397,11 @@ class SpanEnd(AlbertLayer):
 
 @register
 class Answerability(AlbertLayer):
-    """Whether there is no answer, float32 [B], from the beginning to be expected and [CLS].
+    """Predicts whether a question is unanswerable, from the expected start and [CLS].
 
     Call arguments: `x` float [B, S, H]; `start_probs` float32 [B, S]; `training` and `dropout_seed`
         as in `AlbertEncoder`.
+    Returns: logits, float32 [B].
     """
 
     def __init__(self, config: AlbertConfig, dropout_prob: float = 0.1, **kwargs: Any) -> None:
@@ -410,7 +416,7 @@ class Answerability(AlbertLayer):
             name="hidden",
             dtype=self.dtype_policy,
         )
-        self.kernel = self.add_kernel("answer_class/dense_1/kernel", size, 1)  # without a bias
+        self.kernel = self.add_kernel("answer_class/dense_1/kernel", size, 1)  # there is no bias
 
     def call(self, x, start_probs, training=False, dropout_seed=None):
         weights = tf.cast(start_probs, x.dtype)[:, None]  # [B, 1, S]
@@ -428,7 +434,7 @@ def _forbid(logits: tf.Tensor, p_mask: tf.Tensor) -> tf.Tensor:
 def span_losses(
     outputs: dict[str, tf.Tensor], start_positions: tf.Tensor, end_positions: tf.Tensor
 ) -> tf.Tensor:
-    """Mean cross-entropy of start and end of each example, float32 [B], of `AlbertForSpans`."""
+    """Returns the mean cross-entropy of start and end, float32 [B], for `AlbertForSpans`."""
     start = classification_losses(outputs["start_logits"], start_positions)  # [B]
     return (start + classification_losses(outputs["end_logits"], end_positions)) / 2
 
@@ -439,10 +445,11 @@ def answerable_span_losses(
     end_positions: tf.Tensor,
     is_impossible: tf.Tensor,
 ) -> tf.Tensor:
-    """Losses of each example, float32 [B], of `AlbertForAnswerableSpans` with true beginnings.
+    """Returns each example's loss, float32 [B], for `AlbertForAnswerableSpans`.
 
-    Half the cross-entropies of start and end, which are at [CLS] where there is no answer, and
-    half that of having none.
+    The loss is half the sum of the cross-entropies of start, end and answerability. The outputs
+    must have been computed with `start_positions`. The answer to an unanswerable question starts
+    and ends at [CLS].
     """
     start = tf.gather(outputs["start_log_probs"], start_positions, batch_dims=1)  # [B]
     end = tf.gather(outputs["end_log_probs"], end_positions, batch_dims=1)  # [B]

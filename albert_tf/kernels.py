@@ -1,12 +1,13 @@
-"""What lies between the matmuls of a layer, in few passes over memory.
+"""Fused element-wise operations, attention helpers and dropout for the layers of `modeling.py`.
 
-Each function has a plain form, TensorFlow's common operations, which `plain` switches to; the tests
-hold the two against each other. The other form has a gradient of its own, which keeps one tensor of
-the size of its input, and computes in float32 whatever comes in. XLA makes one loop of each
-(`fused`). It is not given the matmuls: on processors those are faster without it.
-`benchmarks/bench_kernels.py` measures both forms.
+Each fused operation has two implementations, which the tests compare with each other. The plain one
+uses standard TensorFlow operations; `plain` selects it. The optimized one has a custom gradient
+that stores a single tensor of the size of its input; it computes in float32 whatever the input's
+dtype, and XLA compiles it into one loop (`fused`). Matmuls stay outside XLA because they are faster
+without it on CPUs. `benchmarks/bench_kernels.py` compares the speed of both.
 
-Letters: N rows, one a token; H width; B batch, S sequence, Q queries, A heads, D head size.
+Dimensions: N tokens (rows), H last axis, B batch size, S sequence length, Q queries, A attention
+heads, D head size.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ import tensorflow as tf
 
 from albert_tf.config import LAYER_NORM_EPSILON
 
-MASKED_SCORE = -10_000.0  # added to the scores of padding: its softmax is 0, even in bfloat16
-MIN_COMPILED_WIDTH = 256  # XLA takes 0.1 s a function and shape: small models don't win that back
+MASKED_SCORE = -10_000.0  # added to the scores of padding: the softmax is 0, even in bfloat16
+# XLA takes 0.1 s to compile each function and shape, which does not pay off for small models.
+MIN_COMPILED_WIDTH = 256
 ACTIVATIONS = {
     "gelu": functools.partial(tf.nn.gelu, approximate=True),
     "relu": tf.nn.relu,
@@ -36,7 +38,7 @@ _is_plain = contextvars.ContextVar("_is_plain", default=False)
 
 @contextlib.contextmanager
 def plain() -> Iterator[None]:
-    """Uses TensorFlow's common operations alone in what is traced inside, for others to load."""
+    """Context manager that traces standard TensorFlow operations only, for exported models."""
     token = _is_plain.set(True)
     try:
         yield
@@ -45,10 +47,10 @@ def plain() -> Iterator[None]:
 
 
 def matmul(x: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
-    """Matmul x · kernel over the last axis, [..., n] with [n, m] to [..., m].
+    """Returns x · kernel over the last axis: [..., n] times [n, m] → [..., m].
 
-    As one product of matrices: `tf.matmul` would copy the kernel for each row of a batch, and sum
-    its gradient over these.
+    The leading axes are flattened into a single 2-D matmul: with a 3-D input, `tf.matmul` would
+    broadcast the kernel over the batch and sum its gradient over the copies.
     """
     if x.shape.rank == 2:
         return tf.matmul(x, kernel)
@@ -57,11 +59,11 @@ def matmul(x: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
 
 
 def fused(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Has XLA compile `function(width, *tensors)` inside of graphs, where it pays.
+    """Decorator that compiles `function(width, *tensors)` with XLA inside graphs if it pays off.
 
     Args:
-        function: of the width H of the model and of tensors; from MIN_COMPILED_WIDTH on, it is
-            compiled, once for each shape.
+        function: takes the width of the tensors and the tensors. It is compiled, once for each
+            shape, if the width is at least MIN_COMPILED_WIDTH.
     """
     compiled = tf.function(function, jit_compile=True, autograph=False)
 
@@ -99,15 +101,15 @@ def _bias_gelu(x, bias):
 
 
 def activate(x: tf.Tensor, bias: tf.Tensor, name: str) -> tf.Tensor:
-    """An activation of x + bias.
+    """Returns activation(x + bias), float [..., H] in the dtype of `x`.
 
-    With its plain form for "gelu", a training step of base (8 x 128 tokens, bfloat16, two cores)
-    takes 1.26 times the processor time, and 228 MB more.
+    With the plain implementation of "gelu", a training step of the base model (8 x 128 tokens,
+    bfloat16, two cores) takes 1.26 times the CPU time and 228 MB more memory.
 
     Args:
         x: float [..., H].
         bias: float32 [H].
-        name: "gelu" (the tanh form, as Google's), "relu", "tanh" or "linear".
+        name: "gelu" (the tanh approximation, as in Google's code), "relu", "tanh" or "linear".
     """
     if name != "gelu" or _is_plain.get():
         return ACTIVATIONS[name](x + tf.cast(bias, x.dtype))
@@ -151,17 +153,17 @@ def add_and_norm(
     rate: float = 0.0,
     seed: tf.Tensor | None = None,
 ) -> tf.Tensor:
-    """LayerNorm(dropout(x + bias) + residual), float [..., H] of the type of `x`.
+    """Returns LayerNorm(dropout(x + bias) + residual), float [..., H] in the dtype of `x`.
 
-    In one pass. A step of base (8 x 128 tokens, bfloat16, two cores) takes 4 % more processor time
-    with a LayerNorm alone in one pass, and bias and residual added before it.
+    Fusing all of it into one pass over memory saves time: with only LayerNorm fused, a training
+    step of the base model (8 x 128 tokens, bfloat16, two cores) takes 4 % more CPU time.
 
     Args:
         x: float [..., H].
         bias: float32 [H].
         residual: float [..., H].
-        norm: beta and gamma, float32 [H] each; None for the sum itself.
-        rate: of the dropout.
+        norm: beta and gamma, float32 [H] each; None omits LayerNorm.
+        rate: dropout rate.
         seed: as in `dropout`.
     """
     if norm is None or _is_plain.get():
@@ -187,7 +189,7 @@ def add_and_norm(
 
 
 def layer_norm(x: tf.Tensor, beta: tf.Tensor, gamma: tf.Tensor) -> tf.Tensor:
-    """LayerNorm of `x`, float [..., H], over its last axis; `beta` and `gamma` float32 [H]."""
+    """Returns `x`, float [..., H], normalized over the last axis; beta, gamma: float32 [H]."""
     width, shape = x.shape[-1], tf.shape(x)
     if _is_plain.get():
         mean, variance = tf.nn.moments(_float(x), axes=[-1], keepdims=True)  # [..., 1] each
@@ -208,11 +210,15 @@ def layer_norm(x: tf.Tensor, beta: tf.Tensor, gamma: tf.Tensor) -> tf.Tensor:
 
 
 def _row_max(width, x):
-    """The largest of each row of float32; in XLA by way of integers, for which it has vectors."""
+    """Returns the maximum over the last axis of float32 `x`.
+
+    XLA vectorizes the maximum of integers on CPUs but not that of floats, so the compiled version
+    compares the bits as integers.
+    """
     if width < MIN_COMPILED_WIDTH:
         return tf.reduce_max(x, axis=-1, keepdims=True)
 
-    def flip(bits):  # those of negative numbers, but their sign: then integers order as floats
+    def flip(bits):  # flips all bits but the sign of negative floats: integers then sort as floats
         return tf.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
 
     top = tf.reduce_max(flip(tf.bitcast(x, tf.int32)), axis=-1, keepdims=True)
@@ -234,14 +240,15 @@ def _softmax_gradient(width, probs, scale, dy):
 
 
 def masked_softmax(scores: tf.Tensor, input_mask: tf.Tensor | None, head_size: int) -> tf.Tensor:
-    """softmax(scores / √D) over the tokens that are not padding: [B, A, Q, S], type of `scores`.
+    """Returns softmax(scores / √D) without padding, float [B, A, Q, S] in the dtype of `scores`.
 
-    With its plain form, a training step of base takes as long, and 1.0 GB more for 4 x 512 tokens:
-    TensorFlow keeps the scores in float32 for the gradient.
+    With the plain implementation, a training step of the base model (4 x 512 tokens) takes the same
+    time but 1.0 GB more memory, as TensorFlow keeps the scores in float32 for the gradient.
 
     Args:
-        scores: float [B, A, Q, S], matmul of queries and keys.
-        input_mask: [B, S], 1 = token, 0 = padding; None for tokens only. No gradient.
+        scores: float [B, A, Q, S], the matmul of queries and keys.
+        input_mask: attention mask, [B, S], 1 for tokens and 0 for padding; None if there is no
+            padding. It gets no gradient.
         head_size: D.
     """
     width, scale = scores.shape[1] * head_size, head_size**-0.5
@@ -261,7 +268,7 @@ def masked_softmax(scores: tf.Tensor, input_mask: tf.Tensor | None, head_size: i
 
 
 def _split_heads(x: tf.Tensor, bias: tf.Tensor, heads: int, parts: int) -> list[tf.Tensor]:
-    """Adds the bias to [B, S, parts·A·D] and takes it apart into [B, A, S, D] each."""
+    """Adds the bias to `x`, [B, S, parts·A·D], and splits it into `parts` tensors [B, A, S, D]."""
     shape, head_size = tf.shape(x), x.shape[-1] // (parts * heads)
     x = tf.reshape(
         x + tf.cast(bias, x.dtype), (shape[0], shape[1], parts, heads, head_size)
@@ -276,12 +283,12 @@ def project_heads(
     bias: tf.Tensor,
     heads: int,
 ) -> list[tf.Tensor]:
-    """Queries, float [B, A, Q, D], and keys and values, [B, A, S, D] each, of attention.
+    """Returns the attention's queries, float [B, A, Q, D], keys and values, float [B, A, S, D].
 
     Args:
         x: float [B, S, H].
-        queries: float [B, Q, H]; None for `x`: then one matmul makes all three.
-        kernel: [H, 3·A·D], of queries, keys and values side by side.
+        queries: float [B, Q, H]; None for `x` itself, in which case one matmul computes all three.
+        kernel: [H, 3·A·D], the concatenated kernels of queries, keys and values.
         bias: float32 [3·A·D].
         heads: A.
     """
@@ -295,29 +302,30 @@ def project_heads(
 
 
 def merge_heads(x: tf.Tensor) -> tf.Tensor:
-    """Heads side by side: [B, A, Q, D] → [B, Q, A·D]."""
+    """Concatenates the attention heads: [B, A, Q, D] → [B, Q, A·D]."""
     x, shape = tf.transpose(x, (0, 2, 1, 3)), tf.shape(x)  # [B, Q, A, D]
     return tf.reshape(x, (shape[0], shape[2], x.shape[2] * x.shape[3]))
 
 
 def take(x: tf.Tensor, positions: tf.Tensor | None) -> tf.Tensor | None:
-    """`x`, float [B, S, H], at `positions`, int32 [B, P]: [B, P, H]. None without positions."""
+    """Returns `x`, float [B, S, H], at `positions`, int32 [B, P]; None without positions."""
     return None if positions is None else tf.gather(x, positions, batch_dims=1)
 
 
 def split_seed(seed: tf.Tensor, count: int) -> tf.Tensor:
-    """`count` seeds, int32 [count, 2], of one, int32 [2], for `dropout`.
+    """Splits a seed, int32 [2], into `count` seeds for `dropout`, int32 [count, 2].
 
-    None is negative: of such seeds XLA makes other numbers than TensorFlow does.
+    The seeds are never negative because XLA and TensorFlow generate different numbers from negative
+    ones.
     """
     return tf.random.split(seed & 0x7FFFFFFF, count) & 0x7FFFFFFF
 
 
 def keep_mask(shape: Any, rate: float, seed: tf.Tensor) -> tf.Tensor:
-    """Which elements dropout keeps, bool of `shape`: a function of `seed`, int32 [2].
+    """Returns the mask of the elements that dropout keeps, bool `shape`, for a seed, int32 [2].
 
-    Drawing is what dropout costs, so every number that is drawn decides on two elements, with 16
-    bits each: the share that is dropped is `rate` to 1 in 131072.
+    Generating random numbers dominates the cost of dropout, so each 32-bit number decides about two
+    elements, with 16 bits each. The dropped fraction equals `rate` to within 1 / 131072.
     """
     count, limit = tf.reduce_prod(shape), round(rate * 2**16)
     bits = tf.random.stateless_uniform(((count + 1) // 2,), seed, None, None, tf.int32)
@@ -326,7 +334,10 @@ def keep_mask(shape: Any, rate: float, seed: tf.Tensor) -> tf.Tensor:
 
 
 def dropout(x: tf.Tensor, rate: float, seed: tf.Tensor | None) -> tf.Tensor:
-    """Dropout by a seed, int32 [2]: the same seed drops the same elements. None: `x` itself."""
+    """Applies dropout to `x`; the same seed, int32 [2], drops the same elements.
+
+    Returns `x` unchanged if the seed is None or the rate is 0.
+    """
     if seed is None or rate == 0.0:
         return x
     keep = keep_mask(tf.shape(x), rate, seed)
@@ -334,12 +345,13 @@ def dropout(x: tf.Tensor, rate: float, seed: tf.Tensor | None) -> tf.Tensor:
 
 
 def dropout_seeds(training: bool | None, seed: Any, count: int) -> list[tf.Tensor | None]:
-    """`count` seeds for `dropout`, int32 [2] each; None each where dropout is off.
+    """Returns `count` seeds for `dropout`, int32 [2] each, or as many None outside training.
 
     Args:
-        training: whether dropout is on.
-        seed: int32 [2], to be split; or the `count` seeds themselves; drawn when None.
-        count: how many dropouts there are.
+        training: whether to apply dropout.
+        seed: int32 [2], which is split; or a list of `count` seeds, which is returned; or None, to
+            draw a seed at random.
+        count: number of dropout operations.
     """
     if not training:
         return [None] * count
@@ -355,29 +367,31 @@ _shared = contextvars.ContextVar("_shared", default=None)
 
 
 def value(variable: tf.Variable) -> tf.Tensor:
-    """A weight in the type of the computation; in `share`, the one value for all calls."""
+    """Returns a weight in the compute dtype; within `share`, the tensor that all calls share."""
     found = (_shared.get() or {}).get(id(variable))
     return tf.convert_to_tensor(variable) if found is None else found
 
 
 def share(layers: Sequence[Any], is_recomputed: bool = False) -> Callable[..., tf.Tensor]:
-    """Applies layers again and again at the cost of one: for the blocks that ALBERT shares.
+    """Returns a function that applies shared layers repeatedly without repeating the overhead.
 
-    Applied as they are, twelve layers with the same weights would read and cast them twelve times,
-    add up twelve float32 gradients of each, and be traced twelve times. Here
+    Calling one block twelve times would read and cast its weights twelve times, add up twelve
+    float32 gradients for each weight, and trace the block twelve times. With `share`,
 
-    * each weight is read and cast once: layers find the result by `value`, and gradients are added
-      up in the smaller type;
-    * each layer is traced once for all calls of the same form.
+    * each weight is read and cast once. Layers look up the result with `value`, and the gradients
+      of the calls are added up in the compute dtype;
+    * each layer is traced once for all calls with the same signature.
 
     Args:
-        layers: Keras layers that are called as `layer(x, *others)`, have no state but weights, and
-            draw no random numbers but from seeds. A layer may occur more than once.
-        is_recomputed: keep nothing of a call but what goes in, and compute it again for the
-            gradient. The numbers are the same.
+        layers: Keras layers called as `layer(x, *others)`. They must have no state besides their
+            weights, and use no randomness besides the seeds passed to them. A layer may occur more
+            than once.
+        is_recomputed: whether to use gradient checkpointing: store only the inputs of each call,
+            and recompute the call in the backward pass. The result does not change.
 
     Returns:
-        a function of a layer, `x` and the other arguments, differentiable by `x` and the weights.
+        A function of a layer, `x` and the other arguments, differentiable with respect to `x` and
+        the weights.
     """
     calls = {}
     for layer in {id(layer): layer for layer in layers}.values():
@@ -404,8 +418,8 @@ def _shared_call(layer, is_recomputed):
     return lambda x, *others: compute(x, weights, *others)
 
 
-# Not `tf.recompute_grad`, which makes all that comes in depend on `dy`, the weights too: that takes
-# the same memory and 3 % more processor time.
+# Used instead of `tf.recompute_grad`, which makes all inputs including the weights depend on `dy`:
+# that needs the same memory and 3 % more CPU time.
 def _recomputed(function):
     def call(x, weights, *others):
         @tf.custom_gradient
@@ -414,8 +428,8 @@ def _recomputed(function):
                 return function(x, tf.nest.pack_sequence_as(weights, flat), *others)
 
             def gradient(dy):
-                # The input is made to depend on `dy`: else nothing would keep the second
-                # computation from running at once, or from being taken for the first.
+                # The input depends on `dy` so that TensorFlow can neither schedule the
+                # recomputation early nor merge it with the forward pass.
                 first = tf.reshape(dy, (-1,))[0]
                 zero = tf.where(tf.equal(first, first), tf.zeros_like(first), first)
                 again = x + tf.cast(zero, x.dtype)

@@ -1,27 +1,31 @@
-"""ALBERT: the encoder with its shared layers, and the two heads that it is pre-trained with.
+"""The ALBERT model: the encoder with cross-layer parameter sharing, and the pre-training heads.
 
-Read from the bottom up. `AlbertForPretraining` is an `AlbertEncoder` with two heads; the encoder
-embeds the tokens and applies a `TransformerBlock` again and again; a block is `SelfAttention` and a
-feed-forward network. Three things make it ALBERT (arXiv 1909.11942, section 3.1):
+Start reading at the bottom of the file. `AlbertForPretraining` is an `AlbertEncoder` with two
+heads. The encoder embeds the tokens and applies the same `TransformerBlock` repeatedly; a block
+consists of `SelfAttention` and a feed-forward network. ALBERT differs from BERT in three ways
+(arXiv 1909.11942, section 3.1):
 
-* **Factorized embedding.** A word needs fewer numbers to be told from other words than to be
-  understood in its context. Words are therefore vectors of width E, which one matrix projects to
-  the width H of the layers: V·E + E·H weights instead of V·H. With V = 30,000, E = 128 and
-  H = 4096 (xxlarge) these are 4.4 million instead of 123 million. See `Embeddings` and
+* **Factorized embedding parameterization.** Telling words apart takes fewer dimensions than
+  representing them in context. Word embeddings therefore have size E, and one matrix projects them
+  to the hidden size H: V·E + E·H weights instead of V·H. With V = 30,000, E = 128 and H = 4096
+  (xxlarge), that is 4.4 million weights instead of 123 million. See `Embeddings` and
   `AlbertEncoder.embedding_projection`.
-* **Cross-layer sharing.** All layers of a group have the same weights, and there is one group
-  nearly always: twelve layers at the cost of one. See the loop in `AlbertEncoder.__init__`.
-* **Sentence order.** BERT's second task asks whether the second segment follows the first or comes
-  from another document. The topics of the two give that away, and masked words teach topics
-  already. ALBERT asks whether two consecutive segments are in order or swapped: the topic is the
-  same both times, so only coherence tells. See `AlbertForPretraining`.
+* **Cross-layer parameter sharing.** All layers of a hidden group share their weights, and nearly
+  every model has a single group: twelve layers with the parameters of one. See the loop in
+  `AlbertEncoder.__init__`.
+* **Sentence-order prediction (SOP).** In BERT's next-sentence prediction, the second segment either
+  follows the first or comes from another document. The topics of the segments reveal which, and
+  masked language modeling already teaches topics. ALBERT predicts whether two consecutive segments
+  are in order or swapped: the topic is the same either way, so the model has to learn coherence.
+  See `AlbertForPretraining`.
 
-Everything here is a Keras layer or model. Weights are made by constructors, under the names that
-they have in Google's checkpoints, so that a checkpoint is a dictionary from name to array. How
-the layers stay fast is in `kernels.py`; brightmart's variant of ALBERT is in `albert_zh.py`.
+Everything here is a Keras layer or model. Constructors create the weights under the names used in
+Google's checkpoints, so a checkpoint is simply a mapping from names to arrays. The optimized
+operations are in `kernels.py`; brightmart's variant of ALBERT is in `albert_zh.py`.
 
-Letters: B batch, S sequence, V vocabulary, E embedding, H hidden, A heads, D = H/A head size,
-I intermediate, Q queries, P masked positions, L layers, N blocks in a layer.
+Dimensions: B batch size, S sequence length, V vocabulary size, E embedding size, H hidden size,
+A attention heads, D = H/A head size, I intermediate size, Q queries, P masked positions, L layers,
+N blocks per layer.
 """
 
 from __future__ import annotations
@@ -38,20 +42,20 @@ import tf_keras
 from albert_tf import kernels
 from albert_tf.config import AlbertConfig
 
-DROPOUTS = 3  # in a block
+DROPOUTS = 3  # per block
 register = tf_keras.saving.register_keras_serializable(package="albert_tf")
 
 
 class _Configured:
-    """Layers and models that are described by an `AlbertConfig` and a few arguments.
+    """Mixin that serializes layers and models built from an `AlbertConfig`.
 
-    Every argument of a constructor is an attribute of the same name.
+    Subclasses store every constructor argument in an attribute of the same name.
     """
 
     config: AlbertConfig
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments of the constructor, as JSON can hold them."""
+        """Returns the constructor's arguments in JSON-serializable form."""
         names = inspect.signature(type(self).__init__).parameters.keys()
         arguments = {name: getattr(self, name) for name in names if name not in ("self", "kwargs")}
         return (
@@ -60,39 +64,39 @@ class _Configured:
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], custom_objects: Any = None) -> Any:
-        """A new layer or model from what `get_config` returned."""
+        """Returns a new layer or model from the output of `get_config`."""
         return cls(**{**config, "config": AlbertConfig.from_dict(config["config"])})
 
 
 class AlbertLayer(_Configured, tf_keras.layers.Layer):
-    """A layer whose weights start as ALBERT's: truncated normal kernels, zero biases.
+    """Base layer with ALBERT's initializers: truncated normal for kernels, zeros for biases.
 
     Args:
-        config: the architecture.
-        **kwargs: `name` and `dtype` of a Keras layer. Layers inside others have fixed names:
-            gradients are added up in the order of names, so that a running number in them would
-            change the last bits from one model of a process to the next.
+        config: the model configuration.
+        **kwargs: `name` and `dtype` of a Keras layer. Sublayers get fixed names: gradients are
+            summed in the order of the names, so Keras' automatic numbering would change the last
+            bits of the sum from one model of a process to the next.
     """
 
     def __init__(self, config: AlbertConfig, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.config = config
-        self.built = True  # all weights are made in constructors
+        self.built = True  # constructors create all weights
 
     def add_kernel(self, name: str, *shape: int) -> tf.Variable:
         initializer = tf_keras.initializers.TruncatedNormal(stddev=self.config.initializer_range)
         return self.add_weight(name, shape, initializer=initializer)
 
     def add_bias(self, name: str, size: int, initializer: str = "zeros") -> tf.Variable:
-        """A vector, float32 even where the computation is in half precision."""
+        """Adds a vector that stays float32 in mixed precision."""
         return self.add_weight(name, (size,), initializer=initializer, experimental_autocast=False)
 
 
 class AlbertModel(_Configured, tf_keras.Model):
-    """A Keras model around an `AlbertEncoder`, its weights made by the constructor.
+    """Base class of Keras models with an `AlbertEncoder`; the constructor creates the weights.
 
     Args:
-        config: the architecture.
+        config: the model configuration.
         **kwargs: `name` and `dtype` of a Keras model.
 
     Attributes:
@@ -106,7 +110,7 @@ class AlbertModel(_Configured, tf_keras.Model):
         self.built = True
 
     def encode(self, inputs, training, dropout_seed, output_hidden_states, positions=None):
-        """The encoder's outputs; `inputs` are its first three call arguments."""
+        """Returns the encoder's outputs; `inputs` are its first three call arguments."""
         return self.encoder(
             *inputs,
             training=training,
@@ -118,14 +122,14 @@ class AlbertModel(_Configured, tf_keras.Model):
 
 @register
 class Linear(AlbertLayer):
-    """activation(x · kernel + bias) over the last axis.
+    """Dense layer: activation(x · kernel + bias) over the last axis.
 
     Args:
-        config: the architecture.
-        scope: of the weights `scope`/kernel and `scope`/bias.
-        input_size: width of the input.
-        output_size: width of the output.
-        activation: one of `kernels.ACTIVATIONS`.
+        config: the model configuration.
+        scope: variable scope; the weights are `scope`/kernel and `scope`/bias.
+        input_size: size of the last axis of the input.
+        output_size: size of the last axis of the output.
+        activation: a key of `kernels.ACTIVATIONS`.
     """
 
     def __init__(
@@ -150,12 +154,12 @@ class Linear(AlbertLayer):
 
 @register
 class LayerNorm(AlbertLayer):
-    """Normalization over the last axis, computed in float32, returned in the type of `x`.
+    """Layer normalization over the last axis, computed in float32 and returned in x's dtype.
 
     Args:
-        config: the architecture.
-        scope: of the weights `scope`/beta and `scope`/gamma.
-        size: width of the input.
+        config: the model configuration.
+        scope: variable scope; the weights are `scope`/beta and `scope`/gamma.
+        size: size of the last axis.
     """
 
     def __init__(self, config: AlbertConfig, scope: str, size: int, **kwargs: Any) -> None:
@@ -171,15 +175,16 @@ class LayerNorm(AlbertLayer):
 
 @register
 class ResidualLinear(AlbertLayer):
-    """LayerNorm(residual + dropout(x · kernel + bias)): how both halves of a block end.
+    """LayerNorm(residual + dropout(x · kernel + bias)), which ends both sublayers of a block.
 
-    One layer, because after the matmul it is one pass over memory (`kernels.add_and_norm`).
+    This is a single layer because everything after the matmul is one pass over memory
+    (`kernels.add_and_norm`).
 
     Args:
-        config: the architecture.
-        scope: of the weights `scope`/kernel and `scope`/bias.
-        norm_scope: of `norm_scope`/beta and `norm_scope`/gamma; None for no LayerNorm.
-        input_size: width of `x`; the output is H wide.
+        config: the model configuration.
+        scope: variable scope; the weights are `scope`/kernel and `scope`/bias.
+        norm_scope: variable scope of beta and gamma; None disables LayerNorm.
+        input_size: size of the last axis of `x`; that of the output is H.
 
     Call arguments: `x` float [B, Q, input_size]; `residual` float [B, Q, H]; `training` and
         `dropout_seed` as in `AlbertEncoder`.
@@ -209,13 +214,16 @@ class ResidualLinear(AlbertLayer):
 
 @register
 class OutputLayer(AlbertLayer):
-    """Logits, float32 [..., K], from float [..., H]; the kernel is stored [K, H], as Google's.
+    """Computes logits, float32 [..., K], from float [..., H].
+
+    The kernel has the shape [K, H], as in Google's checkpoints.
 
     Args:
-        config: the architecture.
-        scope: of the weights `scope`output_weights and `scope`output_bias.
+        config: the model configuration.
+        scope: prefix of the weights' names, `scope`output_weights and `scope`output_bias.
         num_outputs: K.
-        stddev: of the first weights; `initializer_range` of the config if None.
+        stddev: standard deviation of the kernel's initializer; defaults to the config's
+            `initializer_range`.
     """
 
     def __init__(
@@ -242,12 +250,13 @@ class OutputLayer(AlbertLayer):
 
 @register
 class Embeddings(AlbertLayer):
-    """Sum of the word, segment and position embeddings, normalized. Paper section 3.1.
+    """Normalized sum of word, segment and position embeddings (section 3.1 of the paper).
 
-    All of them are E wide, the first part of the factorized embedding: V·E weights for the words.
+    All three have the embedding size E. This is the first factor of the factorized embedding, with
+    V·E weights for the words.
 
-    Call arguments: `input_ids` int32 [B, S]; `segment_ids` int32 [B, S], default all 0; `training`
-        and `dropout_seed` as in `AlbertEncoder`.
+    Call arguments: `input_ids` int32 [B, S]; `segment_ids` int32 [B, S], zeros by default;
+        `training` and `dropout_seed` as in `AlbertEncoder`.
     Returns: float [B, S, E].
     """
 
@@ -265,45 +274,46 @@ class Embeddings(AlbertLayer):
 
     @property
     def size(self) -> int:
-        """Width of what comes out, and of the segments and positions."""
+        """Size of the output, and of the segment and position embeddings."""
         return self.config.embedding_size
 
     def add_words(self, scope: str) -> None:
-        """Makes the table of the words."""
+        """Creates the word embedding table."""
         config = self.config
         self.words = self.add_kernel(
             f"{scope}/word_embeddings", config.vocab_size, config.embedding_size
         )
 
     def embed_words(self, input_ids):
-        """The vectors of the words, [B, S, E]."""
+        """Returns the word embeddings, float [B, S, E]."""
         return tf.gather(self.words, input_ids)  # [B, S, E]
 
     def call(self, input_ids, segment_ids=None, training=False, dropout_seed=None):
         segment_ids = tf.zeros_like(input_ids) if segment_ids is None else segment_ids  # [B, S]
         x = self.embed_words(input_ids)  # [B, S, E]
         x += tf.gather(self.segments, segment_ids)  # [B, S, E]
-        x += self.positions[: tf.shape(input_ids)[1]]  # [S, E], the same for every row
+        x += self.positions[: tf.shape(input_ids)[1]]  # [S, E], broadcast over the batch
         (seed,) = kernels.dropout_seeds(training, dropout_seed, 1)  # [2]
         return kernels.dropout(self.norm(x), self.config.hidden_dropout_prob, seed)  # [B, S, E]
 
     def logits(self, x):
-        """The scalar product with every word: [B, P, E] to [B, P, V]."""
+        """Returns the dot product with every word embedding: [B, P, E] → [B, P, V]."""
         return tf.matmul(x, self.words, transpose_b=True)  # [B, P, V]
 
 
 @register
 class SelfAttention(AlbertLayer):
-    """Multi-head scaled dot-product self-attention, up to the heads side by side.
+    """Multi-head scaled dot-product self-attention, without the output projection.
 
-    The output projection follows in the block, where it is one with the residual.
+    The block applies the output projection together with the residual connection
+    (`ResidualLinear`).
 
     Call arguments:
         x: float [B, S, H].
-        input_mask: [B, S], 1 = token and 0 = padding, to which nobody attends; default all tokens.
-        queries: float [B, Q, H], the rows of `x` that attend; default all of them.
+        input_mask: attention mask, [B, S], 1 for tokens and 0 for padding; all tokens by default.
+        queries: float [B, Q, H], the rows of `x` to compute the output for; all by default.
         training, dropout_seed: as in `AlbertEncoder`.
-    Returns: float [B, Q, H].
+    Returns: float [B, Q, H], the concatenated heads.
     """
 
     def __init__(self, config: AlbertConfig, scope: str = "attention/self", **kwargs: Any) -> None:
@@ -328,7 +338,7 @@ class SelfAttention(AlbertLayer):
 
 
 class BlockScopes(NamedTuple):
-    """Where the weights of a block are in a checkpoint."""
+    """Variable scopes of a block's weights in checkpoints."""
 
     attention: str
     attention_output: str
@@ -340,21 +350,21 @@ class BlockScopes(NamedTuple):
 
 @register
 class TransformerBlock(AlbertLayer):
-    """Self-attention, then a feed-forward network, each with a residual and a LayerNorm after it.
+    """Self-attention and a feed-forward network, each with a residual connection and LayerNorm.
 
     Args:
-        config: the architecture.
-        group: hidden group, from 0.
-        inner: number of the block in its layer, from 0.
+        config: the model configuration.
+        group: index of the hidden group.
+        inner: index of the block within its layer.
 
     Call arguments:
         x: float [B, S, H].
-        input_mask: [B, S], 1 = token and 0 = padding; default all tokens.
-        training: whether dropout is on.
-        dropout_seeds: int32 [2] for each of the three dropouts: of the attention probabilities, and
-            before either residual. Drawn when absent.
-        positions: int32 [B, Q], where the output is wanted; default everywhere.
-    Returns: float [B, S, H]; with positions, [B, Q, H].
+        input_mask: attention mask, [B, S], 1 for tokens and 0 for padding; all tokens by default.
+        training: whether to apply dropout.
+        dropout_seeds: three seeds, int32 [2] each: for the attention probabilities, and for the
+            outputs of attention and feed-forward network. Drawn at random by default.
+        positions: int32 [B, Q], positions to compute the output for; all by default.
+    Returns: float [B, S, H], or [B, Q, H] with `positions`.
 
     >>> config = AlbertConfig(97, hidden_size=12, num_attention_heads=4, intermediate_size=20)
     >>> TransformerBlock(config)(tf.zeros((5, 11, 12))).shape
@@ -367,7 +377,7 @@ class TransformerBlock(AlbertLayer):
         self.add_layers(self.scopes(), self.dtype_policy)
 
     def scopes(self) -> BlockScopes:
-        """Where the weights are."""
+        """Returns the variable scopes of this block."""
         block = f"bert/encoder/transformer/group_{self.group}/inner_group_{self.inner}"
         return BlockScopes(
             attention=f"{block}/attention_1/self",
@@ -379,7 +389,7 @@ class TransformerBlock(AlbertLayer):
         )
 
     def add_layers(self, scopes: BlockScopes, dtype: Any) -> None:
-        """Makes the layers, and with them the weights."""
+        """Creates the sublayers and their weights."""
         config, H, I = self.config, self.config.hidden_size, self.config.intermediate_size  # noqa: E741
         self.attention = SelfAttention(config, scopes.attention, name="attention", dtype=dtype)
         self.attention_output = ResidualLinear(
@@ -399,39 +409,39 @@ class TransformerBlock(AlbertLayer):
 
     def call(self, x, input_mask=None, training=False, dropout_seeds=None, positions=None):
         seeds = kernels.dropout_seeds(training, dropout_seeds, DROPOUTS)  # [2] each
-        queries = kernels.take(x, positions)  # [B, Q, H]; None for all of x
+        queries = kernels.take(x, positions)  # [B, Q, H], or None for all positions
         residual = x if queries is None else queries  # [B, Q, H]
-        # Here, x becomes LayerNorm(x + dropout(attention(x))) ...
+        # First sublayer: x becomes LayerNorm(x + dropout(attention(x))).
         y = self.attention(x, input_mask, queries, training, seeds[0])  # [B, Q, H]
         x = self.attention_output(y, residual, training, seeds[1])  # [B, Q, H]
-        # ... and here, LayerNorm(x + dropout(feed_forward(x))).
+        # Second sublayer: returns LayerNorm(x + dropout(feed_forward(x))).
         y = self.feed_forward(x)  # [B, Q, I]
         return self.feed_forward_output(y, x, training, seeds[2])  # [B, Q, H]
 
 
 class Parts(NamedTuple):
-    """The classes that the layouts of ALBERT differ in."""
+    """The classes in which Google's and brightmart's layouts of ALBERT differ."""
 
     embeddings: type[Embeddings]
     block: type[TransformerBlock]
     masked_lm: type[MaskedLMHead]
 
 
-# Layout → module with a function `parts(config)`. Modules are imported when a config asks for them,
-# as brightmart's layout is made of subclasses of what is here.
+# Layout → module with a function `parts(config)`. The modules are imported on first use because
+# `albert_zh` subclasses the classes in this module.
 _LAYOUTS = {"google": __name__, "albert_zh": "albert_tf.albert_zh"}
 
 
 def parts_of(config: AlbertConfig) -> Parts:
-    """The classes that a model with this config is made of."""
+    """Returns the classes that a model with this config is built from."""
     return importlib.import_module(_LAYOUTS[config.layout]).parts(config)
 
 
-# What Hugging Face's tokenizers call the inputs → what they are called here.
+# Hugging Face's names of the inputs → Google's, which are used here.
 _SYNONYMS = {"attention_mask": "input_mask", "token_type_ids": "segment_ids"}
 _INPUTS = ("input_ids", "input_mask", "segment_ids")
-# What the programs' batches have besides: inputs of some models, and what losses and metrics read.
-_OTHERS = frozenset(
+# Other features in the programs' batches: inputs of some heads, labels, and metrics' inputs.
+_OTHER_FEATURES = frozenset(
     [
         "masked_lm_positions",
         "masked_lm_ids",
@@ -449,103 +459,106 @@ _OTHERS = frozenset(
 
 
 def unpack(input_ids: Any, input_mask: Any, segment_ids: Any) -> tuple[Any, Any, Any]:
-    """Returns the three inputs of the encoder, where the first may be a dict of them all.
+    """Returns the encoder's three inputs; the first may be a dict that contains them all.
 
     Raises:
-        ValueError: `input_ids` are missing or not integers; a name is unknown, or there twice; or
-            this is part of a Keras 3 model. Floats are refused, as half precision would round them
-            to the ids of other words.
+        ValueError: `input_ids` are missing or not integers; a name is unknown or given twice; or
+            the layer is used in a Keras 3 model. Float ids are rejected because mixed precision
+            would round them to the ids of other words.
     """
-    _refuse_keras_3(input_ids)
+    _reject_keras_3(input_ids)
     if isinstance(input_ids, Mapping):
         if "input_ids" not in input_ids:
-            raise ValueError(f"no input_ids among the inputs, which are {', '.join(input_ids)}")
-        inputs = _by_own_name(input_ids)
+            raise ValueError(f"the inputs are {', '.join(input_ids)}: input_ids is missing")
+        inputs = _canonical_names(input_ids)
         input_mask = one_of(inputs, "input_mask", input_mask)
         segment_ids = one_of(inputs, "segment_ids", segment_ids)
         input_ids = inputs["input_ids"]
     dtype = tf.as_dtype(input_ids.dtype)
     if not dtype.is_integer:
         raise ValueError(
-            f"input_ids are {dtype.name}: expected int32 or int64, in a functional model from "
-            'tf_keras.Input(shape, dtype="int32")'
+            f"input_ids have the dtype {dtype.name}, expected int32 or int64. In a functional "
+            'model, use tf_keras.Input(shape, dtype="int32")'
         )
     return input_ids, input_mask, segment_ids
 
 
-def _by_own_name(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns inputs under the names that they have here."""
+def _canonical_names(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the inputs with Hugging Face's names replaced by Google's."""
     found = {}
     for name, value in inputs.items():
-        own = _SYNONYMS.get(name, name)
-        if own in found:
-            raise ValueError(f"the inputs are {', '.join(inputs)}: two of them are {own}")
-        if own not in _INPUTS and own not in _OTHERS:
+        canonical = _SYNONYMS.get(name, name)
+        if canonical in found:
+            raise ValueError(f"the inputs are {', '.join(inputs)}: two of them are {canonical}")
+        if canonical not in _INPUTS and canonical not in _OTHER_FEATURES:
             raise ValueError(
                 f"unknown input {name!r}. Expected input_ids, input_mask (or attention_mask) and "
                 "segment_ids (or token_type_ids)"
             )
-        found[own] = value
+        found[canonical] = value
     return found
 
 
 def one_of(inputs: Any, name: str, argument: Any) -> Any:
-    """Returns an input that is in a dict of inputs or an argument beside it; None if neither.
+    """Returns an input given in the dict `inputs` or as a separate argument; None if neither.
 
     Raises:
-        ValueError: it is both.
+        ValueError: the input is given both ways.
     """
     if not isinstance(inputs, Mapping) or inputs.get(name) is None:
         return argument
     if argument is not None:
-        raise ValueError(f"{name} is in the dict of inputs, and an argument as well")
+        raise ValueError(f"{name} is given twice: in the dict of inputs and as an argument")
     return inputs[name]
 
 
-def _refuse_keras_3(inputs: Any) -> None:
-    """Raises ValueError in a model of Keras 3, which would not train these weights."""
+def _reject_keras_3(inputs: Any) -> None:
+    """Raises ValueError inside a Keras 3 model, which would not train these weights."""
     keras = sys.modules.get("keras")
     state = sys.modules.get("keras.src.backend.common.global_state")
-    if keras is None or state is None:  # nobody has imported Keras 3
+    if keras is None or state is None:  # Keras 3 has not been imported
         return
-    # A Keras 3 layer that is being called, or its symbolic input.
+    # Called inside a Keras 3 layer, or on a symbolic tensor of Keras 3.
     is_inside = state.get_global_attribute("current_call_ctx") is not None
     if is_inside or any(isinstance(x, keras.KerasTensor) for x in tf.nest.flatten(inputs)):
         raise ValueError(
-            "this is a tf_keras layer, which a model of Keras 3 (TensorFlow's own keras) does not "
-            "train or save. Make the model of tf_keras layers (import tf_keras), or set the "
-            "environment variable TF_USE_LEGACY_KERAS=1 before TensorFlow is imported."
+            "this is a tf_keras layer. A Keras 3 model (tf.keras in this version of TensorFlow) "
+            "would neither train nor save its weights. Build the model from tf_keras layers "
+            "(import tf_keras), or set the environment variable TF_USE_LEGACY_KERAS=1 before "
+            "importing TensorFlow."
         )
 
 
 @register
 class AlbertEncoder(AlbertLayer):
-    """The ALBERT encoder: L layers that share the weights of a few groups.
+    """The ALBERT encoder: L layers that share the weights of one or a few hidden groups.
 
     Args:
-        config: the architecture.
-        recompute: gradient checkpointing: keep the input of each layer instead of everything that
-            is computed inside, and compute that again for the gradient. The numbers are the same.
+        config: the model configuration.
+        recompute: whether to use gradient checkpointing (rematerialization): store only the input
+            of each layer in the forward pass and recompute its activations in the backward pass.
+            This saves memory at the cost of time and does not change the result.
 
     Call arguments:
-        input_ids: int32 [B, S]; or a dict of this and the next two, also under Hugging Face's names
-            `attention_mask` and `token_type_ids`. Labels in it are left to losses.
-        input_mask: [B, S], 1 = token and 0 = padding; default all tokens.
-        segment_ids: int32 [B, S]; default all 0.
-        training: whether dropout is on.
-        dropout_seed: int32 [2]; the same seed gives the same dropout. Drawn when absent.
-        positions: int32 [B, P]; the last layer is computed at [CLS] and there, and nowhere else.
+        input_ids: int32 [B, S]; or a dict of `input_ids`, `input_mask` and `segment_ids`. The dict
+            may use Hugging Face's names `attention_mask` and `token_type_ids`, and may contain
+            labels, which are ignored.
+        input_mask: attention mask, [B, S], 1 for tokens and 0 for padding; all tokens by default.
+        segment_ids: int32 [B, S]; zeros by default.
+        training: whether to apply dropout.
+        dropout_seed: int32 [2]; the same seed drops the same elements. Drawn at random by default.
+        positions: int32 [B, P]; computes the last layer only at these positions and at [CLS].
         output_hidden_states: whether to return the output of every layer.
 
     Returns: dict of
-        sequence_output: float [B, S, H], the output of the last layer; not with `positions`.
-        pooled_output: float [B, H], tanh of a dense layer at [CLS].
+        sequence_output: float [B, S, H], the output of the last layer; absent with `positions`.
+        pooled_output: float [B, H], the output of a dense tanh layer at [CLS].
         position_output: float [B, P, H], the output of the last layer at `positions`.
-        hidden_states: on request, the embeddings as they enter the first layer and the output of
-            each of the L·N blocks, [B, S, H] each.
+        hidden_states: with `output_hidden_states`, a tuple of the input of the first layer and the
+            output of each of the L·N blocks, float [B, S, H] each.
 
-    Raises: ValueError if S is larger than `max_position_embeddings`, and, on construction, if the
-        weights would not fit into the memory of the machine.
+    Raises: ValueError if S exceeds `max_position_embeddings` or, in the constructor, if the weights
+        do not fit into the machine's memory.
 
     >>> config = AlbertConfig(97, hidden_size=12, num_attention_heads=4, intermediate_size=20)
     >>> outputs = AlbertEncoder(config)(tf.constant([[2, 45, 61, 3], [2, 77, 3, 0]]))
@@ -558,7 +571,8 @@ class AlbertEncoder(AlbertLayer):
         super().__init__(config, **kwargs)
         self.recompute = recompute
         H, dtype, parts = config.hidden_size, self.dtype_policy, parts_of(config)
-        # V·E weights here and E·H there, instead of V·H.
+        # Factorized embedding: V·E weights in `embeddings` and E·H in `embedding_projection`,
+        # instead of V·H.
         self.embeddings = parts.embeddings(config, name="embeddings", dtype=dtype)
         E = self.embeddings.size
         self.embedding_projection = None
@@ -567,8 +581,8 @@ class AlbertEncoder(AlbertLayer):
             self.embedding_projection = Linear(
                 config, scope, E, H, name="embedding_projection", dtype=dtype
             )
-        # Cross-layer sharing is this loop: a group's blocks are made once, for its first layer,
-        # and the others have the same ones.
+        # Cross-layer parameter sharing: the blocks of a group are created for its first layer and
+        # reused by all others.
         self.blocks, groups = [], {}
         for layer in range(config.num_hidden_layers):
             group = config.group_of_layer(layer)
@@ -593,7 +607,9 @@ class AlbertEncoder(AlbertLayer):
         input_ids, input_mask, segment_ids = unpack(input_ids, input_mask, segment_ids)  # [B, S]
         limit = self.config.max_position_embeddings
         if (input_ids.shape[1] or 0) > limit:
-            raise ValueError(f"{input_ids.shape[1]} positions, max_position_embeddings={limit}")
+            raise ValueError(
+                f"the sequence length {input_ids.shape[1]} exceeds max_position_embeddings={limit}"
+            )
 
         num_seeds = 1 + DROPOUTS * len(self.blocks)
         seed, *seeds = kernels.dropout_seeds(training, dropout_seed, num_seeds)  # [2] each
@@ -601,13 +617,13 @@ class AlbertEncoder(AlbertLayer):
         if self.embedding_projection is not None:
             x = self.embedding_projection(x)  # [B, S, H]
         hidden_states = [x]
-        # The same as `block(x, ...)`, for less: weights are cast, and blocks traced, once.
+        # Equivalent to `block(x, ...)`, but casts each weight and traces each block only once.
         apply = kernels.share(self.blocks, self.recompute)
         for number, block in enumerate(self.blocks):
-            own_seeds, wanted = seeds[DROPOUTS * number :][:DROPOUTS], None
+            block_seeds, rows = seeds[DROPOUTS * number :][:DROPOUTS], None
             if positions is not None and number == len(self.blocks) - 1:
-                wanted = tf.pad(positions, ((0, 0), (1, 0)))  # [B, 1+P], [CLS] before the others
-            x = apply(block, x, input_mask, training, own_seeds, wanted)  # [B, S or 1+P, H]
+                rows = tf.pad(positions, ((0, 0), (1, 0)))  # [B, 1+P], [CLS] first
+            x = apply(block, x, input_mask, training, block_seeds, rows)  # [B, S or 1+P, H]
             hidden_states.append(x)
 
         pooled = self.pooler(x[:, 0])  # [B, H]
@@ -622,10 +638,11 @@ class AlbertEncoder(AlbertLayer):
 
 @register
 class MaskedLMHead(AlbertLayer):
-    """Scores of the vocabulary at masked positions; the output kernel is the word embeddings.
+    """Masked language modeling head; its output kernel is tied to the word embeddings.
 
-    Call arguments: `x` float [B, P, H], the encoder's output there; `embeddings`, the layer.
-    Returns: float32 [B, P, V].
+    Call arguments: `x` float [B, P, H], the encoder's output at the masked positions;
+        `embeddings`, the encoder's `Embeddings` layer.
+    Returns: logits, float32 [B, P, V].
     """
 
     def __init__(self, config: AlbertConfig, **kwargs: Any) -> None:
@@ -645,7 +662,7 @@ class MaskedLMHead(AlbertLayer):
 
     @property
     def size(self) -> int:
-        """Width of the word embeddings."""
+        """Size of the word embeddings."""
         return self.config.embedding_size
 
     def call(self, x, embeddings):
@@ -655,15 +672,15 @@ class MaskedLMHead(AlbertLayer):
 
 @register
 class AlbertForPretraining(AlbertModel):
-    """ALBERT with the two heads of its pre-training: masked words, and the order of sentences.
+    """ALBERT with its pre-training heads: masked language modeling and sentence order.
 
-    Call arguments: as `AlbertEncoder`, and
-        masked_lm_positions: int32 [B, P], here or in the dict; default every position.
+    Call arguments: as in `AlbertEncoder`, and
+        masked_lm_positions: int32 [B, P], as an argument or in the dict; all positions by default.
 
     Returns: dict of
         masked_lm_logits: float32 [B, P, V].
-        sentence_order_logits: float32 [B, 2]: 0 for segments in order, 1 for swapped ones.
-        With `output_hidden_states`, a tuple of this and the encoder's `hidden_states`.
+        sentence_order_logits: float32 [B, 2]; class 0 is segments in order, class 1 swapped.
+        With `output_hidden_states`, a tuple of this dict and the encoder's `hidden_states`.
 
     >>> config = AlbertConfig(97, hidden_size=12, num_attention_heads=4, intermediate_size=20)
     >>> ids, positions = tf.ones((5, 11), tf.int32), tf.ones((5, 7), tf.int32)
@@ -704,5 +721,5 @@ class AlbertForPretraining(AlbertModel):
 
 
 def parts(config: AlbertConfig) -> Parts:
-    """The classes of Google's layout."""
+    """Returns the classes of Google's layout."""
     return Parts(Embeddings, TransformerBlock, MaskedLMHead)

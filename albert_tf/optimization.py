@@ -1,8 +1,8 @@
-"""LAMB and AdamW as in Google's ALBERT, and its learning rate schedule.
+"""Google ALBERT's optimizers, LAMB and AdamW, and its learning rate schedule.
 
-Unlike the optimizers that libraries ship, these have no bias correction. That matters for short
-runs: after 12 steps the moments of a bias-corrected Adam give a step 6.6 times smaller. They are
-Keras optimizers:
+Unlike the implementations in common libraries, these have no bias correction, which matters in
+short runs: at step 12, bias correction would make the update 6.6 times smaller. They are Keras
+optimizers:
 
     schedule = WarmUpPolynomialDecay(5e-5, num_train_steps=1000, num_warmup_steps=100)
     model.compile(Lamb(schedule, global_clipnorm=1.0), loss)
@@ -21,28 +21,28 @@ import tf_keras
 
 from albert_tf import kernels
 
-# XLA takes 0.1 s a shape: an update wins that back from half a million elements on.
+# XLA takes 0.1 s to compile each shape, which pays off from half a million elements on.
 ELEMENTS_PER_WIDTH = 2048
 SLOTS = ("adam_m", "adam_v")
 
 
 @tf_keras.saving.register_keras_serializable(package="albert_tf")
 class WarmUpPolynomialDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
-    """Google's schedule: linear warm-up, then polynomial decay to 0.
+    """Google's learning rate schedule: linear warm-up, then polynomial decay to 0.
 
-    The update that follows t finished ones has the rate
-    `learning_rate` · (1 − min(t, T)/T)^power with T = `num_train_steps`. While
-    t − `start_warmup_step` < `num_warmup_steps` it is
-    `learning_rate` · (t − `start_warmup_step`) / `num_warmup_steps` instead: 0 for the first
-    update of a warm-up, negative before `start_warmup_step`. The decay does not begin anew behind
-    the warm-up.
+    The learning rate after t completed steps is
+    `learning_rate` · (1 − min(t, T)/T)^power with T = `num_train_steps`. As long as
+    t − `start_warmup_step` < `num_warmup_steps`, it is
+    `learning_rate` · (t − `start_warmup_step`) / `num_warmup_steps` instead: 0 in the first step of
+    the warm-up, and negative before `start_warmup_step`. The decay is measured from step 0, not
+    from the end of the warm-up.
 
     Args:
-        learning_rate: the peak.
-        num_train_steps: T, the step at which the rate reaches 0.
-        num_warmup_steps: length of the warm-up in steps, 0 for none.
-        start_warmup_step: step at which the warm-up begins.
-        power: 1.0 decays linearly.
+        learning_rate: the base learning rate, from which the rate decays.
+        num_train_steps: T, the step at which the learning rate reaches 0.
+        num_warmup_steps: length of the warm-up in steps; 0 disables it.
+        start_warmup_step: step at which the warm-up starts.
+        power: exponent of the decay; 1.0 is linear.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class WarmUpPolynomialDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
         power: float = 1.0,
     ) -> None:
         if num_train_steps < 1:
-            raise ValueError(f"num_train_steps={num_train_steps}: at least 1 was expected")
+            raise ValueError(f"num_train_steps={num_train_steps}: expected 1 or more")
         self.learning_rate = learning_rate
         self.num_train_steps = num_train_steps
         self.num_warmup_steps = num_warmup_steps
@@ -62,7 +62,7 @@ class WarmUpPolynomialDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
         self.power = power
 
     def __call__(self, step: tf.Tensor | int) -> tf.Tensor:
-        """Returns the rate, float32 scalar, of the update that follows `step` finished ones."""
+        """Returns the learning rate after `step` completed steps, float32 scalar."""
         t = tf.cast(step, tf.float32)
         done = tf.minimum(t, self.num_train_steps) / self.num_train_steps
         rate = self.learning_rate * (1.0 - done) ** self.power
@@ -93,21 +93,22 @@ class AdamW(tf_keras.optimizers.Optimizer):
         u = m / (√v + ε), plus `weight_decay_rate` · w unless w is excluded
         w ← w − learning_rate · u
 
-    The defaults are Google's. Google's programs also clip gradients by their global norm:
-    `global_clipnorm=1.0`.
+    The defaults are Google's. Google's programs also clip gradients by their global norm, which is
+    `global_clipnorm=1.0` here.
 
     Args:
-        learning_rate: a number or a schedule of the step.
-        weight_decay_rate: factor of the decoupled weight decay, 0 for none.
-        beta_1: β₁ in [0, 1), the decay of the first moment m.
-        beta_2: β₂ in [0, 1), the decay of the second moment v.
-        epsilon: ε, added to the root of the second moment.
-        exclude: regular expression; variables in whose names it is found are neither decayed nor,
-            by `Lamb`, scaled. The default finds biases and the weights of LayerNorm.
-        name: of the optimizer.
-        jit_compile: compile the update of each variable with XLA on GPUs. Large variables are
-            updated by one compiled kernel in any case.
-        **kwargs: of `tf_keras.optimizers.Optimizer`, such as `clipnorm` and `global_clipnorm`.
+        learning_rate: a number or a `LearningRateSchedule`.
+        weight_decay_rate: the weight decay; 0 disables it.
+        beta_1: β₁ in [0, 1), the exponential decay rate of the first moment m.
+        beta_2: β₂ in [0, 1), the exponential decay rate of the second moment v.
+        epsilon: ε, added to the square root of the second moment.
+        exclude: regular expression that is searched for in the names of variables. Matching
+            variables get no weight decay and, in `Lamb`, no layer adaptation. The default matches
+            biases and the weights of LayerNorm.
+        name: name of the optimizer.
+        jit_compile: whether to compile the update of each variable with XLA on GPUs. The updates of
+            large variables are always compiled.
+        **kwargs: arguments of `tf_keras.optimizers.Optimizer`, such as `global_clipnorm`.
 
     >>> kernel = tf.Variable([1.0, 2.0], name="kernel")
     >>> step = AdamW(learning_rate=0.1).apply_gradients([(tf.constant([0.5, -0.5]), kernel)])
@@ -138,7 +139,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
         self.exclude = exclude
 
     def build(self, var_list: Sequence[tf.Variable]) -> None:
-        """Creates the moments of `var_list`, all 0; safe to call again."""
+        """Creates the moments of `var_list`, initialized to 0. Further calls have no effect."""
         super().build(var_list)
         if getattr(self, "_built", False):
             return
@@ -161,7 +162,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
         return self._index_dict[self._var_key(variable)]
 
     def update_step(self, gradient: tf.Tensor | tf.IndexedSlices, variable: tf.Variable) -> None:
-        """Updates one variable; Keras calls it from `apply_gradients`."""
+        """Updates one variable. Keras calls this from `apply_gradients`."""
         self._update(variable, gradient, tf.constant(True))
 
     def apply_gradients_if(
@@ -169,15 +170,16 @@ class AdamW(tf_keras.optimizers.Optimizer):
         is_applied: tf.Tensor,
         grads_and_vars: Iterable[tuple[tf.Tensor, tf.Variable]],
     ) -> None:
-        """Updates the variables if a condition holds, and counts the step in any case.
+        """Updates the variables if a condition holds, and increments `iterations` in any case.
 
-        A step that is left out costs no pass over the weights, and no `tf.cond`, in which
-        replicas of a strategy could not meet. With a strategy, call it in a replica.
+        The condition selects the coefficients of the update. This needs no extra pass over the
+        weights and no `tf.cond`, inside which replicas cannot communicate. With a distribution
+        strategy, call this in replica context.
 
         Args:
             is_applied: bool scalar, the same in all replicas.
-            grads_and_vars: gradients, summed over all replicas and finite, and their variables,
-                which `build` knows.
+            grads_and_vars: pairs of a finite gradient, summed over all replicas, and a variable
+                that was passed to `build`.
         """
         self._compute_current_learning_rate()
         tf.__internal__.distribute.interim.maybe_merge_call(
@@ -205,7 +207,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
         gradient: tf.Tensor | tf.IndexedSlices,
         is_applied: tf.Tensor,
     ) -> None:
-        """Updates a variable and its moments; where `is_applied` is False, by nothing."""
+        """Updates a variable and its moments, or leaves them unchanged if `is_applied` is False."""
         m, v = (self._moments[slot][self._index(variable)] for slot in SLOTS)
         is_excluded = bool(self.exclude) and re.search(self.exclude, variable.name) is not None
         new_m, new_v, new_weight = _updated(
@@ -228,7 +230,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
         variable.assign(new_weight)
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the constructor's arguments; a schedule in serialized form."""
+        """Returns the constructor's arguments, with schedules serialized."""
         config = super().get_config()
         config.update(
             learning_rate=self._serialize_hyperparameter(self._learning_rate),
@@ -245,9 +247,9 @@ class AdamW(tf_keras.optimizers.Optimizer):
 def _updated(
     _, gradient, m, v, weight, beta_1, share_1, beta_2, share_2, rate, epsilon, decay_rate, adapts
 ):
-    """Returns moments and weight after a step: in one pass over memory where they are large.
+    """Returns the updated moments and weight, in one pass over memory for large variables.
 
-    `share_1` and `share_2` are 1 − β₁ and 1 − β₂, or 0 in a step that changes nothing.
+    `share_1` and `share_2` are 1 − β₁ and 1 − β₂, or 0 in a skipped step.
     """
     m = beta_1 * m + share_1 * gradient
     v = beta_2 * v + share_2 * tf.square(gradient)
@@ -261,9 +263,9 @@ def _updated(
 
 @tf_keras.saving.register_keras_serializable(package="albert_tf")
 class Lamb(AdamW):
-    """`AdamW` whose step is scaled by ‖w‖/‖u‖, variable by variable (1 where either norm is 0).
+    """LAMB: `AdamW` with the update u of each variable w scaled by the trust ratio ‖w‖/‖u‖.
 
-    Args: as of `AdamW`.
+    The ratio is 1 if either norm is 0. The arguments are those of `AdamW`.
 
     >>> kernel = tf.Variable([3.0, 4.0], name="kernel")
     >>> step = Lamb(learning_rate=0.1).apply_gradients([(tf.constant([0.5, -0.5]), kernel)])
@@ -275,7 +277,7 @@ class Lamb(AdamW):
 
 
 def trust_ratio(weight_norm: tf.Tensor, update_norm: tf.Tensor) -> tf.Tensor:
-    """Returns LAMB's factor: ‖w‖/‖u‖, or 1 where either is 0."""
+    """Returns LAMB's trust ratio ‖w‖/‖u‖, or 1 if either norm is 0."""
     ratio = tf.math.divide_no_nan(weight_norm, update_norm)
     return tf.where((weight_norm > 0) & (update_norm > 0), ratio, tf.ones_like(ratio))
 
@@ -284,7 +286,7 @@ OPTIMIZERS = {"lamb": Lamb, "adamw": AdamW}
 
 
 def create_optimizer(name: str, schedule: WarmUpPolynomialDecay) -> AdamW:
-    """Returns the optimizer called `name`, "lamb" or "adamw"."""
+    """Returns the optimizer with the given name, "lamb" or "adamw"."""
     if name not in OPTIMIZERS:
-        raise ValueError(f"optimizer={name!r} is none of {', '.join(OPTIMIZERS)}")
+        raise ValueError(f"optimizer={name!r}: expected one of {', '.join(OPTIMIZERS)}")
     return OPTIMIZERS[name](schedule)

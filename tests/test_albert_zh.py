@@ -1,4 +1,4 @@
-"""brightmart's layout, where it differs from Google's; its goldens are in test_modeling.py."""
+"""The differences of brightmart's layout; its goldens are in test_modeling.py."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def zh_config(tiny_config, ln_type):
     ("ln_type", "block"),
     [("postln", albert_zh.ZhTransformerBlock), ("preln", albert_zh.PreLNTransformerBlock)],
 )
-def test_the_config_chooses_the_parts(tiny_config, ln_type, block):
+def test_the_config_selects_the_classes(tiny_config, ln_type, block):
     model = AlbertForPretraining(zh_config(tiny_config, ln_type))
     assert type(model.encoder.embeddings) is albert_zh.ZhEmbeddings
     assert {type(layer) for layer in model.encoder.blocks} == {block}
@@ -32,7 +32,7 @@ def test_the_config_chooses_the_parts(tiny_config, ln_type, block):
 
 
 @pytest.mark.parametrize("ln_type", ["postln", "preln"])
-def test_names_and_shapes_are_those_of_its_checkpoints(tiny_config, ln_type):
+def test_names_and_shapes_match_its_checkpoints(tiny_config, ln_type):
     encoder = AlbertEncoder(zh_config(tiny_config, ln_type))
     shapes = {variable_name(v): tuple(v.shape) for v in encoder.variables}
     embeddings = {n.split("/")[2]: s for n, s in shapes.items() if "/embeddings/" in n}
@@ -54,7 +54,7 @@ def test_names_and_shapes_are_those_of_its_checkpoints(tiny_config, ln_type):
     }
 
 
-def test_words_go_to_the_width_of_the_layers_and_back_by_the_same_matrix(tiny_config, tiny_batch):
+def test_one_matrix_projects_words_to_the_hidden_size_and_back(tiny_config, tiny_batch):
     layer = albert_zh.ZhEmbeddings(zh_config(tiny_config, "postln"))
     ids = tiny_batch["input_ids"]
     words, projection = layer.words.numpy(), layer.projection.numpy()
@@ -63,8 +63,8 @@ def test_words_go_to_the_width_of_the_layers_and_back_by_the_same_matrix(tiny_co
     np.testing.assert_allclose(layer.logits(x), x @ projection.T @ words.T, atol=1e-6)
 
 
-def test_pre_ln_leaves_the_residual_as_it_is(tiny_config):
-    """With kernels of zeros a block adds nothing; post-LN would still normalize."""
+def test_pre_ln_does_not_normalize_the_residual(tiny_config):
+    """With zero kernels a pre-LN block is the identity; a post-LN block still normalizes."""
     x = tf.random.stateless_normal((5, 11, 12), (1, 2))
     for ln_type, is_unchanged in (("preln", True), ("postln", False)):
         config = zh_config(tiny_config, ln_type)
@@ -75,7 +75,7 @@ def test_pre_ln_leaves_the_residual_as_it_is(tiny_config):
         assert np.allclose(block(x), x, atol=1e-6) == is_unchanged
 
 
-def test_pre_ln_at_positions_is_pre_ln_there(tiny_config, tiny_batch):
+def test_pre_ln_can_be_computed_at_given_positions_only(tiny_config, tiny_batch):
     config = zh_config(tiny_config, "preln")
     encoder, positions = AlbertEncoder(config), tiny_batch["masked_lm_positions"]
     everywhere = encoder(tiny_batch)

@@ -13,7 +13,7 @@ INPUTS = ("input_ids", "input_mask", "segment_ids")
 
 
 def load_golden(shared, name, make_model):
-    """A model with a golden's weights, its inputs, and the outputs of the official program."""
+    """Returns a model with a golden's weights, its inputs, and the official program's outputs."""
     folder = shared / "golden" / "heads" / name
     model = make_model(AlbertConfig.from_json_file(str(folder / "albert_config.json")))
     report = load_checkpoint(model, str(folder))
@@ -40,7 +40,7 @@ def check_head(model, inputs, labels, losses_of, golden):
         logits = model({name: tf.constant(value) for name, value in inputs.items()})
         losses = losses_of(logits, labels)
         loss = tf.reduce_mean(losses)
-    expected = golden["logits"].reshape(logits.shape)  # a regression's are [B] there
+    expected = golden["logits"].reshape(logits.shape)  # those of regression have the shape [B]
     np.testing.assert_allclose(logits, expected, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(losses, golden["per_example_loss"], rtol=1e-5)
     np.testing.assert_allclose(loss, golden["loss"], rtol=1e-5)
@@ -89,7 +89,7 @@ def inputs(tiny_batch):
 
 @pytest.fixture
 def choices(inputs):
-    """Four options for each of five questions: the rows of the batch, one further each time."""
+    """Four options for each of five questions: the rows of the batch, shifted by 0 to 3."""
     return {
         name: tf.stack([tf.roll(value, shift, axis=0) for shift in range(4)], axis=1)
         for name, value in inputs.items()
@@ -103,7 +103,7 @@ def choices(inputs):
         (heads.AlbertForMultipleChoice, (1, 12)),
     ],
 )
-def test_a_new_head_has_googles_names_and_start(tiny_config, make, shape):
+def test_a_new_head_has_googles_names_and_initializers(tiny_config, make, shape):
     model = make(dataclasses.replace(tiny_config, initializer_range=0.5, hidden_size=12))
     weights = {variable_name(v): v for v in model.variables if "bert/" not in v.name}
     assert {name: tuple(v.shape) for name, v in weights.items()} == {
@@ -115,7 +115,7 @@ def test_a_new_head_has_googles_names_and_start(tiny_config, make, shape):
     assert 0 < kernel.max() <= 0.04 + 1e-7  # truncated at two standard deviations of 0.02
 
 
-def test_the_dropout_of_the_head_is_on_in_training_only(tiny_config, inputs):
+def test_the_head_applies_dropout_only_in_training(tiny_config, inputs):
     model = heads.AlbertForClassification(shallow(tiny_config), 3)
     assert tiny_config.hidden_dropout_prob == tiny_config.attention_probs_dropout_prob == 0
 
@@ -129,7 +129,7 @@ def test_the_dropout_of_the_head_is_on_in_training_only(tiny_config, inputs):
     assert np.any(first != plain)
     assert np.any(first != logits(training=True, dropout_seed=tf.constant([3, 5])))
     assert np.any(logits(training=True) != logits(training=True))
-    # Pooled outputs of 1 and a head of ones: what a dropped feature leaves can be counted.
+    # With pooled outputs and kernel of 1, the logits count the features that are kept.
     model.encoder.pooler.kernel.assign(tf.zeros((12, 12)))
     model.encoder.pooler.bias.assign(tf.fill((12,), 20.0))
     model.classifier.kernel.assign(tf.ones((3, 12)))
@@ -138,7 +138,7 @@ def test_the_dropout_of_the_head_is_on_in_training_only(tiny_config, inputs):
     assert np.mean(kept) == pytest.approx(12 * 0.9, abs=0.5)
 
 
-def test_the_dropout_of_multiple_choice_follows_its_probability(tiny_config, choices):
+def test_multiple_choice_dropout_follows_its_rate(tiny_config, choices):
     never = heads.AlbertForMultipleChoice(tiny_config, dropout_prob=0.0)
     plain = never(choices)
     np.testing.assert_array_equal(plain, never(choices, training=True))
@@ -148,7 +148,7 @@ def test_the_dropout_of_multiple_choice_follows_its_probability(tiny_config, cho
         heads.AlbertForMultipleChoice(tiny_config, dropout_prob=1.0)
 
 
-def test_padding_changes_nothing_unless_the_mean_is_taken(tiny_config, inputs):
+def test_padding_changes_nothing_except_with_mean_pooling(tiny_config, inputs):
     longer = {name: tf.pad(value, [[0, 0], [0, 2]]) for name, value in inputs.items()}
     pooled = heads.AlbertForClassification(tiny_config, 3)
     np.testing.assert_allclose(pooled(inputs), pooled(longer), rtol=1e-5, atol=1e-6)
@@ -160,7 +160,7 @@ def test_padding_changes_nothing_unless_the_mean_is_taken(tiny_config, inputs):
     assert np.any(np.abs(mean(longer) - logits) > 1e-5)
 
 
-def test_pre_ln_models_normalize_what_the_head_reads(tiny_config, inputs):
+def test_pre_ln_models_normalize_the_input_of_the_head(tiny_config, inputs):
     config = dataclasses.replace(
         tiny_config, layout="albert_zh", ln_type="preln", num_hidden_groups=1
     )
@@ -173,19 +173,19 @@ def test_pre_ln_models_normalize_what_the_head_reads(tiny_config, inputs):
     np.testing.assert_allclose(model(inputs), expected, rtol=1e-3, atol=1e-6)
 
 
-def test_regression_gives_its_score_unchanged(tiny_config, inputs):
+def test_regression_returns_the_unbounded_score(tiny_config, inputs):
     model = heads.AlbertForClassification(tiny_config, 1, is_regression=True)
     model.classifier.bias.assign([7.0])
     scores = model(inputs)
     assert scores.shape == (5, 1)
-    assert np.all(scores > 5)  # not cut to the 0..5 of STS-B
+    assert np.all(scores > 5)  # not clipped to the range of STS-B, 0 to 5
     losses = heads.regression_losses(tf.constant([1.0, 3.0]), tf.constant([1.5, 0.0]))
     np.testing.assert_allclose(losses, [0.25, 9.0])
     with pytest.raises(ValueError, match="num_labels=3: expected 1 for"):
         heads.AlbertForClassification(tiny_config, 3, is_regression=True)
 
 
-def test_options_in_another_order_get_the_same_probabilities(tiny_config, choices):
+def test_reordered_options_get_the_same_probabilities(tiny_config, choices):
     model = heads.AlbertForMultipleChoice(tiny_config)
     order = [2, 0, 3, 1]
     moved = {name: tf.gather(value, order, axis=1) for name, value in choices.items()}
@@ -196,7 +196,7 @@ def test_options_in_another_order_get_the_same_probabilities(tiny_config, choice
     )
 
 
-def test_an_option_that_is_not_there_gets_no_probability_and_no_gradient(tiny_config, choices):
+def test_missing_options_get_no_probability_and_no_gradient(tiny_config, choices):
     model = heads.AlbertForMultipleChoice(tiny_config)
     three = {name: value[:, :3] for name, value in choices.items()}
     lacking = {name: tf.pad(value, [[0, 0], [0, 1], [0, 0]]) for name, value in three.items()}
@@ -214,7 +214,7 @@ def test_an_option_that_is_not_there_gets_no_probability_and_no_gradient(tiny_co
         np.testing.assert_allclose(plain, padded, rtol=1e-4, atol=1e-6)
 
 
-def test_heads_run_in_a_graph_with_sizes_known_later(tiny_config, choices):
+def test_heads_run_in_a_graph_with_dynamic_shapes(tiny_config, choices):
     model = heads.AlbertForMultipleChoice(shallow(tiny_config))
     signature = {name: tf.TensorSpec((None, None, None), tf.int32) for name in INPUTS}
     graph = tf.function(model, input_signature=[signature])

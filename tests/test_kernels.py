@@ -1,4 +1,4 @@
-"""The functions between the products: values and gradients against plain TensorFlow."""
+"""Values and gradients of the fused operations, compared with standard TensorFlow operations."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def input_mask():
 
 
 def cases():
-    """Name → function and its tensors: what is differentiated."""
+    """Returns name → a function and the tensors that it is differentiated with respect to."""
     rows, kernel, seed = (B, S, H), (H, 3 * H), tf.constant((3, 4))
     heads = functools.partial(kernels.project_heads, heads=A)
     found = {
@@ -76,7 +76,7 @@ def assert_close(found, expected, tolerance):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_values_and_gradients_are_those_of_plain_tensorflow(name):
+def test_values_and_gradients_match_plain_tensorflow(name):
     function, *tensors = cases()[name]
     with kernels.plain():
         expected = values_and_gradients(function, tensors)
@@ -84,10 +84,10 @@ def test_values_and_gradients_are_those_of_plain_tensorflow(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_values_and_gradients_in_bfloat16_are_those_of_plain_tensorflow(name):
-    """As far as a form goes that rounds each of its steps to eight bits."""
+def test_values_and_gradients_in_bfloat16_match_plain_tensorflow(name):
+    """Within the precision of the plain version, which rounds every operation to eight bits."""
     function, *tensors = cases()[name]
-    # Activations and kernels are in bfloat16, biases and what LayerNorm has in float32.
+    # Activations and kernels are bfloat16, biases and LayerNorm's weights float32.
     tensors = [tf.cast(t, tf.bfloat16) if t.shape.rank > 1 else t for t in tensors]
     with kernels.plain():
         expected = values_and_gradients(function, tensors)
@@ -95,7 +95,7 @@ def test_values_and_gradients_in_bfloat16_are_those_of_plain_tensorflow(name):
 
 
 @pytest.mark.parametrize("name", ["gelu", "with dropout", "softmax", "heads"])
-def test_compiled_they_give_the_same(name, monkeypatch):
+def test_compiled_operations_match(name, monkeypatch):
     function, *tensors = cases()[name]
     expected = values_and_gradients(function, tensors)
     monkeypatch.setattr(kernels, "MIN_COMPILED_WIDTH", 1)
@@ -103,7 +103,7 @@ def test_compiled_they_give_the_same(name, monkeypatch):
     assert_close(found, expected, 2e-5)
 
 
-def test_xla_compiles_wide_models_in_graphs_and_nothing_else():
+def test_xla_compiles_only_large_models_in_graphs():
     def is_compiled(width):
         graph = tf.function(lambda x, b: kernels.activate(x, b, "gelu"), autograph=False)
         concrete = graph.get_concrete_function(tf.zeros((5, width)), tf.zeros(width))
@@ -118,8 +118,8 @@ def test_xla_compiles_wide_models_in_graphs_and_nothing_else():
 
 @pytest.mark.parametrize("dtype", [tf.bfloat16, tf.float16])
 @pytest.mark.parametrize("name", ["gelu", "add and norm", "softmax"])
-def test_half_precision_loses_nothing_inside(name, dtype):
-    """The result is the float32 one, rounded once: what is summed is summed in float32."""
+def test_half_precision_inputs_are_computed_in_float32(name, dtype):
+    """The result is that of float32, rounded once."""
     function, x, *others = cases()[name]
     x = tf.cast(x, dtype)
     others = [tf.cast(t, dtype) if t.shape == x.shape else t for t in others]
@@ -132,23 +132,23 @@ def test_half_precision_loses_nothing_inside(name, dtype):
     )
 
 
-def test_softmax_stands_scores_of_any_size():
+def test_softmax_handles_scores_of_any_magnitude():
     scores = tf.constant((((-3e4, 0.0, 3e4), (-3e4, -3e4, -3e4), (0.0, -0.0, -1e-3)),))[None]
     probs = kernels.masked_softmax(scores, None, 1)
     np.testing.assert_allclose(probs, tf.nn.softmax(scores), atol=1e-6)
 
 
-def test_dropout_keeps_its_share_whatever_the_number_of_elements():
+def test_dropout_follows_its_rate_for_any_number_of_elements():
     kept = kernels.keep_mask((97, 1031), 0.1, tf.constant((1, 2))).numpy()
     assert abs(kept.mean() - 0.9) < 0.003
-    # One number decides on two elements, half of all apart: independently nevertheless.
+    # One random number decides about two elements, half the tensor apart: independently.
     first, second = kept.ravel()[:-1].reshape(2, -1)
     assert abs((first & second).mean() - 0.81) < 0.004
     assert kernels.keep_mask((3, 5), 0.1, tf.constant((1, 2))).shape == (3, 5)
 
 
 class Layer(tf_keras.layers.Layer):
-    """With dropout and two weights."""
+    """A layer with dropout and two weights."""
 
     def __init__(self):
         super().__init__()
@@ -161,8 +161,8 @@ class Layer(tf_keras.layers.Layer):
         return kernels.add_and_norm(y, tf.zeros(H), x, norm, 0.3, seed)
 
 
-def test_a_shared_layer_gives_the_same_numbers_recomputed_or_not():
-    """As many calls of the layer itself, with dropout."""
+def test_shared_layers_compute_the_same_with_and_without_gradient_checkpointing():
+    """The same as calling the layer repeatedly, with dropout."""
     layer, x, seeds = Layer(), normal(B * S, H), tf.constant(((1, 2), (3, 4)))
 
     @tf.function

@@ -1,4 +1,4 @@
-"""The model against Google's numbers and against the laws that any ALBERT obeys."""
+"""The model compared with Google's numbers, and properties that any ALBERT model has."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def loss_of(model, batch):
 
 
 def encoded(encoder, batch):
-    """Everything that an encoder can be asked for."""
+    """Returns all outputs of an encoder."""
     embeddings = encoder.embeddings(batch["input_ids"], batch["segment_ids"])
     return encoder(batch, output_hidden_states=True) | {"embedding_output": embeddings}
 
 
 def assert_same_numbers(model, batch, expected):
-    """Layers and losses to 1e-5, gradients to 1e-4 of the largest of their kind."""
+    """Compares layers and losses to 1e-5, gradients to 1e-4 of the largest value in the tensor."""
     outputs, loss, sums, gradients = loss_of(model, batch)
     outputs |= encoded(model.encoder, batch)
     for name in ("sequence_output", "pooled_output", "embedding_output"):
@@ -68,7 +68,7 @@ def assert_same_numbers(model, batch, expected):
         if f"gradient/{name}" not in expected:
             continue
         theirs = expected[f"gradient/{name}"]
-        # Softmax does not see a bias of the keys: its gradient is rounding and nothing else.
+        # The keys' bias does not change the softmax: its gradient is only rounding error.
         scale = 1.0 if name.endswith("key/bias") else np.abs(theirs).max()
         np.testing.assert_allclose(gradient, theirs, rtol=0, atol=1e-4 * scale, err_msg=name)
 
@@ -80,7 +80,7 @@ def read_golden(prefix):
         }
 
 
-def test_google_numbers_that_come_with_the_repository():
+def test_google_numbers_stored_in_the_repository():
     config = AlbertConfig.from_json_file(str(GOLDEN / "encoder_shared.json"))
     model = AlbertForPretraining(config)
     weights = read_golden("variable/")
@@ -114,7 +114,7 @@ def test_padding_does_not_change_the_tokens_before_it(tiny_model, tiny_batch):
         name: value[:, :10] if name in ("input_ids", "input_mask", "segment_ids") else value
         for name, value in tiny_batch.items()
     }
-    row = 3  # ten tokens, so that nothing but padding is cut off
+    row = 3  # has ten tokens, so only padding is cut off
     for name in ("sequence_output", "embedding_output"):
         np.testing.assert_allclose(
             encoded(tiny_model.encoder, shorter)[name][row], outputs[name][row, :10], atol=1e-6
@@ -139,7 +139,7 @@ def test_mask_and_segments_have_defaults(tiny_model, tiny_batch):
     )
 
 
-def test_sharing_means_that_layers_cost_no_parameters(tiny_config):
+def test_more_layers_need_no_more_parameters(tiny_config):
     def count(**changes):
         return AlbertEncoder(dataclasses.replace(tiny_config, **changes)).count_params()
 
@@ -159,13 +159,13 @@ def test_sharing_means_that_layers_cost_no_parameters(tiny_config):
         {"layout": "albert_zh", "num_hidden_groups": 1, "ln_type": "preln"},
     ],
 )
-def test_weights_are_counted_before_they_are_made(tiny_config, changes):
+def test_the_predicted_number_of_weights_is_right(tiny_config, changes):
     config = dataclasses.replace(tiny_config, **changes)
     expected = AlbertEncoder(config).count_params()
     assert _count_weights(dataclasses.asdict(config)) == expected
 
 
-def test_an_encoder_that_no_machine_has_memory_for_is_refused(tiny_config):
+def test_an_encoder_too_large_for_memory_is_rejected(tiny_config):
     with pytest.raises(ValueError, match=r"num_hidden_layers=1000000000: .* GiB of memory"):
         AlbertEncoder(dataclasses.replace(tiny_config, num_hidden_layers=10**9))
 
@@ -187,20 +187,20 @@ def test_inner_groups_add_outputs(tiny_config, tiny_batch):
     assert len(outputs["hidden_states"]) == 1 + 12
 
 
-def test_more_groups_than_layers_make_only_the_groups_in_use(tiny_config):
+def test_only_groups_in_use_are_created(tiny_config):
     config = dataclasses.replace(tiny_config, num_hidden_layers=4, num_hidden_groups=12)
     names = {variable_name(variable) for variable in AlbertEncoder(config).variables}
     groups = {name.split("group_")[1].split("/")[0] for name in names if "/group_" in name}
     assert groups == {"0", "3", "6", "9"}
 
 
-def test_equal_widths_need_no_projection(tiny_config):
+def test_equal_sizes_need_no_projection(tiny_config):
     config = dataclasses.replace(tiny_config, embedding_size=12)
     names = {variable_name(variable) for variable in AlbertEncoder(config).variables}
     assert not any("embedding_hidden_mapping_in" in name for name in names)
 
 
-def test_dropout_is_off_unless_training_and_follows_its_seed(tiny_config, tiny_batch):
+def test_dropout_is_only_applied_in_training_and_depends_on_the_seed(tiny_config, tiny_batch):
     config = dataclasses.replace(
         tiny_config, hidden_dropout_prob=0.3, attention_probs_dropout_prob=0.2
     )
@@ -219,8 +219,8 @@ def test_dropout_is_off_unless_training_and_follows_its_seed(tiny_config, tiny_b
     assert not np.array_equal(pooled(training=True), pooled(training=True))
 
 
-def test_each_place_drops_other_elements(tiny_config, tiny_batch, monkeypatch):
-    """With one seed for all, layers of the same group would drop the same elements."""
+def test_each_dropout_drops_different_elements(tiny_config, tiny_batch, monkeypatch):
+    """With a common seed, layers of the same group would drop the same elements."""
     config = dataclasses.replace(tiny_config, hidden_dropout_prob=0.5)
     model, seeds, original = AlbertEncoder(config), [], kernels.keep_mask
 
@@ -230,11 +230,11 @@ def test_each_place_drops_other_elements(tiny_config, tiny_batch, monkeypatch):
 
     monkeypatch.setattr(kernels, "keep_mask", spy)
     model(tiny_batch, training=True)
-    assert len(seeds) == 1 + 2 * 6  # the embeddings, and twice a layer
+    assert len(seeds) == 1 + 2 * 6  # one for the embeddings and two for each layer
     assert len(np.unique(seeds, axis=0)) == 1 + 2 * 6
 
 
-def test_dropout_drops_its_share_and_keeps_the_mean():
+def test_dropout_drops_at_its_rate_and_keeps_the_mean():
     x = tf.ones((97, 1031))
     kept = kernels.dropout(x, 0.3, tf.constant([1, 2])).numpy()
     assert abs((kept == 0).mean() - 0.3) < 0.01
@@ -242,7 +242,7 @@ def test_dropout_drops_its_share_and_keeps_the_mean():
 
 
 def test_names_are_the_same_in_every_model_of_a_process(tiny_config):
-    """Gradients are summed in the order of names, so a running number changes the last bits."""
+    """Gradients are summed in the order of names, so numbered names would change the last bits."""
     first, second = (
         [layer.name for layer in AlbertForPretraining(tiny_config)._flatten_layers()][1:]
         for _ in range(2)
@@ -251,16 +251,16 @@ def test_names_are_the_same_in_every_model_of_a_process(tiny_config):
     assert first == second
 
 
-def test_a_sequence_beyond_the_positions_is_refused(tiny_model):
-    with pytest.raises(ValueError, match="14 positions, max_position_embeddings=13"):
+def test_sequences_longer_than_the_position_embeddings_are_rejected(tiny_model):
+    with pytest.raises(ValueError, match="sequence length 14 exceeds max_position_embeddings=13"):
         tiny_model.encoder({"input_ids": np.zeros((2, 14), np.int32)})
 
 
-def test_kernels_start_as_truncated_normal_and_no_two_alike():
+def test_kernels_are_initialized_with_different_truncated_normals():
     config = AlbertConfig(1009, embedding_size=96, hidden_size=96, num_attention_heads=4)
     encoder = AlbertEncoder(config)
     words = encoder.embeddings.words.numpy()
-    assert np.abs(words).max() <= 0.04  # cut at two standard deviations of 0.02
+    assert np.abs(words).max() <= 0.04  # truncated at two standard deviations of 0.02
     assert abs(words.std() - 0.8796 * 0.02) < 0.0002
     attention = encoder.blocks[0].attention
     assert not np.array_equal(attention.query.kernel, attention.key.kernel)
@@ -273,7 +273,7 @@ def test_every_activation_runs(tiny_config, tiny_batch, act):
     assert np.isfinite(model(tiny_batch)["masked_lm_logits"]).all()
 
 
-def test_half_precision_keeps_weights_and_logits_in_float32(tiny_config, tiny_batch):
+def test_mixed_precision_keeps_weights_and_logits_in_float32(tiny_config, tiny_batch):
     full = AlbertForPretraining(tiny_config)
     tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
     try:
@@ -291,7 +291,7 @@ def test_half_precision_keeps_weights_and_logits_in_float32(tiny_config, tiny_ba
     )
 
 
-def test_the_graph_gives_what_eager_mode_gives(tiny_model, tiny_batch):
+def test_graph_mode_equals_eager_mode(tiny_model, tiny_batch):
     eager = tiny_model(tiny_batch)["masked_lm_logits"]
     np.testing.assert_allclose(
         tf.function(tiny_model)(tiny_batch)["masked_lm_logits"], eager, atol=1e-5
@@ -299,7 +299,7 @@ def test_the_graph_gives_what_eager_mode_gives(tiny_model, tiny_batch):
 
 
 def step_of(model, batch, in_graph=True, **options):
-    """Loss and gradients of a training step with dropout."""
+    """Returns the loss and gradients of a training step with dropout."""
     task = PretrainingTask(model.config, 11, 7)
     batch = {name: tf.constant(value) for name, value in batch.items()}
 
@@ -318,7 +318,7 @@ def with_dropout(config):
     )
 
 
-def test_recomputing_activations_changes_no_number(tiny_config, tiny_batch):
+def test_gradient_checkpointing_does_not_change_the_result(tiny_config, tiny_batch):
     model = with_dropout(dataclasses.replace(tiny_config, num_hidden_layers=4))
     expected = step_of(model, tiny_batch, in_graph=False)
     model.encoder.recompute = True
@@ -328,7 +328,7 @@ def test_recomputing_activations_changes_no_number(tiny_config, tiny_batch):
 
 @pytest.mark.slow
 def test_xla_compiles_a_whole_step_to_the_same_numbers(tiny_config, tiny_batch, monkeypatch):
-    """With recomputation, and with what lies between the products compiled by itself as well."""
+    """With gradient checkpointing, and with the fused operations also compiled separately."""
     config = dataclasses.replace(tiny_config, num_hidden_layers=2, num_hidden_groups=1)
     model = with_dropout(config)
     expected = step_of(model, tiny_batch, in_graph=False)
@@ -359,7 +359,7 @@ def test_one_graph_serves_batches_of_any_shape(tiny_config, tiny_batch, monkeypa
             np.testing.assert_allclose(outputs[name], expected[name], atol=1e-5)
 
 
-def test_the_last_layer_is_computed_where_it_is_asked_for(tiny_model, tiny_batch):
+def test_the_last_layer_can_be_computed_at_given_positions_only(tiny_model, tiny_batch):
     expected = tiny_model.encoder(tiny_batch)
     outputs = tiny_model.encoder(tiny_batch, positions=tiny_batch["masked_lm_positions"])
     assert set(outputs) == {"pooled_output", "position_output"}

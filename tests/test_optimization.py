@@ -1,4 +1,4 @@
-"""The optimizers against Google's runs and against their formulas in NumPy."""
+"""The optimizers compared with Google's runs, and with their formulas in NumPy."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from tests.test_modeling import GOLDEN, read_golden
 
 PEAK = {"lamb": 0.01, "adamw": 0.001}
 SETTINGS = [(1.0, 0, 0), (1.0, 4, 0), (2.0, 3, 2)]
-# These runs were recorded in a plain session, which incremented its step counter before it computed
-# the rate, so that the first update had the rate of step 1. Google's trainer reads it before.
+# These runs were recorded in a plain session, which incremented the step counter before computing
+# the learning rate: the first update had the rate of step 1. Google's trainer computes it first.
 RECORDED_STEPS = range(1, 13)
-# In two of them it read the counter first, once: update 2 had the rate of update 1.
+# In two of the runs, the session once computed the rate first: update 2 had the rate of update 1.
 READ_FIRST = {("groups", "adamw", (2.0, 3, 2)), ("no_factorization", "lamb", (2.0, 3, 2))}
 
 
 def train_losses(model, optimizer, batch, steps):
-    """Losses of an update for each of `steps`, which has the learning rate of that step."""
+    """Returns the loss of an update for each of `steps`, with the learning rate of that step."""
     batch = {name: tf.constant(value) for name, value in batch.items()}
     task = PretrainingTask(
         model.config, batch["input_ids"].shape[1], batch["masked_lm_ids"].shape[1]
@@ -76,7 +76,7 @@ def assert_same_weights(model, expected):
         pytest.param("adamw", 1.0, 0, 0, marks=pytest.mark.slow),
     ],
 )
-def test_twelve_steps_have_google_losses(optimizer, power, warmup, start):
+def test_twelve_steps_have_googles_losses(optimizer, power, warmup, start):
     config = AlbertConfig.from_json_file(str(GOLDEN / "encoder_shared.json"))
     model = AlbertForPretraining(config)
     weights = read_golden("variable/")
@@ -112,7 +112,7 @@ def test_reference_runs_end_with_the_same_weights(shared, folder, optimizer, pow
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["lamb", "adamw"])
-def test_moments_of_a_google_checkpoint_are_continued(shared, name):
+def test_training_continues_with_the_moments_of_a_google_checkpoint(shared, name):
     path = shared / "golden" / "resume" / name
     settings = json.loads((path / "settings.json").read_text())
     config_file = shared / "golden" / "encoder" / "groups" / "albert_config.json"
@@ -159,7 +159,7 @@ def test_steps_follow_the_formula(kind):
         for i, g in enumerate(gradients):
             m, v = moments[i] = 0.9 * moments[i][0] + 0.1 * g, 0.999 * moments[i][1] + 1e-3 * g * g
             update = m / (np.sqrt(v) + 1e-6)
-            if i == 0:  # the kernel alone decays and is scaled
+            if i == 0:  # only the kernel gets weight decay and layer adaptation
                 update += 0.01 * weights[i]
                 if kind is Lamb:
                     update *= np.linalg.norm(weights[i]) / np.linalg.norm(update)
@@ -168,7 +168,7 @@ def test_steps_follow_the_formula(kind):
         np.testing.assert_allclose(variable, expected, rtol=2e-5, atol=1e-6)
 
 
-def test_moments_have_google_names():
+def test_moments_have_googles_names():
     ours = variables()
     slots = AdamW(0.1).slot_variables(ours)
     assert set(slots) == {
@@ -176,8 +176,8 @@ def test_moments_have_google_names():
     }
 
 
-def test_the_rates_of_a_schedule():
-    """The first update, which follows no finished one, has step 0, as in Google's trainer."""
+def test_learning_rates_of_the_schedule():
+    """The first update has step 0, as in Google's trainer."""
     schedule = WarmUpPolynomialDecay(1e-3, 100, 5)
     rates = [float(schedule(step)) for step in (0, 1, 4, 5, 50, 99, 100, 150)]
     np.testing.assert_allclose(rates, [0, 2e-4, 8e-4, 9.5e-4, 5e-4, 1e-5, 0, 0], rtol=1e-5)
@@ -189,7 +189,7 @@ def test_the_rates_of_a_schedule():
 
 @pytest.mark.parametrize("kind", [AdamW, Lamb])
 def test_the_first_update_has_the_rate_of_step_0(kind):
-    """By `apply_gradients`, as in Keras, and by that of the training step."""
+    """With Keras' `apply_gradients`, and with the training step's `apply_gradients_if`."""
     start = [[2.0, -1.0]]
     pairs = [(tf.constant([[0.5, 0.5]]), tf.Variable(start, name="kernel"))]
     optimizer = kind(WarmUpPolynomialDecay(0.5, 8, 2))
@@ -210,14 +210,14 @@ def test_layer_adaptation_is_one_where_a_norm_is_zero():
     assert float(trust_ratio(tf.constant(3.0), tf.constant(2.0))) == 1.5
 
 
-def test_an_unknown_optimizer_is_refused():
-    with pytest.raises(ValueError, match="'lamp' is none of lamb, adamw"):
+def test_an_unknown_optimizer_is_rejected():
+    with pytest.raises(ValueError, match="'lamp': expected one of lamb, adamw"):
         create_optimizer("lamp", WarmUpPolynomialDecay(1.0, 1))
 
 
 @pytest.mark.parametrize("kind", [AdamW, Lamb])
-def test_an_update_compiled_for_large_weights_is_the_same(kind):
-    """Those of 2^16 elements and more are updated by XLA inside of graphs."""
+def test_the_compiled_update_of_large_variables_is_the_same(kind):
+    """Inside graphs, XLA compiles the update of large variables."""
     start, gradient = tf.random.normal((2, 2**15, 1)), tf.random.normal((2, 2**15, 1))
     weights = []
     for wrap in (lambda function: function, tf.function):
@@ -238,7 +238,7 @@ def assert_same_values(found, expected):
 
 @pytest.mark.parametrize("kind", [AdamW, Lamb])
 def test_eager_and_graph_steps_mix_in_any_order(kind):
-    """Nothing of a trace is left on the optimizer, whether it applied or left out a step."""
+    """The optimizer keeps no tensor from a trace, whether the step was applied or skipped."""
     gradients = np.random.default_rng(4).normal(size=(4, 3, 5)).astype(np.float32)
     ours, expected = variables(), variables()
     mixed, eager = kind(0.03), kind(0.03)
@@ -265,7 +265,7 @@ def test_eager_and_graph_steps_mix_in_any_order(kind):
     assert_same_values(ours, expected)
 
 
-def test_arguments_replace_the_values_of_google():
+def test_arguments_override_googles_defaults():
     weight = tf.Variable([[2.0, -1.0]], name="x/kernel")
     excluded = tf.Variable([[2.0, -1.0]], name="x/other")
     optimizer = AdamW(
@@ -281,8 +281,8 @@ def test_arguments_replace_the_values_of_google():
 
 
 @pytest.mark.parametrize("kind", [AdamW, Lamb])
-def test_rows_of_an_embedding_that_occur_twice_are_added(kind):
-    """The gradient of a lookup is `tf.IndexedSlices`."""
+def test_repeated_rows_of_an_embedding_gradient_are_added(kind):
+    """The gradient of an embedding lookup is `tf.IndexedSlices`."""
     tables = [tf.Variable(tf.reshape(tf.range(10.0), (5, 2)), name="table") for _ in range(2)]
     slices = tf.IndexedSlices(tf.constant([[1.0, 2.0], [3.0, 4.0]]), tf.constant([3, 3]), (5, 2))
     kind(0.1).apply_gradients([(slices, tables[0])])
@@ -305,8 +305,8 @@ def line(count=24):
 
 
 @pytest.mark.parametrize("kind", [AdamW, Lamb])
-def test_keras_compiles_fits_saves_and_goes_on_with_it(kind, tmp_path):
-    """Going on from a `.keras` file is as going through: it has moments, step and schedule."""
+def test_keras_compiles_fits_saves_and_resumes_with_it(kind, tmp_path):
+    """A `.keras` file has moments, step and schedule: resuming equals uninterrupted training."""
     schedule = WarmUpPolynomialDecay(0.05, 40, 4)
     x, y = line()
 
@@ -329,7 +329,7 @@ def test_keras_compiles_fits_saves_and_goes_on_with_it(kind, tmp_path):
 
 
 @pytest.mark.parametrize("kind", [AdamW, Lamb])
-def test_optimizers_and_schedules_are_made_again_from_their_configs(kind):
+def test_optimizers_and_schedules_can_be_recreated_from_their_configs(kind):
     optimizer = kind(
         WarmUpPolynomialDecay(1e-3, 100, 5, 2, 1.5),
         weight_decay_rate=0.02,
@@ -354,7 +354,7 @@ def test_optimizers_and_schedules_are_made_again_from_their_configs(kind):
     assert float(number.learning_rate) == 0.125
 
 
-def test_float16_is_compiled_with_keras_own_loss_scaling():
+def test_float16_uses_keras_loss_scaling():
     tf_keras.mixed_precision.set_global_policy("mixed_float16")
     try:
         model = dense_model(Lamb(0.02))

@@ -1,1 +1,1 @@
-"""Training and evaluation of any task, on any devices."""
+"""Training and evaluation for any task on any device."""

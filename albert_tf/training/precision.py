@@ -1,7 +1,7 @@
-"""Mixed precision: which one a device is good at, and the loss scaling that float16 needs.
+"""Mixed precision: selection by device, and loss scaling for float16.
 
-Variables, moments, the statistics of LayerNorm, softmax and losses are in float32 in every
-precision: only matmuls and the activations between them are in the smaller type.
+With bfloat16 and float16, only matmuls and the activations between them use the smaller type.
+Variables, optimizer moments, the statistics of LayerNorm, softmax and losses stay in float32.
 """
 
 from __future__ import annotations
@@ -14,37 +14,38 @@ import tf_keras
 
 _POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
 _CPU_INFO = "/proc/cpuinfo"
-_CPU_FLAGS = {"amx_bf16": "AMX", "avx512_bf16": "AVX-512"}  # units with bfloat16 matmuls
+_CPU_FLAGS = {"amx_bf16": "AMX", "avx512_bf16": "AVX-512"}  # instruction sets with bfloat16 matmuls
 _FIRST_BFLOAT16_GPU, _FIRST_FLOAT16_GPU = (8, 0), (7, 0)  # compute capabilities
 
 Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices
 
 
 def resolve(precision: str) -> tuple[str, str]:
-    """Returns the precision that "auto" stands for on this machine, or the one that is named.
+    """Returns the precision to use, resolving "auto" by the hardware of this machine.
 
     Args:
         precision: as in `DeviceSettings`.
 
     Returns:
-        "float32", "bfloat16" or "float16", and the reason, for the log.
+        "float32", "bfloat16" or "float16", and the reason for it, which is logged.
     """
     if precision != "auto":
         return precision, f"--precision={precision}"
     if tf.config.list_logical_devices("TPU"):
-        return "bfloat16", "a TPU multiplies bfloat16"
+        return "bfloat16", "TPUs support bfloat16"
     gpus = tf.config.list_physical_devices("GPU")
     return _of_gpus(gpus) if gpus else _of_cpu(_read_cpu_info())
 
 
 def difference(precision: str) -> str:
-    """Returns what distinguishes the numbers of a precision from Google's, for messages.
+    """Returns how losses in a precision differ from Google's, as text to append to a message.
 
     Args:
         precision: "float32", "bfloat16" or "float16".
 
     Returns:
-        a sentence with a space before it; "" for float32, in which Google's programs compute.
+        Text that ends the current sentence and adds another; "" for float32, which Google's
+        programs use.
     """
     if precision == "float32":
         return ""
@@ -55,25 +56,25 @@ def difference(precision: str) -> str:
 
 
 def _of_gpus(gpus: Sequence[Any]) -> tuple[str, str]:
-    """Returns as `resolve`, for the least capable of several GPUs."""
+    """Returns the precision and reason for the least capable of the GPUs."""
     details = [tf.config.experimental.get_device_details(gpu) for gpu in gpus]
-    # A GPU that does not say is taken for an old one.
+    # A GPU that does not report its compute capability is assumed to be old.
     capability = min(tuple(found.get("compute_capability") or (0, 0)) for found in details)
     name = f"a GPU of compute capability {'.'.join(map(str, capability))}"
     if capability >= _FIRST_BFLOAT16_GPU:
-        return "bfloat16", f"{name} multiplies bfloat16"
+        return "bfloat16", f"{name} supports bfloat16"
     if capability >= _FIRST_FLOAT16_GPU:
-        return "float16", f"{name} multiplies float16, but not bfloat16"
-    return "float32", f"{name} multiplies no smaller type fast"
+        return "float16", f"{name} supports float16, but not bfloat16"
+    return "float32", f"{name} has no fast half precision"
 
 
 def _of_cpu(info: str) -> tuple[str, str]:
-    """Returns as `resolve`, for a CPU, from the text of /proc/cpuinfo."""
+    """Returns the precision and reason for a CPU described by the text of /proc/cpuinfo."""
     found = set(info.split())
     for flag, unit in _CPU_FLAGS.items():
         if flag in found:
-            return "bfloat16", f"this processor multiplies bfloat16 ({unit})"
-    return "float32", "this processor does not multiply bfloat16"
+            return "bfloat16", f"this CPU supports bfloat16 ({unit})"
+    return "float32", "this CPU does not support bfloat16"
 
 
 def _read_cpu_info() -> str:
@@ -85,38 +86,39 @@ def _read_cpu_info() -> str:
 
 
 def apply(precision: str) -> None:
-    """Makes models that are built from now on compute in a precision; variables stay float32.
+    """Sets the compute dtype of models that are built from now on; variables stay float32.
 
     Args:
-        precision: "float32", "bfloat16" or "float16", as `resolve` returns it.
+        precision: "float32", "bfloat16" or "float16", as returned by `resolve`.
     """
     tf_keras.mixed_precision.set_global_policy(_POLICIES[precision])
 
 
 def current() -> str:
-    """Returns the precision of models that are built now: "float32", "bfloat16" or "float16"."""
+    """Returns the current compute dtype for new models: "float32", "bfloat16" or "float16"."""
     return tf_keras.mixed_precision.global_policy().compute_dtype
 
 
 class LossScale:
-    """Dynamic loss scaling: keeps gradients within the range of float16.
+    """Dynamic loss scaling, which keeps gradients within the range of float16.
 
-    The loss is multiplied by the scale, and gradients are divided by it. A step whose gradients
-    overflow is left out and the scale halved; after `growth_steps` good steps in a row it is
-    doubled. Source: arXiv 1710.03740, section 3.2.
+    The loss is multiplied by the scale, and the gradients are divided by it. If gradients overflow,
+    the step is skipped and the scale is halved. After `growth_steps` consecutive good steps, the
+    scale is doubled. Source: arXiv 1710.03740, section 3.2.
 
-    In place of `tf_keras.mixed_precision.LossScaleOptimizer`, which offers no variable of its scale
-    for checkpoints to hold under a name, which leaves a step out by `tf.cond`, and which looks at
-    all gradients to find what the norm that clips them tells here.
+    This replaces `tf_keras.mixed_precision.LossScaleOptimizer`, whose scale is not a named variable
+    that could be stored in a checkpoint, which skips steps with `tf.cond`, and which checks every
+    gradient for overflow, although the norm computed for clipping already shows it.
 
     Args:
-        initial: the scale at the beginning.
-        growth_steps: number of good steps in a row after which the scale is doubled.
-        minimum: the scale never falls below it. A step that overflows even so is truly not finite.
+        initial: the initial scale.
+        growth_steps: number of consecutive good steps after which the scale is doubled.
+        minimum: lower limit of the scale. If a step overflows at this scale, its gradients are not
+            finite even without loss scaling.
 
     Attributes:
         value: the scale, float32 scalar.
-        good_steps: number of good steps since it last changed, int64 scalar.
+        good_steps: number of good steps since the scale last changed, int64 scalar.
     """
 
     def __init__(
@@ -127,15 +129,15 @@ class LossScale:
         self.good_steps = tf.Variable(0, trainable=False, dtype=tf.int64, name="good_steps")
 
     def scale(self, loss: tf.Tensor) -> tf.Tensor:
-        """Returns the loss to differentiate, of the type of `loss`."""
+        """Returns the scaled loss in the dtype of `loss`."""
         return loss * tf.cast(self.value, loss.dtype)
 
     def unscale(self, gradients: Sequence[Gradient | None]) -> list[Gradient | None]:
-        """Returns the gradients of the loss itself, in float32.
+        """Returns the gradients of the unscaled loss in float32.
 
         Args:
-            gradients: of the scaled loss, one a variable; None where the loss does not depend on
-                it. Those of embedding tables may be `tf.IndexedSlices`.
+            gradients: the gradient of the scaled loss for each variable, or None if the loss does
+                not depend on it. Those of embedding tables may be `tf.IndexedSlices`.
         """
         factor = 1.0 / self.value
         return [
@@ -144,15 +146,15 @@ class LossScale:
         ]
 
     def update(self, is_finite: tf.Tensor) -> None:
-        """Ends a step: halves the scale, or counts a good step and at times doubles it.
+        """Halves the scale after an overflow, or doubles it after enough good steps.
 
         Args:
-            is_finite: whether the gradients of all replicas are, bool scalar.
+            is_finite: whether the gradients of all replicas are finite, bool scalar.
         """
         count = tf.where(is_finite, self.good_steps + 1, 0)
         grows = count >= self.growth_steps
         grown = tf.where(grows, 2.0 * self.value, self.value)
-        # Doubling for ever would end at infinity, where no halving leads back.
+        # Never double to infinity, from which halving could not recover.
         grown = tf.where(tf.math.is_finite(grown), grown, self.value)
         halved = tf.maximum(0.5 * self.value, self.minimum)
         self.value.assign(tf.where(is_finite, grown, halved))

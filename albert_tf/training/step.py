@@ -1,20 +1,20 @@
-"""One update of the weights, for any task: on one device or many, in one batch or in parts.
+"""The training step for any task: data parallelism, gradient accumulation, clipping, update.
 
-From a global batch of B rows to an update (`TrainStep`):
+`TrainStep` turns a global batch of B rows into one update of the weights:
 
-1. Each of the R replicas of the model, one on each device, takes its B/R rows of the batch.
-2. *Global loss weights.* A loss is a sum of terms, each divided by its weight: the number of masked
-   words, sentence pairs or examples. An all-reduce finds the weights of the whole batch. So the
-   gradients of its parts add up to that of the batch, whatever the parts are; the mean of their
-   means would be another, as parts differ in masked words.
-3. *Gradient accumulation.* A replica splits its rows into n micro-batches, computes the gradient of
-   one after the other in the memory of one, and adds them up.
-4. An all-reduce sums gradients and metrics over the replicas.
-5. *Clipping.* The sum is scaled to a global norm of at most 1.
-6. The optimizer updates the weights, unless the loss or a gradient is not finite. With float16 the
-   loss is scaled (`precision.LossScale`), and a step that overflows lowers the scale.
+1. *Data parallelism.* Each of the R replicas of the model, one per device, processes B/R rows.
+2. *Global loss weights.* A loss is a sum of terms, each divided by a weight: the number of masked
+   words, sentence pairs or examples. An all-reduce computes the weights of the global batch first.
+   The gradients of its parts then add up to the gradient of the batch, however it is split. A mean
+   of the parts' means would not, because parts differ in their number of masked words.
+3. *Gradient accumulation.* A replica splits its rows into n micro-batches and computes their
+   gradients one after the other, which takes the memory of one micro-batch, and adds them up.
+4. *All-reduce.* Gradients and metrics are summed over the replicas.
+5. *Clipping.* The summed gradient is scaled to a global norm of at most 1.
+6. *Update.* The optimizer updates the weights unless the loss or a gradient is not finite. With
+   float16, the loss is scaled (`precision.LossScale`), and an overflow lowers the scale.
 
-Letters: B rows of the global batch, R replicas, n micro-batches of a replica.
+Notation: B rows of the global batch, R replicas, n micro-batches per replica.
 """
 
 from __future__ import annotations
@@ -30,38 +30,38 @@ from albert_tf.training import devices
 from albert_tf.training.precision import LossScale
 
 CLIP_NORM = 1.0
-DROPOUT_STREAM = 1  # second half of the dropout seed: other uses of a seed take other numbers
+DROPOUT_STREAM = 1  # second half of the dropout seed; other uses of the seed have other numbers
 
 Batch = dict[str, tf.Tensor]
 Sums = dict[str, tuple[tf.Tensor, tf.Tensor]]
 
 
 class Task(Protocol):
-    """What the loops ask of a task."""
+    """Interface between a task and the training and evaluation loops."""
 
     selection_metric: str
 
     def loss_weights(self, batch: Batch) -> tf.Tensor:
-        """Returns what each term of the loss is divided by, float32 [terms]."""
+        """Returns the weight that each term of the loss is divided by, float32 [terms]."""
 
     def loss(
         self, outputs: Any, batch: Batch, weights: tf.Tensor | None = None
     ) -> tuple[tf.Tensor, Sums]:
-        """Returns the loss of a batch, and metric → (weighted sum, weight).
+        """Returns the loss of a batch, and its metrics as name → (weighted sum, weight).
 
-        Where the batch is part of a larger one, `weights` are the `loss_weights` of that.
+        If the batch is part of a larger one, `weights` are the `loss_weights` of the larger batch.
         """
 
 
 class Gradients(NamedTuple):
-    """Gradients by the position of their variable in `TrainStep.variables`.
+    """Gradients, keyed by the index of the variable in `TrainStep.variables`.
 
-    Variables that the loss does not depend on are left out, and not updated.
+    Variables that the loss does not depend on are omitted and not updated.
 
     Attributes:
-        dense: position → gradient, of the variable's shape.
-        embedding: the same for embedding tables, whose gradients TensorFlow computes as
-            `tf.IndexedSlices`, a row for each token of the batch; here they are dense.
+        dense: index → gradient, in the shape of the variable.
+        embedding: the same for embedding tables. TensorFlow computes their gradients as
+            `tf.IndexedSlices` with a row for each token of the batch; here they are dense.
     """
 
     dense: dict[int, tf.Tensor]
@@ -70,14 +70,14 @@ class Gradients(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StepOptions:
-    """How a step is computed.
+    """Options of the training step.
 
     Attributes:
-        seed: of dropout.
-        micro_batches: n, for gradient accumulation.
-        clip_per_replica: clip the gradient of each replica before they are summed, as Google's
-            programs do on TPUs.
-        jit_compile: compile the step with XLA.
+        seed: seed of the dropout masks.
+        micro_batches: n, the number of gradient accumulation steps.
+        clip_per_replica: whether to clip the gradient of each replica before they are summed, as
+            Google's programs do on TPUs.
+        jit_compile: whether to compile the step with XLA.
     """
 
     seed: int = 0
@@ -90,14 +90,15 @@ class TrainStep:
     """A training step as a `tf.function`.
 
     Args:
-        model: called with (batch, training=, dropout_seed=).
-        task: turns its outputs into a loss.
-        optimizer: of `albert_tf.optimization`, created in the strategy's scope, as the model.
-        options: how a step is computed.
-        strategy: the distribution strategy; None for the current one.
-        batch_signature: name → shape and type of what is in a batch. Where batches differ in
-            length, None in place of these sizes lets one trace of the step serve all.
-        loss_scale: for float16.
+        model: called as `model(batch, training=True, dropout_seed=...)`.
+        task: computes the loss from the model's outputs.
+        optimizer: an optimizer of `albert_tf.optimization`, created in the strategy's scope, like
+            the model.
+        options: options of the step.
+        strategy: the distribution strategy; defaults to the current one.
+        batch_signature: name → shape and dtype of each tensor in a batch. Dimensions that vary
+            between batches are None, so that the step is traced only once.
+        loss_scale: loss scaling for float16.
     """
 
     def __init__(
@@ -119,51 +120,52 @@ class TrainStep:
             optimizer.build(self.variables)
         flag = tf.TensorSpec((), tf.bool)
         signature = None if batch_signature is None else [batch_signature, flag, flag]
-        # A TPU's strategy compiles by itself.
+        # TPUStrategy compiles the step itself.
         jit_compile = self.options.jit_compile and not devices.is_tpu(self.strategy)
         self.function = tf.function(
             self._run,
             input_signature=signature,
             reduce_retracing=signature is None,
             jit_compile=jit_compile or None,
-            autograph=False,  # nothing here needs it, and it takes a third of the tracing
+            autograph=False,  # not needed, and takes a third of the tracing time
         )
 
     def __call__(
         self, batch: Batch, may_update: Any = True, asks_to_stop: Any = False
     ) -> dict[str, tf.Tensor]:
-        """Takes a step.
+        """Runs one training step.
 
         Args:
             batch: the rows of this process, [B / processes, …].
             may_update: bool scalar; False changes nothing but the step counter.
-            asks_to_stop: whether this process wants all of them to stop.
+            asks_to_stop: whether this process requests that all processes stop.
 
         Returns:
-            metric → float32 [2], its sum and weight over the global batch, with `loss`,
-            `gradient_norm`, before clipping, and `tokens`, without padding; and bool scalars:
-            `is_finite`, whether loss and gradients are; `is_good`, whether `may_update`
-            and the run need not stop because of this step; `stops`, whether any process asks.
+            A dict of metric → float32 [2], the sum and weight over the global batch, including
+            `loss`, `gradient_norm` (before clipping) and `tokens` (without padding); and of three
+            bool scalars: `is_finite`, whether loss and gradients are finite; `is_good`, whether
+            `may_update` is set and this step does not require the run to stop; and `stops`, whether
+            any process requests a stop.
         """
         return self.function(batch, tf.constant(may_update), tf.constant(asks_to_stop))
 
     def _run(self, batch: Batch, may_update: tf.Tensor, asks_to_stop: tf.Tensor) -> Any:
         """Runs the step on all replicas of this process."""
         results = self.strategy.run(self._replica_step, args=(batch, may_update, asks_to_stop))
-        # They return sums over all replicas: the same.
+        # All replicas return the same values: sums over all of them.
         result = {
             name: self.strategy.experimental_local_results(value)[0]
             for name, value in results.items()
         }
         if self.loss_scale is not None:
-            # Overflow is part of float16's life, until no smaller scale is left.
+            # In float16 an overflow is normal, unless the scale is already at its minimum.
             is_least = self.loss_scale.value <= self.loss_scale.minimum
             result["is_good"] = may_update & (result["is_finite"] | ~is_least)
             self.loss_scale.update(result["is_finite"])
         return result
 
     def _replica_step(self, batch: Batch, may_update: tf.Tensor, asks_to_stop: tf.Tensor) -> Any:
-        """Takes the step on one replica; all of them return the same."""
+        """Runs the step on one replica. All replicas return the same values."""
         replica = tf.distribute.get_replica_context().replica_id_in_sync_group
         rows = self._replica_rows(batch, replica)
         weights = self.task.loss_weights(rows)
@@ -174,7 +176,7 @@ class TrainStep:
         factor: tf.Tensor | float = 1.0
         if self.options.clip_per_replica:
             norm = global_norm(gradients, sums["squares"][0])
-            sums["norm"] = _with_weight(norm)  # their sum is finite if each of them is
+            sums["norm"] = _with_weight(norm)  # the sum is finite if all norms are
             gradients = scale_gradients(gradients, clipping_factor(norm))
         sums["stops"] = _with_weight(tf.cast(asks_to_stop, tf.float32))
         share = 1.0 / self.strategy.num_replicas_in_sync
@@ -183,7 +185,7 @@ class TrainStep:
             sums["tokens"] = tf.stack((tokens, share))
 
         gradients = self._all_reduce(gradients)
-        # All sums in one exchange.
+        # A single all-reduce for all sums.
         totals = tf.unstack(self._all_reduce(tf.stack(list(sums.values()))))
         sums = dict(zip(sums, totals, strict=True))
         squares = sums.pop("squares")[0]
@@ -207,12 +209,12 @@ class TrainStep:
         return sums | {"is_finite": is_finite, "is_good": is_good, "stops": stops}
 
     def _replica_rows(self, batch: Batch, replica: tf.Tensor | int) -> Batch:
-        """Returns the rows of a replica, counted over all processes: [B/R, …]."""
+        """Returns a replica's rows, [B/R, …]; `replica` is its index over all processes."""
         local = replica - devices.first_local_replica(self.strategy)
         return take_part(batch, local, devices.num_local_replicas(self.strategy))
 
     def _all_reduce(self, values: Any) -> Any:
-        """Returns the sums of tensors over all replicas."""
+        """Returns tensors summed over all replicas."""
         if self.strategy.num_replicas_in_sync == 1:
             return values
         context = tf.distribute.get_replica_context()
@@ -221,7 +223,7 @@ class TrainStep:
     def _accumulate_gradients(
         self, rows: Batch, replica: tf.Tensor | int, weights: tf.Tensor
     ) -> tuple[Gradients, dict[str, tf.Tensor]]:
-        """Returns the sums, over a replica's micro-batches, of what `_gradients` returns."""
+        """Returns the results of `_gradients`, summed over the replica's micro-batches."""
         count = self.options.micro_batches
 
         def compute(number: tf.Tensor | int) -> tuple[Gradients, dict[str, tf.Tensor]]:
@@ -230,7 +232,7 @@ class TrainStep:
 
         if count == 1:
             return compute(0)
-        # Traced by itself, so that what the loop adds up is known before it begins.
+        # Traced separately because the loop needs the structure and shapes of its sums in advance.
         traced = tf.function(compute, autograph=False)
         traced = traced.get_concrete_function(tf.TensorSpec((), tf.int32))
 
@@ -246,7 +248,7 @@ class TrainStep:
         return total
 
     def _dropout_seed(self, micro_batch: tf.Tensor | int) -> tf.Tensor:
-        """Returns the dropout seed of a micro-batch, counted over all replicas, of this step."""
+        """Returns the dropout seed of a micro-batch, given by its index over all replicas."""
         step = tf.cast(self.optimizer.iterations, tf.int32)
         seed = tf.random.fold_in((self.options.seed, DROPOUT_STREAM), step)
         is_whole = self.strategy.num_replicas_in_sync * self.options.micro_batches == 1
@@ -255,10 +257,10 @@ class TrainStep:
     def _gradients(
         self, batch: Batch, weights: tf.Tensor, seed: tf.Tensor
     ) -> tuple[Gradients, dict[str, tf.Tensor]]:
-        """Returns the gradients of a micro-batch, and name → float32 [2], a sum and its weight.
+        """Returns the gradients of a micro-batch, and sums as name → float32 [2], (sum, weight).
 
-        The sums are the metrics, `loss`, and `squares`: of the embedding tables' gradients, as
-        `global_norm` takes them.
+        The sums are those of the metrics, `loss`, and `squares`, the sum of the squared rows of the
+        embedding tables' gradients, which `global_norm` needs.
         """
         with tf.GradientTape() as tape:
             outputs = self.model(batch, training=True, dropout_seed=seed)
@@ -279,8 +281,8 @@ class TrainStep:
             else:
                 gradients.dense[position] = dense
 
-        # Losses of parts add up to the loss of the batch, or to those of replicas by themselves,
-        # of which the mean is taken.
+        # The losses of the micro-batches add up to the loss of the global batch. With
+        # `clip_per_replica` they add up to a loss for each replica, and the mean is reported.
         parts = self.options.micro_batches
         if not self.options.clip_per_replica:
             parts *= self.strategy.num_replicas_in_sync
@@ -291,9 +293,10 @@ class TrainStep:
         }
 
     def first_bad_tensor(self, batch: Batch) -> str:
-        """Names the first tensor of the current step that is not finite, in order of computation.
+        """Returns the name of the first tensor of the step, in computation order, not finite.
 
-        Computes the step again without changing anything, part by part, on one device.
+        This recomputes the step, one micro-batch after the other on one device, without updating
+        anything.
 
         Args:
             batch: the rows of this process.
@@ -308,10 +311,10 @@ class TrainStep:
             for name, value in self._tensors(rows, self._dropout_seed(first + part)):
                 if not _is_finite(value):
                     return name
-        return "none that can be found again, in the rows of this process"
+        return "none that can be reproduced from the rows of this process"
 
     def _tensors(self, batch: Batch, seed: tf.Tensor) -> Iterator[tuple[str, tf.Tensor]]:
-        """Yields name and value of the tensors of a step, in the order of computation."""
+        """Yields the names and values of a step's tensors in computation order."""
         with tf.GradientTape() as tape:
             outputs, (embeddings, *layers) = self.model(
                 batch, training=True, dropout_seed=seed, output_hidden_states=True
@@ -334,39 +337,38 @@ class TrainStep:
 
 
 def global_norm(gradients: Gradients, squares: tf.Tensor) -> tf.Tensor:
-    """Returns the norm that gradients are clipped by, as Google's programs, float32 scalar.
+    """Returns the global norm for clipping as computed by Google's programs, float32 scalar.
 
-    They call `tf.clip_by_global_norm`, which takes `tf.IndexedSlices` row by row: the gradient of
-    an embedding table counts with the squares of its rows, one for each token of the batch, and
-    rows of the same word are not added before. So these squares are summed where the rows are, in
-    each micro-batch, and add up over parts of a batch. All other gradients are squared once they
-    are summed.
+    They call `tf.clip_by_global_norm`, which treats each row of `tf.IndexedSlices` separately: the
+    gradient of an embedding table contributes the squares of its rows, one row for each token of
+    the batch, without first adding up the rows of the same word. These squares are therefore
+    computed in each micro-batch and added up. All other gradients are squared after summation.
 
     Args:
-        gradients: of the batch.
-        squares: sum of the squares of the rows, float32 scalar.
+        gradients: gradients of the batch.
+        squares: sum of the squared rows of the embedding gradients, float32 scalar.
     """
     dense = [tf.reduce_sum(tf.square(gradient)) for gradient in gradients.dense.values()]
     return tf.sqrt(tf.add_n([squares, *dense]))
 
 
 def clipping_factor(norm: tf.Tensor) -> tf.Tensor:
-    """Returns what gradients of a global norm are multiplied by, so that it is at most 1."""
+    """Returns the factor that scales gradients of the given global norm to at most CLIP_NORM."""
     return CLIP_NORM * tf.minimum(1.0 / norm, 1.0 / CLIP_NORM)
 
 
 def scale_gradients(gradients: Gradients, factor: tf.Tensor) -> Gradients:
-    """Returns gradients times a scalar; 0 makes zeros of them even where they are not finite."""
+    """Returns gradients times a scalar; a factor of 0 turns even non-finite values into 0."""
     return tf.nest.map_structure(lambda x: tf.math.multiply_no_nan(x, factor), gradients)
 
 
 def take_part(batch: Batch, number: tf.Tensor | int, count: int) -> Batch:
-    """Returns part `number` of the `count` equal parts of a batch's rows."""
+    """Returns part `number` of a batch split into `count` equal parts."""
     if count == 1:
         return batch
 
     def take(value: tf.Tensor) -> tf.Tensor:
-        # By reshaping, as XLA knows the size of what comes out of it.
+        # Reshaping instead of slicing lets XLA infer the static size of the result.
         shape = tf.shape(value)
         parts = tf.reshape(value, tf.concat(([count, shape[0] // count], shape[1:]), axis=0))
         rows = None if value.shape[0] is None else value.shape[0] // count
@@ -376,7 +378,7 @@ def take_part(batch: Batch, number: tf.Tensor | int, count: int) -> Batch:
 
 
 def _with_weight(total: tf.Tensor) -> tf.Tensor:
-    """Returns a sum with the weight 1, as metrics have one, float32 [2]."""
+    """Returns the pair of a sum and the weight 1, float32 [2]."""
     return tf.stack((total, 1.0))
 
 

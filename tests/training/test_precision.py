@@ -1,4 +1,4 @@
-"""Which precision a machine gets, and the loss scale that float16 needs."""
+"""The precision chosen for each kind of hardware, and loss scaling for float16."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def no_devices(monkeypatch):
         ("", "float32", "does not"),
     ],
 )
-def test_a_processor_gets_what_it_multiplies(no_devices, monkeypatch, flags, expected, reason):
+def test_cpus_use_bfloat16_if_they_support_it(no_devices, monkeypatch, flags, expected, reason):
     monkeypatch.setattr(precision, "_read_cpu_info", lambda: f"flags\t\t: {flags}\nbugs\t:\n")
     found, why = precision.resolve("auto")
     assert found == expected
@@ -45,7 +45,7 @@ def test_a_processor_gets_what_it_multiplies(no_devices, monkeypatch, flags, exp
         ([(9, 0), (7, 5)], "float16"),
     ],
 )
-def test_gpus_get_what_the_least_of_them_multiplies(monkeypatch, capabilities, expected):
+def test_gpus_use_the_precision_of_the_least_capable_one(monkeypatch, capabilities, expected):
     monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: [])
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: capabilities)
     monkeypatch.setattr(
@@ -56,12 +56,12 @@ def test_gpus_get_what_the_least_of_them_multiplies(monkeypatch, capabilities, e
     assert precision.resolve("auto")[0] == expected
 
 
-def test_a_tpu_gets_bfloat16(monkeypatch):
+def test_tpus_use_bfloat16(monkeypatch):
     monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: ["TPU:0"])
     assert precision.resolve("auto")[0] == "bfloat16"
 
 
-def test_a_precision_that_is_asked_for_is_given():
+def test_an_explicit_precision_is_used():
     for name in ("float32", "bfloat16", "float16"):
         assert precision.resolve(name) == (name, f"--precision={name}")
 
@@ -85,7 +85,7 @@ def test_models_compute_in_the_precision_and_keep_float32_weights(name):
 
 
 def one_step(scale, weight, factor):
-    """A step down the loss factor · mean of weight in float16, in a graph as training is."""
+    """Minimizes factor · mean(weight) in float16 by one step, in a graph like training."""
 
     @tf.function
     def step(factor):
@@ -100,16 +100,16 @@ def one_step(scale, weight, factor):
     step(tf.constant(factor, tf.float16))
 
 
-def test_small_gradients_survive_and_are_those_of_the_loss_itself():
+def test_small_gradients_do_not_underflow_and_are_unscaled():
     for initial, expected in ((2.0**15, -(2.0**-26)), (1.0, 0.0)):
         scale, weight = LossScale(initial), tf.Variable(tf.zeros((64,)))
         one_step(scale, weight, 2.0**-20)
         np.testing.assert_array_equal(weight, np.full(64, expected))
 
 
-def test_a_step_that_overflows_is_left_out_and_halves_the_scale():
+def test_an_overflow_skips_the_step_and_halves_the_scale():
     scale, weight = LossScale(initial=8.0), tf.Variable((1.0, 2.0))
-    one_step(scale, weight, 10000.0)  # 8 · 10000 is beyond float16
+    one_step(scale, weight, 10000.0)  # 8 · 10000 overflows float16
     np.testing.assert_array_equal(weight, (1.0, 2.0))
     assert float(scale.value) == 4.0
     one_step(scale, weight, 4096.0)
@@ -117,7 +117,7 @@ def test_a_step_that_overflows_is_left_out_and_halves_the_scale():
     assert float(scale.value) == 4.0
 
 
-def test_the_scale_grows_after_good_steps_in_a_row_and_never_leaves_its_range():
+def test_the_scale_grows_after_consecutive_good_steps_and_stays_in_range():
     scale = LossScale(initial=4.0, growth_steps=3, minimum=2.0)
     values = []
     for is_good in (True, True, False, True, True, True, True, False, False, False):

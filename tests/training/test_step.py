@@ -1,4 +1,4 @@
-"""One update: the same whatever the batch is divided into, and none where it would do harm."""
+"""The training step: splitting the batch does not change the update; bad steps are skipped."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ CASES = [
 
 
 def whole(case):
-    """The case on one device in one batch."""
+    """Runs the case on one device with one batch."""
     return run_whole(tuple(sorted((case | {"micro_batches": 1}).items())))
 
 
 @functools.cache
 def run_whole(options):
-    """The same for several tests, which are compared to it."""
+    """Runs a case once for all the tests that compare with it."""
     return distributed_steps.run_case(**dict(options))
 
 
 def one_device(case):
-    """The case on one device; in bfloat16 in two parts, as every product is rounded by itself."""
+    """Runs the case on one device; in bfloat16 in two parts, because each matmul rounds."""
     if case.get("precision_name") == "bfloat16":
         return distributed_steps.run_case(**case | {"micro_batches": 2})
     return whole(case)
@@ -66,12 +66,12 @@ def assert_same(found, expected, tolerance=1e-5):
     ],
     ids=["lamb-3", "adamw-12"],
 )
-def test_a_batch_in_parts_gives_the_weights_of_the_whole_batch(case):
+def test_gradient_accumulation_equals_the_whole_batch(case):
     assert_same(distributed_steps.run_case(**case), whole(case))
 
 
-def test_a_mean_of_means_would_give_others():
-    """The rows of the test differ enough in masked words to tell the two apart."""
+def test_a_mean_of_means_would_differ():
+    """The rows of these tests differ in masked words by enough to show a difference."""
     step, model = distributed_steps.make_step()
     batch = {name: tf.constant(value) for name, value in distributed_steps.batch_of(0).items()}
     outputs = model(batch)
@@ -109,7 +109,7 @@ def results_of(path, process):
 
 
 @pytest.mark.slow
-def test_two_devices_give_the_weights_of_one(tmp_path):
+def test_two_devices_equal_one(tmp_path):
     path = tmp_path / "two.npz"
     settings = {"distribution": "mirrored", "num_devices": 2}
     (found,) = results_of(path, run_program(path, settings, CASES[:1]))
@@ -118,7 +118,7 @@ def test_two_devices_give_the_weights_of_one(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_two_devices_give_the_weights_of_one_with_every_optimizer_and_precision(tmp_path):
+def test_two_devices_equal_one_with_every_optimizer_and_precision(tmp_path):
     path = tmp_path / "two.npz"
     settings = {"distribution": "mirrored", "num_devices": 2}
     for found, case in zip(
@@ -129,7 +129,7 @@ def test_two_devices_give_the_weights_of_one_with_every_optimizer_and_precision(
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_two_workers_give_the_weights_of_one(tmp_path):
+def test_two_workers_equal_one(tmp_path):
     paths = [tmp_path / "0.npz", tmp_path / "1.npz"]
     processes = []
     for index, path in enumerate(paths):
@@ -140,7 +140,7 @@ def test_two_workers_give_the_weights_of_one(tmp_path):
             assert_same(found, one_device(case))
 
 
-def test_parts_are_consecutive_rows_of_a_static_size():
+def test_parts_are_consecutive_rows_with_a_static_size():
     batch = {"x": tf.reshape(tf.range(24), (6, 4))}
     part = take_part(batch, tf.constant(1), 3)["x"]
     assert part.shape == (2, 4)
@@ -148,7 +148,7 @@ def test_parts_are_consecutive_rows_of_a_static_size():
 
 
 def test_gradients_are_clipped_as_google_clips_them():
-    """`tf.clip_by_global_norm` takes rows of one word by themselves, not their sum."""
+    """`tf.clip_by_global_norm` uses the rows of a word separately, not their sum."""
     rows = tf.IndexedSlices(tf.constant([[3.0, 0.0], [3.0, 4.0]]), tf.constant([1, 1]), (2, 2))
     dense = tf.constant([4.0, 0.0])
     expected, norm = tf.clip_by_global_norm([dense, rows], 1.0)
@@ -161,7 +161,7 @@ def test_gradients_are_clipped_as_google_clips_them():
     assert float(clipping_factor(tf.constant(0.5))) == 1.0
 
 
-def test_a_factor_of_zero_leaves_nothing_of_gradients_that_are_not_finite():
+def test_a_factor_of_zero_clears_gradients_that_are_not_finite():
     gradients = Gradients({0: tf.constant([np.nan, np.inf])}, {2: tf.constant([[1.0]])})
     found = scale_gradients(gradients, tf.constant(0.0))
     np.testing.assert_array_equal(found.dense[0], [0.0, 0.0])
@@ -170,7 +170,7 @@ def test_a_factor_of_zero_leaves_nothing_of_gradients_that_are_not_finite():
 
 @pytest.fixture(scope="module", name="taken")
 def take_a_step():
-    """A step on one device that has been traced and taken, its model and its batch."""
+    """Returns a step on one device that has run once, its model and its batch."""
     step, model = distributed_steps.make_step()
     batch = {name: tf.constant(value) for name, value in distributed_steps.batch_of(0).items()}
     assert step(batch)["is_good"]
@@ -178,7 +178,7 @@ def take_a_step():
 
 
 def test_an_eager_update_may_follow_a_step(taken):
-    """The optimizer keeps nothing of the trace of a step."""
+    """The optimizer keeps no tensor from the trace of a step."""
     step, model, _ = taken
     count = int(step.optimizer.iterations)
     variables = model.trainable_variables
@@ -197,7 +197,7 @@ def test_dropout_differs_from_part_to_part_and_from_step_to_step():
     assert len(set(map(tuple, seeds))) == 3
 
 
-def test_a_step_that_is_not_finite_changes_nothing_and_is_named(taken):
+def test_a_step_that_is_not_finite_changes_nothing_and_is_diagnosed(taken):
     step, model, batch = taken
     before = [variable.numpy() for variable in model.variables + step.optimizer.variables]
     weights = batch["masked_lm_weights"].numpy()
@@ -216,10 +216,10 @@ def test_a_step_that_is_not_finite_changes_nothing_and_is_named(taken):
     assert step(batch)["is_good"]
 
 
-def test_the_first_bad_tensor_is_the_first_in_the_order_of_computation():
+def test_the_first_bad_tensor_is_the_first_in_computation_order():
     step, model = distributed_steps.make_step()
     batch = {name: tf.constant(value) for name, value in distributed_steps.batch_of(0).items()}
-    assert "none that can be found" in step.first_bad_tensor(batch)
+    assert "none that can be reproduced" in step.first_bad_tensor(batch)
     gamma = next(v for v in model.variables if "group_1" in v.name and "gamma" in v.name)
     gamma.assign(tf.fill(gamma.shape, 3e38))
     assert step.first_bad_tensor(batch) == "the output of layer 1"
@@ -230,12 +230,12 @@ def test_the_first_bad_tensor_is_the_first_in_the_order_of_computation():
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("parts", [1, 2])
-def test_the_whole_step_compiles_with_xla_and_gives_the_same_weights(parts):
+def test_the_step_compiled_with_xla_computes_the_same_weights(parts):
     case = {"optimizer": "lamb", "micro_batches": parts, "jit_compile": True}
     assert_same(distributed_steps.run_case(**case), whole(case | {"jit_compile": False}))
 
 
 @pytest.mark.slow
-def test_clipping_each_device_by_itself_changes_nothing_on_one_device():
+def test_clipping_per_replica_changes_nothing_on_one_device():
     case = {"optimizer": "adamw", "rate": 0.001}
     assert_same(distributed_steps.run_case(**case, clip_per_replica=True), whole(case))
