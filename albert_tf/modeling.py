@@ -522,10 +522,9 @@ def _reject_keras_3(inputs: Any) -> None:
     is_inside = state.get_global_attribute("current_call_ctx") is not None
     if is_inside or any(isinstance(x, keras.KerasTensor) for x in tf.nest.flatten(inputs)):
         raise ValueError(
-            "this is a tf_keras layer. A Keras 3 model (tf.keras in this version of TensorFlow) "
-            "would neither train nor save its weights. Build the model from tf_keras layers "
-            "(import tf_keras), or set the environment variable TF_USE_LEGACY_KERAS=1 before "
-            "importing TensorFlow."
+            "this is a tf_keras layer. A Keras 3 model (TensorFlow's built-in Keras) would neither "
+            "train nor save its weights. Build the model from tf_keras layers (import tf_keras), "
+            "or set the environment variable TF_USE_LEGACY_KERAS=1 before importing TensorFlow."
         )
 
 
