@@ -261,7 +261,7 @@ def test_a_broken_file_is_named(content, message, tmp_path):
         AlbertConfig.from_json_file(str(path))
 
 
-def test_a_missing_file_is_named(tmp_path):
+def test_an_error_names_the_missing_file(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no\.json: no such file"):
         AlbertConfig.from_json_file(str(tmp_path / "no.json"))
 

@@ -74,7 +74,7 @@ SAID = {
     "run_squad_v1": "--predict_feature_left_file has no effect",
     "run_squad_v2": "--predict_feature_left_file has no effect",
     "run_pretraining_google": "--export_dir has no effect",
-    "create_pretrain_data_batch": "--non_chinese turns nothing off",
+    "create_pretrain_data_batch": "--non_chinese has no effect",
     "bash create_pretrain_data.sh\n": "albert_zh's defaults apply: --keep_checkpoint_max=20",
     "python similarity.py": "New heads, which start from random weights: output_bias",
     "run_classifier_sp_google": "New heads, which start from random weights: output_bias",

@@ -1,4 +1,4 @@
-"""From text to pre-training records, without TensorFlow.
+"""Creates pre-training records from text, without TensorFlow.
 
 >>> from albert_tf import data
 >>> settings = data.Settings(
@@ -26,13 +26,14 @@ def run(settings: Settings) -> Result:
     """Creates pre-training records from text, as create_pretraining_data.py does.
 
     Args:
-        settings: as the flags of that program; `Settings.make` has albert_zh's defaults as well.
+        settings: the flags of that program. `Settings.make` also applies albert_zh's defaults.
 
     Returns:
-        the metadata: settings, vocabulary, counts and files.
+        The metadata: settings, vocabulary, counts and files.
 
     Raises:
-        ValueError, OSError: settings, files and text do not go together; says which.
+        ValueError, OSError: settings, files or text are invalid or do not match; the message says
+            which.
     """
     from albert_tf.data import program
 

@@ -1,14 +1,14 @@
-"""Creates pre-training records with Apache Beam, from more text than one machine handles.
+"""Creates pre-training records with Apache Beam, for corpora too large for one machine.
 
     read chunks → encode each (`encoding`) → group by output → shuffle and write
 
-One worker reads the chunks in order, because their numbers are parts of seeds, and spreads them
-over all workers; reading takes about a hundredth of the time of the rest. For the same seed and
-chunk size, every output has the same records as that of `create`. The records of an output are
-shuffled in the memory of one worker: choose so many outputs (`name@4096`) that each fits.
+A single worker reads the chunks in order, because the random seeds depend on the chunk index, and
+distributes them to all workers. Reading takes about one percent of the total time. With the same
+seed and chunk size, each output contains the same records as with `create`. The records of one
+output are shuffled in the memory of one worker: use so many outputs (`name@4096`) that each fits.
 
-Apache Beam is an extra and imported when the pipeline is built. The other machines need this
-package, and paths that all of them can reach (`gs://…`).
+Apache Beam is an optional dependency, imported when the pipeline is built. Every worker needs this
+package installed, and all paths must be reachable from every worker (`gs://…`).
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from albert_tf.data.encoding import EncodedBatch, make_chunk_encoder
 from albert_tf.data.records import Outputs
 from albert_tf.data.settings import EncodingSettings, Settings
 
-COUNTS = "counts"  # name of the encoding step's second output
-ENCODERS = 2  # kept by a worker process
+COUNTS = "counts"  # tag of the encoding step's side output
+ENCODERS = 2  # cached by each worker process
 
-# Some records of one output: number of the chunk, number of the batch in it, slots, frames.
+# Some records of one output: chunk index, batch index within the chunk, slots, TFRecord frames.
 Piece = tuple[int, int, list[int], list[bytes]]
-# Counts of some chunks, and their numbers → checksums.
+# Counts of some chunks, and chunk index → checksum.
 Counts = tuple[collections.Counter[str], dict[int, str]]
 
 _make_encoder = functools.lru_cache(ENCODERS)(make_chunk_encoder)
@@ -42,7 +42,7 @@ _make_encoder = functools.lru_cache(ENCODERS)(make_chunk_encoder)
 def _pieces(
     chunk: corpus.Chunk, number: int, batch: EncodedBatch, num_outputs: int
 ) -> Iterator[tuple[int, Piece]]:
-    """Divides a batch of a chunk among the outputs."""
+    """Splits a batch by output; yields (output, piece)."""
     outputs = batch.slots // shuffling.slots_per_output(num_outputs)
     for output in np.unique(outputs).tolist():
         chosen = np.flatnonzero(outputs == output).tolist()
@@ -51,7 +51,7 @@ def _pieces(
 
 
 def _encode(chunk: corpus.Chunk, settings: EncodingSettings, num_outputs: int) -> Iterator[Any]:
-    """The records of a chunk by output, and its counts as the second output."""
+    """Yields the records of a chunk by output, and its counts as a tagged side output."""
     from apache_beam.pvalue import TaggedOutput
 
     counts: collections.Counter[str] = collections.Counter()
@@ -76,18 +76,20 @@ def _add_counts(all_counts: Iterable[Counts]) -> Counts:
 def _write_output(
     element: tuple[int, Iterable[Piece]], counts: Counts, outputs: Outputs, random_seed: int
 ) -> tuple[int, dict[str, Any]]:
-    """Shuffles and writes the records of an output, and returns its entry in the metadata.
+    """Shuffles and writes the records of one output; returns the output and its metadata entry.
 
-    The order is that of `create` if an output there is a single group of slots. Where the text has
-    no instance at all, nothing is written.
+    The order is the same as in `create` if an output fits into one shuffle group there.
+
+    Raises:
+        ValueError: the text yields no instances; nothing is written.
     """
     if not counts[0]["instances"]:
-        raise ValueError("--input_file: no text in there gives a token")
+        raise ValueError("--input_file: no text in these files yields a token")
     output, pieces = element
     made: list[tuple[int, int, bytes]] = []
     for chunk, _, slots, frames in sorted(filter(None, pieces), key=lambda piece: piece[:2]):
         made += zip([chunk] * len(slots), slots, frames, strict=True)
-    made.sort(key=lambda record: record[:2])  # by chunk and slot; those made first stay first
+    made.sort(key=lambda record: record[:2])  # by chunk and slot; the sort is stable
     path = outputs.paths[output]
     with records.open_output(path, outputs.compression) as stream:
         for at in shuffling.random_order(len(made), random_seed, output):
@@ -118,8 +120,8 @@ def _import_beam() -> Any:
         import apache_beam
     except ImportError:
         raise ValueError(
-            "--runner needs Apache Beam: pip install 'albert-tf2[beam]', or leave the flag out "
-            "to work on this machine alone"
+            "--runner requires Apache Beam: pip install 'albert-tf2[beam]', or omit the flag to "
+            "use this machine only"
         ) from None
     logging.getLogger("apache_beam").setLevel(logging.WARNING)
     return apache_beam
@@ -140,7 +142,7 @@ def _build(pipeline: Any, job: create.Job, settings: Settings) -> None:
         >> beam.FlatMap(_encode, settings, num_outputs).with_outputs(COUNTS, main="records")
     )
     counts = beam.pvalue.AsSingleton(encoded[COUNTS] | "count" >> beam.CombineGlobally(_add_counts))
-    # So that an output without any record is written as well.
+    # Ensures that outputs without records are written as well.
     empty = pipeline | "outputs" >> beam.Create([(n, ()) for n in range(num_outputs)])
     metadata = job.metadata, outputs.metadata_file
     _ = (
@@ -154,13 +156,16 @@ def _build(pipeline: Any, job: create.Job, settings: Settings) -> None:
 
 
 def create_pretraining_data(settings: Settings) -> dict[str, Any]:
-    """Does the work of `create.create_pretraining_data` with Apache Beam, on `settings.runner`.
+    """Creates pre-training records with Apache Beam, on the runner `settings.runner`.
 
-    `num_workers`, `work_dir` and `shuffle_megabytes` have no effect: the runner decides these.
-    `resume` skips outputs that are complete.
+    `num_workers`, `work_dir` and `shuffle_megabytes` are ignored, because the runner manages
+    workers and storage. With `resume`, nothing is done if all outputs are complete.
+
+    Returns:
+        The content of the metadata file, as `create.create_pretraining_data`.
 
     Raises:
-        ValueError: Apache Beam is not installed; or as `create.create_pretraining_data`.
+        ValueError: Apache Beam is not installed, or any error of `create.create_pretraining_data`.
     """
     beam = _import_beam()
     options = beam.options.pipeline_options.PipelineOptions(

@@ -1,17 +1,17 @@
-"""Chinese words: which tokens of a sentence continue a word.
+"""Finds Chinese words, for whole-word masking: which tokens of a sentence continue a word.
 
-Chinese is written without spaces, so a segmenter (jieba, an extra) has to find the words. There are
-two ways to use them, both for tokenized sentences:
+Chinese is written without spaces, so a word segmenter (jieba, an optional dependency) has to find
+the words. Two ways of using its output are implemented:
 
-* `ChineseWords` goes by position: a character continues a word if the segmenter's word at this
-  position also has the character before it. Words may have any length; the ids to predict are those
-  of the characters.
-* `AlbertZhWords` does what albert_zh's `get_new_segment` does, for records like those of its
-  released models. The words of a sentence are a set; from the left, the longest of 3, 2 or 1 tokens
-  whose text is in the set is a word, wherever in the sentence the segmenter found it. The id to
-  predict for its second and third character is that of their "##" form.
+* `ChineseWords` aligns words by position: a character continues a word if the segmenter puts it
+  into the same word as the character before it. Words may have any length, and the labels are the
+  ids of the characters.
+* `AlbertZhWords` reproduces `get_new_segment` of albert_zh, for records like those that its
+  released models were trained on. The words of a sentence form a set; scanning from the left, the
+  longest run of up to 3 tokens whose text is in this set is a word, wherever in the sentence the
+  segmenter found it. The labels of its second and third character are their "##" forms.
 
-Both mark Han characters only: other pieces start words where the vocabulary says so.
+Both mark Han characters only. The vocabulary decides where all other words start.
 """
 
 from __future__ import annotations
@@ -33,38 +33,38 @@ Segmenter = Callable[[str], list[str]]
 LONGEST_ALBERT_ZH_WORD = 3  # tokens
 _HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002fa1f]")
 _ALBERT_ZH_HAN = re.compile("[\u4e00-\u9fa5]")
-_REMEMBERED = 200_000  # words
+_CACHED_WORDS = 200_000
 
 
 def load_segmenter() -> Segmenter:
-    """Cuts text into words with jieba and its own dictionary.
+    """Returns a function that segments text into words with jieba and its default dictionary.
 
     Raises:
         ValueError: jieba is not installed.
     """
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # old syntax in jieba and its way to find its files
+            warnings.simplefilter("ignore")  # jieba uses deprecated syntax and pkg_resources
             import jieba
     except ImportError:
         raise ValueError(
-            "Chinese words need the package jieba: pip install 'albert-tf2[zh]'"
+            "Chinese word segmentation requires jieba: pip install 'albert-tf2[zh]'"
         ) from None
     jieba.setLogLevel(logging.WARNING)
-    segmenter = jieba.Tokenizer()  # not the shared one, to which users may have added words
+    segmenter = jieba.Tokenizer()  # not jieba's global one, to which users may have added words
     segment: Segmenter = segmenter.lcut
     return segment
 
 
 class ChineseWords:
-    """Marks the tokens that continue a Chinese word, by position.
+    """Marks the tokens that continue a Chinese word, aligned by position.
 
     Args:
-        tokenizer: made the tokens.
-        segment: cuts a text into words that joined are the text again; jieba by default.
+        tokenizer: the tokenizer that produced the tokens.
+        segment: splits a text into words whose concatenation is the text; defaults to jieba.
 
     Attributes:
-        label_table: None: the ids to predict are those of the tokens.
+        label_table: None, because the labels are the ids of the tokens themselves.
     """
 
     label_table: NDArray[np.int32] | None = None
@@ -73,14 +73,14 @@ class ChineseWords:
         self._tokenizer = tokenizer
         self._segment = segment or load_segmenter()
         self._basic = BasicTokenizer(tokenizer.do_lower_case)
-        self._size_of = functools.lru_cache(_REMEMBERED)(lambda word: len(tokenizer.encode(word)))
+        self._size_of = functools.lru_cache(_CACHED_WORDS)(lambda word: len(tokenizer.encode(word)))
 
     def continues_word(self, lines: list[str], encoded: list[list[int]]) -> NDArray[np.bool_]:
-        """Which tokens continue a Chinese word: bool [tokens of all lines, concatenated].
+        """Returns which tokens continue a Chinese word: bool [tokens of all lines, concatenated].
 
         Args:
             lines: sentences.
-            encoded: their ids, as `tokenizer.encode_batch` gives them.
+            encoded: their token ids, as returned by `tokenizer.encode_batch`.
         """
         with_tokens = (line for line, ids in zip(lines, encoded, strict=True) if ids)
         marks = itertools.chain.from_iterable(map(self._mark, with_tokens))
@@ -95,7 +95,7 @@ class ChineseWords:
         ]
 
     def _spell(self, line: str) -> tuple[str, list[int]]:
-        """The text of the tokens of a line, and the position in it at which each token begins."""
+        """Returns the text of a line's tokens, and the offset in it at which each token begins."""
         text = ""
         places: list[int] = []
         if self._tokenizer.is_sentencepiece:
@@ -106,10 +106,10 @@ class ChineseWords:
             return text, places
         for word in self._basic.words(line):
             is_han = bool(_HAN.match(word))
-            # Spaces between Han characters are layout; others separate words.
+            # Spaces between Han characters have no meaning; other spaces separate words.
             if text and not is_han and not _HAN.match(text, len(text) - 1):
                 text += " "
-            # All pieces of a word that is not Chinese get its position: they are never marked.
+            # All pieces of a non-Chinese word share its offset, so that they are never marked.
             places += [len(text)] * (1 if is_han else self._size_of(word))
             text += word
         return text, places
@@ -118,23 +118,26 @@ class ChineseWords:
 class AlbertZhWords:
     """Marks words as albert_zh does, with "##" labels.
 
-    One of jieba's words with up to 3 lower-cased tokens has other characters after Han ones:
-    江南style. albert_zh reads its last piece as "##style"; here it keeps its own id.
+    jieba has one word of up to 3 lower-cased tokens that mixes Han and other characters: 江南style.
+    albert_zh labels its last piece "##style"; here the piece keeps its own id.
 
     Args:
-        tokenizer: made the tokens.
-        segment: cuts a text into words; jieba by default.
+        tokenizer: the tokenizer that produced the tokens.
+        segment: splits a text into words; defaults to jieba.
 
     Attributes:
-        label_table: int32 [V], the id to predict for a token that continues a word.
+        label_table: int32 [V], the label of each token where it continues a word.
 
     Raises:
-        ValueError: not a WordPiece vocabulary, or one without the "##" form of a Han character.
+        ValueError: the vocabulary is not WordPiece, or lacks the "##" form of a Han character.
     """
 
     def __init__(self, tokenizer: FullTokenizer, segment: Segmenter | None = None):
         if tokenizer.is_sentencepiece:
-            raise ValueError("albert_zh_compat needs a WordPiece vocabulary: --vocab_file alone")
+            raise ValueError(
+                "albert_zh_compat requires a WordPiece vocabulary: set --vocab_file and not "
+                "--spm_model_file"
+            )
         missing = [
             piece
             for piece in tokenizer.pieces
@@ -143,23 +146,23 @@ class AlbertZhWords:
         if missing:
             raise ValueError(
                 "albert_zh_compat predicts ##字 for 字 inside a word, but the vocabulary lacks "
-                f"{len(missing)} such pieces, for instance ##{missing[0]}. Use BERT's Chinese "
-                "vocabulary, or leave the flag out."
+                f"{len(missing)} such pieces, for example ##{missing[0]}. Use BERT's Chinese "
+                "vocabulary, or omit the flag."
             )
         self._pieces = tokenizer.pieces
         self._segment = segment or load_segmenter()
-        twins = (
+        continuation_ids = (
             tokenizer.vocab.get("##" + piece, piece_id)
             for piece_id, piece in enumerate(tokenizer.pieces)
         )
-        self.label_table: NDArray[np.int32] | None = np.fromiter(twins, np.int32)
+        self.label_table: NDArray[np.int32] | None = np.fromiter(continuation_ids, np.int32)
 
     def continues_word(self, lines: list[str], encoded: list[list[int]]) -> NDArray[np.bool_]:
-        """Which tokens albert_zh marks with "##": bool [tokens of all lines, concatenated].
+        """Returns which tokens albert_zh marks with "##": bool [tokens of all lines, concatenated].
 
         Args:
-            lines: sentences; not used.
-            encoded: their ids.
+            lines: sentences; unused.
+            encoded: their token ids.
         """
         marks = itertools.chain.from_iterable(map(self._mark, encoded))
         return np.fromiter(marks, bool, sum(map(len, encoded)))

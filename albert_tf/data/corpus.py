@@ -1,9 +1,9 @@
-"""Reads text files as a stream of chunks, cut between documents.
+"""Reads text files as a stream of chunks, each a set of whole documents.
 
-The input has the format of Google's programs, one sentence a line and a blank line between
-documents; or, depending on `input_format`, a document a file ("documents") or a JSON object a line
-("jsonl"), which `text_formats` parses. A file of any size is read once, front to back, with one or
-two chunks in memory. Where it is cut depends on the files and the chunk size alone.
+By default, files have the format of Google's programs: one sentence per line and a blank line
+between documents. With `input_format="documents"` each file is a document, and with "jsonl" each
+line is a JSON object; `text_formats` parses these. Files of any size are streamed, with at most two
+chunks in memory. Chunk boundaries depend only on the files and the chunk size.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from albert_tf import files
 SENTENCES, DOCUMENTS, JSONL = INPUT_FORMATS = ("sentences", "documents", "jsonl")
 
 READ_BYTES = 1 << 20
-MAX_SENTENCE_CHARS = 1_000_000  # a longer line is an error: it cannot be a sentence
-MIN_DOCUMENT_LIMIT = 16 << 20  # documents up to this size are never cut
+MAX_SENTENCE_CHARS = 1_000_000  # a longer line cannot be a sentence and is an error
+MIN_DOCUMENT_LIMIT = 16 << 20  # documents of up to this many bytes are never split
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _NOWHERE = re.compile(rb"(?!)")
@@ -33,17 +33,17 @@ _END_OF_DOCUMENT = {
     DOCUMENTS: _NOWHERE,  # only the end of the file
     JSONL: re.compile(rb"\n"),
 }
-# The end of one document and the beginning of the next.
+# The end of one document and the start of the next.
 _TWO_DOCUMENTS = {
     SENTENCES: re.compile(rb"\S[ \t]*\n(?:[ \t]*\n)+[ \t]*\S"),
     DOCUMENTS: _NOWHERE,
     JSONL: re.compile(rb"\S[ \t]*\n\s*\S"),
 }
 _EXPECTED = {
-    SENTENCES: "One sentence a line was expected, with a blank line between documents; split the "
-    "text into sentences first.",
-    DOCUMENTS: "Lines of text were expected.",
-    JSONL: "One JSON object a line was expected.",
+    SENTENCES: "Expected one sentence per line and a blank line between documents; split the text "
+    "into sentences first.",
+    DOCUMENTS: "Expected lines of text.",
+    JSONL: "Expected one JSON object per line.",
 }
 
 
@@ -53,8 +53,8 @@ class Part:
 
     Attributes:
         path: the file.
-        first_line: number of the first line, counted from 1.
-        data: the lines in UTF-8, ended by "\n".
+        first_line: line number of the first line, starting at 1.
+        data: the lines in UTF-8, separated by "\n".
     """
 
     path: str
@@ -62,22 +62,22 @@ class Part:
     data: bytes
 
     def lines(self) -> list[str]:
-        """The lines.
+        """Returns the lines, decoded.
 
         Raises:
-            ValueError: not UTF-8; names the file and the line.
+            ValueError: the text is not UTF-8; the message names the file and the line.
         """
         return files.decode_utf8(self.data, self.path, self.first_line).split("\n")
 
 
 @dataclasses.dataclass(frozen=True)
 class Chunk:
-    """Some whole documents: the unit of work.
+    """Some whole documents, the unit of work of one process.
 
     Attributes:
-        index: number of the chunk, counted from 0.
-        parts: its text, in order.
-        read_bytes: bytes of the input files that were read for it, as they are on disk.
+        index: index of the chunk, starting at 0.
+        parts: the text, in order.
+        read_bytes: number of input bytes read for this chunk, as stored on disk.
     """
 
     index: int
@@ -86,7 +86,7 @@ class Chunk:
 
     @property
     def checksum(self) -> str:
-        """Checksum of the text, hexadecimal; independent of file names and line numbers."""
+        """Checksum of the text in hexadecimal; independent of file names and line numbers."""
         digest = hashlib.blake2b(digest_size=16)
         for part in self.parts:
             digest.update(len(part.data).to_bytes(8, "little"))
@@ -94,10 +94,11 @@ class Chunk:
         return digest.hexdigest()
 
     def lines(self) -> Iterator[list[str]]:
-        """The lines of each part. A part begins and ends with a document.
+        """Yields the lines of each part. A part starts and ends at a document boundary.
 
         Raises:
-            ValueError: not UTF-8, or a line too long for a sentence; names the file and the line.
+            ValueError: the text is not UTF-8, or a line is too long for a sentence; the message
+                names the file and the line.
         """
         for part in self.parts:
             lines = part.lines()
@@ -107,7 +108,7 @@ class Chunk:
 
 
 def check_sentence(sentence: str, path: str, line: int) -> None:
-    """Raises ValueError with the file and the line if a sentence is too long."""
+    """Raises a ValueError that names the file and the line if a sentence is too long."""
     if len(sentence) > MAX_SENTENCE_CHARS:
         raise _line_too_long(path, line)
 
@@ -120,7 +121,7 @@ def _line_too_long(path: str, line: int, input_format: str = SENTENCES) -> Value
 
 
 def _unix_line_ends(stream: IO[bytes]) -> Iterator[bytes]:
-    r"""The content in blocks, with "\r\n", "\r\r\n" and a lone "\r" made "\n"; without BOM."""
+    r"""Yields the content in blocks without a BOM; "\r\n", "\r\r\n" and a lone "\r" become "\n"."""
     block = stream.read(READ_BYTES).removeprefix(_BYTE_ORDER_MARK)
     while block:
         while block.endswith(b"\r") and (more := stream.read(1)):
@@ -132,11 +133,11 @@ def _unix_line_ends(stream: IO[bytes]) -> Iterator[bytes]:
 
 
 class _Reader:
-    """Cuts one file into parts of at least `part_bytes` that end with a document.
+    """Splits a file at document boundaries into parts of at least `part_bytes`.
 
     Args:
-        path: the file, plain or compressed with gzip.
-        part_bytes: minimum size of a part, except for the last one.
+        path: the file, plain or gzip-compressed.
+        part_bytes: minimum size of a part in bytes; the last one may be smaller.
         input_format: one of INPUT_FORMATS.
     """
 
@@ -147,7 +148,7 @@ class _Reader:
         self.document_limit = max(MIN_DOCUMENT_LIMIT, 4 * part_bytes)
 
     def parts(self) -> Iterator[tuple[Part, int]]:
-        """The parts, each with how much of the file has been read by then, in bytes on disk."""
+        """Yields each part and the number of bytes of the file (on disk) read so far."""
         with files.open_binary(self.path) as raw:
             is_compressed = raw.read(len(files.GZIP_MAGIC)) == files.GZIP_MAGIC
             raw.seek(0)
@@ -155,7 +156,8 @@ class _Reader:
             line = 1
             pending = b""
             for block in _unix_line_ends(stream):
-                # Up to here no document ends; a blank line at the end may be incomplete.
+                # The minimum size of a part, or the last line break read so far if that is later:
+                # the blank line after it may continue in this block.
                 searched = max(self.part_bytes - 2, pending.rfind(b"\n"))
                 pending += block
                 while end := self._end_of_part(pending, line, searched):
@@ -167,7 +169,13 @@ class _Reader:
                 yield Part(self.path, line, pending), raw.tell()
 
     def _end_of_part(self, pending: bytes, line: int, searched: int) -> int:
-        """Where to cut `pending`, or 0 for not yet; no end lies before `searched`."""
+        """Returns the offset at which to split `pending`, or 0 if more text has to be read first.
+
+        Args:
+            pending: text that has been read but not yielded.
+            line: line number at which it starts.
+            searched: offset at which to start looking for the end of a document.
+        """
         found = _END_OF_DOCUMENT[self.input_format].search(pending, max(0, searched))
         if found and found.end() <= self.document_limit:
             return found.end()
@@ -179,7 +187,7 @@ class _Reader:
         if self.input_format == JSONL:
             return end
         logging.warning(
-            "%s, line %d: %d MiB without the end of a document. Cut there, as if it ended.",
+            "%s, line %d: no document boundary within %d MiB; the document is split here.",
             self.path,
             line + pending.count(b"\n", 0, end) - 1,
             end >> 20,
@@ -190,24 +198,24 @@ class _Reader:
 def read_chunks(
     paths: list[str], chunk_bytes: int, input_format: str = SENTENCES
 ) -> Iterator[Chunk]:
-    """Reads text files as chunks of about `chunk_bytes`.
+    """Yields the content of text files as chunks of about `chunk_bytes`.
 
-    Every chunk has two documents or more, because an instance may need text from another document,
-    and at least half of `chunk_bytes`, unless all the text has less. The end of a file ends a
+    Each chunk has at least two documents, because an instance may need text from another document,
+    and at least half of `chunk_bytes`, unless the whole text has less. The end of a file ends a
     document.
 
     Args:
-        paths: text files, plain or compressed with gzip.
-        chunk_bytes: size of a chunk in bytes of text.
+        paths: text files, plain or gzip-compressed.
+        chunk_bytes: target size of a chunk, in bytes of text.
         input_format: one of INPUT_FORMATS.
 
     Raises:
-        FileNotFoundError: a file is missing.
-        ValueError: a line much too long, or a damaged gzip file; names the file.
+        FileNotFoundError: a file does not exist.
+        ValueError: a line is far too long, or a gzip file is corrupt; the message names the file.
     """
     parts: list[Part] = []
     read_bytes = 0
-    held: Chunk | None = None  # yielded later: the last chunk may have to take the remaining parts
+    held: Chunk | None = None  # held back: too small a remainder is appended to the last chunk
     for part, consumed in _all_parts(paths, chunk_bytes, input_format):
         parts.append(part)
         read_bytes += consumed
@@ -226,7 +234,7 @@ def read_chunks(
 
 
 def _all_parts(paths: list[str], part_bytes: int, input_format: str) -> Iterator[tuple[Part, int]]:
-    """The parts of all files, each with the bytes read since the one before."""
+    """Yields the parts of all files, each with the number of bytes read since the previous part."""
     for path in paths:
         before = 0
         try:
@@ -234,7 +242,7 @@ def _all_parts(paths: list[str], part_bytes: int, input_format: str) -> Iterator
                 yield part, read_bytes - before
                 before = read_bytes
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise ValueError(f"{path}: a damaged gzip file: {error}") from None
+            raise ValueError(f"{path}: corrupt gzip file: {error}") from None
 
 
 def _size(parts: list[Part]) -> int:
@@ -247,11 +255,12 @@ def _holds_two_documents(parts: list[Part], input_format: str) -> bool:
 
 
 def text_checksum(chunk_checksums: Iterable[str]) -> str:
-    """Checksum of a text by those of its chunks, in order: hexadecimal.
+    """Returns the checksum of a text, given those of its chunks in order, in hexadecimal.
 
-    Of the content and not of sizes and times: a copy has another time and is the same text, and
-    `rsync -t` gives another text of the same size the same time. It costs nothing where the text is
-    read anyway, and about a hundredth of the work where it is only compared.
+    It is computed from the content, because sizes and modification times are unreliable: a copy of
+    the same text has a new time, and `rsync -t` can give a different text of the same size the same
+    time. It costs nothing where the text is read anyway, and about one percent of a full run where
+    it is only compared.
     """
     digest = hashlib.blake2b(digest_size=16)
     for checksum in chunk_checksums:

@@ -1,15 +1,16 @@
-"""Creates pre-training records on this machine: text files in, shuffled record files out.
+"""Creates pre-training records on one machine: text files in, shuffled record files out.
 
-1. The text is read in chunks (`corpus`). Several processes turn chunks into encoded instances
-   (`encoding`) and spill them to random slots of a work directory (`shuffling`).
+1. The text is read in chunks (`corpus`). Worker processes encode the chunks (`encoding`) and spill
+   the instances to random slots of a work directory (`shuffling`).
 2. For each output file, a process reads the slots that belong to it, shuffles their records and
    writes them.
 3. A metadata file beside the outputs describes them (`records`).
 
-The bytes of the outputs depend on the text and the settings, but neither on the number of processes
-nor on interruptions: every finished chunk and output leaves a small JSON file in the work directory
-(`work_directory`), and `resume` continues from there. Memory use depends on the sizes of chunks and
-shuffles and on the number of processes, not on the amount of text.
+The bytes of the outputs depend on the text and the settings only. They depend neither on the number
+of processes nor on interruptions: each finished chunk and output is recorded in a small JSON file
+in the work directory (`work_directory`), and the next run continues from there. Memory use is
+determined by the chunk size, the shuffle size and the number of processes, not by the amount of
+text.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ from albert_tf.data.work_directory import (
 )
 from albert_tf.tokenization import FullTokenizer
 
-PROGRESS_EVERY = 1000  # records written between two messages
+PROGRESS_EVERY = 1000  # records written between two updates of the progress bar
 
 
 def create_pretraining_data(settings: Settings) -> dict[str, Any]:
@@ -59,22 +60,22 @@ def create_pretraining_data(settings: Settings) -> dict[str, Any]:
         The content of the metadata file: settings, vocabulary, counts and files.
 
     Raises:
-        FileNotFoundError: an input or the vocabulary is missing.
-        ValueError: wrong settings, names or text; says which.
-        OSError: a file cannot be written, for instance because the disk is full. What is finished
-            stays in the work directory, for `resume`.
+        FileNotFoundError: an input file or the vocabulary does not exist.
+        ValueError: settings, file names or text are invalid; the message says which.
+        OSError: a file cannot be written, for example because the disk is full. Finished work stays
+            in the work directory, and the next run continues from it.
     """
     outputs = Outputs.parse(settings.output_file, settings.compression)
     files.check_scheme(outputs.stem, "--output_file")
     work_dir = settings.work_dir or outputs.stem + ".work"
     if files.is_remote(work_dir):
-        raise ValueError(f"--work_dir={work_dir}: a local directory is needed; name one")
+        raise ValueError(f"--work_dir={work_dir}: expected a local directory")
     with prepare(settings, outputs) as job:
-        return _do(job, settings, work_dir)
+        return _run_job(job, settings, work_dir)
 
 
-def _do(job: Job, settings: Settings, work_dir: str) -> dict[str, Any]:
-    """Does a job; returns the content of the metadata file."""
+def _run_job(job: Job, settings: Settings, work_dir: str) -> dict[str, Any]:
+    """Creates the outputs of a job, and returns the content of the metadata file."""
     metadata, outputs = job.metadata, job.outputs
     run = {**metadata["settings"], **metadata["vocabulary"], "outputs": outputs.paths}
     if job.is_finished:
@@ -93,13 +94,13 @@ def _do(job: Job, settings: Settings, work_dir: str) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """What there is to do, checked.
+    """Validated inputs and outputs of a run.
 
     Attributes:
-        input_files: names of the text files.
+        input_files: paths of the text files.
         outputs: the files to write.
         metadata: content of the metadata file, without `text_checksum`, `counts` and `files`.
-        is_finished: whether an earlier run has done everything; then the metadata is complete.
+        is_finished: whether an earlier run has written everything; then the metadata is complete.
     """
 
     input_files: list[str]
@@ -110,10 +111,10 @@ class Job:
 
 @contextlib.contextmanager
 def prepare(settings: Settings, outputs: Outputs) -> Iterator[Job]:
-    """Checks everything that can be checked before the work begins, and then holds the outputs.
+    """Validates the settings and files before the work begins, and locks the outputs meanwhile.
 
     Raises:
-        FileNotFoundError, ValueError: as `create_pretraining_data`.
+        FileNotFoundError, ValueError: see `create_pretraining_data`.
     """
     input_files = files.expand_patterns(settings.input_file, "--input_file")
     _check_paths(input_files, outputs)
@@ -132,9 +133,9 @@ def prepare(settings: Settings, outputs: Outputs) -> Iterator[Job]:
 
 
 def _describe(settings: Settings) -> dict[str, Any]:
-    """What decides which records a text becomes: the begin of the metadata."""
+    """Returns the part of the metadata that is known in advance: settings and vocabulary."""
     tokenizer = load_tokenizer(settings)
-    load_word_marker(settings, tokenizer)  # raises what would stop every process later
+    load_word_marker(settings, tokenizer)  # fails here rather than later in every process
     return {
         "program": f"albert_tf {albert_tf.__version__}",
         "settings": _record_settings(settings),
@@ -148,18 +149,18 @@ def _describe(settings: Settings) -> dict[str, Any]:
 
 
 def _check_paths(input_files: list[str], outputs: Outputs) -> None:
-    """Checks the names of files before anything is read."""
+    """Checks that there is input, and that no output would overwrite it."""
     if not any(map(files.file_size, input_files)):
-        raise ValueError(f"--input_file: {', '.join(input_files)}: nothing in there")
+        raise ValueError(f"--input_file: {', '.join(input_files)}: all input files are empty")
     inputs = set(map(files.real_path, input_files))
     for path in outputs.paths:
         if files.real_path(path) in inputs:
-            raise ValueError(f"--output_file: {path} is an input file as well")
+            raise ValueError(f"--output_file: {path} is also an input file")
         files.check_replaceable(path)
 
 
 def _record_settings(settings: Settings) -> dict[str, Any]:
-    """All settings that decide what is in the outputs: name of the flag → value."""
+    """Returns all settings that determine the content of the outputs: flag name → value."""
     names = [
         field.name
         for group in (MaskingSettings, InstanceSettings, TextSettings)
@@ -173,10 +174,10 @@ def _record_settings(settings: Settings) -> dict[str, Any]:
 
 
 def _find_finished(outputs: Outputs, metadata: dict[str, Any]) -> dict[str, Any] | None:
-    """The metadata of an earlier run that has written all outputs; None if there is none.
+    """Returns the metadata of an earlier run that has written all outputs, or None.
 
     Raises:
-        ValueError: it had other settings; names them.
+        ValueError: that run had different settings; the message names them.
     """
     known = records.read_metadata(list(filter(files.is_file, outputs.paths)))
     expected = os.path.realpath(outputs.metadata_file)
@@ -189,41 +190,41 @@ def _find_finished(outputs: Outputs, metadata: dict[str, Any]) -> dict[str, Any]
     before, now = ({**run["settings"], **run["vocabulary"]} for run in (finished, metadata))
     if changes := describe_changes(before, now):
         raise ValueError(
-            f"{outputs.metadata_file}: the outputs are complete and were made with other settings: "
-            f"{changes}. Name another --output_file, or make them anew with --noresume."
+            f"{outputs.metadata_file}: the outputs are complete, but were created with different "
+            f"settings: {changes}. Choose another --output_file, or recreate them with --noresume."
         )
     return finished
 
 
 def _warn_of_other_outputs(outputs: Outputs) -> None:
-    """Warns of files of an earlier run that stay beside the new ones: `name@4` and now `name@2`."""
+    """Warns of leftover files of an earlier run with more shards: `name@4`, and now `name@2`."""
     try:
         earlier = records.load_metadata(outputs.metadata_file)["files"]
-    except (FileNotFoundError, ValueError):  # it is overwritten
+    except (FileNotFoundError, ValueError):  # an unreadable file is simply overwritten
         return
     folder = os.path.dirname(outputs.metadata_file)
     paths = {os.path.join(folder, entry["name"]) for entry in earlier} - set(outputs.paths)
     if left := sorted(filter(files.is_file, paths)):
         logging.warning(
-            "%s and other files of an earlier run, %d in all, stay beside the new ones: a pattern "
-            "for these may match them as well. Remove what is not needed.",
-            left[0],
+            "%d files of an earlier run, such as %s, remain beside the new ones, and a glob "
+            "pattern may match both. Remove them if they are not needed.",
             len(left),
+            left[0],
         )
 
 
 def _is_same_text(finished: dict[str, Any], input_files: list[str], settings: Settings) -> bool:
-    """Whether the outputs of a finished run were made of this text; else logs that they were not.
+    """Returns whether a finished run was made from the same text; logs a warning if it was not.
 
-    This reads all the text.
+    Reads the whole text to compute its checksum.
     """
     chunks = corpus.read_chunks(input_files, settings.chunk_bytes, settings.input_format)
     checksum = corpus.text_checksum(chunk.checksum for chunk in chunks)
     if finished.get("text_checksum") == checksum:
         return True
     logging.warning(
-        "--input_file has another text than the outputs were made of (checksum %s, now %s): "
-        "making them anew",
+        "--input_file: the text has changed since the outputs were created (checksum %s, now %s); "
+        "recreating them",
         finished.get("text_checksum"),
         checksum,
     )
@@ -231,7 +232,7 @@ def _is_same_text(finished: dict[str, Any], input_files: list[str], settings: Se
 
 
 def _encode_chunks(work_directory: WorkDirectory, job: Job, settings: Settings) -> None:
-    """The first stage: encodes and spills all chunks that are not finished yet."""
+    """Runs the first stage: encodes and spills all unfinished chunks."""
     num_chunks = 0
     chunks = corpus.read_chunks(job.input_files, settings.chunk_bytes, settings.input_format)
     bar = tqdm(
@@ -271,7 +272,7 @@ def _encode_chunks(work_directory: WorkDirectory, job: Job, settings: Settings) 
 def _make_chunk_work(
     directory: str, settings: EncodingSettings, num_outputs: int
 ) -> Callable[[corpus.Chunk], Iterator[tuple[int, int]]]:
-    """What a process does in the first stage: chunk → (instances, input bytes) done."""
+    """Returns the work of a process in the first stage: chunk → (instances, input bytes) done."""
     encode = make_chunk_encoder(settings, num_outputs)
     work_directory = WorkDirectory(directory)
 
@@ -291,10 +292,10 @@ def _make_chunk_work(
 
 
 def _write_outputs(work_directory: WorkDirectory, outputs: Outputs, settings: Settings) -> None:
-    """The second stage: shuffles and writes all outputs that are not finished yet."""
+    """Runs the second stage: shuffles and writes all unfinished outputs."""
     counts = work_directory.counts()
     if not counts["instances"]:
-        raise ValueError("--input_file: no text in there gives a token")
+        raise ValueError("--input_file: no text in these files yields a token")
     finished = work_directory.finished_outputs()
     missing = [output for output in range(len(outputs.paths)) if output not in finished]
     paths = [*(outputs.paths[output] for output in missing), outputs.metadata_file]
@@ -318,7 +319,7 @@ def _write_outputs(work_directory: WorkDirectory, outputs: Outputs, settings: Se
 
 
 def _remove_half_written(paths: Sequence[str]) -> None:
-    """Removes what killed processes left, also those that end because another one failed."""
+    """Removes temporary files left by killed processes, including those stopped by a failure."""
     for path in paths:
         for half_written in glob.glob(glob.escape(path) + ".????????.tmp"):
             os.remove(half_written)
@@ -327,7 +328,7 @@ def _remove_half_written(paths: Sequence[str]) -> None:
 def _make_output_work(
     directory: str, outputs: Outputs, random_seed: int, groups: int
 ) -> Callable[[int], Iterator[int]]:
-    """What a process does in the second stage: number of an output → records written."""
+    """Returns the work of a process in the second stage: output index → records written."""
     work_directory = WorkDirectory(directory)
 
     def work(output: int) -> Iterator[int]:
@@ -353,9 +354,9 @@ def _processes(settings: Settings) -> int:
 
 
 def log_instances(paths: Sequence[str], tokenizer: FullTokenizer, count: int) -> None:
-    """Logs the first instances, one of each output in turn, as the official program does."""
-    in_turn = itertools.zip_longest(*map(records.read_records, paths))
-    found = filter(None, itertools.chain.from_iterable(in_turn))
+    """Logs the first instances, cycling through the outputs, as Google's program does."""
+    interleaved = itertools.zip_longest(*map(records.read_records, paths))
+    found = filter(None, itertools.chain.from_iterable(interleaved))
     for record in itertools.islice(found, count):
         features = decode_example(record)
         ids = features["input_ids"][features["input_mask"] > 0].tolist()

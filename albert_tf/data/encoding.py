@@ -1,11 +1,12 @@
-"""From a chunk of text to encoded instances, and the slots that they are shuffled to.
+"""Encodes a chunk of text as serialized instances, each with a slot for the shuffle.
 
-This is the step that `create` and `beam` share. Its result depends on the chunk and the settings
-alone, so that both write the same records.
+This step is shared by `create` and `beam`, which write the same records because its result depends
+only on the chunk and the settings.
 
-1. Read the chunk as lists of sentences (`text_formats`).
-2. Tokenize them once (`instances`); mark Chinese words if the settings say so (`chinese_words`).
-3. Make the instances of all passes (`instances`, `masking`) and encode them (`tfrecord`).
+1. Parse the chunk into lists of sentences (`text_formats`).
+2. Tokenize them once (`instances`) and optionally mark Chinese words (`chinese_words`).
+3. Build and mask the instances of all passes (`instances`, `masking`) and serialize them
+   (`tfrecord`).
 """
 
 from __future__ import annotations
@@ -31,26 +32,26 @@ from albert_tf.data.text_formats import chunk_lines
 from albert_tf.data.tfrecord import encode_examples, frame_records
 from albert_tf.tokenization import FullTokenizer
 
-_SLOTS = 1  # part of a seed, so that no other use draws the same random numbers
+_SLOTS = 1  # mixed into the seed, so that slots have a separate random stream
 
 
 def load_tokenizer(settings: VocabularySettings) -> FullTokenizer:
-    """Loads the tokenizer.
+    """Returns the tokenizer that the settings describe.
 
     Raises:
-        FileNotFoundError, ValueError: as `FullTokenizer`.
+        FileNotFoundError, ValueError: see `FullTokenizer`.
     """
     return FullTokenizer(settings.vocab_file, settings.do_lower_case, settings.spm_model_file)
 
 
 @dataclasses.dataclass(frozen=True)
 class EncodedBatch:
-    """Some instances of a chunk.
+    """Some instances of a chunk, serialized.
 
     Attributes:
-        records: TFRecord frames with serialized examples.
-        slots: int64 [number of records], the slot of each; see `shuffling`.
-        counts: added to the counts of the metadata.
+        records: serialized examples in TFRecord frames.
+        slots: int64 [number of records], the shuffle slot of each record; see `shuffling`.
+        counts: what this batch adds to the counts in the metadata.
     """
 
     records: list[bytes]
@@ -59,7 +60,7 @@ class EncodedBatch:
 
 
 def load_word_marker(settings: InstanceSettings, tokenizer: FullTokenizer) -> WordMarker | None:
-    """Loads what marks Chinese words; None if the settings do not ask for it.
+    """Returns an object that marks Chinese words, or None if the settings do not enable it.
 
     Raises:
         ValueError: jieba is not installed, or the vocabulary is unsuitable.
@@ -81,13 +82,12 @@ def _count(batch: dict[str, np.ndarray]) -> collections.Counter[str]:
 def make_chunk_encoder(
     settings: EncodingSettings, num_outputs: int
 ) -> Callable[[corpus.Chunk], Iterator[EncodedBatch]]:
-    """Makes the function that turns a chunk into encoded instances, in batches.
+    """Returns a function that yields the encoded instances of a chunk, in batches.
 
-    The first batch has no instances, only the counts of the text.
+    The first batch of a chunk has no instances, only the counts of the text.
 
     Args:
-        settings: the vocabulary, which is loaded here once, and how to read chunks and make
-            instances.
+        settings: the vocabulary, which is loaded once, here, and how to build instances.
         num_outputs: number of record files.
     """
     tokenizer = load_tokenizer(settings)

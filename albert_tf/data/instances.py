@@ -1,11 +1,12 @@
-"""From lines of text to pre-training instances: tokenization, segment pairs, truncation, layout.
+"""Turns lines of text into pre-training instances: `[CLS] A [SEP] B [SEP]`, truncated and masked.
 
-`tokenize_documents` and then `create_batches` turn a chunk into batches of instances. Like Google's
-`create_instances_from_document`, but a segment pair is four token offsets instead of two lists of
-tokens, and the instances of a batch are laid out and masked (`masking`) together.
+`tokenize_documents` tokenizes a chunk of text once, and `create_batches` turns the tokens into
+batches of instances. The algorithm is that of Google's `create_instances_from_document`, vectorized
+with NumPy: a segment pair is stored as four token offsets instead of two lists of tokens, and all
+instances of a batch are assembled and masked (`masking`) together.
 
-Shapes: N instances, S sequence length, T tokens of the chunk, V vocabulary size.
-Source: ALBERT (arXiv 1909.11942), section 3.1, for the sentence order labels.
+Shapes: N instances, S sequence length, T tokens in the chunk, V vocabulary size.
+Source: ALBERT (arXiv 1909.11942), section 3.1, for sentence-order prediction.
 """
 
 from __future__ import annotations
@@ -24,23 +25,24 @@ from albert_tf.data.masking import mask_batch, num_to_predict, starts_word
 from albert_tf.data.settings import MIN_TARGET, SPECIAL_TOKENS_PER_PAIR, InstanceSettings
 from albert_tf.tokenization import FullTokenizer
 
-BATCH_SIZE = 512  # instances laid out and masked at once: they fit in the cache
-LINES_AT_ONCE = 2000  # tokenized together; limits the number of Python objects in memory
-DRAWS_FOR_ANOTHER_DOCUMENT = 10  # after so many the same document is taken, as in Google's program
+BATCH_SIZE = 512  # instances built at once: small enough to fit in the CPU cache
+LINES_AT_ONCE = 2000  # tokenized together; bounds the number of Python objects in memory
+DRAWS_FOR_ANOTHER_DOCUMENT = 10  # then the same document is used, as in Google's program
 
-# Part of a seed, so that no other use draws the same random numbers. Another number, another order
-# of the draws or another BATCH_SIZE would be as good, but would change every record.
+# Mixed into the seed, so that masking has a random stream separate from those of other modules.
+# Changing this number, the order of the random draws or BATCH_SIZE would change every record.
 _MASKING = 11
 
-# A segment pair: offsets of the begin and end of A, of the begin and end of B, and the label.
+# A segment pair: start and end offset of A, start and end offset of B, sentence-order label.
 Pair = tuple[int, int, int, int, int]
 
 
 class WordMarker(Protocol):
-    """Finds words that the pieces of the vocabulary do not show; see `chinese_words`.
+    """Finds word boundaries that the vocabulary does not encode; see `chinese_words`.
 
     Attributes:
-        label_table: int32 [V], the id to predict for a piece inside a word; None for its own id.
+        label_table: int32 [V], the label of each piece where it continues a word. None if the label
+            is always the piece's own id.
     """
 
     label_table: NDArray[np.int32] | None
@@ -51,15 +53,18 @@ class WordMarker(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Documents:
-    """Tokenized documents, all in one array.
+    """Tokenized documents, concatenated into one array.
+
+    Sentences and documents are never empty: `sentence_starts` and `document_starts` strictly
+    increase.
 
     Attributes:
-        ids: int32 [T].
-        word_starts: bool [T], whether the piece starts a word.
-        sentence_starts: token offset of each sentence, and T at the end. No sentence is empty.
-        document_starts: sentence index of each document, and their number at the end. No document
-            is empty.
-        labels: int32 [T], the ids to predict; None for `ids`.
+        ids: int32 [T], the token ids.
+        word_starts: bool [T], whether each token starts a word.
+        sentence_starts: token offset at which each sentence starts, followed by T.
+        document_starts: index of each document's first sentence, followed by the number of
+            sentences.
+        labels: int32 [T], the ids to predict where tokens are masked. None if these are `ids`.
     """
 
     ids: NDArray[np.int32]
@@ -70,12 +75,15 @@ class Documents:
 
     @property
     def num_documents(self) -> int:
-        """The number of documents."""
+        """Number of documents."""
         return len(self.document_starts) - 1
 
 
 def _is_blank(line: str, tokenizer: FullTokenizer) -> bool:
-    """Whether a line ends a document: as in Google's program, if preprocessing leaves nothing."""
+    """Returns whether a line without tokens is blank, and so ends a document, as in Google's code.
+
+    Lines that are not blank but have no tokens (control characters, say) are dropped instead.
+    """
     return not (tokenizer.preprocess(line) if tokenizer.is_sentencepiece else line.strip())
 
 
@@ -85,15 +93,15 @@ def tokenize_documents(
     word_start_table: NDArray[np.bool_],
     word_marker: WordMarker | None = None,
 ) -> Documents:
-    """Tokenizes lines, a sentence each, with blank lines between documents.
+    """Tokenizes lines of text: one sentence per line, blank lines between documents.
 
-    Lines without tokens are dropped, and so are documents without lines.
+    Sentences without tokens and documents without sentences are dropped.
 
     Args:
-        parts: lists of lines; each begins a new document.
+        parts: lists of lines; each list starts a new document.
         tokenizer: the tokenizer.
-        word_start_table: bool [V], which pieces start a word.
-        word_marker: finds tokens that continue a word although their piece starts one.
+        word_start_table: bool [V], which pieces start a word; see `masking.word_start_table`.
+        word_marker: finds tokens that continue a word although `word_start_table` says otherwise.
     """
     ids: list[NDArray[np.int32]] = [np.zeros(0, np.int32)]
     word_starts: list[NDArray[np.bool_]] = [np.zeros(0, bool)]
@@ -133,7 +141,10 @@ def _correct_unknown_pieces(
     encoded: list[list[int]],
     tokenizer: FullTokenizer,
 ) -> None:
-    """Corrects `word_starts` in place for unknown pieces: their spelling decides, not the id."""
+    """Recomputes `word_starts` in place for lines with unknown pieces.
+
+    Unknown pieces share one id, so whether they start a word depends on their spelling.
+    """
     unknown = np.flatnonzero(ids == tokenizer.unk_id)
     ends = np.cumsum([len(pieces) for pieces in encoded])
     for index in np.unique(np.searchsorted(ends, unknown, side="right")).tolist():
@@ -144,14 +155,21 @@ def _correct_unknown_pieces(
 def _pairs_of_document(
     documents: Documents, document: int, settings: InstanceSettings, rng: random.Random
 ) -> Iterator[Pair]:
-    """Yields the segment pairs of one pass over one document."""
+    """Yields the segment pairs of one pass over one document.
+
+    Sentences are collected until they reach the target length, and split at a random sentence
+    boundary into segments A and B. In half of the pairs A and B are swapped (label 1). A single
+    sentence cannot be split: it becomes A, and B is taken from another document (label 1). With
+    `random_next_sentence`, segments are never swapped; B is random in half of the pairs, as in
+    BERT.
+    """
     starts = documents.sentence_starts
     sentence, end = documents.document_starts[document : document + 2]
     target = max_tokens = settings.max_seq_length - SPECIAL_TOKENS_PER_PAIR
     if rng.random() < settings.short_seq_prob:
         target = rng.randint(MIN_TARGET, max_tokens)
     while sentence < end:
-        # Sentences up to the one that reaches the target, or to the end of the document.
+        # `last` is one past the sentence that reaches the target, or the end of the document.
         last = bisect_left(starts, starts[sentence] + target, sentence + 1, end)
         if settings.albert_zh_compat and last - sentence == 1:
             last += 1
@@ -162,7 +180,7 @@ def _pairs_of_document(
         if split == last or (settings.random_next_sentence and rng.random() < 0.5):
             b = _random_segment(documents, document, target - (a[1] - a[0]), rng)
             yield (*a, *b, 1)
-            sentence = split  # what came after A is used for the next pair
+            sentence = split  # the sentences after A were not used: the next pair starts there
             continue
         b = starts[split], starts[last]
         if not settings.random_next_sentence and rng.random() < 0.5:
@@ -175,7 +193,11 @@ def _pairs_of_document(
 def _random_segment(
     documents: Documents, document: int, target: int, rng: random.Random
 ) -> tuple[int, int]:
-    """Begin and end of sentences of another document, from a random one to `target` tokens."""
+    """Draws a segment of about `target` tokens from a random other document.
+
+    Returns:
+        The token offsets at which the segment starts and ends.
+    """
     starts = documents.sentence_starts
     for _ in range(DRAWS_FOR_ANOTHER_DOCUMENT):
         other = rng.randrange(documents.num_documents)
@@ -190,11 +212,19 @@ def _random_segment(
 def _truncate(
     pairs: NDArray[np.int64], max_tokens: int, rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Truncates the pairs to `max_tokens`: begin and length of A, begin and length of B, [N] each.
+    """Truncates segment pairs to `max_tokens` tokens.
 
-    Google's program removes one token at a time from the longer segment, from B if both are equally
-    long, at the front or the back with equal probability. So the number that each segment loses is
-    determined, and the number that it loses at the front is binomially distributed.
+    Google's program removes one token at a time from the longer segment (from B if both have the
+    same length), at the front or at the back with equal probability. The number of tokens that each
+    segment loses is therefore fixed, and the number lost at the front is binomially distributed.
+
+    Args:
+        pairs: int64 [N, 5]; see `Pair`.
+        max_tokens: maximum number of tokens of A and B together.
+        rng: random generator.
+
+    Returns:
+        Start and length of A, start and length of B; int64 [N] each.
     """
     begin_a, begin_b = pairs[:, 0], pairs[:, 2]
     length_a, length_b = pairs[:, 1] - begin_a, pairs[:, 3] - begin_b
@@ -202,7 +232,7 @@ def _truncate(
     longer_by = length_a - length_b
     alone_a = np.minimum(excess, np.maximum(longer_by, 0))
     alone_b = np.minimum(excess, np.maximum(-longer_by, 0))
-    rest = excess - alone_a - alone_b  # in turns, B first
+    rest = excess - alone_a - alone_b  # removed alternately from B and A, starting with B
     lost_a, lost_b = alone_a + rest // 2, alone_b + (rest + 1) // 2
     front_a, front_b = rng.binomial(lost_a, 0.5), rng.binomial(lost_b, 0.5)
     return begin_a + front_a, length_a - lost_a, begin_b + front_b, length_b - lost_b
@@ -215,7 +245,7 @@ def _build_batch(
     tokenizer: FullTokenizer,
     rng: np.random.Generator,
 ) -> dict[str, NDArray[Any]]:
-    """Lays out and masks the instances of some pairs: feature name → array [N, …]."""
+    """Assembles and masks one instance for each pair; returns feature name → array [N, width]."""
     seq_length = settings.max_seq_length
     table = np.array(pairs, np.int64)  # [N, 5]
     begin_a, length_a, begin_b, length_b = (
@@ -232,7 +262,7 @@ def _build_batch(
     input_ids[:, 0] = tokenizer.cls_id
     np.put_along_axis(input_ids, np.hstack([middle, length - 1]), tokenizer.sep_id, axis=1)
     input_ids *= input_mask
-    # By their ids, as in Google's program: a literal [SEP] in the text is never masked either.
+    # Compared by id, as in Google's program, so that a literal "[SEP]" in the text is not masked.
     is_special = (input_ids == tokenizer.cls_id) | (input_ids == tokenizer.sep_id)
     maskable = input_mask & ~is_special
     masked = mask_batch(
@@ -257,18 +287,18 @@ def _build_batch(
 def create_batches(
     documents: Documents, settings: InstanceSettings, tokenizer: FullTokenizer, chunk_index: int
 ) -> Iterator[dict[str, NDArray[Any]]]:
-    """Makes the instances of all passes over the documents of a chunk.
+    """Yields the pre-training instances of `dupe_factor` passes over the documents of a chunk.
 
     Args:
-        documents: the documents. Random second segments are taken from them.
-        settings: how to make instances.
-        tokenizer: has the special ids and the size of the vocabulary.
-        chunk_index: part of the seed.
+        documents: the documents. Random second segments are drawn from them as well.
+        settings: how instances are built and masked.
+        tokenizer: supplies the special token ids and the vocabulary size.
+        chunk_index: index of the chunk; part of the random seed.
 
     Yields:
-        Feature name → array [N, width], where N is BATCH_SIZE in all batches but the last.
+        Feature name → array [N, width], where N is BATCH_SIZE in every batch but the last.
     """
-    # One generator for the pairs, one for everything else, which draws many numbers at once.
+    # Pairs are drawn one at a time by `random`; everything else in arrays by NumPy.
     walk_rng = random.Random(f"{settings.random_seed} {chunk_index}")
     rng = np.random.default_rng([settings.random_seed, chunk_index, _MASKING])
     pairs = (

@@ -1,11 +1,11 @@
-"""Masking of a batch of instances: whole words, n-grams, 80/10/10.
+"""Masks tokens for masked language modeling: n-grams of whole words, replaced 80/10/10.
 
-`mask_batch` does what Google's `create_masked_lm_predictions` does, for many instances at once.
-Google's program walks through one shuffled list of n-grams per instance; here one NumPy step
-handles the next n-gram of every instance of the batch. The distribution of the results is the same.
+`mask_batch` is a vectorized form of Google's `create_masked_lm_predictions`. Google's program walks
+through a shuffled list of n-grams, one instance at a time; here each NumPy step handles the next
+n-gram of every instance in the batch. The masks have the same distribution.
 
-A *candidate* is what is masked together: a whole word, or with `do_whole_word_mask=False` a single
-piece.
+A *candidate* is the unit of masking: a whole word, or a single piece with
+`do_whole_word_mask=False`. An *n-gram* is a run of up to `ngram` consecutive candidates.
 
 Shapes: N instances, S sequence length, P prediction slots, C candidates, V vocabulary size.
 Source: ALBERT (arXiv 1909.11942), section 4.1, for the n-gram lengths.
@@ -21,23 +21,24 @@ from numpy.typing import NDArray
 
 from albert_tf.data.settings import MaskingSettings
 
-MASK_SHARE = 0.8  # of the chosen positions become [MASK]
-KEPT_SHARE = 0.1  # keep their token; the rest become a random one
+MASK_SHARE = 0.8  # fraction of the chosen tokens replaced by [MASK]
+KEPT_SHARE = 0.1  # fraction left unchanged; the others are replaced by random tokens
 
-# As in Google's program. The lists lack ', =, and >: pieces with one of these start a word.
+# As in Google's program, which omits ', = and >: pieces that contain one of these start a word.
 _PUNCTUATION = frozenset('!"#$%&()*+,-./:;?@[\\]^_`{|}~')
 _LETTERS_AND_PUNCTUATION = _PUNCTUATION | frozenset("abcdefghijklmnopqrstuvwxyz")
 
 
 @dataclasses.dataclass(frozen=True)
 class _Candidates:
-    """The candidates of every instance, numbered from the left.
+    """The candidates of each instance, numbered from left to right.
 
     Attributes:
-        counts: int64 [N], candidates per instance.
-        index: int32 [N, S], the candidate that a maskable position belongs to.
-        ends: int32 [N, C + ngram], number of maskable positions before each candidate; after the
-            instance's last candidate, the number of all its maskable positions.
+        counts: int64 [N], number of candidates.
+        index: int32 [N, S], the candidate to which each maskable position belongs.
+        ends: int32 [N, C + ngram + 1], number of maskable positions before each candidate. Entries
+            after the last candidate hold the total, so that `ends[i + n] - ends[i]` is the number
+            of tokens in the n-gram that starts at candidate i.
     """
 
     counts: NDArray[np.int64]
@@ -46,10 +47,11 @@ class _Candidates:
 
 
 def starts_word(piece: str) -> bool:
-    """Whether a SentencePiece piece starts a word, as Google's `is_start_piece_sp`.
+    """Returns whether a SentencePiece piece starts a word, like Google's `is_start_piece_sp`.
 
-    It does if it begins with "▁" or "<", is a punctuation mark, or has a character that is neither
-    a-z nor punctuation (so that every Chinese piece is a word of its own).
+    A piece starts a word if it begins with "▁" or "<", is a punctuation mark, or contains a
+    character that is neither a letter a-z nor punctuation. Every Chinese piece is therefore a
+    separate word.
     """
     return (
         piece.startswith(("\u2581", "<"))
@@ -59,10 +61,11 @@ def starts_word(piece: str) -> bool:
 
 
 def word_start_table(pieces: list[str], is_sentencepiece: bool) -> NDArray[np.bool_]:
-    """Which pieces of a vocabulary start a word: bool [V].
+    """Returns which pieces of a vocabulary start a word: bool [V].
 
-    WordPiece: those without "##" at the beginning. SentencePiece: see `starts_word`; this does not
-    hold for the unknown pieces of a text, which all have the same id.
+    In a WordPiece vocabulary these are the pieces without the prefix "##". For SentencePiece see
+    `starts_word`; the entry of the unknown token is meaningless, because all unknown pieces share
+    its id.
     """
     if is_sentencepiece:
         return np.array([starts_word(piece) for piece in pieces], bool)
@@ -70,17 +73,25 @@ def word_start_table(pieces: list[str], is_sentencepiece: bool) -> NDArray[np.bo
 
 
 def ngram_probabilities(ngram: int, favor_shorter_ngram: bool) -> NDArray[np.float64]:
-    """Probabilities of the lengths 1 to `ngram`: proportional to 1/n, or these in reverse."""
+    """Returns the probabilities of the n-gram lengths 1 to `ngram`: float64 [ngram].
+
+    They are proportional to 1/n with `favor_shorter_ngram`, and in reverse order without it.
+    """
     shares = 1.0 / np.arange(1, ngram + 1)
     shares /= shares.sum()
     return shares if favor_shorter_ngram else shares[::-1]
 
 
 def num_to_predict(lengths: NDArray[np.integer], settings: MaskingSettings) -> NDArray[np.int64]:
-    """Number of positions to mask in instances of these lengths, with [CLS] and [SEP]: [N]."""
+    """Returns how many tokens to mask in instances of the given lengths: int64 [N].
+
+    Args:
+        lengths: [N], number of tokens, [CLS] and [SEP] included.
+        settings: the masking probability and the maximum number of predictions.
+    """
     if settings.masked_lm_prob == 0:
         return np.zeros(len(lengths), np.int64)
-    # np.rint rounds halves to even, as Python's round does in Google's program.
+    # np.rint rounds half to even, like Python's `round` in Google's program.
     wanted: NDArray[np.int64] = np.rint(lengths * settings.masked_lm_prob).astype(np.int64)
     return np.minimum(np.maximum(wanted, 1), settings.max_predictions_per_seq)
 
@@ -88,13 +99,19 @@ def num_to_predict(lengths: NDArray[np.integer], settings: MaskingSettings) -> N
 def _find_candidates(
     word_starts: NDArray[np.bool_], maskable: NDArray[np.bool_], settings: MaskingSettings
 ) -> _Candidates:
-    """Groups the maskable positions into candidates. Both arguments are bool [N, S]."""
+    """Groups the maskable positions into candidates.
+
+    Args:
+        word_starts: bool [N, S], whether each token starts a word.
+        maskable: bool [N, S], whether each position may be masked.
+        settings: whether whole words are masked, and the maximum n-gram length.
+    """
     num_rows = len(maskable)
     rows = np.arange(num_rows)
     begins = maskable
     if settings.do_whole_word_mask:
         # A piece inside a word joins the candidate before it, even across the middle [SEP]. The
-        # first piece of the instance has none before it and begins one.
+        # first piece of an instance always starts a candidate, since none precedes it.
         begins = maskable & word_starts
         first = maskable.argmax(axis=1)
         begins[rows, first] = maskable[rows, first]
@@ -104,8 +121,8 @@ def _find_candidates(
     before = maskable.cumsum(axis=1, dtype=np.int32)  # [N, S]
     total = before[:, -1:].copy()
     before -= maskable
-    # The columns after an instance's last candidate add no positions: n-grams that reach over the
-    # end have fewer candidates.
+    # Past the last candidate the count stays constant: n-grams that would extend beyond the end of
+    # the instance are cut off there.
     ends = np.repeat(total, counts.max(initial=0) + settings.ngram + 1, axis=1)
     row, column = np.nonzero(begins)
     ends[row, index[row, column]] = before[row, column]
@@ -119,18 +136,18 @@ def _choose(
     rng: np.random.Generator,
     taken: NDArray[np.bool_],
 ) -> None:
-    """Chooses n-grams of candidates until the budgets are used up, and marks them in `taken`.
+    """Chooses n-grams of candidates until the budgets are spent, and marks them in `taken`.
 
-    Every candidate of an instance is tried once, in random order, as the begin of an n-gram of
-    random length. An n-gram over the budget is shortened; if it is still over it, or contains a
-    candidate that is taken already, it is skipped.
+    Each candidate of an instance is tried once, in random order, as the start of an n-gram of
+    random length. An n-gram that exceeds the remaining budget is shortened. It is skipped if it
+    still exceeds the budget, or if it overlaps a candidate chosen earlier.
 
     Args:
         candidates: the candidates.
-        budget: [N], maximum number of positions to take.
-        probabilities: [ngram], of the lengths 1 to ngram.
+        budget: int64 [N], maximum number of positions to choose.
+        probabilities: float64 [ngram], probability of each n-gram length.
         rng: random generator.
-        taken: bool [N, C + ngram + 1], candidates that are taken already; changed in place.
+        taken: bool [N, C + ngram + 1], candidates chosen so far; updated in place.
     """
     width = taken.shape[1]
     flat_taken, flat_ends = taken.reshape(-1), candidates.ends.reshape(-1)
@@ -141,7 +158,7 @@ def _choose(
     rows = np.flatnonzero((left > 0) & (counts > 0))
     step = 0
     while rows.size:
-        # The next entry of a random permutation of each row's candidates (Fisher and Yates).
+        # Fisher-Yates shuffle: draws the next candidate of a random permutation of each row.
         base = rows * width
         swap = base + step + (rng.random(rows.size) * (counts[rows] - step)).astype(np.int64)
         candidate = order.take(swap)
@@ -173,7 +190,7 @@ def _choose(
 def _positions_of(
     taken: NDArray[np.bool_], candidates: _Candidates, maskable: NDArray[np.bool_]
 ) -> NDArray[np.int64]:
-    """The positions of the taken candidates: ascending indices into the flattened batch."""
+    """Returns the positions of the chosen candidates: ascending indices into the flat batch."""
     rows = np.arange(len(taken))[:, None] * taken.shape[1]
     chosen = taken.reshape(-1).take(candidates.index + rows)  # [N, S]
     return np.flatnonzero(chosen & maskable)
@@ -182,9 +199,12 @@ def _positions_of(
 def _replace(
     original: NDArray[np.int32], mask_id: int, vocab_size: int, rng: np.random.Generator
 ) -> NDArray[np.int32]:
-    """Masks, keeps or replaces the chosen tokens; drawn for each position, not for each word."""
+    """Returns the tokens that replace the chosen ones: [MASK], the original or a random token.
+
+    The choice is made independently for each token, not once per word.
+    """
     draw = rng.random(len(original))
-    # Any id is possible, special tokens included, as in Google's program.
+    # Random tokens come from the whole vocabulary, special tokens included, as in Google's program.
     replaced = rng.integers(0, vocab_size, len(original), dtype=np.int32)
     replaced = np.where(draw < MASK_SHARE + KEPT_SHARE, original, replaced)
     return np.where(draw < MASK_SHARE, np.int32(mask_id), replaced)
@@ -193,7 +213,7 @@ def _replace(
 def _permute_within_rows(
     positions: NDArray[np.int64], seq_length: int, rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Shuffles `positions`, which ascend, within each row of the batch."""
+    """Shuffles ascending flat `positions` within each row of the batch."""
     keys = rng.random(len(positions))
     return positions[np.lexsort((keys, positions // seq_length))]
 
@@ -201,7 +221,16 @@ def _permute_within_rows(
 def _predictions(
     positions: NDArray[np.int64], labels: NDArray[np.int32], num_slots: int
 ) -> dict[str, NDArray[Any]]:
-    """Lays out `positions`, which ascend, and the ids there in slots: features [N, P] by name."""
+    """Packs the chosen positions and their labels into zero-padded features [N, P].
+
+    Args:
+        positions: int64, ascending indices into the flat batch.
+        labels: int32 [N, S], the ids to predict.
+        num_slots: P.
+
+    Returns:
+        `masked_lm_positions`, `masked_lm_ids` and `masked_lm_weights`, by name.
+    """
     num_rows, seq_length = labels.shape
     row = positions // seq_length
     found = np.bincount(row, minlength=num_rows)
@@ -230,25 +259,28 @@ def mask_batch(
     rng: np.random.Generator,
     labels: NDArray[np.int32] | None = None,
 ) -> dict[str, NDArray[Any]]:
-    """Chooses the positions to predict, and masks or replaces the tokens there.
+    """Chooses the tokens to predict and masks them, or replaces them with random tokens.
+
+    With `do_permutation`, a second set of tokens of about the same size is chosen as well, and
+    permuted among their positions; these are predicted too.
 
     Args:
-        input_ids: int32 [N, S].
-        word_starts: bool [N, S], whether the piece starts a word.
+        input_ids: int32 [N, S], the original tokens; not modified.
+        word_starts: bool [N, S], whether each token starts a word.
         maskable: bool [N, S], False at [CLS], [SEP] and padding.
-        budget: int64 [N], maximum number of positions to choose; see `num_to_predict`.
-        settings: how to choose.
+        budget: int64 [N], maximum number of tokens to mask; see `num_to_predict`.
+        settings: how tokens are chosen.
         mask_id: id of [MASK].
-        vocab_size: V; random replacements are uniform over the vocabulary.
+        vocab_size: V; random tokens are drawn uniformly from the whole vocabulary.
         rng: random generator.
-        labels: int32 [N, S], the ids to predict; `input_ids` by default.
+        labels: int32 [N, S], the ids to predict; defaults to `input_ids`.
 
     Returns:
-        features by name; the argument `input_ids` is not changed.
+        Features by name:
 
         * input_ids: int32 [N, S], the tokens after masking.
         * masked_lm_positions: int32 [N, P], ascending, zero-padded.
-        * masked_lm_ids: int32 [N, P], the original tokens there, zero-padded.
+        * masked_lm_ids: int32 [N, P], the labels at these positions, zero-padded.
         * masked_lm_weights: float32 [N, P], 1 for a prediction, 0 for padding.
     """
     seq_length = input_ids.shape[1]

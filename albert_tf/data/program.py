@@ -13,7 +13,7 @@ from albert_tf.data.settings import Settings
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """What was made.
+    """The outcome of a run.
 
     Attributes:
         metadata: content of the metadata file: settings, vocabulary, counts and files.
@@ -27,13 +27,13 @@ class Result:
 
 
 def run(settings: Settings) -> Result:
-    """Makes pre-training records from text, on this machine or with Apache Beam.
+    """Creates pre-training records from text, on this machine or with Apache Beam.
 
-    At last it logs some of them, their counts, and warnings if the text looks wrong.
+    At the end, logs some of the records, their counts, and warnings if the text looks wrong.
 
     Raises:
-        FileNotFoundError, ValueError, OSError: as `create.create_pretraining_data`.
-        KeyboardInterrupt: says how to resume.
+        FileNotFoundError, ValueError, OSError: see `create.create_pretraining_data`.
+        KeyboardInterrupt: the run was interrupted; the message says how to resume it.
     """
     engine = beam if settings.runner else create
     try:
@@ -43,5 +43,5 @@ def run(settings: Settings) -> Result:
         create.log_instances(outputs.paths, tokenizer, settings.num_logged_instances)
         report.log(metadata, settings)
     except KeyboardInterrupt:
-        raise KeyboardInterrupt("interrupted; the same command resumes") from None
+        raise KeyboardInterrupt("interrupted; run the same command again to resume") from None
     return Result(metadata)

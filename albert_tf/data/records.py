@@ -1,10 +1,10 @@
-"""Files of pre-training records, and the metadata files beside them.
+"""Reads and writes pre-training record files and the metadata files beside them.
 
-create_pretraining_data.py writes them; run_pretraining.py reads their metadata. A record is a
+create_pretraining_data.py writes both; run_pretraining.py reads the metadata. A record is a
 serialized `tf.train.Example` (see `tfrecord`).
 
-The names of the features are Google's. Note `next_sentence_labels`: the name is BERT's, the content
-is ALBERT's sentence order label, 0 for segments in order, 1 for swapped ones.
+Feature names are Google's. Note that `next_sentence_labels` is BERT's name, but holds ALBERT's
+sentence-order label: 0 if the segments are in order, 1 if they are swapped.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from albert_tf.data.tfrecord import (
     has_good_length,
 )
 
-# Feature → (dtype on disk, width); the width is the name of a setting, or a number.
+# Feature → (dtype on disk, width), where the width is the name of a setting or a number.
 FEATURES: dict[str, tuple[str, str | int]] = {
     "input_ids": ("int64", "max_seq_length"),
     "input_mask": ("int64", "max_seq_length"),
@@ -42,23 +42,23 @@ FEATURES: dict[str, tuple[str, str | int]] = {
     "next_sentence_labels": ("int64", 1),
 }
 
-BLOCK_SIZE = 256  # records that `read_checked_blocks` gives at a time
-MAX_RECORD_BYTES = 2**31 - 1  # of a tf.train.Example, as of any protobuf message
+BLOCK_SIZE = 256  # records per block of `read_checked_blocks`
+MAX_RECORD_BYTES = 2**31 - 1  # the size limit of protobuf messages
 COMPRESSION_LEVEL = 6
-_PIECE_BYTES = 1 << 20  # that are read at once: a wrong length must not claim memory
+_PIECE_BYTES = 1 << 20  # bytes per read, so that a corrupt length cannot exhaust memory
 METADATA_SUFFIX = ".records.json"
 _SHARDED = re.compile(r"(?P<stem>.+)@(?P<count>\d+)")
 
 
 @dataclasses.dataclass(frozen=True)
 class RecordFileInfo:
-    """What a metadata file says of one record file.
+    """The metadata of one record file.
 
     Attributes:
         instances: number of records.
         settings: settings of the data program: max_seq_length, max_predictions_per_seq, …
         vocabulary: the vocabulary's `checksum` (SHA-256 of its file), `size` and `file`.
-        metadata_file: where this was read.
+        metadata_file: path of the metadata file.
     """
 
     instances: int
@@ -69,12 +69,12 @@ class RecordFileInfo:
 
 @dataclasses.dataclass(frozen=True)
 class Outputs:
-    """The files to write.
+    """The record files to write.
 
     Attributes:
-        paths: their names.
-        stems: what was given for them, without the number of shards. The first begins the name of
-            the metadata file.
+        paths: paths of the files.
+        stems: the names given in `--output_file`, without the number of shards. The metadata file
+            is named after the first.
         compression: "" or "gzip".
     """
 
@@ -84,24 +84,24 @@ class Outputs:
 
     @property
     def stem(self) -> str:
-        """Beginning of the names of the metadata file and the work directory."""
+        """Path prefix of the metadata file and the work directory."""
         return self.stems[0]
 
     @property
     def metadata_file(self) -> str:
-        """Name of the file that describes them."""
+        """Path of the metadata file."""
         return self.stem + METADATA_SUFFIX
 
     @classmethod
     def parse(cls, pattern: str, compression: str = "") -> Outputs:
-        """Reads an `--output_file`: a comma list of names, or `name@64` for 64 shards.
+        """Parses `--output_file`: comma-separated names, where `name@64` stands for 64 shards.
 
         Raises:
-            ValueError: no name, a name twice, or no shards.
+            ValueError: there is no name, a name occurs twice, or the number of shards is 0.
         """
         names = [name.strip() for name in pattern.split(",") if name.strip()]
         if not names:
-            raise ValueError("--output_file: at least one file name was expected, none came")
+            raise ValueError("--output_file: expected at least one file name, got none")
         paths: list[str] = []
         stems: list[str] = []
         for name in names:
@@ -112,16 +112,16 @@ class Outputs:
                 continue
             count = int(sharded["count"])
             if count < 1:
-                raise ValueError(f"--output_file={name}: expected one shard or more")
+                raise ValueError(f"--output_file={name}: expected at least one shard")
             paths += [f"{stems[-1]}-{shard:05d}-of-{count:05d}" for shard in range(count)]
         if len(set(paths)) < len(paths):
-            raise ValueError(f"--output_file={pattern}: names the same file twice")
+            raise ValueError(f"--output_file={pattern}: the same file is named twice")
         return cls(tuple(paths), tuple(stems), compression)
 
 
 @contextlib.contextmanager
 def open_output(path: str, compression: str) -> Iterator[IO[bytes]]:
-    """Opens a record file for writing; it gets its name once all is written.
+    """Opens a record file for writing; the file appears at `path` only when it is complete.
 
     Args:
         path: the file.
@@ -131,28 +131,29 @@ def open_output(path: str, compression: str) -> Iterator[IO[bytes]]:
         if not compression:
             yield stream
             return
-        # No name and no time in the header: the same records give the same bytes.
+        # Without name and time in the gzip header, equal records result in equal files.
         with gzip.GzipFile("", "wb", COMPRESSION_LEVEL, stream, mtime=0) as packed:
             yield cast("IO[bytes]", packed)
 
 
 def is_gzip(path: str) -> bool:
-    """Whether a record file is compressed with gzip."""
+    """Returns whether a record file is gzip-compressed."""
     with files.open_binary(path) as stream:
         header = stream.read(HEADER_BYTES)
-    # A first record of 560 kB has a length that looks like gzip's first bytes.
+    # The length of a first record of 560 kB looks like gzip's magic bytes.
     return header.startswith(files.GZIP_MAGIC) and not has_good_length(header)
 
 
 def read_records(path: str, skip: Collection[int] = ()) -> Iterator[bytes]:
-    """The contents of a TFRecord file, compressed with gzip or not, in order.
+    """Yields the records of a TFRecord file, gzip-compressed or not.
 
     Args:
         path: the file.
-        skip: numbers, from 0, of records to leave out, damaged or not.
+        skip: indices, starting at 0, of records to skip, whether they are corrupt or not.
 
     Raises:
-        ValueError: truncated or corrupt; names the file and the record, counted from 1.
+        ValueError: the file is truncated or corrupt; the message names the file and the record
+            number, starting at 1.
     """
     for number, content in enumerate(_read_contents(path)):
         if number in skip:
@@ -163,14 +164,14 @@ def read_records(path: str, skip: Collection[int] = ()) -> Iterator[bytes]:
 
 
 def _read_contents(path: str) -> Iterator[bytes | None]:
-    """The contents of a TFRecord file; None for those that are not what their checksum says."""
+    """Yields the content of each record, or None if it does not match its checksum."""
     number = 0
     is_compressed = is_gzip(path)
-    left = math.inf if is_compressed else files.file_size(path)  # bytes, from the next record on
+    left = math.inf if is_compressed else files.file_size(path)  # bytes from the next record on
     with files.open_binary(path) as raw:
-        # `read1` gives what can be decompressed, even if what follows cannot.
+        # `read1` returns all data before the point where decompression fails.
         read = gzip.GzipFile(fileobj=raw).read1 if is_compressed else raw.read
-        data, at = b"", 0  # a part of the file, and where the next record begins in it
+        data, at = b"", 0  # a buffer, and the offset in it of the next record
         try:
             while True:
                 if len(data) < at + HEADER_BYTES:
@@ -197,32 +198,32 @@ def _read_contents(path: str) -> Iterator[bytes | None]:
 
 
 def _content_size(header: bytes, left: float) -> int:
-    """Returns the number of bytes of a record's content.
+    """Returns the size of a record's content in bytes.
 
     Args:
         header: the first HEADER_BYTES of the record.
-        left: bytes of the file from the header on.
+        left: number of bytes in the file from the header on.
 
     Raises:
-        EOFError: there are fewer.
-        ValueError: the header is damaged.
+        EOFError: the record extends past the end of the file.
+        ValueError: the header is corrupt.
     """
     if len(header) < HEADER_BYTES:
         raise EOFError
     size = int.from_bytes(header[:8], "little")
     if header != frame_header(size):
         raise ValueError(
-            "the checksum of its length is wrong: the file is corrupt, or it is no TFRecord file"
+            "the checksum of its length is wrong: the file is corrupt or not a TFRecord file"
         )
     if size > MAX_RECORD_BYTES:
-        raise ValueError(f"its length is {size} bytes, a record has {MAX_RECORD_BYTES} at most")
+        raise ValueError(f"its length is {size} bytes, but a record has at most {MAX_RECORD_BYTES}")
     if HEADER_BYTES + size + FOOTER_BYTES > left:
         raise EOFError
     return size
 
 
 def _extend(data: bytes, count: int, read: Callable[[int], bytes]) -> bytes:
-    """Returns `data` with more behind it: `count` bytes or more, fewer at the end of the file."""
+    """Returns `data` extended to at least `count` bytes, or less at the end of the file."""
     pieces, length = [data], len(data)
     while length < count and (piece := read(_PIECE_BYTES)):
         pieces.append(piece)
@@ -231,12 +232,12 @@ def _extend(data: bytes, count: int, read: Callable[[int], bytes]) -> bytes:
 
 
 def read_checked_blocks(path: str) -> Iterator[list[bytes | None]]:
-    """The contents of a TFRecord file in lists of up to BLOCK_SIZE; None for damaged ones.
+    """Yields the records of a TFRecord file in lists of up to BLOCK_SIZE; None for corrupt ones.
 
-    A record is damaged if its content is not what its checksum says.
+    A record is corrupt if its content does not match its checksum.
 
     Raises:
-        ValueError: as `count_records`, after all records before that one.
+        ValueError: see `count_records`. All records before the error are yielded first.
     """
     block: list[bytes | None] = []
     try:
@@ -254,29 +255,38 @@ def read_checked_blocks(path: str) -> Iterator[list[bytes | None]]:
 
 
 def count_records(path: str) -> int:
-    """The number of records in a TFRecord file, compressed with gzip or not, damaged ones included.
+    """Returns the number of records in a TFRecord file, gzip-compressed or not.
+
+    Records whose content does not match its checksum are counted as well.
 
     Raises:
-        ValueError: truncated, or a length is wrong; names the file and the record, counted from 1.
+        ValueError: the file is truncated, or the length of a record is corrupt; the message names
+            the file and the record number, starting at 1.
     """
     return sum(1 for _ in _read_contents(path))
 
 
 def write_metadata(path: str, metadata: Mapping[str, Any]) -> None:
-    """Writes a metadata file; `metadata["files"]` lists name, instances and bytes of each file."""
+    """Writes a metadata file; `metadata["files"]` has `name`, `instances`, `bytes` of each file."""
     with files.write_atomically(path) as stream:
         json.dump(metadata, stream, indent=1, ensure_ascii=False)
         stream.write("\n")
 
 
 def read_metadata(record_files: Sequence[str]) -> dict[str, RecordFileInfo]:
-    """Reads what the metadata files in the folders of `record_files` say of them.
+    """Returns the metadata of record files, found in the folders of these files.
 
-    Files that no metadata names (made by another program), or that have another size than it says
-    (written again since), are left out.
+    The result omits files that no metadata file lists (because another program created them), and
+    files whose size differs from the metadata (because they were overwritten).
+
+    Args:
+        record_files: paths of record files.
+
+    Returns:
+        Path → metadata.
 
     Raises:
-        ValueError: a metadata file is not what the data program writes.
+        ValueError: a metadata file was not written by the data program.
     """
     result: dict[str, RecordFileInfo] = {}
     by_folder: dict[str, dict[str, str]] = {}
@@ -302,15 +312,15 @@ def _find_metadata(folder: str) -> list[str]:
     pattern = os.path.join(glob.escape(folder), f"*{METADATA_SUFFIX}")
     try:
         return files.expand_patterns([pattern], "metadata")
-    except ValueError:  # there is none
+    except ValueError:  # no file matches
         return []
 
 
 def load_metadata(path: str) -> dict[str, Any]:
-    """Reads a metadata file, as `write_metadata` wrote it.
+    """Returns the content of a metadata file written by `write_metadata`.
 
     Raises:
-        ValueError: it is something else.
+        ValueError: the file is not a metadata file.
     """
     try:
         metadata = files.read_json(path)
@@ -318,7 +328,7 @@ def load_metadata(path: str) -> dict[str, Any]:
             if not isinstance(entry["name"], str) or entry["instances"] + entry["bytes"] < 0:
                 raise ValueError("negative counts")
         if not all(isinstance(metadata[key], dict) for key in ("settings", "vocabulary")):
-            raise TypeError("settings and vocabulary are no objects")
+            raise TypeError("settings and vocabulary must be objects")
         return metadata
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(

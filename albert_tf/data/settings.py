@@ -1,6 +1,6 @@
-"""Settings of the program that creates pre-training data; other programs share some of them.
+"""Settings of the program that creates pre-training data, some of them shared by other programs.
 
-TensorFlow is not imported here. Names and defaults are those of Google's flags.
+Names and defaults are those of Google's flags.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from albert_tf.data.corpus import INPUT_FORMATS, SENTENCES
 from albert_tf.settings import MODEL, REQUIRED, TRAINING, SettingsGroup, setting
 
 SPECIAL_TOKENS_PER_PAIR = 3  # [CLS] A [SEP] B [SEP]
-MIN_TARGET = 2  # tokens of the shortest pair that is aimed at
+MIN_TARGET = 2  # tokens; the shortest target length of a segment pair
 MEGABYTE = 1 << 20
 _MIN_MEGABYTES = 1e-6  # one byte
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class InputSettings(SettingsGroup):
-    """Which files are read."""
+    """The input files."""
 
     GROUP = "data"
 
@@ -33,14 +33,14 @@ class InputSettings(SettingsGroup):
     )
 
     def check_paths(self) -> None:
-        """Checks that there are input files."""
+        """Raises an error if no input file exists."""
         super().check_paths()
         files.expand_patterns(self.input_file, "--input_file")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class VocabularySettings(SettingsGroup):
-    """How text becomes tokens."""
+    """The vocabulary and how it is applied to text."""
 
     GROUP = "data"
 
@@ -51,7 +51,7 @@ class VocabularySettings(SettingsGroup):
     do_lower_case: bool = setting(True, "Lower-case the text; for uncased models.", decides=MODEL)
 
     def check_paths(self) -> None:
-        """Checks that the vocabulary is there."""
+        """Raises an error if the vocabulary file does not exist."""
         super().check_paths()
         if self.spm_model_file:
             files.check_file(self.spm_model_file, "--spm_model_file")
@@ -61,7 +61,7 @@ class VocabularySettings(SettingsGroup):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SequenceSettings(SettingsGroup):
-    """How long sequences are."""
+    """The sequence length."""
 
     GROUP = "data"
 
@@ -75,10 +75,10 @@ class SequenceSettings(SettingsGroup):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextSettings(SettingsGroup):
-    """What is in the text files.
+    """The format of the text files.
 
     Raises:
-        ValueError: split_sentences without the package sentencex.
+        ValueError: split_sentences is set, but the package sentencex is not installed.
     """
 
     GROUP = "text"
@@ -99,7 +99,7 @@ class TextSettings(SettingsGroup):
         super().__post_init__()
         if self.split_sentences and not importlib.util.find_spec("sentencex"):
             raise ValueError(
-                "split_sentences needs the package sentencex: pip install 'albert-tf2[sentences]'"
+                "split_sentences requires sentencex: pip install 'albert-tf2[sentences]'"
             )
 
 
@@ -134,16 +134,17 @@ class MaskingSettings(SettingsGroup):
 
     @property
     def prediction_slots(self) -> int:
-        """P: the width of `masked_lm_positions`; do_permutation needs twice the predictions."""
+        """P, the width of `masked_lm_positions`; do_permutation doubles the predictions."""
         return self.max_predictions_per_seq * (2 if self.do_permutation else 1)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class InstanceSettings(MaskingSettings, SequenceSettings):
-    """How documents become instances.
+    """How documents are turned into instances.
 
     Raises:
-        ValueError: sequences too short for a pair, or albert_zh_compat with what albert_zh lacks.
+        ValueError: sequences are too short for a segment pair, or albert_zh_compat is combined with
+            an option that albert_zh does not have.
     """
 
     GROUP = "instances"
@@ -185,12 +186,14 @@ class InstanceSettings(MaskingSettings, SequenceSettings):
         }
         if self.albert_zh_compat and any(unknown.values()):
             names = " or ".join(name for name, given in unknown.items() if given)
-            raise ValueError(f"albert_zh_compat: albert_zh has no {names}; leave one of them out")
+            raise ValueError(
+                f"albert_zh_compat cannot be combined with {names}, which albert_zh does not have"
+            )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EncodingSettings(InstanceSettings, TextSettings, VocabularySettings):
-    """Everything that decides which records a chunk of text becomes."""
+    """All settings that determine the records made from a chunk of text."""
 
     GROUP = "instances"
 
@@ -233,12 +236,12 @@ class Settings(EncodingSettings, InputSettings):
 
     @classmethod
     def complete(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns values, with albert_zh's defaults if albert_zh_compat.
+        """Returns `values` with albert_zh's defaults added if `albert_zh_compat` is set.
 
-        It changes something only where `albert_zh_compat=True` or `non_chinese=True` is given.
+        With `non_chinese`, `segment_chinese_words` is turned off.
 
         Args:
-            values: name → value of fields.
+            values: field name → value.
         """
         values = dict(values)
         if values.get("albert_zh_compat"):
@@ -253,7 +256,7 @@ class Settings(EncodingSettings, InputSettings):
         if values.get("non_chinese"):
             if not values.get("segment_chinese_words"):
                 logging.warning(
-                    "--non_chinese turns nothing off: Chinese words are found only with "
+                    "--non_chinese has no effect: Chinese words are segmented only with "
                     "--segment_chinese_words or --albert_zh_compat"
                 )
             values["segment_chinese_words"] = False

@@ -1,10 +1,11 @@
-"""A global shuffle of more records than fit in memory.
+"""Shuffles more records than fit in memory.
 
-Every record is spilled to a random slot of its output file. Later the slots of an output are read
-back in groups, each as large as memory allows, and each group is shuffled. Random slots, and a
-random order within each, make a uniformly random order of all records.
+Each record is spilled to disk, to a random slot of its output file. Later, the slots of an output
+are read back in groups as large as memory allows, and each group is shuffled. Random slots combined
+with a random order within each group make a uniformly random permutation of all records.
 
-Spilled blocks are written under temporary names and renamed: a block is complete or does not exist.
+Blocks are written under a temporary name and then renamed, so that a block is either complete or
+does not exist.
 """
 
 from __future__ import annotations
@@ -17,24 +18,33 @@ from numpy.typing import NDArray
 
 from albert_tf import files
 
-NUM_SLOTS = 4096  # over all outputs: an output can be read back in as many groups as it has slots
-SPILL_BYTES = 32 << 20  # records that a process holds in memory before it writes them
+NUM_SLOTS = 4096  # over all outputs; the slots of an output limit the number of its groups
+SPILL_BYTES = 32 << 20  # bytes of records that a process buffers before it writes a block
 
-_ORDER = 2  # part of a seed, so that no other use draws the same random numbers
+_ORDER = 2  # mixed into the seed, so that this order has a separate random stream
 
 
 def slots_per_output(num_outputs: int) -> int:
-    """The number of slots of each output: an equal share of NUM_SLOTS, but at least one."""
+    """Returns the number of slots per output: an equal share of NUM_SLOTS, at least one."""
     return max(1, NUM_SLOTS // num_outputs)
 
 
 def draw_slots(
     count: int, first: int, num_outputs: int, rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Draws slots for the records `first` to `first + count` of a chunk: int64 [count].
+    """Draws a random slot for each record of a batch.
 
-    Output i has the slots from `i * slots_per_output(num_outputs)` on. The records are balanced
-    over the outputs: over a chunk, the numbers of records in them differ by one at most.
+    The slots of output i start at `i * slots_per_output(num_outputs)`. Records are distributed
+    evenly: within a chunk, the outputs' numbers of records differ by at most one.
+
+    Args:
+        count: number of records in the batch.
+        first: index within the chunk of the batch's first record.
+        num_outputs: number of outputs.
+        rng: random generator.
+
+    Returns:
+        int64 [count].
     """
     each = slots_per_output(num_outputs)
     outputs = rng.permutation((first + np.arange(count)) % num_outputs)
@@ -42,15 +52,15 @@ def draw_slots(
 
 
 class Spill:
-    """Collects records and writes them as blocks, sorted by slot.
+    """Buffers records and writes them to disk in blocks, sorted by slot.
 
     Args:
-        path: beginning of the blocks' names: `<path>-000.spill`, …
+        path: path prefix of the blocks, which are named `<path>-000.spill`, …
         num_outputs: number of output files.
 
     Attributes:
         blocks: paths of the blocks written so far.
-        written: bytes of records in them.
+        written: size of the records in these blocks, in bytes.
     """
 
     def __init__(self, path: str, num_outputs: int):
@@ -63,7 +73,7 @@ class Spill:
         self._bytes = 0
 
     def add(self, records: Sequence[bytes], slots: NDArray[np.int64]) -> None:
-        """Adds records and the slot of each; writes a block when there are enough."""
+        """Adds records with their slots, and writes a block if the buffer is full."""
         self._records.extend(records)
         self._slots.append(slots)
         self._bytes += sum(map(len, records))
@@ -71,7 +81,7 @@ class Spill:
             self.flush()
 
     def flush(self) -> None:
-        """Writes what has been added since the last block. Has to be called at the end."""
+        """Writes the buffered records as a block. Must be called after the last `add`."""
         if not self._records:
             return
         slots = np.concatenate(self._slots)
@@ -93,13 +103,13 @@ class Spill:
 def shuffled(
     blocks: Iterable[str], output: int, num_outputs: int, groups: int, random_seed: int
 ) -> Iterator[bytes]:
-    """The records of an output from all blocks, in random order.
+    """Yields the records of an output from all blocks, in random order.
 
     Args:
-        blocks: the spilled blocks. Their order matters: the shuffle starts from it.
-        output: number of the output, from 0.
+        blocks: the spilled blocks. The result depends on their order.
+        output: index of the output, starting at 0.
         num_outputs: number of outputs.
-        groups: number of groups of slots that are read and shuffled one after the other.
+        groups: number of groups into which the slots are divided; one is in memory at a time.
         random_seed: the run's seed.
     """
     blocks = list(blocks)
@@ -113,14 +123,14 @@ def shuffled(
 
 
 def random_order(count: int, random_seed: int, output: int, group: int = 0) -> list[int]:
-    """The order in which the records of a group of an output are written: numbers from 0."""
+    """Returns a random permutation of 0 to `count - 1`, the order in which a group is written."""
     rng = np.random.default_rng([random_seed, output, _ORDER, group])
     order: list[int] = rng.permutation(count).tolist()
     return order
 
 
 def _read_slots(path: str, num_outputs: int, begin: int, end: int) -> Iterator[bytes]:
-    """The records of the slots from `begin` to before `end` in one block, in order."""
+    """Yields the records of the slots `begin` (inclusive) to `end` (exclusive) of one block."""
     bounds = _num_slots(num_outputs) + 1
     with open(path, "rb") as stream:
 

@@ -1,7 +1,7 @@
-"""Parses chunks of text: lines of sentences or paragraphs, whole documents, or JSON objects.
+"""Parses chunks of text: lines with sentences or paragraphs, whole documents, or JSON objects.
 
-`corpus` cuts files of all these formats into chunks; here a chunk becomes lists of sentences, with
-an empty one between documents.
+`corpus` splits files of these formats into chunks. Here each chunk is converted to lists of
+sentences, with an empty string between documents.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from collections.abc import Iterator
 from albert_tf.data import corpus
 from albert_tf.data.settings import TextSettings
 
-_SURROGATE = re.compile("[\ud800-\udfff]")  # JSON can have one alone, which is no character
+_SURROGATE = re.compile("[\ud800-\udfff]")  # JSON can encode a lone surrogate: not a character
 _REPLACEMENT = "\ufffd"
 
 
 def split_paragraph(paragraph: str, language: str) -> list[str]:
-    """The sentences of a paragraph, without the spaces around them.
+    """Splits a paragraph into sentences, stripped of surrounding whitespace.
 
     Args:
         paragraph: a line of text.
         language: see `TextSettings`.
     """
-    import sentencex  # an extra
+    import sentencex  # an optional dependency
 
     return [
         sentence for part in sentencex.segment(language, paragraph) if (sentence := part.strip())
@@ -35,12 +35,12 @@ def chunk_lines(chunk: corpus.Chunk, settings: TextSettings) -> Iterator[list[st
     """Yields the sentences of a chunk as lists of whole documents, with "" between documents.
 
     Args:
-        chunk: as `corpus.read_chunks` reads it with `settings.input_format`.
-        settings: how to read it.
+        chunk: a chunk read by `corpus.read_chunks` with `settings.input_format`.
+        settings: how to parse it.
 
     Raises:
-        ValueError: not UTF-8, no JSON, no such field, or too long for a sentence; names the file
-            and the line.
+        ValueError: the text is not UTF-8 or not JSON, lacks the field, or has a line too long for a
+            sentence; the message names the file and the line.
     """
     if settings.input_format == corpus.SENTENCES and not settings.split_sentences:
         yield from chunk.lines()
@@ -58,10 +58,13 @@ def chunk_lines(chunk: corpus.Chunk, settings: TextSettings) -> Iterator[list[st
 
 
 def _paragraphs(part: corpus.Part, settings: TextSettings) -> Iterator[tuple[int, str]]:
-    """Number and text of the lines; the text of a JSON object has the number of its line."""
+    """Yields (line number, paragraph), with "" after a document.
+
+    All paragraphs of a JSON object have the line number of that object.
+    """
     numbered = enumerate(part.lines(), part.first_line)
     if settings.input_format == corpus.SENTENCES:
-        # A line of spaces ends a document as much as an empty one.
+        # A line of spaces ends a document just like an empty line.
         yield from ((number, line if line.strip() else "") for number, line in numbered)
     elif settings.input_format == corpus.DOCUMENTS:
         yield from ((number, line) for number, line in numbered if line.strip())
@@ -75,13 +78,14 @@ def _paragraphs(part: corpus.Part, settings: TextSettings) -> Iterator[tuple[int
 
 
 def _text_of_record(line: str, field: str, path: str, number: int) -> str:
-    """The text in a JSON object, with U+FFFD in place of lone surrogates.
+    """Returns the text in a JSON object, with lone surrogates replaced by U+FFFD.
 
     Raises:
-        ValueError: it is something else; names the file and the line.
+        ValueError: the line is not a JSON object with this text field; the message names the file
+            and the line.
     """
     try:
-        record = json.loads(line, strict=False)  # lenient towards raw tabs and NUL bytes
+        record = json.loads(line, strict=False)  # tolerates raw tabs and NUL bytes
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}, line {number}: expected a JSON object: {error}") from None
     if not isinstance(record, dict):
@@ -90,8 +94,8 @@ def _text_of_record(line: str, field: str, path: str, number: int) -> str:
     if field not in record:
         names = ", ".join(map(repr, record)) or "none"
         raise ValueError(
-            f"{path}, line {number}: no field {field!r}; its fields: {names}. Name the one that "
-            "holds the text with --text_field."
+            f"{path}, line {number}: no field {field!r}; its fields: {names}. Set --text_field to "
+            "the one that contains the text."
         )
     text = record[field]
     if not isinstance(text, str):

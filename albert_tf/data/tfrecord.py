@@ -1,7 +1,7 @@
-"""Serialized `tf.train.Example`s in TFRecord frames, written and read without TensorFlow.
+"""Serializes and parses `tf.train.Example`s and TFRecord frames without TensorFlow.
 
-The bytes are those of `SerializeToString(deterministic=True)` and `tf.io.TFRecordWriter` (the
-tests compare), but `encode_examples` serializes many records at a time.
+The bytes are identical to those of `SerializeToString(deterministic=True)` and
+`tf.io.TFRecordWriter` (tests compare them), but `encode_examples` serializes many records at once.
 
 A TFRecord file is a sequence of frames, little-endian:
 
@@ -21,11 +21,11 @@ import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
-_MAP_ENTRY, _KEY, _VALUE = 0x0A, 0x0A, 0x12  # tags of Features.feature and of its map entries
+_MAP_ENTRY, _KEY, _VALUE = 0x0A, 0x0A, 0x12  # protobuf tags of Features.feature and its entries
 _FLOAT_LIST, _INT64_LIST, _PACKED = 0x12, 0x1A, 0x0A
 
-HEADER_BYTES, FOOTER_BYTES = 12, 4  # what a frame has before and after the content
-MAX_BITS = 56  # of an integer: eight bytes of seven bits
+HEADER_BYTES, FOOTER_BYTES = 12, 4  # size of a frame before and after the content
+MAX_BITS = 56  # of an integer: a varint of eight bytes has seven bits per byte
 
 
 def _varint(value: int) -> bytes:
@@ -39,7 +39,7 @@ def _varint(value: int) -> bytes:
 
 @functools.lru_cache(maxsize=100_000)
 def _entry_header(name: str, list_tag: int, size: int) -> bytes:
-    """What precedes the packed values of feature `name` if these take `size` bytes."""
+    """Returns the bytes that precede the packed values of a feature, which have `size` bytes."""
     packed = bytes([_PACKED]) + _varint(size)
     value_list = bytes([list_tag]) + _varint(len(packed) + size) + packed
     key = name.encode("utf-8")
@@ -49,17 +49,17 @@ def _entry_header(name: str, list_tag: int, size: int) -> bytes:
 
 
 def _packed_varints(values: NDArray[np.integer]) -> list[bytes]:
-    """Encodes each row of non-negative integers as protobuf varints: [N, M] → N byte strings."""
+    """Encodes each row of non-negative integers as packed varints: [N, M] → N byte strings."""
     largest = int(values.max(initial=0))
     if values.size and (int(values.min()) < 0 or largest >= 1 << MAX_BITS):
         raise ValueError(
-            f"integers in [0, 2**{MAX_BITS}) expected, got {values.min()} to {largest}"
+            f"expected integers in [0, 2**{MAX_BITS}), got {values.min()} to {largest}"
         )
     if largest < 0x80:
         data, width = values.astype(np.uint8).tobytes(), values.shape[1]
         return [data[row * width : (row + 1) * width] for row in range(len(values))]
-    # Each value becomes a word of 4 or 8 bytes with seven of its bits in each byte, lowest first;
-    # the high bit of a byte says that another follows. Then the unused bytes are dropped.
+    # Each value is spread over a word of 4 or 8 bytes, seven bits per byte, lowest first. The high
+    # bit of a byte tells that another byte follows. Unused bytes are then dropped.
     size = 4 if largest < 1 << 28 else 8
     word = values.astype(f"<u{size}")
     spread = word & word.dtype.type(0x7F)
@@ -77,14 +77,17 @@ def _packed_varints(values: NDArray[np.integer]) -> list[bytes]:
 
 
 def encode_examples(features: Mapping[str, NDArray[Any]]) -> list[bytes]:
-    """Serializes N records, as `tf.train.Example.SerializeToString(deterministic=True)`.
+    """Serializes N records, like `tf.train.Example.SerializeToString(deterministic=True)`.
 
     Args:
-        features: name → array [N, M], M >= 1; integers in [0, 2**56) become an int64 list,
-            floating-point numbers a float list.
+        features: name → array [N, M], M >= 1. Integers, which must be in [0, 2**56), are written as
+            an int64 list, floating-point numbers as a float list.
+
+    Returns:
+        N serialized records.
 
     Raises:
-        ValueError: an integer out of range.
+        ValueError: an integer is out of range.
     """
     columns: list[list[bytes]] = []
     for name in sorted(features):  # deterministic serialization sorts the keys
@@ -109,7 +112,7 @@ def _varint_at(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _fields(data: bytes) -> Iterator[bytes]:
-    """The contents of the length-delimited fields of a message."""
+    """Yields the contents of a message's fields, which must all be length-delimited."""
     at = 0
     while at < len(data):
         size, at = _varint_at(data, at + 1)
@@ -126,10 +129,10 @@ def _unpack_varints(data: bytes) -> NDArray[np.int64]:
 
 
 def decode_example(data: bytes) -> dict[str, NDArray[Any]]:
-    """Parses a serialized `tf.train.Example` of int64 and float lists: name → array [M].
+    """Parses a serialized `tf.train.Example` of int64 and float lists; returns name → array [M].
 
     Raises:
-        ValueError: not such a message.
+        ValueError: the data is not such a message.
     """
     result: dict[str, NDArray[Any]] = {}
     try:
@@ -146,23 +149,23 @@ def decode_example(data: bytes) -> dict[str, NDArray[Any]]:
 
 
 def checksum(data: bytes) -> bytes:
-    """CRC-32C, rotated and shifted as TFRecord files hold it ("masked"), 4 bytes."""
+    """Returns the masked CRC-32C of TFRecord files (rotated, plus a constant): 4 bytes."""
     crc: int = google_crc32c.value(data)
     return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
 
 
 @functools.lru_cache(maxsize=100_000)
 def frame_header(size: int) -> bytes:
-    """The first HEADER_BYTES of a frame whose content has `size` bytes."""
+    """Returns the header of a frame whose content has `size` bytes."""
     length = struct.pack("<Q", size)
     return length + checksum(length)
 
 
 def frame_records(contents: Sequence[bytes]) -> list[bytes]:
-    """Puts serialized records into TFRecord frames: joined, they are a TFRecord file."""
+    """Wraps serialized records in TFRecord frames; their concatenation is a TFRecord file."""
     return [frame_header(len(data)) + data + checksum(data) for data in contents]
 
 
 def has_good_length(header: bytes) -> bool:
-    """Whether the first HEADER_BYTES of a frame hold a length and its checksum."""
+    """Returns whether the header of a frame holds a length that matches its checksum."""
     return header == frame_header(int.from_bytes(header[:8], "little"))

@@ -58,7 +58,7 @@ def test_a_run_from_text_to_records(tmp_path, flags):
         ("--spm_model_file=nowhere.model", r"nowhere\.model: no such file"),
         ("--spm_model_file=", "a vocabulary is needed"),
         ("--output_file=/proc/none/train", "cannot write into '/proc/none'"),
-        ("--albert_zh_compat", "albert_zh_compat needs a WordPiece vocabulary"),
+        ("--albert_zh_compat", "albert_zh_compat requires a WordPiece vocabulary"),
     ],
 )
 def test_a_wrong_flag_is_one_line_that_says_so(flags, flag, reason):

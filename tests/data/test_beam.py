@@ -1,4 +1,4 @@
-"""The Beam pipeline makes the records of the local program."""
+"""The Beam pipeline writes the same records as the local program."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ IN_MEMORY = {
     "runner": "DirectRunner",
     "beam_pipeline_options": ("direct_num_workers=1", "direct_running_mode=in_memory"),
 }
-# Each chunk is encoded and each output written by one of two processes.
+# One of two processes encodes each chunk and writes each output.
 OPTIONS = ["direct_num_workers=2", "direct_running_mode=multi_processing"]
 
 
@@ -49,7 +49,7 @@ def corpus_file(tmp_path_factory):
 
 @pytest.fixture
 def make(tmp_path, corpus_file, toy_spm_model):
-    """Runs the local program, or the one given."""
+    """Runs the local program, or the given one."""
 
     def run(output, create=create_pretraining_data, **changes):
         settings = dataclasses.replace(
@@ -69,7 +69,7 @@ def needs_beam():
 
 
 def without_beam(monkeypatch):
-    """Replaces the one class of Beam that the steps of the pipeline use."""
+    """Replaces the only class of Beam that the steps of the pipeline use."""
 
     class TaggedOutput:
         def __init__(self, tag, value):
@@ -82,7 +82,7 @@ def without_beam(monkeypatch):
 
 
 def by_hand(settings):
-    """The steps of the pipeline, one after the other, in another order of chunks and pieces."""
+    """Runs the steps of the pipeline in sequence, with chunks and pieces in a different order."""
     outputs = Outputs.parse(settings.output_file, settings.compression)
     count = len(outputs.paths)
     chunks = list(corpus.read_chunks([settings.input_file], settings.chunk_bytes, "sentences"))
@@ -102,7 +102,9 @@ def by_hand(settings):
 
 
 @pytest.mark.parametrize("compression", ["", "gzip"])
-def test_the_steps_give_the_bytes_of_the_local_program(tmp_path, make, monkeypatch, compression):
+def test_the_steps_write_the_same_bytes_as_the_local_program(
+    tmp_path, make, monkeypatch, compression
+):
     expected = make("local/train@3", compression=compression)
     without_beam(monkeypatch)
     (tmp_path / "beam").mkdir()
@@ -114,7 +116,7 @@ def test_the_steps_give_the_bytes_of_the_local_program(tmp_path, make, monkeypat
         assert found.read_bytes() == wanted.read_bytes()
 
 
-def test_a_batch_is_divided_among_the_outputs_and_loses_nothing(make, monkeypatch):
+def test_splitting_a_batch_by_output_loses_nothing(make, monkeypatch):
     chunk = beam.corpus.Chunk(7, (), 0)
     slots = beam.np.array([1365 * 2, 3, 1365, 1, 4094])
     batch = beam.EncodedBatch([b"a", b"b", b"c", b"d", b"e"], slots, {})
@@ -125,9 +127,9 @@ def test_a_batch_is_divided_among_the_outputs_and_loses_nothing(make, monkeypatc
     ]
 
 
-def test_without_beam_the_extra_is_named(make, monkeypatch):
+def test_without_beam_the_error_names_the_extra(make, monkeypatch):
     monkeypatch.setitem(sys.modules, "apache_beam", None)
-    with pytest.raises(ValueError, match=r"--runner needs Apache Beam: .*\[beam\]"):
+    with pytest.raises(ValueError, match=r"--runner requires Apache Beam: .*\[beam\]"):
         make("beam/train", beam.create_pretraining_data)
 
 
@@ -140,19 +142,19 @@ def records_of(folder):
     return sorted(record for path in paths for record in read_records(str(path)))
 
 
-def test_the_local_runner_makes_the_same_instances(tmp_path, make):
+def test_the_local_runner_creates_the_same_instances(tmp_path, make):
     needs_beam()
     expected = make("local/train@3")
     program = beam.create_pretraining_data
     assert make("beam/train@3", program, **IN_MEMORY) == expected
     assert records_of(tmp_path / "beam") == records_of(tmp_path / "local")
-    # Complete already: nothing is made again.
+    # Already complete: nothing is recreated.
     before = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "beam").iterdir()}
     assert make("beam/train@3", program, resume=True, **IN_MEMORY) == expected
     assert before == {path.name: path.stat().st_mtime_ns for path in (tmp_path / "beam").iterdir()}
 
 
-def test_several_processes_make_the_same_instances(tmp_path, make, corpus_file, toy_spm_model):
+def test_several_processes_create_the_same_instances(tmp_path, make, corpus_file, toy_spm_model):
     needs_beam()
     make("local/train@3")
     command = [
@@ -188,6 +190,6 @@ def test_text_without_tokens_leaves_earlier_outputs_alone(tmp_path, make):
     before = contents(tmp_path / "beam")
     blank = tmp_path / "blank.txt"
     blank.write_text("\n\n \n", encoding="utf-8")
-    with pytest.raises((ValueError, RuntimeError), match="--input_file: no text in there"):
+    with pytest.raises((ValueError, RuntimeError), match="--input_file: no text in these files"):
         make("beam/train@2", beam.create_pretraining_data, input_file=str(blank), **IN_MEMORY)
     assert contents(tmp_path / "beam") == before

@@ -1,4 +1,4 @@
-"""Chinese words by position, and as albert_zh finds them."""
+"""Chinese words aligned by position, and as albert_zh finds them."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ WORDS = ["中华人民共和国", "画蛇添足", "研究", "生命", "起源", 
 
 
 def segment(text):
-    """Stands for jieba: the words of a short list, from the left, and single characters."""
+    """A fake jieba: words of a short list, matched from the left, or single characters."""
     found = []
     while text:
-        # jieba weighs 研究 + 生命 against 研究生 + 命; here the place decides.
+        # jieba compares the frequencies of 研究 + 生命 and 研究生 + 命; here the position decides.
         fits = [word for word in WORDS if text.startswith(word)]
         if "研究生" in fits and text != "研究生":
             fits.remove("研究生")
@@ -45,7 +45,7 @@ def tokenizer(tmp_path_factory):
 
 
 def marked(words, tokenizer, *lines):
-    """The lines, each token that continues a word after a plus sign."""
+    """Returns the lines with a plus sign before each token that continues a word."""
     encoded = tokenizer.encode_batch(lines)
     marks = words.continues_word(list(lines), encoded)
     tokens = [token for ids in encoded for token in tokenizer.convert_ids_to_tokens(ids)]
@@ -57,10 +57,10 @@ def marked(words, tokenizer, *lines):
 @pytest.mark.parametrize(
     ("line", "by_position", "as_albert_zh"),
     [
-        # Four characters and more: albert_zh groups at most three.
+        # Words of four or more characters: albert_zh groups at most three.
         ("中华人民共和国", "中 +华 +人 +民 +共 +和 +国", "中 华 人 民 共 和 国"),
         ("画蛇添足", "画 +蛇 +添 +足", "画 蛇 添 足"),
-        # albert_zh takes 研究生 at the beginning because it occurs at the end.
+        # albert_zh finds 研究生 at the start because it is a word at the end.
         (
             "研究生命起源的研究生",
             "研 +究 生 +命 起 +源 的 研 +究 +生",
@@ -68,7 +68,7 @@ def marked(words, tokenizer, *lines):
         ),
     ],
 )
-def test_words_of_the_examples(tokenizer, line, by_position, as_albert_zh):
+def test_words_of_the_examples_are_marked(tokenizer, line, by_position, as_albert_zh):
     assert marked(ChineseWords(tokenizer, segment), tokenizer, line) == by_position
     assert marked(AlbertZhWords(tokenizer, segment), tokenizer, line) == as_albert_zh
 
@@ -81,8 +81,8 @@ def test_jieba_finds_the_words_of_the_examples(tokenizer):
         assert real(line) == segment(line)
 
 
-def test_only_han_characters_are_concerned(tokenizer):
-    words = ChineseWords(tokenizer, lambda text: [text])  # all is one word
+def test_only_han_characters_are_marked(tokenizer):
+    words = ChineseWords(tokenizer, lambda text: [text])  # the whole text is one word
     assert marked(words, tokenizer, "playing 3.14好人playing t恤人") == (
         "play ##ing 3 . 14 好 +人 play ##ing t 恤 +人"
     )
@@ -103,14 +103,14 @@ def test_lines_are_marked_one_by_one(tokenizer):
     assert marked(zh, tokenizer, "好", "", "人 playing", "好人") == "好 人 play ##ing 好 +人"
 
 
-def test_latin_words_are_kept_apart_for_the_segmenter(tokenizer):
+def test_latin_words_are_separated_for_the_segmenter(tokenizer):
     texts = []
     words = ChineseWords(tokenizer, lambda text: texts.append(text) or list(text))
     words.continues_word(["play ing 好 人play"], tokenizer.encode_batch(["play ing 好 人play"]))
     assert texts == ["play ing好人play"]
 
 
-def test_pieces_of_a_sentencepiece_model_are_placed_by_their_text():
+def test_sentencepiece_pieces_are_aligned_by_their_text():
     class Tokenizer:
         """Pieces of several characters."""
 
@@ -134,7 +134,7 @@ def test_pieces_of_a_sentencepiece_model_are_placed_by_their_text():
     )
 
 
-def test_documents_know_the_words_and_albert_zh_labels(tokenizer):
+def test_documents_have_word_starts_and_albert_zh_labels(tokenizer):
     table = word_start_table(tokenizer.pieces, False)
     lines = ["画蛇添足playing", "好人"]
     documents = tokenize_documents([lines], tokenizer, table, ChineseWords(tokenizer, segment))
@@ -148,19 +148,19 @@ def test_documents_know_the_words_and_albert_zh_labels(tokenizer):
     assert documents.labels.dtype == np.int32
 
 
-def test_albert_zh_needs_a_twin_of_every_character(tmp_path):
+def test_albert_zh_requires_a_continuation_piece_for_every_character(tmp_path):
     path = tmp_path / "vocab.txt"
     path.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n好\n人\n##人\n", encoding="utf-8")
-    with pytest.raises(ValueError, match="the vocabulary lacks 1 such pieces, for instance ##好"):
+    with pytest.raises(ValueError, match="the vocabulary lacks 1 such pieces, for example ##好"):
         AlbertZhWords(FullTokenizer(str(path)), segment)
 
 
-def test_albert_zh_needs_a_wordpiece_vocabulary(toy_tokenizer):
-    with pytest.raises(ValueError, match="albert_zh_compat needs a WordPiece vocabulary"):
+def test_albert_zh_requires_a_wordpiece_vocabulary(toy_tokenizer):
+    with pytest.raises(ValueError, match="albert_zh_compat requires a WordPiece vocabulary"):
         AlbertZhWords(toy_tokenizer, segment)
 
 
-def test_without_jieba_the_extra_is_named(monkeypatch):
+def test_without_jieba_the_error_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "jieba", None)
-    with pytest.raises(ValueError, match=r"need the package jieba: .*\[zh\]"):
+    with pytest.raises(ValueError, match=r"requires jieba: .*\[zh\]"):
         load_segmenter()

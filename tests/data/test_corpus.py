@@ -1,4 +1,4 @@
-"""Chunks of text files: where they are cut, and what is wrong with a file."""
+"""Chunks of text files: where files are split, and errors in them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def lines_of(chunks):
 
 
 def documents_of(chunks):
-    """Lists of lines, cut at blank lines and where a part ends."""
+    """Returns lists of lines, split at blank lines and at the ends of parts."""
     found = [[]]
     for chunk in chunks:
         for lines in chunk.lines():
@@ -61,7 +61,7 @@ def test_chunks_hold_all_documents_in_order(tmp_path, chunk_bytes):
 
 
 @pytest.mark.parametrize("read_bytes", [1, 2, 3, 13, 211])
-def test_cuts_do_not_depend_on_how_much_is_read_at_a_time(tmp_path, monkeypatch, read_bytes):
+def test_chunk_boundaries_do_not_depend_on_the_read_size(tmp_path, monkeypatch, read_bytes):
     text = random_text(random.Random(7)).replace("\n", "\r\n")
     path = write(tmp_path / "text.txt", text)
     expected = [chunk.parts for chunk in read_chunks([path], 300)]
@@ -96,7 +96,7 @@ def test_small_files_share_a_chunk(tmp_path):
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r\r\n", "\r"])
-def test_line_ends_of_all_systems_mean_the_same(tmp_path, end):
+def test_line_endings_of_all_systems_are_equivalent(tmp_path, end):
     text = "one\ntwo\n\nthree\n".replace("\n", end)
     path = write(tmp_path / "text.txt", text)
     assert documents_of(read_chunks([path], 1 << 20)) == [["one", "two"], ["three"]]
@@ -113,7 +113,7 @@ def test_nul_bytes_and_other_controls_stay_in_their_line(tmp_path):
     assert documents_of(read_chunks([path], 1 << 20)) == [[text.split("\n")[0]], ["four"]]
 
 
-def test_gzip_is_read_as_the_text_in_it(tmp_path):
+def test_gzip_files_are_decompressed(tmp_path):
     text = random_text(random.Random(5))
     plain = write(tmp_path / "text.txt", text)
     packed = write(tmp_path / "text.txt.gz", gzip.compress(text.encode()))
@@ -126,14 +126,14 @@ def test_gzip_is_read_as_the_text_in_it(tmp_path):
 
 
 @pytest.mark.parametrize("damage", [lambda data: data[:-20], lambda data: data[:40] + b"x" * 90])
-def test_a_damaged_gzip_file_is_named(tmp_path, damage):
+def test_an_error_names_the_corrupt_gzip_file(tmp_path, damage):
     data = gzip.compress(random_text(random.Random(5)).encode())
     path = write(tmp_path / "text.gz", damage(data))
-    with pytest.raises(ValueError, match=r"text\.gz: a damaged gzip file"):
+    with pytest.raises(ValueError, match=r"text\.gz: corrupt gzip file"):
         list(read_chunks([path], 1 << 20))
 
 
-def test_text_that_is_not_utf_8_is_named_with_its_line(tmp_path):
+def test_an_error_names_the_line_that_is_not_utf_8(tmp_path):
     good = "a sentence\n" * 40 + "\n"
     data = good.encode() * 3 + "in Latin-1: é".encode("latin-1") + b"\nmore\n"
     path = write(tmp_path / "text.txt", data)
@@ -141,14 +141,14 @@ def test_text_that_is_not_utf_8_is_named_with_its_line(tmp_path):
         lines_of(read_chunks([path], 100))
 
 
-def test_a_line_too_long_for_a_sentence_is_named(tmp_path, monkeypatch):
+def test_an_error_names_the_line_that_is_too_long_for_a_sentence(tmp_path, monkeypatch):
     monkeypatch.setattr(corpus, "MAX_SENTENCE_CHARS", 50)
     path = write(tmp_path / "text.txt", "short\n\n" + "long " * 11 + "\n")
     with pytest.raises(ValueError, match=r"text\.txt, line 3: longer than 50 characters"):
         lines_of(read_chunks([path], 1 << 20))
 
 
-def test_an_endless_line_is_refused_before_it_is_read(tmp_path, monkeypatch):
+def test_an_endless_line_is_rejected_before_it_is_read(tmp_path, monkeypatch):
     monkeypatch.setattr(corpus, "MIN_DOCUMENT_LIMIT", 5000)
     monkeypatch.setattr(corpus, "READ_BYTES", 1000)
     path = write(tmp_path / "text.txt", "short\n\n" + "x" * 60_000)
@@ -156,7 +156,7 @@ def test_an_endless_line_is_refused_before_it_is_read(tmp_path, monkeypatch):
         list(read_chunks([path], 1))
 
 
-def test_a_file_without_blank_lines_is_cut_between_lines(tmp_path, monkeypatch):
+def test_a_file_without_blank_lines_is_split_between_lines(tmp_path, monkeypatch):
     monkeypatch.setattr(corpus, "MIN_DOCUMENT_LIMIT", 500)
     text = "".join(f"sentence {number}\n" for number in range(1000))
     path = write(tmp_path / "text.txt", text)
@@ -166,7 +166,7 @@ def test_a_file_without_blank_lines_is_cut_between_lines(tmp_path, monkeypatch):
     assert len(chunks) > 5
 
 
-def test_the_checksum_is_of_the_text_and_its_division_into_files(tmp_path):
+def test_the_checksum_depends_on_the_text_and_its_division_into_files(tmp_path):
     def checksum(*texts):
         paths = [write(tmp_path / f"{index}.txt", text) for index, text in enumerate(texts)]
         (chunk,) = read_chunks(paths, 1 << 20)

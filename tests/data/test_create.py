@@ -49,7 +49,7 @@ def corpus_file(tmp_path_factory):
 
 @pytest.fixture
 def make(tmp_path, corpus_file, toy_spm_model):
-    """Runs the program in a folder of its own and returns the metadata."""
+    """Runs the program in a separate folder and returns the metadata."""
 
     def run(output="out/train@3", inputs=None, **changes):
         settings = dataclasses.replace(
@@ -103,7 +103,7 @@ def test_tensorflow_reads_the_records(tmp_path, make):
     assert weights.sum(axis=1).max() <= 7
 
 
-def test_metadata_says_what_the_files_hold(tmp_path, make, toy_tokenizer):
+def test_metadata_describes_the_files(tmp_path, make, toy_tokenizer):
     metadata = make()
     folder = tmp_path / "out"
     assert json.loads((folder / "train.records.json").read_text("utf-8")) == metadata
@@ -129,8 +129,8 @@ def test_counts_are_those_of_the_records(tmp_path, make):
     assert counts["label_1"] == sum(int(example["next_sentence_labels"][0]) for example in examples)
 
 
-def test_the_same_command_gives_the_same_bytes_in_every_version(tmp_path):
-    """Records that were made once can be made again: no change may touch the random stream."""
+def test_the_same_command_writes_the_same_bytes_in_every_version(tmp_path):
+    """Records must stay reproducible: no change to the code may alter the random streams."""
     vocabulary = tmp_path / "vocab.txt"
     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "##a", *"abcdefgh天地人和"]
     vocabulary.write_text("\n".join(pieces) + "\n", encoding="utf-8")
@@ -190,7 +190,7 @@ def test_instances_of_a_document_are_spread_over_the_outputs(tmp_path, make):
     positions = collections.defaultdict(list)
     for place, record in enumerate(all_records(tmp_path / "out")):
         positions[decode_example(record)["input_ids"][1:5].tobytes()].append(place)
-    # Records that begin alike come from the same documents; they would lie together unshuffled.
+    # Records that start alike come from the same documents; unshuffled, they would be adjacent.
     gaps = [np.diff(places) for places in positions.values() if len(places) > 5]
     assert np.median(np.concatenate(gaps)) > 5
 
@@ -217,7 +217,7 @@ def test_compressed_records_are_the_same(tmp_path, make):
     assert (tmp_path / "again" / "train").read_bytes() == packed
 
 
-def test_a_small_shuffle_memory_loses_nothing(tmp_path, make, monkeypatch):
+def test_a_small_shuffle_buffer_loses_nothing(tmp_path, make, monkeypatch):
     make("large/train@2")
     monkeypatch.setattr(shuffling, "SPILL_BYTES", 10_000)
     make("small/train@2", shuffle_megabytes=20_000 / MEGABYTE)
@@ -240,7 +240,7 @@ def test_several_and_compressed_inputs(tmp_path, make, corpus_file):
     assert metadata["counts"]["documents"] == 240
 
 
-def test_text_of_other_formats_gives_the_same_instances(tmp_path, make):
+def test_text_in_other_formats_results_in_the_same_instances(tmp_path, make):
     documents = ["one boat\ntwo boats", "the sea\nthe river\nrain"]
     inputs = []
     for number, document in enumerate(documents):
@@ -261,7 +261,7 @@ def test_text_of_other_formats_gives_the_same_instances(tmp_path, make):
     assert contents_of[0] == contents_of[1] == contents_of[2]
 
 
-def test_another_format_is_another_run(tmp_path, make, monkeypatch):
+def test_another_input_format_is_a_different_run(tmp_path, make, monkeypatch):
     with monkeypatch.context() as patch:
         stop_after(patch, "finish_chunk", 1)
         with pytest.raises(StoppedError):
@@ -285,7 +285,7 @@ def test_remote_files_are_read_and_written_through_tensorflow(tmp_path, make, co
         with tf.io.gfile.GFile(f"ram://out/{name}", "rb") as stream:
             assert stream.read() == (tmp_path / "local" / name).read_bytes()
     again = make(**remote, work_dir="/proc/nowhere", resume=True)
-    assert again == expected  # complete already: no work directory is needed
+    assert again == expected  # already complete: no work directory is needed
 
 
 @pytest.mark.parametrize(
@@ -293,11 +293,11 @@ def test_remote_files_are_read_and_written_through_tensorflow(tmp_path, make, co
     [
         ({"output_file": "http://h/x"}, "--output_file: http://h/x: http:// is not supported"),
         ({"inputs": ["s3://b/x"]}, "--input_file: s3://b/x: s3:// is not supported"),
-        ({"work_dir": "gs://b/x"}, "--work_dir=gs://b/x: a local directory is needed"),
+        ({"work_dir": "gs://b/x"}, "--work_dir=gs://b/x: expected a local directory"),
         ({"spm_model_file": "s3://b/x"}, "s3://b/x: s3:// is not supported"),
     ],
 )
-def test_places_that_cannot_be_used_are_refused_before_text_is_read(
+def test_unusable_paths_are_rejected_before_text_is_read(
     tmp_path, make, monkeypatch, settings, message
 ):
     monkeypatch.setattr(corpus, "read_chunks", None)
@@ -307,7 +307,7 @@ def test_places_that_cannot_be_used_are_refused_before_text_is_read(
 
 
 class StoppedError(Exception):
-    """Stands for whatever interrupts a run."""
+    """Simulates an interruption of a run."""
 
 
 def stop_after(monkeypatch, name, times):
@@ -328,7 +328,7 @@ def stop_after(monkeypatch, name, times):
 @pytest.mark.parametrize(
     ("name", "times"), [("finish_chunk", 1), ("finish_chunk", 4), ("finish_output", 1)]
 )
-def test_resuming_gives_the_same_bytes_and_repeats_no_chunk(
+def test_resuming_writes_the_same_bytes_and_repeats_no_chunk(
     tmp_path, make, monkeypatch, name, times
 ):
     with monkeypatch.context() as patch:
@@ -348,7 +348,7 @@ def test_resuming_gives_the_same_bytes_and_repeats_no_chunk(
     assert len(calls) == len(total) - times > 0
 
 
-def test_an_interrupted_run_with_other_settings_is_refused(make, monkeypatch):
+def test_resuming_with_different_settings_is_rejected(make, monkeypatch):
     with monkeypatch.context() as patch:
         stop_after(patch, "finish_chunk", 2)
         with pytest.raises(StoppedError):
@@ -357,7 +357,7 @@ def test_an_interrupted_run_with_other_settings_is_refused(make, monkeypatch):
         make(chunk_megabytes=6000 / MEGABYTE)
 
 
-def test_text_that_changed_is_made_anew_on_resuming(tmp_path, make, monkeypatch, corpus_file):
+def test_changed_text_is_encoded_again_on_resuming(tmp_path, make, monkeypatch, corpus_file):
     text = tmp_path / "text.txt"
     shutil.copy(corpus_file, text)
     with monkeypatch.context() as patch:
@@ -375,7 +375,7 @@ def test_text_that_changed_is_made_anew_on_resuming(tmp_path, make, monkeypatch,
     assert contents(tmp_path / "out") == contents(tmp_path / "expected")
 
 
-def test_resuming_what_is_complete_does_nothing(tmp_path, make, monkeypatch):
+def test_resuming_a_complete_run_does_nothing(tmp_path, make, monkeypatch):
     metadata = make()
     before = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()}
     stop_after(monkeypatch, "finish_chunk", 0)
@@ -385,11 +385,11 @@ def test_resuming_what_is_complete_does_nothing(tmp_path, make, monkeypatch):
         make()
 
 
-def test_outputs_of_other_settings_are_not_taken_for_complete(tmp_path, make):
+def test_outputs_of_different_settings_are_not_considered_complete(tmp_path, make):
     make()
     before = contents(tmp_path / "out")
     expected = (
-        r"train\.records\.json: .* other settings: ngram 3, now 2; random_seed 12345, now 7\."
+        r"train\.records\.json: .* different settings: ngram 3, now 2; random_seed 12345, now 7\."
     )
     with pytest.raises(ValueError, match=expected + r" .* --noresume"):
         make(resume=True, ngram=2, random_seed=7)
@@ -398,21 +398,21 @@ def test_outputs_of_other_settings_are_not_taken_for_complete(tmp_path, make):
 
 
 @pytest.mark.parametrize("checksum", ["of another text", "unknown"])
-def test_outputs_of_another_text_are_made_anew(tmp_path, make, caplog, checksum):
+def test_outputs_of_another_text_are_recreated(tmp_path, make, caplog, checksum):
     text = tmp_path / "text.txt"
     text.write_text(TOY_TEXT, encoding="utf-8")
     make(inputs=[str(text)])
     stat = text.stat()
-    if checksum == "unknown":  # as an earlier version wrote it
+    if checksum == "unknown":  # as in metadata written by an earlier version
         path = tmp_path / "out" / "train.records.json"
         metadata = json.loads(path.read_text("utf-8"))
         del metadata["text_checksum"]
         path.write_text(json.dumps(metadata), encoding="utf-8")
-    else:  # of the same size and time
+    else:  # another text of the same size and modification time
         text.write_text(TOY_TEXT.replace("boat", "ship"), encoding="utf-8")
         os.utime(text, ns=(stat.st_atime_ns, stat.st_mtime_ns))
     made = make(inputs=[str(text)], resume=True)
-    assert "--input_file has another text than the outputs were made of" in caplog.text
+    assert "--input_file: the text has changed since the outputs were created" in caplog.text
     make("expected/train@3", inputs=[str(text)])
     assert contents(tmp_path / "out") == contents(tmp_path / "expected")
     caplog.clear()
@@ -420,13 +420,13 @@ def test_outputs_of_another_text_are_made_anew(tmp_path, make, caplog, checksum)
     assert not caplog.records
 
 
-def test_files_of_an_earlier_run_that_stay_are_named(tmp_path, make, caplog):
+def test_a_warning_names_leftover_files_of_an_earlier_run(tmp_path, make, caplog):
     make("out/train@3")
     make("out/train@3", ngram=2)
     assert not caplog.records
     make("out/train@2")
     first = tmp_path / "out" / "train-00000-of-00003"
-    assert f"{first} and other files of an earlier run, 3 in all, stay" in caplog.text
+    assert f"3 files of an earlier run, such as {first}, remain" in caplog.text
     assert first.exists()
 
 
@@ -463,30 +463,30 @@ def test_a_full_disk_is_reported_and_leaves_nothing_half_written(tmp_path, make,
 def test_a_text_without_tokens_is_an_error(tmp_path, make, text):
     path = tmp_path / "blank.txt"
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(ValueError, match="--input_file: no text in there"):
+    with pytest.raises(ValueError, match="--input_file: no text in these files"):
         make(inputs=[str(path)])
     assert not (tmp_path / "out").exists()
-    make()  # with the text that was meant
+    make()  # with the intended text
 
 
-def test_empty_inputs_are_refused_before_any_work(tmp_path, make):
+def test_empty_inputs_are_rejected_before_any_work(tmp_path, make):
     empty = tmp_path / "empty.txt"
     empty.touch()
-    with pytest.raises(ValueError, match=r"empty\.txt: nothing in there"):
+    with pytest.raises(ValueError, match=r"empty\.txt: all input files are empty"):
         make(inputs=[str(empty)])
     with pytest.raises(ValueError, match=r"--input_file: .*nowhere\.txt' matches no file"):
         make(inputs=[str(tmp_path / "nowhere.txt")])
     assert not (tmp_path / "out").exists()
 
 
-def test_an_output_that_is_an_input_is_refused(tmp_path, make, corpus_file):
+def test_an_output_that_is_an_input_is_rejected(tmp_path, make, corpus_file):
     link = tmp_path / "link.txt"
     link.symlink_to(corpus_file)
-    with pytest.raises(ValueError, match=r"link\.txt is an input file as well"):
+    with pytest.raises(ValueError, match=r"link\.txt is also an input file"):
         make("link.txt")
 
 
-def test_an_output_that_is_a_directory_is_refused(tmp_path, make):
+def test_an_output_that_is_a_directory_is_rejected(tmp_path, make):
     (tmp_path / "out").mkdir()
     with pytest.raises(ValueError, match="out: a file is to be written here, this is a directory"):
         make("out")
@@ -502,7 +502,7 @@ def test_pipes_are_neither_read_nor_replaced(tmp_path, make):
     assert pipe.is_fifo()
 
 
-def test_a_second_run_with_the_same_outputs_is_refused(tmp_path, make, monkeypatch):
+def test_a_second_run_with_the_same_outputs_is_rejected(tmp_path, make, monkeypatch):
     finish_chunk = create.WorkDirectory.finish_chunk
 
     def begin_another(*args):
@@ -515,18 +515,18 @@ def test_a_second_run_with_the_same_outputs_is_refused(tmp_path, make, monkeypat
     assert not (tmp_path / "other").exists()
 
 
-def test_an_output_folder_that_cannot_be_made_is_refused_before_any_work(tmp_path, make):
+def test_an_output_folder_that_cannot_be_created_is_rejected_before_any_work(tmp_path, make):
     (tmp_path / "file").touch()
     with pytest.raises(ValueError, match=r"--output_file: cannot write into .*file/out"):
         make("file/out/train")
 
 
 def test_the_work_directory_must_be_local(make):
-    with pytest.raises(ValueError, match="--work_dir=gs://bucket/x: a local directory"):
+    with pytest.raises(ValueError, match="--work_dir=gs://bucket/x: expected a local directory"):
         make(work_dir="gs://bucket/x")
 
 
-def test_a_vocabulary_without_special_tokens_is_refused_before_any_work(tmp_path, make):
+def test_a_vocabulary_without_special_tokens_is_rejected_before_any_work(tmp_path, make):
     vocabulary = tmp_path / "vocab.txt"
     vocabulary.write_text("[PAD]\n[UNK]\n[CLS]\nthe\n", encoding="utf-8")
     with pytest.raises(ValueError, match=r"\[SEP\], \[MASK\] missing"):
@@ -577,7 +577,7 @@ def test_the_first_instances_are_logged(tmp_path, make, toy_tokenizer, caplog):
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_killed_at_random_moments_and_resumed_it_gives_the_same_bytes(
+def test_a_run_killed_at_random_and_resumed_writes_the_same_bytes(
     tmp_path, make, corpus_file, toy_spm_model
 ):
     make("expected/train@3", num_workers=2, chunk_megabytes=1000 / MEGABYTE)
@@ -598,7 +598,7 @@ def test_killed_at_random_moments_and_resumed_it_gives_the_same_bytes(
         )
         time.sleep(rng.uniform(0.2, 0.9))
         killed += process.poll() is None
-        process.kill()  # does nothing to one that has ended
+        process.kill()  # no effect if it has ended
         process.wait()
     assert killed
     subprocess.run(command, check=True, capture_output=True)
@@ -607,7 +607,7 @@ def test_killed_at_random_moments_and_resumed_it_gives_the_same_bytes(
 
 @pytest.fixture
 def heavy_command(tmp_path, toy_spm_model):
-    """A run of some seconds, of 150 chunks and 5 outputs."""
+    """The settings of a run of some seconds, with 150 chunks and 5 outputs."""
     rng = random.Random(7)
     lines = TOY_TEXT.splitlines()
     documents = ["\n".join(rng.choices(lines, k=rng.randint(1, 60))) for _ in range(1500)]
@@ -628,9 +628,7 @@ def heavy_command(tmp_path, toy_spm_model):
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_killed_ten_times_in_the_midst_of_work_it_loses_and_repeats_nothing(
-    tmp_path, heavy_command
-):
+def test_a_run_killed_ten_times_loses_and_repeats_nothing(tmp_path, heavy_command):
     subprocess.run(heavy_command(tmp_path / "expected" / "train@5"), check=True)
     command = heavy_command(tmp_path / "out" / "train@5", "--resume")
     work = tmp_path / "out" / "train.work"
@@ -641,7 +639,7 @@ def test_killed_ten_times_in_the_midst_of_work_it_loses_and_repeats_nothing(
         process = subprocess.Popen(
             command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
         )
-        # Wait for something new, so that the kills fall all over the run, then some more.
+        # Wait for new files, so that the kills are spread over the run, and then a little longer.
         while process.poll() is None:
             if len(list(work.glob("*.json"))) > progress[-1]:
                 break
@@ -653,7 +651,7 @@ def test_killed_ten_times_in_the_midst_of_work_it_loses_and_repeats_nothing(
         process.wait()
         killed += 1
         progress.append(len(list(work.glob("*.json"))))
-        # Whatever has its final name is whole.
+        # Every file with its final name is complete.
         for path in tmp_path.glob("out/train-?????-of-00005"):
             assert path.read_bytes() == (tmp_path / "expected" / path.name).read_bytes()
     assert killed >= 5
@@ -686,7 +684,7 @@ def small_disk(tmp_path):
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("work_dir_too", [True, False])
-def test_a_disk_that_fills_up_is_an_error_and_resuming_goes_on(
+def test_a_full_disk_is_an_error_and_the_run_can_be_resumed(
     tmp_path, heavy_command, small_disk, work_dir_too
 ):
     disk, enlarge = small_disk
@@ -699,7 +697,7 @@ def test_a_disk_that_fills_up_is_an_error_and_resuming_goes_on(
     assert "Traceback" not in done.stderr
     names = {path.name for path in disk.iterdir()}
     assert "train.records.json" not in names
-    for name in names - {"train.work"}:  # what has its final name is whole
+    for name in names - {"train.work"}:  # every file with its final name is complete
         assert (disk / name).read_bytes() == (tmp_path / "expected" / name).read_bytes()
     enlarge()
     assert "make room, then run the same command again" in done.stderr

@@ -1,4 +1,4 @@
-"""The step from text to encoded instances, apart from the programs around it."""
+"""The step from text to encoded instances, without the programs that use it."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def encode(settings, chunk, num_outputs=3):
     return examples, slots, counts
 
 
-def test_a_chunk_gives_records_slots_and_counts(settings, chunk):
+def test_a_chunk_is_encoded_as_records_slots_and_counts(settings, chunk):
     examples, slots, counts = encode(settings, chunk)
     assert len(examples) == len(slots) == counts["instances"] > 40
     assert counts["documents"] == 14
@@ -83,7 +83,7 @@ def test_unknown_tokens_and_sentences_longer_than_a_sequence_are_counted(setting
     assert (counts["unknown"], counts["long_sentences"]) == (2, 1)
 
 
-def test_the_same_chunk_gives_the_same(settings, chunk):
+def test_encoding_a_chunk_is_deterministic(settings, chunk):
     make = make_chunk_encoder(settings, 3)
     first, second = list(make(chunk)), list(make(chunk))
     assert [batch.records for batch in first] == [batch.records for batch in second]
@@ -91,7 +91,7 @@ def test_the_same_chunk_gives_the_same(settings, chunk):
     assert [batch.records for batch in make(other)] != [batch.records for batch in first]
 
 
-def test_no_words_are_marked_unless_asked_for(settings):
+def test_no_words_are_marked_by_default(settings):
     assert load_word_marker(settings, load_tokenizer(settings)) is None
 
 
@@ -126,7 +126,7 @@ def test_chinese_words_are_masked_as_a_whole(settings, chunk):
     assert long_words > 5
 
 
-def test_albert_zh_predicts_twins_inside_words(settings, chunk):
+def test_albert_zh_predicts_continuation_pieces_inside_words(settings, chunk):
     needs_jieba()
     settings = dataclasses.replace(settings, **WORDS, albert_zh_compat=True, ngram=1)
     examples, _, _ = encode(settings, chunk)
@@ -140,7 +140,7 @@ def test_albert_zh_predicts_twins_inside_words(settings, chunk):
         np.testing.assert_array_equal(labels >= first_twin, boundary == 0)
         twins += int((labels >= first_twin).sum())
         unmasked = np.setdiff1d(np.flatnonzero(example["input_mask"]), positions)
-        assert example["input_ids"][unmasked].max() < first_twin  # what is read is plain
+        assert example["input_ids"][unmasked].max() < first_twin  # the inputs are plain characters
         kept += len(unmasked)
     assert twins > 100
     assert kept > 100

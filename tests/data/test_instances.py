@@ -1,4 +1,4 @@
-"""Segment pairs, truncation and layout, by their laws."""
+"""Properties of segment pairs, truncation and instance layout."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ CLS, SEP, MASK = 2, 3, 4
 
 
 class Tokenizer:
-    """What instances need of a tokenizer."""
+    """The part of the tokenizer interface that instances use."""
 
     cls_id, sep_id, mask_id, vocab_size = CLS, SEP, MASK, 97
 
 
 def make_documents(*documents):
-    """Documents given as the lengths of their sentences; every token has an id of its own."""
+    """Builds documents from the lengths of their sentences; every token has a different id."""
     lengths = [length for document in documents for length in document]
     ids = np.arange(10, 10 + sum(lengths), dtype=np.int32)
     return Documents(
@@ -79,23 +79,23 @@ def test_lines_become_documents(toy_tokenizer):
     np.testing.assert_array_equal(documents.word_starts, table[documents.ids])
 
 
-def test_a_line_without_tokens_ends_no_document_but_a_blank_one_does(toy_tokenizer):
+def test_a_blank_line_ends_a_document_but_a_line_without_tokens_does_not(toy_tokenizer):
     table = word_start_table(toy_tokenizer.pieces, True)
-    # An acute accent is a space and a mark: not blank, and yet no piece is left of it.
+    # An acute accent is normalized to a space and a mark: not blank, but it has no pieces.
     documents = tokenize_documents([["the river", "´", "the boat"]], toy_tokenizer, table)
     assert (documents.num_documents, len(documents.sentence_starts)) == (1, 3)
     documents = tokenize_documents([["the river", "\u0301", "the boat"]], toy_tokenizer, table)
     assert documents.num_documents == 2
 
 
-def test_no_text_is_no_document(toy_tokenizer):
+def test_no_text_makes_no_document(toy_tokenizer):
     table = word_start_table(toy_tokenizer.pieces, True)
     documents = tokenize_documents([["", " "], []], toy_tokenizer, table)
     assert documents.num_documents == 0
     assert list(create_batches(documents, settings(), toy_tokenizer, 0)) == []
 
 
-def test_many_lines_are_the_same_as_few(toy_tokenizer, monkeypatch):
+def test_tokenizing_many_lines_at_once_changes_nothing(toy_tokenizer, monkeypatch):
     table = word_start_table(toy_tokenizer.pieces, True)
     lines = ["the river", "", "the __ boat", "winter", "", "", "字", "the sea"] * 5
     expected = tokenize_documents([lines], toy_tokenizer, table)
@@ -106,7 +106,7 @@ def test_many_lines_are_the_same_as_few(toy_tokenizer, monkeypatch):
     assert found.document_starts == expected.document_starts
 
 
-def test_the_spelling_of_an_unknown_piece_says_whether_it_starts_a_word(toy_tokenizer):
+def test_the_spelling_of_an_unknown_piece_decides_whether_it_starts_a_word(toy_tokenizer):
     table = word_start_table(toy_tokenizer.pieces, True)
     unk = toy_tokenizer.unk_id
     for text, expected in [("the__", [False]), ("the_", [True]), ("the字", [True])]:
@@ -130,14 +130,14 @@ def test_a_pass_uses_every_sentence_of_a_document_once():
         assert len(covered) >= len(documents.ids) - 6
 
 
-def test_a_chunk_ends_with_the_sentence_that_reaches_the_target():
+def test_a_pair_ends_with_the_sentence_that_reaches_the_target():
     documents = make_documents([3, 3, 3, 3, 3, 3])
     lengths = {
         end_a - begin_a + end_b - begin_b
         for seed in range(20)
         for begin_a, end_a, begin_b, end_b, _ in pairs_of(documents, settings(), seed=seed)
     }
-    assert lengths == {9}  # 8 tokens are aimed at
+    assert lengths == {9}  # the target is 8 tokens
 
 
 def test_swapped_pairs_are_labeled_1_half_of_the_time():
@@ -146,7 +146,7 @@ def test_swapped_pairs_are_labeled_1_half_of_the_time():
     assert np.mean(labels) == pytest.approx(0.5, abs=0.05)
 
 
-def test_the_split_is_uniform_between_the_sentences():
+def test_the_split_is_uniform_over_sentence_boundaries():
     documents = make_documents([2, 2, 2, 2])
     counts = collections.Counter()
     for seed in range(3000):
@@ -179,7 +179,7 @@ def test_a_long_first_sentence_still_gets_a_second_segment():
     assert end_b - begin_b in (2, 3)
 
 
-def test_what_a_random_second_segment_replaces_is_used_again():
+def test_sentences_replaced_by_a_random_segment_are_used_again():
     documents = make_documents([2, 2, 2, 2, 2], [9], [8], [7], [6])
     options = settings(random_next_sentence=True)
     replaced = 0
@@ -195,7 +195,7 @@ def test_what_a_random_second_segment_replaces_is_used_again():
     assert replaced > 100
 
 
-def test_a_single_document_is_its_own_random_document():
+def test_a_single_document_supplies_its_own_random_segments():
     documents = make_documents([4])
     assert pairs_of(documents, settings()) == [(0, 4, 0, 4, 1)]
 
@@ -218,7 +218,7 @@ def test_short_targets_are_drawn_once_for_a_pass_over_a_document():
 
 
 @pytest.mark.parametrize("max_tokens", [2, 5, 8, 13])
-def test_truncation_takes_from_the_longer_segment_and_from_b_when_equal(max_tokens):
+def test_truncation_shortens_the_longer_segment_or_b_if_equal(max_tokens):
     table = [(0, a, 50, 50 + b, 0) for a in range(1, 15) for b in range(1, 15)]
     begin_a, length_a, begin_b, length_b = _truncate(
         np.array(table), max_tokens, np.random.default_rng(5)
@@ -234,10 +234,10 @@ def test_truncation_takes_from_the_longer_segment_and_from_b_when_equal(max_toke
         assert begin_b[row] + left[1] <= end
 
 
-def test_truncation_takes_from_front_and_back_by_a_fair_coin():
+def test_truncation_removes_front_and_back_tokens_with_equal_probability():
     table = np.array([(0, 20, 50, 55, 0)] * 4000)
     begin_a, _, _, _ = _truncate(table, 13, np.random.default_rng(5))
-    assert begin_a.mean() == pytest.approx(6, abs=0.12)  # 12 of 20 go
+    assert begin_a.mean() == pytest.approx(6, abs=0.12)  # 12 of 20 tokens are removed
     assert begin_a.var() == pytest.approx(3, abs=0.25)
 
 
@@ -299,7 +299,7 @@ def test_batches_are_full_but_for_the_last():
     assert sizes == [BATCH_SIZE, BATCH_SIZE, 1100 - 2 * BATCH_SIZE]
 
 
-def test_the_seed_and_the_chunk_decide_the_instances():
+def test_the_seed_and_the_chunk_determine_the_instances():
     documents = make_documents([3, 4, 2], [2, 6], [5])
     base = settings(dupe_factor=3)
 
@@ -323,19 +323,19 @@ def test_the_shortest_sequences_still_work():
     assert (rows["input_mask"].sum(axis=1) == 5).all()
 
 
-def test_albert_zh_lets_a_chunk_of_one_sentence_grow():
-    # 8 tokens are aimed at: the long first sentence reaches them alone, and takes in the next.
+def test_albert_zh_adds_a_sentence_to_a_single_one():
+    # The target is 8 tokens: the long first sentence reaches it alone, yet the next one is added.
     documents = make_documents([9, 2, 3, 9], [4], [9, 9, 9, 9])
     options = settings(albert_zh_compat=True, ngram=1)
     for seed in range(20):
         spans = [sorted(pair[:4]) for pair in pairs_of(documents, options, seed=seed)]
         assert spans == [[0, 9, 9, 11], [11, 14, 14, 23]]
-    assert pairs_of(documents, options, document=1) == []  # one sentence gives nothing
+    assert pairs_of(documents, options, document=1) == []  # one sentence makes no pair
     spans = [sorted(pair[:4]) for pair in pairs_of(documents, options, document=2)]
     assert spans == [[27, 36, 36, 45], [45, 54, 54, 63]]
 
 
-def test_albert_zh_swaps_half_and_never_takes_another_document():
+def test_albert_zh_swaps_half_and_never_uses_another_document():
     documents = make_documents([4, 4], [6])
     options = settings(albert_zh_compat=True, ngram=1)
     found = collections.Counter(
@@ -345,7 +345,7 @@ def test_albert_zh_swaps_half_and_never_takes_another_document():
     assert found[4, 8, 0, 4, 1] == pytest.approx(1000, abs=100)
 
 
-def test_what_is_predicted_may_differ_from_what_is_read():
+def test_labels_may_differ_from_the_tokens():
     documents = make_documents([30, 30], [30, 30])
     labels = documents.ids + 500
     documents = Documents(**{**vars(documents), "labels": labels})

@@ -1,4 +1,4 @@
-"""Laws of the masking, held against a plain one-at-a-time version of the official algorithm."""
+"""Properties of masking, compared with a plain version of Google's algorithm for one instance."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CLS, SEP, MASK, VOCAB_SIZE = 2, 3, 4, 97
 
 
 def make_batch(rows, seq_length=11):
-    """Rows of strings: "C" [CLS], "S" [SEP], "w" a word's first piece, "c" a piece inside one."""
+    """Parses rows: "C" [CLS], "S" [SEP], "w" first piece of a word, "c" piece inside a word."""
     shape = (len(rows), seq_length)
     input_ids, starts = np.zeros(shape, np.int32), np.zeros(shape, bool)
     for index, row in enumerate(rows):
@@ -67,7 +67,7 @@ def candidates_of(row, whole_words=True):
 
 
 def choose_one_at_a_time(row, budget, ngram, rng):
-    """The official walk, for one row."""
+    """Google's algorithm, for one row."""
     candidates = candidates_of(row)
     order = list(range(len(candidates)))
     rng.shuffle(order)
@@ -107,7 +107,7 @@ def test_short_ngrams_are_favored_in_proportion_to_one_over_n():
     np.testing.assert_allclose(ngram_probabilities(3, False), [2 / 11, 3 / 11, 6 / 11])
 
 
-def test_the_number_to_predict_rounds_halves_to_even_and_has_both_bounds():
+def test_num_to_predict_rounds_half_to_even_and_is_bounded():
     settings = MaskingSettings(max_predictions_per_seq=7)
     lengths = np.array([4, 10, 30, 20, 400])  # 0.6, 1.5, 4.5, 3, 60
     assert num_to_predict(lengths, settings).tolist() == [1, 2, 4, 3, 7]
@@ -159,7 +159,7 @@ def test_a_continuation_with_nothing_before_it_is_a_candidate():
     assert {tuple(positions) for positions in positions_of(batch)} == {(1,), (2,), (4,)}
 
 
-def test_rows_without_a_candidate_or_a_budget_stay_as_they_are():
+def test_rows_without_a_candidate_or_a_budget_are_unchanged():
     input_ids, batch = mask(["CSS", "CwwSwS"], [2, 0])
     np.testing.assert_array_equal(batch["input_ids"], input_ids)
     assert positions_of(batch) == [[], []]
@@ -167,7 +167,7 @@ def test_rows_without_a_candidate_or_a_budget_stay_as_they_are():
 
 @pytest.mark.parametrize("row", ["CwwwwwwSwwwwwS", "CwcwwccwSwcwwS"])
 @pytest.mark.parametrize("ngram", [1, 3, 4])
-def test_chosen_sets_follow_the_law_of_the_official_walk(row, ngram):
+def test_chosen_sets_have_the_distribution_of_the_official_algorithm(row, ngram):
     count, budget = 6000, 4
     settings = MaskingSettings(ngram=ngram, max_predictions_per_seq=7)
     _, batch = mask([row] * count, budget, settings, seq_length=17)
@@ -177,7 +177,7 @@ def test_chosen_sets_follow_the_law_of_the_official_walk(row, ngram):
         tuple(choose_one_at_a_time(row, budget, ngram, rng)) for _ in range(count)
     )
 
-    # Over positions and over the most frequent sets, both within four standard errors.
+    # Compare positions and the most frequent sets, both within four standard errors.
     def by_position(sets):
         return collections.Counter(
             position for chosen, times in sets.items() for position in chosen for _ in range(times)
@@ -216,7 +216,7 @@ def test_only_chosen_positions_change():
     np.testing.assert_array_equal(batch["input_ids"][~chosen], input_ids[~chosen])
 
 
-def test_eighty_percent_masks_ten_kept_ten_random_over_all_ids():
+def test_eighty_percent_are_masked_ten_kept_ten_random():
     row = "C" + "w" * 60 + "S" + "w" * 40 + "S"
     settings = MaskingSettings(max_predictions_per_seq=50)
     input_ids, batch = mask([row] * 2000, 50, settings, seq_length=107)
@@ -224,7 +224,7 @@ def test_eighty_percent_masks_ten_kept_ten_random_over_all_ids():
     position = batch["masked_lm_positions"][row_of, slot]
     new, old = batch["input_ids"][row_of, position], input_ids[row_of, position]
     share_masked, share_kept = np.mean(new == MASK), np.mean(new == old)
-    # The random ids may be [MASK] or the old one as well.
+    # A random id may also be [MASK] or the original id.
     assert len(new) == 100_000
     assert share_masked == pytest.approx(0.8 + 0.1 / VOCAB_SIZE, abs=0.005)
     assert share_kept == pytest.approx(0.1 + 0.1 / VOCAB_SIZE, abs=0.005)
@@ -250,7 +250,7 @@ def test_permutation_moves_as_many_other_tokens_within_their_row():
     for row, positions in enumerate(positions_of(batch)):
         assert len(positions) == 10
         np.testing.assert_array_equal(batch["masked_lm_ids"][row, :10], input_ids[row, positions])
-        # Whatever was neither masked nor replaced: the permuted tokens are still all there.
+        # Tokens that were neither masked nor replaced: all permuted tokens are still present.
         before = collections.Counter(input_ids[row, positions].tolist())
         after = collections.Counter(batch["input_ids"][row, positions].tolist())
         assert sum((before & after).values()) >= 5
@@ -260,7 +260,7 @@ def test_permutation_moves_as_many_other_tokens_within_their_row():
     assert moved_somewhere > 40
 
 
-def test_the_same_generator_gives_the_same_masks():
+def test_equal_generators_draw_equal_masks():
     rows = ["CwwcwwSwwwS"] * 20
     one, other = mask(rows, 4, seed=7)[1], mask(rows, 4, seed=7)[1]
     different = mask(rows, 4, seed=8)[1]

@@ -41,7 +41,7 @@ def test_a_run_from_text_to_records(tmp_path, settings, caplog):
     assert "4 documents, 6 sentences, " in caplog.text
 
 
-def test_without_text_of_a_field_the_line_is_named(tmp_path, settings):
+def test_an_error_names_the_line_without_the_text_field(tmp_path, settings):
     lines = tmp_path / "text.jsonl"
     texts = [line + "\n" + line for line in TOY_TEXT.splitlines()]
     lines.write_text("".join(json.dumps({"body": text}) + "\n" for text in texts), "utf-8")
@@ -53,12 +53,14 @@ def test_without_text_of_a_field_the_line_is_named(tmp_path, settings):
     assert (counts["documents"], counts["sentences"]) == (6, 12)
 
 
-def test_an_interruption_says_how_to_resume(settings, monkeypatch):
+def test_an_interruption_reports_how_to_resume(settings, monkeypatch):
     def interrupt(*_):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
         patch.setattr(create, "_write_outputs", interrupt)
-        with pytest.raises(KeyboardInterrupt, match="interrupted; the same command resumes"):
+        with pytest.raises(
+            KeyboardInterrupt, match="interrupted; run the same command again to resume"
+        ):
             data.run(settings)
     assert data.run(settings).metadata["counts"]["instances"]

@@ -1,4 +1,4 @@
-"""Record files: their names, how many records they hold, and what is known of them."""
+"""Record files: names, counts, corruption and metadata."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_record_whose_length_looks_like_gzip_is_read(tmp_path):
     assert count_records(path) == 1
 
 
-def test_records_of_tensorflow_are_read(tmp_path):
+def test_records_written_by_tensorflow_are_read(tmp_path):
     import tensorflow as tf
 
     for compression in ("", "GZIP"):
@@ -98,7 +98,7 @@ def test_records_of_tensorflow_are_read(tmp_path):
 
 
 @pytest.mark.parametrize("missing", [1, 4, 5, 100, 112, 115])
-def test_a_truncated_file_is_named_with_its_record(tmp_path, record_file, missing):
+def test_an_error_names_the_truncated_file_and_record(tmp_path, record_file, missing):
     with open(record_file, "rb") as stream:
         path = write(tmp_path / "cut.tfrecord", stream.read()[:-missing])
     number = 5 if missing < 113 else 4
@@ -106,7 +106,7 @@ def test_a_truncated_file_is_named_with_its_record(tmp_path, record_file, missin
         count_records(path)
 
 
-def test_a_truncated_compressed_file_is_named(tmp_path, record_file):
+def test_an_error_names_the_truncated_compressed_file(tmp_path, record_file):
     with open(record_file, "rb") as stream:
         path = write(tmp_path / "cut.gz", gzip.compress(stream.read())[:-15])
     with pytest.raises(ValueError, match=r"cut\.gz, record \d: the file ends early"):
@@ -114,7 +114,7 @@ def test_a_truncated_compressed_file_is_named(tmp_path, record_file):
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 256])
-def test_contents_are_held_against_their_checksums(tmp_path, monkeypatch, at_once):
+def test_contents_are_checked_against_their_checksums(tmp_path, monkeypatch, at_once):
     monkeypatch.setattr(records, "BLOCK_SIZE", at_once)
     frames = [bytearray(frame) for frame in frame_records(CONTENTS)]
     frames[1][300] ^= 1
@@ -128,7 +128,7 @@ def test_contents_are_held_against_their_checksums(tmp_path, monkeypatch, at_onc
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 256])
-def test_what_can_be_read_before_a_wrong_length_is_given(tmp_path, monkeypatch, at_once):
+def test_records_before_a_wrong_length_are_returned(tmp_path, monkeypatch, at_once):
     monkeypatch.setattr(records, "BLOCK_SIZE", at_once)
     frames = [bytearray(frame) for frame in frame_records(CONTENTS)]
     frames[3][2] ^= 1
@@ -138,7 +138,7 @@ def test_what_can_be_read_before_a_wrong_length_is_given(tmp_path, monkeypatch, 
     assert [content for block in found for content in block] == CONTENTS[:3]
 
 
-def test_a_wrong_length_is_named_with_its_record(tmp_path):
+def test_an_error_names_the_record_with_a_wrong_length(tmp_path):
     frames = [bytearray(frame) for frame in frame_records(CONTENTS)]
     frames[2][0] ^= 1
     path = write(tmp_path / "bad.tfrecord", b"".join(frames))
@@ -147,7 +147,7 @@ def test_a_wrong_length_is_named_with_its_record(tmp_path):
 
 
 def frame_of_length(length):
-    """A frame whose length is wrong, but matches its checksum."""
+    """Returns a frame whose length is wrong but matches its checksum."""
     (frame,) = frame_records([b"some content"])
     return frame_header(length) + frame[HEADER_BYTES:]
 
@@ -156,13 +156,16 @@ def frame_of_length(length):
 @pytest.mark.parametrize(
     ("length", "reason"),
     [
-        (2**64 - 1, "its length is 18446744073709551615 bytes, a record has 2147483647 at most"),
+        (
+            2**64 - 1,
+            "its length is 18446744073709551615 bytes, but a record has at most 2147483647",
+        ),
         (10**12, "its length is 1000000000000 bytes"),
         (2**31 - 1, "the file ends early"),
         (13, "the file ends early"),
     ],
 )
-def test_a_length_beyond_the_file_claims_no_memory(tmp_path, compress, length, reason):
+def test_a_length_beyond_the_file_allocates_no_memory(tmp_path, compress, length, reason):
     frames = b"".join(frame_records(CONTENTS)) + frame_of_length(length)
     path = write(tmp_path / "giant", compress(frames))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -176,14 +179,14 @@ def test_a_length_beyond_the_file_claims_no_memory(tmp_path, compress, length, r
     assert kibibytes < 100_000
 
 
-def test_a_record_of_many_pieces_is_read(tmp_path, monkeypatch):
+def test_a_record_larger_than_a_read_is_read(tmp_path, monkeypatch):
     monkeypatch.setattr(records, "_PIECE_BYTES", 7)
     frames = b"".join(frame_records(CONTENTS))
     for name, content in (("plain", frames), ("packed", gzip.compress(frames))):
         assert list(read_records(write(tmp_path / name, content))) == CONTENTS
 
 
-def test_a_damaged_content_is_named_or_left_out(tmp_path):
+def test_a_corrupt_record_is_reported_or_skipped(tmp_path):
     frames = [bytearray(frame) for frame in frame_records(CONTENTS)]
     frames[2][20] ^= 1
     path = write(tmp_path / "bad", b"".join(frames))
@@ -193,13 +196,13 @@ def test_a_damaged_content_is_named_or_left_out(tmp_path):
     assert count_records(path) == 5
 
 
-def test_text_is_no_record_file(tmp_path):
+def test_text_is_not_a_record_file(tmp_path):
     path = write(tmp_path / "text.txt", b"one sentence a line\n" * 9)
-    with pytest.raises(ValueError, match=r"record 1: .* no TFRecord file"):
+    with pytest.raises(ValueError, match=r"record 1: .* not a TFRecord file"):
         count_records(path)
 
 
-def test_a_missing_file_is_named():
+def test_an_error_names_the_missing_file():
     with pytest.raises(FileNotFoundError, match=r"nowhere\.tfrecord"):
         count_records("nowhere.tfrecord")
 
@@ -231,11 +234,11 @@ def test_a_number_of_shards():
     [
         ("", "at least one"),
         (" , ", "at least one"),
-        ("a,b,a", "same file twice"),
-        ("a@0", "one shard or more"),
+        ("a,b,a", "same file is named twice"),
+        ("a@0", "at least one shard"),
     ],
 )
-def test_wrong_outputs_are_refused(pattern, reason):
+def test_invalid_outputs_are_rejected(pattern, reason):
     with pytest.raises(ValueError, match=reason):
         Outputs.parse(pattern)
 
@@ -259,7 +262,7 @@ def test_metadata_is_found_in_the_current_folder(monkeypatch, record_file):
     assert read_metadata(["train.tfrecord"])["train.tfrecord"].instances == 5
 
 
-def test_metadata_of_a_file_made_anew_is_ignored(record_file):
+def test_metadata_of_an_overwritten_file_is_ignored(record_file):
     write_metadata(record_file + METADATA_SUFFIX, describe(record_file, size=7))
     assert read_metadata([record_file]) == {}
 
@@ -267,7 +270,7 @@ def test_metadata_of_a_file_made_anew_is_ignored(record_file):
 @pytest.mark.parametrize(
     "content", ["", "[]", "{}", '{"files": [{}]}', '{"files": [], "settings": 1, "vocabulary": {}}']
 )
-def test_another_json_file_is_named(record_file, content):
+def test_an_error_names_a_json_file_that_is_not_metadata(record_file, content):
     path = record_file + METADATA_SUFFIX
     with open(path, "w", encoding="utf-8") as stream:
         stream.write(content)
@@ -286,7 +289,7 @@ def test_metadata_is_readable_json(tmp_path):
     assert text.endswith("}\n")
 
 
-def test_known_lengths_are_still_checked_against_the_end(tmp_path):
+def test_cached_lengths_are_still_checked_against_the_end(tmp_path):
     rng = np.random.default_rng(5)
     frames = b"".join(frame_records([rng.bytes(40) for _ in range(9)]))
     path = write(tmp_path / "cut", frames[:-56])

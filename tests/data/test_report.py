@@ -1,4 +1,4 @@
-"""The report of the data program, and what it warns of."""
+"""The report of the data program and its warnings."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def problems(changes, **settings):
     return report.find_problems(counts, dataclasses.replace(SETTINGS, **settings), "vocab.txt")
 
 
-def test_text_in_good_order_is_reported_without_a_warning(caplog):
+def test_well_formed_text_is_reported_without_a_warning(caplog):
     with caplog.at_level("INFO", logger="absl"):
         report.log({"counts": GOOD, "vocabulary": VOCABULARY}, SETTINGS)
     first, second = caplog.messages
@@ -39,15 +39,15 @@ def test_text_in_good_order_is_reported_without_a_warning(caplog):
         "average; 14.74 % of the tokens to predict, 54.00 % of the instances labeled 1"
     )
     assert second == (
-        "50.0 sentences per document, 25.0 tokens per sentence; 0.15 % of the sentences longer "
-        "than a sequence, 0.10 % of the tokens unknown to the vocabulary"
+        "50.0 sentences per document, 25.0 tokens per sentence; 0.15 % of the sentences are "
+        "longer than a sequence, 0.10 % of the tokens are not in the vocabulary"
     )
 
 
 @pytest.mark.parametrize(
     ("changes", "problem", "flag"),
     [
-        ({"unknown": 3600}, "7% of the tokens are unknown to vocab.txt", "--vocab_file"),
+        ({"unknown": 3600}, "7% of the tokens are not in the vocabulary vocab.txt", "--vocab_file"),
         ({"label_1": 667}, "67% of the instances are labeled 1", "--split_sentences"),
         ({"label_1": 320}, "32% of the instances are labeled 1", "--split_sentences"),
         ({"long_sentences": 101}, "5% of the sentences are longer", "--split_sentences"),
@@ -55,7 +55,7 @@ def test_text_in_good_order_is_reported_without_a_warning(caplog):
         ({"predictions": 0}, "no token is masked (masked_lm_prob=0.15)", "--masked_lm_prob"),
     ],
 )
-def test_each_problem_is_named_with_the_flag_that_helps(changes, problem, flag, caplog):
+def test_each_problem_is_reported_with_the_flag_that_helps(changes, problem, flag, caplog):
     found = problems(changes)
     assert found[0].startswith(problem)
     assert flag in found[-1]
@@ -71,11 +71,11 @@ def test_each_problem_is_named_with_the_flag_that_helps(changes, problem, flag, 
         {"instances": 16, "label_1": 16, "positions": 1600},
     ],
 )
-def test_what_may_be_so_by_chance_is_no_problem(changes):
+def test_chance_deviations_are_not_reported(changes):
     assert problems(changes) == []
 
 
-def test_a_novel_with_a_paragraph_a_line_is_recognized():
+def test_a_novel_with_one_paragraph_per_line_is_recognized():
     paragraphs = {"documents": 2000, "label_1": 1000, "positions": 20_000}
     labels, length, advice = problems(paragraphs)
     assert labels.startswith("100% of the instances are labeled 1")
@@ -83,6 +83,6 @@ def test_a_novel_with_a_paragraph_a_line_is_recognized():
     assert length.startswith("instances have 20 tokens on average: with max_seq_length=100 most")
     assert "--split_sentences if lines are paragraphs" in advice
     assert "--input_format=documents if blank lines" in advice
-    # A flag that is given already is not advised.
+    # Flags that are already set are not suggested.
     *_, advice = problems(paragraphs, split_sentences=True, input_format="documents")
-    assert advice == "Flags that help: --max_seq_length if the text is as it should be."
+    assert advice == "Consider these flags: --max_seq_length if the text is as intended."

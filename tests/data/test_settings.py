@@ -27,40 +27,40 @@ PATHS = {"input_file": "text.txt", "output_file": "records"}
         ({"shuffle_megabytes": 0}, "shuffle_megabytes=0: expected"),
         ({"num_workers": -1}, "num_workers=-1: expected 0 or more"),
         ({"input_format": "csv"}, "input_format='csv': expected one of 'sentences', 'documents'"),
-        ({"albert_zh_compat": True}, "albert_zh has no ngram above 1;"),
-        ({"albert_zh_compat": True, "ngram": 1, "do_permutation": True}, "no do_permutation"),
+        ({"albert_zh_compat": True}, "cannot be combined with ngram above 1,"),
+        ({"albert_zh_compat": True, "ngram": 1, "do_permutation": True}, "with do_permutation"),
         (
             {"albert_zh_compat": True, "ngram": 1, "random_next_sentence": True},
-            "no random_next_sentence",
+            "with random_next_sentence",
         ),
     ],
 )
-def test_impossible_settings_are_refused(values, message):
+def test_invalid_settings_are_rejected(values, message):
     with pytest.raises(ValueError, match=message):
         Settings(**PATHS, **values)
 
 
-def test_without_the_package_that_splits_sentences_its_extra_is_named(monkeypatch):
+def test_without_sentencex_the_error_names_the_extra(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     Settings(**PATHS)
-    with pytest.raises(ValueError, match=r"needs the package sentencex: .*\[sentences\]"):
+    with pytest.raises(ValueError, match=r"requires sentencex: .*\[sentences\]"):
         Settings(**PATHS, split_sentences=True)
 
 
 def changes(**values):
-    """What `make` gives, where it differs from the defaults."""
+    """Returns the values that `make` sets differently from the defaults."""
     made, default = Settings.make(**PATHS, **values), dataclasses.asdict(Settings(**PATHS))
     return {
         name: value for name, value in dataclasses.asdict(made).items() if default[name] != value
     }
 
 
-def test_without_albert_zh_compat_defaults_are_googles():
+def test_without_albert_zh_compat_the_defaults_are_googles():
     assert changes() == {}
     assert changes(ngram=2) == {"ngram": 2}
 
 
-def test_albert_zh_compat_brings_the_defaults_of_albert_zh():
+def test_albert_zh_compat_sets_the_defaults_of_albert_zh():
     expected = {
         "albert_zh_compat": True,
         "segment_chinese_words": True,
@@ -70,27 +70,27 @@ def test_albert_zh_compat_brings_the_defaults_of_albert_zh():
         "ngram": 1,
     }
     assert changes(albert_zh_compat=True) == expected
-    # What is given stays, though it is Google's default.
+    # Explicit values are kept, even if they equal Google's default.
     given = {"do_whole_word_mask": True, "max_seq_length": 512, "segment_chinese_words": False}
     kept = {name: value for name, value in expected.items() if name not in given}
     assert changes(albert_zh_compat=True, **given) == kept
 
 
-def test_non_chinese_looks_for_no_chinese_words():
+def test_non_chinese_turns_off_chinese_words():
     found = changes(albert_zh_compat=True, non_chinese=True)
     assert found["non_chinese"]
     assert "segment_chinese_words" not in found
     assert "segment_chinese_words" not in changes(segment_chinese_words=True, non_chinese=True)
 
 
-def test_non_chinese_alone_says_that_it_turns_nothing_off(caplog):
+def test_non_chinese_alone_warns_that_it_has_no_effect(caplog):
     assert changes(non_chinese=True) == {"non_chinese": True}
-    assert "--non_chinese turns nothing off" in caplog.text
+    assert "--non_chinese has no effect" in caplog.text
     caplog.clear()
     changes(segment_chinese_words=True, non_chinese=True)
     assert caplog.text == ""
 
 
-def test_sizes_are_bytes():
+def test_sizes_are_converted_to_bytes():
     settings = Settings(**PATHS, chunk_megabytes=0.5, shuffle_megabytes=2)
     assert (settings.chunk_bytes, settings.shuffle_bytes) == (1 << 19, 1 << 21)

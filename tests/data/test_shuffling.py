@@ -1,4 +1,4 @@
-"""The global shuffle on disk: nothing is lost, every order is as likely."""
+"""The shuffle on disk: no record is lost, and all orders are equally likely."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_blocks_are_written_when_memory_is_full(tmp_path, monkeypatch):
     assert sorted(found) == sorted(RECORDS)
 
 
-def test_nothing_spilled_is_no_block(tmp_path):
+def test_without_records_no_block_is_written(tmp_path):
     assert spill(tmp_path, [], 3).blocks == []
     assert read_back([], 3) == [[], [], []]
 
@@ -63,16 +63,16 @@ def test_several_chunks_are_shuffled_together(tmp_path):
     assert sorted(origin) not in (origin, origin[::-1])
 
 
-def test_the_order_depends_on_the_seed_alone(tmp_path):
+def test_the_order_depends_only_on_the_seed(tmp_path):
     blocks = spill(tmp_path, RECORDS, 3).blocks
     assert read_back(blocks, 3, seed=7) == read_back(blocks, 3, seed=7)
     assert read_back(blocks, 3, seed=7) != read_back(blocks, 3, seed=8)
 
 
 @pytest.mark.parametrize("groups", [1, 3])
-def test_every_order_is_as_likely(tmp_path, monkeypatch, groups):
+def test_all_orders_are_equally_likely(tmp_path, monkeypatch, groups):
     monkeypatch.setattr(shuffling, "NUM_SLOTS", 3)
-    monkeypatch.setattr(os, "fsync", lambda _: None)  # what makes writing slow
+    monkeypatch.setattr(os, "fsync", lambda _: None)  # makes writing slow
     records, times = [b"a", b"b", b"c"], 1200
     orders = collections.Counter()
     for seed in range(times):
@@ -82,7 +82,7 @@ def test_every_order_is_as_likely(tmp_path, monkeypatch, groups):
     assert max(abs(count - times / 6) for count in orders.values()) < 5 * (times / 6) ** 0.5
 
 
-def test_slots_go_to_the_outputs_in_equal_numbers():
+def test_slots_are_balanced_over_the_outputs():
     rng = np.random.default_rng(5)
     each = shuffling.slots_per_output(4)
     slots = np.concatenate([shuffling.draw_slots(11, first, 4, rng) for first in range(0, 44, 11)])

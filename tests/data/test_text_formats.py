@@ -1,4 +1,4 @@
-"""Sentences out of paragraphs, whole files and JSON lines."""
+"""Sentences from paragraphs, whole files and JSON lines."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def write(path, data):
 
 
 def read(paths, settings, chunk_bytes=1 << 20):
-    """The documents of all chunks, as lists of sentences."""
+    """Returns the documents of all chunks, as lists of sentences."""
     found = [[]]
     for chunk in corpus.read_chunks(paths, chunk_bytes, settings.input_format):
         for lines in chunk_lines(chunk, settings):
@@ -42,7 +42,7 @@ def needs_sentencex():
         pytest.skip("sentencex is not installed")
 
 
-def test_one_sentence_a_line_is_the_default(tmp_path):
+def test_one_sentence_per_line_is_the_default(tmp_path):
     path = write(tmp_path / "text.txt", "one\ntwo. three.\n \nfour\n")
     assert read([path], TextSettings()) == [["one", "two. three."], ["four"]]
 
@@ -62,7 +62,7 @@ def test_the_text_may_be_in_another_field(tmp_path):
 
 
 @pytest.mark.parametrize("chunk_bytes", [1, 50, 200])
-def test_json_lines_are_cut_between_objects_and_gzip_is_read(tmp_path, chunk_bytes):
+def test_json_lines_are_split_between_objects_and_gzip_is_read(tmp_path, chunk_bytes):
     texts = [f"text {number}\nmore 字" for number in range(30)]
     path = write(tmp_path / "text.jsonl.gz", gzip.compress(json_lines(*texts).encode()))
     expected = [text.split("\n") for text in texts]
@@ -86,22 +86,24 @@ def test_json_lines_are_cut_between_objects_and_gzip_is_read(tmp_path, chunk_byt
         ('{"text": null}', "field 'text': expected text, found a NoneType"),
     ],
 )
-def test_what_is_no_json_text_is_named_with_its_line(tmp_path, line, reason):
+def test_an_error_names_the_line_without_json_text(tmp_path, line, reason):
     path = write(tmp_path / "text.jsonl", json_lines("one", "two") + "\n" + line + "\n")
     with pytest.raises(ValueError, match=rf"text\.jsonl, line 4: {reason}"):
         read([path], JSONL, chunk_bytes=10)
 
 
-def test_half_characters_and_raw_controls_in_json_do_no_harm(tmp_path):
+def test_lone_surrogates_and_raw_controls_in_json_are_tolerated(tmp_path):
     path = write(tmp_path / "text.jsonl", b'{"text": "a \\ud83d b\\u0000c\x01d"}\n')
     assert read([path], JSONL) == [["a \ufffd b\0c\1d"]]
 
 
-def test_an_endless_json_line_is_refused_before_it_is_read(tmp_path, monkeypatch):
+def test_an_endless_json_line_is_rejected_before_it_is_read(tmp_path, monkeypatch):
     monkeypatch.setattr(corpus, "MIN_DOCUMENT_LIMIT", 5000)
     monkeypatch.setattr(corpus, "READ_BYTES", 1000)
     path = write(tmp_path / "text.jsonl", json_lines("short") + '{"text": "' + "x" * 60_000)
-    with pytest.raises(ValueError, match=r"text\.jsonl, line 2: .* One JSON object a line was"):
+    with pytest.raises(
+        ValueError, match=r"text\.jsonl, line 2: .* Expected one JSON object per line"
+    ):
         read([path], JSONL, 1)
 
 
@@ -113,22 +115,22 @@ def test_a_file_is_a_document(tmp_path):
     ]
     expected = [["first", "second", "third"], ["fourth"]]
     assert read(paths, TextSettings(input_format="documents")) == expected
-    # Blank lines are no place to cut, and a chunk waits for its second document.
+    # Files are not split at blank lines, and each chunk gets a second document.
     assert read(paths, TextSettings(input_format="documents"), chunk_bytes=1) == expected
     assert len(list(corpus.read_chunks(paths, 1, "documents"))) == 1
 
 
-def test_a_very_long_file_is_cut_between_lines(tmp_path, monkeypatch, caplog):
+def test_a_very_long_file_is_split_between_lines(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(corpus, "MIN_DOCUMENT_LIMIT", 500)
     text = "".join(f"sentence {number}\n\n" for number in range(200))
     path = write(tmp_path / "text.txt", text)
     documents = read([path], TextSettings(input_format="documents"), 100)
     assert [line for lines in documents for line in lines] == text.split("\n")[:-1:2]
     assert len(documents) > 3
-    assert "without the end of a document" in caplog.text
+    assert "no document boundary within" in caplog.text
 
 
-def test_english_paragraphs_become_sentences():
+def test_english_paragraphs_are_split_into_sentences():
     needs_sentencex()
     text = 'Mr. Holmes paid $3.50 at 4 p.m. on Monday. "Is it you?" he asked. It was.'
     assert split_paragraph(text, "en") == [
@@ -138,7 +140,7 @@ def test_english_paragraphs_become_sentences():
     ]
 
 
-def test_chinese_paragraphs_become_sentences():
+def test_chinese_paragraphs_are_split_into_sentences():
     needs_sentencex()
     text = "他说：“你好吗？我很好。”然后走了。价格是3.5元！ 真的？"
     assert split_paragraph(text, "zh") == [

@@ -1,4 +1,4 @@
-"""Bytes as TensorFlow makes them."""
+"""Serialized bytes are identical to TensorFlow's."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def tensorflow_bytes(features, row):
     return example.SerializeToString(deterministic=True)
 
 
-# Around every number of bytes that a varint can take; lengths of their lists pass 128 as well.
+# Values around each change in the size of a varint; the lists are longer than 128 bytes, too.
 @pytest.mark.parametrize(
     "largest", [97, 128, 129, 30_000, 1 << 14, 1 << 21, 1 << 28, 1 << 35, 1 << 56]
 )
 @pytest.mark.parametrize("seq_length", [1, 11, 127, 509])
-def test_records_are_those_of_tensorflow(largest, seq_length):
+def test_records_are_identical_to_those_of_tensorflow(largest, seq_length):
     rng = np.random.default_rng(5)
     features = random_features(rng, rows=3, seq_length=seq_length, largest=largest)
     features["input_ids"][0, 0] = largest - 1
@@ -51,7 +51,7 @@ def test_records_are_those_of_tensorflow(largest, seq_length):
     assert encoded == [tensorflow_bytes(features, row) for row in range(3)]
 
 
-def test_decoding_gives_back_what_was_encoded():
+def test_decoding_inverts_encoding():
     features = random_features(np.random.default_rng(5), largest=300_000)
     for row, record in enumerate(encode_examples(features)):
         decoded = decode_example(record)
@@ -60,7 +60,7 @@ def test_decoding_gives_back_what_was_encoded():
             np.testing.assert_array_equal(values, features[name][row])
 
 
-def test_decoding_reads_what_tensorflow_wrote():
+def test_decoding_reads_examples_of_tensorflow():
     features = random_features(np.random.default_rng(7))
     decoded = decode_example(tensorflow_bytes(features, 2))
     np.testing.assert_array_equal(decoded["input_ids"], features["input_ids"][2])
@@ -74,12 +74,12 @@ def test_decoding_something_else_is_an_error(data):
 
 
 @pytest.mark.parametrize("value", [-1, 1 << 56])
-def test_integers_out_of_range_are_refused(value):
+def test_integers_out_of_range_are_rejected(value):
     with pytest.raises(ValueError, match="integers in"):
         encode_examples({"input_ids": np.array([[3, value]])})
 
 
-def test_frames_are_those_of_tensorflow(tmp_path):
+def test_frames_are_identical_to_those_of_tensorflow(tmp_path):
     import tensorflow as tf
 
     contents = encode_examples(random_features(np.random.default_rng(5), seq_length=211))
@@ -92,7 +92,7 @@ def test_frames_are_those_of_tensorflow(tmp_path):
         assert stream.read() == b"".join(frame_records(contents))
 
 
-def test_a_frame_begins_with_a_checked_length():
+def test_a_frame_starts_with_a_length_and_its_checksum():
     (frame,) = frame_records([b"some content"])
     assert has_good_length(frame[:12])
     assert not has_good_length(bytes([frame[0] ^ 1]) + frame[1:12])

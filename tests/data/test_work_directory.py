@@ -1,4 +1,4 @@
-"""What an interrupted run leaves, and who may go on with it."""
+"""The files that an interrupted run leaves, and which runs may resume it."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_the_checksum_of_the_text_is_that_of_its_chunks_in_order(path):
         ("output-00001.json", {"name": "two", "instances": 14.5, "bytes": 300}),
     ],
 )
-def test_a_damaged_entry_is_named(path, name, content):
+def test_an_error_names_the_damaged_entry(path, name, content):
     interrupted(path)
     (pathlib.Path(path) / name).write_text(json.dumps(content))
     with (
@@ -80,7 +80,7 @@ def test_a_damaged_entry_is_named(path, name, content):
         directory.finished_outputs()
 
 
-def test_chunks_and_outputs_can_be_taken_back(path):
+def test_chunks_and_outputs_can_be_marked_unfinished(path):
     with open_work_directory(path, RUN) as directory:
         for chunk in range(4):
             finish(directory, chunk)
@@ -103,7 +103,7 @@ def test_an_interrupted_run_is_resumed(path, caplog):
     assert f"{path}: resuming an interrupted run" in caplog.text
 
 
-def test_other_settings_are_refused_and_named(path):
+def test_different_settings_are_rejected_and_named(path):
     interrupted(path)
     with (
         pytest.raises(ValueError, match="max_seq_length 11, now 13"),
@@ -112,7 +112,7 @@ def test_other_settings_are_refused_and_named(path):
         pass
 
 
-def test_where_no_instance_was_made_other_settings_begin_anew(path):
+def test_without_instances_different_settings_start_over(path):
     with open_work_directory(path, RUN) as directory:
         finish(directory, 0, instances=0)
     other = {**RUN, "max_seq_length": 13}
@@ -129,10 +129,10 @@ def fail_after_a_chunk(path):
         raise OSError("disk")
 
 
-def test_an_error_leaves_what_is_finished_and_says_where(path, caplog):
+def test_after_an_error_finished_work_is_kept_and_reported(path, caplog):
     with caplog.at_level("WARNING", logger="absl"), pytest.raises(OSError, match="disk"):
         fail_after_a_chunk(path)
-    assert f"{path}: finished parts are kept; the same command resumes" in caplog.text
+    assert f"{path}: finished work is kept; run the same command again" in caplog.text
     with open_work_directory(path, RUN) as directory:
         assert len(directory.blocks()) == 1
 
@@ -164,7 +164,7 @@ def test_half_written_files_of_a_killed_process_are_removed(path):
         assert not os.path.exists(left)
 
 
-def test_a_run_killed_before_it_began_is_begun(path):
+def test_a_run_killed_before_it_started_is_started(path):
     os.makedirs(path)
     for name in ("run.json.0a1b2c3d.tmp", "run.lock"):
         with open(os.path.join(path, name), "wb"):
@@ -173,7 +173,7 @@ def test_a_run_killed_before_it_began_is_begun(path):
         assert sorted(os.listdir(path)) == ["run.json", "run.lock"]
 
 
-def test_what_is_left_of_a_finished_run_is_removed_but_not_of_another(path):
+def test_remains_of_this_run_are_removed_but_not_of_another(path):
     remove_work_directory(path, RUN)
     interrupted(path)
     remove_work_directory(path, {**RUN, "max_seq_length": 13})
@@ -182,7 +182,7 @@ def test_what_is_left_of_a_finished_run_is_removed_but_not_of_another(path):
     assert not os.path.exists(path)
 
 
-def test_removing_takes_only_what_the_program_wrote(path):
+def test_only_files_of_the_program_are_removed(path):
     interrupted(path)
     with open(os.path.join(path, "notes.txt"), "w", encoding="utf-8") as stream:
         stream.write("mine")
@@ -192,12 +192,12 @@ def test_removing_takes_only_what_the_program_wrote(path):
 
 
 @pytest.mark.parametrize("name", ["notes.txt", "notes.tmp"])
-def test_a_directory_with_other_files_is_refused(path, name):
+def test_a_directory_with_other_files_is_rejected(path, name):
     os.makedirs(path)
     with open(os.path.join(path, name), "w", encoding="utf-8") as stream:
         stream.write("mine")
     with (
-        pytest.raises(ValueError, match="holds other files"),
+        pytest.raises(ValueError, match="contains other files"),
         open_work_directory(path, RUN),
     ):
         pass
@@ -205,7 +205,7 @@ def test_a_directory_with_other_files_is_refused(path, name):
 
 
 def hold_in_another_process(expression):
-    """Enters a context manager of the module in another process; returns what that reports."""
+    """Enters a context manager of the module in another process, and returns its output."""
     code = f"from albert_tf.data.work_directory import *\nwith {expression}:\n    print('held')"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
@@ -228,14 +228,16 @@ def test_two_processes_do_not_write_the_same_outputs(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_lock_that_a_killed_process_left_is_free(tmp_path):
+def test_the_lock_of_a_killed_process_is_released(tmp_path):
     (tmp_path / ".one.records.lock").touch()
     with lock_outputs([str(tmp_path / "one")]):
         pass
     assert not list(tmp_path.iterdir())
 
 
-def test_remote_outputs_and_file_systems_without_locks_are_not_held(tmp_path, monkeypatch, caplog):
+def test_remote_outputs_and_file_systems_without_locks_are_not_locked(
+    tmp_path, monkeypatch, caplog
+):
     def fail(*_, **__):
         raise OSError(errno.ENOLCK, "No locks available")
 
@@ -243,4 +245,4 @@ def test_remote_outputs_and_file_systems_without_locks_are_not_held(tmp_path, mo
     with lock_outputs(["gs://bucket/one"]):
         assert not caplog.records
     with lock_outputs([str(tmp_path / "one")]):
-        assert "not held against other processes (No locks available)" in caplog.text
+        assert "cannot lock out other processes (No locks available)" in caplog.text
