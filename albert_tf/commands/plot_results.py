@@ -32,6 +32,7 @@ from absl import logging
 from numpy.typing import NDArray
 
 from albert_tf import files
+from albert_tf.checkpoints import finding
 from albert_tf.cli import program
 from albert_tf.settings import REQUIRED, SettingsGroup, setting
 from albert_tf.squad.reading import SquadData, read_squad
@@ -240,7 +241,7 @@ def plot_training_curve(folder: str) -> bool:
     _draw_panel(panels[0], "loss", _points(training, "loss"), _points(evaluations, dev_loss))
     for axes, name in zip(panels[1:], names, strict=False):
         _draw_panel(axes, name, _points(training, name), _points(evaluations, name))
-        best_step = _best_step(evaluations, metric) if name == metric else None
+        best_step = _best_step(folder, evaluations, metric) if name == metric else None
         if best_step is not None:
             axes.axvline(best_step, color="gray", linestyle="--", label=f"best: step {best_step}")
     for axes in panels[: 1 + len(names)]:
@@ -251,10 +252,16 @@ def plot_training_curve(folder: str) -> bool:
     return True
 
 
-def _best_step(evaluations: Iterable[Row], metric: str) -> int | None:
-    """The step with the largest value, the first of equal ones, as the programs choose it."""
-    values = [(row[metric], -row["step"]) for row in evaluations if row[metric] > -1]
-    return -max(values)[1] if values else None
+def _best_step(folder: str, evaluations: Sequence[Row], metric: str) -> int | None:
+    """The step with the largest value, as the program of the run chooses it.
+
+    Token classification takes the last of equal ones, all other programs the first.
+    """
+    found = [row for row in evaluations if row[metric] > -1]
+    best = max((row[metric] for row in found), default=None)
+    steps = [row["step"] for row in found if row[metric] == best]
+    takes_last = "token_labels" in finding.read_json_if_there(folder, "task.json")
+    return steps[-1 if takes_last else 0] if steps else None
 
 
 Points = tuple[list[float], list[float]]

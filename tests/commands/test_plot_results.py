@@ -73,11 +73,18 @@ def test_the_training_curve_has_both_losses_the_metric_and_the_best_step(figures
     assert metrics.get_title() == "f1"
 
 
-def test_of_equal_checkpoints_the_first_is_the_best_as_in_training(figures, tmp_path):
+@pytest.mark.parametrize(
+    ("task", "best"), [('{"labels": ["a"]}', 1), ('{"token_labels": ["O"]}', 2), (None, 1)]
+)
+def test_of_equal_checkpoints_the_one_that_the_program_keeps_is_marked(
+    figures, tmp_path, task, best
+):
+    if task:
+        (tmp_path / "task.json").write_text(task)
     values = [0.5, 0.75, 0.75, 0.25]
     write_evaluations(tmp_path, [("d", step, {"f1": v}) for step, v in enumerate(values)])
     plot_results.plot_run(str(tmp_path))
-    assert figures[0].axes[1].lines[-1].get_xdata() == [1, 1]
+    assert figures[0].axes[1].lines[-1].get_xdata() == [best, best]
 
 
 def test_training_without_evaluations_has_a_curve_of_the_loss_alone(figures, tmp_path):
