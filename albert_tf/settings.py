@@ -16,12 +16,17 @@ import math
 import types
 import typing
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+ValueType = TypeVar("ValueType")
+
 REQUIRED = dataclasses.MISSING  # as the default of a setting that has none
+
+# Names that settings had in earlier versions → today's. Files of runs have the old ones.
+RENAMED = {"pictures": "plots", "recompute": "gradient_checkpointing"}
 
 # What the value of a setting decides; see `setting`.
 NOTHING, TRAINING, MODEL, READING = "nothing", "training", "model", "reading"
@@ -213,6 +218,11 @@ def describe(settings: type[SettingsGroup]) -> list[FieldInfo]:
             )
         )
     return found
+
+
+def with_current_names(values: Mapping[str, ValueType]) -> dict[str, ValueType]:
+    """Returns settings, name → value, that an earlier version wrote, under today's names."""
+    return {RENAMED.get(name, name): value for name, value in values.items()}
 
 
 def to_text(value: Any, field: FieldInfo) -> str:

@@ -60,7 +60,7 @@ def make_command(folder):
             *(f"--max_seq_length={SEQ_LENGTH}", f"--max_predictions_per_seq={MAX_PREDICTIONS}"),
             *(f"--train_batch_size={BATCH}", "--learning_rate=0.01", "--num_warmup_steps=2"),
             *("--num_train_steps=20", "--save_checkpoints_steps=5", "--keep_checkpoint_max=0"),
-            "--nopictures",
+            "--noplots",
             *flags,
         ]
 

@@ -33,11 +33,11 @@ BLOCKS = re.findall(r"^```bash\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
 APPENDED = {
     r"run_pretraining": "--train_batch_size=2 --num_train_steps=2 --eval_batch_size=2 "
     "--max_eval_steps=1",
-    r"albert\.run_classifier|run_glue\.sh": "--train_batch_size=2 --train_step=2 --nopictures",
+    r"albert\.run_classifier|run_glue\.sh": "--train_batch_size=2 --train_step=2 --noplots",
     r"run_classifier(_clue|_lcqmc|_sp_google)?\.(py|sh)": "--train_batch_size=2 "
-    "--num_train_epochs=1 --nopictures",
-    r"run_squad": "--train_batch_size=2 --num_train_epochs=1 --nopictures",
-    r"run_race": "--train_batch_size=2 --train_step=2 --nopictures",
+    "--num_train_epochs=1 --noplots",
+    r"run_squad": "--train_batch_size=2 --num_train_epochs=1 --noplots",
+    r"run_race": "--train_batch_size=2 --train_step=2 --noplots",
     r"train_vocabulary": "--vocab_size=500",
 }
 # What a block leaves behind, by a file that is in it.

@@ -130,7 +130,7 @@ def test_classification_with_caches_and_an_export(tmp_path, folders, fine_tune):
         fine_tune(
             *(classification, run_classifier, folder, *ALL, "--task_name=cola"),
             *(f"--data_dir={place(tmp_path, folder)}", f"--cached_dir={folder}/cache"),
-            *(f"--export_dir={folder}/export", "--max_seq_length=23", "--nopictures"),
+            *(f"--export_dir={folder}/export", "--max_seq_length=23", "--noplots"),
         )
         for folder in folders
     ]
@@ -144,7 +144,7 @@ def test_a_sweep_with_plots(tmp_path, folders, fine_tune):
     pytest.importorskip("matplotlib")
     _, folder = folders
     fine_tune(
-        *(classification, run_classifier, folder, "--do_train", "--do_eval", "--pictures"),
+        *(classification, run_classifier, folder, "--do_train", "--do_eval", "--plots"),
         *("--task_name=cola", f"--data_dir={place(tmp_path, folder)}", "--max_seq_length=23"),
         *("--learning_rate=0.01,0.02", "--log_steps=1"),
     )
@@ -162,7 +162,7 @@ def test_question_answering_with_feature_files(tmp_path, folders, fine_tune):
             *(squad, run_squad, folder, "--do_train", "--do_predict", "--num_train_epochs=0"),
             *(f"--{split}_file={place(questions, folder)}" for split in ("train", "predict")),
             *(f"--{split}_feature_file={folder}/{split}.npz" for split in ("train", "predict")),
-            *("--max_seq_length=53", "--max_query_length=17", "--num_workers=1", "--nopictures"),
+            *("--max_seq_length=53", "--max_query_length=17", "--num_workers=1", "--noplots"),
         )
         for folder in folders
     ]
@@ -176,7 +176,7 @@ def test_multiple_choice(tmp_path, folders, fine_tune):
     metrics = [
         fine_tune(
             *(race, run_race, folder, *ALL, f"--data_dir={place(tmp_path, folder)}"),
-            *("--max_seq_length=53", "--max_qa_length=17", "--nopictures"),
+            *("--max_seq_length=53", "--max_qa_length=17", "--noplots"),
         )
         for folder in folders
     ]
@@ -190,7 +190,7 @@ def test_token_classification(tmp_path, folders, fine_tune):
     metrics = [
         fine_tune(
             *(token_classification, run_token_classification, folder, *ALL),
-            *(f"--data_dir={place(tmp_path, folder)}", "--max_seq_length=17", "--nopictures"),
+            *(f"--data_dir={place(tmp_path, folder)}", "--max_seq_length=17", "--noplots"),
         )
         for folder in folders
     ]

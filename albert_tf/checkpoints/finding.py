@@ -16,6 +16,7 @@ from absl import logging
 
 from albert_tf import files
 from albert_tf.checkpoints.names import BEST, DATA_SUFFIX, NUMBERED
+from albert_tf.settings import with_current_names
 
 SAVED_MODEL = "saved_model.pb"
 # Hugging Face's repositories hold one model in several formats: the first of these is opened.
@@ -242,14 +243,17 @@ def _vocabulary_of_run(folder: str) -> dict[str, str]:
 
 
 def flags_of_run(folder: str) -> tuple[dict[str, Any], str]:
-    """The flags of the run that wrote this folder, and its working directory; {} and "" without."""
+    """The flags of the run that wrote this folder, and its working directory; {} and "" without.
+
+    Flags that have been renamed since are under today's names.
+    """
     run = read_json_if_there(folder, RUN_FILE)
     flags, directory = run.get("flags", {}), run.get("directory", "")
     if not (isinstance(flags, dict) and isinstance(directory, str)):
         raise ValueError(
             f"{os.path.join(folder, RUN_FILE)}: not written by this program; remove it"
         )
-    return flags, directory
+    return with_current_names(flags), directory
 
 
 def read_json_if_there(folder: str, name: str) -> dict[str, Any]:

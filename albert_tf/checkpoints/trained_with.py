@@ -13,6 +13,7 @@ import typing
 from collections.abc import Collection
 
 from albert_tf import files
+from albert_tf.settings import with_current_names
 from albert_tf.tokenization import FullTokenizer
 
 FILE = "trained_with.json"
@@ -73,7 +74,7 @@ def read(folder: str) -> TrainedWith | None:
         return None
     fields = typing.get_type_hints(TrainedWith)
     values = files.read_own_json(path, fields)
-    return TrainedWith(**{name: values[name] for name in fields})
+    return TrainedWith(**{name: with_current_names(values[name]) for name in fields})
 
 
 def write(folder: str, trained_with: TrainedWith) -> None:

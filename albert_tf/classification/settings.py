@@ -15,10 +15,12 @@ from albert_tf.finetuning.settings import (
 from albert_tf.settings import MODEL, READING, REQUIRED, SettingsGroup, redefined, setting
 
 _TASK = (
-    f"Task, in upper or lower case: {', '.join(sorted([*TASKS, *ALIASES]))}; {CUSTOM_TASK} for a "
-    "custom task."
+    f"Name of the task, in upper or lower case: {', '.join(sorted([*TASKS, *ALIASES]))}, or "
+    f"{CUSTOM_TASK} for a custom task."
 )
-_COLUMN = "task_name=tsv: column of the {}, a name or a number from 0; default: its usual name."
+_COLUMN = (
+    "Column of the {} of a custom task, as a name or a number from 0; if not given, its usual name."
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -35,14 +37,17 @@ class CustomDataSettings(SettingsGroup):
     guid_column: str | None = setting(None, _COLUMN.format("name of an example"), decides=READING)
     has_header: bool | None = setting(
         None,
-        "task_name=tsv: whether the first line is a header; default: if it names a column.",
+        "Whether the first line of a custom task is a header; if not given, it is one if it "
+        "names a column.",
         decides=READING,
     )
     is_regression: bool = setting(
-        False, "task_name=tsv: the labels are numbers to be predicted.", decides=READING
+        False, "Take the labels of a custom task as numbers to predict.", decides=READING
     )
     labels: tuple[str, ...] = setting(
-        (), "task_name=tsv: labels in the order of their ids; default: those of the training data."
+        (),
+        "Labels of a custom task in the order of their ids, separated by commas; if not given, "
+        "those of the training data, sorted.",
     )
 
 
@@ -50,25 +55,28 @@ class CustomDataSettings(SettingsGroup):
 class Settings(FineTuningSettings, TFLiteSettings, TaskSettings, CustomDataSettings):
     """All settings of run_classifier.py, under the names of Google's flags."""
 
-    GROUP = "fine-tuning"
+    GROUP = "data"
 
     task_name: str = redefined(TaskSettings, "task_name", REQUIRED, _TASK)
     quoting: bool = setting(
         False,
-        "Tab-separated files have cells in quotation marks, as pandas and Excel write them. "
-        "(.csv files always may.)",
+        "Read quoted cells in tab-separated files, as written by pandas and Excel; .csv files "
+        "may always have them.",
         group="data",
         decides=READING,
     )
-    cached_dir: str | None = setting(None, "Folder for cached features; default: output_dir.")
+    cached_dir: str | None = setting(None, "Folder to cache features in; if not given, output_dir.")
     batches_to_sort: int = redefined(DataSettings, "batches_to_sort", 32)
     use_pooled_output: bool = setting(
         True,
-        "Classify the output of [CLS]; otherwise the mean of all positions.",
+        "Classify the pooled output of [CLS], instead of the mean over all positions.",
         decides=MODEL,
+        group="model",
     )
     threshold_to_export: float = setting(
-        float("nan"), "Constant to add to the outputs of the SavedModel; nan for none."
+        float("nan"),
+        "Constant stored in the SavedModel for servers that apply a threshold; nan stores none.",
+        group="prediction and export",
     )
 
     def check_paths(self) -> None:

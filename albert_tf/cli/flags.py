@@ -81,18 +81,21 @@ GROUPS = (
     "instances",
     "masking",
     "training",
-    "fine-tuning",
     "evaluation",
+    "prediction and export",
+    "logging",
     "devices",
     "output and resources",
+    "compatibility",
 )
-_COMPATIBILITY = "compatibility with other programs"
+_COMPATIBILITY = GROUPS[-1]
 _ALWAYS_THERE = ("absl.app", "absl.logging")  # whose flags every program has
 _COMMON_HELP = """\
   --flagfile=FILE
-      Read flags from a file, one a line; may be given several times.
+      Read flags from a file with one flag per line; may be given several times.
   --verbosity=INT  (default: 0)
-      1 also shows the traceback of an error, -1 shows warnings only.
+      Amount of logging: 1 also shows debug messages and the traceback of an error, 0 shows
+      information and warnings, -1 shows warnings only.
   --help
       Show this text."""
 _HELP_WIDTH = 90
@@ -138,13 +141,15 @@ def define(settings_class: type[SettingsGroup]) -> flags.FlagValues:
             flags.DEFINE_boolean(field.name, field.default, field.help, values)
         else:
             flags.DEFINE(_parser(field), field.name, field.default, field.help, values)
-    for alias, name in _rows(ALIASES, settings_class).items():
+    names = {field.name for field in settings.describe(settings_class)}
+    former = {old: new for old, new in settings.RENAMED.items() if new in names}
+    for alias, name in (_rows(ALIASES, settings_class) | former).items():
         flags.DEFINE_alias(alias, name, values)
     for name, kind in _rows(IGNORED, settings_class).items():
         if kind is bool:
-            flags.DEFINE_boolean(name, None, "No effect.", values)
+            flags.DEFINE_boolean(name, None, "Accepted and ignored.", values)
         else:
-            flags.DEFINE_string(name, None, "No effect.", values)
+            flags.DEFINE_string(name, None, "Accepted and ignored.", values)
     return values
 
 
@@ -229,27 +234,42 @@ def help_text(settings_class: type[SettingsGroup], description: str) -> str:
     """
     fields = settings.describe(settings_class)
     parts = [description.strip()]
-    for group in sorted({field.group for field in fields}, key=GROUPS.index):
-        found = [field for field in fields if field.group == group]
-        lines = [_describe_flag(field) for field in found if field.is_required]
-        lines += [_describe_flag(field) for field in found if not field.is_required]
-        parts.append(f"{group}:\n" + "\n".join(lines))
-    others = [f"  --{a}: same as --{name}" for a, name in _rows(ALIASES, settings_class).items()]
-    others += [f"  --{name}: accepted, no effect" for name in _rows(IGNORED, settings_class)]
+    sections = {group: _describe_group(fields, group) for group in GROUPS}
+    sections["all programs"] = [_COMMON_HELP]
+    sections[_COMPATIBILITY] = sections.pop(_COMPATIBILITY) + _describe_other_spellings(
+        settings_class
+    )
+    ignored = ", ".join(f"--{name}" for name in _rows(IGNORED, settings_class))
+    sections["accepted and ignored"] = [_indented(ignored, "  ")] if ignored else []
+    parts += [f"{heading}:\n" + "\n".join(lines) for heading, lines in sections.items() if lines]
+    return "\n\n".join(parts)
+
+
+def _describe_group(fields: Sequence[FieldInfo], group: str) -> list[str]:
+    """Returns the texts of the flags of a group, those that are required first."""
+    found = [field for field in fields if field.group == group]
+    found.sort(key=lambda field: not field.is_required)
+    return [_describe_flag(field) for field in found]
+
+
+def _describe_other_spellings(settings_class: type[SettingsGroup]) -> list[str]:
+    """Returns the texts of aliases, and of the defaults that a spelling of albert_zh brings."""
+    texts = [
+        f"  --{alias}\n      Same as --{name}."
+        for alias, name in _rows(ALIASES, settings_class).items()
+    ]
     if settings_class in ALBERT_ZH_DEFAULTS:
         table = ALBERT_ZH_DEFAULTS[settings_class]
         defaults = " ".join(f"--{name}={value}" for name, value in table.values.items())
         spellings = " or ".join(f"--{spelling}" for spelling in table.spellings)
-        others.append(
-            textwrap.indent(
-                textwrap.fill(f"With {spellings}, albert_zh's defaults: {defaults}", _HELP_WIDTH),
-                "  ",
-            )
-        )
-    if others:
-        parts.append(f"{_COMPATIBILITY}:\n" + "\n".join(others))
-    parts.append(f"all programs:\n{_COMMON_HELP}")
-    return "\n\n".join(parts)
+        texts.append(_indented(f"With {spellings}, albert_zh's defaults apply: {defaults}", "  "))
+    return texts
+
+
+def _indented(text: str, indent: str) -> str:
+    """Returns a text in lines of the width of `--help`."""
+    lines = textwrap.fill(text, _HELP_WIDTH, break_long_words=False, break_on_hyphens=False)
+    return textwrap.indent(lines, indent)
 
 
 def _describe_flag(field: FieldInfo) -> str:
@@ -262,5 +282,7 @@ def _describe_flag(field: FieldInfo) -> str:
     if field.is_required:
         syntax += "  (required)"
     elif field.default not in (None, "", ()):
-        syntax += f"  (default: {field.default})"
-    return f"  {syntax}\n{textwrap.indent(textwrap.fill(field.help, _HELP_WIDTH), '      ')}"
+        default = field.default
+        shown = ",".join(map(str, default)) if isinstance(default, tuple) else default
+        syntax += f"  (default: {shown})"
+    return f"  {syntax}\n{_indented(field.help, '      ')}"

@@ -54,32 +54,36 @@ HEADS = {"masked_lm_logits": "cls/predictions/", "sentence_order_logits": "cls/s
 class Settings(SettingsGroup):
     """What to convert."""
 
-    input: str = setting(REQUIRED, "Checkpoint: prefix, file or folder.")
-    output: str | None = setting(None, "Folder to write; it must not exist or be empty.")
-    output_format: str = setting("tensorflow", "Family of checkpoints to write.", choices=FORMATS)
-    albert_config_file: str | None = setting(
-        None, "Config of the input, albert_config.json; default: the one beside it."
+    input: str = setting(REQUIRED, "Checkpoint to read: a prefix, a file or a folder.")
+    output: str | None = setting(
+        None, "Folder to write, which must be new or empty; required unless inspect is set."
     )
-    inspect: bool = setting(False, "Only print what the input holds.")
+    output_format: str = setting("tensorflow", "Format to write.", choices=FORMATS)
+    albert_config_file: str | None = setting(
+        None,
+        "JSON file with the architecture of the input model; if not given, the one beside the "
+        "input.",
+    )
+    inspect: bool = setting(False, "Only print what the input contains.")
     merge_embeddings: bool = setting(
         False,
-        "Write albert_zh's layout (post-LN) as Google's with embedding_size = hidden_size: the "
-        "same outputs, and a larger file.",
+        "Convert albert_zh's layout (post-LN) to Google's with embedding_size = hidden_size, "
+        "which gives the same outputs and a larger file.",
     )
     num_hidden_groups: int | None = setting(
         None,
-        "Write a model with so many groups of layers, all with the weights of the input's group "
-        "0. As many as layers: a model that shares nothing, but starts from shared weights.",
+        "Number of layer groups to write, all with the weights of the input's group 0; if not "
+        "given, as in the input.",
         minimum=1,
     )
     vocab_file: str | None = setting(
-        None, "WordPiece vocabulary to put beside the weights; default: the one beside the input."
+        None, "WordPiece vocabulary to copy to the output; if not given, the one beside the input."
     )
     spm_model_file: str | None = setting(
-        None, "SentencePiece model to put beside the weights; default: the one beside the input."
+        None, "SentencePiece model to copy to the output; if not given, the one beside the input."
     )
     do_lower_case: bool | None = setting(
-        None, "Whether the vocabulary is for lower-cased text; default: as the input says, or true."
+        None, "Whether the vocabulary is uncased; if not given, as the input says, or else true."
     )
 
 

@@ -229,11 +229,23 @@ class Settings(InputSettings):
 
     GROUP = "data"
 
-    spm_model_file: str | None = setting(None, "SentencePiece model that they were made with.")
-    vocab_file: str | None = setting(None, "WordPiece vocabulary that they were made with.")
-    num_instances: int = setting(5, "Number of instances to print.", minimum=0)
-    max_records: int = setting(0, "Maximum number of records to count; 0 for all.", minimum=0)
-    plot: str = setting("", "Also draw the histograms into this file: .png, .pdf or .svg.")
+    spm_model_file: str | None = setting(
+        None,
+        "SentencePiece model that the records were created with; required to print their text, "
+        "unless vocab_file is given.",
+    )
+    vocab_file: str | None = setting(
+        None,
+        "WordPiece vocabulary that the records were created with; used only if there is no "
+        "SentencePiece model.",
+    )
+    num_instances: int = setting(5, "Number of instances to print; 0 prints none.", minimum=0)
+    max_records: int = setting(
+        0, "Maximum number of records to read for the statistics; 0 reads all.", minimum=0
+    )
+    plot: str = setting(
+        "", "File (.png, .pdf or .svg) to plot the histograms to; if empty, they are only printed."
+    )
 
 
 def load_tokenizer(settings: Settings, paths: list[str]) -> FullTokenizer | None:

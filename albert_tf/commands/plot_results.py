@@ -94,7 +94,7 @@ def is_wanted(asked: bool | None) -> bool:
     """Returns whether a program should plot; by default, if matplotlib is installed.
 
     Args:
-        asked: the flag `--pictures`; None if not given.
+        asked: the flag `--plots`; None if not given.
 
     Raises:
         ValueError: plots are asked for, and matplotlib is not installed.
@@ -122,7 +122,7 @@ def run_and_plot(run: Callable[[SettingsType], ResultType], settings: SettingsTy
         ValueError: the settings ask for nothing; or as `is_wanted`, before anything runs.
     """
     settings.require_a_phase()
-    plots = (settings.do_train or settings.do_eval) and is_wanted(settings.pictures)
+    plots = (settings.do_train or settings.do_eval) and is_wanted(settings.plots)
     result = run(settings)
     if plots and result.has_files:
         plot_run(settings.output_dir)
@@ -505,7 +505,8 @@ class Settings(SettingsGroup):
 
     output_dir: str = setting(REQUIRED, "Folder of the run or of the sweep.")
     predict_file: str | None = setting(
-        None, "File with the questions of null_odds.json, if it was moved."
+        None,
+        "JSON file with the questions of null_odds.json; if not given, the path that the run used.",
     )
 
 

@@ -22,7 +22,7 @@ def run(settings: squad.Settings) -> FineTuningResult:
     """Runs the program, and plots its results."""
     settings.require_a_phase()
     evaluates = settings.do_eval or settings.do_predict
-    plots = evaluates and plot_results.is_wanted(settings.pictures)
+    plots = evaluates and plot_results.is_wanted(settings.plots)
     result = squad.run(settings)
     if plots and result.metrics:  # of several workers, only the first has results
         plot_results.plot_run(settings.output_dir, settings.predict_file)

@@ -73,19 +73,36 @@ class SpmTrainSettings(SettingsGroup):
 
     user_defined_symbols: tuple[str, ...] = setting(
         ("(", ")", '"', "-", ".", "–", "£", "€"),
-        "SentencePiece: pieces that are there in any case, with the ids from 5 on.",
+        "Pieces that are always in a SentencePiece vocabulary, with the ids from 5 on, separated "
+        "by commas.",
     )
     control_symbols: tuple[str, ...] = setting(
-        SPECIAL_TOKENS, "SentencePiece: only [CLS],[SEP],[MASK], with the ids from 2 on."
+        SPECIAL_TOKENS, "Only [CLS],[SEP],[MASK] is supported.", group="compatibility"
     )
-    model_type: str = setting("unigram", "SentencePiece: only unigram.", choices=("unigram",))
+    model_type: str = setting(
+        "unigram", "Only unigram is supported.", choices=("unigram",), group="compatibility"
+    )
     shuffle_input_sentence: bool = setting(
-        True, "SentencePiece: draw the lines of input_sentence_size; else take the first."
+        True,
+        "Sample input_sentence_size lines at random for SentencePiece, instead of taking the "
+        "first ones.",
     )
-    pad_id: int = setting(0, "SentencePiece: only 0.", minimum=0, maximum=0)
-    unk_id: int = setting(1, "SentencePiece: only 1.", minimum=1, maximum=1)
-    bos_id: int = setting(-1, "SentencePiece: only -1, for none.", minimum=-1, maximum=-1)
-    eos_id: int = setting(-1, "SentencePiece: only -1, for none.", minimum=-1, maximum=-1)
+    pad_id: int = setting(0, "Only 0 is supported.", minimum=0, maximum=0, group="compatibility")
+    unk_id: int = setting(1, "Only 1 is supported.", minimum=1, maximum=1, group="compatibility")
+    bos_id: int = setting(
+        -1,
+        "Only -1 is supported, which means no such piece.",
+        minimum=-1,
+        maximum=-1,
+        group="compatibility",
+    )
+    eos_id: int = setting(
+        -1,
+        "Only -1 is supported, which means no such piece.",
+        minimum=-1,
+        maximum=-1,
+        group="compatibility",
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -100,35 +117,39 @@ class SpmTrainSettings(SettingsGroup):
 class Settings(SpmTrainSettings):
     """What to train."""
 
-    input_file: str = setting(
-        REQUIRED, "Text files: names and glob patterns, with commas between them."
-    )
+    input_file: str = setting(REQUIRED, "Text files: paths or glob patterns, separated by commas.")
     output_prefix: str = setting(
-        REQUIRED, "Output files, without their .model and .vocab (or .txt)."
+        REQUIRED,
+        "Path of the vocabulary to write, without the ending (.model and .vocab, or .txt).",
     )
     type: str = setting(
         "sentencepiece", "Kind of vocabulary to train.", choices=("sentencepiece", "wordpiece")
     )
-    vocab_size: int = setting(30_000, "Number of pieces, special symbols included.", minimum=1)
-    hard_vocab_limit: bool = setting(
-        True, "Fail if the text has too few pieces for vocab_size; otherwise take what there is."
+    vocab_size: int = setting(
+        30_000, "Number of pieces in the vocabulary, including special symbols.", minimum=1
     )
-    do_lower_case: bool = setting(True, "Lower-case the text; WordPiece: strip accents as well.")
+    hard_vocab_limit: bool = setting(
+        True,
+        "Fail if the text has too few pieces for vocab_size, instead of writing a smaller "
+        "vocabulary.",
+    )
+    do_lower_case: bool = setting(
+        True, "Lower-case the text, and for WordPiece strip accents as well."
+    )
     character_coverage: float = setting(
         0.99995,
-        "Share of the text that the characters kept must make up.",
+        "Fraction of the characters of the text that the vocabulary must cover.",
         minimum=0,
         maximum=1,
     )
     input_sentence_size: int = setting(
         10_000_000,
-        "SentencePiece: maximum number of lines to train on, more than 100; a sample that is the "
-        "same every time.",
+        "Maximum number of lines to train SentencePiece on, more than 100.",
     )
     max_sentence_length: int = setting(
-        4192, "SentencePiece: maximum length of a line, in bytes; longer ones are left out."
+        4192, "Maximum length of a line for SentencePiece, in bytes; longer lines are left out."
     )
-    overwrite: bool = setting(False, "Replace a vocabulary of that name.")
+    overwrite: bool = setting(False, "Overwrite an existing vocabulary of the same name.")
 
 
 # The flags of spm_train.

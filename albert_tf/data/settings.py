@@ -28,9 +28,7 @@ class InputSettings(SettingsGroup):
 
     GROUP = "data"
 
-    input_file: str = setting(
-        REQUIRED, "Input files: names and glob patterns, with commas between them."
-    )
+    input_file: str = setting(REQUIRED, "Input files: paths or glob patterns, separated by commas.")
 
     def check_paths(self) -> None:
         """Raises an error if no input file exists."""
@@ -44,11 +42,17 @@ class VocabularySettings(SettingsGroup):
 
     GROUP = "data"
 
-    spm_model_file: str | None = setting(None, "SentencePiece model of the vocabulary.")
-    vocab_file: str | None = setting(
-        None, "WordPiece vocabulary; not used beside a SentencePiece model."
+    spm_model_file: str | None = setting(
+        None,
+        "SentencePiece model with the vocabulary; required unless vocab_file is given or there "
+        "is one beside the weights.",
     )
-    do_lower_case: bool = setting(True, "Lower-case the text; for uncased models.", decides=MODEL)
+    vocab_file: str | None = setting(
+        None, "WordPiece vocabulary; used only if there is no SentencePiece model."
+    )
+    do_lower_case: bool = setting(
+        True, "Lower-case the text, as uncased models need it.", decides=MODEL
+    )
 
     def check_paths(self) -> None:
         """Raises an error if the vocabulary file does not exist."""
@@ -67,7 +71,7 @@ class SequenceSettings(SettingsGroup):
 
     max_seq_length: int = setting(
         512,
-        "Maximum length of a sequence, in tokens; longer ones are truncated.",
+        "Maximum sequence length, in tokens; longer sequences are truncated.",
         minimum=1,
         decides=TRAINING,
     )
@@ -85,14 +89,17 @@ class TextSettings(SettingsGroup):
 
     input_format: str = setting(
         SENTENCES,
-        "sentences: a sentence a line, a blank line between documents. documents: each file is a "
-        "document, with a sentence a line. jsonl: a JSON object a line, each a document.",
+        "Format of the text: sentences (one per line, a blank line between documents), documents "
+        "(one document per file, one sentence per line) or jsonl (one JSON object per line and "
+        "document).",
         choices=INPUT_FORMATS,
     )
-    text_field: str = setting("text", "Field of the JSON objects that holds the text.")
-    split_sentences: bool = setting(False, "Lines are paragraphs: split them into sentences.")
+    text_field: str = setting(
+        "text", "Key of the JSON objects that holds the text, for input_format=jsonl."
+    )
+    split_sentences: bool = setting(False, "Split each line, which is a paragraph, into sentences.")
     language: str = setting(
-        "en", "Language of the text for split_sentences: en, zh or another code of sentencex."
+        "en", "Language of the text for split_sentences, as a code such as en or zh."
     )
 
     def __post_init__(self) -> None:
@@ -110,21 +117,23 @@ class MaskingSettings(SettingsGroup):
     GROUP = "masking"
 
     masked_lm_prob: float = setting(
-        0.15, "Share of the tokens to mask; 0 masks none.", minimum=0, maximum=1
+        0.15, "Fraction of the tokens to mask; 0 masks none.", minimum=0, maximum=1
     )
     max_predictions_per_seq: int = setting(
         20,
-        "Maximum number of masked tokens of a sequence.",
+        "Maximum number of masked tokens per sequence.",
         minimum=1,
         decides=TRAINING,
     )
-    ngram: int = setting(3, "Maximum number of words masked in a row.", minimum=1)
+    ngram: int = setting(3, "Maximum length of a masked n-gram, in words.", minimum=1)
     favor_shorter_ngram: bool = setting(
-        True, "Draw an n-gram of n words with a probability in proportion to 1/n; else reversed."
+        True,
+        "Mask n-grams of n words with a probability proportional to 1/n, instead of favoring "
+        "longer ones.",
     )
     do_whole_word_mask: bool = setting(True, "Mask all pieces of a word together.")
     do_permutation: bool = setting(
-        False, "Choose as many other tokens again, and permute them among their positions."
+        False, "Also permute as many other tokens among their positions, and predict them."
     )
 
     def __post_init__(self) -> None:
@@ -150,25 +159,35 @@ class InstanceSettings(MaskingSettings, SequenceSettings):
     GROUP = "instances"
 
     dupe_factor: int = setting(
-        40, "Number of passes over the text, each with other pairs and masks.", minimum=1
+        40,
+        "Number of passes over the text, each with different segment pairs and masks.",
+        minimum=1,
     )
     short_seq_prob: float = setting(
         0.1,
-        "Probability that a pass over a document makes pairs of a random, shorter length.",
+        "Probability that the pairs of a document in one pass are shorter, with a random length; "
+        "0 makes all of full length.",
         minimum=0,
         maximum=1,
     )
     random_next_sentence: bool = setting(
-        False, "Next-sentence prediction as BERT: half of the second segments are random."
+        False,
+        "Create instances for BERT's next-sentence prediction, in which half of the second "
+        "segments are random, instead of sentence order.",
     )
     random_seed: int = setting(
-        12345, "Random seed: the same seed, text and chunk size make the same records.", minimum=0
+        12345,
+        "Random seed; the same seed, text and chunk_megabytes give the same records.",
+        minimum=0,
     )
     segment_chinese_words: bool = setting(
-        False, "Mask the characters of a Chinese word, as found by jieba, together."
+        False, "Mask all characters of a Chinese word together, as segmented by jieba."
     )
     albert_zh_compat: bool = setting(
-        False, "Create instances as albert_zh does, with its defaults; see docs/differences.md."
+        False,
+        "Create instances as albert_zh does, with its defaults: max_seq_length 128, dupe_factor "
+        "10, ngram 1, no do_whole_word_mask, segment_chinese_words.",
+        group="compatibility",
     )
 
     def __post_init__(self) -> None:
@@ -198,7 +217,9 @@ class EncodingSettings(InstanceSettings, TextSettings, VocabularySettings):
     GROUP = "instances"
 
     non_chinese: bool = setting(
-        False, "albert_zh's flag for other languages: turns segment_chinese_words off."
+        False,
+        "albert_zh's flag for other languages, which disables segment_chinese_words.",
+        group="compatibility",
     )
 
 
@@ -209,29 +230,37 @@ class Settings(EncodingSettings, InputSettings):
     GROUP = "output and resources"
 
     output_file: str = setting(
-        REQUIRED, "Record files: names with commas between them, or name@64 for 64 files."
+        REQUIRED, "TFRecord files to write: paths separated by commas, or path@64 for 64 files."
     )
-    compression: str = setting("", "Compression of the record files.", choices=("", "gzip"))
+    compression: str = setting(
+        "", "Compression of the TFRecord files; if empty, none.", choices=("", "gzip")
+    )
     resume: bool = setting(
         False,
-        "Keep outputs that are complete, if text and settings are those that they were made of. An "
-        "interrupted run is resumed in any case.",
+        "Keep complete output files of the same text and settings, instead of writing them "
+        "again; an interrupted run is resumed in any case.",
     )
-    work_dir: str = setting("", "Folder for unfinished work; default: beside the output.")
-    num_workers: int = setting(0, "Number of processes; 0 for one on each core.", minimum=0)
+    work_dir: str = setting("", "Folder for unfinished work; if empty, one beside output_file.")
+    num_workers: int = setting(0, "Number of processes; 0 uses one per core.", minimum=0)
     chunk_megabytes: float = setting(
-        1.0, "Size of the text that a process works on at a time.", minimum=_MIN_MEGABYTES
+        1.0,
+        "Size of the text that a process works on at a time, in megabytes.",
+        minimum=_MIN_MEGABYTES,
     )
     shuffle_megabytes: float = setting(
-        64.0, "Size of the records that a process shuffles at a time.", minimum=_MIN_MEGABYTES
+        64.0, "Size of the shuffle buffer of each process, in megabytes.", minimum=_MIN_MEGABYTES
     )
-    show_progress: bool = setting(True, "Show progress bars on standard error.")
-    num_logged_instances: int = setting(20, "Number of finished instances to log.", minimum=0)
+    show_progress: bool = setting(True, "Show progress bars on a terminal.")
+    num_logged_instances: int = setting(
+        20, "Number of instances to log as examples; 0 logs none.", minimum=0
+    )
     runner: str = setting(
-        "", "Use Apache Beam with this runner: DirectRunner, DataflowRunner, FlinkRunner, ..."
+        "",
+        "Apache Beam runner to use, such as DirectRunner, DataflowRunner or FlinkRunner; if "
+        "empty, local processes without Beam.",
     )
     beam_pipeline_options: tuple[str, ...] = setting(
-        (), "Options of the runner, as name=value, with commas between them."
+        (), "Options of the Beam runner as name=value, separated by commas; used only with runner."
     )
 
     @classmethod

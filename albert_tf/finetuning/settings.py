@@ -33,20 +33,27 @@ class DataSettings(SequenceSettings, VocabularySettings):
     GROUP = "data"
 
     albert_hub_module_handle: str | None = setting(
-        None, "Folder of a TF-Hub module to take weights, config and vocabulary from."
+        None,
+        "Folder of a TF-Hub module with initial weights, config and vocabulary, instead of "
+        "init_checkpoint.",
     )
     pad_to_multiple: int = setting(
-        8, "Pad each batch to a multiple of so many tokens.", minimum=1, decides=TRAINING
+        8,
+        "Pad each batch to a multiple of this many tokens; 1 pads to its longest sequence.",
+        minimum=1,
+        decides=TRAINING,
     )
     batches_to_sort: int = setting(
         8,
-        "Number of training batches whose examples are sorted by length; 1 for none.",
+        "Number of training batches whose examples are sorted by length together, to reduce "
+        "padding; 1 disables sorting.",
         minimum=1,
         decides=TRAINING,
     )
     official_order: bool = setting(
         False,
-        "Train in file order with a shuffle buffer of 100 examples, as Google's programs.",
+        "Train in file order with a shuffle buffer of 100 examples, as Google's programs do, "
+        "instead of shuffling all examples.",
         decides=TRAINING,
     )
 
@@ -55,54 +62,78 @@ class DataSettings(SequenceSettings, VocabularySettings):
 class FineTuningSettings(RunSettings, DataSettings):
     """What a fine-tuning run does, beside its model, devices, training and data."""
 
-    GROUP = "fine-tuning"
+    GROUP = "training"
 
-    do_predict: bool = setting(False, "Predict the test set with the best checkpoint.")
-    predict_batch_size: int = setting(8, "Number of examples of a prediction step.", minimum=1)
+    do_predict: bool = setting(
+        False, "Predict the test set with the best checkpoint.", group="prediction and export"
+    )
+    predict_batch_size: int = setting(
+        8, "Prediction batch size, in examples.", minimum=1, group="prediction and export"
+    )
     save_checkpoints_steps: int = redefined(TrainingSettings, "save_checkpoints_steps", 1000)
     learning_rate: float | tuple[float, ...] = redefined(
         TrainingSettings,
         "learning_rate",
         5e-5,
-        "Peak learning rate; several, with commas between them, are tried one after the other.",
+        "Peak learning rate, reached at the end of the warm-up; several values separated by "
+        "commas run a sweep.",
     )
-    train_step: int = setting(1000, "Number of training steps.", minimum=1, decides=TRAINING)
-    warmup_step: int = setting(0, "Number of warm-up steps.", minimum=0, decides=TRAINING)
+    train_step: int = setting(
+        1000,
+        "Number of training steps, if num_train_epochs is 0.",
+        minimum=1,
+        decides=TRAINING,
+    )
+    warmup_step: int = setting(
+        0,
+        "Number of warm-up steps, if num_train_epochs is 0; 0 means no warm-up.",
+        minimum=0,
+        decides=TRAINING,
+    )
     num_train_epochs: float = setting(
         0.0,
-        "Number of training epochs, which replaces train_step; 0 for train_step.",
+        "Number of training epochs; 0 trains for train_step steps instead.",
         minimum=0,
         decides=TRAINING,
     )
     warmup_proportion: float = setting(
         0.1,
-        "Share of the steps of num_train_epochs that warm up.",
+        "Fraction of the training steps used for the warm-up, if num_train_epochs is set; 0 "
+        "means no warm-up.",
         minimum=0,
         maximum=1,
         decides=TRAINING,
     )
     num_runs: int = setting(
         1,
-        "Number of runs of each learning rate, with the seeds seed, seed + 1 and so on.",
+        "Number of runs per learning rate, with the random seeds seed, seed + 1 and so on.",
         minimum=1,
     )
     early_stopping_patience: int = setting(
         0,
-        "Number of checkpoints without improvement after which training stops; 0 for never.",
+        "Number of checkpoints in a row without improvement of the dev metric after which "
+        "training stops; 0 disables early stopping.",
         minimum=0,
         decides=TRAINING,
     )
     early_stopping_min_delta: float = setting(
         0.0,
-        "Smallest gain of the dev metric that counts as an improvement.",
+        "Increase of the dev metric that is too small to count as an improvement for early "
+        "stopping; 0 counts any increase.",
         minimum=0,
         decides=TRAINING,
     )
-    export_dir: str | None = setting(None, "Folder for a SavedModel of the best checkpoint.")
+    export_dir: str | None = setting(
+        None,
+        "Folder to export the best checkpoint to as a SavedModel; if not given, nothing is "
+        "exported.",
+        group="prediction and export",
+    )
     export_texts: bool = setting(
         True,
-        "Give the SavedModel a signature that takes raw strings, where the task has one; loading "
-        "it needs tensorflow-text.",
+        "Give the SavedModel a signature that takes raw strings, if the task supports it; "
+        "loading the model then needs tensorflow-text.",
+        group="prediction and export",
     )
 
     @classmethod
@@ -166,12 +197,12 @@ class FineTuningSettings(RunSettings, DataSettings):
 class TFLiteSettings(SettingsGroup):
     """What programs that export TFLite files have."""
 
-    GROUP = "fine-tuning"
+    GROUP = "prediction and export"
 
     tflite_quantization: str | None = setting(
         None,
-        "With export_dir, also write albert_model.tflite, its weights in float32 (none), float16 "
-        "or int8 (dynamic range); default: no such file.",
+        "Also export albert_model.tflite, with weights in float32 (none), float16 or int8 (dynamic "
+        "range); if not given, only the SavedModel is exported.",
         choices=("none", "float16", "int8"),
     )
 
@@ -183,10 +214,18 @@ class TaskSettings(SettingsGroup):
     GROUP = "data"
 
     task_name: str = setting(REQUIRED, "Task to train, evaluate or predict.", decides=READING)
-    label_column: str | None = setting(None, "Column of the label.", decides=READING)
-    data_dir: str = setting(REQUIRED, "Folder of the data.")
+    label_column: str | None = setting(
+        None,
+        "Column of the label of a custom task, as a name or a number from 0; if not given, its "
+        "usual name.",
+        decides=READING,
+    )
+    data_dir: str = setting(REQUIRED, "Folder of the dataset.")
     max_bad_rows: int = setting(
-        0, "Number of unusable examples to skip and report before a file is refused.", minimum=0
+        0,
+        "Maximum number of invalid examples to skip and report per file; with more, the file is "
+        "rejected, and 0 accepts none.",
+        minimum=0,
     )
 
 
@@ -196,6 +235,16 @@ class QuestionSettings(SettingsGroup):
 
     GROUP = "data"
 
-    train_file: str | None = setting(None, "Questions to train on.")
-    predict_file: str | None = setting(None, "Questions to answer.")
-    dropout_prob: float = setting(0.1, "Dropout of the head.", minimum=0, decides=TRAINING)
+    train_file: str | None = setting(
+        None, "JSON file with the questions to train on; required by do_train."
+    )
+    predict_file: str | None = setting(
+        None, "JSON file with the questions to answer; required by do_predict."
+    )
+    dropout_prob: float = setting(
+        0.1,
+        "Dropout rate of the task head; 0 disables dropout.",
+        minimum=0,
+        group="model",
+        decides=TRAINING,
+    )

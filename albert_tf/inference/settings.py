@@ -45,35 +45,50 @@ class ModelFolderSettings(SettingsGroup):
     )
     task: str | None = setting(
         None,
-        "What to predict; default: what the model was fine-tuned for, or else embeddings.",
+        "What to predict; if not given, what the model was fine-tuned for, or else embeddings.",
         choices=TASKS,
     )
-    mask: bool = setting(False, "Find the words for [MASK] in texts: the same as task=fill_mask.")
-    embeddings: bool = setting(False, "Compute embeddings of texts: the same as task=embeddings.")
+    mask: bool = setting(
+        False, "Fill in the [MASK] tokens of texts, which is the same as task=fill_mask."
+    )
+    embeddings: bool = setting(
+        False, "Compute embeddings of texts, which is the same as task=embeddings."
+    )
     similarity: bool = setting(
         False,
-        "Compare embeddings by their cosine: text with text_b, the two texts of each row of "
-        "input_file, or text with all rows of input_file. (A classifier of pairs, as of LCQMC, "
-        "compares better, without this flag.)",
+        "Compute the cosine similarity of text and text_b, of the two texts in each row of "
+        "input_file, or of text and every row of input_file.",
     )
     albert_config_file: str | None = redefined(
-        ModelSettings, "albert_config_file", None, "Config of the model, if model_dir has none."
+        ModelSettings,
+        "albert_config_file",
+        None,
+        "JSON file with the architecture of the model; if not given, the one in model_dir.",
     )
     spm_model_file: str | None = redefined(
-        VocabularySettings, "spm_model_file", None, "SentencePiece model, if model_dir has none."
+        VocabularySettings,
+        "spm_model_file",
+        None,
+        "SentencePiece model; if not given, the one in model_dir.",
     )
     vocab_file: str | None = redefined(
-        VocabularySettings, "vocab_file", None, "WordPiece vocabulary, if model_dir has none."
+        VocabularySettings,
+        "vocab_file",
+        None,
+        "WordPiece vocabulary; if not given, the one in model_dir.",
     )
     do_lower_case: bool | None = redefined(
-        VocabularySettings, "do_lower_case", None, "Lower-case the text; default: as in training."
+        VocabularySettings,
+        "do_lower_case",
+        None,
+        "Lower-case the text; if not given, as in training.",
     )
     max_seq_length: int = redefined(
         SequenceSettings,
         "max_seq_length",
         0,
-        "Maximum length of a sequence, in tokens; 0 for that of the training, or else all "
-        "positions of the model.",
+        "Maximum sequence length, in tokens; 0 uses that of the training, or else all positions "
+        "of the model.",
         minimum=0,
     )
 
@@ -84,33 +99,49 @@ class TextInputSettings(SettingsGroup):
 
     GROUP = "data"
 
-    text: str | None = setting(None, "A text.")
-    text_b: str | None = setting(None, "The second text of a pair.")
-    question: str = redefined(squad.Settings, "question", "", "A question about context.")
-    context: str = redefined(
-        squad.Settings, "context", "", "The text that answers question, or the passage."
+    text: str | None = setting(None, "Text to predict, instead of those in input_file.")
+    text_b: str | None = setting(
+        None, "Second text, if a pair of texts is to be predicted; used only with text."
     )
-    options: tuple[str, ...] = setting((), "Multiple choice: the options, with commas between.")
+    question: str = redefined(
+        squad.Settings,
+        "question",
+        "",
+        "Question to answer from context, instead of those in input_file.",
+    )
+    context: str = redefined(
+        squad.Settings,
+        "context",
+        "",
+        "Text to answer question from, or the passage of a multiple-choice question; required by "
+        "question.",
+    )
+    options: tuple[str, ...] = setting(
+        (),
+        "Options of a multiple-choice question, separated by commas; used only for multiple "
+        "choice.",
+    )
     input_file: str | None = redefined(
         InputSettings,
         "input_file",
         None,
-        "File of inputs: .txt (a text a line, or two with a tab between them), .tsv, .csv or "
-        ".jsonl (columns or keys: text or text_a, text_b; question, context; passage, question, "
-        "options; tokens); - for standard input.",
+        "File of inputs, instead of text or question: .txt (one text per line, or two separated "
+        "by a tab), .tsv or .csv (columns text or text_a, text_b; question, context; passage, "
+        "question, options; tokens) or .jsonl (keys of the same names), or - for standard input.",
     )
     input_format: str | None = redefined(
         TextSettings,
         "input_format",
         None,
-        "Format of input_file; default: by its ending; txt for standard input.",
+        "Format of input_file; if not given, the file name decides, and standard input is txt.",
         choices=FORMATS,
     )
     max_bad_rows: int = redefined(
         TaskSettings,
         "max_bad_rows",
         0,
-        "Number of unusable rows to skip and report before the input is refused.",
+        "Maximum number of invalid rows to skip and report; with more, the input is rejected, "
+        "and 0 accepts none.",
     )
 
 
@@ -121,29 +152,30 @@ class Settings(ModelFolderSettings, TextInputSettings):
     GROUP = "output and resources"
 
     top_k: int = setting(
-        5, "Number of words for each [MASK], of answers, and of most similar rows.", minimum=1
+        5, "Maximum number of words per [MASK], of answers, or of most similar rows.", minimum=1
     )
     pooling: str = setting(
         MEAN,
-        "Embeddings: mean of the last layer, mean of the last 4 layers, or pooled: the output at "
-        "[CLS] through the pooler.",
+        "How to pool embeddings: mean over the tokens of the last layer, mean over those of the "
+        "last 4 layers, or the pooled output of [CLS].",
         choices=POOLINGS,
     )
     embeddings_file: str | None = setting(
-        None, "Write embeddings here: .npy, float32 [rows, hidden_size], or JSON lines."
+        None,
+        "File to write embeddings to, .npy (float32, [rows, hidden_size]) or JSON lines; if not "
+        "given, they are printed.",
     )
     batch_size: int = setting(
         0,
-        "Number of inputs that are computed at once; 0 for predict_batch_size of the training, or "
-        "else 32.",
+        "Number of inputs per batch; 0 uses predict_batch_size of the training, or else 32.",
         minimum=0,
     )
     precision: str = redefined(
         DeviceSettings,
         "precision",
         "auto",
-        "Dtype of matmuls and activations; auto picks float32 for a model that was trained in it, "
-        "and else bfloat16 where the hardware multiplies it.",
+        "Precision of matmuls and activations; auto uses float32 for a model trained in it, else "
+        "bfloat16 if the hardware supports it.",
     )
     threads: int = redefined(DeviceSettings, "threads", 0)
 

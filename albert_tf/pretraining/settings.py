@@ -25,21 +25,25 @@ class RecordSettings(InputSettings, SequenceSettings):
         InputSettings,
         "input_file",
         REQUIRED,
-        "Record files to train on: names and glob patterns, with commas between them.",
+        "TFRecord files to train on: paths or glob patterns, separated by commas.",
     )
     eval_input_file: str | None = setting(
-        None, "Record files to evaluate on; default: those of input_file."
+        None,
+        "TFRecord files to evaluate on: paths or glob patterns, separated by commas; if not "
+        "given, the training files.",
     )
     max_seq_length: int = redefined(
-        SequenceSettings, "max_seq_length", 512, "Length of the records' sequences, in tokens."
+        SequenceSettings, "max_seq_length", 512, "Sequence length of the records, in tokens."
     )
     max_predictions_per_seq: int = redefined(
         MaskingSettings,
         "max_predictions_per_seq",
         20,
-        "Number of positions that the records have for masked tokens of a sequence.",
+        "Maximum number of masked tokens per sequence of the records.",
     )
-    skip_bad_records: bool = setting(False, "Skip damaged records, and report their number.")
+    skip_bad_records: bool = setting(
+        False, "Skip damaged records and report their number, instead of stopping."
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -52,7 +56,13 @@ class Settings(RunSettings, RecordSettings):
 
     GROUP = "training"
 
-    albert_config_file: str = redefined(ModelSettings, "albert_config_file", REQUIRED)
+    albert_config_file: str = redefined(
+        ModelSettings,
+        "albert_config_file",
+        REQUIRED,
+        "JSON file with the architecture of the model: Google's albert_config.json or Hugging "
+        "Face's config.json.",
+    )
     init_from_group0: bool = setting(
         False,
         "Initialize all hidden groups from group 0 of init_checkpoint, to grow a model of one "
@@ -67,27 +77,37 @@ class Settings(RunSettings, RecordSettings):
         TrainingSettings,
         "learning_rate",
         0.00176,
-        "Peak learning rate, reached at the end of the warm-up; the default belongs to batches "
-        "of 4096.",
+        "Peak learning rate, reached at the end of the warm-up; the default is meant for a batch "
+        "size of 4096.",
     )
     scale_learning_rate: bool = setting(
         False,
-        "Scale learning_rate, as given for batches of 4096, by the square root of the batch size.",
+        "Take learning_rate as the rate for a batch size of 4096, and scale it by the square "
+        "root of train_batch_size / 4096.",
         decides=TRAINING,
     )
     poly_power: float = setting(
-        1.0, "Power of the polynomial decay of the learning rate.", decides=TRAINING
+        1.0,
+        "Power of the polynomial decay of the learning rate; 1 decays linearly, 0 not at all.",
+        decides=TRAINING,
     )
     num_train_steps: int = setting(125000, "Number of training steps.", minimum=1, decides=TRAINING)
-    num_warmup_steps: int = setting(3125, "Number of warm-up steps.", minimum=0, decides=TRAINING)
+    num_warmup_steps: int = setting(
+        3125, "Number of warm-up steps; 0 means no warm-up.", minimum=0, decides=TRAINING
+    )
     start_warmup_step: int = setting(
-        0, "Step at which the warm-up begins.", minimum=0, decides=TRAINING
+        0,
+        "Training step at which the warm-up starts; 0 starts at the beginning.",
+        minimum=0,
+        decides=TRAINING,
     )
     eval_batch_size: int = redefined(EvaluationSettings, "eval_batch_size", 64)
     max_eval_steps: int = setting(
-        100, "Maximum number of batches of an evaluation.", minimum=1, group="evaluation"
+        100, "Maximum number of batches per evaluation.", minimum=1, group="evaluation"
     )
-    masked_lm_budget: int = setting(0, "Only 0: masking during training is not supported.")
+    masked_lm_budget: int = setting(
+        0, "Only 0 is supported: the records hold the masked tokens.", group="compatibility"
+    )
 
     def check_paths(self) -> None:
         """Checks that there are records to evaluate on, too."""

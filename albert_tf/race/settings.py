@@ -20,24 +20,33 @@ class Settings(FineTuningSettings, TaskSettings, QuestionSettings):
         TaskSettings,
         "task_name",
         "race",
-        "RACE, or custom questions in train.jsonl, dev.jsonl and test.jsonl.",
+        "race for RACE, or choice for your own questions in train.jsonl, dev.jsonl and test.jsonl.",
         choices=("race", "choice"),
     )
     train_file: str | None = redefined(
-        QuestionSettings, "train_file", "", "File to cache the features of the training set in."
+        QuestionSettings,
+        "train_file",
+        "",
+        "File (.npz) to cache the features of the training set in; if empty, they are not cached.",
     )
-    eval_file: str | None = setting("", "File to cache the features of the dev set in.")
+    eval_file: str | None = setting(
+        "", "File (.npz) to cache the features of the dev set in; if empty, they are not cached."
+    )
     predict_file: str | None = redefined(
-        QuestionSettings, "predict_file", "", "File to cache the features of the test set in."
+        QuestionSettings,
+        "predict_file",
+        "",
+        "File (.npz) to cache the features of the test set in; if empty, they are not cached.",
     )
     max_qa_length: int = setting(
         128,
-        "Number of last tokens of question and option that are kept.",
+        "Maximum length of a question with an option, in tokens; of longer ones the last tokens "
+        "are kept.",
         minimum=1,
         decides=TRAINING,
     )
-    high_only: bool = setting(False, "Only questions of the level high.")
-    middle_only: bool = setting(False, "Only questions of the level middle.")
+    high_only: bool = setting(False, "Use only the questions for high schools.")
+    middle_only: bool = setting(False, "Use only the questions for middle schools.")
     do_train: bool = redefined(FineTuningSettings, "do_train", True)
     do_eval: bool = redefined(FineTuningSettings, "do_eval", True)
     learning_rate: float | tuple[float, ...] = redefined(FineTuningSettings, "learning_rate", 1e-5)

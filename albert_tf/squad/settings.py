@@ -25,64 +25,95 @@ class Settings(FineTuningSettings, TFLiteSettings, QuestionSettings):
         QuestionSettings,
         "predict_file",
         None,
-        "Questions to answer, and to evaluate checkpoints on if it has the answers.",
+        "JSON file with the questions to answer, and to evaluate on if it has the answers; "
+        "required by do_eval and do_predict.",
+    )
+    train_feature_file: str = setting(
+        "", "File (.npz) to cache the features of train_file in; if empty, they are not cached."
+    )
+    predict_feature_file: str = setting(
+        "", "File (.npz) to cache the features of predict_file in; if empty, they are not cached."
     )
     tflite_quantization: str = redefined(
         TFLiteSettings,
         "tflite_quantization",
         "none",
-        "Weights of the exported albert_model.tflite: float32 (none), float16 or int8 (dynamic "
-        "range).",
+        "Data type of the weights in the exported albert_model.tflite: float32 (none), float16 or "
+        "int8 (dynamic range).",
     )
-    train_feature_file: str = setting("", "File to cache the features of train_file in.")
-    predict_feature_file: str = setting("", "File to cache the features of predict_file in.")
     version_2_with_negative: bool | None = setting(
-        None, "SQuAD 2.0: questions may have no answer; default: as the model or the data are."
+        None,
+        "Allow questions without an answer, as in SQuAD 2.0; if not given, the model or the data "
+        "decide.",
     )
     doc_stride: int = setting(
         128,
-        "Number of tokens between the starts of two windows over a long context.",
+        "Distance between the starts of two windows of a long context, in tokens.",
         minimum=1,
         decides=TRAINING,
     )
     max_query_length: int = setting(
         64,
-        "Number of first tokens of a question that are kept.",
+        "Maximum length of a question, in tokens; longer ones are truncated.",
         minimum=1,
         decides=TRAINING,
     )
     n_best_size: int = setting(
         20,
-        "Length of n-best lists; in SQuAD 1.1 also the number of starts, and of ends, tried.",
+        "Length of the n-best list of answers, and for SQuAD 1.1 the number of start and end "
+        "positions considered.",
         minimum=1,
+        group="prediction and export",
     )
-    max_answer_length: int = setting(30, "Maximum length of an answer, in tokens.", minimum=1)
-    start_n_top: int = setting(5, "SQuAD 2.0: number of starts in the beam.", minimum=1)
-    end_n_top: int = setting(5, "SQuAD 2.0: number of ends for each start.", minimum=1)
+    max_answer_length: int = setting(
+        30, "Maximum length of an answer, in tokens.", minimum=1, group="prediction and export"
+    )
+    start_n_top: int = setting(
+        5, "Beam size of start positions for SQuAD 2.0.", minimum=1, group="prediction and export"
+    )
+    end_n_top: int = setting(
+        5,
+        "Beam size of end positions per start position for SQuAD 2.0.",
+        minimum=1,
+        group="prediction and export",
+    )
     official_threshold: bool = setting(
-        False, "SQuAD 2.0: compute the metrics as Google's program does."
+        False,
+        "Treat the threshold of SQuAD 2.0's metrics exactly as Google's program does.",
+        group="evaluation",
     )
     null_score_diff_threshold: float | None = setting(
         None,
-        "SQuAD 2.0: no answer above these null odds; default: the best threshold for "
-        "predict_file, or the one that was best when the model was evaluated.",
+        "Null odds above which a question of SQuAD 2.0 is left unanswered; if not given, the "
+        "threshold with the best F1 on the dev set.",
+        group="prediction and export",
     )
     mixed_segmentation: bool | None = setting(
-        None, "Compute the metrics of CMRC 2018; default: for Chinese data without SQuAD 2.0."
+        None,
+        "Compute the metrics of CMRC 2018; if not given, for Chinese data in which every "
+        "question has an answer.",
+        group="evaluation",
     )
-    question: str = setting("", "A single question about context, to answer on the terminal.")
-    context: str = setting("", "The text that answers question.")
+    question: str = setting(
+        "",
+        "Question to answer from context, instead of those of a file.",
+        group="prediction and export",
+    )
+    context: str = setting(
+        "", "Text to answer question from; required by question.", group="prediction and export"
+    )
     num_workers: int = redefined(
         data.Settings,
         "num_workers",
         0,
-        "Number of processes that make features; 0 for one on each core.",
+        "Number of processes that create features; 0 uses one per core.",
     )
     do_eval: bool = redefined(
         FineTuningSettings,
         "do_eval",
         False,
-        "Evaluate checkpoints on predict_file and keep the best; do_predict does this as well.",
+        "Evaluate every checkpoint on predict_file and keep the best one; do_predict does this "
+        "as well.",
     )
     do_predict: bool = redefined(
         FineTuningSettings,
@@ -94,7 +125,7 @@ class Settings(FineTuningSettings, TFLiteSettings, QuestionSettings):
         FineTuningSettings,
         "eval_batch_size",
         0,
-        "Number of examples of an evaluation step; 0 for predict_batch_size.",
+        "Evaluation batch size, in examples; 0 uses predict_batch_size.",
         minimum=0,
     )
     max_seq_length: int = redefined(DataSettings, "max_seq_length", 384)

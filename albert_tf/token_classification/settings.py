@@ -19,23 +19,35 @@ class ColumnSettings(SettingsGroup):
     GROUP = "data"
 
     data_dir: str = redefined(
-        TaskSettings, "data_dir", REQUIRED, "Folder of train, dev and test, .txt, .conll or .tsv."
+        TaskSettings,
+        "data_dir",
+        REQUIRED,
+        "Folder with the files train, dev and test, ending in .txt, .conll or .tsv.",
     )
     max_bad_rows: int = redefined(
         TaskSettings,
         "max_bad_rows",
         0,
-        "Number of unusable sentences to skip and report before a file is refused.",
+        "Maximum number of invalid sentences to skip and report per file; with more, the file is "
+        "rejected, and 0 accepts none.",
     )
     token_column: int = setting(
-        0, "Column of the token, from 0; from the end: -1.", decides=READING
+        0,
+        "Column of the token, counted from 0, or from the end with negative numbers; 0 is the "
+        "first column.",
+        decides=READING,
     )
     label_column: int = redefined(
-        TaskSettings, "label_column", -1, "Column of the label, from 0; from the end: -1."
+        TaskSettings,
+        "label_column",
+        -1,
+        "Column of the label, counted from 0, or from the end with negative numbers; -1 is the "
+        "last column.",
     )
     tag_scheme: str = setting(
         AUTO,
-        "How labels mark spans; raw: each token with a label other than O is one by itself.",
+        "Tagging scheme of the labels; auto detects it, and raw takes every token with a label "
+        "other than O as a span of its own.",
         choices=(AUTO, "iob1", "iob2", "bioes", "bmes", RAW),
         decides=READING,
     )
@@ -45,7 +57,7 @@ class ColumnSettings(SettingsGroup):
 class Settings(FineTuningSettings, ColumnSettings):
     """All settings of run_token_classification.py."""
 
-    GROUP = "fine-tuning"
+    GROUP = "model"
 
     dropout_prob: float = redefined(QuestionSettings, "dropout_prob", 0.1)
 

@@ -259,7 +259,7 @@ def make_trainer(
     tf_keras.utils.set_random_seed(settings.seed)
     with strategy.scope():
         model = task.build_model()
-        model.encoder.recompute = settings.recompute
+        model.encoder.recompute = settings.gradient_checkpointing
         optimizer = optimization.create_optimizer(settings.optimizer, schedule)
         loss_scale = precision.LossScale() if precision.current() == "float16" else None
     take_step = TrainStep(model, task, optimizer, options, strategy, batch_signature, loss_scale)

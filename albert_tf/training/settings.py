@@ -21,21 +21,28 @@ class ModelSettings(SettingsGroup):
 
     albert_config_file: str | None = setting(
         None,
-        "JSON file with the architecture of the model: albert_config.json, or the config.json of "
-        "Hugging Face's.",
+        "JSON file with the architecture of the model: Google's albert_config.json or Hugging "
+        "Face's config.json; if not given, the one beside the weights is used.",
     )
     output_dir: str = setting(
-        REQUIRED, "Folder for checkpoints, logs and results; a run found there is resumed."
+        REQUIRED,
+        "Folder for checkpoints, logs and results; if it contains a run already, that run is "
+        "resumed.",
     )
     init_checkpoint: str | None = setting(
-        None, "Checkpoint to initialize the weights from, where output_dir has none yet."
+        None,
+        "Checkpoint to initialize the weights from if output_dir has none yet; if not given, "
+        "training starts from random weights.",
     )
     allow_partial_init: bool = setting(
-        False, "Accept an init_checkpoint that lacks some variables of the encoder."
+        False,
+        "Accept an init_checkpoint in which variables of the encoder are missing, and initialize "
+        "these randomly.",
     )
     allow_changed_settings: bool = setting(
         False,
-        "Resume or use a run with other data, vocabulary or settings than it was trained with.",
+        "Resume or use a model even if its data, vocabulary or settings are not those it was "
+        "trained with.",
     )
 
     def check_paths(self) -> None:
@@ -59,37 +66,45 @@ class DeviceSettings(SettingsGroup):
 
     distribution: str = setting(
         "auto",
-        "Distribution strategy; auto uses a TPU with use_tpu, the workers of TF_CONFIG, all local "
-        "GPUs, or the CPU.",
+        "Distribution strategy; auto uses the TPU if use_tpu is set, else the workers in "
+        "TF_CONFIG, else all local GPUs, else the CPU.",
         choices=("auto", "one_device", "mirrored", "multi_worker", "tpu"),
     )
     num_devices: int = setting(
-        0, "Number of local devices to train on; 0 uses all GPUs, or one CPU.", minimum=0
+        0,
+        "Number of local devices to train on; 0 uses all GPUs, or the CPU if there is none.",
+        minimum=0,
     )
     worker_timeout: int = setting(
-        600, "Number of seconds to wait for the other workers of TF_CONFIG to start.", minimum=1
+        600, "Number of seconds to wait at the start for the other workers in TF_CONFIG.", minimum=1
     )
     precision: str = setting(
         "auto",
-        "Mixed precision: dtype of matmuls and activations; auto picks bfloat16 where the hardware "
-        "multiplies it. Variables stay float32.",
+        "Precision of matmuls and activations, with variables in float32; auto uses bfloat16 if "
+        "the hardware supports it, float16 on older GPUs, else float32.",
         choices=("auto", "float32", "bfloat16", "float16"),
     )
     jit_compile: str = setting(
         "auto",
-        "Compile the training step with XLA; auto compiles on GPUs only.",
+        "Compile the training step with XLA; auto does so on a single GPU.",
         choices=("auto", "true", "false"),
     )
-    recompute: bool = setting(
+    gradient_checkpointing: bool = setting(
         False,
-        "Gradient checkpointing: keep the activations of one layer and recompute the others in "
-        "the backward pass.",
+        "Recompute the activations of each layer in the backward pass instead of storing them, "
+        "which saves memory and takes longer.",
     )
-    threads: int = setting(0, "Number of CPU threads of an operation; 0 uses all cores.", minimum=0)
+    threads: int = setting(0, "Number of CPU threads per operation; 0 uses all cores.", minimum=0)
     use_tpu: bool = setting(False, "Train on a TPU.")
-    tpu_name: str | None = setting(None, "Name or address of the TPU; default: the local one.")
-    tpu_zone: str | None = setting(None, "Zone of the Cloud TPU.")
-    gcp_project: str | None = setting(None, "Google Cloud project of the TPU.")
+    tpu_name: str | None = setting(
+        None, "Name or address of the TPU; if not given, the TPU of this machine is used."
+    )
+    tpu_zone: str | None = setting(
+        None, "Google Cloud zone of the TPU; if not given, it is detected."
+    )
+    gcp_project: str | None = setting(
+        None, "Google Cloud project of the TPU; if not given, it is detected."
+    )
 
     @property
     def has_workers(self) -> bool:
@@ -112,39 +127,52 @@ class TrainingSettings(SettingsGroup):
     )
     train_batch_size: int = setting(
         32,
-        "Number of examples of a training step, over all devices.",
+        "Effective training batch size, in examples per step over all devices and micro-batches.",
         minimum=1,
         decides=TRAINING,
     )
-    optimizer: str = setting("adamw", "Optimizer.", choices=("adamw", "lamb"), decides=TRAINING)
+    optimizer: str = setting(
+        "adamw", "Optimizer: AdamW or LAMB.", choices=("adamw", "lamb"), decides=TRAINING
+    )
     seed: int = setting(
         12345,
-        "Random seed of new weights, dropout and the order of the data.",
+        "Random seed of weight initialization, dropout and the order of the training data.",
         minimum=0,
         decides=TRAINING,
     )
-    save_checkpoints_steps: int = setting(5000, "Number of steps between checkpoints.", minimum=1)
+    save_checkpoints_steps: int = setting(
+        5000, "Number of training steps between checkpoints.", minimum=1
+    )
     save_checkpoints_secs: float = setting(
-        0.0, "Number of seconds after which a checkpoint is due as well; 0 for never.", minimum=0
+        0.0,
+        "Number of seconds after which a checkpoint is saved in any case; 0 saves by steps only.",
+        minimum=0,
     )
     keep_checkpoint_max: int = setting(
-        5, "Number of recent checkpoints to keep; 0 keeps all.", minimum=0
+        5, "Number of most recent checkpoints to keep; 0 keeps all.", minimum=0
     )
-    log_steps: int = setting(100, "Number of steps between lines of the log.", minimum=1)
     gradient_accumulation_steps: int = setting(
-        1, "Number of micro-batches that each device splits its share of a batch into.", minimum=1
+        1,
+        "Number of micro-batches per training step, which each device processes one after the "
+        "other to save memory; 1 means no accumulation.",
+        minimum=1,
     )
     max_batch_per_device: int = setting(
-        0, "Largest micro-batch of a device, in examples; 0 for no limit.", minimum=0
+        0,
+        "Maximum micro-batch size per device, in examples, reached by gradient accumulation; 0 "
+        "means no limit.",
+        minimum=0,
     )
     clip_per_replica: bool = setting(
         False,
-        "Clip the gradient of each device before they are summed, as Google's TPU runs.",
+        "Clip the gradient of each device before the gradients are summed, as Google's programs "
+        "do on TPUs, instead of clipping their sum.",
         decides=TRAINING,
     )
     nan_policy: str = setting(
         "stop",
-        "What a loss or gradient that is not finite does: stop the run or skip the step.",
+        "What to do if the loss or gradient of a step is NaN or infinite: stop training or skip "
+        "the step.",
         choices=("stop", "skip"),
     )
 
@@ -155,13 +183,31 @@ class EvaluationSettings(SettingsGroup):
 
     GROUP = "evaluation"
 
-    do_eval: bool = setting(False, "Evaluate checkpoints and keep the best.")
-    eval_batch_size: int = setting(8, "Number of examples of an evaluation step.", minimum=1)
-    pictures: bool | None = setting(None, "Draw plots; default: if matplotlib is installed.")
+    do_eval: bool = setting(False, "Evaluate every checkpoint and keep the best one.")
+    eval_batch_size: int = setting(8, "Evaluation batch size, in examples.", minimum=1)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RunSettings(ModelSettings, DeviceSettings, EvaluationSettings, TrainingSettings):
+class LoggingSettings(SettingsGroup):
+    """How often a run reports, and what it draws."""
+
+    GROUP = "logging"
+
+    log_steps: int = setting(
+        100,
+        "Number of training steps between reports in the log and in metrics.jsonl.",
+        minimum=1,
+    )
+    plots: bool | None = setting(
+        None,
+        "Plot the results at the end; if not given, they are plotted if matplotlib is installed.",
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunSettings(
+    ModelSettings, DeviceSettings, LoggingSettings, EvaluationSettings, TrainingSettings
+):
     """Base of the settings of every program that trains."""
 
     @property

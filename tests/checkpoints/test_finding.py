@@ -91,3 +91,11 @@ def test_the_vocabulary_of_a_run_is_found_from_any_directory(tmp_path):
 def test_a_folder_that_does_not_exist_is_said(tmp_path):
     with pytest.raises(FileNotFoundError, match="none: no such directory, to look for a config in"):
         finding.find_config(f"{tmp_path}/none")
+
+
+def test_flags_of_earlier_versions_are_found_under_todays_names(tmp_path):
+    run = {"directory": "/w", "flags": {"recompute": True, "pictures": None, "seed": 7}}
+    (tmp_path / "run.json").write_text(json.dumps(run))
+    flags, directory = finding.flags_of_run(str(tmp_path))
+    assert flags == {"gradient_checkpointing": True, "plots": None, "seed": 7}
+    assert directory == "/w"

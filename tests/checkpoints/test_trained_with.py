@@ -19,6 +19,14 @@ def test_what_is_written_is_read_and_nothing_is_known_of_other_folders(tmp_path)
     assert trained_with.read(str(tmp_path)) == KNOWN
 
 
+def test_settings_of_earlier_versions_are_read_under_todays_names(tmp_path):
+    earlier = TrainedWith({"seed": "7"}, {}, {"recompute": "True", "pictures": "None"})
+    trained_with.write(str(tmp_path), earlier)
+    found = trained_with.read(str(tmp_path))
+    assert found is not None
+    assert found.others == {"gradient_checkpointing": "True", "plots": "None"}
+
+
 @pytest.mark.parametrize(
     "content", ["{", "[]", "{}", '{"identity": {"seed": 7}, "paths": {}, "others": {}}']
 )

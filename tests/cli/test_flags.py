@@ -15,7 +15,7 @@ from absl import flags as absl_flags
 
 from albert_tf.cli import flags
 from albert_tf.finetuning.settings import FineTuningSettings
-from albert_tf.settings import describe
+from albert_tf.settings import RENAMED, describe
 from tests.conftest import ROOT
 
 PROGRAMS = {
@@ -27,6 +27,8 @@ PROGRAMS = {
     "run_token_classification": "token_classification",
     "run_predict": "inference",
 }
+TOOLS = ("convert_checkpoint", "inspect_records", "plot_results", "train_vocabulary")
+ALL_PROGRAMS = (*PROGRAMS, *TOOLS)
 OLD_FLAGS = json.loads((ROOT / "tests" / "golden" / "flags.json").read_text())
 
 parse = functools.partial(flags.parse, FineTuningSettings)
@@ -138,7 +140,7 @@ def test_help_lists_the_tasks():
     text = flags.help_text(settings_of("run_classifier"), "")
     for name in ("cola", "mnli", "lcqmc_pair", "iflytek", "tsv"):
         assert re.search(rf"\b{name}\b", text)
-    assert "albert_zh's defaults: --max_seq_length=128" in " ".join(text.split())
+    assert "albert_zh's defaults apply: --max_seq_length=128" in " ".join(text.split())
 
 
 @pytest.mark.parametrize(
@@ -165,21 +167,63 @@ def test_a_required_flag_that_is_missing_is_named():
 def test_help_shows_groups_meanings_and_defaults():
     text = flags.help_text(FineTuningSettings, "Fine-tunes.\n")
     assert text.startswith("Fine-tunes.\n\nmodel:\n")
-    assert "\n  --train_batch_size=INT  (default: 32)\n      Number of examples" in text
+    assert "\n  --train_batch_size=INT  (default: 32)\n      Effective training batch size" in text
     assert "\n  --output_dir=STR  (required)\n" in text
     assert "\n  --vocab_file=STR\n" in text
     assert "\n  --[no]do_lower_case  (default: True)\n" in text
     assert "\n  --optimizer=adamw|lamb  (default: adamw)\n" in text
     assert "\n  --learning_rate=FLOAT,...  (default: 5e-05)\n" in text
-    assert "  --bert_config_file: same as --albert_config_file\n" in text
+    assert "  --bert_config_file\n      Same as --albert_config_file.\n" in text
     for field in describe(FineTuningSettings):
         assert f"\n{field.group}:\n" in text
-        assert field.help.endswith("."), f"{field.name}: one sentence"
+    # At the end, and under no other heading.
+    assert text.endswith(
+        "\n\naccepted and ignored:\n  --master, --num_tpu_cores, --iterations_per_loop"
+    )
+    assert text.count("--iterations_per_loop") == 1
+
+
+def test_defaults_of_several_values_are_shown_as_they_are_given():
+    text = flags.help_text(settings_of("train_vocabulary"), "")
+    assert "--control_symbols=STR,...  (default: [CLS],[SEP],[MASK])\n" in text
+
+
+# What a default that is no value of its own has to be explained by.
+MEANING_OF_NOTHING = re.compile(
+    r"if (not given|empty|only|there is no)|required|instead|used only|only if|if it"
+)
+
+
+@pytest.mark.parametrize("script", ALL_PROGRAMS)
+def test_every_flag_is_explained_in_one_sentence_that_says_what_0_and_nothing_mean(script):
+    for field in describe(settings_of(script)):
+        text = field.help
+        assert text.endswith("."), field.name
+        assert not re.search(r"[.?!] [A-Z]", text), f"{field.name}: more than one sentence"
+        if field.type in (int, float) and field.minimum == 0 and field.default == 0:
+            assert re.search(r"\b0\b", text), f"{field.name}: what does 0 mean?"
+        if field.type is not bool and field.default in (None, "", ()) and not field.is_required:
+            assert MEANING_OF_NOTHING.search(text), f"{field.name}: what if it is not given?"
+
+
+@pytest.mark.parametrize(
+    ("old", "name", "value"),
+    [
+        ("--pictures", "plots", True),
+        ("--nopictures", "plots", False),
+        ("--recompute", "gradient_checkpointing", True),
+    ],
+)
+def test_former_names_are_taken_and_not_shown(old, name, value):
+    assert getattr(parse(["--output_dir=o", old]), name) is value
+    text = flags.help_text(FineTuningSettings, "")
+    assert old.removeprefix("--no").strip("-") not in text
 
 
 def settings_of(script):
-    """The settings class of a program."""
-    return importlib.import_module(f"albert_tf.{PROGRAMS[script]}").Settings
+    """The settings class of a program or tool."""
+    module = PROGRAMS.get(script, f"commands.{script}")
+    return importlib.import_module(f"albert_tf.{module}").Settings
 
 
 @pytest.mark.parametrize("script", sorted(set(PROGRAMS) & set(OLD_FLAGS)))
@@ -192,7 +236,7 @@ def test_the_flags_of_before_are_there_with_their_defaults(script):
     expected = {name: OLD_FLAGS[script][name] for name in found}
     assert repr(found | lists) == repr(expected)  # nan is no equal of nan
     # What has no setting is another spelling or has no effect.
-    aliases = {alias for rows in flags.ALIASES.values() for alias in rows}
+    aliases = {alias for rows in flags.ALIASES.values() for alias in rows} | set(RENAMED)
     ignored = {name for rows in flags.IGNORED.values() for name in rows}
     assert set(OLD_FLAGS[script]) - names <= aliases | ignored
 

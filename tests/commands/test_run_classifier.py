@@ -111,7 +111,7 @@ def with_model(data_dir, config_file, toy_spm_model):
             "--train_batch_size=5",
             "--learning_rate=0.01",
             "--log_steps=2",
-            "--nopictures",
+            "--noplots",
             "--precision=float32",
             *arguments,
         )
@@ -126,7 +126,7 @@ TO_STEP_5 = ["--train_step=5", "--save_checkpoints_steps=2", "--keep_checkpoint_
 @pytest.fixture(scope="module", name="finished")
 def run_through(run, tmp_path_factory):
     folder = tmp_path_factory.mktemp("through")
-    run(f"--output_dir={folder}", *ALL, *TO_STEP_5, "--pictures")
+    run(f"--output_dir={folder}", *ALL, *TO_STEP_5, "--plots")
     return folder
 
 
@@ -312,7 +312,7 @@ def test_a_regression_is_measured_and_exported(run, tmp_path):
 def test_a_sweep_has_a_folder_a_run_a_table_and_goes_on_run_by_run(run, tmp_path, monkeypatch):
     arguments = [
         *(f"--output_dir={tmp_path}", "--do_train", "--do_eval", "--train_step=1"),
-        *("--learning_rate=0.01,0.02", "--seed=7", "--pictures"),
+        *("--learning_rate=0.01,0.02", "--seed=7", "--plots"),
     ]
     train, begun = Trainer.train, []
 

@@ -87,7 +87,7 @@ def with_model(data_dir, config_file, toy_spm_model):
             "--learning_rate=0.01",
             "--warmup_step=1",
             "--log_steps=2",
-            "--nopictures",
+            "--noplots",
         ]
         return run_race.run(parse(race.Settings, [*given, *arguments]))
 
@@ -198,7 +198,7 @@ def test_a_sweep_has_a_folder_a_run_and_exports_the_best(run, tmp_path):
         "--learning_rate=0.01,0.02",
         "--seed=7",
         f"--export_dir={tmp_path}/export",
-        "--pictures",
+        "--plots",
     )
     folders = [f"{tmp_path}/lr0.01_seed7", f"{tmp_path}/lr0.02_seed7"]
     assert [str(path) for path in sorted(tmp_path.glob("lr*"))] == folders

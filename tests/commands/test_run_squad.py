@@ -333,7 +333,7 @@ def test_the_best_model_is_exported_twice_with_the_same_numbers(request, version
 
 @pytest.mark.slow  # tests/finetuning/test_run.py has it in the default tier
 def test_a_sweep_has_a_folder_a_run_and_exports_the_best(run, files, tmp_path):
-    arguments = ["--num_train_epochs=1", "--num_runs=2", "--seed=7", "--pictures"]
+    arguments = ["--num_train_epochs=1", "--num_runs=2", "--seed=7", "--plots"]
     result = run(f"--output_dir={tmp_path}", *training(files, "v2"), *arguments)
     folders = [f"{tmp_path}/lr0.01_seed{seed}" for seed in (7, 8)]
     assert result.output_dir in folders

@@ -45,7 +45,7 @@ def with_model(tmp_path_factory, config_file, toy_spm_model):
         always = [
             *(f"--data_dir={data}", f"--albert_config_file={config_file}"),
             *(f"--spm_model_file={toy_spm_model}", "--max_seq_length=17", "--train_batch_size=5"),
-            *("--learning_rate=0.01", "--log_steps=2", "--nopictures", "--precision=float32"),
+            *("--learning_rate=0.01", "--log_steps=2", "--noplots", "--precision=float32"),
         ]
         settings = parse(token_classification.Settings, [*always, *arguments])
         return run_token_classification.run(settings)
@@ -56,7 +56,7 @@ def with_model(tmp_path_factory, config_file, toy_spm_model):
 @pytest.fixture(scope="module", name="finished")
 def run_through(run, tmp_path_factory):
     folder = tmp_path_factory.mktemp("through")
-    run(f"--output_dir={folder}", *ALL, *TO_STEP_5, "--pictures")
+    run(f"--output_dir={folder}", *ALL, *TO_STEP_5, "--plots")
     return folder
 
 

@@ -190,7 +190,11 @@ def test_the_identity_of_a_run_is_kept_with_its_first_checkpoint(settings, task,
 
 def test_settings_reach_the_trainer(settings, task):
     settings = dataclasses.replace(
-        settings, gradient_accumulation_steps=2, max_batch_per_device=2, recompute=True, log_steps=9
+        settings,
+        gradient_accumulation_steps=2,
+        max_batch_per_device=2,
+        gradient_checkpointing=True,
+        log_steps=9,
     )
     trainer = start(settings, task)
     assert trainer.take_step.options.micro_batches == 3
