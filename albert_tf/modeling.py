@@ -88,8 +88,10 @@ class AlbertLayer(_Configured, tf_keras.layers.Layer):
         return self.add_weight(name, shape, initializer=initializer)
 
     def add_bias(self, name: str, size: int, initializer: str = "zeros") -> tf.Variable:
-        """Adds a vector that stays float32 in mixed precision."""
-        return self.add_weight(name, (size,), initializer=initializer, experimental_autocast=False)
+        """Adds a vector that stays float32 in half and in mixed precision."""
+        return self.add_weight(
+            name, (size,), "float32", initializer=initializer, experimental_autocast=False
+        )
 
 
 class AlbertModel(_Configured, tf_keras.Model):

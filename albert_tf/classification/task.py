@@ -289,7 +289,8 @@ class Classifier(FineTuningTask):
             self.served_outputs,
             any_length=self.settings.use_pooled_output,
             extra_files={**extra_files, "labels.txt": labels.encode()},
-            text_input=self._text_input(max_seq_length) if self.settings.export_texts else None,
+            text_signatures=self._text_signatures(max_seq_length),
+            precision=self.settings.export_precision,
         )
         if self.settings.tflite_quantization:
             vocabulary = self.settings.spm_model_file or self.settings.vocab_file or ""
@@ -305,24 +306,23 @@ class Classifier(FineTuningTask):
                 ),
             )
 
-    def _text_input(self, max_seq_length: int) -> saved_model.TextInput:
-        """Returns how an exported model takes texts, and answers with names of labels."""
+    def _text_signatures(self, max_seq_length: int) -> dict[str, saved_model.TextSignature]:
+        """Returns the signature that takes texts and answers with names of labels."""
+        if not self.settings.export_texts:
+            return {}
         tokenizer = GraphTokenizer(self.tokenizer)
         # Without the pooled output, padding counts: as in `padding`.
         length = None if self.settings.use_pooled_output else max_seq_length
 
-        def outputs(found: Any) -> dict[str, tf.Tensor]:
-            served = self.served_outputs(found)
+        def answer(model: Any, first: tf.Tensor, second: tf.Tensor) -> dict[str, tf.Tensor]:
+            batch = tokenizer.pack(first, second, max_seq_length, length)
+            served = self.served_outputs(model(batch, training=False))
             if not self.task.is_regression:
                 served["labels"] = tf.gather(tf.constant(self.task.labels), served["predictions"])
             return served
 
-        return saved_model.TextInput(
-            ("text_a", "text_b"),
-            tokenizer,
-            lambda first, second: tokenizer.pack(first, second, max_seq_length, length),
-            outputs,
-        )
+        inputs = saved_model.strings("text_a"), saved_model.strings("text_b")
+        return {saved_model.TEXT_SIGNATURE: saved_model.TextSignature(inputs, tokenizer, answer)}
 
 
 def evaluate(

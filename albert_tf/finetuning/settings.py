@@ -131,8 +131,15 @@ class FineTuningSettings(RunSettings, DataSettings):
     )
     export_texts: bool = setting(
         True,
-        "Give the SavedModel a signature that takes raw strings, if the task supports it; "
-        "loading the model then needs tensorflow-text.",
+        "Give the SavedModel signatures that take raw strings; loading the model then needs "
+        "tensorflow-text.",
+        group="prediction and export",
+    )
+    export_precision: str = setting(
+        "float32",
+        "Dtype of the weights in the SavedModel: bfloat16 and float16 take half the space. "
+        "Computation and outputs stay in float32.",
+        choices=("float32", "bfloat16", "float16"),
         group="prediction and export",
     )
 

@@ -58,7 +58,21 @@ class GraphTokenizer(tf.Module):
         Returns:
             int32 [B, T].
         """
-        texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
+        return self.tokenize_preprocessed(self.preprocess(texts))
+
+    def preprocess(self, texts: tf.Tensor) -> tf.Tensor:
+        """Returns texts as `FullTokenizer.preprocess`: normalized if it is by SentencePiece.
+
+        Args:
+            texts: string [B], UTF-8. Bytes that are not become U+FFFD.
+
+        Returns:
+            string [B], valid UTF-8.
+        """
+        return self._pieces.preprocess(valid_utf8(texts))
+
+    def tokenize_preprocessed(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Returns the ids, int32 [B, T], of texts [B] as `preprocess` returns them."""
         return self._pieces.tokenize(texts).with_row_splits_dtype(tf.int64)
 
     def pack(
@@ -93,8 +107,8 @@ class GraphTokenizer(tf.Module):
         last_sep = tf.RaggedTensor.from_row_lengths(
             tf.fill([tf.reduce_sum(ends)], self.sep_id), ends
         )
-        segment_0 = tf.concat([cls, _keep(first, kept_first), sep], axis=1)  # [B, T]
-        segment_1 = tf.concat([_keep(second, kept_second), last_sep], axis=1)  # [B, T]
+        segment_0 = tf.concat([cls, keep(first, kept_first), sep], axis=1)  # [B, T]
+        segment_1 = tf.concat([keep(second, kept_second), last_sep], axis=1)  # [B, T]
         ids = tf.concat([segment_0, segment_1], axis=1)
         segments = tf.concat([tf.zeros_like(segment_0), tf.ones_like(segment_1)], axis=1)
         return {
@@ -102,6 +116,11 @@ class GraphTokenizer(tf.Module):
             "input_mask": tf.ones_like(ids).to_tensor(0, shape=[None, pad_to]),
             "segment_ids": segments.to_tensor(0, shape=[None, pad_to]),
         }
+
+
+def valid_utf8(texts: tf.Tensor) -> tf.Tensor:
+    """Returns texts with U+FFFD in place of bytes that are not UTF-8, as Python decodes them."""
+    return tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
 
 
 def truncated_lengths(
@@ -127,7 +146,7 @@ def truncated_lengths(
     return tf.minimum(first, room - kept_second), kept_second
 
 
-def _keep(tokens: tf.RaggedTensor, lengths: tf.Tensor) -> tf.RaggedTensor:
+def keep(tokens: tf.RaggedTensor, lengths: tf.Tensor) -> tf.RaggedTensor:
     """Returns the first `lengths` [B] tokens of each row of `tokens` [B, T]."""
     positions = tf.ragged.range(tokens.row_lengths())  # [B, T]
     return tf.ragged.boolean_mask(
@@ -155,15 +174,17 @@ class _SentencePiece(tf.Module):
         ]
         self._final_ids = tf.ragged.constant(final_ids, tf.int32)  # [V, ragged]
 
-    def tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Returns int32 ids [B, T] of valid UTF-8 texts [B]."""
+    def preprocess(self, texts: tf.Tensor) -> tf.Tensor:
+        """Returns valid UTF-8 texts [B], normalized."""
         # `tf.strings.lower` ends a text at a NUL.
         texts = tf.strings.regex_replace(texts, r"\x00", _UNKNOWN_CHARACTER)
         texts = tf.strings.strip(tf.strings.regex_replace(texts, self._spaces, " "))
         texts = tf_text.normalize_utf8(texts, "NFKD")
         texts = tf.strings.regex_replace(texts, self._combining, "")
-        if self._lower:
-            texts = tf.strings.lower(texts, encoding="utf-8")
+        return tf.strings.lower(texts, encoding="utf-8") if self._lower else texts
+
+    def tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Returns int32 ids [B, T] of normalized texts [B]."""
         ids = self._sentencepiece(tf.int32).tokenize(texts)  # [B, T]
         ids = ids.with_flat_values(self._find_special_symbols(ids.flat_values, texts))
         return tf.gather(self._final_ids, ids).merge_dims(1, 2)  # [B, T]
@@ -211,6 +232,10 @@ class _WordPiece(tf.Module):
             unknown_token=tokenization.UNKNOWN_TOKEN,
             no_pretokenization=True,
         )
+
+    def preprocess(self, texts: tf.Tensor) -> tf.Tensor:
+        """Returns texts [B] as they are: this kind normalizes word by word."""
+        return texts
 
     def tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Returns int32 ids [B, T] of valid UTF-8 texts [B]."""

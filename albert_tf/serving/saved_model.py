@@ -3,12 +3,12 @@
     model = tf.saved_model.load("export/1700000000")
     model.signatures["serving_default"](input=tf.constant([example.SerializeToString()]))
 
-A SavedModel has up to three signatures: `serving_default` takes the input of the official program,
-`tensors` or `examples` the other of the first two, and `texts` raw strings:
+A SavedModel has these signatures: `serving_default` takes the input of the official program,
+`tensors` or `examples` the other of the first two, and those of a `TextSignature` raw strings:
 
     examples   `input`, string [B]: serialized `tf.train.Example`s with the features
     tensors    the features, int32 [B, S], each under its own name
-    texts      strings [B] under the names of a `TextInput`; needs `import tensorflow_text`
+    texts      strings, as docs/serving.md lists them for each task; needs `import tensorflow_text`
 
 Source: the `export_dir` of `run_classifier.py` and `run_squad_v1.py` of google-research/albert.
 
@@ -30,6 +30,7 @@ import tf_keras
 from absl import logging
 
 from albert_tf import files, kernels
+from albert_tf.serving import stored_weights
 
 SERIALIZED_INPUT = "input"  # official
 DEFAULT_SIGNATURE = "serving_default"
@@ -42,20 +43,24 @@ Feature: TypeAlias = tf.io.FixedLenFeature | tf.io.FixedLenSequenceFeature
 
 
 @dataclasses.dataclass(frozen=True)
-class TextInput:
-    """How a SavedModel makes the features of raw strings.
+class TextSignature:
+    """A signature that takes raw strings.
 
     Attributes:
-        names: of the strings, the arguments of the signature.
-        tokenizer: what `make_batch` uses, such as a `GraphTokenizer`: its tables are saved.
-        make_batch: takes string [B] for each name, and returns the features.
-        outputs: converts the model's outputs to name → output of this signature.
+        inputs: the arguments, with their names.
+        resources: what `answer` uses, such as a `GraphTokenizer`: its tables are saved.
+        answer: takes the model, which is called as `model(batch, training=False)`, and the
+            arguments; returns name → output.
     """
 
-    names: tuple[str, ...]
-    tokenizer: tf.Module
-    make_batch: Callable[..., Tensors]
-    outputs: Callable[[Tensors], Tensors]
+    inputs: tuple[tf.TensorSpec, ...]
+    resources: tf.Module
+    answer: Callable[..., Tensors]
+
+
+def strings(name: str, rank: int = 1) -> tf.TensorSpec:
+    """Returns the argument of a signature that takes strings [B], or of a higher rank."""
+    return tf.TensorSpec([None] * rank, tf.string, name)
 
 
 def token_features(max_seq_length: int, *more: str) -> dict[str, tf.io.FixedLenFeature]:
@@ -92,7 +97,8 @@ def export_saved_model(
     takes_examples: bool = True,
     any_length: bool = False,
     extra_files: Mapping[str, bytes] | None = None,
-    text_input: TextInput | None = None,
+    text_signatures: Mapping[str, TextSignature] | None = None,
+    precision: str = stored_weights.FLOAT32,
 ) -> str:
     """Writes a SavedModel into a new folder `<export_dir>/<Unix time>`, as the Estimator did.
 
@@ -108,8 +114,9 @@ def export_saved_model(
         any_length: whether the last axis of tensors may have any length; for models whose outputs
             do not depend on padding. Serialized examples always have the length of `features`.
         extra_files: name → content of files to put into `assets.extra`.
-        text_input: adds the signature `texts`. None writes a SavedModel that TensorFlow loads
+        text_signatures: name → further signature. None writes a SavedModel that TensorFlow loads
             without tensorflow-text.
+        precision: of the stored weights, one of `stored_weights.PRECISIONS`; outputs are float32.
 
     Returns:
         the folder of the export.
@@ -118,14 +125,16 @@ def export_saved_model(
         ValueError: `export_dir` cannot be written to.
     """
     files.make_directory(export_dir, "--export_dir")
+    model = stored_weights.store_in(model, precision)
     by_examples, by_tensors = _signatures(model, features, outputs, any_length)
     default, other = (by_examples, by_tensors) if takes_examples else (by_tensors, by_examples)
     root = tf.train.Checkpoint()
     root.variables = list(model.variables)  # without the Keras objects, which loading does not need
     signatures = {DEFAULT_SIGNATURE: default, OTHER_SIGNATURE[takes_examples]: other}
-    if text_input is not None:
-        root.tokenizer = text_input.tokenizer
-        signatures[TEXT_SIGNATURE] = _text_signature(model, text_input)
+    text_signatures = text_signatures or {}
+    root.resources = [signature.resources for signature in text_signatures.values()]
+    for name, signature in text_signatures.items():
+        signatures[name] = _text_function(model, signature)
     temporary = os.path.join(export_dir, f"temp-{uuid.uuid4().hex[:8]}")
     try:
         with _without_notes():
@@ -193,13 +202,12 @@ def _signatures(
     return serve_examples, serve_tensors
 
 
-def _text_signature(model: Any, text_input: TextInput) -> Any:
-    """Returns a function of raw strings."""
-    specs = [tf.TensorSpec([None], tf.string, name) for name in text_input.names]
+def _text_function(model: Any, signature: TextSignature) -> Any:
+    """Returns the function of a signature."""
 
-    @tf.function(input_signature=specs, autograph=False)
+    @tf.function(input_signature=signature.inputs, autograph=False)
     def serve_texts(*texts: tf.Tensor) -> Tensors:
-        return text_input.outputs(model(text_input.make_batch(*texts), training=False))
+        return signature.answer(model, *texts)
 
     return serve_texts
 
