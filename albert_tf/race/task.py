@@ -30,7 +30,8 @@ from albert_tf.heads import AlbertForMultipleChoice, classification_losses
 from albert_tf.kernels import MASKED_SCORE
 from albert_tf.race.reading import LEVELS, QuestionSet, read_questions, read_race
 from albert_tf.race.settings import Settings
-from albert_tf.serving import saved_model
+from albert_tf.serving import graph_choices, saved_model
+from albert_tf.serving.graph_tokenizer import GraphTokenizer
 from albert_tf.tokenization import FullTokenizer
 from albert_tf.training.evaluation import digest
 
@@ -233,7 +234,8 @@ class MultipleChoice(FineTuningTask):
         """Writes a SavedModel whose inputs are [B, C, S], for any number C of options.
 
         A missing option is a row of zeros. A serialized example has the sequences of all options
-        concatenated, as in the official records.
+        concatenated, as in the official records. The signature `texts` takes `context`, `question`
+        and `choices`.
         """
         feature = tf.io.FixedLenSequenceFeature((max_seq_length,), tf.int64, allow_missing=True)
         saved_model.export_saved_model(
@@ -244,7 +246,33 @@ class MultipleChoice(FineTuningTask):
             takes_examples=False,
             any_length=True,
             extra_files=extra_files,
+            text_signatures=self._text_signatures(max_seq_length),
+            precision=self.settings.export_precision,
         )
+
+    def _text_signatures(self, max_seq_length: int) -> dict[str, saved_model.TextSignature]:
+        """Returns the signature that takes texts and answers with the best choice."""
+        if not self.settings.export_texts:
+            return {}
+        tokenizer = GraphTokenizer(self.tokenizer)
+        max_qa_length = min(self.settings.max_qa_length, max_seq_length - SPECIAL_TOKENS)
+
+        def answer(
+            model: Any, context: tf.Tensor, question: tf.Tensor, choices: tf.Tensor
+        ) -> dict[str, tf.Tensor]:
+            batch = graph_choices.pack(
+                tokenizer, context, question, choices, max_seq_length, max_qa_length
+            )
+            served = self.served_outputs(model(batch, training=False))
+            best = tf.gather(choices, served["predictions"], batch_dims=1)
+            return served | {"answers": best}
+
+        inputs = (
+            saved_model.strings("context"),
+            saved_model.strings("question"),
+            saved_model.strings("choices", rank=2),
+        )
+        return {saved_model.TEXT_SIGNATURE: saved_model.TextSignature(inputs, tokenizer, answer)}
 
 
 def evaluate(data: QuestionSet, logits: NDArray[Any], batch_size: int) -> dict[str, float]:
