@@ -135,13 +135,20 @@ def export_saved_model(
     root.resources = [signature.resources for signature in text_signatures.values()]
     for name, signature in text_signatures.items():
         signatures[name] = _text_function(model, signature)
+    return _write(export_dir, root, signatures, extra_files or {})
+
+
+def _write(
+    export_dir: str, root: Any, signatures: Mapping[str, Any], extra_files: Mapping[str, bytes]
+) -> str:
+    """Writes a SavedModel under a temporary name, and returns the folder that it becomes."""
     temporary = os.path.join(export_dir, f"temp-{uuid.uuid4().hex[:8]}")
     try:
         with _without_notes():
             tf.saved_model.save(root, temporary, signatures=signatures)
         if extra_files:
             files.make_directory(os.path.join(temporary, EXTRA), "--export_dir")
-        for name, content in (extra_files or {}).items():
+        for name, content in extra_files.items():
             with files.write_atomically(os.path.join(temporary, EXTRA, name), "wb") as stream:
                 stream.write(content)
         target = _rename_to_a_new_folder(temporary, export_dir)
