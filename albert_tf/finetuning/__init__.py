@@ -1,1 +1,1 @@
-"""What all fine-tuning programs share."""
+"""The engine and the tools that all fine-tuning programs share."""

@@ -1,10 +1,10 @@
-"""Batches of examples: their order and their padding.
+"""Shuffles, batches and pads examples.
 
 The order of training examples is a pure function of their number, the seed and the step, so that an
-interrupted run resumes exactly. Batches are padded to their longest example only, and examples may
-be sorted by length, so that little padding remains.
+interrupted run resumes exactly where it stopped. Each batch is padded only to its longest example,
+and examples of similar length may be batched together, to reduce padding further.
 
-Letters: B batch, N examples, S sequence length.
+Shapes: B batch size, N examples, S sequence length.
 """
 
 from __future__ import annotations
@@ -17,56 +17,56 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-DRAWS_AT_ONCE = 4096
+DRAWS_AT_ONCE = 4096  # random numbers drawn at once, for speed
 OFFICIAL_SHUFFLE_BUFFER = 100
 
 Batch = dict[str, NDArray[Any]]
 
 
 class Features(Protocol):
-    """Examples that batches can be made of."""
+    """Features of N examples, from which batches can be built."""
 
     def __len__(self) -> int:
-        """N."""
+        """Returns N."""
 
     @property
     def lengths(self) -> NDArray[np.int32]:
         """Number of tokens of each example, int32 [N]."""
 
     def batch(self, rows: NDArray[np.integer], seq_length: int) -> Batch:
-        """Returns the examples of these indices, padded to `seq_length`."""
+        """Returns the examples with the given indices, padded to `seq_length`."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Padding:
-    """Padding of batches: to the longest example, rounded up.
+    """How batches are padded: to their longest example, rounded up.
 
     Attributes:
         max_seq_length: maximum of S.
-        multiple: S is a multiple of this, or `max_seq_length`. If both are equal, all batches have
-            the same length, as TPUs need it.
+        multiple: S is rounded up to a multiple of this, but not above `max_seq_length`. If both are
+            equal, all batches have the same length, as TPUs require.
     """
 
     max_seq_length: int
     multiple: int = 8
 
     def length(self, longest: int) -> int:
-        """Returns S for a batch whose longest example has this length."""
+        """Returns S for a batch whose longest example has the given length."""
         return min(-(-longest // self.multiple) * self.multiple, self.max_seq_length)
 
 
 @dataclasses.dataclass(frozen=True)
 class TrainingOrder:
-    """The order of training examples.
+    """How training examples are shuffled and batched.
 
     Attributes:
         batch_size: B.
-        seed: of all shuffling.
-        shuffle_buffer: number of examples in a shuffle buffer over the repeated file, 100 in the
-            official programs; 1 keeps the order of the file. None shuffles all examples anew in
-            each epoch.
-        batches_to_sort: number of consecutive batches whose examples are sorted by length together,
-            after which the batches are shuffled; 1 for no sorting.
+        seed: random seed of all shuffling.
+        shuffle_buffer: size of the shuffle buffer that the repeated file passes through, in
+            examples: 100 in Google's programs, 1 to keep the order of the file. None reshuffles all
+            examples in each epoch.
+        batches_to_sort: number of consecutive batches whose examples are sorted by length together;
+            the resulting batches are shuffled. 1 for no sorting.
     """
 
     batch_size: int
@@ -83,7 +83,7 @@ def _epochs(num_examples: int, seed: int, start: int) -> Iterator[int]:
 
 
 def _through_buffer(num_examples: int, seed: int, size: int) -> Iterator[int]:
-    """Yields indices as `repeat().shuffle(size)` of `tf.data` orders them."""
+    """Yields indices shuffled like those of `repeat().shuffle(size)` in `tf.data`."""
     rng = np.random.default_rng(seed)
     upcoming = itertools.cycle(range(num_examples))
     buffer = list(itertools.islice(upcoming, size))
@@ -94,7 +94,7 @@ def _through_buffer(num_examples: int, seed: int, size: int) -> Iterator[int]:
 
 
 def example_order(num_examples: int, order: TrainingOrder, start: int = 0) -> Iterator[int]:
-    """Returns the endless sequence of example indices, from its position `start` on.
+    """Returns the infinite sequence of example indices, from position `start` on.
 
     Raises:
         ValueError: there are no examples.
@@ -110,7 +110,7 @@ def example_order(num_examples: int, order: TrainingOrder, start: int = 0) -> It
 def _sorted_batches(
     lengths: NDArray[np.int32], order: TrainingOrder, start: int
 ) -> Iterator[NDArray[np.int64]]:
-    """Yields the indices of the examples of each batch, int64 [B], from batch `start` on."""
+    """Yields the example indices of each batch, int64 [B], from batch `start` on."""
     block, skip = divmod(start, order.batches_to_sort)
     size = order.batch_size * order.batches_to_sort
     numbers = example_order(len(lengths), order, block * size)
@@ -128,7 +128,7 @@ def _sorted_batches(
 def training_batches(
     features: Features, order: TrainingOrder, padding: Padding, start_step: int = 0
 ) -> Iterator[Batch]:
-    """Yields batches of B examples without end, from the step `start_step` on.
+    """Yields training batches of B examples indefinitely, from step `start_step` on.
 
     Raises:
         ValueError: there are no examples.
@@ -141,10 +141,12 @@ def training_batches(
 def evaluation_batches(
     features: Features, batch_size: int, padding: Padding
 ) -> Iterator[tuple[NDArray[np.int64], Batch]]:
-    """Yields batches with every example once, longest first, so that lack of memory shows at once.
+    """Yields batches that contain every example once, in order of decreasing length.
 
-    Returns:
-        the indices of the examples, int64 [B] (the last batch may be smaller), and the batch.
+    The largest batch comes first, so that the program runs out of memory at once or not at all.
+
+    Yields:
+        The indices of the examples, int64 [B] (the last batch may be smaller), and the batch.
     """
     lengths = features.lengths
     rows = np.argsort(-lengths, kind="stable")

@@ -1,9 +1,9 @@
 """Caches features of fine-tuning examples in `.npz` files.
 
-A cache holds the features as NumPy arrays, and the settings and checksums that they depend on. It
-is used only if these have not changed; the official programs use any file of the right name.
+A cache contains the features as NumPy arrays, and the settings and checksums they depend on. It is
+used only if these have not changed, while Google's programs use any file with the right name.
 
-Letters: N examples.
+Shapes: N examples.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from numpy.typing import NDArray
 
 from albert_tf import files
 
-FORMAT = 3  # to be increased when features are made in another way
+FORMAT = 3  # to be incremented when the way of creating features changes
 _MADE_OF = "made_of"  # name of the array with the settings and checksums, as JSON
-_ARRAYS = "arrays"  # key of the names of all others in that JSON: a damaged file may lack some
+_ARRAYS = "arrays"  # key in this JSON with the names of all arrays, to detect missing ones
 
 
 class Cacheable(Protocol):
-    """Features that can be converted to arrays and back."""
+    """Features that can be converted to and from NumPy arrays."""
 
     def __len__(self) -> int:
         """Returns N."""
@@ -37,14 +37,14 @@ class Cacheable(Protocol):
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Any:
-        """Returns features, given the arrays that `to_arrays` returned."""
+        """Restores features from the arrays of `to_arrays`."""
 
 
 Kind = TypeVar("Kind", bound=Cacheable)
 
 
 def _save(path: str, features: Cacheable, made_of: Mapping[str, Any]) -> None:
-    buffer = io.BytesIO()  # a remote file cannot be written out of order
+    buffer = io.BytesIO()  # np.savez seeks, which remote files do not support
     arrays = features.to_arrays()
     text = json.dumps({**made_of, _ARRAYS: sorted(arrays)})
     contents: dict[str, Any] = {_MADE_OF: np.array(text), **arrays}
@@ -54,14 +54,14 @@ def _save(path: str, features: Cacheable, made_of: Mapping[str, Any]) -> None:
 
 
 class _NoCacheError(Exception):
-    """A file that is something else, or damaged."""
+    """The file is not a feature cache, or is corrupt."""
 
 
 def _load(path: str, wanted: Mapping[str, Any], kind: type[Kind]) -> Kind | None:
-    """Returns the features of a cache; None where there is no file, or a stale cache.
+    """Returns the features in a cache, or None if the file does not exist or is stale.
 
     Raises:
-        _NoCacheError: the file is no cache.
+        _NoCacheError: the file is not a cache, or is corrupt.
     """
     if not files.exists(path):
         return None
@@ -73,7 +73,8 @@ def _load(path: str, wanted: Mapping[str, Any], kind: type[Kind]) -> Kind | None
     try:
         with np.load(content, allow_pickle=False) as opened:
             arrays = dict(opened)
-            # NumPy checks no array that it does not read to its end, as its header may be damaged.
+            # NumPy may stop before the end of an array if its header is corrupt, and so before
+            # the CRC check.
             is_damaged = bool(opened.zip.testzip())
         found = files.parse_own_json(str(arrays.pop(_MADE_OF)), {}, path)
         names = found.pop(_ARRAYS, None)
@@ -81,12 +82,12 @@ def _load(path: str, wanted: Mapping[str, Any], kind: type[Kind]) -> Kind | None
             if is_damaged or names != sorted(arrays):
                 raise _NoCacheError
             features: Kind = kind.from_arrays(arrays)
-            logging.info("%s: %d examples, as cached", path, len(features))
+            logging.info("%s: loaded %d cached examples", path, len(features))
             return features
-    except Exception:  # what NumPy raises for damaged files is not documented
+    except Exception:  # NumPy does not document what it raises for corrupt files
         raise _NoCacheError from None
     changed = [key for key in sorted({*wanted, *found}) if wanted.get(key) != found.get(key)]
-    logging.info("%s is made anew: %s changed", path, ", ".join(changed))
+    logging.info("%s is recreated, because %s changed", path, ", ".join(changed))
     return None
 
 
@@ -96,19 +97,19 @@ def load_or_make(
     make: Callable[[], Kind],
     kind: type[Kind],
 ) -> Kind:
-    """Returns features from the cache if it is current; otherwise makes and caches them.
+    """Returns features from the cache if it is up to date; otherwise creates and caches them.
 
-    A stale cache is overwritten. A file of this name that is no cache, such as the TFRecord file of
-    an official program, is left as it is, and nothing is cached.
+    A stale cache is overwritten. A file that is not a cache, such as a TFRecord file of Google's
+    programs, is left unchanged, and nothing is cached.
 
     Args:
-        path: the cache; "" for none. Its folder is created if it does not exist.
-        made_of: settings and checksums that the features depend on; JSON values.
-        make: makes the features.
-        kind: their class.
+        path: the cache file, or "" for no cache. Its folder is created if it does not exist.
+        made_of: the settings and checksums that the features depend on; JSON values.
+        make: creates the features.
+        kind: the class of the features.
 
     Raises:
-        ValueError: the folder cannot be written to.
+        ValueError: the folder cannot be created or is not writable.
     """
     if not path:
         return make()
@@ -126,8 +127,8 @@ def load_or_make(
         _save(path, features, wanted)
     else:
         logging.warning(
-            "%s is no feature cache (an .npz file of this program), or damaged: it is left as it "
-            "is, and nothing is cached. Remove it, or name another file.",
+            "%s is not a feature cache (an .npz file of this program), or is damaged. It is left "
+            "unchanged and nothing is cached: remove it, or choose another file.",
             path,
         )
     return features

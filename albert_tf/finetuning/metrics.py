@@ -1,9 +1,9 @@
 """Metrics of classification, multiple choice and regression.
 
-The metrics of the official programs have their official keys (`eval_accuracy`, `matthew_corr`,
-`pearson`, `MSE`). F1 and Spearman, which GLUE also reports, are added.
+Metrics of Google's programs keep their keys (`eval_accuracy`, `matthew_corr`, `pearson`, `MSE`). F1
+and Spearman correlation, which GLUE also reports, are added.
 
-Letters: N examples, K labels.
+Shapes: N examples, K labels.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ def _pair(predictions: ArrayLike, label_ids: ArrayLike) -> tuple[NDArray[Any], N
     first, second = np.asarray(predictions), np.asarray(label_ids)
     if first.ndim != 1 or first.shape != second.shape:
         raise ValueError(
-            f"predictions of shape {first.shape} and label_ids of shape {second.shape}: "
-            "two vectors of one length were expected"
+            "expected two vectors of equal length, got predictions of shape "
+            f"{first.shape} and label_ids of shape {second.shape}"
         )
     if not len(first):
-        raise ValueError("no examples: a metric needs at least one prediction")
+        raise ValueError("no examples: a metric requires at least one prediction")
     return first, second
 
 
@@ -34,17 +34,17 @@ def accuracy(predictions: ArrayLike, label_ids: ArrayLike) -> float:
 
 
 def confusion_matrix(predictions: ArrayLike, label_ids: ArrayLike) -> NDArray[np.int64]:
-    """Returns the confusion matrix, for the K labels up to the largest id that occurs.
+    """Returns the confusion matrix, where K - 1 is the largest id that occurs.
 
     Args:
-        predictions: ids in [0, K), [N].
-        label_ids: the true ids, [N].
+        predictions: predicted ids in [0, K), [N].
+        label_ids: true ids, [N].
 
     Returns:
-        int64 [K, K], with a row for each true label and a column for each predicted one.
+        int64 [K, K], with a row for each true label and a column for each predicted label.
 
     Raises:
-        ValueError: shapes differ, or no examples.
+        ValueError: the shapes differ, or there are no examples.
     """
     predicted, actual = _pair(predictions, label_ids)
     count = int(max(predicted.max(), actual.max())) + 1
@@ -53,32 +53,32 @@ def confusion_matrix(predictions: ArrayLike, label_ids: ArrayLike) -> NDArray[np
 
 
 def _f1_of_each_label(matrix: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Returns the F1 of each label, [K]; 0 for a label that does not occur."""
+    """Returns the F1 score of each label, [K]; 0 for a label that does not occur."""
     hits = np.diag(matrix).astype(np.float64)
     sizes = (matrix.sum(0) + matrix.sum(1)).astype(np.float64)
     return 2 * hits / np.where(sizes > 0, sizes, 1.0)
 
 
 def f1_score(predictions: ArrayLike, label_ids: ArrayLike) -> float:
-    """Returns the F1 of label 1, in [0, 1]: 2·tp / (2·tp + fp + fn), or 0 if undefined."""
+    """Returns the F1 score of label 1 in [0, 1]: 2·tp / (2·tp + fp + fn), or 0 if undefined."""
     matrix = confusion_matrix(predictions, label_ids)
     return float(_f1_of_each_label(matrix)[1]) if len(matrix) > 1 else 0.0
 
 
 def macro_f1_score(predictions: ArrayLike, label_ids: ArrayLike) -> float:
-    """Returns the mean F1 of all labels that are true or predicted somewhere."""
+    """Returns the mean F1 score of all labels that occur as a true or predicted label."""
     matrix = confusion_matrix(predictions, label_ids)
     occurs = matrix.sum(0) + matrix.sum(1) > 0
     return float(np.mean(_f1_of_each_label(matrix)[occurs]))
 
 
 def matthews_correlation(predictions: ArrayLike, label_ids: ArrayLike) -> float:
-    """Returns the Matthews correlation in [-1, 1], or 0 if undefined; official `matthew_corr`.
+    """Returns the Matthews correlation in [-1, 1], or 0 if undefined; Google's `matthew_corr`.
 
-    With more than two labels it is the generalization R_K (Gorodkin 2004).
+    With more than two labels, this is the generalization R_K (Gorodkin, 2004).
     """
     matrix = confusion_matrix(predictions, label_ids)
-    # Python's integers: products of four counts exceed the range of int64.
+    # Python integers, because products of four counts can overflow int64.
     predicted = [int(count) for count in matrix.sum(0)]
     actual = [int(count) for count in matrix.sum(1)]
     total, hits = sum(actual), int(np.trace(matrix))
@@ -96,7 +96,7 @@ def mean_squared_error(predictions: ArrayLike, label_ids: ArrayLike) -> float:
 def pearson_correlation(predictions: ArrayLike, label_ids: ArrayLike) -> float:
     """Returns the Pearson correlation in [-1, 1]; NaN if either argument is constant."""
     predicted, actual = _pair(predictions, label_ids)
-    # Not by the variance: rounding of the mean can make that of equal numbers larger than 0.
+    # Do not test the variance: rounding of the mean can make it positive for equal numbers.
     if np.ptp(predicted) == 0 or np.ptp(actual) == 0:
         return float("nan")
     x = predicted - np.mean(predicted, dtype=np.float64)
@@ -107,7 +107,7 @@ def pearson_correlation(predictions: ArrayLike, label_ids: ArrayLike) -> float:
 
 
 def ranks(values: ArrayLike) -> NDArray[np.float64]:
-    """Returns ranks from 1; equal values share the mean of their ranks."""
+    """Returns the ranks of the values, starting at 1; equal values share their mean rank."""
     _, inverse, counts = np.unique(np.asarray(values), return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
     return np.asarray((last - (counts - 1) / 2)[inverse], np.float64)
@@ -120,7 +120,12 @@ def spearman_correlation(predictions: ArrayLike, label_ids: ArrayLike) -> float:
 
 
 def losses_of_examples(logits: NDArray[Any], label_ids: NDArray[Any]) -> NDArray[np.float64]:
-    """Returns cross-entropies of logits [N, K], or squared errors of scores [N]; float64 [N]."""
+    """Returns the loss of each example, float64 [N].
+
+    Args:
+        logits: [N, K] for the cross-entropy, or scores [N] for the squared error.
+        label_ids: true ids or scores, [N].
+    """
     precise = np.asarray(logits, np.float64)
     if precise.ndim == 1:
         return np.asarray((precise - label_ids) ** 2)
@@ -130,15 +135,15 @@ def losses_of_examples(logits: NDArray[Any], label_ids: NDArray[Any]) -> NDArray
 
 
 def loss_metrics(losses: NDArray[np.float64], batch_size: int) -> dict[str, float]:
-    """Returns the two losses of the official results.
+    """Returns the two losses that Google's programs report.
 
     Args:
         losses: [N], in the order of the file.
         batch_size: `--eval_batch_size`.
 
     Returns:
-        `eval_loss`, the mean, and `loss`, the mean of the batches' means, which differs from it if
-        the last batch is smaller.
+        `eval_loss`, the mean over examples, and `loss`, the mean over batches of each batch's mean.
+        They differ if the last batch is smaller.
     """
     means = [np.mean(losses[at : at + batch_size]) for at in range(0, len(losses), batch_size)]
     return {"eval_loss": float(np.mean(losses)), "loss": float(np.mean(means))}
@@ -146,7 +151,7 @@ def loss_metrics(losses: NDArray[np.float64], batch_size: int) -> dict[str, floa
 
 Metric = Callable[[ArrayLike, ArrayLike], float]
 
-# Key in eval_results.txt -> function of (predictions, label_ids).
+# Key in eval_results.txt → function of (predictions, label_ids).
 METRICS: dict[str, Metric] = {
     "eval_accuracy": accuracy,
     "f1": f1_score,
@@ -161,9 +166,9 @@ METRICS: dict[str, Metric] = {
 def compute_metrics(
     keys: Iterable[str], predictions: ArrayLike, label_ids: ArrayLike
 ) -> dict[str, float]:
-    """Returns the metrics with these keys of `METRICS`.
+    """Computes the metrics with the given keys of `METRICS`.
 
     Raises:
-        ValueError: shapes differ, or no examples.
+        ValueError: the shapes differ, or there are no examples.
     """
     return {key: METRICS[key](predictions, label_ids) for key in keys}

@@ -1,4 +1,4 @@
-"""Finds the files of the model that is fine-tuned, and checks all paths, without TensorFlow."""
+"""Finds the files of the model to fine-tune, and checks all paths, without TensorFlow."""
 
 from __future__ import annotations
 
@@ -10,18 +10,21 @@ from albert_tf import files
 from albert_tf.checkpoints import finding
 from albert_tf.finetuning.settings import FineTuningSettings
 
-HUB_VOCABULARY = "from_tf_hub"  # what Google's notebook gives as --spm_model_file
+HUB_VOCABULARY = "from_tf_hub"  # the value of --spm_model_file in Google's notebook
 
 SettingsType = TypeVar("SettingsType", bound=FineTuningSettings)
 
 
 def complete(settings: SettingsType) -> SettingsType:
-    """Returns the settings with what is to be done and the files of the model, all paths checked.
+    """Fills in the phases to run and the model's files, and checks all paths.
 
-    Where the paths are local, TensorFlow is not imported, so that a wrong one is told at once.
+    TensorFlow is not imported if the paths are local, so that wrong paths are reported at once.
+
+    Returns:
+        The completed settings.
 
     Raises:
-        ValueError, OSError: a file or folder is missing or cannot be used; names the flag.
+        ValueError, OSError: a file or folder is missing or unusable; the message names the flag.
     """
     settings = find_model_files(settings.with_a_phase())
     settings.check_paths()
@@ -29,34 +32,39 @@ def complete(settings: SettingsType) -> SettingsType:
 
 
 def complete_early(settings: SettingsType) -> SettingsType:
-    """Returns `complete` settings, so that a wrong path is told before TensorFlow is imported.
+    """Completes the settings before TensorFlow is imported, so that wrong paths are reported early.
 
-    One of several workers joins the others first, which hear of its failure then: its settings are
-    returned as they are.
+    With several workers the settings are returned unchanged: a worker has to join the others first,
+    so that they learn of its failure.
     """
     return settings if settings.has_workers else complete(settings)
 
 
 def find_model_files(settings: SettingsType) -> SettingsType:
-    """Returns the settings with config and vocabulary, which are looked for beside the weights.
+    """Fills in the config and the vocabulary, which are looked up beside the weights.
 
-    The weights are those of `init_checkpoint` or of the folder `albert_hub_module_handle`, which
-    becomes the `init_checkpoint`; or else those of the trained run in `output_dir`.
+    The weights come from `init_checkpoint`, or from the folder `albert_hub_module_handle` (which
+    becomes the `init_checkpoint`), or else from the trained run in `output_dir`.
+
+    Returns:
+        The settings with config and vocabulary.
 
     Raises:
-        FileNotFoundError: config or vocabulary do not exist; says what was looked for.
-        ValueError: there are no weights to look beside, or two; or the module is no local folder.
+        FileNotFoundError: the config or the vocabulary was not found; the message says which files
+            were looked for.
+        ValueError: no weights are given and no config, or two sources of weights are given, or the
+            module is not a local folder.
     """
     handle = settings.albert_hub_module_handle
     if handle and settings.init_checkpoint:
         raise ValueError(
-            "--init_checkpoint and --albert_hub_module_handle: only one of them can give the "
-            "weights; leave the other out"
+            "--init_checkpoint and --albert_hub_module_handle are mutually exclusive: both specify "
+            "the weights"
         )
     if handle and handle.startswith(("http://", "https://")):
         raise ValueError(
-            f"--albert_hub_module_handle={handle}: nothing is downloaded. Unpack the module into a "
-            "folder and name that."
+            f"--albert_hub_module_handle={handle}: modules are not downloaded. Unpack the module "
+            "and pass its folder."
         )
     path = handle or settings.init_checkpoint
     spm_model_file, vocab_file = settings.spm_model_file, settings.vocab_file
@@ -69,7 +77,7 @@ def find_model_files(settings: SettingsType) -> SettingsType:
         folder = settings.output_dir
     if not (folder or settings.albert_config_file):
         raise ValueError(
-            "--albert_config_file is needed: the albert_config.json that came with the model (a "
+            "--albert_config_file is required: the albert_config.json that came with the model (a "
             "TF-Hub module may have it in its assets)"
         )
     config_file = settings.albert_config_file

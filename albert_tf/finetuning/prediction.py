@@ -1,9 +1,9 @@
-"""Datasets for training and prediction, for any fine-tuning task.
+"""Training datasets and prediction, for any fine-tuning task.
 
-Batches are padded to their longest example, and one trace of a step serves all lengths. Prediction
-goes by length; its results are in the order of the examples.
+Batches are padded to their longest example, and a step is traced once for all lengths. Examples are
+predicted in order of length; the results are returned in the order of the examples.
 
-Letters: B batch, N examples, S sequence length.
+Shapes: B batch size, N examples, S sequence length.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from albert_tf.training import progress
 
 
 def batch_signature(features: Features) -> dict[str, tf.TensorSpec]:
-    """Returns name → spec of the tensors of a batch, with all dimensions unknown."""
+    """Returns name → TensorSpec of the features of a batch, with all dimensions unknown."""
     batch = features.batch(np.zeros(1, np.int64), int(features.lengths[0]))
     return {
         name: tf.TensorSpec([None] * value.ndim, tf.as_dtype(value.dtype))
@@ -41,12 +41,12 @@ def training_dataset(
     start_step: int = 0,
     rows: slice | None = None,
 ) -> tf.data.Dataset:
-    """Returns the batches of `batching.training_batches` as a dataset that prefetches.
+    """Returns the batches of `batching.training_batches` as a prefetching dataset.
 
     Args:
-        features: the examples.
-        order: of the examples.
-        padding: of the batches.
+        features: the features of the examples.
+        order: how the examples are shuffled and batched.
+        padding: how batches are padded.
         start_step: step of the first batch.
         rows: the rows of each batch that this process trains on; None for all.
     """
@@ -62,20 +62,20 @@ def training_dataset(
 
 
 class Predictor:
-    """Computes the outputs of a model for all examples; its weights may change between calls.
+    """Computes the outputs of a model for all examples. Weights may change between calls.
 
     Args:
-        model: called with (batch, training=False).
-        features: N examples.
+        model: the model, called with (batch, training=False).
+        features: the features of N examples.
         batch_size: B.
-        padding: of the batches.
-        outputs: name of each output → the value that pads it where batches differ in width, as
-            with questions of different numbers of options.
+        padding: how batches are padded.
+        outputs: name of each output → padding value for outputs whose width differs between
+            batches, as with questions that have different numbers of options.
         predictions: converts the model's outputs to these outputs; None if they are the same.
-        shows_progress: whether there is a progress bar, on a terminal.
+        shows_progress: whether to show a progress bar, if standard error is a terminal.
 
     Attributes:
-        features: as given; others of the same kind may take their place between calls.
+        features: the features; may be replaced by others of the same kind between calls.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Predictor:
         return {name: outputs[name] for name in self.fill}
 
     def predict(self) -> dict[str, NDArray[Any]]:
-        """Returns name → output, [N, …], in the order of the examples."""
+        """Returns name → outputs [N, …], in the order of the examples."""
         count = len(self.features)
         rows: dict[str, list[Any]] = {name: [None] * count for name in self.fill}
         batches = batching.evaluation_batches(self.features, self.batch_size, self.padding)
@@ -114,7 +114,7 @@ class Predictor:
 
 
 def _stack(rows: Sequence[NDArray[Any]], fill: float) -> NDArray[Any]:
-    """Stacks rows, and pads them at the end of their last axis."""
+    """Stacks rows, after padding them at the end of their last axis to the same width."""
     if rows[0].ndim == 0:
         return np.array(rows)
     width = max(row.shape[-1] for row in rows)
@@ -128,7 +128,7 @@ def _stack(rows: Sequence[NDArray[Any]], fill: float) -> NDArray[Any]:
 
 
 def find_trained(output_dir: str, init_checkpoint: str | None = None) -> str | None:
-    """Returns `model.ckpt-best`, or else the newest checkpoint, or else `init_checkpoint`."""
+    """Returns `model.ckpt-best`, or else the latest checkpoint, or else `init_checkpoint`."""
     best = os.path.join(output_dir, BEST)
     if files.exists(best + ".index"):
         return best
@@ -139,20 +139,20 @@ def find_trained(output_dir: str, init_checkpoint: str | None = None) -> str | N
 
 
 def find_best(output_dir: str, init_checkpoint: str | None = None) -> str:
-    """Returns the checkpoint to predict with, as `find_trained`.
+    """Returns the checkpoint to predict with: that of `find_trained`, with warnings if not best.
 
     Raises:
-        FileNotFoundError: there is none.
+        FileNotFoundError: there is no checkpoint.
     """
     found = find_trained(output_dir, init_checkpoint)
     if found is None:
         raise FileNotFoundError(
-            f"{output_dir} holds no checkpoint to predict with. Train first, or give "
+            f"{output_dir} contains no checkpoint to predict with. Train first, or set "
             "--init_checkpoint."
         )
     best = os.path.join(output_dir, BEST)
     if found != best:
         logging.warning("%s does not exist: predicting with %s", best, found)
     elif loading.read_step(best) == 0:
-        logging.warning("%s is that of step 0: the head that predicts is untrained", best)
+        logging.warning("%s is the checkpoint of step 0: its task head is untrained", best)
     return found

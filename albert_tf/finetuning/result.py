@@ -1,4 +1,4 @@
-"""What a fine-tuning program returns. TensorFlow is not imported here."""
+"""The result of a fine-tuning program, importable without TensorFlow."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Mapping
 
 @dataclasses.dataclass(frozen=True)
 class FineTuningResult:
-    """The result of a fine-tuning program. Its `str` is what the program prints.
+    """The result of a fine-tuning program; its `str` is the text that the program prints.
 
     Attributes:
-        output_dir: folder of the run; of a sweep, that of the best run.
-        step: of the best checkpoint; 0 if none was evaluated.
-        metrics: of the best checkpoint on the dev set; empty if none was evaluated.
-        text: metrics, and answers to single questions, as text.
+        output_dir: folder of the run; in a sweep, of the best run.
+        step: step of the best checkpoint; 0 if none was evaluated.
+        metrics: metrics of the best checkpoint on the dev set; empty if none was evaluated.
+        text: the metrics, and the answers to single questions, as text.
     """
 
     output_dir: str
@@ -24,7 +24,7 @@ class FineTuningResult:
 
     @property
     def has_files(self) -> bool:
-        """Whether this process evaluated or predicted: of several workers, only the first does."""
+        """Whether this process evaluated or predicted; with several workers only the first does."""
         return bool(self.text)
 
     def __str__(self) -> str:

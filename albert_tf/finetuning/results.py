@@ -1,4 +1,4 @@
-"""Text files with the results of fine-tuning, in the formats of Google's programs."""
+"""Writes the results of fine-tuning as text files, in the formats of Google's programs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Metrics = Mapping[str, float]
 
 
 def format_metrics(metrics: Metrics) -> str:
-    """Returns lines `key = value`, sorted by key; floats have float32's digits."""
+    """Returns lines `key = value`, sorted by key; floats are printed as float32."""
     lines = []
     for key, value in sorted(metrics.items()):
         lines.append(f"{key} = {str(np.float32(value)) if isinstance(value, float) else value}\n")
@@ -34,14 +34,14 @@ def _best_value(evaluation: Evaluation | None, metric: str) -> float:
 
 
 def format_best(evaluation: Evaluation | None, metric: str) -> str:
-    """Returns the line `best = value`; -1 where there is no best checkpoint yet."""
+    """Returns the line `best = value`, where the value is -1 if there is no best checkpoint yet."""
     return f"best = {_best_value(evaluation, metric)}\n"
 
 
 def format_copies(output_dir: str, evaluation: Evaluation) -> str:
     """Returns a line for each file of a checkpoint that is copied to `model.ckpt-best`.
 
-    It is "" for a checkpoint from outside of the output directory, which is not copied.
+    The text is empty for a checkpoint outside the output directory, which is not copied.
     """
     source = os.path.join(output_dir, f"model.ckpt-{evaluation.step}")
     target = os.path.join(output_dir, BEST)
@@ -52,16 +52,16 @@ def format_copies(output_dir: str, evaluation: Evaluation) -> str:
 def write_race_results(
     output_dir: str, evaluations: Sequence[Evaluation], metric: str, takes_last: bool = False
 ) -> str:
-    """Writes `eval_results.txt` as Google's `run_race.py`, and returns its text.
+    """Writes `eval_results.txt` like Google's `run_race.py`, and returns its text.
 
-    It has a block for each checkpoint: the metrics, the best value before this checkpoint, the
-    files that were copied if it was better, and a line of "=".
+    The file has a block for each checkpoint: the metrics, the best value before this checkpoint,
+    the files that were copied if it is better, and a line of "=".
 
     Args:
         output_dir: an existing directory.
-        evaluations: by step.
+        evaluations: the evaluations, sorted by step.
         metric: the selection metric.
-        takes_last: as in `best_of`.
+        takes_last: see `best_of`.
     """
     return _write_blocks(output_dir, evaluations, metric, True, takes_last)
 
@@ -69,10 +69,18 @@ def write_race_results(
 def write_classifier_results(
     output_dir: str, evaluations: Sequence[Evaluation], metric: str
 ) -> str:
-    """Writes `eval_results.txt` and `best_trial.txt` as Google's `run_classifier.py`.
+    """Writes `eval_results.txt` and `best_trial.txt` like Google's `run_classifier.py`.
 
-    The former is that of `write_race_results` without the names of files. The latter is
-    `<last step>:<best step>:<best value>`; -1 for the best where there is none.
+    The former is that of `write_race_results` without file names. The latter has the content
+    `<last step>:<best step>:<best value>`, with -1 for missing values.
+
+    Args:
+        output_dir: an existing directory.
+        evaluations: the evaluations, sorted by step.
+        metric: the selection metric.
+
+    Returns:
+        The text of `eval_results.txt`.
     """
     text = _write_blocks(output_dir, evaluations, metric, names_files=False)
     best = best_of(evaluations, metric)
@@ -104,11 +112,11 @@ def _write_blocks(
 
 
 def write_test_results(output_dir: str, metrics: Metrics, metric: str) -> str:
-    """Writes `predict_results.txt` as Google's `run_race.py`, and returns its text.
+    """Writes `predict_results.txt` like Google's `run_race.py`, and returns its text.
 
     Args:
         output_dir: an existing directory.
-        metrics: of the test set.
+        metrics: metrics on the test set.
         metric: the selection metric, whose best value on the dev set is added if known.
     """
     text = "***** Predict results *****\n" + format_metrics(metrics)

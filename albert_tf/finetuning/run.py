@@ -1,9 +1,10 @@
-"""The fine-tuning engine: trains a task, evaluates its checkpoints, predicts and exports.
+"""Fine-tunes a model on a task: trains, evaluates all checkpoints, predicts and exports.
 
     result = fine_tune(settings, make_task)
 
-Whatever the task, a run goes into the folder `output_dir`, and the same settings again resume it.
-Several learning rates or `num_runs` make a sweep, with a folder for each of its runs.
+This engine is the same for all tasks; a task implements the interface `FineTuningTask`. A run
+writes its files to the folder `output_dir`, and running the same settings again resumes it.
+Several learning rates, or `num_runs` above 1, make a sweep, with a subfolder for each run.
 """
 
 from __future__ import annotations
@@ -36,18 +37,22 @@ MakeTask = Callable[[SettingsType, AlbertConfig, FullTokenizer], FineTuningTask]
 
 
 def fine_tune(settings: SettingsType, make_task: MakeTask[SettingsType]) -> FineTuningResult:
-    """Trains, evaluates, predicts and exports, as far as the settings ask for it.
+    """Runs the phases that the settings enable: training, evaluation, prediction and export.
 
-    If they ask for nothing, it trains and evaluates.
+    If no phase is enabled, trains and evaluates.
 
     Args:
-        settings: of all runs.
-        make_task: makes the task, given the settings, the model's config and the vocabulary.
+        settings: the settings, shared by all runs of a sweep.
+        make_task: builds the task from the settings, the model's config and the tokenizer.
+
+    Returns:
+        The result of the best checkpoint; in a sweep, of the best run.
 
     Raises:
-        ValueError, OSError: settings, files and data do not go together; says which.
-        ArithmeticError: the loss of a run that is alone became NaN or infinite.
-        InterruptedRunError: a signal asked to stop; the same settings resume the run.
+        ValueError, OSError: settings, files or data are invalid or inconsistent; the message says
+            which.
+        ArithmeticError: the loss became NaN or infinite, outside of a sweep.
+        InterruptedRunError: a signal stopped the run; the same settings resume it.
     """
     with contextlib.ExitStack() as stack:
         workers = stack.enter_context(devices.join_workers(settings))
@@ -68,10 +73,12 @@ def fine_tune(settings: SettingsType, make_task: MakeTask[SettingsType]) -> Fine
             contextlib.ExitStack() as folders,
         ):
             if len(runs) > 1 and devices.is_multi_worker(opened.strategy):
-                raise ValueError("with several workers, give one --learning_rate and --num_runs=1")
+                raise ValueError(
+                    "sweeps cannot use several workers: set one --learning_rate and --num_runs=1"
+                )
             for run in runs:
                 task.check_folder(run.output_dir, settings.do_train)
-            for run in runs if len(runs) > 1 else ():  # each may be in use by a run of its own
+            for run in runs if len(runs) > 1 else ():  # another process may be using one of them
                 folders.enter_context(run_directory.made(run.output_dir))
                 folders.enter_context(run_directory.lock(run.output_dir))
             identities = {run.output_dir: opened.identify(run, known) for run in runs}
@@ -85,7 +92,15 @@ def _make_runs(
     splits: Mapping[str, Split],
     opened: session.Session,
 ) -> FineTuningResult:
-    """Makes runs, given the identity of each folder's, and exports the best; see `fine_tune`."""
+    """Executes the runs, exports the best model, and returns the result.
+
+    Args:
+        runs: the settings of each run; see `sweeps.plan_runs`.
+        identities: output folder → identity of the run in it.
+        task: the task.
+        splits: name → examples and their features.
+        opened: devices and folder of the session.
+    """
     texts: list[str] = []
 
     def make_run(run_settings: SettingsType) -> sweeps.Result:
@@ -107,13 +122,13 @@ def _make_runs(
 def describe_contents(
     settings: FineTuningSettings, tokenizer: FullTokenizer, task: FineTuningTask, train: Any
 ) -> TrainedWith:
-    """Returns fingerprints of the vocabulary and of the training data.
+    """Returns fingerprints of the vocabulary and the training data.
 
     Args:
-        settings: of all runs.
-        tokenizer: of the vocabulary.
-        task: reads the data.
-        train: the training data; None without.
+        settings: the settings, shared by all runs.
+        tokenizer: the tokenizer, with the vocabulary.
+        task: the task that read the data.
+        train: the training examples, or None without training.
     """
     path = settings.spm_model_file or settings.vocab_file or ""
     known = trained_with.of_tokenizer(tokenizer, path)
@@ -124,7 +139,7 @@ def describe_contents(
 
 
 def _make_features(task: FineTuningTask, data: Mapping[str, Any]) -> dict[str, Split]:
-    """Returns data with features. Splits with the same data, as in SQuAD, share these."""
+    """Returns splits with their features; splits of the same examples (as in SQuAD) share them."""
     splits: dict[str, Split] = {}
     for name, examples in data.items():
         known = [split.features for split in splits.values() if split.data is examples]
@@ -134,7 +149,7 @@ def _make_features(task: FineTuningTask, data: Mapping[str, Any]) -> dict[str, S
 
 
 def list_model_folders(settings: FineTuningSettings) -> list[str]:
-    """Returns the folders where a trained model may be: of the runs, and of `init_checkpoint`."""
+    """Returns the folders that may contain a trained model: runs and `init_checkpoint`."""
     folders = [run.output_dir for run in sweeps.plan_runs(settings)]
     path = settings.init_checkpoint
     if path:
@@ -143,10 +158,10 @@ def list_model_folders(settings: FineTuningSettings) -> list[str]:
 
 
 def read_tokenizer(settings: FineTuningSettings, config: AlbertConfig) -> FullTokenizer:
-    """Opens the vocabulary, and checks it and `max_seq_length` against the model.
+    """Returns the tokenizer, after checking the vocabulary and `max_seq_length` against the model.
 
     Raises:
-        ValueError: ids or positions would be out of range; names both numbers.
+        ValueError: token ids or positions would be out of range; the message names both numbers.
     """
     tokenizer = FullTokenizer(
         vocab_file=settings.vocab_file,
@@ -156,36 +171,35 @@ def read_tokenizer(settings: FineTuningSettings, config: AlbertConfig) -> FullTo
     if tokenizer.vocab_size > config.vocab_size:
         raise ValueError(
             f"{settings.spm_model_file or settings.vocab_file} has {tokenizer.vocab_size} entries, "
-            f"the model of {settings.albert_config_file} vocab_size={config.vocab_size}: they do "
-            "not belong together"
+            f"but {settings.albert_config_file} has vocab_size={config.vocab_size}: the vocabulary "
+            "does not belong to this model"
         )
     config.check_length(settings.max_seq_length)
     return tokenizer
 
 
 def training_steps(settings: FineTuningSettings, num_examples: int) -> tuple[int, int]:
-    """Returns the number of training steps and of warm-up steps.
+    """Returns the number of training steps and the number of warm-up steps.
 
-    Returns:
-        `train_step` and `warmup_step`; with `num_train_epochs`, the number of full batches in
-        these epochs, and `warmup_proportion` of it, both rounded down.
+    These are `train_step` and `warmup_step`. With `num_train_epochs`, they are the number of full
+    batches in these epochs and the fraction `warmup_proportion` of it, both rounded down.
 
     Raises:
-        ValueError: the epochs are less than one step.
+        ValueError: the epochs amount to less than one step.
     """
     if not settings.num_train_epochs:
         return settings.train_step, settings.warmup_step
     steps = int(num_examples / settings.train_batch_size * settings.num_train_epochs)
     if steps < 1:
         raise ValueError(
-            f"--num_train_epochs={settings.num_train_epochs} of {num_examples} examples are less "
+            f"--num_train_epochs={settings.num_train_epochs} with {num_examples} examples is less "
             f"than one step of --train_batch_size={settings.train_batch_size}"
         )
     return steps, int(steps * settings.warmup_proportion)
 
 
 def training_order(settings: FineTuningSettings) -> batching.TrainingOrder:
-    """Returns the order of training examples."""
+    """Returns how training examples are shuffled and batched."""
     size, seed = settings.train_batch_size, settings.seed
     if settings.official_order:
         return batching.TrainingOrder(size, seed, batching.OFFICIAL_SHUFFLE_BUFFER)
@@ -193,15 +207,15 @@ def training_order(settings: FineTuningSettings) -> batching.TrainingOrder:
 
 
 class FineTuningRun:
-    """One run: a task in a folder, with one learning rate and one seed.
+    """One run of a task, with one output folder, learning rate and seed.
 
     Args:
-        settings: of this run, one of `sweeps.plan_runs`.
-        task: what is learned.
-        splits: name → examples and their features. "train" is trained on, "dev" evaluated on, and
-            all others are predicted.
-        opened: devices and folder.
-        identity: of the run; None if it does not train.
+        settings: the settings of this run, from `sweeps.plan_runs`.
+        task: the task.
+        splits: name → examples and their features. The model is trained on "train" and evaluated on
+            "dev"; all other splits are predicted.
+        opened: the session, with devices and folder.
+        identity: what the run is trained with; None if it does not train.
     """
 
     def __init__(
@@ -215,7 +229,7 @@ class FineTuningRun:
         self.settings, self.task, self.splits = settings, task, splits
         self.session, self.strategy, self.identity = opened, opened.strategy, identity
         multiple = settings.pad_to_multiple
-        if devices.is_tpu(self.strategy):  # which compiles the model for each length
+        if devices.is_tpu(self.strategy):  # pad to one length: TPUs compile each shape separately
             multiple = settings.max_seq_length
         self.padding = task.padding(batching.Padding(settings.max_seq_length, multiple))
         self.model = task.build_model()
@@ -223,7 +237,7 @@ class FineTuningRun:
         self.evaluator = self._make_evaluator(splits["dev"]) if "dev" in splits else None
 
     def begin_work(self) -> None:
-        """Writes what describes the run and its model, once it is known that it works."""
+        """Writes the files that describe the run and its model, after the first success."""
         settings = self.settings
         self.session.begin_work()
         if self.session.is_chief:
@@ -235,16 +249,16 @@ class FineTuningRun:
                 finding.keep_vocabulary(vocabulary, is_sentencepiece, settings.output_dir)
 
     def do_all(self) -> tuple[sweeps.Result, str]:
-        """Trains, evaluates and predicts, as far as there are splits for it.
+        """Trains, evaluates and predicts, depending on the splits that exist.
 
         Returns:
-            the metrics of the best checkpoint, and the text to print.
+            The metrics of the best checkpoint, and the text to print.
         """
         result, text = sweeps.Result(self.settings), ""
         if "train" in self.splits:
             self.train(self.splits["train"])
         if not devices.is_chief(self.strategy):
-            logging.info("Trained. The first worker does what is left.")
+            logging.info("Training finished. Only the first worker evaluates and predicts.")
             return result, text
         if "dev" in self.splits:
             result, text = self.evaluate(self.splits["dev"])
@@ -254,7 +268,7 @@ class FineTuningRun:
         return result, text
 
     def train(self, train: Split) -> None:
-        """Trains from the newest checkpoint or from the start, and evaluates each checkpoint."""
+        """Trains from the latest checkpoint, if any, and evaluates each new checkpoint."""
         settings, evaluator = self.settings, self.evaluator
         num_examples = self.task.num_examples(train)
         steps, warmup_steps = training_steps(settings, num_examples)
@@ -272,7 +286,7 @@ class FineTuningRun:
         if evaluator is not None and devices.is_chief(self.strategy):
             evaluator.begin(trainer.step)
             if evaluator.stops_training:
-                logging.info("Stopped early, at step %d: nothing to train", trainer.step)
+                logging.info("Early stopping ended training at step %d", trainer.step)
                 trainer.complete_results()
                 return
         trainer.train(
@@ -285,7 +299,7 @@ class FineTuningRun:
         return prediction.training_dataset(train.features, order, self.padding, step, rows)
 
     def _predictor(self, split: Split) -> Predictor:
-        """Returns the predictor for a split, which is traced once for the same features."""
+        """Returns the predictor of a split, cached so that it is traced only once."""
         settings, size = self.settings, self.settings.predict_batch_size
         if split.name == "dev":
             size = settings.eval_batch_size or size
@@ -316,14 +330,14 @@ class FineTuningRun:
         )
 
     def evaluate(self, dev: Split) -> tuple[sweeps.Result, str]:
-        """Evaluates every checkpoint of the folder that has not been evaluated; keeps the best.
+        """Evaluates all checkpoints that have not been evaluated yet, and keeps the best.
 
         Returns:
-            the metrics of the best checkpoint (none if the selection metric is undefined), and the
+            The metrics of the best checkpoint (empty if the selection metric is undefined), and the
             text to print.
 
         Raises:
-            ValueError: there is no checkpoint, or one of another model.
+            ValueError: there is no checkpoint, or it belongs to a different model.
         """
         settings, metric = self.settings, self.task.selection_metric
         if self.evaluator is None:
@@ -340,21 +354,22 @@ class FineTuningRun:
         return sweeps.Result(settings, best.step, best.metrics), text
 
     def predict(self, split: Split) -> str:
-        """Predicts a split with the best checkpoint; returns the text to print."""
+        """Predicts a split with the best checkpoint, and returns the text to print."""
         step, outputs = self._predict_with_best(split)
         self.begin_work()
         return self.task.write_predictions(self.settings.output_dir, split, outputs, step)
 
     def _predict_with_best(self, split: Split) -> tuple[int, Outputs]:
-        """Returns the step of the checkpoint to predict with, and its outputs."""
+        """Returns the step of the best checkpoint, and the model's outputs for a split."""
         prefix = prediction.find_best(self.settings.output_dir, self.settings.init_checkpoint)
         loading.load_weights(self.model, prefix)
         return loading.read_step(prefix), self._predictor(split).predict()
 
     def export(self, export_dir: str) -> None:
-        """Writes the best checkpoint for servers, with its config and vocabulary.
+        """Exports the best checkpoint as a SavedModel, with its config and vocabulary.
 
-        In float32, whatever the precision of training: servers may not support bfloat16.
+        The model is exported in float32, even after mixed-precision training, because the serving
+        hardware may not support bfloat16.
 
         Raises:
             FileNotFoundError: there is no checkpoint.

@@ -1,8 +1,8 @@
-"""Token sequences of fine-tuning examples, stored without padding.
+"""Stores the token sequences of fine-tuning examples without padding, and batches them.
 
     [CLS] first text [SEP] second text [SEP] padding
 
-Letters: B batch, N examples, C choices, S sequence length.
+Shapes: B batch size, N examples, C choices, S sequence length.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-_COLUMN = "columns/"  # before the name of a column in `to_arrays`
+_COLUMN = "columns/"  # prefix of column names in `to_arrays`
 
 
 @dataclasses.dataclass(frozen=True)
 class TokenSequences:
-    """N examples with one token sequence each, or with C, one for each option of a question.
+    """N examples of one token sequence each, or of C sequences, one for each option of a question.
 
     Attributes:
         input_ids: int32 [sum of lengths], all sequences concatenated.
-        sequence_lengths: int32 [N·max(C, 1)], number of tokens of each sequence; 0 for an option
+        sequence_lengths: int32 [N·max(C, 1)], number of tokens in each sequence; 0 for an option
             that a question does not have.
-        first_lengths: int32 [N·max(C, 1)], number of these in segment 0.
+        first_lengths: int32 [N·max(C, 1)], number of tokens in segment 0 of each sequence.
         columns: name → array [N] of other features, such as `label_ids`.
         num_choices: C; 0 if examples have no options.
     """
@@ -43,7 +43,7 @@ class TokenSequences:
         sizes = {len(column) * choices for column in self.columns.values()}
         if {sequences, len(self.first_lengths)} | sizes != {sequences} or sequences % choices:
             raise ValueError(
-                f"{sequences} sequences of {choices} choices do not go with columns of "
+                f"{sequences} sequences with {choices} choices do not match columns of "
                 f"{[len(column) for column in self.columns.values()]} examples"
             )
 
@@ -54,7 +54,13 @@ class TokenSequences:
         columns: Mapping[str, NDArray[Any]],
         num_choices: int = 0,
     ) -> TokenSequences:
-        """Packs sequences of (ids, number of ids in segment 0), max(C, 1) for each example."""
+        """Concatenates token sequences.
+
+        Args:
+            sequences: (ids, number of ids in segment 0), max(C, 1) of them for each example.
+            columns: name → array [N] of other features.
+            num_choices: C; 0 if examples have no options.
+        """
         ids, lengths, first_lengths = array.array("i"), array.array("i"), array.array("i")
         for sequence, first_length in sequences:
             ids.extend(sequence)
@@ -77,15 +83,15 @@ class TokenSequences:
         return np.cumsum(self.sequence_lengths, dtype=np.int64) - self.sequence_lengths
 
     def batch(self, rows: NDArray[np.integer], seq_length: int) -> dict[str, NDArray[Any]]:
-        """Returns a batch of examples.
+        """Returns a padded batch of examples.
 
         Args:
             rows: int [B], indices of the examples.
-            seq_length: S, at least the length of the longest of these.
+            seq_length: S, at least the length of the longest of these examples.
 
         Returns:
-            `input_ids`, `input_mask`, `segment_ids`, int32 [B, S], or [B, C, S] where C is the
-            largest number of options of these questions; and the columns.
+            `input_ids`, `input_mask` and `segment_ids`, int32 [B, S], or [B, C, S] where C is the
+            largest number of options among these questions; and the columns, [B].
 
         Raises:
             ValueError: a sequence is longer than S.
@@ -94,7 +100,9 @@ class TokenSequences:
         which = (rows[:, None] * choices + np.arange(choices)).ravel()  # [B·C]
         lengths = self.sequence_lengths[which, None]  # [B·C, 1]
         if lengths.max(initial=0) > seq_length:
-            raise ValueError(f"a sequence of {lengths.max()} ids, seq_length={seq_length}")
+            raise ValueError(
+                f"a sequence has {lengths.max()} ids, more than seq_length={seq_length}"
+            )
         places = np.arange(seq_length)
         mask = places < lengths  # [B·C, S]
         ids = np.zeros(mask.shape, np.int32)
@@ -122,7 +130,7 @@ class TokenSequences:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> TokenSequences:
-        """Returns examples, given the arrays that `to_arrays` returned."""
+        """Restores examples from the arrays of `to_arrays`."""
         columns = {
             name.removeprefix(_COLUMN): array
             for name, array in arrays.items()

@@ -1,4 +1,4 @@
-"""Settings that all fine-tuning programs have. TensorFlow is not imported here."""
+"""Settings shared by all fine-tuning programs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DataSettings(SequenceSettings, VocabularySettings):
-    """How examples become batches."""
+    """How examples are batched."""
 
     GROUP = "data"
 
@@ -60,7 +60,7 @@ class DataSettings(SequenceSettings, VocabularySettings):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FineTuningSettings(RunSettings, DataSettings):
-    """What a fine-tuning run does, beside its model, devices, training and data."""
+    """Settings of a fine-tuning run."""
 
     GROUP = "training"
 
@@ -145,13 +145,14 @@ class FineTuningSettings(RunSettings, DataSettings):
 
     @classmethod
     def complete(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns values; without training, others are those that the model was trained with.
+        """Returns `values`, completed with the settings of the trained model if not training.
 
-        They are taken from the trained run in `output_dir`, if there is one, so that evaluation,
-        prediction and export need only that folder; `data_dir` is that of the last run there.
+        The settings are those of the trained run in `output_dir`, if there is one, so that this
+        folder is all that evaluation, prediction and export need. `data_dir` is taken from the most
+        recent run in the folder.
 
         Raises:
-            ValueError: a file of the run is damaged.
+            ValueError: a file of the run is corrupt.
         """
         output_dir = values.get("output_dir") or ""
         known = trained_with.read(output_dir) if output_dir else None
@@ -170,33 +171,33 @@ class FineTuningSettings(RunSettings, DataSettings):
         return found | dict(values)
 
     def check_paths(self) -> None:
-        """Checks the folder of the export, too."""
+        """Checks all paths, including the folder of the export."""
         super().check_paths()
         if self.export_dir:
             files.check_writable(self.export_dir, "--export_dir")
 
     @property
     def splits(self) -> list[str]:
-        """The splits of the data that are used: "train", "dev" and "test"."""
+        """The splits of the data to use: "train", "dev" and "test"."""
         phases = {"train": self.do_train, "dev": self.do_eval, "test": self.do_predict}
         return [split for split, is_used in phases.items() if is_used]
 
     @property
     def asks_for_something(self) -> bool:
-        """Whether anything is to be done: training, evaluation, prediction or export."""
+        """Whether any phase is enabled: training, evaluation, prediction or export."""
         return bool(self.splits or self.export_dir)
 
     def with_a_phase(self) -> Self:
-        """Returns these settings, with training and evaluation if they ask for nothing."""
+        """Returns these settings, with training and evaluation enabled if no phase is."""
         if self.asks_for_something:
             return self
         return dataclasses.replace(self, do_train=True, do_eval=True)
 
     def require_a_phase(self) -> None:
-        """Raises ValueError when nothing is asked for, which is an error on a command line."""
+        """Raises a ValueError if no phase is enabled, which is an error on the command line."""
         if not self.asks_for_something:
             raise ValueError(
-                "nothing to do: give --do_train, --do_eval or --do_predict, --export_dir"
+                "nothing to do: set --do_train, --do_eval, --do_predict or --export_dir"
             )
 
 
@@ -216,7 +217,7 @@ class TFLiteSettings(SettingsGroup):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TaskSettings(SettingsGroup):
-    """What programs that learn from labeled files have."""
+    """Settings of programs that train on labeled files."""
 
     GROUP = "data"
 
@@ -238,7 +239,7 @@ class TaskSettings(SettingsGroup):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class QuestionSettings(SettingsGroup):
-    """What the programs for questions about a text, RACE and SQuAD, both have."""
+    """Settings shared by the question-answering programs, RACE and SQuAD."""
 
     GROUP = "data"
 

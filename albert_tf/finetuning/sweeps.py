@@ -1,6 +1,6 @@
-"""Sweeps: runs with several learning rates and seeds, and the comparison of their results.
+"""Runs sweeps over learning rates and seeds, and compares their results.
 
-A single run writes to the output directory itself. Each run of a sweep has a folder in it, named
+A single run writes to the output directory itself. Each run of a sweep writes to a subfolder, named
 after learning rate and seed, so that finished runs are not repeated when others are added.
 """
 
@@ -32,10 +32,10 @@ class Result:
     """The result of a run.
 
     Attributes:
-        settings: of the run, with its folder, learning rate and seed.
-        step: of its best checkpoint.
-        metrics: of its best checkpoint; empty if there is none.
-        remark: why there is none.
+        settings: the settings of the run, with its folder, learning rate and seed.
+        step: the step of its best checkpoint.
+        metrics: the metrics of its best checkpoint; empty if there is none.
+        remark: the reason if there is none.
     """
 
     settings: FineTuningSettings
@@ -45,30 +45,30 @@ class Result:
 
     @property
     def learning_rate(self) -> float:
-        """The peak learning rate of the run."""
+        """Peak learning rate of the run."""
         return learning_rate_of(self.settings)
 
 
 def learning_rate_of(run: FineTuningSettings) -> float:
-    """Returns the learning rate of one run of `plan_runs`."""
+    """Returns the learning rate of a run planned by `plan_runs`."""
     if isinstance(run.learning_rate, tuple):
-        raise ValueError(f"learning_rate={run.learning_rate}: one run has one learning rate")
+        raise ValueError(f"learning_rate={run.learning_rate}: a run has a single learning rate")
     return run.learning_rate
 
 
 def plan_runs(settings: SettingsType) -> list[SettingsType]:
-    """Returns the settings of each run: every learning rate with `num_runs` seeds from `seed` on.
+    """Returns the settings of each run: each learning rate with `num_runs` seeds from `seed` on.
 
     Raises:
-        ValueError: no learning rate, one of them twice, or several runs without a dev set.
+        ValueError: there is no learning rate or a duplicate one, or several runs and no dev set.
     """
     rates = settings.learning_rate
     if not isinstance(rates, tuple):
         rates = (rates,)
     if not rates or len(set(rates)) < len(rates):
         raise ValueError(
-            f"--learning_rate={','.join(f'{rate:g}' for rate in rates)}: one or more numbers were "
-            "expected, each once"
+            f"--learning_rate={','.join(f'{rate:g}' for rate in rates)}: expected one or more "
+            "different numbers"
         )
     if len(rates) == settings.num_runs == 1:
         return [dataclasses.replace(settings, learning_rate=rates[0])]
@@ -83,7 +83,7 @@ def plan_runs(settings: SettingsType) -> list[SettingsType]:
         for seed in range(settings.seed, settings.seed + settings.num_runs)
     ]
     if "dev" not in settings.splits:
-        raise ValueError(f"{len(runs)} runs are compared by the dev set: give --do_eval as well")
+        raise ValueError(f"{len(runs)} runs are compared on the dev set: set --do_eval as well")
     return runs
 
 
@@ -93,22 +93,22 @@ def make_runs(
     output_dir: str,
     metric: str,
 ) -> Result:
-    """Makes one run after the other, and compares their results.
+    """Executes runs one after the other, and compares their results.
 
-    In a sweep, a run that diverges is recorded, and the sweep continues. The error of a single run
-    is raised.
+    If a run of a sweep diverges, this is recorded and the sweep continues. If a single run
+    diverges, the error is raised.
 
     Args:
-        runs: of `plan_runs`.
-        make: trains and evaluates.
-        output_dir: folder of the comparison.
+        runs: the runs planned by `plan_runs`.
+        make: trains and evaluates a run.
+        output_dir: folder for the comparison.
         metric: the selection metric.
 
     Returns:
-        the best result.
+        The best result.
 
     Raises:
-        ValueError: no run of a sweep has a best checkpoint.
+        ValueError: no run of the sweep has a best checkpoint.
     """
     if len(runs) == 1:
         return make(runs[0])
@@ -125,7 +125,7 @@ def make_runs(
 
 
 def best_result(results: Sequence[Result], metric: str) -> Result:
-    """Returns the result with the largest value of a metric; of ties, the first.
+    """Returns the result with the largest value of a metric; the first one if there are ties.
 
     Raises:
         ValueError: no run has a best checkpoint.
@@ -137,7 +137,7 @@ def best_result(results: Sequence[Result], metric: str) -> Result:
 
 
 def values_by_rate(results: Sequence[Result], metric: str) -> dict[float, list[float]]:
-    """Returns learning rate → the values of a metric in its runs, without runs that lack it."""
+    """Returns learning rate → the values of a metric in its runs, except runs without it."""
     values: dict[float, list[float]] = {result.learning_rate: [] for result in results}
     for result in results:
         if metric in result.metrics:
@@ -146,9 +146,9 @@ def values_by_rate(results: Sequence[Result], metric: str) -> dict[float, list[f
 
 
 def format_summary(results: Sequence[Result], metric: str) -> str:
-    """Returns a table of all runs, and statistics of the metric for each learning rate, as text.
+    """Returns a text table of all runs, and statistics of the metric for each learning rate.
 
-    The deviation is the sample standard deviation (n - 1), which needs two runs.
+    The deviation is the sample standard deviation (n - 1), which requires at least two runs.
     """
     lines = [f"{'learning_rate':>13} {'seed':>10} {'step':>8} {metric:>16}"]
     for result in results:
@@ -172,15 +172,15 @@ def format_summary(results: Sequence[Result], metric: str) -> str:
 
 
 def write_comparison(output_dir: str, results: Sequence[Result], metric: str) -> str:
-    """Writes `sweep_results.tsv`, a row per run with all metrics, and `sweep_results.txt`.
+    """Writes `sweep_results.tsv`, with all metrics of each run, and `sweep_results.txt`.
 
     Args:
         output_dir: an existing folder.
-        results: in the order of the runs.
+        results: the results, in the order of the runs.
         metric: the selection metric.
 
     Returns:
-        the text of `sweep_results.txt`, as `format_summary`.
+        The text of `sweep_results.txt`; see `format_summary`.
     """
     keys = sorted({key for result in results for key in result.metrics})
     table = io.StringIO()

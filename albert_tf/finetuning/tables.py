@@ -1,7 +1,7 @@
-"""Reads rows of tab-separated, comma-separated and JSON-lines files, and reports bad ones.
+"""Reads rows of tab-separated, comma-separated and JSON-lines files, and reports bad rows.
 
-A row that cannot be used is an error that names file and line or, up to a limit, is skipped and
-reported.
+A bad row is skipped and reported, up to a limit; beyond it, it is an error that names the file and
+the line.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ MAX_LINES_SEARCHED = 1000  # for quoted cells
 MIN_QUOTED = 3
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')
 _BLANK_END = re.compile(r"(\A|\n)\s*\Z")
-_HALF_PAIR = re.compile("[\ud800-\udfff]")  # JSON can spell one out
+_SURROGATE = re.compile("[\ud800-\udfff]")  # JSON can encode a lone surrogate
 
 Column = int | str
 Row = Sequence[str] | dict[str, Any]
 
 
 class BadRowError(ValueError):
-    """A row that cannot be used, and why."""
+    """A row cannot be used; the message says why."""
 
 
 class ShortRowError(BadRowError):
-    """A row with too few columns."""
+    """A row has too few columns."""
 
 
 class RowReports:
-    """Counts the bad rows of a file; raises at one too many, and logs the others.
+    """Counts and logs the bad rows of a file, and raises an error if there are too many.
 
     Args:
         path: the file.
@@ -56,17 +56,18 @@ class RowReports:
         """Counts a bad row.
 
         Args:
-            place: its line, or a description of where it is.
+            place: line number of the row, or a description of where it is.
             reason: what is wrong with it.
 
         Raises:
-            ValueError: there are more than `max_bad_rows`; names file and place.
+            ValueError: there are more than `max_bad_rows`; the message names the file and the
+                place.
         """
         self.num_bad += 1
         if self.num_bad > self.max_bad_rows:
             raise ValueError(
-                f"{self.path}, {_words(place)}: {reason}. Mend it, or let more than "
-                f"--max_bad_rows={self.max_bad_rows} be skipped and counted."
+                f"{self.path}, {_words(place)}: {reason}. Correct the row, or raise "
+                f"--max_bad_rows={self.max_bad_rows} to skip and count more bad rows."
             )
         self.note(place, f"skipped: {reason}"[:300])
 
@@ -75,7 +76,7 @@ class RowReports:
         self._notes.setdefault(what, []).append(_words(place))
 
     def log(self) -> None:
-        """Logs each remark once, with the number of its rows and the first of them."""
+        """Logs each remark once, with the number of rows and the places of the first ones."""
         for what, places in self._notes.items():
             shown = "; ".join(places[:MAX_REPORTED]) + "; …" * (len(places) > MAX_REPORTED)
             logging.warning("%s: %s (%d: %s)", self.path, what, len(places), shown)
@@ -93,10 +94,10 @@ def _read_text(path: str) -> str:
 
 
 def looks_quoted(path: str) -> bool:
-    """Returns whether a tab-separated file seems to quote its cells as pandas and Excel do.
+    """Returns whether a tab-separated file appears to quote its cells, as pandas and Excel do.
 
-    That is so if a cell in quotation marks has doubled ones inside, or if all cells with a comma or
-    a quotation mark are quoted, and several are. Text that is not quoted has neither.
+    It does if a quoted cell contains doubled quotation marks, or if there are several cells with a
+    comma or a quotation mark and all of them are quoted. Neither occurs in unquoted text.
     """
     if path.endswith((".csv", *_JSON_ENDINGS)):
         return False
@@ -137,64 +138,70 @@ def _read_cells(path: str, quoting: bool) -> Iterator[tuple[int, list[str] | Bad
 
 
 def read_json_lines(path: str) -> Iterator[tuple[int, dict[str, Any] | BadRowError]]:
-    """Yields rows as `read_rows`, of a JSON-lines file with any name."""
+    """Yields rows like `read_rows`, from a JSON-lines file of any name."""
     for number, line in enumerate(io.StringIO(_read_text(path), newline="\n"), 1):
         try:
             row = json.loads(line)
             if not isinstance(row, dict):
-                raise ValueError(f"{type(row).__name__} came")
+                raise ValueError(f"got {type(row).__name__}")
         except (ValueError, RecursionError) as error:
-            yield number, BadRowError(f"a JSON object was expected in this line: {error}")
+            yield number, BadRowError(f"expected a JSON object in this line: {error}")
         else:
             yield number, row
 
 
 def read_rows(path: str, quoting: bool = False) -> Iterator[tuple[int, Row | BadRowError]]:
-    """Yields every row of a file, a header included, with the line where it begins.
+    """Yields all rows of a file, including any header, with the lines at which they start.
 
-    `.json` and `.jsonl` files have a JSON object per line. `.csv` files have commas and quotes;
-    their blank lines are skipped. All others have tabs and no quoting, as in the official programs.
+    `.json` and `.jsonl` files have one JSON object per line. `.csv` files are comma-separated and
+    may quote cells; their blank lines are skipped. All other files are tab-separated and without
+    quoting, as in Google's programs.
 
     Args:
         path: the file.
-        quoting: whether cells of tab-separated files may be quoted too.
+        quoting: whether cells of tab-separated files may be quoted, too.
 
-    Returns:
-        the line, counted from 1, and the row's cells or JSON object, or what is wrong with it.
+    Yields:
+        The line number, starting at 1, and the row's cells or JSON object, or an error that says
+        what is wrong with it.
 
     Raises:
-        FileNotFoundError: no such file.
-        ValueError: not UTF-8, or unbalanced quotes in a file that has them.
+        FileNotFoundError: the file does not exist.
+        ValueError: the file is not UTF-8, or has unbalanced quotes.
     """
     return read_json_lines(path) if path.endswith(_JSON_ENDINGS) else _read_cells(path, quoting)
 
 
 def cell(row: Row, column: Column) -> Any:
-    """Returns the value in a column, given by index (negative: from the end) or JSON key.
+    """Returns the value in a column of a row.
+
+    Args:
+        row: cells or a JSON object.
+        column: index of the cell (counted from the end if negative), or JSON key.
 
     Raises:
         ShortRowError: the row has too few columns.
-        BadRowError: the JSON object has no such key.
+        BadRowError: the JSON object does not have the key.
     """
     if isinstance(row, dict):
         if column not in row:
             raise BadRowError(f"no key {column!r} among {', '.join(map(repr, row)) or 'none'}")
         return row[str(column)]
     index = int(column)
-    needed = index + 1 if index >= 0 else -index + 1  # a lone cell is no last one
+    needed = index + 1 if index >= 0 else -index + 1  # the only cell does not count as the last
     if len(row) < needed:
         hint = " (tabs separate them, and in .csv files commas)" if len(row) == 1 else ""
         if any(value.count('"') % 2 for value in row):
-            hint = " (if a quoted cell has a line break or tab in it, pass --quoting)"
-        raise ShortRowError(f"{needed} or more columns were expected, {len(row)} came{hint}")
+            hint = " (if a quoted cell contains a line break or tab, pass --quoting)"
+        raise ShortRowError(f"expected {needed} or more columns, got {len(row)}{hint}")
     return row[index]
 
 
 def text_cell(row: Row, column: Column) -> str:
-    """Returns the text in a column of a row; a JSON list of texts is joined by spaces.
+    """Returns the text in a column of a row; a JSON list of strings is joined with spaces.
 
     Raises:
-        BadRowError: as `cell`, or the value is no text.
+        BadRowError: see `cell`; or the value is not text.
     """
     value = cell(row, column)
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
@@ -203,16 +210,15 @@ def text_cell(row: Row, column: Column) -> str:
 
 
 def check_name(value: Any, what: str) -> str:
-    """Returns the value as text that can be a cell in a line of a file, stripped of spaces.
+    """Returns the value as stripped text that fits into a cell of a tab-separated file.
 
     Raises:
-        BadRowError: it is empty, has a tab or a line break, or cannot be encoded as UTF-8.
+        BadRowError: the text is empty, contains a tab or a line break, or is not valid Unicode; the
+            message starts with `what`.
     """
     name = check_text(str(value), what).strip()
     if not name or "\t" in name or len(name.splitlines()) > 1:
-        raise BadRowError(
-            f"{what} is {name[:50]!r}: text without tabs and line breaks was expected"
-        )
+        raise BadRowError(f"{what} is {name[:50]!r}, expected text without tabs and line breaks")
     return name
 
 
@@ -220,10 +226,10 @@ def check_text(value: Any, what: str) -> str:
     """Returns the value if it is text that can be encoded as UTF-8.
 
     Raises:
-        BadRowError: it is not; the message begins with `what`.
+        BadRowError: the value is not such text; the message starts with `what`.
     """
     if not isinstance(value, str):
-        raise BadRowError(f"{what} is {json.dumps(value)[:50]}, text was expected")
-    if _HALF_PAIR.search(value):
-        raise BadRowError(f"{what} holds half a surrogate pair, which is no character")
+        raise BadRowError(f"{what} is {json.dumps(value)[:50]}, expected text")
+    if _SURROGATE.search(value):
+        raise BadRowError(f"{what} contains a lone surrogate, which is not a character")
     return value

@@ -1,10 +1,10 @@
 """The interface between fine-tuning tasks and the engine in `finetuning.run`.
 
-A task is one class that inherits `FineTuningTask`. It reads its data, makes features, computes a
-loss and metrics, and writes its files. Training, early stopping, evaluation of all checkpoints,
-sweeps, prediction and export are the engine's.
+A task is a class that inherits from `FineTuningTask`. It reads its data, converts examples to
+features, builds the model, computes the loss and the metrics, and writes its files. The engine
+provides training, early stopping, evaluation of all checkpoints, sweeps, prediction and export.
 
-Letters: B batch, N examples.
+Shapes: B batch size, N examples, S sequence length.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class Split:
     """Examples and their features.
 
     Attributes:
-        name: "train", "dev", "test", or another one that the task predicts.
-        data: the examples, as `FineTuningTask.read` returned them.
-        features: of these, as `FineTuningTask.make_features` returned them.
+        name: "train", "dev", "test", or another split that the task predicts.
+        data: the examples, as returned by `FineTuningTask.read`.
+        features: their features, as returned by `FineTuningTask.make_features`.
     """
 
     name: str
@@ -43,15 +43,15 @@ class Split:
 
 
 class FineTuningTask(abc.ABC):
-    """What the engine needs of a task. Methods that are not abstract suit most tasks.
+    """The interface of a task. The implementations of non-abstract methods suit most tasks.
 
     Attributes:
-        selection_metric: the name of the metric of `measure` that picks the best checkpoint;
-            larger is better.
-        takes_last: whether the last of equally good checkpoints is the best one; in Google's
-            programs it is the first, even if that is the one before training.
-        outputs: name of each output that `predictions` returns → the value that pads it where
-            batches differ in width, as with questions of different numbers of options.
+        selection_metric: name of the metric, among those of `measure`, that selects the best
+            checkpoint; larger is better.
+        takes_last: whether the last of several equally good checkpoints is selected. Google's
+            programs select the first, even if it is the initial one, before any training.
+        outputs: name of each output of `predictions` → padding value for outputs whose width
+            differs between batches, as with questions that have different numbers of options.
     """
 
     selection_metric: str
@@ -62,10 +62,10 @@ class FineTuningTask(abc.ABC):
 
     @abc.abstractmethod
     def read(self, split: str) -> Any:
-        """Returns the examples of "train", "dev" or "test".
+        """Returns the examples of a split: "train", "dev" or "test".
 
         Raises:
-            ValueError, OSError: there are none, or they are not as they should be.
+            ValueError, OSError: the data is missing or invalid.
         """
 
     @abc.abstractmethod
@@ -73,42 +73,42 @@ class FineTuningTask(abc.ABC):
         """Returns the features of the examples that `read` returned for a split."""
 
     def checksum(self, data: Any) -> str:
-        """Returns the SHA-256 of the examples that `read` returned, hexadecimal."""
+        """Returns the SHA-256 of the examples that `read` returned, in hexadecimal."""
         return str(data.checksum())
 
     def num_examples(self, train: Split) -> int:
-        """Returns the number of examples of an epoch; an example may have several features."""
+        """Returns the number of examples in an epoch; an example may have several features."""
         return len(train.features)
 
     def padding(self, padding: Padding) -> Padding:
-        """Returns the padding of batches, given the padding of the settings."""
+        """Returns how batches are padded, given the padding that the settings ask for."""
         return padding
 
     # Training.
 
     @abc.abstractmethod
     def build_model(self) -> Any:
-        """Returns a model with random weights: a head of `albert_tf.heads` or the like."""
+        """Returns the model with random weights, typically one of `albert_tf.heads`."""
 
     @abc.abstractmethod
     def losses(self, outputs: Any, batch: Batch) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
-        """Returns the loss of each example, and the metrics that training logs.
+        """Returns the loss and the training metrics of each example.
 
         Args:
-            outputs: of the model.
-            batch: of the features.
+            outputs: the model's outputs.
+            batch: the features of the batch.
 
         Returns:
-            float32 [B], and metric → [B], whose means are logged; or all [B, S], where
-            `sample_weights` are.
+            Losses, float32 [B], and metric name → values [B], whose means are logged. All have
+            shape [B, S] if `sample_weights` has.
         """
 
     def sample_weights(self, batch: Batch) -> tf.Tensor:
-        """Returns the weight of each of the `losses` in their mean: 1, float32 [B]."""
+        """Returns the weight of each element of `losses` in the mean; float32 [B], all 1."""
         return tf.ones(tf.shape(batch["input_ids"])[:1])
 
     def loss_weights(self, batch: Batch) -> tf.Tensor:
-        """Returns the divisor of the sum of a batch's losses, float32 [1]."""
+        """Returns the sum of a batch's sample weights, which divides its loss; float32 [1]."""
         return tf.reduce_sum(self.sample_weights(batch))[None]
 
     def loss(
@@ -117,12 +117,13 @@ class FineTuningTask(abc.ABC):
         """Returns the mean loss of a batch, and the weighted sums of its metrics.
 
         Args:
-            outputs: of the model.
-            batch: of the features.
-            weights: `loss_weights` of the global batch, if this is a micro-batch.
+            outputs: the model's outputs.
+            batch: the features of the batch.
+            weights: `loss_weights` of the global batch, if `batch` is a micro-batch of it (gradient
+                accumulation).
 
         Returns:
-            the loss, float32 scalar, and metric → (weighted sum, weight), float32 scalars.
+            The loss, a float32 scalar, and metric name → (weighted sum, weight), float32 scalars.
         """
         losses, logged = self.losses(outputs, batch)
         counts = self.sample_weights(batch)
@@ -137,26 +138,29 @@ class FineTuningTask(abc.ABC):
     # Evaluation on the dev split.
 
     def predictions(self, outputs: Any) -> dict[str, tf.Tensor]:
-        """Returns the outputs to collect, name → [B, …], given the model's outputs."""
+        """Converts the model's outputs to the outputs to collect, name → [B, …]."""
         collected: dict[str, tf.Tensor] = outputs
         return collected
 
     @abc.abstractmethod
     def measure(self, split: Split, outputs: Outputs, batch_size: int) -> dict[str, float]:
-        """Returns the metrics of a split whose labels are known.
+        """Computes the metrics of a split with known labels.
 
         Args:
-            split: its N examples.
-            outputs: name → [N, …], the `predictions`, in the order of the examples.
-            batch_size: of the evaluation, for metrics that are means over batches.
+            split: N examples.
+            outputs: name → [N, …], the `predictions` in the order of the examples.
+            batch_size: batch size of the evaluation, for metrics that are means over batches.
+
+        Returns:
+            Metric name → value.
         """
 
     @abc.abstractmethod
     def measured_on(self, split: Split, batch_size: int, padding: Padding) -> str:
-        """Returns a `digest` of everything that affects the metrics, except the checkpoint."""
+        """Returns a `digest` of everything but the checkpoint that affects the metrics."""
 
     def best_of(self, evaluations: Sequence[Evaluation]) -> Evaluation | None:
-        """Returns the best of evaluations, which are in the order of their steps."""
+        """Returns the best of some evaluations, which are sorted by step; None if there is none."""
         return best_of(evaluations, self.selection_metric, self.takes_last)
 
     def write_evaluations(self, output_dir: str, evaluations: Sequence[Evaluation]) -> str:
@@ -164,7 +168,7 @@ class FineTuningTask(abc.ABC):
 
         Args:
             output_dir: folder of the run.
-            evaluations: of all checkpoints so far, by step.
+            evaluations: evaluations of all checkpoints so far, sorted by step.
         """
         return results.write_race_results(
             output_dir, evaluations, self.selection_metric, self.takes_last
@@ -179,12 +183,12 @@ class FineTuningTask(abc.ABC):
     def write_dev_predictions(
         self, output_dir: str, split: Split, predict: Callable[[], Outputs]
     ) -> None:
-        """Writes predictions of the best checkpoint for the dev split, if the task has such a file.
+        """Writes predictions for the dev split with the best checkpoint. Does nothing by default.
 
         Args:
             output_dir: folder of the run.
             split: the dev split.
-            predict: returns the outputs of the best checkpoint.
+            predict: returns the outputs of the best checkpoint for this split.
         """
         return
 
@@ -192,22 +196,26 @@ class FineTuningTask(abc.ABC):
 
     @abc.abstractmethod
     def write_predictions(self, output_dir: str, split: Split, outputs: Outputs, step: int) -> str:
-        """Writes the predictions of the best checkpoint for a split, and its metrics if known.
+        """Writes the best checkpoint's predictions for a split, and metrics if labels are known.
 
         Args:
             output_dir: folder of the run.
-            split: "test", or another one that `read` knows.
-            outputs: of the best checkpoint.
-            step: of the best checkpoint.
+            split: "test", or another split that `read` supports.
+            outputs: the outputs of the best checkpoint.
+            step: the step of the best checkpoint.
 
         Returns:
-            the text to print.
+            The text to print.
         """
 
     # The folder of a run, and its export.
 
     def check_folder(self, output_dir: str, is_training: bool) -> None:
-        """Checks that the checkpoints in a folder, if there are any, belong to this task.
+        """Checks that the checkpoints in a folder, if any, belong to this task.
+
+        Args:
+            output_dir: folder of the run.
+            is_training: whether the run trains.
 
         Raises:
             ValueError: they belong to another task.
@@ -215,22 +223,22 @@ class FineTuningTask(abc.ABC):
         return
 
     def record(self, output_dir: str) -> None:
-        """Records in the folder of a run which task its checkpoints are for."""
+        """Records in the folder of a run which task its checkpoints belong to."""
         return
 
     @abc.abstractmethod
     def served_outputs(self, outputs: Any) -> dict[str, tf.Tensor]:
-        """Returns name → output of an exported model, given the model's outputs."""
+        """Converts the model's outputs to the outputs of the exported model, name → tensor."""
 
     def export(
         self, model: Any, export_dir: str, max_seq_length: int, extra_files: Mapping[str, bytes]
     ) -> None:
-        """Writes a SavedModel with `served_outputs` for inputs of any length.
+        """Writes a SavedModel that returns `served_outputs` for inputs of any length.
 
         Args:
-            model: of `build_model`, in float32, its weights loaded.
-            export_dir: parent of the exports.
-            max_seq_length: the length of serialized examples.
+            model: a model of `build_model`, in float32, with its weights loaded.
+            export_dir: parent folder of the exports.
+            max_seq_length: sequence length of serialized examples.
             extra_files: name → content of files to export with the model.
         """
         saved_model.export_saved_model(

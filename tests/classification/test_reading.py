@@ -229,8 +229,8 @@ GOOD = "5\tone\ttwo\tentailment"
 @pytest.mark.parametrize(
     ("row", "problem"),
     [
-        ("6\tone", r"3 or more columns were expected, 2 came"),
-        ("", r"2 or more columns were expected, 1 came"),
+        ("6\tone", r"expected 3 or more columns, got 2"),
+        ("", r"expected 2 or more columns, got 1"),
         ("6\tone\ttwo\tyes", r"unknown label 'yes'; expected entailment, not_entailment"),
         ("6\tone\ttwo\t0.5", r"unknown label '0.5'"),
         ("6\tone\ttwo\t", r"the label is ''"),
@@ -259,13 +259,13 @@ def test_one_bad_row_too_many_stops(write):
     [
         (
             {"label": "a\tb"},
-            r"the label is \'a.*tb\': text without tabs and line breaks",
+            r"the label is \'a.*tb\', expected text without tabs and line breaks",
         ),
-        ({"label": "a\nb"}, "the label is .*: text without tabs and line breaks"),
-        ({"label": "a\u2028b"}, "the label is .*: text without tabs and line breaks"),
+        ({"label": "a\nb"}, "the label is .*, expected text without tabs and line breaks"),
+        ({"label": "a\u2028b"}, "the label is .*, expected text without tabs and line breaks"),
         ({"label": "  "}, "the label is ''"),
-        ({"label": "a\ud800"}, "the label holds half a surrogate pair"),
-        ({"id": "\ud800"}, "'id' holds half a surrogate pair"),
+        ({"label": "a\ud800"}, "the label contains a lone surrogate"),
+        ({"id": "\ud800"}, "'id' contains a lone surrogate"),
     ],
 )
 def test_labels_and_names_that_no_line_can_hold_are_refused(write, changes, problem):
@@ -279,16 +279,16 @@ def test_a_name_that_cannot_be_written_is_found_in_a_test_file(write):
     row = {"text": "x", "label": "a", "id": "1"}
     folder = write("test.jsonl", row, row | {"id": "\ud800"})
     task = custom.find_task("tsv", folder, CustomDataSettings(labels=("a", "b")))
-    with pytest.raises(ValueError, match=r"test\.jsonl, line 2: 'id' holds half a surrogate pair"):
+    with pytest.raises(ValueError, match=r"test\.jsonl, line 2: 'id' contains a lone surrogate"):
         read_examples(task, folder, "test")
 
 
 def test_json_rows_are_checked_too(write):
     good = {"sentence": "新闻", "label": "100"}
     for bad, problem in [
-        ("{", "a JSON object was expected"),
+        ("{", "expected a JSON object"),
         ({"sentence": "新闻"}, "no key 'label'"),
-        ({"sentence": 5, "label": "100"}, "'sentence' is 5, text was expected"),
+        ({"sentence": 5, "label": "100"}, "'sentence' is 5, expected text"),
         ({"sentence": "新闻", "label": "105"}, r"unknown label '105'; expected 100, .*…"),
         ({"sentence": "新闻", "label": None}, "the label is None"),
         ({"sentence": "新闻", "label": [1]}, r"the label is \[1\]"),
@@ -344,7 +344,9 @@ def test_qqp_skips_short_rows_and_keeps_empty_texts_as_official(write, warnings)
 
 def test_a_wrong_separator_or_a_missing_header_is_refused(write):
     folder = write("RTE/dev.tsv", "index,sentence1,sentence2,label", "5,one,two,entailment")
-    with pytest.raises(ValueError, match=r"dev.tsv, line 2: 2 or more columns .*1 came \(tabs"):
+    with pytest.raises(
+        ValueError, match=r"dev.tsv, line 2: expected 2 or more columns, got 1 \(tabs"
+    ):
         read_examples(TASKS["rte"], folder, "dev")
     folder = write("RTE/dev.tsv", GOOD, GOOD)
     with pytest.raises(ValueError, match=r"dev.tsv, line 1: a header was expected"):

@@ -345,7 +345,7 @@ def test_a_sweep_has_a_folder_a_run_a_table_and_goes_on_run_by_run(run, tmp_path
 
 
 @pytest.mark.slow  # tests/finetuning/test_run.py has it in the default tier
-def test_training_stops_early_and_stays_so(run, tmp_path):
+def test_early_stopping_persists(run, tmp_path):
     arguments = [
         *(f"--output_dir={tmp_path}", "--do_train", "--do_eval", "--train_step=40"),
         *("--save_checkpoints_steps=1", "--learning_rate=0", "--early_stopping_patience=2"),
@@ -480,17 +480,17 @@ def test_a_labeled_test_split_is_measured(run, finished, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "nothing to do: give --do_train, --do_eval or --do_predict, --export_dir"),
+        ([], "nothing to do: set --do_train, --do_eval, --do_predict or --export_dir"),
         (["--do_train", "--max_seq_length=62"], "--max_seq_length=62 is larger than max_position"),
         (["--do_train", "--max_seq_length=4"], "--max_seq_length=4: at least 5 expected"),
         (["--do_train", "--task_name=colla"], "Task not found: colla. Known are afqmc"),
         (["--do_train", "--task_name=mrpc"], r"no train data of mrpc: none of .*MRPC/train\.tsv"),
         (["--do_train", "--task_name=ax"], "task ax has no train data, but test"),
-        (["--do_train", "--albert_config_file="], "--albert_config_file is needed"),
-        (["--do_train", "--num_runs=2"], "2 runs are compared by the dev set: give --do_eval"),
+        (["--do_train", "--albert_config_file="], "--albert_config_file is required"),
+        (["--do_train", "--num_runs=2"], "2 runs are compared on the dev set: set --do_eval"),
         (["--do_train", "--learning_rate=1e-5,1e-5"], "--learning_rate=1e-05,1e-05: one or more"),
         (["--do_eval"], "holds no checkpoint to evaluate"),
-        (["--do_predict"], "holds no checkpoint to predict with"),
+        (["--do_predict"], "contains no checkpoint to predict with"),
         (["--export_dir=/dev/null/x"], "--export_dir: cannot write into"),
     ],
 )
@@ -512,7 +512,7 @@ def test_another_task_in_the_same_folder_is_refused(run, finished):
 
 
 BAD = [
-    ("label\ttext", "1\tgood\n0", r"train\.tsv, line 3: 2 or more columns were expected, 1 came"),
+    ("label\ttext", "1\tgood\n0", r"train\.tsv, line 3: expected 2 or more columns, got 1"),
     ("label\ttext", "1\t \n0\tbad", r"train\.tsv, line 2: the text in column 1 is empty"),
     ("label\ttext", "1\tgo\rod\n0\tbad", r"train\.tsv, line 2: a carriage return or NUL character"),
     ("label\ttext", "0.5\tgood\n0\tbad", r"train\.tsv, line 2: label '0.5' is a fraction, no cl"),

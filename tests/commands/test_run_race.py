@@ -333,15 +333,18 @@ def test_questions_of_ones_own_have_two_or_more_options(run, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--do_train=False", "--do_eval=False"], "nothing to do: give --do_train, --do_eval or"),
+        (["--do_train=False", "--do_eval=False"], "nothing to do: set --do_train, --do_eval,"),
         (["--max_seq_length=62"], "--max_seq_length=62 is larger than max_position_embedd.*=61"),
         (["--middle_only", "--high_only"], "--middle_only and --high_only leave no questions"),
-        (["--init_checkpoint=a", "--albert_hub_module_handle=b"], "only one of them can give"),
-        (["--albert_hub_module_handle=https://x/1"], "nothing is downloaded. Unpack the module"),
+        (["--init_checkpoint=a", "--albert_hub_module_handle=b"], "are mutually exclusive"),
+        (
+            ["--albert_hub_module_handle=https://x/1"],
+            "modules are not downloaded. Unpack the module",
+        ),
         (["--init_checkpoint=none"], "none: no such checkpoint"),
         (["--use_tpu"], "--use_tpu"),
         (["--do_train=False"], "holds no checkpoint to evaluate"),
-        (["--num_train_epochs=0.1"], "are less than one step of --train_batch_size=5"),
+        (["--num_train_epochs=0.1"], "is less than one step of --train_batch_size=5"),
         (["--spm_model_file="], "a vocabulary is needed"),
         (["--do_eval=False", "--task_name=choice"], r"no train questions: neither .*train\.jsonl"),
     ],
@@ -352,10 +355,10 @@ def test_bad_flags_are_refused_before_training(run, tmp_path, arguments, message
     assert not list(tmp_path.glob("out/*.index"))
 
 
-def test_a_vocabulary_larger_than_the_model_is_refused(run, tmp_path, config_file):
+def test_a_vocabulary_larger_than_the_models_is_rejected(run, tmp_path, config_file):
     config = json.loads(config_file.read_text()) | {"vocab_size": 61}
     (tmp_path / "small.json").write_text(json.dumps(config))
-    with pytest.raises(ValueError, match=r"toy\.model has \d+ entries, the model of .*small.json"):
+    with pytest.raises(ValueError, match=r"toy\.model has \d+ entries, but .*small.json has"):
         run(f"--output_dir={tmp_path}/out", f"--albert_config_file={tmp_path}/small.json")
 
 

@@ -13,7 +13,7 @@ PADDING = Padding(max_seq_length=20, multiple=4)
 
 @pytest.fixture
 def features():
-    """Example i has a length between 2 and 18 and the label i."""
+    """Returns features where example i has the label i and a length between 2 and 18."""
     lengths = np.random.default_rng(5).integers(2, 19, NUM_EXAMPLES)
     return TokenSequences.pack(
         [([7] * length, length) for length in lengths],
@@ -36,7 +36,7 @@ ORDERS = [
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_going_on_equals_going_through(features, order):
+def test_resuming_continues_the_same_order(features, order):
     def steps(start, stop):
         batches = batching.training_batches(features, order, PADDING, start)
         return [batch["label_ids"].tolist() for batch in itertools.islice(batches, stop - start)]
@@ -47,7 +47,7 @@ def test_going_on_equals_going_through(features, order):
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_every_example_comes_about_as_often_as_any_other(features, order):
+def test_all_examples_occur_about_equally_often(features, order):
     batches = batching.training_batches(features, order, PADDING)
     seen = np.concatenate([batch["label_ids"] for batch in itertools.islice(batches, 138)])
     counts = np.bincount(seen, minlength=NUM_EXAMPLES)  # 690 = 30 epochs
@@ -55,7 +55,7 @@ def test_every_example_comes_about_as_often_as_any_other(features, order):
     assert counts.max() <= 40
 
 
-def test_an_epoch_has_every_example_once_and_its_own_order():
+def test_an_epoch_has_every_example_once_in_a_new_order():
     order = TrainingOrder(5, seed=3)
     epochs = [take(order, NUM_EXAMPLES, epoch * NUM_EXAMPLES) for epoch in range(3)]
     assert all(sorted(epoch) == list(range(NUM_EXAMPLES)) for epoch in epochs)
@@ -68,13 +68,13 @@ def test_a_buffer_of_one_keeps_the_order_of_the_file():
     assert take(order, 50) == [number % NUM_EXAMPLES for number in range(50)]
 
 
-def test_a_buffer_holds_nothing_that_is_not_due():
-    """As the official `repeat().shuffle(7)`: at place t come examples up to t + 6 only."""
+def test_a_buffer_never_runs_ahead_of_its_size():
+    """As in Google's `repeat().shuffle(7)`, position t holds an example up to t + 6 only."""
     size = 7
     order = take(TrainingOrder(5, seed=3, shuffle_buffer=size), 23)
     assert all(number < place + size for place, number in enumerate(order[:17]))
     assert any(number != place for place, number in enumerate(order))
-    # Leaving at any draw has the probability 1/7, so the mean wait is 6 draws: nobody is late.
+    # An example leaves the buffer with probability 1/7 per draw: the mean delay is 6 draws.
     numbers = batching.example_order(5000, TrainingOrder(5, shuffle_buffer=size))
     late = np.arange(4900) - np.array(list(itertools.islice(numbers, 4900)))
     assert late.min() == 1 - size
@@ -104,7 +104,7 @@ def test_sorting_batches_saves_padding_and_keeps_the_examples(features):
 
     plain, by_length = (TrainingOrder(5, seed=3, batches_to_sort=n) for n in (1, 23))
     assert positions(by_length) < 0.8 * positions(plain)
-    # 23 batches are 5 epochs: each example 5 times.
+    # 23 batches are 5 epochs: each example occurs 5 times.
     batches = itertools.islice(batching.training_batches(features, by_length, PADDING), 23)
     counts = np.bincount(np.concatenate([batch["label_ids"] for batch in batches]))
     assert counts.tolist() == [5] * 23
@@ -121,6 +121,6 @@ def test_evaluation_sees_every_example_once_longest_first(features):
     assert lengths == sorted(lengths, reverse=True)
 
 
-def test_no_examples_are_refused():
+def test_training_without_examples_is_rejected():
     with pytest.raises(ValueError, match="no examples"):
         batching.example_order(0, TrainingOrder(5))

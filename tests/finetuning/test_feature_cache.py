@@ -44,7 +44,7 @@ def assert_same(first, second):
     [make_sequences(), make_sequences(labels=np.float32), make_questions()],
     ids=["classes", "scores", "choices"],
 )
-def test_what_is_saved_is_loaded(tmp_path, features):
+def test_loading_restores_saved_features(tmp_path, features):
     path = str(tmp_path / "toy.npz")
     load_or_make(path, MADE_OF, lambda: features)
     assert_same(load_or_make(path, MADE_OF, None), features)
@@ -55,7 +55,7 @@ def load_or_make(*args):
 
 
 class Maker:
-    """Makes features, and counts how often."""
+    """Creates features and counts the calls."""
 
     def __init__(self, seed=5):
         self.count, self.seed = 0, seed
@@ -65,7 +65,7 @@ class Maker:
         return make_sequences(seed=self.seed, labels=np.float32)
 
 
-def test_features_are_made_once(tmp_path):
+def test_features_are_created_once(tmp_path):
     path, make = str(tmp_path / "new" / "folder" / "toy.npz"), Maker()
     first = load_or_make(path, MADE_OF, make)
     second = load_or_make(path, MADE_OF, make)
@@ -76,7 +76,7 @@ def test_features_are_made_once(tmp_path):
 @pytest.mark.parametrize(
     "changed", [{"text": "00fe"}, {"labels": ["b", "a"]}, {"new": 1}, {"max_seq_length": 13}]
 )
-def test_a_stale_cache_is_made_anew(tmp_path, changed):
+def test_a_stale_cache_is_recreated(tmp_path, changed):
     path, make = str(tmp_path / "toy.npz"), Maker(seed=6)
     load_or_make(path, MADE_OF, Maker())
     found = load_or_make(path, MADE_OF | changed, make)
@@ -86,7 +86,7 @@ def test_a_stale_cache_is_made_anew(tmp_path, changed):
     assert make.count == 1
 
 
-def test_features_made_by_an_older_program_are_made_anew(tmp_path, monkeypatch):
+def test_features_of_an_older_program_are_recreated(tmp_path, monkeypatch):
     path, make = str(tmp_path / "toy.npz"), Maker()
     load_or_make(path, MADE_OF, make)
     monkeypatch.setattr(feature_cache, "FORMAT", feature_cache.FORMAT + 1)
@@ -102,7 +102,7 @@ def broken_cache(path):
 
 
 def shortened_cache(path):
-    """Gives the content of a cache, of which the header of an array says that it is shorter."""
+    """Returns a cache in which the header of an array gives too short a length."""
     load_or_make(str(path), MADE_OF, Maker())
     content = path.read_bytes()
     assert b"'shape': (5,)" in content
@@ -110,7 +110,7 @@ def shortened_cache(path):
 
 
 def cache_with(**changes):
-    """Gives the content of a cache of which some arrays are others, or gone."""
+    """Returns a cache with some arrays replaced or removed."""
 
     def content(path):
         load_or_make(str(path), MADE_OF, Maker())
@@ -154,7 +154,7 @@ def pickled_objects(path):
         cache_with(sequence_lengths=np.ones(7, np.int32)),
     ],
 )
-def test_a_file_that_is_no_cache_is_left_as_it_is(tmp_path, caplog, content):
+def test_a_file_that_is_not_a_cache_is_left_unchanged(tmp_path, caplog, content):
     path, make = tmp_path / "toy.npz", Maker()
     before = content(path)
     path.write_bytes(before)
@@ -162,7 +162,7 @@ def test_a_file_that_is_no_cache_is_left_as_it_is(tmp_path, caplog, content):
         assert_same(load_or_make(str(path), MADE_OF, make), make_sequences(labels=np.float32))
         assert make.count == count
     assert path.read_bytes() == before
-    assert f"{path} is no feature cache" in caplog.text
+    assert f"{path} is not a feature cache" in caplog.text
 
 
 def test_a_cache_may_be_remote():

@@ -14,7 +14,7 @@ def rng():
     return np.random.default_rng(5)
 
 
-def test_worked_numbers_of_a_binary_task():
+def test_binary_metrics_have_the_values_computed_by_hand():
     assert metrics.confusion_matrix(PREDICTIONS, LABELS).tolist() == [[2, 1], [1, 3]]
     found = metrics.compute_metrics(
         ["eval_accuracy", "f1", "matthew_corr", "macro_f1"], PREDICTIONS, LABELS
@@ -29,17 +29,17 @@ def test_worked_numbers_of_a_binary_task():
     )
 
 
-def test_worked_numbers_of_a_regression():
+def test_regression_metrics_have_the_values_computed_by_hand():
     predictions, labels = [1.0, 2.0, 4.0, 3.0], [0.5, 2.0, 3.0, 5.0]
     assert metrics.mean_squared_error(predictions, labels) == pytest.approx(5.25 / 4)
-    # Products of the deviations from 2.5 and 2.625 sum up to 5.25, squares to 5 and 10.6875.
+    # Deviations from the means 2.5 and 2.625: products sum to 5.25, squares to 5 and 10.6875.
     assert metrics.pearson_correlation(predictions, labels) == pytest.approx(
         5.25 / math.sqrt(5 * 10.6875)
     )
     assert metrics.spearman_correlation(predictions, labels) == pytest.approx(1 - 6 * 2 / (4 * 15))
 
 
-def test_matthews_of_two_labels_is_the_official_formula(rng):
+def test_matthews_of_two_labels_is_googles_formula(rng):
     for _ in range(50):
         predictions, labels = rng.integers(0, 2, 9), rng.integers(0, 2, 9)
         tp, tn = int((predictions * labels).sum()), int(((1 - predictions) * (1 - labels)).sum())
@@ -60,7 +60,7 @@ def test_undefined_classification_metrics_are_0():
 
 
 @pytest.mark.parametrize("constant", [[2.0, 2.0, 2.0], [0.1, 0.1, 0.1]])
-def test_correlation_with_something_constant_is_not_a_number(constant):
+def test_correlation_with_a_constant_is_nan(constant):
     varying = [0.3, 0.1, 0.2]
     for metric in (metrics.pearson_correlation, metrics.spearman_correlation):
         assert math.isnan(metric(constant, varying))
@@ -68,7 +68,7 @@ def test_correlation_with_something_constant_is_not_a_number(constant):
     assert math.isnan(metrics.pearson_correlation([1.0], [1.0]))
 
 
-def test_pearson_forgets_scale_and_shift_and_changes_sign_with_one_side(rng):
+def test_pearson_is_invariant_to_scale_and_shift_but_not_to_sign(rng):
     x, y = rng.normal(size=31), rng.normal(size=31)
     r = metrics.pearson_correlation(x, y)
     assert -1 < r < 1
@@ -86,7 +86,7 @@ def test_pearson_of_float32_is_as_exact_as_of_float64(rng):
     assert metrics.pearson_correlation(x, y) == pytest.approx(expected, rel=1e-12)
 
 
-def test_spearman_sees_the_order_only(rng):
+def test_spearman_depends_only_on_the_order(rng):
     x, y = rng.normal(size=23), rng.normal(size=23)
     assert metrics.spearman_correlation(np.exp(x), y) == pytest.approx(
         metrics.spearman_correlation(x, y)
@@ -97,11 +97,11 @@ def test_spearman_sees_the_order_only(rng):
 
 def test_equal_values_share_the_mean_of_their_ranks():
     assert metrics.ranks([30, 10, 20, 20, 10, 20]).tolist() == [6, 1.5, 4, 4, 1.5, 4]
-    # 1.5, 1.5, 3 against 1, 2, 3.
+    # Ranks 1.5, 1.5, 3 and 1, 2, 3.
     assert metrics.spearman_correlation([5, 5, 9], [1, 2, 3]) == pytest.approx(math.sqrt(3) / 2)
 
 
-def test_the_confusion_matrix_has_a_row_for_each_right_label():
+def test_the_confusion_matrix_has_a_row_for_each_true_label():
     matrix = metrics.confusion_matrix([0, 2, 2, 2, 1], [0, 0, 2, 2, 1])
     assert matrix.tolist() == [[1, 0, 1], [0, 1, 0], [0, 0, 2]]
 
@@ -116,7 +116,7 @@ def test_metrics_of_many_labels_are_symmetric_under_renaming_them(rng):
     assert metrics.matthews_correlation(labels, labels) == pytest.approx(1.0)
 
 
-def test_macro_f1_leaves_out_labels_that_never_occur():
+def test_macro_f1_ignores_labels_that_never_occur():
     assert metrics.macro_f1_score([0, 5], [0, 5]) == 1.0
 
 
@@ -127,7 +127,7 @@ def test_counts_too_large_for_int64_do_not_overflow():
 
 
 @pytest.mark.parametrize("name", metrics.METRICS)
-def test_every_metric_refuses_what_it_cannot_measure(name):
+def test_every_metric_rejects_invalid_arguments(name):
     with pytest.raises(ValueError, match=r"shape \(2,\).*shape \(3,\)"):
         metrics.METRICS[name]([0, 1], [0, 1, 1])
     with pytest.raises(ValueError, match="no examples"):

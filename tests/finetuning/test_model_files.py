@@ -1,4 +1,4 @@
-"""The files of the model are found beside its weights, and paths checked without TensorFlow."""
+"""The model's files are found beside its weights; paths are checked without TensorFlow."""
 
 from __future__ import annotations
 
@@ -22,18 +22,21 @@ def make_settings(**values):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"init_checkpoint": "a", "albert_hub_module_handle": "b"}, "only one of them can give"),
-        ({"albert_hub_module_handle": "https://x/1"}, "nothing is downloaded. Unpack the module"),
-        ({"albert_config_file": None}, "--albert_config_file is needed"),
+        ({"init_checkpoint": "a", "albert_hub_module_handle": "b"}, "are mutually exclusive"),
+        (
+            {"albert_hub_module_handle": "https://x/1"},
+            "modules are not downloaded. Unpack the module",
+        ),
+        ({"albert_config_file": None}, "--albert_config_file is required"),
     ],
 )
-def test_weights_from_nowhere_or_from_two_places_are_refused(values, message):
+def test_missing_or_ambiguous_weights_are_rejected(values, message):
     with pytest.raises(ValueError, match=message):
         model_files.find_model_files(make_settings(**values))
 
 
 @pytest.mark.parametrize("setting", ["init_checkpoint", "albert_hub_module_handle"])
-def test_config_and_vocabulary_lie_beside_the_weights(tmp_path, setting):
+def test_config_and_vocabulary_are_found_beside_the_weights(tmp_path, setting):
     for name in ("albert_config.json", "30k-clean.model"):
         (tmp_path / name).write_text("{}")
     settings = make_settings(
@@ -67,7 +70,7 @@ def test_a_trained_run_has_config_and_vocabulary(tmp_path, setting, name):
     finding.keep_vocabulary(str(tmp_path / "words"), setting == "spm_model_file", str(out))
     (out / "albert_config.json").write_text("{}")
     using = make_settings(output_dir=str(out), albert_config_file=None)
-    with pytest.raises(ValueError, match="--albert_config_file is needed"):
+    with pytest.raises(ValueError, match="--albert_config_file is required"):
         model_files.find_model_files(using)
     (out / "model.ckpt-best.index").touch()
     found = model_files.find_model_files(using)
@@ -112,7 +115,7 @@ print(json.dumps({"messages": messages, "tensorflow": "tensorflow" in sys.module
 """
 
 
-def test_wrong_paths_are_named_before_tensorflow_is_imported_and_leave_nothing(tmp_path):
+def test_wrong_paths_are_reported_before_tensorflow_is_imported(tmp_path):
     for name in ("config.json", "file"):
         (tmp_path / name).touch()
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Batches of one trace, predictions in the order of the file, weights for a task."""
+"""Training datasets, predictions in the order of the file, and the checkpoint to predict with."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from albert_tf.finetuning.sequences import TokenSequences
 from albert_tf.heads import AlbertForClassification
 
 PADDING = Padding(max_seq_length=13, multiple=4)
-# Numbers of the examples' ids, and of the options that the questions have.
+# Sequence length of each question, and its number of options.
 LENGTHS = [5, 11, 3, 9, 2, 13, 7]
 OPTIONS = [2, 3, 2, 4, 2, 2, 3]
 
 
 @pytest.fixture(scope="module", name="questions")
 def make_questions():
-    """Question i has OPTIONS[i] options of LENGTHS[i] ids, each id i + 1."""
+    """Returns questions where question i has OPTIONS[i] options of LENGTHS[i] ids, all i + 1."""
     sequences = []
     for number, (length, options) in enumerate(zip(LENGTHS, OPTIONS, strict=True), 1):
         sequences += [([number] * length, 1)] * options + [([], 0)] * (4 - options)
@@ -34,7 +34,7 @@ def make_questions():
 
 
 class CountingModel:
-    """Counts the tokens of every option, and how often it was traced."""
+    """A model that counts the tokens of each option, and how often it is traced."""
 
     def __init__(self):
         self.traces = 0
@@ -50,7 +50,7 @@ class CountingModel:
         }
 
 
-def test_predictions_come_in_the_order_of_the_file(questions):
+def test_predictions_are_in_the_order_of_the_file(questions):
     model = CountingModel()
     predictor = Predictor(model, questions, 3, PADDING, {"counts": -1, "ids": 0})
     outputs = predictor.predict()
@@ -61,8 +61,8 @@ def test_predictions_come_in_the_order_of_the_file(questions):
         assert set(row[options:]) <= {0, -1}
 
 
-def test_rows_of_batches_of_different_width_are_filled_up(questions):
-    # The first batch is the longest question with its two options, alone.
+def test_rows_of_batches_of_different_width_are_padded(questions):
+    # The first batch contains only the longest question, with its two options.
     outputs = Predictor(CountingModel(), questions, 1, PADDING, {"counts": -1}).predict()
     assert outputs["counts"].shape == (7, 4)
     assert outputs["counts"][5].tolist() == [13, 13, -1, -1]
@@ -91,7 +91,7 @@ def test_the_batch_size_does_not_change_predictions(tiny_config):
     np.testing.assert_allclose(one, many, rtol=1e-4, atol=1e-6)
 
 
-def test_the_signature_leaves_all_sizes_open(questions):
+def test_the_signature_leaves_all_dimensions_unknown(questions):
     signature = prediction.batch_signature(questions)
     assert signature == {
         **dict.fromkeys(
@@ -101,7 +101,7 @@ def test_the_signature_leaves_all_sizes_open(questions):
     }
 
 
-def test_the_training_data_begin_at_any_step(questions):
+def test_training_data_can_start_at_any_step(questions):
     order = TrainingOrder(2, seed=3, batches_to_sort=3)
 
     def labels(start, count):
@@ -137,7 +137,7 @@ def test_weights_are_loaded_with_the_head(model, tmp_path):
         ({"output_bias": np.zeros(4)}, r"output_bias: \[4\], here \[3\]"),
     ],
 )
-def test_a_checkpoint_without_this_head_is_not_measured(model, tmp_path, head, message):
+def test_a_checkpoint_without_this_head_is_not_evaluated(model, tmp_path, head, message):
     weights = weights_of(model)
     del weights["output_bias"]
     changed = {name: value + 1 for name, value in weights.items()}
@@ -148,11 +148,13 @@ def test_a_checkpoint_without_this_head_is_not_measured(model, tmp_path, head, m
         np.testing.assert_array_equal(weights_of(model)[name], value, err_msg=name)
 
 
-def test_predictions_are_made_with_the_best_or_else_the_newest(tmp_path, monkeypatch):
+def test_predictions_use_the_best_or_else_the_latest_checkpoint(tmp_path, monkeypatch):
     logged = []
     monkeypatch.setattr(logging, "warning", lambda text, *args: logged.append(text % args))
     folder, start = str(tmp_path / "out"), str(tmp_path / "start")
-    with pytest.raises(FileNotFoundError, match=r"out holds no checkpoint to predict with. Train"):
+    with pytest.raises(
+        FileNotFoundError, match=r"out contains no checkpoint to predict with. Train"
+    ):
         prediction.find_best(folder)
     (tmp_path / "out").mkdir()
     store.save_checkpoint(start, {"x": np.zeros(2)})

@@ -1,4 +1,4 @@
-"""The text files of results are those of Google's programs."""
+"""The text files of results have the format of Google's programs."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from albert_tf.training.evaluation import CheckpointEvaluator, Evaluation, headi
 METRIC = "eval_accuracy"
 
 
-def test_the_file_of_results_is_the_official_one(tmp_path):
-    """The lines are those of an official run, but for those of the `.meta` files."""
+def test_the_results_file_has_googles_format(tmp_path):
+    """The lines equal those of a run of Google's program, except for its `.meta` files."""
     metrics = {METRIC: 5 / 11, "eval_loss": 0.69354945, "loss": 0.6936371}
     found = [
         Evaluation(0, metrics, "a", "dev"),
@@ -43,7 +43,7 @@ def test_the_file_of_results_is_the_official_one(tmp_path):
     assert (tmp_path / "eval_results.txt").read_text() == heading(in_bfloat16) + text
 
 
-def test_results_of_the_test_split_carry_the_best_of_the_dev_split(tmp_path):
+def test_test_results_include_the_best_dev_value(tmp_path):
     metrics = {METRIC: 0.25, "global_step": 10}
     text = results.write_test_results(str(tmp_path), metrics, METRIC)
     header = "***** Predict results *****\neval_accuracy = 0.25\nglobal_step = 10\n"
@@ -60,7 +60,7 @@ def test_results_of_the_test_split_carry_the_best_of_the_dev_split(tmp_path):
     assert (tmp_path / "predict_results.txt").read_text() == text
 
 
-def test_the_classifiers_files_are_the_official_ones(tmp_path):
+def test_the_files_of_the_classifier_have_googles_format(tmp_path):
     found = [
         Evaluation(0, {METRIC: np.float32(0.45454547).item(), "eval_loss": 0.5}, "a", "dev"),
         Evaluation(6, {METRIC: 0.25, "eval_loss": 0.75}, "b", "dev"),

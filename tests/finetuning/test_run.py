@@ -1,4 +1,4 @@
-"""The engine, piece by piece; the programs' tests see it whole."""
+"""Parts of the fine-tuning engine; the programs' tests cover it as a whole."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ def test_epochs_are_full_batches_and_replace_steps():
     assert engine.training_steps(settings, 23) == (30, 4)
     epochs = dataclasses.replace(settings, num_train_epochs=2.5, warmup_proportion=0.3)
     assert engine.training_steps(epochs, 23) == (11, 3)
-    with pytest.raises(ValueError, match=r"0\.1 of 23 examples are less than one step"):
+    with pytest.raises(ValueError, match=r"0\.1 with 23 examples is less than one step"):
         engine.training_steps(dataclasses.replace(settings, num_train_epochs=0.1), 23)
 
 
-def test_the_order_of_examples_is_ours_or_googles():
+def test_the_example_order_is_ours_or_googles():
     ours = engine.training_order(make_settings(seed=7, batches_to_sort=3))
     assert (ours.seed, ours.batches_to_sort, ours.shuffle_buffer) == (7, 3, None)
     theirs = engine.training_order(make_settings(official_order=True))
@@ -63,11 +63,11 @@ def test_a_trained_model_is_looked_for_in_the_runs_and_beside_the_weights(tmp_pa
         assert engine.list_model_folders(given) == ["out", str(tmp_path)]
 
 
-def test_a_vocabulary_larger_than_the_model_is_refused(toy_spm_model):
+def test_a_vocabulary_larger_than_the_models_is_rejected(toy_spm_model):
     settings = make_settings(spm_model_file=toy_spm_model, max_seq_length=7)
     assert engine.read_tokenizer(settings, CONFIG).vocab_size <= 97
     small = dataclasses.replace(CONFIG, vocab_size=61)
-    with pytest.raises(ValueError, match=r"toy\.model has \d+ entries, the model of config\.json"):
+    with pytest.raises(ValueError, match=r"toy\.model has \d+ entries, but config\.json has"):
         engine.read_tokenizer(settings, small)
     with pytest.raises(ValueError, match="max_seq_length=14 is larger"):
         engine.read_tokenizer(dataclasses.replace(settings, max_seq_length=14), CONFIG)
@@ -87,14 +87,14 @@ def make_split(task, name, labels):
 
 
 class Vocabulary:
-    """As much of a tokenizer as evaluation asks for."""
+    """The part of the tokenizer interface that evaluation uses."""
 
     checksum = "words"
 
 
 @pytest.fixture(name="make_run")
 def run_maker(tmp_path):
-    """Makes runs whose weights are those of a checkpoint from elsewhere."""
+    """Returns a function that makes runs with the weights of a checkpoint in another folder."""
     CONFIG.to_json_file(str(tmp_path / "albert_config.json"))
     (tmp_path / "vocab.txt").write_text("[PAD]\n")
 
@@ -125,7 +125,7 @@ def run_maker(tmp_path):
     return make
 
 
-def test_a_checkpoint_from_elsewhere_is_measured_and_described(make_run, tmp_path):
+def test_a_checkpoint_from_another_folder_is_evaluated(make_run, tmp_path):
     run = make_run("mrpc", {"dev": list("01101")})
     result, text = run.do_all()
     assert (result.settings, result.step) == (run.settings, 0)
@@ -137,7 +137,7 @@ def test_a_checkpoint_from_elsewhere_is_measured_and_described(make_run, tmp_pat
     assert not list((tmp_path / "run").glob("*.index"))
 
 
-def test_an_undefined_metric_is_said(make_run):
+def test_an_undefined_metric_is_reported(make_run):
     result, text = make_run("sts-b", {"dev": ["2.5"] * 5}).do_all()
     assert (result.metrics, result.remark) == ({}, "no pearson")
     assert text.endswith("global_step = 0\n")
@@ -150,7 +150,7 @@ def test_without_a_dev_split_there_is_nothing_to_evaluate(make_run):
         run.evaluate(run.splits["test"])
 
 
-def test_predictions_without_labels_are_not_measured(make_run, tmp_path):
+def test_predictions_without_labels_have_no_metrics(make_run, tmp_path):
     _, text = make_run("mrpc", {"test": [None] * 5}).do_all()
     assert text == ""
     assert len((tmp_path / "run" / "MRPC.tsv").read_text().splitlines()) == 6
@@ -187,10 +187,8 @@ def test_splits_with_the_same_data_share_features_and_the_trace(make_run):
     assert run._predictor(splits["dev"]) is not run._predictor(splits["other"])
 
 
-def test_exports_compute_in_float32_whatever_the_precision_of_training(
-    make_run, tmp_path, monkeypatch
-):
-    run = make_run("mrpc", {}, export_texts=False)  # the vocabulary is none
+def test_exports_compute_in_float32_after_mixed_precision_training(make_run, tmp_path, monkeypatch):
+    run = make_run("mrpc", {}, export_texts=False)  # the vocabulary is a fake
     models, names = [], set()
 
     def export(_, model, *__, extra_files, **___):
@@ -211,7 +209,7 @@ def test_exports_compute_in_float32_whatever_the_precision_of_training(
 
 
 class WordScores(tf_keras.Model):
-    """Scores a text by the sum of a number for each of its words: a model of a few operations."""
+    """A tiny model that scores a text by the sum of a learned number for each token."""
 
     def __init__(self):
         super().__init__()
@@ -224,9 +222,9 @@ class WordScores(tf_keras.Model):
 
 
 class WordTask(FineTuningTask):
-    """Whether a text has a positive score."""
+    """A cheap task: whether a text has a positive score."""
 
-    # A checkpoint is known by the name of a weight in a layer.
+    # A checkpoint is recognized by the name of a weight in a layer.
     weight = "bert/encoder/transformer/group_0/inner_group_0/LayerNorm/beta"
     selection_metric = "accuracy"
     outputs = {"scores": 0.0}  # noqa: RUF012
@@ -272,7 +270,7 @@ class WordTask(FineTuningTask):
 
 @pytest.fixture(name="fine_tune")
 def word_tuner(tmp_path):
-    """Fine-tunes the cheap task: all of the engine, and no encoder."""
+    """Returns a function that fine-tunes the cheap task: the whole engine without an encoder."""
     CONFIG.to_json_file(str(tmp_path / "config.json"))
     (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n")
 
@@ -293,7 +291,7 @@ def word_tuner(tmp_path):
     return fine_tune
 
 
-def test_a_run_that_is_killed_ends_as_one_that_is_not(fine_tune, tmp_path):
+def test_a_killed_run_resumes_to_the_same_result(fine_tune, tmp_path):
     values = {"train_step": 5, "learning_rate": 0.3, "save_checkpoints_steps": 2}
     whole, folder = fine_tune(**values, do_predict=True), tmp_path / "killed"
     values |= {"do_predict": True, "output_dir": str(folder)}
@@ -311,10 +309,10 @@ def test_a_run_that_is_killed_ends_as_one_that_is_not(fine_tune, tmp_path):
         assert text == (tmp_path / "out" / name).read_text()
 
 
-def test_training_stops_early_and_stays_so(fine_tune, tmp_path):
+def test_early_stopping_persists(fine_tune, tmp_path):
     values = {"train_step": 40, "learning_rate": 0.0, "early_stopping_patience": 2}
     result = fine_tune(**values)
-    # With a learning rate of 0 nothing gets better than the start, and the last of equals counts.
+    # With a learning rate of 0 nothing improves, and the last of equal checkpoints is the best.
     steps = list(store.list_checkpoints(str(tmp_path / "out")))
     assert 2 <= steps[-1] <= 3
     assert result.step == steps[-1]
@@ -327,13 +325,13 @@ def test_training_stops_early_and_stays_so(fine_tune, tmp_path):
 
 @contextlib.contextmanager
 def held(folder):
-    """Holds the lock of a folder as another process would."""
+    """Holds the lock of a folder, as another process would."""
     with open(folder / ".lock", "w") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
 
 
-def test_a_sweep_holds_the_folders_of_all_its_runs(fine_tune, tmp_path, monkeypatch):
+def test_a_sweep_locks_the_folders_of_all_its_runs(fine_tune, tmp_path, monkeypatch):
     folders = [tmp_path / "out" / f"lr{rate}_seed7" for rate in ("0", "0.3")]
 
     def look(run):
@@ -349,9 +347,7 @@ def test_a_sweep_holds_the_folders_of_all_its_runs(fine_tune, tmp_path, monkeypa
         fine_tune(learning_rate=(0.0, 0.3), seed=7)
 
 
-def test_a_finished_run_is_refused_with_other_settings_data_or_vocabulary(
-    fine_tune, tmp_path, monkeypatch
-):
+def test_a_finished_run_rejects_other_settings_data_or_vocabulary(fine_tune, tmp_path, monkeypatch):
     fine_tune(train_step=2)
     folder, vocabulary = tmp_path / "out", tmp_path / "vocab.txt"
     other = tmp_path / "other.txt"
@@ -361,7 +357,7 @@ def test_a_finished_run_is_refused_with_other_settings_data_or_vocabulary(
         fine_tune(train_step=2, learning_rate=0.25)
     with pytest.raises(ValueError, match=rf"(?s){text}.*5 entries.*vocab\.txt.*6 entries"):
         fine_tune(train_step=2, vocab_file=str(other))
-    # Evaluation does not ask for the rate, but for the vocabulary.
+    # Evaluation does not compare the learning rate, but the vocabulary.
     fine_tune(learning_rate=0.25, do_train=False)
     with pytest.raises(ValueError, match="was trained with another vocabulary"):
         fine_tune(do_train=False, vocab_file=str(other))
@@ -388,7 +384,7 @@ def test_accepted_changes_are_those_of_the_next_run(fine_tune, tmp_path):
         fine_tune(train_step=1, learning_rate=0.25)
 
 
-def test_training_from_a_run_needs_its_vocabulary(fine_tune, tmp_path, caplog):
+def test_training_from_a_run_requires_its_vocabulary(fine_tune, tmp_path, caplog):
     fine_tune(train_step=1)
     other = tmp_path / "other.txt"
     other.write_text((tmp_path / "vocab.txt").read_text() + "sea\n")
@@ -398,12 +394,12 @@ def test_training_from_a_run_needs_its_vocabulary(fine_tune, tmp_path, caplog):
     assert not (tmp_path / "new").exists()
     fine_tune(train_step=1, learning_rate=0.25, **start)
     assert "The vocabulary has" not in caplog.text
-    (tmp_path / "out" / "trained_with.json").unlink()  # as in a foreign folder
+    (tmp_path / "out" / "trained_with.json").unlink()  # as in a folder of another program
     fine_tune(train_step=1, **start | {"output_dir": str(tmp_path / "foreign")})
     assert "The vocabulary has 5 entries, and the model has vocab_size=97" in caplog.text
 
 
-def test_a_run_that_fails_at_its_start_is_not_in_the_way(fine_tune, tmp_path):
+def test_a_run_that_fails_at_its_start_does_not_block_the_next(fine_tune, tmp_path):
     small = tmp_path / "small.json"
     dataclasses.replace(CONFIG, vocab_size=61).to_json_file(str(small))
     store.save_checkpoint(str(tmp_path / "init"), {"x": np.zeros(1)})
@@ -420,7 +416,7 @@ def test_a_run_that_fails_at_its_start_is_not_in_the_way(fine_tune, tmp_path):
     fine_tune(train_step=1)
 
 
-def test_a_sweep_has_a_folder_a_run_a_table_and_exports_the_best(fine_tune, tmp_path):
+def test_a_sweep_writes_a_folder_per_run_and_a_table_and_exports_the_best(fine_tune, tmp_path):
     result = fine_tune(
         train_step=3,
         learning_rate=(0.0, 0.3),

@@ -12,7 +12,7 @@ def sequences():
     return TokenSequences.pack(SEQUENCES, LABELS)
 
 
-def test_a_batch_is_padded_and_in_the_order_asked_for(sequences):
+def test_a_batch_is_padded_and_in_the_requested_order(sequences):
     batch = sequences.batch(np.array([3, 0]), 7)
     assert batch["input_ids"].tolist() == [[2, 5, 3, 6, 3, 0, 0], [2, 7, 3, 0, 0, 0, 0]]
     assert batch["input_mask"].tolist() == [[1, 1, 1, 1, 1, 0, 0], [1, 1, 1, 0, 0, 0, 0]]
@@ -21,19 +21,19 @@ def test_a_batch_is_padded_and_in_the_order_asked_for(sequences):
     assert {value.dtype.name for value in batch.values()} == {"int32"}
 
 
-def test_it_knows_its_sizes(sequences):
+def test_sequences_report_their_sizes(sequences):
     assert len(sequences) == 4
     assert len(sequences.input_ids) == 16
     assert sequences.lengths.tolist() == [3, 6, 2, 5]
 
 
-def test_a_batch_too_narrow_for_a_row_is_refused(sequences):
+def test_a_batch_too_narrow_for_a_row_is_rejected(sequences):
     sequences.batch(np.array([0, 2]), 3)
-    with pytest.raises(ValueError, match="a sequence of 6 ids, seq_length=5"):
+    with pytest.raises(ValueError, match="a sequence has 6 ids, more than seq_length=5"):
         sequences.batch(np.array([0, 1]), 5)
 
 
-def test_options_of_a_question_stand_side_by_side():
+def test_options_of_a_question_are_stacked():
     missing = ([], 0)
     questions = TokenSequences.pack(
         [*SEQUENCES[:2], missing, SEQUENCES[3], SEQUENCES[0], SEQUENCES[2]],
@@ -51,7 +51,7 @@ def test_options_of_a_question_stand_side_by_side():
 
 
 def test_columns_must_have_a_row_for_each_example():
-    with pytest.raises(ValueError, match=r"4 sequences of 1 choices .* \[3\] examples"):
+    with pytest.raises(ValueError, match=r"4 sequences with 1 choices .* \[3\] examples"):
         TokenSequences.pack(SEQUENCES, {"label_ids": np.zeros(3)})
-    with pytest.raises(ValueError, match="4 sequences of 3 choices"):
+    with pytest.raises(ValueError, match="4 sequences with 3 choices"):
         TokenSequences.pack(SEQUENCES, {}, num_choices=3)

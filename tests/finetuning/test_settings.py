@@ -27,16 +27,16 @@ def test_phases_decide_which_splits_are_used():
     FineTuningSettings(output_dir="out", export_dir="export").require_a_phase()
 
 
-def test_a_command_line_that_asks_for_nothing_is_refused():
+def test_a_command_line_without_a_phase_is_rejected():
     settings = FineTuningSettings(output_dir="out")
     assert settings.splits == []
-    with pytest.raises(ValueError, match="nothing to do: give --do_train, --do_eval or"):
+    with pytest.raises(ValueError, match="nothing to do: set --do_train, --do_eval,"):
         settings.require_a_phase()
 
 
 @pytest.fixture(name="trained")
 def make_trained(tmp_path):
-    """What a run in `tmp_path` was trained with, that differs from all defaults."""
+    """Settings of a trained run in `tmp_path`, all different from the defaults."""
     values = {
         "task_name": "tsv",
         "text_a_column": "body",
@@ -58,7 +58,7 @@ def make_trained(tmp_path):
     return values
 
 
-def test_whoever_uses_a_trained_model_takes_what_is_not_given_from_its_training(tmp_path, trained):
+def test_settings_default_to_those_of_the_trained_model(tmp_path, trained):
     made = classification.Settings.make(output_dir=str(tmp_path), do_predict=True)
     found = dataclasses.asdict(made)
     assert {name: found[name] for name in trained} == trained
@@ -76,7 +76,7 @@ def test_whoever_uses_a_trained_model_takes_what_is_not_given_from_its_training(
         (race, {"data_dir": "race"}),  # which trains by default
     ],
 )
-def test_training_takes_nothing_from_an_earlier_run(tmp_path, trained, program, given):
+def test_training_ignores_settings_of_an_earlier_run(tmp_path, trained, program, given):
     given["output_dir"] = str(tmp_path)
     assert program.Settings.make(**given) == program.Settings(**given)
 

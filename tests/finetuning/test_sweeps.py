@@ -1,4 +1,4 @@
-"""Which runs there are, what they are compared by, and the files of the comparison."""
+"""The runs of a sweep, their comparison, and its files."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def results(folder, values):
 
 
 @pytest.mark.parametrize("rates", [5e-5, (5e-5,)])
-def test_a_lone_run_goes_into_the_output_directory_itself(rates):
+def test_a_single_run_writes_to_the_output_directory_itself(rates):
     assert sweeps.plan_runs(make_settings("out", rates)) == [make_settings("out", 5e-5)]
 
 
-def test_every_learning_rate_has_every_seed_in_a_folder_of_its_own():
+def test_each_learning_rate_and_seed_has_a_separate_folder():
     runs = sweeps.plan_runs(make_settings("out", RATES, 2))
     assert [(run.learning_rate, run.seed) for run in runs] == [
         (rate, seed) for rate in RATES for seed in (7, 8)
@@ -46,26 +46,26 @@ def test_every_learning_rate_has_every_seed_in_a_folder_of_its_own():
     folders = [run.output_dir for run in runs]
     assert folders[0] == "out/lr1e-05_seed7"
     assert len(set(folders)) == 6
-    # A sweep that grows keeps the folders that it has.
+    # A sweep that is extended keeps its existing folders.
     more = sweeps.plan_runs(make_settings("out", (*RATES, 1e-4), 3))
     assert set(folders) < {run.output_dir for run in more}
 
 
 @pytest.mark.parametrize("rates", [(), (1e-5, 2e-5, 1e-5)])
-def test_learning_rates_are_named_once_each(rates):
-    with pytest.raises(ValueError, match=r"--learning_rate=.*: one or more numbers"):
+def test_learning_rates_must_be_distinct(rates):
+    with pytest.raises(ValueError, match=r"--learning_rate=.*: expected one or more"):
         sweeps.plan_runs(make_settings("out", rates))
 
 
-def test_several_runs_need_a_dev_set():
+def test_several_runs_require_a_dev_set():
     settings = dataclasses.replace(make_settings("out", 1e-5, 2), do_eval=False)
-    with pytest.raises(ValueError, match="2 runs are compared by the dev set: give --do_eval"):
+    with pytest.raises(ValueError, match="2 runs are compared on the dev set: set --do_eval"):
         sweeps.plan_runs(settings)
 
 
 def test_one_run_has_one_learning_rate():
     assert sweeps.learning_rate_of(make_settings("out", 1e-5)) == 1e-5
-    with pytest.raises(ValueError, match="one run has one learning rate"):
+    with pytest.raises(ValueError, match="a run has a single learning rate"):
         sweeps.learning_rate_of(make_settings("out", RATES))
 
 
@@ -85,7 +85,7 @@ def test_the_summary_has_median_mean_and_deviation_for_each_learning_rate():
     assert text.endswith("best: out/r1\n")
 
 
-def test_the_table_has_a_row_a_run_with_all_metrics(tmp_path):
+def test_the_table_has_a_row_per_run_with_all_metrics(tmp_path):
     found = results(tmp_path, [(1e-5, 7, 0.5), (2e-5, 7, 0.75)])
     found.append(Result(make_settings("bad", 1.0), remark="diverged"))
     assert (
@@ -112,7 +112,7 @@ def test_a_run_that_diverges_does_not_stop_the_others(tmp_path):
     assert "diverged" in (tmp_path / "sweep_results.txt").read_text()
 
 
-def test_a_lone_run_that_diverges_is_an_error_and_leaves_no_table(tmp_path):
+def test_a_single_run_that_diverges_is_an_error_and_leaves_no_table(tmp_path):
     def make(run):
         raise ArithmeticError("the loss is not finite")
 
@@ -121,7 +121,7 @@ def test_a_lone_run_that_diverges_is_an_error_and_leaves_no_table(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_the_first_of_equal_runs_is_the_best_and_none_is_said():
+def test_the_first_of_equal_runs_is_best_and_a_missing_best_is_reported():
     found = results("out", [(1e-5, 7, 0.5), (2e-5, 7, 0.5)])
     assert sweeps.best_result(found, METRIC) is found[0]
     with pytest.raises(ValueError, match="no run has a best checkpoint: diverged"):

@@ -17,7 +17,7 @@ def write(tmp_path):
     return write_file
 
 
-def test_tabs_alone_separate_and_line_feeds_alone_end_rows(write):
+def test_only_tabs_separate_cells_and_only_line_feeds_end_rows(write):
     path = write("a.tsv", 'one "two\t three,\t\n\u2028four\x0bfive\x85six\r\n\n"\n\n \n')
     assert list(tables.read_rows(path)) == [
         (1, ['one "two', " three,", ""]),
@@ -27,7 +27,7 @@ def test_tabs_alone_separate_and_line_feeds_alone_end_rows(write):
     ]
 
 
-def test_a_byte_order_mark_is_no_text(write):
+def test_a_byte_order_mark_is_not_text(write):
     path = write("a.txt", b"\xef\xbb\xbfa\tb\n")
     assert list(tables.read_rows(path)) == [(1, ["a", "b"])]
 
@@ -41,7 +41,7 @@ def test_a_carriage_return_inside_a_line_is_a_bad_row(write):
         raise bad
 
 
-def test_csv_may_have_quotes_line_feeds_and_long_fields(write):
+def test_csv_may_contain_quotes_line_feeds_and_long_fields(write):
     long = "x" * 300_000
     path = write("a.csv", f'text,label\n"one, ""two""\nthree",1\n\n{long},0\n')
     assert list(tables.read_rows(path)) == [
@@ -51,13 +51,13 @@ def test_csv_may_have_quotes_line_feeds_and_long_fields(write):
     ]
 
 
-def test_csv_with_an_open_quote_names_the_line(write):
+def test_an_error_names_the_line_with_an_unclosed_quote(write):
     path = write("a.csv", 'a,b\n"c,d\n')
     with pytest.raises(ValueError, match=r"a\.csv, line 2: not comma-separated"):
         list(tables.read_rows(path))
 
 
-def test_json_lines_are_objects_or_bad(write):
+def test_json_lines_that_are_not_objects_are_bad_rows(write):
     path = write("a.jsonl", '{"a": 1}\n[1]\n{"a": \n\n{"b": "ü"}\r\n')
     found = list(tables.read_rows(path))
     assert [line for line, _ in found] == [1, 2, 3, 4, 5]
@@ -65,32 +65,37 @@ def test_json_lines_are_objects_or_bad(write):
     assert found[4][1] == {"b": "ü"}
     for _, row in found[1:4]:
         assert isinstance(row, BadRowError)
-    assert "list came" in str(found[1][1])
+    assert "got list" in str(found[1][1])
 
 
-def test_text_that_is_not_utf_8_names_the_line(write):
+def test_an_error_names_the_line_that_is_not_utf_8(write):
     path = write("a.tsv", b"a\nb\n\xff\n")
     with pytest.raises(ValueError, match=r"a\.tsv, line 3: not UTF-8"):
         list(tables.read_rows(path))
 
 
-def test_cells_are_found_by_number_or_key():
+def test_cells_are_found_by_index_or_key():
     assert tables.cell(["a", "b", "c"], 1) == "b"
     assert tables.cell(["a", "b", "c"], -1) == "c"
     assert tables.cell({"a": 5}, "a") == 5
-    with pytest.raises(ShortRowError, match="4 or more columns were expected, 3 came"):
+    with pytest.raises(ShortRowError, match="expected 4 or more columns, got 3"):
         tables.cell(["a", "b", "c"], 3)
     with pytest.raises(ShortRowError, match="2 or more columns"):
-        tables.cell(["a"], -1)  # the only column cannot be text and label at once
+        tables.cell(["a"], -1)  # the only column cannot be both text and label
     with pytest.raises(BadRowError, match="no key 'x' among 'a', 'b'"):
         tables.cell({"a": 1, "b": 2}, "x")
 
 
 @pytest.mark.parametrize(
     ("value", "problem"),
-    [(5, "'t' is 5, text"), (None, "null"), (["a", 5], "text was expected"), ("a\ud800", "half")],
+    [
+        (5, "'t' is 5, expected text"),
+        (None, "null"),
+        (["a", 5], "expected text"),
+        ("a\ud800", "lone"),
+    ],
 )
-def test_what_is_no_text_is_refused(value, problem):
+def test_values_that_are_not_text_are_rejected(value, problem):
     with pytest.raises(BadRowError, match=problem):
         tables.text_cell({"t": value}, "t")
 
@@ -99,14 +104,14 @@ def test_a_list_of_texts_is_joined():
     assert tables.text_cell({"t": ["a", "b c"]}, "t") == "a b c"
 
 
-def test_half_a_surrogate_pair_of_json_is_refused():
+def test_a_lone_surrogate_in_json_is_rejected():
     row = json.loads('{"t": "\\ud83d", "u": "\\ud83d\\ude00"}')
     assert tables.text_cell(row, "u") == "😀"
-    with pytest.raises(BadRowError, match="half a surrogate pair"):
+    with pytest.raises(BadRowError, match="a lone surrogate"):
         tables.text_cell(row, "t")
 
 
-def test_bad_rows_are_counted_and_the_one_too_many_stops(monkeypatch):
+def test_bad_rows_are_counted_and_one_too_many_is_an_error(monkeypatch):
     logged = []
     monkeypatch.setattr(logging, "warning", lambda text, *args: logged.append(text % args))
     reports = RowReports("data.tsv", max_bad_rows=7)
@@ -127,17 +132,15 @@ def test_bad_rows_are_counted_and_the_one_too_many_stops(monkeypatch):
     ("text", "expected"),
     [
         ('a\t"He said ""hi"""\n', True),
-        ('"a"\t"b"\n"c"\t"d"\n', True),  # all cells
-        ('plain\t1\n"a, b"\t1\n"c, d"\t0\n"e, f"\t1\n', True),  # Excel: those with a comma
+        ('"a"\t"b"\n"c"\t"d"\n', True),  # all cells are quoted
+        ('plain\t1\n"a, b"\t1\n"c, d"\t0\n"e, f"\t1\n', True),  # Excel quotes cells with commas
         ('plain, with a comma\t1\n"a, b"\t1\n"c, d"\t0\n"e, f"\t1\n', False),
-        ('"Why?"\t1\n"No."\t0\n', False),  # two texts that are somebody's words
+        ('"Why?"\t1\n"No."\t0\n', False),  # two quotations
         ('5" wide\t1\n"a" and "b"\t0\n', False),
         ("", False),
     ],
 )
-def test_quoting_is_recognized_and_text_with_quotation_marks_is_not_taken_for_it(
-    tmp_path, text, expected
-):
+def test_quoting_is_distinguished_from_text_with_quotation_marks(tmp_path, text, expected):
     (tmp_path / "train.tsv").write_text(text)
     assert tables.looks_quoted(str(tmp_path / "train.tsv")) == expected
     (tmp_path / "train.csv").write_text(text)
@@ -145,5 +148,5 @@ def test_quoting_is_recognized_and_text_with_quotation_marks_is_not_taken_for_it
 
 
 @pytest.mark.parametrize("name", ["glue/MRPC/train.tsv", "glue/RTE/train.tsv", "lcqmc/train.txt"])
-def test_no_quoting_is_seen_in_published_data(shared, name):
+def test_no_quoting_is_detected_in_published_data(shared, name):
     assert not tables.looks_quoted(str(shared / "data" / name))

@@ -1,4 +1,4 @@
-"""What a task must define, and what it inherits: mean loss, sums of metrics, evaluation text."""
+"""The interface of a task, and what it inherits: mean loss, sums of metrics, evaluation text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from albert_tf.training.evaluation import Evaluation
 
 
 class Distances(FineTuningTask):
-    """The least that a task defines; only its losses are computed here."""
+    """A minimal task; only its losses are computed."""
 
     selection_metric = "closeness"
     outputs = MappingProxyType({"logits": 0.0})
@@ -63,7 +63,7 @@ OUTPUTS = tf.constant([1.5, 0.0, 5.0])
         "served_outputs",
     ],
 )
-def test_a_task_that_lacks_a_method_cannot_be_made(method):
+def test_a_task_that_lacks_a_method_cannot_be_instantiated(method):
     forgetful = type("Forgetful", (Distances,), {method: getattr(FineTuningTask, method)})
     with pytest.raises(TypeError, match=f"Forgetful.*{method}"):
         forgetful()
@@ -76,7 +76,7 @@ def test_the_loss_is_a_mean_and_metrics_are_sums():
     assert (float(total), float(count)) == (2.0, 3.0)
 
 
-def test_the_losses_of_parts_add_up_to_that_of_the_batch():
+def test_losses_of_micro_batches_add_up_to_that_of_the_batch():
     weights = TASK.loss_weights(BATCH)
     assert weights.shape == (1,)
     parts = [slice(0, 1), slice(1, 3)]
@@ -88,7 +88,7 @@ def test_the_losses_of_parts_add_up_to_that_of_the_batch():
 
 
 class DistancesOfSome(Distances):
-    """As a task whose tokens do not all count."""
+    """A task in which some tokens have no weight."""
 
     def sample_weights(self, batch):
         return tf.cast(batch["label_ids"] != 2.0, tf.float32)
@@ -102,7 +102,7 @@ def test_examples_with_a_weight_of_zero_do_not_count():
     assert [float(value) for value in sums["is_near"]] == [2.0, 2.0]
 
 
-def test_what_most_tasks_need_is_there():
+def test_the_defaults_suit_most_tasks():
     assert TASK.padding(Padding(11, 4)) == Padding(11, 4)
     assert TASK.num_examples(Split("train", [], [1, 2, 3])) == 3
     assert TASK.predictions({"logits": 1}) == {"logits": 1}

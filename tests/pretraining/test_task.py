@@ -107,7 +107,7 @@ def test_records_without_masked_words_are_taken_with_a_warning(task, path, caplo
     assert f"{path}: the first records have no masked words" in caplog.text
 
 
-def test_a_vocabulary_larger_than_the_model_is_refused(task, path):
+def test_a_vocabulary_larger_than_the_models_is_rejected(task, path):
     write_metadata(path, size=98)
     with pytest.raises(ValueError, match=r"vocabulary of 98 entries.* vocab_size=97.*a\.model"):
         task.find_records(str(path), "input_file")

@@ -99,7 +99,7 @@ OPTIONS = ["w", "x", "y", "z"]
 @pytest.mark.parametrize(
     ("bad", "problem"),
     [
-        ("no JSON", r"line 2: a JSON object was expected"),
+        ("no JSON", r"line 2: expected a JSON object"),
         (article("m2", article=" "), r"line 2: 'article' is empty"),
         (article("m2", questions="Why ?"), r"line 2: 'questions' is str, a list was expected"),
         (article("m2", answers="A"), r"line 2: 2 questions, 2 options, 1 answers"),
@@ -114,7 +114,7 @@ OPTIONS = ["w", "x", "y", "z"]
         ),
         (
             article("m2", options=[OPTIONS, ["w", "x", "y", 5]]),
-            r"line 2, question 2 of m2: option 4 is 5, text was expected",
+            r"line 2, question 2 of m2: option 4 is 5, expected text",
         ),
         (article("m2", "AE"), r"line 2, question 2 of m2: label 'E' for 4 options: 0 to 3, or A"),
         (article("m2", questions=["Why ?", None]), r"line 2, question 2 of m2: question is null"),
@@ -190,9 +190,9 @@ def test_the_answer_is_a_number_a_letter_or_the_option_itself(tmp_path, label, n
         (question(options=["a"]), r"options \['a'\]: a list of two or more was expected"),
         (question(options="ab"), r"options 'ab': a list of two or more"),
         (question(options=["a", " "]), r"option 2 of 2 is empty"),
-        (question(question=5), r"'question' is 5, text was expected"),
-        (question(level="\ud800"), r"'level' holds half a surrogate pair"),
-        (question(level="a\nb"), r"'level' is 'a.nb': text without tabs and line breaks"),
+        (question(question=5), r"'question' is 5, expected text"),
+        (question(level="\ud800"), r"'level' contains a lone surrogate"),
+        (question(level="a\nb"), r"'level' is 'a.nb', expected text without tabs and line breaks"),
     ],
 )
 def test_a_bad_question_is_named(tmp_path, bad, problem):
@@ -204,10 +204,10 @@ def test_a_bad_question_is_named(tmp_path, bad, problem):
 
 def test_an_id_that_cannot_be_written_is_refused(tmp_path):
     folder = write_questions(tmp_path, question(), question(id="\ud800"), name="test.jsonl")
-    with pytest.raises(ValueError, match=r"test\.jsonl, line 2 .*'id' holds half a surrogate pair"):
+    with pytest.raises(ValueError, match=r"test\.jsonl, line 2 .*'id' contains a lone surrogate"):
         read_questions(folder, "test")
     write_articles(tmp_path, "high", article("m1", id="\ud800"), together=True, split="test")
-    with pytest.raises(ValueError, match=r"high/all\.txt, line 1: 'id' holds half a surrogate"):
+    with pytest.raises(ValueError, match=r"high/all\.txt, line 1: 'id' contains a lone surrogate"):
         read_race(folder, "test", ["high"])
 
 

@@ -11,7 +11,7 @@ def test_a_single_question_is_a_split_of_its_own():
     assert settings.with_a_phase() is settings
 
 
-def test_a_command_line_that_asks_for_nothing_is_refused():
+def test_a_command_line_without_a_phase_is_rejected():
     settings = squad.Settings(output_dir="out")
     assert settings.with_a_phase().splits == ["train", "dev"]
     with pytest.raises(ValueError, match="--export_dir, or --question and --context"):
