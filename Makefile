@@ -8,11 +8,12 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 RUN := $(VENV)/bin/python
 READY := $(VENV)/.installed
+DOCS_READY := $(VENV)/.docs-installed
 
 # Without TensorFlow's start-up notes (which CPU, no CUDA). Its errors reach Python as exceptions.
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-.PHONY: help setup demo test test-ci test-slow lint format types bench check clean
+.PHONY: help setup demo test test-ci test-slow lint format types docs bench check clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -37,7 +38,7 @@ test: $(READY) ## the default tests (five minutes on two cores)
 # What only whole programs show (kills, full disks, damaged files, several workers), and Google's own
 # training runs.
 test-ci: $(READY) ## the slow tests that .ci/run runs (twelve minutes)
-	$(RUN) -m pytest -m slow --timeout 1800 tests/test_faults.py tests/test_fuzz.py tests/test_keras.py \
+	$(RUN) -m pytest -m slow --timeout 1800 tests/test_docs.py tests/test_faults.py tests/test_fuzz.py tests/test_keras.py \
 	  tests/test_optimization.py tests/test_shell_runs.py tests/training/test_step.py
 
 test-slow: $(READY) ## all tests, the slow ones as well
@@ -54,11 +55,18 @@ format: $(READY) ## ruff: repair and format
 types: $(READY) ## mypy
 	$(RUN) -m mypy
 
+docs: $(DOCS_READY) ## the documentation site, in site/; a warning is an error
+	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --quiet
+
+$(DOCS_READY): $(READY)
+	@$(RUN) -m pip install --quiet --disable-pip-version-check --editable ".[docs]"
+	@touch $(DOCS_READY)
+
 bench: $(READY) ## every benchmark, one JSON line a run
 	@for script in $(wildcard benchmarks/bench_*.py); do $(RUN) $$script; done
 
 check: lint types test ## what has to pass before a commit
 
 clean: ## remove caches and build products; .venv, demo and data stay
-	rm -rf build dist .mypy_cache .pytest_cache .ruff_cache
+	rm -rf build dist site .mypy_cache .pytest_cache .ruff_cache
 	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -exec rm -rf {} +

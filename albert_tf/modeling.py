@@ -558,8 +558,9 @@ class AlbertEncoder(AlbertLayer):
         hidden_states: with `output_hidden_states`, a tuple of the input of the first layer and the
             output of each of the L·N blocks, float [B, S, H] each.
 
-    Raises: ValueError if S exceeds `max_position_embeddings` or, in the constructor, if the weights
-        do not fit into the machine's memory.
+    Raises:
+        ValueError: S exceeds `max_position_embeddings`, or, in the constructor, the weights do not
+            fit into the machine's memory.
 
     >>> config = AlbertConfig(97, hidden_size=12, num_attention_heads=4, intermediate_size=20)
     >>> outputs = AlbertEncoder(config)(tf.constant([[2, 45, 61, 3], [2, 77, 3, 0]]))

@@ -95,7 +95,7 @@ def lines_of(block):
     for line in block.replace("\\\n", " ").splitlines():
         command = line.removeprefix("nohup ").removesuffix("&").strip()
         added = next((flags for name, flags in APPENDED.items() if re.search(name, command)), "")
-        yield f"{command} {added}"
+        yield f"{command} {added}".rstrip()
 
 
 def write_tsv(path, columns, labels, has_header):

@@ -1,0 +1,91 @@
+"""The guides: their links lead somewhere, and every block of code in them runs.
+
+The blocks of a page run in their order, in one copy of a user's folder (see test_pasted_commands).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.test_pasted_commands import lines_of, make_home, run_here  # noqa: F401
+
+DOCS = ROOT / "docs"
+PAGES = sorted(DOCS.rglob("*.md"))
+GUIDES = [*sorted((DOCS / "guides").glob("*.md")), DOCS / "how_albert_works.md"]
+# What a guide leaves behind.
+EXPECTED = {
+    "pretrain": [
+        "train.tfrecord",
+        "pretrained/eval_results.txt",
+        "albert_domain/model.ckpt-2.index",
+    ],
+    "lcqmc": ["lcqmc_tiny/test_results.tsv", "lcqmc_sweep/sweep_results.txt", "export"],
+    "squad": ["squad/predictions.json", "squad2/null_odds.json"],
+    "race": ["race/eval_results.txt", "choice_model/eval_results.txt"],
+    "custom_task": ["reviews_model/eval_results.txt", "entities_model/eval_results.txt"],
+    "faq": [],
+    "how_albert_works": [],
+}
+
+
+def name_of(page):
+    return page.relative_to(DOCS).as_posix()
+
+
+def blocks_of(page):
+    """(language, body) of the blocks of a page that can be run."""
+    found = re.findall(r"^```(\w+)\n(.*?)^```$", page.read_text(encoding="utf-8"), re.M | re.S)
+    return [(language, body) for language, body in found if language in ("bash", "python")]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_relative_link_leads_somewhere(page):
+    links = re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text(encoding="utf-8"))
+    local = [link for link in links if "://" not in link]
+    assert not [link for link in local if not (page.parent / link).exists()]
+
+
+def test_every_page_is_in_the_navigation():
+    nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").split("\nnav:\n")[1]
+    listed = set(re.findall(r": (\S+\.md)$", nav, re.M))
+    assert {name_of(page) for page in PAGES} <= listed
+
+
+def test_every_guide_is_expected_and_has_something_to_run():
+    assert {page.stem for page in GUIDES} == set(EXPECTED)
+    assert all(blocks_of(page) for page in GUIDES)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
+def test_the_blocks_of_a_guide_run(page, run):
+    blocks = blocks_of(page)
+    assert not any("..." in body for _, body in blocks)
+    commands = [line for language, body in blocks if language == "bash" for line in lines_of(body)]
+    python = "".join(body for language, body in blocks if language == "python")
+    commands.append(f"python -c {shlex.quote(python)}")
+    folder, output = run(commands)
+    missing = [name for name in EXPECTED[page.stem] if not (folder / name).exists()]
+    assert not missing, output[-5000:]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("mkdocs") is None, reason="mkdocs is not installed")
+def test_the_site_builds_without_a_warning(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(tmp_path / "site")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "site" / "guides" / "faq" / "index.html").is_file()
