@@ -38,8 +38,8 @@ test: $(READY) ## the default tests (five minutes on two cores)
 # What only whole programs show (kills, full disks, damaged files, several workers), and Google's own
 # training runs.
 test-ci: $(READY) ## the slow tests that .ci/run runs (twelve minutes)
-	$(RUN) -m pytest -m slow --timeout 1800 tests/test_docs.py tests/test_faults.py tests/test_fuzz.py tests/test_keras.py \
-	  tests/test_optimization.py tests/test_shell_runs.py tests/training/test_step.py
+	$(RUN) -m pytest -m slow --timeout 1800 tests/test_docs.py tests/test_faults.py tests/test_fuzz.py \
+	  tests/test_keras.py tests/test_optimization.py tests/test_shell_runs.py tests/training/test_step.py
 
 test-slow: $(READY) ## all tests, the slow ones as well
 	$(RUN) -m pytest -m "slow or not slow" --timeout 1800
