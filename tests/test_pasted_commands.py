@@ -22,10 +22,10 @@ import pytest
 from albert_tf.classification.tasks import TASKS
 from albert_tf.commands import train_vocabulary
 from albert_tf.config import AlbertConfig
+from tests.commands.test_run_race import PASSAGE, write_article
+from tests.commands.test_run_race import QUESTIONS as RACE_QUESTIONS
+from tests.commands.test_run_squad import ANSWERABLE, QUESTIONS, squad_file
 from tests.conftest import ROOT
-from tests.test_run_race import PASSAGE, write_article
-from tests.test_run_race import QUESTIONS as RACE_QUESTIONS
-from tests.test_run_squad import ANSWERABLE, QUESTIONS, squad_file
 
 TEXT = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```bash\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)

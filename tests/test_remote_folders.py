@@ -20,12 +20,12 @@ from albert_tf.commands import (
     run_token_classification,
     train_vocabulary,
 )
+from tests.commands.test_run_classifier import write_cola
+from tests.commands.test_run_race import PASSAGE, QUESTIONS, write_article
+from tests.commands.test_run_squad import ANSWERABLE, squad_file
+from tests.commands.test_run_token_classification import conll
 from tests.conftest import MAX_PREDICTIONS, SEQ_LENGTH, TOY_TEXT
 from tests.script_runner import killed_at
-from tests.test_run_classifier import write_cola
-from tests.test_run_race import PASSAGE, QUESTIONS, write_article
-from tests.test_run_squad import ANSWERABLE, squad_file
-from tests.test_run_token_classification import conll
 from tests.training.test_loop import write_records
 
 pytestmark = pytest.mark.slow
