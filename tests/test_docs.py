@@ -47,7 +47,7 @@ def blocks_of(page):
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_every_relative_link_leads_somewhere(page):
-    links = re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text(encoding="utf-8"))
+    links = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
     local = [link for link in links if "://" not in link]
     assert not [link for link in local if not (page.parent / link).exists()]
 
