@@ -1,6 +1,6 @@
-"""The architecture of a model, read from and written to Google's `albert_config.json`.
+"""Model configuration, read from and written to Google's `albert_config.json`.
 
-albert_zh's files and Hugging Face's `config.json` are read as well.
+albert_zh's configs and Hugging Face's `config.json` can be read as well.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from absl import logging
 from albert_tf import files
 
 ACTIVATIONS = ("gelu", "relu", "tanh", "linear")
-LAYER_NORM_EPSILON = 1e-12  # Google's; Keras and PyTorch default to larger ones
+LAYER_NORM_EPSILON = 1e-12  # Google's; Keras and PyTorch have larger defaults
 LAYOUTS = ("google", "albert_zh")
 LN_TYPES = ("postln", "preln")
 
-_LARGEST_SIZE = 2**31 - 1  # of any whole number: token ids are int32
-_BLOCK_BYTES = 100_000  # of a training graph, for each application of a block; measured
+_LARGEST_SIZE = 2**31 - 1  # limit of all integers, because token ids are int32
+_BLOCK_BYTES = 100_000  # measured size of a training graph for each application of a block
 _FLOAT_BYTES = 4
-_TRAINING_COPIES = 4  # the weights, their gradients and two moments
+_TRAINING_COPIES = 4  # weights, gradients and two moments
 _GIB = 2**30
 
-# Keys of Google's files that its model never reads.
+# Keys of Google's configs that its model ignores.
 HISTORIC_KEYS = frozenset(
     ["down_scale_factor", "net_structure_type", "gap_size", "num_memory_blocks", "layers_to_keep"]
 )
-# Keys of albert_zh's own files that its model never reads. Google's files have none of them.
+# Keys of albert_zh's configs that its model ignores. Google's configs never contain them.
 ALBERT_ZH_KEYS = frozenset(
     [
         "directionality",
@@ -42,9 +42,9 @@ ALBERT_ZH_KEYS = frozenset(
         "pooler_type",
     ]
 )
-# Keys that only a `config.json` of Hugging Face's has, one of them at least.
+# Hugging Face's `config.json` has at least one of these keys, other configs have none.
 _HUGGING_FACE_MARKS = frozenset(["model_type", "architectures"])
-_HUGGING_FACE_VOCAB_SIZE = 30000  # their default; their other defaults are Google's
+_HUGGING_FACE_VOCAB_SIZE = 30000  # the only default that differs from Google's
 HUGGING_FACE_ACTIVATIONS = {"gelu": "gelu_new", "relu": "relu", "tanh": "tanh", "linear": "linear"}
 _OUR_ACTIVATIONS = {other: ours for ours, other in HUGGING_FACE_ACTIVATIONS.items()} | {
     "gelu_pytorch_tanh": "gelu",
@@ -54,27 +54,29 @@ _OUR_ACTIVATIONS = {other: ours for ours, other in HUGGING_FACE_ACTIVATIONS.item
 
 @dataclasses.dataclass(frozen=True)
 class AlbertConfig:
-    """The shape of an ALBERT model. Defaults are those of Google's `AlbertConfig`.
+    """Configuration of an ALBERT model. The defaults are those of Google's `AlbertConfig`.
 
     Attributes:
-        vocab_size: V, entries of the vocabulary.
-        embedding_size: E, width of the embedding tables.
-        hidden_size: H, width of the layers, a multiple of `num_attention_heads`.
-        num_hidden_layers: L, how often a layer is applied.
-        num_hidden_groups: G, layers of one group share all weights.
-        num_attention_heads: A.
-        intermediate_size: I, width inside the feed-forward network.
-        inner_group_num: N, attention + feed-forward blocks inside one layer.
-        hidden_act: "gelu" (the tanh form), "relu", "tanh" or "linear" ("" and null mean linear).
-        hidden_dropout_prob: dropout after the embeddings and every projection, in [0, 1).
-        attention_probs_dropout_prob: dropout of the attention probabilities, in [0, 1).
-        max_position_embeddings: the longest sequence, in tokens.
-        type_vocab_size: number of segments.
-        initializer_range: standard deviation of the truncated normal for kernels and embeddings,
-            0 or more.
-        layout: "google", or "albert_zh" for brightmart's own design: segments and positions are
-            H wide, the E→H projection has no bias, and the masked-LM head is tied to it as well.
-        ln_type: "postln" (the paper's) or "preln" (only with layout "albert_zh").
+        vocab_size: V, number of tokens in the vocabulary.
+        embedding_size: E, size of the embeddings.
+        hidden_size: H, hidden size of the layers, a multiple of `num_attention_heads`.
+        num_hidden_layers: L, number of layers.
+        num_hidden_groups: G, number of hidden groups; the layers of a group share all weights.
+        num_attention_heads: A, number of attention heads.
+        intermediate_size: I, hidden size of the feed-forward network.
+        inner_group_num: N, number of blocks (attention and feed-forward network) in a layer.
+        hidden_act: activation function, "gelu" (tanh approximation), "relu", "tanh" or "linear".
+            In files, "" and null mean "linear".
+        hidden_dropout_prob: dropout rate after the embeddings and each sublayer, in [0, 1).
+        attention_probs_dropout_prob: dropout rate for the attention probabilities, in [0, 1).
+        max_position_embeddings: maximum sequence length in tokens.
+        type_vocab_size: number of segment types.
+        initializer_range: standard deviation of the truncated normal initializer of kernels and
+            embeddings, 0 or more.
+        layout: "google", or "albert_zh" for brightmart's variant: segment and position embeddings
+            have the size H, the projection from E to H has no bias, and the masked language
+            modeling head is also tied to it.
+        ln_type: "postln" as in the paper, or "preln" (only with the layout "albert_zh").
 
     >>> config = AlbertConfig.from_json_file("albert_config.json")
     >>> config.num_hidden_layers, config.num_hidden_groups
@@ -102,8 +104,8 @@ class AlbertConfig:
         self._check_types()
         if self.hidden_size % self.num_attention_heads:
             raise ValueError(
-                f"hidden_size={self.hidden_size} is no multiple of "
-                f"num_attention_heads={self.num_attention_heads}: every head takes an equal share"
+                f"hidden_size={self.hidden_size} is not a multiple of "
+                f"num_attention_heads={self.num_attention_heads}"
             )
         for name, known in (
             ("hidden_act", ACTIVATIONS),
@@ -111,58 +113,61 @@ class AlbertConfig:
             ("ln_type", LN_TYPES),
         ):
             if getattr(self, name) not in known:
-                raise ValueError(f"{name}={getattr(self, name)!r} is none of {', '.join(known)}")
+                raise ValueError(
+                    f"{name}={getattr(self, name)!r}: expected one of {', '.join(known)}"
+                )
         if self.layout == "google" and self.ln_type != "postln":
-            raise ValueError('ln_type="preln" exists in layout "albert_zh" only')
+            raise ValueError('ln_type="preln" requires the layout "albert_zh"')
         if self.layout == "albert_zh" and (self.num_hidden_groups, self.inner_group_num) != (1, 1):
-            raise ValueError('layout "albert_zh" has num_hidden_groups=1 and inner_group_num=1')
+            raise ValueError(
+                'the layout "albert_zh" requires num_hidden_groups=1 and inner_group_num=1'
+            )
 
     def _check_types(self) -> None:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if field.type == "int":
                 if type(value) is not int or value < 1:
-                    raise ValueError(f"{field.name}={value!r}: a whole number above 0 was expected")
+                    raise ValueError(f"{field.name}={value!r}: expected an integer of 1 or more")
                 if value > _LARGEST_SIZE:
-                    raise ValueError(f"{field.name}={value}: at most {_LARGEST_SIZE} was expected")
+                    raise ValueError(f"{field.name}={value}: expected at most {_LARGEST_SIZE}")
             if field.type == "float":
                 if isinstance(value, bool) or not isinstance(value, (int, float)):
-                    raise ValueError(f"{field.name}={value!r}: a number was expected")
+                    raise ValueError(f"{field.name}={value!r}: expected a number")
                 if field.name.endswith("_prob") and not 0 <= value < 1:
                     raise ValueError(f"{field.name}={value!r} is not in [0, 1)")
                 if not 0 <= value <= sys.float_info.max:
                     raise ValueError(
-                        f"{field.name}={value!r}: a finite number of 0 or more was expected"
+                        f"{field.name}={value!r}: expected a finite number of 0 or more"
                     )
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> AlbertConfig:
-        """Makes a config from the keys of an `albert_config.json`, Google's or albert_zh's.
+        """Creates a config from the contents of Google's or albert_zh's `albert_config.json`.
 
-        The keys of a `config.json` of Hugging Face's ALBERT are taken too. Those that do not shape
-        the model (labels, token ids, generation) are ignored.
+        The contents of a `config.json` of Hugging Face's ALBERT are accepted too; keys that do not
+        describe the model (labels, token ids, generation) are ignored.
 
         Raises:
-            ValueError: an unknown key, a missing `vocab_size` or an impossible value; a model of
-                Hugging Face's that is no ALBERT, or has an activation or an epsilon that is not
-                available here.
+            ValueError: a key is unknown, `vocab_size` is missing or a value is invalid; or a config
+                of Hugging Face is not ALBERT's, or has an unsupported activation or epsilon.
         """
         values = from_hugging_face(values) if is_hugging_face(values) else dict(values)
         known = {field.name for field in dataclasses.fields(cls)}
         unknown = sorted(set(values) - known - HISTORIC_KEYS - ALBERT_ZH_KEYS)
         if unknown:
             raise ValueError(
-                f"unknown key(s) {', '.join(map(repr, unknown))}. Known: {', '.join(sorted(known))}"
+                f"unknown keys {', '.join(map(repr, unknown))}. Known: {', '.join(sorted(known))}"
             )
         if "vocab_size" not in values:
             raise ValueError("the key 'vocab_size' is missing")
-        # albert_zh's files name no layout. Theirs have `ln_type` or BERT's pooler keys, and none
-        # of Google's sharing keys.
+        # albert_zh's configs do not name their layout. They have `ln_type` or BERT's pooler keys,
+        # and not Google's keys for parameter sharing.
         if (
             "ln_type" in values or ALBERT_ZH_KEYS & set(values)
         ) and "num_hidden_groups" not in values:
             if "embedding_size" not in values:
-                raise ValueError("this is a BERT config (no 'embedding_size'), not an ALBERT one")
+                raise ValueError("this is a BERT config, not ALBERT: it has no 'embedding_size'")
             values.setdefault("layout", "albert_zh")
         if values.get("ln_type", "") is None:
             values["ln_type"] = "postln"
@@ -172,11 +177,11 @@ class AlbertConfig:
 
     @classmethod
     def from_json_file(cls, path: str) -> AlbertConfig:
-        """Reads an `albert_config.json`, or a `config.json` of Hugging Face's.
+        """Reads an `albert_config.json`, or Hugging Face's `config.json`.
 
         Raises:
-            FileNotFoundError: nothing is there.
-            ValueError: no JSON object, or what `from_dict` or `check_memory` refuses; names it.
+            FileNotFoundError: the file does not exist.
+            ValueError: the file is not a JSON object, or `from_dict` or `check_memory` rejects it.
         """
         values = files.read_json(path)
         try:
@@ -187,7 +192,7 @@ class AlbertConfig:
             raise ValueError(f"{path}: {error}") from None
 
     def to_dict(self) -> dict[str, Any]:
-        """The keys that Google's (or, for its layout, albert_zh's) programs read."""
+        """Returns the config with the keys of Google's or, depending on the layout, albert_zh's."""
         values = dataclasses.asdict(self)
         if self.layout == "google":
             del values["layout"], values["ln_type"]
@@ -196,95 +201,95 @@ class AlbertConfig:
         return values
 
     def to_json_file(self, path: str) -> None:
-        """Writes an `albert_config.json` that `from_json_file` reads back unchanged."""
+        """Writes an `albert_config.json`, from which `from_json_file` restores the same config."""
         files.write_json(path, self.to_dict())
 
     def check_length(self, max_seq_length: int) -> None:
-        """Holds --max_seq_length, S, against the positions of the model.
+        """Checks that the model has position embeddings for `max_seq_length` tokens.
 
         Raises:
-            ValueError: S is larger than `max_position_embeddings`.
+            ValueError: `max_seq_length` exceeds `max_position_embeddings`.
         """
         if max_seq_length > self.max_position_embeddings:
             raise ValueError(
-                f"--max_seq_length={max_seq_length} is larger than "
-                f"max_position_embeddings={self.max_position_embeddings} of the model"
+                f"--max_seq_length={max_seq_length} is larger than the model's "
+                f"max_position_embeddings={self.max_position_embeddings}"
             )
 
     def check_memory(self) -> None:
-        """Compares the memory that an encoder needs at least with that of this machine.
+        """Checks that the encoder fits into this machine's memory.
 
-        Logs a warning where only training, with gradients and moments, may not fit.
+        Logs a warning if the weights fit, but not together with gradients and optimizer moments.
 
         Raises:
-            ValueError: the weights alone, or the graph of so many layers, do not fit; names the key
-                that is to blame.
+            ValueError: the weights and the graph of the layers do not fit. The message names the
+                key that contributes most.
         """
         available = _memory_of_machine()
         sizes = dataclasses.asdict(self)
         needed = _least_bytes(sizes)
         if needed > available:
-            # The key without which the model would be smallest.
+            # The key that would make the model smallest if it were 1.
             whole_numbers = [name for name, value in sizes.items() if type(value) is int]
             name = min(whole_numbers, key=lambda name: _least_bytes(sizes | {name: 1}))
             raise ValueError(
-                f"{name}={sizes[name]}: a model of this size needs {needed / _GIB:,.0f} GiB of "
-                f"memory at least, and this machine has {available / _GIB:,.0f} GiB"
+                f"{name}={sizes[name]}: a model of this size needs at least "
+                f"{needed / _GIB:,.0f} GiB of memory; this machine has {available / _GIB:,.0f} GiB"
             )
         training = _TRAINING_COPIES * _FLOAT_BYTES * _count_weights(sizes)
         if training > available:
             logging.log_first_n(
                 logging.WARNING,
-                "Training this model takes more than %.0f GiB for weights, gradients and moments; "
-                "this machine has %.0f GiB.",
+                "Training this model needs more than %.0f GiB for weights, gradients and moments; "
+                "this machine has %.0f GiB of memory.",
                 1,
                 training / _GIB,
                 available / _GIB,
             )
 
     def group_of_layer(self, layer: int) -> int:
-        """Group whose weights layer `layer` (from 0) uses, ⌊layer / L · G⌋.
+        """Returns the hidden group whose weights a layer uses, ⌊layer / L · G⌋, both from 0.
 
-        In floating point, as Google's `transformer_model`: where rounding makes it skip a group
-        (G = L = 22, layer 15, say), a checkpoint of that program lacks the group too.
+        Computed in floating point as in Google's `transformer_model`: if rounding skips a group (as
+        with G = L = 22 at layer 15), Google's checkpoints do not contain that group either.
         """
         return int(layer / self.num_hidden_layers * self.num_hidden_groups)
 
     @property
     def has_embedding_projection(self) -> bool:
-        """Whether the embeddings are projected from E to H; Google's has no such step if E = H."""
+        """Whether embeddings are projected from E to H; if E = H, Google's model does not."""
         return self.layout == "albert_zh" or self.embedding_size != self.hidden_size
 
 
 def is_hugging_face(values: Mapping[str, Any]) -> bool:
-    """Returns whether the keys of a config are those of a `config.json` of Hugging Face's."""
+    """Returns whether a config is Hugging Face's `config.json`, judging by its keys."""
     return not _HUGGING_FACE_MARKS.isdisjoint(values)
 
 
 def from_hugging_face(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the keys of an `albert_config.json` for a `config.json` of Hugging Face's ALBERT.
+    """Converts the contents of Hugging Face's `config.json` to those of an `albert_config.json`.
 
     Raises:
-        ValueError: it is another model's, or its activation or epsilon is not available here.
+        ValueError: the model is not ALBERT, or its activation or epsilon is not supported.
     """
     name = "model_type" if "model_type" in values else "architectures"
     if "albert" not in str(values[name]).lower():
-        raise ValueError(f'{name} is {values[name]!r}, "albert" was expected')
+        raise ValueError(f'{name} is {values[name]!r}, expected "albert"')
     activation = values.get("hidden_act", "gelu_new")
     if not isinstance(activation, str) or activation not in _OUR_ACTIVATIONS:
         raise ValueError(
-            f"hidden_act={activation!r}: this model has {', '.join(sorted(_OUR_ACTIVATIONS))}"
+            f"hidden_act={activation!r}: expected one of {', '.join(sorted(_OUR_ACTIVATIONS))}"
         )
     if activation == "gelu":
         logging.warning(
-            'hidden_act is "gelu": Hugging Face computes it with erf, this model with tanh, as '
-            "Google's programs. The outputs differ in the third decimal"
+            'hidden_act is "gelu", which Hugging Face computes with erf, but this model, like '
+            "Google's, with tanh. The outputs differ in the third decimal place"
         )
     epsilon = values.get("layer_norm_eps", LAYER_NORM_EPSILON)
     if epsilon != LAYER_NORM_EPSILON:
         raise ValueError(
-            f"layer_norm_eps={epsilon!r}: this model has {LAYER_NORM_EPSILON:g}, as Google's "
-            "checkpoints were trained with. With another epsilon the outputs would differ"
+            f"layer_norm_eps={epsilon!r}: only {LAYER_NORM_EPSILON:g} is supported, which Google's "
+            "checkpoints were trained with. The outputs would differ with another value"
         )
     ours = {field.name for field in dataclasses.fields(AlbertConfig)} - {"layout", "ln_type"}
     kept = {key: value for key, value in values.items() if key in ours}
@@ -296,7 +301,7 @@ def from_hugging_face(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _count_weights(sizes: dict[str, Any]) -> int:
-    """Returns the number of weights of an encoder, from the fields of its config."""
+    """Returns the number of weights of an encoder, given the fields of its config."""
     c = SimpleNamespace(**sizes)
     hidden, inner = c.hidden_size, c.intermediate_size
     is_zh = c.layout == "albert_zh"
@@ -305,7 +310,7 @@ def _count_weights(sizes: dict[str, Any]) -> int:
     others = (c.type_vocab_size + c.max_position_embeddings + 2) * width
     projection = 0
     if is_zh:
-        projection = c.embedding_size * hidden  # without a bias
+        projection = c.embedding_size * hidden  # no bias
     elif c.embedding_size != hidden:
         projection = (c.embedding_size + 1) * hidden
     dense = (hidden + 1) * hidden
@@ -317,13 +322,13 @@ def _count_weights(sizes: dict[str, Any]) -> int:
 
 
 def _least_bytes(sizes: dict[str, Any]) -> int:
-    """Returns the memory, in bytes, of an encoder's weights and of the graph of its layers."""
+    """Returns the size of an encoder's weights and the graph of its layers in bytes."""
     blocks: int = sizes["num_hidden_layers"] * sizes["inner_group_num"]
     return _FLOAT_BYTES * _count_weights(sizes) + _BLOCK_BYTES * blocks
 
 
 def _memory_of_machine() -> float:
-    """Returns the size of the memory in bytes; infinity where the system does not tell."""
+    """Returns the size of this machine's memory in bytes, or infinity if it is unknown."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):  # not POSIX

@@ -1,8 +1,8 @@
-"""Opening, finding and safely writing files, local or remote.
+"""Opens, finds and safely writes local and remote files.
 
-Local paths need the standard library only. A path with a scheme (`gs://bucket/name`) goes through
-`tf.io.gfile`, and TensorFlow is imported at that moment and not before. Whatever goes wrong, local
-or remote, is an OSError; a scheme that TensorFlow does not have is a ValueError.
+Local paths only need the standard library. Paths with a scheme (`gs://bucket/name`) are accessed
+with `tf.io.gfile`; only then is TensorFlow imported. All failures, local and remote, raise OSError;
+a scheme that TensorFlow does not support raises ValueError.
 """
 
 from __future__ import annotations
@@ -24,37 +24,37 @@ import uuid
 from collections.abc import Iterator, Mapping
 from typing import IO, Any
 
-BUILT_IN_SCHEMES = ("file", "gs", "ram")  # what TensorFlow opens without plugins
+BUILT_IN_SCHEMES = ("file", "gs", "ram")  # supported by TensorFlow without plugins
 GZIP_MAGIC = b"\x1f\x8b\x08"  # the first bytes of a file compressed with gzip
 _WITHOUT_NETWORK = ("file://", "ram://")
 _ANSWER_SECONDS = 60
-_READ_BYTES = 2**20  # of a remote file at a time
-_FULL = (errno.ENOSPC, errno.EDQUOT)  # no space left on the disk, or of one's share of it
+_READ_BYTES = 2**20  # buffer size for remote files
+_FULL = (errno.ENOSPC, errno.EDQUOT)  # the disk is full or the quota is exceeded
 
 
 def is_remote(path: str) -> bool:
-    """Whether `path` names a place that the standard library cannot open, such as `gs://…`."""
+    """Returns whether `path` has a scheme, such as `gs://…`."""
     return "://" in path
 
 
 def check_scheme(path: str, what: str = "") -> None:
-    """Checks that there is a file system for the scheme of a path; local paths pass.
+    """Checks that the scheme of a path is supported; local paths always pass.
 
     Args:
         path: a file, a folder or a pattern.
-        what: the flag or argument it came from, for the error.
+        what: the flag or argument with the path, for the message.
 
     Raises:
-        ValueError: TensorFlow has none for it; says which schemes there are.
+        ValueError: TensorFlow does not support the scheme. The message lists those it supports.
     """
     scheme = path.partition("://")[0]
     if not is_remote(path) or scheme in BUILT_IN_SCHEMES:
         return
     known = set(BUILT_IN_SCHEMES)
-    if "tensorflow" in sys.modules:  # else no plugin can have registered others
+    if "tensorflow" in sys.modules:  # plugins register schemes with TensorFlow
         known |= set(sys.modules["tensorflow"].io.gfile.get_registered_schemes())
     if scheme not in known:
-        # In ram:// files end with the process: for tests.
+        # ram:// is only for tests: its files vanish with the process.
         listed = ", ".join(f"{name}://" for name in sorted(known - {"", "ram"}))
         raise ValueError(
             f"{what and what + ': '}{path}: {scheme}:// is not supported. Expected a local path or "
@@ -65,12 +65,12 @@ def check_scheme(path: str, what: str = "") -> None:
 
 @functools.cache
 def _await_answer(root: str) -> None:
-    """Waits, once for each `root`, until its file system answers anything, be it an error.
+    """Checks once for each `root` that its file system responds, even if with an error.
 
-    TensorFlow repeats requests that get no answer for half an hour and more, without a word.
+    TensorFlow silently repeats requests without a response for half an hour and more.
 
     Raises:
-        OSError: there was no answer in time.
+        OSError: there was no response in time.
     """
     import tensorflow as tf
 
@@ -82,16 +82,16 @@ def _await_answer(root: str) -> None:
     thread.start()
     thread.join(_ANSWER_SECONDS)
     if thread.is_alive():
-        reason = f"no answer within {_ANSWER_SECONDS} seconds. Check the network and its proxy"
+        reason = f"no response within {_ANSWER_SECONDS} seconds. Check the network and its proxy"
         raise OSError(errno.ETIMEDOUT, reason, root)
 
 
 @contextlib.contextmanager
 def _gfile(path: str) -> Iterator[Any]:
-    """Yields `tf.io.gfile` for work on a remote path, and raises its errors as OSError.
+    """Yields `tf.io.gfile` for access to a remote path, and converts its errors to OSError.
 
     Raises:
-        ValueError: as `check_scheme`.
+        ValueError: the scheme is not supported.
     """
     check_scheme(path)
     if not path.startswith(_WITHOUT_NETWORK):
@@ -117,7 +117,7 @@ def _gfile(path: str) -> Iterator[Any]:
 
 
 class _RemoteReader(io.RawIOBase):
-    """The bytes of a remote file, as a stream of Python: a GFile lacks some of its methods."""
+    """A remote file as a binary Python stream, because GFile lacks some of a stream's methods."""
 
     def __init__(self, path: str) -> None:
         super().__init__()
@@ -157,24 +157,24 @@ def open_binary(path: str) -> IO[bytes]:
     """Opens a file for reading bytes.
 
     Raises:
-        FileNotFoundError: nothing is there, or it is a directory, a pipe or a device.
+        FileNotFoundError: the file does not exist, or it is a directory, a pipe or a device.
     """
     if is_directory(path):
-        raise FileNotFoundError(f"{path}: a file was expected, this is a directory")
+        raise FileNotFoundError(f"{path}: expected a file, but this is a directory")
     if not exists(path):
-        looked = "" if is_remote(path) else f" (looked from {os.getcwd()})"
+        looked = "" if is_remote(path) else f" (current directory: {os.getcwd()})"
         raise FileNotFoundError(f"{path}: no such file{looked}")
     if is_remote(path):
         return io.BufferedReader(_RemoteReader(path), _READ_BYTES)
-    if not os.path.isfile(path):  # opening a pipe waits for its writer, and files are read twice
+    if not os.path.isfile(path):  # opening a pipe blocks, and files may be read more than once
         raise FileNotFoundError(
-            f"{path}: a file was expected, this is a pipe or a device; copy its content into a file"
+            f"{path}: expected a file, but this is a pipe or a device. Copy its content to a file"
         )
     return open(path, "rb")
 
 
 def exists(path: str) -> bool:
-    """Whether there is a file or a directory of this name."""
+    """Returns whether a file or directory exists."""
     if not is_remote(path):
         return os.path.exists(path)
     with _gfile(path) as gfile:
@@ -182,27 +182,27 @@ def exists(path: str) -> bool:
 
 
 def is_file(path: str) -> bool:
-    """Whether there is a file of this name; also for a pipe, so that `open_binary` names it."""
+    """Returns whether `path` exists and is not a directory; pipes count, `open_binary` fails."""
     return exists(path) and not is_directory(path)
 
 
 def is_directory(path: str) -> bool:
-    """Whether there is a directory of this name."""
+    """Returns whether `path` is an existing directory."""
     if not is_remote(path):
         return os.path.isdir(path)
     try:
         with _gfile(path) as gfile:
-            # `isdir` answers False as well where the file system cannot be reached.
+            # Unlike `isdir`, `stat` raises an error if the file system cannot be reached.
             return bool(gfile.stat(path).is_directory)
     except FileNotFoundError:
         return False
 
 
 def list_directory(path: str) -> list[str]:
-    """Returns the names in a directory, sorted.
+    """Returns the sorted names of the entries of a directory.
 
     Raises:
-        FileNotFoundError: there is no such directory.
+        FileNotFoundError: the directory does not exist.
     """
     if not is_remote(path):
         return sorted(os.listdir(path or "."))
@@ -220,7 +220,7 @@ def remove(path: str) -> None:
 
 
 def remove_tree(path: str) -> None:
-    """Removes a directory with everything in it."""
+    """Removes a directory and its contents."""
     if not is_remote(path):
         shutil.rmtree(path)
         return
@@ -229,7 +229,7 @@ def remove_tree(path: str) -> None:
 
 
 def rename(source: str, target: str) -> None:
-    """Renames a file, in place of `target` if that exists, or a directory."""
+    """Renames a file, replacing `target` if that exists, or a directory."""
     if not is_remote(source):
         os.replace(source, target)
         return
@@ -238,7 +238,7 @@ def rename(source: str, target: str) -> None:
 
 
 def copy(source: str, target: str) -> None:
-    """Copies the content of a file, in place of `target` if that exists; either may be remote."""
+    """Copies a file, replacing `target` if that exists. Either path may be remote."""
     if not (is_remote(source) or is_remote(target)):
         shutil.copyfile(source, target)
         return
@@ -248,39 +248,39 @@ def copy(source: str, target: str) -> None:
 
 
 def join(directory: str, path: str) -> str:
-    """Returns `path` as seen from `directory`; absolute and remote paths as they are."""
+    """Joins `directory` and a relative `path`; returns absolute and remote paths unchanged."""
     return path if is_remote(path) else os.path.join(directory, path)
 
 
 def real_path(path: str) -> str:
-    """Returns a path's absolute form without links, to compare it; a remote path as it is."""
+    """Returns the canonical absolute path, without symbolic links; a remote path unchanged."""
     return path if is_remote(path) else os.path.realpath(path)
 
 
 def file_size(path: str) -> int:
-    """Size in bytes, as it is on disk."""
+    """Returns the size of a file in bytes."""
     with open_binary(path) as stream:
         stream.seek(0, os.SEEK_END)
         return stream.tell()
 
 
 def read_text(path: str) -> str:
-    """Reads a whole UTF-8 file, without its byte order mark if it has one.
+    """Returns the content of a UTF-8 file without its byte order mark.
 
     Raises:
-        FileNotFoundError: nothing is there.
-        ValueError: the file is not UTF-8; the text names the line.
+        FileNotFoundError: the file does not exist.
+        ValueError: the file is not UTF-8. The message names the line.
     """
     with open_binary(path) as stream:
         return decode_utf8(stream.read(), path).removeprefix("\ufeff")
 
 
 def read_json(path: str) -> dict[str, Any]:
-    """Reads a file that is one JSON object.
+    """Reads a file that contains one JSON object.
 
     Raises:
-        FileNotFoundError: nothing is there.
-        ValueError: not UTF-8, or as `parse_json`; names the file.
+        FileNotFoundError: the file does not exist.
+        ValueError: the file is not UTF-8, or `parse_json` rejects it.
     """
     return parse_json(read_text(path), path)
 
@@ -289,12 +289,12 @@ def parse_json(text: str, place: str) -> dict[str, Any]:
     """Parses a JSON object.
 
     Args:
-        text: the JSON.
-        place: where it stands, for errors: a file, or a line of it.
+        text: the JSON text.
+        place: the file, or file and line, for the message.
 
     Raises:
-        ValueError: it is something else, an object that has a key twice, or one with text that is
-            no Unicode; names the place.
+        ValueError: the text is not a JSON object, a key occurs twice, or a string is not valid
+            Unicode. The message names the place.
     """
     try:
         return _parse_object(text)
@@ -303,31 +303,32 @@ def parse_json(text: str, place: str) -> dict[str, Any]:
 
 
 def read_own_json(path: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Reads a file that a program of this package has written: one JSON object.
+    """Reads a file with one JSON object written by a program of this package.
 
     Args:
         path: the file.
         fields: as in `parse_own_json`.
 
     Raises:
-        FileNotFoundError: nothing is there.
-        ValueError: it is damaged, or somebody else's.
+        FileNotFoundError: the file does not exist.
+        ValueError: the file is damaged or was written by another program.
     """
     return parse_own_json(read_text(path), fields, path)
 
 
 def read_own_json_lines(path: str, fields: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Reads a file that a program of this package has written: a JSON object a line.
+    """Reads a file with one JSON object per line written by a program of this package.
 
     Args:
         path: the file.
         fields: as in `parse_own_json`.
 
     Returns:
-        the objects; [] where there is no file.
+        The objects; [] if the file does not exist.
 
     Raises:
-        ValueError: it is damaged, or somebody else's; names the line.
+        ValueError: the file is damaged or was written by another program. The message names the
+            line.
     """
     text = read_text(path) if exists(path) else ""
     lines = text.removesuffix("\n").split("\n") if text else []
@@ -338,35 +339,35 @@ def read_own_json_lines(path: str, fields: Mapping[str, Any]) -> list[dict[str, 
 
 
 def parse_own_json(text: str, fields: Mapping[str, Any], place: str) -> dict[str, Any]:
-    """Parses a JSON object that a program of this package has written.
+    """Parses a JSON object written by a program of this package.
 
     Args:
-        text: the object.
-        fields: name → type of the values that it must have, among others: int, float, str, bool,
-            dict, `list[…]` or `dict[str, …]` of these, or `… | None` for a value that may be
-            missing.
-        place: the file, and the line if it has several; for the error.
+        text: the JSON text.
+        fields: name → type of required values. Types are int, float, str, bool, dict, `list[…]` or
+            `dict[str, …]` of these, or `… | None` for optional values. The object may contain
+            other values.
+        place: the file, or file and line, for the message.
 
     Raises:
-        ValueError: it is something else; says what was expected.
+        ValueError: the text is not such an object. The message says what was expected.
     """
     try:
         values = _parse_object(text)
         for name, kind in fields.items():
             if not _is_of(values.get(name), kind):
-                came = repr(values[name])[:50] if name in values else "missing"
+                found = repr(values[name])[:50] if name in values else "missing"
                 expected = str(kind) if typing.get_origin(kind) else kind.__name__
-                raise ValueError(f"{name!r} is {came}, {expected} was expected")
+                raise ValueError(f"{name!r} is {found}, expected {expected}")
     except ValueError as error:
         raise ValueError(
-            f"{place}: not written by this program, or damaged since ({error}); move the file "
-            "away, or bring it back from a copy"
+            f"{place}: not written by this program, or damaged since ({error}). Move the file "
+            "away or restore it from a backup"
         ) from None
     return values
 
 
 def _is_of(value: Any, kind: Any) -> bool:
-    """Whether a value that was read from JSON is of a type, as in `parse_own_json`."""
+    """Returns whether a value parsed from JSON has a type as described in `parse_own_json`."""
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
     if origin is types.UnionType:
         return any(_is_of(value, part) for part in parts)
@@ -376,7 +377,7 @@ def _is_of(value: Any, kind: Any) -> bool:
         return isinstance(value, dict) and all(_is_of(item, parts[1]) for item in value.values())
     if kind is float:
         return type(value) in (int, float)
-    return type(value) is kind  # not isinstance: true and false are integers in Python
+    return type(value) is kind  # not isinstance, because bool is a subclass of int
 
 
 def _parse_object(text: str) -> dict[str, Any]:
@@ -385,35 +386,35 @@ def _parse_object(text: str) -> dict[str, Any]:
         if "\\u" in text:
             json.dumps(values, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError:
-        raise ValueError("half a surrogate pair (\\ud8…), which is no character") from None
+        raise ValueError("half a surrogate pair (\\ud8…), which is not a character") from None
     except RecursionError:
-        raise ValueError("JSON that is nested too deeply") from None
+        raise ValueError("the JSON is nested too deeply") from None
     if not isinstance(values, dict):
-        raise ValueError(f"a JSON object was expected, {type(values).__name__} came")
+        raise ValueError(f"expected a JSON object, got {type(values).__name__}")
     return values
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Returns a JSON object of its pairs, for `json.loads`, which would keep the last of equals."""
+    """Returns a dict of the pairs; `json.loads` by itself would silently accept duplicate keys."""
     values = dict(pairs)
     if len(values) < len(pairs):
         keys = [key for key, _ in pairs]
         twice = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"the key {twice!r} is there twice; remove one of them")
+        raise ValueError(f"the key {twice!r} occurs twice; remove one of them")
     return values
 
 
 def write_json(path: str, values: Mapping[str, Any]) -> None:
-    """Writes a JSON object, indented and in the order of its keys, as Google's configs are."""
+    """Writes a JSON object with indentation and sorted keys, like Google's configs."""
     with write_atomically(path) as stream:
         stream.write(json.dumps(values, indent=2, sort_keys=True) + "\n")
 
 
 def decode_utf8(data: bytes, path: str, first_line: int = 1) -> str:
-    """Decodes `data`, a piece of the file `path` that begins at line `first_line` (counted from 1).
+    """Decodes `data`, a part of the file `path` that starts at line `first_line` (from 1).
 
     Raises:
-        ValueError: not UTF-8; names the file, the line and the byte.
+        ValueError: the data are not UTF-8. The message names the file, the line and the byte.
     """
     try:
         return data.decode("utf-8")
@@ -426,32 +427,32 @@ def decode_utf8(data: bytes, path: str, first_line: int = 1) -> str:
 
 
 def expand_patterns(patterns: str | list[str], what: str) -> list[str]:
-    """Turns a comma list of file names and globs into the files that they match.
+    """Returns the files that match a comma-separated list of file names and glob patterns.
 
     Args:
         patterns: "a.txt,b/*.txt" or a list of such patterns.
-        what: the flag or argument they came from, for the error.
+        what: the flag or argument with the patterns, for the message.
 
     Returns:
-        The files, sorted within a pattern, each once.
+        The files without duplicates, sorted within each pattern.
 
     Raises:
-        ValueError: nothing was given, or a pattern matches no file.
+        ValueError: there is no pattern, or a pattern matches no file.
     """
     if isinstance(patterns, str):
         patterns = patterns.split(",")
     patterns = [pattern.strip() for pattern in patterns if pattern.strip()]
     if not patterns:
-        raise ValueError(f"{what}: at least one file name was expected, none came")
+        raise ValueError(f"{what}: expected at least one file name, got none")
     found: dict[str, None] = {}
     for pattern in patterns:
         check_scheme(pattern, what)
         matches = _glob_remote(pattern) if is_remote(pattern) else glob.glob(pattern)
         if not matches:
-            looked = "" if is_remote(pattern) else f" (looked from {os.getcwd()})"
+            looked = "" if is_remote(pattern) else f" (current directory: {os.getcwd()})"
             raise ValueError(
                 f"{what}: {pattern!r} matches no file{looked}. "
-                "Check the spelling, and quote globs so that the shell leaves them alone."
+                "Check the spelling, and quote glob patterns to keep the shell from expanding them."
             )
         found.update(dict.fromkeys(sorted(matches)))
     return list(found)
@@ -461,15 +462,16 @@ def _glob_remote(pattern: str) -> list[str]:
     try:
         with _gfile(pattern) as gfile:
             return list(gfile.glob(pattern))
-    except FileNotFoundError:  # of the folder
+    except FileNotFoundError:  # the folder does not exist
         return []
 
 
 def make_directory(path: str, what: str) -> None:
-    """Makes `path` and its parents unless they exist, and checks that it can be written to.
+    """Creates a directory and its parents unless they exist, and checks that it is writable.
 
     Raises:
-        ValueError: it cannot be made or written to; names the flag or argument `what`.
+        ValueError: the directory cannot be created or written to. The message names `what`, the
+            flag or argument.
     """
     check_scheme(path, what)
     try:
@@ -484,15 +486,15 @@ def make_directory(path: str, what: str) -> None:
         remove(probe)
     except OSError as error:
         reason = error.strerror or str(error)
-        raise ValueError(f"{what}: cannot write into {path!r}: {reason}. Name another.") from None
+        raise ValueError(f"{what}: cannot write to {path!r}: {reason}. Choose another.") from None
 
 
 @contextlib.contextmanager
 def made_directory(path: str, what: str) -> Iterator[bool]:
-    """Makes a directory as `make_directory`; where the block fails and left it empty, removes it.
+    """Creates a directory like `make_directory`, and removes it if the block fails before using it.
 
     Yields:
-        whether it did not exist before; False for a remote one, which is never removed.
+        Whether the directory was created; False if it is remote, as these are never removed.
     """
     missing, folder = [], real_path(path)
     while not is_remote(folder) and not os.path.exists(folder):
@@ -503,13 +505,13 @@ def made_directory(path: str, what: str) -> Iterator[bool]:
         yield bool(missing)
     except BaseException:
         for folder in missing:  # the longest path first
-            with contextlib.suppress(OSError):  # there is something in it
+            with contextlib.suppress(OSError):  # it is not empty
                 os.rmdir(folder)
         raise
 
 
 def check_file(path: str, what: str) -> None:
-    """Raises FileNotFoundError that names the flag or argument `what` if `path` is no file."""
+    """Raises FileNotFoundError, naming the flag or argument `what`, if `path` is not a file."""
     check_scheme(path, what)
     try:
         open_binary(path).close()
@@ -518,18 +520,18 @@ def check_file(path: str, what: str) -> None:
 
 
 def check_directory(path: str, what: str) -> None:
-    """Raises FileNotFoundError that names the flag or argument `what` if `path` is no directory."""
+    """Raises FileNotFoundError, naming the flag or argument `what`, if there is no directory."""
     check_scheme(path, what)
     if not is_directory(path):
-        looked = "" if is_remote(path) else f" (looked from {os.getcwd()})"
+        looked = "" if is_remote(path) else f" (current directory: {os.getcwd()})"
         raise FileNotFoundError(f"{what}: {path}: no such directory{looked}")
 
 
 def check_writable(path: str, what: str) -> None:
-    """Checks that a directory can be made and written to, as far as is known without doing so.
+    """Checks that a directory can probably be created and written to, without changing anything.
 
     Raises:
-        ValueError: as `make_directory`, or as `check_scheme`.
+        ValueError: the directory cannot be created or written to, or its scheme is not supported.
     """
     check_scheme(path, what)
     if is_remote(path):
@@ -540,32 +542,32 @@ def check_writable(path: str, what: str) -> None:
     is_folder = os.path.isdir(folder)
     if not (is_folder and os.access(folder, os.W_OK | os.X_OK)):
         reason = os.strerror(errno.EACCES if is_folder else errno.ENOTDIR)
-        raise ValueError(f"{what}: cannot write into {path!r}: {reason}. Name another.")
+        raise ValueError(f"{what}: cannot write to {path!r}: {reason}. Choose another.")
 
 
 def check_replaceable(path: str) -> None:
-    """Raises ValueError if `path` is a directory, a pipe or a device: no file may replace it."""
+    """Raises ValueError if `path` is a directory, a pipe or a device, which no file may replace."""
     if not is_remote(path) and os.path.exists(path) and not os.path.isfile(path):
         kind = "directory" if os.path.isdir(path) else "pipe or a device"
-        raise ValueError(f"{path}: a file is to be written here, this is a {kind}; name another")
+        raise ValueError(f"{path}: cannot write a file here, this is a {kind}. Choose another name")
 
 
 @contextlib.contextmanager
 def write_atomically(path: str, mode: str = "w") -> Iterator[IO[Any]]:
-    """Opens a temporary file, and gives it the name `path` once all is written.
+    """Opens a temporary file for writing and renames it to `path` when the block succeeds.
 
-    A reader sees the old content or the new, never half of it. When the body raises, the
-    temporary file is removed and `path` stays as it was.
+    Readers see either the old or the new content, never a partial file. If the block raises an
+    error, the temporary file is removed and `path` is unchanged.
 
-    For a remote path the temporary file is a local one, which is copied at the end: a remote stream
-    lacks methods of Python's files, and closing it after an error would store what is there so far.
+    For a remote path the temporary file is local and copied at the end, because a remote stream
+    lacks methods of Python's files, and closing it after an error would store a partial file.
 
     Args:
         path: the final name; its directory must exist.
         mode: "w" for UTF-8 text or "wb" for bytes.
 
     Raises:
-        ValueError: as `check_replaceable`.
+        ValueError: `path` is a directory, a pipe or a device.
     """
     check_replaceable(path)
     if is_remote(path):
@@ -588,7 +590,7 @@ def write_atomically(path: str, mode: str = "w") -> Iterator[IO[Any]]:
 
 @contextlib.contextmanager
 def _temporary_name(path: str) -> Iterator[str]:
-    """Yields a name beside `path`; the body writes that file, which then is renamed to `path`."""
+    """Yields a temporary name next to `path`, and renames the file written there to `path`."""
     temporary = f"{path}.{uuid.uuid4().hex[:8]}.tmp"
     try:
         yield temporary
@@ -597,6 +599,6 @@ def _temporary_name(path: str) -> Iterator[str]:
         with contextlib.suppress(OSError):
             remove(temporary)
         if isinstance(error, OSError) and error.errno in _FULL and error.filename is None:
-            advice = f"{error.strerror}; make room, then run the same command again"
+            advice = f"{error.strerror}. Free some space and run the same command again"
             raise OSError(error.errno, advice, path) from None
         raise

@@ -1,7 +1,7 @@
-"""Settings of the programs: frozen dataclasses whose fields say what they mean and what they allow.
+"""Settings of the programs: frozen dataclasses with documented and validated fields.
 
-A program has one class of settings, `Settings`, which inherits groups that several programs share.
-The library takes instances of it; `cli.flags` makes command line flags of the same fields.
+Each program has a class `Settings`, which inherits groups of settings shared by several programs.
+The library takes instances of it, and `cli.flags` defines command line flags from its fields.
 
     @dataclasses.dataclass(frozen=True, kw_only=True)
     class TrainingSettings(SettingsGroup):
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 ValueType = TypeVar("ValueType")
 
-REQUIRED = dataclasses.MISSING  # as the default of a setting that has none
+REQUIRED = dataclasses.MISSING  # the default of settings that must be given
 
-# Names that settings had in earlier versions → today's. Files of runs have the old ones.
+# Names of settings in earlier versions → current names. Older runs' files have the old names.
 RENAMED = {"pictures": "plots", "recompute": "gradient_checkpointing"}
 
-# What the value of a setting decides; see `setting`.
+# What the value of a setting affects; see `setting`.
 NOTHING, TRAINING, MODEL, READING = "nothing", "training", "model", "reading"
 
 
@@ -45,19 +45,18 @@ def setting(
     """Returns a field of a settings class.
 
     Args:
-        default: its value where none is given; `REQUIRED` if one must be.
-        help: one sentence: the meaning, the unit, and what 0 or an empty value stands for.
-        minimum: the smallest value allowed.
-        maximum: the largest value allowed.
-        choices: the values allowed.
-        group: heading in `--help`; by default `GROUP` of the class.
-        decides: TRAINING if the result of training depends on the value, so that a run is only
-            resumed with the same one; MODEL if what a trained model computes does so as well, so
-            that evaluation and prediction need the same one; READING if it says how data are
-            read, whose content is compared in its place; else NOTHING. A setting that names a file
-            decides nothing either: its content is compared (`training.run_identity`). A program
-            that uses a trained model takes what is not given, and decides something, from the
-            training.
+        default: the default value; `REQUIRED` if there is none.
+        help: one sentence with the meaning, the unit, and what 0 or an empty value means.
+        minimum: the smallest allowed value.
+        maximum: the largest allowed value.
+        choices: the allowed values.
+        group: heading in `--help`; defaults to `GROUP` of the class.
+        decides: what the value affects. TRAINING: the result of training, so a run can only be
+            resumed with the same value. MODEL: also the output of the trained model, so evaluation
+            and prediction need the same value. READING: how data are read; their content is
+            compared instead of this value. NOTHING: anything else, and names of files, whose
+            content is compared (`training.run_identity`). A program that uses a trained model
+            takes values not given, unless they decide NOTHING, from the training run.
     """
     metadata = {"help": help, "group": group, "decides": decides}
     limits = {"minimum": minimum, "maximum": maximum, "choices": choices}
@@ -73,20 +72,20 @@ def redefined(
     minimum: float | None = None,
     choices: Sequence[str] | None = None,
 ) -> Any:
-    """Returns the field `name` of another class with another default, and mostly the same limits.
+    """Returns a copy of another class's field with a different default.
 
-    Programs share settings whose defaults differ, as those of Google's programs do. A name is
-    defined by `setting` in one class only, and by `redefined` in all others:
+    The programs share settings with different defaults, as in Google's programs. A name is defined
+    with `setting` in one class only, and with `redefined` in all others:
 
         train_batch_size: int = redefined(TrainingSettings, "train_batch_size", 4096)
 
     Args:
-        group: the class that has the field.
-        name: of the field.
-        default: as in `setting`.
-        help: as in `setting`; None keeps that of `group`.
-        minimum: as in `setting`; None keeps that of `group`.
-        choices: as in `setting`; None keeps those of `group`.
+        group: the class that defines the field.
+        name: name of the field.
+        default: the new default, as in `setting`.
+        help: as in `setting`; None keeps the original text.
+        minimum: as in `setting`; None keeps the original minimum.
+        choices: as in `setting`; None keeps the original choices.
     """
     (field,) = (field for field in dataclasses.fields(group) if field.name == name)
     metadata = dict(field.metadata) | {"redefines": group}
@@ -101,14 +100,14 @@ def redefined(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SettingsGroup:
-    """Base of all settings: checks each value against what its field allows.
+    """Base class of settings, which validates all values.
 
     Attributes:
-        GROUP: heading, in `--help`, of the fields that a class adds.
+        GROUP: heading in `--help` of the fields that the class adds.
 
     Raises:
-        ValueError: a value is not finite, outside of its range or none of the choices, or empty
-            where there is no default; names the field.
+        ValueError: a value is not finite, out of range or not one of the choices, or a required
+            value is empty.
     """
 
     GROUP: ClassVar[str] = "flags"
@@ -117,28 +116,28 @@ class SettingsGroup:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if field.default is REQUIRED and value == "":
-                raise ValueError(f"{field.name}='': a value is needed, the empty text was given")
+                raise ValueError(f"{field.name}='': a value is required, got an empty string")
             check_value(field, value)
 
     def check_paths(self) -> None:
-        """Checks files and folders before any work; groups of settings that name some extend it.
+        """Checks the files and folders before any work; subclasses with paths extend this.
 
         TensorFlow is not imported for local paths.
 
         Raises:
-            ValueError, OSError: one is missing or cannot be used; names the setting.
+            ValueError, OSError: a path is missing or cannot be used. The message names the setting.
         """
 
     @classmethod
     def make(cls, **values: Any) -> Self:
-        """Returns settings with these values, and those that they decide; see `complete`."""
+        """Returns settings with the given values and those derived by `complete`."""
         return cls(**cls.complete(values))
 
     @classmethod
     def complete(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns values that were given and, in some classes, others that they decide.
+        """Returns the given values and, in some classes, values derived from them.
 
-        The command line makes its settings of these.
+        The command line creates its settings with this method.
         """
         return dict(values)
 
@@ -149,7 +148,7 @@ def check_value(field: dataclasses.Field[Any], value: Any) -> None:
     if value is None or not limits:
         return
     values = value if isinstance(value, tuple) else (value,)
-    allowed_nan = field.default != field.default  # where nan is the default, it means "none"
+    allowed_nan = field.default != field.default  # a default of nan means "not set"
     if any(
         isinstance(number, float)
         and not (math.isfinite(number) or (allowed_nan and math.isnan(number)))
@@ -167,16 +166,16 @@ def check_value(field: dataclasses.Field[Any], value: Any) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class FieldInfo:
-    """What a command line needs to know of a field.
+    """Description of a field for the command line.
 
     Attributes:
-        name: of the field.
-        type: `bool`, `int`, `float` or `str`; of the elements if `is_tuple`.
-        is_tuple: whether the field may hold several values, as a tuple.
-        is_scalar: whether it may hold one value that is no tuple.
-        default: None where there is none.
+        name: name of the field.
+        type: `bool`, `int`, `float` or `str`; the type of the elements if `is_tuple`.
+        is_tuple: whether the value may be a tuple of several values.
+        is_scalar: whether the value may be a single value outside a tuple.
+        default: the default value; None if there is none.
         is_required: whether a value must be given.
-        group: as in `setting`, or `GROUP` of the class that has the field first.
+        group: as in `setting`, or `GROUP` of the class that first defines the field.
         help, minimum, maximum, choices, decides: as in `setting`.
     """
 
@@ -195,7 +194,7 @@ class FieldInfo:
 
 
 def describe(settings: type[SettingsGroup]) -> list[FieldInfo]:
-    """Returns the fields of a settings class, those of its base classes first."""
+    """Returns the fields of a settings class, with those of base classes first."""
     hints = typing.get_type_hints(settings)
     found = []
     for field in dataclasses.fields(settings):
@@ -221,19 +220,19 @@ def describe(settings: type[SettingsGroup]) -> list[FieldInfo]:
 
 
 def with_current_names(values: Mapping[str, ValueType]) -> dict[str, ValueType]:
-    """Returns settings, name → value, that an earlier version wrote, under today's names."""
+    """Returns settings, name → value, with names of earlier versions replaced by current ones."""
     return {RENAMED.get(name, name): value for name, value in values.items()}
 
 
 def to_text(value: Any, field: FieldInfo) -> str:
-    """Returns the value of a setting as text, the same for equal values."""
+    """Returns the value of a setting as a canonical string, equal for equal values."""
     if isinstance(value, tuple):
         return ",".join(to_text(part, field) for part in value)
     return str(float(value) if field.type is float and value is not None else value)
 
 
 def from_text(text: str, field: FieldInfo) -> Any:
-    """Returns the value that `to_text` made a text of."""
+    """Returns the value that `to_text` converted to `text`."""
     if field.is_tuple and (not field.is_scalar or "," in text):
         one = dataclasses.replace(field, is_tuple=False)
         return tuple(from_text(part, one) for part in text.split(",") if part)
@@ -243,13 +242,13 @@ def from_text(text: str, field: FieldInfo) -> Any:
 
 
 def _first_owner(settings: type[SettingsGroup], name: str) -> type[SettingsGroup]:
-    """Returns the class among the bases of `settings`, and itself, that has a field first."""
+    """Returns the first class, from base to derived, that defines a field of `settings`."""
     bases = [cls for cls in reversed(settings.__mro__) if issubclass(cls, SettingsGroup)]
     return next(cls for cls in bases if name in vars(cls).get("__annotations__", {}))
 
 
 def _value_types(hint: Any) -> tuple[type, bool, bool]:
-    """Returns the type of a field's values, whether it takes a tuple of them, and whether one."""
+    """Returns a field's element type, and whether it accepts a tuple and a single value."""
     is_union = isinstance(hint, types.UnionType)
     hints = set(typing.get_args(hint)) - {types.NoneType} if is_union else {hint}
     tuples = {hint for hint in hints if typing.get_origin(hint) is tuple}

@@ -1,14 +1,13 @@
-"""From text to pieces and ids, as the official ALBERT tokenization.
+"""Tokenization compatible with google-research/albert: text to tokens and ids.
 
-Two kinds of vocabulary, one class:
+One class, `FullTokenizer` at the bottom of the file, supports both kinds of vocabularies:
 
 * SentencePiece (English models): `preprocess_text`, then `encode_pieces`.
-* WordPiece (Chinese models): `BasicTokenizer`, then `WordpieceTokenizer`, as BERT.
+* WordPiece (Chinese models): `BasicTokenizer`, then `WordpieceTokenizer`, as in BERT.
 
-Read from the bottom up: `FullTokenizer` is what users and the programs call. It gives the pieces
-and ids of google-research/albert for every text, with two differences: `tokenize` normalizes the
-text itself (Google's class leaves that to its callers, so that "Hello" becomes `<unk>` without
-`preprocess_text`), and a vocabulary without a special symbol raises an error.
+It produces the same tokens and ids as google-research/albert for every text, with two differences:
+`tokenize` normalizes the text itself (in Google's class callers have to do so, or "Hello" becomes
+`<unk>`), and a vocabulary that lacks a special token raises an error.
 
     >>> from albert_tf import FullTokenizer
     >>> tokenizer = FullTokenizer(spm_model_file="30k-clean.model")
@@ -39,23 +38,23 @@ from numpy.typing import NDArray
 
 from albert_tf import files
 
-SPIECE_UNDERLINE = "\u2581"  # "▁", SentencePiece's mark for a space
+SPIECE_UNDERLINE = "\u2581"  # "▁", SentencePiece's symbol for a space
 SPECIAL_TOKENS = ("[CLS]", "[SEP]", "[MASK]")
 UNKNOWN_TOKEN = "[UNK]"
-PAD_ID = 0  # the official programs pad with 0 whatever the vocabulary says
-MAX_INPUT_CHARS_PER_WORD = 200  # a longer word is one unknown token
-MAX_REMEMBERED = 200_000  # words, about 40 MB
+PAD_ID = 0  # the official programs pad with 0 regardless of the vocabulary
+MAX_INPUT_CHARS_PER_WORD = 200  # longer words become one unknown token
+MAX_REMEMBERED = 200_000  # words in the cache, about 40 MB
 PADDINGS = ("longest", "max_length")
 
-# The code points that BERT surrounds with spaces: no kana and no hangul among them.
+# The code points that BERT surrounds with spaces; kana and hangul are not among them.
 _CJK = re.compile(
     "[\u4e00-\u9fff\u3400-\u4dbf\U00020000-\U0002a6df\U0002a700-\U0002b73f\U0002b740-\U0002b81f"
     "\U0002b820-\U0002ceaf\uf900-\ufaff\U0002f800-\U0002fa1f]"
 )
-# Every character that is not an ordinary letter to all predicates: without surrogates, rare Chinese
-# characters that BERT does not know either, planes without characters, and private use.
+# All characters for which a predicate below may be true. This excludes surrogates, rare Chinese
+# characters that BERT does not know either, unassigned planes, and private use planes.
 _CODE_POINTS = (*range(0xD800), *range(0xE000, 0x30000), *range(0xE0000, 0xE0200))
-# Spaces that WordPiece text gains: around Chinese characters and full-width signs, and before
+# Spaces that detokenization removes: next to Chinese and full-width characters, and before
 # punctuation that follows a word.
 _ADDED_SPACE = re.compile(
     r" (?=[\u3000-\u303f\u3400-\u9fff\uf900-\ufaff\uff00-\uffef.,;:!?])"
@@ -64,51 +63,51 @@ _ADDED_SPACE = re.compile(
 
 
 def is_whitespace(char: str) -> bool:
-    """Whether BERT treats `char` as a space: space, tab, newline, return or category Zs."""
+    """Returns whether BERT treats `char` as whitespace: tab, newline, return or category Zs."""
     return char in " \t\n\r" or unicodedata.category(char) == "Zs"
 
 
 def is_control(char: str) -> bool:
-    """Whether BERT drops `char` as a control character: Cc or Cf, but no tab, newline, return."""
+    """Returns whether BERT drops `char` as a control character: Cc or Cf except tab, newline."""
     return char not in "\t\n\r" and unicodedata.category(char) in ("Cc", "Cf")
 
 
 def is_cjk(char: str) -> bool:
-    """Whether BERT makes `char` a word of its own: a Chinese character."""
+    """Returns whether `char` is a Chinese character, which BERT makes a separate word."""
     return _CJK.match(char) is not None
 
 
 def is_punctuation(char: str) -> bool:
-    """Whether BERT cuts at `char`: category P*, or any ASCII sign (even "$", "^" and "`")."""
+    """Returns whether BERT splits at `char`: category P* or any ASCII symbol, even "$" and "^"."""
     if char.isascii():
         return char.isprintable() and not char.isalnum() and char != " "
     return unicodedata.category(char).startswith("P")
 
 
 def is_dropped(char: str) -> bool:
-    """Whether BERT removes `char`: a control character, NUL or U+FFFD."""
+    """Returns whether BERT removes `char`: a control character, NUL or U+FFFD."""
     is_removed = char in "\0\ufffd" or is_control(char)
     return is_removed and not is_whitespace(char)
 
 
 def is_mark(char: str) -> bool:
-    """Whether BERT strips `char` as an accent: category Mn."""
+    """Returns whether BERT strips `char` as an accent: category Mn."""
     return unicodedata.category(char) == "Mn"
 
 
 def is_combining(char: str) -> bool:
-    """Whether `preprocess_text` strips `char` as an accent: a combining class other than 0."""
+    """Returns whether `preprocess_text` strips `char`: its combining class is not 0."""
     return unicodedata.combining(char) != 0
 
 
 @functools.cache
 def character_class(contains: Callable[[str], bool]) -> str:
-    """Returns a class of regular expressions with all characters that a predicate accepts.
+    """Returns a regular expression's character class of all characters accepted by a predicate.
 
-    In the notation that RE2 and Oniguruma have in common.
+    The syntax is valid in both RE2 and Oniguruma.
 
     Args:
-        contains: takes a character; true for at least one. Asked of `_CODE_POINTS` only.
+        contains: the predicate, true for at least one of `_CODE_POINTS`; only these are tested.
     """
     runs: list[list[int]] = []
     for code in _CODE_POINTS:
@@ -122,7 +121,7 @@ def character_class(contains: Callable[[str], bool]) -> str:
 
 
 class _Memory(dict[Any, Any]):
-    """A function's results, each worked out at first need; also a table for `str.translate`."""
+    """A cache of a function's results; can be used as a table for `str.translate`."""
 
     def __init__(self, function: Callable[[Any], Any]):
         super().__init__()
@@ -153,16 +152,17 @@ _DROP_MARKS = _Memory(lambda c: None if is_mark(chr(c)) else c)
 def preprocess_text(text: str, remove_space: bool = True, lower: bool = False) -> str:
     """Normalizes text for a SentencePiece vocabulary (official `preprocess_text`).
 
-    Accents go even in cased models. Whitespace is collapsed before NFKD, as in the official
-    program, so that a character which decomposes to a space (U+00B4, the acute accent) leaves one.
+    Accents are removed even for cased models. As in the official program, whitespace is collapsed
+    before NFKD, so characters that decompose to a space (such as U+00B4, the acute accent) leave
+    one.
 
     Args:
         text: any text.
-        remove_space: collapse each run of whitespace to one space and strip both ends.
-        lower: lower-case at the end.
+        remove_space: whether to collapse runs of whitespace to one space and strip both ends.
+        lower: whether to lowercase the text.
 
     Returns:
-        the text in NFKD without combining characters.
+        The text in NFKD without combining characters.
     """
     if remove_space:
         text = " ".join(text.split())
@@ -172,20 +172,20 @@ def preprocess_text(text: str, remove_space: bool = True, lower: bool = False) -
 
 
 def has_number_comma(piece: str) -> bool:
-    """Whether a piece is a number with a comma after it, as "▁1999,", or ends so."""
+    """Returns whether a piece ends in a digit and a comma, such as "▁1999,"."""
     return len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit()
 
 
 def encode_pieces(sp: Any, text: str) -> list[str]:
-    """Pieces of `text`, numbers separated from the comma after them (official `encode_pieces`).
+    """Returns the pieces of `text`, splitting numbers from a comma (official `encode_pieces`).
 
-    A piece such as "▁1999," is encoded anew without its comma, and the comma follows as a piece of
-    its own. The second encoding adds a "▁" in front even in the middle of a word; the official
-    program means to take it away again but never does, and trained models know it so.
+    A piece such as "▁1999," is encoded again without the comma, which becomes a separate piece. The
+    second encoding adds a "▁" in front even in the middle of a word. The official program is meant
+    to remove it but never does, and models have been trained with it.
 
     Args:
         sp: a `sentencepiece.SentencePieceProcessor`.
-        text: text as `preprocess_text` leaves it.
+        text: text normalized by `preprocess_text`.
     """
     result: list[str] = []
     for piece in sp.encode(text, out_type=str):
@@ -201,46 +201,46 @@ def _vocabulary_lines(path: str) -> list[str]:
     try:
         text = files.read_text(path)
     except ValueError as error:
-        raise ValueError(f"{error} A SentencePiece .model belongs to --spm_model_file.") from None
+        raise ValueError(f"{error} Pass a SentencePiece .model as --spm_model_file.") from None
     if not text:
-        raise ValueError(f"{path}: an empty file; expected a vocabulary, one token a line")
+        raise ValueError(f"{path}: the file is empty; expected a vocabulary, one token per line")
     return text.removesuffix("\n").split("\n")
 
 
 def load_vocab(path: str) -> dict[str, int]:
-    """Reads a vocabulary file, one token a line, as token -> id in file order.
+    """Reads a vocabulary file with one token per line; returns token → id in file order.
 
-    As the official `load_vocab`: the token is the first field of its line (so that `.vocab` files
-    with scores load too), a blank line is the token " ", and a repeated token uses up no id.
+    As in the official `load_vocab`, the token is the first field of its line (so `.vocab` files
+    with scores can be read), a blank line is the token " ", and a repeated token gets no new id.
 
     Raises:
-        FileNotFoundError: no such file.
-        ValueError: empty or not UTF-8; names the file.
+        FileNotFoundError: the file does not exist.
+        ValueError: the file is empty or not UTF-8.
     """
     tokens = dict.fromkeys((line.split() or [" "])[0] for line in _vocabulary_lines(path))
     return {token: token_id for token_id, token in enumerate(tokens)}
 
 
 class BasicTokenizer:
-    """Cuts text into words, punctuation and single CJK characters (BERT's BasicTokenizer).
+    """Splits text into words, punctuation and single CJK characters (BERT's BasicTokenizer).
 
     Args:
-        do_lower_case: lower-case and strip accents.
+        do_lower_case: whether to lowercase and strip accents.
     """
 
     def __init__(self, do_lower_case: bool = True):
         self.do_lower_case = do_lower_case
 
     def tokenize(self, text: str) -> list[str]:
-        """The words of `text`, in order."""
+        """Returns the tokens of `text`."""
         return [part for word in self.words(text) for part in self.split_word(word)]
 
     def words(self, text: str) -> list[str]:
-        """The words of `text` before case and punctuation are looked at."""
+        """Splits `text` at whitespace and CJK characters, before case and punctuation."""
         return text.translate(_CLEAN_AND_SPACE_CJK).split()
 
     def split_word(self, word: str) -> list[str]:
-        """Lower-cases one of `words` where asked for, and cuts it at its punctuation."""
+        """Normalizes one of `words` if `do_lower_case`, and splits it at punctuation."""
         if self.do_lower_case:
             word = word.lower()
             if not word.isascii():
@@ -249,10 +249,10 @@ class BasicTokenizer:
 
 
 class WordpieceTokenizer:
-    """Cuts words into the longest pieces of a vocabulary (BERT's WordpieceTokenizer).
+    """Splits words into the longest pieces of a vocabulary (BERT's WordpieceTokenizer).
 
     Args:
-        vocab: token -> id; pieces inside a word begin with "##".
+        vocab: token → id; pieces inside a word start with "##".
     """
 
     def __init__(self, vocab: dict[str, int]):
@@ -260,13 +260,13 @@ class WordpieceTokenizer:
         self._longest = max(map(len, vocab), default=0)
 
     def tokenize(self, text: str) -> list[str]:
-        """The pieces of the whitespace-separated words of `text`."""
+        """Returns the pieces of the whitespace-separated words of `text`."""
         return [piece for word in text.split() for piece in self.split_word(word)]
 
     def split_word(self, word: str) -> list[str]:
-        """The pieces of one word, greedy: longest match first, from the left.
+        """Returns the pieces of a word by greedy longest-match-first from the left.
 
-        A word that the pieces cannot spell, or that is too long, is one unknown token.
+        A word that cannot be split into pieces, or is too long, becomes one unknown token.
         """
         if len(word) > MAX_INPUT_CHARS_PER_WORD:
             return [UNKNOWN_TOKEN]
@@ -286,7 +286,7 @@ class WordpieceTokenizer:
 
 
 class _SentencePieceEncoder:
-    """Pieces and ids by a SentencePiece model; knows nothing of normalization."""
+    """Converts normalized text to pieces and ids with a SentencePiece model."""
 
     def __init__(self, path: str):
         with files.open_binary(path) as stream:
@@ -296,23 +296,23 @@ class _SentencePieceEncoder:
             self.sp = sentencepiece.SentencePieceProcessor(model_proto=content)
         except RuntimeError:
             content = b""
-        if not content:  # checked because sentencepiece takes empty bytes for "no model yet"
+        if not content:  # an empty file, too, because sentencepiece accepts it as "no model yet"
             raise ValueError(
-                f"{path}: no SentencePiece model. --spm_model_file expects the binary .model file "
-                "of its training; a .vocab or vocab.txt file belongs to --vocab_file."
+                f"{path}: not a SentencePiece model. --spm_model_file expects the binary .model "
+                "file; pass a .vocab or vocab.txt file as --vocab_file."
             )
         try:
             pieces = self.sp.id_to_piece(list(range(self.sp.get_piece_size())))
         except UnicodeDecodeError as error:
             raise ValueError(
-                f"{path}: a damaged SentencePiece model: a piece is not UTF-8 ({error.reason}). "
-                "Bring it back from a copy."
+                f"{path}: this SentencePiece model is damaged: a piece is not UTF-8 "
+                f"({error.reason}). Restore it from a backup."
             ) from None
         self.vocab: dict[str, int] = {piece: piece_id for piece_id, piece in enumerate(pieces)}
         self.unk_id = int(self.sp.unk_id())
-        # Ids straight from the model are right where none of these is among them. An unknown
-        # piece's characters may end in a number and a comma too, or be the name of a special
-        # symbol, whose id the official program then takes.
+        # The model's ids differ from the official program's only if they contain one of these: a
+        # piece that ends in a digit and a comma; or an unknown piece, which may also end that way,
+        # or spell a special token, whose id the official program then uses.
         commas = (piece_id for piece, piece_id in self.vocab.items() if has_number_comma(piece))
         self._doubtful = frozenset((self.unk_id, *commas))
 
@@ -320,7 +320,8 @@ class _SentencePieceEncoder:
         return encode_pieces(self.sp, text)
 
     def encode_batch(self, texts: list[str]) -> list[list[int]]:
-        # One thread: the data program gives every core a process. A batch of one is slow.
+        # One thread, because the data program runs a process on every core. Encoding a single text
+        # as a batch is slow.
         raw = self.sp.encode(texts, num_threads=1) if texts[1:] else map(self.sp.encode, texts)
         return [
             ids if self._doubtful.isdisjoint(ids) else self._ids_of_pieces(text)
@@ -332,7 +333,7 @@ class _SentencePieceEncoder:
 
 
 class _WordPieceEncoder:
-    """Pieces and ids by a WordPiece vocabulary; remembers the words it has seen."""
+    """Converts text to pieces and ids with a WordPiece vocabulary, caching words."""
 
     def __init__(self, path: str, do_lower_case: bool):
         with files.open_binary(path) as stream:
@@ -357,9 +358,10 @@ class _WordPieceEncoder:
 
 
 def truncated_lengths(first: int, second: int, max_tokens: int) -> tuple[int, int]:
-    """Lengths of two texts truncated to `max_tokens` together (official `_truncate_seq_pair`).
+    """Returns the lengths of a pair truncated to `max_tokens` (official `_truncate_seq_pair`).
 
-    The longer one loses its last token again and again; of two equally long ones, the second.
+    Tokens are removed one by one from the end of the longer text, or of the second if both are
+    equally long.
     """
     if first + second <= max_tokens:
         return first, second
@@ -373,11 +375,11 @@ def truncated_lengths(first: int, second: int, max_tokens: int) -> tuple[int, in
 def join(
     first: Sequence[int], second: Sequence[int], cls_id: int, sep_id: int
 ) -> tuple[list[int], int]:
-    """Adds the special ids to the ids of one text, or of two.
+    """Adds the ids of the special tokens to the ids of one or two texts.
 
     Returns:
-        `[CLS] first [SEP]` or `[CLS] first [SEP] second [SEP]`, and how many of these ids belong
-        to segment 0: those up to the first `[SEP]`.
+        `[CLS] first [SEP]` or `[CLS] first [SEP] second [SEP]`, and the number of ids in segment 0,
+        which includes the first `[SEP]`.
     """
     ids = [cls_id, *first, sep_id]
     return [*ids, *second, sep_id] if second else ids, len(ids)
@@ -387,14 +389,14 @@ class FullTokenizer:
     """Tokenizer with a SentencePiece model (English) or a WordPiece vocabulary (Chinese).
 
     Calling it with texts returns a batch for the model; `encode` and `tokenize` return the ids and
-    pieces of one text, without special symbols. All of them normalize the text first.
+    pieces of a single text without special tokens. All of them normalize the text first.
 
     Args:
-        vocab_file: WordPiece vocabulary. Beside a SentencePiece model it is not used, as in
-            Google's programs; where it differs from the model or does not exist, a warning says so.
-        do_lower_case: whether text is lower-cased; in WordPiece mode, accents are stripped too.
-        spm_model_file: SentencePiece model. Where it is given, it is the vocabulary.
-        max_length: the default of `max_length` in calls.
+        vocab_file: WordPiece vocabulary. As in Google's programs, it is ignored if there is a
+            SentencePiece model; a warning is logged if it is missing or differs from the model.
+        do_lower_case: whether to lowercase; with WordPiece, also whether to strip accents.
+        spm_model_file: SentencePiece model; takes precedence over `vocab_file`.
+        max_length: default of `max_length` in calls.
 
     >>> tokenizer = FullTokenizer(spm_model_file="30k-clean.model")
     >>> tokenizer.encode("The sea") == tokenizer.convert_tokens_to_ids(["▁the", "▁sea"])
@@ -403,14 +405,16 @@ class FullTokenizer:
     '[MASK]'
 
     Attributes:
-        vocab, pieces, vocab_size: dict, piece -> id; list, id -> piece; their length.
-        is_sentencepiece: which of the two kinds.
-        cls_id, sep_id, mask_id, pad_id, unk_id: ids of the special symbols.
-        checksum: SHA-256 of the vocabulary (or model) file, hexadecimal.
+        vocab: dict, piece → id.
+        pieces: list, id → piece.
+        vocab_size: number of pieces.
+        is_sentencepiece: whether the vocabulary is a SentencePiece model.
+        cls_id, sep_id, mask_id, pad_id, unk_id: ids of the special tokens.
+        checksum: SHA-256 of the vocabulary or model file, in hexadecimal.
 
     Raises:
-        FileNotFoundError: a file is missing.
-        ValueError: no vocabulary, or special symbols missing.
+        FileNotFoundError: a file does not exist.
+        ValueError: no vocabulary is given, it is damaged, or it lacks special tokens.
     """
 
     def __init__(
@@ -421,7 +425,9 @@ class FullTokenizer:
         max_length: int = 512,
     ):
         if not vocab_file and not spm_model_file:
-            raise ValueError("a vocabulary is needed: --spm_model_file, or --vocab_file (Chinese)")
+            raise ValueError(
+                "a vocabulary is required: --spm_model_file (English) or --vocab_file (Chinese)"
+            )
         self.do_lower_case, self.max_length = do_lower_case, max_length
         self.is_sentencepiece = bool(spm_model_file)
         self._encoder = (
@@ -437,15 +443,15 @@ class FullTokenizer:
         missing = [token for token in needed if token not in self.vocab]
         if missing:
             raise ValueError(
-                f"{spm_model_file or vocab_file}: {', '.join(missing)} missing from the vocabulary "
-                f"of {self.vocab_size} pieces; tools/train_vocabulary.py makes one that has them"
+                f"{spm_model_file or vocab_file}: the vocabulary of {self.vocab_size} pieces lacks "
+                f"{', '.join(missing)}. Vocabularies of tools/train_vocabulary.py have them"
             )
         self.cls_id, self.sep_id, self.mask_id = (self.vocab[token] for token in SPECIAL_TOKENS)
         self.pad_id, self.unk_id = PAD_ID, self._encoder.unk_id
 
     @property
     def sentencepiece_model(self) -> bytes:
-        """The SentencePiece model, serialized; empty with a WordPiece vocabulary."""
+        """The serialized SentencePiece model; empty for a WordPiece vocabulary."""
         if isinstance(self._encoder, _WordPieceEncoder):
             return b""
         return bytes(self._encoder.sp.serialized_model_proto())
@@ -458,11 +464,11 @@ class FullTokenizer:
         padding: str = "longest",
         pad_to_multiple: int = 1,
     ) -> dict[str, NDArray[np.int32]]:
-        """Returns a batch of texts or of pairs of texts, as the model takes it.
+        """Returns the model's inputs for a batch of texts or text pairs.
 
         A row is `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]`, truncated as in Google's fine-tuning
-        programs: the longer text of a pair loses its last tokens first. An empty second text is
-        none.
+        programs: the longer text of a pair is truncated first. An empty second text is treated as
+        missing.
 
             >>> tokenizer("The river")["input_ids"].shape
             (1, 4)
@@ -472,21 +478,21 @@ class FullTokenizer:
                    [1, 1, 1, 1, 1]], dtype=int32)
 
         Args:
-            texts: a text, a list of texts, or a list of pairs (a, b) of texts.
-            pairs: the second text, or one for each of `texts`.
-            max_length: the most tokens in a row, special symbols included; default:
+            texts: a text, a list of texts, or a list of text pairs (a, b).
+            pairs: the second text, or a list with one for each of `texts`.
+            max_length: maximum length of a row including special tokens; defaults to
                 `self.max_length`.
             padding: "longest" pads to the longest row, "max_length" to `max_length`.
-            pad_to_multiple: "longest" rounds the length up to a multiple of this, so that fewer
-                shapes occur.
+            pad_to_multiple: with "longest", rounds the length up to a multiple of this, which
+                limits the number of different shapes.
 
         Returns:
-            `input_ids`, `input_mask` (1 at tokens, 0 at padding) and `segment_ids` (1 from the
-            second text on), int32 [B, S].
+            A dict of `input_ids`, `input_mask` (the attention mask, 1 for tokens and 0 for padding)
+            and `segment_ids` (1 for the second text and its `[SEP]`), int32 [B, S] each.
 
         Raises:
-            ValueError: something is no text, `pairs` and `texts` differ in number, or `padding` or
-                a length is impossible.
+            ValueError: an input is not a text, `pairs` and `texts` differ in length, or `padding`
+                or a length is invalid.
         """
         limit = self.max_length if max_length is None else max_length
         if padding not in PADDINGS or limit < len("[CLS] a [SEP]".split()) or pad_to_multiple < 1:
@@ -505,12 +511,12 @@ class FullTokenizer:
         pairs: str | Sequence[str] | None,
         max_length: int,
     ) -> list[tuple[list[int], int]]:
-        """The rows of a call without padding: ids, and how many of them belong to segment 0.
+        """Returns the rows of a batch without padding: ids, and the number of ids in segment 0.
 
         Args:
-            texts: as in a call.
-            pairs: as in a call.
-            max_length: the most tokens in a row, special symbols included.
+            texts: as in `__call__`.
+            pairs: as in `__call__`.
+            max_length: maximum length of a row including special tokens.
         """
         firsts, seconds = split_pairs(texts, pairs)
         rows = []
@@ -523,30 +529,30 @@ class FullTokenizer:
         return rows
 
     def preprocess(self, text: str) -> str:
-        """SentencePiece: `preprocess_text`, lower-cased as set. WordPiece: `text` as it is."""
+        """Normalizes `text` with `preprocess_text` for SentencePiece; no change for WordPiece."""
         return preprocess_text(text, lower=self.do_lower_case) if self.is_sentencepiece else text
 
     def tokenize(self, text: str) -> list[str]:
-        """The pieces of `text`, which is normalized first.
+        """Normalizes `text` and returns its pieces.
 
-        Text that has been through `preprocess_text` already, as Google's programs pass it, gives
+        Text that is already normalized by `preprocess_text`, as in Google's programs, results in
         the same pieces.
         """
         return self.tokenize_preprocessed(self.preprocess(text))
 
     def tokenize_preprocessed(self, text: str) -> list[str]:
-        """The pieces of `text` as it is: Google's `tokenize`, for text from `preprocess`."""
+        """Returns the pieces of text that `preprocess` has normalized, like Google's `tokenize`."""
         return self._encoder.tokenize(text)
 
     def decode(self, ids: Iterable[int], skip_special_tokens: bool = True) -> str:
-        """Readable text of `ids`. What normalization took (case, accents) stays lost.
+        """Returns readable text for ids. Case and accents removed by normalization are lost.
 
         Args:
             ids: int [S], such as a row of `input_ids`.
-            skip_special_tokens: leave out [CLS], [SEP] and padding.
+            skip_special_tokens: whether to omit [CLS], [SEP] and padding.
 
         Raises:
-            ValueError: an id outside [0, vocab_size).
+            ValueError: an id is outside [0, vocab_size).
         """
         left_out = {self.cls_id, self.sep_id, self.pad_id} if skip_special_tokens else set()
         kept = [int(token_id) for token_id in ids if int(token_id) not in left_out]
@@ -559,18 +565,18 @@ class FullTokenizer:
         return _ADDED_SPACE.sub("", " ".join(tokens).replace(" ##", ""))
 
     def encode(self, text: str) -> list[int]:
-        """The ids of `text`: preprocess, tokenize and look up. No special symbols are added."""
+        """Returns the ids of `text`: normalizes, tokenizes and looks up; adds no special tokens."""
         return self.encode_batch([text])[0]
 
     def encode_batch(self, texts: Iterable[str]) -> list[list[int]]:
-        """`encode` of every text."""
+        """Returns the ids of each text, as `encode` does."""
         return self._encoder.encode_batch([self.preprocess(text) for text in texts])
 
     def convert_tokens_to_ids(self, tokens: Iterable[str]) -> list[int]:
-        """Ids of `tokens`. SentencePiece: a token it does not have gets `unk_id`.
+        """Returns the ids of tokens; with SentencePiece, unknown tokens get `unk_id`.
 
         Raises:
-            ValueError: WordPiece, and a token is not in the vocabulary.
+            ValueError: a token is not in the WordPiece vocabulary.
         """
         if self.is_sentencepiece:
             return [self.vocab.get(token, self.unk_id) for token in tokens]
@@ -580,10 +586,10 @@ class FullTokenizer:
             raise ValueError(f"token {error} is not in the vocabulary") from None
 
     def convert_ids_to_tokens(self, ids: Iterable[int]) -> list[str]:
-        """Pieces of `ids`.
+        """Returns the pieces for ids.
 
         Raises:
-            ValueError: an id outside [0, vocab_size).
+            ValueError: an id is outside [0, vocab_size).
         """
         ids = list(ids)
         if ids and not 0 <= min(ids) <= max(ids) < self.vocab_size:
@@ -594,22 +600,22 @@ class FullTokenizer:
 def split_pairs(
     texts: str | Sequence[str] | Sequence[Sequence[str]], pairs: str | Sequence[str] | None = None
 ) -> tuple[list[str], list[str]]:
-    """First and second texts of a tokenizer's arguments; "" where there is no second one.
+    """Returns the first and the second texts of a tokenizer's arguments; "" if there is no second.
 
     Raises:
-        ValueError: something is no text, or `pairs` and `texts` differ in number.
+        ValueError: an input is not a text, or `pairs` and `texts` differ in length.
     """
     if isinstance(texts, str):
         texts, pairs = [texts], [pairs] if isinstance(pairs, str) else pairs
     elif isinstance(texts, tuple) and texts and all(isinstance(text, str) for text in texts):
         raise ValueError(
-            "a tuple of texts may mean a pair or a batch: pass [(a, b)] for one pair, or a list "
-            "for a batch"
+            "a tuple of texts is ambiguous: pass [(a, b)] for one pair, or a list of texts for a "
+            "batch"
         )
     rows = [(text, "") if isinstance(text, str) else text for text in texts]
     if pairs is not None:
         if isinstance(pairs, str) or len(pairs) != len(rows):
-            raise ValueError(f"pairs={pairs!r:.60}: expected a list of {len(rows)}, as texts")
+            raise ValueError(f"pairs={pairs!r:.60}: expected a list of {len(rows)}, like texts")
         rows = [(row[0], pair) for row, pair in zip(rows, pairs, strict=True)]
     for number, row in enumerate(rows):
         is_pair = isinstance(row, Sequence) and len(row) == 2
@@ -619,7 +625,7 @@ def split_pairs(
 
 
 def _pad(rows: Sequence[tuple[list[int], int]], length: int) -> dict[str, NDArray[np.int32]]:
-    """Batch of rows (ids, how many of them belong to segment 0), padded to `length`."""
+    """Returns a batch of rows (ids, number of ids in segment 0), padded to `length`."""
     shape = (len(rows), length)
     batch = {
         name: np.full(shape, PAD_ID, np.int32)
@@ -633,8 +639,8 @@ def _pad(rows: Sequence[tuple[list[int], int]], length: int) -> dict[str, NDArra
 
 
 def _warn_of_another_vocabulary(pieces: list[str], model_path: str, vocab_path: str) -> None:
-    """Warns if `--vocab_file` does not exist or is not the vocabulary of the model beside it."""
-    unused = f"--vocab_file={vocab_path} is not used: the vocabulary is {model_path}"
+    """Warns if `--vocab_file` is missing or differs from the SentencePiece model."""
+    unused = f"--vocab_file={vocab_path} is ignored: the vocabulary is {model_path}"
     try:
         lines = _vocabulary_lines(vocab_path)
     except (OSError, ValueError) as error:

@@ -1,13 +1,13 @@
-"""Runs a function over many tasks, in this process or in several.
+"""Runs a function on many tasks, in this process or in a pool of worker processes.
 
-A thin layer over `multiprocessing` for long work: a task is drawn when a process is free, so that
-tasks may be a stream of any length; messages arrive while a task runs; and neither side waits in
-vain if the other is killed.
+A thin layer over `multiprocessing` for long-running work. Tasks are consumed only when a worker is
+free, so they may be a stream of any length; a task may send messages while it runs; and neither
+side blocks if the other is killed.
 
-`concurrent.futures.ProcessPoolExecutor` has no messages of a running task, cannot stop running
-tasks at an error or Ctrl-C before Python 3.14, and does not say what killed a process. A queue
-beside it would be shared: a process that is killed within a write leaves half a message in it, for
-which the reader waits forever. Here every process has a pipe of its own.
+`concurrent.futures.ProcessPoolExecutor` does not support messages from running tasks, cannot stop
+running tasks on an error or Ctrl-C before Python 3.14, and does not report what killed a process.
+An additional queue would be shared by all workers: if one is killed during a write, the reader
+waits forever for the rest of the message. Here, every worker has its own pipe.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _MESSAGE, _DONE, _FAILED = range(3)
 
 
 class WorkerDied(ChildProcessError):  # noqa: N818 - says what happened
-    """A worker process ended without an answer, for lack of memory as a rule."""
+    """A worker process ended without a result, usually for lack of memory."""
 
 
 def available_cores() -> int:
-    """The number of cores that this process may use."""
+    """Returns the number of CPU cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -41,22 +41,22 @@ def available_cores() -> int:
 def run(
     make_work: Callable[..., Work], args: tuple[Any, ...], tasks: Iterable[Any], num_workers: int
 ) -> Iterator[Any]:
-    """Calls `make_work(*args)(task)` for every task and yields what the calls yield.
+    """Calls `make_work(*args)(task)` for every task and yields the messages that the calls yield.
 
     Args:
-        make_work: makes the function that does the work, once in every process. An importable
-            function, as the processes start anew and import it.
-        args: its arguments; can be pickled.
-        tasks: the tasks; can be pickled. Drawn when a worker is free.
-        num_workers: processes; 1 works in this process.
+        make_work: returns the function that processes a task; called once in each process. It must
+            be importable, because worker processes are spawned.
+        args: the arguments of `make_work`; must be picklable.
+        tasks: the tasks; must be picklable. They are consumed when a worker is free.
+        num_workers: number of worker processes; 1 runs the tasks in this process.
 
     Yields:
-        the messages of all tasks. Those of one task come in order; tasks overlap.
+        The messages of all tasks. Those of one task come in order; tasks overlap.
 
     Raises:
-        ValueError, OSError: what the work raised, as it was.
-        RuntimeError: any other exception of the work, with its traceback.
-        WorkerDied: an OSError; a process was killed.
+        ValueError, OSError: raised by the work.
+        RuntimeError: the work raised any other exception, whose traceback is the message.
+        WorkerDied: a worker process was killed. This is an OSError.
     """
     if num_workers <= 1:
         work = make_work(*args)
@@ -69,7 +69,7 @@ def run(
 
 
 class _Worker:
-    """One process and this side's end of the pipe to it. The stack ends it."""
+    """A worker process and this end of the pipe to it; terminated when the stack is closed."""
 
     def __init__(
         self,
@@ -77,8 +77,8 @@ class _Worker:
         make_work: Callable[..., Work],
         args: tuple[Any, ...],
     ):
-        # Started anew, not forked: the parent may hold threads (TensorFlow's), and with its own
-        # ends of all pipes a forked process would not notice the parent's death.
+        # Spawned, not forked: the parent may have threads (TensorFlow's), and a forked process
+        # would inherit the parent's ends of all pipes and not notice the parent's death.
         context = multiprocessing.get_context("spawn")
         self.connection, other_end = context.Pipe()
         self.process = context.Process(
@@ -110,15 +110,18 @@ class _Worker:
     def death(self) -> WorkerDied:
         self.process.join()
         code = self.process.exitcode
-        reason = f"was killed by signal {-code}" if code and code < 0 else f"ended with code {code}"
+        if code and code < 0:
+            reason = f"was killed by signal {-code}"
+        else:
+            reason = f"exited with code {code}"
         return WorkerDied(
-            f"a worker process {reason}. The usual cause is too little memory: "
-            "use fewer workers, or smaller chunks."
+            f"a worker process {reason}. The usual cause is a lack of memory: "
+            "use fewer workers or smaller chunks."
         )
 
 
 def _distribute(pool: list[_Worker], tasks: Iterator[Any]) -> Iterator[Any]:
-    """Keeps the workers busy until the tasks are used up."""
+    """Distributes the tasks over the workers and yields their messages."""
     nothing = object()
     idle = list(pool)
     busy: dict[Connection, _Worker] = {}
@@ -141,11 +144,11 @@ def _distribute(pool: list[_Worker], tasks: Iterator[Any]) -> Iterator[Any]:
 
 
 def _serve(connection: Connection, make_work: Callable[..., Work], args: tuple[Any, ...]) -> None:
-    """What a worker process runs."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C ends
+    """Processes tasks in a worker process until the parent closes the pipe."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     parent = multiprocessing.parent_process()
     if parent is None or not parent.is_alive():
-        return  # it was killed while this process started; its first task may be in the pipe
+        return  # it was killed while this process started, perhaps after sending a task
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):  # parent gone
         try:
@@ -161,13 +164,13 @@ def _serve(connection: Connection, make_work: Callable[..., Work], args: tuple[A
 
 
 def _end_with(parent: Any) -> None:
-    """Ends this process when its parent ends."""
+    """Exits this process when its parent ends."""
     parent.join()
     os._exit(1)
 
 
 def _portable(error: Exception) -> Exception:
-    """The error itself where users know it, else its traceback as text."""
+    """Returns a user's error itself, or a RuntimeError with the traceback of any other error."""
     if type(error) in (ValueError, FileNotFoundError, PermissionError, OSError):
         return error
     return RuntimeError("".join(traceback.format_exception(error)))

@@ -175,7 +175,7 @@ def test_a_folder_that_cannot_be_written_to_is_refused_at_once(mount, command, t
         folder = tmp_path / "read_only"
         folder.mkdir(mode=0o555)
     message = fail(command(folder))
-    assert f"--output_dir: cannot write into '{folder}'" in message
+    assert f"--output_dir: cannot write to '{folder}'" in message
 
 
 @pytest.mark.parametrize(("suffix", "is_cut"), [(DATA_SUFFIX, False), (".index", True)])

@@ -1,4 +1,4 @@
-"""Opening, finding and safely writing files."""
+"""Opening, finding and safely writing local and remote files."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ def test_a_path_with_a_scheme_is_remote():
     assert not files.is_remote("C:/data")
 
 
-def test_bytes_are_read_as_they_are(tmp_path):
+def test_bytes_are_read_unchanged(tmp_path):
     path = tmp_path / "blob"
     path.write_bytes(b"\xff\x00\r\n")
     with files.open_binary(str(path)) as stream:
         assert stream.read() == b"\xff\x00\r\n"
 
 
-def test_a_missing_file_is_named_with_the_place_it_was_looked_for():
-    with pytest.raises(FileNotFoundError, match=r"nowhere/a\.txt: no such file.*looked from /"):
+def test_the_error_for_a_missing_file_names_the_current_directory():
+    with pytest.raises(FileNotFoundError, match=r"nowhere/a\.txt: no such file.*directory: /"):
         files.open_binary("nowhere/a.txt")
 
 
-def test_a_directory_is_no_file(tmp_path):
+def test_a_directory_cannot_be_opened(tmp_path):
     with pytest.raises(FileNotFoundError, match="this is a directory"):
         files.open_binary(str(tmp_path))
 
@@ -46,15 +46,15 @@ def pipe(tmp_path):
     return tmp_path / "pipe"
 
 
-def test_a_pipe_is_not_waited_for(pipe):
-    with pytest.raises(FileNotFoundError, match=r"pipe: a file was expected, this is a pipe"):
+def test_opening_a_pipe_does_not_block(pipe):
+    with pytest.raises(FileNotFoundError, match=r"pipe: expected a file, but this is a pipe"):
         files.open_binary(str(pipe))
 
 
-def test_a_pipe_or_a_device_is_not_replaced_by_a_file(pipe):
+def test_a_pipe_or_a_device_is_never_replaced_by_a_file(pipe):
     for path in (str(pipe), os.devnull):
         with (
-            pytest.raises(ValueError, match=f"{path}: a file is to be written here, .* a pipe or"),
+            pytest.raises(ValueError, match=f"{path}: cannot write a file here, .* a pipe or"),
             files.write_atomically(path),
         ):
             pass
@@ -68,20 +68,20 @@ def test_text_is_read_as_utf8_without_its_byte_order_mark(tmp_path):
     assert files.read_text(str(path)) == "河流\nriver\n"
 
 
-def test_a_mark_in_the_middle_stays(tmp_path):
+def test_a_byte_order_mark_in_the_middle_is_kept(tmp_path):
     path = tmp_path / "a.txt"
     path.write_bytes("a\ufeffb".encode())
     assert files.read_text(str(path)) == "a\ufeffb"
 
 
-def test_text_in_another_encoding_is_refused_with_its_line_and_the_remedy(tmp_path):
+def test_the_error_for_another_encoding_names_the_line_and_the_remedy(tmp_path):
     path = tmp_path / "gbk.txt"
     path.write_bytes(b"plain\nplain\n" + "河流".encode("gb18030"))
     with pytest.raises(ValueError, match=r"gbk\.txt, line 3: not UTF-8 \(byte 0xba.*iconv"):
         files.read_text(str(path))
 
 
-def test_lines_are_counted_from_the_first_line_of_the_piece():
+def test_lines_are_counted_from_the_first_line_of_the_part():
     with pytest.raises(ValueError, match=r"big\.txt, line 1002: "):
         files.decode_utf8(b"one\n\xff", "big.txt", first_line=1001)
 
@@ -92,30 +92,30 @@ def make(folder, *names):
     return [str(folder / name) for name in names]
 
 
-def test_patterns_give_the_files_in_order_and_each_once(tmp_path):
+def test_patterns_expand_to_sorted_files_without_duplicates(tmp_path):
     b, a, c = make(tmp_path, "b.txt", "a.txt", "c.tfrecord")
     found = files.expand_patterns(f"{tmp_path}/*.tfrecord, {tmp_path}/*.txt,{a}", "--input_file")
     assert found == [c, a, b]
 
 
-def test_patterns_may_come_as_a_list(tmp_path):
+def test_patterns_may_be_a_list(tmp_path):
     (a,) = make(tmp_path, "a,b.txt")
     assert files.expand_patterns([a], "--input_file") == [a]
 
 
-def test_a_pattern_without_a_match_is_named_with_its_flag(tmp_path):
+def test_the_error_for_a_pattern_without_a_match_names_its_flag(tmp_path):
     (a,) = make(tmp_path, "a.txt")
     with pytest.raises(ValueError, match=r"--input_file: '.*/b\*' matches no file"):
         files.expand_patterns(f"{a},{tmp_path}/b*", "--input_file")
 
 
 @pytest.mark.parametrize("nothing", ["", " , ", []])
-def test_no_pattern_at_all_is_refused(nothing):
-    with pytest.raises(ValueError, match="--input_file: at least one file name was expected"):
+def test_an_empty_list_of_patterns_is_rejected(nothing):
+    with pytest.raises(ValueError, match="--input_file: expected at least one file name"):
         files.expand_patterns(nothing, "--input_file")
 
 
-def test_a_directory_is_made_with_its_parents_and_left_empty(tmp_path):
+def test_a_directory_is_created_empty_with_its_parents(tmp_path):
     path = tmp_path / "a" / "b"
     files.make_directory(str(path), "--output_dir")
     files.make_directory(str(path), "--output_dir")
@@ -123,7 +123,7 @@ def test_a_directory_is_made_with_its_parents_and_left_empty(tmp_path):
     assert not list(path.iterdir())
 
 
-def test_a_directory_that_is_there_keeps_its_files(tmp_path):
+def test_an_existing_directory_keeps_its_files(tmp_path):
     make(tmp_path, "mine.txt")
     files.make_directory(str(tmp_path), "--output_dir")
     assert (tmp_path / "mine.txt").read_text() == "mine.txt"
@@ -136,7 +136,7 @@ def fail_in(path, name=""):
         raise KeyError
 
 
-def test_a_directory_that_was_made_for_nothing_is_removed_again(tmp_path):
+def test_an_unused_new_directory_is_removed_after_an_error(tmp_path):
     with files.made_directory(str(tmp_path / "old"), "--output_dir") as is_new:
         assert is_new
     fail_in(tmp_path / "old" / "new" / "deep")
@@ -148,22 +148,22 @@ def test_a_directory_that_was_made_for_nothing_is_removed_again(tmp_path):
         assert not is_new
 
 
-def test_a_directory_that_cannot_be_made_is_named_with_its_flag(tmp_path):
+def test_the_error_for_a_directory_that_cannot_be_created_names_its_flag(tmp_path):
     (a,) = make(tmp_path, "a")
-    with pytest.raises(ValueError, match=r"--output_dir: cannot write into '.*/a/b'"):
+    with pytest.raises(ValueError, match=r"--output_dir: cannot write to '.*/a/b'"):
         files.make_directory(f"{a}/b", "--output_dir")
 
 
-def test_a_directory_without_write_permission_is_refused(tmp_path):
+def test_a_directory_without_write_permission_is_rejected(tmp_path):
     if os.geteuid() == 0:
         pytest.skip("root may write anywhere")
     tmp_path.chmod(stat.S_IRUSR | stat.S_IXUSR)
-    with pytest.raises(ValueError, match=r"--output_dir: cannot write into .*[Pp]ermission"):
+    with pytest.raises(ValueError, match=r"--output_dir: cannot write to .*[Pp]ermission"):
         files.make_directory(str(tmp_path), "--output_dir")
 
 
 @pytest.mark.parametrize(("mode", "content"), [("w", "河流\n"), ("wb", b"\x00\xff")])
-def test_a_file_appears_under_its_name_when_it_is_complete(tmp_path, mode, content):
+def test_a_file_only_appears_when_it_is_complete(tmp_path, mode, content):
     path = tmp_path / "out"
     with files.write_atomically(str(path), mode) as stream:
         stream.write(content)
@@ -183,7 +183,7 @@ def write_half(path):
         raise RuntimeError("disk")
 
 
-def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
+def test_a_failed_write_leaves_only_the_old_file(tmp_path):
     path = tmp_path / "out"
     path.write_text("old")
     with pytest.raises(RuntimeError, match="disk"):
@@ -192,7 +192,7 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
     assert os.listdir(tmp_path) == ["out"]
 
 
-def test_a_full_disk_is_named_with_what_to_do_and_leaves_the_old_file(tmp_path, monkeypatch):
+def test_a_full_disk_is_reported_and_leaves_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "out"
     path.write_text("old")
 
@@ -201,7 +201,7 @@ def test_a_full_disk_is_named_with_what_to_do_and_leaves_the_old_file(tmp_path, 
 
     monkeypatch.setattr(os, "fsync", fail)
     with (
-        pytest.raises(OSError, match=r"No space left on device; make room.*run.*again: '.*/out'"),
+        pytest.raises(OSError, match=r"No space left on device\. Free.*run.*again: '.*/out'"),
         files.write_atomically(str(path)) as stream,
     ):
         stream.write("new")
@@ -209,7 +209,7 @@ def test_a_full_disk_is_named_with_what_to_do_and_leaves_the_old_file(tmp_path, 
     assert os.listdir(tmp_path) == ["out"]
 
 
-def test_a_missing_folder_is_not_made_in_silence(tmp_path):
+def test_a_missing_folder_is_not_created_silently(tmp_path):
     with (
         pytest.raises(FileNotFoundError),
         files.write_atomically(str(tmp_path / "no" / "out")) as stream,
@@ -218,45 +218,45 @@ def test_a_missing_folder_is_not_made_in_silence(tmp_path):
 
 
 @pytest.mark.parametrize("check", [files.check_file, files.check_directory])
-def test_what_should_be_there_is_named_with_its_flag(tmp_path, check):
-    with pytest.raises(FileNotFoundError, match=r"^--name: .*/none: no such .*looked from"):
+def test_the_error_for_a_missing_path_names_its_flag(tmp_path, check):
+    with pytest.raises(FileNotFoundError, match=r"^--name: .*/none: no such .*current directory"):
         check(f"{tmp_path}/none", "--name")
     with pytest.raises(ValueError, match=r"^--name: ftp://host: ftp:// is not supported"):
         check("ftp://host", "--name")
 
 
-def test_files_are_no_directories_and_the_other_way_round(tmp_path):
+def test_files_and_directories_are_distinguished(tmp_path):
     (a,) = make(tmp_path, "a")
     files.check_file(a, "--name")
     files.check_directory(str(tmp_path), "--name")
-    with pytest.raises(FileNotFoundError, match="a file was expected"):
+    with pytest.raises(FileNotFoundError, match="expected a file"):
         files.check_file(str(tmp_path), "--name")
     with pytest.raises(FileNotFoundError, match="no such directory"):
         files.check_directory(a, "--name")
 
 
-def test_a_folder_to_write_to_is_checked_without_making_it(tmp_path, monkeypatch):
+def test_an_output_folder_is_checked_without_creating_it(tmp_path, monkeypatch):
     (a,) = make(tmp_path, "a")
     files.check_writable(f"{tmp_path}/b/c", "--output_dir")
     files.check_writable("", "--output_dir")
     files.check_writable("gs://bucket/a", "--output_dir")
     assert os.listdir(tmp_path) == ["a"]
-    with pytest.raises(ValueError, match=r"--output_dir: cannot write into '.*/a/b/c': Not a dir"):
+    with pytest.raises(ValueError, match=r"--output_dir: cannot write to '.*/a/b/c': Not a dir"):
         files.check_writable(f"{a}/b/c", "--output_dir")
     monkeypatch.setattr(os, "access", lambda path, mode: path != str(tmp_path))
-    with pytest.raises(ValueError, match=r"--output_dir: cannot write into '.*/b': Permission"):
+    with pytest.raises(ValueError, match=r"--output_dir: cannot write to '.*/b': Permission"):
         files.check_writable(f"{tmp_path}/b", "--output_dir")
 
 
 @pytest.fixture(params=["file", "ram"])
 def remote(request, tmp_path):
-    """A folder of each file system of TensorFlow that needs no network."""
+    """A folder in each of TensorFlow's file systems that need no network."""
     folder = f"{request.param}://{tmp_path}" if request.param == "file" else f"ram:/{tmp_path}"
     files.make_directory(folder, "--output_dir")
     return folder
 
 
-def test_remote_folders_are_made_and_left_empty(remote):
+def test_remote_folders_are_created_empty(remote):
     files.make_directory(f"{remote}/a/b", "--output_dir")
     assert files.list_directory(remote) == ["a"]
     assert files.list_directory(f"{remote}/a/b") == []
@@ -268,7 +268,7 @@ def test_remote_folders_are_made_and_left_empty(remote):
 
 
 @pytest.mark.parametrize(("mode", "content"), [("w", "河流\n"), ("wb", b"\x00\xff")])
-def test_a_remote_file_appears_when_it_is_complete(remote, mode, content):
+def test_a_remote_file_only_appears_when_it_is_complete(remote, mode, content):
     with files.write_atomically(f"{remote}/out", mode) as stream:
         stream.writelines([content, content])
         assert files.list_directory(remote) == []
@@ -281,7 +281,7 @@ def test_a_remote_file_appears_when_it_is_complete(remote, mode, content):
     assert not files.is_directory(f"{remote}/out")
 
 
-def test_a_failed_remote_write_leaves_the_old_file_and_nothing_else(remote):
+def test_a_failed_remote_write_leaves_only_the_old_file(remote):
     write(f"{remote}/out", "old")
     with pytest.raises(RuntimeError, match="disk"):
         write_half(f"{remote}/out")
@@ -289,7 +289,7 @@ def test_a_failed_remote_write_leaves_the_old_file_and_nothing_else(remote):
     assert files.list_directory(remote) == ["out"]
 
 
-def test_a_remote_write_that_fails_at_its_end_leaves_the_old_file(remote, monkeypatch):
+def test_a_remote_write_that_fails_at_the_end_leaves_the_old_file(remote, monkeypatch):
     import tensorflow as tf
 
     write(f"{remote}/out", "old")
@@ -317,7 +317,7 @@ def test_remote_files_are_renamed_copied_and_removed(remote):
     assert files.list_directory(remote) == ["c"]
 
 
-def test_remote_files_are_read_in_pieces(remote):
+def test_remote_files_can_be_read_in_parts(remote):
     write(f"{remote}/a", "0123456789")
     with files.open_binary(f"{remote}/a") as stream:
         assert stream.read(3) == b"012"
@@ -328,7 +328,7 @@ def test_remote_files_are_read_in_pieces(remote):
         assert list(stream) == [b"3456789"]
 
 
-def test_remote_patterns_give_the_files_in_order(remote):
+def test_remote_patterns_expand_to_sorted_files(remote):
     for name in ("b.txt", "a.txt", "c"):
         write(f"{remote}/{name}", "")
     found = files.expand_patterns(f"{remote}/*.txt,{remote}/c", "--input_file")
@@ -337,16 +337,16 @@ def test_remote_patterns_give_the_files_in_order(remote):
         files.expand_patterns(f"{remote}/nowhere/*", "--input_file")
 
 
-def test_a_missing_remote_file_is_named(remote):
+def test_the_error_for_a_missing_remote_file_names_it(remote):
     with pytest.raises(FileNotFoundError, match=r"/b: no such file$"):
         files.open_binary(f"{remote}/b")
     with pytest.raises(FileNotFoundError, match="this is a directory"):
         files.open_binary(remote)
 
 
-def test_a_remote_folder_that_cannot_be_made_is_named_with_its_flag(tmp_path):
+def test_the_error_for_a_remote_folder_that_cannot_be_created_names_its_flag(tmp_path):
     (a,) = make(tmp_path, "a")
-    with pytest.raises(ValueError, match=r"--output_dir: cannot write into 'file://.*/a/b'"):
+    with pytest.raises(ValueError, match=r"--output_dir: cannot write to 'file://.*/a/b'"):
         files.make_directory(f"file://{a}/b", "--output_dir")
 
 
@@ -363,19 +363,19 @@ SCHEMES = r"http:// is not supported. Expected a local path or one of file://, g
         lambda path: write(path, ""),
     ],
 )
-def test_a_scheme_that_tensorflow_lacks_is_refused_with_those_that_it_has(use):
+def test_the_error_for_an_unsupported_scheme_lists_the_supported_ones(use):
     with pytest.raises(ValueError, match=rf"http://host/a: {SCHEMES}"):
         use("http://host/a")
 
 
-def test_a_file_system_that_does_not_answer_is_not_waited_for_without_end(monkeypatch):
+def test_waiting_for_a_file_system_that_does_not_respond_ends(monkeypatch):
     import tensorflow as tf
 
     is_over = threading.Event()
     monkeypatch.setattr(tf.io.gfile, "exists", lambda path: is_over.wait(60))
     monkeypatch.setattr(files, "_ANSWER_SECONDS", 0.1)
     try:
-        with pytest.raises(OSError, match=r"no answer within 0.1 seconds.*: 'gs://silent'"):
+        with pytest.raises(OSError, match=r"no response within 0.1 seconds.*: 'gs://silent'"):
             files.is_directory("gs://silent/folder")
     finally:
         is_over.set()
@@ -390,7 +390,7 @@ def test_schemes_of_plugins_are_accepted(monkeypatch):
         files.check_scheme("hdfs://a")
 
 
-def test_local_files_do_not_wait_for_tensorflow(tmp_path):
+def test_local_files_do_not_import_tensorflow(tmp_path):
     make(tmp_path, "a.txt")
     code = (
         "import sys; from albert_tf import files; "
@@ -406,7 +406,7 @@ def test_file_size_is_in_bytes(tmp_path):
     assert files.file_size(str(tmp_path / "text.txt")) == 4
 
 
-def test_folders_are_no_files(tmp_path):
+def test_folders_are_not_files(tmp_path):
     (tmp_path / "a").touch()
     assert files.is_file(str(tmp_path / "a"))
     assert not files.is_file(str(tmp_path / "b"))
@@ -416,15 +416,15 @@ def test_folders_are_no_files(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ('{"a": 1, "b": 2, "a": 1}', "the key 'a' is there twice"),
-        ('{"a": [{"b": 2, "b": 3}]}', "the key 'b' is there twice"),
-        ("[" * 100_000, "JSON that is nested too deeply"),
+        ('{"a": 1, "b": 2, "a": 1}', "the key 'a' occurs twice"),
+        ('{"a": [{"b": 2, "b": 3}]}', "the key 'b' occurs twice"),
+        ("[" * 100_000, "the JSON is nested too deeply"),
         ('{"a": ["\\ud800"]}', "half a surrogate pair"),
         ('{"a": ', "Expecting value"),
-        ("[1]", "a JSON object was expected, list came"),
+        ("[1]", "expected a JSON object, got list"),
     ],
 )
-def test_json_that_says_two_things_or_cannot_be_text_is_refused(tmp_path, content, message):
+def test_invalid_json_is_rejected(tmp_path, content, message):
     path = tmp_path / "a.json"
     path.write_text(content)
     with pytest.raises(ValueError, match=rf"a\.json: {message}"):
@@ -435,7 +435,7 @@ FIELDS = {"step": int, "metrics": dict[str, float], "labels": list[str], "note":
 OWN = {"step": 3, "metrics": {"loss": 1, "accuracy": 0.5}, "labels": ["a"]}
 
 
-def test_json_of_our_own_is_read_with_its_fields(tmp_path):
+def test_json_written_by_this_package_can_be_read(tmp_path):
     path = tmp_path / "a.jsonl"
     assert files.read_own_json_lines(str(path), FIELDS) == []
     path.write_text("")
@@ -450,17 +450,17 @@ def test_json_of_our_own_is_read_with_its_fields(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"step": None}, "'step' is None, int was expected"),
-        ({"step": True}, "'step' is True, int was expected"),
-        ({"step": 3.0}, "'step' is 3.0, int was expected"),
-        ({"metrics": [1]}, r"'metrics' is \[1\], dict\[str, float\] was expected"),
-        ({"metrics": {"loss": "1"}}, r"'metrics' is .'loss': '1'., dict"),
-        ({"labels": ["a", 0]}, r"'labels' is \['a', 0\], list\[str\] was expected"),
-        ({"labels": "a"}, "'labels' is 'a', list"),
-        ({"note": 5}, r"'note' is 5, dict \| None was expected"),
+        ({"step": None}, "'step' is None, expected int"),
+        ({"step": True}, "'step' is True, expected int"),
+        ({"step": 3.0}, "'step' is 3.0, expected int"),
+        ({"metrics": [1]}, r"'metrics' is \[1\], expected dict\[str, float\]"),
+        ({"metrics": {"loss": "1"}}, r"'metrics' is .'loss': '1'., expected dict"),
+        ({"labels": ["a", 0]}, r"'labels' is \['a', 0\], expected list\[str\]"),
+        ({"labels": "a"}, "'labels' is 'a', expected list"),
+        ({"note": 5}, r"'note' is 5, expected dict \| None"),
     ],
 )
-def test_json_of_our_own_with_a_field_of_another_type_is_refused(tmp_path, changes, message):
+def test_json_with_a_field_of_the_wrong_type_is_rejected(tmp_path, changes, message):
     path = tmp_path / "a.jsonl"
     path.write_text(json.dumps(OWN) + "\n" + json.dumps(OWN | changes) + "\n")
     with pytest.raises(ValueError, match=rf"a\.jsonl, line 2: not written by this.*\({message}"):
@@ -468,7 +468,7 @@ def test_json_of_our_own_with_a_field_of_another_type_is_refused(tmp_path, chang
 
 
 @pytest.mark.parametrize("line", ["", "{", "[]", "{}", '{"step": 3', "[" * 100_000, "1" * 5000])
-def test_json_lines_of_our_own_that_are_damaged_are_named(tmp_path, line):
+def test_the_error_for_damaged_json_names_the_line(tmp_path, line):
     path = tmp_path / "a.jsonl"
     path.write_text(f"{json.dumps(OWN)}\n{line}\n{json.dumps(OWN)}\n")
     with pytest.raises(ValueError, match=r"a\.jsonl, line 2: not written by this program, or dam"):

@@ -1,4 +1,4 @@
-"""Settings: values are checked, groups and defaults are inherited."""
+"""Settings: validation, groups and inherited defaults."""
 
 from __future__ import annotations
 
@@ -49,16 +49,16 @@ class Ferry(Boat):
         ({"draft": float("inf")}, "draft=inf: expected a finite number"),
     ],
 )
-def test_a_value_out_of_range_is_refused_by_name(values, message):
+def test_invalid_values_are_rejected_by_name(values, message):
     with pytest.raises(ValueError, match=message):
         Boat(**values)
 
 
-def test_nan_is_allowed_where_it_is_the_default():
+def test_nan_is_allowed_if_it_is_the_default():
     assert math.isnan(Boat(draft=float("nan")).draft)
 
 
-def test_a_setting_without_default_must_be_given():
+def test_a_setting_without_a_default_is_required():
     with pytest.raises(TypeError, match="landing"):
         Ferry()
 
@@ -85,7 +85,7 @@ def test_a_field_belongs_to_the_group_that_defined_it_first():
         ("lengths", float, True, True),
     ],
 )
-def test_the_type_of_values_is_read_from_the_annotation(name, kind, is_tuple, is_scalar):
+def test_types_are_read_from_annotations(name, kind, is_tuple, is_scalar):
     (field,) = [field for field in describe(Ferry) if field.name == name]
     assert (field.type, field.is_tuple, field.is_scalar) == (kind, is_tuple, is_scalar)
 
@@ -105,18 +105,18 @@ def test_the_type_of_values_is_read_from_the_annotation(name, kind, is_tuple, is
         ("has_sail", False, "False"),
     ],
 )
-def test_a_value_is_read_from_its_text(name, value, text):
+def test_values_convert_to_text_and_back(name, value, text):
     (field,) = (field for field in describe(Ferry) if field.name == name)
     assert to_text(value, field) == text
     assert from_text(text, field) == value
 
 
-def test_an_empty_value_is_refused_where_one_is_required():
+def test_an_empty_value_is_rejected_if_required():
     @dataclasses.dataclass(frozen=True, kw_only=True)
     class Trip(SettingsGroup):
         landing: str = setting(REQUIRED, "Where it begins.")
         passenger: str = setting("", "Who comes along.")
 
     assert Trip(landing="mill").passenger == ""
-    with pytest.raises(ValueError, match="landing='': a value is needed"):
+    with pytest.raises(ValueError, match="landing='': a value is required"):
         Trip(landing="")

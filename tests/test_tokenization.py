@@ -42,7 +42,7 @@ def train_sentencepiece(path, **overrides):
 
 @pytest.fixture(scope="module")
 def comma_model(tmp_path_factory):
-    """A SentencePiece model that has a piece "9," for the digit-comma rule to take apart."""
+    """A SentencePiece model that has a piece "9," that the digit-comma rule splits."""
     return train_sentencepiece(tmp_path_factory.mktemp("model") / "comma.model")
 
 
@@ -72,7 +72,7 @@ def toy_vocabulary(tmp_path):
         ("\x00null\x07", "\x00null\x07", "\x00null\x07"),
     ],
 )
-def test_preprocess_text_normalizes_as_the_official_program(text, cased, lower):
+def test_preprocess_text_normalizes_like_the_official_program(text, cased, lower):
     assert tokenization.preprocess_text(text) == cased
     assert tokenization.preprocess_text(text, lower=True) == lower
 
@@ -81,12 +81,12 @@ def test_preprocess_text_normalizes_as_the_official_program(text, cased, lower):
     ("text", "expected"),
     [("a\u00a0b\n c", "a b\n c"), ("´", " "), ("\u0301", ""), ("½", "1⁄2"), (" ", " ")],
 )
-def test_preprocess_text_can_leave_whitespace_alone(text, expected):
+def test_preprocess_text_can_keep_whitespace(text, expected):
     assert tokenization.preprocess_text(text, remove_space=False, lower=True) == expected
 
 
 class _SpaceModel:
-    """Stands for a SentencePiece model: every word is a piece, but for what `splits` says."""
+    """A fake SentencePiece model: every word is a piece, except for those in `splits`."""
 
     def __init__(self, splits):
         self.splits = splits
@@ -109,7 +109,7 @@ class _SpaceModel:
     ],
     ids=["inside", "start", "end", "inner comma", "no digit", "any script", "once only"],
 )
-def test_a_number_is_encoded_anew_without_the_comma_after_it(text, splits, expected):
+def test_a_number_is_encoded_again_without_its_comma(text, splits, expected):
     assert tokenization.encode_pieces(_SpaceModel(splits), text) == expected
 
 
@@ -132,7 +132,7 @@ def test_character_classes_agree_with_the_official_unit_tests():
 
 
 def plain_basic_tokenizer(text, lower):
-    """BERT's rules one after the other, a character at a time."""
+    """BERT's rules, applied to each character one after the other."""
     cleaned = ""
     for char in text:
         category = unicodedata.category(char)
@@ -172,7 +172,7 @@ def test_basic_tokenizer_follows_its_rules_on_random_text(lower):
         assert tokenizer.tokenize(text) == plain_basic_tokenizer(text, lower)
 
 
-def test_wordpiece_takes_the_longest_piece_first():
+def test_wordpiece_matches_the_longest_piece_first():
     vocab = {token: i for i, token in enumerate(TOY_VOCABULARY)}
     tokenizer = WordpieceTokenizer(vocab)
     assert tokenizer.tokenize("") == []
@@ -181,7 +181,7 @@ def test_wordpiece_takes_the_longest_piece_first():
     assert tokenizer.tokenize("wa want") == ["wa", "want"]
 
 
-def test_wordpiece_calls_a_word_of_more_than_200_characters_unknown():
+def test_wordpiece_makes_words_of_more_than_200_characters_unknown():
     tokenizer = WordpieceTokenizer({"a": 0, "##a": 1})
     assert tokenizer.tokenize("a" * 200) == ["a"] + ["##a"] * 199
     assert tokenizer.tokenize("a" * 201) == ["[UNK]"]
@@ -211,13 +211,13 @@ def test_wordpiece_knows_its_special_ids(toy_vocabulary):
     assert tokenizer.vocab_size == len(tokenizer.pieces) == len(tokenizer.vocab) == 15
 
 
-def test_wordpiece_gives_the_same_when_it_has_forgotten_its_words(toy_vocabulary, monkeypatch):
+def test_a_full_word_cache_does_not_change_wordpiece(toy_vocabulary, monkeypatch):
     texts = ["unwanted running", "running 博推", "wa unwanted want", "博7, wax"]
     expected = FullTokenizer(toy_vocabulary).encode_batch(texts)
     monkeypatch.setattr(tokenization, "MAX_REMEMBERED", 2)
-    forgetful = FullTokenizer(toy_vocabulary)
-    assert forgetful.encode_batch(texts) == expected
-    assert len(forgetful._encoder._ids_of) <= 2
+    limited = FullTokenizer(toy_vocabulary)
+    assert limited.encode_batch(texts) == expected
+    assert len(limited._encoder._ids_of) <= 2
 
 
 def test_sentencepiece_knows_its_special_ids(toy_tokenizer):
@@ -228,7 +228,7 @@ def test_sentencepiece_knows_its_special_ids(toy_tokenizer):
     assert toy_tokenizer.vocab["("] == 5
 
 
-def test_sentencepiece_text_is_normalized_as_set(toy_spm_model):
+def test_sentencepiece_text_is_normalized_as_configured(toy_spm_model):
     lower = FullTokenizer(spm_model_file=toy_spm_model)
     cased = FullTokenizer(spm_model_file=toy_spm_model, do_lower_case=False)
     assert lower.preprocess(" The  RIVÉR") == "the river"
@@ -239,13 +239,13 @@ def test_sentencepiece_text_is_normalized_as_set(toy_spm_model):
     assert lower.encode("The") == lower.encode("the") == [lower.vocab["▁the"]]
 
 
-def test_special_symbols_in_the_text_are_ordinary_characters(toy_tokenizer):
+def test_special_tokens_in_the_text_are_ordinary_characters(toy_tokenizer):
     ids = toy_tokenizer.encode("the [SEP] of [MASK]")
     assert not {toy_tokenizer.sep_id, toy_tokenizer.mask_id} & set(ids)
 
 
 @pytest.mark.parametrize("do_lower_case", [True, False])
-def test_encode_and_encode_batch_look_up_the_pieces_of_tokenize(comma_model, do_lower_case):
+def test_encode_and_encode_batch_agree_with_tokenize(comma_model, do_lower_case):
     tokenizer = FullTokenizer(spm_model_file=comma_model, do_lower_case=do_lower_case)
     texts = ["one 1999, two", "", "ONE 9,", "x9,9, 五 9,", "so it goes", "五[CLS]9,", "  ", "٩,"]
     expected = []
@@ -259,8 +259,8 @@ def test_encode_and_encode_batch_look_up_the_pieces_of_tokenize(comma_model, do_
     assert tokenizer.encode_batch([]) == []
 
 
-def test_unknown_characters_that_spell_a_special_symbol_take_its_id(comma_model):
-    # So it is in the official program: it looks up what the characters spell.
+def test_unknown_characters_that_spell_a_special_token_get_its_id(comma_model):
+    # As in the official program, which looks up the piece in the vocabulary.
     tokenizer = FullTokenizer(spm_model_file=comma_model, do_lower_case=False)
     assert tokenizer.tokenize("one [CLS] two").count("[CLS]") == 1
     assert tokenizer.encode("one [CLS] two").count(tokenizer.cls_id) == 1
@@ -273,7 +273,7 @@ def test_an_unknown_piece_has_the_unknown_id(toy_tokenizer):
 
 
 @pytest.mark.parametrize("kind", ["sentencepiece", "wordpiece"])
-def test_a_tokenizer_can_be_sent_to_another_process(kind, comma_model, toy_vocabulary):
+def test_a_tokenizer_can_be_pickled(kind, comma_model, toy_vocabulary):
     is_sentencepiece = kind == "sentencepiece"
     name = "spm_model_file" if is_sentencepiece else "vocab_file"
     tokenizer = FullTokenizer(**{name: comma_model if is_sentencepiece else toy_vocabulary})
@@ -291,84 +291,84 @@ def test_the_checksum_is_that_of_the_vocabulary_file(comma_model, toy_vocabulary
             assert tokenizer.checksum == hashlib.sha256(stream.read()).hexdigest()
 
 
-def test_load_vocab_reads_lines_as_the_official_program(tmp_path):
+def test_load_vocab_reads_lines_like_the_official_program(tmp_path):
     path = tmp_path / "vocab.txt"
     path.write_bytes("\ufeff[PAD]\r\n  the \t-3.5\n\nthe\n▁of -1\n \nend".encode())
     assert tokenization.load_vocab(str(path)) == {"[PAD]": 0, "the": 1, " ": 2, "▁of": 3, "end": 4}
 
 
 @pytest.mark.parametrize("missing", [["[CLS]"], ["[SEP]", "[MASK]"], ["[UNK]"]])
-def test_a_vocabulary_without_special_symbols_names_them(tmp_path, missing):
+def test_the_error_for_missing_special_tokens_names_them(tmp_path, missing):
     tokens = [token for token in TOY_VOCABULARY if token not in missing]
     path = write_vocabulary(tmp_path / "vocab.txt", tokens)
-    with pytest.raises(ValueError, match="missing from the vocabulary") as error:
+    with pytest.raises(ValueError, match=r"the vocabulary of .* pieces lacks") as error:
         FullTokenizer(path)
-    assert str(error.value).startswith(f"{path}: {', '.join(missing)} missing")
+    assert f"lacks {', '.join(missing)}. " in str(error.value)
 
 
-def test_a_sentencepiece_model_without_special_symbols_names_them(tmp_path):
+def test_the_error_for_a_model_without_special_tokens_names_them(tmp_path):
     path = train_sentencepiece(tmp_path / "bare.model", control_symbols=["[SEP]"])
-    with pytest.raises(ValueError, match=r"bare\.model: \[CLS\], \[MASK\] missing"):
+    with pytest.raises(ValueError, match=r"bare\.model: .* lacks \[CLS\], \[MASK\]\."):
         FullTokenizer(spm_model_file=path)
 
 
-def test_no_vocabulary_at_all_says_which_flags_give_one():
-    with pytest.raises(ValueError, match="--spm_model_file, or --vocab_file"):
+def test_the_error_for_a_missing_vocabulary_names_the_flags():
+    with pytest.raises(ValueError, match=r"--spm_model_file \(English\) or --vocab_file"):
         FullTokenizer("", spm_model_file="")
 
 
 @pytest.mark.parametrize("content", [b"", b"\x00garbage" * 9, b"<pad>\t0\n<unk>\t0\n[CLS]\t0\n"])
-def test_a_file_that_is_no_sentencepiece_model_is_refused(tmp_path, content):
+def test_a_file_that_is_not_a_sentencepiece_model_is_rejected(tmp_path, content):
     path = tmp_path / "some.model"
     path.write_bytes(content)
-    with pytest.raises(ValueError, match=r"some\.model: no SentencePiece model.*--vocab_file"):
+    with pytest.raises(ValueError, match=r"some\.model: not a SentencePiece model.*--vocab_file"):
         FullTokenizer(spm_model_file=str(path))
 
 
-def test_a_sentencepiece_model_whose_pieces_are_no_text_is_refused(tmp_path, comma_model):
+def test_a_sentencepiece_model_with_invalid_utf8_is_rejected(tmp_path, comma_model):
     with open(comma_model, "rb") as stream:
         content = stream.read()
     path = tmp_path / "flipped.model"
     path.write_bytes(content.replace("\u2581".encode(), b"\xff\x96\x81", 1))
-    with pytest.raises(ValueError, match=r"flipped\.model: a damaged SentencePiece model: a "):
+    with pytest.raises(ValueError, match=r"flipped\.model: this SentencePiece model is damaged"):
         FullTokenizer(spm_model_file=str(path))
 
 
-def test_a_truncated_sentencepiece_model_is_refused(tmp_path, comma_model):
+def test_a_truncated_sentencepiece_model_is_rejected(tmp_path, comma_model):
     with open(comma_model, "rb") as stream:
         content = stream.read()
     path = tmp_path / "cut.model"
     path.write_bytes(content[: len(content) // 2])
-    with pytest.raises(ValueError, match=r"cut\.model: no SentencePiece model"):
+    with pytest.raises(ValueError, match=r"cut\.model: not a SentencePiece model"):
         FullTokenizer(spm_model_file=str(path))
 
 
-def test_missing_files_are_named(tmp_path):
+def test_the_errors_for_missing_files_name_them(tmp_path):
     path = str(tmp_path / "absent")
     for arguments in [{"vocab_file": path}, {"spm_model_file": path}]:
         with pytest.raises(FileNotFoundError, match="absent"):
             FullTokenizer(**arguments)
 
 
-def test_an_empty_vocabulary_is_refused(tmp_path):
+def test_an_empty_vocabulary_is_rejected(tmp_path):
     path = write_vocabulary(tmp_path / "vocab.txt", [])
-    with pytest.raises(ValueError, match=r"vocab\.txt: an empty file"):
+    with pytest.raises(ValueError, match=r"vocab\.txt: the file is empty"):
         FullTokenizer(path)
 
 
-def test_a_vocabulary_that_is_not_utf8_names_the_line(tmp_path):
+def test_the_error_for_a_vocabulary_in_another_encoding_names_the_line(tmp_path):
     path = tmp_path / "vocab.txt"
     path.write_bytes("[PAD]\n[UNK]\n中\n".encode("gb18030"))
     with pytest.raises(ValueError, match=r"vocab\.txt, line 3: not UTF-8"):
         FullTokenizer(str(path))
 
 
-def test_a_sentencepiece_model_given_as_vocabulary_says_where_it_belongs(comma_model):
-    with pytest.raises(ValueError, match=r"belongs to --spm_model_file"):
+def test_the_error_for_a_model_given_as_vocabulary_names_the_right_flag(comma_model):
+    with pytest.raises(ValueError, match=r"Pass a SentencePiece \.model as --spm_model_file"):
         FullTokenizer(comma_model)
 
 
-def test_a_model_and_its_own_vocabulary_agree(tmp_path, comma_model, caplog):
+def test_a_model_and_its_vocabulary_agree(tmp_path, comma_model, caplog):
     pieces = FullTokenizer(spm_model_file=comma_model).pieces
     scored = write_vocabulary(tmp_path / "m.vocab", [f"{piece}\t-1.5" for piece in pieces])
     bare = write_vocabulary(tmp_path / "m.txt", pieces)
@@ -390,7 +390,7 @@ def test_a_model_and_its_own_vocabulary_agree(tmp_path, comma_model, caplog):
     ],
     ids=["another piece", "too short", "too long"],
 )
-def test_a_vocabulary_beside_another_model_is_not_used_and_a_warning_says_so(
+def test_a_vocabulary_that_differs_from_the_model_is_ignored_with_a_warning(
     tmp_path, comma_model, change, where, caplog
 ):
     pieces = FullTokenizer(spm_model_file=comma_model).pieces
@@ -399,32 +399,32 @@ def test_a_vocabulary_beside_another_model_is_not_used_and_a_warning_says_so(
     expected = where.format(piece=pieces[6], end=pieces[-1], last=size - 1, size=size)
     assert FullTokenizer(path, spm_model_file=comma_model).pieces == pieces
     (line,) = caplog.messages
-    assert line.startswith(f"--vocab_file={path} is not used: the vocabulary is {comma_model}")
+    assert line.startswith(f"--vocab_file={path} is ignored: the vocabulary is {comma_model}")
     assert expected in line
 
 
-def test_a_missing_vocabulary_beside_a_model_is_not_needed(tmp_path, comma_model, caplog):
+def test_a_missing_vocabulary_is_ignored_if_there_is_a_model(tmp_path, comma_model, caplog):
     FullTokenizer(str(tmp_path / "vocab.txt"), spm_model_file=comma_model)
     (line,) = caplog.messages
-    assert "vocab.txt is not used" in line
+    assert "vocab.txt is ignored" in line
     with pytest.raises(FileNotFoundError):
         FullTokenizer(str(tmp_path / "vocab.txt"))
 
 
-def test_a_token_that_the_vocabulary_lacks_is_named(toy_vocabulary):
+def test_the_error_for_an_unknown_token_names_it(toy_vocabulary):
     with pytest.raises(ValueError, match="token 'missing' is not in the vocabulary"):
         FullTokenizer(toy_vocabulary).convert_tokens_to_ids(["want", "missing"])
 
 
 @pytest.mark.parametrize("ids", [[3, 15], [-1, 3]])
-def test_an_id_outside_the_vocabulary_is_refused(toy_vocabulary, ids):
+def test_an_id_outside_the_vocabulary_is_rejected(toy_vocabulary, ids):
     with pytest.raises(ValueError, match="expected 0 to 14"):
         FullTokenizer(toy_vocabulary).convert_ids_to_tokens(ids)
 
 
 @pytest.mark.parametrize("case", ["lower", "cased"])
 @pytest.mark.parametrize("kind", ["sentencepiece", "wordpiece"])
-def test_every_golden_text_has_the_official_pieces_and_ids(shared, kind, case):
+def test_golden_texts_have_the_official_pieces_and_ids(shared, kind, case):
     names = {"sentencepiece": "30k-clean.model", "wordpiece": "vocab_chinese.txt"}
     argument = "spm_model_file" if kind == "sentencepiece" else "vocab_file"
     vocabulary = {argument: str(shared / "vocab" / names[kind])}
@@ -455,10 +455,10 @@ def test_the_released_english_model_and_its_vocabulary_agree(shared):
         ("vocab_file", "vocab_chinese.txt", "journey_to_the_west_zh.txt"),
     ],
 )
-def test_text_that_is_normalized_already_gives_the_same_pieces(
+def test_text_that_is_already_normalized_has_the_same_pieces(
     shared, argument, name, text, do_lower_case
 ):
-    # As programs written for Google's class call it, with `preprocess_text` before `tokenize`.
+    # Programs written for Google's class call `preprocess_text` before `tokenize`.
     tokenizer = FullTokenizer(
         do_lower_case=do_lower_case, **{argument: str(shared / "vocab" / name)}
     )
@@ -481,7 +481,7 @@ def official_truncation(first, second, limit):
     return first, second
 
 
-def test_truncation_takes_from_the_longer_text_and_of_equals_from_the_second():
+def test_truncation_shortens_the_longer_or_the_second_text():
     for limit in range(2, 14):
         for first in range(14):
             for second in range(14):
@@ -489,7 +489,7 @@ def test_truncation_takes_from_the_longer_text_and_of_equals_from_the_second():
                 assert tokenization.truncated_lengths(first, second, limit) == expected
 
 
-def test_special_ids_go_around_one_text_or_two():
+def test_special_ids_are_added_to_one_or_two_texts():
     assert tokenization.join([7, 8], [], 2, 3) == ([2, 7, 8, 3], 4)
     assert tokenization.join([7, 8], [9], 2, 3) == ([2, 7, 8, 3, 9, 3], 4)
     assert tokenization.join([], [9], 2, 3) == ([2, 3, 9, 3], 2)
@@ -504,7 +504,7 @@ def test_a_call_returns_a_padded_batch(toy_vocabulary):
     assert all(array.dtype == "int32" for array in batch.values())
 
 
-def test_texts_and_pairs_may_be_passed_in_several_forms(toy_vocabulary):
+def test_texts_and_pairs_are_accepted_in_several_forms(toy_vocabulary):
     tokenizer = FullTokenizer(toy_vocabulary)
 
     def same(one, other):
@@ -530,7 +530,7 @@ def test_texts_and_pairs_may_be_passed_in_several_forms(toy_vocabulary):
         ({"padding": "max_length"}, 11),
     ],
 )
-def test_a_batch_is_padded_as_asked(toy_vocabulary, arguments, length):
+def test_a_batch_is_padded_as_requested(toy_vocabulary, arguments, length):
     tokenizer = FullTokenizer(toy_vocabulary, max_length=11)
     batch = tokenizer([("want wa", "un wa"), "un"], **arguments)
     assert batch["input_ids"].shape == (2, length)
@@ -546,7 +546,7 @@ def test_a_batch_is_padded_as_asked(toy_vocabulary, arguments, length):
         (("want", "wa"), 3, "[CLS] [SEP]"),
     ],
 )
-def test_long_texts_are_truncated_as_by_the_fine_tuning_programs(
+def test_long_texts_are_truncated_like_in_the_fine_tuning_programs(
     toy_vocabulary, pair, max_length, tokens
 ):
     tokenizer = FullTokenizer(toy_vocabulary)
@@ -557,7 +557,7 @@ def test_long_texts_are_truncated_as_by_the_fine_tuning_programs(
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        ((("want", "wa"),), "a tuple of texts may mean a pair or a batch"),
+        ((("want", "wa"),), "a tuple of texts is ambiguous"),
         ((["want", None],), r"texts\[1\] is None: expected a str"),
         (([("want", "wa", "un")],), r"texts\[0\] is \('want', 'wa', 'un'\)"),
         ((["want", "wa"], ["un"]), "expected a list of 2"),
@@ -567,12 +567,12 @@ def test_long_texts_are_truncated_as_by_the_fine_tuning_programs(
         (("want", None, 9, "longest", 0), "pad_to_multiple=0"),
     ],
 )
-def test_a_call_with_something_else_says_what_was_expected(toy_vocabulary, arguments, problem):
+def test_errors_for_invalid_arguments_say_what_was_expected(toy_vocabulary, arguments, problem):
     with pytest.raises(ValueError, match=problem):
         FullTokenizer(toy_vocabulary)(*arguments)
 
 
-def test_sentencepiece_ids_become_text_again(toy_tokenizer):
+def test_sentencepiece_ids_are_decoded(toy_tokenizer):
     batch = toy_tokenizer([("The RIVÉR was  wider.", "old people")])
     ids = batch["input_ids"][0]
     assert toy_tokenizer.decode(ids) == "the river was wider. old people"
@@ -580,7 +580,7 @@ def test_sentencepiece_ids_become_text_again(toy_tokenizer):
     assert toy_tokenizer.decode([]) == ""
 
 
-def test_wordpiece_ids_become_text_again(tmp_path):
+def test_wordpiece_ids_are_decoded(tmp_path):
     words = "[PAD] [UNK] [CLS] [SEP] [MASK] un ##want ##ed , run 博 推 。".split()
     tokenizer = FullTokenizer(write_vocabulary(tmp_path / "vocab.txt", words))
     text = "unwanted, run 博推。run"

@@ -1,4 +1,4 @@
-"""Work in several processes: results, errors and deaths."""
+"""Worker processes: results, errors and killed workers."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ def make_killed():
 
 
 @pytest.mark.parametrize("num_workers", [1, 3])
-def test_all_messages_of_all_tasks_come(num_workers):
+def test_all_messages_of_all_tasks_arrive(num_workers):
     messages = workers.run(make_squares, (7,), iter(range(11)), num_workers)
     expected = [task * task + 7 for task in range(11) for _ in range(task % 3)]
     assert sorted(messages) == sorted(expected)
 
 
-def test_no_task_is_no_work():
+def test_no_tasks_yield_no_messages():
     assert list(workers.run(make_squares, (7,), [], 2)) == []
 
 
-def test_tasks_are_drawn_when_they_are_needed():
+def test_tasks_are_consumed_lazily():
     drawn = []
 
     def tasks():
@@ -71,23 +71,23 @@ def test_tasks_are_drawn_when_they_are_needed():
 
 @pytest.mark.parametrize("num_workers", [1, 2])
 @pytest.mark.parametrize("error", [ValueError("text.txt, line 3"), OSError(28, "No space left")])
-def test_an_error_users_know_arrives_as_it_was(num_workers, error):
+def test_users_errors_are_raised_unchanged(num_workers, error):
     with pytest.raises(type(error), match=str(error.args[-1])):
         list(workers.run(make_failing, (error,), range(9), num_workers))
 
 
-def test_another_error_arrives_with_its_traceback():
+def test_other_errors_are_raised_with_their_traceback():
     with pytest.raises(RuntimeError, match=r"in work\n(.|\n)*KeyError: 'x'"):
         list(workers.run(make_failing, (KeyError("x"),), range(9), 2))
 
 
 @pytest.mark.parametrize("num_workers", [1, 2])
-def test_an_error_at_the_start_arrives(num_workers):
+def test_errors_at_the_start_are_raised(num_workers):
     with pytest.raises(ValueError, match="no vocabulary"):
         list(workers.run(make_broken, (), range(9), num_workers))
 
 
-def test_a_killed_process_is_noticed_and_no_other_is_left():
+def test_a_killed_worker_is_reported_and_the_others_are_ended():
     seen = []
     with pytest.raises(workers.WorkerDied, match="killed by signal 9"):
         seen.extend(workers.run(make_killed, (), range(9), 2))
@@ -96,7 +96,7 @@ def test_a_killed_process_is_noticed_and_no_other_is_left():
             os.kill(process, 0)
 
 
-def test_processes_end_with_their_parent():
+def test_workers_end_with_their_parent():
     program = (
         "import sys, os, time; sys.path.insert(0, 'tests')\n"
         "import test_workers; from albert_tf import workers\n"
@@ -128,7 +128,7 @@ def make_sleepers():
 
 
 def is_running(process):
-    """Whether a process runs; one that has ended but was not waited for does not."""
+    """Returns whether a process is running; zombies are not."""
     try:
         with open(f"/proc/{process}/stat", encoding="ascii") as stream:
             return stream.read().rsplit(")", 1)[1].split()[0] != "Z"

@@ -349,7 +349,7 @@ def test_the_config_is_asked_for_where_it_is_not_clear(google, tmp_path):
         convert(Settings(google, str(tmp_path / "out")))
     (tmp_path / "list.json").write_text("[1]")
     settings = Settings(google, inspect=True, albert_config_file=str(tmp_path / "list.json"))
-    with pytest.raises(ValueError, match=r"list.json: a JSON object was expected, list came"):
+    with pytest.raises(ValueError, match=r"list.json: expected a JSON object, got list"):
         convert(settings)
 
 

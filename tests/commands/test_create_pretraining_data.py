@@ -56,8 +56,8 @@ def test_a_run_from_text_to_records(tmp_path, flags):
         ("--max_seq_length=4", "max_seq_length=4: expected 5 or more"),
         ("--max_predictions_per_seq=0", "flag --max_predictions_per_seq=0"),
         ("--spm_model_file=nowhere.model", r"nowhere\.model: no such file"),
-        ("--spm_model_file=", "a vocabulary is needed"),
-        ("--output_file=/proc/none/train", "cannot write into '/proc/none'"),
+        ("--spm_model_file=", "a vocabulary is required"),
+        ("--output_file=/proc/none/train", "cannot write to '/proc/none'"),
         ("--albert_zh_compat", "albert_zh_compat requires a WordPiece vocabulary"),
     ],
 )

@@ -491,7 +491,7 @@ def test_a_labeled_test_split_is_measured(run, finished, tmp_path):
         (["--do_train", "--learning_rate=1e-5,1e-5"], "--learning_rate=1e-05,1e-05: one or more"),
         (["--do_eval"], "holds no checkpoint to evaluate"),
         (["--do_predict"], "contains no checkpoint to predict with"),
-        (["--export_dir=/dev/null/x"], "--export_dir: cannot write into"),
+        (["--export_dir=/dev/null/x"], "--export_dir: cannot write to"),
     ],
 )
 def test_bad_flags_are_refused_before_training(run, tmp_path, arguments, message):

@@ -451,7 +451,7 @@ def run_to_an_error(run, files, tmp_path):
         (["--question=Who?"], "--context is empty: --question and --context belong together"),
         (["--question=Who?", "--context=Me."], "neither a trained model nor a file of questions"),
         (["TRAIN", "--max_seq_length=20"], "--max_seq_length=20 leaves no room for the context"),
-        (["TRAIN", "--max_seq_length=62"], "larger than max_position_embeddings=61"),
+        (["TRAIN", "--max_seq_length=62"], r"larger than the model.s max_position_embeddings=61"),
         (["TRAIN", "--num_train_epochs=0.1"], "is less than one step of --train_batch_size=3"),
         (["TRAIN", "--init_checkpoint=none"], "none: no such checkpoint"),
         (["TRAIN", "--version_2_with_negative", "--start_n_top=54"], "--start_n_top=54"),

@@ -239,7 +239,7 @@ def test_text_that_is_not_utf8_names_file_and_line(tmp_path, type_):
 
 def test_an_output_that_cannot_be_written_is_named_before_the_training(english, tmp_path):
     blocker = write(tmp_path / "file", "in the way")
-    with pytest.raises(ValueError, match="--output_prefix: cannot write into"):
+    with pytest.raises(ValueError, match="--output_prefix: cannot write to"):
         train_vocabulary.train(Settings(english, f"{blocker}/v"))
     with pytest.raises(ValueError, match=r"--output_prefix=.* names no file"):
         train_vocabulary.train(Settings(english, f"{tmp_path}/"))
@@ -268,9 +268,9 @@ def test_a_vocabulary_is_replaced_only_on_demand(english, tmp_path, ending):
 def test_pipes_are_neither_read_nor_replaced(english, tmp_path):
     os.mkfifo(tmp_path / "v.txt")
     pipe = str(tmp_path / "v.txt")
-    with pytest.raises(FileNotFoundError, match=r"v\.txt: a file was expected, this is a pipe"):
+    with pytest.raises(FileNotFoundError, match=r"v\.txt: expected a file, but this is a pipe"):
         train_vocabulary.train(Settings(pipe, str(tmp_path / "new")))
-    with pytest.raises(ValueError, match=r"v\.txt: a file is to be written here, this is a pipe"):
+    with pytest.raises(ValueError, match=r"v\.txt: cannot write a file here, this is a pipe"):
         train_vocabulary.train(Settings(english, pipe.removesuffix(".txt"), "wordpiece"))
 
 

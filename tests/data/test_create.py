@@ -488,16 +488,16 @@ def test_an_output_that_is_an_input_is_rejected(tmp_path, make, corpus_file):
 
 def test_an_output_that_is_a_directory_is_rejected(tmp_path, make):
     (tmp_path / "out").mkdir()
-    with pytest.raises(ValueError, match="out: a file is to be written here, this is a directory"):
+    with pytest.raises(ValueError, match="out: cannot write a file here, this is a directory"):
         make("out")
 
 
 def test_pipes_are_neither_read_nor_replaced(tmp_path, make):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    with pytest.raises(FileNotFoundError, match="pipe: a file was expected, this is a pipe"):
+    with pytest.raises(FileNotFoundError, match="pipe: expected a file, but this is a pipe"):
         make(inputs=[str(pipe)])
-    with pytest.raises(ValueError, match="pipe: a file is to be written here, this is a pipe"):
+    with pytest.raises(ValueError, match="pipe: cannot write a file here, this is a pipe"):
         make("pipe")
     assert pipe.is_fifo()
 
@@ -517,7 +517,7 @@ def test_a_second_run_with_the_same_outputs_is_rejected(tmp_path, make, monkeypa
 
 def test_an_output_folder_that_cannot_be_created_is_rejected_before_any_work(tmp_path, make):
     (tmp_path / "file").touch()
-    with pytest.raises(ValueError, match=r"--output_file: cannot write into .*file/out"):
+    with pytest.raises(ValueError, match=r"--output_file: cannot write to .*file/out"):
         make("file/out/train")
 
 
@@ -529,7 +529,7 @@ def test_the_work_directory_must_be_local(make):
 def test_a_vocabulary_without_special_tokens_is_rejected_before_any_work(tmp_path, make):
     vocabulary = tmp_path / "vocab.txt"
     vocabulary.write_text("[PAD]\n[UNK]\n[CLS]\nthe\n", encoding="utf-8")
-    with pytest.raises(ValueError, match=r"\[SEP\], \[MASK\] missing"):
+    with pytest.raises(ValueError, match=r"lacks \[SEP\], \[MASK\]"):
         make("out", spm_model_file=None, vocab_file=str(vocabulary))
 
 
@@ -700,7 +700,7 @@ def test_a_full_disk_is_an_error_and_the_run_can_be_resumed(
     for name in names - {"train.work"}:  # every file with its final name is complete
         assert (disk / name).read_bytes() == (tmp_path / "expected" / name).read_bytes()
     enlarge()
-    assert "make room, then run the same command again" in done.stderr
+    assert "Free some space and run the same command again" in done.stderr
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert contents(disk) == contents(tmp_path / "expected")

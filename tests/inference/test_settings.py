@@ -60,5 +60,5 @@ def test_missing_files_are_named_before_any_work(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"--input_file.*absent"):
         Settings(model_dir="m", input_file=str(tmp_path / "absent.txt")).check_paths()
     (tmp_path / "file").write_text("")
-    with pytest.raises(ValueError, match="--embeddings_file: cannot write into"):
+    with pytest.raises(ValueError, match="--embeddings_file: cannot write to"):
         Settings(model_dir="m", text="a", embeddings_file=f"{tmp_path}/file/x.npy").check_paths()

@@ -168,5 +168,5 @@ def test_what_fails_leaves_nothing(model, tmp_path):
 
 def test_a_folder_that_cannot_be_written_is_named(model, tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(ValueError, match="--export_dir: cannot write into"):
+    with pytest.raises(ValueError, match="--export_dir: cannot write to"):
         export.export_saved_model(str(tmp_path / "file"), model, {}, outputs)

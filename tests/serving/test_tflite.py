@@ -192,5 +192,5 @@ def test_metadata_and_files_are_read_back(plain, metadata, output, tokenizer, na
 
 def test_a_folder_that_cannot_be_written_is_named(model, tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(ValueError, match="--export_dir: cannot write into"):
+    with pytest.raises(ValueError, match="--export_dir: cannot write to"):
         tflite.export_tflite(str(tmp_path / "file" / "model.tflite"), model, {}, outputs)

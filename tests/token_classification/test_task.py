@@ -181,7 +181,7 @@ def test_labels_that_nobody_knows_are_asked_for(tmp_path):
 @pytest.mark.parametrize("text", ["", "[]", '{"labels": ["0", "1"], "is_regression": false}'])
 def test_a_damaged_memory_or_that_of_another_program_is_refused(tmp_path, text):
     (tmp_path / "task.json").write_text(text)
-    with pytest.raises(ValueError, match=r"task\.json: not written by this program, .* move the"):
+    with pytest.raises(ValueError, match=r"task\.json: not written by this program, .* Move the"):
         task.remembered_tags(str(tmp_path))
 
 

@@ -197,7 +197,7 @@ def test_a_directory_that_another_process_holds_is_left(tmp_path):
 def test_a_directory_that_cannot_be_made_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     with (
-        pytest.raises(ValueError, match="--output_dir: cannot write into"),
+        pytest.raises(ValueError, match="--output_dir: cannot write to"),
         run_directory.made(str(tmp_path / "file" / "model")),
     ):
         pass
