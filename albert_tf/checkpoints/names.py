@@ -14,6 +14,7 @@ NUMBERED = re.compile(r"model\.ckpt-([0-9]+)")  # the others, by step
 DATA_SUFFIX = ".data-00000-of-00001"  # of checkpoints with a single shard
 GLOBAL_STEP = "global_step"
 WORDS = "bert/embeddings/word_embeddings"
+MASKED_LM_BIAS = "cls/predictions/output_bias"  # a number for each entry of the vocabulary
 WORDS_2 = "bert/embeddings/word_embeddings_2"  # albert_zh's projection from E to H
 PROJECTION = "bert/encoder/embedding_hidden_mapping_in"  # Google's
 BLOCK = "bert/encoder/transformer/group_{g}/inner_group_{n}"
@@ -37,7 +38,7 @@ BERT = {
             "bert/pooler/dense",
             "cls/predictions/transform/dense",
             "cls/predictions/transform/LayerNorm",
-            "cls/predictions/output_bias",
+            MASKED_LM_BIAS,
             "cls/seq_relationship/output_",
             "cls/squad/output_",
             "output_",
@@ -62,7 +63,7 @@ HUGGING_FACE = {
     "bert/pooler/dense": "albert.pooler",
     "cls/predictions/transform/dense": "predictions.dense",
     "cls/predictions/transform/LayerNorm": "predictions.LayerNorm",
-    "cls/predictions/output_bias": "predictions.bias",
+    MASKED_LM_BIAS: "predictions.bias",
     "cls/seq_relationship/output_": "sop_classifier.classifier",
     "cls/squad/output_": "qa_outputs",
     "output_": "classifier",
@@ -84,7 +85,7 @@ MODEL_GARDEN = {
     "bert/pooler/dense": "pooler_transform",
     "cls/predictions/transform/dense": "bert/cls/predictions/transform/dense",
     "cls/predictions/transform/LayerNorm": "bert/cls/predictions/transform/LayerNorm",
-    "cls/predictions/output_bias": "bert/cls/predictions/output_bias/bias",
+    MASKED_LM_BIAS: "bert/cls/predictions/output_bias/bias",
 }
 KAMALKRAJ = {
     WORDS: "word_embeddings/embeddings",
@@ -103,7 +104,7 @@ KAMALKRAJ = {
     "bert/pooler/dense": "pooler_transform",
     "cls/predictions/transform/dense": "cls/predictions/transform/dense",
     "cls/predictions/transform/LayerNorm": "cls/predictions/transform/LayerNorm",
-    "cls/predictions/output_bias": "cls/predictions/output_bias/bias",
+    MASKED_LM_BIAS: "cls/predictions/output_bias/bias",
     "cls/seq_relationship/output_": "cls/seq_relationship/output_",
 }
 

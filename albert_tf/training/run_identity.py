@@ -51,7 +51,6 @@ def describe(
     texts = {name: settings.to_text(getattr(run, name), field) for name, field in fields.items()}
     compared = {settings.TRAINING, settings.MODEL}
     decisive = {name for name, field in fields.items() if field.decides in compared}
-    content = json.dumps(config.to_dict(), sort_keys=True)
     identity = {name: texts[name] for name in sorted(decisive)}
     identity |= {PRECISION: precision, INIT_CHECKPOINT: NONE}
     paths = {}
@@ -66,8 +65,19 @@ def describe(
         and (field.type is not str or field.choices or field.decides == settings.READING)
     }
     described = TrainedWith(identity | known.identity, paths | known.paths, others)
-    checksum = hashlib.sha256(content.encode("utf-8")).hexdigest()
-    return described.adding(CONFIG, checksum, run.albert_config_file or "")
+    return adding_config(described, config, run.albert_config_file or "")
+
+
+def adding_config(identity: TrainedWith, config: AlbertConfig, path: str) -> TrainedWith:
+    """Returns an identity with the fingerprint of a model's config.
+
+    Args:
+        identity: of a run.
+        config: of the model.
+        path: of its file; "" if that is not known.
+    """
+    content = json.dumps(config.to_dict(), sort_keys=True)
+    return identity.adding(CONFIG, hashlib.sha256(content.encode("utf-8")).hexdigest(), path)
 
 
 def differences_table(columns: Mapping[str, Mapping[str, str]]) -> str:
