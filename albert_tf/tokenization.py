@@ -45,6 +45,9 @@ PAD_ID = 0  # the official programs pad with 0 regardless of the vocabulary
 MAX_INPUT_CHARS_PER_WORD = 200  # longer words become one unknown token
 MAX_REMEMBERED = 200_000  # words in the cache, about 40 MB
 PADDINGS = ("longest", "max_length")
+WORD_KINDS = " ac."  # of characters, see `word_kind`
+_PUNCTUATION_IN_WORD = re.compile(r"(?<=a)\.(?=a)")
+_WORD = re.compile(r"a+|[c.]")
 
 # The code points that BERT surrounds with spaces; kana and hangul are not among them.
 _CJK = re.compile(
@@ -98,6 +101,27 @@ def is_mark(char: str) -> bool:
 def is_combining(char: str) -> bool:
     """Returns whether `preprocess_text` strips `char`: its combining class is not 0."""
     return unicodedata.combining(char) != 0
+
+
+def find_words(text: str) -> list[tuple[str, int]]:
+    """Returns the words of a text, and the index of the first character of each.
+
+    A Chinese character is a word, and so is punctuation, except within a word.
+
+    >>> find_words("U.N. officials (北京)")
+    [('U.N', 0), ('.', 3), ('officials', 5), ('(', 15), ('北', 16), ('京', 17), (')', 18)]
+    """
+    kinds = _PUNCTUATION_IN_WORD.sub("a", "".join(map(word_kind, text)))
+    return [(text[slice(*found.span())], found.start()) for found in _WORD.finditer(kinds)]
+
+
+def word_kind(char: str) -> str:
+    """Returns " " for a space, "c" for a Chinese character, "." for punctuation, or else "a"."""
+    if char.isspace():
+        return " "
+    if is_cjk(char):
+        return "c"
+    return "." if is_punctuation(char) else "a"
 
 
 @functools.cache

@@ -15,7 +15,6 @@ Letters: B batch, N texts, S sequence length, H hidden, P masks, V vocabulary, K
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -48,8 +47,7 @@ from albert_tf.token_classification.task import (
 from albert_tf.tokenization import (
     SPIECE_UNDERLINE,
     FullTokenizer,
-    is_cjk,
-    is_punctuation,
+    find_words,
     split_pairs,
 )
 
@@ -75,9 +73,6 @@ DECISIVE = (
 
 Texts = str | Sequence[str] | Sequence[Sequence[str]]
 Result = dict[str, Any]
-# In the kinds of characters, see `_kind`.
-_PUNCTUATION_IN_WORD = re.compile(r"(?<=a)\.(?=a)")
-_WORD = re.compile(r"a+|[c.]")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -361,27 +356,6 @@ class TokenTagger(TextPredictor):
             spans.append({"type": kind, **place})
         tokens = [word for word, _ in words]
         return {"tokens": tokens, "labels": list(labels), "scores": scores, "spans": spans}
-
-
-def find_words(text: str) -> list[tuple[str, int]]:
-    """Returns the words of a text, and the index of the first character of each.
-
-    A Chinese character is a word, and so is punctuation, except within a word.
-
-    >>> find_words("U.N. officials (北京)")
-    [('U.N', 0), ('.', 3), ('officials', 5), ('(', 15), ('北', 16), ('京', 17), (')', 18)]
-    """
-    kinds = _PUNCTUATION_IN_WORD.sub("a", "".join(map(_kind, text)))
-    return [(text[slice(*found.span())], found.start()) for found in _WORD.finditer(kinds)]
-
-
-def _kind(char: str) -> str:
-    """Returns " " for a space, "c" for a Chinese character, "." for punctuation, or else "a"."""
-    if char.isspace():
-        return " "
-    if is_cjk(char):
-        return "c"
-    return "." if is_punctuation(char) else "a"
 
 
 class ChoiceAnswerer(TextPredictor):

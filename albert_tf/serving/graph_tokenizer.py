@@ -35,16 +35,13 @@ class GraphTokenizer(tf.Module):
         tokenizer: whose ids are reproduced.
 
     Attributes:
-        cls_id, sep_id, pad_id: ids of the special symbols.
+        cls_id, sep_id, pad_id, unk_id: ids of the special symbols.
     """
 
     def __init__(self, tokenizer: FullTokenizer) -> None:
         super().__init__(name="tokenizer")
-        self.cls_id, self.sep_id, self.pad_id = (
-            tokenizer.cls_id,
-            tokenizer.sep_id,
-            tokenizer.pad_id,
-        )
+        self.cls_id, self.sep_id = tokenizer.cls_id, tokenizer.sep_id
+        self.pad_id, self.unk_id = tokenizer.pad_id, tokenizer.unk_id
         kind = _SentencePiece if tokenizer.is_sentencepiece else _WordPiece
         self._pieces: _SentencePiece | _WordPiece = kind(tokenizer)
 

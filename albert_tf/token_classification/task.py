@@ -38,6 +38,8 @@ from albert_tf.finetuning.sequences import TokenSequences
 from albert_tf.finetuning.tables import BadRowError, RowReports
 from albert_tf.finetuning.task import Batch, FineTuningTask, Outputs, Split
 from albert_tf.heads import AlbertForTokenClassification, classification_losses
+from albert_tf.serving import graph_words, saved_model
+from albert_tf.serving.graph_tokenizer import GraphTokenizer
 from albert_tf.token_classification.settings import AUTO, RAW, Settings
 from albert_tf.tokenization import FullTokenizer
 from albert_tf.training.evaluation import Evaluation, digest
@@ -55,6 +57,7 @@ MIN_SEQ_LENGTH = 3  # [CLS] a [SEP]
 LOGGED_SENTENCES = 5
 SELECTION_METRIC = "f1"
 OUTPUTS = {"predictions": 0.0}  # what prediction reads of a model's outputs
+WORD_SIGNATURE = "words"  # of an exported model, for words
 NO_LABEL = -1  # in `label_ids`: not the first piece of a token
 
 Span = tuple[str, int, int]  # type, first token, token after the last
@@ -626,9 +629,58 @@ class TokenClassifier(FineTuningTask):
     def export(
         self, model: Any, export_dir: str, max_seq_length: int, extra_files: Mapping[str, bytes]
     ) -> None:
-        """Writes a SavedModel, with `labels.txt` beside the vocabulary."""
+        """Writes a SavedModel, with `labels.txt` beside the vocabulary.
+
+        Its signature `texts` takes texts, `words` their words.
+        """
         labels = "".join(f"{label}\n" for label in self.tags.labels).encode()
-        super().export(model, export_dir, max_seq_length, {**extra_files, "labels.txt": labels})
+        saved_model.export_saved_model(
+            export_dir,
+            model,
+            saved_model.token_features(max_seq_length),
+            self.served_outputs,
+            any_length=True,
+            extra_files={**extra_files, "labels.txt": labels},
+            text_signatures=self._text_signatures(max_seq_length),
+            precision=self.settings.export_precision,
+        )
+
+    def _text_signatures(self, max_seq_length: int) -> dict[str, saved_model.TextSignature]:
+        """Returns the signatures that take texts, and words."""
+        if not self.settings.export_texts:
+            return {}
+        resources = tf.Module()
+        resources.tokenizer = GraphTokenizer(self.tokenizer)
+        resources.splitter = graph_words.WordSplitter()
+
+        def tag(model: Any, words: tf.RaggedTensor) -> dict[str, tf.Tensor]:
+            windows = graph_words.pack(resources.tokenizer, words, max_seq_length)
+            logits = tf.gather_nd(model(windows.batch, training=False), windows.places)  # [T, K]
+            probabilities = tf.nn.softmax(logits)
+            labels = tf.gather(tf.constant(self.tags.labels), tf.argmax(logits, -1))  # [T]
+            scores = tf.reduce_max(probabilities, -1)  # [T]
+            return {
+                "labels": words.with_flat_values(labels).to_tensor(""),
+                "scores": words.with_flat_values(scores).to_tensor(0.0),
+                "probabilities": words.with_flat_values(probabilities).to_tensor(0.0),
+            }
+
+        def tag_texts(model: Any, texts: tf.Tensor) -> dict[str, tf.Tensor]:
+            words, begins, ends = resources.splitter.split(texts)
+            places = {"begins": begins.to_tensor(-1), "ends": ends.to_tensor(-1)}
+            return tag(model, words) | places | {"words": words.to_tensor("")}
+
+        def tag_words(model: Any, words: tf.Tensor) -> dict[str, tf.Tensor]:
+            return tag(model, tf.RaggedTensor.from_tensor(words, padding=""))
+
+        return {
+            saved_model.TEXT_SIGNATURE: saved_model.TextSignature(
+                (saved_model.strings("texts"),), resources, tag_texts
+            ),
+            WORD_SIGNATURE: saved_model.TextSignature(
+                (saved_model.strings("words", rank=2),), resources, tag_words
+            ),
+        }
 
 
 def write_predictions(path: str, data: SentenceSet, predicted: Sequence[Sequence[str]]) -> None:

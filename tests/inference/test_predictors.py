@@ -9,7 +9,8 @@ import pytest
 import tensorflow as tf
 
 import albert_tf
-from albert_tf.inference.predictors import find_words, similarities
+from albert_tf.inference.predictors import similarities
+from albert_tf.tokenization import find_words
 from tests.inference.conftest import CONTEXTS, QUESTIONS, TEXTS, write_folder
 
 LONG = "The river carries the rain. " * 400  # 11,200 characters
