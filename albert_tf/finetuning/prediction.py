@@ -24,6 +24,8 @@ from albert_tf.finetuning import batching
 from albert_tf.finetuning.batching import Features, Padding, TrainingOrder
 from albert_tf.training import progress
 
+Step = Callable[[Any], Mapping[str, Any]]  # of a batch
+
 
 def batch_signature(features: Features) -> dict[str, tf.TensorSpec]:
     """Returns name → TensorSpec of the features of a batch, with all dimensions unknown."""
@@ -73,6 +75,8 @@ class Predictor:
             batches, as with questions that have different numbers of options.
         predictions: converts the model's outputs to these outputs; None if they are the same.
         shows_progress: whether to show a progress bar, if standard error is a terminal.
+        compile_step: compiles the function that computes a batch, given its TensorSpecs; None for
+            `tf.function`.
 
     Attributes:
         features: the features; may be replaced by others of the same kind between calls.
@@ -87,12 +91,13 @@ class Predictor:
         outputs: Mapping[str, float],
         predictions: Callable[[Any], Mapping[str, tf.Tensor]] | None = None,
         shows_progress: bool = True,
+        compile_step: Callable[..., Step] | None = None,
     ) -> None:
         self.model, self.features, self.fill = model, features, dict(outputs)
         self._predictions = predictions or (lambda outputs: outputs)
         self.batch_size, self.padding = batch_size, padding
         self.shows_progress = shows_progress
-        self._step = tf.function(self._one_batch, input_signature=[batch_signature(features)])
+        self._step = (compile_step or _as_tf_function)(self._one_batch, batch_signature(features))
 
     def _one_batch(self, batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         outputs = self._predictions(self.model(batch, training=False))
@@ -108,9 +113,13 @@ class Predictor:
             batches = progress.shown(batches, "predicting", total)
         for numbers, batch in batches:
             for name, values in self._step(batch).items():
-                for number, row in zip(numbers.tolist(), values.numpy(), strict=True):
+                for number, row in zip(numbers.tolist(), np.asarray(values), strict=True):
                     rows[name][number] = row
         return {name: _stack(rows[name], fill) for name, fill in self.fill.items()}
+
+
+def _as_tf_function(step: Step, signature: Mapping[str, tf.TensorSpec]) -> Step:
+    return tf.function(step, input_signature=[signature])
 
 
 def _stack(rows: Sequence[NDArray[Any]], fill: float) -> NDArray[Any]:

@@ -14,25 +14,39 @@ Letters: B batch, N texts, S sequence length, H hidden, P masks, V vocabulary, K
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
+import tf_keras
 from numpy.typing import NDArray
 
 from albert_tf import classification, race, squad, token_classification
 from albert_tf.checkpoints.pretrained import from_pretrained
 from albert_tf.classification.task import MIN_SEQ_LENGTH, Classifier
 from albert_tf.finetuning.batching import Features, Padding
-from albert_tf.finetuning.prediction import Predictor
+from albert_tf.finetuning.prediction import Predictor, Step
 from albert_tf.finetuning.sequences import TokenSequences
 from albert_tf.finetuning.task import FineTuningTask, Outputs, Split
 from albert_tf.inference.model_folder import ModelFolder
-from albert_tf.inference.settings import EMBEDDINGS, FILL_MASK, MEAN, MEAN_LAST_4, POOLED, POOLINGS
+from albert_tf.inference.settings import (
+    EMBEDDINGS,
+    ENGINES,
+    FILL_MASK,
+    MEAN,
+    MEAN_LAST_4,
+    OPENVINO,
+    POOLED,
+    POOLINGS,
+    TENSORFLOW,
+)
 from albert_tf.race.reading import Question, QuestionSet
 from albert_tf.race.task import SPECIAL_TOKENS, MultipleChoice, option_sequences
+from albert_tf.serving import openvino_engine, saved_model
 from albert_tf.settings import SettingsGroup
 from albert_tf.squad import windows
 from albert_tf.squad.reading import SquadData, SquadExample
@@ -86,12 +100,15 @@ class Options:
         top_k: number of answers, and of words for a mask, that are returned.
         pooling: "mean" of the last layer, "mean_last_4" layers, or "pooled" for the output at [CLS]
             through the pooler.
+        engine: "tensorflow", or "openvino" for OpenVINO on the processor, in the precision of
+            Keras' global policy.
     """
 
     batch_size: int | None = None
     max_seq_length: int | None = None
     top_k: int = TOP_K
     pooling: str = MEAN
+    engine: str = TENSORFLOW
 
     def __post_init__(self) -> None:
         for name in ("batch_size", "max_seq_length", "top_k"):
@@ -99,9 +116,13 @@ class Options:
             value = getattr(self, name)
             if value is not None and value < least:
                 raise ValueError(f"{name}={value}: expected {least} or more")
-        if self.pooling not in POOLINGS:
-            expected = ", ".join(map(repr, POOLINGS))
-            raise ValueError(f"pooling={self.pooling!r}: expected one of {expected}")
+        for name, choices in (("pooling", POOLINGS), ("engine", ENGINES)):
+            value = getattr(self, name)
+            if value not in choices:
+                expected = ", ".join(map(repr, choices))
+                raise ValueError(f"{name}={value!r}: expected one of {expected}")
+        if self.engine == OPENVINO:
+            openvino_engine.check_installed()
 
 
 def load_predictor(
@@ -112,6 +133,7 @@ def load_predictor(
     max_seq_length: int | None = None,
     top_k: int = TOP_K,
     pooling: str = MEAN,
+    engine: str = TENSORFLOW,
     **model_files: Any,
 ) -> Any:
     """Returns the predictor of the model in a folder, a callable that takes text.
@@ -133,10 +155,11 @@ def load_predictor(
         task: "classification", "regression", "token_classification", "multiple_choice", "spans",
             "answerable_spans", "embeddings" or "fill_mask". Default: what the model was fine-tuned
             for, or else "embeddings".
-        batch_size: as in `Options`, and so are the next three.
+        batch_size: as in `Options`, and so are the next four.
         max_seq_length: most tokens of a text, or of a window.
         top_k: number of answers, and of words for a mask.
         pooling: of embeddings.
+        engine: what computes.
         **model_files: `config_file`, `vocab_file`, `spm_model_file` and `do_lower_case`, as in
             `from_pretrained`; by default the folder tells them.
 
@@ -145,9 +168,10 @@ def load_predictor(
         `MaskFiller`.
 
     Raises:
-        FileNotFoundError, ValueError: as `from_pretrained`; or the model has no head for the task.
+        FileNotFoundError, ValueError: as `from_pretrained`; or the model has no head for the task,
+            or the package of the engine is not installed.
     """
-    options = Options(batch_size, max_seq_length, top_k, pooling)
+    options = Options(batch_size, max_seq_length, top_k, pooling, engine)
     found = ModelFolder(folder)
     name = found.find_task(task)
     return PREDICTORS[name](found, name, options, model_files)
@@ -175,7 +199,10 @@ class TextPredictor:
     ) -> None:
         self.task, self.options = task, options
         recorded = found.settings(DECISIVE, self.settings_class)
-        self.model, self.tokenizer = self.load(found, recorded, model_files)
+        self._precision = tf_keras.mixed_precision.global_policy().compute_dtype
+        is_tensorflow = options.engine == TENSORFLOW  # others round by themselves
+        with contextlib.nullcontext() if is_tensorflow else saved_model.float32_models():
+            self.model, self.tokenizer = self.load(found, recorded, model_files)
         config = self.model.config
         limit = config.max_position_embeddings
         self.max_seq_length = options.max_seq_length or recorded.get("max_seq_length", limit)
@@ -209,9 +236,16 @@ class TextPredictor:
                 outputs,
                 predictions,
                 shows_progress=False,
+                compile_step=self._compile_step(),
             )
         self._predictor.features = features
         return self._predictor.predict()
+
+    def _compile_step(self) -> Callable[..., Step] | None:
+        """Returns how the engine compiles the computation of a batch; None for TensorFlow."""
+        if self.options.engine == TENSORFLOW:
+            return None
+        return functools.partial(openvino_engine.compile_step, precision=self._precision)
 
     def compute_task(self, task: FineTuningTask, features: Features) -> Outputs:
         """Returns the outputs that a task predicts from, as the program that trained it."""

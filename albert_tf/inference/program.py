@@ -157,6 +157,7 @@ def _load(settings: Settings, found: ModelFolder, task: str) -> TextPredictor:
         settings.max_seq_length or None,
         settings.top_k,
         settings.pooling,
+        settings.engine,
     )
     model_files = {
         "config_file": settings.albert_config_file,

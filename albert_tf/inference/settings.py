@@ -29,6 +29,7 @@ TASKS = (
     FILL_MASK,
 )
 MEAN, MEAN_LAST_4, POOLED = POOLINGS = ("mean", "mean_last_4", "pooled")
+TENSORFLOW, OPENVINO = ENGINES = ("tensorflow", "openvino")
 STANDARD_INPUT = "-"
 TEXT, TABS, COMMAS, JSON_LINES = FORMATS = ("txt", "tsv", "csv", "jsonl")
 _ENDINGS = {".tsv": TABS, ".csv": COMMAS, ".jsonl": JSON_LINES, ".json": JSON_LINES}
@@ -169,6 +170,12 @@ class Settings(ModelFolderSettings, TextInputSettings):
         0,
         "Number of inputs per batch; 0 uses predict_batch_size of the training, or else 32.",
         minimum=0,
+    )
+    engine: str = setting(
+        TENSORFLOW,
+        "What computes: tensorflow, or openvino, which is faster on processors and an extra: "
+        "pip install 'albert-tf2[openvino]'.",
+        choices=ENGINES,
     )
     precision: str = redefined(
         DeviceSettings,

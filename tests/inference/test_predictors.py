@@ -88,13 +88,18 @@ def test_odd_contexts_have_an_answer_or_none(answers_dir):
 
 
 @pytest.fixture(scope="module")
-def tag(tmp_path_factory, config_file, toy_spm_model):
+def tag_dir(tmp_path_factory, config_file, toy_spm_model):
     heads = {"output_weights": (3, SIZE), "output_bias": (3,)}
     folder = tmp_path_factory.mktemp("tags")
     write_folder(folder, config_file, toy_spm_model, heads)
     task = {"token_labels": ["B-LOC", "I-LOC", "O"], "tag_scheme": "iob2"}
     (folder / "task.json").write_text(json.dumps(task))
-    return albert_tf.load_predictor(str(folder))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def tag(tag_dir):
+    return albert_tf.load_predictor(str(tag_dir))
 
 
 def test_tokens_have_labels_and_spans_their_characters(tag):
@@ -212,7 +217,53 @@ def test_of_a_long_text_the_part_with_the_mask_is_read(fill_mask):
         fill_mask("The river")
 
 
+@pytest.fixture(scope="module")
+def folders(classifier_dir, answers_dir, pretrained_dir, tag_dir):
+    """A folder for each way to ask, and the question."""
+    questions = [(question, CONTEXTS[number]) for _, number, question, _ in QUESTIONS]
+    return {
+        "classification": (classifier_dir, lambda ask: ask([*TEXTS, LONG])),
+        "answerable_spans": (answers_dir, lambda ask: ask.answer(questions)),
+        "token_classification": (tag_dir, lambda ask: ask([*TEXTS, LONG])),
+        "embeddings": (pretrained_dir, lambda ask: {"rows": ask(TEXTS).tolist()}),
+        "fill_mask": (pretrained_dir, lambda ask: ask(["The [MASK].", "A [MASK] and [MASK]"])),
+    }
+
+
+def numbers(result):
+    """All numbers of a result, in their order."""
+    if isinstance(result, dict):
+        return numbers(list(result.values()))
+    if isinstance(result, list):
+        return [number for entry in result for number in numbers(entry)]
+    return [result] if isinstance(result, float) else []
+
+
+def without_numbers(result):
+    if isinstance(result, dict):
+        return {name: without_numbers(value) for name, value in result.items()}
+    if isinstance(result, list):
+        return [without_numbers(entry) for entry in result]
+    return None if isinstance(result, float) else result
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "task",
+    ["classification", "answerable_spans", "token_classification", "embeddings", "fill_mask"],
+)
+def test_openvino_gives_the_same_results(folders, task):
+    pytest.importorskip("openvino", reason="openvino is an extra")
+    folder, asked = folders[task]
+    wanted = asked(albert_tf.load_predictor(str(folder), task))
+    found = asked(albert_tf.load_predictor(str(folder), task, engine="openvino"))
+    assert without_numbers(found) == without_numbers(wanted)
+    np.testing.assert_allclose(numbers(found), numbers(wanted), atol=1e-4)
+
+
 def test_impossible_options_are_refused(pretrained_dir):
+    with pytest.raises(ValueError, match="engine='fast': expected one of 'tensorflow', 'openvino'"):
+        albert_tf.load_predictor(str(pretrained_dir), engine="fast")
     with pytest.raises(ValueError, match="pooling='max': expected one of 'mean'"):
         albert_tf.load_predictor(str(pretrained_dir), pooling="max")
     with pytest.raises(ValueError, match="top_k=0: expected 1 or more"):

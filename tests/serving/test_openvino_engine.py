@@ -1,0 +1,51 @@
+"""OpenVINO computes what TensorFlow computes."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.serving import openvino_engine
+
+SIGNATURE = {
+    "input_ids": tf.TensorSpec([None, None], tf.int32),
+    "unused": tf.TensorSpec([None], tf.int32),
+    "scale": tf.TensorSpec([None], tf.float32),
+}
+BATCH = {
+    "input_ids": np.array([[3, 1, 2], [2, 2, 0]], np.int32),
+    "unused": np.zeros(2, np.int32),
+    "scale": np.array([0.5, 3.0], np.float32),
+}
+
+
+@pytest.fixture(name="step")
+def make_step():
+    kernel = tf.Variable(np.random.default_rng(5).normal(size=(5, 7)).astype(np.float32))
+
+    def step(batch):
+        logits = tf.gather(kernel, batch["input_ids"]) * batch["scale"][:, None, None]  # [B, S, 7]
+        # Two names for one tensor, as regression has them.
+        return {"scores": logits, "again": logits, "best": tf.argmax(logits, -1, tf.int32)}
+
+    return step
+
+
+def test_all_outputs_have_their_names_and_numbers(step):
+    pytest.importorskip("openvino", reason="openvino is an extra")
+    run = openvino_engine.compile_step(step, SIGNATURE)
+    for batch in (BATCH, {name: value[:1] for name, value in BATCH.items()}):
+        found, wanted = run(batch), step(batch)
+        assert found.keys() == wanted.keys()
+        for name, value in wanted.items():
+            np.testing.assert_allclose(found[name], value, rtol=1e-6)
+            assert found[name].dtype == value.dtype.as_numpy_dtype
+
+
+def test_a_missing_package_is_named(step, monkeypatch):
+    monkeypatch.setitem(sys.modules, "openvino", None)
+    with pytest.raises(ValueError, match=r"pip install 'albert-tf2\[openvino\]'"):
+        openvino_engine.compile_step(step, SIGNATURE)
