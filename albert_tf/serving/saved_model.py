@@ -10,6 +10,9 @@ A SavedModel has these signatures: `serving_default` takes the input of the offi
     tensors    the features, int32 [B, S], each under its own name
     texts      strings, as docs/serving.md lists them for each task; needs `import tensorflow_text`
 
+Where `serving_default` takes examples, the folder `tensors` in it is a SavedModel that takes
+tensors by `serving_default`: OpenVINO and tf2onnx convert it.
+
 Source: the `export_dir` of `run_classifier.py` and `run_squad_v1.py` of google-research/albert.
 
 Letters: B batch, S sequence length.
@@ -34,7 +37,8 @@ from albert_tf.serving import stored_weights
 
 SERIALIZED_INPUT = "input"  # official
 DEFAULT_SIGNATURE = "serving_default"
-OTHER_SIGNATURE = {True: "tensors", False: "examples"}
+TENSORS = "tensors"  # the signature, and the folder of a SavedModel that has it alone
+OTHER_SIGNATURE = {True: TENSORS, False: "examples"}
 TEXT_SIGNATURE = "texts"
 EXTRA = "assets.extra"  # the Estimator's name for files that travel with a model
 
@@ -146,6 +150,8 @@ def _write(
     try:
         with _without_notes():
             tf.saved_model.save(root, temporary, signatures=signatures)
+            if takes_examples:
+                _save_tensors(os.path.join(temporary, TENSORS), model, by_tensors)
         if extra_files:
             files.make_directory(os.path.join(temporary, EXTRA), "--export_dir")
         for name, content in extra_files.items():
@@ -158,6 +164,16 @@ def _write(
         raise
     logging.info("Exported to %s", target)
     return target
+
+
+def _save_tensors(folder: str, model: Any, by_tensors: Any) -> None:
+    """Writes a SavedModel that takes tensors alone, for OpenVINO and tf2onnx.
+
+    They convert the default signature, and have no rule for the operations on strings.
+    """
+    root = tf.train.Checkpoint()
+    root.variables = list(model.variables)
+    tf.saved_model.save(root, folder, signatures={DEFAULT_SIGNATURE: by_tensors})
 
 
 @contextlib.contextmanager

@@ -115,6 +115,41 @@ def test_an_export_answers_with_tensorflow_alone(model, batch, folder, tmp_path)
         assert found["threshold"] == 0.25
 
 
+def test_a_folder_in_it_takes_tensors_alone(model, batch, folder):
+    signatures = tf.saved_model.load(f"{folder}/tensors").signatures
+    assert set(signatures) == {"serving_default"}
+    found = signatures["serving_default"](**{name: tf.constant(batch[name]) for name in batch})
+    wanted = outputs(model(batch, training=False))
+    np.testing.assert_allclose(found["probabilities"], wanted["probabilities"], atol=1e-6)
+
+
+@pytest.mark.slow
+def test_openvino_converts_the_folder_of_tensors(model, batch, folder):
+    openvino = pytest.importorskip("openvino", reason="openvino is an extra")
+    run = openvino.compile_model(openvino.convert_model(f"{folder}/tensors"), "CPU")
+    found = run(batch)
+    wanted = outputs(model(batch, training=False))
+    np.testing.assert_allclose(found["probabilities"], wanted["probabilities"], atol=1e-4)
+    np.testing.assert_array_equal(found["predictions"], wanted["predictions"])
+
+
+@pytest.mark.slow
+def test_tf2onnx_converts_the_folder_of_tensors(model, batch, folder, tmp_path):
+    pytest.importorskip("tf2onnx", reason="tf2onnx is not a dependency")
+    onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not a dependency")
+    path = str(tmp_path / "model.onnx")
+    command = ["-m", "tf2onnx.convert", f"--saved-model={folder}/tensors", f"--output={path}"]
+    done = subprocess.run(
+        [sys.executable, *command], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    names = ["probabilities", "predictions"]
+    found = onnxruntime.InferenceSession(path).run(names, dict(batch))
+    wanted = outputs(model(batch, training=False))
+    np.testing.assert_allclose(found[0], wanted["probabilities"], atol=1e-4)
+    np.testing.assert_array_equal(found[1], wanted["predictions"])
+
+
 def test_the_signature_is_the_official_one(folder):
     serve = tf.saved_model.load(folder).signatures["serving_default"]
     ((), inputs) = serve.structured_input_signature
