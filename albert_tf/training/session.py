@@ -14,6 +14,7 @@ Every program that trains begins with this:
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import dataclasses
 import os
 import sys
@@ -35,6 +36,9 @@ from albert_tf.training.settings import DeviceSettings, RunSettings
 from albert_tf.training.step import StepOptions, TrainStep
 
 CONFIG_NAME = "albert_config.json"
+# absl::SetMinLogLevel(absl::LogSeverityAtLeast::kWarning) in the Abseil of TensorFlow 2.20.
+_SET_MIN_LOG_LEVEL = "_ZN4absl12lts_2025012714SetMinLogLevelENS0_18LogSeverityAtLeastE"
+_WARNING = 1
 
 
 def read_config(output_dir: str, path: str) -> AlbertConfig:
@@ -95,6 +99,17 @@ def use_devices(settings: DeviceSettings) -> Iterator[tuple[tf.distribute.Strate
         yield strategy, name
     finally:
         tf_keras.mixed_precision.set_global_policy(policy)
+
+
+def hide_compiler_notes() -> None:
+    """Hides what TensorFlow's C++ code notes on standard error, as XLA's first compilation.
+
+    `TF_CPP_MIN_LOG_LEVEL` does not reach the notes that are written by Abseil's logging, and Python
+    has no function for it. Warnings and errors are shown.
+    """
+    library = os.path.join(tf.sysconfig.get_lib(), "libtensorflow_framework.so.2")
+    with contextlib.suppress(OSError, AttributeError):  # of another release, or another system
+        ctypes.CDLL(library)[_SET_MIN_LOG_LEVEL](ctypes.c_int(_WARNING))
 
 
 def _set_threads(threads: int) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -228,3 +230,20 @@ def test_a_warm_up_that_training_ends_before_is_said(
     assert (f"warm-up ends at step {start + warm_up}, but training at step 7" in caplog.text) == (
         is_said
     )
+
+
+@pytest.mark.slow
+def test_the_notes_of_the_compiler_can_be_hidden():
+    program = (
+        "import tensorflow as tf; from albert_tf.training import session;"
+        "session.hide_compiler_notes();"
+        "print(tf.function(lambda x: x + 1, jit_compile=True)(tf.constant(1)).numpy())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_USE_LEGACY_KERAS": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert (done.stdout, done.stderr) == ("2\n", "")
