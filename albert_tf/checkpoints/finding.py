@@ -19,6 +19,7 @@ from albert_tf.checkpoints.names import BEST, DATA_SUFFIX, NUMBERED
 from albert_tf.settings import with_current_names
 
 SAVED_MODEL = "saved_model.pb"
+_VARIABLES = os.path.join("variables", "variables")  # the checkpoint of a SavedModel
 # Hugging Face's repositories hold one model in several formats: the first of these is opened.
 _HUGGING_FACE_FILES = ("model.safetensors", "pytorch_model.bin", "tf_model.h5")
 _OTHER_FILES = re.compile(r"\.(safetensors|bin|pt|pth|h5|hdf5)$")
@@ -36,6 +37,7 @@ ASSETS = "assets"  # the folder of a SavedModel, as TF-Hub's modules are, for su
 EXTRA_ASSETS = "assets.extra"  # the same in models that the fine-tuning programs export
 LABELS_FILE = "labels.txt"  # in these: the names of labels, one a line
 RUN_FILE = "run.json"  # in the output directories of this repository's programs
+TASK_FILE = "task.json"  # there, too: what the checkpoints were fine-tuned for
 
 
 def find_checkpoint(path: str) -> str:
@@ -89,7 +91,7 @@ def _candidates(folder: str) -> list[str]:
     names = [name for name in files.list_directory(folder) if not name.startswith(".")]
     found = [name[: -len(".index")] for name in names if name.endswith(".index")]
     if SAVED_MODEL in names:
-        found.append(os.path.join("variables", "variables"))
+        found.append(_VARIABLES)
     same_model = [name for name in _HUGGING_FACE_FILES if name in names]
     others = [name for name in names if _OTHER_FILES.search(name) and name not in same_model]
     return found + same_model[:1] + others
@@ -109,6 +111,28 @@ def _check_shards(prefix: str) -> None:
     ]
     if all(missing):
         raise FileNotFoundError(f"the checkpoint {prefix} lacks data: {', '.join(missing[0])}")
+
+
+def folder_of(checkpoint: str) -> str:
+    """Returns the folder of a checkpoint; of a SavedModel's variables, that of the SavedModel.
+
+    Args:
+        checkpoint: a folder itself, or a checkpoint inside of it, as `find_checkpoint` returns it.
+    """
+    if files.is_directory(checkpoint):
+        return checkpoint
+    folder = os.path.dirname(checkpoint)
+    parent = os.path.dirname(folder)
+    if checkpoint.endswith(_VARIABLES) and files.exists(os.path.join(parent, SAVED_MODEL)):
+        folder = parent
+    return folder or "."
+
+
+def records_of(folder: str) -> str:
+    """Returns where a run's records are: in its folder, or among the extra files of its export."""
+    extra = os.path.join(folder, EXTRA_ASSETS)
+    is_export = files.exists(os.path.join(folder, SAVED_MODEL)) and files.is_directory(extra)
+    return extra if is_export else folder
 
 
 def list_checkpoints(directory: str) -> dict[int, str]:

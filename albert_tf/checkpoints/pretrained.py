@@ -11,7 +11,6 @@ vocabulary. `finding` finds them; what it cannot find or tell apart can be passe
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from absl import logging
@@ -84,7 +83,7 @@ def from_pretrained(
         raise ValueError(f"task={task!r}: expected one of {known}")
     weights = open_weights(folder)
     recognized = families.recognize(weights.shapes)
-    folder = folder if files.is_directory(folder) else os.path.dirname(folder) or "."
+    folder = finding.folder_of(folder)
     config_file = config_file or finding.find_config(folder)
     config = read_config(config_file, recognized)
     if not (vocab_file or spm_model_file):
@@ -139,7 +138,8 @@ def check_vocabulary(
         ValueError: it is larger than the embedding table, or not the one of the training.
     """
     found = trained_with.of_tokenizer(tokenizer, vocabulary)
-    is_known = trained_with.check_vocabulary(folder, found) is not None
+    records = finding.records_of(folder)
+    is_known = trained_with.check_vocabulary(records, found) is not None
     if tokenizer.vocab_size == config.vocab_size:
         return
     message = (
@@ -177,11 +177,12 @@ def read_config(path: str, recognized: families.Recognized) -> AlbertConfig:
 
 def find_do_lower_case(folder: str, weights: WeightFile) -> bool:
     """Whether a vocabulary is for lower-cased text, as its folder says; True where it does not."""
-    known = trained_with.read(folder)
+    records = finding.records_of(folder)
+    known = trained_with.read(records)
     if known is not None and trained_with.LOWER_CASE in known.identity:
         return known.identity[trained_with.LOWER_CASE] == str(True)
     for flags in (
-        finding.flags_of_run(folder)[0],
+        finding.flags_of_run(records)[0],
         finding.read_json_if_there(folder, TOKENIZER_CONFIG_FILE),
     ):
         if "do_lower_case" in flags:

@@ -12,6 +12,7 @@ import os
 from collections.abc import Sequence
 
 from albert_tf import files
+from albert_tf.checkpoints.finding import TASK_FILE
 from albert_tf.classification import tasks
 from albert_tf.classification.reading import ExampleSet, is_number, read_examples
 from albert_tf.classification.settings import CustomDataSettings
@@ -26,7 +27,6 @@ from albert_tf.classification.tasks import (
 from albert_tf.finetuning import tables
 
 EXTENSIONS = (".tsv", ".csv", ".jsonl", ".json", ".txt")
-TASK_FILE = "task.json"
 _TASK_FIELDS = {"task_name": str, "folder": str, "labels": list[str], "is_regression": bool}
 MAX_LABELS = 1000  # more of them are taken for a wrong column
 

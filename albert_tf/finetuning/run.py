@@ -366,7 +366,7 @@ class FineTuningRun:
         return loading.read_step(prefix), self._predictor(split).predict()
 
     def export(self, export_dir: str) -> None:
-        """Exports the best checkpoint as a SavedModel, with its config and vocabulary.
+        """Exports the best checkpoint as a SavedModel, with its config, vocabulary and records.
 
         The model is exported in float32, even after mixed-precision training, because the serving
         hardware may not support bfloat16.
@@ -381,8 +381,10 @@ class FineTuningRun:
             loading.load_weights(model, prefix)
             self.begin_work()
             vocabulary = settings.spm_model_file or settings.vocab_file or ""
+            names = (session.CONFIG_NAME, trained_with.FILE, finding.RUN_FILE, finding.TASK_FILE)
+            paths = [os.path.join(settings.output_dir, name) for name in names]
             extra_files = {}
-            for path in (os.path.join(settings.output_dir, session.CONFIG_NAME), vocabulary):
+            for path in [*filter(files.exists, paths), vocabulary]:
                 with files.open_binary(path) as stream:
                     extra_files[os.path.basename(path)] = stream.read()
             self.task.export(model, export_dir, settings.max_seq_length, extra_files)

@@ -7,11 +7,9 @@ and the recorded settings tell the rest.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from albert_tf import files
 from albert_tf.checkpoints import families, finding, trained_with
 from albert_tf.checkpoints.containers import open_weights
 from albert_tf.classification import custom
@@ -36,6 +34,8 @@ class ModelFolder:
     Attributes:
         path: as given.
         folder: the folder.
+        records: the folder, or that of the files which an export took along from its run.
+        checkpoint: the checkpoint.
         shapes: name of each weight in this library → shape.
         recorded: name → text of the settings of the training; {} where they are not known.
 
@@ -45,10 +45,13 @@ class ModelFolder:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.folder = path if files.is_directory(path) else os.path.dirname(path) or "."
-        entries = families.recognize(open_weights(path).shapes).entries
+        self.folder = finding.folder_of(path)
+        self.records = finding.records_of(self.folder)
+        weights = open_weights(path)
+        self.checkpoint = weights.path
+        entries = families.recognize(weights.shapes).entries
         self.shapes = {name: tuple(entry.shape) for name, entry in entries.items()}
-        self.recorded = _recorded_settings(self.folder)
+        self.recorded = _recorded_settings(self.records)
 
     def find_task(self, wanted: str | None = None) -> str:
         """Returns what the model is asked for: one of `TASKS`.
@@ -90,18 +93,18 @@ class ModelFolder:
 
     def _remembered_task(self) -> str | None:
         """Returns the task that `task.json` or the recorded settings tell; None without."""
-        known = finding.read_json_if_there(self.folder, custom.TASK_FILE)
+        known = finding.read_json_if_there(self.records, custom.TASK_FILE)
         if "token_labels" in known:
             return "token_classification"
         if known:
-            remembered = custom.read_task(self.folder)
+            remembered = custom.read_task(self.records)
             is_regression = remembered is not None and remembered.is_regression
             return "regression" if is_regression else "classification"
         return next((task for name, task in SIGNS.items() if name in self.recorded), None)
 
     def classification_task(self, task: str) -> ClassificationTask:
         """Returns the row of a classification or regression, with labels "0", "1" if unknown."""
-        known = custom.read_task(self.folder)
+        known = custom.read_task(self.records)
         is_regression = task == "regression"
         if known is not None and known.is_regression == is_regression:
             return ClassificationTask(
@@ -116,7 +119,7 @@ class ModelFolder:
         Raises:
             ValueError: they are not known.
         """
-        tags = remembered_tags(self.folder)
+        tags = remembered_tags(self.records)
         if tags is None:
             raise ValueError(
                 f"{self.folder} has no {custom.TASK_FILE}, which names the labels of tokens"

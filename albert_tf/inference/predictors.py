@@ -216,7 +216,7 @@ class TextPredictor:
         self, found: ModelFolder, recorded: Mapping[str, Any], model_files: Mapping[str, Any]
     ) -> tuple[Any, FullTokenizer]:
         """Returns model and tokenizer."""
-        return from_pretrained(found.path, self.task, **model_files)
+        return from_pretrained(found.checkpoint, self.task, **model_files)
 
     def compute(
         self,
@@ -280,7 +280,7 @@ class TextClassifier(TextPredictor):
         """Returns model and tokenizer."""
         use_pooled_output = recorded.get("use_pooled_output", True)
         return from_pretrained(
-            found.path, self.task, use_pooled_output=use_pooled_output, **model_files
+            found.checkpoint, self.task, use_pooled_output=use_pooled_output, **model_files
         )
 
     def __call__(self, texts: Texts, pairs: str | Sequence[str] | None = None) -> Any:
@@ -473,7 +473,7 @@ class SpanAnswerer(TextPredictor):
             tops = {
                 name: recorded[name] for name in ("start_n_top", "end_n_top") if name in recorded
             }
-        return from_pretrained(found.path, self.task, **tops, **model_files)
+        return from_pretrained(found.checkpoint, self.task, **tops, **model_files)
 
     def __call__(self, question: str, context: str) -> Result:
         """Returns the result of one question."""
@@ -528,7 +528,7 @@ class Embedder(TextPredictor):
         self, found: ModelFolder, recorded: Mapping[str, Any], model_files: Mapping[str, Any]
     ) -> tuple[Any, FullTokenizer]:
         """Returns the encoder and the tokenizer."""
-        return from_pretrained(found.path, **model_files)
+        return from_pretrained(found.checkpoint, **model_files)
 
     def __call__(
         self, texts: Texts, pairs: str | Sequence[str] | None = None
@@ -594,7 +594,7 @@ class MaskFiller(TextPredictor):
         self, found: ModelFolder, recorded: Mapping[str, Any], model_files: Mapping[str, Any]
     ) -> tuple[Any, FullTokenizer]:
         """Returns model and tokenizer."""
-        return from_pretrained(found.path, "pretraining", **model_files)
+        return from_pretrained(found.checkpoint, "pretraining", **model_files)
 
     def __call__(self, texts: str | Sequence[str]) -> Any:
         """Returns the result of each text, in their order; of one text alone, its result.

@@ -105,6 +105,7 @@ def run(settings: Settings) -> Iterator[Result]:
     )
     if settings.embeddings_file:
         _make_parent(settings.embeddings_file)
+    session.hide_compiler_notes()
     with session.use_devices(devices):
         predictor = _load(settings, found, task)
         shown = _with_progress(settings, blocks)

@@ -150,8 +150,8 @@ def _write(
     try:
         with _without_notes():
             tf.saved_model.save(root, temporary, signatures=signatures)
-            if takes_examples:
-                _save_tensors(os.path.join(temporary, TENSORS), model, by_tensors)
+            if TENSORS in signatures:
+                _write_tensors(os.path.join(temporary, TENSORS), root, signatures[TENSORS])
         if extra_files:
             files.make_directory(os.path.join(temporary, EXTRA), "--export_dir")
         for name, content in extra_files.items():
@@ -166,14 +166,14 @@ def _write(
     return target
 
 
-def _save_tensors(folder: str, model: Any, by_tensors: Any) -> None:
+def _write_tensors(folder: str, root: Any, by_tensors: Any) -> None:
     """Writes a SavedModel that takes tensors alone, for OpenVINO and tf2onnx.
 
     They convert the default signature, and have no rule for the operations on strings.
     """
-    root = tf.train.Checkpoint()
-    root.variables = list(model.variables)
-    tf.saved_model.save(root, folder, signatures={DEFAULT_SIGNATURE: by_tensors})
+    alone = tf.train.Checkpoint()
+    alone.variables = list(root.variables)
+    tf.saved_model.save(alone, folder, signatures={DEFAULT_SIGNATURE: by_tensors})
 
 
 @contextlib.contextmanager

@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 
 from albert_tf import files
 from albert_tf.checkpoints import store
+from albert_tf.checkpoints.finding import TASK_FILE
 from albert_tf.config import AlbertConfig
 from albert_tf.finetuning import results
 from albert_tf.finetuning.sequences import TokenSequences
@@ -48,7 +49,6 @@ EXTENSIONS = (".txt", ".conll", ".tsv")
 DOCUMENT_START = "-DOCSTART-"
 DEV_PREDICTIONS = "dev_predictions.tsv"
 TEST_PREDICTIONS = "test_predictions.tsv"
-TASK_FILE = "task.json"
 OUTSIDE = "O"  # the label of tokens in no span
 # Scheme → the letters that its other labels begin with.
 LETTERS = {"iob2": set("BI"), "iob1": set("BI"), "bioes": set("BIES"), "bmes": set("BMES")}

@@ -99,3 +99,16 @@ def test_flags_of_earlier_versions_are_found_under_todays_names(tmp_path):
     flags, directory = finding.flags_of_run(str(tmp_path))
     assert flags == {"gradient_checkpointing": True, "plots": None, "seed": 7}
     assert directory == "/w"
+
+
+def test_the_folder_of_a_model_and_its_records_are_found(tmp_path):
+    export = tmp_path / "1700000000"
+    (export / "variables").mkdir(parents=True)
+    (export / "assets.extra").mkdir()
+    prefix = make(export / "variables", "variables")
+    assert finding.folder_of(prefix) == str(export / "variables")
+    make(export, "saved_model.pb")
+    assert finding.folder_of(prefix) == finding.folder_of(str(export)) == str(export)
+    assert finding.records_of(str(export)) == str(export / "assets.extra")
+    run = make(tmp_path, "model.ckpt-7")
+    assert finding.folder_of(run) == str(tmp_path) == finding.records_of(str(tmp_path))

@@ -60,6 +60,30 @@ def classifier_dir(tmp_path_factory, always):
 
 
 @pytest.fixture(scope="session")
+def regression_dir(tmp_path_factory, always):
+    """The output directory of a regression on pairs, with `test_results.tsv` and an export."""
+    data, folder = tmp_path_factory.mktemp("pairs"), tmp_path_factory.mktemp("regression")
+    pairs = [(text or "It", TEXTS[0]) for text in TEXTS]
+    rows = [f"{first}\t{second}\t{1.25 * number}\n" for number, (first, second) in enumerate(pairs)]
+    (data / "train.tsv").write_text("text_a\ttext_b\tlabel\n" + "".join(rows))
+    rows = [f"{first}\t{second}\n" for first, second in pairs]
+    (data / "test.tsv").write_text("text_a\ttext_b\n" + "".join(rows))
+    settings = classification.Settings(
+        task_name="tsv",
+        is_regression=True,
+        data_dir=str(data),
+        output_dir=str(folder),
+        export_dir=str(folder / "export"),
+        max_seq_length=17,
+        train_step=1,
+        **always,
+    )
+    classification.run(settings)
+    shutil.copy(data / "test.tsv", folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
 def answers_dir(tmp_path_factory, always):
     """The output directory of a model of SQuAD 2.0, with `predictions.json`."""
     folder = tmp_path_factory.mktemp("answers")

@@ -44,6 +44,24 @@ def test_a_file_of_texts_gets_the_probabilities_of_the_program(predict, classifi
     np.testing.assert_allclose(list(alone["probabilities"].values()), expected[0], atol=1e-6)
 
 
+def test_a_file_of_pairs_gets_the_scores_of_the_program(predict, regression_dir):
+    found = predict(f"--model_dir={regression_dir}", f"--input_file={regression_dir}/test.tsv")
+    assert [set(row) for row in found] == [{"line", "score"}] * len(TEXTS)
+    expected = np.loadtxt(regression_dir / "test_results.tsv")
+    np.testing.assert_allclose([row["score"] for row in found], expected, atol=1e-6)
+
+
+def test_an_export_answers_as_the_folder_of_its_run(predict, regression_dir):
+    (export,) = (regression_dir / "export").iterdir()
+    arguments = [f"--input_file={regression_dir}/test.tsv", "--precision=float32"]
+    wanted = predict(f"--model_dir={regression_dir}", *arguments)
+    found = predict(f"--model_dir={export}", *arguments)
+    assert [row.keys() for row in found] == [row.keys() for row in wanted]
+    np.testing.assert_allclose(
+        [row["score"] for row in found], [row["score"] for row in wanted], atol=1e-6
+    )
+
+
 def test_a_question_gets_the_answer_of_the_program(predict, answers_dir):
     expected = json.loads((answers_dir / "predictions.json").read_text())
     name, number, question, _ = QUESTIONS[0]
@@ -51,6 +69,12 @@ def test_a_question_gets_the_answer_of_the_program(predict, answers_dir):
         f"--model_dir={answers_dir}", f"--question={question}", f"--context={CONTEXTS[number]}"
     )
     assert found["answer"] == expected[name]
+
+
+def test_which_checkpoint_is_taken_is_said_once(predict, classifier_dir, caplog):
+    caplog.set_level("INFO", logger="absl")
+    predict(f"--model_dir={classifier_dir}", "--text=The river")
+    assert caplog.text.count("holds several checkpoints") == 1
 
 
 def test_bad_rows_are_refused_or_skipped(predict, pretrained_dir, tmp_path):
