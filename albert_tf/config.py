@@ -14,7 +14,7 @@ from typing import Any
 
 from absl import logging
 
-from albert_tf import files
+from albert_tf import files, included
 
 ACTIVATIONS = ("gelu", "relu", "tanh", "linear")
 LAYER_NORM_EPSILON = 1e-12  # Google's; Keras and PyTorch have larger defaults
@@ -179,11 +179,14 @@ class AlbertConfig:
     def from_json_file(cls, path: str) -> AlbertConfig:
         """Reads an `albert_config.json`, or Hugging Face's `config.json`.
 
+        Args:
+            path: the file, or the name of a config of this package, such as `albert_base`.
+
         Raises:
             FileNotFoundError: the file does not exist.
             ValueError: the file is not a JSON object, or `from_dict` or `check_memory` rejects it.
         """
-        values = files.read_json(path)
+        values = files.read_json(included.config_file(path))
         try:
             config = cls.from_dict(values)
             config.check_memory()

@@ -49,8 +49,8 @@ class Family:
 def _square(title: str) -> Family:
     hint = (
         'such weights fit a model with "layout": "google", embedding_size = hidden_size and a '
-        "hidden group for every layer that has weights of its own; tools/convert_checkpoint.py "
-        "writes it"
+        "hidden group for every layer that has weights of its own; albert-convert "
+        "(tools/convert_checkpoint.py) writes it"
     )
     return Family(title, hint=hint, is_square=True)
 
@@ -341,8 +341,8 @@ def check_google_layout(config: AlbertConfig, whose: str) -> None:
     """
     if config.layout != "google":
         raise ValueError(
-            f"{whose} ALBERT has Google's layout only. With --merge_embeddings, "
-            "tools/convert_checkpoint.py makes albert_zh's (post-LN) fit, with E = H"
+            f"{whose} ALBERT has Google's layout only. With --merge_embeddings, albert-convert "
+            "(tools/convert_checkpoint.py) makes albert_zh's (post-LN) fit, with E = H"
         )
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from absl import logging
 
-from albert_tf import files, heads, modeling
+from albert_tf import files, heads, included, modeling
 from albert_tf.checkpoints import families, finding, trained_with
 from albert_tf.checkpoints.containers import WeightFile, open_weights
 from albert_tf.checkpoints.huggingface import TOKENIZER_CONFIG_FILE
@@ -156,14 +156,14 @@ def read_config(path: str, recognized: families.Recognized) -> AlbertConfig:
     """Reads the config of a checkpoint: Google's, albert_zh's, BERT's or Hugging Face's.
 
     Args:
-        path: the JSON file.
+        path: the JSON file, or the name of a config of this package.
         recognized: the checkpoint. If only a model with E = H can hold it, and that is not what
             its own config says, the config is changed into that model's.
 
     Raises:
         FileNotFoundError, ValueError: as `AlbertConfig.from_json_file`.
     """
-    values = files.read_json(path)
+    values = files.read_json(included.config_file(path))
     try:
         if recognized.kind.is_square and not is_hugging_face(values):
             sizes = families.sizes(recognized.entries)

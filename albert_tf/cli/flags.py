@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from absl import flags, logging
 
-from albert_tf import classification, data, pretraining, race, settings, squad
+from albert_tf import classification, data, included, pretraining, race, settings, squad
 from albert_tf.settings import FieldInfo, SettingsGroup
 from albert_tf.training.settings import DeviceSettings, ModelSettings
 
@@ -92,13 +92,17 @@ _COMPATIBILITY = GROUPS[-1]
 _ALWAYS_THERE = ("absl.app", "absl.logging")  # whose flags every program has
 _COMMON_HELP = """\
   --flagfile=FILE
-      Read flags from a file with one flag per line; may be given several times.
+      Read flags from a file with one flag per line, or from a recipe of this package, such as
+      glue_mrpc; may be given several times.
   --verbosity=INT  (default: 0)
       Amount of logging: 1 also shows debug messages and the traceback of an error, 0 shows
       information and warnings, -1 shows warnings only.
+  --version
+      Show the version of this package.
   --help
       Show this text."""
 _HELP_WIDTH = 90
+_FLAGFILE = ("--flagfile", "-flagfile")
 
 SettingsType = TypeVar("SettingsType", bound=SettingsGroup)
 
@@ -169,15 +173,17 @@ def parse(settings_class: type[SettingsType], arguments: Sequence[str]) -> Setti
 
     Args:
         settings_class: what to make.
-        arguments: the words after the program's name; `--flagfile` is read.
+        arguments: the words after the program's name; `--flagfile` is read, and may name a recipe
+            of this package.
 
     Raises:
         flags.Error: a flag is unknown, missing or has a value that is not allowed, or a word is no
             flag; names it.
         ValueError: values do not go together.
+        OSError: a file of flags cannot be read.
     """
     values = define(settings_class)
-    _, *words = values(["program", *arguments])
+    _, *words = values(["program", *_find_recipes(arguments)])
     if words:
         raise flags.Error(f"{words[0]!r} is no flag: flags begin with --")
     for name in _rows(IGNORED, settings_class):
@@ -191,6 +197,19 @@ def parse(settings_class: type[SettingsType], arguments: Sequence[str]) -> Setti
         if field.is_required and field.name not in completed:
             raise flags.Error(f"--{field.name} is needed: {field.help}")
     return settings_class(**completed)
+
+
+def _find_recipes(arguments: Sequence[str]) -> list[str]:
+    """Returns the arguments, in which `--flagfile` names paths in place of recipes."""
+    found: list[str] = []
+    for argument in arguments:
+        name, equals, path = argument.partition("=")
+        if equals and name in _FLAGFILE:
+            argument = f"{name}={included.recipe_file(path)}"
+        elif found and found[-1] in _FLAGFILE:
+            argument = included.recipe_file(argument)
+        found.append(argument)
+    return found
 
 
 def _albert_zh_defaults(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -14,6 +15,7 @@ from typing import Any, TypeVar
 from absl import app, logging
 from absl import flags as absl_flags
 
+from albert_tf import __version__
 from albert_tf.cli import flags
 from albert_tf.settings import SettingsGroup
 from albert_tf.training import interruption
@@ -21,6 +23,7 @@ from albert_tf.training.interruption import InterruptedRunError
 
 SettingsType = TypeVar("SettingsType", bound=SettingsGroup)
 HELP = {"--help", "-help", "--helpfull", "--helpshort", "-h", "-?"}
+VERSION = "--version"
 
 
 def start(
@@ -43,7 +46,10 @@ def start(
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
     if not HELP.isdisjoint(sys.argv[1:]):
-        sys.stdout.write(flags.help_text(settings_class, description or "") + "\n")
+        sys.stdout.write(flags.help_text(settings_class, _as_called(description or "")) + "\n")
+        return
+    if VERSION in sys.argv[1:]:
+        sys.stdout.write(f"albert-tf2 {__version__}\n")
         return
     interruption.repeat_lost_interrupts()
     app.run(
@@ -83,6 +89,13 @@ def _end(message: str, status: int) -> None:
         sys.stderr.write(f"{_script_name()}: {message}\n")
         sys.stderr.flush()
     sys.exit(status)
+
+
+def _as_called(description: str) -> str:
+    """Returns a docstring whose commands have the name under which the program was called."""
+    if _script_name().endswith(".py"):
+        return description
+    return re.sub(r"\bpython [\w/]+\.py\b", _script_name(), description)
 
 
 def _script_name() -> str:

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from absl import logging
 
-from albert_tf import files
+from albert_tf import files, included
 from albert_tf.checkpoints import finding
 from albert_tf.cli import program
 from albert_tf.config import AlbertConfig, is_hugging_face
@@ -95,7 +95,7 @@ def find_config(settings: Settings) -> str | None:
         ValueError: there are several.
     """
     if settings.albert_config_file:
-        return settings.albert_config_file
+        return included.config_file(settings.albert_config_file)
     try:
         return finding.find_config(_folder(settings))
     except FileNotFoundError:

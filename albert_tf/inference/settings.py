@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 
-from albert_tf import files, squad
+from albert_tf import files, included, squad
 from albert_tf.data.settings import (
     InputSettings,
     SequenceSettings,
@@ -231,7 +231,9 @@ class Settings(ModelFolderSettings, TextInputSettings):
     def check_paths(self) -> None:
         """Checks model and input, and the folder of `embeddings_file`."""
         super().check_paths()
-        for name in ("albert_config_file", "spm_model_file", "vocab_file"):
+        if self.albert_config_file:
+            files.check_file(included.config_file(self.albert_config_file), "--albert_config_file")
+        for name in ("spm_model_file", "vocab_file"):
             if getattr(self, name):
                 files.check_file(getattr(self, name), f"--{name}")
         if self.input_file and self.input_file != STANDARD_INPUT:

@@ -61,7 +61,7 @@ class Settings(RunSettings, RecordSettings):
         "albert_config_file",
         REQUIRED,
         "JSON file with the architecture of the model: Google's albert_config.json or Hugging "
-        "Face's config.json.",
+        "Face's config.json, or the name of a released architecture, such as albert_base.",
     )
     init_from_group0: bool = setting(
         False,

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from absl import logging
 
-from albert_tf import files, settings
+from albert_tf import files, included, settings
 from albert_tf.checkpoints import containers, store, trained_with
 from albert_tf.checkpoints.trained_with import TrainedWith
 from albert_tf.config import AlbertConfig
@@ -65,7 +65,7 @@ def describe(
         and (field.type is not str or field.choices or field.decides == settings.READING)
     }
     described = TrainedWith(identity | known.identity, paths | known.paths, others)
-    return adding_config(described, config, run.albert_config_file or "")
+    return adding_config(described, config, included.config_file(run.albert_config_file or ""))
 
 
 def adding_config(identity: TrainedWith, config: AlbertConfig, path: str) -> TrainedWith:

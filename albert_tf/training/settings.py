@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import os
 
-from albert_tf import files
+from albert_tf import files, included
 from albert_tf.checkpoints import finding
 from albert_tf.settings import MODEL, REQUIRED, TRAINING, SettingsGroup, describe, setting
 
@@ -22,7 +22,8 @@ class ModelSettings(SettingsGroup):
     albert_config_file: str | None = setting(
         None,
         "JSON file with the architecture of the model: Google's albert_config.json or Hugging "
-        "Face's config.json; if not given, the one beside the weights is used.",
+        "Face's config.json, or the name of a released architecture, such as albert_base; if not "
+        "given, the file beside the weights is used.",
     )
     output_dir: str = setting(
         REQUIRED,
@@ -49,7 +50,7 @@ class ModelSettings(SettingsGroup):
         """Checks config, output folder and, unless the run has checkpoints, `init_checkpoint`."""
         super().check_paths()
         if self.albert_config_file:
-            files.check_file(self.albert_config_file, "--albert_config_file")
+            files.check_file(included.config_file(self.albert_config_file), "--albert_config_file")
         files.check_writable(self.output_dir, "--output_dir")
         if self.init_checkpoint and not finding.list_checkpoints(self.output_dir):
             try:

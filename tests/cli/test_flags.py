@@ -13,6 +13,7 @@ import sys
 import pytest
 from absl import flags as absl_flags
 
+from albert_tf import classification
 from albert_tf.cli import flags
 from albert_tf.finetuning.settings import FineTuningSettings
 from albert_tf.settings import RENAMED, describe
@@ -55,6 +56,12 @@ def test_a_flag_file_is_read(tmp_path):
     (tmp_path / "a.flags").write_text("# a comment\n--output_dir=o\n--seed=3\n")
     given = parse([f"--flagfile={tmp_path}/a.flags", "--seed=4"])
     assert (given.output_dir, given.seed) == ("o", 4)
+
+
+@pytest.mark.parametrize("words", [["--flagfile=glue_rte"], ["-flagfile", "glue_rte"]])
+def test_a_recipe_is_read_by_its_name(words):
+    given = flags.parse(classification.Settings, [*words, "--output_dir=o"])
+    assert (given.task_name, given.output_dir) == ("RTE", "o")
 
 
 def test_one_call_leaves_nothing_to_the_next():

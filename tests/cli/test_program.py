@@ -7,6 +7,9 @@ import sys
 
 import pytest
 
+import albert_tf
+from albert_tf.cli import program
+from albert_tf.settings import SettingsGroup
 from tests.conftest import ROOT
 
 # A root script of its own: its run does what its seed says.
@@ -96,7 +99,8 @@ def test_an_interrupted_run_ends_with_its_own_status(call, error, status):
     [
         ("--eror=x", "Unknown command line flag 'eror'. Did you mean: error ?"),
         ("error", "'error' is no flag: flags begin with --"),
-        ("--flagfile=none", "Unable to open flagfile"),
+        ("--flagfile=no.flags", "Unable to open flagfile"),
+        ("--flagfile=none", "none: no such file, and no recipe of albert_tf, which has"),
     ],
 )
 def test_a_wrong_command_line_is_refused_by_name(call, argument, reason):
@@ -111,3 +115,22 @@ def test_help_ends_with_status_0(call, flag):
     done = call("--error=ValueError", flag)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("Does as it is told.\n\ntraining:\n  --error=STR\n")
+
+
+@pytest.mark.parametrize(
+    ("called", "shown"),
+    [
+        ("tools/obey.py", "    python tools/obey.py --error=x\n"),
+        ("/usr/bin/albert-obey", "    albert-obey --error=x\n"),
+    ],
+)
+def test_help_has_the_name_under_which_the_program_is_called(called, shown, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", [called, "--help"])
+    program.start(SettingsGroup, print, "Obeys.\n\n    python tools/obey.py --error=x\n")
+    assert f"Obeys.\n\n{shown}" in capsys.readouterr().out
+
+
+def test_version_is_that_of_the_package(call):
+    done = call("--version")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"albert-tf2 {albert_tf.__version__}\n")

@@ -1,0 +1,66 @@
+"""The configs and recipes that come with this package, found by their names.
+
+In a checkout they are in `configs/`; an installed package has that folder inside its own.
+"""
+
+from __future__ import annotations
+
+import os
+
+from albert_tf import files
+
+_PACKAGE = os.path.dirname(os.path.abspath(__file__))
+CONFIG_ENDING, RECIPE_ENDING = ".json", ".flags"
+
+
+def config_file(path: str) -> str:
+    """Returns the path of a config, given that or the name of a config of this package.
+
+    >>> os.path.basename(config_file("albert_base"))
+    'albert_base.json'
+    >>> config_file("my_model/albert_config.json")
+    'my_model/albert_config.json'
+
+    Args:
+        path: a file, or a name such as `albert_base`. What exists under this name goes first.
+
+    Raises:
+        FileNotFoundError: a name without a dot or a slash is no file and no config of this package;
+            the text lists the names.
+    """
+    return _find(path, "config", _folder(), CONFIG_ENDING)
+
+
+def recipe_file(path: str) -> str:
+    """Returns the path of a file of flags, given that or the name of a recipe of this package.
+
+    Args:
+        path: a file, or a name such as `glue_mrpc`. What exists under this name goes first.
+
+    Raises:
+        FileNotFoundError: as `config_file`.
+    """
+    return _find(path, "recipe", os.path.join(_folder(), "recipes"), RECIPE_ENDING)
+
+
+def _folder() -> str:
+    """Returns the folder of the configs, which has the recipes in `recipes/`."""
+    installed = os.path.join(_PACKAGE, "configs")
+    if os.path.isdir(installed):
+        return installed
+    return os.path.join(os.path.dirname(_PACKAGE), "configs")
+
+
+def _find(path: str, kind: str, folder: str, ending: str) -> str:
+    is_name = path and not {".", "/", os.sep} & set(path)
+    if not is_name or files.exists(path):
+        return path
+    found = os.path.join(folder, path + ending)
+    if os.path.isfile(found):
+        return found
+    names = sorted(
+        name.removesuffix(ending) for name in os.listdir(folder) if name.endswith(ending)
+    )
+    raise FileNotFoundError(
+        f"{path}: no such file, and no {kind} of albert_tf, which has {', '.join(names)}"
+    )

@@ -1,0 +1,53 @@
+"""Configs and recipes of the package are found by name, in a checkout and where it is installed."""
+
+from __future__ import annotations
+
+import pytest
+
+from albert_tf import included
+from tests.conftest import ROOT
+
+CONFIGS = ROOT / "configs"
+
+
+@pytest.fixture(name="installed")
+def install(tmp_path, monkeypatch):
+    """The folder of an installed package, which has its configs inside."""
+    recipes = tmp_path / "albert_tf" / "configs" / "recipes"
+    recipes.mkdir(parents=True)
+    (recipes.parent / "albert_new.json").write_text("{}")
+    (recipes / "new_task.flags").write_text("")
+    monkeypatch.setattr(included, "_PACKAGE", str(tmp_path / "albert_tf"))
+    return recipes.parent
+
+
+def test_a_name_is_that_of_a_file_in_configs():
+    assert included.config_file("albert_tiny_zh") == str(CONFIGS / "albert_tiny_zh.json")
+    assert included.recipe_file("glue_mrpc") == str(CONFIGS / "recipes" / "glue_mrpc.flags")
+
+
+def test_an_installed_package_has_the_files_inside(installed):
+    assert included.config_file("albert_new") == str(installed / "albert_new.json")
+    assert included.recipe_file("new_task") == str(installed / "recipes" / "new_task.flags")
+
+
+@pytest.mark.parametrize("path", ["", "model/albert_base", "albert_base.json", "./albert_base"])
+def test_a_path_stays_as_it_is(path):
+    assert included.config_file(path) == path
+    assert included.recipe_file(path) == path
+
+
+def test_what_exists_goes_before_a_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "albert_base").write_text("{}")
+    (tmp_path / "albert_large").mkdir()
+    assert included.config_file("albert_base") == "albert_base"
+    assert included.config_file("albert_large") == "albert_large"
+
+
+def test_an_unknown_name_is_answered_by_the_known_ones(installed):
+    reason = "albert_bse: no such file, and no config of albert_tf, which has albert_new"
+    with pytest.raises(FileNotFoundError, match=reason):
+        included.config_file("albert_bse")
+    with pytest.raises(FileNotFoundError, match="glue: no such file, and no recipe of albert_tf"):
+        included.recipe_file("glue")

@@ -1,0 +1,168 @@
+"""The package outside of a checkout: what wheel and sdist hold, and its commands in a fresh venv.
+
+Nothing is downloaded: the venv sees the packages that these tests run with.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import venv
+import zipfile
+
+import pytest
+
+import albert_tf
+from tests.conftest import ROOT, TOY_TEXT
+
+SCRIPTS = dict(
+    re.findall(
+        r'^(albert-[\w-]+) = "albert_tf\.commands\.(\w+):main"$',
+        (ROOT / "pyproject.toml").read_text(encoding="utf-8"),
+        re.MULTILINE,
+    )
+)
+TEXTS = ["The river is wide.", "A boat waits at the landing.", "The town has grown.", "In winter."]
+
+
+def test_every_command_has_a_console_script_and_a_script_of_the_checkout():
+    folder = ROOT / "albert_tf" / "commands"
+    assert sorted(SCRIPTS.values()) == sorted(
+        path.stem for path in folder.glob("*.py") if path.stem != "__init__"
+    )
+    for name in SCRIPTS.values():
+        assert callable(importlib.import_module(f"albert_tf.commands.{name}").main)
+        (script,) = [*ROOT.glob(f"{name}.py"), *ROOT.glob(f"tools/{name}.py")]
+        text = script.read_text(encoding="utf-8")
+        assert f"from albert_tf.commands.{name} import main\n" in text
+        assert text.endswith('\n\nif __name__ == "__main__":\n    main()\n')
+
+
+def run(*command, **options):
+    done = subprocess.run(command, capture_output=True, text=True, check=False, **options)
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory):
+    """A folder with an sdist, and beside it one with the wheel that was made of it."""
+    pytest.importorskip("hatchling")
+    folder = tmp_path_factory.mktemp("packages")
+    run(sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", folder / "sdist", cwd=ROOT)
+    (sdist,) = (folder / "sdist").iterdir()
+    options = ["--no-deps", "--no-build-isolation", "--quiet", "--no-index"]
+    for source, target in ((sdist, "wheel"), (ROOT, "from_checkout")):
+        run(sys.executable, "-m", "pip", "wheel", *options, "-w", folder / target, source)
+    return folder
+
+
+def names_in_wheel(folder):
+    (wheel,) = folder.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        return sorted(archive.namelist())
+
+
+def files_below(folder, ending):
+    return {str(path.relative_to(folder)) for path in folder.rglob(f"*{ending}")}
+
+
+@pytest.mark.slow
+def test_wheel_and_sdist_hold_the_package_its_configs_and_nothing_else(packages):
+    found = names_in_wheel(packages / "wheel")
+    assert found == names_in_wheel(packages / "from_checkout")
+    configs = files_below(ROOT / "configs", ".json") | files_below(ROOT / "configs", ".flags")
+    expected = {f"albert_tf/{name}" for name in files_below(ROOT / "albert_tf", ".py")}
+    expected |= {f"albert_tf/configs/{name}" for name in configs}
+    about = f"albert_tf2-{albert_tf.__version__}.dist-info/"
+    assert {name for name in found if not name.startswith(about)} == expected
+    assert {f"{about}entry_points.txt", f"{about}licenses/LICENSE"} <= set(found)
+    (sdist,) = (packages / "sdist").iterdir()
+    with tarfile.open(sdist) as archive:
+        names = {name.split("/", 1)[1] for name in archive.getnames()}
+    assert {name.split("/")[0] for name in names} == {
+        *("albert_tf", "configs", "pyproject.toml", "README.md", "CHANGELOG.md", "LICENSE"),
+        *("PKG-INFO", ".gitignore"),
+    }
+
+
+@pytest.fixture(scope="module")
+def shell(packages, tmp_path_factory):
+    """Runs a command of a fresh venv that has the wheel, in an empty folder."""
+    folder = tmp_path_factory.mktemp("fresh")
+    venv.create(folder / "venv", with_pip=False)
+    python = folder / "venv" / "bin" / "python"
+    (wheel,) = (packages / "wheel").iterdir()
+    options = ["--no-deps", "--no-index", "--quiet", "--disable-pip-version-check"]
+    run(sys.executable, "-m", "pip", "--python", python, "install", *options, wheel)
+    (site,) = (folder / "venv" / "lib").glob("python*/site-packages")
+    # A path alone: the .pth files over there, of editable installs, are not read.
+    others = os.path.dirname(os.path.dirname(pytest.__file__))
+    (site / "others.pth").write_text(f"{others}\n", encoding="utf-8")
+    empty = folder / "empty"
+    empty.mkdir()
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+    def call(name, *arguments):
+        return run(folder / "venv" / "bin" / name, *arguments, cwd=empty, env=environment)
+
+    call.folder = empty
+    return call
+
+
+@pytest.mark.slow
+def test_every_command_has_help_under_its_own_name(shell):
+    where = shell("python", "-c", "import albert_tf; print(albert_tf.__file__)")
+    assert where.startswith(str(shell.folder.parent))
+    for name, module in SCRIPTS.items():
+        text = shell(name, "--help")
+        assert f"    {name} --" in text or f"\n    {name} \\" in text, text[:400]
+        assert f"python {module}.py" not in text
+    assert shell("albert-convert", "--version") == f"albert-tf2 {albert_tf.__version__}\n"
+
+
+@pytest.mark.slow
+def test_from_text_to_predictions_in_an_empty_folder(shell):
+    folder = shell.folder
+    (folder / "corpus.txt").write_text(f"{TOY_TEXT}\n{TOY_TEXT}", encoding="utf-8")
+    shell(
+        "albert-train-vocabulary",
+        *("--input_file=corpus.txt", "--vocab_size=90", "--output_prefix=toy"),
+        "--nohard_vocab_limit",
+    )
+    lengths = ("--max_seq_length=32", "--max_predictions_per_seq=5")
+    shell(
+        "albert-create-pretraining-data",
+        *("--input_file=corpus.txt", "--output_file=train.tfrecord", "--spm_model_file=toy.model"),
+        *("--dupe_factor=3", *lengths),
+    )
+    assert "[MASK]" in shell(
+        "albert-inspect-records", "--input_file=train.tfrecord", "--spm_model_file=toy.model"
+    )
+    shell(
+        "albert-run-pretraining",
+        *("--albert_config_file=albert_demo", "--input_file=train.tfrecord", "--output_dir=model"),
+        *("--do_train", "--do_eval", "--num_train_steps=4", "--train_batch_size=4", *lengths),
+        *("--eval_batch_size=4", "--optimizer=adamw"),
+    )
+    assert "Google ALBERT" in shell("albert-convert", "--inspect", "--input=model")
+    (folder / "task").mkdir()
+    for split in ("train", "dev"):
+        rows = [f"{'water' if 'river' in text else 'land'}\t{text}" for text in TEXTS]
+        (folder / "task" / f"{split}.tsv").write_text("label\ttext\n" + "\n".join(rows) + "\n")
+    shell(
+        "albert-run-classifier",
+        *("--flagfile=glue_rte", "--task_name=tsv", "--data_dir=task", "--init_checkpoint=model"),
+        *("--albert_config_file=albert_demo", "--spm_model_file=toy.model", "--output_dir=tuned"),
+        *("--max_seq_length=32", "--train_step=2", "--warmup_step=0", "--train_batch_size=2"),
+        "--nodo_predict",
+    )
+    predicted = shell("albert-run-predict", "--model_dir=tuned", "--text=The river.")
+    assert json.loads(predicted)["label"] in ("land", "water")
+    shell("albert-plot-results", "--output_dir=tuned")
+    assert (folder / "tuned" / "training_curve.png").is_file()
