@@ -106,8 +106,10 @@ def open_tflite(path: str) -> Predict:
     return lambda row: runner(**row)["probabilities"]
 
 
-def main(_: list[str]) -> None:
-    """Exports, predicts, times and prints."""
+def main(arguments: list[str]) -> None:
+    """Exports, predicts, times and prints; takes flags alone."""
+    if arguments[1:]:
+        raise app.UsageError(f"{arguments[1]} is no flag")
     logging.set_verbosity(logging.WARNING)
     tf.config.threading.set_intra_op_parallelism_threads(FLAGS.threads)
     rows, labels = read_rows()

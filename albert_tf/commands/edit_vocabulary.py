@@ -35,7 +35,7 @@ import numpy as np
 from absl import logging
 
 from albert_tf import files
-from albert_tf.checkpoints import finding
+from albert_tf.checkpoints import finding, trained_with
 from albert_tf.cli import program
 from albert_tf.config import AlbertConfig, is_hugging_face
 from albert_tf.data import corpus
@@ -181,30 +181,26 @@ def read_lines(paths: list[str]) -> Iterator[list[str]]:
             yield batch
 
 
-def used_ids(tokenizer: FullTokenizer, paths: list[str]) -> Counter[int]:
-    """Returns old id → how often text uses it.
+def used_ids(tokenizer: FullTokenizer, paths: list[str]) -> set[int]:
+    """Returns the old ids that text uses.
 
     SentencePiece finds "▁1999," before the comma is taken from it: such a piece is used as well.
 
     Raises:
         ValueError: there is no text.
     """
-    found: Counter[int] = Counter()
-    processor = _processor(tokenizer) if tokenizer.is_sentencepiece else None
+    import sentencepiece
+
+    found: set[int] = set()
+    model = tokenizer.sentencepiece_model
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model) if model else None
     for lines in read_lines(paths):
-        found.update(itertools.chain.from_iterable(tokenizer.encode_batch(lines)))
+        found.update(*tokenizer.encode_batch(lines))
         if processor is not None:
-            raw = processor.encode([tokenizer.preprocess(line) for line in lines])
-            found.update(dict.fromkeys(itertools.chain.from_iterable(raw), 1))
+            found.update(*processor.encode([tokenizer.preprocess(line) for line in lines]))
     if not found:
         raise ValueError(f"--corpus_file: no text in {', '.join(paths)}")
     return found
-
-
-def _processor(tokenizer: FullTokenizer) -> Any:
-    import sentencepiece
-
-    return sentencepiece.SentencePieceProcessor(model_proto=tokenizer.sentencepiece_model)
 
 
 def _model_proto(tokenizer: FullTokenizer) -> Any:
@@ -295,10 +291,9 @@ def plan(settings: Settings, tokenizer: FullTokenizer) -> tuple[Edit, dict[str, 
     if settings.corpus_file:
         paths = files.expand_patterns(settings.corpus_file, "--corpus_file")
         used = used_ids(tokenizer, paths)
-        kept = sorted(set(used) | required_ids(tokenizer, settings.keep_characters))
-    return Edit(
-        kept, {piece: _spell(tokenizer, piece, text) for piece, text in texts.items()}
-    ), texts
+        kept = sorted(used | required_ids(tokenizer, settings.keep_characters))
+    added = {piece: _spell(tokenizer, piece, text) for piece, text in texts.items()}
+    return Edit(kept, added), texts
 
 
 def _spell(tokenizer: FullTokenizer, piece: str, text: str) -> list[int]:
@@ -412,7 +407,7 @@ def _write_run(temporary: str, model: Model, config: AlbertConfig, vocabulary: s
         return
     name = "spm_model_file" if model.tokenizer.is_sentencepiece else "vocab_file"
     flags = run.get("flags", {})
-    run["flags"] = flags | ({name: os.path.abspath(vocabulary)} if name in flags else {})
+    run["flags"] = flags | ({name: trained_with.absolute(vocabulary)} if name in flags else {})
     run["config"] = config.to_dict()
     files.write_json(os.path.join(temporary, finding.RUN_FILE), run)
 
@@ -424,7 +419,6 @@ def _write_trained_with(
 
     Those of records are left out: they have to be made anew.
     """
-    from albert_tf.checkpoints import trained_with
     from albert_tf.training import run_identity
 
     known = trained_with.read(model.folder) or trained_with.TrainedWith({})
@@ -475,7 +469,7 @@ def _report(
     dropped = [pieces[i] for i in sorted(set(range(len(pieces))) - set(edit.kept))]
     added = {piece: [pieces[i] for i in ids] for piece, ids in edit.added.items()}
     content = {
-        "input": os.path.abspath(model.folder),
+        "input": trained_with.absolute(model.folder),
         "old_ids": edit.kept,
         "dropped": dropped,
         "added": added,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -188,6 +189,26 @@ def test_metadata_and_files_are_read_back(plain, metadata, output, tokenizer, na
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         assert {name: archive.read(name).decode() for name in archive.namelist()} == names
         assert {info.compress_type for info in archive.infolist()} == {zipfile.ZIP_STORED}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("quantization", ["float16", "int8"])
+def test_mediapipe_classifies_texts_with_the_file_alone(
+    quantization, toy_tokenizer, toy_spm_model, model, tmp_path
+):
+    text = pytest.importorskip("mediapipe.tasks.python.text", reason="mediapipe is not installed")
+    content = Path(toy_spm_model).read_bytes()
+    metadata = tflite.Metadata("toy.model", content, True, ("no", "yes", "天"))
+    path = tmp_path / "model.tflite"
+    export(path, model, quantization=quantization, metadata=metadata)
+    lines = ["The river carries the rain.", "A small boat, waits at the landing!"]
+    batch = toy_tokenizer(lines, max_length=LENGTH, padding="max_length")
+    wanted = outputs(model(batch, training=False))["probabilities"].numpy()
+    with text.TextClassifier.create_from_model_path(str(path)) as classifier:
+        for line, row in zip(lines, wanted, strict=True):
+            (found,) = classifier.classify(line).classifications
+            scores = {category.category_name: category.score for category in found.categories}
+            assert [scores[label] for label in metadata.labels] == pytest.approx(row, abs=0.01)
 
 
 def test_a_folder_that_cannot_be_written_is_named(model, tmp_path):
