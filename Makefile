@@ -26,7 +26,7 @@ $(READY): pyproject.toml
 	  || { echo "Python 3.10 or newer is needed: make setup PYTHON=/path/to/python3.11"; exit 1; }
 	@$(RUN) -m pip --version > /dev/null 2>&1 || $(PYTHON) -m venv $(VENV)
 	@echo "Installing into $(VENV) (the first time takes about three minutes) ..."
-	@$(RUN) -m pip install --quiet --disable-pip-version-check --editable ".[dev,hf,openvino,plot,sentences,zh]"
+	@$(RUN) -m pip install --quiet --disable-pip-version-check --editable ".[dev,hf,openvino,plot,sentences,web,zh]"
 	@touch $(READY)
 
 demo: $(READY) ## from text to a pre-trained, fine-tuned model, in demo/ (four minutes)

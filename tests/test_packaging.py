@@ -78,6 +78,7 @@ def test_wheel_and_sdist_hold_the_package_its_configs_and_nothing_else(packages)
     assert found == names_in_wheel(packages / "from_checkout")
     configs = files_below(ROOT / "configs", ".json") | files_below(ROOT / "configs", ".flags")
     expected = {f"albert_tf/{name}" for name in files_below(ROOT / "albert_tf", ".py")}
+    expected |= {"albert_tf/inference/web_page.html"}
     expected |= {f"albert_tf/configs/{name}" for name in configs}
     about = f"albert_tf2-{albert_tf.__version__}.dist-info/"
     assert {name for name in found if not name.startswith(about)} == expected

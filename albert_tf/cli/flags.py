@@ -86,6 +86,7 @@ GROUPS = (
     "logging",
     "devices",
     "output and resources",
+    "web page",
     "compatibility",
 )
 _COMPATIBILITY = GROUPS[-1]

@@ -6,11 +6,13 @@ r"""Predicts from text: labels, scores, tags, answers, embeddings, similarities 
     python run_predict.py --model_dir=albert_tiny_zh --mask --text="北京是[MASK]国的首都"
     python run_predict.py --model_dir=albert_base --input_file=texts.txt --embeddings_file=texts.npy
     tail -f texts.txt | python run_predict.py --model_dir=sst_model --input_file=-
+    python run_predict.py --model_dir=sst_model --web
 
 --model_dir is the --output_dir of a fine-tuning or pre-training program, a released archive, or any
 folder that `from_pretrained` reads; its task, labels, config and vocabulary are found there. Prints
 a JSON object for each input on standard output, and logs on standard error. "line" counts the
-lines of --input_file from 1.
+lines of --input_file from 1. --web serves a page to try the model on, at http://127.0.0.1:8000,
+and the same objects by POST /predict.
 """
 
 import io
@@ -24,6 +26,9 @@ from albert_tf.cli import program
 
 def run(settings: inference.Settings) -> None:
     """Runs the program, and prints each result as soon as it is known."""
+    if settings.web:
+        inference.serve(settings)
+        return
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")
     try:

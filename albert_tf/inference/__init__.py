@@ -13,7 +13,7 @@ from typing import Any
 
 from albert_tf.inference.settings import Settings
 
-__all__ = ["Settings", "run"]
+__all__ = ["Settings", "run", "serve"]
 
 
 def run(settings: Settings) -> Iterator[dict[str, Any]]:
@@ -29,3 +29,19 @@ def run(settings: Settings) -> Iterator[dict[str, Any]]:
     from albert_tf.inference import program  # TensorFlow, which settings do without
 
     return program.run(settings)
+
+
+def serve(settings: Settings) -> None:
+    """Serves the page and the JSON endpoint of `run_predict.py --web`, until Ctrl-C or SIGTERM.
+
+    Args:
+        settings: as the flags of that program.
+
+    Raises:
+        ValueError, OSError: the model cannot be used, the extra `web` is missing, or the address is
+            not free.
+    """
+    settings.check_paths()
+    from albert_tf.inference import web  # TensorFlow and starlette, which settings do without
+
+    web.serve(settings)

@@ -74,6 +74,15 @@ class ModelFolder:
             )
         return wanted
 
+    def possible_tasks(self) -> tuple[str, ...]:
+        """Returns all that the model can be asked for, what it was fine-tuned for first.
+
+        Raises:
+            ValueError: as `find_task`.
+        """
+        masks = (FILL_MASK,) if self._has_head_of(FILL_MASK) else ()
+        return tuple(dict.fromkeys((self.find_task(), *masks, EMBEDDINGS)))
+
     def _has_head_of(self, task: str) -> bool:
         heads = {FILL_MASK: MASKED_LM_HEAD, "spans": HEAD_V1, "answerable_spans": HEAD_V2}
         return heads.get(task, HEAD) in self.shapes

@@ -6,7 +6,7 @@ import dataclasses
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -63,7 +63,8 @@ def _parse_masked(row: Row) -> str:
     return text
 
 
-def _parse_two(row: Row) -> tuple[str, str]:
+def parse_two(row: Row) -> tuple[str, str]:
+    """Returns two texts to compare."""
     pair = reading.parse_pair(row)
     if not pair[1]:
         raise BadRowError("two texts were expected, to be compared; one came")
@@ -97,23 +98,19 @@ def run(settings: Settings) -> Iterator[Result]:
     kind = KINDS[task]
     is_search = settings.input_file is not None and settings.text is not None
     compares_pairs = settings.similarity and not is_search
-    blocks = read_inputs(settings, _parse_two if compares_pairs else kind.parse)
-    devices = DeviceSettings(
-        distribution="one_device",
-        precision=_precision(settings, found),
-        threads=settings.threads,
-    )
+    blocks = read_inputs(settings, parse_two if compares_pairs else kind.parse)
     if settings.embeddings_file:
         _make_parent(settings.embeddings_file)
     session.hide_compiler_notes()
-    with session.use_devices(devices):
-        predictor = _load(settings, found, task)
+    with session.use_devices(device_settings(settings, found)):
+        predictor = load(settings, found, task)
         shown = _with_progress(settings, blocks)
         if settings.similarity:
             if is_search:
-                yield from _search(settings, predictor, shown)
+                yield from search(predictor, settings.text or "", shown, settings.top_k)
             else:
-                yield from _compare(predictor, shown)
+                for block in shown:
+                    yield from compare(predictor, block)
         elif settings.embeddings_file and settings.embeddings_file.endswith(NPY):
             _write_array(settings.embeddings_file, predictor, shown)
         elif settings.embeddings_file:
@@ -147,12 +144,22 @@ def read_inputs(settings: Settings, parse: Callable[[Row], Any]) -> Iterator[Blo
     return blocks if settings.input_file == STANDARD_INPUT else iter(list(blocks))
 
 
-def _precision(settings: Settings, found: ModelFolder) -> str:
+def device_settings(settings: Settings, found: ModelFolder) -> DeviceSettings:
+    """Returns how to compute: in float32 if nothing else is wanted and the model was trained so."""
     is_float32 = found.recorded.get(run_identity.PRECISION) == "float32"
-    return "float32" if settings.precision == "auto" and is_float32 else settings.precision
+    return DeviceSettings(
+        distribution="one_device",
+        precision="float32" if settings.precision == "auto" and is_float32 else settings.precision,
+        threads=settings.threads,
+    )
 
 
-def _load(settings: Settings, found: ModelFolder, task: str) -> TextPredictor:
+def load(settings: Settings, found: ModelFolder, task: str) -> TextPredictor:
+    """Returns the predictor of a model for one of its tasks.
+
+    Raises:
+        ValueError, OSError: the model cannot be used; says why.
+    """
     options = Options(
         settings.batch_size or None,
         settings.max_seq_length or None,
@@ -191,17 +198,16 @@ def _predict(kind: Kind, predictor: Any, blocks: Iterator[Block]) -> Iterator[Re
             yield {"line": line, **result} if line else result
 
 
-def _compare(embed: Any, blocks: Iterator[Block]) -> Iterator[Result]:
-    """Yields the similarity of each pair."""
-    for block in blocks:
-        first, second = (embed([pair[place] for _, pair in block]) for place in (0, 1))
-        for (line, _), score in zip(block, _numbers(similarities(first, second)), strict=True):
-            yield {"line": line, "similarity": score} if line else {"similarity": score}
+def compare(embed: Any, block: Block) -> Iterator[Result]:
+    """Yields the similarity of each pair of texts, with its line."""
+    first, second = (embed([pair[place] for _, pair in block]) for place in (0, 1))
+    for (line, _), score in zip(block, _numbers(similarities(first, second)), strict=True):
+        yield {"line": line, "similarity": score} if line else {"similarity": score}
 
 
-def _search(settings: Settings, embed: Any, blocks: Iterator[Block]) -> Iterator[Result]:
-    """Yields the rows that are most similar to the text of the settings, the best one first."""
-    query = embed(settings.text)
+def search(embed: Any, text: str, blocks: Iterable[Block], top_k: int) -> list[Result]:
+    """Returns the `top_k` texts that are most similar to a text, the best one first."""
+    query = embed(text)
     best: list[Result] = []
     for block in blocks:
         scores = similarities(query, embed([text for _, (text, _) in block]))
@@ -209,8 +215,8 @@ def _search(settings: Settings, embed: Any, blocks: Iterator[Block]) -> Iterator
             {"line": line, "similarity": score, "text": text}
             for (line, (text, _)), score in zip(block, _numbers(scores), strict=True)
         ]
-        best = sorted(best, key=lambda row: -row["similarity"])[: settings.top_k]
-    yield from best
+        best = sorted(best, key=lambda row: -row["similarity"])[:top_k]
+    return best
 
 
 def _make_parent(path: str) -> None:

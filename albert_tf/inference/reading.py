@@ -104,9 +104,14 @@ def _json_row(line: str) -> Row | BadRowError:
         row = json.loads(line)
     except (ValueError, RecursionError) as error:
         return BadRowError(f"a JSON object was expected: {error}")
-    if isinstance(row, str):
-        return [row]
-    return row if isinstance(row, dict) else BadRowError("a JSON object or text was expected")
+    return json_row(row)
+
+
+def json_row(value: object) -> Row | BadRowError:
+    """Returns the row that a JSON value is: an object, or a text on its own."""
+    if isinstance(value, str):
+        return [value]
+    return value if isinstance(value, dict) else BadRowError("a JSON object or text was expected")
 
 
 def _comma_separated(lines: _Lines, path: str) -> Iterator[NumberedRow]:

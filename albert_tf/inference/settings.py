@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import os
 
 from albert_tf import files, included, squad
@@ -32,6 +33,7 @@ MEAN, MEAN_LAST_4, POOLED = POOLINGS = ("mean", "mean_last_4", "pooled")
 TENSORFLOW, OPENVINO = ENGINES = ("tensorflow", "openvino")
 STANDARD_INPUT = "-"
 TEXT, TABS, COMMAS, JSON_LINES = FORMATS = ("txt", "tsv", "csv", "jsonl")
+WEB_PACKAGES = ("starlette", "uvicorn")
 _ENDINGS = {".tsv": TABS, ".csv": COMMAS, ".jsonl": JSON_LINES, ".json": JSON_LINES}
 
 
@@ -147,7 +149,51 @@ class TextInputSettings(SettingsGroup):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings(ModelFolderSettings, TextInputSettings):
+class WebSettings(SettingsGroup):
+    """The page to try a model on."""
+
+    GROUP = "web page"
+
+    web: bool = setting(
+        False,
+        "Serve a web page to try the model on, and a JSON endpoint, until Ctrl-C or SIGTERM; needs "
+        "the extra web.",
+    )
+    web_host: str = setting(
+        "127.0.0.1",
+        "Address to listen on, where 0.0.0.0 lets other machines in, without a password; used only "
+        "with web.",
+    )
+    web_port: int = setting(
+        8000,
+        "Port to listen on, and 0 picks a free one; used only with web.",
+        minimum=0,
+        maximum=65535,
+    )
+    web_max_characters: int = setting(
+        20000,
+        "Maximum number of characters in all texts of a request; used only with web.",
+        minimum=1,
+    )
+    web_max_waiting: int = setting(
+        16,
+        "Maximum number of requests that wait or are computed, more are rejected; used only with "
+        "web.",
+        minimum=1,
+    )
+
+    def check_paths(self) -> None:
+        """Checks that the packages of the page are there."""
+        super().check_paths()
+        if self.web and not all(map(importlib.util.find_spec, WEB_PACKAGES)):
+            raise ValueError(
+                f"--web needs the packages {' and '.join(WEB_PACKAGES)}: "
+                "pip install 'albert-tf2[web]'"
+            )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings(ModelFolderSettings, TextInputSettings, WebSettings):
     """All settings of run_predict.py."""
 
     GROUP = "output and resources"
@@ -199,6 +245,9 @@ class Settings(ModelFolderSettings, TextInputSettings):
         self._check_input()
 
     def _check_input(self) -> None:
+        if self.web:
+            self._check_no_input()
+            return
         if not (self.text is not None or self.question or self.context or self.input_file):
             raise ValueError(
                 "nothing to predict: give --text, --question and --context, or --input_file "
@@ -213,6 +262,12 @@ class Settings(ModelFolderSettings, TextInputSettings):
             )
         if self.text_b is not None and self.text is None:
             raise ValueError("--text_b needs --text")
+
+    def _check_no_input(self) -> None:
+        names = ("text", "text_b", "question", "context", "options", "input_file")
+        given = [name for name in (*names, "embeddings_file") if getattr(self, name)]
+        if given:
+            raise ValueError(f"--web takes texts from its page, so leave out --{given[0]}")
 
     @property
     def wanted_task(self) -> str | None:

@@ -18,6 +18,8 @@ from albert_tf.inference.settings import Settings
         ({"input_file": "a.txt", "question": "a"}, "either a file of inputs, or one"),
         ({"question": "a", "text_b": "a"}, "--text_b needs --text"),
         ({"text": "a", "top_k": 0}, "top_k=0: expected 1 or more"),
+        ({"web": True, "text": "a"}, "--web takes texts from its page, so leave out --text"),
+        ({"web": True, "web_port": 65536}, "web_port=65536: expected"),
     ],
 )
 def test_settings_that_contradict_each_other_are_refused(given, message):
@@ -62,3 +64,10 @@ def test_missing_files_are_named_before_any_work(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match="--embeddings_file: cannot write to"):
         Settings(model_dir="m", text="a", embeddings_file=f"{tmp_path}/file/x.npy").check_paths()
+
+
+def test_missing_packages_of_the_page_are_named_before_any_work(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", {"starlette": object()}.get)
+    with pytest.raises(ValueError, match=r"starlette and uvicorn: pip install 'albert-tf2\[web\]'"):
+        Settings(model_dir="model", web=True).check_paths()
+    Settings(model_dir="model", text="a").check_paths()

@@ -1,0 +1,335 @@
+"""Serves a page to try a model on, and a JSON endpoint beside it: `run_predict.py --web`.
+
+    GET  /                        the page
+    GET  /health                  {"status": "ok", "tasks": ["classification", …], …}
+    POST /predict                 inputs in JSON → their results in JSON
+    POST /predict?task=fill_mask  the same for another task of the model
+
+An input is an object as in the lines of `run_predict.py --input_file=….jsonl`, and its result is
+what that program prints. An array of inputs gets an array of results. The task "similarity" takes
+`text` and `text_b`, or `text` and an array `texts`, of which it finds the nearest. Errors come as
+`{"error": "…"}`, with status 400 for bad input, 413 for too much of it, and 503 while too many
+requests wait.
+
+Requests are computed one after another, by one thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import concurrent.futures
+import contextlib
+import dataclasses
+import functools
+import hashlib
+import importlib.resources
+import json
+import os
+import re
+import signal
+import socket
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import uvicorn
+from absl import logging
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from albert_tf.finetuning import tables
+from albert_tf.finetuning.tables import BadRowError, Row
+from albert_tf.inference import program, reading
+from albert_tf.inference.model_folder import ModelFolder
+from albert_tf.inference.predictors import Result
+from albert_tf.inference.settings import EMBEDDINGS, SIMILARITY, Settings
+from albert_tf.training import session
+
+MAX_TEXTS = 1000  # of a request: each takes time, however short
+_BYTES_PER_CHARACTER = 12  # a character outside of the Basic Multilingual Plane as \ud83d\ude00
+_BYTES_OF_KEYS = 1 << 16  # room for what is no text in a request
+_SECONDS_TO_FINISH = 10  # for requests being computed when the server is asked to stop
+_PAGE = "web_page.html"
+_SCRIPT = re.compile("<script>(.*?)</script>", re.DOTALL)
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """What the model can be asked for.
+
+    Attributes:
+        parse: makes an input of a row; raises `BadRowError`.
+        predict: returns the results of inputs, in their order.
+    """
+
+    parse: Callable[[Row], Any]
+    predict: Callable[[list[Any]], Sequence[Result]]
+
+
+def serve(settings: Settings) -> None:
+    """Serves the page and the JSON endpoint until SIGINT or SIGTERM.
+
+    Raises:
+        ValueError, OSError: the model cannot be used, or the address is not free.
+    """
+    with _listen(settings.web_host, settings.web_port) as listener:
+        found = ModelFolder(settings.model_dir)
+        session.hide_compiler_notes()
+        with session.use_devices(program.device_settings(settings, found)):
+            application = WebApplication(load_tasks(settings, found), settings)
+            config = uvicorn.Config(
+                application.starlette,
+                log_config=None,  # what uvicorn warns of goes to the log of the program
+                log_level="warning",
+                access_log=False,
+                timeout_graceful_shutdown=_SECONDS_TO_FINISH,
+            )
+            host, port = listener.getsockname()[:2]
+            shown = f"[{host}]" if ":" in host else host
+            logging.info("http://%s:%d is open; Ctrl-C closes it", shown, port)
+            with contextlib.closing(application):
+                _run_until_stopped(uvicorn.Server(config), listener)
+            logging.info("Closed")
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """Returns a socket that clients can connect to."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        raise OSError(
+            f"--web_host={host} --web_port={port}: cannot listen there: {error.strerror}. Pass "
+            "another --web_port, or 0 for any that is free"
+        ) from None
+
+
+def _run_until_stopped(server: uvicorn.Server, listener: socket.socket) -> None:
+    """Runs a server; it finishes what it computes when SIGINT or SIGTERM comes."""
+    # Once closed, the server raises these signals again, for the handlers of before.
+    signals = (signal.SIGINT, signal.SIGTERM)
+    usual = {number: signal.signal(number, server.handle_exit) for number in signals}
+    try:
+        server.run(sockets=[listener])
+    finally:
+        for number, handler in usual.items():
+            signal.signal(number, handler)
+
+
+def load_tasks(settings: Settings, found: ModelFolder) -> dict[str, Task]:
+    """Returns the tasks that a model can do, or the wanted one; the default one first.
+
+    Raises:
+        ValueError, OSError: the model cannot be used; says why.
+    """
+    wanted = settings.wanted_task
+    names = found.possible_tasks() if wanted is None else (found.find_task(wanted),)
+    tasks = {}
+    for name in names:
+        predictor, kind = program.load(settings, found, name), program.KINDS[name]
+        tasks[name] = Task(kind.parse, functools.partial(kind.predict, predictor))
+        if name == EMBEDDINGS:
+            search = functools.partial(_compare, predictor, settings.top_k)
+            tasks[SIMILARITY] = Task(_parse_comparison, search)
+    return {SIMILARITY: tasks.pop(SIMILARITY), **tasks} if settings.similarity else tasks
+
+
+def _parse_comparison(row: Row) -> tuple[str, str | list[str]]:
+    """Returns a text, and the one or those to compare it with."""
+    if not isinstance(row, dict) or "texts" not in row:
+        return program.parse_two(row)
+    texts = row["texts"]
+    if not isinstance(texts, list) or not texts:
+        raise BadRowError(f"'texts' is {json.dumps(texts)[:50]}, a list of texts was expected")
+    return reading.parse_text(row), [tables.check_text(text, "one of 'texts'") for text in texts]
+
+
+def _compare(embed: Any, top_k: int, inputs: list[tuple[str, str | list[str]]]) -> list[Result]:
+    """Returns the similarity of each pair, or the nearest texts."""
+    results: list[Result] = []
+    for text, other in inputs:
+        if isinstance(other, str):
+            results += program.compare(embed, [(0, (text, other))])
+        else:
+            rows = [(number, (row, "")) for number, row in enumerate(other, 1)]
+            results.append({"nearest": program.search(embed, text, [rows], top_k)})
+    return results
+
+
+class WebApplication:
+    """The page and the endpoint, as an ASGI application.
+
+    Args:
+        tasks: name → task, the default one first.
+        settings: name the model, and limit texts and queue.
+
+    Attributes:
+        starlette: the application.
+    """
+
+    def __init__(self, tasks: Mapping[str, Task], settings: Settings) -> None:
+        self._tasks, self._settings = tasks, settings
+        self._worker = concurrent.futures.ThreadPoolExecutor(1, "prediction")
+        self._waiting = 0
+        self._page = importlib.resources.files(__package__).joinpath(_PAGE).read_text("utf-8")
+        # Nothing but the script of the page itself may run or load anything.
+        digest = hashlib.sha256("".join(_SCRIPT.findall(self._page)).encode()).digest()
+        self._policy = (
+            "default-src 'none'; style-src 'unsafe-inline'; connect-src 'self'; base-uri 'none'; "
+            f"form-action 'none'; script-src 'sha256-{base64.b64encode(digest).decode()}'"
+        )
+        self.starlette = Starlette(
+            routes=[
+                Route("/", self._show_page),
+                Route("/health", self._health),
+                Route("/predict", self._predict, methods=["POST"]),
+            ],
+            exception_handlers={HTTPException: _refuse, Exception: _fail},
+        )
+
+    def close(self) -> None:
+        """Drops requests that wait, and ends the thread when it has computed the last one."""
+        self._worker.shutdown(cancel_futures=True)
+
+    async def _show_page(self, request: Request) -> Response:
+        headers = {"Content-Security-Policy": self._policy, "X-Content-Type-Options": "nosniff"}
+        return Response(self._page, headers=headers, media_type="text/html")
+
+    async def _health(self, request: Request) -> Response:
+        return _json_response(
+            {
+                "status": "ok",
+                "model": os.path.basename(os.path.abspath(self._settings.model_dir)),
+                "tasks": list(self._tasks),
+                "waiting": self._waiting,
+                "max_waiting": self._settings.web_max_waiting,
+                "max_characters": self._settings.web_max_characters,
+                "max_texts": MAX_TEXTS,
+            }
+        )
+
+    async def _predict(self, request: Request) -> Response:
+        name = request.query_params.get("task") or next(iter(self._tasks))
+        if name not in self._tasks:
+            known = ", ".join(self._tasks)
+            raise HTTPException(400, f"task={name[:50]!r}: this model has the tasks {known}")
+        content = _parse_json(await self._read(request))
+        self._check_size(content)
+        rows = content if isinstance(content, list) else [content]
+        inputs = _parse_rows(self._tasks[name], rows)
+        results = await self._compute(functools.partial(self._tasks[name].predict, inputs))
+        return _json_response(results if isinstance(content, list) else results[0])
+
+    async def _read(self, request: Request) -> bytes:
+        """Returns the body of a request, unless it is larger than any that is allowed."""
+        limit = self._settings.web_max_characters * _BYTES_PER_CHARACTER + _BYTES_OF_KEYS
+        parts: list[bytes] = []
+        size = 0
+        try:
+            async for part in request.stream():
+                parts.append(part)
+                size += len(part)
+                if size > limit:
+                    raise self._too_long()
+        except ClientDisconnect:
+            raise HTTPException(400, "the request ended before its body") from None
+        return b"".join(parts)
+
+    def _too_long(self) -> HTTPException:
+        most = self._settings.web_max_characters
+        return HTTPException(
+            413, f"the texts have more than {most} characters in all, the most of a request"
+        )
+
+    def _check_size(self, content: object) -> None:
+        texts = list(_texts_of(content))
+        if sum(map(len, texts)) > self._settings.web_max_characters:
+            raise self._too_long()
+        if len(texts) > MAX_TEXTS:
+            raise HTTPException(
+                413, f"{len(texts)} texts came: at most {MAX_TEXTS} are taken at once"
+            )
+
+    async def _compute(self, predict: Callable[[], Sequence[Result]]) -> Sequence[Result]:
+        if self._waiting >= self._settings.web_max_waiting:
+            raise HTTPException(
+                503,
+                f"{self._waiting} requests wait already: try again in a few seconds",
+                {"Retry-After": "2"},
+            )
+        self._waiting += 1
+        try:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._worker, predict)
+        except ValueError as error:
+            raise HTTPException(400, str(error)) from None
+        finally:
+            self._waiting -= 1
+
+
+def _parse_json(body: bytes) -> object:
+    """Returns the value in the body of a request: an object, a text or a filled array."""
+    try:
+        content = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        what = "not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
+        raise HTTPException(
+            400,
+            'a JSON object such as {"text": "…"} was expected, or an array of them; this is no '
+            f"JSON: {what}",
+        ) from None
+    if content == []:
+        raise HTTPException(400, "an array with one input or more was expected; it is empty")
+    return content
+
+
+def _parse_rows(task: Task, rows: Sequence[object]) -> list[Any]:
+    inputs = []
+    for number, value in enumerate(rows, 1):
+        try:
+            row = reading.json_row(value)
+            if isinstance(row, BadRowError):
+                raise row
+            inputs.append(task.parse(row))
+        except BadRowError as error:
+            place = f"input {number}: " if len(rows) > 1 else ""
+            raise HTTPException(400, f"{place}{error}") from None
+    return inputs
+
+
+def _texts_of(content: object) -> Iterator[str]:
+    """Yields all texts in a JSON value, without the keys of objects."""
+    if isinstance(content, str):
+        yield content
+    elif isinstance(content, (list, dict)):
+        for value in content if isinstance(content, list) else content.values():
+            yield from _texts_of(value)
+
+
+def _json_response(
+    content: object, status: int = 200, headers: Mapping[str, str] | None = None
+) -> Response:
+    # What UTF-8 does not have, half a surrogate pair, is escaped as JSON does.
+    body = json.dumps(content, ensure_ascii=False).encode("utf-8", "backslashreplace")
+    return Response(body, status, headers, "application/json")
+
+
+async def _refuse(request: Request, error: Exception) -> Response:
+    """Returns what is wrong with a request."""
+    if not isinstance(error, HTTPException):
+        raise error
+    detail = error.detail
+    if error.status_code in (404, 405):
+        detail = (
+            f"{request.method} {request.url.path[:100]}: there are GET /, GET /health and "
+            "POST /predict"
+        )
+    return _json_response({"error": detail}, error.status_code, error.headers)
+
+
+async def _fail(request: Request, error: Exception) -> Response:
+    """Returns that something unexpected happened, of which the server logs a traceback."""
+    return _json_response({"error": "the prediction failed; the server's log says why"}, 500)
