@@ -85,7 +85,7 @@ def test_a_run_is_described_and_says_what_it_computes_on(folder, config_file, tm
 
 def test_a_batch_that_cannot_be_divided_is_refused(folder, tmp_path):
     given = [*arguments(folder, tmp_path / "model"), "--gradient_accumulation_steps=3"]
-    with pytest.raises(ValueError, match=r"--train_batch_size=4 is no multiple of 1 device\(s\)"):
+    with pytest.raises(ValueError, match=r"batch_size=4 is not a multiple of 1 device\(s\)"):
         pretraining.run(parse(pretraining.Settings, given))
 
 
@@ -106,7 +106,7 @@ def test_a_signal_saves_and_the_same_command_ends_as_without_it(folder, tmp_path
     time.sleep(0.5)
     process.send_signal(signal.SIGTERM)
     output = finish(process, EXIT_STATUS)
-    assert "as asked, and saved it" in output.splitlines()[-1]
+    assert "as requested, and saved it" in output.splitlines()[-1]
     assert len(store.list_checkpoints(str(tmp_path / "stopped"))) == 2
     finish(start(folder, tmp_path / "stopped", *flags))
     through = weights_of(tmp_path / "through", 400)
@@ -143,7 +143,7 @@ def test_workers_that_disagree_all_stop_with_a_table(folder, tmp_path):
 
     for process in start_workers(begin):
         message = finish(process, 1)
-        assert re.search(r"would not train the same:\n.*\n *learning_rate +0.001 +0.002\n", message)
+        assert re.search(r"run the same training:\n.*\n *learning_rate +0.001 +0.002\n", message)
     assert not list((tmp_path / "model").glob("model.ckpt-*"))
 
 
@@ -158,7 +158,7 @@ def test_a_worker_that_fails_before_training_ends_the_others(folder, tmp_path):
     first, second = start_workers(begin)
     assert "/none.json: no such file" in finish(second, 1).splitlines()[-1]
     message = finish(first, EXIT_STATUS).splitlines()[-1]
-    assert f"worker 2 of 2 ({WORKERS[1]}) has failed: " in message
+    assert f"worker 2 of 2 ({WORKERS[1]}) failed: " in message
     assert "/none.json: no such file" in message
 
 
@@ -166,7 +166,7 @@ def test_a_worker_that_fails_before_training_ends_the_others(folder, tmp_path):
 @pytest.mark.parametrize("signal_name", ["SIGTERM", "SIGINT"])
 def test_a_signal_ends_the_wait_for_a_worker_that_does_not_come(folder, tmp_path, signal_name):
     process = start(folder, tmp_path / "model", TF_CONFIG=tf_config(0))
-    assert any("waits for the others" in line for line in process.stdout)
+    assert any("is waiting for the other workers" in line for line in process.stdout)
     begin = time.monotonic()
     process.send_signal(getattr(signal, signal_name))
     finish(process, {"SIGTERM": -signal.SIGTERM, "SIGINT": KEYBOARD_STATUS}[signal_name])
@@ -247,7 +247,7 @@ def test_a_killed_worker_stops_the_others_and_both_go_on_to_the_same_weights(fol
     wait_for(tmp_path / "killed" / "model.ckpt-40.index", first)
     second.kill()
     second.communicate()
-    assert "another worker is gone" in finish(first, EXIT_STATUS).splitlines()[-1]
+    assert "another worker was lost" in finish(first, EXIT_STATUS).splitlines()[-1]
     for process in start_workers(partial(start, folder, tmp_path / "killed", *flags)):
         finish(process)
     through = weights_of(tmp_path / "through", 200)

@@ -1,12 +1,13 @@
-"""The workers of a run with several processes: waiting for one another, agreeing on what to train.
+"""Startup of multi-worker training: workers wait for each other and compare their settings.
 
-TensorFlow connects them too, but while it waits for a worker it hears no signals, and it does not
-say who is missing. So they meet here first. The first worker, the chief, listens at its address in
-TF_CONFIG, and the others connect to it. When all have come, TensorFlow's server takes over that
-port. These connections stay open until training begins: the end of one tells that its worker has
-ended, and the workers compare over them what they are going to train.
+TensorFlow connects the workers as well, but it ignores signals while it waits, and does not report
+which worker is missing. Therefore they connect here first: the first worker, the chief, listens on
+its address in TF_CONFIG, and the others connect to it. When all workers have connected,
+TensorFlow's server takes over that port. These connections stay open until training starts: a
+closed connection means that the worker has exited, and the workers use them to compare what they
+are going to train.
 
-Messages are JSON objects, a line each.
+Messages are JSON objects, one per line.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ Message = dict[str, Any]
 
 _POLL_SECONDS = 0.5
 _LOG_SECONDS = 60.0
-_NODE = re.compile(r"^\{\{function_node .*?\}\} ")  # before the text of an error
+_NODE = re.compile(r"^\{\{function_node .*?\}\} ")  # prefix of TensorFlow's error messages
 _HELLO_SECONDS = 5.0
 _AGAIN = "Start all workers again."
-# What a collective operation of several workers fails with when one of them is gone.
+# Errors of collective operations when a worker is lost.
 _LOST_WORKER = (
     tf.errors.UnavailableError,
     tf.errors.AbortedError,
@@ -54,15 +55,15 @@ class _Peer:
         self._received = b""
 
     def send(self, message: Message) -> None:
-        """Sends a message. That the other one is gone is noticed when it should answer."""
+        """Sends a message. If the other process has exited, the next `receive` reports it."""
         with contextlib.suppress(OSError):
             self._connection.sendall(json.dumps(message).encode("utf-8") + b"\n")
 
     def receive(self, seconds: float = _POLL_SECONDS) -> Message | None:
-        """Returns the next message; None if there is none within some seconds.
+        """Returns the next message, or None if none arrives within `seconds`.
 
         Raises:
-            EOFError: the other process has ended, or does not speak this protocol.
+            EOFError: the other process has exited, or does not use this protocol.
         """
         while b"\n" not in self._received:
             if not select.select([self._connection], [], [], seconds)[0]:
@@ -86,10 +87,10 @@ class _Peer:
 
 
 class _Wait:
-    """A wait for other workers that says from time to time for whom, and ends at last.
+    """Waiting for other workers, with a timeout and log messages.
 
     Args:
-        timeout: seconds.
+        timeout: maximum waiting time in seconds.
     """
 
     def __init__(self, timeout: float) -> None:
@@ -97,12 +98,12 @@ class _Wait:
         self._logged = self._begin
 
     def check(self, missing: str) -> None:
-        """Logs who is missing; raises InterruptedRunError when the wait is over."""
+        """Logs which workers are missing; raises InterruptedRunError after the timeout."""
         now = time.monotonic()
         if now - self._begin > self._timeout:
             raise InterruptedRunError(
-                f"{missing} did not come within {self._timeout:g} seconds (--worker_timeout). Look "
-                f"at TF_CONFIG and at the output there. {_AGAIN}"
+                f"{missing} did not connect within {self._timeout:g} seconds (--worker_timeout). "
+                f"Check TF_CONFIG and the output of the missing workers. {_AGAIN}"
             )
         if now - self._logged > _LOG_SECONDS:
             self._logged = now
@@ -110,16 +111,16 @@ class _Wait:
 
 
 class Workers:
-    """The workers of a run, as one of them sees the others. Its `with` block ends the connections.
+    """One worker's connections to the others; a context manager that closes them.
 
     Args:
-        addresses: host:port of all workers, the chief's first.
-        index: position of this one.
+        addresses: host:port of all workers, starting with the chief.
+        index: index of this worker.
     """
 
     def __init__(self, addresses: Sequence[str], index: int) -> None:
         self._addresses, self._index = addresses, index
-        # The chief is connected to all others, and they to the chief.
+        # The chief is connected to all other workers, and each of these to the chief only.
         self._peers: dict[int, _Peer] = {}
 
     def __str__(self) -> str:
@@ -141,34 +142,34 @@ class Workers:
         self._peers = {}
 
     def meet(self, timeout: float) -> None:
-        """Waits until all workers have come.
+        """Waits until all workers are connected.
 
         Args:
-            timeout: seconds to wait at most.
+            timeout: maximum waiting time in seconds.
 
         Raises:
-            InterruptedRunError: one has not come; names it.
-            ValueError: the TF_CONFIG of one of them does not fit that of the chief.
+            InterruptedRunError: a worker did not connect. The message names it.
+            ValueError: the TF_CONFIG of a worker does not match the chief's.
             OSError: the port of this worker is in use.
         """
-        logging.info("%s waits for the others", self)
+        logging.info("%s is waiting for the other workers", self)
         if self._index == 0:
             self._admit_others(_Wait(timeout))
         else:
             self._join_chief(_Wait(timeout))
-            # Where it fails, TensorFlow's server would as well, and leave the others waiting.
+            # If this fails, TensorFlow's server would fail too and leave the others waiting.
             _listen(self._addresses[self._index]).close()
 
     def agree(self, texts: Mapping[str, str], shown: Mapping[str, str] | None = None) -> None:
-        """Waits until all workers have come to this point, and compares what they train.
+        """Waits until all workers have called this, and compares what they are going to train.
 
         Args:
-            texts: name → what has to be the same on all workers.
-            shown: name → what to show of it, if not that, where it differs.
+            texts: name → text that must be the same on all workers.
+            shown: name → text to show in its place if workers differ.
 
         Raises:
-            ValueError: they differ; has a table of the differences.
-            InterruptedRunError: another worker has ended.
+            ValueError: the workers differ. The message has a table of the differences.
+            InterruptedRunError: another worker has exited.
         """
         mine = {"texts": dict(texts), "shown": dict(texts) | dict(shown or {})}
         everyone = self._exchange(mine)
@@ -184,12 +185,12 @@ class Workers:
             for number, worker in enumerate(everyone, 1)
         }
         raise ValueError(
-            f"the workers would not train the same:\n{differences_table(columns)}\nStart all of "
-            "them with the same flags, files and versions."
+            f"the workers would not run the same training:\n{differences_table(columns)}\nStart "
+            "all workers with the same flags, files and versions."
         )
 
     def _exchange(self, mine: Message) -> list[Message]:
-        """Sends a message to all workers, and returns those of all, in their order."""
+        """Sends a message to all workers, and returns the messages of all, ordered by worker."""
         wait = _Wait(math.inf)
         if self._index:
             self._tell(mine)
@@ -207,13 +208,13 @@ class Workers:
         return everyone
 
     def _receive(self, index: int) -> Message | None:
-        """Returns the next message of a worker, None if there is none yet; raises if it ended."""
+        """Returns the next message of a worker, or None; raises an error if it has exited."""
         try:
             return _unless_failed(self._peers[index].receive())
         except EOFError:
             raise InterruptedRunError(
-                f"{self._name(index)} has ended before training began. Its output says "
-                f"why. {_AGAIN}"
+                f"{self._name(index)} exited before training started. See its output for the "
+                f"reason. {_AGAIN}"
             ) from None
 
     def _tell(self, message: Message) -> None:
@@ -221,14 +222,14 @@ class Workers:
             peer.send(message)
 
     def _name(self, index: int) -> str:
-        """Returns a worker in words, counted from 1 as in `devices.describe`."""
+        """Returns the description of a worker, numbered from 1 as in `devices.describe`."""
         return f"worker {index + 1} of {len(self._addresses)} ({self._addresses[index]})"
 
     def _names(self, indices: Collection[int]) -> str:
         return ", ".join(self._name(index) for index in sorted(indices))
 
     def _admit_others(self, wait: _Wait) -> None:
-        """Lets the other workers connect to this one, the chief."""
+        """Accepts the connections of all other workers as the chief."""
         others = set(range(1, len(self._addresses)))
         with _listen(self._addresses[0]) as server:
             while missing := others - self._peers.keys():
@@ -240,30 +241,30 @@ class Workers:
         self._tell({"missing": []})
 
     def _admit(self, peer: _Peer) -> None:
-        """Takes a connection for that of a worker if it says so."""
+        """Adds a connection to the workers if it introduces itself as one."""
         try:
             hello = peer.receive(_HELLO_SECONDS) or {}
         except EOFError:
             hello = {}
         index, count = hello.get("worker"), hello.get("of")
-        if index is None:  # something else tries this port
+        if index is None:  # the connection comes from another program
             peer.close()
             return
         self._drop_ended()
         problem = ""
         if count != len(self._addresses):
-            problem = f"one names {len(self._addresses)} workers, another one {count}"
+            problem = f"one has {len(self._addresses)} workers, another has {count}"
         elif index in self._peers or not 0 < index < count:
             problem = f"two workers have the index {index}"
         if problem:
-            error = ValueError(f"the TF_CONFIG of the workers differ: {problem}")
+            error = ValueError(f"the workers' TF_CONFIG differ: {problem}")
             peer.send(_failure(str(self), error))
             peer.close()
             raise error
         self._peers[index] = peer
 
     def _drop_ended(self) -> None:
-        """Forgets workers that have ended while the others are waited for."""
+        """Removes workers that have exited while waiting for the others."""
         for index, peer in list(self._peers.items()):
             try:
                 _unless_failed(peer.receive(0))
@@ -271,7 +272,7 @@ class Workers:
                 self._peers.pop(index).close()
 
     def _join_chief(self, wait: _Wait) -> None:
-        """Connects to the chief, and waits until all others have as well."""
+        """Connects to the chief, and waits until all other workers have done so too."""
         missing = {0}
         while missing:
             wait.check(self._names(missing))
@@ -280,7 +281,7 @@ class Workers:
                     self._peers[0] = self._call_chief()
                 if message := _unless_failed(self._peers[0].receive()):
                     missing = set(message["missing"])
-            except (OSError, EOFError):  # it does not listen yet, or has ended
+            except (OSError, EOFError):  # the chief does not listen yet, or has exited
                 for peer in self._peers.values():
                     peer.close()
                 self._peers, missing = {}, {0}
@@ -295,15 +296,15 @@ class Workers:
 
 
 def _failure(name: str, error: BaseException) -> Message:
-    """Returns the message of a worker that ends with an error."""
-    if isinstance(error, InterruptedRunError):  # the failure of another worker
+    """Returns the message of a worker that exits with an error."""
+    if isinstance(error, InterruptedRunError):  # caused by the failure of another worker
         return {"failed": str(error)}
     reason = str(error).partition("\n")[0].rstrip(".:") or type(error).__name__
-    return {"failed": f"{name} has failed: {reason}. {_AGAIN}"}
+    return {"failed": f"{name} failed: {reason}. {_AGAIN}"}
 
 
 def _unless_failed(message: Message | None) -> Message | None:
-    """Returns a message; raises InterruptedRunError if it tells of a failure."""
+    """Returns the message; raises InterruptedRunError if it reports a failure."""
     if message and "failed" in message:
         raise InterruptedRunError(message["failed"])
     return message
@@ -311,18 +312,19 @@ def _unless_failed(message: Message | None) -> Message | None:
 
 @contextlib.contextmanager
 def losses_interrupt() -> Iterator[None]:
-    """Raises InterruptedRunError in place of what TensorFlow raises when a worker is gone."""
+    """Converts TensorFlow's errors for a lost worker to InterruptedRunError."""
     try:
         yield
     except _LOST_WORKER as error:
         reason = _NODE.sub("", error.message.splitlines()[0])
         raise InterruptedRunError(
-            f"another worker is gone ({reason}). {_AGAIN} The run resumes from the last checkpoint."
+            f"another worker was lost ({reason}). {_AGAIN} The run resumes from the last "
+            "checkpoint."
         ) from None
 
 
 def _listen(address: str) -> socket.socket:
-    """Returns a socket that listens on the port of an address, on all interfaces."""
+    """Returns a socket that listens on the address's port on all interfaces."""
     port = _split(address)[1]
     is_dual = socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if is_dual else socket.AF_INET
@@ -331,29 +333,29 @@ def _listen(address: str) -> socket.socket:
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
         raise OSError(
-            f"TF_CONFIG: this worker cannot listen at {address} ({reason}). An earlier run may "
-            "still use that port: end it, or name another port."
+            f"TF_CONFIG: this worker cannot listen on {address} ({reason}). An earlier run may "
+            "still be using the port: stop it or choose another port."
         ) from None
     server.settimeout(_POLL_SECONDS)
     return server
 
 
 def _split(address: str) -> tuple[str, int]:
-    """Returns host and port of an address."""
+    """Splits an address into host and port."""
     host, _, port = address.rpartition(":")
     return host.strip("[]"), int(port)
 
 
 def from_environment() -> Workers:
-    """Returns the workers that TF_CONFIG names, and which of them this process is.
+    """Returns the workers described by TF_CONFIG.
 
     Raises:
-        ValueError: TF_CONFIG names no such worker.
+        ValueError: TF_CONFIG has no worker with this process's index.
     """
     config = json.loads(os.environ["TF_CONFIG"])
     chiefs, others = (config["cluster"].get(kind, []) for kind in ("chief", "worker"))
     task = config["task"]
-    # A chief, where there is one, comes before all workers.
+    # The chief, if there is one, comes before all workers.
     index = int(task["index"]) + (len(chiefs) if task["type"] == "worker" else 0)
     addresses = [*chiefs, *others]
     if not 0 <= index < len(addresses):

@@ -1,8 +1,8 @@
-"""Where a run computes: on one device, on several, on several machines, or on a TPU.
+"""Distribution strategies: one device, several devices, several machines, or a TPU.
 
-`make_strategy` turns settings into a strategy of `tf.distribute`, by means of the Model Garden's
-`official.common.distribute_utils` where that offers what is needed. The other functions answer what
-the loop asks of a strategy: how many replicas there are, and which rows of a batch are whose.
+`make_strategy` creates a `tf.distribute` strategy from the settings, using the Model Garden's
+`official.common.distribute_utils` where possible. The other functions describe a strategy: the
+number of replicas, and the rows of a batch that each process computes.
 """
 
 from __future__ import annotations
@@ -24,14 +24,16 @@ _TF_CONFIG_EXAMPLE = (
 
 
 def choose_distribution(settings: DeviceSettings) -> str:
-    """Returns the distribution that "auto" stands for, or the one that the settings name.
+    """Returns the name of the distribution to use, resolving "auto".
 
     Raises:
-        ValueError: the settings contradict one another, or TF_CONFIG is not what it should be.
+        ValueError: the settings contradict each other, or TF_CONFIG is invalid.
     """
     name = settings.distribution
     if settings.use_tpu and name not in ("auto", "tpu"):
-        raise ValueError(f"--use_tpu and --distribution={name} exclude each other: give one")
+        raise ValueError(
+            f"--use_tpu and --distribution={name} are mutually exclusive: use only one of them"
+        )
     if name != "auto":
         return name
     if settings.use_tpu:
@@ -43,29 +45,30 @@ def choose_distribution(settings: DeviceSettings) -> str:
 
 
 def _count_workers() -> int:
-    """Returns the number of processes of TF_CONFIG that train; 1 without it."""
+    """Returns the number of training processes in TF_CONFIG; 1 if it is not set."""
     if not os.environ.get("TF_CONFIG"):
         return 1
     try:
         return distribute_utils.configure_cluster()
-    except KeyError:  # a task without a cluster
+    except KeyError:  # TF_CONFIG has a task, but no cluster
         return 1
     except (ValueError, AttributeError, TypeError) as error:
         raise ValueError(
-            f"TF_CONFIG is not what TensorFlow expects ({error}): {os.environ['TF_CONFIG']!r}. "
-            f"An example: {_TF_CONFIG_EXAMPLE}"
+            f"TF_CONFIG is invalid ({error}): {os.environ['TF_CONFIG']!r}. "
+            f"A valid example: {_TF_CONFIG_EXAMPLE}"
         ) from None
 
 
 def make_strategy(settings: DeviceSettings) -> tf.distribute.Strategy:
-    """Returns the strategy for these settings.
+    """Creates the distribution strategy for the settings.
 
     Raises:
-        ValueError: TF_CONFIG is missing, there are too few devices, or TensorFlow was in use.
+        ValueError: TF_CONFIG is missing, there are too few devices, or TensorFlow has already been
+            initialized.
     """
     name = choose_distribution(settings)
     if name == "one_device":
-        # Not the Model Garden's OneDeviceStrategy: the default strategy costs nothing.
+        # Unlike the Model Garden's OneDeviceStrategy, the default strategy has no overhead.
         strategy = tf.distribute.get_strategy()
     elif name == "tpu":
         strategy = _tpu_strategy(settings)
@@ -87,12 +90,12 @@ def _mirrored_strategy(num_devices: int) -> tf.distribute.Strategy:
         return distribute_utils.get_distribution_strategy("mirrored", num_gpus=num_devices or count)
     if not num_devices:
         raise ValueError(
-            f"--distribution=mirrored: TensorFlow finds no GPU. {gpus.why_none()} To compute on "
-            "logical devices of the CPU, give their number: --num_devices=2."
+            f"--distribution=mirrored: TensorFlow finds no GPU. {gpus.why_none()} To use logical "
+            "devices of the CPU instead, set their number, for example --num_devices=2."
         )
     logging.warning(
-        "--num_devices=%d: TensorFlow finds no GPU in this machine. Computing on %d logical "
-        "devices of its CPU, which are no faster than one.",
+        "--num_devices=%d: TensorFlow finds no GPU in this machine. Using %d logical devices of "
+        "the CPU, which are not faster than one.",
         num_devices,
         num_devices,
     )
@@ -101,7 +104,7 @@ def _mirrored_strategy(num_devices: int) -> tf.distribute.Strategy:
 
 
 def _warn_of_unused_gpus() -> None:
-    """Warns where this machine has a GPU that TensorFlow does not find."""
+    """Warns if this machine has a GPU that TensorFlow does not find."""
     if gpus.is_in_machine() and not tf.config.list_physical_devices("GPU"):
         text = "This machine has an NVIDIA GPU, but TensorFlow finds none. %s"
         logging.warning(text, gpus.why_none())
@@ -117,20 +120,20 @@ def _split_cpu(count: int) -> None:
     except RuntimeError as error:
         if len(tf.config.list_logical_devices("CPU")) < count:
             raise ValueError(
-                f"the CPU cannot be split into --num_devices={count} any more: {error}"
+                f"the CPU can no longer be split into --num_devices={count}: {error}"
             ) from None
 
 
 @contextlib.contextmanager
 def join_workers(settings: DeviceSettings) -> Iterator[cluster.Workers | None]:
-    """Waits for the other workers of a run, and stays connected with them in a `with` block.
+    """Waits for the other workers of a run; context manager that keeps the connections open.
 
-    Returns:
-        the workers; None where a run is alone.
+    Yields:
+        The workers; None without multi-worker training.
 
     Raises:
-        ValueError: TF_CONFIG is missing, or does not fit that of the others.
-        InterruptedRunError: a worker does not come; or is lost in the block.
+        ValueError: TF_CONFIG is missing or does not match that of the other workers.
+        InterruptedRunError: a worker does not connect, or is lost inside the block.
     """
     if choose_distribution(settings) != "multi_worker":
         yield None
@@ -144,21 +147,21 @@ def join_workers(settings: DeviceSettings) -> Iterator[cluster.Workers | None]:
 def _check_workers() -> None:
     if _count_workers() < 2:
         raise ValueError(
-            "--distribution=multi_worker: the environment variable TF_CONFIG must name the "
-            f"workers and this one's index, for example {_TF_CONFIG_EXAMPLE}"
+            "--distribution=multi_worker: the environment variable TF_CONFIG must list the "
+            f"workers and the index of this one, for example {_TF_CONFIG_EXAMPLE}"
         )
 
 
 def _multi_worker_strategy(num_devices: int) -> tf.distribute.Strategy:
     _check_workers()
     if num_devices > 1 and not tf.config.list_physical_devices("GPU"):
-        raise ValueError("--num_devices: a worker without GPUs computes on one device")
+        raise ValueError("--num_devices: a worker without GPUs can only use one device")
     with interruption.unchanged_handlers():
         return distribute_utils.get_distribution_strategy("multi_worker_mirrored")
 
 
 def _tpu_strategy(settings: DeviceSettings) -> tf.distribute.Strategy:
-    # Unlike the Model Garden's function, this one takes zone and project.
+    # Not the Model Garden's function, which has no arguments for zone and project.
     name = settings.tpu_name or "local"
     try:
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(
@@ -169,41 +172,41 @@ def _tpu_strategy(settings: DeviceSettings) -> tf.distribute.Strategy:
         tf.tpu.experimental.initialize_tpu_system(resolver)
     except (ValueError, tf.errors.OpError) as error:
         raise ValueError(
-            f"--use_tpu: no TPU answers under --tpu_name={name} ({error}). On a TPU machine, "
-            "install tensorflow-tpu in place of tensorflow; from elsewhere, give --tpu_name, "
+            f"--use_tpu: cannot connect to the TPU --tpu_name={name} ({error}). On a TPU machine, "
+            "install tensorflow-tpu instead of tensorflow; from another machine, set --tpu_name, "
             "--tpu_zone and --gcp_project."
         ) from None
     return tf.distribute.TPUStrategy(resolver)
 
 
 def is_tpu(strategy: tf.distribute.Strategy) -> bool:
-    """Returns whether a strategy computes on a TPU."""
+    """Returns whether a strategy uses a TPU."""
     return isinstance(strategy, tf.distribute.TPUStrategy)
 
 
 def is_chief(strategy: tf.distribute.Strategy) -> bool:
-    """Returns whether this process writes the files: with several workers, the first one does."""
+    """Returns whether this process writes files; of several workers, only the first one does."""
     return bool(strategy.extended.should_checkpoint)
 
 
 def is_multi_worker(strategy: tf.distribute.Strategy) -> bool:
-    """Returns whether other processes compute with this one."""
+    """Returns whether several processes train together."""
     return strategy.num_replicas_in_sync != num_local_replicas(strategy)
 
 
 def num_local_replicas(strategy: tf.distribute.Strategy) -> int:
-    """Returns the number of replicas of the model in this process, one a device."""
+    """Returns the number of model replicas in this process, one per device."""
     if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         return len(strategy.extended.worker_devices)
     return strategy.num_replicas_in_sync
 
 
 def first_local_replica(strategy: tf.distribute.Strategy) -> int:
-    """Returns the number of this process' first replica, counted over all workers from 0."""
+    """Returns the index, over all workers, of the first replica in this process."""
     if not is_multi_worker(strategy):
         return 0
     resolver = strategy.cluster_resolver
-    # A chief, where there is one, comes before all workers.
+    # The chief, if there is one, comes before all workers.
     has_chief = bool(resolver.cluster_spec().as_dict().get("chief"))
     index = resolver.task_id + (has_chief and resolver.task_type == "worker")
     return index * num_local_replicas(strategy)
@@ -213,8 +216,8 @@ def local_rows(strategy: tf.distribute.Strategy, batch_size: int) -> slice:
     """Returns the rows of each global batch that this process computes.
 
     Args:
-        strategy: of `make_strategy`.
-        batch_size: rows of a global batch, a multiple of the number of replicas.
+        strategy: a strategy of `make_strategy`.
+        batch_size: the global batch size, a multiple of the number of replicas.
     """
     share = batch_size // strategy.num_replicas_in_sync
     first = first_local_replica(strategy) * share
@@ -224,21 +227,21 @@ def local_rows(strategy: tf.distribute.Strategy, batch_size: int) -> slice:
 def count_micro_batches(
     strategy: tf.distribute.Strategy, batch_size: int, accumulation_steps: int, limit: int
 ) -> int:
-    """Returns the number of micro-batches that each replica splits its share of a batch into.
+    """Returns the number of micro-batches that each replica splits its part of a batch into.
 
     Args:
-        strategy: of `make_strategy`.
-        batch_size: rows of a global batch.
-        accumulation_steps: the smallest number of micro-batches.
-        limit: the largest number of rows of a micro-batch; 0 for no limit.
+        strategy: a strategy of `make_strategy`.
+        batch_size: the global batch size.
+        accumulation_steps: the minimum number of micro-batches.
+        limit: the maximum number of rows in a micro-batch; 0 for no limit.
 
     Raises:
-        ValueError: the batch cannot be divided so.
+        ValueError: the batch size is not divisible by replicas and accumulation steps.
     """
     replicas = strategy.num_replicas_in_sync
     if batch_size % (replicas * accumulation_steps):
         raise ValueError(
-            f"--train_batch_size={batch_size} is no multiple of {replicas} device(s) x "
+            f"--train_batch_size={batch_size} is not a multiple of {replicas} device(s) x "
             f"--gradient_accumulation_steps={accumulation_steps}"
         )
     share, count = batch_size // replicas, accumulation_steps
@@ -248,7 +251,7 @@ def count_micro_batches(
 
 
 def describe(strategy: tf.distribute.Strategy) -> str:
-    """Returns the devices in words, as "2 x Tesla V100, worker 1 of 2"."""
+    """Returns a description of the devices, such as "2 x Tesla V100, worker 1 of 2"."""
     if is_tpu(strategy):
         return f"{strategy.num_replicas_in_sync} TPU core(s)"
     kind = "CPU"

@@ -1,8 +1,8 @@
-"""Evaluation of checkpoints: each one once, and the best of them kept.
+"""Evaluation of checkpoints: each is evaluated once, and the best one is kept.
 
-A checkpoint is evaluated as soon as the training loop has saved it, if possible: the loop may then
-remove old ones, and the best of all is kept nevertheless, as `model.ckpt-best`. What was measured
-stays in `evaluations.jsonl`, so that a second run of the same command measures nothing again.
+Checkpoints are usually evaluated right after the training loop has saved them. The loop may then
+delete old ones, because the best one is kept as `model.ckpt-best`. The results are stored in
+`evaluations.jsonl`, so that running the same command again does not repeat evaluations.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _DIGEST_LENGTH = 16
 
 
 def digest(*parts: Any) -> str:
-    """Returns a short hash of everything that decides a result: the same for the same parts."""
+    """Returns a short hash of everything that a result depends on."""
     return hashlib.sha256(repr(parts).encode("utf-8")).hexdigest()[:_DIGEST_LENGTH]
 
 
@@ -42,11 +42,11 @@ class Evaluation:
     """The metrics of one checkpoint.
 
     Attributes:
-        step: its `global_step`.
+        step: `global_step` of the checkpoint.
         metrics: name → value.
-        checkpoint: digest of its content; "" for a checkpoint outside of the output directory.
-        measured_on: digest of the data and of the settings that decide the metrics.
-        precision: that it was computed in, such as "float32"; None where that was not recorded.
+        checkpoint: digest of the checkpoint; "" for one outside the output directory.
+        measured_on: digest of the data and settings that the metrics depend on.
+        precision: compute dtype, such as "float32"; None if it was not recorded.
     """
 
     step: int
@@ -62,9 +62,10 @@ def best_of(
     """Returns the evaluation with the largest value of a metric above -1.
 
     Args:
-        evaluations: by step.
-        metric: its name.
-        takes_last: of equals the last one; else the first one, as Google's programs.
+        evaluations: evaluations ordered by step.
+        metric: name of the metric.
+        takes_last: whether the last of equal ones is the best; by default it is the first, as in
+            Google's programs.
     """
     best, value = None, -1.0
     for evaluation in evaluations:
@@ -75,7 +76,7 @@ def best_of(
 
 
 def read_evaluations(output_dir: str) -> list[Evaluation]:
-    """Reads `evaluations.jsonl`, in the order of the measurements; [] where there is none.
+    """Reads `evaluations.jsonl` in the order of evaluation; [] if the file does not exist.
 
     Raises:
         ValueError: the file is damaged.
@@ -86,10 +87,10 @@ def read_evaluations(output_dir: str) -> list[Evaluation]:
 
 
 def heading(evaluations: Sequence[Evaluation]) -> str:
-    """Returns the first line of a text file of results, a comment that names the precision.
+    """Returns the first line of a results file: a comment that states the precision.
 
-    It is "" for float32, so that the file is as Google's. It is no line `key = value`, whose values
-    scripts take for numbers.
+    It is "" for float32, so that the file equals Google's. It does not have the form `key = value`,
+    because scripts expect numbers as values.
     """
     name = evaluations[-1].precision if evaluations else None
     if name in (None, "float32"):
@@ -98,7 +99,7 @@ def heading(evaluations: Sequence[Evaluation]) -> str:
 
 
 def evaluation_of_best(output_dir: str) -> Evaluation | None:
-    """Returns the latest evaluation of a directory's `model.ckpt-best`; None without any."""
+    """Returns the latest evaluation of a directory's `model.ckpt-best`, or None."""
     prefix = os.path.join(output_dir, BEST)
     if not files.exists(prefix + ".index"):
         return None
@@ -109,18 +110,18 @@ def evaluation_of_best(output_dir: str) -> Evaluation | None:
 
 @dataclasses.dataclass(frozen=True)
 class EarlyStopping:
-    """Ends training when the dev metric no longer improves.
+    """Stops training when the dev set metric no longer improves.
 
     Attributes:
-        patience: number of checkpoints in a row without improvement; 0 never stops.
-        min_delta: a gain of this or less is no improvement.
+        patience: number of consecutive checkpoints without improvement; 0 disables it.
+        min_delta: minimum improvement; a gain of this or less does not count.
     """
 
     patience: int = 0
     min_delta: float = 0.0
 
     def is_due(self, evaluations: Iterable[Evaluation], metric: str) -> bool:
-        """Returns whether patience ran out at any of these, by step. Step 0 is not counted."""
+        """Returns whether patience ran out at any evaluation, ordered by step; ignores step 0."""
         best, waited = -math.inf, 0
         for evaluation in evaluations:
             if not self.patience or not evaluation.step:
@@ -134,22 +135,22 @@ class EarlyStopping:
 
 
 class CheckpointEvaluator:
-    """Evaluates the checkpoints of a directory, each once; copies the best to `model.ckpt-best`.
+    """Evaluates the checkpoints of a directory once each; copies the best to `model.ckpt-best`.
 
-    Better means a larger `selection_metric`. Checkpoints that have been removed since they were
-    measured still count, except for the best one: `model.ckpt-best` is what the results say.
+    Larger values of `selection_metric` are better. Checkpoints that have been deleted since they
+    were evaluated still count, except for the best one: the results must be those of
+    `model.ckpt-best`.
 
     Args:
         output_dir: the directory.
-        model: takes the weights of one checkpoint after the other.
-        measure: called without arguments when the model has a checkpoint's weights; returns
-            name → value.
-        selection_metric: one of these names.
-        measured_on: `digest` of the data and of the settings that decide the metrics. Evaluations
-            of another digest, or in another precision than the current one, are kept and ignored.
-        write_results: called with `output_dir` and the evaluations by step after each
-            measurement; writes the text file of results.
-        early_stopping: when training ends before its last step.
+        model: the model that checkpoints are loaded into.
+        measure: called without arguments after a checkpoint is loaded; returns metric → value.
+        selection_metric: name of the metric that selects the best checkpoint.
+        measured_on: `digest` of the data and settings that the metrics depend on. Evaluations with
+            another digest, or another precision than the current one, are kept but ignored.
+        write_results: called after each evaluation with `output_dir` and the evaluations ordered by
+            step; writes the text file of results.
+        early_stopping: when to stop training before the last step.
         takes_last: as in `best_of`.
     """
 
@@ -169,19 +170,20 @@ class CheckpointEvaluator:
         self._write_results, self._early_stopping = write_results, early_stopping
         self._takes_last, self._precision = takes_last, precision.current()
         self._best_prefix = os.path.join(output_dir, BEST)
-        self._lost: set[str] = set()  # digests of checkpoints that were the best, and are gone
+        self._lost: set[str] = set()  # digests of best checkpoints that no longer exist
         self._all = read_evaluations(output_dir)
         for evaluation in self.evaluations:
             if selection_metric not in evaluation.metrics:
                 raise ValueError(
                     f"{output_dir}/{EVALUATIONS_FILE}: the metrics of step {evaluation.step} lack "
-                    f"{selection_metric}: the file is damaged; move it away, or bring it back"
+                    f"{selection_metric}. The file is damaged: move it away or restore it from a "
+                    "backup"
                 )
-        run_directory.read_results(output_dir)  # an error in it shall come before the evaluation
+        run_directory.read_results(output_dir)  # report a damaged file before evaluating
 
     @property
     def evaluations(self) -> list[Evaluation]:
-        """Evaluations on this data, by step, without those of a best checkpoint that is gone."""
+        """Evaluations on these data ordered by step, without lost best checkpoints."""
         found = [
             evaluation
             for evaluation in self._all
@@ -193,36 +195,36 @@ class CheckpointEvaluator:
 
     @property
     def best(self) -> Evaluation | None:
-        """The best of `evaluations`."""
+        """The best evaluation, or None."""
         return best_of(self.evaluations, self.selection_metric, self._takes_last)
 
     @property
     def stops_training(self) -> bool:
-        """Whether early stopping is due."""
+        """Whether early stopping applies."""
         return self._early_stopping.is_due(self.evaluations, self.selection_metric)
 
     def begin(self, step: int) -> None:
-        """Prepares for training from a step; call it before training.
+        """Prepares for training from a step; must be called before training.
 
-        Evaluates the checkpoints that an interrupted run has left, and copies the best of them if
-        it was interrupted before that; for training removes old ones. Forgets evaluations from this
-        step on whose checkpoints are gone: the steps will be trained again.
+        Evaluates the remaining checkpoints of an interrupted run, and keeps the best one, because
+        training deletes old checkpoints. Discards evaluations from this step on whose checkpoints
+        no longer exist: their steps will be trained again.
         """
         present = self._usable_checkpoints()
         self._all = [e for e in self._all if e.step < step or e.checkpoint in present]
         self._evaluate_each(present.values())
 
     def after_save(self, prefix: str, curves: Curves) -> bool:
-        """Evaluates a checkpoint just saved; returns whether training is to end here."""
+        """Evaluates a checkpoint that was just saved; returns whether to stop training."""
         self.evaluate(prefix, curves)
         return self.stops_training
 
     def evaluate(self, prefix: str, curves: Curves) -> Evaluation:
-        """Evaluates a checkpoint of the directory unless it has been, and keeps the best of all.
+        """Evaluates a checkpoint unless this has been done before, and keeps the best one.
 
         Args:
-            prefix: of the checkpoint.
-            curves: of the run, which get the evaluations.
+            prefix: prefix of a checkpoint in the directory.
+            curves: the curves of the run, to which the evaluation is added.
         """
         name = containers.digest(prefix)
         for evaluation in self.evaluations:
@@ -234,16 +236,16 @@ class CheckpointEvaluator:
         return evaluation
 
     def evaluate_all(self, init_checkpoint: str | None = None) -> list[Evaluation]:
-        """Evaluates every checkpoint of the directory that has not been evaluated.
+        """Evaluates all checkpoints of the directory that have not been evaluated yet.
 
         Args:
-            init_checkpoint: evaluated where the directory has no checkpoint; it is not copied.
+            init_checkpoint: evaluated if the directory has no checkpoint; it is not copied.
 
         Returns:
-            all evaluations on this data, by step.
+            All evaluations on these data, ordered by step.
 
         Raises:
-            ValueError: there is no checkpoint, or one is of another model.
+            ValueError: there is no checkpoint, or one does not match the model.
         """
         present = self._usable_checkpoints()
         if present:
@@ -255,21 +257,21 @@ class CheckpointEvaluator:
             self._write_results(self.output_dir, found)
             return found
         raise ValueError(
-            f"{self.output_dir} holds no checkpoint to evaluate. Train first, or give "
+            f"{self.output_dir} contains no checkpoint to evaluate. Train first, or set "
             "--init_checkpoint."
         )
 
     def _checkpoints(self) -> dict[str, str]:
-        """Returns digest → prefix of all checkpoints; of two equal ones `model.ckpt-best`."""
+        """Returns digest → prefix of all checkpoints; `model.ckpt-best` wins over its source."""
         prefixes = list(store.list_checkpoints(self.output_dir).values())
         if files.exists(self._best_prefix + ".index"):
             prefixes.append(self._best_prefix)
         return {containers.digest(prefix): prefix for prefix in prefixes}
 
     def _usable_checkpoints(self) -> dict[str, str]:
-        """Returns `_checkpoints`, after setting aside those that are damaged.
+        """Returns `_checkpoints` after setting aside damaged ones.
 
-        Only those are read that will be: the ones not evaluated yet, and the best.
+        Only the best checkpoint and those not evaluated yet are checked.
         """
         present, known = self._checkpoints(), {e.checkpoint for e in self.evaluations}
         to_read = [p for name, p in present.items() if name not in known or p == self._best_prefix]
@@ -277,7 +279,7 @@ class CheckpointEvaluator:
         return {name: p for name, p in present.items() if p not in to_read or p in usable}
 
     def _evaluate_each(self, prefixes: Iterable[str]) -> None:
-        # `model.ckpt-best` of an earlier run first: nothing worse may replace it unmeasured.
+        # Start with `model.ckpt-best` of an earlier run, so that no worse one can replace it.
         with contextlib.closing(Curves(self.output_dir)) as curves:
             for prefix in sorted(prefixes, key=lambda prefix: prefix != self._best_prefix):
                 self.evaluate(prefix, curves)
@@ -292,8 +294,8 @@ class CheckpointEvaluator:
         return Evaluation(step, metrics, name, self.measured_on, self._precision)
 
     def _record(self, curves: Curves) -> None:
-        """Copies the best checkpoint, and writes the evaluations and the files of results."""
-        self._keep_best()  # first: what the files say has to be there
+        """Copies the best checkpoint, and writes the evaluations and result files."""
+        self._keep_best()  # first, because the result files refer to it
         with files.write_atomically(os.path.join(self.output_dir, EVALUATIONS_FILE)) as stream:
             for known in self._all:
                 stream.write(json.dumps(dataclasses.asdict(known)) + "\n")
@@ -304,7 +306,7 @@ class CheckpointEvaluator:
             run_directory.record_results(self.output_dir, {"eval": figures})
 
     def _keep_best(self) -> None:
-        """Copies the best checkpoint to `model.ckpt-best`, unless it is there."""
+        """Copies the best checkpoint to `model.ckpt-best` unless it is already there."""
         present, lost = self._checkpoints(), []
         while (best := self.best) is not None:
             source = present.get(best.checkpoint)
@@ -316,8 +318,8 @@ class CheckpointEvaluator:
             self._lost.add(best.checkpoint)
         if lost:
             logging.warning(
-                "%s: step %d was the best, with %s %g, but its checkpoint is gone or damaged. It "
-                "no longer counts; the best one that is there is %s.",
+                "%s: the best checkpoint, step %d with %s %g, is missing or damaged. It is ignored "
+                "from now on; the best remaining checkpoint is %s.",
                 self.output_dir,
                 lost[0].step,
                 self.selection_metric,
@@ -325,7 +327,7 @@ class CheckpointEvaluator:
                 "none" if best is None else f"that of step {best.step}",
             )
             if not files.exists(self._best_prefix + ".index"):
-                store.set_aside(self._best_prefix)  # data without an index may be all that is left
+                store.set_aside(self._best_prefix)  # there may be data files without an index
         if best is not None and source is not None and source != self._best_prefix:
             store.copy_checkpoint(source, self._best_prefix)
 
@@ -333,8 +335,8 @@ class CheckpointEvaluator:
         best, last = self.best, self.evaluations[-1]
         if best is not None and not best.step and last.step:
             logging.warning(
-                "%s: the best checkpoint is that of step 0, before training: none of the later "
-                "ones has a larger %s than its %g. Train longer, or with another --learning_rate.",
+                "%s: the best checkpoint is that of step 0, before training: no later checkpoint "
+                "has a larger %s than %g. Train longer or with another --learning_rate.",
                 self.output_dir,
                 self.selection_metric,
                 best.metrics[self.selection_metric],
@@ -344,13 +346,13 @@ class CheckpointEvaluator:
 class Evaluator:
     """Computes the metrics of a task over a dataset; the weights may change between calls.
 
-    `evaluate` is a `measure` of `CheckpointEvaluator`.
+    Its method `evaluate` can be passed to `CheckpointEvaluator` as `measure`.
 
     Args:
-        model: called with (batch, training=False).
-        task: turns its outputs into a loss and metrics.
-        dataset: batches; their sizes may differ.
-        max_steps: the largest number of batches; None for all.
+        model: called as `model(batch, training=False)`.
+        task: computes loss and metrics from the model's outputs.
+        dataset: batches, which may differ in size.
+        max_steps: the maximum number of batches; None for all.
     """
 
     def __init__(
@@ -371,8 +373,8 @@ class Evaluator:
     def evaluate(self) -> dict[str, float]:
         """Returns metric → weighted mean over the dataset.
 
-        `loss` is the mean of the batches' losses, as in Google's programs (`tf.metrics.mean` of
-        an Estimator).
+        `loss` is the unweighted mean of the batches' losses, as in Google's programs
+        (`tf.metrics.mean` of an Estimator).
         """
         totals: dict[str, list[float]] = {}
         for batch in progress.shown(self.dataset, "evaluating"):

@@ -1,7 +1,7 @@
-"""Why TensorFlow finds no GPU.
+"""Diagnosis of GPUs that TensorFlow does not find.
 
-TensorFlow says so in its log when it is imported. The programs hide that log, most of which is of
-no use to their users, so the reason is asked of another process, which imports TensorFlow again.
+TensorFlow logs the reason when it is imported. The programs hide that log because most of it does
+not help users, so the reason is found by importing TensorFlow again in a subprocess.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 
 import tensorflow as tf
 
-_DEVICE_FILES = ("/dev/nvidia[0-9]*", "/dev/dxg")  # of Linux, and of Linux in Windows
+_DEVICE_FILES = ("/dev/nvidia[0-9]*", "/dev/dxg")  # Linux, and Windows Subsystem for Linux
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 _INSTALL = 'pip install "tensorflow[and-cuda]"'
 _PROBE = "import tensorflow as tf; tf.config.list_physical_devices('GPU')"
@@ -26,14 +26,14 @@ _MOST_LINES = 3
 
 
 def is_in_machine() -> bool:
-    """Returns whether this machine has an NVIDIA GPU, whatever TensorFlow finds."""
+    """Returns whether this machine has an NVIDIA GPU, even if TensorFlow does not find it."""
     return any(glob.glob(pattern) for pattern in _DEVICE_FILES)
 
 
 def why_none() -> str:
-    """Returns why TensorFlow finds no GPU, and what to do about it, in sentences.
+    """Returns sentences that say why TensorFlow finds no GPU, and what to do about it.
 
-    That takes seconds where neither the build nor the environment is the reason.
+    This takes seconds if neither the build of TensorFlow nor the environment is the reason.
     """
     hidden = os.environ.get(_VISIBLE)
     if not tf.test.is_built_with_gpu_support():
@@ -41,11 +41,11 @@ def why_none() -> str:
     if hidden is not None and hidden.strip() in ("", "-1"):
         return f"{_VISIBLE}={hidden!r} hides them: unset it."
     words = "; ".join(_ask_tensorflow()) or "nothing"
-    return f"It says: {words}. Check the driver with nvidia-smi, and the libraries: {_INSTALL}."
+    return f"It logs: {words}. Check the driver with nvidia-smi, and the libraries: {_INSTALL}."
 
 
 def _ask_tensorflow() -> list[str]:
-    """Returns what TensorFlow's log says about GPUs when it looks for them."""
+    """Returns the messages about GPUs that TensorFlow logs when it looks for them."""
     try:
         done = subprocess.run(
             [sys.executable, "-c", _PROBE],
@@ -61,7 +61,7 @@ def _ask_tensorflow() -> list[str]:
 
 
 def find_reasons(log: str) -> list[str]:
-    """Returns the messages about GPUs in a log of TensorFlow, each once, in their order."""
+    """Returns the messages about GPUs in a log of TensorFlow, in order, without duplicates."""
     texts = [match[1].strip() for match in map(_LOG_LINE.search, log.splitlines()) if match]
     about = [text for text in texts if _ABOUT_GPUS.search(text) and not _NOISE.search(text)]
     return list(dict.fromkeys(text.rstrip(".") for text in about))[:_MOST_LINES]

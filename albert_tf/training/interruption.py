@@ -1,7 +1,7 @@
-"""Graceful stop: a first SIGTERM, SIGINT or SIGHUP saves and ends a run, a second ends it at once.
+"""Graceful stop: a first SIGTERM, SIGINT or SIGHUP saves and stops a run, a second kills it.
 
-SIGHUP, which says that the terminal was closed, never counts as the second: the kernel and the
-shell send one each.
+SIGHUP, which means that the terminal was closed, never counts as a second signal, because both the
+kernel and the shell send it.
 """
 
 from __future__ import annotations
@@ -17,24 +17,25 @@ from types import FrameType
 from absl import logging
 
 EXIT_STATUS = 75  # EX_TEMPFAIL of sysexits.h: the same command resumes the run
-KEYBOARD_STATUS = 128 + signal.SIGINT  # as shells report a program that Ctrl-C ended
-_HANGUP = getattr(signal, "SIGHUP", None)  # Windows has none
+KEYBOARD_STATUS = 128 + signal.SIGINT  # the status that shells report for Ctrl-C
+_HANGUP = getattr(signal, "SIGHUP", None)  # does not exist on Windows
 SIGNALS = (signal.SIGTERM, signal.SIGINT, *((_HANGUP,) if _HANGUP is not None else ()))
 _REPEAT_SECONDS = 0.05
 
 
 class InterruptedRunError(Exception):
-    """Training was asked to stop, and has saved what it had."""
+    """Training was asked to stop, after saving its state, or lost a worker."""
 
 
 class StopRequest:
-    """Handles signals in a `with` block: the first one only sets `is_made`.
+    """Context manager that handles signals: the first one only sets `is_made`.
 
-    The second one has its usual effect, unless it is SIGHUP; so have all of them outside the main
-    thread, where Python allows no handlers. SIGHUP stays ignored where nohup has it ignored.
+    A second signal other than SIGHUP has its usual effect. Outside the main thread, where Python
+    does not allow signal handlers, all signals do. If SIGHUP is ignored, as with nohup, it remains
+    ignored.
 
     Attributes:
-        is_made: whether a signal asked to stop.
+        is_made: whether a signal has requested a stop.
     """
 
     def __init__(self) -> None:
@@ -67,16 +68,17 @@ class StopRequest:
             return
         self.is_made = True
         logging.warning(
-            "%s: saving after this step, then stopping. Once more to stop at once, without saving.",
+            "%s: saving after this step, then stopping. Send it again to stop at once without "
+            "saving.",
             signal.Signals(number).name,
         )
 
 
 @contextlib.contextmanager
 def unchanged_handlers() -> Iterator[None]:
-    """Sets the handlers of signals again that the `with` block has changed.
+    """Context manager that restores the signal handlers.
 
-    TensorFlow takes SIGTERM for itself when it connects several workers, and ignores it.
+    TensorFlow replaces the handler of SIGTERM when it connects several workers, and ignores it.
     """
     usual = {number: signal.getsignal(number) for number in SIGNALS}
     yield
@@ -86,10 +88,10 @@ def unchanged_handlers() -> Iterator[None]:
 
 
 def repeat_lost_interrupts() -> None:
-    """Sends SIGINT again where Python could not raise KeyboardInterrupt, until it can.
+    """Makes sure that Ctrl-C is not lost, by sending SIGINT again if an interrupt was ignored.
 
-    In a destructor, TensorFlow has many, or in a callback of the garbage collector an exception is
-    reported as ignored, and the program would run on.
+    In destructors, of which TensorFlow has many, and in callbacks of the garbage collector Python
+    only reports a KeyboardInterrupt, and the program would keep running.
     """
     report = sys.unraisablehook
 
@@ -97,7 +99,7 @@ def repeat_lost_interrupts() -> None:
         if not issubclass(unraisable.exc_type, KeyboardInterrupt):
             report(unraisable)
             return
-        # Not at once: it would be raised in here, and be lost as well.
+        # Delayed, because it would be raised in this hook and be lost as well.
         timer = threading.Timer(_REPEAT_SECONDS, os.kill, (os.getpid(), signal.SIGINT))
         timer.daemon = True
         timer.start()

@@ -1,7 +1,7 @@
-"""The training loop, for any task.
+"""The training loop for any task.
 
-A run is resumed exactly: a checkpoint holds weights, moments and step, and everything else that a
-step depends on (its records, its dropout) is a function of the seed and the step.
+Resuming a run is exact: a checkpoint contains weights, optimizer moments and step, and everything
+else that a step depends on (its records and dropout masks) is a function of the seed and the step.
 """
 
 from __future__ import annotations
@@ -25,33 +25,32 @@ from albert_tf.training.metrics_log import Curves, MetricsLog, read_means
 from albert_tf.training.settings import RunSettings
 from albert_tf.training.step import Batch, TrainStep
 
-# With the policy "skip": so many steps without a good one among them end the run nevertheless.
+# Even with the policy "skip", the run stops if this many steps contain no good one.
 MOST_SKIPPED_STEPS = 20
 
 Batches = Callable[[int], Iterable[Batch]]  # step → the batches from that step on
-AfterSave = Callable[[str, Curves], Any]  # checkpoint → True to end training there
-TOKENS = "tokens"  # in the results of a step: their number
+AfterSave = Callable[[str, Curves], Any]  # (checkpoint, curves) → True to stop training
+TOKENS = "tokens"  # key of the number of tokens in the result of a step
 
 
 class NonFiniteLossError(ArithmeticError):
-    """The loss, its gradient, or a weight that an update made became NaN or infinite."""
+    """The loss, a gradient or an updated weight is NaN or infinite."""
 
 
 class Trainer:
-    """Takes training steps, and saves and restores what they change.
+    """Runs training steps, and saves and restores checkpoints.
 
-    With several workers all of them train, and the first one, the chief, writes the files.
+    With several workers, all of them train, and the first one, the chief, writes the files.
 
     Args:
-        take_step: one step, of a model, a task and an optimizer.
-        settings: where and how often progress is saved and logged, and what a loss that is not
-            finite does.
+        take_step: the training step, with its model, task and optimizer.
+        settings: settings of the run, such as when to save and log.
         num_train_steps: the step at which training ends.
-        identity: of the run, which is kept beside its checkpoints.
+        identity: the identity of the run, which is stored with its checkpoints.
 
     Attributes:
-        model, optimizer: of `take_step`.
-        step: number of finished steps.
+        model, optimizer: those of `take_step`.
+        step: number of completed steps.
     """
 
     def __init__(
@@ -71,7 +70,7 @@ class Trainer:
         self._results: list[dict[str, tf.Tensor]] = []  # of the steps since the last line
 
     def state(self) -> dict[str, Any]:
-        """Returns what a checkpoint holds: weights, moments, loss scale and `global_step`."""
+        """Returns the content of a checkpoint: weights, moments, loss scale and `global_step`."""
         state = {variable_name(variable): variable for variable in self.model.variables}
         state |= self._slots
         loss_scale = self.take_step.loss_scale
@@ -84,11 +83,12 @@ class Trainer:
     def restore_latest(self) -> bool:
         """Restores the newest checkpoint of the output directory; returns whether there is one.
 
-        Its `global_step` says of which step it is. If its name says another one, it is renamed.
+        If a checkpoint's name and its `global_step` disagree, `global_step` is right, and the
+        checkpoint is renamed.
 
         Raises:
-            ValueError: it belongs to another model or optimizer, the text lists what differs; or
-                it holds NaN or infinite values.
+            ValueError: the checkpoint belongs to another model or optimizer (the message lists the
+                differences), or it contains NaN or infinite values.
         """
         found = store.newest_usable(self.settings.output_dir)
         if found is None:
@@ -99,27 +99,27 @@ class Trainer:
         state = self.state()
         del state[GLOBAL_STEP]
         wrong = [
-            f"  {name}: {variable.shape.as_list()} here, {shapes.get(name, 'missing')} there"
+            f"  {name}: expected {variable.shape.as_list()}, found {shapes.get(name, 'nothing')}"
             for name, variable in state.items()
             if shapes.get(name) != variable.shape.as_list()
         ]
         if wrong or GLOBAL_STEP not in shapes:
             raise ValueError(
-                f"{prefix} is no checkpoint of this model and optimizer, so training cannot go on "
-                "from it:\n" + "\n".join(wrong[:20]) + "\nUse another --output_dir, or give the "
-                "checkpoint as --init_checkpoint to start anew from its weights."
+                f"{prefix} is not a checkpoint of this model and optimizer, so training cannot be "
+                "resumed:\n" + "\n".join(wrong[:20]) + "\nUse another --output_dir, or pass the "
+                "checkpoint as --init_checkpoint to start a new run from its weights."
             )
         step = loading.read_step(prefix)
         if step != named_step:
             store.correct_name(prefix, step)
-            return self.restore_latest()  # now another one may be the newest
+            return self.restore_latest()  # another checkpoint may be the newest now
         values = {name: containers.read_tensor(reader, name, prefix) for name in state}
         for name, variable in state.items():
             variable.assign(values[name])
         if bad := self._not_finite():
             raise ValueError(
-                f"{prefix}: {len(bad)} weights and moments are not finite, the first is {bad[0]}. "
-                "Move its files away: training resumes from the checkpoint before it."
+                f"{prefix}: {len(bad)} weights and moments are not finite; the first is {bad[0]}. "
+                "Move its files away to resume training from the previous checkpoint."
             )
         self.step = step
         self.optimizer.iterations.assign(step)
@@ -144,17 +144,17 @@ class Trainer:
         """Trains from the current step to `num_train_steps`.
 
         Args:
-            batches_from: step → the batches from that step on; of each, the rows of this process.
-            after_save: called with the prefix of every checkpoint that is written, and with the
-                curves of the run, which are open; if it returns True, training ends there.
+            batches_from: step → the batches from that step on, with the rows of this process.
+            after_save: called with the prefix of every checkpoint that is written and the open
+                curves of the run; training stops if it returns True.
 
         Raises:
-            NonFiniteLossError: the loss or a weight became NaN or infinite; the last checkpoint is
+            NonFiniteLossError: the loss or a weight became NaN or infinite. The last checkpoint is
                 kept.
-            InterruptedRunError: a signal asked to stop, and a checkpoint has been written.
+            InterruptedRunError: a signal requested a stop, and a checkpoint has been written.
         """
         if self.step >= self.num_train_steps:
-            logging.info("Step %d is reached: nothing to train", self.step)
+            logging.info("Training is already complete at step %d", self.step)
             self.complete_results()
             return
         with StopRequest() as request:
@@ -171,15 +171,15 @@ class Trainer:
                 result = self.take_step(next(batches), may_update, request.is_made)
                 self._results.append(result)
                 if self.settings.nan_policy == "stop":
-                    # After a bad step nothing is updated, until the loop looks at the results: it
-                    # does not wait for each of them.
+                    # The loop does not wait for the result of each step. After a bad step, this
+                    # blocks all updates until the loop checks the results.
                     may_update = result["is_good"]
                 self.step += 1
                 bar.update()
                 if self.step == first_step and log is not None:
-                    bool(result["is_finite"])  # waits for the step, which was compiled
+                    bool(result["is_finite"])  # waits for the step, which included compilation
                     log.restart_clock(self.step)
-                # Several workers agree on when to stop; one has nobody to ask.
+                # Several workers have to stop at the same step.
                 stops = bool(result["stops"]) if self._is_one_of_many else request.is_made
                 is_saved = stops or self._is_checkpoint_due(time.monotonic() - saved_at)
                 if is_saved or self.step % self.settings.log_steps == 0:
@@ -194,16 +194,16 @@ class Trainer:
                     is_done = self._save(log, None if stops else after_save)
                 if stops and self.step < self.num_train_steps:
                     raise InterruptedRunError(
-                        f"stopped at step {self.step} of {self.num_train_steps}, as asked, and "
-                        f"saved it in {self.settings.output_dir}. The same command goes on from "
-                        "there."
+                        f"stopped at step {self.step} of {self.num_train_steps} as requested, and "
+                        f"saved it in {self.settings.output_dir}. Run the same command again to "
+                        "resume."
                     )
         if log is not None:
             log.close()
             self._record_results(means)
 
     def complete_results(self) -> None:
-        """Writes the results of training that a run was killed before it could write."""
+        """Writes the training results if a previous run was killed before it could do so."""
         directory = self.settings.output_dir
         if not self._is_chief:
             return
@@ -217,11 +217,11 @@ class Trainer:
         run_directory.record_results(self.settings.output_dir, {"train": train})
 
     def _open_log(self) -> MetricsLog | None:
-        """Returns the log of metrics; None in a process that writes no files."""
+        """Returns the metrics log; None in processes that do not write files."""
         if not self._is_chief:
             return None
         settings = self.settings
-        run_directory.read_results(settings.output_dir)  # raises an error of it before training
+        run_directory.read_results(settings.output_dir)  # report a damaged file before training
         return MetricsLog(
             settings.output_dir, self.step, self.num_train_steps, settings.train_batch_size
         )
@@ -232,7 +232,7 @@ class Trainer:
         return tqdm(total=self.num_train_steps, initial=self.step, unit="step", disable=disable)
 
     def _is_checkpoint_due(self, seconds: float) -> bool:
-        """Returns whether to save at this step, so many seconds after the last checkpoint."""
+        """Returns whether to save now, `seconds` after the last checkpoint."""
         settings = self.settings
         return (
             self.step == self.num_train_steps
@@ -241,7 +241,7 @@ class Trainer:
         )
 
     def _save(self, log: MetricsLog | None, after_save: AfterSave | None) -> bool:
-        """Saves, if this process writes files; returns whether training ends here.
+        """Saves a checkpoint if this process writes files; returns whether to stop training.
 
         Raises:
             NonFiniteLossError: a weight or moment is not finite.
@@ -253,15 +253,15 @@ class Trainer:
         is_done = after_save is not None and after_save(prefix, log.curves) is True
         log.restart_clock(self.step)
         if is_done and self._is_one_of_many:
-            logging.warning("With several workers training goes on to its last step")
+            logging.warning("Early stopping is not supported with several workers: continuing")
             return False
         return is_done
 
     def _take_means(self, batches_from: Batches) -> dict[str, float]:
-        """Returns the means of the metrics over the good steps since the last call.
+        """Returns the mean metrics of the good steps since the last call.
 
         Raises:
-            NonFiniteLossError: there were bad ones, and the policy does not let them pass.
+            NonFiniteLossError: there were bad steps, and the policy does not skip them.
         """
         results, self._results = self._results, []
         first_step = self.step - len(results)
@@ -279,31 +279,31 @@ class Trainer:
             sums, weights = zip(*(result[name].numpy().tolist() for result in good), strict=True)
             means[name] = sum(sums) / max(sum(weights), 1e-9)
         if skipped:
-            logging.warning("%d of %d steps were not finite and left out", skipped, len(results))
+            logging.warning("Skipped %d of %d steps: not finite", skipped, len(results))
             means["skipped_steps"] = float(skipped)
         return dict(sorted(means.items()))
 
     def _check_state(self) -> None:
-        """Raises NonFiniteLossError where the last update made a weight or moment NaN or infinite.
+        """Raises NonFiniteLossError if the last update made a weight or moment NaN or infinite.
 
-        The loss shows that one step later, when it would have been saved.
+        The loss only shows this in the next step, after the weights would have been saved.
         """
         bad = self._not_finite()
         if not bad:
             return
         origin, advice = f"update {self.step}", "Lower --learning_rate or lengthen the warm-up."
         if not self.step:
-            origin, advice = "initialization", "Look at --init_checkpoint."
+            origin, advice = "initialization", "Check --init_checkpoint."
         raise NonFiniteLossError(
-            f"{len(bad)} weights and moments are not finite after {origin}, the first is {bad[0]}. "
+            f"{len(bad)} weights and moments are not finite after {origin}; the first is {bad[0]}. "
             f"They are not saved; the last good checkpoint is {self._last_checkpoint()}. {advice}"
         )
 
     def _not_finite(self) -> list[str]:
-        """Returns the names of the weights and moments that are NaN or infinite somewhere."""
+        """Returns the names of weights and moments with NaN or infinite values."""
         state = self.state()
         names = [name for name, value in state.items() if value.dtype.is_floating]
-        # One transfer from the device for all.
+        # A single transfer from the device for all variables.
         flags = tf.stack([tf.reduce_all(tf.math.is_finite(state[name])) for name in names])
         return [name for name, is_good in zip(names, flags.numpy(), strict=True) if not is_good]
 
@@ -312,13 +312,13 @@ class Trainer:
         return kept[-1] if kept else "(none)"
 
     def _fail(self, step: int, batches_from: Batches) -> None:
-        """Raises NonFiniteLossError for a step, and names the first bad tensor in it."""
+        """Raises NonFiniteLossError for a step, naming its first bad tensor."""
         batch = next(iter(batches_from(step)))
-        self.optimizer.iterations.assign(step)  # its dropout
+        self.optimizer.iterations.assign(step)  # reproduces the dropout of that step
         found = self.take_step.first_bad_tensor(batch)
         raise NonFiniteLossError(
             f"the loss or its gradient is not finite at step {step}; the first bad tensor is "
             f"{found}. Training has stopped; the last good checkpoint is "
-            f"{self._last_checkpoint()}. Lower --learning_rate, lengthen the warm-up, look at the "
-            "records of that step, or leave such steps out with --nan_policy=skip."
+            f"{self._last_checkpoint()}. Lower --learning_rate, lengthen the warm-up, check the "
+            "data of that step, or skip such steps with --nan_policy=skip."
         )

@@ -1,9 +1,9 @@
-"""The output directory of a run: one process at a time, and what was run there.
+"""The output directory of a run: locking, and the files that describe the run.
 
-* `.lock` is locked by the process that writes to the directory. The kernel releases the lock when
-  the process ends, however it ends, so it is never stale; the file itself stays.
-* `run.json` describes the run, and `runs.jsonl` this and all earlier ones, a line each.
-* `results.json` has the metrics that the run ended with.
+* `.lock` is locked by the process that writes to the directory. The kernel releases the lock
+  whenever and however the process ends, so it is never stale; the file itself stays.
+* `run.json` describes the run, and `runs.jsonl` this run and all earlier ones, one per line.
+* `results.json` contains the final metrics of the run.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ RUNS_FILE = "runs.jsonl"
 RESULTS_FILE = "results.json"
 PHASES = ("train", "eval", "test")
 
-# What a process leaves behind that is killed while it writes: parts of a checkpoint, and temporary
+# Files left behind by a process that was killed while writing: parts of a checkpoint, and temporary
 # files of `files.write_atomically`.
 _HALF_WRITTEN = re.compile(
     r"\.model\.ckpt-\w+-[0-9a-f]{8}\.(index|data-).*|[\w.-]+\.[0-9a-f]{8}\.tmp"
@@ -43,14 +43,14 @@ _GIT_SECONDS = 10
 
 @contextlib.contextmanager
 def made(output_dir: str, is_shared: bool = False) -> Iterator[None]:
-    """Makes a directory for a `with` block; where the block fails and left it empty, removes it.
+    """Context manager that creates a directory, and removes it again if the block fails unused.
 
     Args:
-        output_dir: may exist.
-        is_shared: leave it to other workers, which may be about to use it.
+        output_dir: the directory, which may exist.
+        is_shared: whether other workers use the directory too, so that it must not be removed.
 
     Raises:
-        ValueError: it cannot be made or written to.
+        ValueError: the directory cannot be created or written to.
     """
     if is_shared:
         files.make_directory(output_dir, "--output_dir")
@@ -67,7 +67,7 @@ def made(output_dir: str, is_shared: bool = False) -> Iterator[None]:
 
 
 def _remove_free_lock(directory: str) -> None:
-    """Removes the file of a lock that nobody holds, if there is nothing else in the directory."""
+    """Removes the lock file if it is not in use and the directory contains nothing else."""
     path = os.path.join(directory, LOCK_FILE)
     if os.listdir(directory) == [LOCK_FILE] and not os.path.getsize(path):
         os.remove(path)
@@ -75,23 +75,24 @@ def _remove_free_lock(directory: str) -> None:
 
 @contextlib.contextmanager
 def lock(output_dir: str) -> Iterator[None]:
-    """Holds a directory against other processes, and clears up after one that was killed.
+    """Context manager that locks a directory and removes partial files of a killed process.
 
-    What that one has left half-written is removed, as nobody else is writing here. The process that
-    holds the directory may take it again. Nothing is locked on remote paths, on file systems
-    without locks (with a warning), and where the directory cannot be written to.
+    A process may lock the same directory again while it holds the lock. There is no locking on
+    remote paths, on file systems that do not support it (with a warning), and in read-only
+    directories.
 
     Args:
         output_dir: an existing directory.
 
     Raises:
-        FileNotFoundError: it does not exist.
-        ValueError: another process holds it; names that process, its host and when it began.
+        FileNotFoundError: the directory does not exist.
+        ValueError: another process holds the lock. The message names the process, its host and when
+            it started.
     """
     if files.is_remote(output_dir):
         logging.log_first_n(
             logging.INFO,
-            "%s is not locked, as it is remote: let one process at a time write to it",
+            "%s is remote and cannot be locked: make sure that only one process writes to it",
             1,
             output_dir,
         )
@@ -99,8 +100,8 @@ def lock(output_dir: str) -> Iterator[None]:
         return
     os.stat(output_dir)
     path = os.path.join(os.path.realpath(output_dir), LOCK_FILE)
-    # One object for each path in a process counts how often it is taken. A soft lock, a mere file,
-    # would outlive a process that is killed.
+    # A singleton for each path counts how often this process has acquired the lock. A soft lock is
+    # only a file and would outlive a killed process.
     held = filelock.FileLock(
         path, timeout=0, is_singleton=True, thread_local=False, fallback_to_soft=False
     )
@@ -115,30 +116,32 @@ def lock(output_dir: str) -> Iterator[None]:
             _write_owner(path, json.dumps(owner) + "\n")
         yield
     finally:
-        if is_first and held.is_locked:  # else this is a forked process
+        if is_first and held.is_locked:  # not locked in a forked process
             _write_owner(path, "")
         held.release()
 
 
 def _acquire(held: filelock.BaseFileLock, output_dir: str) -> bool:
-    """Returns whether the lock is taken: not where there can be none."""
+    """Acquires the lock; returns False if the directory does not support locking."""
     try:
         held.acquire()
     except filelock.Timeout:
         raise ValueError(
             f"{output_dir} is in use by {_owner(held.lock_file)}. Two runs in one folder would "
-            "spoil one another: wait for that one, end it, or name another --output_dir."
+            "overwrite each other: wait for that run, stop it, or choose another --output_dir."
         ) from None
     except OSError as error:
         if error.errno not in _READ_ONLY:
-            logging.warning("%s: not held against other processes (%s)", output_dir, error.strerror)
+            logging.warning(
+                "%s: not locked against other processes (%s)", output_dir, error.strerror
+            )
         return False
     return True
 
 
 def _write_owner(path: str, text: str) -> None:
-    """Writes who holds a lock into its file, where it must not be renamed to."""
-    # On a full disk, or on Windows, where the file is closed to everybody: it is held nevertheless.
+    """Writes the owner into the lock file in place, because the file must not be replaced."""
+    # This may fail on a full disk or on Windows, which locks the content; the lock is still held.
     with contextlib.suppress(OSError), open(path, "w", encoding="utf-8") as stream:
         stream.write(text)
 
@@ -146,15 +149,15 @@ def _write_owner(path: str, text: str) -> None:
 def _owner(path: str) -> str:
     try:
         entry = json.loads(files.read_text(path))
-        return f"process {entry['pid']} on {entry['host']}, which began {entry['started']}"
-    except (OSError, ValueError, KeyError, TypeError):  # it has not written it yet
+        return f"process {entry['pid']} on {entry['host']}, which started {entry['started']}"
+    except (OSError, ValueError, KeyError, TypeError):  # not written yet
         return "another process"
 
 
 def _remove_half_written(output_dir: str) -> None:
     for name in sorted(os.listdir(output_dir)):
         if _HALF_WRITTEN.fullmatch(name):
-            logging.info("%s: removing %s, which was left half-written", output_dir, name)
+            logging.info("%s: removing the partial file %s", output_dir, name)
             os.remove(os.path.join(output_dir, name))
 
 
@@ -170,21 +173,21 @@ def describe_run(
     device: Mapping[str, Any],
     changes: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Writes `run.json`, and adds the same as a line to `runs.jsonl`.
+    """Writes `run.json`, and appends the same content as a line to `runs.jsonl`.
 
     Args:
         output_dir: an existing directory.
-        command: the program and its arguments, as `sys.argv`.
-        settings: name → value of all settings, defaults included; "flags" in the file.
-        config: of the model, as in albert_config.json.
-        device: what computes, and how: devices and precision.
-        changes: folder → what is not as it was when its checkpoints were trained, and was
-            accepted; "changed_settings" in the file.
+        command: the program and its arguments, such as `sys.argv`.
+        settings: name → value of all settings including defaults; "flags" in the file.
+        config: the model's config, as in albert_config.json.
+        device: the devices and the precision.
+        changes: folder → settings that differ from those its checkpoints were trained with and
+            that the user accepted; "changed_settings" in the file.
 
     Returns:
-        what was written. Besides the arguments: `started` (UTC), the working `directory`, `host`,
-        `platform`, `versions`, and `source`, the git commit of this package and whether files
-        differ from it; None where it is not run from a git tree.
+        The content of `run.json`. Besides the arguments it has `started` (UTC), the working
+        `directory`, `host`, `platform`, `versions`, and `source`, the git commit of this package
+        and whether files differ from it, or None outside a git repository.
     """
     entry = {
         "started": _now(),
@@ -207,8 +210,8 @@ def describe_run(
 
 
 def _versions() -> dict[str, str]:
-    """Returns package → version of what a run's numbers depend on."""
-    # Here, as a lock is taken at once in processes that do not wait for TensorFlow.
+    """Returns package → version of the packages that results depend on."""
+    # Imported here so that programs without TensorFlow can lock directories.
     import numpy as np
     import tensorflow as tf
     import tf_keras
@@ -223,32 +226,32 @@ def _versions() -> dict[str, str]:
 
 
 def _source() -> dict[str, Any] | None:
-    """Returns the commit of the git tree that this package is a part of, if it is of one."""
+    """Returns the commit of the git repository that contains this package, or None."""
     try:
-        # Fails where the package is only installed below somebody's tree, which does not have it.
+        # Fails if the package is installed inside an unrelated repository that does not track it.
         _git("ls-files", "--error-unmatch", os.path.basename(__file__))
         commit, changes = _git("rev-parse", "HEAD"), _git("status", "--porcelain", "-uno")
-    except (OSError, subprocess.SubprocessError):  # git is not installed, or says no
+    except (OSError, subprocess.SubprocessError):  # git is not installed, or fails
         return None
     return {"commit": commit, "dirty": bool(changes)}
 
 
 def _git(*arguments: str) -> str:
-    """Returns what git answers in the package's folder."""
+    """Returns the output of git, run in the package's folder."""
     command = ["git", "-C", os.path.dirname(os.path.abspath(__file__)), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=_GIT_SECONDS)
     return done.stdout.strip()
 
 
 def record_results(output_dir: str, results: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Puts the metrics of some phases into `results.json`; those of the others stay.
+    """Updates the metrics of some phases in `results.json`.
 
     Args:
         output_dir: an existing directory.
-        results: phase, one of `PHASES` → name → figure.
+        results: phase (one of `PHASES`) → name → value.
 
     Returns:
-        what the file holds now.
+        The new content of the file.
 
     Raises:
         ValueError: the file is damaged.
@@ -260,7 +263,7 @@ def record_results(output_dir: str, results: Mapping[str, Mapping[str, Any]]) ->
 
 
 def read_results(output_dir: str) -> dict[str, dict[str, Any]]:
-    """Returns phase → name → figure of `results.json`; nothing where there is no such file.
+    """Returns `results.json` as phase → name → value; {} if the file does not exist.
 
     Raises:
         ValueError: the file is damaged.
@@ -274,14 +277,14 @@ def read_results(output_dir: str) -> dict[str, dict[str, Any]]:
 
 def _to_json(content: Mapping[str, Any], indent: int | None = None) -> str:
     def plain(value: Any) -> Any:
-        """Numbers of numpy as numbers, anything else in words."""
+        """Converts NumPy scalars to numbers and anything else to strings."""
         return value.item() if hasattr(value, "item") else str(value)
 
     return json.dumps(content, indent=indent, ensure_ascii=False, default=plain)
 
 
 def _read(path: str) -> str:
-    """The text of a file; "" where there is none. A last line that was cut short is ended."""
+    """Returns a file's text with the last line terminated; "" if the file does not exist."""
     try:
         text = files.read_text(path)
     except FileNotFoundError:

@@ -1,10 +1,9 @@
-"""What decides the result of a run, and whether a run that is resumed still has it.
+"""Identity of a run: everything its result depends on, compared when the run is resumed.
 
-The identity of a run is a flat mapping, name → short text: the settings that decide its result (see
-`settings.setting`), the precision that "auto" stands for, and fingerprints of what it is made of:
-config, vocabulary, training data and initial checkpoint. Of files the content counts and not the
-path, so that a run can be moved. `trained_with.json` in the folder of a run has the identity of the
-last run that trained there.
+An identity is a flat mapping from names to short texts: the settings that affect the result (see
+`settings.setting`), the precision that "auto" resolved to, and fingerprints of config, vocabulary,
+training data and initial checkpoint. Files are compared by content, not by path, so a run can be
+moved. `trained_with.json` in the folder of a run stores the identity of the last training there.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ from albert_tf.training.settings import RunSettings
 CONFIG, INIT_CHECKPOINT, TRAINING_DATA = "config", "init_checkpoint", "training data"
 PRECISION = "precision"
 NONE = "none"
-# What the weights of step 0 depend on. Everything else may change before a step is trained, as
-# when the first step has run out of memory.
+# What the weights of step 0 depend on. Everything else may change before the first step, for
+# example after it ran out of memory.
 _DECIDE_START = {"seed", "optimizer", "init_from_group0", INIT_CHECKPOINT}
-_TABLE_WIDTH = 100  # in a wider table each text gets a line of its own
+_TABLE_WIDTH = 100  # in a wider table, each text is on a separate line
 
 Changes = dict[str, tuple[str, str]]  # name → (before, now)
 
@@ -39,13 +38,13 @@ def describe(
     """Returns the identity of a run.
 
     Args:
-        run: its settings.
-        config: of the model.
-        precision: that the run computes in.
+        run: the settings of the run.
+        config: the model's config.
+        precision: the compute dtype.
         known: fingerprints and paths of vocabulary and training data, as far as they are known.
 
     Raises:
-        FileNotFoundError, ValueError: there is no such `init_checkpoint`.
+        FileNotFoundError, ValueError: `init_checkpoint` does not exist or is invalid.
     """
     fields = {field.name: field for field in settings.describe(type(run))}
     texts = {name: settings.to_text(getattr(run, name), field) for name, field in fields.items()}
@@ -81,7 +80,7 @@ def adding_config(identity: TrainedWith, config: AlbertConfig, path: str) -> Tra
 
 
 def differences_table(columns: Mapping[str, Mapping[str, str]]) -> str:
-    """Returns a table of the names whose texts differ; "" where none does.
+    """Returns a table of the names whose texts differ; "" if there are none.
 
     Args:
         columns: heading → name → text, such as the identities of two runs or of all workers.
@@ -100,27 +99,27 @@ def differences_table(columns: Mapping[str, Mapping[str, str]]) -> str:
 
 
 def _columns(rows: Iterable[Sequence[str]], indent: int = 2) -> list[str]:
-    """Returns lines of cells, as wide in each column as the widest of them."""
+    """Formats rows of cells as lines with aligned columns."""
     rows = list(rows)
     widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
     return [" " * indent + "  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
 
 
 def check(run: RunSettings, identity: TrainedWith) -> Changes:
-    """Compares a run with what the model in its folder, or `init_checkpoint`, was trained with.
+    """Compares a run with the training of the model in its folder or of `init_checkpoint`.
 
-    Training needs what the last training there had. Evaluation and prediction, and training that
-    starts from an `init_checkpoint`, only need the vocabulary and the like.
+    Resumed training needs the same identity as before. Evaluation, prediction, and training that
+    starts from an `init_checkpoint` only need the same vocabulary and tokenization.
 
     Args:
-        run: its settings; changes are only logged if `allow_changed_settings` is set.
-        identity: of the run, by `describe`.
+        run: the settings of the run; with `allow_changed_settings`, changes are only logged.
+        identity: the identity of the run, as returned by `describe`.
 
     Returns:
-        what has changed.
+        The changes.
 
     Raises:
-        ValueError: something has changed, with a table of it.
+        ValueError: something has changed. The message has a table of the changes.
     """
     step, allows_changes = _newest_step(run.output_dir), run.allow_changed_settings
     if run.do_train and step is not None:
@@ -133,9 +132,9 @@ def check(run: RunSettings, identity: TrainedWith) -> Changes:
 
 
 def weights_folder(run: RunSettings) -> str | None:
-    """Returns the folder of the weights that a run begins with; None for random weights.
+    """Returns the folder of the weights that a run starts with; None for random weights.
 
-    That is its own, if something has been trained there, or else that of `init_checkpoint`.
+    This is the run's own folder if it contains a trained model, else that of `init_checkpoint`.
     """
     step, path = _newest_step(run.output_dir), run.init_checkpoint
     if step or (step is not None and not run.do_train):
@@ -146,20 +145,20 @@ def weights_folder(run: RunSettings) -> str | None:
 
 
 def warn_of_vocabulary(run: RunSettings, entries: int, vocab_size: int) -> None:
-    """Warns of a vocabulary of another size than that of a model whose vocabulary is not known.
+    """Warns if the vocabulary's size differs from that of a model with unknown vocabulary.
 
     Args:
-        run: settings of the run that begins with the model's weights.
-        entries: number of entries of the vocabulary of the run.
-        vocab_size: of the model's config.
+        run: settings of the run that starts with the model's weights.
+        entries: number of entries in the vocabulary of the run.
+        vocab_size: `vocab_size` of the model's config.
     """
     folder = weights_folder(run)
     if folder is None or entries == vocab_size or trained_with.read(folder) is not None:
         return
     logging.warning(
-        "The vocabulary has %d entries, and the model has vocab_size=%d. If it is not the "
-        "vocabulary that the model was trained with, what the model has learned is lost: take the "
-        "one that came with %s.",
+        "The vocabulary has %d entries, but the model has vocab_size=%d. A pre-trained model is "
+        "useless with a vocabulary other than the one it was trained with: use the vocabulary that "
+        "came with %s.",
         entries,
         vocab_size,
         folder or ".",
@@ -167,23 +166,23 @@ def warn_of_vocabulary(run: RunSettings, entries: int, vocab_size: int) -> None:
 
 
 def check_training(output_dir: str, step: int, run: TrainedWith, allows_changes: bool) -> Changes:
-    """Compares a run that trains with the one that has trained in its folder before.
+    """Compares a training run with the previous training in its folder.
 
     Args:
         output_dir: folder of the run.
-        step: that it is resumed from.
-        run: its identity.
-        allows_changes: only log what has changed: `--allow_changed_settings`.
+        step: the step that training is resumed from.
+        run: the identity of the run.
+        allows_changes: whether to only log changes (`--allow_changed_settings`).
 
     Returns:
-        what has changed.
+        The changes.
 
     Raises:
-        ValueError: something has changed, with a table of it.
+        ValueError: something has changed. The message has a table of the changes.
     """
     before = trained_with.read(output_dir)
     if before is None:
-        text = "%s has no %s: what it was trained with is not known, and not compared"
+        text = "%s has no %s: cannot check whether it was trained with the same settings"
         logging.info(text, output_dir, trained_with.FILE)
         return {}
     _log_others(output_dir, before, run)
@@ -191,14 +190,14 @@ def check_training(output_dir: str, step: int, run: TrainedWith, allows_changes:
     if step == 0:
         later = {name: pair for name, pair in changes.items() if name not in _DECIDE_START}
         if later:
-            text = "%s: nothing has been trained yet, so that this may change:\n%s"
+            text = "%s: nothing has been trained yet, so these changes are accepted:\n%s"
             logging.info(text, output_dir, _table(later))
         changes = {name: pair for name, pair in changes.items() if name in _DECIDE_START}
     return _decide(
-        f"{output_dir} holds a run with other settings",
+        f"{output_dir} contains a run with other settings",
         changes,
-        "Name another --output_dir, or pass --allow_changed_settings to resume that run with the "
-        "new ones.",
+        "Choose another --output_dir, or pass --allow_changed_settings to resume that run with the "
+        "new settings.",
         allows_changes,
     )
 
@@ -206,19 +205,19 @@ def check_training(output_dir: str, step: int, run: TrainedWith, allows_changes:
 def check_model(
     folder: str, run: TrainedWith, names: Collection[str], allows_changes: bool
 ) -> Changes:
-    """Compares what is needed to use a model, such as its vocabulary, with its training.
+    """Checks that a model is used with the vocabulary and settings it was trained with.
 
     Args:
-        folder: of the model's checkpoint.
-        run: identity of the run that uses it, by `describe`.
-        names: of the identity, that have to be the same.
-        allows_changes: only log what has changed: `--allow_changed_settings`.
+        folder: folder of the model's checkpoint.
+        run: identity of the run that uses the model, as returned by `describe`.
+        names: the names in the identity that must be the same.
+        allows_changes: whether to only log changes (`--allow_changed_settings`).
 
     Returns:
-        what has changed.
+        The changes.
 
     Raises:
-        ValueError: something has changed, with a table of it.
+        ValueError: something has changed. The message has a table of the changes.
     """
     before = trained_with.read(folder)
     if before is None:
@@ -227,21 +226,21 @@ def check_model(
     return _decide(
         f"the model in {folder} was trained with another {' and '.join(changes)}",
         changes,
-        "Give that one, or pass --allow_changed_settings to use the model nevertheless.",
+        "Use the same one, or pass --allow_changed_settings to use the model anyway.",
         allows_changes,
     )
 
 
 def _newest_step(output_dir: str) -> int | None:
-    """Returns the step that a run is resumed from; None where there is no checkpoint."""
+    """Returns the step that a run is resumed from; None if there is no checkpoint."""
     steps = list(store.list_checkpoints(output_dir))
     if not steps and files.exists(os.path.join(output_dir, store.BEST + ".index")):
-        return 1  # of one that has trained
+        return 1  # any step after 0: the model has been trained
     return steps[-1] if steps else None
 
 
 def _changes(before: TrainedWith, now: TrainedWith) -> Changes:
-    """Returns what differs of what both know."""
+    """Returns the differences between two identities in the names that both have."""
     names = sorted(before.identity.keys() & now.identity.keys())
     return {
         name: (before.show(name), now.show(name)) for name in names if not before.is_same(now, name)
@@ -254,16 +253,16 @@ def _table(changes: Changes) -> str:
 
 
 def _decide(what: str, changes: Changes, advice: str, allows_changes: bool) -> Changes:
-    """Returns changes that are allowed, and logs them; raises ValueError where they are not."""
+    """Logs and returns changes that are allowed; raises ValueError if they are not."""
     if changes and not allows_changes:
         raise ValueError(f"{what}:\n{_table(changes)}\n{advice}")
     if changes:
-        logging.warning("%s:\n%s\nThis is accepted, as asked.", what, _table(changes))
+        logging.warning("%s:\n%s\nAccepted by --allow_changed_settings.", what, _table(changes))
     return changes
 
 
 def _log_others(output_dir: str, before: TrainedWith, now: TrainedWith) -> None:
-    """Logs what has changed without an influence on the result."""
+    """Logs changes that do not affect the result."""
     both = [
         run.others | {n: p for n, p in run.paths.items() if before.is_same(now, n)}
         for run in (before, now)
@@ -272,4 +271,4 @@ def _log_others(output_dir: str, before: TrainedWith, now: TrainedWith) -> None:
     old, new = ({name: texts[name] for name in known} for texts in both)
     table = differences_table({"before": old, "now": new})
     if table:
-        logging.info("%s: changed, without an influence on the result:\n%s", output_dir, table)
+        logging.info("%s: changes that do not affect the result:\n%s", output_dir, table)

@@ -1,6 +1,6 @@
-"""From settings to a running program: devices, precision, output directory, trainer.
+"""Setup of a training program: devices, precision, output directory and trainer.
 
-Every program that trains begins with this:
+Every training program starts like this:
 
     with devices.join_workers(settings) as workers, run_directory.made(settings.output_dir):
         with open_session(settings, config, workers) as session:
@@ -42,14 +42,14 @@ _WARNING = 1
 
 
 def read_config(output_dir: str, path: str) -> AlbertConfig:
-    """Reads the config of a model, and compares it with that of the model in the output directory.
+    """Reads a model's config, and compares it with the config in the output directory.
 
     Args:
-        output_dir: may not exist yet.
+        output_dir: the output directory, which may not exist yet.
         path: `--albert_config_file`.
 
     Raises:
-        ValueError: the directory holds the config of another model.
+        ValueError: the directory contains the config of another model.
     """
     config = AlbertConfig.from_json_file(path)
     copy = os.path.join(output_dir, CONFIG_NAME)
@@ -57,20 +57,20 @@ def read_config(output_dir: str, path: str) -> AlbertConfig:
         return config
     here, there = config.to_dict(), AlbertConfig.from_json_file(copy).to_dict()
     differing = [
-        f"{key} is {there.get(key)} there, {here.get(key)} in {path}"
+        f"{key} is {there.get(key)} there, but {here.get(key)} in {path}"
         for key in sorted(here.keys() | there.keys())
         if here.get(key) != there.get(key)
     ]
     if differing:
         raise ValueError(
-            f"--output_dir={output_dir} holds another model ({copy}): {'; '.join(differing)}. "
-            "Use another folder."
+            f"--output_dir={output_dir} contains another model ({copy}): {'; '.join(differing)}. "
+            "Choose another folder."
         )
     return config
 
 
 def keep_config(output_dir: str, config: AlbertConfig) -> None:
-    """Writes the config of the model into the output directory, unless it is there."""
+    """Writes the model's config to the output directory unless it exists."""
     copy = os.path.join(output_dir, CONFIG_NAME)
     if not files.exists(copy):
         config.to_json_file(copy)
@@ -78,16 +78,16 @@ def keep_config(output_dir: str, config: AlbertConfig) -> None:
 
 @contextlib.contextmanager
 def use_devices(settings: DeviceSettings) -> Iterator[tuple[tf.distribute.Strategy, str]]:
-    """Sets up devices, threads and precision for a `with` block, and says which.
+    """Context manager that sets up devices, threads and precision.
 
-    The precision policy of Keras is that of before when the block ends. Enter it before TensorFlow
-    computes anything.
+    Keras' precision policy is restored at the end of the block. The block must be entered before
+    TensorFlow is initialized.
 
-    Returns:
-        the distribution strategy, and the precision: "float32", "bfloat16" or "float16".
+    Yields:
+        The distribution strategy, and the precision: "float32", "bfloat16" or "float16".
 
     Raises:
-        ValueError: the settings ask for devices that do not exist.
+        ValueError: the settings require devices that do not exist.
     """
     _set_threads(settings.threads)
     strategy = devices.make_strategy(settings)
@@ -119,24 +119,24 @@ def _set_threads(threads: int) -> None:
         tf.config.threading.set_intra_op_parallelism_threads(threads)
     except RuntimeError:
         raise ValueError(
-            f"--threads={threads}: TensorFlow has computed in this process, so its threads are "
-            "fixed. Set them in a new process."
+            f"--threads={threads}: TensorFlow is already initialized, so its number of threads "
+            "can no longer be changed. Set it in a new process."
         ) from None
 
 
 class Session:
-    """A run on its devices, in its locked folder.
+    """A run with its devices and its locked output directory.
 
     Args:
-        settings: of the run.
-        config: of the model.
-        strategy: distributes the computation.
+        settings: settings of the run.
+        config: the model's config.
+        strategy: the distribution strategy.
         precision: "float32", "bfloat16" or "float16".
-        workers: that compute together, if there are several.
+        workers: the workers of multi-worker training.
 
     Attributes:
-        settings, config, strategy, precision: as given.
-        is_chief: whether this process writes files, as the first of several workers does.
+        settings, config, strategy, precision: the arguments.
+        is_chief: whether this process writes files; of several workers, only the first one does.
     """
 
     def __init__(
@@ -155,15 +155,15 @@ class Session:
         self._has_begun = False
 
     def identify(self, run: RunSettings, known: TrainedWith) -> TrainedWith:
-        """Returns the identity of a run, after a comparison with the model that it begins with.
+        """Returns the identity of a run, after comparing it with the model that it starts with.
 
         Args:
-            run: settings of this run, or of one of several that it consists of.
+            run: settings of this run, or of one of the runs that it consists of.
             known: fingerprints of vocabulary and training data, as far as they are known.
 
         Raises:
-            ValueError: the model in the folder of the run, or `init_checkpoint`, was trained with
-                something else that matters, and `allow_changed_settings` is not set.
+            ValueError: the model in the run's folder, or `init_checkpoint`, was trained with
+                another identity, and `allow_changed_settings` is not set.
         """
         read_config(run.output_dir, run.albert_config_file or "")
         identity = run_identity.describe(run, self.config, self.precision, known)
@@ -173,14 +173,14 @@ class Session:
         return identity
 
     def agree(self, identity: TrainedWith | None) -> None:
-        """Waits for the other workers, if there are any, and compares what they are to train.
+        """Waits for the other workers, if any, and compares what they are going to train.
 
         Args:
-            identity: of the run, by `identify`; None compares nothing.
+            identity: identity of the run, as returned by `identify`; None skips the comparison.
 
         Raises:
             ValueError: the workers differ.
-            InterruptedRunError: another worker has ended.
+            InterruptedRunError: another worker has exited.
         """
         if self._workers is not None and identity is not None:
             local = {"devices of a worker": str(devices.num_local_replicas(self.strategy))}
@@ -188,9 +188,9 @@ class Session:
             self._workers.agree(identity.identity | local, shown)
 
     def begin_work(self) -> None:
-        """Describes the run in `run.json`, and keeps the config: once it is known that it works.
+        """Writes `run.json` and the config, once the run is known to be valid.
 
-        A run that fails before leaves nothing that would be in the way of the next one.
+        A run that fails before that leaves no files that would be in the way of the next one.
         """
         if self._has_begun or not self.is_chief:
             return
@@ -211,22 +211,25 @@ class Session:
 def open_session(
     settings: RunSettings, config: AlbertConfig, workers: cluster.Workers | None = None
 ) -> Iterator[Session]:
-    """Sets up devices as `use_devices`, and locks `output_dir`.
+    """Context manager that sets up devices like `use_devices` and locks `output_dir`.
 
     Only the first of several workers, the chief, locks and writes to the directory.
 
     Args:
-        settings: of the run; `output_dir` exists.
-        config: of the model.
-        workers: of `devices.join_workers`.
+        settings: settings of the run; `output_dir` must exist.
+        config: the model's config.
+        workers: the workers, as returned by `devices.join_workers`.
+
+    Yields:
+        The session.
 
     Raises:
-        ValueError: another process works in `output_dir`, or as `use_devices`; or the workers have
-            different versions.
-        InterruptedRunError: another worker has ended.
+        ValueError: another process uses `output_dir`, the settings require devices that do not
+            exist, or the workers have different versions.
+        InterruptedRunError: another worker has exited.
     """
     if workers is not None:
-        # Before TensorFlow connects them: it would wait for those that are still reading data.
+        # Before TensorFlow connects the workers, which would wait for those still reading data.
         workers.agree({"albert_tf": albert_tf.__version__, "tensorflow": tf.__version__})
     with contextlib.ExitStack() as stack:
         strategy, precision_name = stack.enter_context(use_devices(settings))
@@ -244,20 +247,20 @@ def make_trainer(
     init_from_group0: bool = False,
     identity: TrainedWith | None = None,
 ) -> loop.Trainer:
-    """Returns a trainer at the newest checkpoint of `output_dir`, or at its start.
+    """Returns a trainer that resumes from the newest checkpoint of `output_dir`, or starts anew.
 
     Args:
-        settings: of the run.
-        task: as in `TrainStep`, with `build_model`.
-        schedule: of the learning rate, for all steps of training.
-        strategy: of `open_session`.
+        settings: settings of the run.
+        task: as in `TrainStep`, with a method `build_model`.
+        schedule: the learning rate schedule.
+        strategy: the strategy of the session.
         batch_signature: as in `TrainStep`.
         init_from_group0: as in `load_checkpoint`, for `init_checkpoint`.
         identity: as in `Trainer`.
 
     Raises:
-        ValueError: a checkpoint in `output_dir`, or `init_checkpoint`, does not fit the model; or
-            a batch cannot be divided among the devices.
+        ValueError: a checkpoint in `output_dir`, or `init_checkpoint`, does not match the model; or
+            the batch size is not divisible by the number of devices.
     """
     options = StepOptions(
         seed=settings.seed,
@@ -280,7 +283,7 @@ def make_trainer(
     take_step = TrainStep(model, task, optimizer, options, strategy, batch_signature, loss_scale)
     trainer = loop.Trainer(take_step, settings, schedule.num_train_steps, identity)
     if trainer.restore_latest():
-        logging.info("Going on from step %d of %s", trainer.step, settings.output_dir)
+        logging.info("Resuming from step %d of %s", trainer.step, settings.output_dir)
     elif settings.init_checkpoint:
         loading.load_checkpoint(
             model, settings.init_checkpoint, settings.allow_partial_init, init_from_group0
@@ -291,10 +294,10 @@ def make_trainer(
 
 
 def log_size(trainer: loop.Trainer, num_examples: int) -> None:
-    """Logs the size of the model, and how long an epoch and the training are.
+    """Logs the size of the model and the lengths of an epoch and the training.
 
     Args:
-        trainer: of `make_trainer`.
+        trainer: the trainer.
         num_examples: number of training examples.
     """
     num_parameters = sum(variable.shape.num_elements() for variable in trainer.take_step.variables)
@@ -312,12 +315,12 @@ def log_size(trainer: loop.Trainer, num_examples: int) -> None:
 
 
 def _check_warm_up(schedule: WarmUpPolynomialDecay) -> None:
-    """Warns of a warm-up that training ends before."""
+    """Warns if training ends before the warm-up."""
     end = schedule.start_warmup_step + schedule.num_warmup_steps
     if schedule.num_warmup_steps and end > schedule.num_train_steps:
         logging.warning(
             "The warm-up ends at step %d, but training at step %d: the learning rate does not "
-            "reach %g. Are the numbers of steps and of warm-up steps right?",
+            "reach %g. Check the number of steps and of warm-up steps.",
             end,
             schedule.num_train_steps,
             schedule.learning_rate,

@@ -489,7 +489,7 @@ def test_a_labeled_test_split_is_measured(run, finished, tmp_path):
         (["--do_train", "--albert_config_file="], "--albert_config_file is required"),
         (["--do_train", "--num_runs=2"], "2 runs are compared on the dev set: set --do_eval"),
         (["--do_train", "--learning_rate=1e-5,1e-5"], "--learning_rate=1e-05,1e-05: one or more"),
-        (["--do_eval"], "holds no checkpoint to evaluate"),
+        (["--do_eval"], "contains no checkpoint to evaluate"),
         (["--do_predict"], "contains no checkpoint to predict with"),
         (["--export_dir=/dev/null/x"], "--export_dir: cannot write to"),
     ],

@@ -343,7 +343,7 @@ def test_questions_of_ones_own_have_two_or_more_options(run, tmp_path):
         ),
         (["--init_checkpoint=none"], "none: no such checkpoint"),
         (["--use_tpu"], "--use_tpu"),
-        (["--do_train=False"], "holds no checkpoint to evaluate"),
+        (["--do_train=False"], "contains no checkpoint to evaluate"),
         (["--num_train_epochs=0.1"], "is less than one step of --train_batch_size=5"),
         (["--spm_model_file="], "a vocabulary is required"),
         (["--do_eval=False", "--task_name=choice"], r"no train questions: neither .*train\.jsonl"),

@@ -455,7 +455,7 @@ def run_to_an_error(run, files, tmp_path):
         (["TRAIN", "--num_train_epochs=0.1"], "is less than one step of --train_batch_size=3"),
         (["TRAIN", "--init_checkpoint=none"], "none: no such checkpoint"),
         (["TRAIN", "--version_2_with_negative", "--start_n_top=54"], "--start_n_top=54"),
-        (["PREDICT"], "holds no checkpoint to evaluate"),
+        (["PREDICT"], "contains no checkpoint to evaluate"),
     ],
 )
 def test_bad_flags_are_refused_before_training(refused, files, arguments, message):

@@ -352,7 +352,7 @@ def test_a_finished_run_rejects_other_settings_data_or_vocabulary(fine_tune, tmp
     folder, vocabulary = tmp_path / "out", tmp_path / "vocab.txt"
     other = tmp_path / "other.txt"
     other.write_text(vocabulary.read_text().replace("[MASK]", "[MASK]\nsea"))
-    text = "holds a run with other settings"
+    text = "contains a run with other settings"
     with pytest.raises(ValueError, match=rf"{text}:\n.*\n  learning_rate  5e-05   0\.25\n"):
         fine_tune(train_step=2, learning_rate=0.25)
     with pytest.raises(ValueError, match=rf"(?s){text}.*5 entries.*vocab\.txt.*6 entries"):
@@ -396,7 +396,7 @@ def test_training_from_a_run_requires_its_vocabulary(fine_tune, tmp_path, caplog
     assert "The vocabulary has" not in caplog.text
     (tmp_path / "out" / "trained_with.json").unlink()  # as in a folder of another program
     fine_tune(train_step=1, **start | {"output_dir": str(tmp_path / "foreign")})
-    assert "The vocabulary has 5 entries, and the model has vocab_size=97" in caplog.text
+    assert "The vocabulary has 5 entries, but the model has vocab_size=97" in caplog.text
 
 
 def test_a_run_that_fails_at_its_start_does_not_block_the_next(fine_tune, tmp_path):

@@ -33,7 +33,7 @@ ROWS, STEPS = 12, 20
 
 
 def batch_of(step):
-    """Rows with very different numbers of masked words: means of means would show."""
+    """Returns rows that differ so much in masked words that a mean of means would be noticed."""
     rng = np.random.default_rng(step)
     length, words = conftest.SEQ_LENGTH, conftest.MAX_PREDICTIONS
     counts = rng.integers(1, words + 1, ROWS)
@@ -50,7 +50,7 @@ def batch_of(step):
 
 
 def make_step(strategy=None, optimizer="lamb", precision_name="float32", rate=0.01, **options):
-    """A step of training on a tiny model, and the model."""
+    """Returns a training step of a tiny model, and the model."""
     strategy = strategy or tf.distribute.get_strategy()
     precision.apply(precision_name)
     tf_keras.utils.set_random_seed(3)
@@ -65,7 +65,7 @@ def make_step(strategy=None, optimizer="lamb", precision_name="float32", rate=0.
 
 
 def run_case(strategy=None, **options):
-    """Weights, and what the last step returned, after STEPS steps."""
+    """Returns the weights and the result of the last step after STEPS steps."""
     step, model = make_step(strategy, **options)
     rows = devices.local_rows(step.strategy, ROWS)
     for number in range(STEPS):

@@ -1,4 +1,4 @@
-"""Workers that wait for one another, that disagree, that end, and that never come."""
+"""Workers that wait for each other, disagree, exit early, or never connect."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from albert_tf.training.interruption import InterruptedRunError
 
 @pytest.fixture(name="addresses")
 def find_addresses():
-    """Gives addresses of this machine with free ports for three workers."""
+    """Returns addresses of this machine with free ports for three workers."""
     servers = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
     found = [f"127.0.0.1:{server.getsockname()[1]}" for server in servers]
     for server in servers:
@@ -24,7 +24,7 @@ def find_addresses():
 
 
 def run_workers(addresses, work, indices=None, timeout=20.0):
-    """Runs `work(workers, index)` in all workers, once they have met; gives results and errors."""
+    """Runs `work(workers, index)` in all workers after they have met; returns results or errors."""
 
     def run(index):
         try:
@@ -46,7 +46,7 @@ def assert_all_fail(results, kind, *parts):
             assert part in str(result)
 
 
-def test_workers_meet_and_agree_again_and_again(addresses):
+def test_workers_meet_and_agree_repeatedly(addresses):
     def work(workers, index):
         for number in range(3):
             workers.agree({"seed": "5", "number": str(number)}, {"seed": f"5 of {index}"})
@@ -55,7 +55,7 @@ def test_workers_meet_and_agree_again_and_again(addresses):
     assert run_workers(addresses, work) == [0, 1, 2]
 
 
-def test_workers_that_disagree_all_stop_with_a_table(addresses):
+def test_disagreement_stops_all_workers_with_a_table(addresses):
     def work(workers, index):
         texts = {"seed": "5", "train_batch_size": "8", "training data": f"sha256 {index // 2}"}
         if index == 1:
@@ -71,16 +71,16 @@ def test_workers_that_disagree_all_stop_with_a_table(addresses):
 
 
 @pytest.mark.parametrize("missing", [0, 1, 2])
-def test_a_worker_that_does_not_come_is_named(addresses, missing):
+def test_a_worker_that_does_not_connect_is_reported(addresses, missing):
     results = run_workers(
         addresses, lambda *_: None, [i for i in range(3) if i != missing], timeout=0.8
     )
     name = f"worker {missing + 1} of 3 ({addresses[missing]})"
-    assert_all_fail(results, InterruptedRunError, f"{name} did not come within 0.8 seconds")
+    assert_all_fail(results, InterruptedRunError, f"{name} did not connect within 0.8 seconds")
 
 
 @pytest.mark.parametrize("failing", [0, 2])
-def test_a_worker_that_fails_before_training_ends_the_others(addresses, failing):
+def test_a_worker_that_fails_before_training_stops_the_others(addresses, failing):
     def work(workers, index):
         if index == failing:
             raise ValueError("no such file.\nLook")
@@ -89,23 +89,23 @@ def test_a_worker_that_fails_before_training_ends_the_others(addresses, failing)
     results = run_workers(addresses, work)
     assert isinstance(results.pop(failing), ValueError)
     name = f"worker {failing + 1} of 3 ({addresses[failing]})"
-    message = f"{name} has failed: no such file. Start all workers again."
+    message = f"{name} failed: no such file. Start all workers again."
     assert [str(result) for result in results] == [message, message]
 
 
-def test_a_worker_that_ends_without_a_word_ends_the_others(addresses):
+def test_a_worker_that_exits_silently_stops_the_others(addresses):
     results = run_workers(addresses[:2], lambda workers, index: index or workers.agree({}))
     assert results[1] == 1
-    assert_all_fail(results[:1], InterruptedRunError, "worker 2 of 2", "has ended before training")
+    assert_all_fail(results[:1], InterruptedRunError, "worker 2 of 2", "exited before training")
 
 
-def test_workers_with_the_same_index_or_of_other_clusters_are_refused(addresses):
+def test_workers_with_the_same_index_or_another_cluster_are_rejected(addresses):
     results = run_workers(addresses, lambda *_: None, [0, 1, 1])
     assert isinstance(results[0], ValueError)
     assert_all_fail(results, (ValueError, InterruptedRunError), "two workers have the index 1")
 
 
-def test_others_that_try_the_port_are_turned_away(addresses):
+def test_connections_of_other_programs_are_closed(addresses):
     host, port = addresses[0].split(":")
     with ThreadPoolExecutor(1) as pool:
         chief = pool.submit(run_workers, addresses, lambda _, index: index, [0])
@@ -120,13 +120,13 @@ def test_others_that_try_the_port_are_turned_away(addresses):
 
 
 @pytest.mark.parametrize("index", [0, 1])
-def test_a_port_that_is_in_use_is_named(addresses, index):
+def test_a_port_in_use_is_reported(addresses, index):
     host, port = addresses[index].split(":")
     with socket.create_server((host, int(port))):
         indices = [0] if index == 0 else [0, 1]
         results = run_workers(addresses[:2], lambda workers, _: workers.agree({}), indices)
     assert isinstance(results[index], OSError)
-    reason = f"this worker cannot listen at {addresses[index]} (Address already in use)"
+    reason = f"this worker cannot listen on {addresses[index]} (Address already in use)"
     assert_all_fail(results, (OSError, InterruptedRunError), reason)
 
 
@@ -137,13 +137,13 @@ def test_a_port_that_is_in_use_is_named(addresses, index):
         ({"type": "worker", "index": 1}, "worker 3 of 3 (c:3)"),
     ],
 )
-def test_workers_are_those_of_tf_config(monkeypatch, task, name):
+def test_workers_are_read_from_tf_config(monkeypatch, task, name):
     config = {"cluster": {"chief": ["a:1"], "worker": ["b:2", "c:3"], "evaluator": ["d:4"]}}
     monkeypatch.setenv("TF_CONFIG", json.dumps(config | {"task": task}))
     assert str(cluster.from_environment()) == name
 
 
-def test_a_worker_that_tf_config_does_not_name_is_refused(monkeypatch):
+def test_a_worker_missing_in_tf_config_is_rejected(monkeypatch):
     config = {"cluster": {"worker": ["b:2", "c:3"]}, "task": {"type": "worker", "index": 2}}
     monkeypatch.setenv("TF_CONFIG", json.dumps(config))
     with pytest.raises(ValueError, match="there is no worker 2 among"):
@@ -153,7 +153,7 @@ def test_a_worker_that_tf_config_does_not_name_is_refused(monkeypatch):
 def test_a_lost_worker_interrupts_the_run():
     message = "{{function_node __wrapped__Send}} Collective ops is aborted by: Socket closed\nmore"
     with (
-        pytest.raises(InterruptedRunError, match=r"gone \(Collective ops is aborted by: Socket cl"),
+        pytest.raises(InterruptedRunError, match=r"lost \(Collective ops is aborted by: Socket cl"),
         cluster.losses_interrupt(),
     ):
         raise tf.errors.UnavailableError(None, None, message)

@@ -1,4 +1,4 @@
-"""Which strategy the settings mean, and how batches are divided by it."""
+"""The choice of the distribution strategy, and how it divides batches."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def with_workers(monkeypatch, count, index=0):
         ({"distribution": "one_device", "num_devices": 2}, "one_device"),
     ],
 )
-def test_auto_takes_what_there_is(settings, expected, monkeypatch):
+def test_auto_uses_the_available_devices(settings, expected, monkeypatch):
     monkeypatch.delenv("TF_CONFIG", raising=False)
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [])
     assert devices.choose_distribution(DeviceSettings(**settings)) == expected
 
 
-def test_auto_takes_all_gpus_and_all_workers(monkeypatch):
+def test_auto_uses_all_gpus_and_all_workers(monkeypatch):
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: ["a", "b", "c"])
     assert devices.choose_distribution(DeviceSettings()) == "mirrored"
     with_workers(monkeypatch, 2)
@@ -46,7 +46,7 @@ def test_auto_takes_all_gpus_and_all_workers(monkeypatch):
 
 @pytest.fixture(name="no_gpu")
 def hide_gpus(monkeypatch):
-    """Hides GPUs, makes `why_none` say why, and gives the list of warnings."""
+    """Hides GPUs, replaces the reason of `why_none`, and returns the list of warnings."""
     warnings = []
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [])
     monkeypatch.setattr(gpus, "why_none", lambda: "The cable is cut.")
@@ -55,24 +55,24 @@ def hide_gpus(monkeypatch):
     return warnings
 
 
-def test_gpus_that_are_asked_for_must_be_there(no_gpu):
-    with pytest.raises(ValueError, match=r"finds no GPU\. The cable is cut\. .*: --num_dev"):
+def test_requested_gpus_must_exist(no_gpu):
+    with pytest.raises(ValueError, match=r"finds no GPU\. The cable is cut\. .*--num_dev"):
         devices.make_strategy(DeviceSettings(distribution="mirrored"))
     assert not no_gpu
 
 
 @pytest.mark.parametrize("distribution", ["auto", "mirrored"])
-def test_several_devices_of_the_cpu_are_a_warning(no_gpu, monkeypatch, distribution):
+def test_several_logical_cpu_devices_cause_a_warning(no_gpu, monkeypatch, distribution):
     monkeypatch.setattr(devices, "_split_cpu", lambda count: None)
     monkeypatch.setattr(tf.distribute, "MirroredStrategy", lambda names: names)
     monkeypatch.setattr(devices, "describe", lambda strategy: "two of them")
     settings = DeviceSettings(distribution=distribution, num_devices=2)
     assert devices.make_strategy(settings) == ["/cpu:0", "/cpu:1"]
     (warning,) = no_gpu
-    assert "finds no GPU in this machine. Computing on 2 logical devices of its CPU" in warning
+    assert "finds no GPU in this machine. Using 2 logical devices of the CPU" in warning
 
 
-def test_a_gpu_that_is_not_used_is_a_warning(no_gpu, monkeypatch):
+def test_an_unused_gpu_causes_a_warning(no_gpu, monkeypatch):
     devices.make_strategy(DeviceSettings(distribution="one_device"))
     assert not no_gpu
     monkeypatch.setattr(gpus, "is_in_machine", lambda: True)
@@ -81,29 +81,29 @@ def test_a_gpu_that_is_not_used_is_a_warning(no_gpu, monkeypatch):
     assert no_gpu == [text]
 
 
-def test_contradictions_and_unknown_names_are_refused():
-    with pytest.raises(ValueError, match="exclude each other"):
+def test_contradictions_and_unknown_names_are_rejected():
+    with pytest.raises(ValueError, match="are mutually exclusive"):
         devices.choose_distribution(DeviceSettings(distribution="mirrored", use_tpu=True))
     with pytest.raises(ValueError, match="expected one of 'auto', 'one_device'"):
         DeviceSettings(distribution="horovod")
 
 
-def test_workers_need_tf_config(monkeypatch):
+def test_multi_worker_training_needs_tf_config(monkeypatch):
     monkeypatch.delenv("TF_CONFIG", raising=False)
     settings = DeviceSettings(distribution="multi_worker")
-    with pytest.raises(ValueError, match="TF_CONFIG must name the workers"):
+    with pytest.raises(ValueError, match="TF_CONFIG must list the workers"):
         devices.make_strategy(settings)
     with (
-        pytest.raises(ValueError, match="TF_CONFIG must name the workers"),
+        pytest.raises(ValueError, match="TF_CONFIG must list the workers"),
         devices.join_workers(settings),
     ):
         pass
     monkeypatch.setenv("TF_CONFIG", "not json")
-    with pytest.raises(ValueError, match="TF_CONFIG is not what TensorFlow expects"):
+    with pytest.raises(ValueError, match="TF_CONFIG is invalid"):
         devices.choose_distribution(DeviceSettings())
 
 
-def test_only_runs_with_workers_wait_for_them(monkeypatch):
+def test_only_multi_worker_runs_wait_for_workers(monkeypatch):
     met = []
     monkeypatch.setattr(
         cluster.Workers, "meet", lambda workers, timeout: met.append((str(workers), timeout))
@@ -118,19 +118,21 @@ def test_only_runs_with_workers_wait_for_them(monkeypatch):
         assert met == [("worker 2 of 2 (127.0.0.1:23502)", 7)]
 
 
-def test_a_missing_tpu_is_a_clear_error(monkeypatch):
+def test_a_missing_tpu_is_reported(monkeypatch):
     def find_nothing(**arguments):
         assert arguments == {"tpu": "mine", "zone": "z", "project": "p"}
         raise ValueError("no such host")
 
     monkeypatch.setattr(tf.distribute.cluster_resolver, "TPUClusterResolver", find_nothing)
     settings = DeviceSettings(use_tpu=True, tpu_name="mine", tpu_zone="z", gcp_project="p")
-    with pytest.raises(ValueError, match=r"no TPU answers under --tpu_name=mine \(no such host\)"):
+    with pytest.raises(
+        ValueError, match=r"cannot connect to the TPU --tpu_name=mine \(no such host\)"
+    ):
         devices.make_strategy(settings)
 
 
-def test_a_tpu_is_connected_to_initialized_and_used(monkeypatch):
-    """With stand-ins for all that needs the hardware."""
+def test_a_tpu_is_connected_initialized_and_used(monkeypatch):
+    """With fakes for everything that needs the hardware."""
     calls = []
 
     class StandIn:
@@ -169,7 +171,7 @@ def test_a_tpu_is_connected_to_initialized_and_used(monkeypatch):
     assert calls == local
 
 
-def test_one_device_is_the_chief_and_has_all_rows():
+def test_a_single_device_is_the_chief_and_has_all_rows():
     strategy = devices.make_strategy(DeviceSettings(distribution="one_device"))
     assert strategy.num_replicas_in_sync == 1
     assert devices.is_chief(strategy)
@@ -177,12 +179,12 @@ def test_one_device_is_the_chief_and_has_all_rows():
     assert devices.local_rows(strategy, 12) == slice(0, 12)
 
 
-def test_micro_batches_divide_each_device_s_share():
+def test_micro_batches_divide_the_rows_of_each_device():
     strategy = types.SimpleNamespace(num_replicas_in_sync=2)
     assert devices.count_micro_batches(strategy, 24, 1, 0) == 1
     assert devices.count_micro_batches(strategy, 24, 3, 0) == 3
     assert devices.count_micro_batches(strategy, 24, 1, 4) == 3
-    assert devices.count_micro_batches(strategy, 24, 1, 5) == 3  # 12 rows in parts of 4
+    assert devices.count_micro_batches(strategy, 24, 1, 5) == 3  # 12 rows in micro-batches of 4
     assert devices.count_micro_batches(strategy, 24, 2, 5) == 3
-    with pytest.raises(ValueError, match=r"no multiple of 2 device\(s\) x --gradient_acc"):
+    with pytest.raises(ValueError, match=r"not a multiple of 2 device\(s\) x --gradient_acc"):
         devices.count_micro_batches(strategy, 25, 1, 0)

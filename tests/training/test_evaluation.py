@@ -1,4 +1,4 @@
-"""Each checkpoint is evaluated once and the best is kept. A model of one weight stands in."""
+"""Each checkpoint is evaluated once and the best is kept; tested with a model of one weight."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ METRIC = "eval_accuracy"
 
 
 class OneWeight(tf.Module):
-    """Its metric is its weight."""
+    """A model whose metric is its weight."""
 
     def __init__(self):
         super().__init__()
@@ -34,7 +34,7 @@ class OneWeight(tf.Module):
 
 
 class Measured:
-    """A model and the measure of it; remembers what was measured."""
+    """A model and its `measure`, which records the measured values."""
 
     def __init__(self):
         self.model, self.seen = OneWeight(), []
@@ -55,7 +55,7 @@ def save(folder, step, value):
 
 
 def write_steps(output_dir, evaluations):
-    """Stands in for the programs' files of results."""
+    """Replaces the programs' function that writes result files."""
     with open(f"{output_dir}/eval_results.txt", "w") as stream:
         stream.writelines(f"{e.step} {e.metrics[METRIC]}\n" for e in evaluations)
 
@@ -74,7 +74,7 @@ def make_evaluator(folder, measured=None, measured_on="dev", patience=0):
 
 
 def evaluate(evaluator, prefix):
-    """Evaluates one checkpoint, as the training loop lets it."""
+    """Evaluates one checkpoint like the training loop does."""
     return evaluator.evaluate(prefix, Curves(evaluator.output_dir))
 
 
@@ -98,7 +98,7 @@ def test_every_checkpoint_is_evaluated_once_and_the_best_is_kept(tmp_path):
     assert measured.seen == [0.25, 0.5, 0.5, 0.375]
 
 
-def test_evaluating_again_measures_nothing_and_changes_nothing(tmp_path):
+def test_evaluating_again_does_nothing(tmp_path):
     for step, value in ((0, 0.25), (10, 0.5)):
         save(tmp_path, step, value)
     make_evaluator(tmp_path).evaluate_all()
@@ -109,7 +109,7 @@ def test_evaluating_again_measures_nothing_and_changes_nothing(tmp_path):
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-def test_a_new_checkpoint_is_measured_alone_and_may_become_the_best(tmp_path):
+def test_only_a_new_checkpoint_is_measured_and_may_become_the_best(tmp_path):
     save(tmp_path, 0, 0.25)
     make_evaluator(tmp_path).evaluate_all()
     measured = Measured()
@@ -118,7 +118,7 @@ def test_a_new_checkpoint_is_measured_alone_and_may_become_the_best(tmp_path):
     assert best_step(tmp_path) == 10
 
 
-def test_removed_checkpoints_still_count(tmp_path):
+def test_deleted_checkpoints_still_count(tmp_path):
     evaluator = make_evaluator(tmp_path)
     for step, value in ((0, 0.25), (10, 0.75), (20, 0.5)):
         evaluate(evaluator, save(tmp_path, step, value))
@@ -141,7 +141,7 @@ def test_an_unmeasured_best_is_measured_before_it_can_be_replaced(tmp_path):
     assert best_step(tmp_path) == 7
 
 
-def test_other_data_are_measured_anew_and_choose_anew(tmp_path):
+def test_other_data_repeat_the_evaluation_and_the_selection(tmp_path):
     save(tmp_path, 0, 0.25)
     make_evaluator(tmp_path).evaluate_all()
     measured = Measured()
@@ -152,7 +152,7 @@ def test_other_data_are_measured_anew_and_choose_anew(tmp_path):
     assert [json.loads(line)["measured_on"] for line in lines] == ["dev", "middle only"]
 
 
-def test_another_precision_measures_anew_and_is_named_in_the_results(tmp_path):
+def test_another_precision_repeats_the_evaluation_and_is_stated_in_the_results(tmp_path):
     save(tmp_path, 0, 0.25)
     make_evaluator(tmp_path).evaluate_all()
     precision.apply("bfloat16")
@@ -170,7 +170,7 @@ def test_another_precision_measures_anew_and_is_named_in_the_results(tmp_path):
     assert evaluation.heading([found]) == ""
 
 
-def test_evaluations_of_files_without_a_precision_count(tmp_path):
+def test_evaluations_without_a_recorded_precision_count(tmp_path):
     save(tmp_path, 0, 0.25)
     make_evaluator(tmp_path).evaluate_all()
     path = tmp_path / "evaluations.jsonl"
@@ -182,7 +182,7 @@ def test_evaluations_of_files_without_a_precision_count(tmp_path):
     assert measured.seen == []
 
 
-def test_a_checkpoint_that_changed_is_another_one(tmp_path):
+def test_a_changed_checkpoint_is_evaluated_again(tmp_path):
     save(tmp_path, 10, 0.5)
     make_evaluator(tmp_path).evaluate_all()
     save(tmp_path, 10, 0.75)
@@ -194,7 +194,7 @@ def test_a_checkpoint_that_changed_is_another_one(tmp_path):
     ) == np.float32(0.75)
 
 
-def test_a_run_from_the_start_forgets_what_an_earlier_one_measured(tmp_path):
+def test_a_new_run_discards_the_evaluations_of_an_earlier_one(tmp_path):
     evaluator = make_evaluator(tmp_path)
     for step, value in ((0, 0.25), (10, 0.75), (20, 0.5)):
         evaluate(evaluator, save(tmp_path, step, value))
@@ -207,7 +207,7 @@ def test_a_run_from_the_start_forgets_what_an_earlier_one_measured(tmp_path):
     assert best_step(tmp_path) == 0
 
 
-def test_going_on_keeps_what_was_measured_and_evaluates_what_was_left(tmp_path):
+def test_resuming_keeps_evaluations_and_adds_missing_ones(tmp_path):
     evaluator = make_evaluator(tmp_path)
     evaluate(evaluator, save(tmp_path, 0, 0.25))
     evaluate(evaluator, save(tmp_path, 10, 0.5))
@@ -222,11 +222,11 @@ def test_going_on_keeps_what_was_measured_and_evaluates_what_was_left(tmp_path):
 
 
 class KilledError(BaseException):
-    """The process ends here."""
+    """Simulates the end of the process."""
 
 
 def keep_last(folder, evaluator, step, value):
-    """Saves a checkpoint as the training loop does with --keep_checkpoint_max=1."""
+    """Saves a checkpoint like the training loop with --keep_checkpoint_max=1."""
     prefix = save(folder, step, value)
     store.remove_old_checkpoints(str(folder), 1)
     evaluate(evaluator, prefix)
@@ -261,7 +261,7 @@ def test_a_kill_while_the_best_is_copied_loses_nothing(tmp_path, monkeypatch, su
     assert best_step(tmp_path) == again.best.step == 10
 
 
-def test_a_best_checkpoint_that_was_never_copied_is_before_training_goes_on(tmp_path):
+def test_a_best_checkpoint_not_yet_copied_is_copied_before_training_resumes(tmp_path):
     evaluator = make_evaluator(tmp_path)
     keep_last(tmp_path, evaluator, 0, 0.25)
     old = {path: path.read_bytes() for path in tmp_path.glob("model.ckpt-best.*")}
@@ -275,7 +275,7 @@ def test_a_best_checkpoint_that_was_never_copied_is_before_training_goes_on(tmp_
 
 
 @pytest.mark.parametrize("lost", ["index", "*"])
-def test_a_best_checkpoint_that_is_gone_no_longer_counts(tmp_path, caplog, lost):
+def test_a_missing_best_checkpoint_is_ignored(tmp_path, caplog, lost):
     evaluator = make_evaluator(tmp_path)
     for step, value in ((0, 0.25), (10, 0.75), (20, 0.5)):
         keep_last(tmp_path, evaluator, step, value)
@@ -287,16 +287,14 @@ def test_a_best_checkpoint_that_is_gone_no_longer_counts(tmp_path, caplog, lost)
     assert [e.step for e in again.evaluate_all()] == [0, 20]
     assert best_step(tmp_path) == again.best.step == 20
     assert (tmp_path / "eval_results.txt").read_text() == "0 0.25\n20 0.5\n"
-    assert (
-        "step 10 was the best, with eval_accuracy 0.75, but its checkpoint is gone" in caplog.text
-    )
+    assert "best checkpoint, step 10 with eval_accuracy 0.75, is missing or damaged" in caplog.text
     assert [e.step for e in evaluation.read_evaluations(str(tmp_path))] == [0, 10, 20]
     if lost == "index":
         damaged = tmp_path / f"model.ckpt-best.damaged{store.DATA_SUFFIX}"
         assert damaged.read_bytes() == content
 
 
-def test_several_that_are_gone_are_one_warning(tmp_path, caplog):
+def test_several_missing_checkpoints_cause_one_warning(tmp_path, caplog):
     evaluator = make_evaluator(tmp_path)
     for step, value in ((0, 0.25), (10, 0.75), (20, 0.5), (30, 0.375)):
         keep_last(tmp_path, evaluator, step, value)
@@ -305,7 +303,7 @@ def test_several_that_are_gone_are_one_warning(tmp_path, caplog):
     again = make_evaluator(tmp_path)
     assert [e.step for e in again.evaluate_all()] == [0, 30]
     assert best_step(tmp_path) == again.best.step == 30
-    assert caplog.text.count("was the best") == 1
+    assert caplog.text.count("the best checkpoint, step") == 1
 
 
 def damage(folder, name):
@@ -327,10 +325,10 @@ def test_a_damaged_checkpoint_is_set_aside_and_the_others_are_evaluated(tmp_path
     evaluator = make_evaluator(tmp_path)
     assert [e.step for e in evaluator.evaluate_all()] == [0]
     assert best_step(tmp_path) == 0
-    assert "step 20 was the best, with eval_accuracy 0.5, but its checkpoint is gone" in caplog.text
+    assert "step 20 with eval_accuracy 0.5, is missing or damaged" in caplog.text
 
 
-def test_no_other_checkpoint_takes_the_place_of_damaged_ones(tmp_path):
+def test_damaged_checkpoints_are_not_replaced_by_others(tmp_path):
     (tmp_path / "out").mkdir()
     save(tmp_path / "out", 10, 0.75)
     damage(tmp_path / "out", "model.ckpt-10")
@@ -340,29 +338,29 @@ def test_no_other_checkpoint_takes_the_place_of_damaged_ones(tmp_path):
             evaluator.evaluate_all(save(tmp_path, 4, 0.5))
 
 
-def test_a_best_checkpoint_from_before_training_is_said(tmp_path, caplog):
+def test_a_best_checkpoint_from_before_training_causes_a_warning(tmp_path, caplog):
     save(tmp_path, 0, 0.5)
     make_evaluator(tmp_path).evaluate_all()
     assert "before training" not in caplog.text
     save(tmp_path, 10, 0.5)
     make_evaluator(tmp_path).evaluate_all()
     assert (
-        "the best checkpoint is that of step 0, before training: none of the later" in caplog.text
+        "the best checkpoint is that of step 0, before training: no later checkpoint" in caplog.text
     )
 
 
-def test_the_best_of_equals_is_the_first_or_the_last():
+def test_the_best_of_equal_evaluations_is_the_first_or_the_last():
     found = evaluations_of(0.25, 0.5, 0.5, 0.375)
     assert evaluation.best_of(found, METRIC).step == 10
     assert evaluation.best_of(found, METRIC, takes_last=True).step == 20
     assert evaluation.best_of(evaluations_of(float("nan"), -1.0), METRIC, takes_last=True) is None
 
 
-def test_a_checkpoint_from_elsewhere_is_measured_and_not_copied(tmp_path):
+def test_an_external_checkpoint_is_evaluated_but_not_copied(tmp_path):
     folder = tmp_path / "out"
     folder.mkdir()
     evaluator = make_evaluator(folder)
-    with pytest.raises(ValueError, match=r"holds no checkpoint to evaluate\. Train first"):
+    with pytest.raises(ValueError, match=r"contains no checkpoint to evaluate\. Train first"):
         evaluator.evaluate_all()
     (found,) = evaluator.evaluate_all(save(tmp_path, 4, 0.5))
     assert found.metrics[METRIC] == 0.5
@@ -370,7 +368,7 @@ def test_a_checkpoint_from_elsewhere_is_measured_and_not_copied(tmp_path):
     assert (folder / "eval_results.txt").read_text() == "4 0.5\n"
 
 
-def test_nothing_is_best_where_nothing_can_be_measured(tmp_path):
+def test_nothing_is_best_if_nothing_can_be_measured(tmp_path):
     save(tmp_path, 0, np.nan)
     evaluator = make_evaluator(tmp_path)
     evaluator.evaluate_all()
@@ -379,7 +377,7 @@ def test_nothing_is_best_where_nothing_can_be_measured(tmp_path):
     assert evaluation.evaluation_of_best(str(tmp_path)) is None
 
 
-def test_a_file_that_is_not_this_programs_is_left_alone(tmp_path):
+def test_a_file_of_another_program_is_not_overwritten(tmp_path):
     (tmp_path / "evaluations.jsonl").write_text('{"step": 3}\n')
     with pytest.raises(ValueError, match=r"evaluations\.jsonl, line 1: not written by this"):
         make_evaluator(tmp_path)
@@ -402,19 +400,19 @@ def test_a_file_that_is_not_this_programs_is_left_alone(tmp_path):
         ("results.json", '{"eval": {"step": 3}', "not written by this program, or damaged"),
     ],
 )
-def test_damaged_files_are_found_before_anything_is_measured(tmp_path, name, text, message):
+def test_damaged_files_are_reported_before_evaluating(tmp_path, name, text, message):
     (tmp_path / name).write_text(text)
     with pytest.raises(ValueError, match=rf"{name}.* {message}"):
         make_evaluator(tmp_path)
 
 
-def test_digests_differ_where_anything_does():
+def test_digests_depend_on_every_part():
     parts = ("a", 12, True)
     assert evaluation.digest(*parts) == evaluation.digest(*parts)
     assert len({evaluation.digest(*p) for p in (parts, ("b", 12, True), ("a", 12, False))}) == 3
 
 
-def test_evaluations_survive_the_file(tmp_path):
+def test_evaluations_are_stored_and_read_back(tmp_path):
     save(tmp_path, 10, 0.7)
     found = make_evaluator(tmp_path).evaluate_all()
     assert evaluation.read_evaluations(str(tmp_path)) == found
@@ -433,14 +431,14 @@ def evaluations_of(*values, first_step=0):
     ("values", "patience", "min_delta", "due"),
     [
         ((0.9, 0.5, 0.625, 0.625, 0.5), 2, 0.0, True),  # step 0 does not count
-        ((0.9, 0.5, 0.625, 0.625, 0.75), 2, 0.0, False),  # it waits for two in a row
-        ((0.9, 0.5, 0.625, 0.5, 0.5, 0.875), 2, 0.0, True),  # what came once is not taken back
-        ((0.9, 0.5, 0.625, 0.75), 2, 0.25, True),  # too little is not better
+        ((0.9, 0.5, 0.625, 0.625, 0.75), 2, 0.0, False),  # two consecutive ones are needed
+        ((0.9, 0.5, 0.625, 0.5, 0.5, 0.875), 2, 0.0, True),  # a later improvement does not matter
+        ((0.9, 0.5, 0.625, 0.75), 2, 0.25, True),  # the improvement is too small
         ((0.9, 0.5, 0.4, 0.3, 0.2), 0, 0.0, False),
         ((0.9, float("nan"), float("nan")), 2, 0.0, True),
     ],
 )
-def test_training_is_given_up_when_checkpoints_in_a_row_are_no_better(
+def test_training_stops_after_consecutive_checkpoints_without_improvement(
     values, patience, min_delta, due
 ):
     stopping = EarlyStopping(patience, min_delta)
@@ -457,8 +455,8 @@ def test_an_evaluator_tells_the_training_loop_when_to_stop(tmp_path):
     assert evaluator.stops_training
 
 
-def test_metrics_are_weighted_over_the_whole_set(tiny_config, tmp_path):
-    """Batches of other sizes change nothing but the mean of the batches' losses."""
+def test_metrics_are_weighted_means_over_the_whole_set(tiny_config, tmp_path):
+    """The batch size only affects the mean of the batches' losses."""
     write_records(tmp_path / "dev.tfrecord", 23)
     records = record_files.find_record_files([str(tmp_path / "dev.tfrecord")])
     config = dataclasses.replace(tiny_config, num_hidden_layers=1, num_hidden_groups=1)

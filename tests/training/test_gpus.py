@@ -1,4 +1,4 @@
-"""The reason why there is no GPU: of the build, of the environment, or in TensorFlow's words."""
+"""Why TensorFlow finds no GPU: the build, the environment, or TensorFlow's log."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ W0000 00:00:1795343319.183697 31616 gpu_device.cc:2344] Cannot dlopen some GPU l
 """
 
 
-def test_the_reasons_are_the_messages_about_gpus():
+def test_reasons_are_the_log_messages_about_gpus():
     assert gpus.find_reasons(LOG) == [
         "Could not find cuda drivers on your machine, GPU will not be used",
         "Cannot dlopen some GPU libraries. Look",
@@ -30,7 +30,7 @@ def test_the_reasons_are_the_messages_about_gpus():
 
 @pytest.fixture(name="built_with")
 def patch_build(monkeypatch):
-    """Sets whether TensorFlow is built with CUDA, and what it says."""
+    """Returns a function that sets whether TensorFlow is built with CUDA, and what it logs."""
 
     def build(has_cuda, *words):
         monkeypatch.setattr(tf.test, "is_built_with_gpu_support", lambda: has_cuda)
@@ -40,25 +40,25 @@ def patch_build(monkeypatch):
     return build
 
 
-def test_a_build_without_cuda_is_the_reason(built_with):
+def test_a_build_without_cuda_is_reported(built_with):
     built_with(False)
     assert gpus.why_none() == 'It is built without CUDA: pip install "tensorflow[and-cuda]".'
 
 
 @pytest.mark.parametrize("value", ["", "-1"])
-def test_an_environment_that_hides_them_is_the_reason(built_with, monkeypatch, value):
+def test_an_environment_that_hides_gpus_is_reported(built_with, monkeypatch, value):
     built_with(True)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", value)
     assert gpus.why_none() == f"CUDA_VISIBLE_DEVICES={value!r} hides them: unset it."
 
 
-def test_else_tensorflow_says_why(built_with, monkeypatch):
+def test_otherwise_tensorflows_log_is_reported(built_with, monkeypatch):
     built_with(True, "no drivers", "no cuInit")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
-    assert gpus.why_none().startswith("It says: no drivers; no cuInit. Check the driver")
+    assert gpus.why_none().startswith("It logs: no drivers; no cuInit. Check the driver")
 
 
-def test_a_gpu_in_the_machine_is_known_by_its_device_file(monkeypatch, tmp_path):
+def test_a_gpu_is_detected_by_its_device_file(monkeypatch, tmp_path):
     monkeypatch.setattr(gpus, "_DEVICE_FILES", (f"{tmp_path}/nvidia[0-9]*", f"{tmp_path}/dxg"))
     (tmp_path / "nvidia-modeset").touch()
     assert not gpus.is_in_machine()
@@ -67,7 +67,7 @@ def test_a_gpu_in_the_machine_is_known_by_its_device_file(monkeypatch, tmp_path)
 
 
 @pytest.mark.slow
-def test_tensorflow_is_asked_in_another_process():
+def test_tensorflow_runs_in_a_subprocess():
     if tf.config.list_physical_devices("GPU"):
         pytest.skip("there is a GPU")
     assert gpus._ask_tensorflow()

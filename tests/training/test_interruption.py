@@ -1,4 +1,4 @@
-"""Signals: the first asks, the second ends, and afterwards all is as before."""
+"""Signals: the first requests a stop, the second kills, and handlers are restored."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.conftest import ROOT
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_the_first_signal_only_asks(number):
+def test_the_first_signal_only_requests_a_stop(number):
     before = signal.getsignal(number)
     with StopRequest() as request:
         assert not request.is_made
@@ -26,7 +26,7 @@ def test_the_first_signal_only_asks(number):
     assert signal.getsignal(number) is before
 
 
-def test_the_second_signal_ends_the_process():
+def test_the_second_signal_kills_the_process():
     program = (
         "import os, signal\n"
         "from albert_tf.training.interruption import StopRequest\n"
@@ -44,14 +44,14 @@ def test_the_second_signal_ends_the_process():
     assert "SIGTERM: saving after this step" in done.stderr
 
 
-def test_a_closed_terminal_that_signals_twice_only_asks():
+def test_a_repeated_sighup_only_requests_a_stop():
     with StopRequest() as request:
         os.kill(os.getpid(), signal.SIGHUP)
         os.kill(os.getpid(), signal.SIGHUP)
         assert request.is_made
 
 
-def test_under_nohup_a_closed_terminal_does_not_matter():
+def test_sighup_is_ignored_under_nohup():
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         with StopRequest() as request:
@@ -61,14 +61,14 @@ def test_under_nohup_a_closed_terminal_does_not_matter():
         signal.signal(signal.SIGHUP, before)
 
 
-def test_handlers_that_others_replace_are_set_again():
+def test_handlers_replaced_by_others_are_restored():
     before = signal.getsignal(signal.SIGTERM)
     with interruption.unchanged_handlers():
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-def test_an_interrupt_that_a_destructor_swallows_is_raised_after_it(monkeypatch):
+def test_an_interrupt_lost_in_a_destructor_is_raised_later(monkeypatch):
     class Owner:
         def __del__(self):
             signal.raise_signal(signal.SIGINT)
@@ -83,7 +83,7 @@ def test_an_interrupt_that_a_destructor_swallows_is_raised_after_it(monkeypatch)
     assert not reported
 
 
-def test_other_errors_of_destructors_are_reported_as_before(monkeypatch):
+def test_other_errors_in_destructors_are_reported_as_usual(monkeypatch):
     class Owner:
         def __del__(self):
             raise LookupError
@@ -96,7 +96,7 @@ def test_other_errors_of_destructors_are_reported_as_before(monkeypatch):
     assert reported == [LookupError]
 
 
-def test_in_another_thread_signals_keep_their_effect():
+def test_signals_keep_their_effect_in_other_threads():
     before = signal.getsignal(signal.SIGTERM)
     found = []
 

@@ -1,4 +1,4 @@
-"""The loops: exact resume, files, failures. On a tiny model with dropout."""
+"""The training loop: exact resuming, files and failures, with a tiny model with dropout."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.script_runner import killed_at
 
 
 def write_records(path, count, seed=5, masked=MAX_PREDICTIONS - 1):
-    """Random pre-training records for `tiny_config`, each with so many masked words."""
+    """Random pre-training records for `tiny_config` with the given number of masked words."""
     rng = np.random.default_rng(seed)
     with tf.io.TFRecordWriter(str(path)) as writer:
         for _ in range(count):
@@ -109,14 +109,14 @@ def run_through(task, records, tmp_path_factory):
     return trainer, output_dir
 
 
-def test_checkpoints_are_written_at_0_at_multiples_and_at_the_end(finished):
+def test_checkpoints_are_written_at_step_0_at_multiples_and_at_the_end(finished):
     _, output_dir = finished
     assert list(store.list_checkpoints(str(output_dir))) == [0, 3, 6, 7]
     text = (output_dir / "checkpoint").read_text()
     assert text.startswith('model_checkpoint_path: "model.ckpt-7"\nall_model_checkpoint_paths: ')
 
 
-def test_a_line_has_the_rate_of_its_last_step(finished):
+def test_a_line_has_the_learning_rate_of_its_last_step(finished):
     """Update number t has the learning rate of step t - 1."""
     trainer, output_dir = finished
     schedule = optimization.WarmUpPolynomialDecay(0.01, 7, 2)
@@ -149,13 +149,13 @@ def test_a_line_has_gradient_norm_and_speed_without_the_compiled_step(
     assert first["gradient_norm"] == pytest.approx(
         float(tf.linalg.global_norm(gradients)), rel=1e-4
     )
-    assert restarted[:2] == [0, 1]  # step 0 was saved, step 1 was compiled
+    assert restarted[:2] == [0, 1]  # after saving step 0, after compiling in step 1
     assert "examples_per_second" not in first
     tokens = SEQ_LENGTH * second["examples_per_second"]  # without padding
     assert second["tokens_per_second"] == pytest.approx(tokens)
 
 
-def test_a_checkpoint_holds_weights_moments_and_step_under_google_names(finished):
+def test_a_checkpoint_has_weights_moments_and_step_under_googles_names(finished):
     trainer, output_dir = finished
     reader = containers.open_checkpoint(str(output_dir / "model.ckpt-6"))
     shapes = reader.get_variable_to_shape_map()
@@ -168,7 +168,7 @@ def test_a_checkpoint_holds_weights_moments_and_step_under_google_names(finished
     assert shapes[f"{block}/adam_v"] == [20, 12]
 
 
-def test_stopping_and_going_on_is_as_going_through_bit_for_bit(finished, task, records, tmp_path):
+def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(finished, task, records, tmp_path):
     through, through_dir = finished
     # Steps 4 and 5 are lost, as when the machine fails.
     with killed_at(5):
@@ -184,7 +184,7 @@ def test_stopping_and_going_on_is_as_going_through_bit_for_bit(finished, task, r
     assert ours == theirs
 
 
-def test_one_trace_of_the_step_serves_batches_of_all_lengths(task, records, tmp_path):
+def test_the_step_is_traced_once_for_batches_of_all_lengths(task, records, tmp_path):
     dataset = input_pipeline.training_dataset(records, task.features, BATCH_SIZE, 3)
     signature = {
         name: tf.TensorSpec([None] * len(spec.shape), spec.dtype)
@@ -198,7 +198,7 @@ def test_one_trace_of_the_step_serves_batches_of_all_lengths(task, records, tmp_
     assert counts[0] == counts[-1]
 
 
-def test_a_finished_run_is_left_alone(finished, task, records):
+def test_a_finished_run_is_not_changed(finished, task, records):
     _, output_dir = finished
     before = {path.name: path.stat().st_mtime_ns for path in output_dir.iterdir()}
     again = make_trainer(task, output_dir)
@@ -207,7 +207,7 @@ def test_a_finished_run_is_left_alone(finished, task, records):
     assert {path.name: path.stat().st_mtime_ns for path in output_dir.iterdir()} == before
 
 
-def test_results_that_a_killed_run_did_not_write_are_written_by_the_next(
+def test_missing_results_of_a_killed_run_are_written_by_the_next_one(
     finished, task, records, tmp_path
 ):
     _, output_dir = finished
@@ -222,7 +222,7 @@ def test_results_that_a_killed_run_did_not_write_are_written_by_the_next(
     assert json.loads(path.read_text()) == expected | {"eval": {"loss": 2.5}}
 
 
-def test_old_checkpoints_go_and_other_files_stay(task, records, tmp_path):
+def test_old_checkpoints_are_deleted_and_other_files_kept(task, records, tmp_path):
     (tmp_path / "model.ckpt-best.index").write_text("mine")
     (tmp_path / "notes.txt").write_text("mine")
     announced = []
@@ -240,7 +240,7 @@ def test_old_checkpoints_go_and_other_files_stay(task, records, tmp_path):
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
 
 
-def test_an_infinite_loss_stops_the_run_and_names_the_step(task, records, tmp_path):
+def test_an_infinite_loss_stops_the_run_and_reports_the_step(task, records, tmp_path):
     trainer = make_trainer(task, tmp_path, learning_rate=1e30, kind="adamw", log_steps=1)
     with pytest.raises(NonFiniteLossError, match=r"not finite at step \d.*model\.ckpt-0 *\."):
         train(trainer, records)
@@ -251,11 +251,11 @@ def test_an_infinite_loss_stops_the_run_and_names_the_step(task, records, tmp_pa
 
 
 @pytest.mark.parametrize("nan_policy", ["stop", "skip"])
-def test_weights_that_an_update_made_infinite_are_not_saved(task, records, tmp_path, nan_policy):
+def test_infinite_weights_are_not_saved(task, records, tmp_path, nan_policy):
     changes = {"save_checkpoints_steps": 1, "nan_policy": nan_policy}
     trainer = make_trainer(task, tmp_path, learning_rate=3e38, kind="adamw", **changes)
     with pytest.raises(
-        NonFiniteLossError, match=r"\d+ weights and moments are not finite after update \d, the fir"
+        NonFiniteLossError, match=r"\d+ weights and moments are not finite after update \d; the fir"
     ) as error:
         train(trainer, records)
     last = list(store.list_checkpoints(str(tmp_path)))[-1]
@@ -266,7 +266,7 @@ def test_weights_that_an_update_made_infinite_are_not_saved(task, records, tmp_p
     assert again.step == last
 
 
-def test_a_checkpoint_that_is_not_finite_is_refused_by_name(task, tmp_path):
+def test_a_checkpoint_that_is_not_finite_is_rejected(task, tmp_path):
     trainer = make_trainer(task, tmp_path)
     weight = trainer.model.trainable_variables[1]
     weight.assign(weight * np.nan)
@@ -278,7 +278,7 @@ def test_a_checkpoint_that_is_not_finite_is_refused_by_name(task, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["model.ckpt-60", "model.ckpt-12345678901234567890"])
-def test_the_counter_inside_a_checkpoint_decides_and_not_its_name(
+def test_a_checkpoints_step_is_its_global_step_and_not_its_name(
     finished, task, tmp_path, caplog, name
 ):
     trainer, source = finished
@@ -292,14 +292,14 @@ def test_the_counter_inside_a_checkpoint_decides_and_not_its_name(
     assert list(store.list_checkpoints(str(tmp_path))) == [step]
 
 
-def test_damaged_results_are_found_before_training(task, records, tmp_path):
+def test_damaged_results_are_reported_before_training(task, records, tmp_path):
     (tmp_path / "results.json").write_text('{"train": [')
     with pytest.raises(ValueError, match=r"results\.json: not written by this program, or damaged"):
         train(make_trainer(task, tmp_path), records)
     assert not store.list_checkpoints(str(tmp_path))
 
 
-def test_checkpoints_of_another_model_are_refused(finished, task):
+def test_checkpoints_of_another_model_are_rejected(finished, task):
     _, output_dir = finished
     other = PretrainingTask(
         dataclasses.replace(task.config, intermediate_size=24), SEQ_LENGTH, MAX_PREDICTIONS
@@ -307,6 +307,6 @@ def test_checkpoints_of_another_model_are_refused(finished, task):
     trainer = make_trainer(other, output_dir)
     weight = trainer.model.trainable_variables[0]
     before = weight.numpy()
-    with pytest.raises(ValueError, match=r"ffn_1/intermediate/dense/kernel: \[12, 24\] here, \[12"):
+    with pytest.raises(ValueError, match=r"ffn_1/intermediate/dense/kernel: expected \[12, 24\]"):
         trainer.restore_latest()
     np.testing.assert_array_equal(weight, before)

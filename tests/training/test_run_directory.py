@@ -1,4 +1,4 @@
-"""One process in a directory at a time, and what was run there."""
+"""The output directory: locking, and the description of runs."""
 
 from __future__ import annotations
 
@@ -39,26 +39,26 @@ TRY = (
 
 
 def attempt(path):
-    """What another process finds: "free", or why not."""
+    """Returns "free" if another process can lock the directory, else its error message."""
     done = subprocess.run(
         [sys.executable, "-c", TRY, str(path)], cwd=ROOT, capture_output=True, text=True, check=True
     )
     return done.stdout.strip()
 
 
-def test_a_second_process_is_refused_and_told_who_has_the_directory(tmp_path):
+def test_the_error_of_a_second_process_names_the_first(tmp_path):
     with run_directory.lock(str(tmp_path)):
         answer = attempt(tmp_path)
     assert answer.startswith(f"{tmp_path} is in use by process {os.getpid()} on ")
     assert socket.gethostname() in answer
     assert re.search(
-        r"began 20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00\. .*another --output_dir", answer
+        r"started 20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00\. .*another --output_dir", answer
     )
     assert attempt(tmp_path) == "free"
     assert (tmp_path / run_directory.LOCK_FILE).read_bytes() == b""
 
 
-def test_a_killed_process_lets_go_by_itself(tmp_path):
+def test_a_killed_process_releases_the_lock(tmp_path):
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLD, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE, text=True
     )
@@ -75,7 +75,7 @@ def test_a_killed_process_lets_go_by_itself(tmp_path):
         assert str(os.getpid()) in (tmp_path / run_directory.LOCK_FILE).read_text()
 
 
-def test_the_same_process_may_take_it_again(tmp_path):
+def test_the_same_process_may_lock_it_again(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path)
     with run_directory.lock(str(tmp_path)):
         with run_directory.lock(str(tmp_path / "link")):
@@ -84,13 +84,13 @@ def test_the_same_process_may_take_it_again(tmp_path):
     assert attempt(tmp_path) == "free"
 
 
-def test_an_error_lets_go(tmp_path):
+def test_an_error_releases_the_lock(tmp_path):
     with pytest.raises(RuntimeError, match="x"), run_directory.lock(str(tmp_path)):
         raise RuntimeError("x")
     assert attempt(tmp_path) == "free"
 
 
-def test_a_child_does_not_keep_the_lock_of_a_parent_that_is_gone(tmp_path):
+def test_a_child_does_not_keep_the_lock_of_its_dead_parent(tmp_path):
     code = (
         "import os, sys, time\n"
         "from albert_tf.training import run_directory\n"
@@ -113,7 +113,7 @@ def test_a_child_does_not_keep_the_lock_of_a_parent_that_is_gone(tmp_path):
         parent.stdout.close()
 
 
-def test_only_what_a_killed_process_left_half_written_is_removed(tmp_path):
+def test_only_partial_files_of_a_killed_process_are_removed(tmp_path):
     data = ".data-00000-of-00001"
     half = [".model.ckpt-20-0a1b2c3d.index", f".model.ckpt-20-0a1b2c3d{data}.tempstate17"]
     half += [f".model.ckpt-best-99999999{data}", "metrics.jsonl.0a1b2c3d.tmp"]
@@ -128,13 +128,13 @@ def test_only_what_a_killed_process_left_half_written_is_removed(tmp_path):
             assert (tmp_path / half[0]).exists()
 
 
-def test_a_lock_that_says_nothing_is_respected_all_the_same(tmp_path):
+def test_a_lock_without_an_owner_is_respected(tmp_path):
     with run_directory.lock(str(tmp_path)):
         (tmp_path / run_directory.LOCK_FILE).write_text("")
         assert f"{tmp_path} is in use by another process." in attempt(tmp_path)
 
 
-def test_where_nothing_can_be_locked_nothing_is(tmp_path, monkeypatch, caplog):
+def test_directories_that_do_not_support_locking_are_not_locked(tmp_path, monkeypatch, caplog):
     with run_directory.lock("gs://bucket/out"):
         pass
     with pytest.raises(FileNotFoundError), run_directory.lock(str(tmp_path / "none")):
@@ -146,7 +146,7 @@ def test_where_nothing_can_be_locked_nothing_is(tmp_path, monkeypatch, caplog):
     with monkeypatch.context() as patch:
         patch.setattr("fcntl.flock", refuse)
         with run_directory.lock(str(tmp_path)):
-            assert "not held against other processes (No locks available)" in caplog.text
+            assert "not locked against other processes (No locks available)" in caplog.text
 
     def open_read_only(*_):
         raise OSError(30, "Read-only file system")
@@ -168,7 +168,7 @@ def fail_in(path, names=()):
         raise KeyError
 
 
-def test_a_directory_that_was_made_for_nothing_is_removed_again(tmp_path):
+def test_an_unused_new_directory_is_removed_after_an_error(tmp_path):
     fail_in(tmp_path / "new" / "deep")
     assert not list(tmp_path.iterdir())
     fail_in(tmp_path / "new" / "deep", ["features.npz"])
@@ -181,20 +181,20 @@ def test_a_directory_that_was_made_for_nothing_is_removed_again(tmp_path):
     assert (tmp_path / "good").is_dir()
 
 
-def test_a_directory_that_other_workers_share_is_left_to_them(tmp_path):
+def test_a_directory_shared_with_other_workers_is_not_removed(tmp_path):
     path = str(tmp_path / "new")
     with pytest.raises(KeyError), run_directory.made(path, is_shared=True):
         raise KeyError
     assert os.path.isdir(path)
 
 
-def test_a_directory_that_another_process_holds_is_left(tmp_path):
+def test_a_directory_locked_by_another_process_is_not_removed(tmp_path):
     with run_directory.made(str(tmp_path / "new")), run_directory.lock(str(tmp_path / "new")):
         run_directory._remove_free_lock(str(tmp_path / "new"))
         assert os.listdir(tmp_path / "new") == [".lock"]
 
 
-def test_a_directory_that_cannot_be_made_is_refused(tmp_path):
+def test_a_directory_that_cannot_be_created_is_rejected(tmp_path):
     (tmp_path / "file").write_text("")
     with (
         pytest.raises(ValueError, match="--output_dir: cannot write to"),
@@ -213,8 +213,8 @@ def describe(path, step=20):
     )
 
 
-def test_a_run_is_described_and_earlier_ones_stay(tmp_path):
-    (tmp_path / "runs.jsonl").write_text('{"cut short')  # as no run of ours leaves it
+def test_a_run_is_described_and_earlier_ones_are_kept(tmp_path):
+    (tmp_path / "runs.jsonl").write_text('{"cut short')  # not written by this program
     first, second = describe(tmp_path, 20), describe(tmp_path, 30)
     entry = json.loads((tmp_path / "run.json").read_text())
     lines = (tmp_path / "runs.jsonl").read_text().splitlines()
@@ -230,7 +230,7 @@ def test_a_run_is_described_and_earlier_ones_stay(tmp_path):
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_the_versions_are_those_that_run():
+def test_the_versions_are_those_in_use():
     versions = run_directory._versions()
     assert versions["python"] == platform.python_version()
     assert versions["numpy"] == np.__version__
@@ -239,7 +239,7 @@ def test_the_versions_are_those_that_run():
     assert versions["tf_keras"]
 
 
-def test_the_commit_is_that_of_the_program_and_of_no_tree_around_it(tmp_path, monkeypatch):
+def test_the_commit_is_not_that_of_a_surrounding_repository(tmp_path, monkeypatch):
     if shutil.which("git") is None:
         pytest.skip("git is not installed")
     package = tmp_path / "albert_tf"
@@ -256,7 +256,7 @@ def test_the_commit_is_that_of_the_program_and_of_no_tree_around_it(tmp_path, mo
     (tmp_path / "other").write_text("x")
     git("add", "other")
     git("commit", "--quiet", "-m", "x")
-    assert run_directory._source() is None  # installed inside of somebody's tree
+    assert run_directory._source() is None  # installed inside another repository
     git("add", ".")
     git("commit", "--quiet", "-m", "y")
     source = run_directory._source()
@@ -268,12 +268,12 @@ def test_the_commit_is_that_of_the_program_and_of_no_tree_around_it(tmp_path, mo
     assert run_directory._source() == source | {"dirty": True}
 
 
-def test_a_program_without_git_runs_as_well(monkeypatch):
+def test_git_is_not_required(monkeypatch):
     monkeypatch.setenv("PATH", "")
     assert run_directory._source() is None
 
 
-def test_results_of_one_phase_leave_the_others(tmp_path):
+def test_results_of_one_phase_keep_those_of_others(tmp_path):
     path = str(tmp_path)
     run_directory.record_results(path, {"eval": {"loss": np.float32(0.5), "accuracy": 0.25}})
     run_directory.record_results(path, {"train": {"loss": 1.5}})
@@ -284,7 +284,7 @@ def test_results_of_one_phase_leave_the_others(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", "3"])
-def test_results_of_somebody_else_are_not_overwritten(tmp_path, text):
+def test_results_of_another_program_are_not_overwritten(tmp_path, text):
     (tmp_path / "results.json").write_text(text)
     with pytest.raises(ValueError, match=r"results\.json: not written by this program"):
         run_directory.record_results(str(tmp_path), {"eval": {"loss": 0.25}})

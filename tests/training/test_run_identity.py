@@ -1,4 +1,4 @@
-"""What decides the result of a run, and what is said when it has changed."""
+"""The identity of a run, and the errors and logs when it has changed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DATA = TrainedWith(
 
 @pytest.fixture(name="settings")
 def make_settings(tmp_path):
-    """Settings whose folder has a checkpoint of step 20, as far as names go."""
+    """Settings whose folder has a file named like a checkpoint of step 20."""
     CONFIG.to_json_file(str(tmp_path / "config.json"))
     add_checkpoint(tmp_path, "model.ckpt-20")
     add_checkpoint(tmp_path, "init")
@@ -47,7 +47,7 @@ def check(settings, now, **changes):
     return run_identity.check(dataclasses.replace(settings, **changes), now)
 
 
-def test_an_identity_has_what_decides_the_result_and_nothing_else(settings):
+def test_an_identity_has_only_what_affects_the_result(settings):
     found = describe(settings)
     names = {"learning_rate", "seed", "optimizer", "num_train_steps", "train_batch_size"}
     names |= {"precision", "config", "init_checkpoint", "vocabulary", "training data"}
@@ -59,7 +59,7 @@ def test_an_identity_has_what_decides_the_result_and_nothing_else(settings):
     assert set(found.paths) == {"config", "init_checkpoint", "vocabulary", "training data"}
 
 
-def test_the_same_run_passes_wherever_its_files_are(settings, tmp_path, monkeypatch):
+def test_the_same_run_may_be_moved(settings, tmp_path, monkeypatch):
     trained_with.write(str(tmp_path), describe(settings))
     monkeypatch.chdir(tmp_path)
     shutil.copytree(tmp_path, tmp_path / "moved")
@@ -90,25 +90,25 @@ def test_the_same_run_passes_wherever_its_files_are(settings, tmp_path, monkeypa
         ),
     ],
 )
-def test_another_setting_is_refused_with_both_values(settings, changes, row):
+def test_the_error_for_another_setting_has_both_values(settings, changes, row):
     trained_with.write(settings.output_dir, describe(settings))
     now = describe(dataclasses.replace(settings, **changes))
-    with pytest.raises(ValueError, match="holds a run with other settings:") as error:
+    with pytest.raises(ValueError, match="contains a run with other settings:") as error:
         check(settings, now)
     error.match(row)
-    error.match("Name another --output_dir, or pass --allow_changed_settings")
+    error.match("Choose another --output_dir, or pass --allow_changed_settings")
     assert list(check(settings, now, allow_changed_settings=True)) == list(changes)
 
 
 @pytest.mark.parametrize("name", ["vocabulary", "training data"])
-def test_another_content_is_refused_with_both_paths(settings, name):
+def test_the_error_for_other_content_has_both_paths(settings, name):
     trained_with.write(settings.output_dir, describe(settings))
     other = TrainedWith(DATA.identity | {name: "other"}, DATA.paths | {name: "/here/other"})
     with pytest.raises(ValueError, match=rf"(?s){name}.*sha256 0\w \(/there/.*other \(/here/oth"):
         check(settings, describe(settings, other))
 
 
-def test_another_precision_or_initial_checkpoint_is_refused(settings, tmp_path):
+def test_another_precision_or_initial_checkpoint_is_rejected(settings, tmp_path):
     trained_with.write(str(tmp_path), describe(settings))
     with pytest.raises(ValueError, match=r"precision +float32 +bfloat16"):
         check(settings, describe(settings, precision="bfloat16"))
@@ -119,16 +119,16 @@ def test_another_precision_or_initial_checkpoint_is_refused(settings, tmp_path):
         describe(dataclasses.replace(settings, init_checkpoint="none"))
 
 
-def test_what_is_not_known_is_not_compared(settings, tmp_path, caplog):
+def test_unknown_identities_are_not_compared(settings, tmp_path, caplog):
     caplog.set_level("INFO", logger="absl")
     other = describe(dataclasses.replace(settings, seed=1))
     assert check(settings, other) == {}
-    assert "has no trained_with.json: what it was trained with is not known" in caplog.text
+    assert "has no trained_with.json: cannot check whether" in caplog.text
     trained_with.write(str(tmp_path), describe(settings, TrainedWith({})))
     assert check(settings, describe(settings)) == {}
 
 
-def test_a_folder_without_a_checkpoint_is_no_run(settings, tmp_path):
+def test_a_folder_without_a_checkpoint_is_a_new_run(settings, tmp_path):
     trained_with.write(str(tmp_path), describe(settings))
     (tmp_path / "model.ckpt-20.index").unlink()
     assert check(settings, describe(dataclasses.replace(settings, seed=1))) == {}
@@ -137,7 +137,7 @@ def test_a_folder_without_a_checkpoint_is_no_run(settings, tmp_path):
         check(settings, describe(dataclasses.replace(settings, seed=1)))
 
 
-def test_before_the_first_step_only_what_made_the_weights_counts(settings, tmp_path, caplog):
+def test_before_the_first_step_only_the_initialization_counts(settings, tmp_path, caplog):
     caplog.set_level("INFO", logger="absl")
     (tmp_path / "model.ckpt-20.index").rename(tmp_path / "model.ckpt-0.index")
     trained_with.write(str(tmp_path), describe(settings))
@@ -153,7 +153,7 @@ def test_other_changes_are_logged(settings, caplog):
     moved = TrainedWith(DATA.identity, DATA.paths | {"training data": "/elsewhere"})
     assert check(settings, describe(dataclasses.replace(settings, log_steps=7), moved)) == {}
     (record,) = caplog.records
-    assert "without an influence on the result" in record.message
+    assert "do not affect the result" in record.message
     rows = [line.split() for line in record.message.splitlines()[2:]]
     assert rows == [
         ["log_steps", "100", "7"],
@@ -161,7 +161,7 @@ def test_other_changes_are_logged(settings, caplog):
     ]
 
 
-def test_a_model_needs_its_vocabulary_and_not_its_learning_rate(settings, tmp_path):
+def test_a_model_needs_its_vocabulary_but_not_its_learning_rate(settings, tmp_path):
     trained_with.write(str(tmp_path), describe(settings))
     names = {"vocabulary", "do_lower_case"}
     other = describe(dataclasses.replace(settings, seed=1, learning_rate=0.5))
@@ -174,9 +174,7 @@ def test_a_model_needs_its_vocabulary_and_not_its_learning_rate(settings, tmp_pa
     assert run_identity.check_model(str(tmp_path / "foreign"), other, names, False) == {}
 
 
-def test_weights_come_from_the_folder_that_has_trained_or_from_the_init_checkpoint(
-    settings, tmp_path
-):
+def test_weights_come_from_the_trained_run_or_from_the_init_checkpoint(settings, tmp_path):
     init = {"init_checkpoint": str(tmp_path / "first" / "model.ckpt-best")}
     cases = [
         ("model.ckpt-20", {}, str(tmp_path)),
@@ -195,7 +193,7 @@ def test_weights_come_from_the_folder_that_has_trained_or_from_the_init_checkpoi
         assert run_identity.weights_folder(given) == expected, (name, changes)
 
 
-def test_a_start_from_a_run_needs_the_vocabulary_of_that_run(settings, tmp_path):
+def test_initializing_from_a_run_needs_its_vocabulary(settings, tmp_path):
     first = tmp_path / "first"
     first.mkdir()
     add_checkpoint(first, "model.ckpt-best")
@@ -209,13 +207,13 @@ def test_a_start_from_a_run_needs_the_vocabulary_of_that_run(settings, tmp_path)
         run_identity.check(start, other)
 
 
-def test_a_foreign_vocabulary_of_another_size_is_warned_of(settings, tmp_path, caplog):
+def test_a_vocabulary_of_another_size_causes_a_warning(settings, tmp_path, caplog):
     run_identity.warn_of_vocabulary(settings, 97, 97)
     assert not caplog.records
     run_identity.warn_of_vocabulary(settings, 61, 97)
     (record,) = caplog.records
-    assert "The vocabulary has 61 entries, and the model has vocab_size=97." in record.message
-    assert record.message.endswith(f"take the one that came with {tmp_path}.")
+    assert "The vocabulary has 61 entries, but the model has vocab_size=97." in record.message
+    assert record.message.endswith(f"use the vocabulary that came with {tmp_path}.")
     trained_with.write(str(tmp_path), DATA)  # then the vocabulary itself is compared
     run_identity.warn_of_vocabulary(settings, 61, 97)
     fresh = dataclasses.replace(settings, init_checkpoint=None, output_dir=str(tmp_path / "new"))
@@ -223,7 +221,7 @@ def test_a_foreign_vocabulary_of_another_size_is_warned_of(settings, tmp_path, c
     assert len(caplog.records) == 1
 
 
-def test_the_length_matters_to_a_model_that_reads_the_padding():
+def test_mean_pooling_makes_the_sequence_length_part_of_the_model():
     settings = classification.Settings(task_name="cola", data_dir="cola", output_dir="out")
     assert settings.names_for_model == {"do_lower_case", "use_pooled_output"}
     settings = dataclasses.replace(settings, use_pooled_output=False)

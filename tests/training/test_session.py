@@ -1,4 +1,4 @@
-"""Devices, precision and trainer of a program, made of its settings."""
+"""Setup of devices, precision and trainer from the settings of a program."""
 
 from __future__ import annotations
 
@@ -61,16 +61,16 @@ def test_the_config_is_kept_in_the_output_folder(tmp_path):
     assert session.read_config(str(tmp_path), path) == config
 
 
-def test_the_folder_of_another_model_is_refused(tmp_path):
+def test_the_folder_of_another_model_is_rejected(tmp_path):
     path = write_config(tmp_path / "a.json")
     session.keep_config(str(tmp_path), session.read_config(str(tmp_path), path))
     other = write_config(tmp_path / "b.json", hidden_size=16)
-    with pytest.raises(ValueError, match=r"another model .*hidden_size is 12 there, 16 in .*b\.j"):
+    with pytest.raises(ValueError, match=r"another model .*hidden_size is 12 there, but 16 in .*b"):
         session.read_config(str(tmp_path), other)
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_the_precision_ends_with_the_block(precision):
+def test_the_precision_is_restored_after_the_block(precision):
     settings = RunSettings(output_dir="unused", precision=precision)
     with session.use_devices(settings) as (strategy, name):
         assert name == precision
@@ -87,7 +87,7 @@ def test_the_precision_is_restored_after_an_error():
     assert tf_keras.mixed_precision.global_policy().name == "float32"
 
 
-def test_a_session_locks_the_directory_and_describes_the_run_that_works(settings, task, tmp_path):
+def test_a_session_locks_the_directory_and_describes_a_valid_run(settings, task, tmp_path):
     with session.open_session(settings, task.config) as opened:
         assert json.loads((tmp_path / ".lock").read_text())["pid"] == os.getpid()
         assert opened.is_chief
@@ -104,7 +104,7 @@ def test_a_session_locks_the_directory_and_describes_the_run_that_works(settings
     assert AlbertConfig.from_json_file(str(tmp_path / "albert_config.json")) == task.config
 
 
-def test_accepted_changes_are_in_the_description_of_the_run(settings, task, tmp_path):
+def test_accepted_changes_are_recorded(settings, task, tmp_path):
     path = str(tmp_path / "a.json")
     task.config.to_json_file(path)
     settings = dataclasses.replace(settings, albert_config_file=path, do_train=True)
@@ -126,7 +126,7 @@ def test_accepted_changes_are_in_the_description_of_the_run(settings, task, tmp_
     assert [run.get("changed_settings") for run in runs] == [None, changes]
 
 
-def test_workers_compare_what_they_run_and_what_they_train(settings, task):
+def test_workers_compare_versions_and_identities(settings, task):
     class Workers:
         def __init__(self):
             self.agreed = []
@@ -156,7 +156,7 @@ def weights(trainer):
     return {variable_name(v): v.numpy() for v in trainer.model.variables}
 
 
-def test_random_weights_depend_on_the_seed_alone(settings, task, monkeypatch):
+def test_random_weights_only_depend_on_the_seed(settings, task, monkeypatch):
     logged = []
     monkeypatch.setattr(logging, "warning", lambda text, *_: logged.append(text))
     first, again = weights(start(settings, task)), weights(start(settings, task))
@@ -167,7 +167,7 @@ def test_random_weights_depend_on_the_seed_alone(settings, task, monkeypatch):
     assert "training starts from random weights" in logged[0]
 
 
-def test_training_starts_from_init_checkpoint_and_resumes_what_it_finds(settings, task, tmp_path):
+def test_training_starts_from_init_checkpoint_or_resumes(settings, task, tmp_path):
     prefix = str(tmp_path / "weights")
     trainer = start(settings, task)
     store.save_checkpoint(prefix, {variable_name(v): v for v in trainer.model.variables})
@@ -181,7 +181,7 @@ def test_training_starts_from_init_checkpoint_and_resumes_what_it_finds(settings
     assert start(settings, task).step == 3
 
 
-def test_the_identity_of_a_run_is_kept_with_its_first_checkpoint(settings, task, tmp_path):
+def test_the_identity_of_a_run_is_stored_with_its_first_checkpoint(settings, task, tmp_path):
     identity = TrainedWith({"seed": "7"})
     with session.use_devices(settings) as (strategy, _):
         trainer = session.make_trainer(settings, task, SCHEDULE, strategy, identity=identity)
@@ -208,11 +208,11 @@ def test_settings_reach_the_trainer(settings, task):
     assert jitted.take_step.options.jit_compile
 
 
-def test_threads_that_can_no_longer_be_set_are_refused(settings):
-    tf.zeros(()).numpy()  # TensorFlow is in use
+def test_the_number_of_threads_cannot_change_after_initialization(settings):
+    tf.zeros(()).numpy()  # initializes TensorFlow
     settings = dataclasses.replace(settings, threads=3)
     with (
-        pytest.raises(ValueError, match=r"--threads=3: TensorFlow has computed in this process"),
+        pytest.raises(ValueError, match=r"--threads=3: TensorFlow is already initialized"),
         session.use_devices(settings),
     ):
         pass
@@ -222,7 +222,7 @@ def test_threads_that_can_no_longer_be_set_are_refused(settings):
     ("steps", "warm_up", "start", "is_said"),
     [(7, 9, 0, True), (7, 5, 3, True), (7, 7, 0, False), (7, 0, 9, False)],
 )
-def test_a_warm_up_that_training_ends_before_is_said(
+def test_a_warm_up_longer_than_the_training_causes_a_warning(
     task, settings, steps, warm_up, start, is_said, caplog
 ):
     schedule = WarmUpPolynomialDecay(1e-3, steps, warm_up, start)

@@ -19,7 +19,7 @@ def test_settings_need_no_tensorflow():
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
 
 
-def test_the_first_checkpoint_is_needed_until_the_run_has_its_own(tmp_path):
+def test_init_checkpoint_is_only_needed_by_a_new_run(tmp_path):
     settings = ModelSettings(output_dir=str(tmp_path), init_checkpoint=f"{tmp_path}/none")
     with pytest.raises(FileNotFoundError, match=r"^--init_checkpoint: .*none: no such checkpoint"):
         settings.check_paths()
