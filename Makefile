@@ -8,6 +8,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 RUN := $(VENV)/bin/python
 READY := $(VENV)/.installed
+EXTRAS := .[dev,hf,openvino,plot,sentences,web,zh]
 DOCS_READY := $(VENV)/.docs-installed
 
 # Without TensorFlow's start-up notes (which CPU, no CUDA). Its errors reach Python as exceptions.
@@ -20,13 +21,15 @@ help: ## list these targets
 
 setup: $(READY) ## make the virtual environment and install everything into it
 
-# Done once, and again when the dependencies change.
+# Done once, and again when the dependencies change. uv, where it is there, takes a third of the time;
+# where it fails, as it does not read the settings of pip, pip does it.
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
 	  || { echo "Python 3.10 or newer is needed: make setup PYTHON=/path/to/python3.11"; exit 1; }
 	@$(RUN) -m pip --version > /dev/null 2>&1 || $(PYTHON) -m venv $(VENV)
 	@echo "Installing into $(VENV) (the first time takes about three minutes) ..."
-	@$(RUN) -m pip install --quiet --disable-pip-version-check --editable ".[dev,hf,openvino,plot,sentences,web,zh]"
+	@{ command -v uv > /dev/null && uv pip install --quiet --python $(RUN) --editable "$(EXTRAS)"; } \
+	  || $(RUN) -m pip install --quiet --disable-pip-version-check --editable "$(EXTRAS)"
 	@touch $(READY)
 
 demo: $(READY) ## from text to a pre-trained, fine-tuned model, in demo/ (four minutes)
