@@ -1,0 +1,126 @@
+"""Recognizes released checkpoints by the checksums of their tensors.
+
+`releases.json` has the CRC-32C of every tensor of nine released checkpoints, masked as in the
+`.index` files of their archives. A checksum depends on the values alone, so a release is recognized
+in any format and under any file name, as long as a conversion has kept the values.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import os
+from collections.abc import Mapping
+
+import numpy as np
+
+from albert_tf.checkpoints.loading import read_weights
+from albert_tf.data import tfrecord
+
+_TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "releases.json")
+_MAX_LISTED_NAMES = 12
+
+
+@dataclasses.dataclass(frozen=True)
+class Release:
+    """A released checkpoint.
+
+    Attributes:
+        name: of this project.
+        title: model, language and authors.
+        tensors: variable → masked CRC-32C of its values, float32 in C order; no optimizer moments.
+    """
+
+    name: str
+    title: str
+    tensors: Mapping[str, int]
+
+
+@dataclasses.dataclass(frozen=True)
+class ReleaseReport:
+    """How a checkpoint compares with the release that it has the most tensors of.
+
+    Attributes:
+        path: the checkpoint.
+        release: the closest release; None if the checkpoint has no tensor of any.
+        same: variables with the values of the release.
+        altered: variables with other values or another shape.
+        missing: variables of the release that the checkpoint lacks.
+        added: variables that the release lacks, such as a new head.
+    """
+
+    path: str
+    release: Release | None
+    same: list[str]
+    altered: list[str]
+    missing: list[str]
+    added: list[str]
+
+    @property
+    def is_release(self) -> bool:
+        """Whether the checkpoint has every tensor of the release, and no other."""
+        return self.release is not None and not (self.altered or self.missing or self.added)
+
+    def __str__(self) -> str:
+        if self.release is None:
+            return f"{self.path}: none of its tensors is of a known release"
+        count = f"{len(self.same)} of {len(self.release.tensors)} tensors"
+        title = f"{self.release.title}, {self.release.name}"
+        if self.is_release:
+            return f"{self.path}: {title}; all {len(self.same)} tensors are the released ones"
+        lines = [f"{self.path}: not a release as it is; {count} are those of {title}"]
+        for kind in ("altered", "missing", "added"):
+            names = getattr(self, kind)
+            more = len(names) - _MAX_LISTED_NAMES
+            lines += [f"  {kind:<8}{name}" for name in names[:_MAX_LISTED_NAMES]]
+            lines += [f"  and {more} more {kind}"] if more > 0 else []
+        return "\n".join(lines)
+
+
+@functools.cache
+def known_releases() -> tuple[Release, ...]:
+    """Returns the releases whose checksums are known."""
+    with open(_TABLE, encoding="utf-8") as stream:
+        table = json.load(stream)
+    return tuple(
+        Release(name, row["title"], {key: int(crc, 16) for key, crc in row["tensors"].items()})
+        for name, row in table.items()
+    )
+
+
+def checksum(values: np.ndarray) -> int:
+    """Returns the masked CRC-32C of a tensor's values, as TensorFlow's `.index` files have it."""
+    data = np.ascontiguousarray(values, np.float32).tobytes()
+    return int.from_bytes(tfrecord.checksum(data), "little")
+
+
+def identify(path: str) -> ReleaseReport:
+    """Compares a checkpoint with all known releases, and reports on the closest one.
+
+        >>> str(identify("albert_tiny/"))  # doctest: +SKIP
+        'albert_tiny/albert_model.ckpt: ALBERT tiny, Chinese (albert_zh), albert_tiny_brightmart; …'
+
+    Args:
+        path: a checkpoint of any family and format, as in `load_checkpoint`.
+
+    Raises:
+        FileNotFoundError, ValueError: as `inspect_checkpoint`.
+    """
+    found = {name: checksum(value) for name, value in read_weights(path).items()}
+    best = max(known_releases(), key=lambda release: _num_same(found, release))
+    if not _num_same(found, best):
+        return ReleaseReport(path, None, [], [], [], sorted(found))
+    common = sorted(found.keys() & best.tensors.keys())
+    return ReleaseReport(
+        path,
+        best,
+        same=[name for name in common if found[name] == best.tensors[name]],
+        altered=[name for name in common if found[name] != best.tensors[name]],
+        missing=sorted(best.tensors.keys() - found.keys()),
+        added=sorted(found.keys() - best.tensors.keys()),
+    )
+
+
+def _num_same(found: Mapping[str, int], release: Release) -> int:
+    return sum(found.get(name) == crc for name, crc in release.tensors.items())

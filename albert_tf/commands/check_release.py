@@ -1,0 +1,163 @@
+r"""Names the release that a checkpoint is, and measures it on a task with the published settings.
+
+    python tools/check_release.py --input=albert_tiny
+
+compares the checksum of every tensor with those of nine releases of Google and albert_zh, and lists
+the tensors that are altered, missing or added. It recognizes a release after a conversion, too.
+
+    python tools/check_release.py --input=albert_tiny --task=lcqmc_tiny --data_dir=lcqmc \
+        --output_dir=lcqmc_check
+
+then fine-tunes this model by a recipe of configs/recipes, and prints what was published beside what
+was measured. The same command resumes an interrupted run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import shlex
+import subprocess
+import sys
+
+from absl import logging
+
+from albert_tf import files, included
+from albert_tf.checkpoints import finding, releases
+from albert_tf.cli import program
+from albert_tf.settings import REQUIRED, SettingsGroup, setting
+from albert_tf.training import run_directory
+
+DATA_FILE_FLAGS = ("train_file", "predict_file")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings(SettingsGroup):
+    """What to check."""
+
+    input: str = setting(REQUIRED, "Folder of a released model, or a checkpoint in it.")
+    task: str = setting(
+        "", "Recipe to run, a name of configs/recipes such as lcqmc_tiny; default: none."
+    )
+    data_dir: str = setting("", "Folder of the data of the task; default: that of the recipe.")
+    output_dir: str = setting("", "Folder of the run; default: that of the recipe.")
+
+    def __post_init__(self) -> None:
+        """Checks that flags go together."""
+        if not self.task and (self.data_dir or self.output_dir):
+            raise ValueError("data_dir and output_dir belong to a task; pass --task as well")
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """A recipe of configs/recipes.
+
+    Attributes:
+        path: of the file.
+        command: module of `albert_tf.commands` that runs it.
+        published: what its comment says of published results.
+        flags: name → value, of the flags that have one.
+    """
+
+    path: str
+    command: str
+    published: str
+    flags: dict[str, str]
+
+
+def read_recipe(name: str) -> Recipe:
+    """Reads a recipe.
+
+    Args:
+        name: of a recipe of configs/recipes, or a path.
+
+    Raises:
+        FileNotFoundError: there is no such recipe; lists the names.
+        ValueError: the file has no command or no published result in its comments.
+    """
+    path = included.recipe_file(name)
+    text = files.read_text(path)
+    command = re.search(r"^#     python (\w+)\.py ", text, re.MULTILINE)
+    published = re.search(r"^# Published: (.*(?:\n# .*)*)", text, re.MULTILINE)
+    if command is None or published is None:
+        raise ValueError(f"{path}: no recipe: its comments name no command or no published result")
+    flags = dict(re.findall(r"^--(\w+)=(.*)$", text, re.MULTILINE))
+    return Recipe(path, command[1], published[1].replace("\n# ", " "), flags)
+
+
+def command_line(settings: Settings, recipe: Recipe) -> list[str]:
+    """Returns the command that runs a recipe with the model and the folders of the settings.
+
+    Raises:
+        FileNotFoundError, ValueError: the folder has no config or vocabulary, or several.
+    """
+    checkpoint = finding.find_checkpoint(settings.input)
+    folder = os.path.dirname(checkpoint)
+    vocab_file, spm_model_file = finding.find_vocabulary(folder)
+    model = {
+        "init_checkpoint": checkpoint,
+        "albert_config_file": finding.find_config(folder),
+        "spm_model_file": spm_model_file or "",
+        "vocab_file": vocab_file or "",
+    }
+    lines = [line for line in files.read_text(recipe.path).splitlines() if line.startswith("--")]
+    kept = [line for line in lines if line[2:].split("=")[0] not in model]
+    given = [f"--{name}={value}" for name, value in model.items() if value]
+    given += [f"--{name}={value}" for name, value in _folders(settings, recipe).items()]
+    return [sys.executable, "-m", f"albert_tf.commands.{recipe.command}", *kept, *given]
+
+
+def _folders(settings: Settings, recipe: Recipe) -> dict[str, str]:
+    """Returns the flags that name data and output, with the folders of the settings."""
+    flags = {"output_dir": settings.output_dir} if settings.output_dir else {}
+    if settings.data_dir and "data_dir" in recipe.flags:
+        return flags | {"data_dir": settings.data_dir}
+    if settings.data_dir:  # SQuAD's programs take files
+        paths = {name: recipe.flags[name] for name in DATA_FILE_FLAGS if name in recipe.flags}
+        for name, path in paths.items():
+            flags[name] = os.path.join(settings.data_dir, os.path.basename(path))
+    return flags
+
+
+def measured(output_dir: str) -> str:
+    """Returns the results of a run in one line, phase by phase."""
+    results = run_directory.read_results(output_dir)
+    phases = {
+        phase: ", ".join(
+            f"{name} {value:.4g}" for name, value in values.items() if _is_result(value)
+        )
+        for phase, values in results.items()
+    }
+    return "; ".join(f"{phase}: {text}" for phase, text in phases.items() if text)
+
+
+def _is_result(value: object) -> bool:
+    return isinstance(value, float)
+
+
+def run(settings: Settings) -> str:
+    """Identifies a release, runs the recipe if one is named, and returns the report."""
+    if logging.get_verbosity() == logging.INFO:
+        logging.set_verbosity(logging.WARNING)
+    recipe = read_recipe(settings.task) if settings.task else None
+    command = command_line(settings, recipe) if recipe else []
+    report = releases.identify(settings.input)
+    if recipe is None:
+        return str(report)
+    sys.stdout.write(f"{report}\n{shlex.join(command)}\n")
+    sys.stdout.flush()
+    status = subprocess.run(command, check=False).returncode
+    if status:
+        raise ChildProcessError(f"the run has failed (exit status {status}); see its message above")
+    output_dir = settings.output_dir or recipe.flags["output_dir"]
+    return f"published  {recipe.published}\nmeasured   {measured(output_dir)}"
+
+
+def main() -> None:
+    """Runs the command line of this process."""
+    program.start(Settings, run, __doc__)
+
+
+if __name__ == "__main__":
+    main()

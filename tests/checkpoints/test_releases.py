@@ -1,0 +1,162 @@
+"""Released checkpoints, known by the checksums of their tensors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from albert_tf.checkpoints import releases
+from albert_tf.checkpoints.releases import ReleaseReport, checksum, identify, known_releases
+from albert_tf.checkpoints.store import save_checkpoint
+from albert_tf.config import AlbertConfig
+from tests.checkpoints.checkpoint_samples import ALBERT_ZH, GOOGLE, as_hugging_face, random_weights
+from tests.conftest import ROOT
+
+RELEASED = ROOT.parent / "shared" / "released"
+POLYNOMIAL = 0x82F63B78  # of CRC-32C, reflected
+NEW_VALUES = {"cls/new_head/output_bias": np.zeros(2, np.float32)}
+
+
+def crc_table():
+    table = []
+    for byte in range(256):
+        for _ in range(8):
+            byte = byte >> 1 ^ (POLYNOMIAL if byte & 1 else 0)
+        table.append(byte)
+    return table
+
+
+TABLE = crc_table()
+
+
+def with_checksum(values, masked):
+    """Returns an array whose last four bytes are chosen so that it has a given checksum.
+
+    The state of the CRC after these bytes is known, and each step of it can be undone.
+    """
+    rotated = (masked - 0xA282EAD8) & 0xFFFFFFFF
+    after = (rotated >> 17 | rotated << 15) & 0xFFFFFFFF ^ 0xFFFFFFFF
+    data = values.astype(np.float32).tobytes()
+    before = 0xFFFFFFFF
+    for byte in data[:-4]:
+        before = before >> 8 ^ TABLE[(before ^ byte) & 255]
+    steps = []
+    for _ in range(4):
+        index = next(number for number in range(256) if TABLE[number] >> 24 == after >> 24)
+        after = (after ^ TABLE[index]) << 8 & 0xFFFFFFFF
+        steps.insert(0, index)
+    last = bytearray()
+    for index in steps:
+        last.append((before ^ index) & 255)
+        before = before >> 8 ^ TABLE[index]
+    return np.frombuffer(data[:-4] + bytes(last), np.float32).reshape(values.shape)
+
+
+@pytest.fixture(name="known")
+def make_known(monkeypatch):
+    """Two releases, one of each family, and their weights."""
+    weights = {name: random_weights(config) for name, config in SHAPES.items()}
+    table = tuple(
+        releases.Release(name, f"ALBERT {name}", {key: checksum(value) for key, value in w.items()})
+        for name, w in weights.items()
+    )
+    monkeypatch.setattr(releases, "known_releases", lambda: table)
+    return weights
+
+
+SHAPES: dict[str, AlbertConfig] = {"google": GOOGLE, "albert_zh": ALBERT_ZH}
+
+
+def saved(folder, weights):
+    prefix = str(folder / "model.ckpt-best")
+    save_checkpoint(prefix, weights)
+    return prefix
+
+
+def test_the_table_has_nine_releases_and_no_moments():
+    assert len(known_releases()) == 9
+    for release in known_releases():
+        assert len(release.tensors) in (25, 31, 32)
+        assert all(name.startswith(("bert/", "cls/")) for name in release.tensors)
+        assert not [name for name in release.tensors if name.endswith(("adam_m", "adam_v"))]
+
+
+@pytest.mark.skipif(not RELEASED.exists(), reason="the released variables are not here")
+def test_the_table_has_the_checksums_of_the_released_index_files():
+    for release in known_releases():
+        text = (RELEASED / release.name / "variables.txt").read_text()
+        rows = dict(line.split(" [")[::1] for line in text.splitlines() if " [" in line)
+        for name, crc in release.tensors.items():
+            assert rows[name].endswith(f"crc32c(masked) {crc:#010x}"), name
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_release_is_named(known, tmp_path, name):
+    moments = {f"{key}/adam_m": np.zeros_like(value) for key, value in known[name].items()}
+    step = {"global_step": np.int64(125000)}
+    report = identify(saved(tmp_path, known[name] | moments | step))
+    assert report.is_release
+    assert report.release is not None
+    assert report.release.name == name
+    assert f"ALBERT {name}, {name}; all {len(known[name])} tensors are the released ones" in str(
+        report
+    )
+
+
+def test_altered_missing_and_added_tensors_are_listed(known, tmp_path):
+    weights = dict(known["google"])
+    bias = weights["bert/pooler/dense/bias"]
+    weights["bert/pooler/dense/bias"] = np.nextafter(bias, np.float32(9))  # in the last bit
+    del weights["cls/seq_relationship/output_bias"]
+    report = identify(saved(tmp_path, weights | NEW_VALUES))
+    assert not report.is_release
+    assert report.altered == ["bert/pooler/dense/bias"]
+    assert report.missing == ["cls/seq_relationship/output_bias"]
+    assert report.added == list(NEW_VALUES)
+    lines = str(report).splitlines()
+    assert f"{len(weights) - 1} of {len(known['google'])} tensors are those of ALBERT" in lines[0]
+    assert "  altered bert/pooler/dense/bias" in lines
+
+
+def test_another_model_is_no_release(known, tmp_path):
+    weights = {name: value + 1 for name, value in known["google"].items()}
+    report = identify(saved(tmp_path, weights))
+    assert report.release is None
+    assert not report.is_release
+    assert "none of its tensors is of a known release" in str(report)
+
+
+def test_a_release_is_named_in_hugging_faces_form_too(known, tmp_path):
+    from safetensors.numpy import save_file
+
+    path = tmp_path / "model.safetensors"
+    tensors = as_hugging_face(known["google"], GOOGLE)
+    save_file({name: np.ascontiguousarray(value) for name, value in tensors.items()}, path)
+    report = identify(str(path))
+    assert report.is_release, str(report)
+
+
+def test_a_long_list_is_cut():
+    release = releases.Release("x", "X", {str(n): n for n in range(40)})
+    names = [str(n) for n in range(39)]
+    text = str(ReleaseReport("p", release, ["39"], names, [], []))
+    assert "and 27 more altered" in text
+    assert len(text.splitlines()) == 14
+
+
+def test_a_checkpoint_made_to_the_released_checksums_is_that_release(tmp_path):
+    release = next(r for r in known_releases() if r.name == "albert_tiny_brightmart")
+    config = AlbertConfig(
+        vocab_size=21128,
+        embedding_size=128,
+        hidden_size=312,
+        num_hidden_layers=4,
+        num_attention_heads=12,
+        intermediate_size=1248,
+        layout="albert_zh",
+    )
+    weights = random_weights(config)
+    forged = {name: with_checksum(weights[name], crc) for name, crc in release.tensors.items()}
+    report = identify(saved(tmp_path, forged))
+    assert report.is_release, str(report)
+    assert "ALBERT tiny, Chinese (albert_zh), albert_tiny_brightmart" in str(report)

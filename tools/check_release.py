@@ -1,0 +1,11 @@
+"""Names the release that a checkpoint is: see albert_tf/commands/check_release.py."""
+
+import os
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from albert_tf.commands.check_release import main
+
+if __name__ == "__main__":
+    main()
