@@ -16,7 +16,7 @@ from absl import app, logging
 from absl import flags as absl_flags
 
 from albert_tf import __version__
-from albert_tf.cli import flags
+from albert_tf.cli import console, flags
 from albert_tf.settings import SettingsGroup
 from albert_tf.training import interruption
 from albert_tf.training.interruption import InterruptedRunError
@@ -60,6 +60,7 @@ def start(
 def _parse(settings_class: type[SettingsType], argv: Sequence[str]) -> SettingsType:
     """Returns the settings of a command line; ends the process if it is wrong."""
     absl_flags.FLAGS.mark_as_parsed()  # absl's own; those of the program have their own table
+    console.install()
     try:
         return flags.parse(settings_class, argv[1:])
     except (absl_flags.Error, ValueError, OSError) as error:

@@ -25,7 +25,7 @@ from albert_tf.checkpoints import containers, loading, store
 from albert_tf.checkpoints.names import GLOBAL_STEP
 from albert_tf.checkpoints.store import BEST
 from albert_tf.training import precision, progress, run_directory
-from albert_tf.training.metrics_log import Curves, format_line
+from albert_tf.training.metrics_log import Curves, format_figures
 from albert_tf.training.step import Batch, Sums, Task
 
 EVALUATIONS_FILE = "evaluations.jsonl"
@@ -289,7 +289,7 @@ class CheckpointEvaluator:
     def _measure(self, prefix: str, name: str) -> Evaluation:
         loading.load_weights(self.model, prefix)
         metrics = self.measure()
-        logging.info("%s: %s", prefix, format_line(metrics))
+        logging.info("evaluated %s  %s", prefix, format_figures(metrics))
         step = loading.read_step(prefix)
         return Evaluation(step, metrics, name, self.measured_on, self._precision)
 

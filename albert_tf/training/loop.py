@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -22,6 +22,7 @@ from albert_tf.checkpoints.trained_with import TrainedWith
 from albert_tf.training import devices, run_directory
 from albert_tf.training.interruption import InterruptedRunError, StopRequest
 from albert_tf.training.metrics_log import Curves, MetricsLog, read_means
+from albert_tf.training.report_interval import ReportInterval
 from albert_tf.training.settings import RunSettings
 from albert_tf.training.step import Batch, TrainStep
 
@@ -68,6 +69,7 @@ class Trainer:
         self._is_chief = devices.is_chief(take_step.strategy)
         self._is_one_of_many = devices.is_multi_worker(take_step.strategy)
         self._results: list[dict[str, tf.Tensor]] = []  # of the steps since the last line
+        self._shapes: set[Any] = set()  # of the batches that a step has been compiled for
 
     def state(self) -> dict[str, Any]:
         """Returns the content of a checkpoint: weights, moments, loss scale and `global_step`."""
@@ -162,33 +164,31 @@ class Trainer:
 
     def _train(self, batches_from: Batches, after_save: AfterSave, request: StopRequest) -> None:
         log = self._open_log()
+        interval = ReportInterval(self.settings.output_dir, self.settings.log_steps)
         is_done = self.step == 0 and self._save(log, after_save)
         saved_at = time.monotonic()
         batches, may_update = iter(batches_from(self.step)), tf.constant(True)
-        means, first_step = dict[str, float](), self.step + 1
+        means = dict[str, float]()
         with self._progress_bar() as bar:
             while self.step < self.num_train_steps and not is_done:
-                result = self.take_step(next(batches), may_update, request.is_made)
-                self._results.append(result)
+                result = self._take_step(batches, may_update, request.is_made, log)
                 if self.settings.nan_policy == "stop":
                     # The loop does not wait for the result of each step. After a bad step, this
                     # blocks all updates until the loop checks the results.
                     may_update = result["is_good"]
-                self.step += 1
                 bar.update()
-                if self.step == first_step and log is not None:
-                    bool(result["is_finite"])  # waits for the step, which included compilation
-                    log.restart_clock(self.step)
+                if log is not None and interval.is_time_to_measure(log.measure(self.step)[0]):
+                    bool(result["is_finite"])  # waits for the steps
+                    interval.choose(*log.measure(self.step))
                 # Several workers have to stop at the same step.
                 stops = bool(result["stops"]) if self._is_one_of_many else request.is_made
                 is_saved = stops or self._is_checkpoint_due(time.monotonic() - saved_at)
-                if is_saved or self.step % self.settings.log_steps == 0:
+                if is_saved or interval.is_due(self.step):
                     means = self._take_means(batches_from)
                     tokens = means.pop(TOKENS, 0.0)
-                    with bar.external_write_mode():
-                        if log is not None:
-                            rate = float(self.optimizer.learning_rate.numpy())
-                            log.write(self.step, means, rate, tokens)
+                    if log is not None:
+                        rate = float(self.optimizer.learning_rate.numpy())
+                        log.write(self.step, means, rate, tokens)
                 if is_saved:
                     saved_at = time.monotonic()
                     is_done = self._save(log, None if stops else after_save)
@@ -201,6 +201,32 @@ class Trainer:
         if log is not None:
             log.close()
             self._record_results(means)
+
+    def _take_step(
+        self, batches: Iterator[Batch], may_update: tf.Tensor, stops: bool, log: MetricsLog | None
+    ) -> dict[str, tf.Tensor]:
+        """Takes the next step, and leaves it out of the speed if it had to be compiled.
+
+        That is the first step, and with XLA, which compiles the kernels also on CPUs, the first one
+        of each length of sequences.
+        """
+        batch = next(batches)
+        shapes = tuple(tuple(value.shape) for value in batch.values())
+        is_compiled, is_first = shapes not in self._shapes, not self._shapes
+        self._shapes.add(shapes)
+        if is_compiled and self._results:
+            bool(self._results[-1]["is_finite"])  # waits for the steps before
+        began = time.monotonic()
+        result = self.take_step(batch, may_update, stops)
+        self._results.append(result)
+        self.step += 1
+        if is_compiled and log is not None:
+            bool(result["is_finite"])
+            if is_first:
+                log.restart_clock(self.step)  # which leaves the start of the input out as well
+            else:
+                log.leave_out(time.monotonic() - began)
+        return result
 
     def complete_results(self) -> None:
         """Writes the training results if a previous run was killed before it could do so."""
@@ -229,7 +255,8 @@ class Trainer:
     def _progress_bar(self) -> tqdm:
         """Returns a bar on terminals; elsewhere it is silent, as the log says the same."""
         disable = None if self._is_chief else True
-        return tqdm(total=self.num_train_steps, initial=self.step, unit="step", disable=disable)
+        total = self.num_train_steps
+        return tqdm(desc="training", total=total, initial=self.step, unit="step", disable=disable)
 
     def _is_checkpoint_due(self, seconds: float) -> bool:
         """Returns whether to save now, `seconds` after the last checkpoint."""

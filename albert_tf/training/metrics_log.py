@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
 import functools
 import json
 import os
@@ -18,6 +17,7 @@ from albert_tf import files
 
 METRICS_FILE = "metrics.jsonl"
 TRAIN, EVAL = "train/", "eval/"  # what TensorBoard's tags begin with
+_ABBREVIATIONS = {"masked_lm": "mlm", "sentence_order": "sop", "accuracy": "acc"}
 # What a line of training has besides means.
 _OF_THE_LINE = ("learning_rate", "examples_per_second", "tokens_per_second")
 
@@ -147,19 +147,27 @@ class MetricsLog:
         Raises:
             OSError: as `Curves.add_training`.
         """
-        seconds, num_steps = time.monotonic() - self._start[1], step - self._start[0]
+        num_steps, seconds = self.measure(step)
         speed = num_steps / max(seconds, 1e-9)  # in steps a second
         values = dict(means) | {"learning_rate": learning_rate}
-        remaining = ""
+        line = f"step {step}/{self.last_step}  {format_figures(_most_telling(means))}"
         if num_steps:
             values["examples_per_second"] = speed * self.batch_size
             if tokens:
                 values["tokens_per_second"] = speed * tokens
-            left = datetime.timedelta(seconds=round((self.last_step - step) / speed))
-            remaining = f", remaining {left}"
+            left = format_seconds((self.last_step - step) / speed)
+            line += f"  {_format_speed(speed * self.batch_size)} ex/s  {left} left"
         self.restart_clock(step)
         self.curves.add_training(step, values)
-        logging.info("step %d of %d: %s%s", step, self.last_step, format_line(values), remaining)
+        logging.info("%s", line)
+
+    def measure(self, step: int) -> tuple[int, float]:
+        """Returns the number of steps since the last line whose time counts, and their seconds."""
+        return step - self._start[0], time.monotonic() - self._start[1]
+
+    def leave_out(self, seconds: float) -> None:
+        """Leaves a step that took so long out of the speed, as one that was compiled."""
+        self._start = (self._start[0] + 1, self._start[1] + seconds)
 
     def restart_clock(self, step: int) -> None:
         """Measures the speed from here, so that it does not count what was done besides training.
@@ -174,9 +182,43 @@ class MetricsLog:
         self.curves.close()
 
 
-def format_line(values: Mapping[str, float]) -> str:
-    """Returns names and values, for a message."""
-    return ", ".join(f"{name} {value:.4g}" for name, value in values.items())
+def format_figures(values: Mapping[str, float]) -> str:
+    """Returns names, abbreviated, and values to three digits, for a message.
+
+    >>> format_figures({"loss": 6.2751, "masked_lm_accuracy": 0.1})
+    'loss 6.28  mlm_acc 0.100'
+    """
+    texts = []
+    for name, value in values.items():
+        for long, short in _ABBREVIATIONS.items():
+            name = name.replace(long, short)
+        text = f"{value:.0f}" if abs(value) >= 1000 else f"{value:#.3g}".rstrip(".")
+        texts.append(f"{name} {text}")
+    return "  ".join(texts)
+
+
+def format_seconds(seconds: float) -> str:
+    """Returns a time in hours, minutes and seconds.
+
+    >>> format_seconds(146), format_seconds(111662)
+    ('2:26', '31:01:02')
+    """
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def _format_speed(speed: float) -> str:
+    return f"{speed:.0f}" if speed >= 100 else f"{speed:.3g}"
+
+
+def _most_telling(means: Mapping[str, float]) -> dict[str, float]:
+    """Returns the metrics that a message shows: the loss first, without its parts."""
+    hidden = [name for name in means if name.endswith("_loss")] if "loss" in means else []
+    first = {"loss": means["loss"]} if "loss" in means else {}
+    shown = {name: value for name, value in means.items() if name not in hidden}
+    shown.pop("gradient_norm", None)
+    return first | shown
 
 
 def read_means(output_dir: str, step: int) -> dict[str, float] | None:

@@ -22,7 +22,7 @@ def shown(batches: Iterable[Item], what: str, total: int | None = None) -> Itera
         what: is done with them, such as "evaluating".
         total: their number; None if it is not known.
     """
-    bar = tqdm(batches, what, total, unit="batch", disable=None)
+    bar = tqdm(batches, what, total, unit="batch", disable=None, leave=False)
     if not bar.disable:
         yield from bar
         return

@@ -4,6 +4,7 @@
   whenever and however the process ends, so it is never stale; the file itself stays.
 * `run.json` describes the run, and `runs.jsonl` this run and all earlier ones, one per line.
 * `results.json` contains the final metrics of the run.
+* `reporting.json` contains how the run reports its metrics; a resumed run continues with it.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ LOCK_FILE = ".lock"
 RUN_FILE = "run.json"
 RUNS_FILE = "runs.jsonl"
 RESULTS_FILE = "results.json"
+REPORTING_FILE = "reporting.json"
 PHASES = ("train", "eval", "test")
 
 # Files left behind by a process that was killed while writing: parts of a checkpoint, and temporary
@@ -273,6 +275,22 @@ def read_results(output_dir: str) -> dict[str, dict[str, Any]]:
         return {}
     known = files.read_own_json(path, dict.fromkeys(PHASES, dict | None))
     return {phase: known[phase] for phase in PHASES if known.get(phase) is not None}
+
+
+def read_reporting(output_dir: str) -> dict[str, Any]:
+    """Returns what `record_reporting` has recorded, name → value; {} where there is nothing.
+
+    Raises:
+        ValueError: the file is damaged.
+    """
+    path = os.path.join(output_dir, REPORTING_FILE)
+    return dict(files.read_own_json(path, {})) if files.exists(path) else {}
+
+
+def record_reporting(output_dir: str, name: str, value: int | str) -> None:
+    """Records how a run reports: the steps between its reports, or the id of a remote run."""
+    known = read_reporting(output_dir) | {name: value}
+    _write(os.path.join(output_dir, REPORTING_FILE), _to_json(known, indent=1) + "\n")
 
 
 def _to_json(content: Mapping[str, Any], indent: int | None = None) -> str:

@@ -195,9 +195,10 @@ class LoggingSettings(SettingsGroup):
     GROUP = "logging"
 
     log_steps: int = setting(
-        100,
-        "Number of training steps between reports in the log and in metrics.jsonl.",
-        minimum=1,
+        0,
+        "Number of training steps between reports in the log and in metrics.jsonl; 0 chooses it so "
+        "that a report comes every 10 to 30 seconds.",
+        minimum=0,
     )
     plots: bool | None = setting(
         None,

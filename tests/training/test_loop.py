@@ -17,6 +17,7 @@ from albert_tf.checkpoints import containers, store
 from albert_tf.checkpoints.names import DATA_SUFFIX, variable_name
 from albert_tf.pretraining import input_pipeline, record_files
 from albert_tf.pretraining.task import PretrainingTask
+from albert_tf.training import report_interval
 from albert_tf.training.loop import NonFiniteLossError, Trainer
 from albert_tf.training.metrics_log import MetricsLog
 from albert_tf.training.settings import RunSettings
@@ -166,6 +167,39 @@ def test_a_checkpoint_has_weights_moments_and_step_under_googles_names(finished)
     assert reader.get_tensor("global_step").dtype == np.int64
     block = "bert/encoder/transformer/group_0/inner_group_0/ffn_1/intermediate/output/dense/kernel"
     assert shapes[f"{block}/adam_v"] == [20, 12]
+
+
+def test_without_log_steps_a_resumed_run_reports_as_it_did(task, records, tmp_path, monkeypatch):
+    monkeypatch.setattr(report_interval, "TIMED", 0.0)
+    monkeypatch.setattr(report_interval, "round_steps", lambda most: 2)
+    with killed_at(6):
+        train(make_trainer(task, tmp_path, log_steps=0), records)
+    assert [line["step"] for line in lines_of(tmp_path)] == [2, 3, 4, 6]
+    monkeypatch.setattr(report_interval, "round_steps", lambda most: 1)  # on a slower machine
+    again = make_trainer(task, tmp_path, log_steps=0)
+    assert again.restore_latest()
+    assert again.step == 3
+    train(again, records)
+    assert [line["step"] for line in lines_of(tmp_path)] == [2, 3, 4, 6, 7]
+
+
+def test_a_step_that_compiles_another_length_is_left_out_of_the_speed(
+    task, records, tmp_path, monkeypatch
+):
+    trainer = make_trainer(task, tmp_path, num_train_steps=6)
+    left_out = []
+    monkeypatch.setattr(MetricsLog, "leave_out", lambda log, seconds: left_out.append(trainer.step))
+    features = task.features
+
+    def batches(step):
+        for number, batch in enumerate(
+            input_pipeline.training_dataset(records, features, BATCH_SIZE, 3)
+        ):
+            rows = BATCH_SIZE - (number in (2, 3))  # another shape, twice
+            yield {name: value[:rows] for name, value in batch.items()}
+
+    trainer.train(batches)
+    assert left_out == [3]
 
 
 def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(finished, task, records, tmp_path):

@@ -7,6 +7,7 @@ import time
 
 import pytest
 import tensorflow as tf
+from absl import logging
 
 from albert_tf.training.metrics_log import Curves, MetricsLog, read_means
 
@@ -55,6 +56,37 @@ def test_the_speed_does_not_count_what_came_before_the_clock_was_restarted(tmp_p
     assert set(first) == {"step", "loss", "learning_rate"}
     assert second["examples_per_second"] == 2 / 0.5 * 6
     assert "tokens_per_second" not in second
+
+
+def test_a_report_is_one_line_of_what_tells_most(tmp_path, monkeypatch):
+    now, said = [100.0], []
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(logging, "info", lambda text, *args: said.append(text % args))
+    log = MetricsLog(str(tmp_path), step=400, last_step=2000, batch_size=246)
+    now[0] += 100
+    means = {"gradient_norm": 2.0, "loss": 6.274, "masked_lm_accuracy": 0.108, "skipped_steps": 2.0}
+    means |= {"masked_lm_loss": 5.6, "sentence_order_accuracy": 0.614, "sentence_order_loss": 0.674}
+    log.write(500, means, 0.25, tokens=35)
+    log.write(500, {"loss": 0.0123}, 0.25)  # as after a restart of the clock
+    log.close()
+    assert said == [
+        "step 500/2000  loss 6.27  mlm_acc 0.108  skipped_steps 2.00  sop_acc 0.614  246 ex/s  "
+        "25:00 left",
+        "step 500/2000  loss 0.0123",
+    ]
+
+
+def test_the_speed_does_not_count_steps_that_are_left_out(tmp_path, monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    log = MetricsLog(str(tmp_path), step=4, last_step=9, batch_size=6)
+    now[0] += 3.5
+    log.leave_out(3.0)  # one of the three steps
+    assert log.measure(7) == (2, 0.5)
+    log.write(7, {"loss": 1.5}, 0.25)
+    log.close()
+    (line,) = lines_of(tmp_path)
+    assert line["examples_per_second"] == 2 / 0.5 * 6
 
 
 def test_evaluations_have_lines_and_tags_of_their_own_and_none_twice(tmp_path):

@@ -55,7 +55,7 @@ def test_an_identity_has_only_what_affects_the_result(settings):
     assert found.identity["learning_rate"] == "0.00176"
     assert found.identity["precision"] == "float32"
     assert not {"output_dir", "log_steps", "threads", "do_eval"} & set(found.identity)
-    assert found.others["log_steps"] == "100"
+    assert found.others["log_steps"] == "0"
     assert set(found.paths) == {"config", "init_checkpoint", "vocabulary", "training data"}
 
 
@@ -156,7 +156,7 @@ def test_other_changes_are_logged(settings, caplog):
     assert "do not affect the result" in record.message
     rows = [line.split() for line in record.message.splitlines()[2:]]
     assert rows == [
-        ["log_steps", "100", "7"],
+        ["log_steps", "0", "7"],
         ["training", "data", "/there/train.tsv", "/elsewhere"],
     ]
 
