@@ -13,7 +13,7 @@ from collections import defaultdict
 
 import pytest
 
-from albert_tf.settings import SettingsGroup
+from albert_tf.settings import SettingsGroup, describe
 from tests.conftest import ROOT
 
 # Where a folder of the package stands. A module imports only from folders below its own, and from
@@ -203,6 +203,26 @@ def test_every_setting_is_defined_once_and_otherwise_redefined():
     for name, origin, settings_class in redefinitions:
         assert name in definitions, f"{settings_class} redefines {name}, which no class defines"
         assert name in {field.name for field in dataclasses.fields(origin)}
+
+
+# What a default that is no value of its own has to be explained by.
+MEANING_OF_NOTHING = re.compile(
+    r"if (not given|empty|only|there is no)|required|instead|used only|only if|if it"
+)
+
+
+def test_every_flag_is_explained_in_one_sentence_that_says_what_0_and_nothing_mean():
+    for module in HOUSE:
+        if folder_of(module) == "commands":
+            importlib.import_module(f"albert_tf.{module}")
+    for field in [field for c in settings_classes() for field in describe(c)]:
+        text = field.help
+        assert text.endswith("."), f"{field.name}: {text}"
+        assert not re.search(r"[.?!] [A-Z]", text), f"{field.name}: more than one sentence"
+        if field.type in (int, float) and field.minimum == 0 and field.default == 0:
+            assert re.search(r"\b0\b", text), f"{field.name}: what does 0 mean?"
+        if field.type is not bool and field.default in (None, "", ()) and not field.is_required:
+            assert MEANING_OF_NOTHING.search(text), f"{field.name}: what if it is not given?"
 
 
 def test_flags_are_made_of_settings_alone():

@@ -137,8 +137,8 @@ class FineTuningSettings(RunSettings, DataSettings):
     )
     export_precision: str = setting(
         "float32",
-        "Dtype of the weights in the SavedModel: bfloat16 and float16 take half the space. "
-        "Computation and outputs stay in float32.",
+        "Data type of the weights in the SavedModel; bfloat16 and float16 take half the space, "
+        "and computation and outputs stay in float32.",
         choices=("float32", "bfloat16", "float16"),
         group="prediction and export",
     )
