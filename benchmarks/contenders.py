@@ -33,6 +33,7 @@ ROOT = os.path.dirname(FOLDER)
 SHARED = os.path.join(ROOT, "../shared")
 PEER_PYTHON = "ALBERT_PEER_PYTHON"  # environment variable: a Python that has the peers
 OURS, HUGGING_FACE, KERAS = "worker_albert.py", "worker_huggingface.py", "worker_keras.py"
+SERVING, SERVING_HUGGING_FACE = "worker_serving.py", "worker_serving_huggingface.py"
 INPUTS = ("input_ids", "input_mask", "segment_ids")
 BEGIN = time.perf_counter()
 
@@ -54,6 +55,9 @@ class Job:
         recompute: gradient checkpointing.
         micro_batches: micro-batches of a step; ours only.
         library: of `worker_keras.py`, "keras_hub" or "model_garden".
+        folder: of the model that is served.
+        engine: what serves it.
+        rows: texts of a step of serving.
     """
 
     worker: str
@@ -66,6 +70,9 @@ class Job:
     recompute: bool = False
     micro_batches: int = 1
     library: str = ""
+    folder: str = ""
+    engine: str = ""
+    rows: int = 0
 
 
 class Contender:
@@ -77,7 +84,7 @@ class Contender:
     """
 
     def __init__(self, job: Job) -> None:
-        is_ours = job.worker == OURS or job.library == "model_garden"
+        is_ours = job.worker in (OURS, SERVING) or job.library == "model_garden"
         python = sys.executable if is_ours else os.environ.get(PEER_PYTHON, sys.executable)
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed in `close`
         self._process = subprocess.Popen(
@@ -265,3 +272,21 @@ def serve(step: Callable[[int], Any], job: dict[str, Any], **facts: Any) -> None
         print(json.dumps({"steps": steps}), flush=True)
     # The most that the process held, and what its steps added to what it held before them.
     print(json.dumps({"peak_megabytes": megabytes(), "step_megabytes": megabytes() - before}))
+
+
+def serve_texts(answer: Callable[[list[Any]], Any], job: dict[str, Any], **facts: Any) -> None:
+    """Answers texts step by step, as `serve` does, when all texts have been answered once.
+
+    Args:
+        answer: takes pairs of texts and returns the probabilities of each.
+        job: of `read_job`; `batches` names a file of pairs, and a step takes `rows` of them.
+        facts: go into the answer, beside the probabilities of the first rows.
+    """
+    with open(job["batches"], encoding="utf-8") as stream:
+        pairs = [tuple(pair) for pair in json.load(stream)]
+    size = job["rows"]
+    steps = [pairs[begin : begin + size] for begin in range(0, len(pairs), size)]
+    for step in steps:
+        answer(step)
+    facts["probabilities"] = np.round(answer(pairs[:4]), 5).tolist()
+    serve(lambda number: answer(steps[number % len(steps)]), job, **facts)

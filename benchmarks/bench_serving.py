@@ -1,0 +1,168 @@
+"""Answers from texts: latency of one row, and rows a second, by engines of ours and by others.
+
+    ALBERT_PEER_PYTHON=venv/bin/python python benchmarks/bench_serving.py
+
+Classifiers with random weights answer real sentence pairs, from the data beside the repository:
+by the signature `texts` of an exported model (in float32 always), by `load_predictor` with both of
+its engines, by Hugging Face's pipeline, and by OpenVINO with Hugging Face's model and tokenizer.
+All of them have the same weights; their first probabilities are in the result. Contenders take
+turns, and `times_openvino` is the median over the rounds of the time that a contender takes, as
+a share of what the last one takes in the same round: what else runs on the machine disturbs both.
+Prints a JSON line for each config, precision and number of rows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from typing import Any
+
+import contenders
+import numpy as np
+import tf_keras
+from absl import logging
+from contenders import SERVING, SERVING_HUGGING_FACE, Contender, Job
+
+from albert_tf.checkpoints import store
+from albert_tf.checkpoints.names import variable_name
+from albert_tf.classification import Settings
+from albert_tf.classification.reading import read_examples
+from albert_tf.classification.task import Classifier
+from albert_tf.classification.tasks import ClassificationTask, find_task
+from albert_tf.config import AlbertConfig
+from albert_tf.tokenization import FullTokenizer
+
+MAX_SEQ_LENGTH = 128
+CONFIGS = "configs/albert_tiny_zh.json,configs/albert_base_zh.json"
+OPENVINO = "OpenVINO, Hugging Face's model"
+VOCABULARY = os.path.join(contenders.SHARED, "vocab", "vocab_chinese.txt")
+LABELS = ("0", "1")
+
+
+def write_pairs(path: str, count: int) -> str:
+    """Writes pairs of LCQMC's dev split; ends the program with a reason where there are none."""
+    folder = os.path.join(contenders.SHARED, "data", "lcqmc")
+    if not os.path.isdir(folder):
+        sys.exit(f"skipped: no LCQMC at {folder}")
+    examples = read_examples(find_task("lcqmc"), folder, "dev").examples[:count]
+    with open(path, "w", encoding="utf-8") as stream:
+        json.dump([(example.text_a, example.text_b) for example in examples], stream)
+    return path
+
+
+def write_models(config_file: str, folder: str) -> dict[str, str]:
+    """Writes one model as the folder of a run, an export, and Hugging Face's; returns the paths."""
+    config = AlbertConfig.from_json_file(config_file)
+    tokenizer = FullTokenizer(vocab_file=VOCABULARY)
+    run, exports, hugging_face = (os.path.join(folder, name) for name in ("run", "export", "hf"))
+    settings = Settings(
+        task_name="tsv", data_dir=folder, output_dir=run, max_seq_length=MAX_SEQ_LENGTH
+    )
+    task = ClassificationTask("tsv", "", {}, LABELS, False)
+    classifier = Classifier(task, settings, config, tokenizer)
+    tf_keras.utils.set_random_seed(5)
+    model = classifier.build_model()
+    os.makedirs(run)
+    weights = {variable_name(variable): variable.numpy() for variable in model.variables}
+    store.save_checkpoint(os.path.join(run, store.BEST), weights)
+    config.to_json_file(os.path.join(run, "albert_config.json"))
+    classifier.record(run)
+    with open(VOCABULARY, "rb") as source, open(os.path.join(run, "vocab.txt"), "wb") as copy:
+        copy.write(source.read())
+    classifier.export(model, exports, MAX_SEQ_LENGTH, {})
+    script = os.path.join(contenders.ROOT, "tools", "convert_checkpoint.py")
+    arguments = [f"--input={run}", f"--output={hugging_face}", "--output_format=huggingface"]
+    subprocess.run([sys.executable, script, *arguments], check=True, stdout=subprocess.DEVNULL)
+    return {
+        "run": run,
+        "export": os.path.join(exports, os.listdir(exports)[0]),
+        "hugging_face": hugging_face,
+    }
+
+
+def make_jobs(models: dict[str, str], pairs: str, precision: str, rows: int) -> dict[str, Job]:
+    """The contenders, the last of which the others are compared with."""
+    ways = {
+        "SavedModel": (SERVING, "export", "saved_model"),
+        "Python": (SERVING, "run", "tensorflow"),
+        "Python, OpenVINO": (SERVING, "run", "openvino"),
+        "Hugging Face's pipeline": (SERVING_HUGGING_FACE, "hugging_face", "pipeline"),
+        OPENVINO: (SERVING_HUGGING_FACE, "hugging_face", "openvino"),
+    }
+    return {
+        name: Job(
+            worker,
+            pairs,
+            {},
+            training=False,
+            precision=precision,
+            folder=models[model],
+            engine=engine,
+            rows=rows,
+        )
+        for name, (worker, model, engine) in ways.items()
+    }
+
+
+def measure(jobs: dict[str, Job], rounds: int, steps: int) -> dict[str, Any]:
+    """Returns name → figures; seconds are those of a step."""
+    running = {name: Contender(job) for name, job in jobs.items()}
+    medians: dict[str, list[float]] = {name: [] for name in jobs}
+    for number in range(rounds):
+        order = list(running) if number % 2 else list(running)[::-1]
+        for name in order:
+            running[name].run(steps)
+            turn = [step["seconds"] for step in running[name].steps[-steps:]]
+            medians[name].append(statistics.median(turn) if turn else float("nan"))
+    results: dict[str, Any] = {}
+    for name, contender in running.items():
+        seconds = [step["seconds"] for step in contender.steps]
+        results[name] = contender.close()
+        if seconds and "skipped" not in results[name]:
+            p50, p99 = np.percentile(seconds, [50, 99])
+            shares = np.array(medians[name]) / np.array(medians.get(OPENVINO, medians[name]))
+            results[name] |= {
+                "milliseconds_p50": round(1e3 * p50, 2),
+                "milliseconds_p99": round(1e3 * p99, 2),
+                "times_openvino": round(float(np.median(shares)), 3),
+            }
+    return results
+
+
+def main() -> None:
+    """Measures every config and precision, with one row and with all rows at once."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--configs", default=CONFIGS)
+    parser.add_argument("--precisions", default="float32,bfloat16")
+    parser.add_argument("--rows", type=int, default=1000, help="rows of the throughput")
+    parser.add_argument(
+        "--single_rows", type=int, default=100, help="different rows, one at a time"
+    )
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--contenders", default="", help="names, between semicolons; default: all")
+    flags = parser.parse_args()
+    logging.set_verbosity(logging.WARNING)
+    for path in flags.configs.split(","):
+        with tempfile.TemporaryDirectory() as folder:
+            models = write_models(os.path.join(contenders.ROOT, path), folder)
+            for precision in flags.precisions.split(","):
+                for rows, count, steps in (
+                    (1, flags.single_rows, flags.single_rows),
+                    (flags.rows, flags.rows, 1),
+                ):
+                    pairs = write_pairs(os.path.join(folder, f"{rows}.json"), count)
+                    jobs = make_jobs(models, pairs, precision, rows)
+                    jobs = contenders.chosen(jobs, flags.contenders)
+                    results = measure(jobs, flags.rounds, steps)
+                    contenders.print_line(
+                        "serving", config=path, precision=precision, rows=rows, results=results
+                    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""A contender: this library answers from texts. Started by `contenders.py`.
+
+The engines: "tensorflow" and "openvino" of `load_predictor`, and "saved_model", the signature
+`texts` of an exported model, which takes the texts in the order they come and computes in float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import contenders
+import tensorflow as tf
+import tensorflow_text  # noqa: F401 - the operations of exported models
+import tf_keras
+
+import albert_tf
+
+BATCH_SIZE = 32
+
+Pairs = list[tuple[str, str]]
+
+
+def make_server(job: dict[str, Any]) -> Callable[[Pairs], Any]:
+    """Returns a function that answers pairs of texts."""
+    if job["engine"] == "saved_model":
+        serve = tf.saved_model.load(job["folder"]).signatures["texts"]
+
+        def answer(pairs: Pairs) -> Any:
+            found = []
+            for begin in range(0, len(pairs), BATCH_SIZE):
+                first, second = zip(*pairs[begin : begin + BATCH_SIZE], strict=True)
+                outputs = serve(text_a=tf.constant(first), text_b=tf.constant(second))
+                found += outputs["probabilities"].numpy().tolist()
+            return found
+
+        answer.model = serve  # type: ignore[attr-defined] - a signature without it loses its weights
+        return answer
+    policy = {"float32": "float32", "bfloat16": "mixed_bfloat16"}[job["precision"]]
+    tf_keras.mixed_precision.set_global_policy(policy)
+    predictor = albert_tf.load_predictor(
+        job["folder"], batch_size=BATCH_SIZE, max_seq_length=128, engine=job["engine"]
+    )
+    return lambda pairs: [list(row["probabilities"].values()) for row in predictor(pairs)]
+
+
+def main() -> None:
+    """Answers what the job asks for."""
+    job = contenders.read_job()
+    contenders.serve_texts(make_server(job), job, versions={"tensorflow": tf.__version__})
+
+
+if __name__ == "__main__":
+    main()

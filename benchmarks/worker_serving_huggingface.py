@@ -1,0 +1,90 @@
+"""A contender: transformers answers from texts. Started by `contenders.py`.
+
+The engines: "pipeline", as `transformers.pipeline` runs a model on PyTorch, and "openvino", the
+same model and tokenizer with the model converted by OpenVINO. Both take the texts in batches, in
+the order they come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import contenders
+import numpy as np
+import torch
+import transformers
+
+BATCH_SIZE = 32
+MAX_LENGTH = 128
+
+Pairs = list[tuple[str, str]]
+
+
+def make_pipeline(job: dict[str, Any]) -> Callable[[Pairs], Any]:
+    """Returns a function that answers pairs of texts by the pipeline."""
+    pipeline = transformers.pipeline(
+        "text-classification",
+        model=job["folder"],
+        dtype=getattr(torch, job["precision"]),
+        batch_size=BATCH_SIZE,
+        top_k=None,
+        truncation=True,
+        max_length=MAX_LENGTH,
+    )
+
+    def answer(pairs: Pairs) -> Any:
+        found = pipeline([{"text": first, "text_pair": second} for first, second in pairs])
+        return [[entry["score"] for entry in sorted(row, key=_label)] for row in found]
+
+    return answer
+
+
+def _label(entry: dict[str, Any]) -> str:
+    return entry["label"]
+
+
+def make_openvino(job: dict[str, Any]) -> Callable[[Pairs], Any]:
+    """Returns a function that answers pairs of texts by OpenVINO."""
+    import openvino
+
+    tokenizer = transformers.AutoTokenizer.from_pretrained(job["folder"])
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(job["folder"]).eval()
+    names = ("input_ids", "attention_mask", "token_type_ids")
+    example = {name: torch.ones(2, 9, dtype=torch.long) for name in names}
+    with torch.no_grad():
+        converted = openvino.convert_model(model, example_input=example)
+    hints = {
+        "INFERENCE_PRECISION_HINT": {"float32": "f32", "bfloat16": "bf16"}[job["precision"]],
+        "PERFORMANCE_HINT": "LATENCY",
+    }
+    request = openvino.compile_model(converted, "CPU", hints).create_infer_request()
+
+    def answer(pairs: Pairs) -> Any:
+        found = []
+        for begin in range(0, len(pairs), BATCH_SIZE):
+            batch = tokenizer(
+                pairs[begin : begin + BATCH_SIZE],
+                padding=True,
+                truncation=True,
+                max_length=MAX_LENGTH,
+                return_tensors="np",
+            )
+            logits = request.infer({name: batch[name] for name in names})[0]
+            exponents = np.exp(logits - logits.max(axis=-1, keepdims=True))
+            found += (exponents / exponents.sum(axis=-1, keepdims=True)).tolist()
+        return found
+
+    return answer
+
+
+def main() -> None:
+    """Answers what the job asks for."""
+    job = contenders.read_job()
+    make = {"pipeline": make_pipeline, "openvino": make_openvino}[job["engine"]]
+    versions = {"torch": torch.__version__, "transformers": transformers.__version__}
+    contenders.serve_texts(make(job), job, versions=versions)
+
+
+if __name__ == "__main__":
+    main()
