@@ -24,17 +24,18 @@ Pairs = list[tuple[str, str]]
 def make_server(job: dict[str, Any]) -> Callable[[Pairs], Any]:
     """Returns a function that answers pairs of texts."""
     if job["engine"] == "saved_model":
-        serve = tf.saved_model.load(job["folder"]).signatures["texts"]
+        loaded = tf.saved_model.load(job["folder"])  # signatures alone do not keep weights
 
         def answer(pairs: Pairs) -> Any:
             found = []
             for begin in range(0, len(pairs), BATCH_SIZE):
                 first, second = zip(*pairs[begin : begin + BATCH_SIZE], strict=True)
-                outputs = serve(text_a=tf.constant(first), text_b=tf.constant(second))
+                outputs = loaded.signatures["texts"](
+                    text_a=tf.constant(first), text_b=tf.constant(second)
+                )
                 found += outputs["probabilities"].numpy().tolist()
             return found
 
-        answer.model = serve  # type: ignore[attr-defined] - a signature without it loses its weights
         return answer
     policy = {"float32": "float32", "bfloat16": "mixed_bfloat16"}[job["precision"]]
     tf_keras.mixed_precision.set_global_policy(policy)

@@ -127,6 +127,8 @@ def _stack(rows: Sequence[NDArray[Any]], fill: float) -> NDArray[Any]:
     if rows[0].ndim == 0:
         return np.array(rows)
     width = max(row.shape[-1] for row in rows)
+    if all(row.shape[-1] == width for row in rows):
+        return np.stack(rows)
     unchanged = [(0, 0)] * (rows[0].ndim - 1)
     return np.stack(
         [

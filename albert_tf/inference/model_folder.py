@@ -35,6 +35,7 @@ class ModelFolder:
         path: as given.
         folder: the folder.
         records: the folder, or that of the files which an export took along from its run.
+        is_export: whether it is a SavedModel that a fine-tuning program exported.
         checkpoint: the checkpoint.
         shapes: name of each weight in this library → shape.
         recorded: name → text of the settings of the training; {} where they are not known.
@@ -47,6 +48,7 @@ class ModelFolder:
         self.path = path
         self.folder = finding.folder_of(path)
         self.records = finding.records_of(self.folder)
+        self.is_export = self.records != self.folder
         weights = open_weights(path)
         self.checkpoint = weights.path
         entries = families.recognize(weights.shapes).entries

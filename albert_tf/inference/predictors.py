@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -174,7 +175,30 @@ def load_predictor(
     options = Options(batch_size, max_seq_length, top_k, pooling, engine)
     found = ModelFolder(folder)
     name = found.find_task(task)
-    return PREDICTORS[name](found, name, options, model_files)
+    return make_predictor(found, name, options, model_files)
+
+
+def make_predictor(
+    found: ModelFolder, task: str, options: Options, model_files: Mapping[str, Any]
+) -> TextPredictor:
+    """Returns the predictor of a task, as `load_predictor`.
+
+    Args:
+        found: the folder of the model.
+        task: one of `TASKS`.
+        options: how to compute.
+        model_files: as in `load_predictor`; a value of None is no file.
+    """
+    is_as_exported = (
+        found.is_export
+        and options.engine == TENSORFLOW
+        and options.max_seq_length is None
+        and all(value is None for value in model_files.values())
+        and tf_keras.mixed_precision.global_policy().compute_dtype == "float32"
+    )
+    if is_as_exported and PREDICTORS[task] is TextClassifier:
+        return ExportedClassifier(found, task, options, model_files)
+    return PREDICTORS[task](found, task, options, model_files)
 
 
 class TextPredictor:
@@ -293,12 +317,18 @@ class TextClassifier(TextPredictor):
         Raises:
             ValueError: something is no text.
         """
-        sequences = self.tokenizer.sequences(texts, pairs, self.max_seq_length)
-        results = []
-        if sequences:
-            outputs = self.compute_task(self._task, TokenSequences.pack(sequences, {}))
-            results = [self._result(row) for row in outputs["probabilities"]]
+        results = [self._result(row) for row in self.compute_probabilities(texts, pairs)]
         return results[0] if isinstance(texts, str) else results
+
+    def compute_probabilities(
+        self, texts: Texts, pairs: str | Sequence[str] | None = None
+    ) -> NDArray[np.float32]:
+        """Returns the probabilities of N texts, float32 [N, K], in regression the scores [N, 1]."""
+        sequences = self.tokenizer.sequences(texts, pairs, self.max_seq_length)
+        if not sequences:
+            return np.zeros((0, len(self.labels)), np.float32)
+        outputs = self.compute_task(self._task, TokenSequences.pack(sequences, {}))
+        return outputs["probabilities"]
 
     def _result(self, row: NDArray[Any]) -> Result:
         if self.task == "regression":
@@ -307,6 +337,37 @@ class TextClassifier(TextPredictor):
             "label": self.labels[row.argmax()],
             "probabilities": dict(zip(self.labels, map(_number, row), strict=True)),
         }
+
+
+class ExportedClassifier(TextClassifier):
+    """Answers through the signature `texts` of an exported model, as a server does.
+
+    An export without this signature is used as the folder of its run.
+    """
+
+    def __init__(
+        self, found: ModelFolder, task: str, options: Options, model_files: Mapping[str, Any]
+    ) -> None:
+        super().__init__(found, task, options, model_files)
+        importlib.import_module("tensorflow_text")  # the operations of the signature
+        self._loaded = tf.saved_model.load(found.folder)  # signatures alone do not keep weights
+        self._serve = self._loaded.signatures.get(saved_model.TEXT_SIGNATURE)
+
+    def compute_probabilities(
+        self, texts: Texts, pairs: str | Sequence[str] | None = None
+    ) -> NDArray[np.float32]:
+        """Returns the probabilities of N texts, as `TextClassifier`."""
+        if self._serve is None:
+            return super().compute_probabilities(texts, pairs)
+        first, second = split_pairs(texts, pairs)
+        order = sorted(range(len(first)), key=lambda row: -len(first[row]) - len(second[row]))
+        found = np.zeros((len(first), max(len(self.labels), 1)), np.float32)
+        for begin in range(0, len(order), self._batch_size):
+            rows = order[begin : begin + self._batch_size]
+            columns = [tf.constant([column[row] for row in rows]) for column in (first, second)]
+            outputs = self._serve(text_a=columns[0], text_b=columns[1])
+            found[rows] = outputs["probabilities"].numpy().reshape(len(rows), -1)
+        return found
 
 
 def _number(value: Any) -> float:

@@ -20,13 +20,13 @@ from albert_tf.inference import reading
 from albert_tf.inference.model_folder import ModelFolder
 from albert_tf.inference.predictors import (
     MASK,
-    PREDICTORS,
     Options,
     Result,
     TextPredictor,
+    make_predictor,
     similarities,
 )
-from albert_tf.inference.settings import EMBEDDINGS, FILL_MASK, STANDARD_INPUT, Settings
+from albert_tf.inference.settings import EMBEDDINGS, FILL_MASK, STANDARD_INPUT, TENSORFLOW, Settings
 from albert_tf.training import run_identity, session
 from albert_tf.training.settings import DeviceSettings
 
@@ -145,8 +145,12 @@ def read_inputs(settings: Settings, parse: Callable[[Row], Any]) -> Iterator[Blo
 
 
 def device_settings(settings: Settings, found: ModelFolder) -> DeviceSettings:
-    """Returns how to compute: in float32 if nothing else is wanted and the model was trained so."""
-    is_float32 = found.recorded.get(run_identity.PRECISION) == "float32"
+    """Returns how to compute: in float32 if nothing else is wanted and the model was trained so.
+
+    An exported model computes in float32, as on a server.
+    """
+    is_as_exported = found.is_export and settings.engine == TENSORFLOW
+    is_float32 = is_as_exported or found.recorded.get(run_identity.PRECISION) == "float32"
     return DeviceSettings(
         distribution="one_device",
         precision="float32" if settings.precision == "auto" and is_float32 else settings.precision,
@@ -173,7 +177,7 @@ def load(settings: Settings, found: ModelFolder, task: str) -> TextPredictor:
         "spm_model_file": settings.spm_model_file,
         "do_lower_case": settings.do_lower_case,
     }
-    predictor = PREDICTORS[task](found, task, options, model_files)
+    predictor = make_predictor(found, task, options, model_files)
     logging.info("%s: %s", settings.model_dir, task)
     return predictor
 

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import albert_tf
-from albert_tf.inference.predictors import similarities
+from albert_tf.inference.predictors import ExportedClassifier, similarities
 from albert_tf.tokenization import find_words
 from tests.inference.conftest import CONTEXTS, QUESTIONS, TEXTS, write_folder
 
@@ -215,6 +215,19 @@ def test_of_a_long_text_the_part_with_the_mask_is_read(fill_mask):
         fill_mask("[MASK]" + LONG + "[MASK]")
     with pytest.raises(ValueError, match=r"no \[MASK\] in 'The river'"):
         fill_mask("The river")
+
+
+def test_an_exported_classifier_is_asked_by_its_signature(regression_dir):
+    (export,) = (regression_dir / "export").iterdir()
+    score = albert_tf.load_predictor(str(export))
+    assert type(score) is ExportedClassifier
+    pairs = [(text, TEXTS[0]) for text in [*TEXTS, LONG, "\U0001f600"]]
+    found = score(pairs)
+    assert score._predictor is None  # which would compute with the weights
+    wanted = albert_tf.load_predictor(str(regression_dir))(pairs)
+    np.testing.assert_allclose(numbers(found), numbers(wanted), atol=1e-5)
+    assert score([]) == []
+    assert score(*pairs[1]) == pytest.approx(found[1], abs=1e-5)
 
 
 @pytest.fixture(scope="module")

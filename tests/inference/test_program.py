@@ -53,13 +53,15 @@ def test_a_file_of_pairs_gets_the_scores_of_the_program(predict, regression_dir)
 
 def test_an_export_answers_as_the_folder_of_its_run(predict, regression_dir):
     (export,) = (regression_dir / "export").iterdir()
-    arguments = [f"--input_file={regression_dir}/test.tsv", "--precision=float32"]
+    arguments = [f"--input_file={regression_dir}/test.tsv", "--batch_size=3"]
     wanted = predict(f"--model_dir={regression_dir}", *arguments)
-    found = predict(f"--model_dir={export}", *arguments)
-    assert [row.keys() for row in found] == [row.keys() for row in wanted]
-    np.testing.assert_allclose(
-        [row["score"] for row in found], [row["score"] for row in wanted], atol=1e-6
-    )
+    # Through its signature, and with its weights alone.
+    for more in ([], ["--max_seq_length=17"]):
+        found = predict(f"--model_dir={export}", *arguments, *more)
+        assert [row.keys() for row in found] == [row.keys() for row in wanted]
+        np.testing.assert_allclose(
+            [row["score"] for row in found], [row["score"] for row in wanted], atol=1e-6
+        )
 
 
 def test_a_question_gets_the_answer_of_the_program(predict, answers_dir):
