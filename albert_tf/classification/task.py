@@ -273,7 +273,12 @@ class Classifier(FineTuningTask):
         return served
 
     def export(
-        self, model: Any, export_dir: str, max_seq_length: int, extra_files: Mapping[str, bytes]
+        self,
+        model: Any,
+        export_dir: str,
+        max_seq_length: int,
+        extra_files: Mapping[str, bytes],
+        output_dir: str,
     ) -> None:
         """Writes a SavedModel as the official program, with `labels.txt` beside the vocabulary.
 

@@ -387,4 +387,6 @@ class FineTuningRun:
             for path in [*filter(files.exists, paths), vocabulary]:
                 with files.open_binary(path) as stream:
                     extra_files[os.path.basename(path)] = stream.read()
-            self.task.export(model, export_dir, settings.max_seq_length, extra_files)
+            self.task.export(
+                model, export_dir, settings.max_seq_length, extra_files, settings.output_dir
+            )

@@ -231,7 +231,12 @@ class FineTuningTask(abc.ABC):
         """Converts the model's outputs to the outputs of the exported model, name → tensor."""
 
     def export(
-        self, model: Any, export_dir: str, max_seq_length: int, extra_files: Mapping[str, bytes]
+        self,
+        model: Any,
+        export_dir: str,
+        max_seq_length: int,
+        extra_files: Mapping[str, bytes],
+        output_dir: str,
     ) -> None:
         """Writes a SavedModel that returns `served_outputs` for inputs of any length.
 
@@ -240,6 +245,7 @@ class FineTuningTask(abc.ABC):
             export_dir: parent folder of the exports.
             max_seq_length: sequence length of serialized examples.
             extra_files: name → content of files to export with the model.
+            output_dir: folder of the run.
         """
         saved_model.export_saved_model(
             export_dir,

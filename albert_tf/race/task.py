@@ -229,7 +229,12 @@ class MultipleChoice(FineTuningTask):
         }
 
     def export(
-        self, model: Any, export_dir: str, max_seq_length: int, extra_files: Mapping[str, bytes]
+        self,
+        model: Any,
+        export_dir: str,
+        max_seq_length: int,
+        extra_files: Mapping[str, bytes],
+        output_dir: str,
     ) -> None:
         """Writes a SavedModel whose inputs are [B, C, S], for any number C of options.
 

@@ -72,6 +72,20 @@ class GraphTokenizer(tf.Module):
         """Returns the ids, int32 [B, T], of texts [B] as `preprocess` returns them."""
         return self._pieces.tokenize(texts).with_row_splits_dtype(tf.int64)
 
+    def tokenize_with_offsets(
+        self, texts: tf.Tensor
+    ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
+        """Returns the ids of texts, and which normalized characters each piece is made of.
+
+        Args:
+            texts: string [B], UTF-8. Bytes that are not become U+FFFD.
+
+        Returns:
+            ids, int32 [B, T]; first character, and character after the last, int64 [B, T], among
+            those of the preprocessed text (SentencePiece) or of all words together (WordPiece).
+        """
+        return self._pieces.tokenize_with_offsets(self.preprocess(texts))
+
     def pack(
         self,
         texts: tf.Tensor,
@@ -118,6 +132,15 @@ class GraphTokenizer(tf.Module):
 def valid_utf8(texts: tf.Tensor) -> tf.Tensor:
     """Returns texts with U+FFFD in place of bytes that are not UTF-8, as Python decodes them."""
     return tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
+
+
+def cumulative(values: tf.RaggedTensor) -> tf.RaggedTensor:
+    """Returns the sums of values, int64 [B, T], up to each one of its row."""
+    sums = tf.cumsum(values.flat_values)
+    before = tf.concat([tf.zeros([1], tf.int64), sums], 0)
+    return values.with_flat_values(
+        sums - tf.gather(tf.gather(before, values.row_starts()), values.value_rowids())
+    )
 
 
 def truncated_lengths(
@@ -170,6 +193,9 @@ class _SentencePiece(tf.Module):
             for piece_id, piece in enumerate(tokenizer.pieces)
         ]
         self._final_ids = tf.ragged.constant(final_ids, tf.int32)  # [V, ragged]
+        # How many characters of the original piece are from where each of these begins.
+        counts = [_counts_from(tokenizer, ids) for ids in final_ids]
+        self._counts_from = tf.ragged.constant(counts, tf.int64)  # [V, ragged]
 
     def preprocess(self, texts: tf.Tensor) -> tf.Tensor:
         """Returns valid UTF-8 texts [B], normalized."""
@@ -185,6 +211,29 @@ class _SentencePiece(tf.Module):
         ids = self._sentencepiece(tf.int32).tokenize(texts)  # [B, T]
         ids = ids.with_flat_values(self._find_special_symbols(ids.flat_values, texts))
         return tf.gather(self._final_ids, ids).merge_dims(1, 2)  # [B, T]
+
+    def tokenize_with_offsets(
+        self, texts: tf.Tensor
+    ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
+        """Returns ids, and their characters [begin, end) in normalized texts [B]."""
+        ids, *offsets = self._sentencepiece(tf.int32).tokenize_with_offsets(texts)  # [B, T]
+        ids = ids.with_flat_values(self._find_special_symbols(ids.flat_values, texts))
+        ids = ids.with_row_splits_dtype(tf.int64)
+        begins, ends = (_to_characters(texts, ids.with_flat_values(x.flat_values)) for x in offsets)
+        final = tf.gather(self._final_ids, ids).with_row_splits_dtype(tf.int64)  # [B, T, ragged]
+        # A part begins, counted from the end of its piece, at ...
+        part_begins = tf.gather(self._counts_from, ids).with_row_splits_dtype(tf.int64)
+        size = ends.flat_values - begins.flat_values
+        rows = final.values.value_rowids()
+        flat = tf.minimum(part_begins.flat_values, tf.gather(size, rows))
+        part_ends = tf.gather(ends.flat_values, rows)
+        first = part_ends - flat
+        # ... and ends where the next one begins, or with the piece.
+        is_last = tf.concat([rows[1:] != rows[:-1], [True]], 0)[: tf.size(rows)]
+        last = tf.where(is_last, part_ends, tf.roll(first, -1, 0))
+        return tuple(
+            final.with_flat_values(x).merge_dims(1, 2) for x in (final.flat_values, first, last)
+        )
 
     def _sentencepiece(self, out_type: tf.DType) -> tf_text.SentencepieceTokenizer:
         """Returns a tokenizer whose model is a part of the graph that is being built.
@@ -219,6 +268,7 @@ class _WordPiece(tf.Module):
         self._dropped = character_class(tokenization.is_dropped) + "+"
         self._spaces = character_class(_is_space) + "+"
         self._cjk = f"({character_class(tokenization.is_cjk)})"
+        self._unk_id = tokenizer.unk_id
         self._marks = character_class(tokenization.is_mark) + "+"
         self._punctuation = f"({character_class(tokenization.is_punctuation)})"
         self._ids = tf_text.FastWordpieceTokenizer(
@@ -236,6 +286,32 @@ class _WordPiece(tf.Module):
 
     def tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Returns int32 ids [B, T] of valid UTF-8 texts [B]."""
+        words = self._known_words(self._words(texts))  # [B, words]
+        return self._ids.tokenize(words).merge_dims(1, 2)  # [B, T]
+
+    def tokenize_with_offsets(
+        self, texts: tf.Tensor
+    ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
+        """Returns ids, and their characters [begin, end) among those of all words of texts [B]."""
+        words = self._words(texts)  # [B, words]
+        known = self._known_words(words).flat_values  # [words of all]
+        ids, *offsets = self._ids.tokenize_with_offsets(known)  # [words of all, T]
+        begins, ends = (_to_characters(known, x) for x in offsets)
+        sizes = tf.strings.length(words.flat_values, "UTF8_CHAR")
+        # A word of one unknown piece is this piece.
+        word_of_piece = ids.value_rowids()
+        is_unknown = ids.flat_values == self._unk_id
+        lengths = tf.where(
+            is_unknown,
+            tf.cast(tf.gather(sizes, word_of_piece), tf.int64),
+            ends.flat_values - begins.flat_values,
+        )
+        by_text = words.with_flat_values(ids.with_row_splits_dtype(tf.int64)).merge_dims(1, 2)
+        ends = cumulative(by_text.with_flat_values(lengths))
+        return by_text, ends.with_flat_values(ends.flat_values - lengths), ends
+
+    def _words(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Returns the words of valid UTF-8 texts [B], string [B, words]."""
         texts = tf.strings.regex_replace(texts, self._dropped, "")
         texts = tf.strings.regex_replace(texts, self._spaces, " ")
         texts = tf.strings.regex_replace(texts, self._cjk, r" \1 ")
@@ -244,15 +320,38 @@ class _WordPiece(tf.Module):
             texts = tf_text.normalize_utf8(texts, "NFD")
             texts = tf.strings.regex_replace(texts, self._marks, "")
         texts = tf.strings.regex_replace(texts, self._punctuation, r" \1 ")
-        words = tf.strings.split(texts)  # [B, words]
-        too_long = (
-            tf.strings.length(words.flat_values, "UTF8_CHAR")
-            > tokenization.MAX_INPUT_CHARS_PER_WORD
+        return tf.strings.split(texts).with_row_splits_dtype(tf.int64)  # [B, words]
+
+    def _known_words(self, words: tf.RaggedTensor) -> tf.RaggedTensor:
+        """Returns words [B, words], an unknown one in place of one that is too long."""
+        sizes = tf.strings.length(words.flat_values, "UTF8_CHAR")
+        is_too_long = sizes > tokenization.MAX_INPUT_CHARS_PER_WORD
+        return words.with_flat_values(
+            tf.where(is_too_long, tokenization.UNKNOWN_TOKEN, words.flat_values)
         )
-        words = words.with_flat_values(
-            tf.where(too_long, tokenization.UNKNOWN_TOKEN, words.flat_values)
-        )
-        return self._ids.tokenize(words).merge_dims(1, 2)  # [B, T]
+
+
+def _to_characters(texts: tf.Tensor, offsets: tf.RaggedTensor) -> tf.RaggedTensor:
+    """Returns offsets in characters, int64 [B, T], of offsets in the bytes of texts [B]."""
+    starts = tf.strings.unicode_decode_with_offsets(texts, "UTF-8")[1]  # [B, characters]
+    starts = starts.with_row_splits_dtype(tf.int64)
+    # All texts one behind the other: a byte is looked up among the starts of all characters.
+    sizes = tf.strings.length(texts, "BYTE")
+    text_begins = tf.cumsum(tf.cast(sizes, tf.int64), exclusive=True)  # [B]
+    known = starts.flat_values + tf.gather(text_begins, starts.value_rowids())
+    rows = offsets.value_rowids()
+    wanted = tf.cast(offsets.flat_values, tf.int64) + tf.gather(text_begins, rows)
+    found = tf.searchsorted(known, wanted, out_type=tf.int64)
+    return offsets.with_flat_values(found - tf.gather(starts.row_starts(), rows))
+
+
+def _counts_from(tokenizer: FullTokenizer, ids: list[int]) -> list[int]:
+    """Returns how many characters of a piece are from where each of its final pieces begins.
+
+    All of them, and more, for the first: it has the space of the piece, where that has one.
+    """
+    lengths = [len(piece) for piece in tokenizer.convert_ids_to_tokens(ids)]
+    return [1 << 20, *(sum(lengths[number:]) for number in range(1, len(ids)))]
 
 
 def _is_space(char: str) -> bool:

@@ -627,7 +627,12 @@ class TokenClassifier(FineTuningTask):
         return {"probabilities": tf.nn.softmax(outputs), **self.predictions(outputs)}
 
     def export(
-        self, model: Any, export_dir: str, max_seq_length: int, extra_files: Mapping[str, bytes]
+        self,
+        model: Any,
+        export_dir: str,
+        max_seq_length: int,
+        extra_files: Mapping[str, bytes],
+        output_dir: str,
     ) -> None:
         """Writes a SavedModel, with `labels.txt` beside the vocabulary.
 

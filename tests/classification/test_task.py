@@ -293,7 +293,7 @@ def test_an_export_takes_texts_and_answers_with_labels(tiny_config, tokenizer, t
     )
     task = classification.Classifier(TASKS["mnli"], values, tiny_config, tokenizer)
     model = task.build_model()
-    task.export(model, str(tmp_path), max_seq_length=9, extra_files={})
+    task.export(model, str(tmp_path), max_seq_length=9, extra_files={}, output_dir="")
     (folder,) = tmp_path.iterdir()
     rows = [("a b c d e f", "P q r s"), ("e", ""), ("", "")]
     texts, others = (tf.constant(column) for column in zip(*rows, strict=True))

@@ -264,7 +264,7 @@ class WordTask(FineTuningTask):
     def served_outputs(self, outputs):
         return {"scores": outputs}
 
-    def export(self, model, export_dir, max_seq_length, extra_files):
+    def export(self, model, export_dir, max_seq_length, extra_files, output_dir):
         self.exports.append((model.scores.numpy(), export_dir, sorted(extra_files)))
 
 

@@ -188,7 +188,7 @@ def test_predictions_are_written_for_every_question(tmp_path):
 def test_an_exported_model_takes_any_number_of_options(tiny_config, tiny_batch, tmp_path):
     task = make_task(tiny_config, export_texts=False)
     model = task.build_model()
-    task.export(model, str(tmp_path), 11, {"albert_config.json": b"{}"})
+    task.export(model, str(tmp_path), 11, {"albert_config.json": b"{}"}, "")
     (path,) = tmp_path.iterdir()
     loaded = tf.saved_model.load(str(path))
     names = ("input_ids", "input_mask", "segment_ids")
@@ -212,7 +212,7 @@ def test_an_exported_model_takes_any_number_of_options(tiny_config, tiny_batch, 
 def test_an_export_takes_texts_and_answers_with_choices(tiny_config, tokenizer, tmp_path):
     task = make_task(tiny_config, tokenizer, max_seq_length=12, max_qa_length=5)
     model = task.build_model()
-    task.export(model, str(tmp_path), 12, {})
+    task.export(model, str(tmp_path), 12, {}, "")
     (path,) = tmp_path.iterdir()
     questions = [make_question(), make_question("what ?", ("1", "ok"), 0, passage="d e")]
     rows = [(*question.options, "", "")[:4] for question in questions]
