@@ -278,7 +278,7 @@ class Classifier(FineTuningTask):
         export_dir: str,
         max_seq_length: int,
         extra_files: Mapping[str, bytes],
-        output_dir: str,
+        output_dir: str = "",
     ) -> None:
         """Writes a SavedModel as the official program, with `labels.txt` beside the vocabulary.
 

@@ -236,7 +236,7 @@ class FineTuningTask(abc.ABC):
         export_dir: str,
         max_seq_length: int,
         extra_files: Mapping[str, bytes],
-        output_dir: str,
+        output_dir: str = "",
     ) -> None:
         """Writes a SavedModel that returns `served_outputs` for inputs of any length.
 
@@ -245,7 +245,7 @@ class FineTuningTask(abc.ABC):
             export_dir: parent folder of the exports.
             max_seq_length: sequence length of serialized examples.
             extra_files: name → content of files to export with the model.
-            output_dir: folder of the run.
+            output_dir: folder of the run; "" for none.
         """
         saved_model.export_saved_model(
             export_dir,

@@ -234,7 +234,7 @@ class MultipleChoice(FineTuningTask):
         export_dir: str,
         max_seq_length: int,
         extra_files: Mapping[str, bytes],
-        output_dir: str,
+        output_dir: str = "",
     ) -> None:
         """Writes a SavedModel whose inputs are [B, C, S], for any number C of options.
 

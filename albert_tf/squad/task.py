@@ -292,7 +292,7 @@ class QuestionAnswering(FineTuningTask):
         export_dir: str,
         max_seq_length: int,
         extra_files: Mapping[str, bytes],
-        output_dir: str,
+        output_dir: str = "",
     ) -> None:
         """Writes a SavedModel and a TFLite file.
 

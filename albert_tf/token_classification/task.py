@@ -632,7 +632,7 @@ class TokenClassifier(FineTuningTask):
         export_dir: str,
         max_seq_length: int,
         extra_files: Mapping[str, bytes],
-        output_dir: str,
+        output_dir: str = "",
     ) -> None:
         """Writes a SavedModel, with `labels.txt` beside the vocabulary.
 
