@@ -8,21 +8,23 @@ __all__ = ["Settings", "run"]
 
 
 def run(settings: Settings) -> FineTuningResult:
-    """Trains, evaluates, answers and exports, as `run_squad.py` does.
+    """Trains, evaluates, answers questions and exports, as `run_squad.py` does.
 
     Args:
-        settings: as the flags of that program. Without any of `do_train`, `do_eval`, `do_predict`,
-            `question` and `export_dir` it trains on `train_file` and evaluates on `predict_file`.
-            Config and vocabulary may be left out where they lie beside `init_checkpoint`.
+        settings: the flags of that program. If none of `do_train`, `do_eval`, `do_predict`,
+            `question` and `export_dir` is set, it trains on `train_file` and evaluates on
+            `predict_file`. Config and vocabulary can be omitted if they are beside
+            `init_checkpoint`.
 
     Returns:
-        the folder, step and metrics of the best checkpoint on `predict_file`, and in its text the
+        The folder, step and metrics of the best checkpoint on `predict_file`; its text includes the
         answer to `question`.
 
     Raises:
-        ValueError, OSError: settings, files and data do not go together; says which.
+        ValueError, OSError: settings, files or data are invalid or inconsistent; the message says
+            which.
     """
     settings = model_files.complete_early(settings)
-    from albert_tf.squad import program  # TensorFlow, which settings do without
+    from albert_tf.squad import program  # imported late: needs TensorFlow, unlike the settings
 
     return program.run(settings)

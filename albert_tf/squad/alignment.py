@@ -1,21 +1,21 @@
 """Aligns the pieces of a tokenized text with the characters of the original text.
 
-Extractive question answering needs this: data sets give answers as character offsets, and models
-predict positions of pieces.
+Extractive question answering needs this alignment, because data sets give answers as character
+offsets, while models predict positions of pieces.
 
-SentencePiece tokenizes normalized text, and its pieces have no offsets into the original. The
-official program (`squad_utils.py`, `convert_examples_to_features`) aligns the text with the joined
-pieces by a longest common subsequence, computed cell by cell. The result here is the same, ties
-included, but faster:
+SentencePiece tokenizes normalized text, and its pieces have no offsets into the original text.
+Google's program (`convert_examples_to_features` in `squad_utils.py`) aligns the text with the
+joined pieces by computing a longest common subsequence (LCS) cell by cell. The result here is
+identical, including ties, but computed faster:
 
-* If the two agree character by character, as they nearly always do, no table is needed.
-* Otherwise a row of the table is one integer, with a bit for each column that is larger than its
-  left neighbor (Allison and Dix 1986), so that a row costs five operations.
+* If both strings agree character by character, as they nearly always do, no LCS table is needed.
+* Otherwise each row of the table is a single integer, with a bit for each column that is larger
+  than its left neighbor (Allison and Dix, 1986), so that a row takes only five operations.
 
-WordPiece vocabularies, which the official program does not support, preserve the order of the
-characters, so that counting them is enough.
+WordPiece vocabularies, which Google's program does not support, preserve the order of characters,
+so that counting characters is sufficient.
 
-Letters: n characters of the text, m characters of the joined pieces, T pieces.
+Shapes: n characters of the text, m characters of the joined pieces, T pieces.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from albert_tf.tokenization import (
     preprocess_text,
 )
 
-MIN_MATCHED = 0.8  # share of the characters; below, the official program skips the question
+MIN_MATCHED = 0.8  # fraction of the characters; with fewer, Google's program skips the question
 BAND_MARGIN = 5
-BLOCK_ROWS = 256  # of the table, kept at a time
+BLOCK_ROWS = 256  # rows of the table in memory at a time
 # About a minute of computation: a megabyte of text whose pieces are 3% longer or shorter. The
-# official program's table would run out of memory long before.
+# table of Google's program would exhaust the memory long before.
 MAX_TABLE_BITS = 1 << 37
-UNKNOWN = -1  # in an index: this character is not aligned
-# Replaces a character that normalizes to none or to several. It occurs in no piece, as
-# SentencePiece accepts no lone surrogates.
+UNKNOWN = -1  # marks a character without a counterpart
+# Stands for a character that normalizes to none or to several. No piece contains it, because
+# SentencePiece does not accept lone surrogates.
 _NO_CHARACTER = "\udfff"
 
 Index = NDArray[np.int32]
@@ -53,14 +53,14 @@ Index = NDArray[np.int32]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TokenizedText:
-    """The pieces of a text and their alignment with its characters, which are counted from 0.
+    """The pieces of a text and their alignment with its characters.
 
     Attributes:
         token_ids: int32 [T].
-        first_char, last_char: int32 [T], the first and last character of each piece, both
-            inclusive; the official `tok_start_to_orig_index` and `tok_end_to_orig_index`.
+        first_char, last_char: int32 [T], offsets of the first and the last character (inclusive) of
+            each piece; Google's `tok_start_to_orig_index` and `tok_end_to_orig_index`.
         first_token, last_token: int32 [n], for each character, the first piece of an answer that
-            begins there, and the last piece of an answer that ends there.
+            starts there and the last piece of an answer that ends there.
     """
 
     token_ids: Index
@@ -71,15 +71,15 @@ class TokenizedText:
 
 
 def tokenize(tokenizer: FullTokenizer, text: str) -> TokenizedText | None:
-    """Tokenizes `text` and aligns the pieces with it.
+    """Tokenizes a text and aligns the pieces with its characters.
 
     Args:
-        tokenizer: either kind of vocabulary.
-        text: as the data has it, not normalized; no lone surrogates.
+        tokenizer: a SentencePiece or WordPiece tokenizer.
+        text: the original text, not normalized and without lone surrogates.
 
     Returns:
-        the alignment; None if fewer than MIN_MATCHED of the characters are found in the pieces
-        (SentencePiece only), or if the text has no pieces.
+        The alignment, or None if the text has no pieces, or if the fraction of characters found in
+        the pieces is below MIN_MATCHED (SentencePiece only).
     """
     if tokenizer.is_sentencepiece:
         return _tokenize_sentencepiece(tokenizer, text)
@@ -87,20 +87,21 @@ def tokenize(tokenizer: FullTokenizer, text: str) -> TokenizedText | None:
 
 
 def convert_index(index: Index, limit: int | None, is_start: bool) -> Index:
-    """Fills the unknown entries of an index; the official `_convert_index`, vectorized.
+    """Fills in the unknown entries of an index; Google's `_convert_index`, vectorized.
 
-    An unknown entry becomes the first (for starts) or last (for ends) position between those of its
-    known neighbors. If there is none between, it becomes that of the next (for starts) or previous
-    (for ends) neighbor.
+    An unknown entry is set to the first (for starts) or last (for ends) position strictly between
+    the positions of its known neighbors. If there is none, it is set to the position of the next
+    (for starts) or previous (for ends) known neighbor.
 
     Args:
-        index: int32 [n], position → position on the other side, or UNKNOWN; some are known.
-        limit: number of positions on the other side, where those after the last known entry are
-            to be used; None repeats the last known entry.
-        is_start: whether entries are the first or the last positions of something.
+        index: int32 [n], position → position in the other string, or UNKNOWN. At least one entry
+            must be known.
+        limit: length of the other string, if its positions after the last known entry may be used;
+            None to repeat the last known entry.
+        is_start: whether the entries are starts or ends.
 
     Returns:
-        int32 [n].
+        int32 [n], without unknown entries.
     """
     places = np.arange(len(index), dtype=np.int32)
     known = index != UNKNOWN
@@ -147,7 +148,7 @@ def _tokenize_sentencepiece(tokenizer: FullTokenizer, text: str) -> TokenizedTex
 
 
 class _NormalForms(dict[int, str]):
-    """A table for `str.translate` that normalizes each character by itself."""
+    """A table for `str.translate` that normalizes each character separately."""
 
     def __init__(self, lower: bool):
         super().__init__()
@@ -165,23 +166,24 @@ _normal_forms = functools.lru_cache(maxsize=2)(_NormalForms)
 def align_characters(text: str, joined: str) -> Index | None:
     """Aligns the characters of two strings by a longest common subsequence.
 
-    If there are several, it is the official program's: going backwards from the last pair, each
-    pair has the earliest possible character of `text` and then of `joined`. As there, only a band
-    of the table is computed, and once more with twice the width if too little is aligned.
+    If there are several, the result is that of Google's program: from the last pair backwards, each
+    pair has the earliest possible character of `text`, and then of `joined`. As in that program,
+    only a band of the table is computed, and a second one of twice the width if too few characters
+    are aligned.
 
     Args:
-        text: n characters, each normalized by itself.
+        text: n characters, each normalized separately.
         joined: m characters, the joined pieces with spaces in place of "▁".
 
     Returns:
-        int32 [n], position in `text` → position in `joined` or UNKNOWN; None if less than
-        MIN_MATCHED of `text`, or nothing at all, is aligned.
+        int32 [n], position in `text` → position in `joined` or UNKNOWN. None if the aligned
+        fraction of `text` is below MIN_MATCHED, or if nothing is aligned.
     """
     if text and joined == " " + text and not text.startswith(" "):
-        return np.arange(1, len(text) + 1, dtype=np.int32)  # no other pairing is as long
+        return np.arange(1, len(text) + 1, dtype=np.int32)  # the only alignment of this length
     common = collections.Counter(text) & collections.Counter(joined)
     if not common or common.total() < MIN_MATCHED * len(text):
-        return None  # no subsequence has more than the common characters
+        return None  # a common subsequence cannot be longer than this
     half_width = abs(len(text) - len(joined)) + BAND_MARGIN
     if 2 * half_width * len(text) > MAX_TABLE_BITS:
         return None
@@ -197,23 +199,23 @@ def align_characters(text: str, joined: str) -> Index | None:
 
 
 class _Table:
-    """The table of a banded longest common subsequence, with few rows in memory at a time.
+    """The table of a banded longest common subsequence; few rows are in memory at a time.
 
     A row is an integer with a bit for each column, which is 1 if the entry is larger (by one) than
-    the entry to its left. Outside the band nothing matches, which has the same result as the
-    official program's zeros there.
+    the entry to its left. Outside the band nothing matches, which has the same effect as the zeros
+    there in Google's program.
 
     Args:
         rows, columns: the two strings.
-        half_width: row i has the columns from i - half_width to i + half_width - 1.
+        half_width: row i covers the columns from i - half_width to i + half_width - 1.
 
     Attributes:
-        length: of the subsequence.
+        length: length of the subsequence.
     """
 
     def __init__(self, rows: str, columns: str, half_width: int):
         self._rows, self._columns, self._half_width = rows, columns, half_width
-        self._states: list[int] = []  # the row above each block, by the columns of the block
+        self._states: list[int] = []  # the row above each block, in the columns of the block
         self.length = state = 0
         for first_row in range(0, len(rows), BLOCK_ROWS):
             self._states.append(state)
@@ -223,7 +225,7 @@ class _Table:
         self.length += state.bit_count()
 
     def _block(self, first_row: int) -> list[int]:
-        """The row above a block, and its rows; bit 0 is column `first_row - half_width`."""
+        """Returns the row above a block and its rows; bit 0 is column `first_row - half_width`."""
         last_row = min(first_row + BLOCK_ROWS, len(self._rows))
         low, high = first_row - self._half_width, last_row + self._half_width
         matches: dict[str, int] = collections.defaultdict(int)
@@ -240,7 +242,7 @@ class _Table:
         return result
 
     def pairs(self) -> Iterator[tuple[int, int]]:
-        """The pairs of (row, column), from the last to the first."""
+        """Yields the aligned pairs (row, column), from last to first."""
         column = len(self._columns) - 1
         for block in range(len(self._states) - 1, -1, -1):
             first_row = block * BLOCK_ROWS
@@ -249,8 +251,8 @@ class _Table:
             for number in range(len(rows) - 1, 0, -1):
                 above, row = rows[number - 1], rows[number]
                 changed = above ^ row
-                # Bits of the columns that are larger than above: from each bit that was set in
-                # this row to the next one that was cleared, or without end.
+                # Columns whose entry is larger than the one above: the ranges from each bit that
+                # this row sets to the next bit that it clears (or to the end).
                 gains = (above & changed) - (row & changed)
                 if gains >> (column - low) & 1:
                     column = low + (row & ((2 << (column - low)) - 1)).bit_length() - 1
@@ -262,14 +264,14 @@ class _Table:
 
 @functools.lru_cache(maxsize=2)
 def _wordpiece_aligner(tokenizer: FullTokenizer) -> Callable[[str], TokenizedText | None]:
-    """Returns a function that aligns texts by a WordPiece vocabulary; it caches words."""
+    """Returns a function that tokenizes and aligns texts with WordPiece, with a cache of words."""
     basic = BasicTokenizer(tokenizer.do_lower_case)
     wordpiece = WordpieceTokenizer(tokenizer.vocab)
 
     @functools.lru_cache(maxsize=100_000)
     def cut(word: str) -> tuple[list[int], list[int], list[int]]:
-        """Ids of the pieces of a word, and the first and last character of each."""
-        # Normalization may drop a character (a combining accent) or make several (Hangul).
+        """Returns the ids of the pieces of a word, and the first and last character of each."""
+        # Normalization drops some characters (combining accents) and splits others (Hangul).
         origin = [at for at, char in enumerate(word) for _ in "".join(basic.split_word(char))]
         pieces: list[str] = []
         ends = [0]
@@ -285,7 +287,7 @@ def _wordpiece_aligner(tokenizer: FullTokenizer) -> Callable[[str], TokenizedTex
 
     def align(text: str) -> TokenizedText | None:
         words = basic.words(text)
-        # Whether a character is kept depends on that character alone.
+        # Whether the tokenizer keeps a character depends only on the character itself.
         kept = set("".join(words))
         places = [at for at, char in enumerate(text) if char in kept]
         ids: list[int] = []

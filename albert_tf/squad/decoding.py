@@ -1,9 +1,16 @@
-"""Decodes model outputs to answers: spans, n-best lists, null odds and their files.
+"""Decodes model outputs to answers: candidate spans, n-best lists and null odds.
+
+    answers = decode(examples, features, candidates_v1(start_logits, end_logits, n), n, max_length)
+
+The head of SQuAD 1.1 scores every position as the start and as the end of the answer; candidates
+are all pairs of the best starts and ends. The head of SQuAD 2.0 runs a beam search: it scores ends
+for each of its best starts, and whether the question has an answer at all. `decode` drops invalid
+spans, converts the others from tokens to text, and ranks the texts of all windows of a question.
 
 Source: `accumulate_predictions_*` and `write_predictions_*` in `squad_utils.py` of
-google-research/albert. Spans, their order (ties included) and the bytes of the files are the same.
+google-research/albert. Spans, their order (including ties) and the files' bytes are identical.
 
-Letters: N features, S sequence length, C candidate spans of a feature.
+Shapes: N features, S sequence length, C candidate spans of a feature.
 """
 
 from __future__ import annotations
@@ -24,22 +31,22 @@ from albert_tf.squad.features import SquadFeatures
 from albert_tf.squad.reading import SquadExample
 
 PREDICTIONS, NBEST, NULL_ODDS = "predictions.json", "nbest_predictions.json", "null_odds.json"
-NOTHING_FOUND_V1 = "empty"  # the official answer to a question without a candidate span
+NOTHING_FOUND_V1 = "empty"  # Google's answer to a question without a valid span, in SQuAD 1.1
 NO_FEATURES_NULL_ODDS = 1_000_000.0
 NO_CANDIDATE_SCORE = -1e6
-ROWS_AT_ONCE = 512  # features decoded at a time; each usually has 400 candidates
+ROWS_AT_ONCE = 512  # features decoded at a time; each typically has 400 candidates
 
-Span = tuple[float, float, str, int]  # scores of start and end, text, first character
+Span = tuple[float, float, str, int]  # start score, end score, text, offset in the context
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Candidates:
-    """Candidate spans of N features with their scores; of equal scores the first one wins.
+    """Candidate spans of N features and their scores. Ties are resolved in favor of the first.
 
     Attributes:
-        starts, ends: int [N, C], positions in the feature.
-        start_scores, end_scores: float32 [N, C].
-        null_scores: float32 [N], larger if the feature is less likely to hold an answer; None in
+        starts, ends: int [N, C], first and last position of each span in the feature.
+        start_scores, end_scores: float32 [N, C], logits or log probabilities.
+        null_scores: float32 [N], larger if the feature is less likely to contain an answer; None in
             SQuAD 1.1.
     """
 
@@ -52,14 +59,14 @@ class Candidates:
 
 @dataclasses.dataclass(frozen=True)
 class Answers:
-    """The answers by question id, in the order of the questions.
+    """The answers to all questions. Each dictionary maps question ids, in their order.
 
     Attributes:
-        best: the best text; "empty" (SQuAD 1.1) or "" (2.0) for questions without a candidate.
+        best: the best text; "empty" (SQuAD 1.1) or "" (2.0) if there is no valid span.
         nbest: the n-best list, with `text`, `probability`, `start_log_prob` and `end_log_prob`.
         null_odds: larger if the question is less likely to have an answer; None in SQuAD 1.1.
-        begins: of each text in the n-best list, the index of its first character in the context;
-            -1 where there is no candidate.
+        begins: the offset in the context, in characters, of each text in the n-best list; -1 if
+            there is no valid span.
     """
 
     best: dict[str, str]
@@ -68,12 +75,12 @@ class Answers:
     begins: dict[str, list[int]] = dataclasses.field(default_factory=dict)
 
     def predictions(self, threshold: float | None = None, strict: bool = False) -> dict[str, str]:
-        """Returns question id → answer; "" if the null odds are above `threshold`.
+        """Returns question id → answer, which is "" if the null odds exceed `threshold`.
 
         Args:
-            threshold: None answers every question.
-            strict: whether "" also answers questions exactly at the threshold, as in the official
-                program.
+            threshold: maximum null odds of an answered question; None to answer all questions.
+            strict: whether questions with null odds equal to the threshold are unanswered, too, as
+                in Google's program.
         """
         odds = self.null_odds
         if threshold is None or odds is None:
@@ -88,12 +95,12 @@ class Answers:
 def candidates_v1(
     start_logits: NDArray[np.floating], end_logits: NDArray[np.floating], n_best_size: int
 ) -> Candidates:
-    """Returns all pairs of the `n_best_size` best starts and ends.
+    """Returns all pairs of the `n_best_size` best starts and the `n_best_size` best ends.
 
     Args:
         start_logits: float [N, S].
         end_logits: float [N, S].
-        n_best_size: number of starts, and of ends.
+        n_best_size: number of starts, and number of ends.
     """
     starts = _best_positions(start_logits, n_best_size)
     ends = _best_positions(end_logits, n_best_size)
@@ -107,7 +114,7 @@ def candidates_v1(
 
 
 def _best_positions(logits: NDArray[np.floating], count: int) -> NDArray[np.int64]:
-    """Returns the positions of the largest logits, int64 [N, count]; ties in order."""
+    """Returns the positions of the largest logits, int64 [N, count]; on ties, the first ones."""
     return np.argsort(-logits, axis=1, kind="stable")[:, :count]
 
 
@@ -118,14 +125,14 @@ def candidates_v2(
     end_top_index: NDArray[np.integer],
     cls_logits: NDArray[np.floating],
 ) -> Candidates:
-    """Returns the beams of the SQuAD 2.0 head as candidates.
+    """Returns the beam search results of the SQuAD 2.0 head as candidates.
 
     Args:
-        start_top_log_probs: float [N, K], of K starts.
+        start_top_log_probs: float [N, K], log probabilities of the K best starts.
         start_top_index: int [N, K], their positions.
-        end_top_log_probs: float [N, K·E], of E ends for each start.
+        end_top_log_probs: float [N, K·E], log probabilities of the E best ends for each start.
         end_top_index: int [N, K·E], their positions.
-        cls_logits: float [N], larger if there is no answer.
+        cls_logits: float [N], larger if an answer is less likely.
     """
     beams = end_top_index.shape[1] // start_top_index.shape[1]
     return Candidates(
@@ -148,16 +155,16 @@ def decode(
 
     Args:
         examples: the questions.
-        features: their features; those of a question are adjacent.
-        candidates: of the same features.
-        n_best_size: length of n-best lists.
+        features: the features of the questions; those of each question are adjacent.
+        candidates: the candidate spans of these features.
+        n_best_size: length of the n-best lists.
         max_answer_length: maximum length of an answer, in tokens.
 
     Raises:
-        ValueError: features and candidates differ in number.
+        ValueError: the numbers of features and candidates differ.
     """
     if len(features) != len(candidates.starts):
-        raise ValueError(f"{len(features)} features, but scores of {len(candidates.starts)}")
+        raise ValueError(f"{len(features)} features, but scores for {len(candidates.starts)}")
     version_2 = candidates.null_scores is not None
     found: list[dict[tuple[int, int, int], list[tuple[float, float]]]] = [{} for _ in examples]
     for number, key, scores in _valid_spans(features, candidates, max_answer_length):
@@ -181,23 +188,25 @@ def decode(
 def _valid_spans(
     features: SquadFeatures, candidates: Candidates, max_answer_length: int
 ) -> Iterator[tuple[int, tuple[int, int, int], tuple[float, float]]]:
-    """Yields the valid candidate spans, each as (question, span, scores).
+    """Yields the valid candidate spans, each as (question index, span, scores).
 
-    A span has the number of its feature and the indices of its first and last token in
+    A span is valid if it lies in the context, is not too long, and starts at a token that has its
+    maximum context in this window (so that overlapping windows do not yield it twice). It is given
+    as the index of its feature, and the indices of its first and last token in
     `features.first_char`.
     """
     offsets, sizes = features.window_offsets[:-1, None], features.window_lengths[:, None]
     window_begins = features.query_lengths[:, None] + 2
     for begin in range(0, len(features), ROWS_AT_ONCE):
         rows = slice(begin, begin + ROWS_AT_ONCE)
-        first = candidates.starts[rows] - window_begins[rows]  # [rows, C], in the window
+        first = candidates.starts[rows] - window_begins[rows]  # [rows, C], index in the window
         last = candidates.ends[rows] - window_begins[rows]
         lengths = last - first + 1
         valid = (first >= 0) & (last < sizes[rows])
         valid &= (lengths >= 1) & (lengths <= max_answer_length)
         row, column = np.nonzero(valid)
         place = offsets[begin + row, 0] + first[row, column]
-        # As in the official programs, only the start must have its maximum context here.
+        # As in Google's programs, the end need not have its maximum context in this window.
         keep = features.is_max_context[place]
         row, column, place = row[keep], column[keep], place[keep]
         scores = [
@@ -223,8 +232,8 @@ def _rank(
     spans: dict[tuple[int, int, int], list[tuple[float, float]]],
     n_best_size: int,
 ) -> list[Span]:
-    """Returns the best distinct texts; of places with the same text, the best one."""
-    # A span occurs more than once only if several beams begin at the same position.
+    """Returns the best distinct texts; each with the scores and offset of its best span."""
+    # A span has several scores only if several beams start at the same position.
     means = [
         (sum(start for start, _ in scores) / len(scores), sum(e for _, e in scores) / len(scores))
         for scores in spans.values()
@@ -243,7 +252,7 @@ def _rank(
 
 
 def _with_probabilities(texts: list[Span]) -> list[dict[str, Any]]:
-    """Returns the entries of an n-best list; their probabilities sum to 1."""
+    """Returns the entries of an n-best list, with the softmax of the scores as probabilities."""
     scores = [start + end for start, end, *_ in texts]
     weights = [math.exp(score - max(scores)) for score in scores]
     total = sum(weights)
@@ -263,12 +272,12 @@ def _null_odds(
     features: SquadFeatures,
     null_scores: NDArray[np.floating] | None,
 ) -> dict[str, float] | None:
-    """Returns question id → the smallest null score of its windows; None in SQuAD 1.1."""
+    """Returns question id → smallest null score of its windows; None in SQuAD 1.1."""
     if null_scores is None:
         return None
     odds = np.full(len(examples), NO_FEATURES_NULL_ODDS)
     np.minimum.at(odds, features.example_index, null_scores.astype(np.float64))
-    odds += 0.0  # -0.0 becomes 0.0, as in the official file
+    odds += 0.0  # converts -0.0 to 0.0, as in the file of Google's program
     return {example.qas_id: odd for example, odd in zip(examples, odds.tolist(), strict=True)}
 
 
@@ -277,7 +286,7 @@ def write_answers(directory: str, answers: Answers, predictions: dict[str, str])
 
     Args:
         directory: an existing folder.
-        answers: n-best lists and null odds.
+        answers: the n-best lists and null odds.
         predictions: question id → answer.
     """
     contents: dict[str, Any] = {PREDICTIONS: predictions, NBEST: answers.nbest}
@@ -292,12 +301,13 @@ def describe_answer(answers: Answers, qas_id: str, threshold: float | None) -> s
     """Returns the answer to one question as text for the terminal.
 
     Args:
-        answers: of a model.
+        answers: the decoded answers.
         qas_id: id of the question.
-        threshold: as in `Answers.predictions`.
+        threshold: see `Answers.predictions`.
 
     Returns:
-        lines: the answer, the null odds in SQuAD 2.0, and the n-best list with probabilities.
+        The answer, the null odds in SQuAD 2.0, and the n-best list with probabilities, one per
+        line.
     """
     lines = [answers.predictions(threshold)[qas_id] or "(no answer)"]
     if answers.null_odds is not None:

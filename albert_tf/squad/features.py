@@ -1,11 +1,11 @@
-"""Features of questions, stored as columns, and their batches.
+"""Stores the features of questions as columns, and batches them.
 
     [CLS] question [SEP] window of the context [SEP] padding
 
-A context that is too long for the model is split into overlapping windows. Each window is a
-feature. `windows` makes them.
+A context that is too long for the model is split into overlapping windows. Each window is one
+feature. `windows` creates the features.
 
-Letters: B batch, N features, S sequence length.
+Shapes: B batch size, N features, S sequence length.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ _LABELS = ("start_positions", "end_positions", "is_impossible")
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SquadFeatures:
-    """N features as columns. Some columns hold sequences, concatenated without padding.
+    """N features, stored as columns. Sequences are concatenated without padding.
 
     Attributes:
         example_index: int32 [N], index of the question.
-        doc_span_index: int32 [N], index of the window among those of its question.
-        lengths: int32 [N], number of tokens of a feature, special symbols included.
-        query_lengths: int32 [N], number of tokens of the question.
+        doc_span_index: int32 [N], index of the window within its question.
+        lengths: int32 [N], number of tokens in the feature, including special tokens.
+        query_lengths: int32 [N], number of tokens in the question.
         input_ids: int32 [sum of lengths].
-        first_char, last_char: int32 [sum of window lengths], the first and last character in the
-            context of each token of the window, both inclusive.
-        is_max_context: bool [sum of window lengths], whether no other window has more context
-            around this token.
-        start_positions, end_positions: int32 [N], the answer's first and last token; both 0 if the
-            window does not hold the whole answer, or there is none. All 0 in prediction.
-        is_impossible: int32 [N], 1 if the window does not hold the answer.
+        first_char, last_char: int32 [sum of window lengths], offsets in the context of the first
+            and the last character (inclusive) of each token in the window.
+        is_max_context: bool [sum of window lengths], whether this window has more context around
+            the token than any other window.
+        start_positions, end_positions: int32 [N], positions of the answer's first and last token;
+            both 0 if the window does not contain the whole answer. All 0 for prediction.
+        is_impossible: int32 [N], 1 if the window does not contain the answer. All 0 for prediction.
     """
 
     example_index: NDArray[np.int32]
@@ -58,26 +58,26 @@ class SquadFeatures:
 
     @property
     def has_labels(self) -> bool:
-        """Whether these are features for training: windows have an answer or are impossible."""
+        """Whether the features have labels for training: an answer or `is_impossible`."""
         return bool(len(self) and (self.start_positions[0] or self.is_impossible[0]))
 
     @property
     def window_lengths(self) -> NDArray[np.int32]:
-        """Number of tokens of the context in each feature, int32 [N]."""
+        """Number of context tokens in each feature, int32 [N]."""
         return self.lengths - self.query_lengths - np.int32(SPECIAL_TOKENS)
 
     @property
     def window_offsets(self) -> NDArray[np.int64]:
-        """Index at which each window begins in `first_char`, int64 [N + 1]."""
+        """Index in `first_char` at which each window starts, and its size; int64 [N + 1]."""
         return _offsets(self.window_lengths)
 
     @property
     def unique_ids(self) -> NDArray[np.int64]:
-        """The official `unique_ids` of the features, int64 [N]."""
+        """The `unique_ids` of Google's programs, int64 [N]."""
         return FIRST_UNIQUE_ID + np.arange(len(self))
 
     def take(self, rows: NDArray[np.integer]) -> SquadFeatures:
-        """Returns the features of these indices, in this order."""
+        """Returns the features with the given indices, in this order."""
         ids = _positions(_offsets(self.lengths), rows)
         pieces = _positions(self.window_offsets, rows)
         place = {"input_ids": ids, "first_char": pieces, "last_char": pieces}
@@ -91,12 +91,12 @@ class SquadFeatures:
 
         Args:
             rows: int [B], indices of the features.
-            seq_length: S, at least the length of the longest of these.
+            seq_length: S, at least the length of the longest of these features.
 
         Returns:
-            `input_ids`, `input_mask`, `segment_ids`, `p_mask` (1 at positions where no answer
-            may begin or end), int32 [B, S]; `unique_ids`, int64 [B]; and in training
-            `start_positions`, `end_positions`, `is_impossible`, int32 [B].
+            `input_ids`, `input_mask`, `segment_ids` and `p_mask` (1 at positions where no answer
+            can start or end), int32 [B, S]; `unique_ids`, int64 [B]; and for training
+            `start_positions`, `end_positions` and `is_impossible`, int32 [B].
         """
         lengths, begin = self.lengths[rows, None], self.query_lengths[rows, None] + 2
         places = np.arange(seq_length)
@@ -119,7 +119,7 @@ class SquadFeatures:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> SquadFeatures:
-        """Returns features, given the arrays that `to_arrays` returned."""
+        """Restores features from the arrays of `to_arrays`."""
         return cls(**arrays)
 
 
@@ -128,7 +128,7 @@ def _offsets(lengths: NDArray[np.integer]) -> NDArray[np.int64]:
 
 
 def _positions(offsets: NDArray[np.int64], rows: NDArray[np.integer]) -> NDArray[np.int64]:
-    """Returns the indices of the values of `rows` in a column of concatenated sequences."""
+    """Returns the indices of the elements of `rows` in a column of concatenated sequences."""
     begins, sizes = offsets[rows], np.diff(offsets)[rows]
     ends = np.cumsum(sizes)
     return np.arange(ends[-1] if len(ends) else 0) + np.repeat(begins - (ends - sizes), sizes)

@@ -1,15 +1,15 @@
-"""Metrics of extractive question answering, equal to those of the official scripts.
+"""Computes the metrics of extractive question answering, as the official scripts do.
 
 * SQuAD 1.1 (`evaluate-v1.1.py`): `exact_match` and `f1`.
-* SQuAD 2.0 (`evaluate-v2.0.py`): `exact`, `f1` and `total` for all questions, for answerable ones
-  and for unanswerable ones; and the best threshold of the null odds.
-* CMRC 2018 and DRCD (`cmrc2018_evaluate.py`): exact match without punctuation, and an F1 over
-  single Chinese characters and whole words of other scripts ("mixed segmentation").
+* SQuAD 2.0 (`evaluate-v2.0.py`): `exact`, `f1` and `total` over all questions, over answerable and
+  over unanswerable questions; and the best threshold of the null odds.
+* CMRC 2018 and DRCD (`cmrc2018_evaluate.py`): exact match without punctuation, and F1 over single
+  Chinese characters and whole words of other scripts ("mixed segmentation").
 
 The scripts of SQuAD are those of the TensorFlow Model Garden, `official.nlp.tools`.
 
-Means are percentages. Gold answers are texts by question id; null odds are larger if a question is
-less likely to have an answer.
+Means are percentages. Gold answers and predictions are given by question id. Null odds are larger
+if a question is less likely to have an answer.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ Predictions = Mapping[str, str]
 NullOdds = Mapping[str, float]
 Metric = Callable[[str, str], float]
 
-# The punctuation that the script of CMRC 2018 drops. It keeps "‘" and "…": an entry of its list has
-# two of these, which no single character equals.
+# The punctuation that the script of CMRC 2018 removes. It keeps "‘" and "…", because their entries
+# in its list are doubled ("……") and never equal a single character.
 _DROPPED_SIGNS = set("-:_*^/\\~`+=，。：？！“”；’《》·、「」（）－～『』")
 _HAN = re.compile("[\u4e00-\u9fa5]")
-# As NLTK's word tokenizer, which that script uses between Chinese characters: it splits off
+# Emulates NLTK's word tokenizer, which the script applies between Chinese characters. It splits off
 # punctuation, commas unless a digit follows, periods at the end, quotes at either end of a word,
 # and the second half of English contractions.
 _SIGNS = r";@#$%&?!\[\](){}<>\"–—«»“”‘"
@@ -45,18 +45,18 @@ _WORD = re.compile(
 
 
 def _mean_of_best(metric: Metric, golds: Golds, predictions: Predictions) -> float:
-    """Returns the mean score of all questions, each with the gold answer that scores best.
+    """Returns the mean over questions of the best score over their gold answers, in percent.
 
-    A question without a prediction counts as wrong.
+    Questions without a prediction count as wrong.
 
     Raises:
-        ValueError: no questions, or one without an answer.
+        ValueError: there are no questions, or a question has no gold answer.
     """
     without = [qas_id for qas_id, answers in golds.items() if not answers]
     if without or not golds:
         raise ValueError(
-            f"{len(without)} of {len(golds)} questions have no answer to compare with"
-            + (f", {without[0]} the first" if without else "")
+            f"{len(without)} of {len(golds)} questions have no gold answer"
+            + (f"; the first is {without[0]}" if without else "")
         )
     scores = [
         max(metric(predictions[qas_id], answer) for answer in answers)
@@ -70,7 +70,7 @@ def evaluate_v1(golds: Golds, predictions: Predictions) -> dict[str, float]:
     """Returns the official metrics of SQuAD 1.1, `exact_match` and `f1`.
 
     Raises:
-        ValueError: as `_mean_of_best`.
+        ValueError: see `_mean_of_best`.
     """
     return {
         "exact_match": _mean_of_best(script_v1._exact_match_score, golds, predictions),
@@ -84,12 +84,12 @@ def evaluate_v2(
     """Returns the official metrics of SQuAD 2.0: `exact`, `f1`, `total`, `HasAns_…`, `NoAns_…`.
 
     Args:
-        golds: the answers; unanswerable questions have none.
-        predictions: "" for a question that is not answered.
-        null_odds: given, questions above 1.0 count as unanswered, and `final_exact`,
+        golds: the gold answers; unanswerable questions have none.
+        predictions: the answers, "" for unanswered questions.
+        null_odds: if given, questions above 1.0 count as unanswered, and `final_exact`,
             `final_exact_thresh`, `final_f1` and `final_f1_thresh` are the best means and thresholds
-            that the script finds. Its search may stop within questions of the same odds, and says
-            0 where it is best to answer nothing: see `best_thresholds`.
+            that the script finds. Its search may stop between questions with equal odds, and
+            returns 0 if it is best to answer nothing; `best_thresholds` corrects both.
     """
     found = script_v2.evaluate(_as_dataset(golds), predictions, null_odds)
     kinds = ("pr_",) if null_odds else ("pr_", "final_")
@@ -97,7 +97,7 @@ def evaluate_v2(
 
 
 def _as_dataset(golds: Golds) -> list[dict[str, Any]]:
-    """Returns answers in the form of the data of SQuAD."""
+    """Returns gold answers in the data format of SQuAD."""
     questions = [
         {"id": qas_id, "answers": [{"text": text} for text in answers]}
         for qas_id, answers in golds.items()
@@ -108,14 +108,14 @@ def _as_dataset(golds: Golds) -> list[dict[str, Any]]:
 def best_thresholds(
     golds: Golds, predictions: Predictions, null_odds: NullOdds
 ) -> dict[str, float]:
-    """Returns the thresholds of the null odds with the best means, and these means.
+    """Returns the thresholds of the null odds that maximize the mean scores, and these means.
 
-    Questions whose odds are at most the threshold count as answered.
+    Questions with null odds up to the threshold count as answered.
 
     Args:
-        golds: the answers; unanswerable questions have none.
-        predictions: the answer to each question if it is answered.
-        null_odds: by question.
+        golds: the gold answers; unanswerable questions have none.
+        predictions: the answer to each question, in case it is answered.
+        null_odds: the null odds of each question.
 
     Returns:
         `best_exact`, `best_exact_thresh`, `best_f1`, `best_f1_thresh`.
@@ -134,7 +134,7 @@ def best_thresholds(
 def _find_best_threshold(
     golds: Golds, scores: Mapping[str, float], null_odds: NullOdds
 ) -> tuple[float, float]:
-    """Returns the best mean, and the threshold where it is reached."""
+    """Returns the best mean score in percent, and the threshold that attains it."""
     ordered = sorted(scores, key=null_odds.__getitem__)
     best = current = float(sum(not golds[qas_id] for qas_id in scores))
     threshold = null_odds[ordered[0]] - 1.0  # nothing is answered
@@ -147,7 +147,7 @@ def _find_best_threshold(
 
 
 def mixed_segmentation(text: str) -> list[str]:
-    """Splits text into Chinese characters and other words, without CMRC's punctuation."""
+    """Splits text into Chinese characters and other words, without punctuation, as CMRC 2018."""
     text = text.lower().strip()
     kept = "".join(char for char in text if char not in _DROPPED_SIGNS)
     spaced = re.split(f"({_HAN.pattern})", kept)
@@ -158,7 +158,7 @@ def mixed_segmentation(text: str) -> list[str]:
 
 
 def cmrc_exact_match(prediction: str, gold: str) -> float:
-    """Returns 1.0 if both are the same in lower case, without CMRC's punctuation; else 0.0."""
+    """Returns 1.0 if both texts are equal in lower case without punctuation, else 0.0."""
     found, wanted = (
         [char for char in text.lower().strip() if char not in _DROPPED_SIGNS]
         for text in (prediction, gold)
@@ -167,7 +167,7 @@ def cmrc_exact_match(prediction: str, gold: str) -> float:
 
 
 def cmrc_f1(prediction: str, gold: str) -> float:
-    """Returns the F1 over `mixed_segmentation`, where common is the longest run in both."""
+    """Returns the F1 over `mixed_segmentation`; the overlap is the longest common substring."""
     found, wanted = mixed_segmentation(prediction), mixed_segmentation(gold)
     matcher = difflib.SequenceMatcher(None, found, wanted, autojunk=False)
     common = matcher.find_longest_match().size
@@ -178,10 +178,10 @@ def cmrc_f1(prediction: str, gold: str) -> float:
 
 
 def evaluate_cmrc(golds: Golds, predictions: Predictions) -> dict[str, float]:
-    """Returns the metrics of CMRC 2018's script: `exact_match`, `f1`, their mean `average`.
+    """Returns the metrics of CMRC 2018: `exact_match`, `f1` and their mean, `average`.
 
     Raises:
-        ValueError: as `_mean_of_best`.
+        ValueError: see `_mean_of_best`.
     """
     exact = _mean_of_best(cmrc_exact_match, golds, predictions)
     f1 = _mean_of_best(cmrc_f1, golds, predictions)

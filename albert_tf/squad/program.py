@@ -1,4 +1,4 @@
-"""The question answering program, as a function of its settings."""
+"""The question-answering program, as a function of its settings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from albert_tf.tokenization import FullTokenizer
 
 
 def run(settings: Settings) -> FineTuningResult:
-    """Trains, evaluates, answers and exports; raises as `fine_tune`."""
+    """Trains, evaluates, answers questions and exports; see `fine_tune`."""
     settings = settings.with_a_phase()
     data = read_data(settings)
     if "test" in data and data["test"].has_answers:
@@ -26,24 +26,23 @@ def run(settings: Settings) -> FineTuningResult:
 
 
 def read_data(settings: Settings) -> dict[str, SquadData]:
-    """Reads the questions of each split; "dev" and "test" are both `predict_file`.
+    """Returns the questions of each split; "dev" and "test" are both `predict_file`.
 
     Raises:
-        ValueError, OSError: a file is not named, has no answers to evaluate on, or is not as it
-            should be.
+        ValueError, OSError: a file is not specified or invalid, or has no answers to evaluate on.
     """
     data = {}
     if settings.do_train:
         if not settings.train_file:
-            raise ValueError("--do_train needs --train_file, a file of questions")
+            raise ValueError("--do_train requires --train_file, a file of questions")
         data["train"] = read_squad(settings.train_file, is_training=True)
     if settings.do_eval or settings.do_predict:
         if not settings.predict_file:
             phase = "predict" if settings.do_predict else "eval"
-            raise ValueError(f"--do_{phase} needs --predict_file, a file of questions")
+            raise ValueError(f"--do_{phase} requires --predict_file, a file of questions")
         questions = read_squad(settings.predict_file, is_training=False)
         if settings.do_eval and not questions.has_answers:
-            raise ValueError(f"--do_eval: {settings.predict_file} lacks the answers to evaluate on")
+            raise ValueError(f"--do_eval: {settings.predict_file} has no answers to evaluate on")
         if settings.mixed_segmentation is not None:
             questions = dataclasses.replace(questions, is_chinese=settings.mixed_segmentation)
         data["dev"] = data["test"] = questions
@@ -58,7 +57,7 @@ def make_task(
     tokenizer: FullTokenizer,
     data: Mapping[str, SquadData],
 ) -> QuestionAnswering:
-    """Returns the task, with the head of SQuAD 2.0 where model or data need it."""
+    """Returns the task, with the head of SQuAD 2.0 if the settings, model or data require it."""
     folders = [run.output_dir for run in sweeps.plan_runs(settings)]
     trained = next(filter(None, map(prediction.find_trained, folders)), None)
     if trained is None:

@@ -1,9 +1,9 @@
-"""Reads question answering data in SQuAD's format: SQuAD 1.1 and 2.0, CMRC 2018, DRCD.
+"""Reads question-answering data in SQuAD's format: SQuAD 1.1 and 2.0, CMRC 2018, DRCD.
 
     {"data": [{"paragraphs": [{"context": …, "qas": [{"id": …, "question": …,
                "answers": [{"text": …, "answer_start": …}], "is_impossible": …}]}]}]}
 
-Other keys are ignored. Offsets count characters (code points) from 0.
+Other keys are ignored. Offsets are in characters (code points), starting at 0.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from absl import logging
 
 from albert_tf import files
 
-SHUFFLE_SEED = 12345  # the official programs'
-NAMED_IN_LOG = 5  # ids of questions that a warning names
+SHUFFLE_SEED = 12345  # as in Google's programs
+NAMED_IN_LOG = 5  # maximum number of question ids in a warning
 _LONE_SURROGATES = re.compile("[\ud800-\udfff]")
 _HAN = re.compile("[\u4e00-\u9fff]")
 _KINDS = {list: "a list", dict: "an object", str: "text", int: "an integer", bool: "true or false"}
@@ -33,8 +33,8 @@ class SquadExample:
     """A question about a context.
 
     Attributes:
-        qas_id: its id.
-        question, context: as in the file, with U+FFFD in place of lone surrogates.
+        qas_id: id of the question.
+        question, context: the texts in the file, with lone surrogates replaced by U+FFFD.
         answers: the texts of the answers; empty if the question is unanswerable or its answers are
             unknown.
         answer_start: offset of the first answer in `context`; -1 without answers.
@@ -50,7 +50,7 @@ class SquadExample:
 
     @property
     def is_answer_in_place(self) -> bool:
-        """Whether the context has the first answer at `answer_start`."""
+        """Whether the first answer occurs in the context at `answer_start`."""
         return (
             bool(self.answers and self.answers[0])
             and self.answer_start >= 0
@@ -64,12 +64,13 @@ class SquadData:
 
     Attributes:
         path: the file.
-        checksum: SHA-256 of the file, hexadecimal.
+        checksum: SHA-256 of the file, in hexadecimal.
         examples: the questions, in file order.
-        version_2: whether there are unanswerable questions, or the version of the file is v2.
+        version_2: whether there are unanswerable questions, or the file declares version v2.
         has_answers: whether every question has answers or is marked as unanswerable, so that
             predictions can be evaluated.
-        is_chinese: whether most answers (or questions, if there are none) have Chinese characters.
+        is_chinese: whether most answers contain Chinese characters, or most questions if there are
+            no answers.
     """
 
     path: str
@@ -86,13 +87,14 @@ def read_squad(path: str, is_training: bool) -> SquadData:
     Args:
         path: JSON file in SQuAD's format.
         is_training: whether every question must have an answer or be marked as `is_impossible`. The
-            first answer is used. Questions whose answer is not at its offset are skipped, with a
-            warning. Otherwise answers may be missing, and every question is kept.
+            first answer is used, and questions whose answer is not at its offset are skipped with a
+            warning. If False, answers may be missing, and all questions are kept.
 
     Raises:
-        FileNotFoundError: no such file.
-        ValueError: not JSON, or not in SQuAD's format (says what was expected where); no question,
-            in training no usable question, or otherwise an id that occurs twice.
+        FileNotFoundError: the file does not exist.
+        ValueError: the file is not JSON or not in SQuAD's format (the message says what was
+            expected where), or has no question. For training, it has no usable question; otherwise,
+            it has duplicate ids.
     """
     text = files.read_text(path)
     try:
@@ -103,9 +105,9 @@ def read_squad(path: str, is_training: bool) -> SquadData:
         raise ValueError(f"{path}: not SQuAD: brackets nested too deeply") from None
     found = list(_questions(_Place(root, path), is_training))
     if not found:
-        raise ValueError(f"{path}: holds no question")
+        raise ValueError(f"{path}: contains no question")
     examples = [example for example, _ in found]
-    if "\\ud" in text.lower():  # an escape in the JSON: the file itself cannot hold surrogates
+    if "\\ud" in text.lower():  # surrogates can only be JSON escapes: they are not valid UTF-8
         examples = _replace_surrogates(path, examples)
     _check_ids(path, examples, is_training)
     version_2 = any(e.is_impossible for e in examples) or (
@@ -117,21 +119,21 @@ def read_squad(path: str, is_training: bool) -> SquadData:
         checksum=hashlib.sha256(text.encode("utf-8")).hexdigest(),
         examples=tuple(_keep_usable(path, examples) if is_training else examples),
         version_2=version_2,
-        # In SQuAD 1.1 every question has an answer, if the file gives any.
+        # In SQuAD 1.1, either all questions have answers or the answers are unknown.
         has_answers=all(is_known and bool(e.answers or version_2) for e, is_known in found),
         is_chinese=2 * sum(bool(_HAN.search(text)) for text in texts) > len(texts),
     )
 
 
 def one_question(question: str, context: str) -> SquadData:
-    """Returns data with a single question, from the command line, whose id is "question".
+    """Returns data with a single question from the command line; its id is "question".
 
     Raises:
-        ValueError: question or context is empty.
+        ValueError: the question or the context is empty.
     """
     for name, text in (("question", question), ("context", context)):
         if not text.strip():
-            raise ValueError(f"--{name} is empty: --question and --context belong together")
+            raise ValueError(f"--{name} is empty: --question and --context require each other")
     example = SquadExample("question", question, context)
     if _LONE_SURROGATES.search(question + context):
         (example,) = _replace_surrogates("--question", [example])
@@ -139,7 +141,7 @@ def one_question(question: str, context: str) -> SquadData:
 
 
 def shuffled(examples: Sequence[SquadExample]) -> list[SquadExample]:
-    """Returns the questions in the order in which the official programs train on them."""
+    """Returns the questions in the order in which Google's programs train on them."""
     result = list(examples)
     random.Random(SHUFFLE_SEED).shuffle(result)
     return result
@@ -154,20 +156,20 @@ class _Place:
     def error(self, expected: str) -> ValueError:
         got = json.dumps(self.value)
         shown = got if len(got) <= 40 else f"{got[:40]} …"
-        return ValueError(f"{self._name}: {expected} was expected, got {shown}")
+        return ValueError(f"{self._name}: expected {expected}, got {shown}")
 
     def has(self, key: str) -> bool:
         return self.value.get(key) is not None
 
     def get(self, key: str, *kinds: type) -> _Place:
-        """Returns the value of `key`; raises unless it exists and has one of the types."""
+        """Returns the value of `key`, which must exist and have one of the given types."""
         if not isinstance(self.value, dict):
             raise self.error(f'an object with "{key}"')
         if key not in self.value:
             keys = ", ".join(map(str, self.value)) or "nothing"
             raise ValueError(f'{self._name}: "{key}" is missing; found {keys}')
         place = _Place(self.value[key], f"{self._name}: {key}")
-        # Not isinstance: true and false are integers in Python.
+        # Not isinstance, because bool is a subclass of int.
         if type(place.value) not in kinds:
             raise place.error(" or ".join(_KINDS[kind] for kind in kinds))
         return place
@@ -179,7 +181,7 @@ class _Place:
 
 
 def _questions(root: _Place, is_training: bool) -> Iterator[tuple[SquadExample, bool]]:
-    """Yields the questions, each with whether its answers are known."""
+    """Yields each question, and whether its answers are known."""
     for article in root.items("data"):
         for paragraph in article.items("paragraphs"):
             context = paragraph.get("context", str).value
@@ -190,7 +192,7 @@ def _questions(root: _Place, is_training: bool) -> Iterator[tuple[SquadExample, 
 def _question(place: _Place, context: str, is_training: bool) -> tuple[SquadExample, bool]:
     qas_id = str(place.get("id", str, int).value)
     if _LONE_SURROGATES.search(qas_id):
-        raise place.get("id", str).error("an id without half characters (lone surrogates)")
+        raise place.get("id", str).error("an id without lone surrogates")
     question = place.get("question", str).value
     is_impossible = place.has("is_impossible") and place.get("is_impossible", bool).value
     is_known = is_impossible or place.has("answers")
@@ -203,12 +205,12 @@ def _question(place: _Place, context: str, is_training: bool) -> tuple[SquadExam
             if len(texts) == 1 and (needs_start or answer.has("answer_start")):
                 start = answer.get("answer_start", int).value
     if is_training and not is_impossible and not texts:
-        raise place.error('an answer, or "is_impossible": true, as this is for training,')
+        raise place.error('an answer or "is_impossible": true for training')
     return SquadExample(qas_id, question, context, tuple(texts), start, is_impossible), is_known
 
 
 def _replace_surrogates(path: str, examples: list[SquadExample]) -> list[SquadExample]:
-    """Replaces lone surrogates by U+FFFD, as they cannot be written as UTF-8."""
+    """Replaces lone surrogates by U+FFFD, because they cannot be encoded as UTF-8."""
 
     def repair(text: str) -> str:
         return _LONE_SURROGATES.sub("\ufffd", text)
@@ -224,7 +226,7 @@ def _replace_surrogates(path: str, examples: list[SquadExample]) -> list[SquadEx
     ]
     changed = [old.qas_id for old, new in zip(examples, repaired, strict=True) if old != new]
     if changed:
-        logging.warning("%s: half characters (lone surrogates) in %s", path, _name(changed))
+        logging.warning("%s: lone surrogates replaced in %s", path, _name(changed))
     return repaired
 
 
@@ -233,11 +235,11 @@ def _check_ids(path: str, examples: list[SquadExample], is_training: bool) -> No
     twice = [qas_id for qas_id, count in counts.items() if count > 1]
     if twice and not is_training:
         raise ValueError(
-            f"{path}: predictions are stored by id, but {_name(twice)} have the id of another "
-            "question. Give every question an id of its own."
+            f"{path}: predictions are stored by id, but {_name(twice)} have duplicate ids. Give "
+            "each question a unique id."
         )
     if twice:
-        logging.warning("%s: the same id more than once: %s", path, _name(twice))
+        logging.warning("%s: duplicate ids: %s", path, _name(twice))
 
 
 def _keep_usable(path: str, examples: list[SquadExample]) -> list[SquadExample]:
@@ -245,9 +247,11 @@ def _keep_usable(path: str, examples: list[SquadExample]) -> list[SquadExample]:
     if len(usable) < len(examples):
         kept = set(map(id, usable))
         lost = [example.qas_id for example in examples if id(example) not in kept]
-        logging.warning("%s: answers not at their answer_start, left out: %s", path, _name(lost))
+        logging.warning("%s: skipped, answer not at answer_start: %s", path, _name(lost))
     if not usable:
-        raise ValueError(f"{path}: no answer stands at its answer_start (in characters, from 0)")
+        raise ValueError(
+            f"{path}: no answer occurs at its answer_start (in characters, starting at 0)"
+        )
     return usable
 
 

@@ -1,4 +1,4 @@
-"""The text file of evaluations, in the form of Google's SQuAD programs."""
+"""Writes the results of evaluations in the format of Google's SQuAD programs."""
 
 from __future__ import annotations
 
@@ -12,19 +12,16 @@ from albert_tf.training.evaluation import Evaluation, best_of, heading
 
 
 def write_squad_results(output_dir: str, evaluations: Sequence[Evaluation], metric: str) -> str:
-    """Writes `eval_results.txt` as Google's SQuAD programs: a block for each checkpoint.
+    """Writes `eval_results.txt` like Google's SQuAD programs, and returns its text.
 
-    A block has the metrics, the files that were copied if this checkpoint is the best so far, the
-    best value including this one, and a line of "=". The best checkpoint's metrics and its step
-    come last.
+    The file has a block for each checkpoint: the metrics, the files that were copied if it is the
+    best checkpoint so far, the best value up to this checkpoint, and a line of "=". At the end are
+    the metrics and the step of the best checkpoint.
 
     Args:
         output_dir: an existing folder.
-        evaluations: by step.
+        evaluations: the evaluations, sorted by step.
         metric: the selection metric.
-
-    Returns:
-        the text.
     """
     text = ""
     best = None
@@ -43,5 +40,5 @@ def write_squad_results(output_dir: str, evaluations: Sequence[Evaluation], metr
 
 
 def format_exactly(metrics: results.Metrics) -> str:
-    """Returns lines `key = value`, sorted by key, with all digits as Google's SQuAD programs."""
+    """Returns lines `key = value`, sorted by key, with all digits, like Google's SQuAD programs."""
     return "".join(f"{key} = {value}\n" for key, value in sorted(metrics.items()))

@@ -1,4 +1,4 @@
-"""Settings of run_squad.py. TensorFlow is not imported here."""
+"""Settings of run_squad.py."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from albert_tf.settings import TRAINING, redefined, setting
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings(FineTuningSettings, TFLiteSettings, QuestionSettings):
-    """All settings of run_squad.py, under the names of Google's flags for both versions."""
+    """Settings of run_squad.py, with the names of Google's flags for both versions of SQuAD."""
 
     GROUP = "data"
 
@@ -133,11 +133,11 @@ class Settings(FineTuningSettings, TFLiteSettings, QuestionSettings):
 
     @property
     def splits(self) -> list[str]:
-        """The splits that are used: those of all tasks, and "question" for a single question."""
+        """The splits to use: those of all tasks, and "question" for a single question."""
         return super().splits + (["question"] if self.question or self.context else [])
 
     def check_paths(self) -> None:
-        """Checks the files of questions and the folders of their features, too."""
+        """Checks all paths, including the question files and the folders of their features."""
         super().check_paths()
         used = {"train": self.do_train, "predict": self.do_eval or self.do_predict}
         for split in (name for name, is_used in used.items() if is_used):
@@ -147,9 +147,9 @@ class Settings(FineTuningSettings, TFLiteSettings, QuestionSettings):
             files.check_writable(os.path.dirname(feature_file), f"--{split}_feature_file")
 
     def require_a_phase(self) -> None:
-        """Raises ValueError when nothing is asked for, which is an error on a command line."""
+        """Raises a ValueError if no phase is enabled, which is an error on the command line."""
         if not self.asks_for_something:
             raise ValueError(
-                "nothing to do: give --do_train, --do_predict, --export_dir, or --question and "
+                "nothing to do: set --do_train, --do_predict, --export_dir, or --question and "
                 "--context"
             )

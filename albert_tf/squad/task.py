@@ -1,10 +1,10 @@
-"""Extractive question answering: features, losses, answers and metrics.
+"""Extractive question answering as a fine-tuning task: features, losses, answers and metrics.
 
-For SQuAD 1.1 and 2.0, and in Chinese CMRC 2018 and DRCD. `reading` reads the data, `windows` makes
-features, `decoding` finds answers, and `metrics` computes metrics. Source:
-`run_squad_v1.py`, `run_squad_v2.py` and `squad_utils.py` of google-research/albert.
+The data sets are SQuAD 1.1 and 2.0, and the Chinese CMRC 2018 and DRCD. `reading` reads the data,
+`windows` creates features, `decoding` converts outputs to answers, and `metrics` evaluates them.
+Source: `run_squad_v1.py`, `run_squad_v2.py` and `squad_utils.py` of google-research/albert.
 
-Letters: B batch, N features, S sequence length.
+Shapes: B batch size, N features, S sequence length.
 """
 
 from __future__ import annotations
@@ -47,29 +47,30 @@ from albert_tf.squad.windows import WindowSettings, make_features
 from albert_tf.tokenization import FullTokenizer
 from albert_tf.training.evaluation import Evaluation, digest, evaluation_of_best
 
-NOWHERE = -1e30  # logit of positions beyond the end of a shorter batch
-# The outputs that prediction collects, and the values that pad those of shorter batches.
+NOWHERE = -1e30  # logit of padding positions, where no answer can start or end
+# The outputs to collect, and their padding values for batches of shorter sequences.
 OUTPUTS_V1 = {"start_logits": NOWHERE, "end_logits": NOWHERE}
 OUTPUTS_V2 = dict.fromkeys(
     ("start_top_log_probs", "start_top_index", "end_top_log_probs", "end_top_index", "cls_logits"),
     0.0,
 )
 
-# A variable of each head, under its name in Google's checkpoints.
+# A variable of each head, by which checkpoints are recognized.
 HEAD_V1, HEAD_V2 = "cls/squad/output_weights", "start_logits/dense/kernel"
 
 THRESHOLD = "null_score_diff_threshold"
 
 
 class QuestionAnswering(FineTuningTask):
-    """Question answering, as the fine-tuning engine takes it.
+    """The question-answering task for the fine-tuning engine.
 
     Args:
-        settings: of the program.
-        config: the architecture.
-        tokenizer: of the vocabulary.
-        version_2: whether questions may have no answer: the head of SQuAD 2.0, else of 1.1.
-        data: split → questions. The split "question" has a single one, answered on the terminal.
+        settings: the settings of the program.
+        config: the model's config.
+        tokenizer: the tokenizer.
+        version_2: whether questions may be unanswerable: the head of SQuAD 2.0 rather than 1.1.
+        data: split → questions. The split "question" has a single question, whose answer is
+            printed.
     """
 
     selection_metric = "f1"
@@ -95,9 +96,9 @@ class QuestionAnswering(FineTuningTask):
         return self._data[split]
 
     def make_features(self, data: SquadData, split: str) -> SquadFeatures:
-        """Returns the features of a split, from the cache file of the settings if it is current.
+        """Returns the features of a split, from the cache file if it is up to date.
 
-        For training, the questions are shuffled as in the official programs.
+        Training questions are shuffled as in Google's programs.
 
         Raises:
             ValueError: no question has features, or the cache cannot be written.
@@ -124,8 +125,8 @@ class QuestionAnswering(FineTuningTask):
             is_full = features.query_lengths == settings.max_query_length
             if is_full.any():
                 logging.info(
-                    "%d of them have %d tokens or more, which is all that is read: "
-                    "see --max_query_length",
+                    "%d questions have --max_query_length=%d or more tokens; longer ones are "
+                    "truncated",
                     len(np.unique(features.example_index[is_full])),
                     settings.max_query_length,
                 )
@@ -138,27 +139,27 @@ class QuestionAnswering(FineTuningTask):
         return data.checksum
 
     def num_examples(self, train: Split) -> int:
-        """Returns the number of questions: epochs count these, not features."""
+        """Returns the number of questions: an epoch is counted in questions, not features."""
         return len(train.data.examples)
 
     def padding(self, padding: Padding) -> Padding:
-        """Returns the padding of batches: to at least as many positions as a beam has.
+        """Returns how batches are padded: to at least as many positions as the beam size.
 
         Raises:
-            ValueError: `max_seq_length` is less than that.
+            ValueError: `max_seq_length` is smaller than the beam size.
         """
         settings = self.settings
         least = max(settings.start_n_top, settings.end_n_top) if self.version_2 else 1
         if least > padding.max_seq_length:
             raise ValueError(
-                f"--start_n_top={settings.start_n_top}, --end_n_top={settings.end_n_top}: at most "
-                f"--max_seq_length={padding.max_seq_length} was expected"
+                f"--start_n_top={settings.start_n_top}, --end_n_top={settings.end_n_top}: expected "
+                f"at most --max_seq_length={padding.max_seq_length}"
             )
         multiple = -(-least // padding.multiple) * padding.multiple
         return Padding(padding.max_seq_length, multiple)
 
     def build_model(self) -> AlbertForSpans | AlbertForAnswerableSpans:
-        """Returns a model with random weights."""
+        """Returns the model with random weights."""
         if not self.version_2:
             return AlbertForSpans(self.config)
         settings = self.settings
@@ -167,11 +168,14 @@ class QuestionAnswering(FineTuningTask):
         )
 
     def losses(self, outputs: Any, batch: Batch) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
-        """Returns the losses and hits of start, end and, in SQuAD 2.0, answerability; all [B].
+        """Returns the losses, and whether start, end and (in SQuAD 2.0) answerability are correct.
 
         Args:
-            outputs: of the model, given `start_positions`.
-            batch: with `start_positions`, `end_positions` and `is_impossible`, int32 [B].
+            outputs: the model's outputs, computed with `start_positions`.
+            batch: has `start_positions`, `end_positions` and `is_impossible`, int32 [B].
+
+        Returns:
+            Losses, float32 [B], and metric name → bool [B].
         """
         start, end = batch["start_positions"], batch["end_positions"]
         hits = {}
@@ -188,7 +192,7 @@ class QuestionAnswering(FineTuningTask):
         return losses, hits
 
     def answer(self, split: Split, outputs: Outputs) -> Answers:
-        """Returns the answers to the questions of a split, given the outputs for its features."""
+        """Returns the answers to the questions of a split, decoded from the model's outputs."""
         settings = self.settings
         candidates = self.candidates(outputs, settings.n_best_size)
         features = cast(SquadFeatures, split.features)
@@ -201,7 +205,7 @@ class QuestionAnswering(FineTuningTask):
         )
 
     def candidates(self, outputs: Outputs, n_best_size: int) -> Candidates:
-        """Returns the candidate spans, given the collected outputs, [N, …] each."""
+        """Returns the candidate spans in the collected outputs, [N, …] each."""
         if self.version_2:
             return candidates_v2(*(outputs[name] for name in OUTPUTS_V2))
         return candidates_v1(outputs["start_logits"], outputs["end_logits"], n_best_size)
@@ -238,16 +242,16 @@ class QuestionAnswering(FineTuningTask):
         )
 
     def write_evaluations(self, output_dir: str, evaluations: Sequence[Evaluation]) -> str:
-        """Writes `eval_results.txt`, as Google's SQuAD programs."""
+        """Writes `eval_results.txt` like Google's SQuAD programs, and returns its text."""
         return write_squad_results(output_dir, evaluations, self.selection_metric)
 
     def describe_evaluations(self, output_dir: str, evaluations: Sequence[Evaluation]) -> str:
-        """Returns the metrics of the best checkpoint, as text."""
+        """Returns the metrics of the best checkpoint as text."""
         best = self.best_of(evaluations)
         return format_exactly(best.metrics) if best else ""
 
     def write_predictions(self, output_dir: str, split: Split, outputs: Outputs, step: int) -> str:
-        """Writes the files of answers; for a single question, returns its answer as text."""
+        """Writes the prediction files, or returns the answer to a single question as text."""
         answers = self.answer(split, outputs)
         if split.name == "question":
             qas_id = split.data.examples[0].qas_id
@@ -260,10 +264,10 @@ class QuestionAnswering(FineTuningTask):
         return ""
 
     def threshold(self, output_dir: str) -> float | None:
-        """Returns the null odds above which a question has no answer, without gold answers.
+        """Returns the null odds above which a question counts as unanswerable.
 
-        That is the threshold of the settings, or else the best threshold for the best checkpoint
-        when it was evaluated.
+        This is the threshold of the settings, or else the one found when the best checkpoint was
+        evaluated; None in SQuAD 1.1. It is used where gold answers are unknown.
         """
         threshold = self.settings.null_score_diff_threshold
         if threshold is not None or not self.version_2:
@@ -271,13 +275,13 @@ class QuestionAnswering(FineTuningTask):
         best = evaluation_of_best(output_dir)
         found = None if best is None else best.metrics.get(THRESHOLD)
         if found is None:
-            logging.warning("No threshold of the null odds is known: 0 is taken")
+            logging.warning("The threshold of the null odds is unknown; using 0")
         return found or 0.0
 
     def served_outputs(self, outputs: Any) -> dict[str, tf.Tensor]:
-        """Returns the outputs of an exported model, under the official names.
+        """Returns the outputs of the exported model, under the names of Google's program.
 
-        In SQuAD 1.1 these say "log_prob", but are logits, as in the official program.
+        As in that program, the outputs of SQuAD 1.1 are logits, although they are named "log_prob".
         """
         if self.version_2:
             return {name: outputs[name] for name in self.outputs}
@@ -296,9 +300,10 @@ class QuestionAnswering(FineTuningTask):
     ) -> None:
         """Writes a SavedModel and a TFLite file.
 
-        `export_dir/saved_model/<Unix time>` takes tensors, as the official export. In SQuAD 1.1,
-        `export_dir/albert_model.tflite` returns `start_logits` and `end_logits`. In SQuAD 2.0,
-        which the official program does not export, both return `OUTPUTS_V2` and also take `p_mask`.
+        The SavedModel in `export_dir/saved_model/<Unix time>` takes tensors, like the export of
+        Google's program. In SQuAD 1.1, `export_dir/albert_model.tflite` returns `start_logits` and
+        `end_logits`. In SQuAD 2.0, which Google's program does not export, both models return
+        `OUTPUTS_V2` and have `p_mask` as an additional input.
         The signature `texts` of the SavedModel takes `question` and `context`.
         """
         features = saved_model.token_features(max_seq_length)
@@ -361,16 +366,17 @@ class QuestionAnswering(FineTuningTask):
 def choose_version(
     wanted: bool | None, checkpoint: str | None, train: SquadData | None, test: SquadData | None
 ) -> bool:
-    """Returns whether the head of SQuAD 2.0 is needed: as the first of these arguments says.
+    """Returns whether to use the head of SQuAD 2.0. The first argument that tells decides.
 
     Args:
         wanted: the setting; None if not set.
-        checkpoint: a trained model; its head decides, if it has one.
-        train: whether these questions are SQuAD 2.0.
-        test: whether these are.
+        checkpoint: a trained model, whose head decides if it has one.
+        train: the training questions; the head is used if they are SQuAD 2.0.
+        test: the questions to predict; likewise.
 
     Raises:
-        ValueError: none of them tells, or unanswerable questions could not be evaluated.
+        ValueError: no argument tells, or unanswerable questions are to be evaluated without the
+            head of SQuAD 2.0.
     """
     version_2 = wanted
     if version_2 is None and checkpoint is not None:
@@ -381,14 +387,14 @@ def choose_version(
         versions = [data.version_2 for data in (train, test) if data is not None]
         if not versions:
             raise ValueError(
-                "there is neither a trained model nor a file of questions that tells whether "
-                "questions may have no answer: give --init_checkpoint or --version_2_with_negative"
+                "neither a trained model nor a file of questions tells whether questions may be "
+                "unanswerable: set --init_checkpoint or --version_2_with_negative"
             )
         version_2 = any(versions)
     if test is not None and test.version_2 and test.has_answers and not version_2:
         raise ValueError(
-            f"{test.path} has questions without an answer, and the model's head is that of SQuAD "
-            "1.1. Train one with --version_2_with_negative in another --output_dir, or name other "
+            f"{test.path} has unanswerable questions, but the model has the head of SQuAD 1.1. "
+            "Train a model with --version_2_with_negative in another --output_dir, or choose other "
             "questions"
         )
     return version_2
@@ -400,23 +406,25 @@ def evaluate(
     official_threshold: bool = False,
     threshold: float | None = None,
 ) -> tuple[dict[str, float], dict[str, str]]:
-    """Returns the metrics of answers, and the predictions that have these metrics.
+    """Returns the metrics of answers, and the predictions that they are computed from.
 
-    * SQuAD 1.1: `exact_match` and `f1`; for Chinese data those of CMRC, with `average`.
-    * SQuAD 2.0 (answers with null odds): `exact`, `f1` and `total`; the same for questions with
-      (`HasAns_…`) and without an answer (`NoAns_…`); `best_exact` and `best_f1` with their
+    * SQuAD 1.1: `exact_match` and `f1`; for Chinese data the metrics of CMRC 2018, which add
+      `average`.
+    * SQuAD 2.0 (if answers have null odds): `exact`, `f1` and `total`; the same for answerable
+      (`HasAns_…`) and unanswerable (`NoAns_…`) questions; `best_exact` and `best_f1` with their
       thresholds; and `null_score_diff_threshold`, the threshold that was used.
 
     Args:
-        data: the questions with their answers.
-        answers: of a model.
-        official_threshold: as run_squad_v2.py: a question exactly at the threshold has no answer,
-            although the search counted it as answered; and the scores use the threshold 1.0 instead
-            of the best one, so that they are not those of the predictions.
-        threshold: of the null odds; None for the best one for `f1`.
+        data: the questions with their gold answers.
+        answers: the model's answers.
+        official_threshold: whether to reproduce run_squad_v2.py. A question exactly at the
+            threshold is then unanswered, although the search counted it as answered; and metrics
+            are computed with the threshold 1.0 instead of the best one, so that they are not those
+            of the predictions.
+        threshold: threshold of the null odds; None for the one with the best `f1`.
 
     Raises:
-        ValueError: questions without answers in SQuAD 1.1.
+        ValueError: a question has no gold answer, in SQuAD 1.1.
     """
     golds = {example.qas_id: example.answers for example in data.examples}
     if answers.null_odds is None:

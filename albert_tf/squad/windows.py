@@ -1,10 +1,10 @@
-"""Makes features of questions: sliding windows over the context, each with its question.
+"""Creates the features of questions: sliding windows over the context, each with the question.
 
-The features equal those of `convert_examples_to_features` in `squad_utils.py` of
-google-research/albert. Several processes make them, and each context is tokenized once for all its
-questions.
+The features are identical to those of `convert_examples_to_features` in `squad_utils.py` of
+google-research/albert. They are created by several processes, and each context is tokenized once
+for all its questions.
 
-Read from the bottom up. Letters: T tokens of a context.
+The main function, `make_features`, is at the end. Shapes: T tokens of a context.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from albert_tf.squad.features import SPECIAL_TOKENS, SquadFeatures, concatenate
 from albert_tf.squad.reading import SquadExample
 from albert_tf.tokenization import FullTokenizer
 
-CONTEXT_WEIGHT = 0.01  # of a window's length, beside the smaller context left or right of a token
-TASK_CHARS = 50_000  # characters of contexts in one task of a process
+CONTEXT_WEIGHT = 0.01  # of the window's length, added to the smaller of left and right context
+TASK_CHARS = 50_000  # characters of context in one task of a process
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,8 +36,8 @@ class WindowSettings:
 
     Attributes:
         max_seq_length: S, maximum length of a feature, in tokens.
-        doc_stride: number of tokens between the starts of two windows.
-        max_query_length: number of first tokens of a question that are kept.
+        doc_stride: number of tokens between the starts of consecutive windows.
+        max_query_length: maximum number of tokens of a question; longer ones are truncated.
     """
 
     max_seq_length: int = 384
@@ -48,9 +48,9 @@ class WindowSettings:
         least = self.max_query_length + SPECIAL_TOKENS + 1
         if self.max_seq_length < least:
             raise ValueError(
-                f"--max_seq_length={self.max_seq_length} leaves no room for the context behind a "
+                f"--max_seq_length={self.max_seq_length} leaves no room for the context after a "
                 f"question of --max_query_length={self.max_query_length} and three special "
-                f"symbols; expected {least} or more"
+                f"tokens; expected {least} or more"
             )
 
 
@@ -59,7 +59,7 @@ class NoFeaturesError(ValueError):
 
 
 class _Question(NamedTuple):
-    """A question for a process: index, text, and first and last character of the answer."""
+    """A question for a worker: index, text, and first and last character of the answer."""
 
     number: int
     text: str
@@ -70,7 +70,7 @@ _Task = list[tuple[str, list[_Question]]]
 
 
 def _tasks(examples: Sequence[SquadExample]) -> Iterator[_Task]:
-    """Yields the questions grouped by context, several contexts in a task."""
+    """Yields the questions grouped by context, with several contexts per task."""
     by_context: dict[str, list[_Question]] = collections.defaultdict(list)
     for number, example in enumerate(examples):
         answer = None
@@ -93,17 +93,21 @@ def _tasks(examples: Sequence[SquadExample]) -> Iterator[_Task]:
 def _answer_span(
     context: alignment.TokenizedText, answer: tuple[int, int]
 ) -> tuple[int, int] | None:
-    """Returns the first and last token of an answer, given its characters; None without any."""
+    """Returns the first and last token of an answer, given its first and last character.
+
+    Returns None if the answer is not aligned with any token.
+    """
     start, end = int(context.first_token[answer[0]]), int(context.last_token[answer[1]])
     return (start, end) if start <= end else None
 
 
 @functools.lru_cache(maxsize=256)
 def _cut(num_pieces: int, capacity: int, stride: int) -> list[tuple[int, int, NDArray[np.bool_]]]:
-    """Returns the windows over T tokens: begin, end, and `is_max_context`, bool [end - begin].
+    """Returns the windows over T tokens: start, end, and `is_max_context`, bool [end - start].
 
-    A token has its maximum context in the window with the largest minimum of tokens to its left and
-    to its right, plus a small weight for the window's length; of ties, in the first window.
+    The context of a token in a window is the smaller of the numbers of tokens to its left and to
+    its right, plus a small weight times the window's length. A token has its maximum context in the
+    window where this is largest; on ties, in the first one.
     """
     spans = []
     begin = end = 0
@@ -121,7 +125,7 @@ def _cut(num_pieces: int, capacity: int, stride: int) -> list[tuple[int, int, ND
 
 
 class _Builder:
-    """Collects windows as columns."""
+    """Collects windows and returns them as columns."""
 
     def __init__(self, tokenizer: FullTokenizer, settings: WindowSettings):
         self._settings = settings
@@ -139,7 +143,15 @@ class _Builder:
         span: tuple[int, int] | None,
         is_training: bool,
     ) -> None:
-        """Adds the windows of question `number`, with its answer at the tokens `span`."""
+        """Adds the windows of a question.
+
+        Args:
+            number: index of the question.
+            query: token ids of the question.
+            context: the tokenized context.
+            span: first and last token of the answer; None if there is none.
+            is_training: whether to label windows.
+        """
         query = query[: self._settings.max_query_length]
         prefix = np.array([self._cls_id, *query, self._sep_id], np.int32)
         capacity = self._settings.max_seq_length - len(query) - SPECIAL_TOKENS
@@ -149,8 +161,8 @@ class _Builder:
             holds_answer = span is not None and begin <= span[0] and span[1] < end
             if span is not None and holds_answer:
                 start, stop = (piece - begin + len(prefix) for piece in span)
-            # As in the official programs, windows without the answer are trained on, in SQuAD 1.1
-            # too, with the answer at [CLS].
+            # As in Google's programs, windows without the answer are used for training, even in
+            # SQuAD 1.1, with the answer at [CLS].
             is_impossible = is_training and not holds_answer
             length = len(prefix) + end - begin + 1
             numbers = (number, window, length, len(query), start, stop, int(is_impossible))
@@ -160,7 +172,7 @@ class _Builder:
             self._windows.append(pieces)
 
     def finish(self) -> SquadFeatures:
-        """Returns the features of all windows that were added."""
+        """Returns the features of all added windows."""
         numbers = np.array(self._numbers, np.int32).reshape(-1, 7).T
         empty = np.zeros(0, np.int32)
         first, last, is_max = zip(*self._windows, strict=True) if self._windows else ((), (), ())
@@ -182,7 +194,7 @@ class _Builder:
 def _make_work(
     tokenizer: FullTokenizer, settings: WindowSettings, is_training: bool
 ) -> Callable[[_Task], Iterator[tuple[SquadFeatures, list[int], int]]]:
-    """Returns the work of a process: it yields features, skipped questions, question counts."""
+    """Returns the work of a process: task → features, skipped questions, number of questions."""
 
     def work(task: _Task) -> Iterator[tuple[SquadFeatures, list[int], int]]:
         builder = _Builder(tokenizer, settings)
@@ -212,16 +224,16 @@ def make_features(
 ) -> SquadFeatures:
     """Returns the features of all questions, in their order.
 
-    A warning names questions without features: those whose context is empty or cannot be aligned
-    (see `alignment`), and in training also those whose answer is aligned with no token.
+    Questions without features are skipped with a warning: those whose context is empty or cannot be
+    aligned (see `alignment`), and in training those whose answer is not aligned with any token.
 
     Args:
         examples: the questions; in training, each is impossible or has its answer at its offset.
-        tokenizer: either kind of vocabulary.
+        tokenizer: a SentencePiece or WordPiece tokenizer.
         settings: how contexts are split.
         is_training: whether to compute the positions of answers.
-        num_workers: number of processes; 0 for one on each core.
-        shows_progress: whether there is a progress bar, on a terminal.
+        num_workers: number of processes; 0 for one per core.
+        shows_progress: whether to show a progress bar, if standard error is a terminal.
 
     Raises:
         NoFeaturesError: no question has features.
@@ -231,7 +243,7 @@ def make_features(
     made: list[SquadFeatures] = []
     skipped: list[int] = []
     args = (tokenizer, settings, is_training)
-    hidden = None if shows_progress else True  # None: unless on a terminal
+    hidden = None if shows_progress else True  # None hides the bar unless on a terminal
     with tqdm(total=len(examples), unit="question", desc="features", disable=hidden) as bar:
         for features, without, count in workers.run(_make_work, args, tasks, processes):
             made.append(features)
@@ -240,8 +252,8 @@ def make_features(
     if skipped:
         ids = ", ".join(examples[number].qas_id for number in sorted(skipped)[:5])
         logging.warning(
-            "%d of %d questions have no features, as their context or answer is lost in "
-            "normalization: %s%s",
+            "%d of %d questions are skipped, because normalization removes their context or "
+            "answer: %s%s",
             len(skipped),
             len(examples),
             ids,
@@ -250,7 +262,7 @@ def make_features(
     if len(skipped) == len(examples):
         raise NoFeaturesError(
             f"none of {len(examples)} questions has features: their contexts are empty, or the "
-            "vocabulary is for another language"
+            "vocabulary belongs to another language"
         )
     features = concatenate(made)
     return features.take(np.argsort(features.example_index, kind="stable"))

@@ -445,10 +445,10 @@ def run_to_an_error(run, files, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "nothing to do: give --do_train, --do_predict, --export_dir, or --question"),
-        (["--do_train"], "--do_train needs --train_file"),
-        (["--do_predict"], "--do_predict needs --predict_file"),
-        (["--question=Who?"], "--context is empty: --question and --context belong together"),
+        ([], "nothing to do: set --do_train, --do_predict, --export_dir, or --question"),
+        (["--do_train"], "--do_train requires --train_file"),
+        (["--do_predict"], "--do_predict requires --predict_file"),
+        (["--question=Who?"], "--context is empty: --question and --context require each other"),
         (["--question=Who?", "--context=Me."], "neither a trained model nor a file of questions"),
         (["TRAIN", "--max_seq_length=20"], "--max_seq_length=20 leaves no room for the context"),
         (["TRAIN", "--max_seq_length=62"], r"larger than the model.s max_position_embeddings=61"),
@@ -467,7 +467,7 @@ def test_bad_flags_are_refused_before_training(refused, files, arguments, messag
 
 
 def test_a_model_that_always_answers_is_not_measured_on_unanswerable_questions(v1, run, files):
-    with pytest.raises(ValueError, match="has questions without an answer, and the model's head"):
+    with pytest.raises(ValueError, match="has unanswerable questions, but the model has the head"):
         run(f"--output_dir={v1}", f"--predict_file={files['v2']}", "--do_predict")
 
 
@@ -496,6 +496,6 @@ def test_bad_answers_are_counted_and_left_out_of_training_only(run, files, tmp_p
         "--num_train_epochs=2",
     )
     text = "\n".join(logged)
-    assert re.search(r"not at their answer_start, left out: 2 questions \(r1, r2\)", text)
-    assert re.search(r"1 of 4 questions have no features.*: empty", text)
+    assert re.search(r"skipped, answer not at answer_start: 2 questions \(r1, r2\)", text)
+    assert re.search(r"1 of 4 questions are skipped.*: empty", text)
     assert trained[0].num_train_steps == 2  # int(4 / 3 · 2)

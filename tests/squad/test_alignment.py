@@ -9,14 +9,14 @@ from albert_tf.tokenization import FullTokenizer, encode_pieces, preprocess_text
 
 
 class Words:
-    """Stands for a SentencePiece model: each word is a piece."""
+    """A fake SentencePiece model: each word is a piece."""
 
     def encode(self, text, out_type=str):
         return ["▁" + word for word in text.split(" ") if word]
 
 
 class WordTokenizer:
-    """A tokenizer in SentencePiece mode that gives every new piece the next id, from 5 on."""
+    """A tokenizer in SentencePiece mode that assigns ids from 5 on to new pieces."""
 
     is_sentencepiece = True
     do_lower_case = True
@@ -39,7 +39,7 @@ class WordTokenizer:
 ACCENTED = "A  café … costs ½?\nYes x3, No"
 
 
-def test_pieces_find_their_characters_as_in_the_official_program():
+def test_pieces_are_aligned_as_in_googles_program():
     text = alignment.tokenize(WordTokenizer(), ACCENTED)
     assert text.first_char.tolist() == [0, 1, 7, 9, 15, 18, 22, 25, 26]
     assert text.last_char.tolist() == [0, 6, 8, 14, 17, 21, 24, 25, 28]
@@ -64,7 +64,7 @@ N = None
         ([2, N, N, 7], 1, 9, 3, 6),
     ],
 )
-def test_unknown_entries_take_the_room_between_known_ones(index, position, limit, start, end):
+def test_unknown_entries_fill_the_gap_between_known_ones(index, position, limit, start, end):
     known = np.array([UNKNOWN if entry is None else entry for entry in index], np.int32)
     assert convert_index(known, limit, True)[position] == start
     assert convert_index(known, limit, False)[position] == end
@@ -76,7 +76,7 @@ def test_unknown_entries_take_the_room_between_known_ones(index, position, limit
 
 
 def align_by_cells(text, joined):
-    """The official table, cell by cell: (pairs or None)."""
+    """Computes Google's table cell by cell; returns the pairs or None."""
     n, m = len(text), len(joined)
     half_width = abs(n - m) + 5
     for _ in range(2):
@@ -119,7 +119,7 @@ def mutate(rng, text, alphabet, rate):
 
 @pytest.mark.parametrize("block_rows", [3, 256])
 @pytest.mark.parametrize("alphabet", ["ab ", "abcdefgh \udfff"])
-def test_the_pairs_are_those_of_the_official_table(monkeypatch, block_rows, alphabet):
+def test_the_pairs_are_those_of_googles_table(monkeypatch, block_rows, alphabet):
     monkeypatch.setattr(alignment, "BLOCK_ROWS", block_rows)
     rng = random.Random(7)
     found = 0
@@ -131,11 +131,11 @@ def test_the_pairs_are_those_of_the_official_table(monkeypatch, block_rows, alph
         got = align_characters(text, joined)
         assert (None if got is None else got.tolist()) == expected, (text, joined)
         found += expected is not None
-    assert 20 < found < 80  # both outcomes are tried
+    assert 20 < found < 80  # both outcomes occur
 
 
-def test_texts_that_part_far_are_tried_with_twice_the_band():
-    # Seven characters more at the begin and seven less at the end: too far for a band of five.
+def test_texts_that_differ_much_are_aligned_with_twice_the_band():
+    # Seven extra characters at the start and seven fewer at the end: too far for a band of five.
     text = "abcdefghijklmnopqrstuvwxyz" * 3
     joined = "0123456" + text[:-7]
     pairs = align_characters(text, joined)
@@ -145,17 +145,17 @@ def test_texts_that_part_far_are_tried_with_twice_the_band():
 
 
 @pytest.mark.parametrize("text", ["", " ", "\n\t", "\u0301", "한국어 문장", "½⅓"])
-def test_a_text_that_is_lost_in_normalization_is_left_out(text):
+def test_a_text_removed_by_normalization_is_skipped(text):
     assert alignment.tokenize(WordTokenizer(), text) is None
 
 
-def test_a_table_too_large_is_refused_at_once():
+def test_a_table_too_large_is_rejected_at_once():
     text = "ab" * 300_000
     assert align_characters(text, text + "c" * 600_000) is None
 
 
 def test_long_texts_are_aligned_with_little_memory(monkeypatch):
-    """What the table keeps depends on the blocks, not on the number of rows."""
+    """The memory of the table depends on the block size, not on the number of rows."""
     text = ("one two  three\n" * 2000).strip()
     rows = []
     block = alignment._Table._block
@@ -185,23 +185,23 @@ def chinese(tmp_path_factory):
         ("中国", ["中", "国"]),
         (" 中 \u3000国\n", ["中", "国"]),
         ("Nexon中100%.", ["Nex", "on", "中", "10", "0", "%", "."]),
-        ("N\x00exo\u200bn", ["N\x00ex", "o\u200bn"]),  # characters that are dropped stay inside
+        ("N\x00exo\u200bn", ["N\x00ex", "o\u200bn"]),  # removed characters stay inside pieces
         ("café 中", ["café", "中"]),
-        ("cafe\u0301 中", ["cafe", "中"]),  # an accent of its own belongs to no piece
+        ("cafe\u0301 中", ["cafe", "中"]),  # a combining accent belongs to no piece
         ("Σας", ["Σ", "ας"]),
         ("中\U0001f600国", ["中", "\U0001f600", "国"]),  # an unknown word is one piece
         ("unknown中", ["unknown", "中"]),
         ("한.", ["한", "한", "한", "."]),  # three pieces of one syllable
     ],
 )
-def test_wordpieces_know_their_characters(chinese, text, expected):
+def test_wordpieces_are_aligned_with_their_characters(chinese, text, expected):
     aligned = alignment.tokenize(chinese, text)
     spans = zip(aligned.first_char.tolist(), aligned.last_char.tolist(), strict=True)
     assert [text[first : last + 1] for first, last in spans] == expected
     assert aligned.token_ids.tolist() == chinese.encode(text)
 
 
-def test_wordpieces_of_an_answer_are_those_that_touch_it(chinese):
+def test_wordpieces_of_an_answer_are_those_that_overlap_it(chinese):
     aligned = alignment.tokenize(chinese, " Nexon中100 ")
     # " Nexon中100 ": nex ##on 中 10 ##0
     assert aligned.first_token.tolist() == [0, 0, 0, 0, 1, 1, 2, 3, 3, 4, 5]
@@ -209,5 +209,5 @@ def test_wordpieces_of_an_answer_are_those_that_touch_it(chinese):
 
 
 @pytest.mark.parametrize("text", ["", " \n", "\x00\u200b"])
-def test_a_text_without_wordpieces_is_left_out(chinese, text):
+def test_a_text_without_wordpieces_is_skipped(chinese, text):
     assert alignment.tokenize(chinese, text) is None

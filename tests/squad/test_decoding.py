@@ -28,7 +28,7 @@ V2_OUTPUTS = (
 
 
 def make_window(context=CONTEXT, windows=((0, 5),), max_context=None, example_index=None):
-    """Features with a question of one piece: [CLS] q [SEP] window [SEP], the window from 3 on."""
+    """Returns features with a question of one piece: [CLS] q [SEP] window [SEP], window at 3."""
     pieces = np.concatenate([np.arange(begin, end) for begin, end in windows]).astype(np.int32)
     sizes = np.array([end - begin for begin, end in windows], np.int32)
     rows = np.zeros(len(windows), np.int32)
@@ -48,7 +48,7 @@ def make_window(context=CONTEXT, windows=((0, 5),), max_context=None, example_in
 
 
 def make_candidates(spans, null_scores=None):
-    """One feature a row: (start, end, start score, end score), positions in the feature."""
+    """Returns candidates; a row per feature of (start, end, start score, end score)."""
     columns = [np.array([[span[i] for span in row] for row in spans]) for i in range(4)]
     starts, ends, *scores = columns
     null = None if null_scores is None else np.array(null_scores, np.float32)
@@ -89,18 +89,18 @@ def test_the_best_span_is_the_answer_and_probabilities_are_among_the_n_best():
     [(0, 3), (2, 3), (8, 8), (3, 8), (10, 10), (5, 4), (3, 6)],
     ids=["cls", "separator", "last", "end_outside", "padding", "backwards", "too_long"],
 )
-def test_spans_that_are_no_answers_are_passed_over(wrong):
+def test_invalid_spans_are_skipped(wrong):
     nbest = nbest_of([[(*wrong, 9.0, 9.0), (4, 4, 0.0, 0.0)]], max_answer_length=3)
     assert texts(nbest) == ["cd"]
 
 
-def test_only_the_start_needs_the_most_context():
+def test_only_the_start_needs_its_maximum_context():
     features = make_window(max_context=[True, True, False, False, True])
     nbest = nbest_of([[(5, 6, 9.0, 9.0), (4, 5, 0.0, 0.0)]], features)
     assert texts(nbest) == ["cd ef"]
 
 
-def test_windows_of_a_question_are_read_together_and_texts_come_once():
+def test_windows_of_a_question_are_merged_and_texts_are_distinct():
     features = make_window(windows=((0, 3), (2, 5)))
     spans = [[(3, 3, 1.0, 1.0), (5, 5, 0.0, 0.5)], [(3, 3, 3.0, 3.0), (4, 5, 2.0, 2.0)]]
     nbest = nbest_of(spans, features)
@@ -113,13 +113,13 @@ def test_equal_scores_keep_their_order():
     assert texts(nbest) == ["gh", "ab", "cd"]
 
 
-def test_a_span_from_several_beams_counts_with_its_mean():
+def test_a_span_from_several_beams_has_the_mean_score():
     nbest = nbest_of([[(3, 3, 4.0, 0.0), (4, 4, 1.0, 0.5), (3, 3, 0.0, -2.0)]])
     assert texts(nbest) == ["cd", "ab"]
     assert (nbest[1]["start_log_prob"], nbest[1]["end_log_prob"]) == (2.0, -1.0)
 
 
-def test_answers_lose_the_spaces_around_them():
+def test_answers_are_stripped():
     features = make_window()
     spaced = SquadExample("q1", "q", "\u00a0b cd ef gh i\u3000")
     answers = decode([spaced], features, make_candidates([[(3, 7, 0.0, 0.0)]]), 20, 30)
@@ -130,7 +130,7 @@ def test_answers_lose_the_spaces_around_them():
     ("null_scores", "text", "score", "odds"),
     [(None, "empty", 0.0, None), ([0.25], "", -1e6, {"q0": 1e6, "q1": 0.25})],
 )
-def test_a_question_without_candidates_gets_the_official_answer(null_scores, text, score, odds):
+def test_a_question_without_candidates_gets_googles_answer(null_scores, text, score, odds):
     questions = [example("q0", ""), example("q1")]
     features = make_window(example_index=[1])
     candidates = make_candidates([[(0, 0, 9.0, 9.0)]], null_scores)
@@ -141,7 +141,7 @@ def test_a_question_without_candidates_gets_the_official_answer(null_scores, tex
     assert answers.null_odds == odds
 
 
-def test_null_odds_are_the_least_of_the_windows():
+def test_null_odds_are_the_minimum_over_windows():
     features = make_window(windows=((0, 3), (2, 5), (0, 5)), example_index=[0, 0, 1])
     spans = [[(3, 3, 0.0, 0.0)]] * 3
     candidates = make_candidates(spans, [2.5, -0.5, 1.5])
@@ -151,13 +151,13 @@ def test_null_odds_are_the_least_of_the_windows():
 
 
 def test_null_odds_of_zero_have_no_sign():
-    """The official file has 0.0, never -0.0."""
+    """The file of Google's program has 0.0, never -0.0."""
     candidates = make_candidates([[(3, 3, 0.0, 0.0)]], [-0.0])
     answers = decode([example("q0")], make_window(example_index=[0]), candidates, 20, 30)
     assert json.dumps(answers.null_odds) == '{"q0": 0.0}'
 
 
-def test_the_threshold_itself_is_answered_unless_it_is_strict():
+def test_odds_equal_to_the_threshold_are_answered_unless_strict():
     answers = Answers({"a": "x", "b": "y", "c": "z"}, {}, {"a": -1.0, "b": 0.5, "c": 0.75})
     assert answers.predictions() == {"a": "x", "b": "y", "c": "z"}
     assert answers.predictions(0.5) == {"a": "x", "b": "y", "c": ""}
@@ -176,7 +176,7 @@ def test_the_first_of_equal_logits_is_tried_first():
     assert candidates_v1(start, end, n_best_size=9).starts.shape == (2, 16)
 
 
-def test_each_start_of_a_beam_has_its_own_ends():
+def test_each_start_of_a_beam_has_separate_ends():
     candidates = candidates_v2(
         np.array([[-0.1, -0.2, -0.3]]),
         np.array([[4, 3, 7]]),
@@ -189,7 +189,7 @@ def test_each_start_of_a_beam_has_its_own_ends():
     assert candidates.start_scores.tolist() == [[-0.1, -0.1, -0.2, -0.2, -0.3, -0.3]]
 
 
-def test_many_features_are_looked_at_in_parts_with_the_same_result(monkeypatch):
+def test_many_features_are_decoded_in_parts_with_the_same_result(monkeypatch):
     rng = np.random.default_rng(7)
     features = make_window(windows=[(0, 5)] * 7, example_index=[0, 0, 1, 1, 1, 2, 2])
     logits = rng.normal(size=(2, 7, SEQ_LENGTH)).astype(np.float32)
@@ -201,7 +201,7 @@ def test_many_features_are_looked_at_in_parts_with_the_same_result(monkeypatch):
 
 
 def brute_force(logits, max_answer_length):
-    """The best text of one window, from every pair of positions."""
+    """Returns the best text of one window, found among all pairs of positions."""
     start, end = logits
     best = {}
     for s in range(3, 8):
@@ -210,7 +210,7 @@ def brute_force(logits, max_answer_length):
     return max(best, key=best.__getitem__), len(best)
 
 
-def test_with_all_positions_tried_the_best_of_all_spans_is_found():
+def test_with_all_positions_the_best_of_all_spans_is_found():
     rng = np.random.default_rng(5)
     for _ in range(20):
         logits = rng.normal(size=(2, 1, SEQ_LENGTH)).astype(np.float32)
@@ -220,12 +220,12 @@ def test_with_all_positions_tried_the_best_of_all_spans_is_found():
         assert sum(entry["probability"] for entry in nbest) == pytest.approx(1)
 
 
-def test_scores_of_other_features_are_refused():
-    with pytest.raises(ValueError, match="1 features, but scores of 2"):
+def test_scores_of_other_features_are_rejected():
+    with pytest.raises(ValueError, match="1 features, but scores for 2"):
         nbest_of([[(3, 3, 0.0, 0.0)]] * 2)
 
 
-def test_files_are_those_of_the_official_program(tmp_path):
+def test_files_are_identical_to_those_of_googles_program(tmp_path):
     nbest = {"é": [{"text": "中", "probability": 1.0, "start_log_prob": 0.5, "end_log_prob": 2.0}]}
     answers = Answers({"é": "中"}, nbest, {"é": -0.25})
     write_answers(str(tmp_path), answers, {"é": ""})
@@ -244,7 +244,7 @@ def test_files_are_those_of_the_official_program(tmp_path):
 
 @pytest.fixture(scope="module")
 def golden_answers(shared):
-    """Version → what is found in the model outputs that the official program was given."""
+    """Returns version → answers decoded from the model outputs given to Google's program."""
     folder = shared / "golden" / "tasks" / "squad"
     tokenizer = FullTokenizer(spm_model_file=str(shared / "vocab" / "30k-clean.model"))
     result = {}
@@ -268,7 +268,7 @@ def golden_answers(shared):
 
 
 @pytest.mark.parametrize("version", ["v1", "v2"])
-def test_answers_are_byte_for_byte_those_of_the_official_program(
+def test_answers_are_byte_for_byte_those_of_googles_program(
     shared, tmp_path, golden_answers, version
 ):
     folder = shared / "golden" / "tasks" / "squad"

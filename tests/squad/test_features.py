@@ -9,7 +9,7 @@ MADE_OF = {"data": "00ff", "doc_stride": 3}
 
 
 def make_features(lengths=(9, 7, 11, 6, 10), queries=(2, 3, 1, 2, 4), first_example=0):
-    """Five windows; the ids of a row are 100 and more, 200 and more, …"""
+    """Returns five windows; the ids of the rows start at 100, 200, …"""
     windows = [length - query - 3 for length, query in zip(lengths, queries, strict=True)]
     ids = [100 * row + np.arange(length) for row, length in enumerate(lengths, 1)]
     chars = [1000 * row + 2 * np.arange(size) for row, size in enumerate(windows, 1)]
@@ -70,7 +70,7 @@ def test_padding_further_changes_only_the_padding():
         assert np.all(long[name][:, 11:] == (name == "p_mask"))
 
 
-def test_rows_are_taken_with_all_that_belongs_to_them():
+def test_rows_are_selected_in_all_columns():
     features = make_features()
     rows = np.array([4, 1, 1, 2])
     taken = features.take(rows)
@@ -85,13 +85,13 @@ def test_rows_are_taken_with_all_that_belongs_to_them():
     assert len(features.take(np.array([], np.int64))) == 0
 
 
-def test_parts_put_together_are_the_whole():
+def test_concatenated_parts_equal_the_whole():
     features = make_features()
     parts = [features.take(np.arange(begin, end)) for begin, end in ((0, 2), (2, 2), (2, 5))]
     assert_same(concatenate(parts), features)
 
 
-def test_features_come_back_from_their_file(tmp_path):
+def test_features_are_restored_from_their_file(tmp_path):
     args = str(tmp_path / "features.npz"), MADE_OF
     features = make_features()
     feature_cache.load_or_make(*args, lambda: features, SquadFeatures)

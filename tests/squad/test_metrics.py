@@ -42,14 +42,14 @@ def as_dataset(golds):
     return [{"paragraphs": [{"qas": questions}]}]
 
 
-def test_squad_1_scores_are_those_of_the_worked_example():
+def test_squad_1_scores_are_those_computed_by_hand():
     result = evaluate_v1({"q": ["The Cat.", "dog"]}, {"q": "cat sat"})
     assert result["exact_match"] == 0
     assert result["f1"] == pytest.approx(66.67, abs=0.005)
 
 
 def test_texts_without_words():
-    # SQuAD 1.1 counts words in common, and there are none; in SQuAD 2.0 such an answer is none.
+    # SQuAD 1.1 counts common words, of which there are none; in SQuAD 2.0 this means no answer.
     assert evaluate_v1({"q": ["the"]}, {"q": ""}) == {"exact_match": 100.0, "f1": 0.0}
     assert evaluate_v2({"q": ["the"]}, {"q": ""})["f1"] == 100
 
@@ -69,13 +69,13 @@ def test_a_question_without_a_prediction_is_wrong_in_squad_1():
 
 
 def test_questions_without_answers_cannot_be_scored():
-    with pytest.raises(ValueError, match="1 of 2 questions have no answer to compare with, b"):
+    with pytest.raises(ValueError, match="1 of 2 questions have no gold answer; the first is b"):
         evaluate_v1({"a": ["x"], "b": []}, {"a": "x"})
     with pytest.raises(ValueError, match="0 of 0 questions"):
         evaluate_cmrc({}, {})
 
 
-# Questions a, b, d have answers, which are found; c and e have none, and something is found.
+# Questions a, b and d have answers, which are predicted; c and e have none, but get predictions.
 GOLDS = {"a": ["x"], "b": ["y"], "c": [], "d": ["z"], "e": []}
 FOUND = {"a": "x", "b": "y", "c": "v", "d": "z", "e": "w"}
 
@@ -84,7 +84,7 @@ FOUND = {"a": "x", "b": "y", "c": "v", "d": "z", "e": "w"}
     ("odds", "threshold", "best"),
     [((-1.0, 0.2, 0.5, 0.7, 3.0), 0.2, 80), ((-1.0, 2.0, 5.0, 2.5, 6.0), 2.5, 100)],
 )
-def test_the_threshold_is_that_of_the_worked_examples(odds, threshold, best):
+def test_the_threshold_is_that_computed_by_hand(odds, threshold, best):
     null_odds = dict(zip(GOLDS, odds, strict=True))
     found = best_thresholds(GOLDS, FOUND, null_odds)
     assert (found["best_f1"], found["best_f1_thresh"]) == (best, threshold)
@@ -98,7 +98,7 @@ def test_no_threshold_is_better_than_the_best(seed):
 
     def mean(threshold):
         shifted = {qas_id: value - threshold + 1 for qas_id, value in odds.items()}
-        return evaluate_v2(golds, predictions, shifted)["f1"]  # which cuts at 1
+        return evaluate_v2(golds, predictions, shifted)["f1"]  # with the threshold 1
 
     found = best_thresholds(golds, predictions, odds)
     assert mean(found["best_f1_thresh"]) == pytest.approx(found["best_f1"])
@@ -106,17 +106,17 @@ def test_no_threshold_is_better_than_the_best(seed):
     assert found["best_f1"] == pytest.approx(best)
 
 
-def test_where_nothing_should_be_answered_the_threshold_is_below_all_odds():
+def test_if_nothing_should_be_answered_the_threshold_is_below_all_odds():
     golds, predictions = {"a": [], "b": []}, {"a": "x", "b": "y"}
     odds = {"a": -3.0, "b": 0.5}
     found = best_thresholds(golds, predictions, odds)
     assert found["best_f1"] == 100
     assert found["best_f1_thresh"] < -3
-    # The official script says 0, at which the first would be answered.
+    # The official script returns 0, which would answer the first question.
     assert evaluate_v2(golds, predictions, odds)["final_f1_thresh"] == 0
 
 
-def test_questions_with_and_without_answers_are_summed_up_apart():
+def test_answerable_and_unanswerable_questions_are_averaged_separately():
     predictions = {"a": "x", "b": "the y of", "c": "", "d": "w", "e": "v"}
     assert evaluate_v2(GOLDS, predictions) == {
         "exact": pytest.approx(40),
@@ -137,7 +137,10 @@ def test_questions_with_and_without_answers_are_summed_up_apart():
     [
         ("由韩国Nexon开发", ["由", "韩", "国", "nexon", "开", "发"]),
         ("1998年5月", ["1998", "年", "5", "月"]),
-        ("《跑跑》：2V2、4V4", ["跑", "跑", "2v24v4"]),  # signs go, and what they parted joins
+        (
+            "《跑跑》：2V2、4V4",
+            ["跑", "跑", "2v24v4"],
+        ),  # signs are removed, and their neighbors joined
         ("6.5%", ["6.5", "%"]),
         ("About $1,000, or so.", ["about", "$", "1,000", ",", "or", "so", "."]),
         ("Don't; it's 'a' U.S. firm…", "do n't ; it 's ' a ' u.s. firm…".split()),
@@ -147,27 +150,27 @@ def test_questions_with_and_without_answers_are_summed_up_apart():
         ("，。", []),
     ],
 )
-def test_chinese_is_cut_into_characters_and_the_rest_into_words(text, expected):
+def test_chinese_is_split_into_characters_and_other_text_into_words(text, expected):
     assert mixed_segmentation(text) == expected
 
 
-def test_cmrc_counts_the_longest_run_in_common():
+def test_cmrc_counts_the_longest_common_run():
     # found: 韩 国 nexon; wanted: nexon 开 发. In common: nexon.
     assert cmrc_f1("韩国Nexon", "Nexon开发") == pytest.approx(1 / 3)
-    # The same characters in another order have one run of two in common.
+    # In another order, the same characters have one common run of two.
     assert cmrc_f1("北京市在中国", "中国北京市") == pytest.approx(2 * 0.5 * 0.6 / 1.1)
     assert cmrc_f1("北京", "上海") == 0
     assert cmrc_f1("", "上海") == cmrc_f1("。", "。") == 0
 
 
-def test_cmrc_matches_without_its_signs():
+def test_cmrc_matches_without_punctuation():
     assert cmrc_exact_match(" “北京”。", "北京") == 1
     assert cmrc_exact_match("NEXON，", "nexon") == 1
-    assert cmrc_exact_match("北京(市)", "北京市") == 0  # no sign of its list
+    assert cmrc_exact_match("北京(市)", "北京市") == 0  # not in its list of signs
     assert cmrc_exact_match("北京…", "北京") == 0
 
 
-def test_cmrc_takes_the_best_of_the_answers_and_the_mean_of_both_measures():
+def test_cmrc_uses_the_best_answer_and_averages_both_metrics():
     golds = {"a": ["北京市", "北京"], "b": ["上海"], "c": ["广州市"]}
     result = evaluate_cmrc(golds, {"a": "北京", "b": "海", "d": "x"})
     assert result["exact_match"] == pytest.approx(100 / 3)
@@ -176,7 +179,7 @@ def test_cmrc_takes_the_best_of_the_answers_and_the_mean_of_both_measures():
 
 
 @pytest.mark.parametrize("version", ["v1", "v2"])
-def test_the_numbers_are_those_of_the_official_program(shared, version):
+def test_metrics_are_those_of_googles_program(shared, version):
     folder = shared / "golden" / "tasks" / "squad"
     expected = json.loads((folder / f"{version}_metrics.json").read_text())
     predictions = json.loads((folder / f"{version}_predictions.json").read_text())

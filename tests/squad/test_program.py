@@ -1,4 +1,4 @@
-"""Questions beside a model: its answers, their files, and what an export computes in."""
+"""The program: answers of a model, their files, and the precision of exports."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def versions(request):
 
 @pytest.fixture(name="folder")
 def make_folder(config, version_2, tmp_path):
-    """A folder with a checkpoint of step 3, its config and a vocabulary."""
+    """Returns a folder with a checkpoint of step 3, its config and a vocabulary."""
     tf_keras.utils.set_random_seed(5)
     model = make_task(config, version_2, start_n_top=3, end_n_top=2).build_model()
     tensors = {variable_name(v): v.numpy() for v in model.variables}
@@ -71,7 +71,7 @@ def read(folder, name):
     return json.loads((folder / name).read_text())
 
 
-def test_answers_have_the_scores_that_are_told(config, folder, version_2):
+def test_answers_have_the_reported_scores(config, folder, version_2):
     run = make_run(config, folder, version_2)
     _, text = run.do_all()
     (found,) = read_evaluations(str(folder))
@@ -84,14 +84,14 @@ def test_answers_have_the_scores_that_are_told(config, folder, version_2):
     assert len(run._predictors) == 1  # one trace for evaluation and prediction
 
 
-def test_without_a_known_threshold_even_odds_decide(config, folder, version_2, monkeypatch):
+def test_without_a_known_threshold_zero_is_used(config, folder, version_2, monkeypatch):
     logged = []
     monkeypatch.setattr(logging, "warning", lambda text, *_: logged.append(text))
     data = make_data(version_2, has_answers=False)
     _, text = make_run(config, folder, version_2, ("test",), data).do_all()
     assert text == ""
     predictions = read(folder, "predictions.json")
-    assert any("0 is taken" in text for text in logged) == version_2
+    assert any("using 0" in text for text in logged) == version_2
     if version_2:
         odds = read(folder, "null_odds.json")
         assert {q for q, text in predictions.items() if not text} == {
@@ -99,14 +99,14 @@ def test_without_a_known_threshold_even_odds_decide(config, folder, version_2, m
         }
 
 
-def test_a_single_question_is_described_like_it_is_answered(config, folder, version_2):
+def test_the_text_for_a_single_question_matches_its_answer(config, folder, version_2):
     threshold = {"null_score_diff_threshold": 1e9} if version_2 else {}
     names = ("test", "question")
     _, text = make_run(config, folder, version_2, names, **threshold).do_all()
     assert text.splitlines()[0] == read(folder, "predictions.json")["q1"]
 
 
-def test_exports_compute_in_float32_and_the_session_goes_on_as_before(config, folder, version_2):
+def test_exports_compute_in_float32_and_leave_the_session_unchanged(config, folder, version_2):
     before = tf_keras.mixed_precision.global_policy()
     tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
     try:
@@ -150,13 +150,13 @@ def test_dev_and_test_are_the_same_file(tmp_path):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"do_train": True}, "--do_train needs --train_file, a file of questions"),
-        ({"do_predict": True}, "--do_predict needs --predict_file, a file of questions"),
-        ({"do_eval": True}, "--do_eval needs --predict_file, a file of questions"),
-        ({"do_eval": True, "predict_file": "b.json"}, r"b\.json lacks the answers to evaluate on"),
+        ({"do_train": True}, "--do_train requires --train_file, a file of questions"),
+        ({"do_predict": True}, "--do_predict requires --predict_file, a file of questions"),
+        ({"do_eval": True}, "--do_eval requires --predict_file, a file of questions"),
+        ({"do_eval": True, "predict_file": "b.json"}, r"b\.json has no answers to evaluate on"),
     ],
 )
-def test_files_that_are_needed_are_asked_for(tmp_path, monkeypatch, values, message):
+def test_missing_file_flags_are_reported(tmp_path, monkeypatch, values, message):
     monkeypatch.chdir(tmp_path)
     write_questions(tmp_path / "b.json", [])
     with pytest.raises(ValueError, match=message):

@@ -1,4 +1,4 @@
-"""The file of evaluations has the form of Google's SQuAD programs."""
+"""The file of evaluations has the format of Google's SQuAD programs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from albert_tf.squad.results import write_squad_results
 from albert_tf.training.evaluation import Evaluation, heading
 
 
-def test_results_of_squad_have_the_form_of_its_programs(tmp_path):
+def test_results_of_squad_have_the_format_of_its_programs(tmp_path):
     evaluations = [
         Evaluation(0, {"f1": 1.0 / 3, "exact_match": 0.0}, "a", "dev"),
         Evaluation(4, {"f1": 0.25, "exact_match": 0.5}, "b", "dev"),

@@ -1,11 +1,11 @@
-"""Settings of the question answering program."""
+"""Settings of the question-answering program."""
 
 import pytest
 
 from albert_tf import squad
 
 
-def test_a_single_question_is_a_split_of_its_own():
+def test_a_single_question_is_a_separate_split():
     settings = squad.Settings(output_dir="out", do_predict=True, question="who?", context="Nobody.")
     assert settings.splits == ["test", "question"]
     assert settings.with_a_phase() is settings

@@ -41,7 +41,7 @@ def make_data(version_2=False, checksum="00ff", **overrides):
 
 
 def make_task(config, version_2, data=None, tokenizer=None, **settings):
-    """Returns the task, for windows of `LENGTHS` unless others are given."""
+    """Returns the task, by default for windows of `LENGTHS`."""
     values = LENGTHS | {"output_dir": "out", "n_best_size": 7, "num_workers": 1} | settings
     return QuestionAnswering(
         Settings(**values), config, tokenizer or WordTokenizer(), version_2, data or {}
@@ -62,14 +62,14 @@ def features(task):
     return task.make_features(make_data(task.version_2), "train")
 
 
-def test_the_model_is_the_one_of_the_version(task):
+def test_the_model_depends_on_the_version(task):
     names = {variable.name.split("/")[0] for variable in task.build_model().variables}
     expected = {"start_logits", "end_logits", "answer_class"} if task.version_2 else {"cls"}
     assert names - {"bert"} == expected
 
 
 @pytest.mark.slow
-def test_a_model_learns_where_the_answers_are(task, features):
+def test_a_model_learns_the_positions_of_answers(task, features):
     task.config = dataclasses.replace(task.config, num_hidden_layers=1, num_hidden_groups=1)
     model = task.build_model()
     optimizer = tf_keras.optimizers.legacy.Adam(0.03)
@@ -95,7 +95,7 @@ def test_a_model_learns_where_the_answers_are(task, features):
         assert total > 0.8 * count
 
 
-def test_accuracies_count_the_positions_found(tiny_config):
+def test_accuracies_count_correct_positions(tiny_config):
     batch = {
         "input_ids": tf.zeros((4, 7), tf.int32),
         "start_positions": tf.constant([3, 0, 4, 5]),
@@ -120,7 +120,7 @@ def test_accuracies_count_the_positions_found(tiny_config):
     assert tuple(map(float, sums["answerable_accuracy"])) == (2, 4)
 
 
-def test_positions_beyond_a_shorter_batch_are_never_chosen(task):
+def test_padding_positions_are_never_chosen(task):
     data = make_data(task.version_2)
     features = task.make_features(data, "dev")
     predictor = Predictor(task.build_model(), features, 1, Padding(11, 1), task.outputs)
@@ -134,7 +134,7 @@ def test_positions_beyond_a_shorter_batch_are_never_chosen(task):
             assert np.all(row[:length] > -1e29)
 
 
-def test_predictions_of_a_model_are_texts_of_the_contexts(task):
+def test_predicted_answers_are_texts_of_the_contexts(task):
     data = make_data(task.version_2)
     features = task.make_features(data, "dev")
     outputs = Predictor(task.build_model(), features, 3, Padding(11, 4), task.outputs).predict()
@@ -149,7 +149,7 @@ def test_predictions_of_a_model_are_texts_of_the_contexts(task):
     assert (answers.null_odds is not None) == task.version_2
 
 
-# Questions a, b, d have answers, which are found; c and e have none, and something is found.
+# Questions a, b and d have answers, which are predicted; c and e have none, but get predictions.
 GOLDS = {"a": "x", "b": "y", "c": "", "d": "z", "e": ""}
 FOUND = {"a": "x", "b": "y", "c": "v", "d": "z", "e": "w"}
 
@@ -170,7 +170,7 @@ def threshold_case(odds):
         ((-1.0, 2.0, 5.0, 2.5, 6.0), 2.5, 60, ["x", "y", "", "", ""], 100),
     ],
 )
-def test_the_official_threshold_has_its_two_faults(odds, threshold, reported, predictions, best):
+def test_the_official_threshold_reproduces_both_flaws(odds, threshold, reported, predictions, best):
     data, answers = threshold_case(odds)
     metrics, found = evaluate(data, answers, official_threshold=True)
     assert metrics == {
@@ -180,7 +180,7 @@ def test_the_official_threshold_has_its_two_faults(odds, threshold, reported, pr
         "null_score_diff_threshold": threshold,
     }
     assert list(found.values()) == predictions
-    # Ours: the numbers are those of the predictions, and these those of the search.
+    # Ours: the metrics are those of the predictions, which are those of the search.
     metrics, found = evaluate(data, answers)
     assert metrics["exact"] == metrics["f1"] == metrics["best_f1"] == best
     assert metrics["null_score_diff_threshold"] == metrics["best_f1_thresh"] == threshold
@@ -189,7 +189,7 @@ def test_the_official_threshold_has_its_two_faults(odds, threshold, reported, pr
     assert (metrics["HasAns_total"], metrics["NoAns_total"], metrics["total"]) == (3, 2, 5)
 
 
-def test_chinese_answers_are_scored_by_the_measure_of_cmrc():
+def test_chinese_answers_are_evaluated_with_the_metrics_of_cmrc():
     answers = Answers({"q1": "韩国Nexon，"}, {})
     examples = (SquadExample("q1", "谁？", "韩国Nexon公司", ("韩国Nexon",), 0),)
     metrics, _ = evaluate(make_data(examples=examples, is_chinese=True), answers)
@@ -200,13 +200,13 @@ def test_chinese_answers_are_scored_by_the_measure_of_cmrc():
 
 def test_data_without_answers_cannot_be_evaluated():
     examples = (SquadExample("q1", "who", "nobody"),)
-    with pytest.raises(ValueError, match="1 of 1 questions have no answer"):
+    with pytest.raises(ValueError, match="1 of 1 questions have no gold answer"):
         evaluate(make_data(examples=examples), Answers({"q1": "nobody"}, {}))
 
 
 @pytest.fixture
 def made(monkeypatch):
-    """The questions that features were made of, a list for each time."""
+    """Records the questions of each call that creates features."""
     calls = []
     make_features = squad.make_features
 
@@ -218,7 +218,7 @@ def made(monkeypatch):
     return calls
 
 
-def test_features_are_kept_for_the_next_run(tiny_config, tmp_path, made):
+def test_features_are_cached_for_the_next_run(tiny_config, tmp_path, made):
     cache = str(tmp_path / "features.npz")
 
     def run(data=None, split="train", lower=True, **settings):
@@ -245,16 +245,16 @@ def test_features_are_kept_for_the_next_run(tiny_config, tmp_path, made):
         assert len(made) == number
 
 
-def test_training_features_are_in_the_official_order(tiny_config, made):
+def test_training_features_are_in_googles_order(tiny_config, made):
     task = make_task(tiny_config, version_2=False)
     task.make_features(make_data(), "dev")
     task.make_features(make_data(), "train")
-    # random.Random(12345) puts the three so.
+    # The order of random.Random(12345) for three questions.
     assert made == [["q1", "q2", "q3"], ["q3", "q1", "q2"]]
 
 
-def test_published_numbers_come_out_of_the_whole_chain(shared):
-    """Model outputs → metrics, with the official threshold, are the official program's."""
+def test_published_numbers_are_reproduced_from_model_outputs(shared):
+    """Metrics with the official threshold equal those of Google's program on the same outputs."""
     from albert_tf.config import AlbertConfig
     from albert_tf.squad.reading import read_squad
     from albert_tf.tokenization import FullTokenizer
@@ -286,11 +286,11 @@ def test_batches_have_room_for_a_beam(tiny_config):
     task = make_task(tiny_config, version_2=True, start_n_top=9, end_n_top=5)
     assert task.padding(Padding(31, 4)) == Padding(31, 12)
     assert make_task(tiny_config, False, start_n_top=9).padding(Padding(31, 4)) == Padding(31, 4)
-    with pytest.raises(ValueError, match=r"--start_n_top=9, --end_n_top=5: at most .*=8"):
+    with pytest.raises(ValueError, match=r"--start_n_top=9, --end_n_top=5: expected at most .*=8"):
         task.padding(Padding(8, 4))
 
 
-def test_a_checkpoint_is_measured_anew_where_something_that_matters_changed(task):
+def test_a_checkpoint_is_evaluated_again_if_relevant_settings_changed(task):
     def name(data=None, **settings):
         changed = make_task(task.config, task.version_2, **settings)
         split = make_split(data or make_data(task.version_2), None)
@@ -310,9 +310,7 @@ def test_a_checkpoint_is_measured_anew_where_something_that_matters_changed(task
 
 
 @pytest.mark.parametrize("version_2", [False, True])
-def test_the_version_is_told_by_the_user_the_model_and_the_data_in_this_order(
-    tiny_config, tmp_path, version_2
-):
+def test_the_version_is_chosen_by_the_user_the_model_or_the_data(tiny_config, tmp_path, version_2):
     task = make_task(tiny_config, version_2)
     tensors = {variable_name(v): v.numpy() for v in task.build_model().variables}
     trained, bare = str(tmp_path / "trained"), str(tmp_path / "bare")
@@ -325,18 +323,18 @@ def test_the_version_is_told_by_the_user_the_model_and_the_data_in_this_order(
     assert choose_version(None, None, None, same) == version_2
     assert choose_version(None, None, make_data(False), make_data(True))
     assert choose_version(not version_2, trained, same, None) != version_2
-    with pytest.raises(ValueError, match="give --init_checkpoint or --version_2_with_negative"):
+    with pytest.raises(ValueError, match="set --init_checkpoint or --version_2_with_negative"):
         choose_version(None, bare, None, None)
 
 
-def test_unanswerable_questions_cannot_be_evaluated_by_the_head_of_version_1():
-    with pytest.raises(ValueError, match=r"questions\.json has questions without an answer"):
+def test_unanswerable_questions_cannot_be_evaluated_with_the_head_of_version_1():
+    with pytest.raises(ValueError, match=r"questions\.json has unanswerable questions"):
         choose_version(False, None, None, make_data(version_2=True))
     unknown = make_data(version_2=True, has_answers=False)
     assert not choose_version(False, None, None, unknown)
 
 
-def test_a_threshold_that_is_given_is_taken():
+def test_an_explicit_threshold_is_used():
     data, answers = threshold_case((-1.0, 0.2, 0.5, 0.7, 3.0))
     metrics, found = evaluate(data, answers, threshold=0.6)
     assert found == {"a": "x", "b": "y", "c": "v", "d": "", "e": ""}

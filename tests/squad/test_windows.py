@@ -18,13 +18,13 @@ def example(context=LETTERS, question="q", answer="", start=-1, qas_id="q1", **o
 
 
 def is_max_context(features, row):
-    """By position in the sequence, as the official features have it."""
+    """Returns a column by position in the sequence, as in Google's features."""
     begin = int(features.query_lengths[row]) + 2
     window = features.is_max_context[slice(*features.window_offsets[row : row + 2])]
     return {begin + place: bool(value) for place, value in enumerate(window)}
 
 
-def test_a_feature_is_that_of_the_official_program():
+def test_a_feature_is_identical_to_googles():
     question = example(ACCENTED, "Cost now?", "costs ½?", 10)
     settings = WindowSettings(max_seq_length=16, doc_stride=5, max_query_length=7)
     features = make_features([question], WordTokenizer(), settings, is_training=True)
@@ -38,7 +38,7 @@ def test_a_feature_is_that_of_the_official_program():
     assert batch["input_ids"][0, [0, 3, 13]].tolist() == [2, 3, 3]
 
 
-def test_windows_overlap_as_in_the_official_program():
+def test_windows_overlap_as_in_googles_program():
     question = example(answer="f g", start=10)
     settings = WindowSettings(max_seq_length=9, doc_stride=3, max_query_length=2)
     features = make_features([question], WordTokenizer(), settings, is_training=True)
@@ -56,13 +56,13 @@ def test_windows_overlap_as_in_the_official_program():
     assert features.unique_ids.tolist() == [1000000000, 1000000001, 1000000002]
 
 
-def test_an_unanswerable_question_points_at_the_first_token():
+def test_an_unanswerable_question_is_labeled_at_the_first_token():
     features = make_features(
         [example(is_impossible=True)], WordTokenizer(), WindowSettings(), is_training=True
     )
     assert features.start_positions.tolist() == features.end_positions.tolist() == [0]
     assert features.is_impossible.tolist() == [1]
-    # Nothing is known in prediction.
+    # For prediction, labels are unknown.
     features = make_features(
         [example(is_impossible=True)], WordTokenizer(), WindowSettings(), is_training=False
     )
@@ -70,7 +70,7 @@ def test_an_unanswerable_question_points_at_the_first_token():
 
 
 @pytest.mark.parametrize("stride", [1, 3, 5, 100])
-def test_every_piece_is_in_a_window_and_has_the_most_context_in_one(stride):
+def test_each_piece_has_its_maximum_context_in_exactly_one_window(stride):
     settings = WindowSettings(max_seq_length=11, doc_stride=stride, max_query_length=3)
     question = example(question="q r s t u")
     tokenizer = WordTokenizer()
@@ -104,7 +104,7 @@ def warnings(monkeypatch):
     return lines
 
 
-def test_questions_about_nothing_have_no_features_and_are_named(warnings):
+def test_questions_without_features_are_reported(warnings):
     questions = [
         example(qas_id="good"),
         example("", qas_id="empty"),
@@ -113,13 +113,13 @@ def test_questions_about_nothing_have_no_features_and_are_named(warnings):
     ]
     features = make_features(questions, WordTokenizer(), WindowSettings(), is_training=False)
     assert set(features.example_index.tolist()) == {0}
-    assert "3 of 4 questions have no features" in warnings[0]
+    assert "3 of 4 questions are skipped" in warnings[0]
     assert warnings[0].endswith("empty, blank, lost")
     with pytest.raises(ValueError, match="none of 2 questions has features"):
         make_features(questions[1:3], WordTokenizer(), WindowSettings(), is_training=False)
 
 
-def test_an_answer_that_is_lost_in_normalization_is_left_out_of_training(warnings):
+def test_an_answer_removed_by_normalization_is_skipped_in_training(warnings):
     context = "cafe\u0301 and tea"
     lost = example(context, answer="\u0301", start=4, qas_id="lost")
     kept = example(context, answer="e\u0301", start=3, qas_id="kept")
@@ -138,7 +138,7 @@ def test_an_answer_that_is_lost_in_normalization_is_left_out_of_training(warning
         ({"max_seq_length": 9, "max_query_length": 6}, "expected 10 or more"),
     ],
 )
-def test_settings_that_leave_no_window_are_refused(settings, expected):
+def test_settings_that_leave_no_window_are_rejected(settings, expected):
     with pytest.raises(ValueError, match=expected):
         WindowSettings(**settings)
 
@@ -155,7 +155,7 @@ def columns(features):
     return {name: column.tolist() for name, column in vars(features).items()}
 
 
-def test_processes_make_the_same_features(toy_tokenizer, monkeypatch):
+def test_several_processes_create_the_same_features(toy_tokenizer, monkeypatch):
     monkeypatch.setattr(windows, "TASK_CHARS", 30)
     text = "A small boat waits at the landing, and nobody knows whose it is. "
     questions = [
@@ -181,7 +181,7 @@ def official_features(features, row):
 
 @pytest.mark.parametrize("version", ["v1", "v2"])
 @pytest.mark.parametrize("split", ["train", "dev"])
-def test_features_are_those_of_the_official_program_field_for_field(shared, version, split):
+def test_features_are_identical_to_googles_in_every_field(shared, version, split):
     folder = shared / "golden" / "tasks" / "squad"
     tokenizer = FullTokenizer(spm_model_file=str(shared / "vocab" / "30k-clean.model"))
     values = json.loads((folder / f"{version}_settings.json").read_text())
@@ -200,7 +200,7 @@ def test_features_are_those_of_the_official_program_field_for_field(shared, vers
         "lengths": "paragraph_len",
         **{name: name for name in ("input_ids", "input_mask", "segment_ids", "p_mask")},
     }
-    if is_training:  # official training features do not know their question
+    if is_training:  # Google's training features do not have the index of their question
         names |= {"start_positions": "start_position", "end_positions": "end_position"}
         names |= {"is_impossible": "is_impossible"}
     else:
@@ -212,8 +212,8 @@ def test_features_are_those_of_the_official_program_field_for_field(shared, vers
             assert value == json.loads(str(golden[name][row])), (name, row)
 
 
-def test_answers_come_back_from_their_pieces_in_published_data(shared):
-    """Chinese with a WordPiece vocabulary, which the official program has not: every answer."""
+def test_answers_are_recovered_from_their_pieces_in_published_data(shared):
+    """All answers of Chinese data with WordPiece, which Google's program does not support."""
     tokenizer = FullTokenizer(str(shared / "vocab" / "vocab_chinese.txt"))
     path = str(shared / "data" / "cmrc2018" / "cmrc2018_trial.json")
     examples = read_squad(path, is_training=True).examples[:300]
@@ -226,4 +226,4 @@ def test_answers_come_back_from_their_pieces_in_published_data(shared):
         last = features.last_char[begins[row] + features.end_positions[row]]
         assert example.context[first : last + 1] == example.answers[0].strip()
         found.add(example.qas_id)
-    assert len(found) > 295  # the answers of the others are longer than a window
+    assert len(found) > 295  # the other answers are longer than a window
