@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# Creates Chinese pre-training records with albert_zh's settings: the characters of a word, as found
-# by jieba, are masked together.
+# Creates Chinese pre-training records with albert_zh's settings: whole-word masking, with words
+# segmented by jieba.
 #
 #   bash create_pretrain_data.sh
 #
-# converts the sample data/sample_zh.txt to data/tf_sample_zh.tfrecord. Without a vocabulary it first
-# trains one on the sample, data/vocab_sample_zh.txt. For other text:
+# converts the sample data/sample_zh.txt to data/tf_sample_zh.tfrecord. If no vocabulary is given, it
+# first trains one on the sample, data/vocab_sample_zh.txt. For other text:
 #
 #   bash create_pretrain_data.sh --vocab_file=vocab.txt --input_file='text/*.txt' \
 #       --output_file=records.tfrecord
 #
-# The environment variables VOCAB_FILE and SPM_MODEL_FILE (a SentencePiece model) also name a
-# vocabulary. Arguments are passed to create_pretraining_data.py and override the settings here. PYTHON
-# names the interpreter; default: .venv/bin/python if it exists, else python3.
+# The vocabulary can also be set by the environment variables VOCAB_FILE and SPM_MODEL_FILE (a
+# SentencePiece model). Arguments are passed to create_pretraining_data.py and override the settings
+# here. PYTHON sets the interpreter; default: .venv/bin/python if it exists, else python3.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -36,7 +36,7 @@ if [[ $own_vocabulary == false ]]; then
   if [[ -n ${VOCAB_FILE:-} || -n ${SPM_MODEL_FILE:-} ]]; then
     vocabulary=("--vocab_file=${VOCAB_FILE:-}" "--spm_model_file=${SPM_MODEL_FILE:-}")
   elif [[ $own_input == true ]]; then
-    echo "create_pretrain_data.sh: --input_file needs a vocabulary: give --vocab_file or" \
+    echo "create_pretrain_data.sh: --input_file requires a vocabulary: set --vocab_file or" \
       "--spm_model_file, or train one with tools/train_vocabulary.py" >&2
     exit 1
   else
@@ -54,7 +54,7 @@ if [[ $own_vocabulary == false ]]; then
   fi
 fi
 
-# Empty arrays are expanded in this way because bash before 4.4 takes them for unset.
+# Expanded in this way because bash before 4.4 treats empty arrays as unset.
 exec "$PYTHON" "$root/create_pretraining_data.py" \
   --input_file="$root/data/sample_zh.txt" \
   --output_file="$root/data/tf_sample_zh.tfrecord" \

@@ -1,4 +1,4 @@
-"""albert_zh's name for run_classifier.py on the tasks of CLUE; see compat/."""
+"""Runs run_classifier.py under albert_zh's name for CLUE tasks; see compat/."""
 
 from compat import forward
 

@@ -1,3 +1,3 @@
 #!/usr/bin/env bash
-# albert_zh's place of scripts/run_classifier_lcqmc.sh, whose first lines say how to call it.
+# Runs scripts/run_classifier_lcqmc.sh, at its location in albert_zh. See the usage there.
 exec bash "$(dirname "${BASH_SOURCE[0]}")/scripts/run_classifier_lcqmc.sh" "$@"

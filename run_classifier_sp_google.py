@@ -1,4 +1,4 @@
-"""albert_zh's name for run_classifier.py with Google's checkpoints; see compat/."""
+"""Runs run_classifier.py under albert_zh's name for Google's checkpoints; see compat/."""
 
 from compat import forward
 

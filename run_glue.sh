@@ -1,3 +1,3 @@
 #!/usr/bin/env bash
-# google-research/albert's place of scripts/run_glue.sh, whose first lines say how to call it.
+# Runs scripts/run_glue.sh, at its location in google-research/albert. See the usage there.
 exec bash "$(dirname "${BASH_SOURCE[0]}")/scripts/run_glue.sh" "$@"

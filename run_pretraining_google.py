@@ -1,4 +1,4 @@
-"""albert_zh's name for run_pretraining.py; see compat/."""
+"""Runs run_pretraining.py under albert_zh's name; see compat/."""
 
 from compat import forward
 

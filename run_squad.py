@@ -1,4 +1,4 @@
-"""Fine-tunes ALBERT on SQuAD and the like: see albert_tf/commands/run_squad.py."""
+"""Fine-tunes ALBERT on extractive question answering: see albert_tf/commands/run_squad.py."""
 
 from albert_tf.commands.run_squad import main
 

@@ -1,4 +1,4 @@
-"""Fine-tunes ALBERT to label tokens: see albert_tf/commands/run_token_classification.py."""
+"""Fine-tunes ALBERT on token classification: see albert_tf/commands/run_token_classification.py."""
 
 from albert_tf.commands.run_token_classification import main
 

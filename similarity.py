@@ -1,4 +1,4 @@
-"""albert_zh's place of compat/similarity.py."""
+"""Runs compat/similarity.py, at its location in albert_zh."""
 
 from compat import forward
 from compat.similarity import BertSim

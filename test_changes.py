@@ -1,4 +1,4 @@
-"""albert_zh's place of compat/test_changes.py."""
+"""Runs compat/test_changes.py, at its location in albert_zh."""
 
 from compat import forward
 

@@ -1,7 +1,7 @@
-"""The package name of google-research/albert, so that `python -m albert.run_classifier` runs.
+"""Provides google-research/albert's package name, so that `python -m albert.run_classifier` works.
 
-A module of this package is a script of the repository's root folder or of `compat/`: there are no
-others here. To use ALBERT from Python, import `albert_tf`.
+The modules of this package are the scripts in the repository's root folder and in `compat/`. To use
+ALBERT from Python, import `albert_tf`.
 """
 
 import os

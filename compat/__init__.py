@@ -1,8 +1,9 @@
-"""Programs under the names that they have in google-research/albert and brightmart/albert_zh.
+"""Provides programs under their names in google-research/albert and brightmart/albert_zh.
 
-A stub passes its command line on to the program that does its work here. What is run as
-`python -m albert.NAME` is found in this folder. albert_zh's commands name files of the root folder,
-so that those are there: files instead of links, which a .zip file and Windows do not keep.
+Each stub forwards its command line to the program of this repository that does the same work.
+Commands of the form `python -m albert.NAME` are found in this folder. albert_zh's commands use
+files in the root folder, which therefore contains stubs as well; these are not symbolic links,
+because .zip files and Windows do not preserve them.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ def forward(script: str, *flags: str) -> None:
     """Runs a script of the repository with the command line of this process.
 
     Args:
-        script: its path, relative to the root folder.
-        *flags: put before the flags of the command line, which win.
+        script: path of the script, relative to the root folder.
+        *flags: default flags; flags on the command line override them.
     """
     sys.argv[1:1] = flags
     runpy.run_path(os.path.join(_ROOT, script), run_name="__main__")

@@ -1,10 +1,10 @@
-r"""Writes a checkpoint without optimizer slots, as Google's program of this name does.
+r"""Writes a checkpoint without optimizer slots, like Google's program of this name.
 
     python -m albert.export_checkpoints --albert_directory=model --export_path=exported/model.ckpt
 
-reads model/albert_config.json and model/model.ckpt-best, and writes exported/model.ckpt.*: encoder
-and pre-training heads, with global_step 0. Unlike Google's, it writes no random weights for a head
-that the checkpoint lacks, as one of a fine-tuned model does.
+reads model/albert_config.json and model/model.ckpt-best, and writes exported/model.ckpt.*, with the
+encoder, the pre-training heads and global_step 0. Unlike Google's program, it does not write random
+weights for heads that the checkpoint lacks, as the checkpoint of a fine-tuned model does.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class ExportSettings(SettingsGroup):
-    """What to export, under the names of Google's flags."""
+    """Settings of the export, with the names of Google's flags."""
 
     albert_directory: str = setting(REQUIRED, "Folder with albert_config.json and the checkpoint.")
     export_path: str = setting(REQUIRED, "What to write.")
@@ -37,20 +37,20 @@ class ExportSettings(SettingsGroup):
 
     @property
     def config_file(self) -> str:
-        """The model's config."""
+        """Path of the model's config."""
         return os.path.join(self.albert_directory, "albert_config.json")
 
     @property
     def checkpoint(self) -> str:
-        """The prefix of the checkpoint to export."""
+        """Prefix of the checkpoint to export."""
         return os.path.join(self.albert_directory, self.checkpoint_name)
 
 
 def run(settings: ExportSettings) -> str:
-    """Writes the checkpoint, and returns what to print.
+    """Writes the checkpoint, and returns the text to print.
 
     Raises:
-        OSError, ValueError: a file is missing, or does not hold the whole encoder.
+        OSError, ValueError: a file is missing, or does not contain the whole encoder.
     """
     import numpy as np
 
@@ -65,7 +65,7 @@ def run(settings: ExportSettings) -> str:
         for variable in model.variables
         if names.variable_name(variable) in report.loaded
     }
-    step = {names.GLOBAL_STEP: np.int64(0)}  # the type that Google's programs restore
+    step = {names.GLOBAL_STEP: np.int64(0)}  # the dtype that Google's programs restore
     store.save_checkpoint(settings.export_path, tensors | step)
     return _describe(settings, report)
 

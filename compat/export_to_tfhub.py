@@ -1,9 +1,9 @@
-r"""Writes a TF-Hub module, as Google's program of this name does.
+r"""Writes a TF-Hub module, like Google's program of this name.
 
     python -m albert.export_to_tfhub --albert_directory=albert_base --export_path=albert_base_hub
 
-reads albert_config.json, 30k-clean.model and model.ckpt-best of albert_base/, and writes a folder
-for `hub.load` and `hub.KerasLayer`, in TensorFlow 2's form: see albert_tf/checkpoints/tf_hub.py.
+reads albert_config.json, 30k-clean.model and model.ckpt-best in albert_base/, and writes a folder
+for `hub.load` and `hub.KerasLayer`, in TensorFlow 2's format; see albert_tf/checkpoints/tf_hub.py.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from albert_tf.cli import flags, program
 from albert_tf.commands import convert_checkpoint
 from compat.export_checkpoints import ExportSettings
 
-VOCABULARY = "30k-clean.model"  # Google's program knows no other name
+VOCABULARY = "30k-clean.model"  # the only name that Google's program supports
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings(ExportSettings):
-    """What to export, under the names of Google's flags."""
+    """Settings of the export, with the names of Google's flags."""
 
 
 def run(settings: Settings) -> None:
-    """Converts the checkpoint; raises as `convert_checkpoint.convert`."""
+    """Converts the checkpoint; see `convert_checkpoint.convert`."""
     convert_checkpoint.run(
         convert_checkpoint.Settings(
             input=settings.checkpoint,

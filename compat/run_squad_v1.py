@@ -1,4 +1,4 @@
-"""Google's name for run_squad.py on SQuAD 1.1."""
+"""Runs run_squad.py under Google's name for SQuAD 1.1."""
 
 from compat import forward
 

@@ -1,4 +1,4 @@
-"""Google's name for run_squad.py on SQuAD 2.0."""
+"""Runs run_squad.py under Google's name for SQuAD 2.0."""
 
 from compat import forward
 

@@ -1,9 +1,9 @@
-r"""Tells how similar two sentences are, by a classifier of pairs such as one fine-tuned on LCQMC.
+r"""Compares two sentences with a classifier of sentence pairs, such as one fine-tuned on LCQMC.
 
     python similarity.py --model_dir=albert_lcqmc_checkpoints --text_a=你多大了 --text_b=你几岁
 
-prints the two sentences, the prediction and the probability of each label. --input_file names a
-file of pairs instead, with a tab between the sentences of a line. From Python, as in albert_zh:
+prints the two sentences, the prediction and the probability of each label. --input_file specifies a
+file of pairs instead, one per line, separated by a tab. From Python, as in albert_zh:
 
     from similarity import BertSim
 
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-MODEL_DIR = "albert_lcqmc_checkpoints"  # albert_zh's, also in the command of its README
+MODEL_DIR = "albert_lcqmc_checkpoints"  # as in albert_zh's program and README
 MAX_SEQ_LENGTH = 128
 BATCH_SIZE = 64
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings(SettingsGroup):
-    """Which model, and which pairs."""
+    """Settings of similarity.py: the model and the pairs."""
 
     model_dir: str = setting(
         MODEL_DIR, "The --output_dir of a fine-tuned classifier, or a folder with a model."
@@ -52,13 +52,13 @@ class Settings(SettingsGroup):
 
 
 class BertSim:
-    """A classifier of pairs of sentences, under the name that it has in albert_zh.
+    """A classifier of sentence pairs, with the class name of albert_zh.
 
     Args:
-        model_dir, max_seq_length, albert_config_file, vocab_file: as in `Settings`.
+        model_dir, max_seq_length, albert_config_file, vocab_file: see `Settings`.
 
     Attributes:
-        labels: of the task, in the order of the probabilities.
+        labels: labels of the task, in the order of the probabilities.
     """
 
     def __init__(
@@ -74,10 +74,11 @@ class BertSim:
         self._classify: Any = None
 
     def start_model(self) -> None:
-        """Loads the model; `predict_sentences` does so if it is not called before.
+        """Loads the model. `predict_sentences` calls this if the model is not loaded yet.
 
         Raises:
-            OSError, ValueError: there is no model of pairs in the folder; says what is missing.
+            OSError, ValueError: the folder does not contain a model of sentence pairs; the message
+                says what is missing.
         """
         import albert_tf
 
@@ -92,10 +93,10 @@ class BertSim:
         self.labels = list(self._classify.labels)
 
     def predict_sentences(self, sentences: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
-        """Returns the probabilities of the labels, [number of pairs, number of labels].
+        """Returns the probabilities of the labels, float32 [number of pairs, number of labels].
 
         Args:
-            sentences: pairs.
+            sentences: the sentence pairs.
         """
         import numpy as np
 
@@ -110,8 +111,8 @@ def read_pairs(path: str) -> list[tuple[str, str]]:
     """Returns the first two columns of a tab-separated file.
 
     Raises:
-        FileNotFoundError: no such file.
-        ValueError: a line has no second column, or there is no line.
+        FileNotFoundError: the file does not exist.
+        ValueError: a line has no second column, or the file is empty.
     """
     pairs = []
     for line, row in tables.read_rows(path):
@@ -122,12 +123,12 @@ def read_pairs(path: str) -> list[tuple[str, str]]:
         except tables.BadRowError as error:
             raise ValueError(f"{path}, line {line}: {error}") from None
     if not pairs:
-        raise ValueError(f"{path}: an empty file; expected pairs of sentences")
+        raise ValueError(f"{path}: the file is empty; expected pairs of sentences")
     return pairs
 
 
 def run(settings: Settings) -> str:
-    """Returns a table: sentences, prediction, probabilities; raises as `BertSim.start_model`."""
+    """Returns a table of sentences, predictions and probabilities; see `BertSim.start_model`."""
     pairs = [(settings.text_a, settings.text_b)]
     if settings.input_file:
         pairs = read_pairs(settings.input_file)

@@ -1,9 +1,10 @@
-r"""Checks the three ideas of the ALBERT paper, and prints the numbers. No test of this repository.
+r"""Verifies the three main ideas of the ALBERT paper, and prints the numbers.
 
     python test_changes.py
 
-Source: sections 3.1 and 4.1 of https://arxiv.org/abs/1909.11942, and albert_zh's program of this
-name, whose numbers of parameters these are.
+Despite its name, which is albert_zh's, this is not a test of this repository. Source: sections 3.1
+and 4.1 of https://arxiv.org/abs/1909.11942, and albert_zh's program of this name, from which the
+numbers of parameters are taken.
 """
 
 from __future__ import annotations
@@ -31,17 +32,17 @@ if TYPE_CHECKING:
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 XXLARGE = os.path.join(_ROOT, "configs", "albert_xxlarge.json")
 SAMPLE = os.path.join(_ROOT, "data", "sample_zh.txt")
-SENTENCES = 3  # of a document: few enough to be one instance
+SENTENCES = 3  # per document: few enough to fit into one instance
 # albert_zh's example: layers of hidden size 1024 and intermediate size 3072.
 LAYER_SIZE = 10_498_048
 NUM_LAYERS = 12
 
 
 def check(holds: bool, claim: str) -> None:
-    """Prints a claim that holds.
+    """Prints a claim if it holds.
 
     Raises:
-        ValueError: it does not.
+        ValueError: the claim does not hold.
     """
     if not holds:
         raise ValueError(f"this does not hold: {claim}")
@@ -49,19 +50,19 @@ def check(holds: bool, claim: str) -> None:
 
 
 def count_parameters(config: AlbertConfig) -> dict[str, int]:
-    """Returns the number of weights of each variable of an encoder."""
+    """Returns the number of weights in each variable of an encoder."""
     import tensorflow as tf
 
     from albert_tf.checkpoints.names import variable_name
     from albert_tf.modeling import AlbertEncoder
 
-    with tf.Graph().as_default():  # variables without memory
+    with tf.Graph().as_default():  # does not allocate memory for variables
         variables = AlbertEncoder(config).trainable_variables
         return {variable_name(variable): math.prod(variable.shape) for variable in variables}
 
 
 def check_embeddings() -> None:
-    """Factorized embedding parameters: V·E + E·H instead of V·H."""
+    """Checks factorized embedding parameters: V·E + E·H instead of V·H."""
     print("1. Factorized embedding parameters (xxlarge)")
     config = AlbertConfig.from_json_file(XXLARGE)
     V, E, H = config.vocab_size, config.embedding_size, config.hidden_size  # noqa: N806
@@ -75,7 +76,7 @@ def check_embeddings() -> None:
 
 
 def check_sharing() -> None:
-    """Cross-layer parameter sharing: the size does not depend on the number of layers."""
+    """Checks cross-layer parameter sharing: the size does not depend on the number of layers."""
     print("2. Cross-layer parameter sharing")
     size = {}
     for layers, groups in ((1, 1), (NUM_LAYERS, 1), (NUM_LAYERS, NUM_LAYERS)):
@@ -95,7 +96,7 @@ def check_sharing() -> None:
 
 
 def pairs_of(documents: list[list[str]]) -> Iterator[tuple[str, str, int]]:
-    """Yields segments A and B of instances, with their label."""
+    """Yields the segments A and B of each instance, with its label."""
     words = [BasicTokenizer().tokenize(line) for lines in documents for line in lines]
     vocabulary = ["[PAD]", "[UNK]", *SPECIAL_TOKENS, *sorted(set().union(*words))]
     with tempfile.TemporaryDirectory() as folder:
@@ -125,7 +126,7 @@ def _segments(
 
 
 def check_sentence_order() -> None:
-    """Sentence order prediction: two segments in their order, or swapped."""
+    """Checks sentence-order prediction: two segments in order, or swapped."""
     print("3. Sentence order prediction (data/sample_zh.txt)")
     text = files.read_text(SAMPLE)
     documents = [document.strip().split("\n")[:SENTENCES] for document in text.split("\n\n")]
@@ -142,10 +143,10 @@ def check_sentence_order() -> None:
 
 
 def run(settings: SettingsGroup) -> None:
-    """Checks and prints everything.
+    """Runs and prints all checks.
 
     Raises:
-        ValueError: one of the ideas does not hold.
+        ValueError: a claim does not hold.
     """
     check_embeddings()
     check_sharing()

@@ -3,8 +3,8 @@
 #
 #   bash scripts/create_pretrain_data_batch.sh START END
 #
-# processes the files with the numbers START to END, both included, one after the other. Patterns in
-# the environment name the files; {} stands for the number:
+# processes the files numbered START to END, inclusive, one after the other. Patterns in environment
+# variables specify the files; {} stands for the number:
 #
 #   INPUT_PATTERN='text/news_{}.txt' OUTPUT_PATTERN='records/news_{}.tfrecord' \
 #   VOCAB_FILE=vocab_chinese.txt bash scripts/create_pretrain_data_batch.sh 0 9
@@ -14,15 +14,15 @@
 # VOCAB_FILE      WordPiece vocabulary; default: albert_config/vocab.txt
 # PYTHON          interpreter; default: .venv/bin/python if it exists, else python3
 #
-# Arguments after END are passed to create_pretraining_data.py and override the settings here. The
-# same command again resumes an interrupted run, skips files that are complete, and makes those anew
-# whose text has changed. With other settings add --noresume to make all anew.
+# Arguments after END are passed to create_pretraining_data.py and override the settings here.
+# Running the same command again resumes an interrupted run, skips complete files, and recreates files
+# whose text has changed. If the settings have changed, add --noresume to recreate all files.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 number='^(0|[1-9][0-9]*)$'
 if [[ $# -lt 2 || ! $1 =~ $number || ! $2 =~ $number || $1 -gt $2 ]]; then
-  echo "usage: $(basename "$0") START END [flags of create_pretraining_data.py], for instance 0 9" >&2
+  echo "usage: $(basename "$0") START END [flags of create_pretraining_data.py], for example 0 9" >&2
   exit 2
 fi
 start=$1
@@ -33,7 +33,7 @@ input_pattern=${INPUT_PATTERN:-raw_text/web_text_zh_\{\}.txt}
 output_pattern=${OUTPUT_PATTERN:-tf_records/tf_web_text_zh_\{\}.tfrecord}
 for pattern in "$input_pattern" "$output_pattern"; do
   if [[ $pattern != *"{}"* && $start != "$end" ]]; then
-    echo "create_pretrain_data_batch.sh: $pattern: expected {} where the number belongs" >&2
+    echo "create_pretrain_data_batch.sh: $pattern: expected {} in place of the number" >&2
     exit 2
   fi
 done

@@ -3,18 +3,18 @@
 #
 #   DATA_DIR=clue MODEL_DIR=albert_tiny bash scripts/run_classifier_clue.sh [TASK ...] [flags]
 #
-# TASK is afqmc, cmnli, csl, iflytek, tnews or wsc; without one, all tasks run one after the other.
+# TASK is afqmc, cmnli, csl, iflytek, tnews or wsc; by default, all tasks are run one after the other.
 # Further arguments are passed to run_classifier.py and override the settings in
-# configs/recipes/clue_*.flags. Nothing is downloaded: the data are
-# <task>_public.zip of CLUEbenchmark/CLUE, the model is albert_tiny_489k.zip of brightmart/albert_zh.
+# configs/recipes/clue_*.flags. Data and model are not downloaded: download <task>_public.zip of
+# CLUEbenchmark/CLUE and albert_tiny_489k.zip of brightmart/albert_zh.
 # Predictions for the leaderboard are written to <task>_predict.json.
 #
-# DATA_DIR     has a folder named after the task with train.json, dev.json, test.json; default: clue
-# MODEL_DIR    has albert_config_tiny.json, vocab.txt and albert_model.ckpt; default: albert_tiny
-# OUTPUT_DIR   of a single task; default: clue_<task>
+# DATA_DIR     folder that contains <task>/train.json, dev.json and test.json; default: clue
+# MODEL_DIR    folder with albert_config_tiny.json, vocab.txt, albert_model.ckpt; default: albert_tiny
+# OUTPUT_DIR   output folder of a single task; default: clue_<task>
 # PYTHON       interpreter; default: .venv/bin/python if it exists, else python3
 #
-# The same command again resumes an interrupted run.
+# Running the same command again resumes an interrupted run.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -32,7 +32,7 @@ if [[ ${#tasks[@]} -eq 0 ]]; then
   tasks=("${every[@]}")
 fi
 if [[ ${#tasks[@]} -gt 1 && -n ${OUTPUT_DIR:-} ]]; then
-  echo "run_classifier_clue.sh: OUTPUT_DIR=$OUTPUT_DIR is for one TASK; name one, or leave it out" >&2
+  echo "run_classifier_clue.sh: OUTPUT_DIR=$OUTPUT_DIR requires a single TASK; name one, or unset it" >&2
   exit 2
 fi
 source "$root/scripts/find_python.sh"

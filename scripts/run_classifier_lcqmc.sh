@@ -4,15 +4,15 @@
 #   DATA_DIR=lcqmc MODEL_DIR=albert_tiny bash scripts/run_classifier_lcqmc.sh
 #
 # Arguments are passed to run_classifier.py and override the settings in
-# configs/recipes/lcqmc_tiny.flags. Nothing is downloaded: LCQMC is available from its authors on
-# request, the model is albert_tiny_489k.zip of brightmart/albert_zh.
+# configs/recipes/lcqmc_tiny.flags. Data and model are not downloaded: LCQMC is available from its
+# authors on request, and the model is albert_tiny_489k.zip of brightmart/albert_zh.
 #
-# DATA_DIR     has train.txt, dev.txt and test.txt; default: lcqmc
-# MODEL_DIR    has albert_config_tiny.json, vocab.txt and albert_model.ckpt; default: albert_tiny
-# OUTPUT_DIR   default: lcqmc_tiny
+# DATA_DIR     folder with train.txt, dev.txt and test.txt; default: lcqmc
+# MODEL_DIR    folder with albert_config_tiny.json, vocab.txt, albert_model.ckpt; default: albert_tiny
+# OUTPUT_DIR   output folder; default: lcqmc_tiny
 # PYTHON       interpreter; default: .venv/bin/python if it exists, else python3
 #
-# The same command again resumes an interrupted run.
+# Running the same command again resumes an interrupted run.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

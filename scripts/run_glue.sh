@@ -3,16 +3,17 @@
 #
 #   ALBERT_ROOT=albert bash scripts/run_glue.sh [TASK ...] [flags of run_classifier.py]
 #
-# ALBERT_ROOT has glue/ with a folder for each task (CoLA, MNLI and so on) and the released model:
-# albert_config.json, 30k-clean.model, model.ckpt-best. TASK is cola, mnli, mrpc, qnli, qqp, rte, sst-2
-# or sts-b; without one, all tasks run one after the other. MNLI's model is also evaluated on the
-# mismatched dev set, and predicts GLUE's diagnostic set. Further arguments are passed to
-# run_classifier.py and override the settings in configs/recipes/glue_*.flags.
+# ALBERT_ROOT is a folder with the released model (albert_config.json, 30k-clean.model,
+# model.ckpt-best) and with glue/, which has a folder for each task (CoLA, MNLI and so on). TASK is
+# cola, mnli, mrpc, qnli, qqp, rte, sst-2 or sts-b; by default, all tasks are run one after the other.
+# The MNLI model is also evaluated on the mismatched dev set, and predicts GLUE's diagnostic set.
+# Further arguments are passed to run_classifier.py and override the settings in
+# configs/recipes/glue_*.flags.
 #
-# OUTPUT_DIR   gets a folder for each task; default: $ALBERT_ROOT/output
+# OUTPUT_DIR   output folder, with a subfolder for each task; default: $ALBERT_ROOT/output
 # PYTHON       interpreter; default: .venv/bin/python if it exists, else python3
 #
-# The same command again resumes an interrupted run.
+# Running the same command again resumes an interrupted run.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

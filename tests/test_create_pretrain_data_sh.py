@@ -111,7 +111,7 @@ def test_the_vocabulary_keeps_case_where_the_records_do(house):
 def test_other_text_needs_a_vocabulary_of_its_own(house):
     done = run_script(house, "--input_file=other.txt")
     assert done.returncode == 1
-    assert "--input_file needs a vocabulary" in done.stderr
+    assert "--input_file requires a vocabulary" in done.stderr
     assert os.listdir(house / "data") == ["sample_zh.txt"]
 
 

@@ -205,7 +205,7 @@ def test_a_damaged_record_ends_the_run_or_is_left_out(command, folder, tmp_path)
     wrong = command(tmp_path / "a", f"--input_file={path}")
     assert f"{path}, record 30: damaged" in fail(wrong)
     log = finish([*wrong, "--skip_bad_records"])
-    assert f"{path}: 1 of {RECORDS} records are damaged and left out: 30" in log
+    assert f"{path}: 1 of {RECORDS} records are damaged and skipped: 30" in log
     # It is as if that record had never been.
     (tmp_path / "other").mkdir()
     without = tmp_path / "other" / "train.tfrecord"

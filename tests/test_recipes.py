@@ -135,7 +135,7 @@ def test_the_scripts_say_what_they_need(tmp_path):
     code, _, error = commands("run_classifier_clue.sh", "no_task")
     assert (code, "no_task: expected one of afqmc cmnli" in error) == (2, True)
     code, _, error = commands("run_classifier_clue.sh", OUTPUT_DIR="out")
-    assert (code, "OUTPUT_DIR=out is for one TASK" in error) == (2, True)
+    assert (code, "OUTPUT_DIR=out requires a single TASK" in error) == (2, True)
 
 
 SQUAD_FLAGS = (

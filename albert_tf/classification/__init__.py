@@ -1,4 +1,4 @@
-"""Classification and regression of texts and pairs of texts.
+"""Fine-tunes ALBERT on classification and regression of texts and text pairs.
 
 >>> from albert_tf import classification
 >>> settings = classification.Settings(
@@ -21,17 +21,18 @@ def run(settings: Settings) -> FineTuningResult:
     """Trains, evaluates, predicts and exports a classifier, as `run_classifier.py` does.
 
     Args:
-        settings: as the flags of that program. Without any of `do_train`, `do_eval`, `do_predict`
-            and `export_dir` it trains and evaluates. Config and vocabulary may be left out where
-            they lie beside `init_checkpoint`.
+        settings: the flags of that program. If none of `do_train`, `do_eval`, `do_predict` and
+            `export_dir` is set, it trains and evaluates. Config and vocabulary can be omitted if
+            they are beside `init_checkpoint`.
 
     Returns:
-        the folder, step and metrics of the best checkpoint on the dev set.
+        The folder, step and metrics of the best checkpoint on the dev set.
 
     Raises:
-        ValueError, OSError: settings, files and data do not go together; says which.
+        ValueError, OSError: settings, files or data are invalid or inconsistent; the message says
+            which.
     """
     settings = model_files.complete_early(settings)
-    from albert_tf.classification import program  # TensorFlow, which settings do without
+    from albert_tf.classification import program  # imported late: needs TensorFlow
 
     return program.run(settings)

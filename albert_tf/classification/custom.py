@@ -1,4 +1,4 @@
-"""Custom classification tasks, and the file that records the task of a trained model.
+"""Defines custom classification tasks, and records the task of a trained model in a file.
 
 A custom task is a folder with train, dev and test files: tab-separated, comma-separated or JSON
 lines. Columns are found by name or index, and labels are read from the training data.
@@ -28,14 +28,15 @@ from albert_tf.finetuning import tables
 
 EXTENSIONS = (".tsv", ".csv", ".jsonl", ".json", ".txt")
 _TASK_FIELDS = {"task_name": str, "folder": str, "labels": list[str], "is_regression": bool}
-MAX_LABELS = 1000  # more of them are taken for a wrong column
+MAX_LABELS = 1000  # more indicate a wrong column
 
 
 def labels_of(train: ExampleSet) -> tuple[str, ...]:
-    """Returns the labels of training data: in numerical order if they are integers, else sorted.
+    """Returns the labels of training data, in numerical order if they are integers, else sorted.
 
     Raises:
-        ValueError: fewer than two, too many, or fractions, which belong to a regression.
+        ValueError: there are fewer than two labels or too many, or labels are fractions, which
+            means a regression task.
     """
     lines = {str(example.label): example.line for example in reversed(train.examples)}
     labels = sorted(lines)
@@ -43,13 +44,13 @@ def labels_of(train: ExampleSet) -> tuple[str, ...]:
     if not 2 <= len(labels) <= MAX_LABELS:
         raise ValueError(
             f"{train.path}: {len(train)} examples with {len(labels)} different labels "
-            f"({_few(labels)}); 2 to {MAX_LABELS} were expected. {advice}"
+            f"({_few(labels)}), expected 2 to {MAX_LABELS}. {advice}"
         )
     fraction = next((label for label in labels if is_number(label) and float(label) % 1), None)
     if fraction is not None:
         raise ValueError(
             f"{train.path}, line {lines[fraction]}: label {fraction!r} is a fraction, "
-            f"no class. For numbers pass --is_regression. {advice}"
+            f"not a class. To predict numbers, pass --is_regression. {advice}"
         )
     if all(label.removeprefix("-").isdecimal() for label in labels):
         labels.sort(key=int)
@@ -69,14 +70,14 @@ def _find_splits(data_dir: str, options: CustomDataSettings) -> dict[str, tuple[
         names = [split + extension for extension in EXTENSIONS]
         found = [name for name in names if files.is_file(os.path.join(data_dir, name))]
         if len(found) > 1:
-            raise ValueError(f"{data_dir} has {' and '.join(found)}: which one? Leave one there.")
+            raise ValueError(f"{data_dir} contains {' and '.join(found)}: keep only one of them")
         is_empty = is_empty and not found
         splits[split] = tuple(
             Source(name, columns, options.has_header, is_custom=True) for name in found or names
         )
     if is_empty:
         raise FileNotFoundError(
-            f"{data_dir}: neither train, dev nor test with one of {', '.join(EXTENSIONS)} is there"
+            f"{data_dir}: contains no train, dev or test file with one of {', '.join(EXTENSIONS)}"
         )
     return splits
 
@@ -95,21 +96,23 @@ def find_task(
     max_bad_rows: int = 0,
     quoting: bool = False,
 ) -> ClassificationTask:
-    """Returns the task of a `--task_name`, from the table or custom.
+    """Returns the task with the name `--task_name`, from the table or a custom one.
+
+    The labels of a custom task are those of `options`, or else those saved in the first of
+    `model_folders` that has any, or else those of the training data.
 
     Args:
-        name: of a task, or CUSTOM_TASK.
-        data_dir: of a custom task: holds train, dev and test with one of EXTENSIONS; a split may be
-            absent.
+        name: name of a task, or CUSTOM_TASK.
+        data_dir: folder of a custom task, with the files train, dev and test ending in one of
+            EXTENSIONS; splits may be missing.
         options: columns and labels of a custom task.
-        model_folders: folders of a model that was trained already: the first one that remembers
-            labels gives them, where `options` has none. Without these, the training data do.
-        max_bad_rows: as in `read_examples`.
-        quoting: as in `read_examples`.
+        model_folders: folders of an already trained model.
+        max_bad_rows: see `read_examples`.
+        quoting: see `read_examples`.
 
     Raises:
-        FileNotFoundError: no such file at all, or no training data to read the labels from.
-        ValueError: no such task, two files for one split, or what `read_examples` refuses.
+        FileNotFoundError: there are no files, or no training data to read the labels from.
+        ValueError: the task does not exist, a split has two files, or the training data is invalid.
     """
     if name.strip().lower() != CUSTOM_TASK:
         return tasks.find_task(name)
@@ -129,30 +132,30 @@ def find_task(
     )
     if is_regression or labels:
         return task
-    try:  # Not logged: whoever trains reads the file again.
+    try:  # Not logged, because training reads the file again.
         train = read_examples(
             task, data_dir, "train", max_bad_rows, is_logged=False, quoting=quoting
         )
     except FileNotFoundError as error:
-        raise FileNotFoundError(f"{error} It is where the labels are read from.") from None
+        raise FileNotFoundError(f"{error} It is needed for the labels.") from None
     return dataclasses.replace(task, labels=labels_of(train))
 
 
 def remembered_labels(folder: str) -> tuple[str, ...]:
-    """Returns the labels of the model in a folder, as `remember_task` wrote them; () without.
+    """Returns the labels that `remember_task` saved in a model's folder; () if there are none.
 
     Raises:
-        ValueError: the file is damaged.
+        ValueError: the file is corrupt.
     """
     known = read_task(folder)
     return () if known is None else known.labels
 
 
 def read_task(folder: str) -> RememberedTask | None:
-    """Returns what `remember_task` wrote; None without such a file.
+    """Returns the task that `remember_task` saved in a model's folder, or None.
 
     Raises:
-        ValueError: the file is damaged.
+        ValueError: the file is corrupt.
     """
     path = os.path.join(folder, TASK_FILE)
     if not files.exists(path):
@@ -185,17 +188,17 @@ def remember_task(folder: str, task: ClassificationTask) -> None:
 def check_task(folder: str, task: ClassificationTask, is_training: bool) -> None:
     """Compares a task with that of the model in a folder, if `task.json` exists.
 
-    So no model is trained on another task or with other labels by mistake. Only training needs the
-    same task: a model may be evaluated on another one with the same labels, as MNLI's model is on
-    both dev sets.
+    This prevents that a model is accidentally trained on another task or with other labels. The
+    task must be the same only for training: a model may be evaluated on another task with the same
+    labels, as MNLI models are on both dev sets.
 
     Args:
-        folder: of checkpoints.
-        task: its labels known.
+        folder: folder of the checkpoints.
+        task: the task, with its labels.
         is_training: whether the model is to be trained.
 
     Raises:
-        ValueError: the model is for another task; names both.
+        ValueError: the model belongs to another task; the message names both.
     """
     known = read_task(folder)
     if known is None:
@@ -203,9 +206,9 @@ def check_task(folder: str, task: ClassificationTask, is_training: bool) -> None
     is_same = (known.labels, known.is_regression) == (task.labels, task.is_regression)
     if not is_same or (is_training and known.folder != task.folder):
         raise ValueError(
-            f"{folder} holds a model of the task {known.task_name} with the labels "
-            f"{_few(known.labels)}; now it is {task.name} with {_few(task.labels)}. Use another "
-            "--output_dir, with this model as --init_checkpoint if it shall start from there."
+            f"{folder} contains a model of the task {known.task_name} with the labels "
+            f"{_few(known.labels)}, not {task.name} with {_few(task.labels)}. Use another "
+            "--output_dir; to start from this model, pass it as --init_checkpoint."
         )
 
 

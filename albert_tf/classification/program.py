@@ -1,4 +1,4 @@
-"""What run_classifier.py does, given its settings."""
+"""The classification program, as a function of its settings."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from albert_tf.tokenization import FullTokenizer
 
 
 def run(settings: Settings) -> FineTuningResult:
-    """Trains, evaluates, predicts and exports; raises as `fine_tune`."""
+    """Trains, evaluates, predicts and exports; see `fine_tune`."""
     return fine_tune(settings, make_task)
 
 
 def make_task(settings: Settings, config: AlbertConfig, tokenizer: FullTokenizer) -> Classifier:
-    """Returns the task of the table, or a custom one made for the data.
+    """Returns the task, from the table or a custom one for the data.
 
-    A model that is trained already remembers its labels, so that its training data are not needed.
+    Labels are saved with a trained model, so that its training data is not needed.
     """
     folders = [] if settings.do_train else list_model_folders(settings)
     row = custom.find_task(

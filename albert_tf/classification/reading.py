@@ -1,4 +1,4 @@
-"""Reads examples of classification and regression tasks: see `read_examples`."""
+"""Reads the examples of classification and regression tasks; see `read_examples`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from albert_tf.classification.tasks import ClassificationTask, Columns, Source
 from albert_tf.finetuning import tables
 from albert_tf.finetuning.tables import BadRowError, Column, Row, RowReports, ShortRowError
 
-# Usual names of the columns of a custom task, in lower case; the first one found is used.
+# Default names of the columns of a custom task, in lower case; the first one found is used.
 USUAL_NAMES = {
     "text_a": ("text_a", "sentence1", "sentence", "text"),
     "text_b": ("text_b", "sentence2"),
@@ -28,14 +28,14 @@ USUAL_NAMES = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Example:
-    """A text, or a pair of texts, with its label.
+    """A text or a pair of texts, with its label.
 
     Attributes:
-        guid: its id in submissions.
+        guid: id of the example in submissions.
         text_a: the first or only text.
         text_b: the second text, or "".
-        label: a label of the task, or a number in regression; None without a label.
-        line: its line in the file, from 1.
+        label: a label of the task, or a number in regression; None if unknown.
+        line: line number in the file, starting at 1.
     """
 
     guid: str
@@ -50,7 +50,7 @@ class ExampleSet:
     """The examples of a split, in the order of the file.
 
     Attributes:
-        task: their task.
+        task: the task.
         split: "train", "dev" or "test".
         path: the file.
         examples: all usable examples.
@@ -70,7 +70,7 @@ class ExampleSet:
         return all(example.label is not None for example in self.examples)
 
     def checksum(self) -> str:
-        """Returns the SHA-256 of the content of all examples, hexadecimal."""
+        """Returns the SHA-256 of the content of all examples, in hexadecimal."""
         digest = hashlib.sha256()
         for example in self.examples:
             parts = (example.guid, example.text_a, example.text_b, example.label)
@@ -79,10 +79,10 @@ class ExampleSet:
 
 
 def parse_label(value: Any, task: ClassificationTask) -> str:
-    """Returns the label of the task for a cell or a JSON value.
+    """Converts a cell or a JSON value to a label of the task.
 
     Raises:
-        BadRowError: it is no label of the task or, in regression, no finite number.
+        BadRowError: the value is not a label of the task or, in regression, not a finite number.
     """
     if isinstance(value, bool):
         value = str(value).lower()
@@ -92,11 +92,11 @@ def parse_label(value: Any, task: ClassificationTask) -> str:
     label = task.label_aliases.get(label, label)
     if task.is_regression:
         if not is_number(label):
-            raise BadRowError(f"label {label!r}: a number was expected")
+            raise BadRowError(f"label {label!r}: expected a number")
         return label
     if not task.labels or label in task.labels or label in task.unlabeled:
         return label
-    if label.lower() in task.labels:  # the official program lower-cases labels with the texts
+    if label.lower() in task.labels:  # Google's program lower-cases labels along with texts
         return label.lower()
     shown = ", ".join(task.labels[:10]) + ", …" * (len(task.labels) > 10)
     raise BadRowError(f"unknown label {label[:50]!r}; expected {shown}")
@@ -112,7 +112,7 @@ def is_number(text: str) -> bool:
 
 @dataclasses.dataclass
 class _File:
-    """A file that is being read, and the names of its examples so far."""
+    """A file that is being read, and the ids of its examples so far."""
 
     task: ClassificationTask
     split: str
@@ -122,22 +122,22 @@ class _File:
     line_of_guid: dict[str, int] = dataclasses.field(default_factory=dict)
 
     def examples(self, numbered: Iterator[tuple[int, tuple[int, Any]]]) -> Iterator[Example]:
-        """Examples of (row number, (line, row))."""
+        """Yields the examples in rows given as (row index, (line number, row))."""
         for index, (line, row) in numbered:
             try:
                 yield from self._examples_of_row(row, index, line)
-            except (KeyError, TypeError, ValueError) as error:  # some from `Source.expand`
+            except (KeyError, TypeError, ValueError) as error:  # `Source.expand` raises others, too
                 self._refuse(line, error)
 
     def _refuse(self, line: int, error: Exception) -> None:
         reason = f"no key {error}" if isinstance(error, KeyError) else str(error)
         if self.split == "test":
             raise ValueError(
-                f"{self.reports.path}, line {line}: {reason}. Every row of a test file needs a "
-                "prediction, so that none can be skipped."
+                f"{self.reports.path}, line {line}: {reason}. Rows of a test file cannot be "
+                "skipped, because every row needs a prediction."
             )
         if self.task.skips_short_rows and isinstance(error, ShortRowError):
-            self.reports.note(line, "too few columns, skipped as official")
+            self.reports.note(line, "too few columns, skipped as in Google's program")
         else:
             self.reports.bad(line, reason)
 
@@ -154,7 +154,7 @@ class _File:
             text_a, text_b = self._texts(part, line)
             label = self._label(part, line)
             if label in self.task.unlabeled:
-                self.reports.note(line, f"label {label!r}, left out")
+                self.reports.note(line, f"label {label!r}, skipped")
                 continue
             guid = self._guid(part, f"{self.split}-{index * len(parts) + number}", line)
             yield Example(guid, text_a, text_b, label, line)
@@ -180,7 +180,7 @@ class _File:
             if self.split != "test":
                 raise
             # Test files have no labels, or placeholders.
-            self.reports.note(line, "no known label, so that the test split is not scored")
+            self.reports.note(line, "no known label, so the test split is not evaluated")
             return None
 
     def _guid(self, row: Row, default: str, line: int) -> str:
@@ -191,8 +191,8 @@ class _File:
         first = self.line_of_guid.setdefault(guid, line)
         if first != line:
             if self.split == "test":
-                raise BadRowError(f"its name {guid!r} is that of line {first} too")
-            self.reports.note(line, "a name that another row has too")
+                raise BadRowError(f"the id {guid!r} also occurs in line {first}")
+            self.reports.note(line, "duplicate id")
         return guid
 
 
@@ -214,7 +214,7 @@ def _normalized(names: Iterable[str]) -> list[str]:
 def _refuse_example(
     header: Sequence[str], columns: Columns, task: ClassificationTask, path: str
 ) -> None:
-    """Raises ValueError if the header has a label in its label column, so is an example."""
+    """Raises a ValueError if the header looks like an example: its label column has a label."""
     if columns.label is None or not (task.labels or task.is_regression):
         return
     try:
@@ -222,22 +222,22 @@ def _refuse_example(
     except BadRowError:
         return
     raise ValueError(
-        f"{path}, line 1: a header was expected, but this looks like an example. The official "
-        "program would lose it: put a header line above it."
+        f"{path}, line 1: expected a header, but this looks like an example. It would be skipped "
+        "as a header: add a header line before it."
     )
 
 
 def _find_columns(
     asked: Columns, row: Row, header: Sequence[str] | None, path: str, is_test: bool
 ) -> Columns:
-    """Returns the columns of a custom task, by index or by key of its JSON objects.
+    """Returns the columns of a custom task, as indices or as keys of JSON objects.
 
     Args:
-        asked: the columns of the settings.
+        asked: the columns in the settings.
         row: the first row.
         header: the first row if it is a header, else None.
-        path: the file, for errors.
-        is_test: whether the labels may be missing.
+        path: the file, for error messages.
+        is_test: whether the label column may be missing.
 
     Raises:
         ValueError: a column does not exist.
@@ -259,7 +259,7 @@ def _find_columns(
         if found[field] is None and not is_optional:
             raise ValueError(
                 f"{path}, line 1: no column {' or '.join(map(repr, names))} among {list(row)}. "
-                f"Say with --{field}_column what it is called, or its number from 0."
+                f"Set --{field}_column to its name, or to its index, starting at 0."
             )
     return Columns(**found)
 
@@ -268,12 +268,12 @@ def find_file(task: ClassificationTask, data_dir: str, split: str) -> tuple[Sour
     """Returns the file of a split, in the task's folder in `data_dir` or in `data_dir` itself.
 
     Raises:
-        FileNotFoundError: there is none; says where it was looked for.
-        ValueError: the task has no such split.
+        FileNotFoundError: the file does not exist; the message says where it was looked for.
+        ValueError: the task does not have this split.
     """
     sources = task.splits.get(split, ())
     if not sources:
-        raise ValueError(f"task {task.name} has no {split} data, but {', '.join(task.splits)}")
+        raise ValueError(f"task {task.name} has no {split} data, only {', '.join(task.splits)}")
     folders = (os.path.join(data_dir, task.folder), data_dir) if task.folder else (data_dir,)
     tried = [(source, os.path.join(f, source.file)) for source in sources for f in folders]
     for source, path in tried:
@@ -281,7 +281,7 @@ def find_file(task: ClassificationTask, data_dir: str, split: str) -> tuple[Sour
             return source, path
     raise FileNotFoundError(
         f"no {split} data of {task.name}: none of {', '.join(path for _, path in tried)} exists. "
-        f"--data_dir is the folder that holds {task.folder or 'the files'}."
+        f"--data_dir must be the folder that contains {task.folder or 'the files'}."
     )
 
 
@@ -293,34 +293,34 @@ def read_examples(
     is_logged: bool = True,
     quoting: bool = False,
 ) -> ExampleSet:
-    """Reads a split of a task.
+    """Reads the examples of a split.
 
     Args:
-        task: a row of the table, or a custom task.
+        task: a task of the table, or a custom task.
         data_dir: parent of the task's folder, or that folder.
         split: "train", "dev" or "test".
-        max_bad_rows: number of rows of train and dev that may be skipped: with too few columns, an
-            unknown label, an empty text, no JSON, or a carriage return inside.
+        max_bad_rows: number of bad rows that may be skipped in train and dev: rows with too few
+            columns, an unknown label, an empty text, invalid JSON, or a carriage return inside.
         is_logged: whether remarks about rows are logged.
-        quoting: as in `tables.read_rows`.
+        quoting: see `tables.read_rows`.
 
     Raises:
-        FileNotFoundError: no such file.
-        ValueError: too many bad rows, a bad row in a test file, a wrong header, or no example;
-            names file and line.
+        FileNotFoundError: the file does not exist.
+        ValueError: there are too many bad rows, a bad row in a test file, a wrong header, or no
+            example; the message names the file and the line.
     """
     source, path = find_file(task, data_dir, split)
     reports = RowReports(path, max_bad_rows)
     if is_logged and not quoting and tables.looks_quoted(path):
         logging.warning(
-            "%s has cells in quotation marks, as pandas and Excel write them; they are read as "
-            "text. Pass --quoting if they are not",
+            "%s has cells in quotation marks, as written by pandas and Excel. They are read as "
+            "text; pass --quoting to parse them",
             path,
         )
     numbered = enumerate(tables.read_rows(path, quoting))
     first = next(numbered, None)
     if first is None:
-        raise ValueError(f"{path}: an empty file")
+        raise ValueError(f"{path}: the file is empty")
     _, (line, row) = first
     columns = source.columns
     header = row if _is_header(row, source) else None
@@ -339,5 +339,5 @@ def read_examples(
     if is_logged:
         reports.log()
     if not examples:
-        raise ValueError(f"{path}: not one example could be read from it")
+        raise ValueError(f"{path}: contains no usable example")
     return ExampleSet(task, split, path, examples)

@@ -1,4 +1,4 @@
-"""Settings of run_classifier.py. TensorFlow is not imported here."""
+"""Settings of run_classifier.py."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class CustomDataSettings(SettingsGroup):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings(FineTuningSettings, TFLiteSettings, TaskSettings, CustomDataSettings):
-    """All settings of run_classifier.py, under the names of Google's flags."""
+    """Settings of run_classifier.py, with the names of Google's flags."""
 
     GROUP = "data"
 
@@ -80,7 +80,7 @@ class Settings(FineTuningSettings, TFLiteSettings, TaskSettings, CustomDataSetti
     )
 
     def check_paths(self) -> None:
-        """Checks the folders of the data and of its features, too."""
+        """Checks all paths, including the folders of the data and of the feature cache."""
         super().check_paths()
         if self.splits:
             files.check_directory(self.data_dir, "--data_dir")
@@ -88,11 +88,11 @@ class Settings(FineTuningSettings, TFLiteSettings, TaskSettings, CustomDataSetti
             files.check_writable(self.cached_dir, "--cached_dir")
         if self.tflite_quantization and not self.export_dir:
             raise ValueError(
-                f"--tflite_quantization={self.tflite_quantization} is for exported models: name "
-                "their folder by --export_dir"
+                f"--tflite_quantization={self.tflite_quantization} requires --export_dir, the "
+                "folder of the exported model"
             )
 
     @property
     def names_for_model(self) -> set[str]:
-        """As in all programs; the mean of all positions includes the padding."""
+        """Adds `max_seq_length` if the mean over all positions, with the padding, is classified."""
         return super().names_for_model | (set() if self.use_pooled_output else {"max_seq_length"})

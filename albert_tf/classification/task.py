@@ -1,9 +1,9 @@
-"""Classification and regression: features, loss, metrics, and the files of predictions.
+"""Classification and regression as a fine-tuning task: features, loss, metrics and predictions.
 
-The tasks are rows of the table in `tasks`, their examples come from `reading`. Source:
-`run_classifier.py` and `classifier_utils.py` of google-research/albert.
+The table of tasks is in `tasks`; `reading` reads their examples. Source: `run_classifier.py` and
+`classifier_utils.py` of google-research/albert.
 
-Letters: B batch, N examples, K labels, S sequence length.
+Shapes: B batch size, N examples, K labels, S sequence length.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ EXAMPLES_AT_ONCE = 1000
 LOGGED_EXAMPLES = 5
 MIN_SEQ_LENGTH = 5  # [CLS] a [SEP] b [SEP]
 DEV_PREDICTIONS = "dev_predictions.tsv"
-# What prediction reads of a model's outputs.
+# The outputs to collect, and their padding values.
 OUTPUTS = {"logits": 0.0, "probabilities": 0.0}
 
 
@@ -53,7 +53,7 @@ def _sequences(
         firsts = tokenizer.encode_batch([example.text_a for example in examples])
         seconds = tokenizer.encode_batch([example.text_b for example in examples])
         for number, (first, second) in enumerate(zip(firsts, seconds, strict=True), begin):
-            # A second text without tokens is none: it gets no [SEP].
+            # An empty second text is omitted, together with its [SEP].
             limit = max_seq_length - (3 if second else 2)
             kept = truncated_lengths(len(first), len(second), limit)
             num_cut += kept != (len(first), len(second))
@@ -67,7 +67,7 @@ def _sequences(
             yield sequence
     if num_cut:
         logging.info(
-            "%s: %d of %d examples are longer than max_seq_length=%d and were cut",
+            "%s: %d of %d examples are longer than max_seq_length=%d and were truncated",
             data.path,
             num_cut,
             len(data),
@@ -76,7 +76,7 @@ def _sequences(
 
 
 def _label_ids(data: ExampleSet) -> NDArray[Any]:
-    """Returns label ids, int32 [N], or in regression numbers, float32 [N]; 0 without a label."""
+    """Returns label ids, int32 [N], or numbers in regression, float32 [N]; 0 if unknown."""
     if data.task.is_regression:
         return np.array([float(example.label or 0) for example in data.examples], np.float32)
     ids = {label: number for number, label in enumerate(data.task.labels)} | {None: 0}
@@ -86,23 +86,23 @@ def _label_ids(data: ExampleSet) -> NDArray[Any]:
 def make_features(
     data: ExampleSet, tokenizer: FullTokenizer, max_seq_length: int, cache_dir: str = ""
 ) -> TokenSequences:
-    """Returns the token ids of a split, equal to those of the official program.
+    """Returns the token sequences of a split, identical to those of Google's program.
 
     Args:
         data: the examples.
-        tokenizer: of the model's vocabulary.
-        max_seq_length: S; in longer pairs, the longer text loses its last tokens.
-        cache_dir: folder for the cache `<task>_<split>.npz` (`eval` for dev, as official); "" for
-            none.
+        tokenizer: the tokenizer.
+        max_seq_length: S; longer pairs are truncated at the end of the longer text.
+        cache_dir: folder for the cache `<task>_<split>.npz` (where dev is called `eval`, as in
+            Google's program); "" for no cache.
 
     Returns:
-        sequences with the column `label_ids`, in the order of the examples.
+        The sequences and the column `label_ids`, in the order of the examples.
 
     Raises:
         ValueError: `max_seq_length` leaves no room for two texts.
     """
     if max_seq_length < MIN_SEQ_LENGTH:
-        raise ValueError(f"--max_seq_length={max_seq_length}: at least {MIN_SEQ_LENGTH} expected")
+        raise ValueError(f"--max_seq_length={max_seq_length}: expected {MIN_SEQ_LENGTH} or more")
     split = "eval" if data.split == "dev" else data.split
     path = os.path.join(cache_dir, f"{data.task.name}_{split}.npz") if cache_dir else ""
     made_of = {
@@ -124,13 +124,13 @@ def make_features(
 
 
 class Classifier(FineTuningTask):
-    """Classification or regression as a task of the fine-tuning engine.
+    """The classification or regression task for the fine-tuning engine.
 
     Args:
-        task: row of the table, its labels known.
-        settings: of the program.
-        config: the architecture.
-        tokenizer: of the vocabulary.
+        task: a task of the table or a custom task, with its labels.
+        settings: the settings of the program.
+        config: the model's config.
+        tokenizer: the tokenizer.
     """
 
     outputs = OUTPUTS
@@ -148,7 +148,7 @@ class Classifier(FineTuningTask):
         self.selection_metric = task.selection_metric
 
     def read(self, split: str) -> ExampleSet:
-        """Returns the examples of a split; raises as `read_examples`."""
+        """Returns the examples of a split; see `read_examples`."""
         settings = self.settings
         return read_examples(
             self.task,
@@ -159,33 +159,33 @@ class Classifier(FineTuningTask):
         )
 
     def make_features(self, data: ExampleSet, split: str) -> TokenSequences:
-        """Returns token ids and labels, from the cache if it is current."""
+        """Returns the token sequences and labels of a split, from the cache if it is up to date."""
         settings = self.settings
         folder = settings.cached_dir or settings.output_dir
         return make_features(data, self.tokenizer, settings.max_seq_length, folder)
 
     def padding(self, padding: Padding) -> Padding:
-        """Returns padding to the same length for all batches, without the pooled output.
+        """Returns how batches are padded: all to the same length without `use_pooled_output`.
 
-        The mean of all positions includes the padding, as in the official program.
+        The mean over all positions includes the padding then, as in Google's program.
         """
         if self.settings.use_pooled_output:
             return padding
         return Padding(padding.max_seq_length, padding.max_seq_length)
 
     def build_model(self) -> AlbertForClassification:
-        """Returns a model with random weights."""
+        """Returns the model with random weights."""
         task = self.task
         return AlbertForClassification(
             self.config, task.num_labels, task.is_regression, self.settings.use_pooled_output
         )
 
     def losses(self, outputs: Any, batch: Batch) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
-        """Returns cross-entropies and hits or, in regression, squared errors; all [B].
+        """Returns the losses, [B], and the training metric: the accuracy, or MSE in regression.
 
         Args:
-            outputs: logits [B, K].
-            batch: with `label_ids` [B].
+            outputs: logits, float32 [B, K].
+            batch: has `label_ids`, [B].
         """
         labels = batch["label_ids"]
         if self.task.is_regression:
@@ -195,7 +195,7 @@ class Classifier(FineTuningTask):
         return classification_losses(outputs, labels), {"accuracy": predictions == labels}
 
     def predictions(self, outputs: Any) -> dict[str, tf.Tensor]:
-        """Returns `logits` and `probabilities`, both [B, K]; in regression both are the scores."""
+        """Returns `logits` and `probabilities`, both [B, K]; both are the scores in regression."""
         probabilities = outputs if self.task.is_regression else tf.nn.softmax(outputs)
         return {"logits": outputs, "probabilities": probabilities}
 
@@ -204,7 +204,7 @@ class Classifier(FineTuningTask):
         return evaluate(self.task, outputs["logits"], _label_ids(split.data), batch_size)
 
     def measured_on(self, split: Split, batch_size: int, padding: Padding) -> str:
-        """Returns a digest of texts, vocabulary and what else decides the metrics."""
+        """Returns a digest of texts, vocabulary and all settings that affect the metrics."""
         return digest(
             split.data.checksum(),
             f"{self.tokenizer.checksum} {self.settings.do_lower_case}",
@@ -214,11 +214,11 @@ class Classifier(FineTuningTask):
         )
 
     def write_evaluations(self, output_dir: str, evaluations: Sequence[Evaluation]) -> str:
-        """Writes `eval_results.txt` and `best_trial.txt`, as the official program."""
+        """Writes `eval_results.txt` and `best_trial.txt` like Google's program."""
         return results.write_classifier_results(output_dir, evaluations, self.selection_metric)
 
     def describe_evaluations(self, output_dir: str, evaluations: Sequence[Evaluation]) -> str:
-        """Returns the metrics of the best checkpoint, as text; its step alone if none is best."""
+        """Returns the metrics of the best checkpoint as text, or the last step if there is none."""
         best = self.best_of(evaluations)
         step = (best or evaluations[-1]).step
         found = {"global_step": step} | (best.metrics if best else {})
@@ -227,14 +227,14 @@ class Classifier(FineTuningTask):
     def write_dev_predictions(
         self, output_dir: str, split: Split, predict: Callable[[], Outputs]
     ) -> None:
-        """Writes `dev_predictions.tsv`; see the function of this name."""
+        """Writes `dev_predictions.tsv`; see the function `write_dev_predictions`."""
         write_dev_predictions(output_dir, split.data, predict()["probabilities"])
 
     def write_predictions(self, output_dir: str, split: Split, outputs: Outputs, step: int) -> str:
-        """Writes predictions in all forms and, if the labels are known, `predict_results.txt`.
+        """Writes the predictions in all formats and, if labels are known, `predict_results.txt`.
 
         Returns:
-            the text of `predict_results.txt`; "" without labels.
+            The text of `predict_results.txt`, or "" without labels.
         """
         paths = write_predictions(output_dir, split.data, outputs["probabilities"])
         logging.info("Predictions of %d examples: %s", len(split.data), ", ".join(paths))
@@ -245,10 +245,10 @@ class Classifier(FineTuningTask):
         return results.write_test_results(output_dir, found, self.selection_metric)
 
     def check_folder(self, output_dir: str, is_training: bool) -> None:
-        """Checks `task.json` in the folder of a run that has checkpoints.
+        """Compares the task with `task.json` in the folder of a run, if it has checkpoints.
 
         Raises:
-            ValueError: they are for another task or other labels.
+            ValueError: the checkpoints belong to another task or have different labels.
         """
         if store.list_checkpoints(output_dir):
             custom.check_task(output_dir, self.task, is_training)
@@ -258,9 +258,9 @@ class Classifier(FineTuningTask):
         custom.remember_task(output_dir, self.task)
 
     def served_outputs(self, outputs: Any) -> dict[str, tf.Tensor]:
-        """Returns `probabilities` [B, K] and `predictions` [B], in regression both the score.
+        """Returns `probabilities` [B, K] and `predictions` [B]; both are the scores in regression.
 
-        `threshold`, the constant of `--threshold_to_export`, is applied to nothing.
+        `threshold`, the constant of `--threshold_to_export`, is only returned, not applied.
         """
         if self.task.is_regression:
             predictions = outputs[:, 0]
@@ -280,9 +280,9 @@ class Classifier(FineTuningTask):
         extra_files: Mapping[str, bytes],
         output_dir: str = "",
     ) -> None:
-        """Writes a SavedModel as the official program, with `labels.txt` beside the vocabulary.
+        """Writes a SavedModel like Google's program, with `labels.txt` beside the vocabulary.
 
-        Its signature `texts` takes `text_a` and `text_b`, the latter "" where there is none. With
+        Its signature `texts` takes `text_a` and `text_b`, where the latter may be "". With
         `tflite_quantization`, `export_dir/albert_model.tflite` is written as well.
         """
         features = saved_model.token_features(max_seq_length)
@@ -312,11 +312,11 @@ class Classifier(FineTuningTask):
             )
 
     def _text_signatures(self, max_seq_length: int) -> dict[str, saved_model.TextSignature]:
-        """Returns the signature that takes texts and answers with names of labels."""
+        """Returns the signature that takes texts and returns label names."""
         if not self.settings.export_texts:
             return {}
         tokenizer = GraphTokenizer(self.tokenizer)
-        # Without the pooled output, padding counts: as in `padding`.
+        # Without the pooled output, padding affects the result; see `padding`.
         length = None if self.settings.use_pooled_output else max_seq_length
 
         def answer(model: Any, first: tf.Tensor, second: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -333,13 +333,13 @@ class Classifier(FineTuningTask):
 def evaluate(
     task: ClassificationTask, logits: NDArray[Any], label_ids: NDArray[Any], batch_size: int
 ) -> dict[str, float]:
-    """Returns the metrics of a set, under the official keys.
+    """Computes the metrics of a task, with the keys of Google's program.
 
     Args:
-        task: says which.
-        logits: [N, K], in regression scores [N, 1], in the order of the file.
+        task: the task, which determines the metrics.
+        logits: [N, K], or scores [N, 1] in regression, in the order of the file.
         label_ids: [N].
-        batch_size: as in `metrics.loss_metrics`.
+        batch_size: see `metrics.loss_metrics`.
     """
     if task.is_regression:
         logits = logits[:, 0]  # [N]
@@ -354,19 +354,19 @@ def write_predictions(
 ) -> list[str]:
     """Writes predictions for the test split, in all formats of the task.
 
-    * `test_results.tsv`: the probabilities of the labels (in regression, the score) of an example
-      per line, as official;
-    * `submit_results.tsv`: `index` and `prediction`, as official; for GLUE's leaderboard also under
-      another name, such as `MRPC.tsv`;
-    * CLUE's `<task>_predict.json`: a JSON object per line, with `id` and `label`.
+    * `test_results.tsv`, as in Google's program: one line per example, with the probabilities of
+      the labels, or the score in regression;
+    * `submit_results.tsv`, as in Google's program: `index` and `prediction`; also under the name
+      that GLUE's leaderboard expects, such as `MRPC.tsv`;
+    * `<task>_predict.json` for CLUE: one JSON object per line, with `id` and `label`.
 
     Args:
         output_dir: an existing folder.
         data: the examples of the test split.
-        probabilities: [N, K], in regression [N, 1], in their order.
+        probabilities: [N, K], or [N, 1] in regression, in the order of the examples.
 
     Returns:
-        the files.
+        The paths of the files.
     """
     task = data.task
     rows = probabilities.astype(np.float32)
@@ -394,13 +394,13 @@ def write_dev_predictions(
 ) -> None:
     """Writes `dev_predictions.tsv`, for error analysis.
 
-    Each line has an example: its line in the file, guid, label, prediction, and the probabilities
-    of the labels, or in regression the score.
+    Each row describes an example: its line in the file, guid, label, prediction, and the
+    probabilities of the labels, or the score in regression.
 
     Args:
         output_dir: an existing folder.
         data: the examples of the dev split.
-        probabilities: as in `write_predictions`.
+        probabilities: see `write_predictions`.
     """
     names = data.task.labels or ("score",)
     rows = probabilities.astype(np.float32)
@@ -413,7 +413,7 @@ def write_dev_predictions(
 
 
 def _predicted_labels(data: ExampleSet, rows: NDArray[np.float32]) -> list[str]:
-    """Returns the most probable label of each example, or in regression the score."""
+    """Returns the most probable label of each example, or the score in regression."""
     if data.task.is_regression:
         return [str(score) for score in rows[:, 0]]
     return [data.task.labels[label] for label in rows.argmax(axis=1)]
@@ -422,7 +422,7 @@ def _predicted_labels(data: ExampleSet, rows: NDArray[np.float32]) -> list[str]:
 def _clue_lines(data: ExampleSet, rows: NDArray[np.float32], predictions: Sequence[str]) -> str:
     task = data.task
     guids: Sequence[str] = [example.guid for example in data.examples]
-    if task.group_size > 1:  # the options of one question: the most probable one is its label
+    if task.group_size > 1:  # options of one question, whose label is the most probable option
         best = rows[:, -1].reshape(-1, task.group_size).argmax(axis=1)
         guids, predictions = [""] * len(best), [str(choice) for choice in best]
     lines = []

@@ -1,8 +1,8 @@
 """The table of classification and regression tasks, with one row per task.
 
-A row has the files and columns of a task, its labels in order, its metrics and the format of its
-submissions. `reading` reads the files. Rows of GLUE follow the official `classifier_utils`, Chinese
-rows albert_zh and CLUE.
+A row defines the files and columns of a task, its labels in order, its metrics and the format of
+its submissions. `reading` reads the files. GLUE tasks follow Google's `classifier_utils.py`;
+Chinese tasks follow albert_zh and CLUE.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ JsonRow = dict[str, Any]
 
 @dataclasses.dataclass(frozen=True)
 class Columns:
-    """The columns of a file, by index (negative: from the end) or by name.
+    """The columns of a file, by index (negative to count from the end) or by name.
 
-    Names are those of the header, or keys of JSON lines.
+    Names refer to the header, or to the keys of JSON lines.
 
     Attributes:
-        text_a: the first or only text; None to look for it in the header.
-        text_b: the second text; None without one.
-        label: None without labels, as in most test files.
+        text_a: the first or only text; None to find it by the header.
+        text_b: the second text; None if there is none.
+        label: the label; None if there is none, as in most test files.
         guid: id of the example; None for `<split>-<row number>`.
     """
 
@@ -43,17 +43,17 @@ class Columns:
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """A file that a split may be read from.
+    """A file from which a split can be read.
 
     Attributes:
-        file: its name in the task's folder. `.jsonl` and `.json` have a JSON object per line,
-            `.csv` commas and quotes, everything else tabs and no quoting, as official.
-        columns: the columns of its rows.
-        has_header: whether the first line is a header; None: if it has one of the names that are
-            looked for.
-        only: (column, value); other rows are ignored.
+        file: name of the file in the task's folder. `.jsonl` and `.json` files have one JSON object
+            per line, `.csv` files are comma-separated and may quote cells, and all others are
+            tab-separated without quoting, as in Google's programs.
+        columns: the columns of the rows.
+        has_header: whether the first line is a header; None to detect it by the names of columns.
+        only: (column, value) that rows must have; others are ignored.
         expand: converts a JSON object to rows with the keys of `columns`.
-        is_custom: whether columns that are None are looked for by their usual names.
+        is_custom: whether columns that are None are found by their default names.
     """
 
     file: str
@@ -66,26 +66,28 @@ class Source:
 
 @dataclasses.dataclass(frozen=True)
 class ClassificationTask:
-    """A row of the table.
+    """A classification or regression task.
 
     Attributes:
-        name: value of `--task_name`, lower case.
-        folder: its folder in the data directory; files in the data directory itself are found too.
-        splits: "train", "dev" and "test", as far as they exist → the files that may hold them; the
-            first one that exists is read.
-        labels: in the order of their ids; empty to read them from the training data.
-        is_regression: whether labels are numbers, so that the model has one output.
+        name: value of `--task_name`, in lower case.
+        folder: name of the task's folder in the data directory. Files in the data directory itself
+            are found, too.
+        splits: "train", "dev" and "test", if they exist → candidate files; the first existing one
+            is read.
+        labels: the labels, in the order of their ids; empty to read them from the training data.
+        is_regression: whether labels are numbers, so that the model has a single output.
         metrics: keys of `metrics.METRICS`.
         selection_metric: the metric that selects the best checkpoint; larger is better.
-        label_aliases: other spelling in the files → label.
-        unlabeled: labels of rows on which annotators did not agree; these are skipped and counted.
+        label_aliases: alternative spelling in the files → label.
+        unlabeled: labels of rows on which annotators did not agree; these rows are skipped and
+            counted.
         leaderboard_file: name of the file to submit to GLUE; "" for none.
-        clue_fields: further fields in each line of CLUE's `<task>_predict.json`; None for no such
-            file.
-        group_size: number of consecutive rows that are the options of one question; the row with
-            the highest probability of the last label is the answer.
-        skips_short_rows: whether rows with too few columns are skipped, and empty texts kept,
-            without counting as bad, as the official program does for this task only.
+        clue_fields: additional fields in each line of CLUE's `<task>_predict.json`; None if there
+            is no such file.
+        group_size: number of consecutive rows that are the options of one question. The answer is
+            the row with the highest probability of the last label.
+        skips_short_rows: whether rows with too few columns are skipped and empty texts are kept,
+            without counting as bad, as Google's program does for this task only.
     """
 
     name: str
@@ -104,7 +106,7 @@ class ClassificationTask:
 
     @property
     def num_labels(self) -> int:
-        """Number of the model's outputs."""
+        """Number of outputs of the model."""
         return 1 if self.is_regression else len(self.labels)
 
 
@@ -143,7 +145,7 @@ def _clue(
 
 
 def _mark_spans(row: JsonRow) -> list[JsonRow]:
-    """WSC: marks the noun by `_ _` and the pronoun by `[ ]` in the text."""
+    """Marks the noun with `_ _` and the pronoun with `[ ]` in the text, for WSC."""
     text, target, spans = row["text"], row["target"], []
     for number, marks in ((1, ("_", "_")), (2, ("[", "]"))):
         start, span = target[f"span{number}_index"], target[f"span{number}_text"]
@@ -156,12 +158,12 @@ def _mark_spans(row: JsonRow) -> list[JsonRow]:
 
 
 def _pair_with_choices(row: JsonRow) -> list[JsonRow]:
-    """COPA: returns a row for each of the two choices, with the cause before the effect."""
+    """Returns a row for each of the two choices, with the cause before the effect, for COPA."""
     pairs: list[JsonRow] = []
     for number in (0, 1):
         texts = [row["premise"], row[f"choice{number}"]]
         if row["question"] not in ("cause", "effect"):
-            raise ValueError(f"question {row['question']!r}: 'cause' or 'effect' was expected")
+            raise ValueError(f"question {row['question']!r}: expected 'cause' or 'effect'")
         first, second = texts if row["question"] == "effect" else texts[::-1]
         pair = {"text_a": first, "text_b": second}
         if "label" in row:
@@ -184,7 +186,7 @@ def _mnli(name: str, suffix: str, leaderboard_file: str) -> ClassificationTask:
 
 
 def _lcqmc(name: str, columns: Columns, stems: tuple[str, str, str]) -> ClassificationTask:
-    """Returns a form of LCQMC, whose copies come with and without a header."""
+    """Returns a variant of LCQMC, which is distributed with and without a header."""
     splits = {
         split: tuple(Source(stem + end, columns, has_header=None) for end in (".txt", ".tsv"))
         for split, stem in zip(("train", "dev", "test"), stems, strict=True)
@@ -260,7 +262,7 @@ _ROWS = (
         leaderboard_file="QNLI.tsv",
     ),
     _glue("wnli", "WNLI", Columns(1, 2, -1, 0), _INDEXED_PAIR, BINARY, leaderboard_file="WNLI.tsv"),
-    # GLUE's diagnostic set, for a model of MNLI.
+    # GLUE's diagnostic set, to be predicted by a model of MNLI.
     ClassificationTask(
         "ax",
         "diagnostic",
@@ -269,7 +271,7 @@ _ROWS = (
         leaderboard_file="AX.tsv",
     ),
     _lcqmc("lcqmc", Columns(0, 1, 2), ("train", "dev", "test")),
-    # albert_zh's own copy of LCQMC.
+    # albert_zh's version of LCQMC.
     _lcqmc("sentence_pair", Columns(1, 2, 0), ("train_0827", "dev_0827", "test_0827")),
     ClassificationTask(
         "xnli",
@@ -322,16 +324,16 @@ CUSTOM_TASK = "tsv"
 
 
 def find_task(name: str) -> ClassificationTask:
-    """The row of a `--task_name`, in any case.
+    """Returns the task with the name `--task_name`, ignoring case.
 
     Raises:
-        ValueError: there is none; the text lists those that there are.
+        ValueError: there is no such task; the message lists all tasks.
     """
     key = name.strip().lower()
     key = ALIASES.get(key, key)
     if key not in TASKS:
         raise ValueError(
-            f"Task not found: {name}. Known are {', '.join(sorted(TASKS))}, and {CUSTOM_TASK} for "
-            "a custom task"
+            f"Task not found: {name}. Available tasks: {', '.join(sorted(TASKS))}, and "
+            f"{CUSTOM_TASK} for a custom task"
         )
     return TASKS[key]

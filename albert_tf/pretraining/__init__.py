@@ -1,4 +1,4 @@
-"""Pre-training: records in, checkpoints out.
+"""Pre-trains ALBERT on records of create_pretraining_data.py.
 
 >>> from albert_tf import pretraining
 >>> settings = pretraining.Settings(
@@ -25,21 +25,28 @@ __all__ = ["Settings", "run"]
 
 
 def run(settings: Settings) -> Result:
-    """Pre-trains ALBERT and evaluates it, as run_pretraining.py does; the same settings resume.
+    """Pre-trains and evaluates ALBERT, as run_pretraining.py does.
+
+    Running the same settings again resumes the run.
 
     Args:
-        settings: as the flags of that program.
+        settings: the flags of that program.
 
     Returns:
-        the evaluations of all checkpoints.
+        The evaluations of all checkpoints.
 
     Raises:
-        ValueError, OSError: settings, records and checkpoints do not go together; says which.
+        ValueError, OSError: settings, records or checkpoints are invalid or inconsistent; the
+            message says which.
         ArithmeticError: the loss became NaN or infinite.
-        InterruptedRunError: a signal asked to stop; the same settings resume the run.
+        InterruptedRunError: a signal stopped the run; the same settings resume it.
     """
-    if not settings.has_workers:  # else after joining them: they hear of a failure
+    if (
+        not settings.has_workers
+    ):  # with workers, after joining them, so that they learn of a failure
         settings.check_paths()
-    from albert_tf.pretraining import program  # TensorFlow, which settings do without
+    from albert_tf.pretraining import (
+        program,
+    )  # imported late: needs TensorFlow, unlike the settings
 
     return program.run(settings)

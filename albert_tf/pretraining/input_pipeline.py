@@ -1,18 +1,19 @@
-"""Reads records in batches, for training and evaluation.
+"""Input pipeline: reads, shuffles and batches pre-training records.
 
 The order of training records is a pure function of the files, their lengths, the seed and the
-position, so that a run that was stopped at record n resumes at record n:
+position. A run that was stopped at record n therefore resumes at record n:
 
-* every epoch puts the files in a new order and interleaves `FILES_AT_ONCE` of them, one record
-  each, so that files of different origin mix;
-* every block of `SHUFFLE_BLOCK` records is shuffled with a seed of its own.
+* Each epoch permutes the files and interleaves `FILES_AT_ONCE` of them, one record each, to mix
+  files of different origin.
+* Each block of `SHUFFLE_BLOCK` records is shuffled with its own seed.
 
-Damaged records can be skipped: `record_files.scan_record_files` finds them before training, and
-the order is that of files without them.
+Corrupt records can be skipped: `record_files.scan_record_files` finds them before training, and the
+order is then that of files without them.
 
-Google's program shuffles 100 records at a time over files read in parallel, in no repeatable order.
+Google's program uses a shuffle buffer of 100 records over files read in parallel, in an order that
+is not reproducible.
 
-Letters: B batch, S sequence, P masked positions.
+Shapes: B batch size, S sequence length, P masked positions.
 """
 
 from __future__ import annotations
@@ -37,50 +38,58 @@ from albert_tf.pretraining.record_files import (
 )
 
 FILES_AT_ONCE = 4
-SHUFFLE_BLOCK = 1024  # records held in memory, some 10 kB each at S = 512
+SHUFFLE_BLOCK = 1024  # records in memory, about 10 kB each at S = 512
 
 
-class _Turn(NamedTuple):
-    """Some files of an epoch that are interleaved, from the block `first_block` on."""
+class _FileGroup(NamedTuple):
+    """Some files of an epoch that are interleaved, starting at a position within them."""
 
-    files: list[RecordFile]  # from the one to read next
-    skips: list[int]  # records of each file before the position
-    seed: int  # of shuffling, together with the number of the block
-    first_block: int
-    drop: int  # records of the first block before the position
+    files: list[RecordFile]  # starting with the file to read next
+    skips: list[int]  # number of records to skip in each file
+    seed: int  # of the shuffle, combined with the block index
+    first_block: int  # index of the first block to read
+    drop: int  # number of records to drop from the first block
 
 
-def _training_turns(files: Sequence[RecordFile], seed: int, start: int) -> Iterator[_Turn]:
-    """Yields what to read from record number `start` on, epoch after epoch.
+def _training_groups(files: Sequence[RecordFile], seed: int, start: int) -> Iterator[_FileGroup]:
+    """Yields the groups of files to read from record `start` on, over infinitely many epochs.
 
     Args:
-        files: what to read.
-        seed: of all shuffling.
+        files: the record files.
+        seed: random seed of all shuffling.
         start: number of records read before, over all epochs.
     """
     epoch, position = divmod(start, sum(file.num_records for file in files))
     while True:
         order = np.random.default_rng((seed, epoch)).permutation(len(files))
-        for turn, first in enumerate(range(0, len(files), FILES_AT_ONCE)):
+        for index, first in enumerate(range(0, len(files), FILES_AT_ONCE)):
             group = [files[i] for i in order[first : first + FILES_AT_ONCE]]
             length = sum(file.num_records for file in group)
             if position < length:
-                own_seed = np.random.SeedSequence((seed, epoch, turn)).generate_state(1)[0] >> 1
-                yield _turn_at(group, position, int(own_seed))
+                group_seed = np.random.SeedSequence((seed, epoch, index)).generate_state(1)[0] >> 1
+                yield _group_at(group, position, int(group_seed))
             position = max(0, position - length)
         epoch += 1
 
 
-def _turn_at(group: list[RecordFile], position: int, seed: int) -> _Turn:
+def _group_at(group: list[RecordFile], position: int, seed: int) -> _FileGroup:
     block, drop = divmod(position, SHUFFLE_BLOCK)
-    skips, first = _read_in_turns([file.num_records for file in group], block * SHUFFLE_BLOCK)
+    skips, first = _read_from_each([file.num_records for file in group], block * SHUFFLE_BLOCK)
     rotated = [i % len(group) for i in range(first, first + len(group))]
     rest = [i for i in rotated if skips[i] < group[i].num_records]
-    return _Turn([group[i] for i in rest], [skips[i] for i in rest], seed, block, drop)
+    return _FileGroup([group[i] for i in rest], [skips[i] for i in rest], seed, block, drop)
 
 
-def _read_in_turns(lengths: list[int], count: int) -> tuple[list[int], int]:
-    """Returns how many of `count` records come from each interleaved file, and which is next."""
+def _read_from_each(lengths: list[int], count: int) -> tuple[list[int], int]:
+    """Returns how many of the first `count` interleaved records each file supplies.
+
+    Args:
+        lengths: number of records in each file.
+        count: number of records read, alternating between the files.
+
+    Returns:
+        The number of records read from each file, and the index of the file to read next.
+    """
 
     def taken_after(rounds: int) -> list[int]:
         return [min(rounds, length) for length in lengths]
@@ -103,58 +112,58 @@ def training_dataset(
     start: int = 0,
     rows: slice | None = None,
 ) -> tf.data.Dataset:
-    """Returns batches of parsed records, without end.
+    """Returns an infinite dataset of batches of parsed records.
 
     Args:
-        files: what to read.
+        files: the record files.
         features: name → shape and type of each feature.
         batch_size: B.
-        seed: of the shuffling.
-        start: number of records read before; the first batch begins with record `start`.
-        rows: which rows of each batch this process computes, where several share it; None for
-            all. The others are read, but not parsed.
+        seed: random seed of the shuffling.
+        start: number of records read before; the first batch starts at this record.
+        rows: the rows of each batch that this process trains on, if several processes share it;
+            None for all. The other rows are read, but not parsed.
 
     Returns:
-        a dataset of dicts of tensors [B, …], or of `rows` alone, integers as int32.
+        A dataset of feature name → tensor [B, …] (only `rows` of it, if given); integers are int32.
     """
     part = slice(None) if rows is None else rows
 
     def blocks() -> Iterator[list[bytes]]:
-        for turn in _training_turns(files, seed, start):
-            yield from _read_turn(turn)
+        for group in _training_groups(files, seed, start):
+            yield from _read_group(group)
 
     dataset = _dataset_of(blocks).rebatch(batch_size, drop_remainder=True)
     return dataset.map(lambda batch: parse(batch[part], features), tf.data.AUTOTUNE).prefetch(2)
 
 
 def _dataset_of(blocks: Callable[[], Iterator[list[bytes]]]) -> tf.data.Dataset:
-    """Returns a dataset of serialized records, string [number], that Python reads in blocks.
+    """Returns a dataset of blocks of serialized records, string [number], read in Python.
 
-    Unlike `tf.data.TFRecordDataset`, this survives a record whose length is beyond all memory, and
-    goes on after damaged ones. Reading in blocks, it takes no longer.
+    Unlike `tf.data.TFRecordDataset`, this does not run out of memory if the length of a record is
+    corrupt, and can continue after corrupt records. Reading in blocks makes it equally fast.
     """
     return tf.data.Dataset.from_generator(
         blocks, output_signature=tf.TensorSpec((None,), tf.string)
     )
 
 
-def _read_turn(turn: _Turn) -> Iterator[list[bytes]]:
-    """Yields the shuffled blocks of a turn."""
-    contents = _take_turns(
+def _read_group(group: _FileGroup) -> Iterator[list[bytes]]:
+    """Yields the shuffled blocks of a group of files."""
+    contents = _interleave(
         itertools.islice(_read(file), skip, None)
-        for file, skip in zip(turn.files, turn.skips, strict=True)
+        for file, skip in zip(group.files, group.skips, strict=True)
     )
-    drop = turn.drop
-    for number in itertools.count(turn.first_block):
+    drop = group.drop
+    for number in itertools.count(group.first_block):
         block = list(itertools.islice(contents, SHUFFLE_BLOCK))
         if not block:
             return
-        yield [block[i] for i in _shuffled(len(block), (turn.seed, number))[drop:]]
+        yield [block[i] for i in _shuffled(len(block), (group.seed, number))[drop:]]
         drop = 0
 
 
 def _shuffled(count: int, seed: tuple[int, int]) -> list[int]:
-    """Returns the numbers below `count` in an order that the seed decides."""
+    """Returns a permutation of 0 to `count - 1`, determined by the seed."""
     with tf.device("CPU"):
         order = tf.random.experimental.stateless_shuffle(tf.range(count), seed)
     numbers: list[int] = order.numpy().tolist()
@@ -162,13 +171,13 @@ def _shuffled(count: int, seed: tuple[int, int]) -> list[int]:
 
 
 def _read(file: RecordFile) -> Iterator[bytes]:
-    """Yields the records of a file that can be used."""
+    """Yields the usable records of a file."""
     contents = records.read_records(file.path, frozenset(file.damaged or ()))
     return itertools.islice(contents, file.num_records)
 
 
-def _take_turns(iterators: Iterable[Iterator[bytes]]) -> Iterator[bytes]:
-    """Yields one item of each iterator in turn, until all have ended."""
+def _interleave(iterators: Iterable[Iterator[bytes]]) -> Iterator[bytes]:
+    """Yields one item of each iterator, round-robin, until all are exhausted."""
     waiting = collections.deque(iterators)
     while waiting:
         iterator = waiting.popleft()
@@ -181,7 +190,7 @@ def _take_turns(iterators: Iterable[Iterator[bytes]]) -> Iterator[bytes]:
 def evaluation_dataset(
     files: Sequence[RecordFile], features: Features, batch_size: int
 ) -> tf.data.Dataset:
-    """Returns batches of every record once, in order; the last batch may be smaller."""
+    """Returns a dataset with each record once, in order; the last batch may be smaller."""
 
     def blocks() -> Iterator[list[bytes]]:
         contents = itertools.chain.from_iterable(map(_read, files))
@@ -195,14 +204,15 @@ def evaluation_dataset(
 
 @contextlib.contextmanager
 def damage_named(files: Sequence[RecordFile], features: Features) -> Iterator[None]:
-    """Turns TensorFlow's error about a record into one that names it.
+    """Converts TensorFlow's error about a corrupt record into one that names the record.
 
     Args:
-        files: what a dataset of this module reads.
-        features: what it parses.
+        files: the files of a dataset of this module.
+        features: the features that it parses.
 
     Raises:
-        ValueError: a record is damaged or does not parse; names the file and the record.
+        ValueError: a record is corrupt or cannot be parsed; the message names the file and the
+            record.
     """
     try:
         yield
@@ -216,15 +226,15 @@ def damage_named(files: Sequence[RecordFile], features: Features) -> Iterator[No
 def batches(
     dataset: tf.data.Dataset, files: Sequence[RecordFile], features: Features
 ) -> Iterator[Any]:
-    """Yields the batches of a dataset over `files`.
+    """Yields the batches of a dataset.
 
     Args:
-        dataset: of this module.
-        files: what it reads.
-        features: what it parses.
+        dataset: a dataset of this module.
+        files: the files that it reads.
+        features: the features that it parses.
 
     Raises:
-        ValueError: as `damage_named`.
+        ValueError: see `damage_named`.
     """
     iterator = iter(dataset)
     while True:

@@ -1,7 +1,8 @@
 """The pre-training program, as a function of its settings.
 
-It trains on records from the newest checkpoint of the output directory, or anew. Each checkpoint is
-evaluated on held-out records as soon as it is saved: eval_results.txt, model.ckpt-best, and curves.
+It trains from the latest checkpoint in the output directory, or from scratch. Each checkpoint is
+evaluated on held-out records as soon as it is saved; the results are eval_results.txt,
+model.ckpt-best and the metrics in TensorBoard and metrics.jsonl.
 """
 
 from __future__ import annotations
@@ -26,19 +27,20 @@ from albert_tf.training.step import Batch
 
 PAPER_LEARNING_RATE = 0.00176  # with LAMB; section 4.1 of the ALBERT paper
 PAPER_BATCH_SIZE = 4096
-# At a fourth of the paper's batch size, the square-root rule gives half of its learning rate.
+# At a quarter of the paper's batch size, the square-root rule halves the learning rate.
 MUCH_SMALLER = 4
 
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """What a run measured. Its `str` has the metrics of the last checkpoint.
+    """The result of a run; its `str` lists the metrics of the last checkpoint.
 
     Attributes:
         output_dir: folder of the run.
-        evaluations: of the checkpoints, by step; () without do_eval, and on all workers but the
-            first.
-        has_files: whether this process wrote the files of the run: of several workers, the first.
+        evaluations: evaluations of the checkpoints, sorted by step; empty without do_eval, and on
+            all workers but the first.
+        has_files: whether this process wrote the files of the run; with several workers, only the
+            first does.
     """
 
     output_dir: str
@@ -50,12 +52,13 @@ class Result:
 
 
 def run(settings: Settings) -> Result:
-    """Pre-trains and evaluates, as far as the settings ask for it; resumes a run that is there.
+    """Pre-trains and evaluates, depending on the settings; resumes an existing run.
 
     Raises:
-        ValueError, OSError: settings, records and checkpoints do not go together; says which.
+        ValueError, OSError: settings, records or checkpoints are invalid or inconsistent; the
+            message says which.
         ArithmeticError: the loss became NaN or infinite.
-        InterruptedRunError: a signal asked to stop; the same settings resume the run.
+        InterruptedRunError: a signal stopped the run; the same settings resume it.
     """
     settings.require_a_phase()
     with devices.join_workers(settings) as workers:
@@ -63,8 +66,8 @@ def run(settings: Settings) -> Result:
 
 
 def _run(settings: Settings, workers: Workers | None) -> Result:
-    """Does the work of `run`, with the other workers if there are any."""
-    if settings.has_workers:  # which hear of a failure, now that they have met
+    """Does the work of `run`, after joining the other workers, if any."""
+    if settings.has_workers:  # checked after joining them, so that they learn of a failure
         settings.check_paths()
     config = session.read_config(settings.output_dir, settings.albert_config_file)
     task = PretrainingTask(config, settings.max_seq_length, settings.max_predictions_per_seq)
@@ -84,7 +87,7 @@ def _run(settings: Settings, workers: Workers | None) -> Result:
             train(settings, task, train_files, opened, identity, evaluator)
         if evaluator is None:
             if not opened.is_chief:
-                logging.info("Trained. The first worker does what is left.")
+                logging.info("Training finished. Only the first worker evaluates.")
             return Result(settings.output_dir, has_files=opened.is_chief)
         evaluations = evaluate(settings, evaluator)
         opened.begin_work()
@@ -94,12 +97,12 @@ def _run(settings: Settings, workers: Workers | None) -> Result:
 def describe_contents(
     train_files: Sequence[RecordFile], eval_files: Sequence[RecordFile]
 ) -> TrainedWith:
-    """Returns fingerprints of the records to train on, and of the vocabulary they were made with.
+    """Returns fingerprints of the training records and of their vocabulary.
 
-    The vocabulary is known of records of create_pretraining_data.py.
+    The vocabulary is known if the records were created by create_pretraining_data.py.
 
     Raises:
-        ValueError: the records were made with several vocabularies.
+        ValueError: the records were created with different vocabularies.
     """
     known = record_files.find_vocabulary([*train_files, *eval_files])
     path, others = train_files[0].path, len(train_files) - 1
@@ -115,14 +118,14 @@ def train(
     identity: TrainedWith | None = None,
     evaluator: CheckpointEvaluator | None = None,
 ) -> None:
-    """Trains from the newest checkpoint of `output_dir`, or anew, to the last step.
+    """Trains to the last step, from the latest checkpoint in `output_dir` or from scratch.
 
     Args:
-        settings: of the run.
-        task: what is learned.
-        files: records to train on.
-        opened: devices and folder.
-        identity: of the run.
+        settings: the settings of the run.
+        task: the pre-training task.
+        files: the training records.
+        opened: the session, with devices and folder.
+        identity: what the run is trained with.
         evaluator: evaluates each checkpoint; None for no evaluation.
     """
     strategy = opened.strategy
@@ -163,7 +166,7 @@ def train(
 def make_evaluator(
     settings: Settings, task: PretrainingTask, files: Sequence[RecordFile]
 ) -> CheckpointEvaluator:
-    """Returns what evaluates the checkpoints of `output_dir`, with a model of its own."""
+    """Returns an evaluator of the checkpoints in `output_dir`, with a separate model."""
     batch_size, max_steps = settings.eval_batch_size, settings.max_eval_steps
     dataset = input_pipeline.evaluation_dataset(files, task.features, batch_size)
     model = task.build_model()
@@ -184,7 +187,7 @@ def make_evaluator(
 
 
 def evaluate(settings: Settings, evaluator: CheckpointEvaluator) -> list[Evaluation]:
-    """Evaluates the checkpoints that have not been, and returns all evaluations by step."""
+    """Evaluates all checkpoints that have not been evaluated; returns all evaluations by step."""
     evaluations = evaluator.evaluate_all(settings.init_checkpoint)
     last = evaluations[-1]
     # Unlike in fine-tuning, the results of a run are those of its last checkpoint.
@@ -195,17 +198,20 @@ def evaluate(settings: Settings, evaluator: CheckpointEvaluator) -> list[Evaluat
 
 
 def choose_learning_rate(settings: Settings) -> float:
-    """Returns the peak learning rate; warns of the paper's with a much smaller batch than its."""
+    """Returns the peak learning rate, scaled to the batch size if the settings ask for it.
+
+    Otherwise, logs a warning if the paper's learning rate is used with a much smaller batch size.
+    """
     rate, batch_size = settings.learning_rate, settings.train_batch_size
     scaled = scaled_learning_rate(rate, batch_size)
     if settings.scale_learning_rate:
-        logging.info("--learning_rate=%g for this batch: %g", rate, scaled)
+        logging.info("--learning_rate=%g scaled to the batch size: %g", rate, scaled)
         return scaled
     is_papers = math.isclose(rate, PAPER_LEARNING_RATE, rel_tol=1e-3)
     if is_papers and batch_size * MUCH_SMALLER <= PAPER_BATCH_SIZE:
         logging.warning(
-            "--learning_rate=%g belongs to batches of %d, and --train_batch_size is %d. By the "
-            "square-root rule the rate for it is %.3g: pass --scale_learning_rate, or "
+            "--learning_rate=%g is meant for batches of %d, but --train_batch_size is %d. By the "
+            "square-root rule, the learning rate should be %.3g: set --scale_learning_rate, or "
             "--learning_rate=%.3g.",
             rate,
             PAPER_BATCH_SIZE,
@@ -217,10 +223,10 @@ def choose_learning_rate(settings: Settings) -> float:
 
 
 def scaled_learning_rate(rate: float, batch_size: int) -> float:
-    """Returns rate · sqrt(batch_size / 4096): the square-root rule of the LAMB paper.
+    """Returns rate · sqrt(batch_size / 4096), by the square-root rule of the LAMB paper.
 
     Args:
-        rate: for batches of 4096.
-        batch_size: number of examples of a step, over all devices.
+        rate: learning rate for batches of 4096 examples.
+        batch_size: number of examples per step, over all devices.
     """
     return rate * math.sqrt(batch_size / PAPER_BATCH_SIZE)

@@ -1,6 +1,6 @@
-"""Finds the files of pre-training records, and counts and checks what is in them.
+"""Finds pre-training record files, and counts, checks and parses their records.
 
-Letters: B batch.
+Shapes: B batch size.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ from albert_tf.data import records
 
 
 class Feature(NamedTuple):
-    """What a record has under a name.
+    """The expected values of a feature.
 
     Attributes:
-        shape: of the values.
-        dtype: of the values, tf.int64 or tf.float32.
-        limit: integers are in [0, limit); 0 for any.
-        limit_hint: where the limit comes from, for errors.
-        is_mask: whether all 0 means a record without any token, which is refused.
+        shape: shape of the values.
+        dtype: dtype of the values, tf.int64 or tf.float32.
+        limit: integers must be in [0, limit); 0 for no limit.
+        limit_hint: where the limit comes from, for error messages.
+        is_mask: whether this is the attention mask, so that all 0 means an empty record, which is
+            rejected.
     """
 
     shape: tuple[int, ...]
@@ -43,13 +44,13 @@ class Feature(NamedTuple):
 
 Features = dict[str, Feature]  # by name
 
-# What TensorFlow raises for records that do not parse. Its message has their bytes, which may be no
-# text.
+# What TensorFlow raises for records that cannot be parsed. Its message includes their bytes, which
+# may not be valid text.
 UNPARSABLE = (tf.errors.InvalidArgumentError, UnicodeDecodeError)
 
-_COMPARED_BYTES = 1 << 16  # at either end of a file
-_MAX_LOGGED_NUMBERS = 20  # in one line of the log
-_NO_RECORD = "{}: holds no record that can be used. Leave it out, or make it anew."
+_COMPARED_BYTES = 1 << 16  # at the start and at the end of a file
+_MAX_LOGGED_NUMBERS = 20  # record numbers in a log message
+_NO_RECORD = "{}: contains no usable record. Omit the file, or create it again."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,11 +58,12 @@ class RecordFile:
     """A TFRecord file.
 
     Attributes:
-        path: where it is.
-        num_records: number of records that can be used.
-        is_gzip: whether it is compressed.
-        damaged: numbers, from 0, of records to skip, in a file that may be unreadable after its
-            last usable record; None where every record can be used.
+        path: path of the file.
+        num_records: number of usable records.
+        is_gzip: whether the file is gzip-compressed.
+        damaged: indices, starting at 0, of corrupt records to skip, if the file was scanned and is
+            damaged; it may be unreadable after its last usable record. None if all records are
+            expected to be usable.
     """
 
     path: str
@@ -71,10 +73,10 @@ class RecordFile:
 
 
 def find_record_files(paths: Sequence[str]) -> list[RecordFile]:
-    """Returns the files with their numbers of records, looked up in metadata or counted.
+    """Returns the files with their numbers of records, from the metadata or else counted.
 
     Raises:
-        ValueError: a file is empty, truncated or no TFRecord file; names it.
+        ValueError: a file is empty, truncated or not a TFRecord file; the message names it.
     """
     known = records.read_metadata(paths)
     found = []
@@ -87,18 +89,18 @@ def find_record_files(paths: Sequence[str]) -> list[RecordFile]:
 
 
 def scan_record_files(paths: Sequence[str], features: Features) -> list[RecordFile]:
-    """Reads every record, and returns the files with the records to skip; logs their numbers.
+    """Reads all records, and returns the files with the corrupt records to skip.
 
-    A record is skipped if its content does not match its checksum, is no `tf.train.Example` with
-    the given features, has values out of their range or no token. After a record with a damaged
-    length nothing can be read of a file.
+    A record is skipped if its content does not match its checksum, is not a `tf.train.Example` with
+    the given features, or has values out of range or no tokens. Records after one with a corrupt
+    length cannot be read. All of this is logged.
 
     Args:
         paths: the files.
         features: name → shape and type of each feature.
 
     Raises:
-        ValueError: no record of a file can be used; names it.
+        ValueError: a file has no usable record; the message names it.
     """
     known = records.read_metadata(paths)
     found = []
@@ -113,21 +115,21 @@ def scan_record_files(paths: Sequence[str], features: Features) -> list[RecordFi
             numbers = ", ".join(str(number + 1) for number in [*damages][:_MAX_LOGGED_NUMBERS])
             more = ", …" if len(damages) > _MAX_LOGGED_NUMBERS else ""
             first, reason = next(iter(damages.items()))
-            text = "%s: %d of %d records are damaged and left out: %s%s. Record %d: %s."
+            text = "%s: %d of %d records are damaged and skipped: %s%s. Record %d: %s."
             arguments = len(damages), total, numbers, more, first + 1, reason
             logging.warning(text, path, *arguments)
         if end:
             lost = known[path].instances - total if path in known else "an unknown number"
-            logging.warning("%s: the records after %d are lost, %s. %s", path, total, lost, end)
+            logging.warning("%s: the records after %d are lost (%s). %s", path, total, lost, end)
     return found
 
 
 def _scan(path: str, features: Features) -> tuple[int, dict[int, str], str]:
-    """Reads and checks every record of a file.
+    """Reads and checks all records of a file.
 
     Returns:
-        the number of records that can be reached; number, from 0, → reason of those that are
-        damaged; and why no more can be reached, "" at the end of the file.
+        The number of records that can be read; record index, starting at 0, → reason for each
+        corrupt record; and why reading stopped, or "" at the end of the file.
     """
     total = 0
     damages: dict[int, str] = {}
@@ -137,7 +139,7 @@ def _scan(path: str, features: Features) -> tuple[int, dict[int, str], str]:
             is_sound = parses(sound, features)
             for number, content in enumerate(block, total):
                 if content is None:
-                    damages[number] = "its content is not what its checksum says"
+                    damages[number] = "its content does not match its checksum"
                 elif not is_sound and (reason := _damage_of(content, features)):
                     damages[number] = reason
             total += len(block)
@@ -147,7 +149,7 @@ def _scan(path: str, features: Features) -> tuple[int, dict[int, str], str]:
 
 
 def parses(contents: list[bytes], features: Features) -> bool:
-    """Returns whether these serialized records are Examples with the features, all in range."""
+    """Returns whether all records are Examples with these features and values in range."""
     try:
         if contents:
             parse(contents, features)
@@ -157,31 +159,31 @@ def parses(contents: list[bytes], features: Features) -> bool:
 
 
 def _damage_of(content: bytes, features: Features) -> str:
-    """Returns why a record cannot be used; "" if it can."""
+    """Returns why a record is unusable, or "" if it is usable."""
     try:
         values = _parse_example([content], features)
     except UNPARSABLE:
-        return "it is no tf.train.Example with the expected features"
+        return "it is not a tf.train.Example with the expected features"
     for name, feature in features.items():
         row = values[name].numpy()
         wrong = row[(row < 0) | (row >= feature.limit)] if feature.limit else row[:0]
         if wrong.size:
             hint = f" ({feature.limit_hint})" if feature.limit_hint else ""
-            return f"{name} holds {wrong.flat[0]}, 0 to {feature.limit - 1} was expected{hint}"
+            return f"{name} contains {wrong.flat[0]}, expected 0 to {feature.limit - 1}{hint}"
         if feature.is_mask and not row.any():
-            return f"a sample of tokens was expected, this one is empty ({name} is all 0)"
+            return f"it has no tokens ({name} is all 0)"
     return ""
 
 
 def find_damage(files: Sequence[RecordFile], features: Features) -> str:
-    """Returns which record of the files is damaged, and why; "" if none is."""
+    """Returns a message about the first corrupt record of the files, or "" if there is none."""
     for file in files:
         if file.damaged is None:
             _, damages, end = _scan(file.path, features)
             for number, reason in damages.items():
                 return (
-                    f"{file.path}, record {number + 1}: damaged: {reason}. Make the file anew, or "
-                    "leave such records out with --skip_bad_records."
+                    f"{file.path}, record {number + 1}: damaged: {reason}. Create the file again, "
+                    "or skip damaged records with --skip_bad_records."
                 )
             if end:
                 return end
@@ -189,17 +191,17 @@ def find_damage(files: Sequence[RecordFile], features: Features) -> str:
 
 
 def check_features(path: str, features: Features, flag_of: dict[str, str]) -> None:
-    """Checks that one of the first records of a file has the features that will be read.
+    """Checks that one of the first records of a file has the expected features.
 
-    One is enough: damaged records are found later.
+    A single valid record is sufficient, because corrupt records are found later.
 
     Args:
         path: the file.
-        features: name → shape and type.
-        flag_of: feature name → the flag that sets its length, for the error.
+        features: name → shape and type of each feature.
+        flag_of: feature name → the flag that sets its length, for the error message.
 
     Raises:
-        ValueError: a feature is missing or has another length; names both numbers.
+        ValueError: a feature is missing or has a different length; the message names both lengths.
     """
     obstacles = []
     for content in next(records.read_checked_blocks(path), []):
@@ -213,17 +215,19 @@ def check_features(path: str, features: Features, flag_of: dict[str, str]) -> No
 
 
 def misfit(content: bytes, features: Features, flag_of: dict[str, str]) -> str:
-    """Returns why a record cannot be read as these features; "" if it can."""
+    """Returns why a record does not have these features, or "" if it does."""
     try:
         example = tf.train.Example.FromString(content)
     except DecodeError:
-        return "its records are no tf.train.Examples. Was it made by create_pretraining_data.py?"
+        return (
+            "its records are not tf.train.Examples. Was it created by create_pretraining_data.py?"
+        )
     for name, feature in features.items():
         found = example.features.feature.get(name)
         if found is None:
             return (
-                f"its records have no feature {name!r}, but "
-                f"{', '.join(sorted(example.features.feature))}. Was it made by "
+                f"its records have no feature {name!r}, only "
+                f"{', '.join(sorted(example.features.feature))}. Was it created by "
                 "create_pretraining_data.py?"
             )
         values = found.float_list.value or found.int64_list.value
@@ -231,24 +235,24 @@ def misfit(content: bytes, features: Features, flag_of: dict[str, str]) -> str:
         if len(values) != expected:
             flag = flag_of.get(name, name)
             return (
-                f"{name} has {len(values)} values, --{flag}={expected} was given. "
-                f"Pass --{flag}={len(values)}, or make the records anew with --{flag}={expected}."
+                f"{name} has {len(values)} values, but --{flag}={expected}. Pass "
+                f"--{flag}={len(values)}, or create the records again with --{flag}={expected}."
             )
     return ""
 
 
 def check_batch_size(files: Sequence[RecordFile], batch_size: int) -> None:
-    """Raises ValueError when there are fewer records than a batch takes."""
+    """Raises a ValueError if there are fewer records than the batch size."""
     total = sum(file.num_records for file in files)
     if total < batch_size:
         raise ValueError(
             f"--train_batch_size={batch_size} is larger than the data: {total} records in "
-            f"{len(files)} file(s). Make it smaller, or make more data (a larger --dupe_factor)."
+            f"{len(files)} file(s). Reduce it, or create more data (a larger --dupe_factor)."
         )
 
 
 def identity(record_files: Sequence[RecordFile]) -> list[Any]:
-    """Returns what tells record files from others of the same names: their sizes and times."""
+    """Returns the sizes and modification times of files, to detect that they have changed."""
     found = []
     for file in record_files:
         stat = tf.io.gfile.stat(file.path)
@@ -257,10 +261,10 @@ def identity(record_files: Sequence[RecordFile]) -> list[Any]:
 
 
 def checksum(record_files: Sequence[RecordFile]) -> str:
-    """Returns a SHA-256 that tells records from others, wherever they are, hexadecimal.
+    """Returns a SHA-256 of the records in hexadecimal, independent of where the files are.
 
-    It is that of the sizes of the files and of what they begin and end with, as records may be too
-    large to be read for this alone.
+    It is computed from the size, the start and the end of each file, because record files may be
+    too large to be read just for a checksum.
     """
     content = hashlib.sha256()
     for file in record_files:
@@ -273,20 +277,20 @@ def checksum(record_files: Sequence[RecordFile]) -> str:
 
 
 def find_vocabulary(record_files: Sequence[RecordFile]) -> TrainedWith:
-    """Returns the fingerprint of the vocabulary of records, as far as their metadata say it.
+    """Returns the fingerprint of the vocabulary of records, if their metadata contains it.
 
     Raises:
-        ValueError: they have several; names two.
+        ValueError: the records have different vocabularies; the message names two.
     """
     found = list(records.read_metadata([file.path for file in record_files]).values())
     for info in found:
         if info.vocabulary["checksum"] != found[0].vocabulary["checksum"]:
             raise ValueError(
-                "the record files were made with different vocabularies: "
+                "the record files were created with different vocabularies: "
                 f"{_name_vocabulary(found[0])} and {_name_vocabulary(info)}"
             )
     if not found:
-        logging.info("The vocabulary of the records is not known: no metadata file names them")
+        logging.info("The vocabulary of the records is unknown: no metadata file lists them")
         return TrainedWith({})
     vocabulary = found[0].vocabulary
     text = trained_with.describe_vocabulary(vocabulary["size"], vocabulary["checksum"])
@@ -297,9 +301,9 @@ def find_vocabulary(record_files: Sequence[RecordFile]) -> TrainedWith:
 
 
 def keep_vocabulary(record_files: Sequence[RecordFile], folder: str) -> None:
-    """Copies the vocabulary of records into the folder of a run, if it lies beside their metadata.
+    """Copies the vocabulary of records into the folder of a run, if it is beside the metadata.
 
-    The metadata have its name and checksum, but not its folder.
+    The metadata contains its file name and checksum, but not its folder.
     """
     for info in records.read_metadata([file.path for file in record_files]).values():
         path = os.path.join(os.path.dirname(info.metadata_file), info.vocabulary["file"])
@@ -313,14 +317,14 @@ def keep_vocabulary(record_files: Sequence[RecordFile], folder: str) -> None:
 
 
 def _name_vocabulary(info: records.RecordFileInfo) -> str:
-    return f"{info.vocabulary['file']}, says {trained_with.absolute(info.metadata_file)}"
+    return f"{info.vocabulary['file']} (according to {trained_with.absolute(info.metadata_file)})"
 
 
 def parse(serialized: Any, features: Features) -> dict[str, tf.Tensor]:
-    """Returns the tensors [B, …] of serialized `tf.train.Example`s, string [B]; int64 as int32.
+    """Parses serialized `tf.train.Example`s, string [B], to name → tensor [B, …]; int64 as int32.
 
     Raises:
-        tf.errors.InvalidArgumentError: no such Examples, or values out of their range.
+        tf.errors.InvalidArgumentError: a record is not such an Example, or has values out of range.
     """
     batch = _parse_example(serialized, features)
     tf.debugging.Assert(_is_in_range(batch, features), ["a record has values out of range"])
@@ -337,12 +341,12 @@ def _parse_example(serialized: Any, features: Features) -> dict[str, tf.Tensor]:
 
 
 def _is_in_range(batch: dict[str, tf.Tensor], features: Features) -> tf.Tensor:
-    """Returns whether all values of a batch are in the ranges of their features, bool scalar."""
+    """Returns whether all values of a batch are in the ranges of their features; bool scalar."""
     is_good = [tf.constant(True)]
     limited = {name: feature for name, feature in features.items() if feature.limit}
     largest = []
     for name, feature in limited.items():
-        # As unsigned integers negative ones are huge: one pass over the batch is enough.
+        # Negative integers are huge when read as unsigned, so that one comparison is sufficient.
         values = tf.bitcast(batch[name], tf.uint64)  # [B, …]
         if feature.is_mask:
             values = tf.reduce_max(values, axis=-1)  # [B]

@@ -1,4 +1,4 @@
-"""Settings of the pre-training program. TensorFlow is not imported here."""
+"""Settings of the pre-training program."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from albert_tf.training.settings import (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RecordSettings(InputSettings, SequenceSettings):
-    """The records of pre-training data, and their shape."""
+    """The pre-training records and their shape."""
 
     GROUP = "data"
 
@@ -110,7 +110,7 @@ class Settings(RunSettings, RecordSettings):
     )
 
     def check_paths(self) -> None:
-        """Checks that there are records to evaluate on, too."""
+        """Checks all paths, including those of the evaluation records."""
         super().check_paths()
         if self.do_eval and self.eval_input_file:
             files.expand_patterns(self.eval_input_file, "--eval_input_file")
@@ -119,6 +119,6 @@ class Settings(RunSettings, RecordSettings):
         super().__post_init__()
         if self.masked_lm_budget:
             raise ValueError(
-                f"masked_lm_budget={self.masked_lm_budget}: only 0, records with their masks, is "
-                "supported"
+                f"masked_lm_budget={self.masked_lm_budget}: expected 0, because the tokens are "
+                "already masked in the records"
             )

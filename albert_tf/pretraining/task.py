@@ -1,6 +1,7 @@
-"""The pre-training task: what it reads, its losses and metrics, and its evaluation files.
+"""The pre-training task: its features, losses, metrics and evaluation files.
 
-Masked-LM loss plus sentence-order loss, unweighted. Paper section 3.1; Google's `run_pretraining`.
+The loss is the sum of the masked-LM loss and the sentence-order loss, unweighted. Source: ALBERT
+(arXiv 1909.11942), section 3.1, and Google's `run_pretraining.py`.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ Sums = dict[str, tuple[tf.Tensor, tf.Tensor]]
 
 
 class PretrainingTask:
-    """Pre-training with masked words and sentence order.
+    """Pre-training by masked language modeling and sentence-order prediction.
 
     Args:
-        config: the architecture.
-        max_seq_length: S, tokens a sequence.
-        max_predictions_per_seq: P, masked positions a sequence.
+        config: the model's config.
+        max_seq_length: S, number of tokens per sequence.
+        max_predictions_per_seq: P, number of masked positions per sequence.
 
     Raises:
         ValueError: S is larger than `max_position_embeddings`.
@@ -49,7 +50,7 @@ class PretrainingTask:
     ) -> None:
         config.check_length(max_seq_length)
         self.config = config
-        words = f"the model has vocab_size={config.vocab_size}: is it another vocabulary's?"
+        words = f"the model has vocab_size={config.vocab_size}: is the vocabulary a different one?"
         segments = f"the model has type_vocab_size={config.type_vocab_size}"
         tokens, masked = (max_seq_length,), (max_predictions_per_seq,)
         feature, int64 = record_files.Feature, tf.int64
@@ -60,29 +61,29 @@ class PretrainingTask:
             "masked_lm_positions": feature(masked, int64, max_seq_length),
             "masked_lm_ids": feature(masked, int64, config.vocab_size, words),
             "masked_lm_weights": feature(masked, tf.float32),
-            # The name is BERT's, the content ALBERT's sentence order label.
+            # The name is BERT's; the content is ALBERT's sentence-order label.
             "next_sentence_labels": feature((1,), int64, 2),
         }
 
     def build_model(self) -> AlbertForPretraining:
-        """Returns a model with random weights."""
+        """Returns the model with random weights."""
         return AlbertForPretraining(self.config)
 
     def find_records(
         self, patterns: str, flag: str, skip_bad_records: bool = False
     ) -> list[record_files.RecordFile]:
-        """Returns the files that `patterns` match, checked against this task.
+        """Returns the record files that match `patterns`, checked against this task.
 
         Args:
-            patterns: names and glob patterns, with commas between them.
-            flag: the setting that they come from, for errors.
-            skip_bad_records: read all records now, and skip those that are damaged.
+            patterns: paths and glob patterns, separated by commas.
+            flag: the setting that they come from, for error messages.
+            skip_bad_records: whether to read all records now, and skip corrupt ones.
 
         Raises:
-            ValueError: nothing matches, a file is damaged, its records have other lengths, or
+            ValueError: no file matches, a file is corrupt, its records have different lengths, or
                 its vocabulary is larger than the model's.
         """
-        # A glob as `data/*` finds metadata files as well.
+        # A pattern such as `data/*` matches metadata files as well.
         paths = [
             path
             for path in files.expand_patterns(patterns, f"--{flag}")
@@ -102,13 +103,13 @@ class PretrainingTask:
         return found
 
     def _check_first_records(self, file: record_files.RecordFile) -> None:
-        """Reads the first records: notices another vocabulary, and warns without masked words."""
+        """Reads the first records, to detect a wrong vocabulary and the lack of masked tokens."""
         dataset = input_pipeline.evaluation_dataset([file], self.features, CHECKED_RECORDS)
         batch = next(input_pipeline.batches(dataset, [file], self.features))
         if not tf.reduce_any(batch["masked_lm_weights"] > 0):
             logging.warning(
-                "%s: the first records have no masked words (made with --masked_lm_prob=0?): the "
-                "model learns only the order of sentences from them",
+                "%s: the first records have no masked tokens (created with --masked_lm_prob=0?): "
+                "the model learns only the order of sentences from them",
                 file.path,
             )
 
@@ -117,13 +118,13 @@ class PretrainingTask:
             size = info.vocabulary["size"]
             if size > self.config.vocab_size:
                 raise ValueError(
-                    f"{path} was made with a vocabulary of {size} entries, the model has "
+                    f"{path} was created with a vocabulary of {size} entries, but the model has "
                     f"vocab_size={self.config.vocab_size}: ids would be out of range. Use the "
                     f"config that belongs to {info.vocabulary['file']}."
                 )
 
     def loss_weights(self, batch: dict[str, tf.Tensor]) -> tf.Tensor:
-        """Returns the numbers of masked words and of sentence pairs of a batch, float32 [2]."""
+        """Returns the numbers of masked tokens and of segment pairs in a batch, float32 [2]."""
         pairs = tf.cast(tf.shape(batch["input_ids"])[0], tf.float32)
         return tf.stack((tf.reduce_sum(batch["masked_lm_weights"]), pairs))
 
@@ -136,12 +137,13 @@ class PretrainingTask:
         """Returns the loss of a batch, and the weighted sums of its metrics.
 
         Args:
-            outputs: of `AlbertForPretraining`.
-            batch: parsed features.
-            weights: `loss_weights` of the whole batch, where this one is a micro-batch.
+            outputs: the outputs of `AlbertForPretraining`.
+            batch: the parsed features.
+            weights: `loss_weights` of the global batch, if `batch` is a micro-batch of it (gradient
+                accumulation).
 
         Returns:
-            the loss, float32 scalar, and metric → (weighted sum, weight), float32 scalars.
+            The loss, a float32 scalar, and metric name → (weighted sum, weight), float32 scalars.
         """
         totals = self.loss_weights(batch) if weights is None else weights  # [2]
         labels, weights = batch["masked_lm_ids"], batch["masked_lm_weights"]  # [B, P]
@@ -162,20 +164,20 @@ class PretrainingTask:
 
 
 def _cross_entropy(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns cross-entropy and hits (1.0 or 0.0) of the largest logit, float32 like labels."""
+    """Returns cross-entropies, and 1.0 where the largest logit is correct; float32, like labels."""
     losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
     hits = tf.cast(tf.argmax(logits, -1, output_type=labels.dtype) == labels, tf.float32)
     return losses, hits
 
 
 def format_results(evaluation: Evaluation) -> str:
-    """Returns lines `key = value`, sorted by key, as Google's `eval_results.txt`."""
+    """Returns lines `key = value`, sorted by key, as in Google's `eval_results.txt`."""
     results = evaluation.metrics | {GLOBAL_STEP: evaluation.step}
     return "".join(f"{key} = {results[key]}\n" for key in sorted(results))
 
 
 def write_pretraining_results(output_dir: str, evaluations: Sequence[Evaluation]) -> None:
-    """Writes `eval_results.txt`: a block of lines for each checkpoint, in the order given."""
+    """Writes `eval_results.txt`, with a block of lines for each evaluation, in the given order."""
     path = os.path.join(output_dir, "eval_results.txt")
     with files.write_atomically(path) as stream:
         stream.write(heading(evaluations) + "".join(map(format_results, evaluations)))

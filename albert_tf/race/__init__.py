@@ -1,4 +1,4 @@
-"""Multiple choice: RACE and questions of the same form."""
+"""Fine-tunes ALBERT on multiple-choice questions: RACE, and custom questions."""
 
 from albert_tf.finetuning import model_files
 from albert_tf.finetuning.result import FineTuningResult
@@ -11,16 +11,17 @@ def run(settings: Settings) -> FineTuningResult:
     """Trains, evaluates, predicts and exports a multiple-choice model, as `run_race.py` does.
 
     Args:
-        settings: as the flags of that program. Config and vocabulary may be left out where they
-            lie beside `init_checkpoint`.
+        settings: the flags of that program. Config and vocabulary can be omitted if they are beside
+            `init_checkpoint`.
 
     Returns:
-        the folder, step and metrics of the best checkpoint on the dev set.
+        The folder, step and metrics of the best checkpoint on the dev set.
 
     Raises:
-        ValueError, OSError: settings, files and data do not go together; says which.
+        ValueError, OSError: settings, files or data are invalid or inconsistent; the message says
+            which.
     """
     settings = model_files.complete_early(settings)
-    from albert_tf.race import program  # TensorFlow, which settings do without
+    from albert_tf.race import program  # imported late: needs TensorFlow, unlike the settings
 
     return program.run(settings)

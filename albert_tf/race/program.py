@@ -9,5 +9,5 @@ from albert_tf.race.task import MultipleChoice
 
 
 def run(settings: Settings) -> FineTuningResult:
-    """Trains, evaluates, predicts and exports; raises as `fine_tune`."""
+    """Trains, evaluates, predicts and exports; see `fine_tune`."""
     return fine_tune(settings, MultipleChoice)

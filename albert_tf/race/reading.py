@@ -1,6 +1,6 @@
 """Reads multiple-choice questions: RACE in both of its formats, and custom JSON lines.
 
-`read_race` and `read_questions`, at the end, each read a split.
+The main functions, `read_race` and `read_questions`, each read a split.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class Question:
     """A question about a passage, with its options.
 
     Attributes:
-        example_id: id of the passage, which all its questions share.
+        example_id: id of the passage, shared by all its questions.
         passage: the text.
-        question: may have "_" in place of the option; may be "".
-        options: two or more.
-        label: index of the correct option, from 0; None if unknown.
-        level: part of the data set, such as "middle", or "".
+        question: the question, which may have a "_" to be replaced by the option, or be "".
+        options: two or more options.
+        label: index of the correct option, starting at 0; None if unknown.
+        level: part of the data set, such as "middle"; or "".
     """
 
     example_id: str
@@ -51,7 +51,7 @@ class QuestionSet:
     """The questions of a split, in order.
 
     Attributes:
-        name: of the task: "race" or "choice".
+        name: name of the task, "race" or "choice".
         split: "train", "dev" or "test".
         path: the file or folder.
         questions: all usable questions.
@@ -67,7 +67,7 @@ class QuestionSet:
 
     @property
     def num_choices(self) -> int:
-        """Largest number of options of a question."""
+        """The largest number of options of any question."""
         return max(len(question.options) for question in self.questions)
 
     @property
@@ -76,7 +76,7 @@ class QuestionSet:
         return all(question.label is not None for question in self.questions)
 
     def checksum(self) -> str:
-        """Returns the SHA-256 of the content of all questions, hexadecimal."""
+        """Returns the SHA-256 of the content of all questions, in hexadecimal."""
         digest = hashlib.sha256()
         for question in self.questions:
             digest.update(repr(dataclasses.astuple(question)).encode("utf-8"))
@@ -93,13 +93,13 @@ def _text(row: dict[str, Any], key: str) -> str:
 def _list(row: dict[str, Any], key: str) -> list[Any]:
     values = tables.cell(row, key)
     if not isinstance(values, list):
-        raise BadRowError(f"{key!r} is {type(values).__name__}, a list was expected")
+        raise BadRowError(f"{key!r} is {type(values).__name__}, expected a list")
     return values
 
 
 def _options(values: Any) -> tuple[str, ...]:
     if not isinstance(values, list) or len(values) < 2:
-        raise BadRowError(f"options {values!r:.50}: a list of two or more was expected")
+        raise BadRowError(f"options {values!r:.50}: expected a list of two or more")
     for number, value in enumerate(values, 1):
         if not tables.check_text(value, f"option {number}").strip():
             raise BadRowError(f"option {number} of {len(values)} is empty")
@@ -107,7 +107,7 @@ def _options(values: Any) -> tuple[str, ...]:
 
 
 def _label(value: Any, options: Sequence[str]) -> int:
-    """Returns the index of the correct option, given by index, by letter, or as its text."""
+    """Returns the index of the correct option, given as its index, letter or text."""
     number = value
     if isinstance(value, str):
         if len(value) == 1 and "A" <= value <= "Z":
@@ -119,8 +119,8 @@ def _label(value: Any, options: Sequence[str]) -> int:
     if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < len(options):
         last = chr(ord("A") + min(len(options), 26) - 1)
         raise BadRowError(
-            f"label {value!r} for {len(options)} options: 0 to {len(options) - 1}, or A to {last}, "
-            "was expected"
+            f"label {value!r} for {len(options)} options: expected 0 to {len(options) - 1} or A "
+            f"to {last}"
         )
     return number
 
@@ -128,17 +128,17 @@ def _label(value: Any, options: Sequence[str]) -> int:
 def _questions_of_article(
     row: Any, level: str, is_test: bool, place: str, reports: RowReports
 ) -> Iterator[Question]:
-    """Yields the questions of an article of RACE; bad ones are reported."""
+    """Yields the questions of an article of RACE, and reports bad ones."""
     try:
         if not isinstance(row, dict):
-            raise row if isinstance(row, BadRowError) else BadRowError("no JSON object")
+            raise row if isinstance(row, BadRowError) else BadRowError("not a JSON object")
         passage = _text(row, "article")
         texts, options = _list(row, "questions"), _list(row, "options")
         has_answers = "answers" in row or not is_test
         answers = _list(row, "answers") if has_answers else [None] * len(texts)
         if not len(texts) == len(options) == len(answers):
             counts = f"{len(texts)} questions, {len(options)} options, {len(answers)} answers"
-            raise BadRowError(f"{counts}: as many of each were expected")
+            raise BadRowError(f"{counts}: expected equal numbers")
         example_id = tables.check_text(str(row.get("id", place)), "'id'")
     except BadRowError as error:
         reports.bad(place, str(error))
@@ -147,7 +147,7 @@ def _questions_of_article(
         try:
             given = _options(choices)
             if len(given) != RACE_OPTIONS:
-                raise BadRowError(f"{len(given)} options, {RACE_OPTIONS} were expected")
+                raise BadRowError(f"{len(given)} options, expected {RACE_OPTIONS}")
             label = _label(answer, given) if has_answers else None
             text = tables.check_text(text, "question")
             yield Question(example_id, passage, text, given, label, level)
@@ -158,12 +158,12 @@ def _questions_of_article(
 def _text_files(folder: str) -> list[str]:
     try:
         return files.expand_patterns([os.path.join(glob.escape(folder), "*.txt")], "--data_dir")
-    except ValueError:  # there are none
+    except ValueError:  # no file matches
         return []
 
 
 def _read_articles(folder: str) -> Iterator[tuple[str, Any]]:
-    """Yields place and JSON object of each article: lines of `all.txt`, or one file each."""
+    """Yields (place, JSON object) of each article, from the lines of `all.txt` or from files."""
     together = os.path.join(folder, ALL_IN_ONE)
     if files.is_file(together):
         for line, row in tables.read_json_lines(together):
@@ -173,7 +173,7 @@ def _read_articles(folder: str) -> Iterator[tuple[str, Any]]:
         try:
             yield os.path.basename(path), json.loads(files.read_text(path))
         except (ValueError, RecursionError) as error:
-            yield os.path.basename(path), BadRowError(f"a JSON object was expected: {error}")
+            yield os.path.basename(path), BadRowError(f"expected a JSON object: {error}")
 
 
 def _level_folders(data_dir: str, split: str, levels: Sequence[str]) -> dict[str, str]:
@@ -183,33 +183,34 @@ def _level_folders(data_dir: str, split: str, levels: Sequence[str]) -> dict[str
         found = {level: folder for level, folder in folders.items() if _text_files(folder)}
         if found:
             for level in folders.keys() - found:
-                logging.warning("%s is not there: continuing without it", folders[level])
+                logging.warning("%s does not exist; continuing without it", folders[level])
             return found
     tried = " and ".join(os.path.join(root, split, "{" + ",".join(levels) + "}") for root in roots)
     raise FileNotFoundError(
-        f"no RACE questions: neither {ALL_IN_ONE} nor other .txt files in {tried}. --data_dir is "
-        "the folder that holds RACE/."
+        f"no RACE questions: neither {ALL_IN_ONE} nor other .txt files in {tried}. --data_dir must "
+        "be the folder that contains RACE/."
     )
 
 
 def read_race(
     data_dir: str, split: str, levels: Sequence[str] = LEVELS, max_bad_rows: int = 0
 ) -> QuestionSet:
-    """Reads a split of RACE, middle before high, as the official program.
+    """Reads a split of RACE, middle before high, as Google's program does.
 
-    Both formats are read: `<split>/<level>/all.txt` with one article per line, or the folders of
-    the original distribution with one file per article, in the order of their names.
+    Both formats are supported: `<split>/<level>/all.txt` with one article per line, or the folders
+    of the original distribution with one file per article, sorted by name.
 
     Args:
-        data_dir: parent of `RACE/`, or that folder.
+        data_dir: parent folder of `RACE/`, or that folder.
         split: "train", "dev" or "test".
-        levels: which of LEVELS.
+        levels: the levels to read, from LEVELS.
         max_bad_rows: number of bad articles and questions that may be skipped.
 
     Raises:
         FileNotFoundError: there are no questions.
-        ValueError: too many bad ones (no JSON, an empty article, missing options, no such answer);
-            names the file, the article and the question.
+        ValueError: there are too many bad articles or questions (invalid JSON, an empty article,
+            missing options, an invalid answer); the message names the file, the article and the
+            question.
     """
     found: list[Question] = []
     folders = _level_folders(data_dir, split, levels)
@@ -224,20 +225,20 @@ def read_race(
 def _question_set(name: str, split: str, found: list[Question], reports: RowReports) -> QuestionSet:
     reports.log()
     if not found:
-        raise ValueError(f"{reports.path}: not one question could be read from it")
+        raise ValueError(f"{reports.path}: contains no usable question")
     return QuestionSet(name, split, reports.path, found)
 
 
 def parse_question(row: Any, split: str, line: int) -> Question:
-    """Returns the question of a JSON object, as in `read_questions`.
+    """Returns the question in a JSON object; see `read_questions`.
 
     Args:
-        row: the object, or what is wrong with it.
+        row: the object, or the error that occurred when it was read.
         split: "train", "dev" or "test".
-        line: of the file, from 1.
+        line: line number in the file, starting at 1.
 
     Raises:
-        BadRowError: it is none.
+        BadRowError: the object is not a valid question.
     """
     if isinstance(row, BadRowError):
         raise row
@@ -254,11 +255,16 @@ def parse_question(row: Any, split: str, line: int) -> Question:
 
 
 def read_questions(data_dir: str, split: str, max_bad_rows: int = 0) -> QuestionSet:
-    """Reads a split of a custom task: `<split>.jsonl` or `.json`, with a JSON object per line.
+    """Reads a split of a custom task: `<split>.jsonl` or `.json`, with one JSON object per line.
 
-    Its keys are `passage`, `question` (optional; may have "_" in place of the option), `options`
-    (two or more; their number may vary), `label` (index from 0, letter, or text of the option;
-    optional in test), and, both optional, `id` and `level` (accuracy is also reported per level).
+    The keys of an object are:
+
+    * `passage`: the text;
+    * `question`: optional; may have a "_" to be replaced by the option;
+    * `options`: two or more; the number may vary between questions;
+    * `label`: index (starting at 0), letter or text of the correct option; optional in test files;
+    * `id`: optional;
+    * `level`: optional; accuracy is also reported for each level.
 
     Args:
         data_dir: folder of the file.
@@ -266,8 +272,9 @@ def read_questions(data_dir: str, split: str, max_bad_rows: int = 0) -> Question
         max_bad_rows: number of bad questions that may be skipped.
 
     Raises:
-        FileNotFoundError: no such file.
-        ValueError: too many bad questions; names file, line and question.
+        FileNotFoundError: the file does not exist.
+        ValueError: there are too many bad questions; the message names the file, the line and the
+            question.
     """
     paths = [os.path.join(data_dir, split + ending) for ending in EXTENSIONS]
     path = next((path for path in paths if files.is_file(path)), "")

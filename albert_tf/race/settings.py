@@ -1,4 +1,4 @@
-"""Settings of run_race.py. TensorFlow is not imported here."""
+"""Settings of run_race.py."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from albert_tf.settings import TRAINING, redefined, setting
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings(FineTuningSettings, TaskSettings, QuestionSettings):
-    """All settings of run_race.py, under the names of Google's flags."""
+    """Settings of run_race.py, with the names of Google's flags."""
 
     GROUP = "data"
 
@@ -55,7 +55,7 @@ class Settings(FineTuningSettings, TaskSettings, QuestionSettings):
     save_checkpoints_steps: int = redefined(FineTuningSettings, "save_checkpoints_steps", 100)
 
     def check_paths(self) -> None:
-        """Checks the folder of the data and those of its features, too."""
+        """Checks all paths, including the folders of the data and the feature caches."""
         super().check_paths()
         if self.splits:
             files.check_directory(self.data_dir, "--data_dir")

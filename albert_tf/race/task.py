@@ -1,11 +1,12 @@
-"""Multiple choice: features, loss, metrics, and the file of predictions.
+"""Multiple choice as a fine-tuning task: features, loss, metrics and predictions.
+
+Each option of a question is a separate sequence, and the model scores each of them:
 
     [CLS] passage [SEP] question and option [SEP] padding
 
-once for each option. The questions come from `reading`. Source: `run_race.py` and
-`race_utils.py` of google-research/albert.
+`reading` reads the questions. Source: `run_race.py` and `race_utils.py` of google-research/albert.
 
-Letters: B batch, N questions, C options, S sequence length.
+Shapes: B batch size, N questions, C options, S sequence length.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from albert_tf.training.evaluation import digest
 BLANK = "_"
 SPECIAL_TOKENS = 3
 SELECTION_METRIC = "eval_accuracy"
-# The outputs that prediction collects, and the values that pad those of missing options.
+# The outputs to collect, and their padding values for missing options.
 OUTPUTS = {"logits": MASKED_SCORE, "probabilities": 0.0}
 
 
@@ -50,23 +51,23 @@ def fill_in(question: str, option: str) -> str:
 def option_sequences(
     data: QuestionSet, tokenizer: FullTokenizer, max_seq_length: int, max_qa_length: int
 ) -> Iterator[tuple[list[int], int]]:
-    """Yields ids, and how many of them belong to segment 0, of C options for each question.
+    """Yields C sequences for each question: (token ids, number of ids in segment 0).
 
     Args:
         data: the questions.
-        tokenizer: of the model's vocabulary.
-        max_seq_length: as in `make_features`.
-        max_qa_length: as in `make_features`; it fits into `max_seq_length`.
+        tokenizer: the tokenizer.
+        max_seq_length: see `make_features`.
+        max_qa_length: see `make_features`; must fit into `max_seq_length`.
     """
     cls_id, sep_id, num_choices = tokenizer.cls_id, tokenizer.sep_id, data.num_choices
     passage, passage_ids = "", [0]
     num_cut = 0
     for question in data.questions:
-        if question.passage != passage:  # several questions have one passage
+        if question.passage != passage:  # consecutive questions share a passage
             passage, passage_ids = question.passage, tokenizer.encode(question.passage)
         text = tokenizer.preprocess(question.question)
         for option in question.options:
-            # Not `encode`: question and option are normalized one by one, and not once more.
+            # Not `encode`: question and option are normalized separately, and only once.
             tokens = tokenizer.tokenize_preprocessed(fill_in(text, tokenizer.preprocess(option)))
             ending = tokenizer.convert_tokens_to_ids(tokens)[-max_qa_length:]
             kept = passage_ids[: max_seq_length - SPECIAL_TOKENS - len(ending)]
@@ -75,7 +76,7 @@ def option_sequences(
         yield from [([], 0)] * (num_choices - len(question.options))
     if num_cut:
         logging.info(
-            "%s: %d sequences are longer than max_seq_length=%d: their passages were cut",
+            "%s: %d sequences are longer than max_seq_length=%d; their passages were truncated",
             data.path,
             num_cut,
             max_seq_length,
@@ -89,17 +90,18 @@ def make_features(
     max_qa_length: int,
     cache_file: str = "",
 ) -> TokenSequences:
-    """Returns the token ids of questions, equal to those of the official program.
+    """Returns the token sequences of questions, identical to those of Google's program.
 
     Args:
         data: the questions.
-        tokenizer: of the model's vocabulary.
+        tokenizer: the tokenizer.
         max_seq_length: S; passages are truncated at their end.
-        max_qa_length: number of last tokens of question and option that are kept.
-        cache_file: `.npz` file to cache the features in; "" for none.
+        max_qa_length: maximum number of tokens of question and option together; longer ones are
+            truncated at their start.
+        cache_file: `.npz` file to cache the features in; "" for no cache.
 
     Returns:
-        C sequences per question, with the column `label_ids`, 0 where the label is unknown.
+        C sequences per question, and the column `label_ids`, which is 0 if the label is unknown.
 
     Raises:
         ValueError: the lengths leave no room for the texts.
@@ -107,12 +109,14 @@ def make_features(
     room = max_seq_length - SPECIAL_TOKENS
     if max_qa_length < 1 or room < 1:
         raise ValueError(
-            f"--max_seq_length={max_seq_length} and --max_qa_length={max_qa_length}: at least "
-            f"{SPECIAL_TOKENS + 1} and 1 were expected"
+            f"--max_seq_length={max_seq_length} and --max_qa_length={max_qa_length}: expected at "
+            f"least {SPECIAL_TOKENS + 1} and 1"
         )
     if max_qa_length > room:
         logging.warning(
-            "max_qa_length=%d: at most %d fit beside [CLS], [SEP] and [SEP]", max_qa_length, room
+            "max_qa_length=%d is reduced to %d, to fit beside [CLS], [SEP] and [SEP]",
+            max_qa_length,
+            room,
         )
         max_qa_length = room
     made_of = {
@@ -135,12 +139,12 @@ def make_features(
 
 
 class MultipleChoice(FineTuningTask):
-    """Multiple choice as a task of the fine-tuning engine.
+    """The multiple-choice task for the fine-tuning engine.
 
     Args:
-        settings: of the program.
-        config: the architecture.
-        tokenizer: of the vocabulary.
+        settings: the settings of the program.
+        config: the model's config.
+        tokenizer: the tokenizer.
     """
 
     selection_metric = SELECTION_METRIC
@@ -151,12 +155,12 @@ class MultipleChoice(FineTuningTask):
         self.settings, self.config, self.tokenizer = settings, config, tokenizer
 
     def read(self, split: str) -> QuestionSet:
-        """Returns the questions of a split; raises as `read_race` and `read_questions`."""
+        """Returns the questions of a split; see `read_race` and `read_questions`."""
         settings = self.settings
         if settings.task_name == "choice":
             return read_questions(settings.data_dir, split, settings.max_bad_rows)
         if settings.middle_only and settings.high_only:
-            raise ValueError("--middle_only and --high_only leave no questions: give one of them")
+            raise ValueError("--middle_only and --high_only exclude each other: set one of them")
         levels: Sequence[str] = LEVELS
         if settings.middle_only:
             levels = ["middle"]
@@ -165,7 +169,7 @@ class MultipleChoice(FineTuningTask):
         return read_race(settings.data_dir, split, levels, settings.max_bad_rows)
 
     def make_features(self, data: QuestionSet, split: str) -> TokenSequences:
-        """Returns token ids and labels, from the cache file of the settings, if any."""
+        """Returns the token sequences and labels of a split, from the cache file if up to date."""
         settings = self.settings
         caches = {
             "train": settings.train_file,
@@ -181,15 +185,15 @@ class MultipleChoice(FineTuningTask):
         )
 
     def build_model(self) -> AlbertForMultipleChoice:
-        """Returns a model with random weights."""
+        """Returns the model with random weights."""
         return AlbertForMultipleChoice(self.config, self.settings.dropout_prob)
 
     def losses(self, outputs: Any, batch: Batch) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
-        """Returns cross-entropies and hits, both [B].
+        """Returns the cross-entropies, [B], and whether predictions are correct, bool [B].
 
         Args:
-            outputs: logits [B, C].
-            batch: with `label_ids` [B].
+            outputs: logits, float32 [B, C].
+            batch: has `label_ids`, int32 [B].
         """
         labels = batch["label_ids"]
         predictions = tf.argmax(outputs, axis=-1, output_type=labels.dtype)
@@ -200,19 +204,19 @@ class MultipleChoice(FineTuningTask):
         return {"logits": outputs, "probabilities": tf.nn.softmax(outputs)}
 
     def measure(self, split: Split, outputs: Outputs, batch_size: int) -> dict[str, float]:
-        """Returns accuracy and losses; see `evaluate`."""
+        """Returns the accuracy and the losses; see `evaluate`."""
         return evaluate(split.data, outputs["logits"], batch_size)
 
     def measured_on(self, split: Split, batch_size: int, padding: Padding) -> str:
-        """Returns a digest of texts, vocabulary, batch size and lengths."""
+        """Returns a digest of the texts, the vocabulary, the batch size and the lengths."""
         lengths = padding.max_seq_length, self.settings.max_qa_length
         return digest(split.data.checksum(), self.tokenizer.checksum, batch_size, *lengths)
 
     def write_predictions(self, output_dir: str, split: Split, outputs: Outputs, step: int) -> str:
-        """Writes the answers and, if there are labels, `predict_results.txt`.
+        """Writes the predicted answers and, if labels are known, `predict_results.txt`.
 
         Returns:
-            the text of `predict_results.txt`; "" without labels.
+            The text of `predict_results.txt`, or "" without labels.
         """
         write_predictions(output_dir, split.data, outputs["probabilities"])
         if not split.data.has_labels:
@@ -236,10 +240,10 @@ class MultipleChoice(FineTuningTask):
         extra_files: Mapping[str, bytes],
         output_dir: str = "",
     ) -> None:
-        """Writes a SavedModel whose inputs are [B, C, S], for any number C of options.
+        """Writes a SavedModel with inputs [B, C, S], for any number of options C.
 
-        A missing option is a row of zeros. A serialized example has the sequences of all options
-        concatenated, as in the official records. The signature `texts` takes `context`, `question`
+        A missing option is a row of zeros. A serialized example contains the concatenated sequences
+        of all options, as in Google's records. The signature `texts` takes `context`, `question`
         and `choices`.
         """
         feature = tf.io.FixedLenSequenceFeature((max_seq_length,), tf.int64, allow_missing=True)
@@ -256,7 +260,7 @@ class MultipleChoice(FineTuningTask):
         )
 
     def _text_signatures(self, max_seq_length: int) -> dict[str, saved_model.TextSignature]:
-        """Returns the signature that takes texts and answers with the best choice."""
+        """Returns the signature that takes texts and returns the best choice."""
         if not self.settings.export_texts:
             return {}
         tokenizer = GraphTokenizer(self.tokenizer)
@@ -281,12 +285,12 @@ class MultipleChoice(FineTuningTask):
 
 
 def evaluate(data: QuestionSet, logits: NDArray[Any], batch_size: int) -> dict[str, float]:
-    """Returns the metrics of a set: the official keys, and `eval_accuracy_<level>` for each level.
+    """Returns the metrics of Google's program, and `eval_accuracy_<level>` for each level.
 
     Args:
         data: the questions, which must have labels.
-        logits: float [N, C], in their order.
-        batch_size: as in `metrics.loss_metrics`.
+        logits: float [N, C], in the order of the questions.
+        batch_size: see `metrics.loss_metrics`.
     """
     labels = np.array([question.label for question in data.questions])
     predictions = logits.argmax(axis=1)
@@ -302,13 +306,13 @@ def evaluate(data: QuestionSet, logits: NDArray[Any], batch_size: int) -> dict[s
 def write_predictions(
     output_dir: str, data: QuestionSet, probabilities: NDArray[np.float32]
 ) -> str:
-    """Writes `<task>_predictions.jsonl`: a JSON object per question.
+    """Writes `<task>_predictions.jsonl`, with a JSON object for each question.
 
-    Its keys are `id` (of the passage), `question`, `prediction` (index from 0), `answer` (its
-    letter) and `probabilities` of the question's options.
+    The keys are `id` (of the passage), `question`, `prediction` (an index, starting at 0), `answer`
+    (the letter of the prediction) and `probabilities` (of the question's options).
 
     Returns:
-        the path of the file.
+        The path of the file.
     """
     path = os.path.join(output_dir, f"{data.name}_predictions.jsonl")
     with files.write_atomically(path) as stream:

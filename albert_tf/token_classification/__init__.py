@@ -1,4 +1,4 @@
-"""Token classification, such as named entity recognition: a label for each token of a sentence.
+"""Fine-tunes ALBERT on token classification, such as named entity recognition.
 
 >>> from albert_tf import token_classification
 >>> settings = token_classification.Settings(
@@ -20,17 +20,18 @@ def run(settings: Settings) -> FineTuningResult:
     """Trains, evaluates, predicts and exports, as `run_token_classification.py` does.
 
     Args:
-        settings: as the flags of that program. Without any of `do_train`, `do_eval`, `do_predict`
-            and `export_dir` it trains and evaluates. Config and vocabulary may be left out where
-            they lie beside `init_checkpoint`.
+        settings: the flags of that program. If none of `do_train`, `do_eval`, `do_predict` and
+            `export_dir` is set, it trains and evaluates. Config and vocabulary can be omitted if
+            they are beside `init_checkpoint`.
 
     Returns:
-        the folder, step and metrics of the best checkpoint on the dev set.
+        The folder, step and metrics of the best checkpoint on the dev set.
 
     Raises:
-        ValueError, OSError: settings, files and data do not go together; says which.
+        ValueError, OSError: settings, files or data are invalid or inconsistent; the message says
+            which.
     """
     settings = model_files.complete_early(settings)
-    from albert_tf.token_classification import program  # TensorFlow, which settings do without
+    from albert_tf.token_classification import program  # imported late: needs TensorFlow
 
     return program.run(settings)

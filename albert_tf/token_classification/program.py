@@ -1,4 +1,4 @@
-"""What run_token_classification.py does, given its settings."""
+"""The token classification program, as a function of its settings."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from albert_tf.tokenization import FullTokenizer
 
 
 def run(settings: Settings) -> FineTuningResult:
-    """Trains, evaluates, predicts and exports; raises as `fine_tune`."""
+    """Trains, evaluates, predicts and exports; see `fine_tune`."""
     return fine_tune(settings, make_task)
 
 
 def make_task(
     settings: Settings, config: AlbertConfig, tokenizer: FullTokenizer
 ) -> TokenClassifier:
-    """Returns the task, with the labels of the model's folder or else of the training data."""
+    """Returns the task, with the labels in the model's folder or else in the training data."""
     folders = [] if settings.do_train else list_model_folders(settings)
     return TokenClassifier(find_tags(settings, folders), settings, config, tokenizer)

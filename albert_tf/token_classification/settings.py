@@ -1,4 +1,4 @@
-"""Settings of run_token_classification.py. TensorFlow is not imported here."""
+"""Settings of run_token_classification.py."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RAW = "raw"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ColumnSettings(SettingsGroup):
-    """The columns of the files: a token per line, blank lines between sentences."""
+    """The columns of the files, which have one token per line and blank lines between sentences."""
 
     GROUP = "data"
 
@@ -55,14 +55,14 @@ class ColumnSettings(SettingsGroup):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings(FineTuningSettings, ColumnSettings):
-    """All settings of run_token_classification.py."""
+    """Settings of run_token_classification.py."""
 
     GROUP = "model"
 
     dropout_prob: float = redefined(QuestionSettings, "dropout_prob", 0.1)
 
     def check_paths(self) -> None:
-        """Checks the folder of the data, too."""
+        """Checks all paths, including the folder of the data."""
         super().check_paths()
         if self.splits:
             files.check_directory(self.data_dir, "--data_dir")

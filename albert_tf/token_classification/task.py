@@ -1,17 +1,17 @@
-"""Token classification, such as named entity recognition: a label for each token of a sentence.
+"""Token classification as a fine-tuning task, such as named entity recognition (NER).
 
-This file is the whole task: sentences, tags, spans and their metrics, features, and at the end
-`TokenClassifier`, which the fine-tuning engine calls. A task of your own takes such a file, its
-settings and a script of ten lines.
+This file is the whole task: reading sentences, tagging schemes, spans and their metrics, features,
+and at the end `TokenClassifier`, which the fine-tuning engine calls. A custom task needs such a
+file, a settings class and a script of ten lines.
 
-Files have a token per line, with the token in the first column and its label in the last one, and
-blank lines between sentences. Chinese has a character per line:
+Files have one token per line, with the token in the first column and its label in the last one, and
+blank lines between sentences. In Chinese, a token is a character:
 
     U.N.      B-ORG
     official  O
     Ekeus     B-PER
 
-Letters: B batch, N windows, S sequence length, K labels.
+Shapes: B batch size, N windows, S sequence length, K labels.
 """
 
 from __future__ import annotations
@@ -49,18 +49,18 @@ EXTENSIONS = (".txt", ".conll", ".tsv")
 DOCUMENT_START = "-DOCSTART-"
 DEV_PREDICTIONS = "dev_predictions.tsv"
 TEST_PREDICTIONS = "test_predictions.tsv"
-OUTSIDE = "O"  # the label of tokens in no span
-# Scheme → the letters that its other labels begin with.
+OUTSIDE = "O"  # the label of tokens outside of spans
+# Tagging scheme → the first letters of its other labels.
 LETTERS = {"iob2": set("BI"), "iob1": set("BI"), "bioes": set("BIES"), "bmes": set("BMES")}
-MAX_LABELS = 1000  # more of them are taken for a wrong column
+MAX_LABELS = 1000  # more indicate a wrong column
 MIN_SEQ_LENGTH = 3  # [CLS] a [SEP]
 LOGGED_SENTENCES = 5
 SELECTION_METRIC = "f1"
-OUTPUTS = {"predictions": 0.0}  # what prediction reads of a model's outputs
-WORD_SIGNATURE = "words"  # of an exported model, for words
-NO_LABEL = -1  # in `label_ids`: not the first piece of a token
+OUTPUTS = {"predictions": 0.0}  # the outputs to collect, and their padding values
+WORD_SIGNATURE = "words"  # signature of the exported model that takes words
+NO_LABEL = -1  # in `label_ids`, for all but the first piece of a token
 
-Span = tuple[str, int, int]  # type, first token, token after the last
+Span = tuple[str, int, int]  # type, first token, last token + 1
 
 
 # Sentences
@@ -68,12 +68,13 @@ Span = tuple[str, int, int]  # type, first token, token after the last
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sentence:
-    """Tokens and their labels.
+    """The tokens of a sentence and their labels.
 
     Attributes:
-        line: of the first token in the file, from 1; the others follow line by line.
-        tokens: one or more.
-        labels: as many; None where a test file has none.
+        line: line number of the first token in the file, starting at 1; each token has its own
+            line.
+        tokens: one or more tokens.
+        labels: the label of each token; None if a test file does not have it.
     """
 
     line: int
@@ -97,7 +98,7 @@ class SentenceSet:
         return all(None not in sentence.labels for sentence in self.sentences)
 
     def checksum(self) -> str:
-        """SHA-256 of all tokens and labels, hexadecimal."""
+        """Returns the SHA-256 of all tokens and labels, in hexadecimal."""
         content = hashlib.sha256()
         for sentence in self.sentences:
             content.update(repr((sentence.tokens, sentence.labels)).encode("utf-8"))
@@ -108,34 +109,34 @@ def find_file(data_dir: str, split: str) -> str:
     """Returns the path of a split's file.
 
     Raises:
-        FileNotFoundError: there is none.
-        ValueError: there are several.
+        FileNotFoundError: there is no such file.
+        ValueError: there are several such files.
     """
     names = [split + extension for extension in EXTENSIONS]
     found = [name for name in names if files.is_file(os.path.join(data_dir, name))]
     if not found:
-        raise FileNotFoundError(f"{data_dir}: no {' or '.join(names)} is there")
+        raise FileNotFoundError(f"{data_dir}: contains no {' or '.join(names)}")
     if len(found) > 1:
-        raise ValueError(f"{data_dir} has {' and '.join(found)}: which one? Leave one there.")
+        raise ValueError(f"{data_dir} contains {' and '.join(found)}: keep only one of them")
     return os.path.join(data_dir, found[0])
 
 
 def read_sentences(
     settings: Settings, split: str, labels: Sequence[str] = (), is_logged: bool = True
 ) -> SentenceSet:
-    """Reads the file of a split.
+    """Reads the sentences of a split.
 
     Args:
-        settings: folder, columns, and how many sentences of train and dev may be left out because
-            of a line without token or label, or with an unknown label.
-        split: "train", "dev" or "test"; in the last one, labels may be missing.
-        labels: all that are known; () for any.
-        is_logged: whether what is odd about lines goes to the log.
+        settings: the folder, the columns, and the number of bad sentences in train and dev that may
+            be skipped (because a line has no token, no label or an unknown label).
+        split: "train", "dev" or "test"; in a test file, labels may be missing.
+        labels: all valid labels; () to accept any.
+        is_logged: whether remarks about lines are logged.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: too many bad sentences, any in a test file, or no sentence at all; names file
-            and line.
+        FileNotFoundError: the file does not exist.
+        ValueError: there are too many bad sentences, a bad sentence in a test file, or no sentence;
+            the message names the file and the line.
     """
     path, is_test = find_file(settings.data_dir, split), split == "test"
     reports = RowReports(path, settings.max_bad_rows)
@@ -149,24 +150,24 @@ def read_sentences(
             place = first_line + len(words)
             if is_test:
                 raise ValueError(
-                    f"{path}, line {place}: {error}. Every token of a test file needs a "
-                    "prediction, so that none can be skipped."
+                    f"{path}, line {place}: {error}. Sentences of a test file cannot be skipped, "
+                    "because every token needs a prediction."
                 ) from None
             reports.bad(place, str(error))
             continue
         tokens, found = zip(*words, strict=True)
         sentences.append(Sentence(first_line, tokens, found))
         if None in found:
-            reports.note(first_line, "no known label, so that the test split is not scored")
+            reports.note(first_line, "no known label, so the test split is not evaluated")
     if is_logged:
         reports.log()
     if not sentences:
-        raise ValueError(f"{path}: not one sentence could be read from it")
+        raise ValueError(f"{path}: contains no usable sentence")
     return SentenceSet(path, sentences)
 
 
 def _split_sentences(text: str) -> Iterator[tuple[int, list[str]]]:
-    """Yields the number of the first line, from 1, and the lines of each sentence."""
+    """Yields the line number of the first line, starting at 1, and the lines of each sentence."""
     lines: list[str] = []
     for number, line in enumerate([*text.split("\n"), ""], 1):
         if line.strip(" \t\r") and not line.startswith(DOCUMENT_START):
@@ -179,8 +180,8 @@ def _split_sentences(text: str) -> Iterator[tuple[int, list[str]]]:
 def _parse_line(
     line: str, settings: Settings, labels: Sequence[str], is_test: bool
 ) -> tuple[str, str | None]:
-    """Returns token and label; None for a label that a test file does not have."""
-    # Not by `split()`: a wide space may be a token of Chinese text.
+    """Returns the token and its label, which is None if a test file does not have it."""
+    # Not `split()`, because an ideographic space can be a token of Chinese text.
     cells = line.split("\t") if "\t" in line else re.split(" +", line.strip(" "))
     count = len(cells)
     place, label_place = (
@@ -207,11 +208,11 @@ def _parse_line(
 
 @dataclasses.dataclass(frozen=True)
 class Tags:
-    """The labels of a model.
+    """The labels of a model and their tagging scheme.
 
     Attributes:
-        labels: in the order of their ids.
-        scheme: how they mark spans: a key of LETTERS, or RAW.
+        labels: the labels, in the order of their ids.
+        scheme: how labels mark spans: a key of LETTERS, or RAW.
     """
 
     labels: tuple[str, ...]
@@ -219,10 +220,11 @@ class Tags:
 
 
 def recognize_tags(train: SentenceSet, scheme: str = AUTO) -> Tags:
-    """Returns the labels of training data, sorted, and their scheme.
+    """Returns the labels of the training data, sorted, and their tagging scheme.
 
     Raises:
-        ValueError: fewer than two labels, too many, or not of the scheme, or of any; says which.
+        ValueError: there are fewer than two labels or too many, or a label does not belong to the
+            scheme (or to any scheme); the message names it.
     """
     lines: dict[str, int] = {}
     for sentence in train.sentences:
@@ -232,8 +234,8 @@ def recognize_tags(train: SentenceSet, scheme: str = AUTO) -> Tags:
     advice = "Is --label_column right?"
     if not 2 <= len(labels) <= MAX_LABELS:
         raise ValueError(
-            f"{train.path}: {len(labels)} different labels ({', '.join(labels[:10])}); 2 to "
-            f"{MAX_LABELS} were expected. {advice}"
+            f"{train.path}: {len(labels)} different labels ({', '.join(labels[:10])}), expected 2 "
+            f"to {MAX_LABELS}. {advice}"
         )
     if scheme == RAW:
         return Tags(labels, RAW)
@@ -243,9 +245,9 @@ def recognize_tags(train: SentenceSet, scheme: str = AUTO) -> Tags:
     if fitting is None:
         label = min(strange.values(), key=len)[0]
         raise ValueError(
-            f"{train.path}, line {lines[label]}: label {label!r} does not belong to "
-            f"{' or '.join(tried)}, as the others do. {advice} If labels mark no spans, as parts "
-            "of speech, give --tag_scheme=raw."
+            f"{train.path}, line {lines[label]}: label {label!r} does not belong to the scheme "
+            f"{' or '.join(tried)}. {advice} If labels do not mark spans (for example, parts of "
+            "speech), set --tag_scheme=raw."
         )
     if scheme == AUTO and fitting == "iob2" and _has_iob1(train):
         fitting = "iob1"
@@ -253,19 +255,19 @@ def recognize_tags(train: SentenceSet, scheme: str = AUTO) -> Tags:
 
 
 def _labels_outside_of(scheme: str, labels: Sequence[str]) -> list[str]:
-    """Returns the labels that are not of a scheme."""
+    """Returns the labels that do not belong to a scheme."""
     allowed = LETTERS[scheme]
     return [x for x in labels if x != OUTSIDE and x.partition("-")[0] not in allowed]
 
 
 def guess_tags(labels: Sequence[str]) -> Tags:
-    """Returns the tags of labels alone, of the first scheme that they all fit; of none, `RAW`."""
+    """Returns labels with the first scheme that all of them belong to, or RAW if there is none."""
     fitting = (name for name in LETTERS if not _labels_outside_of(name, labels))
     return Tags(tuple(labels), next(fitting, RAW))
 
 
 def _has_iob1(train: SentenceSet) -> bool:
-    """Whether spans begin with "I-": in IOB1 all that do not follow one of the same type."""
+    """Returns whether any span starts with "I-", as in IOB1 unless it follows one of its type."""
     return any(
         str(sentence.labels[begin]).startswith("I")
         for sentence in train.sentences
@@ -274,19 +276,19 @@ def _has_iob1(train: SentenceSet) -> bool:
 
 
 def find_tags(settings: Settings, model_folders: Sequence[str] = ()) -> Tags:
-    """Returns the tags that the first of these folders remembers, or those of the train file.
+    """Returns the tags saved in the first of these folders that has any, or else of the train file.
 
     Raises:
         FileNotFoundError: there is no train file.
-        ValueError: it cannot be read, or what is in its last column are no labels.
+        ValueError: the train file is invalid, or its label column does not contain labels.
     """
     tags = next(filter(None, map(remembered_tags, model_folders)), None)
     if tags is None:
-        try:  # Not logged: whoever trains reads the file again.
+        try:  # Not logged, because training reads the file again.
             train = read_sentences(settings, "train", is_logged=False)
         except FileNotFoundError as error:
             places = f", nor {TASK_FILE} in " + " or ".join(model_folders) if model_folders else ""
-            raise FileNotFoundError(f"{error}{places}: it is where the labels are from") from None
+            raise FileNotFoundError(f"{error}{places}; it is needed for the labels") from None
         return recognize_tags(train, settings.tag_scheme)
     if settings.tag_scheme != AUTO:
         tags = dataclasses.replace(tags, scheme=settings.tag_scheme)
@@ -294,10 +296,10 @@ def find_tags(settings: Settings, model_folders: Sequence[str] = ()) -> Tags:
 
 
 def remembered_tags(folder: str) -> Tags | None:
-    """Returns the tags of the model in a folder, as `remember_tags` wrote them; None without them.
+    """Returns the tags that `remember_tags` saved in a model's folder, or None.
 
     Raises:
-        ValueError: the file is damaged, or of another program.
+        ValueError: the file is corrupt, or was written by another program.
     """
     path = os.path.join(folder, TASK_FILE)
     if not files.exists(path):
@@ -309,7 +311,7 @@ def remembered_tags(folder: str) -> Tags | None:
 
 
 def remember_tags(folder: str, tags: Tags) -> None:
-    """Writes `task.json`, from which later runs know the labels without the training data."""
+    """Writes `task.json`, so that later runs know the labels without the training data."""
     content = {"token_labels": tags.labels, "tag_scheme": tags.scheme}
     with files.write_atomically(os.path.join(folder, TASK_FILE)) as stream:
         json.dump(content, stream, indent=1, ensure_ascii=False)
@@ -320,14 +322,14 @@ def remember_tags(folder: str, tags: Tags) -> None:
 
 
 def find_spans(labels: Sequence[str | None], scheme: str = AUTO) -> list[Span]:
-    """Returns the spans of a sentence by the rules of conlleval, which are those of all schemes.
+    """Returns the spans of a sentence by the rules of conlleval, which cover all schemes.
 
-    A span goes on with I, M or E of its own type after B, I or M. Everything else but O begins a
-    new one, so that labels in an impossible order mark spans as well.
+    After B, I or M, a span is continued by I, M or E of the same type. Any other label but O starts
+    a new span, so that invalid label sequences also define spans.
 
     Args:
-        labels: of each token.
-        scheme: with RAW every label but O is a span, as by `conlleval -r`.
+        labels: the label of each token.
+        scheme: with RAW, every token with a label other than O is a span, as with `conlleval -r`.
 
     >>> find_spans(["B-PER", "I-PER", "O", "I-LOC", "B-LOC"])
     [('PER', 0, 2), ('LOC', 3, 4), ('LOC', 4, 5)]
@@ -338,8 +340,8 @@ def find_spans(labels: Sequence[str | None], scheme: str = AUTO) -> list[Span]:
         letter, _, kind = str(label).partition("-")
         if scheme == RAW and label != OUTSIDE:
             letter, kind = "S", str(label)
-        goes_on = last_letter in set("BIM") and letter in set("IME") and kind == last_kind
-        if not goes_on:
+        is_continued = last_letter in set("BIM") and letter in set("IME") and kind == last_kind
+        if not is_continued:
             if last_letter != OUTSIDE:
                 spans.append((last_kind, begin, place))
             begin = place
@@ -350,15 +352,15 @@ def find_spans(labels: Sequence[str | None], scheme: str = AUTO) -> list[Span]:
 def span_metrics(
     gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], scheme: str = AUTO
 ) -> dict[str, float]:
-    """Returns precision, recall and F1 of spans, and the share of right labels.
+    """Returns precision, recall and F1 of spans, and the accuracy of labels, all in [0, 1].
 
-    As conlleval: a span counts if its type and both of its ends are right, a ratio of nothing to
-    nothing is 0. `precision_PER` etc. are those of the spans of a type.
+    As in conlleval, a span is correct if its type and both ends are, and 0/0 counts as 0.
+    `precision_PER` etc. are the metrics of the spans of a type.
 
     Args:
-        gold: labels of each sentence.
-        predicted: as many.
-        scheme: as in `find_spans`.
+        gold: the true labels of each sentence.
+        predicted: the predicted labels of each sentence.
+        scheme: see `find_spans`.
     """
     wanted: Counter[str] = Counter()
     found: Counter[str] = Counter()
@@ -392,12 +394,12 @@ def _ratios(right: int, found: int, wanted: int) -> dict[str, float]:
 
 @dataclasses.dataclass(frozen=True)
 class Windows:
-    """Sentences as the model reads them: `[CLS] pieces [SEP]`, the long ones in several windows.
+    """The features of sentences: `[CLS] pieces [SEP]`, with long sentences split into windows.
 
     Attributes:
-        sequences: N windows.
-        label_ids: of each window int32, as long as its sequence: at the first piece of a token its
-            label, 0 where that is unknown; NO_LABEL elsewhere.
+        sequences: the token ids of N windows.
+        label_ids: for each window, int32 [length of the window]: the label of a token at its first
+            piece (0 if it is unknown), and NO_LABEL elsewhere.
     """
 
     sequences: TokenSequences
@@ -408,7 +410,7 @@ class Windows:
 
     @property
     def lengths(self) -> NDArray[np.int32]:
-        """int32 [N]."""
+        """Number of pieces in each window, int32 [N]."""
         return self.sequences.lengths
 
     def batch(self, rows: NDArray[np.integer], seq_length: int) -> dict[str, NDArray[Any]]:
@@ -419,7 +421,7 @@ class Windows:
         return batch | {"label_ids": label_ids}
 
     def at_tokens(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Returns the entries of values [N, S] at the first piece of each token: [tokens]."""
+        """Returns the elements of `values` [N, S] at the first piece of each token: [tokens]."""
         rows = zip(self.label_ids, values, strict=True)
         return np.concatenate([row[: len(ids)][ids != NO_LABEL] for ids, row in rows])
 
@@ -431,22 +433,22 @@ def make_features(
     max_seq_length: int,
     is_logged: bool = True,
 ) -> Windows:
-    """Returns the windows of sentences, in their order; each token is in one of them.
+    """Returns the windows of sentences, in their order. Each token is in exactly one window.
 
-    Tokens are encoded one by one. One that leaves nothing, as an accent alone, becomes [UNK].
+    Tokens are encoded separately. A token without pieces, such as a lone accent, becomes [UNK].
 
     Args:
         data: the sentences.
-        labels: in the order of their ids.
-        tokenizer: of the model's vocabulary.
+        labels: the labels, in the order of their ids.
+        tokenizer: the tokenizer.
         max_seq_length: S; longer sentences are split between tokens.
-        is_logged: whether the first sentences, and the number of those that are split, are logged.
+        is_logged: whether to log the first sentences, and the number of split sentences.
 
     Raises:
         ValueError: `max_seq_length` leaves no room for a token.
     """
     if max_seq_length < MIN_SEQ_LENGTH:
-        raise ValueError(f"--max_seq_length={max_seq_length}: at least {MIN_SEQ_LENGTH} expected")
+        raise ValueError(f"--max_seq_length={max_seq_length}: expected {MIN_SEQ_LENGTH} or more")
     id_of: dict[str | None, int] = {label: number for number, label in enumerate(labels)}
     id_of[None] = 0
     room = max_seq_length - 2
@@ -471,7 +473,7 @@ def make_features(
             logging.info("%s, line %d: %s", data.path, sentence.line, first)
     if is_logged and num_split:
         logging.info(
-            "%s: %d of %d sentences are longer than max_seq_length=%d, and are read in %d windows",
+            "%s: %d of %d sentences are longer than max_seq_length=%d; split into %d windows",
             data.path,
             num_split,
             len(data),
@@ -482,7 +484,7 @@ def make_features(
 
 
 def _windows(lengths: Sequence[int], room: int) -> Iterator[tuple[int, int]]:
-    """Yields first token, and token after the last, of each window of at most `room` pieces."""
+    """Yields (first token, last token + 1) of each window, which has at most `room` pieces."""
     begin = size = 0
     for token, length in enumerate(lengths):
         if size + length > room:
@@ -492,17 +494,17 @@ def _windows(lengths: Sequence[int], room: int) -> Iterator[tuple[int, int]]:
     yield begin, len(lengths)
 
 
-# What the engine asks for
+# The task
 
 
 class TokenClassifier(FineTuningTask):
-    """Token classification, as the fine-tuning engine takes it.
+    """The token classification task for the fine-tuning engine.
 
     Args:
-        tags: the labels.
-        settings: of the program.
-        config: the architecture.
-        tokenizer: of the vocabulary.
+        tags: the labels and their scheme.
+        settings: the settings of the program.
+        config: the model's config.
+        tokenizer: the tokenizer.
     """
 
     selection_metric = SELECTION_METRIC
@@ -517,7 +519,7 @@ class TokenClassifier(FineTuningTask):
     # Data.
 
     def read(self, split: str) -> SentenceSet:
-        """Returns the sentences of a split; raises as `read_sentences`."""
+        """Returns the sentences of a split; see `read_sentences`."""
         return read_sentences(self.settings, split, self.tags.labels)
 
     def make_features(self, data: SentenceSet, split: str) -> Windows:
@@ -528,7 +530,7 @@ class TokenClassifier(FineTuningTask):
     # Training.
 
     def build_model(self) -> AlbertForTokenClassification:
-        """Returns a model with random weights."""
+        """Returns the model with random weights."""
         return AlbertForTokenClassification(
             self.config, len(self.tags.labels), self.settings.dropout_prob
         )
@@ -538,11 +540,11 @@ class TokenClassifier(FineTuningTask):
         return tf.cast(batch["label_ids"] != NO_LABEL, tf.float32)
 
     def losses(self, outputs: Any, batch: Batch) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
-        """Returns cross-entropies and hits, [B, S].
+        """Returns the cross-entropies, [B, S], and whether labels are correct, bool [B, S].
 
         Args:
             outputs: logits, float32 [B, S, K].
-            batch: with `label_ids` [B, S].
+            batch: has `label_ids`, int32 [B, S].
         """
         labels = batch["label_ids"]  # [B, S]
         hits = self.predictions(outputs)["predictions"] == labels  # [B, S]
@@ -562,12 +564,12 @@ class TokenClassifier(FineTuningTask):
         return [tuple(names[next(ids)] for _ in s.tokens) for s in split.data.sentences]
 
     def measure(self, split: Split, outputs: Outputs, batch_size: int) -> dict[str, float]:
-        """Returns `span_metrics`."""
+        """Returns the metrics of `span_metrics`."""
         gold = [sentence.labels for sentence in split.data.sentences]
         return span_metrics(gold, self.predicted_labels(split, outputs), self.tags.scheme)
 
     def measured_on(self, split: Split, batch_size: int, padding: Any) -> str:
-        """Returns a digest of sentences, tags, vocabulary and the length of windows."""
+        """Returns a digest of the sentences, the tags, the vocabulary and the window length."""
         return digest(
             split.data.checksum(),
             self.tags,
@@ -576,7 +578,7 @@ class TokenClassifier(FineTuningTask):
         )
 
     def describe_evaluations(self, output_dir: str, evaluations: Sequence[Evaluation]) -> str:
-        """Returns the metrics of the best checkpoint, as text."""
+        """Returns the metrics of the best checkpoint as text."""
         best = self.best_of(evaluations) or evaluations[-1]
         metrics = best.metrics | {"global_step": best.step}
         return f"best checkpoint of {output_dir}\n{results.format_metrics(metrics)}"
@@ -589,10 +591,10 @@ class TokenClassifier(FineTuningTask):
         write_predictions(os.path.join(output_dir, DEV_PREDICTIONS), split.data, labels)
 
     def write_predictions(self, output_dir: str, split: Split, outputs: Outputs, step: int) -> str:
-        """Writes `test_predictions.tsv` and, if the labels are known, `predict_results.txt`.
+        """Writes `test_predictions.tsv` and, if labels are known, `predict_results.txt`.
 
         Returns:
-            the text of the latter; "" without labels.
+            The text of `predict_results.txt`, or "" without labels.
         """
         path = os.path.join(output_dir, TEST_PREDICTIONS)
         write_predictions(path, split.data, self.predicted_labels(split, outputs))
@@ -605,17 +607,17 @@ class TokenClassifier(FineTuningTask):
     # The folder of a run, and its export.
 
     def check_folder(self, output_dir: str, is_training: bool) -> None:
-        """Checks `task.json` in the folder of a run that has checkpoints.
+        """Compares the labels with `task.json` in the folder of a run, if it has checkpoints.
 
         Raises:
-            ValueError: they are for other labels.
+            ValueError: the checkpoints have different labels.
         """
         known = remembered_tags(output_dir) if store.list_checkpoints(output_dir) else None
         if known is not None and known.labels != self.tags.labels:
             raise ValueError(
-                f"{output_dir} holds a model with the labels {', '.join(known.labels[:10])}; now "
-                f"they are {', '.join(self.tags.labels[:10])}. Use another --output_dir, with this "
-                "model as --init_checkpoint if it shall start from there."
+                f"{output_dir} contains a model with the labels {', '.join(known.labels[:10])}, "
+                f"but the task has {', '.join(self.tags.labels[:10])}. Use another --output_dir; "
+                "to start from this model, pass it as --init_checkpoint."
             )
 
     def record(self, output_dir: str) -> None:
@@ -689,12 +691,15 @@ class TokenClassifier(FineTuningTask):
 
 
 def write_predictions(path: str, data: SentenceSet, predicted: Sequence[Sequence[str]]) -> None:
-    r"""Writes a token a line, and blank lines between sentences, as `conlleval -d '\t'` reads it.
+    r"""Writes one token per line and blank lines between sentences, for `conlleval -d '\t'`.
+
+    A line contains the token, its label if all labels are known, and the predicted label, separated
+    by tabs.
 
     Args:
-        path: the file: token, label where all are known, and predicted label, with tabs between.
+        path: the file.
         data: the sentences.
-        predicted: labels of each.
+        predicted: the predicted labels of each sentence.
     """
     has_labels = data.has_labels
     with files.write_atomically(path) as stream:

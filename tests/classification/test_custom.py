@@ -34,7 +34,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_columns_are_found_by_their_names_in_every_form(write, name):
+def test_columns_are_found_by_name_in_all_formats(write, name):
     data = read(write(name, *FORMS[name]))
     assert data.task.labels == ("neg", "pos")
     first = 1 if name.endswith("jsonl") else 2
@@ -44,7 +44,7 @@ def test_columns_are_found_by_their_names_in_every_form(write, name):
     ]
 
 
-def test_columns_may_be_named_or_numbered(write):
+def test_columns_can_be_given_by_name_or_index(write):
     folder = write("train.tsv", "a\tb\tc\td", "x\ty\t1\tz", "x\ty\t0\tz")
     named = read(folder, text_a_column="D", text_b_column="b", label_column="c")
     numbered = read(folder, text_a_column="3", text_b_column="1", label_column="2", has_header=True)
@@ -52,7 +52,7 @@ def test_columns_may_be_named_or_numbered(write):
     assert named.examples == numbered.examples == expected
 
 
-def test_files_without_a_header_need_numbers(write):
+def test_files_without_a_header_require_indices(write):
     folder = write("train.tsv", "x\t1", "y\t0", "z\t1")
     assert len(read(folder, text_a_column="0", label_column="1")) == 3
     with pytest.raises(
@@ -63,7 +63,7 @@ def test_files_without_a_header_need_numbers(write):
         read(folder, text_a_column="body", label_column="mark")
 
 
-def test_a_column_that_is_not_there_is_named_beside_those_that_are(write):
+def test_an_error_names_a_missing_column_and_the_existing_ones(write):
     folder = write("train.tsv", "text\tmark", "x\t1")
     with pytest.raises(ValueError, match=r"no column 'body' among \['text', 'mark'\]"):
         read(folder, text_a_column="body")
@@ -73,7 +73,7 @@ def test_a_column_that_is_not_there_is_named_beside_those_that_are(write):
         read(folder)
 
 
-def test_a_test_file_needs_no_label(write):
+def test_a_test_file_may_lack_labels(write):
     write("train.tsv", "text\tlabel", "x\t1", "y\t0")
     data = read(write("test.tsv", "text", "z"), "test", label_column="label")
     assert data.examples == [Example("test-1", "z", "", None, 2)]
@@ -92,21 +92,21 @@ def test_labels_are_read_from_the_training_data_in_order(write, labels, expected
     assert read(folder).task.labels == expected
 
 
-def test_labels_may_be_given_instead(write):
+def test_labels_can_be_set_instead(write):
     folder = write("dev.tsv", "text\tlabel", "x\tb")
     assert read(folder, "dev", labels=("b", "a")).task.labels == ("b", "a")
-    with pytest.raises(FileNotFoundError, match=r"no train data.* where the labels are read from"):
+    with pytest.raises(FileNotFoundError, match=r"no train data.* needed for the labels"):
         custom.find_task("tsv", folder, CustomDataSettings())
 
 
-def test_a_label_of_dev_that_train_has_not_is_a_bad_row(write):
+def test_a_dev_label_that_train_lacks_is_a_bad_row(write):
     write("train.tsv", "text\tlabel", "x\ta", "y\tb")
     folder = write("dev.tsv", "text\tlabel", "x\ta", "y\tc")
     with pytest.raises(ValueError, match=r"dev.tsv, line 3: unknown label 'c'; expected a, b"):
         read(folder, "dev")
 
 
-def test_fractions_are_no_classes_but_scores(write):
+def test_fractions_are_scores_and_not_classes(write):
     folder = write("train.tsv", "text\tlabel", "x\t1", "y\t2.5", "z\t2.5")
     with pytest.raises(ValueError, match=r"train.tsv, line 3: label '2.5' is a fraction.*--is_reg"):
         read(folder)
@@ -116,7 +116,7 @@ def test_fractions_are_no_classes_but_scores(write):
     assert [example.label for example in data.examples] == ["1", "2.5", "2.5"]
 
 
-def test_a_column_that_cannot_be_the_label_is_noticed(write):
+def test_a_wrong_label_column_is_detected(write):
     rows = (f"x\tr{number}" for number in range(1001))
     folder = write("train.tsv", "text\tlabel", *rows)
     with pytest.raises(ValueError, match="1001 examples with 1001 different labels"):
@@ -126,21 +126,23 @@ def test_a_column_that_cannot_be_the_label_is_noticed(write):
         read(folder)
 
 
-def test_two_files_for_one_split_are_refused(write):
+def test_two_files_for_one_split_are_rejected(write):
     write("train.tsv", "text\tlabel", "x\t1")
     folder = write("train.csv", "text,label", "x,1")
-    with pytest.raises(ValueError, match=r"has train.tsv and train.csv: which one\?"):
+    with pytest.raises(ValueError, match=r"contains train.tsv and train.csv: keep only one"):
         read(folder)
 
 
-def test_an_empty_folder_says_what_was_expected(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"neither train, dev nor test with one of .tsv"):
+def test_an_empty_folder_is_an_error_that_names_the_files(tmp_path):
+    with pytest.raises(
+        FileNotFoundError, match=r"contains no train, dev or test file with one of .tsv"
+    ):
         custom.find_task("tsv", str(tmp_path), CustomDataSettings())
 
 
-def test_bad_rows_may_be_skipped_in_finding_the_labels_too(write):
+def test_bad_rows_can_be_skipped_when_labels_are_read(write):
     folder = write("train.tsv", "text\tlabel", "x\ta", "y", "z\tb")
-    with pytest.raises(ValueError, match="line 3: 2 or more columns"):
+    with pytest.raises(ValueError, match="line 3: expected 2 or more columns"):
         custom.find_task("tsv", folder, CustomDataSettings())
     task = custom.find_task("tsv", folder, CustomDataSettings(), max_bad_rows=1)
     assert task.labels == ("a", "b")
@@ -160,7 +162,7 @@ def test_tasks_of_the_table_are_found_by_name_and_custom_ones_described(write):
         custom.find_task("nothing", folder, options)
 
 
-def test_a_trained_model_remembers_the_labels_of_data_that_are_gone(write, tmp_path):
+def test_labels_of_a_trained_model_survive_its_data(write, tmp_path):
     model = tmp_path / "model"
     model.mkdir()
     folder = write("train.tsv", "text\tlabel", "x\tb", "y\ta")
@@ -173,34 +175,36 @@ def test_a_trained_model_remembers_the_labels_of_data_that_are_gone(write, tmp_p
     assert again.labels == ("a", "b")
     said = CustomDataSettings(labels=("c", "d"))
     assert custom.find_task("tsv", folder, said, [str(model)]).labels == ("c", "d")
-    with pytest.raises(FileNotFoundError, match="where the labels are read from"):
+    with pytest.raises(FileNotFoundError, match="needed for the labels"):
         custom.find_task("tsv", folder, options)
-    with pytest.raises(ValueError, match=r"a label of --labels or task\.json is 'c\\td': text"):
+    with pytest.raises(
+        ValueError, match=r"a label of --labels or task\.json is 'c\\td', expected text"
+    ):
         custom.find_task("tsv", folder, CustomDataSettings(labels=("c\td", "d")))
 
 
-def test_a_model_goes_on_with_its_own_task_only(tmp_path):
+def test_a_model_is_trained_further_only_on_its_own_task(tmp_path):
     cola, mrpc = (custom.find_task(n, "", CustomDataSettings()) for n in ("cola", "mrpc"))
     mnli, other = (custom.find_task(n, "", CustomDataSettings()) for n in ("mnli", "ax"))
-    custom.check_task(str(tmp_path), cola, is_training=True)  # nothing is remembered yet
+    custom.check_task(str(tmp_path), cola, is_training=True)  # no task is saved yet
     custom.remember_task(str(tmp_path), cola)
     custom.check_task(str(tmp_path), cola, is_training=True)
     custom.check_task(str(tmp_path), mrpc, is_training=False)  # the same labels
-    with pytest.raises(ValueError, match=r"a model of the task cola with the labels 0, 1; now it "):
+    with pytest.raises(ValueError, match=r"a model of the task cola with the labels 0, 1, not "):
         custom.check_task(str(tmp_path), mrpc, is_training=True)
-    with pytest.raises(ValueError, match="now it is mnli with contradiction, entailment, neutral"):
+    with pytest.raises(ValueError, match="not mnli with contradiction, entailment, neutral"):
         custom.check_task(str(tmp_path), mnli, is_training=False)
     custom.remember_task(str(tmp_path), mnli)
     custom.check_task(str(tmp_path), other, is_training=False)
 
 
-def test_a_damaged_memory_is_named(tmp_path):
+def test_an_error_names_a_damaged_task_file(tmp_path):
     (tmp_path / "task.json").write_text('{"labels": 3}')
     with pytest.raises(ValueError, match=r"task\.json: not written by this program"):
         custom.remembered_labels(str(tmp_path))
 
 
-def test_a_split_that_is_missing_is_an_error_that_names_the_files_looked_for(write):
+def test_a_missing_split_is_an_error_that_names_the_expected_files(write):
     folder = write("train.tsv", *FORMS["train.tsv"])
     with pytest.raises(FileNotFoundError) as error:
         read(folder, "dev")
@@ -211,7 +215,7 @@ def test_a_split_that_is_missing_is_an_error_that_names_the_files_looked_for(wri
 QUOTED = ["sentence\tlabel", '"He said ""hi"""\tpos', '"two\twords"\tneg', '"two\nlines"\tneg']
 
 
-def test_cells_in_quotation_marks_are_read_with_quoting(write):
+def test_quoted_cells_are_parsed_with_quoting(write):
     folder = write("train.tsv", *QUOTED)
     task = custom.find_task("tsv", folder, CustomDataSettings(), quoting=True)
     data = read_examples(task, folder, "train", quoting=True)
@@ -219,7 +223,7 @@ def test_cells_in_quotation_marks_are_read_with_quoting(write):
     assert texts == ['He said "hi"', "two\twords", "two\nlines"]
 
 
-def test_cells_in_quotation_marks_are_noticed_without_quoting(write, caplog):
+def test_a_warning_reports_quoted_cells_without_quoting(write, caplog):
     folder = write("train.tsv", *QUOTED[:2], "bad\tneg")
     assert read(folder).examples[0].text_a == '"He said ""hi"""'
     (line,) = [text for text in caplog.messages if "--quoting" in text]

@@ -19,7 +19,7 @@ WORDS = "[PAD] [UNK] [CLS] [SEP] [MASK] 河 船 雨 宽 谁 的 是 不".split()
 
 @pytest.fixture(scope="module", name="model_folder")
 def make_model(tmp_path_factory, config_file):
-    """A pre-trained model as it is published: config, weights and vocabulary."""
+    """Returns the folder of a pre-trained model, as published: config, weights, vocabulary."""
     folder = tmp_path_factory.mktemp("albert_tiny_zh")
     config = AlbertConfig.from_json_file(str(config_file))
     config.to_json_file(str(folder / "albert_config.json"))
@@ -64,7 +64,7 @@ def test_a_classifier_is_trained_from_python(model_folder, data_dir, tmp_path):
     assert tf_keras.mixed_precision.global_policy().name == "float32"
 
 
-def test_a_custom_task_takes_its_labels_from_the_settings(tmp_path, tiny_config):
+def test_a_custom_task_uses_the_labels_of_the_settings(tmp_path, tiny_config):
     (tmp_path / "test.tsv").write_text("text\nriver\n")
     settings = classification.Settings(
         task_name="tsv", data_dir=str(tmp_path), output_dir="out", labels=("b", "a")

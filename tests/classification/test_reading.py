@@ -13,7 +13,7 @@ from albert_tf.finetuning.tables import BadRowError
 
 @pytest.fixture
 def write(tmp_path):
-    """Writes lines (JSON objects, or lists to be joined by tabs) into a file below `tmp_path`."""
+    """Returns a function that writes lines (JSON objects, or lists of cells) to a file."""
 
     def write_lines(name, *lines):
         path = tmp_path / name
@@ -38,11 +38,11 @@ def warnings(monkeypatch):
 
 
 def cells(count, **filled):
-    """A row of `count` cells named c0, c1, …, some filled."""
+    """Returns a row of `count` cells c0, c1, …, some replaced."""
     return [str(filled.get(f"c{number}", f"c{number}")) for number in range(count)]
 
 
-# Task, split, file, header, a row, and the example it makes: the official table of columns.
+# Task, split, file, header, a row, and the expected example: Google's table of columns.
 COLUMNS = [
     ("cola", "train", "CoLA/train.tsv", 0, cells(4, c1=1), ("train-0", "c3", "", "1")),
     ("cola", "dev", "CoLA/dev.tsv", 0, cells(4, c1=0), ("dev-0", "c3", "", "0")),
@@ -124,7 +124,7 @@ COLUMNS = [
 
 
 @pytest.mark.parametrize(("name", "split", "file", "header", "row", "expected"), COLUMNS)
-def test_every_task_reads_its_own_columns(write, name, split, file, header, row, expected):
+def test_each_task_reads_its_own_columns(write, name, split, file, header, row, expected):
     head = [["label", *["head"] * (len(row) - 1)]] * header
     data = read_examples(TASKS[name], write(file, *head, row), split)
     assert data.examples == [Example(*expected, line=1 + header)]
@@ -178,7 +178,7 @@ def test_wsc_spans_that_are_not_in_the_text_are_bad_rows(write):
         read_examples(TASKS["wsc"], folder, "dev")
 
 
-def test_copa_becomes_two_pairs_cause_first(write):
+def test_copa_is_converted_to_two_pairs_cause_first(write):
     rows = [
         {"premise": "p", "choice0": "a", "choice1": "b", "question": "effect", "label": 1},
         {"premise": "q", "choice0": "c", "choice1": "d", "question": "cause", "label": 0},
@@ -192,7 +192,7 @@ def test_copa_becomes_two_pairs_cause_first(write):
     ]
 
 
-def test_xnli_reads_chinese_rows_only_and_prefers_its_own_format(write):
+def test_xnli_reads_only_chinese_rows_and_prefers_its_own_format(write):
     write("train.json", {"premise": "a", "hypo": "b", "label": "neutral"})
     folder = write(
         "xnli.dev.tsv",
@@ -205,7 +205,7 @@ def test_xnli_reads_chinese_rows_only_and_prefers_its_own_format(write):
     assert read_examples(TASKS["xnli"], folder, "train").path.endswith("train.json")
 
 
-def test_lcqmc_has_a_header_or_none(write):
+def test_lcqmc_is_read_with_and_without_a_header(write):
     row = ["一", "二", "1"]
     for header in (["text_a", "text_b", "label"], ["Sentence1", "Sentence2", "Label"]):
         data = read_examples(TASKS["lcqmc"], write("train.txt", header, row), "train")
@@ -216,7 +216,7 @@ def test_lcqmc_has_a_header_or_none(write):
         read_examples(TASKS["lcqmc"], folder, "train")
 
 
-def test_a_quote_is_a_character_like_any_other(write):
+def test_quotation_marks_are_ordinary_characters(write):
     folder = write("SST-2/dev.tsv", "sentence\tlabel", '"open\t1', '"closed" once\t0')
     data = read_examples(TASKS["sst-2"], folder, "dev")
     assert [example.text_a for example in data.examples] == ['"open', '"closed" once']
@@ -239,7 +239,7 @@ GOOD = "5\tone\ttwo\tentailment"
         ("6\to\rne\ttwo\tentailment", r"a carriage return"),
     ],
 )
-def test_a_bad_row_stops_with_its_line_or_is_counted(write, warnings, row, problem):
+def test_a_bad_row_is_an_error_with_its_line_or_counted(write, warnings, row, problem):
     folder = write("RTE/dev.tsv", HEADER, GOOD, row, GOOD.replace("5", "7"))
     with pytest.raises(ValueError, match=rf"RTE/dev.tsv, line 3: {problem}.*--max_bad_rows=0"):
         read_examples(TASKS["rte"], folder, "dev")
@@ -248,7 +248,7 @@ def test_a_bad_row_stops_with_its_line_or_is_counted(write, warnings, row, probl
     assert any("line 3" in text for text in warnings)
 
 
-def test_one_bad_row_too_many_stops(write):
+def test_one_bad_row_too_many_is_an_error(write):
     folder = write("RTE/dev.tsv", HEADER, GOOD, "x", "y")
     with pytest.raises(ValueError, match=r"line 4: .*--max_bad_rows=1"):
         read_examples(TASKS["rte"], folder, "dev", max_bad_rows=1)
@@ -268,14 +268,14 @@ def test_one_bad_row_too_many_stops(write):
         ({"id": "\ud800"}, "'id' contains a lone surrogate"),
     ],
 )
-def test_labels_and_names_that_no_line_can_hold_are_refused(write, changes, problem):
+def test_labels_and_ids_that_do_not_fit_in_a_line_are_rejected(write, changes, problem):
     row = {"text": "x", "label": "a", "id": "1"}
     folder = write("train.jsonl", row, row | changes)
     with pytest.raises(ValueError, match=rf"train\.jsonl, line 2: {problem}"):
         custom.find_task("tsv", folder, CustomDataSettings())
 
 
-def test_a_name_that_cannot_be_written_is_found_in_a_test_file(write):
+def test_an_id_that_is_not_valid_unicode_is_detected_in_a_test_file(write):
     row = {"text": "x", "label": "a", "id": "1"}
     folder = write("test.jsonl", row, row | {"id": "\ud800"})
     task = custom.find_task("tsv", folder, CustomDataSettings(labels=("a", "b")))
@@ -311,26 +311,26 @@ def test_an_empty_text_of_a_test_file_is_kept_and_reported(write, warnings):
     assert "column 2 is empty, kept (1: line 2)" in warnings[0]
 
 
-def test_the_same_name_twice_matters_in_test_files(write, warnings):
+def test_duplicate_ids_are_an_error_only_in_test_files(write, warnings):
     folder = write("RTE/test.tsv", "index\tsentence1\tsentence2", "0\ta\tb", "1\ta\tb", "0\tc\td")
-    with pytest.raises(ValueError, match=r"line 4: its name '0' is that of line 2 too"):
+    with pytest.raises(ValueError, match=r"line 4: the id '0' also occurs in line 2"):
         read_examples(TASKS["rte"], folder, "test")
     folder = write("RTE/dev.tsv", HEADER, GOOD, GOOD)
     assert len(read_examples(TASKS["rte"], folder, "dev")) == 2
-    assert "a name that another row has too (1: line 3)" in warnings[0]
+    assert "duplicate id (1: line 3)" in warnings[0]
 
 
-def test_labels_of_a_test_file_are_used_where_all_are_there(write, warnings):
+def test_labels_of_a_test_file_are_used_if_complete(write, warnings):
     data = read_examples(TASKS["lcqmc"], write("test.txt", "一\t二\t1", "三\t四\t0"), "test")
     assert data.has_labels
     assert not warnings
     data = read_examples(TASKS["lcqmc"], write("test.txt", "一\t二\t1", "三\t四\t-1"), "test")
     assert [example.label for example in data.examples] == ["1", None]
     assert not data.has_labels
-    assert "not scored (1: line 2)" in warnings[0]
+    assert "not evaluated (1: line 2)" in warnings[0]
 
 
-def test_qqp_skips_short_rows_and_keeps_empty_texts_as_official(write, warnings):
+def test_qqp_skips_short_rows_and_keeps_empty_texts_like_google(write, warnings):
     rows = ["1\t2\t3\thow\twhy", "2\t3\t4\thow\t\t0", "3\t4\t5\thow\twhy\t1"]
     folder = write("QQP/train.tsv", "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate", *rows)
     data = read_examples(TASKS["qqp"], folder, "train")
@@ -342,38 +342,38 @@ def test_qqp_skips_short_rows_and_keeps_empty_texts_as_official(write, warnings)
         read_examples(TASKS["qqp"], folder, "train")
 
 
-def test_a_wrong_separator_or_a_missing_header_is_refused(write):
+def test_a_wrong_separator_or_a_missing_header_is_rejected(write):
     folder = write("RTE/dev.tsv", "index,sentence1,sentence2,label", "5,one,two,entailment")
     with pytest.raises(
         ValueError, match=r"dev.tsv, line 2: expected 2 or more columns, got 1 \(tabs"
     ):
         read_examples(TASKS["rte"], folder, "dev")
     folder = write("RTE/dev.tsv", GOOD, GOOD)
-    with pytest.raises(ValueError, match=r"dev.tsv, line 1: a header was expected"):
+    with pytest.raises(ValueError, match=r"dev.tsv, line 1: expected a header"):
         read_examples(TASKS["rte"], folder, "dev")
 
 
-def test_a_header_where_there_should_be_none_is_a_bad_row(write):
+def test_an_unexpected_header_is_a_bad_row(write):
     folder = write("CoLA/train.tsv", "source\tlabel\tmark\tsentence", "gj04\t1\t\tIt is.")
     with pytest.raises(ValueError, match=r"train.tsv, line 1: unknown label 'label'"):
         read_examples(TASKS["cola"], folder, "train")
 
 
-def test_files_without_an_example_are_refused(write):
-    with pytest.raises(ValueError, match="an empty file"):
+def test_files_without_an_example_are_rejected(write):
+    with pytest.raises(ValueError, match="the file is empty"):
         read_examples(TASKS["rte"], write("RTE/dev.tsv", ""), "dev")
-    with pytest.raises(ValueError, match="not one example"):
+    with pytest.raises(ValueError, match="contains no usable example"):
         read_examples(TASKS["rte"], write("RTE/dev.tsv", HEADER), "dev")
 
 
-def test_missing_data_says_where_it_was_looked_for(write, tmp_path):
+def test_an_error_says_where_missing_data_was_looked_for(write, tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no dev data of rte: none of .*RTE/dev.tsv"):
         read_examples(TASKS["rte"], str(tmp_path), "dev")
-    with pytest.raises(ValueError, match="task ax has no train data, but test"):
+    with pytest.raises(ValueError, match="task ax has no train data, only test"):
         read_examples(TASKS["ax"], str(tmp_path), "train")
 
 
-def test_the_data_directory_may_be_the_tasks_own_folder(write):
+def test_the_data_directory_may_be_the_folder_of_the_task(write):
     folder = write("RTE/dev.tsv", HEADER, GOOD)
     first = read_examples(TASKS["rte"], folder, "dev")
     second = read_examples(TASKS["rte"], folder + "/RTE", "dev")
@@ -386,7 +386,7 @@ def test_very_long_rows_are_read(write):
     assert data.examples[0].text_a == text
 
 
-def test_the_checksum_follows_texts_labels_and_names(write):
+def test_the_checksum_depends_on_texts_labels_and_ids(write):
     def checksum(*rows):
         return read_examples(TASKS["rte"], write("RTE/dev.tsv", HEADER, *rows), "dev").checksum()
 
@@ -401,21 +401,21 @@ def test_the_checksum_follows_texts_labels_and_names(write):
     ("value", "label"),
     [("1", "1"), (" 1 ", "1"), (1, "1"), ("Entailment", "entailment"), (True, "true")],
 )
-def test_labels_come_as_text_numbers_or_json_booleans(value, label):
+def test_labels_may_be_text_numbers_or_json_booleans(value, label):
     task = next(task for task in TASKS.values() if label in task.labels)
     assert parse_label(value, task) == label
 
 
 @pytest.mark.parametrize("value", ["high", "nan", "inf", "", None])
 def test_scores_are_finite_numbers(value):
-    with pytest.raises(BadRowError, match=r"a number was expected|the label is"):
+    with pytest.raises(BadRowError, match=r"expected a number|the label is"):
         parse_label(value, TASKS["sts-b"])
     assert parse_label("3.20", TASKS["sts-b"]) == "3.20"
 
 
 @pytest.mark.parametrize("name", ["cola", "mrpc", "rte", "sst-2"])
 @pytest.mark.parametrize("split", ["dev", "test"])
-def test_names_and_labels_are_the_official_ones(shared, name, split):
+def test_ids_and_labels_equal_googles(shared, name, split):
     golden = np.load(shared / "golden" / "tasks" / "glue" / f"{name}_{split}.npz")
     data = read_examples(TASKS[name], str(shared / "data" / "glue"), split)
     count = len(golden["guid"])

@@ -13,7 +13,7 @@ def test_the_settings_are_public_and_name_their_task():
     assert not settings.asks_for_something
 
 
-def test_what_custom_tasks_need_says_so():
+def test_help_texts_mention_custom_tasks():
     fields = {field.name: field for field in describe(CustomDataSettings)}
     assert set(fields) == {
         *("text_a_column", "text_b_column", "label_column", "guid_column"),
@@ -22,7 +22,7 @@ def test_what_custom_tasks_need_says_so():
     assert all(field.help.startswith("task_name=tsv: ") for field in fields.values())
 
 
-def test_a_tflite_file_needs_a_folder():
+def test_a_tflite_file_requires_export_dir():
     settings = classification.Settings(
         task_name="lcqmc", data_dir="data", output_dir="out", tflite_quantization="int8"
     )

@@ -43,7 +43,7 @@ def ids(text):
         (" ", "p q", 10, "[CLS] [SEP] p q [SEP]", 2),
     ],
 )
-def test_features_are_the_official_ones(tokenizer, text_a, text_b, length, tokens, first_length):
+def test_features_equal_googles(tokenizer, text_a, text_b, length, tokens, first_length):
     data = make_set(("0", text_a, text_b, "entailment"))
     features = classification.make_features(data, tokenizer, length)
     expected = ids(tokens)
@@ -55,14 +55,14 @@ def test_features_are_the_official_ones(tokenizer, text_a, text_b, length, token
     assert batch["segment_ids"].sum() == len(expected) - first_length
 
 
-def test_labels_become_ids_in_the_order_of_the_table(tokenizer):
+def test_labels_are_converted_to_ids_in_the_order_of_the_table(tokenizer):
     data = make_set(("0", "a", "b", "not_entailment"), ("1", "a", "b", "entailment"))
     features = classification.make_features(data, tokenizer, 9)
     assert features.columns["label_ids"].tolist() == [1, 0]
     assert features.columns["label_ids"].dtype == np.int32
 
 
-def test_a_test_example_has_the_official_dummy_label(tokenizer):
+def test_a_test_example_has_googles_dummy_label(tokenizer):
     for task, dtype in (("rte", np.int32), ("sts-b", np.float32)):
         data = make_set(("0", "a", "b"), task=task, split="test")
         label_ids = classification.make_features(data, tokenizer, 9).columns["label_ids"]
@@ -70,7 +70,7 @@ def test_a_test_example_has_the_official_dummy_label(tokenizer):
         assert label_ids.dtype == dtype
 
 
-def test_scores_are_raw(tokenizer):
+def test_regression_scores_are_not_scaled(tokenizer):
     data = make_set(("0", "a", "b", "3.25"), ("1", "a", "b", "5.000"), task="sts-b")
     label_ids = classification.make_features(data, tokenizer, 9).columns["label_ids"]
     assert label_ids.tolist() == [3.25, 5.0]
@@ -85,23 +85,23 @@ def test_more_examples_than_are_tokenized_at_once_keep_their_order(tokenizer, mo
     assert features.input_ids.reshape(8, 3)[:, 1].tolist() == ids("a b c d e f p q")
 
 
-def test_no_room_for_two_texts_is_refused(tokenizer):
-    with pytest.raises(ValueError, match="--max_seq_length=4: at least 5"):
+def test_no_room_for_two_texts_is_rejected(tokenizer):
+    with pytest.raises(ValueError, match="--max_seq_length=4: expected 5 or more"):
         classification.make_features(make_set(("0", "a", "b", "entailment")), tokenizer, 4)
 
 
-def test_cut_examples_are_counted(tokenizer, monkeypatch):
+def test_truncated_examples_are_counted(tokenizer, monkeypatch):
     logged = []
     monkeypatch.setattr(logging, "info", lambda text, *args: logged.append(text % args))
     data = make_set(("7", "a b c d e", "p", "entailment"), ("8", "a", "b", "entailment"))
     classification.make_features(data, tokenizer, 8)
-    assert "memory: 1 of 2 examples are longer than max_seq_length=8 and were cut" in logged
+    assert "memory: 1 of 2 examples are longer than max_seq_length=8 and were truncated" in logged
     assert "7 (entailment): [CLS] a b c d [SEP] p [SEP]" in logged
 
 
 @pytest.mark.parametrize("name", ["cola", "mrpc", "rte", "sst-2"])
 @pytest.mark.parametrize("split", ["dev", "test"])
-def test_features_match_the_official_program(shared, name, split):
+def test_features_match_googles_program(shared, name, split):
     golden = np.load(shared / "golden" / "tasks" / "glue" / f"{name}_{split}.npz")
     tokenizer = FullTokenizer(spm_model_file=str(shared / "vocab" / "30k-clean.model"))
     data = read_examples(TASKS[name], str(shared / "data" / "glue"), split)
@@ -113,19 +113,19 @@ def test_features_match_the_official_program(shared, name, split):
         np.testing.assert_array_equal(batch[key], golden[key], err_msg=key)
 
 
-def test_caches_carry_the_official_names_and_are_used_again(tokenizer, tmp_path, monkeypatch):
+def test_caches_have_googles_names_and_are_reused(tokenizer, tmp_path, monkeypatch):
     cache = str(tmp_path / "cache")
     for split, name in (("train", "rte_train"), ("dev", "rte_eval"), ("test", "rte_test")):
         data = make_set(("0", "a", "b", "entailment"), split=split)
         first = classification.make_features(data, tokenizer, 9, cache)
         assert (tmp_path / "cache" / f"{name}.npz").exists()
         with monkeypatch.context() as patch:
-            patch.setattr(classification, "_sequences", None)  # not called any more
+            patch.setattr(classification, "_sequences", None)  # must not be called again
             again = classification.make_features(data, tokenizer, 9, cache)
         assert again.input_ids.tolist() == first.input_ids.tolist()
 
 
-def test_whatever_changes_the_features_makes_them_anew(tokenizer, tmp_path):
+def test_features_are_recreated_if_anything_relevant_changes(tokenizer, tmp_path):
     def features(*example, task="rte", length=9, lower=True, words=WORDS):
         path = tmp_path / "vocab.txt"
         path.write_text("\n".join(words) + "\n", encoding="utf-8")
@@ -188,7 +188,7 @@ def test_the_loss_of_a_regression_is_the_mean_squared_error(tiny_config, batch):
     np.testing.assert_allclose(sums["MSE"][0], squares.sum(), rtol=1e-5)
 
 
-def test_the_mean_of_all_positions_is_passed_on(tiny_config, batch):
+def test_the_mean_over_all_positions_can_be_used(tiny_config, batch):
     model = make_classifier("cola", tiny_config, use_pooled_output=False).build_model()
     assert not model.use_pooled_output
     assert model(batch).shape == (BATCH_SIZE, 2)
@@ -198,7 +198,7 @@ LOGITS = np.array([[2.0, 0.0], [0.0, 1.0], [3.0, 0.0], [0.0, 0.5], [0.0, 4.0]], 
 LABELS = np.array([0, 1, 1, 0, 1])
 
 
-def test_results_have_the_official_keys():
+def test_results_have_googles_keys():
     keys = {"eval_accuracy", "eval_loss", "loss"}
     assert set(classification.evaluate(TASKS["rte"], LOGITS, LABELS, 2)) == keys
     assert set(classification.evaluate(TASKS["cola"], LOGITS, LABELS, 2)) == keys | {"matthew_corr"}
@@ -208,7 +208,7 @@ def test_results_have_the_official_keys():
     assert scores["MSE"] == scores["eval_loss"]
 
 
-def test_results_are_those_of_the_definitions():
+def test_results_follow_the_definitions():
     found = classification.evaluate(TASKS["cola"], LOGITS, LABELS, 2)
     losses = np.log(1 + np.exp([-2.0, -1.0, 3.0, 0.5, -4.0]))
     assert found == pytest.approx(
@@ -221,7 +221,7 @@ def test_results_are_those_of_the_definitions():
     )
 
 
-def test_predictions_are_written_as_official(tmp_path):
+def test_predictions_are_written_in_googles_format(tmp_path):
     data = make_set(("7", "a", "b"), ("9", "c", "d"), task="rte", split="test")
     probabilities = np.array([[0.1, 0.9], [0.75, 0.25]], np.float32)
     paths = classification.write_predictions(str(tmp_path), data, probabilities)
@@ -236,7 +236,7 @@ def test_predictions_are_written_as_official(tmp_path):
     assert (tmp_path / "RTE.tsv").read_text() == submission
 
 
-def test_scores_are_written_as_they_are(tmp_path):
+def test_scores_are_written_unchanged(tmp_path):
     data = make_set(("0", "a", "b"), ("1", "c", "d"), task="sts-b", split="test")
     classification.write_predictions(str(tmp_path), data, np.array([[5.1], [-0.3]], np.float32))
     assert (tmp_path / "test_results.tsv").read_text() == "5.1\n-0.3\n"
@@ -258,7 +258,7 @@ def test_clue_predictions_have_ids_and_labels(tmp_path):
     assert not list(tmp_path.glob("*.tsv.*"))
 
 
-def test_copa_answers_with_the_more_probable_choice(tmp_path):
+def test_copa_predicts_the_more_probable_choice(tmp_path):
     data = make_set(*((f"test-{n}", "p", "q") for n in range(4)), task="copa", split="test")
     right = np.array([0.6, 0.7, 0.4, 0.1], np.float32)
     classification.write_predictions(str(tmp_path), data, np.stack([1 - right, right], axis=1))
@@ -268,13 +268,13 @@ def test_copa_answers_with_the_more_probable_choice(tmp_path):
     ]
 
 
-def test_predictions_of_other_examples_are_refused(tmp_path):
+def test_predictions_of_other_examples_are_rejected(tmp_path):
     with pytest.raises(ValueError, match="longer than"):
         classification.write_predictions(str(tmp_path), make_set(("0", "a")), np.zeros((3, 2)))
     assert not list(tmp_path.iterdir())
 
 
-def test_a_task_of_the_users_own_is_as_good_as_any(tokenizer, tmp_path):
+def test_a_custom_task_works_like_any_other(tokenizer, tmp_path):
     task = ClassificationTask("tsv", "", {}, labels=("x", "y", "z"))
     data = ExampleSet(task, "test", "memory", [Example("test-0", "a")])
     assert classification.make_features(data, tokenizer, 9).input_ids.tolist() == ids(
@@ -287,7 +287,7 @@ def test_a_task_of_the_users_own_is_as_good_as_any(tokenizer, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("pooled", [True, False])
-def test_an_export_takes_texts_and_answers_with_labels(tiny_config, tokenizer, tmp_path, pooled):
+def test_an_export_takes_texts_and_returns_labels(tiny_config, tokenizer, tmp_path, pooled):
     values = Settings(
         task_name="mnli", data_dir="none", output_dir="none", use_pooled_output=pooled
     )

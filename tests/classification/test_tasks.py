@@ -9,7 +9,7 @@ CHINESE = (
 )
 
 
-def test_all_tasks_are_there():
+def test_the_table_contains_all_tasks():
     assert set(TASKS) == {*GLUE, *CHINESE}
 
 
@@ -38,7 +38,7 @@ def test_every_row_is_complete(name):
         ("wsc", ("true", "false")),
     ],
 )
-def test_labels_have_the_ids_of_the_official_checkpoints(name, labels):
+def test_labels_have_the_ids_of_googles_checkpoints(name, labels):
     assert TASKS[name].labels == labels
 
 
@@ -51,7 +51,7 @@ def test_label_sets_of_clue():
     assert TASKS["iflytek"].num_labels == 119
 
 
-def test_every_glue_task_has_the_leaderboards_file_name():
+def test_each_glue_task_has_the_leaderboards_file_name():
     names = [TASKS[name].leaderboard_file for name in GLUE]
     assert names == [
         f"{stem}.tsv"
@@ -66,7 +66,7 @@ def test_names_are_found_in_any_case_and_under_their_aliases():
     assert {find_task(alias).name for alias in ALIASES} == set(ALIASES.values())
 
 
-def test_an_unknown_task_is_answered_with_the_known_ones():
+def test_an_unknown_task_is_an_error_that_lists_the_known_ones():
     with pytest.raises(
         ValueError, match=r"Task not found: colla\. .*afqmc, ax, .*tsv for a custom"
     ):

@@ -482,7 +482,7 @@ def test_a_labeled_test_split_is_measured(run, finished, tmp_path):
     [
         ([], "nothing to do: set --do_train, --do_eval, --do_predict or --export_dir"),
         (["--do_train", "--max_seq_length=62"], "--max_seq_length=62 is larger than max_position"),
-        (["--do_train", "--max_seq_length=4"], "--max_seq_length=4: at least 5 expected"),
+        (["--do_train", "--max_seq_length=4"], "--max_seq_length=4: expected 5 or more"),
         (["--do_train", "--task_name=colla"], "Task not found: colla. Known are afqmc"),
         (["--do_train", "--task_name=mrpc"], r"no train data of mrpc: none of .*MRPC/train\.tsv"),
         (["--do_train", "--task_name=ax"], "task ax has no train data, but test"),
@@ -515,7 +515,11 @@ BAD = [
     ("label\ttext", "1\tgood\n0", r"train\.tsv, line 3: expected 2 or more columns, got 1"),
     ("label\ttext", "1\t \n0\tbad", r"train\.tsv, line 2: the text in column 1 is empty"),
     ("label\ttext", "1\tgo\rod\n0\tbad", r"train\.tsv, line 2: a carriage return or NUL character"),
-    ("label\ttext", "0.5\tgood\n0\tbad", r"train\.tsv, line 2: label '0.5' is a fraction, no cl"),
+    (
+        "label\ttext",
+        "0.5\tgood\n0\tbad",
+        r"train\.tsv, line 2: label '0.5' is a fraction, not a cl",
+    ),
     ("class_\tbody", "1\tgood\n0\tbad", r"train\.tsv, line 1: no column 'text_a'"),
     ("label\ttext", "\tgood\n0\tbad", r"train\.tsv, line 2: the label is ''"),
 ]

@@ -335,7 +335,7 @@ def test_questions_of_ones_own_have_two_or_more_options(run, tmp_path):
     [
         (["--do_train=False", "--do_eval=False"], "nothing to do: set --do_train, --do_eval,"),
         (["--max_seq_length=62"], "--max_seq_length=62 is larger than max_position_embedd.*=61"),
-        (["--middle_only", "--high_only"], "--middle_only and --high_only leave no questions"),
+        (["--middle_only", "--high_only"], "--middle_only and --high_only exclude each other"),
         (["--init_checkpoint=a", "--albert_hub_module_handle=b"], "are mutually exclusive"),
         (
             ["--albert_hub_module_handle=https://x/1"],
@@ -367,7 +367,7 @@ BAD = [
     (
         PASSAGE,
         [QUESTIONS[0], ("Who?", ["a", "b", "c"], "A")],
-        r"high/x\.txt, question 2 of x\.txt: 3 options, 4 were expected",
+        r"high/x\.txt, question 2 of x\.txt: 3 options, expected 4",
     ),
     (
         PASSAGE,

@@ -57,7 +57,7 @@ def test_the_program_prints_a_table_of_a_file(model_dir, tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("one\ttwo\nthree\n", "line 2: 2 or more columns"), ("", "an empty file")],
+    [("one\ttwo\nthree\n", "line 2: expected 2 or more columns"), ("", "the file is empty")],
 )
 def test_a_file_without_pairs_is_refused_with_its_line(tmp_path, text, message):
     path = tmp_path / "pairs.tsv"

@@ -1,4 +1,4 @@
-"""Record files whose records are numbers, sound or damaged."""
+"""Record files whose records are numbers, valid or damaged."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def write_numbers(path, numbers, compression=""):
 
 
 def write_files(folder):
-    """Writes six files of different lengths, one with gzip; the records are numbered through."""
+    """Writes six files of different lengths, one with gzip, with consecutively numbered records."""
     start, paths = 0, []
     for i, length in enumerate((5, 19, 1, 11, 3, 8)):
         paths.append(str(folder / f"{i}.tfrecord"))
@@ -35,11 +35,11 @@ def write_files(folder):
 
 
 def write_damaged(path, numbers, damage, is_gzip=False):
-    """Records of these numbers, some of them damaged: place → kind of damage."""
+    """Returns records of the given numbers; `damage` maps positions to kinds of damage."""
     frames = frame_records([example(number) for number in numbers])
     for place, kind in damage.items():
         frame = bytearray(frames[place])
-        if kind == "other":  # its checksum is right
+        if kind == "other":  # with a correct checksum
             frame = frame_records([b"something else"])[0]
         elif kind == "cut":
             del frame[-3:]

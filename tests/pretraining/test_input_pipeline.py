@@ -1,4 +1,4 @@
-"""The order of training records, batches for several workers, and records left out."""
+"""The order of training records, batches for several workers, and skipped records."""
 
 from __future__ import annotations
 
@@ -38,29 +38,29 @@ def test_an_epoch_has_every_record_once(files):
     assert numbers[:47] != sorted(numbers[:47])
 
 
-def test_going_on_at_any_record_is_as_going_through(files):
+def test_resuming_at_any_record_continues_the_same_order(files):
     through = take(files, 150)
     for start in [0, 3, 8, 25, 46, 47, 58, 101]:
         assert take(files, 9, start=start) == through[start : start + 9], start
 
 
-def test_the_seed_decides_the_order(files):
+def test_the_seed_determines_the_order(files):
     assert take(files, 47, seed=3) == take(files, 47, seed=3)
     assert take(files, 47, seed=3) != take(files, 47, seed=4)
 
 
-def test_files_are_read_in_turns():
+def test_files_are_read_from_each():
     for lengths in ([4], [2, 5, 1], [3, 3, 3, 3], [1, 9]):
         turns = itertools.zip_longest(*([i] * n for i, n in enumerate(lengths)))
         order = [i for turn in turns for i in turn if i is not None]
         for count in range(len(order)):
-            taken, first = input_pipeline._read_in_turns(lengths, count)
+            taken, first = input_pipeline._read_from_each(lengths, count)
             assert taken == [order[:count].count(i) for i in range(len(lengths))]
             rotated = [i % len(lengths) for i in range(first, first + len(lengths))]
             assert next(i for i in rotated if taken[i] < lengths[i]) == order[count]
 
 
-def test_evaluation_reads_every_record_once_and_in_order(files):
+def test_evaluation_reads_every_record_once_in_order(files):
     batches = list(input_pipeline.evaluation_dataset(files, FEATURES, 10))
     assert [len(batch["number"]) for batch in batches] == [10, 10, 10, 10, 7]
     numbers = np.concatenate([batch["number"][:, 0] for batch in batches])
@@ -80,18 +80,18 @@ def test_a_damaged_record_is_found(tmp_path):
         list(input_pipeline.batches(dataset, files, FEATURES))
 
 
-def test_a_record_of_another_kind_is_found(tmp_path):
+def test_a_record_with_other_features_is_found(tmp_path):
     path = tmp_path / "a.tfrecord"
     path.write_bytes(b"".join(frame_records([example(3), example(4), b"something else"])))
     files = record_files.find_record_files([str(path)])
     dataset = input_pipeline.evaluation_dataset(files, FEATURES, 2)
-    with pytest.raises(ValueError, match=r"a\.tfrecord, record 3: damaged: it is no tf\.train"):
+    with pytest.raises(ValueError, match=r"a\.tfrecord, record 3: damaged: it is not a tf\.train"):
         list(input_pipeline.batches(dataset, files, FEATURES))
 
 
 @pytest.fixture(name="damaged_files")
 def make_damaged_files(tmp_path, monkeypatch):
-    """As `files`, but records 2, 10, 11, 26 to 30, 37, 44 and 46 of the 47 cannot be used."""
+    """Like `files`, but records 2, 10, 11, 26 to 30, 37, 44 and 46 of the 47 are unusable."""
     monkeypatch.setattr(input_pipeline, "SHUFFLE_BLOCK", 7)
     monkeypatch.setattr(records, "BLOCK_SIZE", 4)
     damages = [
@@ -113,21 +113,19 @@ def make_damaged_files(tmp_path, monkeypatch):
 USABLE = sorted({*range(47)} - {2, 10, 11, *range(26, 36), 37, 44, 46})
 
 
-def test_damaged_records_are_found_and_left_out(damaged_files, caplog):
+def test_damaged_records_are_found_and_skipped(damaged_files, caplog):
     assert [file.num_records for file in damaged_files] == [4, 17, 1, 1, 2, 6]
     assert [file.damaged for file in damaged_files] == [(2,), (5, 6), None, (), (1,), (5,)]
     log = "\n".join(record.getMessage() for record in caplog.get_records("setup"))
-    assert "0.tfrecord: 1 of 5 records are damaged and left out: 3" in log
-    assert "1.tfrecord: 2 of 19 records are damaged and left out: 6, 7" in log
-    assert "3.tfrecord: the records after 1 are lost, an unknown number." in log
-    assert "5.tfrecord: the records after 7 are lost, an unknown number." in log
+    assert "0.tfrecord: 1 of 5 records are damaged and skipped: 3" in log
+    assert "1.tfrecord: 2 of 19 records are damaged and skipped: 6, 7" in log
+    assert "3.tfrecord: the records after 1 are lost (an unknown number)." in log
+    assert "5.tfrecord: the records after 7 are lost (an unknown number)." in log
     batches = input_pipeline.evaluation_dataset(damaged_files, FEATURES, 10)
     assert [int(number[0]) for batch in batches for number in batch["number"]] == USABLE
 
 
-def test_the_order_without_damaged_records_is_as_if_they_had_never_been(
-    damaged_files, tmp_path_factory
-):
+def test_damaged_records_do_not_affect_the_order_of_others(damaged_files, tmp_path_factory):
     through = take(damaged_files, 2 * 31 + 5)
     assert sorted(through[:31]) == USABLE == sorted(through[31:62])
     for start in (8, 31, 40):
@@ -141,7 +139,7 @@ def test_the_order_without_damaged_records_is_as_if_they_had_never_been(
     assert take(record_files.find_record_files(paths), len(through)) == through
 
 
-def test_the_rows_of_all_workers_are_those_of_one(damaged_files):
+def test_the_rows_of_all_workers_form_the_batches_of_one(damaged_files):
     def batches(rows=None):
         dataset = input_pipeline.training_dataset(damaged_files, FEATURES, 6, 3, 9, rows=rows)
         batches = itertools.islice(dataset, 12)

@@ -1,4 +1,4 @@
-"""Pre-training from Python: Google's losses, resuming, the best checkpoint, and what is refused."""
+"""Pre-training from Python: Google's losses, resuming, the best checkpoint, and errors."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def write_batch(path, batch, copies=1):
 
 @pytest.fixture
 def settings(tmp_path):
-    """Settings that fit Google's reference batch, and its records."""
+    """Returns settings for Google's reference batch, and its records."""
     write_batch(tmp_path / "train.tfrecord", read_golden("input/"))
     return pretraining.Settings(
         albert_config_file=f"{GOLDEN}/encoder_shared.json",
@@ -55,7 +55,7 @@ def settings(tmp_path):
 
 @pytest.fixture
 def training(tmp_path, settings):
-    """Settings of nine steps, evaluated on other records; not all checkpoints are kept."""
+    """Returns settings of nine steps, evaluated on other records, keeping some checkpoints."""
     write_batch(tmp_path / "held_out.tfrecord", read_golden("input/"), copies=2)
     return dataclasses.replace(
         settings,
@@ -72,7 +72,7 @@ def training(tmp_path, settings):
     )
 
 
-def test_a_google_checkpoint_evaluates_to_google_losses(tmp_path, settings):
+def test_a_checkpoint_of_google_has_googles_losses(tmp_path, settings):
     store.save_checkpoint(str(tmp_path / "google"), read_golden("variable/"))
     result = pretraining.run(
         dataclasses.replace(
@@ -100,7 +100,7 @@ def test_a_google_checkpoint_evaluates_to_google_losses(tmp_path, settings):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("folder", ["shared", "groups", "no_factorization"])
-def test_reference_checkpoints_evaluate_to_reference_losses(shared, tmp_path, settings, folder):
+def test_reference_checkpoints_have_the_reference_losses(shared, tmp_path, settings, folder):
     path = shared / "golden" / "encoder" / folder
     inputs = dict(np.load(path / "inputs.npz"))
     write_batch(tmp_path / "x.tfrecord", inputs)
@@ -126,9 +126,7 @@ def test_reference_checkpoints_evaluate_to_reference_losses(shared, tmp_path, se
 
 
 @pytest.mark.parametrize("damage", ["content", "position"])
-def test_a_bad_record_is_named_in_evaluation_as_in_training(
-    tmp_path, monkeypatch, settings, damage
-):
+def test_evaluation_and_training_name_a_bad_record(tmp_path, monkeypatch, settings, damage):
     monkeypatch.setattr(task, "CHECKED_RECORDS", 1)
     store.save_checkpoint(str(tmp_path / "google"), read_golden("variable/"))
     batch = read_golden("input/")
@@ -145,7 +143,7 @@ def test_a_bad_record_is_named_in_evaluation_as_in_training(
     )
     with pytest.raises(ValueError, match=r"train\.tfrecord, record 5: damaged: ") as caught:
         pretraining.run(evaluating)
-    assert ("masked_lm_positions holds -2" in str(caught.value)) == (damage == "position")
+    assert ("masked_lm_positions contains -2" in str(caught.value)) == (damage == "position")
     training = dataclasses.replace(settings, train_batch_size=6, num_train_steps=1)
     with pytest.raises(ValueError, match="record 5") as in_training:
         pretraining.run(dataclasses.replace(training, output_dir=f"{tmp_path}/other"))
@@ -153,7 +151,7 @@ def test_a_bad_record_is_named_in_evaluation_as_in_training(
 
 
 def assert_is_complete(output_dir, result, settings):
-    """The loss fell, each checkpoint was evaluated, the best is kept, and the run is described."""
+    """Checks that the loss fell, checkpoints were evaluated, and the best one was kept."""
     assert list(store.list_checkpoints(str(output_dir))) == [4, 8, 9]
     rows = [json.loads(line) for line in (output_dir / "metrics.jsonl").read_text().splitlines()]
     curve = {row["step"]: row["eval/loss"] for row in rows if "eval/loss" in row}
@@ -170,19 +168,19 @@ def assert_is_complete(output_dir, result, settings):
     assert run["flags"] == dataclasses.asdict(settings)
 
 
-def test_a_run_evaluates_what_it_saves_and_keeps_the_best(tmp_path, training):
+def test_a_run_evaluates_its_checkpoints_and_keeps_the_best(tmp_path, training):
     assert_is_complete(tmp_path / "out", pretraining.run(training), training)
 
 
 def write_vocabulary(path, checksum):
-    """Says which vocabulary the six records of a file were made with."""
+    """Writes metadata that names the vocabulary of the six records of a file."""
     entry = {"name": path.name, "instances": 6, "bytes": path.stat().st_size}
     vocabulary = {"size": 40, "checksum": checksum * 64, "file": f"{checksum}.model"}
     metadata = {"files": [entry], "settings": {}, "vocabulary": vocabulary}
     path.with_suffix(".records.json").write_text(json.dumps(metadata))
 
 
-def test_records_of_another_vocabulary_are_refused(tmp_path, settings):
+def test_records_of_another_vocabulary_are_rejected(tmp_path, settings):
     (tmp_path / "out").mkdir()
     first, second = tmp_path / "train.tfrecord", tmp_path / "second.tfrecord"
     second.write_bytes(first.read_bytes())
@@ -192,7 +190,7 @@ def test_records_of_another_vocabulary_are_refused(tmp_path, settings):
     known = describe_contents([RecordFile(str(first), 6)], [])
     trained_with.write(str(tmp_path / "out"), known)
     settings = dataclasses.replace(settings, train_batch_size=6, do_eval=True)
-    with pytest.raises(ValueError, match="made with different vocabularies: "):
+    with pytest.raises(ValueError, match="created with different vocabularies: "):
         pretraining.run(dataclasses.replace(settings, eval_input_file=str(second)))
     other = dataclasses.replace(settings, input_file=str(second))
     with pytest.raises(ValueError, match=r"(?s)with other settings.*a\.model.*b\.model"):
@@ -201,12 +199,12 @@ def test_records_of_another_vocabulary_are_refused(tmp_path, settings):
         pretraining.run(dataclasses.replace(other, do_train=False))
 
 
-@pytest.mark.slow  # tests/training/test_loop.py has it in the default tier
-def test_a_run_in_two_parts_ends_as_one_and_keeps_the_best(tmp_path, training):
+@pytest.mark.slow  # tests/training/test_loop.py covers this in the default tier
+def test_a_resumed_run_equals_an_uninterrupted_one_and_keeps_the_best(tmp_path, training):
     whole = pretraining.run(training)
     output_dir = tmp_path / "two"
     first = dataclasses.replace(training, output_dir=str(output_dir))
-    # The learning rate depends on the last step, so the first part is a run that was cut short.
+    # The learning rate depends on the last step, so the first part is an interrupted run.
     with pytest.MonkeyPatch.context() as patch:
         cut_short(patch, 4)
         with pytest.raises(KeyboardInterrupt):
@@ -221,7 +219,7 @@ def test_a_run_in_two_parts_ends_as_one_and_keeps_the_best(tmp_path, training):
 
 
 def cut_short(patch, step):
-    """Lets a run save `step`, and end before it takes another one."""
+    """Makes a run save `step`, and stop before it trains another step."""
     from albert_tf.training.loop import Trainer
 
     save = Trainer.save
@@ -246,13 +244,13 @@ def cut_short(patch, step):
         ({"train_batch_size": 6, "init_checkpoint": "none"}, "none: no such checkpoint"),
     ],
 )
-def test_what_cannot_work_is_refused_before_training(tmp_path, settings, changes, message):
+def test_invalid_combinations_are_rejected_before_training(tmp_path, settings, changes, message):
     with pytest.raises((ValueError, OSError), match=message):
         pretraining.run(dataclasses.replace(settings, **changes))
     assert not (tmp_path / "out").exists()
 
 
-def test_a_checkpoint_that_lacks_a_variable_is_refused(tmp_path, settings):
+def test_a_checkpoint_that_lacks_a_variable_is_rejected(tmp_path, settings):
     weights = read_golden("variable/")
     del weights["bert/pooler/dense/kernel"]
     store.save_checkpoint(str(tmp_path / "part"), weights)
@@ -263,7 +261,7 @@ def test_a_checkpoint_that_lacks_a_variable_is_refused(tmp_path, settings):
         pretraining.run(dataclasses.replace(settings, do_train=False, do_eval=True))
 
 
-def test_the_rate_grows_with_the_square_root_of_the_batch(settings):
+def test_the_learning_rate_scales_with_the_square_root_of_the_batch_size(settings):
     assert scaled_learning_rate(0.00176, 4096) == 0.00176
     assert scaled_learning_rate(0.00176, 1024) == pytest.approx(0.00088)
     scaled = dataclasses.replace(settings, scale_learning_rate=True, train_batch_size=1024)
@@ -280,7 +278,7 @@ def test_the_rate_grows_with_the_square_root_of_the_batch(settings):
         (0.001, 32, None),
     ],
 )
-def test_the_papers_rate_with_a_small_batch_is_warned_of(
+def test_a_warning_reports_the_papers_rate_with_a_small_batch(
     settings, monkeypatch, rate, batch_size, advised
 ):
     warnings = []

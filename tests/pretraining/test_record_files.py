@@ -1,4 +1,4 @@
-"""Record files: what they hold, which records are damaged, and what does not fit."""
+"""Record files: counts, damaged records, and features that do not match."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SHAPES = {
 
 
 def integers_example(features):
-    """A serialized Example of int64 lists, of any integers."""
+    """Returns a serialized Example of int64 lists, with arbitrary integers."""
     lists = {
         name: tf.train.Feature(int64_list=tf.train.Int64List(value=values))
         for name, values in features.items()
@@ -56,7 +56,7 @@ def make_contents():
     return encode_examples(arrays)
 
 
-def test_integers_become_int32_and_floats_stay(contents):
+def test_integers_are_cast_to_int32_and_floats_are_kept(contents):
     batch = parse(tf.constant(contents), SHAPES)
     assert {name: (value.shape, value.dtype) for name, value in batch.items()} == {
         "ids": ((5, 7), tf.int32),
@@ -64,7 +64,7 @@ def test_integers_become_int32_and_floats_stay(contents):
     }
 
 
-def test_one_bad_record_among_good_ones_is_noticed(contents):
+def test_one_bad_record_among_good_ones_is_detected(contents):
     assert parses(contents, SHAPES)
     assert parses([], SHAPES)
     assert not parses([*contents, b"something else"], SHAPES)
@@ -80,11 +80,11 @@ LIMITED = {
 @pytest.mark.parametrize(
     ("name", "values", "reason"),
     [
-        ("ids", [5, 96, -3, 0, 0, 0, 0], r"ids holds -3, 0 to 96 was expected \(the model has voc"),
-        ("ids", [5, 97, 0, 0, 0, 0, 0], "ids holds 97, 0 to 96 was expected"),
-        ("ids", [5, 2**32 + 5, 0, 0, 0, 0, 0], "ids holds 4294967301, 0 to 96 was expected"),
-        ("mask", [1, 1, 2, 0, 0, 0, 0], "mask holds 2, 0 to 1 was expected"),
-        ("mask", [0] * 7, r"a sample of tokens was expected, this one is empty \(mask is all 0\)"),
+        ("ids", [5, 96, -3, 0, 0, 0, 0], r"ids contains -3, expected 0 to 96 \(the model has voc"),
+        ("ids", [5, 97, 0, 0, 0, 0, 0], "ids contains 97, expected 0 to 96"),
+        ("ids", [5, 2**32 + 5, 0, 0, 0, 0, 0], "ids contains 4294967301, expected 0 to 96"),
+        ("mask", [1, 1, 2, 0, 0, 0, 0], "mask contains 2, expected 0 to 1"),
+        ("mask", [0] * 7, r"it has no tokens \(mask is all 0\)"),
     ],
 )
 def test_a_record_with_values_out_of_range_is_found_and_named(
@@ -100,35 +100,35 @@ def test_a_record_with_values_out_of_range_is_found_and_named(
     assert re.search(rf"a\.tfrecord, record 4: damaged: {reason}", find_damage([file], LIMITED))
     (usable,) = record_files.scan_record_files([file.path], LIMITED)
     assert (usable.num_records, usable.damaged) == (4, (3,))
-    log = rf"1 of 5 records are damaged and left out: 4\. Record 4: {reason}"
+    log = rf"1 of 5 records are damaged and skipped: 4\. Record 4: {reason}"
     assert re.search(log, caplog.text)
     assert find_damage([usable], LIMITED) == ""
 
 
-def test_a_misfit_says_what_to_do(contents):
+def test_a_misfit_explains_what_to_do(contents):
     flags = {"ids": "max_seq_length"}
     assert misfit(contents[0], SHAPES, flags) == ""
     wide = SHAPES | {"ids": Feature((8,), tf.int64)}
-    assert "ids has 7 values, --max_seq_length=8 was given" in misfit(contents[0], wide, flags)
+    assert "ids has 7 values, but --max_seq_length=8" in misfit(contents[0], wide, flags)
     other = SHAPES | {"other": SHAPES["ids"]}
-    assert "no feature 'other', but ids, weights" in misfit(contents[0], other, flags)
-    assert "no tf.train.Examples" in misfit(b"something else", SHAPES, flags)
+    assert "no feature 'other', only ids, weights" in misfit(contents[0], other, flags)
+    assert "not tf.train.Examples" in misfit(b"something else", SHAPES, flags)
 
 
-def test_the_lengths_of_files_are_found(files):
+def test_the_numbers_of_records_are_found(files):
     assert [file.num_records for file in files] == [5, 19, 1, 11, 3, 8]
     assert [file.is_gzip for file in files] == [False, True, False, False, False, False]
 
 
-def test_a_batch_larger_than_the_data_is_refused(files):
+def test_a_batch_larger_than_the_data_is_rejected(files):
     with pytest.raises(ValueError, match=r"--train_batch_size=48 .* 47 records in 6 file"):
         record_files.check_batch_size(files, 48)
 
 
-def test_empty_and_truncated_files_are_refused(tmp_path):
+def test_empty_and_truncated_files_are_rejected(tmp_path):
     path = tmp_path / "a.tfrecord"
     path.write_bytes(b"")
-    with pytest.raises(ValueError, match="holds no record"):
+    with pytest.raises(ValueError, match="contains no usable record"):
         record_files.find_record_files([str(path)])
     write_numbers(path, range(9))
     path.write_bytes(path.read_bytes()[:-3])
@@ -136,65 +136,65 @@ def test_empty_and_truncated_files_are_refused(tmp_path):
         record_files.find_record_files([str(path)])
 
 
-def test_a_scan_of_sound_files_finds_what_counting_finds(files):
+def test_a_scan_of_valid_files_agrees_with_counting(files):
     paths = [file.path for file in files]
     assert record_files.scan_record_files(paths, FEATURES) == files
 
 
-def test_what_metadata_say_is_lost_is_said(tmp_path, caplog):
+def test_lost_records_are_reported_from_the_metadata(tmp_path, caplog):
     path = write_damaged(tmp_path / "a.tfrecord", range(9), {4: "length check"})
     entry = {"name": "a.tfrecord", "instances": 9, "bytes": os.path.getsize(path)}
     metadata = {"files": [entry], "settings": {}, "vocabulary": {}}
     (tmp_path / "a.records.json").write_text(json.dumps(metadata))
     (file,) = record_files.scan_record_files([path], FEATURES)
     assert file == RecordFile(path, 4, False, ())
-    assert "the records after 4 are lost, 5. " in caplog.text
+    assert "the records after 4 are lost (5). " in caplog.text
 
 
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
-        ({}, "make it anew.$"),
+        ({}, "create it again.$"),
         ({0: "length"}, "record 1: the checksum of its length"),
-        ({0: "content"}, "its content is not what its checksum says"),
-        ({0: "other"}, "no tf.train.Example"),
+        ({0: "content"}, "its content does not match its checksum"),
+        ({0: "other"}, "not a tf.train.Example"),
     ],
 )
-def test_a_file_without_usable_records_is_refused(tmp_path, damage, reason):
+def test_a_file_without_usable_records_is_rejected(tmp_path, damage, reason):
     path = write_damaged(tmp_path / "a.tfrecord", range(len(damage)), damage)
-    with pytest.raises(ValueError, match=rf"a\.tfrecord: holds no record .*{reason}"):
+    with pytest.raises(ValueError, match=rf"a\.tfrecord: contains no usable record.*{reason}"):
         record_files.scan_record_files([path], FEATURES)
 
 
-def test_the_first_record_is_held_against_the_features(tmp_path):
+def test_the_first_record_is_checked_against_the_features(tmp_path):
     path = str(tmp_path / "a.tfrecord")
     write_numbers(path, [7])
     record_files.check_features(path, FEATURES, {})
     wide = {"number": Feature((128,), tf.int64)}
-    with pytest.raises(ValueError, match=r"number has 1 values, --max_seq_length=128 was given"):
+    with pytest.raises(ValueError, match=r"number has 1 values, but --max_seq_length=128"):
         record_files.check_features(path, wide, {"number": "max_seq_length"})
-    with pytest.raises(ValueError, match="no feature 'other', but number"):
+    with pytest.raises(ValueError, match="no feature 'other', only number"):
         record_files.check_features(path, {"other": FEATURES["number"]}, {})
 
 
-def test_a_record_whose_bytes_are_no_text_is_damaged(tmp_path):
-    """TensorFlow puts them into its message, which Python then cannot decode."""
+def test_a_record_whose_bytes_are_not_text_is_damaged(tmp_path):
+    """TensorFlow includes the bytes in its message, which Python then cannot decode."""
     path = tmp_path / "a.tfrecord"
     path.write_bytes(b"".join(frame_records([b"\xf5\xff" * 9])))
-    message = r"a\.tfrecord, record 1: damaged: it is no tf\.train\.Example"
+    message = r"a\.tfrecord, record 1: damaged: it is not a tf\.train\.Example"
     assert re.search(message, find_damage([RecordFile(str(path), 1)], FEATURES))
 
 
-def test_one_of_the_first_records_that_fits_is_enough(tmp_path):
+def test_one_valid_record_among_the_first_is_enough(tmp_path):
     path = write_damaged(tmp_path / "a.tfrecord", range(5), {0: "content", 1: "other"})
     record_files.check_features(path, FEATURES, {})
     path = write_damaged(tmp_path / "b.tfrecord", range(1), {0: "other"})
-    with pytest.raises(ValueError, match=r"b\.tfrecord: its records are no tf\.train\.Examples"):
+    with pytest.raises(ValueError, match=r"b\.tfrecord: its records are not tf\.train\.Examples"):
         record_files.check_features(path, FEATURES, {})
 
 
 def write_metadata(path, checksum):
-    """Says which vocabulary the records of a file were made with."""
+    """Writes metadata that names the vocabulary of a file's records."""
     entry = {"name": path.name, "instances": 4, "bytes": path.stat().st_size}
     vocabulary = {"size": 97, "checksum": checksum, "file": "x.model", "do_lower_case": False}
     metadata = {"files": [entry], "settings": {}, "vocabulary": vocabulary}
@@ -211,13 +211,13 @@ def test_the_vocabulary_of_records_is_that_of_their_metadata(tmp_path):
     found = record_files.find_vocabulary(record_files_of)
     text = "97 entries, sha256 aaaaaaaaaaaaaaaa"
     assert found.identity == {"vocabulary": text, "do_lower_case": "False"}
-    assert found.paths == {"vocabulary": f"x.model, says {tmp_path}/a.records.json"}
+    assert found.paths == {"vocabulary": f"x.model (according to {tmp_path}/a.records.json)"}
     write_metadata(paths[1], "b" * 64)
     with pytest.raises(ValueError, match=r"different vocabularies: x.*a\.records.*b\.records"):
         record_files.find_vocabulary(record_files_of)
 
 
-def test_the_vocabulary_beside_records_is_kept_with_the_run(tmp_path):
+def test_the_vocabulary_beside_records_is_copied_to_the_run(tmp_path):
     path, vocabulary, run = tmp_path / "a.tfrecord", tmp_path / "x.model", tmp_path / "run"
     write_numbers(str(path), range(4))
     run.mkdir()
@@ -234,7 +234,7 @@ def test_the_vocabulary_beside_records_is_kept_with_the_run(tmp_path):
     ]
 
 
-def test_records_are_known_by_their_content_wherever_they_are(tmp_path):
+def test_the_checksum_of_records_is_independent_of_their_folder(tmp_path):
     first, moved, other = tmp_path / "a", tmp_path / "b", tmp_path / "c"
     write_numbers(str(first), range(4))
     moved.write_bytes(first.read_bytes())

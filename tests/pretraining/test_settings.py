@@ -9,14 +9,14 @@ from albert_tf.pretraining.settings import Settings
 NEEDED = {"albert_config_file": "c.json", "input_file": "records", "output_dir": "out"}
 
 
-def test_defaults_are_those_of_the_paper():
+def test_the_defaults_are_those_of_the_paper():
     settings = Settings(**NEEDED)
     assert (settings.optimizer, settings.learning_rate) == ("lamb", 0.00176)
     assert (settings.train_batch_size, settings.num_train_steps) == (4096, 125000)
 
 
-def test_masking_during_training_is_refused():
-    with pytest.raises(ValueError, match="masked_lm_budget=3: only 0"):
+def test_masking_during_training_is_rejected():
+    with pytest.raises(ValueError, match="masked_lm_budget=3: expected 0"):
         Settings(**NEEDED, masked_lm_budget=3)
 
 

@@ -1,4 +1,4 @@
-"""The pre-training task: losses in NumPy, and which record files it takes."""
+"""The pre-training task: losses in NumPy, and the record files that it accepts."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_losses_follow_the_formula(task, tiny_batch):
     assert [float(x) for x in sums["sentence_order_accuracy"]] == [right, BATCH_SIZE]
 
 
-def test_unmasked_slots_do_not_count(task, tiny_batch, tiny_model):
+def test_empty_prediction_slots_do_not_count(task, tiny_batch, tiny_model):
     outputs = tiny_model(tiny_batch)
     batch = {name: tf.constant(value) for name, value in tiny_batch.items()}
     loss, _ = task.loss(outputs, batch)
@@ -71,40 +71,42 @@ def test_unmasked_slots_do_not_count(task, tiny_batch, tiny_model):
     assert float(other) == float(loss)
 
 
-def test_a_sequence_longer_than_the_positions_is_refused(tiny_config):
+def test_a_sequence_longer_than_the_positions_is_rejected(tiny_config):
     with pytest.raises(ValueError, match=r"--max_seq_length=14 is larger than max_position_.*=13"):
         PretrainingTask(tiny_config, 14, MAX_PREDICTIONS)
 
 
-def test_records_that_fit_are_taken(task, path):
+def test_valid_records_are_accepted(task, path):
     write_metadata(path)
     assert [file.num_records for file in task.find_records(f"{path.parent}/*", "input_file")] == [4]
 
 
-def test_a_glob_that_matches_nothing_is_named_with_its_flag(task, path):
+def test_an_error_names_the_flag_of_a_glob_without_matches(task, path):
     with pytest.raises(ValueError, match=r"--input_file: '.*none\*' matches no file"):
         task.find_records(f"{path},{path.parent}/none*", "input_file")
 
 
-def test_records_of_other_lengths_are_refused_with_both_numbers(tiny_config, path):
-    with pytest.raises(ValueError, match=r"input_ids has 11 values, --max_seq_length=12 was"):
+def test_records_of_other_lengths_are_rejected_with_both_numbers(tiny_config, path):
+    with pytest.raises(ValueError, match=r"input_ids has 11 values, but --max_seq_length=12\."):
         PretrainingTask(tiny_config, 12, 7).find_records(str(path), "input_file")
-    with pytest.raises(ValueError, match=r"has 7 values, --max_predictions_per_seq=8 was"):
+    with pytest.raises(ValueError, match=r"has 7 values, but --max_predictions_per_seq=8\."):
         PretrainingTask(tiny_config, 11, 8).find_records(str(path), "input_file")
 
 
-def test_ids_beyond_the_vocabulary_are_refused(tiny_config, path):
+def test_ids_beyond_the_vocabulary_are_rejected(tiny_config, path):
     small = dataclasses.replace(tiny_config, vocab_size=50)
-    with pytest.raises(ValueError, match=r"ids holds \d+, 0 to 49 .* model has vocab_size=50:"):
+    with pytest.raises(
+        ValueError, match=r"ids contains \d+, expected 0 to 49 .* model has vocab_size=50:"
+    ):
         PretrainingTask(small, 11, 7).find_records(str(path), "input_file")
 
 
-def test_records_without_masked_words_are_taken_with_a_warning(task, path, caplog):
+def test_records_without_masked_tokens_are_accepted_with_a_warning(task, path, caplog):
     task.find_records(str(path), "input_file")
     assert not caplog.records
     write_records(path, 4, masked=0)
     task.find_records(str(path), "input_file")
-    assert f"{path}: the first records have no masked words" in caplog.text
+    assert f"{path}: the first records have no masked tokens" in caplog.text
 
 
 def test_a_vocabulary_larger_than_the_models_is_rejected(task, path):
@@ -128,7 +130,7 @@ def test_results_are_sorted_lines(tmp_path):
     assert "".join(others) == text
 
 
-def test_damaged_records_are_refused_or_left_out(task, path):
+def test_damaged_records_are_rejected_or_skipped(task, path):
     size = path.stat().st_size // 4
     content = bytearray(path.read_bytes())
     content[2 * size + 40] ^= 1

@@ -1,4 +1,4 @@
-"""Multiple choice from Python: what is read, without training; commands/test_run_race.py trains."""
+"""Multiple choice from Python: errors before training; commands/test_run_race.py trains."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from albert_tf import race
 
 
-def test_an_error_of_the_data_comes_before_training(tmp_path, config_file, toy_spm_model):
+def test_data_errors_are_reported_before_training(tmp_path, config_file, toy_spm_model):
     (tmp_path / "dev.jsonl").write_text(json.dumps({"passage": "p", "question": "q"}) + "\n")
     settings = race.Settings(
         task_name="choice",

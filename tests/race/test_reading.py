@@ -36,7 +36,7 @@ def warnings(monkeypatch):
 
 
 @pytest.mark.parametrize("together", [True, False])
-def test_both_forms_are_read_middle_before_high(tmp_path, together):
+def test_both_formats_are_read_middle_before_high(tmp_path, together):
     write_articles(tmp_path, "high", article("h1"), together=together)
     folder = write_articles(tmp_path, "middle", article("m1", "BA"), together=together)
     data = read_race(folder, "dev")
@@ -51,7 +51,7 @@ def test_both_forms_are_read_middle_before_high(tmp_path, together):
     assert data.has_labels
 
 
-def test_files_come_in_the_order_of_their_names_and_lines_in_theirs(tmp_path):
+def test_files_are_sorted_by_name_and_lines_keep_their_order(tmp_path):
     names = ["a", "b", "c"]
     write_articles(tmp_path, "middle", *map(article, names))  # middle8, middle9, middle10
     found = [question.example_id for question in read_race(str(tmp_path), "dev").questions]
@@ -61,7 +61,7 @@ def test_files_come_in_the_order_of_their_names_and_lines_in_theirs(tmp_path):
     assert found == ["a", "a", "b", "b", "c", "c"]
 
 
-def test_one_level_may_be_asked_for(tmp_path, warnings):
+def test_a_single_level_can_be_read(tmp_path, warnings):
     write_articles(tmp_path, "high", article("h1"))
     folder = write_articles(tmp_path, "middle", article("m1"))
     data = read_race(folder, "dev", levels=["high"])
@@ -69,13 +69,15 @@ def test_one_level_may_be_asked_for(tmp_path, warnings):
     assert not warnings
 
 
-def test_a_level_that_is_not_there_is_reported(tmp_path, warnings):
+def test_a_missing_level_is_reported(tmp_path, warnings):
     folder = write_articles(tmp_path, "middle", article("m1"))
     assert len(read_race(folder, "dev")) == 2
-    assert "RACE/dev/high is not there" in warnings[0]
+    assert "RACE/dev/high does not exist" in warnings[0]
     with pytest.raises(FileNotFoundError, match=r"no RACE questions: neither all.txt nor other"):
         read_race(folder, "dev", levels=["high"])
-    with pytest.raises(FileNotFoundError, match="--data_dir is the folder that holds RACE/"):
+    with pytest.raises(
+        FileNotFoundError, match="--data_dir must be the folder that contains RACE/"
+    ):
         read_race(folder, "test")
 
 
@@ -101,12 +103,12 @@ OPTIONS = ["w", "x", "y", "z"]
     [
         ("no JSON", r"line 2: expected a JSON object"),
         (article("m2", article=" "), r"line 2: 'article' is empty"),
-        (article("m2", questions="Why ?"), r"line 2: 'questions' is str, a list was expected"),
+        (article("m2", questions="Why ?"), r"line 2: 'questions' is str, expected a list"),
         (article("m2", answers="A"), r"line 2: 2 questions, 2 options, 1 answers"),
         ({"article": "A."}, r"line 2: no key 'questions' among 'article'"),
         (
             article("m2", options=[OPTIONS, ["w", "x", "y"]]),
-            r"line 2, question 2 of m2: 3 options, 4 were expected",
+            r"line 2, question 2 of m2: 3 options, expected 4",
         ),
         (
             article("m2", options=[["w", "", "y", "z"], OPTIONS]),
@@ -116,11 +118,14 @@ OPTIONS = ["w", "x", "y", "z"]
             article("m2", options=[OPTIONS, ["w", "x", "y", 5]]),
             r"line 2, question 2 of m2: option 4 is 5, expected text",
         ),
-        (article("m2", "AE"), r"line 2, question 2 of m2: label 'E' for 4 options: 0 to 3, or A"),
+        (
+            article("m2", "AE"),
+            r"line 2, question 2 of m2: label 'E' for 4 options: expected 0 to 3 or A",
+        ),
         (article("m2", questions=["Why ?", None]), r"line 2, question 2 of m2: question is null"),
     ],
 )
-def test_bad_questions_stop_with_their_place_or_are_counted(tmp_path, warnings, bad, problem):
+def test_bad_questions_are_an_error_with_their_place_or_counted(tmp_path, warnings, bad, problem):
     folder = write_articles(tmp_path, "middle", article("m1"), bad, article("m3"), together=True)
     with pytest.raises(ValueError, match=r"RACE/dev, middle/all.txt, " + problem):
         read_race(folder, "dev", ["middle"])
@@ -130,12 +135,12 @@ def test_bad_questions_stop_with_their_place_or_are_counted(tmp_path, warnings, 
     assert "1 bad rows skipped" in warnings[-1]
 
 
-def test_bad_files_are_named(tmp_path):
+def test_an_error_names_bad_files(tmp_path):
     folder = write_articles(tmp_path, "middle", article("m1"), "{")
-    with pytest.raises(ValueError, match=r"middle/middle9.txt: a JSON object was expected"):
+    with pytest.raises(ValueError, match=r"middle/middle9.txt: expected a JSON object"):
         read_race(folder, "dev")
     folder = write_articles(tmp_path / "other", "middle", "{")
-    with pytest.raises(ValueError, match="not one question"):
+    with pytest.raises(ValueError, match="contains no usable question"):
         read_race(folder, "dev", max_bad_rows=1)
 
 
@@ -169,7 +174,7 @@ def test_questions_of_any_data_set_may_have_any_number_of_options(tmp_path):
 @pytest.mark.parametrize(
     ("label", "number"), [(2, 2), ("C", 2), ("2", 2), ("c", 2), ("A", 0), ("b", 1)]
 )
-def test_the_answer_is_a_number_a_letter_or_the_option_itself(tmp_path, label, number):
+def test_the_answer_is_an_index_a_letter_or_the_option_itself(tmp_path, label, number):
     data = read_questions(write_questions(tmp_path, question(label=label)), "train")
     assert data.questions[0].label == number
 
@@ -177,7 +182,7 @@ def test_the_answer_is_a_number_a_letter_or_the_option_itself(tmp_path, label, n
 @pytest.mark.parametrize(
     ("bad", "problem"),
     [
-        (question(label=3), r"label 3 for 3 options: 0 to 2, or A to C, was expected"),
+        (question(label=3), r"label 3 for 3 options: expected 0 to 2 or A to C"),
         (question(label=-1), r"label -1 for 3 options"),
         (question(label="D"), r"label 'D' for 3 options"),
         (question(label="d"), r"label 'd' for 3 options"),
@@ -187,22 +192,22 @@ def test_the_answer_is_a_number_a_letter_or_the_option_itself(tmp_path, label, n
         (question(label=None), r"no key 'label'"),
         (question(passage=" \n"), r"'passage' is empty"),
         (question(passage=None), r"no key 'passage'"),
-        (question(options=["a"]), r"options \['a'\]: a list of two or more was expected"),
-        (question(options="ab"), r"options 'ab': a list of two or more"),
+        (question(options=["a"]), r"options \['a'\]: expected a list of two or more"),
+        (question(options="ab"), r"options 'ab': expected a list of two or more"),
         (question(options=["a", " "]), r"option 2 of 2 is empty"),
         (question(question=5), r"'question' is 5, expected text"),
         (question(level="\ud800"), r"'level' contains a lone surrogate"),
         (question(level="a\nb"), r"'level' is 'a.nb', expected text without tabs and line breaks"),
     ],
 )
-def test_a_bad_question_is_named(tmp_path, bad, problem):
+def test_an_error_names_a_bad_question(tmp_path, bad, problem):
     folder = write_questions(tmp_path, question(), bad | {"id": "q2"})
     with pytest.raises(ValueError, match=rf"train.jsonl, line 2 \(q2\): {problem}"):
         read_questions(folder, "train")
     assert len(read_questions(folder, "train", max_bad_rows=1)) == 1
 
 
-def test_an_id_that_cannot_be_written_is_refused(tmp_path):
+def test_an_id_that_is_not_valid_unicode_is_rejected(tmp_path):
     folder = write_questions(tmp_path, question(), question(id="\ud800"), name="test.jsonl")
     with pytest.raises(ValueError, match=r"test\.jsonl, line 2 .*'id' contains a lone surrogate"):
         read_questions(folder, "test")
@@ -224,7 +229,7 @@ def test_missing_files_are_named(tmp_path):
         read_questions(str(tmp_path), "dev")
 
 
-def test_the_checksum_follows_everything_that_is_said(tmp_path):
+def test_the_checksum_depends_on_all_fields(tmp_path):
     def checksum(**changes):
         return read_questions(write_questions(tmp_path, question(**changes)), "train").checksum()
 
@@ -240,7 +245,7 @@ def test_the_checksum_follows_everything_that_is_said(tmp_path):
     assert checksum() == checksum()
 
 
-def test_real_questions_are_read_in_the_official_order(shared):
+def test_real_questions_are_read_in_googles_order(shared):
     golden = np.load(shared / "golden" / "tasks" / "race" / "dev.npz")
     data = read_race(str(shared / "data" / "race"), "dev")
     found = [question.example_id for question in data.questions]

@@ -35,13 +35,13 @@ def make_question(question="The _ is _ ?", options=OPTIONS, label=1, level="", p
     return Question("m1", passage or "A  B\nC d e f g h", question, options, label, level)
 
 
-def test_the_option_takes_every_blank_or_follows_the_question():
+def test_the_option_fills_every_blank_or_follows_the_question():
     assert race.fill_in("the _ is _ ?", "x y") == "the x y is x y ?"
     assert race.fill_in("what ?", "1") == "what ? 1"
     assert race.fill_in("", "1") == " 1"
 
 
-def test_features_are_the_official_ones(tokenizer):
+def test_features_equal_googles(tokenizer):
     features = race.make_features(make_set(make_question()), tokenizer, 12, 4)
     batch = features.batch(np.array([0]), 12)
     assert batch["input_ids"].shape == (1, 4, 12)
@@ -51,14 +51,14 @@ def test_features_are_the_official_ones(tokenizer):
     assert batch["label_ids"].tolist() == [1]
 
 
-def test_a_short_ending_leaves_more_of_the_passage(tokenizer):
+def test_a_short_question_leaves_more_room_for_the_passage(tokenizer):
     data = make_set(make_question("what ?", ("1", "ok 1 1 1 1 1")))
     batch = race.make_features(data, tokenizer, 12, 5).batch(np.array([0]), 12)
     assert batch["input_ids"][0, 0].tolist() == ids("[CLS] a b c d e f [SEP] what ? 1 [SEP]")
     assert batch["input_ids"][0, 1].tolist() == ids("[CLS] a b c d [SEP] 1 1 1 1 1 [SEP]")
 
 
-def test_questions_with_fewer_options_are_filled_with_nothing(tokenizer):
+def test_questions_with_fewer_options_are_padded(tokenizer):
     data = make_set(make_question(options=("z", "w", "q")), make_question(options=("x", "y")))
     features = race.make_features(data, tokenizer, 12, 4)
     assert features.num_choices == 3
@@ -66,7 +66,7 @@ def test_questions_with_fewer_options_are_filled_with_nothing(tokenizer):
     assert batch["input_mask"].any(axis=2).tolist() == [[True] * 3, [True, True, False]]
 
 
-def test_lengths_that_leave_no_room_are_refused_or_cut(tokenizer, monkeypatch):
+def test_lengths_that_leave_no_room_are_rejected_or_reduced(tokenizer, monkeypatch):
     logged = []
     monkeypatch.setattr(logging, "warning", lambda text, *args: logged.append(text % args))
     data = make_set(make_question())
@@ -75,13 +75,13 @@ def test_lengths_that_leave_no_room_are_refused_or_cut(tokenizer, monkeypatch):
     with pytest.raises(ValueError, match="--max_seq_length=12 and --max_qa_length=0"):
         race.make_features(data, tokenizer, 12, 0)
     features = race.make_features(data, tokenizer, 7, 128)
-    assert logged == ["max_qa_length=128: at most 4 fit beside [CLS], [SEP] and [SEP]"]
+    assert logged == ["max_qa_length=128 is reduced to 4, to fit beside [CLS], [SEP] and [SEP]"]
     assert features.batch(np.array([0]), 7)["input_ids"][0, 0].tolist() == ids(
         "[CLS] [SEP] is x y ? [SEP]"
     )
 
 
-def test_features_match_the_official_program(shared):
+def test_features_match_googles_program(shared):
     golden = np.load(shared / "golden" / "tasks" / "race" / "dev.npz")
     tokenizer = FullTokenizer(spm_model_file=str(shared / "vocab" / "30k-clean.model"))
     data = read_race(str(shared / "data" / "race"), "dev")
@@ -93,7 +93,7 @@ def test_features_match_the_official_program(shared):
     np.testing.assert_array_equal(batch["label_ids"], golden["label_id"])
 
 
-def test_the_cache_is_made_anew_where_something_changed(tokenizer, tmp_path):
+def test_the_cache_is_recreated_if_something_changed(tokenizer, tmp_path):
     path = str(tmp_path / "eval.npz")
     data = make_set(make_question(), make_question("what ?", ("1", "ok")))
     results = set()
@@ -136,7 +136,7 @@ def test_the_loss_is_the_mean_over_questions(tiny_config, tiny_batch):
 LOGITS = np.array([[9, 0, 0], [0, 9, 0], [0, 9, 0], [0, 0, 9], [9, 0, -10000.0]], np.float32)
 
 
-def test_results_are_given_for_all_and_for_every_level():
+def test_results_are_reported_overall_and_for_each_level():
     questions = [
         make_question(label=label, level=level)
         for label, level in zip((0, 1, 2, 2, 0), ("middle",) * 2 + ("high",) * 3, strict=True)
@@ -185,7 +185,7 @@ def test_predictions_are_written_for_every_question(tmp_path):
         race.write_predictions(str(tmp_path), data, probabilities[:1])
 
 
-def test_an_exported_model_takes_any_number_of_options(tiny_config, tiny_batch, tmp_path):
+def test_an_exported_model_accepts_any_number_of_options(tiny_config, tiny_batch, tmp_path):
     task = make_task(tiny_config, export_texts=False)
     model = task.build_model()
     task.export(model, str(tmp_path), 11, {"albert_config.json": b"{}"}, "")
@@ -196,7 +196,7 @@ def test_an_exported_model_takes_any_number_of_options(tiny_config, tiny_batch, 
         batch = {name: np.stack([tiny_batch[name]] * options, axis=1) for name in names}
         batch["input_ids"][:, 1] = batch["input_ids"][:, 1, ::-1]
         batch["input_mask"][:] = 1
-        batch["input_mask"][0, -1] = batch["input_ids"][0, -1] = 0  # an option that is not there
+        batch["input_mask"][0, -1] = batch["input_ids"][0, -1] = 0  # a missing option
         tensors = {name: tf.constant(value) for name, value in batch.items()}
         found = loaded.signatures["serving_default"](**tensors)
         expected = task.served_outputs(model(tensors))
@@ -209,7 +209,7 @@ def test_an_exported_model_takes_any_number_of_options(tiny_config, tiny_batch, 
 
 
 @pytest.mark.slow
-def test_an_export_takes_texts_and_answers_with_choices(tiny_config, tokenizer, tmp_path):
+def test_an_export_takes_texts_and_returns_choices(tiny_config, tokenizer, tmp_path):
     task = make_task(tiny_config, tokenizer, max_seq_length=12, max_qa_length=5)
     model = task.build_model()
     task.export(model, str(tmp_path), 12, {}, "")

@@ -36,7 +36,7 @@ def test_tokens_are_labeled_from_python(config_file, tmp_path):
     assert tensors(out / "model.ckpt-best")["global_step"] == result.step
 
 
-def test_a_trained_model_remembers_its_labels_and_training_reads_them(tmp_path, config_file):
+def test_a_trained_model_has_its_labels_and_training_reads_them(tmp_path, config_file):
     config = AlbertConfig.from_json_file(str(config_file))
     remembered = Tags(("B-PER", "O"), "iob2")
     (tmp_path / "model").mkdir()

@@ -6,7 +6,7 @@ from albert_tf import token_classification
 from albert_tf.settings import describe
 
 
-def test_the_settings_are_public_and_need_data_and_a_folder():
+def test_the_settings_are_public_and_require_data_and_a_folder():
     settings = token_classification.Settings(data_dir="msra", output_dir="out")
     assert (settings.token_column, settings.label_column) == (0, -1)
     assert not settings.asks_for_something
@@ -14,6 +14,6 @@ def test_the_settings_are_public_and_need_data_and_a_folder():
     assert required == {"data_dir", "output_dir"}
 
 
-def test_a_scheme_is_one_of_those_that_are_known():
+def test_an_unknown_scheme_is_rejected():
     with pytest.raises(ValueError, match="tag_scheme='bio': expected one of 'auto', 'iob1'"):
         token_classification.Settings(data_dir="msra", output_dir="out", tag_scheme="bio")

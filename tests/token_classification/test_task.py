@@ -40,7 +40,7 @@ def read(folder, text, split="train", labels=(), name=None, **values):
 
 
 def labeled(*sentences):
-    """Sentences of tokens that do not matter, with these labels."""
+    """Returns sentences with the given labels and arbitrary tokens."""
     rows, line = [], 1
     for labels in map(str.split, sentences):
         rows.append(Sentence(line, ("x",) * len(labels), tuple(labels)))
@@ -67,7 +67,7 @@ def test_conll_columns_are_read_sentence_by_sentence(tmp_path):
     assert chunks.sentences[0] == Sentence(3, ("NNP", "NN", "NNP"), ("I-NP",) * 3)
 
 
-def test_chinese_has_a_character_a_line_and_a_wide_space_is_one(tmp_path):
+def test_chinese_has_one_character_per_line_and_an_ideographic_space_is_one(tmp_path):
     text = "\ufeff河\tB-LOC\r\n\u3000\tO\r\n\r\n船\tO\r\n"
     data = read(tmp_path, text, name="train.conll")
     assert [s.tokens for s in data.sentences] == [("河", "\u3000"), ("船",)]
@@ -75,7 +75,7 @@ def test_chinese_has_a_character_a_line_and_a_wide_space_is_one(tmp_path):
     assert read(tmp_path, "\u3000 O\n河 O\n", "dev").sentences[0].tokens == ("\u3000", "河")
 
 
-def test_the_checksum_is_that_of_tokens_and_labels(tmp_path):
+def test_the_checksum_depends_on_tokens_and_labels(tmp_path):
     checksums = {read(tmp_path, text).checksum() for text in ("a O\nb O\n", "a O\n\nb O\n", "a X")}
     assert len(checksums) == 3
     assert read(tmp_path, "\n\na  O\nb O").checksum() == read(tmp_path, "a O\nb O\n").checksum()
@@ -88,15 +88,15 @@ def test_the_checksum_is_that_of_tokens_and_labels(tmp_path):
         ("a O\n\n\tO\n", r"train\.txt, line 3: no token in column 0 of 2"),
         ("a\tO\nb\t\n", r"train\.txt, line 2: no label in column -1 of 2"),
         ("a O\nb B-PRE\n", r"line 2: unknown label 'B-PRE'; expected B-LOC, B-PER, .*max_bad_rows"),
-        ("\n \n", r"train\.txt: not one sentence"),
+        ("\n \n", r"train\.txt: contains no usable sentence"),
     ],
 )
-def test_a_bad_line_is_refused_with_its_number(tmp_path, text, message):
+def test_a_bad_line_is_rejected_with_its_number(tmp_path, text, message):
     with pytest.raises(ValueError, match=message):
         read(tmp_path, text, labels=TAGS.labels)
 
 
-def test_as_many_bad_sentences_as_allowed_are_left_out_and_counted(tmp_path, warnings):
+def test_bad_sentences_up_to_the_limit_are_skipped_and_counted(tmp_path, warnings):
     text = "a O\nb\n\nc O\n\nd B-PRE\n"
     data = read(tmp_path, text, labels=TAGS.labels, max_bad_rows=2)
     assert [s.tokens for s in data.sentences] == [("c",)]
@@ -105,12 +105,12 @@ def test_as_many_bad_sentences_as_allowed_are_left_out_and_counted(tmp_path, war
         read(tmp_path, text, labels=TAGS.labels, max_bad_rows=1)
 
 
-def test_a_test_file_needs_no_labels_but_every_token(tmp_path, warnings):
+def test_a_test_file_may_lack_labels_but_not_tokens(tmp_path, warnings):
     data = read(tmp_path, "a\nb O\n\nc B-PRE\n", "test", TAGS.labels)
     assert [s.labels for s in data.sentences] == [(None, "O"), (None,)]
     assert not data.has_labels
     assert "no known label" in warnings[0]
-    with pytest.raises(ValueError, match=r"line 2: no token .* none can be skipped"):
+    with pytest.raises(ValueError, match=r"line 2: no token .* cannot be skipped"):
         read(tmp_path, "a O\n\tO\n", "test", TAGS.labels, max_bad_rows=9)
 
 
@@ -119,7 +119,7 @@ def test_a_split_has_one_file(tmp_path):
         task.read_sentences(settings_for(tmp_path), "dev")
     for name in ("dev.txt", "dev.tsv"):
         (tmp_path / name).write_text("a O\n")
-    with pytest.raises(ValueError, match=r"dev\.txt and dev\.tsv: which one"):
+    with pytest.raises(ValueError, match=r"dev\.txt and dev\.tsv: keep only one"):
         task.read_sentences(settings_for(tmp_path), "dev")
 
 
@@ -137,7 +137,7 @@ def test_a_split_has_one_file(tmp_path):
         ("B-PER M-PER E-PER O", "bmes"),
     ],
 )
-def test_the_scheme_is_recognized(sentence, scheme):
+def test_the_scheme_is_detected(sentence, scheme):
     tags = task.recognize_tags(labeled(sentence))
     assert tags == Tags(tuple(sorted(set(sentence.split()))), scheme)
 
@@ -145,19 +145,23 @@ def test_the_scheme_is_recognized(sentence, scheme):
 @pytest.mark.parametrize(
     ("sentences", "scheme", "message"),
     [
-        (["O O"], "auto", r"train\.txt: 1 different labels \(O\); 2 to 1000 were expected"),
-        (["NN O", "VB"], "auto", r"line 1: label 'NN' does not belong to iob2 or iob1 or bioes"),
-        (["B-PER O", "E-PER O"], "iob2", r"line 4: label 'E-PER' does not belong to iob2, as"),
+        (["O O"], "auto", r"train\.txt: 1 different labels \(O\), expected 2 to 1000"),
+        (["NN O", "VB"], "auto", r"line 1: label 'NN' does not belong to the scheme iob2 or iob1"),
+        (
+            ["B-PER O", "E-PER O"],
+            "iob2",
+            r"line 4: label 'E-PER' does not belong to the scheme iob2\.",
+        ),
         (["B-PER O", "-PER O"], "auto", "line 4: label '-PER' does not belong"),
         (["O-PER O"], "auto", "label 'O-PER' does not belong .* --tag_scheme=raw"),
     ],
 )
-def test_labels_that_mark_no_spans_are_refused(sentences, scheme, message):
+def test_labels_that_do_not_mark_spans_are_rejected(sentences, scheme, message):
     with pytest.raises(ValueError, match=message):
         task.recognize_tags(labeled(*sentences), scheme)
 
 
-def test_the_model_remembers_its_tags(tmp_path):
+def test_tags_are_saved_with_the_model(tmp_path):
     (tmp_path / "train.txt").write_text("a I-PER\nb O\n")
     settings = settings_for(tmp_path)
     folder = str(tmp_path / "model")
@@ -170,16 +174,14 @@ def test_the_model_remembers_its_tags(tmp_path):
     assert task.find_tags(raw) == Tags(("I-PER", "O"), "raw")
 
 
-def test_labels_that_nobody_knows_are_asked_for(tmp_path):
-    message = (
-        r"no train\.txt or .*, nor task\.json in model or out: it is where the labels are from"
-    )
+def test_unknown_labels_are_an_error(tmp_path):
+    message = r"no train\.txt or .*, nor task\.json in model or out; it is needed for the labels"
     with pytest.raises(FileNotFoundError, match=message):
         task.find_tags(settings_for(tmp_path), ["model", "out"])
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"labels": ["0", "1"], "is_regression": false}'])
-def test_a_damaged_memory_or_that_of_another_program_is_refused(tmp_path, text):
+def test_a_task_file_that_is_damaged_or_foreign_is_rejected(tmp_path, text):
     (tmp_path / "task.json").write_text(text)
     with pytest.raises(ValueError, match=r"task\.json: not written by this program, .* Move the"):
         task.remembered_tags(str(tmp_path))
@@ -193,14 +195,14 @@ def test_a_damaged_memory_or_that_of_another_program_is_refused(tmp_path, text):
     [
         # IOB2.
         ("B-P I-P O B-L B-L", [("P", 0, 2), ("L", 3, 4), ("L", 4, 5)]),
-        # IOB1: a span begins with I, with B only beside one of the same type.
+        # IOB1: a span starts with I; with B only if it directly follows one of the same type.
         ("I-P I-P B-P I-L O I-L", [("P", 0, 2), ("P", 2, 3), ("L", 3, 4), ("L", 5, 6)]),
         # BIOES.
         ("S-P B-P I-P E-P S-L O", [("P", 0, 1), ("P", 1, 4), ("L", 4, 5)]),
         # BMES, and without types, as in word segmentation.
         ("B-P M-P M-P E-P O S-L", [("P", 0, 4), ("L", 5, 6)]),
         ("B M E S B E", [("", 0, 3), ("", 3, 4), ("", 4, 6)]),
-        # In an impossible order: a change of type, an end without a beginning, after an end.
+        # Invalid sequences: a change of type, an end without a start, a continuation after an end.
         ("B-P I-L", [("P", 0, 1), ("L", 1, 2)]),
         ("O E-P O", [("P", 1, 2)]),
         ("B-P E-P I-P E-P E-P", [("P", 0, 2), ("P", 2, 4), ("P", 4, 5)]),
@@ -214,7 +216,7 @@ def test_spans_are_those_of_conlleval(labels, spans):
     assert find_spans(labels.split()) == spans
 
 
-def test_raw_labels_are_a_span_each():
+def test_raw_labels_are_separate_spans():
     assert find_spans("B-P I-P O NN".split(), "raw") == [
         ("B-P", 0, 1),
         ("I-P", 1, 2),
@@ -222,10 +224,10 @@ def test_raw_labels_are_a_span_each():
     ]
 
 
-def test_the_metrics_of_an_example_worked_out_by_hand():
+def test_metrics_are_those_computed_by_hand():
     gold = ["B-P I-P O B-L O".split(), "B-L I-L".split()]
     guess = ["B-P I-P O B-P O".split(), "B-L O".split()]
-    # Found: P 0-2 (right), P 3-4 (wrong type), L 0-1 (too short). Wanted: P, L, L.
+    # Predicted: P 0-2 (correct), P 3-4 (wrong type), L 0-1 (too short). Gold: P, L, L.
     assert task.span_metrics(gold, guess) == pytest.approx(
         {
             **{"precision": 1 / 3, "recall": 1 / 3, "f1": 1 / 3, "accuracy": 5 / 7},
@@ -235,7 +237,7 @@ def test_the_metrics_of_an_example_worked_out_by_hand():
     )
 
 
-def test_nothing_found_of_nothing_is_zero():
+def test_metrics_without_spans_are_zero():
     nothing = {"precision": 0.0, "recall": 0.0, "f1": 0.0}
     assert task.span_metrics([["O"]], [["O"]]) == {**nothing, "accuracy": 1.0}
 
@@ -246,7 +248,7 @@ def test_metrics_are_those_of_seqeval_on_random_labels(letters):
     labels = ["O", *(f"{letter}-{kind}" for letter in letters for kind in ("PER", "LOC"))]
     rng = random.Random(5)
     gold = [rng.choices(labels, k=rng.randrange(1, 17)) for _ in range(150)]
-    # Half right, so that there is something to count.
+    # Half of the labels are correct, so that some spans are.
     guess = [[x if rng.random() < 0.5 else rng.choice(labels) for x in row] for row in gold]
     found = task.span_metrics(gold, guess)
     theirs = [[[x.replace("M-", "I-") for x in row] for row in rows] for rows in (gold, guess)]
@@ -290,14 +292,14 @@ def test_the_first_piece_of_each_token_has_its_label(tokenizer):
     assert ids.tolist() == [-1, 4, 0, -1, -1, 4, 1, -1, -1]
 
 
-def test_sentencepiece_tokens_are_normalized_and_begin_a_word(toy_tokenizer):
+def test_sentencepiece_tokens_are_normalized_and_start_a_word(toy_tokenizer):
     windows, pieces = features_of(toy_tokenizer, "Thé RIVER", "O B-LOC")
     assert pieces == ["[CLS] ▁the ▁ ri v er [SEP]"]
     assert windows.label_ids[0].tolist() == [-1, 4, 0, -1, -1, -1, -1]
 
 
 @pytest.mark.parametrize("kind", ["tokenizer", "toy_tokenizer"])
-def test_a_token_that_vanishes_becomes_unknown(kind, request):
+def test_a_token_without_pieces_becomes_unknown(kind, request):
     tokenizer = request.getfixturevalue(kind)
     windows, _ = features_of(tokenizer, "the \u0301 boat", "O B-LOC O", 61)
     ids = windows.batch(np.array([0]), 61)["input_ids"][0]
@@ -317,7 +319,7 @@ def test_long_sentences_are_split_between_tokens_and_lose_none(tokenizer, monkey
         "[CLS] riv ##er ##s [SEP]",
     ]
     assert "1 of 1 sentences are longer than max_seq_length=6" in logged[-1]
-    assert logged[-1].endswith("read in 3 windows")
+    assert logged[-1].endswith("split into 3 windows")
     values = np.full((3, 6), -9)
     for row, ids in enumerate(windows.label_ids):
         values[row, : len(ids)] = ids
@@ -332,7 +334,7 @@ def test_a_token_longer_than_a_window_keeps_its_first_pieces(tokenizer):
         [-1, 0, -1, -1],
         [-1, 4, -1],
     ]
-    with pytest.raises(ValueError, match="--max_seq_length=2: at least 3"):
+    with pytest.raises(ValueError, match="--max_seq_length=2: expected 3 or more"):
         features_of(tokenizer, "the", "O", 2)
 
 
@@ -343,14 +345,14 @@ def test_a_batch_is_padded_with_tokens_that_have_no_label(tokenizer):
     )
     windows = task.make_features(data, TAGS.labels, tokenizer, 11)
     batch = windows.batch(np.array([1, 0]), 7)
-    # A label that is not known is that of id 0: it marks where the token is.
+    # An unknown label has id 0, which marks the position of the token.
     assert batch["label_ids"].tolist() == [[-1, 0, -1, -1, -1, -1, -1], [-1, 4, 0, -1, -1, -1, -1]]
     assert batch["input_mask"].tolist() == [[1] * 5 + [0] * 2, [1] * 4 + [0] * 3]
     assert batch["segment_ids"].sum() == 0
     assert len(windows) == 2
 
 
-# What the engine asks for
+# The task
 
 
 @pytest.fixture(name="classifier")
@@ -372,7 +374,7 @@ def test_the_loss_is_the_mean_over_all_tokens_of_the_batch(classifier):
     np.testing.assert_allclose(loss, expected.mean(), rtol=1e-5)
     hits = (logits.numpy().argmax(-1) == labels).sum()
     assert [float(value) for value in sums["accuracy"]] == [hits, 8.0]
-    # Parts with different numbers of tokens add up to the same.
+    # The losses of micro-batches with different numbers of tokens add up to the same.
     weights = classifier.loss_weights(batch)
     parts = [
         classifier.loss(logits[n : n + 1], {k: v[n : n + 1] for k, v in batch.items()}, weights)[0]
@@ -381,19 +383,19 @@ def test_the_loss_is_the_mean_over_all_tokens_of_the_batch(classifier):
     np.testing.assert_allclose(sum(parts), loss, rtol=1e-5)
 
 
-def test_predictions_come_back_as_labels_of_sentences_and_are_measured(classifier, tokenizer):
+def test_predictions_are_converted_to_labels_and_evaluated(classifier, tokenizer):
     gold = ("B-LOC", "I-LOC", "O", "B-PER")
     data = SentenceSet("dev.txt", [Sentence(1, ("河", "船", "the", "rivers"), gold)])
     features = task.make_features(data, TAGS.labels, tokenizer, 6)
     split = Split("dev", data, features)
-    # Two windows, "河 船 the" and "rivers"; what is not at a first piece does not matter.
+    # Two windows, "河 船 the" and "rivers"; only first pieces of tokens count.
     outputs = {"predictions": np.array([[3, 0, 2, 4, 3, 3], [1, 2, 1, 1, 1, 1]])}
     assert classifier.predicted_labels(split, outputs) == [("B-LOC", "I-LOC", "O", "I-LOC")]
     metrics = classifier.measure(split, outputs, 1)
     assert (metrics["precision"], metrics["recall"], metrics["accuracy"]) == (0.5, 0.5, 0.75)
 
 
-def test_what_is_measured_depends_on_data_tags_and_windows(classifier, tiny_config, tokenizer):
+def test_the_evaluation_digest_depends_on_data_tags_and_windows(classifier, tiny_config, tokenizer):
     split = Split("dev", labeled("O B-LOC"), None)
     other = task.TokenClassifier(
         Tags(TAGS.labels, "raw"), classifier.settings, tiny_config, tokenizer
@@ -422,7 +424,7 @@ def test_files_have_the_columns_of_conlleval(tmp_path):
     assert path.read_text() == "河\tB-LOC\n船\tI-LOC\n\n雨\tO\n\n"
 
 
-def test_a_folder_with_checkpoints_for_other_labels_is_refused(classifier, tmp_path):
+def test_a_folder_with_checkpoints_for_other_labels_is_rejected(classifier, tmp_path):
     folder = str(tmp_path)
     task.remember_tags(folder, Tags(("B-ORG", "O"), "iob2"))
     classifier.check_folder(folder, is_training=True)  # nothing has been trained yet
@@ -430,5 +432,7 @@ def test_a_folder_with_checkpoints_for_other_labels_is_refused(classifier, tmp_p
     assert task.remembered_tags(folder) == TAGS
     task.remember_tags(folder, Tags(("B-ORG", "O"), "iob2"))
     (tmp_path / "model.ckpt-5.index").write_text("")
-    with pytest.raises(ValueError, match="a model with the labels B-ORG, O; now they are B-LOC"):
+    with pytest.raises(
+        ValueError, match="a model with the labels B-ORG, O, but the task has B-LOC"
+    ):
         classifier.check_folder(folder, is_training=False)
