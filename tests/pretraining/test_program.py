@@ -238,7 +238,7 @@ def cut_short(patch, step):
     [
         ({"do_train": False}, "nothing to do"),
         ({"use_tpu": True}, "--use_tpu"),
-        ({"max_seq_length": 41}, "--max_seq_length=41 is larger than the model.s max_position_.*=40"),
+        ({"max_seq_length": 41}, "--max_seq_length=41 is larger .*max_position_.*=40"),
         ({"train_batch_size": 7}, "--train_batch_size=7 is larger than the data: 6 records"),
         ({"input_file": "none*"}, r"'none\*' matches no file"),
         ({"train_batch_size": 6, "init_checkpoint": "none"}, "none: no such checkpoint"),
