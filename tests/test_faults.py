@@ -189,7 +189,7 @@ def test_a_damaged_newest_checkpoint_gives_way_to_the_one_before(
     content[len(content) // 2] ^= 1
     path.write_bytes(content[: len(content) // 2] if is_cut else content)
     log = finish(command(out))
-    assert re.search(r"model\.ckpt-20 is damaged .*; going back to .*/model\.ckpt-15", log)
+    assert re.search(r"model\.ckpt-20 is damaged .*; falling back to .*/model\.ckpt-15", log)
     assert list(store.list_checkpoints(str(out))) == [0, 5, 10, 15, 20]
     assert (out / f"model.ckpt-20.damaged{suffix}").exists()
     assert_same_state(out, through, 20)

@@ -1,9 +1,9 @@
-"""Checkpoints of every family of ALBERT: found, recognized, loaded and written.
+"""Reading, converting and writing checkpoints of all ALBERT families.
 
-Read in this order: `names` (what weights are called), `finding` (where they are, with their config
-and vocabulary), `containers` (files of weights of any format), `families` (whose weights a file
-holds, and how they fit a model), `loading` (into a model, with a report), `store` (the numbered
-checkpoints of a run), `trained_with` (what they were trained with), `pretrained` (model and
-tokenizer from a folder). `huggingface`, `tf_hub` and `model_garden` write the formats of other
-programs.
+Read the modules in this order: `names` (names of the weights), `finding` (finds checkpoints,
+configs and vocabularies), `containers` (opens the file formats), `families` (recognizes whose
+weights a file contains, and maps them to a model), `loading` (loads them into a model, with a
+report), `store` (the numbered checkpoints of a run), `trained_with` (what they were trained with),
+`pretrained` (loads model and tokenizer from a folder). `huggingface`, `tf_hub` and `model_garden`
+write the formats of other libraries.
 """

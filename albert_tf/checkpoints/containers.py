@@ -1,7 +1,7 @@
-"""Opens files of weights: TensorFlow checkpoints, safetensors, PyTorch, Keras HDF5.
+"""Opens weight files: TensorFlow checkpoints, safetensors, PyTorch and Keras HDF5.
 
-`open_weights` returns a `WeightFile` for each of these formats: names, shapes, and a function that
-reads one array. Pickles are never unpickled here, as they can run any code.
+For each format, `open_weights` returns a `WeightFile` with names, shapes, and a function that reads
+an array. Nothing is ever unpickled here, because pickles can execute arbitrary code.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ import tensorflow as tf
 from albert_tf import files
 from albert_tf.checkpoints.finding import ACCEPTED, find_checkpoint
 
-# What TensorFlow's checkpoint reader raises for damaged files, which may claim any size.
+# Errors of TensorFlow's checkpoint reader for damaged files, which may claim any size.
 DAMAGE = (tf.errors.OpError, IndexError, ValueError, RuntimeError, MemoryError)
 OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
-_MOST_UNPACKED = 1100  # times the size of a file: deflate, the usual compression, packs 1032 to 1
+_MOST_UNPACKED = 1100  # maximum compression ratio; that of deflate, the usual one, is 1032
 _DIGEST_LENGTH = 16
 _BLOCK_BYTES = 1 << 20
 
 
 @dataclasses.dataclass(frozen=True)
 class WeightFile:
-    """An open file of weights.
+    """An open weight file.
 
     Attributes:
-        path: the file; the prefix of a TensorFlow checkpoint.
-        container: its format, for messages.
+        path: path of the file, or prefix of a TensorFlow checkpoint.
+        container: name of the file format, for messages.
         shapes: name → shape of every array.
-        read: function of a name that returns the array; raises ValueError if it is damaged.
+        read: returns the array with a given name; raises ValueError if it is damaged.
     """
 
     path: str
@@ -50,11 +50,11 @@ class WeightFile:
 
 
 def digest(path: str) -> str:
-    """Returns a short hash of the content of a checkpoint: the same for copies of it.
+    """Returns a short hash of the content of a checkpoint.
 
     Args:
-        path: as `find_checkpoint` returns it. The index of a TensorFlow checkpoint has a checksum
-            of each tensor, so that nothing else of it is read.
+        path: a path returned by `find_checkpoint`. Of a TensorFlow checkpoint only the index is
+            read, because it contains a checksum of each tensor.
     """
     is_prefix = files.exists(path + ".index")
     with files.open_binary(path + ".index" if is_prefix else path) as stream:
@@ -65,24 +65,24 @@ def digest(path: str) -> str:
 
 
 def open_checkpoint(prefix: str) -> tf.train.CheckpointReader:
-    """Opens a TensorFlow checkpoint, all shards of which are there.
+    """Opens a TensorFlow checkpoint after checking that all shards exist.
 
     Raises:
-        FileNotFoundError: as `find_checkpoint`.
+        FileNotFoundError: the checkpoint or a shard does not exist.
         ValueError: the index cannot be read.
     """
     prefix = find_checkpoint(prefix)
     try:
         return open_reader(prefix)
     except DAMAGE as error:
-        raise ValueError(f"{prefix}: damaged or no TensorFlow checkpoint ({error})") from None
+        raise ValueError(f"{prefix}: damaged or not a TensorFlow checkpoint ({error})") from None
 
 
 def open_reader(prefix: str) -> tf.train.CheckpointReader:
-    r"""Opens a TensorFlow checkpoint; raises whatever TensorFlow does if it is damaged.
+    r"""Opens a TensorFlow checkpoint; raises TensorFlow's errors if it is damaged.
 
-    TensorFlow looks for the prefix as for a glob, so that it never finds one with "[" or "\" in
-    it, and it knows no way to escape these: the reader takes a link to the folder instead.
+    TensorFlow treats the prefix as a glob pattern without a way to escape "[" and "\". If the path
+    contains these characters, the checkpoint is opened through a symbolic link to its folder.
     """
     directory, base = os.path.split(prefix)
     if re.search(r"[\[\\]", directory) and not files.is_remote(prefix):
@@ -92,7 +92,7 @@ def open_reader(prefix: str) -> tf.train.CheckpointReader:
 
 @functools.cache
 def _link_to(directory: str) -> str:
-    """Returns a symbolic link to a folder, which is there until the process ends."""
+    """Returns a symbolic link to a folder, which is removed when the process exits."""
     place = tempfile.mkdtemp(prefix="albert_tf_")
     atexit.register(shutil.rmtree, place)
     link = os.path.join(place, "checkpoints")
@@ -113,14 +113,14 @@ def read_tensor(reader: tf.train.CheckpointReader, name: str, prefix: str) -> np
 
 
 def open_weights(path: str) -> WeightFile:
-    """Opens a file of weights of any of the formats.
+    """Opens a weight file in any of the supported formats.
 
     Args:
         path: as in `find_checkpoint`.
 
     Raises:
-        FileNotFoundError: as `find_checkpoint`.
-        ValueError: it is damaged, of another format, or a pickle.
+        FileNotFoundError: the file does not exist.
+        ValueError: the file is damaged, has another format, or is a pickle.
     """
     path = find_checkpoint(path)
     if files.exists(path + ".index"):
@@ -137,14 +137,14 @@ def open_weights(path: str) -> WeightFile:
         return _open_pytorch(path)
     if start.startswith((b"\x80", b"PK\x03\x04")):
         raise ValueError(
-            f"{path} looks like a pickle. Pickles are never loaded, as they can run any code. "
-            f"Expected: {ACCEPTED}"
+            f"{path} looks like a pickle. Pickles are never loaded because they can execute "
+            f"arbitrary code. Expected: {ACCEPTED}"
         )
-    raise ValueError(f"{path}: not a file of weights. Expected: {ACCEPTED}")
+    raise ValueError(f"{path}: not a weight file. Expected: {ACCEPTED}")
 
 
 def _open_local_copy(path: str) -> WeightFile:
-    """Reads a remote file of weights whole: the libraries for these formats open local files."""
+    """Reads a remote weight file completely, because the libraries only open local files."""
     with tempfile.TemporaryDirectory() as folder:
         local = os.path.join(folder, os.path.basename(path))
         files.copy(path, local)
@@ -173,7 +173,7 @@ def _open_tensorflow(prefix: str) -> WeightFile:
 
 
 def _object_names(graph: Any) -> dict[str, str]:
-    """Returns variable name → key of an object-based checkpoint, whose keys are object paths."""
+    """Returns variable name → key for an object-based checkpoint, whose keys are object paths."""
     from tensorflow.core.protobuf import trackable_object_graph_pb2
 
     nodes = trackable_object_graph_pb2.TrackableObjectGraph.FromString(bytes(graph)).nodes
@@ -190,11 +190,11 @@ def _open_safetensors(path: str) -> WeightFile:
         from safetensors import SafetensorError, safe_open
     except ImportError:
         raise ValueError(
-            f"{path}: reading this needs the package safetensors: pip install 'albert-tf2[hf]'"
+            f"{path}: reading this file requires safetensors: pip install 'albert-tf2[hf]'"
         ) from None
 
     def damaged(error: Exception) -> ValueError:
-        return ValueError(f"{path}: damaged or no safetensors file ({error})")
+        return ValueError(f"{path}: damaged or not a safetensors file ({error})")
 
     def read(name: str) -> np.ndarray:
         try:
@@ -222,8 +222,8 @@ def _open_hdf5(path: str) -> WeightFile:
             text = name.decode() if isinstance(name, bytes) else str(name)
             found = item[text]
             if found.dtype.kind not in "fiu":
-                raise ValueError(f"{text!r} is no array of numbers")
-            if found.nbytes > most_bytes:  # a few bytes can stand for any number of zeros
+                raise ValueError(f"{text!r} is not a numeric array")
+            if found.nbytes > most_bytes:  # a few bytes may claim to be any number of zeros
                 raise ValueError(f"{text!r} would take {found.nbytes / 2**30:.3g} GiB unpacked")
             if text not in places:
                 places[text], shapes[text] = found.name, found.shape
@@ -240,14 +240,14 @@ def _open_hdf5(path: str) -> WeightFile:
 
 @contextlib.contextmanager
 def _opened_hdf5(path: str) -> Iterator[Any]:
-    """Yields an open HDF5 file; what h5py raises where it is damaged becomes a ValueError."""
-    import h5py  # comes with TensorFlow
+    """Yields an open HDF5 file; converts h5py's errors for damaged files to ValueError."""
+    import h5py  # installed with TensorFlow
 
     try:
         with h5py.File(path, "r") as opened:
             yield opened
     except (OSError, LookupError, RuntimeError, TypeError, ValueError, AttributeError) as error:
-        raise ValueError(f"{path}: damaged or no HDF5 file of Keras weights ({error})") from None
+        raise ValueError(f"{path}: damaged or not a Keras HDF5 weight file ({error})") from None
 
 
 def _open_pytorch(path: str) -> WeightFile:
@@ -255,18 +255,18 @@ def _open_pytorch(path: str) -> WeightFile:
         import torch
     except ImportError:
         raise ValueError(
-            f"{path}: files of PyTorch are pickles, which can run any code; they are read through "
-            "PyTorch's weights_only loading alone, and PyTorch is not installed. Either pip "
-            "install torch, or convert the file where PyTorch and transformers are: "
+            f"{path}: PyTorch files are pickles, which can execute arbitrary code. They are only "
+            "read with PyTorch's weights_only option, but PyTorch is not installed. Either pip "
+            "install torch, or convert the file on a machine with PyTorch and transformers: "
             "AutoModel.from_pretrained(folder).save_pretrained(new_folder) writes "
             "model.safetensors"
         ) from None
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
         arrays = {name: tensor.detach().float().numpy() for name, tensor in state.items()}
-    except Exception as error:  # what a damaged or hostile file raises is not documented
+    except Exception as error:  # errors for damaged or malicious files are not documented
         raise ValueError(
-            f"{path}: damaged, or no plain dictionary of PyTorch tensors ({type(error).__name__})"
+            f"{path}: damaged or not a plain dict of PyTorch tensors ({type(error).__name__})"
         ) from None
     shapes = {name: array.shape for name, array in arrays.items()}
     return WeightFile(path, "PyTorch", shapes, arrays.__getitem__)

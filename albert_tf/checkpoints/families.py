@@ -1,11 +1,12 @@
-"""Recognizes whose weights a checkpoint holds, and fits them to a model.
+"""Recognizes the family of a checkpoint, and maps its weights to a model.
 
-Works on names and shapes; `containers` opens the files. `recognize` tells the families apart and
-returns an `Entry` for every weight: its name in this model, and how it is computed from the arrays
-of the file. `fit` adapts the entries to one model. No array is read until all of them fit, so that
-a checkpoint is refused before any weight has changed.
+Everything here works on names and shapes; `containers` opens the files. `recognize` determines the
+family and returns an `Entry` for every weight: its name in this model, and how it is computed from
+the arrays in the file. `fit` adapts the entries to a model. Arrays are only read once all of them
+fit, so an unsuitable checkpoint is rejected before any weight has changed.
 
-Letters: V vocabulary, E embedding, H hidden, I intermediate, L layers, G groups.
+Dimensions: V vocabulary size, E embedding size, H hidden size, I intermediate size, L layers,
+G groups.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ Shape = tuple[int, ...]
 
 @dataclasses.dataclass(frozen=True)
 class Family:
-    """A family of checkpoints: weights with the same names and the same layout.
+    """A family of checkpoints with the same names and layout of weights.
 
     Attributes:
-        title: whose they are, for messages.
-        refusal: why no model here can hold them; empty if one can.
-        hint: what to check where a model does not hold them.
-        is_square: whether only a model of Google's layout with E = H can hold them.
+        title: name of the family, for messages.
+        refusal: why the family is not supported; empty if it is.
+        hint: what to check if the weights do not fit a model.
+        is_square: whether the weights only fit a model with Google's layout and E = H.
     """
 
     title: str
@@ -64,10 +65,10 @@ FAMILIES = {
         '"layout": "albert_zh"',
     ),
     "albert_zh_unfactorized": _square("albert_zh without factorized embeddings"),
-    "albert_zh_unshared": _square("albert_zh, every layer with weights of its own"),
-    "albert_zh_partly_shared": _square("albert_zh, layers sharing a part of their weights"),
-    "bert": _square("BERT: every layer with weights of its own, E = H"),
-    "hugging_face": Family("ALBERT with Hugging Face's (PyTorch's) names"),
+    "albert_zh_unshared": _square("albert_zh without parameter sharing"),
+    "albert_zh_partly_shared": _square("albert_zh with partial parameter sharing"),
+    "bert": _square("BERT: no parameter sharing, E = H"),
+    "hugging_face": Family("ALBERT with Hugging Face's (PyTorch) names"),
     "model_garden": Family("ALBERT of the TensorFlow Model Garden and its TF-Hub modules"),
     "kamalkraj": Family("kamalkraj/ALBERT-TF2.0"),
     "grouped": Family(
@@ -75,9 +76,9 @@ FAMILIES = {
         "This model's feed-forward networks are dense. No weights of that experiment were released",
     ),
     "sharing_lost": Family(
-        "Google's program run under TensorFlow 2, which lost the sharing of the layers",
-        "Every layer got weights of its own under numbered names (google-research/albert#241), so "
-        "it is no ALBERT. Train anew, with sharing that works",
+        "Google's program run under TensorFlow 2, which broke parameter sharing",
+        "Every layer has separate weights with numbered names (google-research/albert#241), so "
+        "this is not ALBERT. Train again with working parameter sharing",
     ),
     "hugging_face_tf": Family(
         "ALBERT with the names of Hugging Face's TensorFlow classes",
@@ -90,7 +91,7 @@ FAMILIES = {
     ),
 }
 
-# The family of a checkpoint is the first one with a name that matches; `_family` refines it.
+# The first family whose pattern matches the name of a weight; `_family` refines it.
 _SIGNS = (
     ("sharing_lost", r"group_0_\d+/|layer_normalization(_\d+)?/"),
     ("hugging_face_tf", r"albert_layer_groups_\._\d+/"),
@@ -115,12 +116,12 @@ def _same(array: np.ndarray) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """How a weight of this model is computed from the arrays of a file.
+    """A weight of this model, computed from arrays of a file.
 
     Attributes:
         shape: shape of the weight.
         sources: names of the arrays in the file.
-        compute: function of these arrays that returns the weight.
+        compute: computes the weight from these arrays.
     """
 
     shape: Shape
@@ -130,13 +131,13 @@ class Entry:
 
 @dataclasses.dataclass(frozen=True)
 class Recognized:
-    """Whose weights a checkpoint holds, and which.
+    """The family and the weights of a checkpoint.
 
     Attributes:
         family: a key of `FAMILIES`.
-        entries: name in this model → entry; empty if the family is refused.
-        unmapped: weights of the file that have no name in this model.
-        bookkeeping: names of moments, counters and copies.
+        entries: name in this model → entry; empty if the family is not supported.
+        unmapped: weights in the file without a counterpart in this model.
+        bookkeeping: names of optimizer moments, counters and copies.
     """
 
     family: str
@@ -146,7 +147,7 @@ class Recognized:
 
     @property
     def kind(self) -> Family:
-        """The family itself."""
+        """The `Family`."""
         return FAMILIES[self.family]
 
 
@@ -200,14 +201,14 @@ def _entries(family: str, plain: dict[str, Entry]) -> dict[str, Entry]:
 
 
 def _transposed(name: str, entry: Entry) -> Entry:
-    """PyTorch stores the kernel of a dense layer as [out, in]."""
+    """Transposes kernels, which PyTorch stores as [out, in]."""
     if not name.endswith("/kernel"):
         return entry
     return dataclasses.replace(entry, shape=entry.shape[::-1], compute=np.transpose)
 
 
 def _flattened(name: str, entry: Entry) -> Entry:
-    """Keras programs may split H into heads: kernels [H, A, D] or [A, D, H], biases [A, D]."""
+    """Merges A and D, which Keras programs split: kernels [H, A, D], [A, D, H], biases [A, D]."""
     shape = entry.shape
     if name.endswith("/kernel") and len(shape) == 3:
         is_output = name.endswith("output/dense/kernel")
@@ -218,7 +219,7 @@ def _flattened(name: str, entry: Entry) -> Entry:
 
 
 def _spread_over_layers(plain: Mapping[str, Entry]) -> dict[str, Entry]:
-    """Gives every layer all its weights under BERT's names, those that layers share as well."""
+    """Returns entries with BERT's names in which shared weights are repeated for every layer."""
     numbers = [int(number) for name in plain for number in _BERT_NUMBER.findall(name)]
     entries = {}
     for name, entry in plain.items():
@@ -234,10 +235,11 @@ def _spread_over_layers(plain: Mapping[str, Entry]) -> dict[str, Entry]:
 
 
 def to_google_layout(entries: Mapping[str, Entry]) -> dict[str, Entry]:
-    """Renames entries of albert_zh or BERT to those of a Google model with E = H.
+    """Converts entries of albert_zh or BERT to those of a Google model with E = H.
 
-    The two factors of albert_zh's word embeddings, [V, E] and [E, H], are multiplied to one table
-    [V, H]. The outputs stay the same, as everything behind them is H wide already.
+    The two factors of albert_zh's word embeddings, [V, E] and [E, H], are multiplied into a single
+    table [V, H]. The model's outputs do not change, because segment and position embeddings already
+    have the size H.
     """
     layers = {name.replace("/layer_shared/", "/layer_0/"): entry for name, entry in entries.items()}
     count = sum(name.endswith("/attention/self/query/kernel") for name in layers)
@@ -261,10 +263,10 @@ def fit(
     Args:
         entries: as in `Recognized`.
         wanted: the model's variables, name → shape.
-        init_from_group0: give every hidden group of the model the weights of group 0.
+        init_from_group0: whether to initialize all hidden groups from group 0.
 
     Returns:
-        name → entry, also for names that the model does not have.
+        name → entry, including names that the model does not have.
     """
     result = dict(entries)
     if WORDS_2 in entries and WORDS_2 not in wanted:
@@ -278,14 +280,14 @@ def fit(
 
 
 def is_identity(kernel: np.ndarray, bias: np.ndarray) -> bool:
-    """Whether a projection is the identity, so that a model without one loses nothing."""
+    """Returns whether a projection is the identity, and can be omitted without a difference."""
     return np.array_equal(kernel, np.eye(*kernel.shape)) and not bias.any()
 
 
 def sizes(entries: Mapping[str, Entry]) -> dict[str, int]:
-    """Returns the sizes that the shapes tell, under the keys of `AlbertConfig`.
+    """Returns the sizes that can be inferred from shapes, with the keys of `AlbertConfig`.
 
-    Shapes do not tell the numbers of attention heads and of layers.
+    The numbers of attention heads and of layers cannot be inferred.
     """
     tables = {
         "vocab_size": (WORDS, 0),
@@ -309,12 +311,12 @@ def sizes(entries: Mapping[str, Entry]) -> dict[str, int]:
 def differences(
     recognized: Recognized, entries: Mapping[str, Entry], config: AlbertConfig
 ) -> list[str]:
-    """Returns where a checkpoint contradicts a model's config, one line each.
+    """Returns the contradictions between a checkpoint and a model's config, one per line.
 
     Args:
         recognized: the checkpoint.
-        entries: the same, as `fit` adapted it to the model.
-        config: the model's.
+        entries: its entries, adapted to the model by `fit`.
+        config: the model's config.
     """
     lines = []
     layout = "albert_zh" if WORDS_2 in entries else "google"
@@ -330,26 +332,27 @@ def differences(
 
 
 def check_google_layout(config: AlbertConfig, whose: str) -> None:
-    """Checks that a model has the only layout that the ALBERT of another program has.
+    """Checks that a model has Google's layout, the only one that another library supports.
 
     Args:
-        config: the model's.
-        whose: the other program, in the possessive.
+        config: the model's config.
+        whose: name of the other library, in the possessive.
 
     Raises:
-        ValueError: it has albert_zh's layout; says how to convert it.
+        ValueError: the model has albert_zh's layout. The message says how to convert it.
     """
     if config.layout != "google":
         raise ValueError(
-            f"{whose} ALBERT has Google's layout only. With --merge_embeddings, albert-convert "
-            "(tools/convert_checkpoint.py) makes albert_zh's (post-LN) fit, with E = H"
+            f"{whose} ALBERT only supports Google's layout. With --merge_embeddings, "
+            "albert-convert (tools/convert_checkpoint.py) converts albert_zh's post-LN models to "
+            "it, with E = H"
         )
 
 
 def group_obstacles(config: AlbertConfig) -> list[str]:
-    """Returns why Hugging Face's ALBERT would use other groups in some layers; [] if it does not.
+    """Returns why Hugging Face's ALBERT assigns layers to other groups; [] if it does not.
 
-    Both programs give layer i the group ⌊i / L · G⌋, but round differently.
+    Both implementations assign layer i to group ⌊i / L · G⌋, but round differently.
     """
     count, groups = config.num_hidden_layers, config.num_hidden_groups
     ours = [config.group_of_layer(layer) for layer in range(count)]
@@ -357,13 +360,13 @@ def group_obstacles(config: AlbertConfig) -> list[str]:
     if ours == theirs and set(ours) == set(range(groups)):
         return []
     return [
-        f"with {count} layers in {groups} groups, Google's and Hugging Face's programs share the "
-        "weights among different layers, so the weights of one do not fit the other"
+        f"with {count} layers in {groups} groups, Google's and Hugging Face's ALBERT assign layers "
+        "to different groups, so their weights are not compatible"
     ]
 
 
-# Released models whose files or descriptions are wrong about a value that no shape shows:
-# (layout, vocab_size, hidden_size) → key, right value, reason.
+# Released models whose files or descriptions are wrong about a value that cannot be inferred from
+# shapes: (layout, vocab_size, hidden_size) → key, correct value, reason.
 _KNOWN_CONTRADICTIONS = {
     ("google", 30000, 2048): (
         "num_attention_heads",
@@ -389,11 +392,11 @@ _KNOWN_CONTRADICTIONS = {
 
 
 def contradictions(config: AlbertConfig) -> list[str]:
-    """Returns warnings about values of a config that are known to be wrong for its model."""
+    """Returns warnings about config values that are known to be wrong for the model."""
     key = (config.layout, config.vocab_size, config.hidden_size)
     if key not in _KNOWN_CONTRADICTIONS:
         return []
     name, value, reason = _KNOWN_CONTRADICTIONS[key]
     if getattr(config, name) == value:
         return []
-    return [f"{name} is {getattr(config, name)!r}; {value!r} was expected: {reason}"]
+    return [f"{name} is {getattr(config, name)!r}, expected {value!r}: {reason}"]

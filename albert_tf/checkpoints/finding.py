@@ -1,7 +1,7 @@
-"""Finds checkpoints, configs and vocabularies in folders. TensorFlow is not imported here.
+"""Finds checkpoints, configs and vocabularies in folders, without importing TensorFlow.
 
-Released archives, folders of Hugging Face, TF-Hub modules and the output directories of this
-repository's programs hold them under different names.
+They have different names in released archives, Hugging Face repositories, TF-Hub modules and the
+output directories of this package's programs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from albert_tf.settings import with_current_names
 
 SAVED_MODEL = "saved_model.pb"
 _VARIABLES = os.path.join("variables", "variables")  # the checkpoint of a SavedModel
-# Hugging Face's repositories hold one model in several formats: the first of these is opened.
+# Hugging Face repositories may contain a model in several formats; the first one is used.
 _HUGGING_FACE_FILES = ("model.safetensors", "pytorch_model.bin", "tf_model.h5")
 _OTHER_FILES = re.compile(r"\.(safetensors|bin|pt|pth|h5|hdf5)$")
 _SHARD = re.compile(r"\.data-(\d+)-of-(\d+)$")
@@ -32,40 +32,40 @@ ACCEPTED = (
 CONFIG_PATTERNS = ("albert_config*.json", "bert_config*.json", "config.json", "config_*.json")
 MODEL_PATTERNS = ("*.model",)  # SentencePiece
 VOCABULARY_PATTERNS = ("vocab*.txt", "*_vocab.txt")  # WordPiece
-SENTENCEPIECE_NAME, WORDPIECE_NAME = "spiece.model", "vocab.txt"  # of runs, as of Hugging Face
-ASSETS = "assets"  # the folder of a SavedModel, as TF-Hub's modules are, for such files
-EXTRA_ASSETS = "assets.extra"  # the same in models that the fine-tuning programs export
-LABELS_FILE = "labels.txt"  # in these: the names of labels, one a line
-RUN_FILE = "run.json"  # in the output directories of this repository's programs
+SENTENCEPIECE_NAME, WORDPIECE_NAME = "spiece.model", "vocab.txt"  # in runs and Hugging Face folders
+ASSETS = "assets"  # folder with such files in a SavedModel, such as a TF-Hub module
+EXTRA_ASSETS = "assets.extra"  # the same in models exported by the fine-tuning programs
+LABELS_FILE = "labels.txt"  # in exported models: label names, one per line
+RUN_FILE = "run.json"  # in the output directories of this package's programs
 TASK_FILE = "task.json"  # there, too: what the checkpoints were fine-tuned for
 
 
 def find_checkpoint(path: str) -> str:
-    """Returns the checkpoint that `path` names.
+    """Returns the checkpoint at `path`.
 
     Args:
         path: the prefix of a TensorFlow checkpoint, one of its files, a file of another format, or
-            a folder with one checkpoint. Of the checkpoints of a run, `model.ckpt-best` is taken,
-            or else the newest. The text file `checkpoint` of a folder is ignored: in released
-            archives it names a path on another machine.
+            a folder with one checkpoint. Of a run's checkpoints `model.ckpt-best` is used, or else
+            the newest one. The text file `checkpoint` is ignored because in released archives it
+            contains a path on another machine.
 
     Returns:
-        the prefix of a TensorFlow checkpoint (`<prefix>.index` and all shards exist), or a file.
+        The prefix of a TensorFlow checkpoint whose index and shards exist, or a file.
 
     Raises:
-        FileNotFoundError: there is none, or shards of its data are missing.
-        ValueError: the folder holds several; the message lists them.
+        FileNotFoundError: there is no checkpoint, or shards of its data are missing.
+        ValueError: the folder contains several checkpoints. The message lists them.
     """
     if files.is_directory(path):
         found = _candidates(path)
         found = _of_run(path, found) or found
         if not found:
             raise FileNotFoundError(
-                f"{path}: this folder holds no checkpoint. Expected: {ACCEPTED}"
+                f"{path}: this folder contains no checkpoint. Expected: {ACCEPTED}"
             )
         if len(found) > 1:
             raise ValueError(
-                f"{path} holds several checkpoints, name one: {', '.join(sorted(found))}"
+                f"{path} contains several checkpoints, choose one: {', '.join(sorted(found))}"
             )
         path = os.path.join(path, found[0])
     prefix = re.sub(r"\.(index|meta|data-\d+-of-\d+)$", "", path)
@@ -78,12 +78,12 @@ def find_checkpoint(path: str) -> str:
 
 
 def _of_run(folder: str, candidates: list[str]) -> list[str]:
-    """Returns the best of the checkpoints of a run, or else the newest; [] where there is none."""
+    """Returns the best checkpoint of a run, or else the newest one; [] if there is none."""
     found = (NUMBERED.fullmatch(name) for name in candidates)
     numbered = sorted((int(match[1]), match[0]) for match in found if match)
     names = [name for _, name in numbered] + [BEST] * (BEST in candidates)
     if len(names) > 1:
-        logging.info("%s holds several checkpoints: taking %s", folder, names[-1])
+        logging.info("%s contains several checkpoints: using %s", folder, names[-1])
     return names[-1:]
 
 
@@ -110,7 +110,7 @@ def _check_shards(prefix: str) -> None:
         for n in sorted(counts)
     ]
     if all(missing):
-        raise FileNotFoundError(f"the checkpoint {prefix} lacks data: {', '.join(missing[0])}")
+        raise FileNotFoundError(f"the checkpoint {prefix} lacks files: {', '.join(missing[0])}")
 
 
 def folder_of(checkpoint: str) -> str:
@@ -136,10 +136,10 @@ def records_of(folder: str) -> str:
 
 
 def list_checkpoints(directory: str) -> dict[int, str]:
-    """Returns the numbered checkpoints of a directory, step → prefix, in ascending order.
+    """Returns the numbered checkpoints of a directory as step → prefix in ascending order.
 
-    They are found by their `.index` files. The text file `checkpoint` is ignored: in released
-    archives it names a path on another machine.
+    They are found by their `.index` files. The text file `checkpoint` is ignored because in
+    released archives it contains a path on another machine.
     """
     if not files.is_directory(directory):
         return {}
@@ -154,11 +154,11 @@ def list_checkpoints(directory: str) -> dict[int, str]:
 
 
 def find_config(folder: str) -> str:
-    """The config in a folder or in its `assets/`; several are fine if their content is the same.
+    """Returns the config in a folder or its `assets/`; several are fine if they are equal.
 
     Raises:
-        FileNotFoundError: there is none; the text lists what is there.
-        ValueError: there are several different ones; lists them.
+        FileNotFoundError: there is no config. The message lists the files of the folder.
+        ValueError: there are several different configs. The message lists them.
     """
     found = _find(folder, CONFIG_PATTERNS)
     if not found:
@@ -167,26 +167,26 @@ def find_config(folder: str) -> str:
         )
     if len({json.dumps(files.read_json(path), sort_keys=True) for path in found}) > 1:
         raise ValueError(
-            f"{folder} holds several configs; name one (config_file=…, --albert_config_file): "
+            f"{folder} contains several configs; choose one (config_file=…, --albert_config_file): "
             f"{', '.join(found)}"
         )
     return found[0]
 
 
 def find_vocabulary(folder: str) -> tuple[str | None, str | None]:
-    """The vocabulary in a folder or in its `assets/`, or else of the run that wrote the folder.
+    """Returns the vocabulary in a folder or its `assets/`, or else that of the run in the folder.
 
     Returns:
-        paths of the WordPiece vocabulary and of the SentencePiece model; one of them is None.
+        The paths of the WordPiece vocabulary and of the SentencePiece model; one of them is None.
 
     Raises:
-        FileNotFoundError: there is none; the text lists what is there.
-        ValueError: there are several; lists them.
+        FileNotFoundError: there is no vocabulary. The message lists the files of the folder.
+        ValueError: there are several vocabularies. The message lists them.
     """
     found = list_vocabularies(folder)
     if len(found) > 1:
         raise ValueError(
-            f"{folder} holds several vocabularies; name one (spm_model_file=… or vocab_file=…): "
+            f"{folder} contains several vocabularies; choose one (spm_model_file=…, vocab_file=…): "
             f"{', '.join(found)}"
         )
     if found:
@@ -194,26 +194,26 @@ def find_vocabulary(folder: str) -> tuple[str | None, str | None]:
         return (None, found[0]) if is_sentencepiece else (found[0], None)
     named = _vocabulary_of_run(folder)
     if not named or not all(map(files.exists, named.values())):
-        gone = f" ({RUN_FILE} names {', '.join(named.values())}: gone)" if named else ""
-        way_out = f"vocab_file=… or spm_model_file=…{gone}. load_checkpoint loads weights alone"
+        gone = f" ({RUN_FILE} names {', '.join(named.values())}: missing)" if named else ""
+        way_out = f"vocab_file=… or spm_model_file=…{gone}. load_checkpoint only loads weights"
         raise _missing(folder, "vocabulary", MODEL_PATTERNS + VOCABULARY_PATTERNS, way_out)
     return named.get("vocab_file"), named.get("spm_model_file")
 
 
 def list_vocabularies(folder: str) -> list[str]:
-    """The vocabularies in a folder and in its `assets/`, of both kinds."""
+    """Returns the vocabularies of both kinds in a folder and its `assets/`."""
     return _find(folder, MODEL_PATTERNS + VOCABULARY_PATTERNS)
 
 
 def keep_vocabulary(path: str, is_sentencepiece: bool, folder: str) -> None:
-    """Copies a vocabulary into the folder of a run, unless one is there.
+    """Copies a vocabulary to the folder of a run, unless it has one.
 
-    So whoever uses the model needs that folder alone.
+    The folder then contains everything that is needed to use the model.
 
     Args:
-        path: of the vocabulary.
-        is_sentencepiece: its kind.
-        folder: an existing one.
+        path: path of the vocabulary.
+        is_sentencepiece: whether it is a SentencePiece model.
+        folder: an existing folder.
     """
     if list_vocabularies(folder):
         return
@@ -226,20 +226,20 @@ def keep_vocabulary(path: str, is_sentencepiece: bool, folder: str) -> None:
 
 
 def has_trained(output_dir: str) -> bool:
-    """Whether a folder holds checkpoints of a run of this repository's programs."""
+    """Returns whether a folder contains checkpoints of a run of this package's programs."""
     return bool(list_checkpoints(output_dir)) or files.exists(
         os.path.join(output_dir, BEST + ".index")
     )
 
 
 def read_labels(folder: str) -> list[str]:
-    """Returns the names of labels that are in an exported model; [] where there are none."""
+    """Returns the label names of an exported model; [] if there are none."""
     found = _find(folder, (LABELS_FILE,))
     return files.read_text(found[0]).splitlines() if found else []
 
 
 def _find(folder: str, patterns: tuple[str, ...]) -> list[str]:
-    """Files of a folder and of its `assets/` whose names match one of the patterns."""
+    """Returns the files of a folder and its `assets/` whose names match a pattern."""
     places = [folder, *(os.path.join(folder, name) for name in (ASSETS, EXTRA_ASSETS))]
     return [
         os.path.join(place, name)
@@ -251,25 +251,25 @@ def _find(folder: str, patterns: tuple[str, ...]) -> list[str]:
 
 def _missing(folder: str, what: str, patterns: tuple[str, ...], way_out: str) -> FileNotFoundError:
     if not files.is_directory(folder):
-        return FileNotFoundError(f"{folder}: no such directory, to look for a {what} in")
+        return FileNotFoundError(f"{folder}: cannot look for a {what}: no such directory")
     present = ", ".join(files.list_directory(folder)) or "nothing"
     return FileNotFoundError(
-        f"{folder}: no {what} there. Looked for {', '.join(patterns)}, in {ASSETS}/ too; found "
-        f"{present}. Put it there or name it: {way_out}"
+        f"{folder}: no {what} found. Looked for {', '.join(patterns)} here and in {ASSETS}/; found "
+        f"{present}. Add the file or specify it: {way_out}"
     )
 
 
 def _vocabulary_of_run(folder: str) -> dict[str, str]:
-    """The vocabulary flags of the run that wrote this folder, as paths from here."""
+    """Returns the vocabulary flags of the run in a folder, as absolute or remote paths."""
     flags, start = flags_of_run(folder)
     named = {name: flags.get(name) for name in ("vocab_file", "spm_model_file")}
     return {name: files.join(start, str(path)) for name, path in named.items() if path}
 
 
 def flags_of_run(folder: str) -> tuple[dict[str, Any], str]:
-    """The flags of the run that wrote this folder, and its working directory; {} and "" without.
+    """Returns the flags of the run in a folder, and its working directory; {} and "" if unknown.
 
-    Flags that have been renamed since are under today's names.
+    Flags that have since been renamed have their current names.
     """
     run = read_json_if_there(folder, RUN_FILE)
     flags, directory = run.get("flags", {}), run.get("directory", "")
@@ -281,6 +281,6 @@ def flags_of_run(folder: str) -> tuple[dict[str, Any], str]:
 
 
 def read_json_if_there(folder: str, name: str) -> dict[str, Any]:
-    """Reads a JSON object from a file of a folder; {} where there is none."""
+    """Reads a JSON object from a file in a folder; {} if the file does not exist."""
     path = os.path.join(folder, name)
     return files.read_json(path) if files.exists(path) else {}

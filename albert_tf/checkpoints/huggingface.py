@@ -1,8 +1,8 @@
-"""ALBERT in Hugging Face's format: `config.json`, `model.safetensors` and the tokenizer's files.
+"""Writes models in Hugging Face's format: `config.json`, `model.safetensors` and tokenizer files.
 
-`transformers.AlbertForPreTraining.from_pretrained(folder)` opens what `save_hugging_face` writes.
-Compared with Google's, names differ (see `names`), kernels are transposed, the E→H projection
-exists even where E = H, and "gelu" is the exact one with erf: Google's is called "gelu_new" there.
+The result can be loaded with `transformers.AlbertForPreTraining.from_pretrained(folder)`. Compared
+with Google's format, names differ (see `names`), kernels are transposed, the projection from E to H
+exists even if E = H, and "gelu" is the exact function with erf; Google's is called "gelu_new".
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from albert_tf.tokenization import FullTokenizer
 
 WEIGHTS_FILE, CONFIG_FILE = "model.safetensors", "config.json"
 TOKENIZER_CONFIG_FILE = "tokenizer_config.json"
-# Weight of a head → the class that has it; the first one that is present counts.
+# Weight of a head → class with that head; the first match is used.
 _ARCHITECTURES = (
     ("cls/seq_relationship/output_weights", "AlbertForPreTraining"),
     ("cls/predictions/output_bias", "AlbertForMaskedLM"),
     ("cls/squad/output_weights", "AlbertForQuestionAnswering"),
 )
-_CLASSIFIER = "output_weights"  # of several heads, which only their task tells apart
+_CLASSIFIER = "output_weights"  # used by several heads; the task determines which
 _TOKENS, _CHOICE = "AlbertForTokenClassification", "AlbertForMultipleChoice"
 _DEFAULT_LABEL = "LABEL_{}"
 
@@ -41,12 +41,12 @@ def config_to_hugging_face(
     """Returns the content of `config.json`.
 
     Args:
-        config: of Google's layout.
-        tensors: name → weight; the heads among them decide which class is written.
-        task: the content of `task.json` in the folder of a run, with the names of labels.
+        config: the model's config, with Google's layout.
+        tensors: name → weight; the heads among them determine the class that is written.
+        task: the content of `task.json` in the folder of a run, with the label names.
 
     Raises:
-        ValueError: the task has another number of labels than the head.
+        ValueError: task and head differ in their number of labels.
     """
     heads = (architecture for name, architecture in _ARCHITECTURES if name in tensors)
     values = config.to_dict() | {
@@ -62,7 +62,7 @@ def config_to_hugging_face(
 
 
 def _head_to_hugging_face(size: int, task: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns class, labels and kind of a head with `size` outputs, as `config.json` has them."""
+    """Returns the entries of `config.json` for a head with `size` outputs."""
     labels = task.get("token_labels") or task.get("labels") or ()
     if labels and len(labels) != size:
         raise ValueError(
@@ -86,20 +86,21 @@ def _head_to_hugging_face(size: int, task: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def labels_from_hugging_face(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns what a `config.json` says of a head: keys of `task.json`; {} without names of labels.
+    """Converts the description of a head in `config.json` to that in `task.json`.
 
     Returns:
-        `token_labels`, or `labels` and `is_regression`.
+        A dict with `token_labels`, or with `labels` and `is_regression`; {} if there are no label
+        names.
 
     Raises:
-        ValueError: the labels do not have the numbers 0, 1, 2 and so on.
+        ValueError: the ids of the labels are not 0, 1, 2 and so on.
     """
     architectures = values.get("architectures") or []
     if values.get("problem_type") == "regression":
         return {"labels": [], "is_regression": True}
     names = values.get("id2label") or {}
     if not isinstance(names, dict) or set(names) != {str(n) for n in range(len(names))}:
-        raise ValueError(f"id2label={names!r:.100}: names of the labels 0, 1, 2, … were expected")
+        raise ValueError(f"id2label={names!r:.100}: expected names of the labels 0, 1, 2, …")
     labels = [str(names[str(number)]) for number in range(len(names))]
     if not labels or labels == [_DEFAULT_LABEL.format(number) for number in range(len(labels))]:
         return {}
@@ -111,10 +112,10 @@ def labels_from_hugging_face(values: Mapping[str, Any]) -> dict[str, Any]:
 def to_hugging_face(
     tensors: Mapping[str, np.ndarray], config: AlbertConfig
 ) -> dict[str, np.ndarray]:
-    """Renames and transposes weights with Google's names to Hugging Face's.
+    """Converts weights with Google's names to Hugging Face's names and layout.
 
     Raises:
-        ValueError: Hugging Face's ALBERT cannot hold this model; says why.
+        ValueError: Hugging Face's ALBERT does not support this model. The message says why.
     """
     check_google_layout(config, "Hugging Face's")
     obstacles = group_obstacles(config)
@@ -123,7 +124,7 @@ def to_hugging_face(
     names = name_map("hugging_face", config.num_hidden_groups, config.inner_group_num)
     left_out = sorted(set(tensors) - set(names))
     if left_out:
-        logging.warning("Hugging Face has no place for: %s", ", ".join(left_out))
+        logging.warning("Not part of Hugging Face's ALBERT, not written: %s", ", ".join(left_out))
     every = dict(tensors)
     if not config.has_embedding_projection:
         size = config.hidden_size
@@ -145,27 +146,27 @@ def save_hugging_face(
     do_lower_case: bool = True,
     task: Mapping[str, Any] | None = None,
 ) -> None:
-    """Writes a folder that `transformers` opens with `from_pretrained`.
+    """Writes a folder that `from_pretrained` of `transformers` can load.
 
     Args:
         directory: an existing folder.
         tensors: name → weight, with Google's names.
-        config: the architecture.
-        vocab_file: a WordPiece vocabulary, becomes `vocab.txt` and `tokenizer.json`.
-        spm_model_file: a SentencePiece model, becomes `spiece.model` and `tokenizer.json`.
-        do_lower_case: whether the tokenizer lower-cases.
+        config: the model's config.
+        vocab_file: WordPiece vocabulary, written as `vocab.txt` and `tokenizer.json`.
+        spm_model_file: SentencePiece model, written as `spiece.model` and `tokenizer.json`.
+        do_lower_case: whether the tokenizer lowercases.
         task: as in `config_to_hugging_face`.
 
     Raises:
-        ValueError: Hugging Face's ALBERT cannot hold this model, safetensors is missing, or
-            what was given is no vocabulary.
+        ValueError: Hugging Face's ALBERT does not support this model, safetensors is not installed,
+            or the vocabulary is invalid.
     """
     weights = to_hugging_face(tensors, config)
     try:
         from safetensors.numpy import save
     except ImportError:
         raise ValueError(
-            "writing model.safetensors needs a package: pip install 'albert-tf2[hf]'"
+            "writing model.safetensors requires safetensors: pip install 'albert-tf2[hf]'"
         ) from None
     values = config_to_hugging_face(config, tensors, task)
     files.write_json(os.path.join(directory, CONFIG_FILE), values)
@@ -182,10 +183,10 @@ def save_hugging_face(
 
 
 def _write_tokenizer(directory: str, source: str, tokenizer: FullTokenizer) -> None:
-    """Writes the vocabulary under their name, `tokenizer.json` and `tokenizer_config.json`."""
+    """Writes the vocabulary, `tokenizer.json` and `tokenizer_config.json`."""
     name = "spiece.model" if tokenizer.is_sentencepiece else "vocab.txt"
     files.copy(source, os.path.join(directory, name))
-    tokenizer_class = "PreTrainedTokenizerFast"  # whatever tokenizer.json says, and nothing else
+    tokenizer_class = "PreTrainedTokenizerFast"  # does exactly what tokenizer.json says
     try:
         content = json.dumps(tokenizer_json.tokenizer_json(tokenizer), ensure_ascii=False)
         with files.write_atomically(os.path.join(directory, tokenizer_json.FILE)) as stream:
@@ -198,7 +199,7 @@ def _write_tokenizer(directory: str, source: str, tokenizer: FullTokenizer) -> N
     values = {
         "tokenizer_class": tokenizer_class,
         "do_lower_case": tokenizer.do_lower_case,
-        # ALBERT was trained with segments; AlbertTokenizer leaves them out unless told.
+        # ALBERT was trained with segments, which AlbertTokenizer omits by default.
         "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
         "model_max_length": tokenizer.max_length,
         **{f"{symbol}_token": tokenizer.pieces[i] for symbol, i in symbols.items()},

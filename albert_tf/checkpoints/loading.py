@@ -1,9 +1,9 @@
-"""Loads checkpoints of any family into a model, and reports what was loaded and what was not.
+"""Loads checkpoints of any family into a model, and reports what was and was not loaded.
 
-Our own checkpoints have TensorFlow 1's name-based format, a dictionary from variable name to array
-on disk as `<prefix>.index` and `<prefix>.data-00000-of-00001`. They carry Google's names, the
-optimizer's moments as `<variable>/adam_m` and `<variable>/adam_v`, and `global_step`, so that
-Google's code reads them.
+This package writes checkpoints in the name-based format of TensorFlow 1, a mapping from variable
+names to arrays stored as `<prefix>.index` and `<prefix>.data-00000-of-00001`. Google's code can
+read them: they have Google's variable names, the optimizer's moments as `<variable>/adam_m` and
+`<variable>/adam_v`, and `global_step`.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from albert_tf.checkpoints.names import (
 from albert_tf.config import AlbertConfig
 
 _COLUMNS = ("part", "found", "loaded", "missing", "misshapen", "unused")
-_MAX_LISTED_NAMES = 16  # in one list of a report
+_MAX_LISTED_NAMES = 16  # per list of a report
 
 
 def read_step(prefix: str) -> int:
-    """Returns the `global_step` of a checkpoint; 0 if it has none or is no TensorFlow one.
+    """Returns the `global_step` of a checkpoint; 0 if it has none or another format.
 
     Raises:
-        ValueError: it is damaged, or its `global_step` is no number of steps.
+        ValueError: the checkpoint is damaged, or its `global_step` is invalid.
     """
     if not files.exists(prefix + ".index"):
         return 0
@@ -46,26 +46,26 @@ def read_step(prefix: str) -> int:
         return 0
     step = read_tensor(reader, GLOBAL_STEP, prefix)
     if np.ndim(step) or not np.issubdtype(step.dtype, np.integer) or step < 0:
-        raise ValueError(f"{prefix}: its {GLOBAL_STEP} is {step}, a number of steps was expected")
+        raise ValueError(f"{prefix}: {GLOBAL_STEP} is {step}, expected an integer of 0 or more")
     return int(step)
 
 
 @dataclasses.dataclass(frozen=True)
 class LoadReport:
-    """What loading a checkpoint did, or would do, by the names of the model's variables.
+    """The result of loading a checkpoint, or of a dry run, with the model's variable names.
 
     Attributes:
         prefix: the checkpoint.
-        loaded: variables that take their value from it.
-        missing: variables of the model that it lacks.
+        loaded: variables that are loaded from the checkpoint.
+        missing: variables of the model that the checkpoint lacks.
         misshapen: variable → (shape in the checkpoint, shape in the model).
-        unused: its weights that the model does not have.
-        title: its family and the format of the file.
-        found: all its weights, without moments and counters.
-        bookkeeping: how many moments and counters it has.
-        sizes: what its shapes tell, under the keys of `AlbertConfig`.
-        notes: reasons why it does not fit, and other contradictions.
-        fits: whether it holds the whole encoder of the model.
+        unused: weights of the checkpoint that the model does not have.
+        title: family of the checkpoint and file format.
+        found: all weights of the checkpoint, without optimizer moments and counters.
+        bookkeeping: number of optimizer moments and counters.
+        sizes: sizes inferred from shapes, with the keys of `AlbertConfig`.
+        notes: reasons why the checkpoint does not fit, and other contradictions.
+        fits: whether the checkpoint has all weights of the model's encoder.
     """
 
     prefix: str
@@ -81,7 +81,7 @@ class LoadReport:
     fits: bool
 
     def __str__(self) -> str:
-        """A table of counts by part of the model, and the names that did not load."""
+        """Returns a table of counts by part of the model, and the names not loaded."""
         groups = (self.found, self.loaded, self.missing, list(self.misshapen), self.unused)
         parts = [[part_of(name) for name in group] for group in groups]
         counts = [(part, *(group.count(part) for group in parts)) for part in PARTS]
@@ -102,7 +102,7 @@ class LoadReport:
 
 
 def _first(lines: Iterable[str]) -> list[str]:
-    """The first lines, and how many more there are."""
+    """Returns the first lines, and a line with the number of the others."""
     every = list(lines)
     more = len(every) - _MAX_LISTED_NAMES
     return every if more <= 1 else [*every[:_MAX_LISTED_NAMES], f"  … and {more} more"]
@@ -111,7 +111,7 @@ def _first(lines: Iterable[str]) -> list[str]:
 def load_checkpoint(
     model: Any, path: str, allow_partial: bool = False, init_from_group0: bool = False
 ) -> LoadReport:
-    """Loads the weights of `model` from a checkpoint of any family that it can hold.
+    """Loads the weights of `model` from a checkpoint of any supported family.
 
         >>> model = albert_tf.AlbertForPretraining(config)
         >>> report = load_checkpoint(model, "albert_tiny/")
@@ -120,20 +120,20 @@ def load_checkpoint(
 
     Args:
         model: a model with Google's variable names, such as `AlbertForPretraining`. If it has a
-            `.config`, contradictions between that and the checkpoint are reported.
+            `.config`, contradictions between the config and the checkpoint are reported.
         path: as in `find_checkpoint`.
-        allow_partial: only warn where weights of the encoder do not fit.
-        init_from_group0: take the weights of every hidden group from the checkpoint's group 0, so
+        allow_partial: whether to only warn if weights of the encoder do not fit.
+        init_from_group0: whether to initialize all hidden groups from group 0 of the checkpoint, so
             that a model with num_hidden_groups = num_hidden_layers starts from shared weights.
 
     Returns:
-        what was loaded, missing and unused. Heads that are missing or of another shape keep their
-        values; the report and the log name them.
+        A report of loaded, missing and unused weights. Heads that are missing in the checkpoint or
+        have another shape keep their values; the report and the log name them.
 
     Raises:
-        FileNotFoundError: no such checkpoint.
-        ValueError: variables of the encoder (`bert/…`) are missing, misshapen or left over; or it
-            is of a family that the model cannot hold; or damaged. Nothing has been changed then.
+        FileNotFoundError: the checkpoint does not exist.
+        ValueError: variables of the encoder (`bert/…`) are missing, misshapen or unused, or the
+            checkpoint is damaged or of an unsupported family. The model is unchanged.
     """
     weights = open_weights(path)
     report, entries = _compare(model, weights, init_from_group0)
@@ -141,9 +141,9 @@ def load_checkpoint(
         raise ValueError(f"{report}\nNothing in this checkpoint fits the model.")
     if not (report.fits or allow_partial):
         raise ValueError(
-            f"{report}\nThe checkpoint does not hold this model's encoder. Check that "
+            f"{report}\nThe checkpoint does not contain this model's encoder. Check that "
             "albert_config.json is the one that came with it, or pass --allow_partial_init to "
-            "leave these variables at their random start."
+            "keep the random initialization of these variables."
         )
     _log(report)
     _assign(model, weights, {name: entries[name] for name in report.loaded})
@@ -151,12 +151,12 @@ def load_checkpoint(
 
 
 def _log(report: LoadReport) -> None:
-    """Logs what was loaded: one line, and the table too where something is unusual.
+    """Logs what was loaded in one line, with a table if something is unusual.
 
-    The line says which heads are new, so that nobody takes them for trained ones, or the reverse.
+    The line says which heads are new and which are loaded, so that these are not mixed up.
     """
     if not report.fits:
-        logging.warning("Loading in part, as asked:\n%s", report)
+        logging.warning("Loading a part of the encoder because of allow_partial:\n%s", report)
     elif report.misshapen or report.notes:
         logging.warning("%s", report)
     else:
@@ -165,37 +165,38 @@ def _log(report: LoadReport) -> None:
     new = [name for name in (*report.missing, *report.misshapen) if not is_encoder(name)]
     parts = [f"{report.prefix}: {report.title}, {len(report.loaded)} variables loaded"]
     if report.unused:
-        parts.append(f"{len(report.unused)} without a place in the model are left out")
+        parts.append(f"{len(report.unused)} not in the model are ignored")
     if heads:
-        parts.append(f"Heads taken from the checkpoint too: {', '.join(heads)}")
+        parts.append(f"Heads loaded from the checkpoint: {', '.join(heads)}")
     if new:
-        parts.append(f"New heads, which start from random weights: {', '.join(sorted(new))}")
+        parts.append(f"New heads with random weights: {', '.join(sorted(new))}")
     log = logging.warning if new else logging.info
     log("%s", ". ".join(parts))
 
 
 def load_weights(model: Any, prefix: str) -> None:
-    """Loads all weights of a trained model, heads included; none may stay random.
+    """Loads all weights of a trained model including its heads.
 
     Raises:
-        FileNotFoundError: no such checkpoint.
-        ValueError: a weight is missing or of another shape; the model is as it was.
+        FileNotFoundError: the checkpoint does not exist.
+        ValueError: a weight is missing or has another shape. The model is unchanged.
     """
     weights = open_weights(prefix)
     report, entries = _compare(model, weights)
     if report.missing or report.misshapen:
         raise ValueError(
-            f"{report}\nThe checkpoint does not hold all weights of this task and model. Give its "
-            "own --albert_config_file, or train first."
+            f"{report}\nThe checkpoint does not contain all weights of this task and model. Pass "
+            "the --albert_config_file that belongs to it, or train first."
         )
     _assign(model, weights, entries)
 
 
 def inspect_checkpoint(path: str, model: Any = None, init_from_group0: bool = False) -> LoadReport:
-    """Reports what `load_checkpoint` would do; without a model, what a checkpoint holds.
+    """Reports what `load_checkpoint` would do, or without a model, the content of a checkpoint.
 
     Raises:
-        FileNotFoundError, ValueError: as `load_checkpoint`, but for weights that do not fit.
+        FileNotFoundError: the checkpoint does not exist.
+        ValueError: the checkpoint is damaged. Weights that do not fit are only reported.
     """
     return _compare(model, open_weights(path), init_from_group0)[0]
 
@@ -203,11 +204,11 @@ def inspect_checkpoint(path: str, model: Any = None, init_from_group0: bool = Fa
 def read_weights(
     path: str, model: Any = None, init_from_group0: bool = False
 ) -> dict[str, np.ndarray]:
-    """Returns all weights of a checkpoint, float32, under the names of this model.
+    """Returns all weights of a checkpoint, float32, with the names of this package.
 
     Args:
         path: as in `find_checkpoint`.
-        model: the model whose layout the weights are converted to, where several are possible.
+        model: the model whose layout the weights are converted to, if several are possible.
         init_from_group0: as in `load_checkpoint`.
     """
     weights = open_weights(path)
@@ -221,7 +222,7 @@ def _read(weights: WeightFile, entry: families.Entry) -> np.ndarray:
 
 
 def _assign(model: Any, weights: WeightFile, entries: Mapping[str, families.Entry]) -> None:
-    """Gives variables their values; reads all of them first, as the file may be damaged."""
+    """Assigns the variables after reading all values, because the file may be damaged."""
     values = {name: _read(weights, entry) for name, entry in entries.items()}
     for variable in model.variables:
         if (name := variable_name(variable)) in values:
@@ -231,7 +232,7 @@ def _assign(model: Any, weights: WeightFile, entries: Mapping[str, families.Entr
 def _compare(
     model: Any, weights: WeightFile, init_from_group0: bool = False
 ) -> tuple[LoadReport, dict[str, families.Entry]]:
-    """Reports what of a file fits a model, with the entries that compute its weights."""
+    """Returns a report of the weights that fit a model, and the entries that compute them."""
     recognized = families.recognize(weights.shapes)
     variables = [] if model is None else model.variables
     wanted = {variable_name(variable): tuple(variable.shape) for variable in variables}
@@ -248,7 +249,8 @@ def _compare(
     }
     missing = sorted(wanted.keys() - entries.keys())
     unused = [] if model is None else sorted(entries.keys() - wanted.keys())
-    # With `init_from_group0` other groups are unused as intended; else it is another model's.
+    # With `init_from_group0` the other groups are not needed. Otherwise unused weights of the
+    # encoder mean that the checkpoint belongs to another model.
     surplus = [n for n in unused if not (init_from_group0 and re.search("/group_[1-9]", n))]
     misfits = any(is_encoder(name) for name in (*missing, *misshapen, *surplus))
     report = LoadReport(
@@ -270,11 +272,11 @@ def _compare(
 def _remarks(
     recognized: families.Recognized, entries: dict[str, families.Entry], model: Any
 ) -> tuple[list[str], list[str]]:
-    """Reasons why a model cannot hold a checkpoint, whatever its shapes; and other notes."""
+    """Returns reasons besides shapes why a checkpoint does not fit a model, and other notes."""
     if recognized.kind.refusal:
         return [recognized.kind.refusal], []
     if model is None:
-        return [], ["there was no config, so nothing was compared with one"]
+        return [], ["there is no config to compare the checkpoint with"]
     config = getattr(model, "config", None)
     if not isinstance(config, AlbertConfig):
         return [], []

@@ -1,15 +1,15 @@
-"""ALBERT in the form of the TensorFlow Model Garden (tf-models-official).
+"""Writes checkpoints for the TensorFlow Model Garden (tf-models-official).
 
-`save_model_garden` writes an object-based TensorFlow 2 checkpoint, which the Model Garden's own
-encoder reads, in its tasks as `init_checkpoint`, in Python as
+`save_model_garden` writes an object-based TensorFlow 2 checkpoint for the Model Garden's encoder.
+It can be passed to the Model Garden's tasks as `init_checkpoint`, or loaded in Python:
 
     encoder = model_garden.make_encoder(config)
     tf.train.Checkpoint(encoder=encoder).read("folder/albert_model.ckpt").expect_partial()
 
-`load_checkpoint` reads such checkpoints, whoever wrote them. The sentence-order head has no place
-in the Model Garden, nor have hidden groups. Its encoder splits the hidden size into heads, so that
-kernels of the attention have three axes, and drops out by the attention's rate where Google's
-program uses `hidden_dropout_prob`.
+`load_checkpoint` reads all checkpoints of this kind. The Model Garden has neither a sentence-order
+head nor hidden groups. Its encoder splits the hidden size into attention heads, so the kernels of
+the attention are 3-D, and it applies the attention's dropout rate where Google's program uses
+`hidden_dropout_prob`.
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ CHECKPOINT_NAME = "albert_model.ckpt"
 
 
 def check_config(config: AlbertConfig) -> None:
-    """Checks that the Model Garden's encoder can hold a model.
+    """Checks that the Model Garden's encoder supports a model.
 
     Raises:
-        ValueError: it cannot; says why.
+        ValueError: the model is not supported. The message says why.
     """
     check_google_layout(config, "the Model Garden's")
     if (config.num_hidden_groups, config.inner_group_num) != (1, 1):
         raise ValueError(
-            "the Model Garden's ALBERT shares one block among all layers: this model has "
+            "the Model Garden's ALBERT shares one block among all layers, but this model has "
             f"num_hidden_groups={config.num_hidden_groups}, "
             f"inner_group_num={config.inner_group_num}"
         )
 
 
 def make_encoder(config: AlbertConfig) -> tf_keras.Model:
-    """Returns the Model Garden's `AlbertEncoder` of this shape, with random weights.
+    """Returns the Model Garden's `AlbertEncoder` for a config, with random weights.
 
-    Its inputs are `input_word_ids`, `input_mask` and `input_type_ids`, int32 [B, S]; its outputs a
-    dict of `sequence_output`, `encoder_outputs` and `pooled_output`.
+    Its inputs are `input_word_ids`, `input_mask` and `input_type_ids`, int32 [B, S]; its output is
+    a dict of `sequence_output`, `encoder_outputs` and `pooled_output`.
 
     Raises:
-        ValueError: as `check_config`.
+        ValueError: the Model Garden's encoder does not support the model.
     """
     from official.modeling import tf_utils
     from official.nlp.modeling import networks
@@ -77,17 +77,17 @@ def make_encoder(config: AlbertConfig) -> tf_keras.Model:
 
 
 def to_model_garden(tensors: Mapping[str, np.ndarray], config: AlbertConfig) -> dict[str, Any]:
-    """Returns the Model Garden's objects with these weights, as its checkpoints name them.
+    """Returns the Model Garden's objects with the given weights, by their checkpoint names.
 
     Args:
         tensors: name → weight, with Google's names.
-        config: the architecture.
+        config: the model's config.
 
     Returns:
-        `encoder`, and `masked_lm` if `tensors` have that head.
+        A dict of `encoder`, and `masked_lm` if `tensors` include that head.
 
     Raises:
-        ValueError: as `check_config`, or weights of the encoder are missing.
+        ValueError: the model is not supported, or weights of the encoder are missing.
     """
     items = {"encoder": make_encoder(config)}
     if any(name.startswith("cls/predictions/") for name in tensors):
@@ -102,19 +102,19 @@ def to_model_garden(tensors: Mapping[str, np.ndarray], config: AlbertConfig) -> 
         variable.assign(np.reshape(tensors[name], variable.shape))
     left_out = sorted(tensors.keys() - wanted.keys())
     if left_out:
-        logging.warning("The Model Garden has no place for: %s", ", ".join(left_out))
+        logging.warning("Not part of the Model Garden, not written: %s", ", ".join(left_out))
     return items
 
 
 def _make_masked_lm(encoder: tf_keras.Model, config: AlbertConfig) -> tf_keras.layers.Layer:
-    """The masked-LM head of the Model Garden's `BertPretrainerV2`, with its variables."""
+    """Returns the masked language modeling head of the Model Garden's `BertPretrainerV2`, built."""
     from official.modeling import tf_utils
     from official.nlp.modeling import layers
 
     head = layers.MaskedLM(
         embedding_table=encoder.get_embedding_table(),
         activation=tf_utils.get_activation(config.hidden_act),
-        name="bert/cls/predictions",  # as variables are called inside of that model
+        name="bert/cls/predictions",  # scope of the variables in that model
     )
     head(tf.zeros((1, 1, config.hidden_size)), tf.zeros((1, 1), tf.int32))
     return head
@@ -126,15 +126,15 @@ def save_model_garden(
     """Writes an object-based checkpoint that the Model Garden's ALBERT reads.
 
     Args:
-        directory: an existing folder; `albert_model.ckpt.*` and `checkpoint` appear in it.
+        directory: an existing folder, in which `albert_model.ckpt.*` and `checkpoint` are written.
         tensors: name → weight, with Google's names.
-        config: the architecture.
+        config: the model's config.
 
     Raises:
-        ValueError: as `to_model_garden`.
+        ValueError: the model is not supported, or weights of the encoder are missing.
     """
     items = to_model_garden(tensors, config)
     tf.train.Checkpoint(**items).write(os.path.join(directory, CHECKPOINT_NAME))
-    # The Model Garden's tasks look into this file where `init_checkpoint` is a folder.
+    # The Model Garden's tasks read this file if `init_checkpoint` is a folder.
     with files.write_atomically(os.path.join(directory, "checkpoint")) as stream:
         stream.write(f'model_checkpoint_path: "{CHECKPOINT_NAME}"\n')

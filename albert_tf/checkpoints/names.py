@@ -1,7 +1,7 @@
-"""The names of ALBERT's weights in every family of checkpoints.
+"""The names of ALBERT's weights in each family of checkpoints.
 
-The model's variables have Google's names. One table for each other family says what the same
-weights are called there.
+The model's variables have Google's names. For each other family, a table maps Google's names to the
+family's names.
 """
 
 from __future__ import annotations
@@ -11,14 +11,15 @@ from typing import Any
 
 BEST = "model.ckpt-best"  # the best checkpoint of a run
 NUMBERED = re.compile(r"model\.ckpt-([0-9]+)")  # the others, by step
-DATA_SUFFIX = ".data-00000-of-00001"  # of checkpoints with a single shard
+DATA_SUFFIX = ".data-00000-of-00001"  # data file of checkpoints with a single shard
 GLOBAL_STEP = "global_step"
 WORDS = "bert/embeddings/word_embeddings"
 MASKED_LM_BIAS = "cls/predictions/output_bias"  # a number for each entry of the vocabulary
 WORDS_2 = "bert/embeddings/word_embeddings_2"  # albert_zh's projection from E to H
-PROJECTION = "bert/encoder/embedding_hidden_mapping_in"  # Google's
+PROJECTION = "bert/encoder/embedding_hidden_mapping_in"  # Google's projection from E to H
 BLOCK = "bert/encoder/transformer/group_{g}/inner_group_{n}"
-# Google's scope → another family's; `{block}` stands for BLOCK. In BERT's, layer i is group i.
+# Google's scope → scope in another family; `{block}` is replaced by BLOCK. For BERT, layer i is
+# group i.
 BERT = {
     "{block}/attention_1/self/query": "bert/encoder/layer_{g}/attention/self/query",
     "{block}/attention_1/self/key": "bert/encoder/layer_{g}/attention/self/key",
@@ -115,16 +116,16 @@ FAMILY_NAMES = {
     "model_garden": MODEL_GARDEN,
 }
 
-# What optimizers and programs store beside the weights. Hugging Face stores some weights twice (the
-# decoder is the word embeddings) and the position ids 0 to 511; TF-Hub's modules have a variable
-# for do_lower_case.
+# Names of optimizers' and programs' variables besides weights. Hugging Face stores some weights
+# twice (the decoder is the word embeddings) and the position ids 0 to 511; TF-Hub modules have a
+# variable for do_lower_case.
 _BOOKKEEPING = re.compile(
     r"(^|/)(adam_m|adam_v|lamb_m|lamb_v)$|(^|/)(AdamWeightDecayOptimizer|LAMBOptimizer)"
     r"|^(Adam|AdamW|Lamb|LAMB)/"
     r"|^(global_step|save_counter|_CHECKPOINTABLE_OBJECT_GRAPH|do_lower_case|Variable)$"
     r"|embeddings\.(position_ids|token_type_ids)$|predictions\.decoder\.(weight|bias)$"
 )
-# Prefixes and suffixes that only say in which program or object the weights were.
+# Prefixes and suffixes that only depend on the program or object that contained the weights.
 _WRAPPING = re.compile(r"^module/|^(.*/)?albert_model/|:0$")
 _HUGGING_FACE_ENCODER = re.compile(r"^(?=(embeddings|encoder|pooler)\.)")
 
@@ -139,37 +140,37 @@ PARTS = {
 
 
 def variable_name(variable: Any) -> str:
-    """Returns the checkpoint name of a variable: its own without the ":0"."""
+    """Returns the name of a variable in checkpoints, without ":0"."""
     return variable.name.split(":")[0]
 
 
 def is_bookkeeping(name: str) -> bool:
-    """Whether a name in a checkpoint is of an optimizer, a counter or a copy, not of a weight."""
+    """Returns whether a name in a checkpoint is an optimizer variable, a counter or a copy."""
     return bool(_BOOKKEEPING.search(name))
 
 
 def unwrap(name: str) -> str:
-    """Removes what TF-Hub (`module/`), Keras (`:0`) or a wrapping model put around a name."""
+    """Removes prefixes and suffixes of TF-Hub (`module/`), Keras (`:0`) and outer models."""
     return _HUGGING_FACE_ENCODER.sub("albert.", _WRAPPING.sub("", name))
 
 
 def part_of(name: str) -> str:
-    """Returns the part of the model, a key of `PARTS`, that a weight with Google's name is in."""
+    """Returns the part of the model, a key of `PARTS`, for a weight with Google's name."""
     return next(part for part, prefixes in PARTS.items() if name.startswith(prefixes))
 
 
 def is_encoder(name: str) -> bool:
-    """Whether a weight with Google's name is in the encoder, its embeddings or its pooler."""
+    """Returns whether a weight with Google's name belongs to encoder, embeddings or pooler."""
     return name.startswith("bert/")
 
 
 def name_map(family: str, num_groups: int = 1, num_inner: int = 1) -> dict[str, str]:
-    """Returns Google's name → a family's name, for every weight that the family has.
+    """Returns Google's name → the family's name for all weights of a family.
 
     Args:
         family: a key of `FAMILY_NAMES`.
-        num_groups: hidden groups, G; families without groups have one.
-        num_inner: blocks in a layer.
+        num_groups: number of hidden groups, 1 for families without groups.
+        num_inner: number of blocks per layer.
     """
     names = {}
     for google_scope, scope in FAMILY_NAMES[family].items():
@@ -182,7 +183,7 @@ def name_map(family: str, num_groups: int = 1, num_inner: int = 1) -> dict[str, 
 
 
 def _suffixes(google_scope: str, family: str) -> list[tuple[str, str]]:
-    """Returns the ends of the names of a scope's weights, Google's and the family's."""
+    """Returns the suffixes of the weights in a scope as (Google's, the family's) pairs."""
     if google_scope.endswith(("_embeddings", "/output_bias")):
         return [("", "")]
     if google_scope.endswith("output_"):

@@ -1,12 +1,12 @@
-"""A model and its tokenizer from a folder, whatever program or archive the folder came from.
+"""Loads a model and its tokenizer from a folder of any origin.
 
     >>> model, tokenizer = albert_tf.from_pretrained("albert_tiny/")
     >>> model(tokenizer(["The river", "A boat"]))["pooled_output"].shape
     TensorShape([2, 12])
 
-Released archives, folders of Hugging Face, TF-Hub modules and the output directories of this
-repository's programs hold the same three things under different names: a config, weights and a
-vocabulary. `finding` finds them; what it cannot find or tell apart can be passed by name.
+Released archives, Hugging Face repositories, TF-Hub modules and the output directories of this
+package's programs contain the same three things with different names: a config, weights and a
+vocabulary. `finding` finds them; whatever is missing or ambiguous can be passed as an argument.
 """
 
 from __future__ import annotations
@@ -47,36 +47,36 @@ def from_pretrained(
     do_lower_case: bool | None = None,
     **head_arguments: Any,
 ) -> tuple[Any, FullTokenizer]:
-    """Returns a model with the weights of a folder, and the tokenizer of its vocabulary.
+    """Returns a model with the weights from a folder, and its tokenizer.
 
         >>> model, tokenizer = from_pretrained("albert_tiny/", "classification", num_labels=3)
         >>> tokenizer.decode(tokenizer("The RIVER")["input_ids"][0])
         'the river'
 
     Args:
-        folder: a folder with a config, weights of any family that `load_checkpoint` reads, and a
-            vocabulary; also a checkpoint prefix or file inside of it. Of the checkpoints of a run,
-            `model.ckpt-best` is taken, or else the newest.
+        folder: a folder with a config, weights of any family supported by `load_checkpoint`, and a
+            vocabulary; or a checkpoint in such a folder. Of a run's checkpoints `model.ckpt-best`
+            is used, or else the newest one.
         task: None for an `AlbertEncoder`, "pretraining" for an `AlbertForPretraining`, or the task
             of a head: "classification", "regression", "multiple_choice", "spans",
             "answerable_spans" or "token_classification".
-        num_labels: labels of a classification; default: as many as the head in the checkpoint has.
-        config_file: the config, instead of the one in the folder.
-        vocab_file: a WordPiece vocabulary, instead of the vocabulary in the folder.
-        spm_model_file: a SentencePiece model, instead of the vocabulary in the folder.
-        do_lower_case: whether text is lower-cased. Default: as the folder says (the flags of the
-            run, Hugging Face's tokenizer_config.json, the variable of a TF-Hub module), else True.
-        **head_arguments: for the constructor of the head, such as `use_pooled_output=False`.
+        num_labels: number of labels; defaults to that of the head in the checkpoint.
+        config_file: the config; defaults to the one in the folder.
+        vocab_file: a WordPiece vocabulary; defaults to the vocabulary in the folder.
+        spm_model_file: a SentencePiece model; defaults to the vocabulary in the folder.
+        do_lower_case: whether to lowercase text; defaults to what the folder says (flags of the
+            run, Hugging Face's tokenizer_config.json, variable of a TF-Hub module), or else True.
+        **head_arguments: arguments of the model's constructor, such as `use_pooled_output=False`.
 
     Returns:
-        model and tokenizer. A head that the checkpoint lacks starts from random weights; a warning
-        names its variables.
+        The model and the tokenizer. A head that is missing in the checkpoint has random weights,
+        and a warning is logged.
 
     Raises:
-        FileNotFoundError: there is no config, no checkpoint or no vocabulary; the text says what
-            was looked for and what is there.
-        ValueError: there are several of one kind; the checkpoint does not hold the whole encoder;
-            or the vocabulary is larger than the embedding table, or not the one of the training.
+        FileNotFoundError: there is no config, checkpoint or vocabulary.
+        ValueError: there are several configs, checkpoints or vocabularies; the checkpoint does not
+            contain the whole encoder; or the vocabulary is larger than the embedding table or not
+            the one that the model was trained with.
     """
     if task not in TASKS:
         known = ", ".join(repr(name) for name in TASKS)
@@ -118,24 +118,27 @@ def _num_labels(num_labels: int | None, recognized: families.Recognized) -> int:
     if num_labels is not None:
         return num_labels
     if "output_weights" not in recognized.entries:
-        raise ValueError("num_labels is needed: the checkpoint has no head that would tell it")
+        raise ValueError(
+            "num_labels is required, because the checkpoint has no classification head"
+        )
     return recognized.entries["output_weights"].shape[0]
 
 
 def check_vocabulary(
     tokenizer: FullTokenizer, vocabulary: str, config: AlbertConfig, config_file: str, folder: str
 ) -> None:
-    """Refuses a vocabulary that is not the model's; warns where that can only be guessed.
+    """Checks that a vocabulary belongs to a model; warns if it probably does not.
 
     Args:
-        tokenizer: of the vocabulary.
-        vocabulary: its file.
-        config: of the model.
-        config_file: its file.
-        folder: of the model's checkpoint.
+        tokenizer: the tokenizer with the vocabulary.
+        vocabulary: path of the vocabulary.
+        config: the model's config.
+        config_file: path of the config.
+        folder: folder of the model's checkpoint.
 
     Raises:
-        ValueError: it is larger than the embedding table, or not the one of the training.
+        ValueError: the vocabulary is larger than the embedding table, or not the one that the model
+            was trained with.
     """
     found = trained_with.of_tokenizer(tokenizer, vocabulary)
     records = finding.records_of(folder)
@@ -147,7 +150,7 @@ def check_vocabulary(
         f"vocab_size={config.vocab_size}"
     )
     if tokenizer.vocab_size > config.vocab_size:
-        raise ValueError(f"{message}: they do not belong together")
+        raise ValueError(f"{message}: they do not match")
     if not is_known:
         logging.warning("%s: make sure that they belong together", message)
 
@@ -157,11 +160,12 @@ def read_config(path: str, recognized: families.Recognized) -> AlbertConfig:
 
     Args:
         path: the JSON file, or the name of a config of this package.
-        recognized: the checkpoint. If only a model with E = H can hold it, and that is not what
-            its own config says, the config is changed into that model's.
+        recognized: the checkpoint. If its weights only fit a model with E = H, the config is
+            changed accordingly.
 
     Raises:
-        FileNotFoundError, ValueError: as `AlbertConfig.from_json_file`.
+        FileNotFoundError: the file does not exist.
+        ValueError: the config is invalid.
     """
     values = files.read_json(included.config_file(path))
     try:
@@ -176,7 +180,7 @@ def read_config(path: str, recognized: families.Recognized) -> AlbertConfig:
 
 
 def find_do_lower_case(folder: str, weights: WeightFile) -> bool:
-    """Whether a vocabulary is for lower-cased text, as its folder says; True where it does not."""
+    """Returns whether a folder's vocabulary is for lowercased text; True if this is not known."""
     records = finding.records_of(folder)
     known = trained_with.read(records)
     if known is not None and trained_with.LOWER_CASE in known.identity:
@@ -187,6 +191,6 @@ def find_do_lower_case(folder: str, weights: WeightFile) -> bool:
     ):
         if "do_lower_case" in flags:
             return bool(flags["do_lower_case"])
-    if "do_lower_case" in weights.shapes:  # a variable of TF-Hub's modules
+    if "do_lower_case" in weights.shapes:  # a variable of TF-Hub modules
         return bool(weights.read("do_lower_case"))
     return True

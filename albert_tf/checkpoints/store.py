@@ -1,7 +1,8 @@
-"""The numbered checkpoints of a run: writing, checking, listing and removing them.
+"""Writes, verifies, lists and deletes the numbered checkpoints of a run.
 
-A checkpoint `model.ckpt-<step>` is complete or absent. It is written under a hidden name, checked,
-flushed to the disk and only then renamed, its index last: without the index it does not exist.
+A checkpoint `model.ckpt-<step>` is either complete or does not exist: it is written under a hidden
+name, verified, flushed to disk and only then renamed. The index file is renamed last, because a
+checkpoint without an index does not exist for TensorFlow.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from albert_tf.checkpoints.finding import list_checkpoints as list_checkpoints
 from albert_tf.checkpoints.names import BEST as BEST
 from albert_tf.checkpoints.names import DATA_SUFFIX
 
-# What TensorFlow raises where a file cannot be written.
+# TensorFlow's errors if a file cannot be written.
 _DISK_ERRORS = (
     tf.errors.ResourceExhaustedError,
     tf.errors.PermissionDeniedError,
     tf.errors.NotFoundError,
     tf.errors.UnknownError,
-    # of remote file systems
+    # on remote file systems
     tf.errors.AbortedError,
     tf.errors.DeadlineExceededError,
     tf.errors.FailedPreconditionError,
@@ -38,15 +39,15 @@ _DISK_ERRORS = (
 
 
 def save_checkpoint(prefix: str, tensors: dict[str, Any]) -> None:
-    """Writes a checkpoint, complete or not at all, and checks it before it gets its name.
+    """Writes a checkpoint atomically after verifying it.
 
     Args:
-        prefix: where; `<prefix>.index` and `<prefix>.data-00000-of-00001` appear, the index last.
+        prefix: the prefix of the files `<prefix>.data-00000-of-00001` and `<prefix>.index`.
         tensors: name → variable, tensor or array.
 
     Raises:
-        OSError: the disk is full or cannot be written to, or what was written is not what is on
-            the disk. Older checkpoints are as they were.
+        OSError: the disk is full or cannot be written to, or the verification failed. Older
+            checkpoints are not affected.
     """
     names = sorted(tensors)
     values = [tf.convert_to_tensor(tensors[name]) for name in names]
@@ -61,17 +62,17 @@ def save_checkpoint(prefix: str, tensors: dict[str, Any]) -> None:
         shapes = {name: value.shape.as_list() for name, value in zip(names, values, strict=True)}
         if damage := find_damage(temporary, shapes):
             raise OSError(
-                f"{prefix}: the checkpoint was not written as it should be ({damage}). Look at the "
-                "disk, then run the same command again; older checkpoints are as they were."
+                f"{prefix}: the checkpoint was not written correctly ({damage}). Check the disk "
+                "and run the same command again. Older checkpoints are not affected."
             )
         _rename(temporary, prefix, [DATA_SUFFIX])
 
 
 def copy_checkpoint(source: str, target: str) -> None:
-    """Copies a checkpoint to another prefix of the same file system, complete or not at all.
+    """Atomically copies a checkpoint to another prefix in the same file system.
 
     Raises:
-        OSError: as `save_checkpoint`.
+        OSError: the disk is full or cannot be written to.
     """
     shards = _list_suffixes(source, ".data-")
     with _new_files(target) as temporary:
@@ -82,7 +83,7 @@ def copy_checkpoint(source: str, target: str) -> None:
 
 @contextlib.contextmanager
 def _new_files(prefix: str) -> Iterator[str]:
-    """Yields a hidden prefix beside `prefix`; files that remain under it are removed at the end."""
+    """Yields a hidden prefix next to `prefix`, and removes remaining files with it at the end."""
     directory, base = os.path.split(prefix)
     temporary = os.path.join(directory, f".{base}-{uuid.uuid4().hex[:8]}")
     try:
@@ -91,8 +92,8 @@ def _new_files(prefix: str) -> Iterator[str]:
         if not (reason := _disk_error(error)):
             raise
         raise OSError(
-            f"{prefix}: the checkpoint cannot be written: {reason}. Make room there (or name "
-            "another folder), then run the same command again. Older checkpoints are as they were."
+            f"{prefix}: the checkpoint cannot be written: {reason}. Free some space or choose "
+            "another folder, then run the same command again. Older checkpoints are not affected."
         ) from None
     finally:
         for suffix in _list_suffixes(temporary, "."):
@@ -100,7 +101,7 @@ def _new_files(prefix: str) -> Iterator[str]:
 
 
 def _list_suffixes(prefix: str, start: str) -> list[str]:
-    """Returns what follows `prefix` in the names of all files that begin with prefix + start."""
+    """Returns the rest of the name after `prefix` for all files that start with prefix + start."""
     directory, base = os.path.split(prefix)
     if not files.is_directory(directory or "."):
         return []
@@ -109,20 +110,20 @@ def _list_suffixes(prefix: str, start: str) -> list[str]:
 
 
 def _disk_error(error: Exception) -> str:
-    """Returns why a file could not be written; "" for other kinds of errors."""
+    """Returns the reason why a file could not be written; "" for other errors."""
     if isinstance(error, _DISK_ERRORS):
         return error.message.split("[Op:")[0].rpartition(";")[2].strip()
     return (error.strerror or "") if isinstance(error, OSError) else ""
 
 
 def _rename(temporary: str, prefix: str, shards: list[str]) -> None:
-    """Gives finished files their names, the index last."""
+    """Renames complete files to their final names, the index last."""
     suffixes = (*shards, ".index")
     if not files.is_remote(prefix):
         for suffix in suffixes:
             _flush_to_disk(temporary + suffix)
-    # If it replaces another checkpoint, a killed process must not leave the data of one beside the
-    # index of the other.
+    # When another checkpoint is replaced, a kill must never leave the data of one checkpoint with
+    # the index of the other.
     if files.exists(prefix + ".index"):
         files.remove(prefix + ".index")
     for suffix in suffixes:
@@ -130,23 +131,23 @@ def _rename(temporary: str, prefix: str, shards: list[str]) -> None:
 
 
 def _flush_to_disk(path: str) -> None:
-    """Flushes a file to the disk: else it may be empty under its final name after a power cut."""
+    """Flushes a file to disk, or it might be empty under its final name after a power failure."""
     with open(path, "rb") as stream:
         os.fsync(stream.fileno())
 
 
 def find_damage(prefix: str, shapes: dict[str, list[int]] | None = None) -> str:
-    """Returns what is wrong with a checkpoint of this program; "" if nothing is.
+    """Returns what is wrong with a checkpoint written by this package; "" if nothing is.
 
-    The index, which holds checksums of itself and of every tensor, is always read.
+    The index, which contains checksums of itself and of every tensor, is always read.
 
     Args:
         prefix: the checkpoint.
-        shapes: name → shape of what it must hold. With it, the size of the data is compared with
-            these shapes; without it, every tensor is read, which verifies its checksum.
+        shapes: name → expected shape. If given, only the size of the data is compared with the
+            shapes; otherwise every tensor is read, which verifies its checksum.
 
     Raises:
-        OSError: a file cannot be opened, which says nothing about its content.
+        OSError: a file cannot be opened, so nothing is known about its content.
     """
     try:
         size = files.file_size(prefix + DATA_SUFFIX)
@@ -165,7 +166,7 @@ def find_damage(prefix: str, shapes: dict[str, list[int]] | None = None) -> str:
         return " ".join(str(error).split())
     if stored != shapes:
         differing = sorted(set(stored) ^ set(shapes)) or sorted(shapes)
-        return f"its index does not list what was saved, such as {differing[0]}"
+        return f"its index does not match what was saved, for example {differing[0]}"
     expected = sum(types[name].size * int(np.prod(shape)) for name, shape in shapes.items())
     return "" if size == expected else f"its data has {size} bytes, expected {expected}"
 
@@ -173,21 +174,21 @@ def find_damage(prefix: str, shapes: dict[str, list[int]] | None = None) -> str:
 def newest_usable(directory: str) -> tuple[int, str] | None:
     """Returns the newest numbered checkpoint that can be read completely.
 
-    Damaged checkpoints that are newer are set aside, as by `set_aside_damaged`.
+    Newer checkpoints that are damaged are set aside with a warning.
 
     Returns:
-        step and prefix; None if there is no checkpoint.
+        Step and prefix; None if there is no checkpoint.
 
     Raises:
-        ValueError: there are checkpoints, and all of them are damaged.
-        OSError: one cannot be opened.
+        ValueError: there are checkpoints, but all of them are damaged.
+        OSError: a checkpoint cannot be opened.
     """
     damages: dict[str, str] = {}
     for step, prefix in reversed(list_checkpoints(directory).items()):
         damage = find_damage(prefix)
         if not damage:
             for damaged, reason in damages.items():
-                logging.warning("%s is damaged (%s); going back to %s", damaged, reason, prefix)
+                logging.warning("%s is damaged (%s); falling back to %s", damaged, reason, prefix)
                 set_aside(damaged)
             return step, prefix
         damages[prefix] = damage
@@ -197,18 +198,18 @@ def newest_usable(directory: str) -> tuple[int, str] | None:
 
 
 def set_aside_damaged(prefixes: Iterable[str], has_others: bool) -> list[str]:
-    """Reads checkpoints completely, and sets the damaged ones aside with a warning.
+    """Reads checkpoints completely, and sets damaged ones aside with a warning.
 
     Args:
-        prefixes: the checkpoints, of one directory.
-        has_others: whether others in this directory can be read.
+        prefixes: checkpoints in one directory.
+        has_others: whether the directory has other, readable checkpoints.
 
     Returns:
-        those that are not damaged.
+        The prefixes of checkpoints that are not damaged.
 
     Raises:
-        ValueError: all of them are damaged, and there are no others; nothing has been renamed.
-        OSError: one cannot be opened.
+        ValueError: all of them are damaged, and there are no others. Nothing has been renamed.
+        OSError: a checkpoint cannot be opened.
     """
     damages = {prefix: find_damage(prefix) for prefix in prefixes}
     usable = [prefix for prefix, damage in damages.items() if not damage]
@@ -216,7 +217,7 @@ def set_aside_damaged(prefixes: Iterable[str], has_others: bool) -> list[str]:
         raise _all_damaged(damages)
     for prefix, damage in damages.items():
         if damage:
-            logging.warning("%s is damaged (%s) and set aside", prefix, damage)
+            logging.warning("%s is damaged (%s): set aside", prefix, damage)
             set_aside(prefix)
     return usable
 
@@ -225,49 +226,49 @@ def _all_damaged(damages: Mapping[str, str]) -> ValueError:
     directory = os.path.dirname(next(iter(damages)))
     listed = "\n".join(f"  {prefix}: {damage}" for prefix, damage in damages.items())
     return ValueError(
-        f"{directory}: no checkpoint can be read:\n{listed}\nBring one back from a copy, or move "
-        "these files away to start anew."
+        f"{directory}: no checkpoint can be read:\n{listed}\nRestore one from a backup, or move "
+        "these files away to start from the beginning."
     )
 
 
 def set_aside(prefix: str) -> None:
-    """Renames the files of a checkpoint to `<prefix>.damaged.*`, as far as they exist.
+    """Renames the existing files of a checkpoint to `<prefix>.damaged.*`.
 
-    Then neither evaluation nor the removal of old checkpoints takes it for a checkpoint.
+    It is then ignored by evaluation and by the deletion of old checkpoints.
     """
-    for suffix in (".index", DATA_SUFFIX):  # without its index it is no checkpoint any more
+    for suffix in (".index", DATA_SUFFIX):  # without its index it is no longer a checkpoint
         try:
             files.rename(prefix + suffix, f"{prefix}.damaged{suffix}")
-        except FileNotFoundError:  # missing, or another worker has done it
+        except FileNotFoundError:  # missing, or renamed by another worker
             continue
         except OSError as error:
-            logging.warning("%s%s stays where it is (%s)", prefix, suffix, error.strerror)
+            logging.warning("%s%s cannot be renamed (%s)", prefix, suffix, error.strerror)
 
 
 def correct_name(prefix: str, step: int) -> None:
-    """Renames a numbered checkpoint whose name is not that of its step, with a warning.
+    """Renames a numbered checkpoint whose name does not match its step, with a warning.
 
-    Where there is a checkpoint of the right name already, it becomes `<prefix>.misnamed.*`.
+    If there already is a checkpoint with the right name, it is renamed to `<prefix>.misnamed.*`.
 
     Args:
         prefix: the checkpoint.
         step: its `global_step`.
 
     Raises:
-        OSError: the disk is full, or cannot be written to.
+        OSError: the disk is full or cannot be written to.
     """
     target = os.path.join(os.path.dirname(prefix), f"model.ckpt-{step}")
     if files.exists(target + ".index"):
         target = f"{prefix}.misnamed"
-    logging.warning("%s is of step %d by its global_step: renamed to %s", prefix, step, target)
-    copy_checkpoint(prefix, target)  # a kill between two renames would leave a half of each
+    logging.warning("%s has the global_step %d: renamed to %s", prefix, step, target)
+    copy_checkpoint(prefix, target)  # a kill between two renames would leave two halves
     for suffix in (".index", DATA_SUFFIX):
-        with contextlib.suppress(FileNotFoundError):  # another worker has done it
+        with contextlib.suppress(FileNotFoundError):  # removed by another worker
             files.remove(prefix + suffix)
 
 
 def remove_old_checkpoints(directory: str, keep: int) -> None:
-    """Removes all but the `keep` newest of this program's numbered checkpoints; 0 keeps all."""
+    """Deletes all numbered checkpoints but the `keep` newest; 0 keeps all."""
     prefixes = list(list_checkpoints(directory).values())
     for prefix in prefixes[:-keep] if keep > 0 else []:
         for suffix in (".index", DATA_SUFFIX, ".meta"):

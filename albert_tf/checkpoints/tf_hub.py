@@ -1,17 +1,18 @@
-"""ALBERT as a TensorFlow 2 SavedModel in the format of TF-Hub's encoders.
+"""Writes TensorFlow 2 SavedModels with the interface of the ALBERT encoders on TF-Hub.
 
-`hub.KerasLayer(folder)` and `tf.saved_model.load(folder)` load what `save_hub_module` writes, with
-the inputs and outputs of the ALBERT modules on TF-Hub:
+The SavedModels written by `save_hub_module` can be loaded with `hub.KerasLayer(folder)` and
+`tf.saved_model.load(folder)`. They have the same inputs and outputs as the modules on TF-Hub:
 
     encoder = tf.saved_model.load(folder)
     outputs = encoder(dict(input_word_ids=…, input_mask=…, input_type_ids=…))
     outputs = encoder.mlm(dict(…, masked_lm_positions=…))
 
-The inputs are int32 [B, S] ([B, P] the positions). The outputs are `pooled_output` and `default`,
-which is the same, float32 [B, H]; `sequence_output` [B, S, H]; `encoder_outputs`, a list of the
-layers' [B, S, H]. `mlm` adds `mlm_logits` [B, P, V], `sop` adds `sop_log_probs` [B, 2], 0 for
-segments in order. The signature `serving_default` is for servers. The vocabulary is in
-`sp_model_file` or in `vocab_file` with `do_lower_case`, the shape in `albert_config_file`.
+The inputs are int32 [B, S], and [B, P] for the positions. The outputs are float32: `pooled_output`
+and the identical `default` [B, H], `sequence_output` [B, S, H], and `encoder_outputs`, a list of
+the outputs of the layers [B, S, H]. `mlm` adds `mlm_logits` [B, P, V], and `sop` adds
+`sop_log_probs` [B, 2], with class 0 for segments in order. The signature `serving_default` is for
+TensorFlow Serving. The vocabulary is in `sp_model_file`, or in `vocab_file` with `do_lower_case`;
+the config is in `albert_config_file`.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _INPUTS = {
 }
 _POSITIONS = "masked_lm_positions"
 _IDS = tf.TensorSpec((None, None), tf.int32)
-# No Python control flow depends on the value of a tensor, so that AutoGraph is not needed.
+# AutoGraph is not needed because no Python control flow depends on the value of a tensor.
 _function = functools.partial(tf.function, autograph=False)
 _SIGNATURE_OUTPUTS = ("default", "pooled_output", "sequence_output")
 
@@ -55,14 +56,14 @@ def save_hub_module(
     """Writes a SavedModel in TF-Hub's format.
 
     Args:
-        directory: folder to write; made if needed.
+        directory: the output folder, which is created if needed.
         model: an `AlbertForPretraining`.
-        config: its config.
-        has_masked_lm: whether to write `mlm`; False for a head that was never trained.
-        has_sentence_order: whether to write `sop`.
-        vocab_file: a WordPiece vocabulary to include.
-        spm_model_file: a SentencePiece model to include.
-        do_lower_case: stored beside `vocab_file`; SentencePiece modules on TF-Hub imply it.
+        config: the model's config.
+        has_masked_lm: whether to include `mlm`; False if the head was not trained.
+        has_sentence_order: whether to include `sop`; False if the head was not trained.
+        vocab_file: WordPiece vocabulary to include.
+        spm_model_file: SentencePiece model to include.
+        do_lower_case: stored with `vocab_file`; SentencePiece modules on TF-Hub always lowercase.
     """
     encoder = model.encoder
 
@@ -115,7 +116,7 @@ def _outputs(outputs: Tensors) -> Tensors:
 
 
 def _callable_object(call: Any, variables: list[tf.Variable], *more_inputs: str) -> Any:
-    """Returns what `tf.saved_model.load` loads as a callable, traced with and without dropout."""
+    """Returns an object that can be saved as a callable, traced for training and inference."""
     root = tf.train.Checkpoint()
     root.__call__ = call
     specs = dict.fromkeys((*_INPUTS.values(), *more_inputs), _IDS)
@@ -135,7 +136,7 @@ def _assets(
     spm_model_file: str | None,
     do_lower_case: bool,
 ) -> Iterator[None]:
-    """Attaches config and vocabulary to the model; their files must exist until it is saved."""
+    """Attaches config and vocabulary as assets; keeps their files until the end of the block."""
     with tempfile.TemporaryDirectory() as folder:
         config_file = os.path.join(folder, "albert_config.json")
         config.to_json_file(config_file)

@@ -1,12 +1,12 @@
-"""`tokenizer.json`: a vocabulary in the format of Hugging Face's `tokenizers`, with the same ids.
+"""Writes `tokenizer.json`, a tokenizer in the format of Hugging Face's `tokenizers`.
 
-The file lists the steps from text to ids, and `tokenizers` does what it says. They are the steps of
-`tokenization`: normalization by regular expressions whose character classes are Python's, then
-SentencePiece's unigram model or WordPiece. No package is needed to write it, and `transformers`
-needs neither protobuf nor tiktoken to read it. The ids are those of `FullTokenizer`; what differs
-is listed in docs/differences.md.
+The file describes the pipeline from text to ids, which follows `tokenization`: normalization with
+regular expressions that use Python's character classes, then SentencePiece's unigram model or
+WordPiece. Writing the file needs no additional package, and `transformers` can read it without
+protobuf or tiktoken. The ids equal those of `FullTokenizer`, except for the differences listed in
+docs/differences.md.
 
-The normalizers see a text in parts: what is between two special symbols, as `[MASK]`, is a part.
+The normalizers process a text in parts, split at special tokens such as `[MASK]`.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from albert_tf import tokenization
 from albert_tf.tokenization import SPIECE_UNDERLINE, FullTokenizer, character_class
 
 FILE = "tokenizer.json"
-_UNIGRAM = 1  # SentencePiece's number of this kind of model
+_UNIGRAM = 1  # SentencePiece's model type
 _FINAL_SIGMA, _SIGMA = "\u03c2", "\u03a3"
 _CONTROLS = (*range(0x20), *range(0x7F, 0xA0))  # code points of control characters
-_MARGIN = 0.01  # by which a piece that must not be found is less likely than others
+_MARGIN = 0.01  # by which the score of a suppressed piece is lower than that of its parts
 
-Step = dict[str, Any]  # of the file: its "type" and arguments
+Step = dict[str, Any]  # a component of the pipeline: its "type" and arguments
 
 
 def tokenizer_json(tokenizer: FullTokenizer) -> dict[str, Any]:
     """Returns the content of `tokenizer.json` for a vocabulary.
 
     Raises:
-        ValueError: the format cannot hold the SentencePiece model; says why.
+        ValueError: the format does not support the SentencePiece model. The message says why.
     """
     steps = _sentencepiece_steps(tokenizer) if tokenizer.is_sentencepiece else _wordpiece(tokenizer)
     return {
@@ -48,7 +48,7 @@ def tokenizer_json(tokenizer: FullTokenizer) -> dict[str, Any]:
 
 
 def _special_symbols(tokenizer: FullTokenizer) -> list[dict[str, Any]]:
-    """Returns the symbols that are found in a text by their names, as `[MASK]` has to be."""
+    """Returns the special tokens, which are recognized in texts, as required for `[MASK]`."""
     ids = {tokenizer.pad_id, tokenizer.unk_id}
     ids |= {tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id}
     return [
@@ -56,7 +56,7 @@ def _special_symbols(tokenizer: FullTokenizer) -> list[dict[str, Any]]:
             "id": token_id,
             "content": tokenizer.pieces[token_id],
             "single_word": False,
-            # A space before [MASK] belongs to the word that it stands for.
+            # A space before [MASK] is part of the masked word.
             "lstrip": tokenizer.is_sentencepiece and token_id == tokenizer.mask_id,
             "rstrip": False,
             "normalized": False,
@@ -67,7 +67,7 @@ def _special_symbols(tokenizer: FullTokenizer) -> list[dict[str, Any]]:
 
 
 def _special_ids_around_texts(tokenizer: FullTokenizer) -> Step:
-    """Returns the step that makes `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]` of ids."""
+    """Returns the post-processor that adds special tokens: `[CLS] a [SEP]`, `… b [SEP]`."""
     ids = {tokenizer.pieces[i]: i for i in (tokenizer.cls_id, tokenizer.sep_id)}
     cls, sep = ids
 
@@ -111,7 +111,7 @@ def _is_case_ignorable(char: str) -> bool:
 
 
 def _lower() -> list[Step]:
-    """Returns the steps of `str.lower`: theirs lower each character for itself, Σ too."""
+    """Returns the steps of `str.lower`; `Lowercase` by itself ignores the context of Σ."""
     cased, ignored = character_class(_is_cased), character_class(_is_case_ignorable)
     is_final = f"(?<={cased}|{cased}{ignored}){_SIGMA}(?!{ignored}*{cased})"
     return [_replace(is_final, _FINAL_SIGMA), {"type": "Lowercase"}]
@@ -150,7 +150,7 @@ def _sentencepiece_steps(tokenizer: FullTokenizer) -> dict[str, Step]:
     model = sentencepiece_model_pb2.ModelProto.FromString(tokenizer.sentencepiece_model)
     _check_sentencepiece(model)
     vocabulary, numbers = _scores(tokenizer, model)
-    # A "▁" before a text, but not after a special symbol: "[MASK]." has no space there.
+    # Adds "▁" at the start of a text, but not after a special token: "[MASK]." has no space there.
     underlines = {
         "type": "Metaspace",
         "replacement": SPIECE_UNDERLINE,
@@ -177,24 +177,25 @@ def _check_sentencepiece(model: Any) -> None:
     trainer, normalizer = model.trainer_spec, model.normalizer_spec
     conditions = {
         "it is not a unigram model": trainer.model_type == _UNIGRAM,
-        "it spells unknown characters by bytes": not trainer.byte_fallback,
-        'it puts "▁" behind words': not trainer.treat_whitespace_as_suffix,
-        "it keeps spaces as they are": normalizer.remove_extra_whitespaces,
-        'it puts no "▁" before a text': normalizer.add_dummy_prefix,
-        'it does not write spaces as "▁"': normalizer.escape_whitespaces,
+        "it uses byte fallback": not trainer.byte_fallback,
+        'it appends "▁" to words': not trainer.treat_whitespace_as_suffix,
+        "it does not collapse spaces": normalizer.remove_extra_whitespaces,
+        'it does not prepend "▁" to texts': normalizer.add_dummy_prefix,
+        'it does not replace spaces by "▁"': normalizer.escape_whitespaces,
     }
     for obstacle, is_fulfilled in conditions.items():
         if not is_fulfilled:
-            raise ValueError(f"{FILE} cannot hold this SentencePiece model: {obstacle}")
+            raise ValueError(f"{FILE} does not support this SentencePiece model: {obstacle}")
 
 
 def _sentencepiece_normalizers(tokenizer: FullTokenizer, model: Any) -> list[Step]:
-    """Returns the steps of `preprocess_text`, then of the normalization in the model itself."""
+    """Returns the steps of `preprocess_text` and of the model's own normalization."""
     combining = character_class(tokenization.is_combining)
     steps = [
         _replace(character_class(str.isspace) + "+", " "),
         {"type": "NFKD"},
-        # The "▁" before a text is put before its first character; a space keeps that place.
+        # "▁" is prepended to the first character of a text, which may be removed: a space replaces
+        # it.
         _replace(f"^{combining}+", " "),
         _replace(combining, ""),
     ]
@@ -206,18 +207,18 @@ def _sentencepiece_normalizers(tokenizer: FullTokenizer, model: Any) -> list[Ste
         dropped = "".join(rf"\x{{{code:x}}}" for code in _CONTROLS if not sp.encode(chr(code)))
         if dropped:
             steps.append(_replace(f"^[{dropped}]+", " "))
-        # NFC first: their `Precompiled` does not put the parts of a Hangul syllable together.
+        # NFC first, because `Precompiled` does not compose Hangul syllables.
         charsmap = base64.b64encode(normalization).decode()
         steps += [{"type": "NFC"}, {"type": "Precompiled", "precompiled_charsmap": charsmap}]
     return [*steps, _replace(" {2,}", " "), _replace(" +$", "")]
 
 
 def _scores(tokenizer: FullTokenizer, model: Any) -> tuple[list[list[Any]], list[str]]:
-    """Returns the pieces with their scores, and the numbers that a comma is separated from.
+    """Returns the pieces with their scores, and the numbers that are split from a comma.
 
-    `encode_pieces` cuts pieces such as "▁1999,": they get a score by which they are not found.
-    Where the model finds such a piece, the text is cut after the comma, as if it had been found.
-    (Not before a digit: "▁10,000" is another piece, and only their scores tell which is found.)
+    `encode_pieces` splits pieces such as "▁1999,", so they get a score too low to be selected.
+    Where the model would select such a piece, the text is split after the comma, unless a digit
+    follows: then another piece such as "▁10,000" may have the better score.
     """
     sp = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.sentencepiece_model)
     scores = {piece.piece: float(piece.score) for piece in model.pieces}

@@ -1,8 +1,9 @@
-"""What the checkpoints of a folder were trained with: the file `trained_with.json` beside them.
+"""`trained_with.json`: the vocabulary, data and settings that checkpoints were trained with.
 
-Training writes it with its first checkpoint, and a converted checkpoint keeps the part about the
-vocabulary. Whoever uses the checkpoints compares it with what is used now: a model understands the
-ids of one vocabulary only, and another one of the same size gives wrong results without an error.
+Training writes the file with its first checkpoint; converted checkpoints keep the part about the
+vocabulary. Programs that use a checkpoint compare it with their own vocabulary, because a model
+only works with the vocabulary it was trained with, and another one of the same size would give
+wrong results without an error.
 """
 
 from __future__ import annotations
@@ -18,18 +19,18 @@ from albert_tf.tokenization import FullTokenizer
 
 FILE = "trained_with.json"
 VOCABULARY, LOWER_CASE = "vocabulary", "do_lower_case"  # names in the identity
-OF_TEXT = frozenset({VOCABULARY, LOWER_CASE})  # what decides which ids a text becomes
+OF_TEXT = frozenset({VOCABULARY, LOWER_CASE})  # names that tokenization depends on
 _DIGEST_LENGTH = 16
 
 
 @dataclasses.dataclass(frozen=True)
 class TrainedWith:
-    """What decided the result of a training run.
+    """Everything that the result of a training run depends on.
 
     Attributes:
-        identity: name → short text: settings that decide the result, and fingerprints of contents.
-        paths: name of a content → where it was, an absolute path.
-        others: the settings that do not decide the result, as texts.
+        identity: name → short text: settings that affect the result, and fingerprints of files.
+        paths: name → absolute path of the file with that fingerprint.
+        others: settings that do not affect the result, as texts.
     """
 
     identity: dict[str, str]
@@ -37,34 +38,34 @@ class TrainedWith:
     others: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def adding(self, name: str, checksum: str, path: str) -> TrainedWith:
-        """Returns this with the fingerprint of one more content.
+        """Returns a copy with the fingerprint of one more file.
 
         Args:
-            name: of the content.
-            checksum: SHA-256 of it, hexadecimal.
-            path: where it is; "" if that is not known.
+            name: name in the identity.
+            checksum: SHA-256 of the content, in hexadecimal.
+            path: path of the file; "" if it is not known.
         """
         identity = self.identity | {name: f"sha256 {checksum[:_DIGEST_LENGTH]}"}
         paths = self.paths | ({name: absolute(path)} if path else {})
         return TrainedWith(identity, paths, self.others)
 
     def only(self, names: Collection[str]) -> TrainedWith:
-        """Returns the part of the identity that has one of these names, with its paths."""
+        """Returns a copy with only the given names and their paths."""
         identity = {name: text for name, text in self.identity.items() if name in names}
         return TrainedWith(identity, {n: p for n, p in self.paths.items() if n in names})
 
     def is_same(self, other: TrainedWith, name: str) -> bool:
-        """Returns whether a text of the identity is the same in another one."""
+        """Returns whether a name has the same text in both identities."""
         return self.identity.get(name) == other.identity.get(name)
 
     def show(self, name: str) -> str:
-        """Returns a text of the identity, with the path of the content if there is one."""
+        """Returns the text for a name, with the path of its file if there is one."""
         path = self.paths.get(name)
         return self.identity[name] + (f" ({path})" if path else "")
 
 
 def read(folder: str) -> TrainedWith | None:
-    """Returns what `write` wrote; None where there is no such file, as in foreign folders.
+    """Reads `trained_with.json`; returns None if the folder does not have this file.
 
     Raises:
         ValueError: the file is damaged.
@@ -86,18 +87,18 @@ def describe_vocabulary(size: int, checksum: str) -> str:
     """Returns the fingerprint of a vocabulary.
 
     Args:
-        size: number of its entries.
-        checksum: SHA-256 of its file, hexadecimal.
+        size: number of entries.
+        checksum: SHA-256 of the vocabulary file, in hexadecimal.
     """
     return f"{size} entries, sha256 {checksum[:_DIGEST_LENGTH]}"
 
 
 def of_tokenizer(tokenizer: FullTokenizer, path: str) -> TrainedWith:
-    """Returns the part of a `TrainedWith` that is about the vocabulary, and lower-casing.
+    """Returns the part of the identity that describes vocabulary and lowercasing.
 
     Args:
-        tokenizer: of the vocabulary.
-        path: its file.
+        tokenizer: the tokenizer.
+        path: path of its vocabulary file.
     """
     identity = {
         VOCABULARY: describe_vocabulary(tokenizer.vocab_size, tokenizer.checksum),
@@ -110,14 +111,14 @@ def check_vocabulary(folder: str, vocabulary: TrainedWith) -> TrainedWith | None
     """Compares a vocabulary with the one that the model in a folder was trained with.
 
     Args:
-        folder: of the model's checkpoint.
-        vocabulary: `of_tokenizer`.
+        folder: folder of the model's checkpoint.
+        vocabulary: the vocabulary, as returned by `of_tokenizer`.
 
     Returns:
-        what is known of the vocabulary of the training; None if nothing is.
+        The description of the training vocabulary; None if it is not known.
 
     Raises:
-        ValueError: it was another one; names both.
+        ValueError: the model was trained with another vocabulary. The message names both.
     """
     known = read(folder)
     if known is None or VOCABULARY not in known.identity:
@@ -125,11 +126,12 @@ def check_vocabulary(folder: str, vocabulary: TrainedWith) -> TrainedWith | None
     if not known.is_same(vocabulary, VOCABULARY):
         raise ValueError(
             f"the model in {folder} was trained with another vocabulary: "
-            f"{known.show(VOCABULARY)}; now it is {vocabulary.show(VOCABULARY)}. Give that one."
+            f"{known.show(VOCABULARY)}; now it is {vocabulary.show(VOCABULARY)}. Use the "
+            "vocabulary of the training."
         )
     return known.only(OF_TEXT)
 
 
 def absolute(path: str) -> str:
-    """Returns a path that names the same file from any folder."""
+    """Returns the absolute form of a local path; a remote path unchanged."""
     return path if files.is_remote(path) else os.path.abspath(path)

@@ -1,1 +1,1 @@
-"""From command line flags to runs; the only part that knows absl flags."""
+"""The command line: turns absl flags into settings and runs programs."""

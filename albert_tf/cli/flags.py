@@ -1,6 +1,6 @@
-"""Command line flags made of the fields of settings classes: the only module with absl.flags.
+"""Defines command line flags from the fields of settings classes; only this folder uses absl.flags.
 
-TensorFlow is not imported here, so that `--help` answers at once.
+TensorFlow is not imported here, so that `--help` is fast.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from albert_tf import classification, data, included, pretraining, race, setting
 from albert_tf.settings import FieldInfo, SettingsGroup
 from albert_tf.training.settings import DeviceSettings, ModelSettings
 
-# Other spellings of flags, those of albert_zh and of single programs of Google's: what settings of
-# a class have → spelling → name of the field.
+# Aliases of flags in albert_zh and in some of Google's programs: settings class → alias → name of
+# the field.
 ALIASES: dict[type[SettingsGroup], dict[str, str]] = {
     ModelSettings: {"bert_config_file": "albert_config_file"},
     race.Settings: {"num_keep_checkpoint": "keep_checkpoint_max"},
 }
-# Flags of old command lines that have no effect here: what settings of a class accept → name →
-# type, `bool` or `str` for any value.
+# Flags of old command lines that are accepted without effect: settings class → name → type, `bool`,
+# or `str` for any value.
 IGNORED: dict[type[SettingsGroup], dict[str, type]] = {
     data.Settings: {"input_file_mode": str},
     pretraining.Settings: {"export_dir": str},
@@ -37,8 +37,8 @@ class OtherDefaults:
     """Defaults of albert_zh that differ from Google's.
 
     Attributes:
-        spellings: flags, or flags with their value, that only albert_zh has. A command line with
-            one of them was written for its program, so its defaults apply.
+        spellings: flags, or flags with a value, that only exist in albert_zh. A command line with
+            one of them was written for albert_zh, so its defaults apply.
         values: name of the field → default.
     """
 
@@ -46,7 +46,7 @@ class OtherDefaults:
     values: dict[str, Any]
 
 
-# The defaults of albert_zh's programs, by the settings of the program here.
+# The defaults of albert_zh's programs: settings class of the corresponding program → defaults.
 ALBERT_ZH_DEFAULTS: dict[type[SettingsGroup], OtherDefaults] = {
     data.Settings: OtherDefaults(
         ("non_chinese",),
@@ -72,7 +72,7 @@ ALBERT_ZH_DEFAULTS: dict[type[SettingsGroup], OtherDefaults] = {
     ),
 }
 
-# The headings of `--help`, in this order.
+# The headings of `--help` in order.
 GROUPS = (
     "flags",
     "model",
@@ -90,7 +90,7 @@ GROUPS = (
     "compatibility",
 )
 _COMPATIBILITY = GROUPS[-1]
-_ALWAYS_THERE = ("absl.app", "absl.logging")  # whose flags every program has
+_ALWAYS_THERE = ("absl.app", "absl.logging")  # modules whose flags every program has
 _COMMON_HELP = """\
   --flagfile=FILE
       Read flags from a file with one flag per line, or from a recipe of this package, such as
@@ -109,7 +109,7 @@ SettingsType = TypeVar("SettingsType", bound=SettingsGroup)
 
 
 class _TupleParser(flags.ArgumentParser):
-    """Parses values with commas between them into a tuple; one alone into itself if allowed."""
+    """Parses comma-separated values into a tuple, or into a scalar if there is only one."""
 
     def __init__(self, parser: flags.ArgumentParser, keeps_scalar: bool) -> None:
         self._parser, self._keeps_scalar = parser, keeps_scalar
@@ -136,7 +136,7 @@ def _parser(field: FieldInfo) -> flags.ArgumentParser:
 
 
 def define(settings_class: type[SettingsGroup]) -> flags.FlagValues:
-    """Returns a table with a flag for each field, aliases, ignored flags, and those of absl."""
+    """Returns the flags of a program: fields, aliases, ignored flags, and those of absl."""
     values = flags.FlagValues()
     for module, defined in flags.FLAGS.flags_by_module_dict().items():
         for flag in defined if module in _ALWAYS_THERE else ():
@@ -170,23 +170,23 @@ def _rows(
 
 
 def parse(settings_class: type[SettingsType], arguments: Sequence[str]) -> SettingsType:
-    """Returns the settings that command line arguments give.
+    """Returns the settings for command line arguments.
 
     Args:
-        settings_class: what to make.
-        arguments: the words after the program's name; `--flagfile` is read, and may name a recipe
-            of this package.
+        settings_class: the class of the settings.
+        arguments: the arguments after the program's name; `--flagfile` is supported, and may name a
+            recipe of this package.
 
     Raises:
-        flags.Error: a flag is unknown, missing or has a value that is not allowed, or a word is no
-            flag; names it.
-        ValueError: values do not go together.
-        OSError: a file of flags cannot be read.
+        flags.Error: a flag is unknown, missing or has an invalid value, or an argument is not a
+            flag. The message names it.
+        ValueError: values contradict each other.
+        OSError: a flag file cannot be read.
     """
     values = define(settings_class)
     _, *words = values(["program", *_find_recipes(arguments)])
     if words:
-        raise flags.Error(f"{words[0]!r} is no flag: flags begin with --")
+        raise flags.Error(f"{words[0]!r} is not a flag: flags start with --")
     for name in _rows(IGNORED, settings_class):
         if values[name].present:
             logging.warning("--%s has no effect", name)
@@ -196,7 +196,7 @@ def parse(settings_class: type[SettingsType], arguments: Sequence[str]) -> Setti
     completed = settings_class.complete(given)
     for field in settings.describe(settings_class):
         if field.is_required and field.name not in completed:
-            raise flags.Error(f"--{field.name} is needed: {field.help}")
+            raise flags.Error(f"--{field.name} is required: {field.help}")
     return settings_class(**completed)
 
 
@@ -216,13 +216,13 @@ def _find_recipes(arguments: Sequence[str]) -> list[str]:
 def _albert_zh_defaults(
     settings_class: type[SettingsGroup], values: flags.FlagValues, given: dict[str, Any]
 ) -> dict[str, Any]:
-    """Returns albert_zh's defaults of what is not given, if a flag is spelled as only there."""
+    """Returns albert_zh's defaults of flags not given, if one has albert_zh's spelling."""
     table = ALBERT_ZH_DEFAULTS.get(settings_class)
     spelling = next((s for s in table.spellings if _is_spelled(values, s)), "") if table else ""
     if table is None or not spelling:
         return {}
     defaults = {name: value for name, value in table.values.items() if name not in given}
-    if "train_step" in given:  # which num_train_epochs would replace
+    if "train_step" in given:  # num_train_epochs would override it
         defaults.pop("num_train_epochs", None)
     if defaults:
         logging.warning(  # shown before absl knows the verbosity
@@ -234,23 +234,23 @@ def _albert_zh_defaults(
 
 
 def _is_spelled(values: flags.FlagValues, spelling: str) -> bool:
-    """Returns whether a flag is given, with the value after the equals sign if there is one."""
+    """Returns whether a flag is given, and has the value after the equals sign, if any."""
     name, _, value = spelling.partition("=")
     flag = values[name]
     return bool(flag.present) and (not value or str(flag.value).lower() == value)
 
 
 def _is_given(flag: flags.Flag) -> bool:
-    """Returns whether the command line gives a flag, under its own name or by an alias."""
+    """Returns whether a flag is given on the command line, directly or by an alias."""
     return not flag.using_default_value or flag.value != flag.default
 
 
 def help_text(settings_class: type[SettingsGroup], description: str) -> str:
-    """Returns the text of `--help`: what the program does, and its flags in groups.
+    """Returns the text of `--help`: the description of the program and its flags in groups.
 
     Args:
         settings_class: the program's settings.
-        description: the docstring of its script.
+        description: the docstring of the script.
     """
     fields = settings.describe(settings_class)
     parts = [description.strip()]
@@ -266,14 +266,14 @@ def help_text(settings_class: type[SettingsGroup], description: str) -> str:
 
 
 def _describe_group(fields: Sequence[FieldInfo], group: str) -> list[str]:
-    """Returns the texts of the flags of a group, those that are required first."""
+    """Returns the help texts of the flags in a group, required ones first."""
     found = [field for field in fields if field.group == group]
     found.sort(key=lambda field: not field.is_required)
     return [_describe_flag(field) for field in found]
 
 
 def _describe_other_spellings(settings_class: type[SettingsGroup]) -> list[str]:
-    """Returns the texts of aliases, and of the defaults that a spelling of albert_zh brings."""
+    """Returns the help texts of aliases and of albert_zh's defaults."""
     texts = [
         f"  --{alias}\n      Same as --{name}."
         for alias, name in _rows(ALIASES, settings_class).items()
@@ -287,7 +287,7 @@ def _describe_other_spellings(settings_class: type[SettingsGroup]) -> list[str]:
 
 
 def _indented(text: str, indent: str) -> str:
-    """Returns a text in lines of the width of `--help`."""
+    """Returns an indented text, wrapped at the width of `--help`."""
     lines = textwrap.fill(text, _HELP_WIDTH, break_long_words=False, break_on_hyphens=False)
     return textwrap.indent(lines, indent)
 

@@ -1,6 +1,6 @@
-"""Runs root scripts: from a command line to settings, and from a result or an error to the shell.
+"""Runs programs from the command line: parses settings, and prints the result or an error.
 
-TensorFlow is not imported here, so that `--help` answers at once.
+TensorFlow is not imported here, so that `--help` is fast.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ VERSION = "--version"
 def start(
     settings_class: type[SettingsType], run: Callable[[SettingsType], Any], description: str | None
 ) -> None:
-    """Runs a root script: makes settings of its command line, and prints what `run` returns.
+    """Runs a program: parses the command line into settings, and prints the result of `run`.
 
-    A command line that is wrong, and what a user can put right (ValueError, OSError and the like)
-    end the script with one line on standard error and exit status 1; with --verbosity=1 the
-    traceback of an error is shown. A run that was asked to stop ends with status 75: the same
-    command resumes it. Ctrl-C, where nothing is saved, ends the script with status 130.
+    An invalid command line, and errors that the user can fix (ValueError, OSError and the like),
+    exit with one line on standard error and status 1; with --verbosity=1 the traceback is shown. A
+    run that was asked to stop exits with status 75; the same command resumes it. Ctrl-C at a time
+    when nothing can be saved exits with status 130.
 
     Args:
         settings_class: the program's settings.
-        run: the program. The `str` of what it returns is printed, unless that is None or empty.
+        run: the program. The `str` of its result is printed unless it is None or empty.
         description: the docstring of the script, for `--help`.
     """
-    # Before `run` imports TensorFlow. Without notes on the processor and missing GPUs: errors
-    # reach Python as exceptions. Without Keras 3, whose import takes almost two seconds.
+    # Set before `run` imports TensorFlow: hides log messages about the CPU and missing GPUs (errors
+    # still raise exceptions), and skips the import of Keras 3, which takes almost two seconds.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
     if not HELP.isdisjoint(sys.argv[1:]):
@@ -58,8 +58,8 @@ def start(
 
 
 def _parse(settings_class: type[SettingsType], argv: Sequence[str]) -> SettingsType:
-    """Returns the settings of a command line; ends the process if it is wrong."""
-    absl_flags.FLAGS.mark_as_parsed()  # absl's own; those of the program have their own table
+    """Returns the settings of a command line; exits if it is invalid."""
+    absl_flags.FLAGS.mark_as_parsed()  # the program's flags are in a separate FlagValues object
     console.install()
     try:
         return flags.parse(settings_class, argv[1:])
@@ -85,7 +85,7 @@ def _run(run: Callable[[SettingsType], Any], settings: SettingsType) -> None:
 
 
 def _end(message: str, status: int) -> None:
-    """Ends the process with a message, if there still is a terminal to show it, and a status."""
+    """Exits with a status and a message, which is dropped if the terminal is closed."""
     with contextlib.suppress(OSError):
         sys.stderr.write(f"{_script_name()}: {message}\n")
         sys.stderr.flush()

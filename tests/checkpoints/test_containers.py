@@ -76,7 +76,7 @@ def test_a_missing_shard_is_named(tmp_path):
     prefix = str(tmp_path / "model.ckpt-3")
     write_sharded(prefix, 2)
     (tmp_path / "model.ckpt-3.data-00001-of-00002").unlink()
-    with pytest.raises(FileNotFoundError, match=r"lacks data: .*ckpt-3.data-00001-of-00002"):
+    with pytest.raises(FileNotFoundError, match=r"lacks files: .*ckpt-3.data-00001-of-00002"):
         open_weights(prefix)
 
 
@@ -110,7 +110,7 @@ def test_a_folder_whose_name_is_like_a_glob_is_read(tmp_path, monkeypatch, name)
 def test_an_index_of_something_else_is_damaged(saved, tmp_path, change):
     index = tmp_path / "model.ckpt-7.index"
     index.write_bytes(change(index.read_bytes()))
-    with pytest.raises(ValueError, match=r"ckpt-7: damaged or no TensorFlow checkpoint"):
+    with pytest.raises(ValueError, match=r"ckpt-7: damaged or not a TensorFlow checkpoint"):
         open_weights(saved)
 
 
@@ -152,7 +152,7 @@ def test_damaged_safetensors_are_said(tmp_path, kept):
     path = tmp_path / "model.safetensors"
     save_file(ARRAYS, path)
     path.write_bytes(path.read_bytes()[:kept])
-    with pytest.raises(ValueError, match=r"model.safetensors: damaged or no safetensors file"):
+    with pytest.raises(ValueError, match=r"model.safetensors: damaged or not a safetensors file"):
         open_weights(str(path))
 
 
@@ -183,7 +183,7 @@ def test_damaged_hdf5_is_said(tmp_path):
     path = tmp_path / "tf2_model.h5"
     write_hdf5(path, ARRAYS)
     path.write_bytes(path.read_bytes()[:700])
-    with pytest.raises(ValueError, match=r"tf2_model.h5: damaged or no HDF5 file"):
+    with pytest.raises(ValueError, match=r"tf2_model.h5: damaged or not a Keras HDF5"):
         open_weights(str(path))
 
 
@@ -208,7 +208,7 @@ def test_hdf5_whose_names_name_no_weights_is_refused(tmp_path, names):
         opened.create_group("layer")
         opened.create_dataset("texts", data=[b"no", b"numbers"])
         opened.attrs["weight_names"] = names
-    with pytest.raises(ValueError, match=r"tf2_model.h5: damaged or no HDF5 file of Keras weights"):
+    with pytest.raises(ValueError, match=r"tf2_model.h5: damaged or not a Keras HDF5 weight file"):
         open_weights(str(path))
 
 
@@ -217,7 +217,7 @@ def test_hdf5_that_is_damaged_after_it_was_opened_is_refused(tmp_path):
     write_hdf5(path, ARRAYS)
     weights = open_weights(str(path))
     path.write_bytes(path.read_bytes()[:700])
-    with pytest.raises(ValueError, match=r"tf2_model.h5: damaged or no HDF5 file"):
+    with pytest.raises(ValueError, match=r"tf2_model.h5: damaged or not a Keras HDF5"):
         weights.read(next(iter(ARRAYS)))
 
 
@@ -278,14 +278,14 @@ def test_what_pytorch_refuses_is_refused(tmp_path, monkeypatch):
     path = tmp_path / "pytorch_model.bin"
     path.write_bytes(b"PK\3\4 and so on")
     monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(load=load))
-    with pytest.raises(ValueError, match=r"no plain dictionary .* \(UnpicklingError\)"):
+    with pytest.raises(ValueError, match=r"not a plain dict .* \(UnpicklingError\)"):
         open_weights(str(path))
 
 
 def test_other_files_are_no_weights(tmp_path):
     path = tmp_path / "vocab.txt"
     path.write_text("[PAD]\n[UNK]\n")
-    with pytest.raises(ValueError, match=r"vocab.txt: not a file of weights"):
+    with pytest.raises(ValueError, match=r"vocab.txt: not a weight file"):
         open_weights(str(path))
 
 

@@ -268,16 +268,19 @@ def test_the_wrong_layout_is_named_with_a_hint():
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"hidden_size": 2048, "num_attention_heads": 32}, "num_attention_heads is 32; 16 was"),
+        (
+            {"hidden_size": 2048, "num_attention_heads": 32},
+            "heads is 32, expected 16",
+        ),
         ({"hidden_size": 2048, "num_attention_heads": 16}, None),
         ({"hidden_size": 4096, "num_attention_heads": 64}, None),
         (
             {"vocab_size": 21128, "hidden_size": 4096, "num_attention_heads": 64},
-            "num_attention_heads is 64; 16 was",
+            "num_attention_heads is 64, expected 16",
         ),
         (
             {"vocab_size": 21128, "hidden_size": 312, "num_hidden_layers": 1},
-            "num_hidden_layers is 1; 4 was",
+            "num_hidden_layers is 1, expected 4",
         ),
         ({"vocab_size": 21128, "hidden_size": 312, "num_hidden_layers": 4}, None),
         (
@@ -287,7 +290,7 @@ def test_the_wrong_layout_is_named_with_a_hint():
                 "layout": "albert_zh",
                 "ln_type": "preln",
             },
-            "ln_type is 'preln'; 'postln' was",
+            "ln_type is 'preln', expected 'postln'",
         ),
     ],
 )

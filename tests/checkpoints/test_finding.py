@@ -42,14 +42,14 @@ def test_of_the_checkpoints_of_a_run_the_best_is_taken_or_else_the_newest(tmp_pa
     best = make(tmp_path, "model.ckpt-best")
     assert find_checkpoint(str(tmp_path)) == best
     assert [record.message.rpartition(": ")[2] for record in caplog.records] == [
-        "taking model.ckpt-10",
-        "taking model.ckpt-best",
+        "using model.ckpt-10",
+        "using model.ckpt-best",
     ]
 
 
 def test_other_checkpoints_of_a_folder_are_listed(tmp_path):
     make(tmp_path, "albert_model.ckpt", "other.safetensors")
-    with pytest.raises(ValueError, match=r"name one: albert_model.ckpt, other.safetensors"):
+    with pytest.raises(ValueError, match=r"choose one: albert_model.ckpt, other.safetensors"):
         find_checkpoint(str(tmp_path))
 
 
@@ -59,7 +59,7 @@ def test_one_model_in_several_forms_is_taken_from_safetensors(tmp_path):
 
 
 def test_no_checkpoint_is_said_with_what_is_accepted(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"holds no checkpoint\. Expected: a TensorFlow"):
+    with pytest.raises(FileNotFoundError, match=r"contains no checkpoint\. Expected: a TensorFlow"):
         find_checkpoint(str(tmp_path))
     with pytest.raises(FileNotFoundError, match=r"ckpt-9: no such checkpoint"):
         find_checkpoint(str(tmp_path / "model.ckpt-9"))
@@ -89,7 +89,7 @@ def test_the_vocabulary_of_a_run_is_found_from_any_directory(tmp_path):
 
 
 def test_a_folder_that_does_not_exist_is_said(tmp_path):
-    with pytest.raises(FileNotFoundError, match="none: no such directory, to look for a config in"):
+    with pytest.raises(FileNotFoundError, match="none: cannot look for a config: no such"):
         finding.find_config(f"{tmp_path}/none")
 
 

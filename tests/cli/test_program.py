@@ -98,7 +98,7 @@ def test_an_interrupted_run_ends_with_its_own_status(call, error, status):
     ("argument", "reason"),
     [
         ("--eror=x", "Unknown command line flag 'eror'. Did you mean: error ?"),
-        ("error", "'error' is no flag: flags begin with --"),
+        ("error", "'error' is not a flag: flags start with --"),
         ("--flagfile=no.flags", "Unable to open flagfile"),
         ("--flagfile=none", "none: no such file, and no recipe of albert_tf, which has"),
     ],

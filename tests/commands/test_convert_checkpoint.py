@@ -137,9 +137,9 @@ def test_what_cannot_be_merged_or_held_is_refused_and_leaves_nothing(tmp_path):
     target = str(tmp_path / "hf")
     with pytest.raises(ValueError, match="Google's layout has no pre-LN"):
         convert(Settings(source, target, "huggingface", merge_embeddings=True))
-    with pytest.raises(ValueError, match="Hugging Face's ALBERT has Google's layout only"):
+    with pytest.raises(ValueError, match="Hugging Face's ALBERT only supports Google's layout"):
         convert(Settings(source, target, "huggingface"))
-    with pytest.raises(ValueError, match="the Model Garden's ALBERT has Google's layout only"):
+    with pytest.raises(ValueError, match="the Model Garden's ALBERT only supports Google's layout"):
         convert(Settings(source, target, "model_garden"))
     assert os.listdir(tmp_path) == ["zh"]
 
@@ -256,7 +256,7 @@ def test_labels_of_exported_models_are_known(labels, expected, tmp_path):
 def test_several_vocabularies_beside_the_input_are_asked_about(google, tmp_path):
     for name in ("vocab.txt", "vocab_other.txt"):
         pathlib.Path(google, name).write_text("[PAD]\n")
-    with pytest.raises(ValueError, match="several vocabularies; name one"):
+    with pytest.raises(ValueError, match="several vocabularies; choose one"):
         convert(Settings(google, str(tmp_path / "out"), "huggingface"))
 
 
@@ -281,7 +281,7 @@ def test_inspecting_prints_the_table_and_writes_nothing(google, tmp_path, capsys
     assert convert(Settings(google, inspect=True))
     printed = capsys.readouterr().out
     assert "num_hidden_groups 2, inner_group_num 1" in printed
-    assert "there was no config" in printed
+    assert "there is no config" in printed
 
 
 def test_inspecting_says_what_does_not_fit(google, tmp_path, capsys):
@@ -297,7 +297,7 @@ def test_refused_families_are_inspected_too(tmp_path, capsys):
     name = "bert/encoder/transformer/group_0_2/layer_2/layer_normalization_5/gamma"
     source = make_input(tmp_path / "lost", random_arrays({name: (12,)}), SHARED)
     assert not convert(Settings(source, inspect=True))
-    assert "which lost the sharing of the layers" in capsys.readouterr().out
+    assert "which broke parameter sharing" in capsys.readouterr().out
 
 
 def test_a_wrong_result_is_not_written(google, tmp_path, monkeypatch):
@@ -345,7 +345,7 @@ def test_the_config_is_asked_for_where_it_is_not_clear(google, tmp_path):
         convert(Settings(google, inspect=True))
     for name in ("albert_config.json", "albert_config_large.json"):
         os.remove(os.path.join(google, name))
-    with pytest.raises(FileNotFoundError, match=r"no config there.* --albert_config_file"):
+    with pytest.raises(FileNotFoundError, match=r"no config found.* --albert_config_file"):
         convert(Settings(google, str(tmp_path / "out")))
     (tmp_path / "list.json").write_text("[1]")
     settings = Settings(google, inspect=True, albert_config_file=str(tmp_path / "list.json"))
@@ -357,10 +357,10 @@ def test_several_checkpoints_are_listed(google):
     os.remove(os.path.join(google, "model.ckpt-best.index"))
     for name in ("a.ckpt", "b.ckpt"):
         save_checkpoint(os.path.join(google, name), random_weights(GOOGLE))
-    with pytest.raises(ValueError, match=r"name one: a.ckpt, b.ckpt"):
+    with pytest.raises(ValueError, match=r"choose one: a.ckpt, b.ckpt"):
         convert(Settings(google, inspect=True))
 
 
 def test_a_folder_without_a_checkpoint_is_refused(tmp_path):
-    with pytest.raises(FileNotFoundError, match=f"^{tmp_path}: this folder holds no"):
+    with pytest.raises(FileNotFoundError, match=f"^{tmp_path}: this folder contains no"):
         convert(Settings(str(tmp_path), inspect=True))

@@ -387,7 +387,7 @@ def test_the_head_of_another_task_is_left_out_and_that_is_said(finished, started
     store.save_checkpoint(str(tmp_path / "three_labels"), weights)
     state, log = started(f"--init_checkpoint={tmp_path}/three_labels")
     assert re.search(r"misshapen +output_weights: \[3, 12\], here \[2, 12\]", log)
-    assert "New heads, which start from random weights: output_bias, output_weights" in log
+    assert "New heads with random weights: output_bias, output_weights" in log
     assert state["output_weights"].shape == (2, 12)
     assert np.abs(state["output_weights"]).max() < 0.05
     name = "bert/pooler/dense/kernel"
@@ -437,7 +437,7 @@ def test_prediction_and_export_need_the_folder_of_the_run_alone(finished, data_d
     }
     with pytest.raises(ValueError, match=r"(?s)trained with another do_lower_case:.*True.*False"):
         run_program(*given, "--do_predict", "--nodo_lower_case")
-    with pytest.raises(flags.Error, match="--task_name is needed: Task, in upper"):
+    with pytest.raises(flags.Error, match="--task_name is required: Task, in upper"):
         run_program(f"--output_dir={tmp_path}/none", "--do_predict")
 
 

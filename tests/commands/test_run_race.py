@@ -260,7 +260,7 @@ def test_a_pretrained_encoder_is_loaded_and_the_new_head_is_said(finished, start
     encoder = {name: value for name, value in weights.items() if name.startswith("bert/")}
     store.save_checkpoint(str(tmp_path / "pretrained"), encoder)
     state, log = started(f"--init_checkpoint={tmp_path}/pretrained")
-    assert "New heads, which start from random weights: output_bias, output_weights" in log
+    assert "New heads with random weights: output_bias, output_weights" in log
     assert state["global_step"] == 0
     for name, value in encoder.items():
         wanted = np.zeros_like(value) if "/adam_" in name else value

@@ -76,7 +76,7 @@ def test_a_question_gets_the_answer_of_the_program(predict, answers_dir):
 def test_which_checkpoint_is_taken_is_said_once(predict, classifier_dir, caplog):
     caplog.set_level("INFO", logger="absl")
     predict(f"--model_dir={classifier_dir}", "--text=The river")
-    assert caplog.text.count("holds several checkpoints") == 1
+    assert caplog.text.count("contains several checkpoints") == 1
 
 
 def test_bad_rows_are_refused_or_skipped(predict, pretrained_dir, tmp_path):

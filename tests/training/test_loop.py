@@ -322,7 +322,7 @@ def test_a_checkpoints_step_is_its_global_step_and_not_its_name(
     again = make_trainer(task, tmp_path)
     assert again.restore_latest()
     assert again.step == step
-    assert f"{name} is of step {step} by its global_step" in caplog.text
+    assert f"{name} has the global_step {step}: renamed" in caplog.text
     assert list(store.list_checkpoints(str(tmp_path))) == [step]
 
 
