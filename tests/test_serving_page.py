@@ -1,0 +1,201 @@
+"""What docs/serving.md says to send to TensorFlow Serving, sent through the signatures."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import types
+from concurrent import futures
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf import classification, race, token_classification
+from albert_tf.classification.task import Classifier
+from albert_tf.classification.tasks import TASKS
+from albert_tf.race.task import MultipleChoice
+from albert_tf.token_classification.task import Tags, TokenClassifier
+from albert_tf.tokenization import FullTokenizer
+from tests.conftest import ROOT
+from tests.serving.serving_rest import respond
+
+PAGE = (
+    (ROOT / "docs" / "serving.md").read_text(encoding="utf-8").split("\n## TensorFlow Serving\n")[1]
+)
+WORD_PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "he", "is", "old", "boat", "a", "京"]
+LENGTH = 13
+ALWAYS = {"data_dir": "none", "output_dir": "none"}
+
+
+def blocks(text, language):
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+# Name of a task on the page → its JSON objects: requests, each with its response behind it.
+REQUESTS = {
+    name: list(map(json.loads, blocks(text, "json")))
+    for name, text in re.findall(r"^#### Requests for (.+?)\n(.*?)(?=^###|\Z)", PAGE, re.M | re.S)
+}
+
+
+def classifier(config, tokenizer):
+    settings = classification.Settings(task_name="mrpc", **ALWAYS)
+    return Classifier(TASKS["mrpc"], settings, config, tokenizer)
+
+
+def choices(config, tokenizer):
+    settings = race.Settings(max_seq_length=LENGTH, max_qa_length=8, **ALWAYS)
+    return MultipleChoice(settings, config, tokenizer)
+
+
+def tags(config, tokenizer):
+    settings = token_classification.Settings(max_seq_length=LENGTH, **ALWAYS)
+    found = Tags(("B-LOC", "B-PER", "I-LOC", "I-PER", "O"), "iob2")
+    return TokenClassifier(found, settings, config, tokenizer)
+
+
+MAKERS = {"classification": classifier, "multiple choice": choices, "token classification": tags}
+
+
+@pytest.fixture(scope="module", params=MAKERS)
+def exported(request, tmp_path_factory, tiny_config, toy_tokenizer):
+    """The name of a task, and the folder of a SavedModel of it."""
+    task = MAKERS[request.param](tiny_config, toy_tokenizer)
+    folder = tmp_path_factory.mktemp("export")
+    task.export(task.build_model(), str(folder), LENGTH, {})
+    (path,) = folder.iterdir()
+    return request.param, path
+
+
+def test_the_page_has_requests_for_these_tasks_alone():
+    assert REQUESTS.keys() == MAKERS.keys()
+    for objects in REQUESTS.values():
+        rows, _, columns, _ = objects
+        assert "instances" in rows
+        assert "inputs" in columns
+
+
+def assert_same_form(found, shown, place="response"):
+    """Names, sizes and types of a response are as the page shows; numbers may differ."""
+    if isinstance(shown, dict):
+        assert shown.keys() <= found.keys(), place
+        for key, value in shown.items():
+            assert_same_form(found[key], value, f"{place}.{key}")
+    elif isinstance(shown, list):
+        assert len(found) == len(shown), place
+        for number, value in enumerate(shown):
+            assert_same_form(found[number], value, f"{place}[{number}]")
+    else:
+        assert type(found) is type(shown), place
+
+
+@pytest.mark.slow
+def test_requests_of_the_page_get_responses_of_the_form_that_it_shows(exported):
+    name, path = exported
+    signatures = tf.saved_model.load(str(path)).signatures
+    objects = REQUESTS[name]
+    for request, shown in zip(objects[::2], objects[1::2], strict=True):
+        found = respond(signatures, json.dumps(request))
+        assert_same_form(found, shown)
+        left_out = {"probabilities"} if name == "token classification" else set()
+        if "outputs" in shown:
+            assert found["outputs"].keys() == shown["outputs"].keys() | left_out
+    if name == "token classification":
+        found = respond(signatures, json.dumps(objects[0]))["predictions"]
+        for row, expected in zip(found, objects[1]["predictions"], strict=True):
+            for key in ("words", "begins", "ends"):
+                assert row[key] == expected[key]
+
+
+@pytest.mark.slow
+def test_rows_columns_and_bytes_give_the_same_numbers(exported):
+    name, path = exported
+    signatures = tf.saved_model.load(str(path)).signatures
+    by_rows, by_columns = (
+        respond(signatures, json.dumps(REQUESTS[name][place])) for place in (0, 2)
+    )
+    first_row = by_rows["predictions"][0]["probabilities"]
+    np.testing.assert_allclose(by_columns["outputs"]["probabilities"][0], first_row, atol=1e-6)
+    if name == "classification":  # whose second row is base64 in rows, and text in columns
+        second_row = by_rows["predictions"][1]["probabilities"]
+        np.testing.assert_allclose(by_columns["outputs"]["probabilities"][1], second_row, atol=1e-6)
+
+
+FOREIGN_OPERATIONS = """
+import sys
+from tensorflow.core.protobuf import saved_model_pb2
+from tensorflow.python.framework import op_def_registry
+import tensorflow
+with open(sys.argv[1], "rb") as stream:
+    graph = saved_model_pb2.SavedModel.FromString(stream.read()).meta_graphs[0].graph_def
+nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
+print(*sorted({node.op for node in nodes if op_def_registry.get(node.op) is None}))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["SentencePiece", "WordPiece"])
+def test_the_page_names_the_operations_that_tensorflow_lacks(
+    kind, tmp_path, tiny_config, toy_tokenizer
+):
+    tokenizer = toy_tokenizer
+    if kind == "WordPiece":
+        (tmp_path / "vocab.txt").write_text("\n".join(WORD_PIECES) + "\n", encoding="utf-8")
+        tokenizer = FullTokenizer(vocab_file=str(tmp_path / "vocab.txt"))
+    task = classifier(tiny_config, tokenizer)
+    task.export(task.build_model(), str(tmp_path / "export"), LENGTH, {})
+    (path,) = (tmp_path / "export").iterdir()
+    command = [sys.executable, "-c", FOREIGN_OPERATIONS, str(path / "saved_model.pb")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    (row,) = re.findall(rf"^\| {kind} \| (.*) \|$", PAGE, re.MULTILINE)
+    assert re.findall(r"`(\w+)`", row) == done.stdout.split()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("exported", ["classification"], indirect=True)
+def test_the_request_by_grpc_gets_the_outputs_of_the_signature(exported):
+    grpc = pytest.importorskip("grpc")
+    pytest.importorskip("tensorflow_serving", reason="needs tensorflow-serving-api")
+    from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
+
+    signatures = tf.saved_model.load(str(exported[1])).signatures
+
+    class Service(prediction_service_pb2_grpc.PredictionServiceServicer):
+        def Predict(self, request, context):  # noqa: N802 - its name in gRPC
+            inputs = {
+                name: tf.constant(tf.make_ndarray(value)) for name, value in request.inputs.items()
+            }
+            response = predict_pb2.PredictResponse()
+            outputs = signatures[request.model_spec.signature_name](**inputs)
+            for name, value in outputs.items():
+                response.outputs[name].CopyFrom(tf.make_tensor_proto(value))
+            return response
+
+    server = grpc.server(futures.ThreadPoolExecutor(1))
+    prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(Service(), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        (code,) = blocks(PAGE, "python")
+        page = types.ModuleType("page")
+        definitions, call = code.split("\npairs = ")
+        exec(definitions, vars(page))
+        exec(f"pairs = {call}".replace("localhost:8500", f"127.0.0.1:{port}"), vars(page))
+    finally:
+        server.stop(None)
+    expected = signatures["texts"](**{name: tf.constant(v) for name, v in page.pairs.items()})
+    assert page.outputs.keys() == expected.keys()
+    np.testing.assert_allclose(page.outputs["probabilities"], expected["probabilities"], atol=1e-6)
+
+
+def test_the_config_of_several_models_is_one():
+    pytest.importorskip("tensorflow_serving", reason="needs tensorflow-serving-api")
+    from google.protobuf import text_format
+    from tensorflow_serving.config import model_server_config_pb2
+
+    (config,) = blocks(PAGE, "protobuf")
+    found = text_format.Parse(config, model_server_config_pb2.ModelServerConfig())
+    assert [one.name for one in found.model_config_list.config] == ["mrpc", "ner"]
