@@ -1,4 +1,4 @@
-"""Finding and opening files of weights, and what is said of bad ones."""
+"""Opening weight files, and the errors for damaged ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ARRAYS = random_arrays({"bert/a/kernel": (5, 3), "bert/b/bias": (7,)})
 
 @pytest.fixture
 def saved(tmp_path):
-    """The prefix of a small checkpoint."""
+    """Returns the prefix of a small checkpoint."""
     prefix = str(tmp_path / "model.ckpt-7")
     save_checkpoint(prefix, ARRAYS)
     return prefix
@@ -36,7 +36,7 @@ def assert_holds(weights, arrays):
 
 
 def write_sharded(prefix, shards):
-    """A checkpoint in several data files."""
+    """Writes a checkpoint with several data files."""
     parts = []
     for i, (name, value) in enumerate(ARRAYS.items()):
         part = f"{prefix}-part{i % shards}"
@@ -47,7 +47,7 @@ def write_sharded(prefix, shards):
     tf.raw_ops.MergeV2Checkpoints(checkpoint_prefixes=parts, destination_prefix=prefix)
 
 
-def test_a_digest_is_that_of_the_content_alone(saved, tmp_path):
+def test_a_digest_only_depends_on_the_content(saved, tmp_path):
     copy, other = str(tmp_path / "copy"), str(tmp_path / "other")
     save_checkpoint(copy, ARRAYS)
     save_checkpoint(other, {name: value + 1 for name, value in ARRAYS.items()})
@@ -59,7 +59,7 @@ def test_a_digest_is_that_of_the_content_alone(saved, tmp_path):
     assert a == b != c
 
 
-def test_an_index_without_data_is_said(saved, tmp_path):
+def test_an_index_without_data_is_reported(saved, tmp_path):
     (tmp_path / "model.ckpt-7.data-00000-of-00001").unlink()
     with pytest.raises(FileNotFoundError, match=r"7.index has no data: .*00000-of-00001 is miss"):
         open_weights(saved)
@@ -72,7 +72,7 @@ def test_all_shards_are_read(tmp_path):
     assert_holds(open_weights(prefix), ARRAYS)
 
 
-def test_a_missing_shard_is_named(tmp_path):
+def test_a_missing_shard_is_reported(tmp_path):
     prefix = str(tmp_path / "model.ckpt-3")
     write_sharded(prefix, 2)
     (tmp_path / "model.ckpt-3.data-00001-of-00002").unlink()
@@ -80,7 +80,7 @@ def test_a_missing_shard_is_named(tmp_path):
         open_weights(prefix)
 
 
-def test_a_shard_cut_short_is_damaged(saved, tmp_path):
+def test_a_truncated_shard_is_reported(saved, tmp_path):
     data = tmp_path / "model.ckpt-7.data-00000-of-00001"
     data.write_bytes(data.read_bytes()[:-5])
     weights = open_weights(saved)
@@ -88,7 +88,7 @@ def test_a_shard_cut_short_is_damaged(saved, tmp_path):
         weights.read("bert/b/bias")
 
 
-def test_a_changed_byte_is_damage(saved, tmp_path):
+def test_a_changed_byte_is_reported(saved, tmp_path):
     data = tmp_path / "model.ckpt-7.data-00000-of-00001"
     content = bytearray(data.read_bytes())
     content[2] ^= 1
@@ -98,7 +98,7 @@ def test_a_changed_byte_is_damage(saved, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["a[b]c", "a\\b", "[", "*?"])
-def test_a_folder_whose_name_is_like_a_glob_is_read(tmp_path, monkeypatch, name):
+def test_a_folder_with_a_name_like_a_glob_can_be_read(tmp_path, monkeypatch, name):
     (tmp_path / name).mkdir()
     arrays = random_arrays({"a": (5, 3)})
     save_checkpoint(str(tmp_path / name / "model.ckpt-3"), arrays)
@@ -107,14 +107,14 @@ def test_a_folder_whose_name_is_like_a_glob_is_read(tmp_path, monkeypatch, name)
 
 
 @pytest.mark.parametrize("change", [lambda data: b"no table at all" * 9, lambda data: data[20:]])
-def test_an_index_of_something_else_is_damaged(saved, tmp_path, change):
+def test_an_invalid_index_is_reported(saved, tmp_path, change):
     index = tmp_path / "model.ckpt-7.index"
     index.write_bytes(change(index.read_bytes()))
     with pytest.raises(ValueError, match=r"ckpt-7: damaged or not a TensorFlow checkpoint"):
         open_weights(saved)
 
 
-def test_object_based_checkpoints_are_read_by_the_names_of_their_variables(tmp_path):
+def test_object_based_checkpoints_are_read_by_variable_names(tmp_path):
     variables = {name: tf.Variable(value, name=name) for name, value in ARRAYS.items()}
     checkpoint = tf.train.Checkpoint(first=variables["bert/a/kernel"], x=variables["bert/b/bias"])
     weights = open_weights(checkpoint.save(str(tmp_path / "ckpt")))
@@ -123,7 +123,7 @@ def test_object_based_checkpoints_are_read_by_the_names_of_their_variables(tmp_p
     assert weights.container == "object-based TensorFlow 2 checkpoint"
 
 
-def test_a_saved_model_is_found_by_its_folder(tmp_path):
+def test_a_saved_model_is_found_in_its_folder(tmp_path):
     root = tf.train.Checkpoint(w=tf.Variable(ARRAYS["bert/b/bias"], name="bert/b/bias"))
     tf.saved_model.save(root, str(tmp_path / "hub"))
     np.testing.assert_array_equal(
@@ -148,7 +148,7 @@ def test_half_precision_safetensors_are_read(tmp_path):
 
 
 @pytest.mark.parametrize("kept", [4, 40, -3])
-def test_damaged_safetensors_are_said(tmp_path, kept):
+def test_damaged_safetensors_are_reported(tmp_path, kept):
     path = tmp_path / "model.safetensors"
     save_file(ARRAYS, path)
     path.write_bytes(path.read_bytes()[:kept])
@@ -156,7 +156,7 @@ def test_damaged_safetensors_are_said(tmp_path, kept):
         open_weights(str(path))
 
 
-def test_safetensors_without_the_package_say_what_to_install(tmp_path, monkeypatch):
+def test_the_error_without_safetensors_says_what_to_install(tmp_path, monkeypatch):
     path = tmp_path / "model.safetensors"
     save_file(ARRAYS, path)
     monkeypatch.setitem(sys.modules, "safetensors", None)
@@ -165,7 +165,7 @@ def test_safetensors_without_the_package_say_what_to_install(tmp_path, monkeypat
 
 
 def write_hdf5(path, arrays):
-    """As Keras' save_weights: a group for a layer, with the names of its weights."""
+    """Writes weights like Keras' save_weights: a group per layer, with the names of its weights."""
     with h5py.File(path, "w") as opened:
         group = opened.create_group("albert_model")
         group.attrs["weight_names"] = [name.encode() for name in arrays]
@@ -173,13 +173,13 @@ def write_hdf5(path, arrays):
             group.create_dataset(name, data=value)
 
 
-def test_weights_of_keras_are_read_by_name(tmp_path):
+def test_keras_weights_are_read_by_name(tmp_path):
     path = str(tmp_path / "tf2_model.h5")
     write_hdf5(path, ARRAYS)
     assert_holds(open_weights(path), ARRAYS)
 
 
-def test_damaged_hdf5_is_said(tmp_path):
+def test_damaged_hdf5_is_reported(tmp_path):
     path = tmp_path / "tf2_model.h5"
     write_hdf5(path, ARRAYS)
     path.write_bytes(path.read_bytes()[:700])
@@ -188,7 +188,7 @@ def test_damaged_hdf5_is_said(tmp_path):
 
 
 @pytest.mark.parametrize("layout", ["fill value", "compressed"])
-def test_hdf5_that_unpacks_to_more_than_a_file_can_hold_is_refused(tmp_path, layout):
+def test_hdf5_that_claims_an_impossible_size_is_rejected(tmp_path, layout):
     path = tmp_path / "tf2_model.h5"
     options = {"chunks": (2**20,), "compression": "gzip"} if layout == "compressed" else {}
     with h5py.File(path, "w") as opened:
@@ -202,7 +202,7 @@ def test_hdf5_that_unpacks_to_more_than_a_file_can_hold_is_refused(tmp_path, lay
 @pytest.mark.parametrize(
     "names", [5, np.float32(0.5), [1, 2], h5py.Empty("f"), "a", [b"\xff"], [b"texts"], [b"layer"]]
 )
-def test_hdf5_whose_names_name_no_weights_is_refused(tmp_path, names):
+def test_hdf5_with_invalid_weight_names_is_rejected(tmp_path, names):
     path = tmp_path / "tf2_model.h5"
     with h5py.File(path, "w") as opened:
         opened.create_group("layer")
@@ -212,7 +212,7 @@ def test_hdf5_whose_names_name_no_weights_is_refused(tmp_path, names):
         open_weights(str(path))
 
 
-def test_hdf5_that_is_damaged_after_it_was_opened_is_refused(tmp_path):
+def test_hdf5_that_is_damaged_after_opening_is_rejected(tmp_path):
     path = tmp_path / "tf2_model.h5"
     write_hdf5(path, ARRAYS)
     weights = open_weights(str(path))
@@ -232,7 +232,7 @@ class Bomb:
 
 
 @pytest.mark.parametrize("name", ["weights.pkl", "weights", "weights.ckpt"])
-def test_pickles_are_refused_and_never_loaded(tmp_path, name):
+def test_pickles_are_rejected_and_never_loaded(tmp_path, name):
     path, trace = tmp_path / name, tmp_path / "trace"
     path.write_bytes(pickle.dumps({"w": Bomb(str(trace))}))
     with pytest.raises(ValueError, match=r"looks like a pickle. Pickles are never loaded"):
@@ -240,7 +240,7 @@ def test_pickles_are_refused_and_never_loaded(tmp_path, name):
     assert not trace.exists()
 
 
-def test_files_of_pytorch_say_how_to_convert_them_where_it_is_missing(tmp_path, monkeypatch):
+def test_the_error_without_pytorch_says_how_to_convert(tmp_path, monkeypatch):
     path, trace = tmp_path / "pytorch_model.bin", tmp_path / "trace"
     path.write_bytes(pickle.dumps({"w": Bomb(str(trace))}))
     monkeypatch.setitem(sys.modules, "torch", None)
@@ -250,14 +250,14 @@ def test_files_of_pytorch_say_how_to_convert_them_where_it_is_missing(tmp_path, 
 
 
 class Tensor:
-    """What is used of `torch.Tensor`."""
+    """The used part of `torch.Tensor`."""
 
     def __init__(self, value):
         self.numpy = lambda: value
         self.float = self.detach = lambda: self
 
 
-def test_files_of_pytorch_are_read_through_weights_only(tmp_path, monkeypatch):
+def test_pytorch_files_are_read_with_weights_only(tmp_path, monkeypatch):
     calls = []
 
     def load(path, **options):
@@ -271,7 +271,7 @@ def test_files_of_pytorch_are_read_through_weights_only(tmp_path, monkeypatch):
     assert calls == [(str(path), {"map_location": "cpu", "weights_only": True})]
 
 
-def test_what_pytorch_refuses_is_refused(tmp_path, monkeypatch):
+def test_files_rejected_by_pytorch_are_reported(tmp_path, monkeypatch):
     def load(path, **options):
         raise pickle.UnpicklingError("Unsupported global: GLOBAL posix.system")
 
@@ -282,7 +282,7 @@ def test_what_pytorch_refuses_is_refused(tmp_path, monkeypatch):
         open_weights(str(path))
 
 
-def test_other_files_are_no_weights(tmp_path):
+def test_other_files_are_rejected(tmp_path):
     path = tmp_path / "vocab.txt"
     path.write_text("[PAD]\n[UNK]\n")
     with pytest.raises(ValueError, match=r"vocab.txt: not a weight file"):
@@ -296,11 +296,11 @@ def test_remote_files_of_other_formats_are_read_from_a_copy(tmp_path):
     assert_holds(weights, ARRAYS)
 
 
-def test_a_damaged_remote_file_is_named(tmp_path):
+def test_a_damaged_remote_file_is_reported(tmp_path):
     (tmp_path / "model.safetensors").write_bytes(b"x" * 20)
     with pytest.raises(ValueError, match=r"^file://.*/model.safetensors: damaged"):
         open_weights(f"file://{tmp_path}/model.safetensors")
 
 
-def test_remote_checkpoints_are_opened(saved, tmp_path):
+def test_remote_checkpoints_can_be_opened(saved, tmp_path):
     assert_holds(open_weights(f"file://{tmp_path}"), ARRAYS)

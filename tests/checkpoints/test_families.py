@@ -45,7 +45,7 @@ def without(arrays, pattern):
 
 
 def unfactorized():
-    """albert_zh's names and shared layer, but word embeddings that are H wide."""
+    """albert_zh's names and shared layer, but word embeddings of size H."""
     names = renamed(random_weights(SQUARE), "bert", SQUARE)
     return {name.replace("/layer_0/", "/layer_shared/"): value for name, value in names.items()}
 
@@ -62,7 +62,7 @@ def unshared():
 
 
 def partly_shared(part):
-    """Layers that share all of `part`, and have the rest each for itself."""
+    """Layers that share `part`, and have separate weights otherwise."""
     own = rf"bert/encoder/layer_(\d+)/(?!{part})([a-z]+)/"
     names = {re.sub(own, r"bert/encoder/layer_shared/\2_\1/", n): x for n, x in unshared().items()}
     return factorized({re.sub(r"layer_\d+/", "layer_shared/", n): x for n, x in names.items()})
@@ -137,7 +137,7 @@ def test_the_prefix_of_tf_hub_changes_nothing(family):
         (UNSHARED_SQUARE, lambda weights, config: renamed(weights, "bert", config)),
     ],
 )
-def test_weights_of_other_families_come_back_bit_for_bit(config, rename):
+def test_weights_of_other_families_round_trip_bit_for_bit(config, rename):
     weights = random_weights(config)
     arrays = rename(weights, config)
     read = compute(arrays, recognize(arrays).entries)
@@ -172,7 +172,7 @@ def test_layers_of_albert_zh_without_factors_become_the_group():
 
 
 @pytest.mark.parametrize("part", ["attention", "intermediate", "output"])
-def test_parts_that_layers_share_are_given_to_each(part):
+def test_partly_shared_weights_are_copied_to_each_layer(part):
     arrays = partly_shared(part)
     recognized = recognize(arrays)
     assert recognized.family == "albert_zh_partly_shared"
@@ -185,7 +185,7 @@ def test_parts_that_layers_share_are_given_to_each(part):
     assert not {name for name in sources if re.search("_[02]/", name)}
 
 
-def test_two_factors_become_their_product_in_a_model_with_equal_widths():
+def test_two_factors_are_multiplied_for_a_model_with_equal_sizes():
     weights = random_weights(ALBERT_ZH)
     entries = families.fit(recognize(weights).entries, shapes_of(SQUARE))
     assert {name: entry.shape for name, entry in entries.items()} == shapes_of(SQUARE)
@@ -195,13 +195,13 @@ def test_two_factors_become_their_product_in_a_model_with_equal_widths():
     np.testing.assert_array_equal(read[f"{BLOCK}/LayerNorm_1/gamma"], norm)
 
 
-def test_two_factors_stay_as_they_are_in_any_other_model():
+def test_two_factors_are_kept_for_other_models():
     entries = recognize(random_weights(ALBERT_ZH)).entries
     for config in (ALBERT_ZH, SHARED, dataclasses.replace(SQUARE, embedding_size=11)):
         assert families.fit(entries, shapes_of(config)) == entries
 
 
-def test_every_group_can_start_from_group_0():
+def test_every_group_can_be_initialized_from_group_0():
     weights = random_weights(INNER)
     config = dataclasses.replace(INNER, num_hidden_layers=4, num_hidden_groups=4)
     entries = families.fit(recognize(weights).entries, shapes_of(config), init_from_group0=True)
@@ -212,7 +212,7 @@ def test_every_group_can_start_from_group_0():
     assert set(shapes_of(config)) <= set(entries)
 
 
-def test_shapes_tell_the_sizes():
+def test_sizes_are_inferred_from_shapes():
     expected = {
         "vocab_size": 97,
         "embedding_size": 8,
@@ -227,7 +227,7 @@ def test_shapes_tell_the_sizes():
 
 
 def test_groups_with_gaps_are_counted_as_the_config_uses_them():
-    """Twelve groups for four layers: Google's program makes the groups 0, 3, 6 and 9 only."""
+    """Twelve groups for four layers: Google's program only creates the groups 0, 3, 6 and 9."""
     config = dataclasses.replace(GOOGLE, num_hidden_layers=4, num_hidden_groups=12)
     recognized = recognize(random_weights(config))
     assert families.sizes(recognized.entries)["num_hidden_groups"] == 4
@@ -249,13 +249,13 @@ def test_groups_with_gaps_are_counted_as_the_config_uses_them():
         ),
     ],
 )
-def test_a_wrong_config_is_contradicted_by_the_shapes(change, line):
+def test_contradictions_of_config_and_shapes_are_reported(change, line):
     recognized = recognize(random_weights(INNER))
     config = dataclasses.replace(INNER, **change)
     assert families.differences(recognized, recognized.entries, config) == [line]
 
 
-def test_the_wrong_layout_is_named_with_a_hint():
+def test_the_wrong_layout_is_reported_with_a_hint():
     recognized = recognize(random_weights(ALBERT_ZH))
     lines = families.differences(recognized, recognized.entries, SHARED)
     assert lines[0] == "layout is 'albert_zh' in the checkpoint, 'google' in the config"
@@ -294,7 +294,7 @@ def test_the_wrong_layout_is_named_with_a_hint():
         ),
     ],
 )
-def test_known_contradictions_are_warned_of(changes, expected):
+def test_known_contradictions_cause_a_warning(changes, expected):
     config = AlbertConfig(
         **{"vocab_size": 30000, "num_attention_heads": 4, "num_hidden_layers": 24} | changes
     )
@@ -304,7 +304,7 @@ def test_known_contradictions_are_warned_of(changes, expected):
 
 
 @pytest.mark.parametrize(("layers", "groups"), [(12, 1), (12, 12), (24, 24), (24, 3), (6, 4)])
-def test_common_groupings_are_the_same_at_hugging_face(layers, groups):
+def test_common_groupings_are_the_same_as_hugging_faces(layers, groups):
     config = dataclasses.replace(GOOGLE, num_hidden_layers=layers, num_hidden_groups=groups)
     assert not families.group_obstacles(config)
 
@@ -315,7 +315,7 @@ def test_groupings_that_round_differently_are_obstacles(layers, groups):
     assert f"{layers} layers in {groups} groups" in families.group_obstacles(config)[0]
 
 
-def test_an_identity_is_told_from_a_projection():
+def test_identity_projections_are_recognized():
     kernel, bias = np.eye(3, dtype=np.float32), np.zeros(3, np.float32)
     assert families.is_identity(kernel, bias)
     assert not families.is_identity(kernel, bias + 1e-7)
@@ -323,7 +323,7 @@ def test_an_identity_is_told_from_a_projection():
     assert not families.is_identity(np.zeros((2, 3), np.float32), bias)
 
 
-def test_leftovers_of_other_families_are_named_as_in_the_file():
+def test_unmapped_weights_of_other_families_have_the_names_in_the_file():
     arrays = as_hugging_face(random_weights(SHARED), SHARED) | {"lm_head.weight": np.ones((2, 3))}
     recognized = recognize(arrays)
     assert recognized.unmapped == ["lm_head.weight"]
@@ -331,8 +331,8 @@ def test_leftovers_of_other_families_are_named_as_in_the_file():
 
 
 @pytest.mark.parametrize("family", SAMPLES)
-def test_a_maimed_file_is_told_apart_weight_by_weight(family):
-    """Weights are missing or have another rank: each of the file is known, or named as unmapped."""
+def test_every_weight_of_a_damaged_file_is_known_or_unmapped(family):
+    """Some weights are missing or have another rank."""
     rng = np.random.default_rng(11)
     sample = {name: value.shape for name, value in SAMPLES[family]().items()}
     for _ in range(40):
@@ -352,7 +352,7 @@ def test_a_maimed_file_is_told_apart_weight_by_weight(family):
                 assert " in the checkpoint, " in line or line == recognized.kind.hint
 
 
-def test_other_heads_stay_where_factors_are_multiplied():
+def test_multiplying_factors_keeps_other_heads():
     head = {"start_logits/dense/kernel": np.ones((12, 1), np.float32)}
     entries = recognize(random_weights(ALBERT_ZH) | head).entries
     fitted = families.fit(entries, shapes_of(SQUARE))

@@ -1,4 +1,4 @@
-"""Checkpoints, configs and vocabularies are found by their names."""
+"""Finding checkpoints, configs and vocabularies by their names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from albert_tf.checkpoints.names import DATA_SUFFIX
 
 
 def make(folder, *names):
-    """Makes empty files, and those of a checkpoint for a name without an ending."""
+    """Creates empty files; for a name without a suffix, those of a checkpoint."""
     for name in names:
         path = folder / name
         is_checkpoint = not path.suffix or path.suffix.startswith(".ckpt")
@@ -27,7 +27,7 @@ def test_a_prefix_is_found_by_any_of_its_files(tmp_path, ending):
     assert find_checkpoint(prefix + ending) == prefix
 
 
-def test_the_only_checkpoint_of_a_folder_is_found_whatever_the_text_file_says(tmp_path):
+def test_the_only_checkpoint_of_a_folder_is_found_despite_the_text_file(tmp_path):
     prefix = make(tmp_path, "model.ckpt-7", ".model.ckpt-8-1a2b3c4d.index")
     text = 'model_checkpoint_path: "/home/somebody/model.ckpt-125000"\n'
     (tmp_path / "checkpoint").write_text(text)
@@ -35,7 +35,7 @@ def test_the_only_checkpoint_of_a_folder_is_found_whatever_the_text_file_says(tm
     assert find_checkpoint(f"file://{tmp_path}") == f"file://{prefix}"
 
 
-def test_of_the_checkpoints_of_a_run_the_best_is_taken_or_else_the_newest(tmp_path, caplog):
+def test_the_best_or_else_the_newest_checkpoint_of_a_run_is_used(tmp_path, caplog):
     caplog.set_level("INFO", logger="absl")
     newest = make(tmp_path, "model.ckpt-10", "model.ckpt-7")
     assert find_checkpoint(str(tmp_path)) == newest
@@ -47,18 +47,18 @@ def test_of_the_checkpoints_of_a_run_the_best_is_taken_or_else_the_newest(tmp_pa
     ]
 
 
-def test_other_checkpoints_of_a_folder_are_listed(tmp_path):
+def test_several_checkpoints_of_a_folder_are_listed(tmp_path):
     make(tmp_path, "albert_model.ckpt", "other.safetensors")
     with pytest.raises(ValueError, match=r"choose one: albert_model.ckpt, other.safetensors"):
         find_checkpoint(str(tmp_path))
 
 
-def test_one_model_in_several_forms_is_taken_from_safetensors(tmp_path):
+def test_safetensors_is_preferred_to_other_formats_of_a_model(tmp_path):
     path = make(tmp_path, "model.safetensors", "pytorch_model.bin", "tf_model.h5")
     assert find_checkpoint(str(tmp_path)) == path
 
 
-def test_no_checkpoint_is_said_with_what_is_accepted(tmp_path):
+def test_the_error_without_a_checkpoint_lists_the_accepted_formats(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"contains no checkpoint\. Expected: a TensorFlow"):
         find_checkpoint(str(tmp_path))
     with pytest.raises(FileNotFoundError, match=r"ckpt-9: no such checkpoint"):
@@ -67,7 +67,7 @@ def test_no_checkpoint_is_said_with_what_is_accepted(tmp_path):
         find_checkpoint("https://host/model.ckpt")
 
 
-def test_config_and_vocabulary_are_found_in_a_folder_or_in_its_assets(tmp_path):
+def test_config_and_vocabulary_are_found_in_a_folder_or_its_assets(tmp_path):
     (tmp_path / "assets").mkdir()
     make(tmp_path / "assets", "30k-clean.model", "albert_config.json")
     assert finding.find_vocabulary(str(tmp_path)) == (None, f"{tmp_path}/assets/30k-clean.model")
@@ -88,12 +88,12 @@ def test_the_vocabulary_of_a_run_is_found_from_any_directory(tmp_path):
         assert finding.find_vocabulary(str(folder)) == (expected, None)
 
 
-def test_a_folder_that_does_not_exist_is_said(tmp_path):
+def test_a_folder_that_does_not_exist_is_reported(tmp_path):
     with pytest.raises(FileNotFoundError, match="none: cannot look for a config: no such"):
         finding.find_config(f"{tmp_path}/none")
 
 
-def test_flags_of_earlier_versions_are_found_under_todays_names(tmp_path):
+def test_flags_of_earlier_versions_are_found_under_current_names(tmp_path):
     run = {"directory": "/w", "flags": {"recompute": True, "pictures": None, "seed": 7}}
     (tmp_path / "run.json").write_text(json.dumps(run))
     flags, directory = finding.flags_of_run(str(tmp_path))

@@ -1,4 +1,4 @@
-"""ALBERT in Hugging Face's form, written and read; against transformers itself where it is."""
+"""Hugging Face's format, written and read; compared with transformers if it is installed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ OTHER_PYTHON = "ALBERT_TF_TRANSFORMERS_PYTHON"
 
 
 @pytest.mark.parametrize("config", [INNER, SQUARE, dataclasses.replace(SHARED, hidden_act="relu")])
-def test_weights_and_config_come_back_bit_for_bit(config, tmp_path):
+def test_weights_and_config_round_trip_bit_for_bit(config, tmp_path):
     weights = random_weights(config)
     save_hugging_face(str(tmp_path), weights, config)
     values = json.loads((tmp_path / "config.json").read_text())
@@ -70,14 +70,14 @@ def test_the_file_is_what_from_pretrained_expects(tmp_path):
     assert values["layer_norm_eps"] == 1e-12
 
 
-def test_equal_widths_get_the_projection_that_changes_nothing():
+def test_equal_sizes_get_an_identity_projection():
     weights = to_hugging_face(random_weights(SQUARE), SQUARE)
     scope = "albert.encoder.embedding_hidden_mapping_in"
     np.testing.assert_array_equal(weights[f"{scope}.weight"], np.eye(12))
     np.testing.assert_array_equal(weights[f"{scope}.bias"], np.zeros(12))
 
 
-def test_models_that_their_albert_cannot_hold_are_refused():
+def test_models_not_supported_by_their_albert_are_rejected():
     with pytest.raises(ValueError, match=r"only supports Google's layout\. With --merge"):
         to_hugging_face(random_weights(ALBERT_ZH), ALBERT_ZH)
     config = dataclasses.replace(GOOGLE, num_hidden_layers=4, num_hidden_groups=12)
@@ -94,7 +94,7 @@ def test_models_that_their_albert_cannot_hold_are_refused():
         ({"cls/squad/output_weights": (2, 12)}, "AlbertForQuestionAnswering"),
     ],
 )
-def test_the_heads_decide_the_class(heads, architecture):
+def test_the_heads_determine_the_class(heads, architecture):
     encoder = {n: s for n, s in shapes_of(SHARED).items() if n.startswith("bert/")}
     tensors = random_arrays(encoder | heads)
     values = config_to_hugging_face(SHARED, tensors)
@@ -137,7 +137,7 @@ def test_the_heads_decide_the_class(heads, architecture):
         ),
     ],
 )
-def test_names_of_labels_go_both_ways(task, expected):
+def test_label_names_are_converted_both_ways(task, expected):
     size = len(expected["id2label"])
     tensors = random_arrays({"output_weights": (size, 12), "output_bias": (size,)})
     recorded = {"task_name": "tsv", "folder": "", **task, "tag_scheme": "iob2"}
@@ -153,7 +153,7 @@ def test_a_head_for_multiple_choice_has_no_labels():
     assert "id2label" not in values
 
 
-def test_labels_that_are_not_the_heads_are_refused():
+def test_a_wrong_number_of_labels_is_rejected():
     tensors = random_arrays({"output_weights": (3, 12), "output_bias": (3,)})
     task = {"labels": ["0", "1"], "is_regression": False}
     with pytest.raises(ValueError, match="the head has 3 outputs, but the task has 2 labels: 0, 1"):
@@ -161,23 +161,23 @@ def test_labels_that_are_not_the_heads_are_refused():
 
 
 @pytest.mark.parametrize("names", [{"1": "no", "2": "yes"}, ["no", "yes"]])
-def test_numbers_that_label_nothing_are_refused(names):
+def test_invalid_label_ids_are_rejected(names):
     with pytest.raises(ValueError, match=r"id2label=.*: expected names of the labels 0, 1, 2"):
         labels_from_hugging_face({"id2label": names})
 
 
 @pytest.mark.parametrize("names", [None, {}, {"0": "LABEL_0", "1": "LABEL_1"}])
-def test_their_default_names_say_nothing(names):
+def test_their_default_label_names_are_ignored(names):
     assert labels_from_hugging_face({"architectures": None, "id2label": names}) == {}
 
 
-def test_heads_without_a_place_there_are_named(caplog):
+def test_unsupported_heads_are_reported(caplog):
     tensors = random_arrays(shapes_of(SHARED) | {"start_logits/dense/kernel": (12, 1)})
     assert len(to_hugging_face(tensors, SHARED)) == len(tensors) - 1
     assert "not written: start_logits/dense/kernel" in caplog.text
 
 
-def test_without_safetensors_it_says_what_to_install(tmp_path, monkeypatch):
+def test_the_error_without_safetensors_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "safetensors.numpy", None)
     with pytest.raises(ValueError, match=r"pip install 'albert-tf2\[hf\]'"):
         save_hugging_face(str(tmp_path), random_weights(SHARED), SHARED)
@@ -281,7 +281,7 @@ def transformers_python():
 
 
 def run(python, code, *arguments):
-    """Runs code in another Python, apart from this one's packages; returns what it printed."""
+    """Runs code in another Python without this one's packages; returns its output."""
     environment = {n: x for n, x in os.environ.items() if n != "PYTHONPATH"}
     done = subprocess.run(
         [python, "-c", code, *map(str, arguments)],
@@ -295,7 +295,7 @@ def run(python, code, *arguments):
 
 
 def initial_weights(config):
-    """Weights as small as at the start of training, where an epsilon shows."""
+    """Weights as small as after initialization, for which the epsilon matters."""
     weights = random_weights(config)
     return {
         name: np.ones_like(x) + 0.1 * x if name.endswith("/gamma") else 0.02 * x
@@ -304,7 +304,7 @@ def initial_weights(config):
 
 
 def logits_with_epsilon(model, sequence_output, positions, epsilon, monkeypatch):
-    """Our masked-LM logits with another epsilon in that head's LayerNorm, and there alone."""
+    """Returns our masked-LM logits with another epsilon in the LayerNorm of that head only."""
     with monkeypatch.context() as context:
         context.setattr(kernels, "LAYER_NORM_EPSILON", epsilon)
         x = tf.gather(sequence_output, positions, batch_dims=1)  # [B, P, H]
@@ -317,7 +317,7 @@ def logits_with_epsilon(model, sequence_output, positions, epsilon, monkeypatch)
 def test_transformers_computes_the_same(
     config, transformers_python, tiny_batch, tmp_path, monkeypatch
 ):
-    """Some releases have an epsilon of 1e-5 in the masked-LM head: that is all that differs."""
+    """Some releases of transformers differ in the epsilon of the masked-LM head, 1e-5."""
     save_hugging_face(str(tmp_path), initial_weights(config), config)
     names = {
         "input_ids": "input_ids",
@@ -358,7 +358,9 @@ def test_models_saved_by_transformers_load(transformers_python, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_their_tokenizer_gives_our_ids_and_segments(transformers_python, tmp_path, toy_spm_model):
+def test_their_tokenizer_produces_our_ids_and_segments(
+    transformers_python, tmp_path, toy_spm_model
+):
     save_hugging_face(str(tmp_path), random_weights(SHARED), SHARED, spm_model_file=toy_spm_model)
     first, second = "The river froze.", "A small Café near the boat"
     tokenizer = FullTokenizer(spm_model_file=toy_spm_model)
@@ -371,7 +373,7 @@ def test_their_tokenizer_gives_our_ids_and_segments(transformers_python, tmp_pat
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_their_pipelines_give_our_numbers_and_names(transformers_python, tmp_path, toy_spm_model):
+def test_their_pipelines_produce_our_scores_and_names(transformers_python, tmp_path, toy_spm_model):
     pretrained, classifier = tmp_path / "pretrained", tmp_path / "classifier"
     head = random_arrays({"output_weights": (3, 12), "output_bias": (3,)})
     names = ["bad", "fair", "good"]

@@ -63,7 +63,7 @@ def read_all(prefix):
 
 
 @pytest.mark.parametrize("config", [SHARED, INNER, SQUARE, ALBERT_ZH, PRE_LN])
-def test_every_layout_loads_completely_and_saves_back_bit_for_bit(config, tmp_path):
+def test_every_layout_round_trips_bit_for_bit(config, tmp_path):
     weights = random_weights(config)
     prefix = write(tmp_path, weights)
     model = AlbertForPretraining(config)
@@ -77,7 +77,7 @@ def test_every_layout_loads_completely_and_saves_back_bit_for_bit(config, tmp_pa
 
 
 @pytest.mark.parametrize("ln_type", ["postln", "preln"])
-def test_a_checkpoint_of_albert_zh_gives_its_recorded_outputs(ln_type, tmp_path):
+def test_a_checkpoint_of_albert_zh_produces_its_recorded_outputs(ln_type, tmp_path):
     golden = np.load(GOLDEN / f"albert_zh_{ln_type}.npz")
     parts = {part: {} for part in ("variable", "input", "output")}
     for name in golden:
@@ -101,13 +101,13 @@ def test_a_checkpoint_of_albert_zh_gives_its_recorded_outputs(ln_type, tmp_path)
     np.testing.assert_allclose(order, expected["sentence_order_log_probs"], rtol=0, atol=1e-5)
 
 
-def test_the_step_is_0_where_there_is_none(tmp_path):
+def test_the_step_defaults_to_0(tmp_path):
     assert loading.read_step(write(tmp_path, random_arrays({"a": (3,)}))) == 0
     save_file(random_arrays({"a": (3,)}), tmp_path / "model.safetensors")
     assert loading.read_step(str(tmp_path / "model.safetensors")) == 0
 
 
-def test_missing_encoder_variables_are_refused_and_nothing_changes(tmp_path):
+def test_missing_encoder_variables_are_rejected_without_changes(tmp_path):
     weights = random_weights(SHARED)
     del weights["bert/pooler/dense/bias"]
     model = AlbertForPretraining(SHARED)
@@ -118,7 +118,7 @@ def test_missing_encoder_variables_are_refused_and_nothing_changes(tmp_path):
     assert_same(values_of(model), before)
 
 
-def test_missing_encoder_variables_keep_their_values_if_asked(tmp_path):
+def test_missing_encoder_variables_keep_their_values_with_allow_partial(tmp_path):
     weights = random_weights(SHARED)
     del weights["bert/pooler/dense/bias"]
     model = AlbertForPretraining(SHARED)
@@ -129,15 +129,15 @@ def test_missing_encoder_variables_keep_their_values_if_asked(tmp_path):
     assert_same(values_of(model), weights | {"bert/pooler/dense/bias": before})
 
 
-def test_missing_heads_are_named_and_no_error(tmp_path):
+def test_missing_heads_are_reported_without_an_error(tmp_path):
     weights = {n: x for n, x in random_weights(GOOGLE).items() if n.startswith("bert/")}
     report = load_checkpoint(AlbertForPretraining(GOOGLE), write(tmp_path, weights))
     assert set(report.missing) == HEADS
     assert "missing    cls/predictions/output_bias" in str(report)
 
 
-def test_heads_of_another_task_are_left_alone(tmp_path):
-    """As when a classifier with 3 labels starts from one with 2."""
+def test_heads_of_another_task_are_not_loaded(tmp_path):
+    """For example, a classifier with 3 labels that is initialized from one with 2."""
     head = random_arrays({"output_weights": (2, 12), "output_bias": (2,)})
     weights = random_weights(SHARED)
     model = AlbertForClassification(SHARED, 3)
@@ -167,8 +167,8 @@ def test_heads_of_another_task_are_left_alone(tmp_path):
         {"embedding_size": 12},
     ],
 )
-def test_a_wrong_config_is_refused_and_says_which_value(changes, tmp_path):
-    """Even if the checkpoint has all the model wants, and more: other groups are another model."""
+def test_the_error_for_a_wrong_config_names_the_value(changes, tmp_path):
+    """Even if the checkpoint has all weights of the model, but more hidden groups."""
     prefix = write(tmp_path, random_weights(GOOGLE))
     model = AlbertForPretraining(dataclasses.replace(GOOGLE, **changes))
     ((key, value),) = changes.items()
@@ -177,7 +177,7 @@ def test_a_wrong_config_is_refused_and_says_which_value(changes, tmp_path):
 
 
 @pytest.mark.parametrize(("stored", "config"), [(ALBERT_ZH, SHARED), (SHARED, ALBERT_ZH)])
-def test_the_other_layout_is_refused_by_name(stored, config, tmp_path):
+def test_the_error_for_another_layout_names_it(stored, config, tmp_path):
     prefix = write(tmp_path, random_weights(stored))
     with pytest.raises(
         ValueError, match=f"layout is '{stored.layout}' in the checkpoint, '{config.layout}'"
@@ -194,14 +194,14 @@ def test_the_other_layout_is_refused_by_name(stored, config, tmp_path):
         ("some/other/model", "not recognized"),
     ],
 )
-def test_families_that_no_model_holds_are_refused_even_in_part(name, reason, tmp_path):
+def test_unsupported_families_are_rejected_even_with_allow_partial(name, reason, tmp_path):
     weights = random_weights(SHARED) if "transformer" in name else {}
     prefix = write(tmp_path, weights | {name: np.zeros((2, 3, 4), np.float32)})
     with pytest.raises(ValueError, match=reason):
         load_checkpoint(AlbertForPretraining(SHARED), prefix, allow_partial=True)
 
 
-def test_bert_loads_into_a_model_that_shares_nothing(tmp_path):
+def test_bert_loads_into_a_model_without_parameter_sharing(tmp_path):
     expected = random_weights(UNSHARED_SQUARE)
     weights = renamed(expected, "bert", UNSHARED_SQUARE)
     model = AlbertForPretraining(UNSHARED_SQUARE)
@@ -212,7 +212,7 @@ def test_bert_loads_into_a_model_that_shares_nothing(tmp_path):
         load_checkpoint(AlbertForPretraining(SHARED), str(tmp_path))
 
 
-def test_albert_zh_gives_the_same_outputs_with_its_factors_multiplied(tmp_path, tiny_batch):
+def test_multiplying_albert_zhs_factors_does_not_change_the_outputs(tmp_path, tiny_batch):
     prefix = write(tmp_path, random_weights(ALBERT_ZH))
     outputs = []
     for config in (ALBERT_ZH, SQUARE):
@@ -224,7 +224,7 @@ def test_albert_zh_gives_the_same_outputs_with_its_factors_multiplied(tmp_path, 
         np.testing.assert_allclose(first, second, rtol=0, atol=1e-4 * abs(first).max())
 
 
-def test_an_unshared_model_starts_from_shared_weights(tmp_path, tiny_batch):
+def test_an_unshared_model_can_start_from_shared_weights(tmp_path, tiny_batch):
     config = dataclasses.replace(SHARED, num_hidden_layers=4)
     weights = random_weights(config)
     prefix = write(tmp_path, weights)
@@ -243,7 +243,7 @@ def test_an_unshared_model_starts_from_shared_weights(tmp_path, tiny_batch):
     np.testing.assert_array_equal(unshared(tiny_batch)["masked_lm_logits"], expected)
 
 
-def test_init_from_group_0_leaves_the_other_groups_of_the_checkpoint(tmp_path):
+def test_init_from_group_0_ignores_the_other_groups(tmp_path):
     weights = random_weights(GOOGLE)
     prefix = write(tmp_path, weights)
     model = AlbertForPretraining(GOOGLE)
@@ -256,8 +256,8 @@ def test_init_from_group_0_leaves_the_other_groups_of_the_checkpoint(tmp_path):
     assert GROUP.format(1) in report.unused
 
 
-def test_hugging_face_weights_load_and_their_idle_projection_is_dropped(tmp_path):
-    """Their ALBERT projects even where E = H; Google's has no such step."""
+def test_hugging_faces_identity_projection_is_dropped(tmp_path):
+    """Hugging Face's ALBERT has a projection even if E = H; Google's does not."""
     kernel, bias = np.eye(12, dtype=np.float32), np.zeros(12, np.float32)
     projection = {f"{PROJECTION}/kernel": kernel, f"{PROJECTION}/bias": bias}
     weights = random_weights(SQUARE)
@@ -273,7 +273,7 @@ def test_hugging_face_weights_load_and_their_idle_projection_is_dropped(tmp_path
         load_checkpoint(model, str(tmp_path))
 
 
-def test_hugging_face_weights_in_groups_that_round_differently_are_refused(tmp_path):
+def test_hugging_face_weights_in_other_groups_are_rejected(tmp_path):
     config = dataclasses.replace(GOOGLE, num_hidden_layers=4, num_hidden_groups=12)
     arrays = as_hugging_face(random_weights(SHARED), SHARED)
     save_file(
@@ -284,7 +284,7 @@ def test_hugging_face_weights_in_groups_that_round_differently_are_refused(tmp_p
         load_checkpoint(AlbertForPretraining(config), str(tmp_path))
 
 
-def test_a_config_with_a_known_contradiction_is_noted(tmp_path):
+def test_a_known_contradiction_is_reported(tmp_path):
     config = AlbertConfig(
         vocab_size=21128,
         embedding_size=2,
@@ -301,7 +301,7 @@ def test_a_config_with_a_known_contradiction_is_noted(tmp_path):
     ]
 
 
-def test_the_report_is_a_table_of_the_parts(tmp_path):
+def test_the_report_has_a_table_by_part(tmp_path):
     weights = random_weights(SHARED)
     moments = {f"{name}/adam_m": value for name, value in weights.items()}
     head = random_arrays({"output_weights": (2, 12)})
@@ -327,7 +327,7 @@ def test_the_report_is_a_table_of_the_parts(tmp_path):
     assert "unused     output_weights" in text
 
 
-def test_long_lists_of_names_are_cut(tmp_path):
+def test_long_lists_of_names_are_truncated(tmp_path):
     prefix = write(tmp_path, random_weights(GOOGLE))
     text = str(inspect_checkpoint(prefix, AlbertForPretraining(ALBERT_ZH)))
     assert text.count("  unused     ") == 16
@@ -343,7 +343,7 @@ def test_weights_are_read_in_the_layout_of_the_model(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["lamb", "adamw"])
-def test_google_checkpoints_with_moments_come_back_bit_for_bit(shared, name, tmp_path):
+def test_google_checkpoints_with_moments_round_trip_bit_for_bit(shared, name, tmp_path):
     source = str(shared / "golden" / "resume" / name / "model.ckpt-6")
     config_file = shared / "golden" / "encoder" / "groups" / "albert_config.json"
     model = AlbertForPretraining(AlbertConfig.from_json_file(str(config_file)))
@@ -352,7 +352,7 @@ def test_google_checkpoints_with_moments_come_back_bit_for_bit(shared, name, tmp
 
 
 def saved_back(model, source, target):
-    """Loads weights, moments and step, and saves them as training does."""
+    """Loads weights, moments and step, and saves them like training does."""
     report = load_checkpoint(model, source)
     reader = open_checkpoint(source)
     stored = reader.get_variable_to_shape_map()
@@ -381,7 +381,7 @@ DTYPES = {"float32": np.float32, "int64": np.int64}
 
 
 def released_arrays(folder):
-    """Random numbers under the names, in the shapes and of the types of a released checkpoint."""
+    """Writes random numbers with the names, shapes and dtypes of a released checkpoint."""
     lines = (folder / "variables.txt").read_text().splitlines()
     found = [re.match(r"(\S+) (\[.*?\]) (\w+) offset", line) for line in lines]
     rng = np.random.default_rng(5)

@@ -1,4 +1,4 @@
-"""Weights in the Model Garden's form: its encoder gives our outputs with them."""
+"""The Model Garden's format: its encoder computes our outputs from the converted weights."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def hub_inputs(batch):
 
 @pytest.fixture(scope="module", params=[FACTORIZED, UNFACTORIZED], ids=["E < H", "E = H"])
 def saved(request, tmp_path_factory):
-    """A config and a folder with a model of it in the Model Garden's form."""
+    """Returns a config and a folder with such a model in the Model Garden's format."""
     folder = str(tmp_path_factory.mktemp("garden"))
     model_garden.save_model_garden(folder, random_weights(request.param), request.param)
     return request.param, folder
 
 
-def test_their_encoder_gives_our_outputs(saved, tiny_batch):
+def test_their_encoder_computes_our_outputs(saved, tiny_batch):
     config, folder = saved
     theirs = model_garden.make_encoder(config)
     # As the tasks of the Model Garden do with `init_checkpoint`, a folder.
@@ -59,7 +59,7 @@ def test_their_encoder_gives_our_outputs(saved, tiny_batch):
         np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-5)
 
 
-def test_weights_come_back_bit_for_bit(saved):
+def test_weights_round_trip_bit_for_bit(saved):
     config, folder = saved
     weights = random_weights(config)
     expected = {n: x for n, x in weights.items() if not n.startswith("cls/seq_relationship/")}
@@ -84,13 +84,13 @@ def test_an_encoder_alone_has_no_masked_lm_head():
     assert set(model_garden.to_model_garden(weights, FACTORIZED)) == {"encoder"}
 
 
-def test_what_has_no_place_is_said(caplog):
+def test_weights_that_are_not_written_are_reported(caplog):
     with caplog.at_level(python_logging.WARNING, logger="absl"):
         model_garden.to_model_garden(random_weights(FACTORIZED), FACTORIZED)
     assert "not written: cls/seq_relationship/output_bias" in caplog.text
 
 
-def test_a_missing_weight_is_named():
+def test_a_missing_weight_is_reported():
     weights = random_weights(FACTORIZED)
     del weights["bert/pooler/dense/bias"]
     with pytest.raises(ValueError, match="weights are missing: bert/pooler/dense/bias"):
@@ -105,6 +105,6 @@ def test_a_missing_weight_is_named():
         (ALBERT_ZH, "only supports Google's layout"),
     ],
 )
-def test_models_that_it_cannot_hold_are_refused(config, reason):
+def test_unsupported_models_are_rejected(config, reason):
     with pytest.raises(ValueError, match=reason):
         model_garden.make_encoder(config)

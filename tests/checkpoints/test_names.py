@@ -40,7 +40,7 @@ def test_every_weight_of_the_model_has_a_name(family, config, lacking):
     assert set(shapes_of(config)) - set(names) == lacking
 
 
-def test_names_are_those_of_the_other_programs():
+def test_names_match_the_other_programs():
     block = "bert/encoder/transformer/group_1/inner_group_0/"
     names = name_map("hugging_face", 2)
     layer = "albert.encoder.albert_layer_groups.1.albert_layers.0."
@@ -89,11 +89,11 @@ def test_moments_counters_and_copies_are_bookkeeping(name):
 @pytest.mark.parametrize(
     "name", ["bert/pooler/dense/kernel", "adam_m/kernel", "predictions.bias", "x/global_step"]
 )
-def test_weights_are_no_bookkeeping(name):
+def test_weights_are_not_bookkeeping(name):
     assert not is_bookkeeping(name)
 
 
-def test_wrappings_are_taken_off():
+def test_wrapping_prefixes_are_removed():
     assert unwrap("module/bert/pooler/dense/bias") == "bert/pooler/dense/bias"
     assert unwrap("albert_model/pooler_transform/bias:0") == "pooler_transform/bias"
     assert unwrap("a/albert_model/encoder/shared_layer/x:0") == "encoder/shared_layer/x"

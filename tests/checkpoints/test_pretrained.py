@@ -1,4 +1,4 @@
-"""A model and a tokenizer from a folder: what is found, what is refused, and what is said."""
+"""Loading model and tokenizer from a folder: supported folders, errors and warnings."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def write_vocabulary(folder, name="vocab.txt", count=97):
 
 @pytest.fixture
 def folder(tmp_path):
-    """A folder as the released ones are."""
+    """A folder like the released ones."""
     folder = tmp_path / "albert"
     folder.mkdir()
     save_checkpoint(str(folder / "albert_model.ckpt"), random_weights(CONFIG))
@@ -84,7 +84,7 @@ def test_every_task_has_its_model(folder, task, arguments, kind):
     assert tokenizer.max_length == CONFIG.max_position_embeddings
 
 
-def test_a_new_head_is_said(folder, caplog):
+def test_a_new_head_causes_a_warning(folder, caplog):
     with caplog.at_level(python_logging.WARNING, logger="absl"):
         albert_tf.from_pretrained(str(folder), task="classification", num_labels=3)
     (line,) = caplog.messages  # and no table, as nothing is unusual
@@ -92,7 +92,7 @@ def test_a_new_head_is_said(folder, caplog):
     assert "\n" not in line
 
 
-def test_a_trained_head_comes_with_its_labels(folder):
+def test_the_number_of_labels_defaults_to_that_of_the_checkpoint(folder):
     head = random_arrays(HEAD)
     save_checkpoint(str(folder / "albert_model.ckpt"), random_weights(CONFIG) | head)
     model, _ = albert_tf.from_pretrained(str(folder), task="classification")
@@ -133,7 +133,7 @@ def write_kamalkraj(folder, spm_model):
         pytest.param(write_hub_module, marks=pytest.mark.slow),
     ],
 )
-def test_folders_of_every_family_are_opened(tmp_path, toy_spm_model, write):
+def test_folders_of_every_family_can_be_loaded(tmp_path, toy_spm_model, write):
     write(tmp_path, toy_spm_model)
     model, tokenizer = albert_tf.from_pretrained(str(tmp_path))
     assert_has_encoder(model, random_weights(CONFIG))
@@ -141,7 +141,7 @@ def test_folders_of_every_family_are_opened(tmp_path, toy_spm_model, write):
     assert tokenizer.do_lower_case
 
 
-def test_albert_zh_and_bert_are_opened(tmp_path):
+def test_albert_zh_and_bert_can_be_loaded(tmp_path):
     for name, config, file_name in (("zh", ZH, "albert"), ("bert", UNSHARED_SQUARE, "bert")):
         folder = tmp_path / name
         folder.mkdir()
@@ -158,7 +158,7 @@ def test_albert_zh_and_bert_are_opened(tmp_path):
         assert_has_encoder(model, random_weights(config))
 
 
-def test_of_a_run_the_best_checkpoint_is_taken_and_else_the_newest(folder):
+def test_the_best_or_else_the_newest_checkpoint_of_a_run_is_loaded(folder):
     (folder / "albert_model.ckpt.index").unlink()
     for name, seed in (("model.ckpt-9", 9), ("model.ckpt-10", 10)):
         save_checkpoint(str(folder / name), random_weights(CONFIG, seed))
@@ -169,7 +169,7 @@ def test_of_a_run_the_best_checkpoint_is_taken_and_else_the_newest(folder):
     assert_has_encoder(model, random_weights(CONFIG, 9))
 
 
-def test_the_vocabulary_of_a_run_is_the_one_of_its_flags(folder, tmp_path):
+def test_the_vocabulary_of_a_run_is_found_by_its_flags(folder, tmp_path):
     (folder / "vocab.txt").rename(tmp_path / "words.txt")
     flags = {"vocab_file": "words.txt", "spm_model_file": None, "do_lower_case": False}
     run = {"directory": str(tmp_path), "flags": flags}
@@ -182,7 +182,7 @@ def test_the_vocabulary_of_a_run_is_the_one_of_its_flags(folder, tmp_path):
         albert_tf.from_pretrained(str(folder))
 
 
-def test_another_vocabulary_than_that_of_the_training_is_refused(folder, tmp_path, caplog):
+def test_a_vocabulary_other_than_that_of_the_training_is_rejected(folder, tmp_path, caplog):
     def known(path, do_lower_case):
         return trained_with.of_tokenizer(FullTokenizer(path, do_lower_case), path)
 
@@ -198,13 +198,13 @@ def test_another_vocabulary_than_that_of_the_training_is_refused(folder, tmp_pat
 
 
 @pytest.mark.parametrize("run", [{"flags": 5}, {"flags": {}, "directory": []}])
-def test_a_damaged_run_file_is_named(folder, run):
+def test_a_damaged_run_file_is_reported(folder, run):
     (folder / "run.json").write_text(json.dumps(run))
     with pytest.raises(ValueError, match=r"run\.json: not written by this program"):
         albert_tf.from_pretrained(str(folder))
 
 
-def test_the_case_is_the_one_of_hugging_faces_tokenizer(folder):
+def test_do_lower_case_is_read_from_hugging_faces_tokenizer(folder):
     (folder / "tokenizer_config.json").write_text('{"do_lower_case": false}')
     assert not albert_tf.from_pretrained(str(folder))[1].do_lower_case
     assert albert_tf.from_pretrained(str(folder), do_lower_case=True)[1].do_lower_case
@@ -212,7 +212,7 @@ def test_the_case_is_the_one_of_hugging_faces_tokenizer(folder):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("do_lower_case", [True, False])
-def test_the_case_is_the_one_of_a_hub_module(folder, tmp_path, do_lower_case):
+def test_do_lower_case_is_read_from_a_hub_module(folder, tmp_path, do_lower_case):
     model, target = AlbertForPretraining(CONFIG), str(tmp_path / "hub")
     vocabulary = str(folder / "vocab.txt")
     tf_hub.save_hub_module(
@@ -221,7 +221,7 @@ def test_the_case_is_the_one_of_a_hub_module(folder, tmp_path, do_lower_case):
     assert albert_tf.from_pretrained(target)[1].do_lower_case == do_lower_case
 
 
-def test_what_is_missing_is_said_with_what_is_there(folder):
+def test_the_error_for_missing_files_lists_those_found(folder):
     (folder / "vocab.txt").unlink()
     with pytest.raises(FileNotFoundError, match="no vocabulary found") as error:
         albert_tf.from_pretrained(str(folder))
@@ -236,7 +236,7 @@ def test_what_is_missing_is_said_with_what_is_there(folder):
         albert_tf.from_pretrained(str(folder / "absent"))
 
 
-def test_several_of_a_kind_are_listed_and_one_can_be_named(folder, toy_spm_model):
+def test_several_files_of_a_kind_are_listed_and_one_can_be_chosen(folder, toy_spm_model):
     shutil.copy(toy_spm_model, folder / "toy.model")
     with pytest.raises(ValueError, match=r"several vocabularies.*toy\.model.*vocab\.txt"):
         albert_tf.from_pretrained(str(folder))
@@ -252,7 +252,7 @@ def test_several_of_a_kind_are_listed_and_one_can_be_named(folder, toy_spm_model
     assert finding.find_config(str(folder)) == chosen
 
 
-def test_a_vocabulary_larger_than_the_embeddings_is_refused_and_a_smaller_one_said(folder, caplog):
+def test_a_larger_vocabulary_is_rejected_and_a_smaller_one_causes_a_warning(folder, caplog):
     write_vocabulary(folder, count=98)
     with pytest.raises(ValueError, match=r"98 entries, the model .* vocab_size=97"):
         albert_tf.from_pretrained(str(folder))
@@ -262,7 +262,7 @@ def test_a_vocabulary_larger_than_the_embeddings_is_refused_and_a_smaller_one_sa
     assert "has 96 entries" in caplog.text
 
 
-def test_half_an_encoder_is_refused(folder):
+def test_an_incomplete_encoder_is_rejected(folder):
     weights = random_weights(CONFIG)
     del weights["bert/pooler/dense/kernel"]
     save_checkpoint(str(folder / "albert_model.ckpt"), weights)
@@ -278,13 +278,13 @@ def test_half_an_encoder_is_refused(folder):
         ({"task": "spans", "num_labels": 3}, "task='spans' has no labels"),
     ],
 )
-def test_a_task_that_cannot_be_is_refused(folder, arguments, problem):
+def test_an_invalid_task_is_rejected(folder, arguments, problem):
     with pytest.raises(ValueError, match=problem):
         albert_tf.from_pretrained(str(folder), **arguments)
 
 
 @pytest.mark.parametrize("text", ["[]", "{", '{"vocab_size": 97, "hidden_sise": 12}'])
-def test_a_config_that_is_none_is_named(folder, text):
+def test_an_invalid_config_is_reported(folder, text):
     (folder / "albert_config_tiny.json").write_text(text)
     with pytest.raises(ValueError, match=r"albert_config_tiny\.json: "):
         albert_tf.from_pretrained(str(folder))
@@ -297,7 +297,7 @@ def test_a_config_that_is_none_is_named(folder, text):
         for name in RELEASED
     ],
 )
-def test_released_folders_are_opened(shared, name, tmp_path):
+def test_released_folders_can_be_loaded(shared, name, tmp_path):
     source = shared / "released" / name
     arrays = released_arrays(source)
     (index,) = source.glob("*.index")

@@ -1,4 +1,4 @@
-"""Checkpoints are complete or absent, and damaged ones are passed over."""
+"""Numbered checkpoints are written atomically, and damaged ones are skipped."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def names_in(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_what_is_saved_is_there_and_nothing_else(tmp_path):
+def test_a_saved_checkpoint_has_exactly_the_saved_tensors(tmp_path):
     prefix = write(tmp_path, 20)
     assert names_in(tmp_path) == [f"model.ckpt-20{DATA_SUFFIX}", "model.ckpt-20.index"]
     assert find_damage(prefix) == ""
@@ -70,7 +70,7 @@ def test_what_is_saved_is_there_and_nothing_else(tmp_path):
     assert read_all(prefix)["half"].dtype == np.float16
 
 
-def test_a_failed_save_leaves_the_old_checkpoint_and_nothing_else(tmp_path):
+def test_a_failed_save_leaves_only_the_old_checkpoint(tmp_path):
     prefix = write(tmp_path, 3)
     with pytest.raises(ValueError, match=r"non-rectangular"):
         save_checkpoint(prefix, {"a": [[1.0], [2.0, 3.0]]})
@@ -79,7 +79,7 @@ def test_a_failed_save_leaves_the_old_checkpoint_and_nothing_else(tmp_path):
 
 
 @pytest.mark.parametrize("trouble", ["while writing", "while syncing"])
-def test_a_full_disk_is_one_line_that_says_what_to_do(tmp_path, monkeypatch, trouble):
+def test_the_error_for_a_full_disk_says_what_to_do(tmp_path, monkeypatch, trouble):
     prefix = write(tmp_path, 3)
     newer = str(tmp_path / "model.ckpt-20")
 
@@ -106,7 +106,7 @@ def test_a_full_disk_is_one_line_that_says_what_to_do(tmp_path, monkeypatch, tro
 
 @pytest.mark.parametrize("edit", [cut, flip, empty])
 @pytest.mark.parametrize("suffix", [DATA_SUFFIX, ".index"])
-def test_what_was_not_written_as_it_should_be_gets_no_name(tmp_path, monkeypatch, edit, suffix):
+def test_a_checkpoint_written_incorrectly_is_not_renamed(tmp_path, monkeypatch, edit, suffix):
     prefix = write(tmp_path, 3)
     save = tf.raw_ops.SaveV2
 
@@ -125,7 +125,7 @@ def test_what_was_not_written_as_it_should_be_gets_no_name(tmp_path, monkeypatch
     assert len(names_in(tmp_path)) == 2
 
 
-def test_an_index_of_other_tensors_is_noticed(tmp_path):
+def test_an_index_of_other_tensors_is_detected(tmp_path):
     prefix = write(tmp_path, 3)
     shapes = {name: list(shape) for name, shape in SHAPES.items()}
     shapes |= {"global_step": [], "half": [3]}
@@ -149,7 +149,7 @@ def test_replacing_a_checkpoint_never_mixes_the_two(tmp_path, monkeypatch):
     assert list_checkpoints(str(tmp_path)) == {}
 
 
-def test_a_folder_whose_name_is_like_a_glob_holds_checkpoints(tmp_path):
+def test_a_folder_with_a_name_like_a_glob_can_contain_checkpoints(tmp_path):
     folder = tmp_path / "[a] *"
     folder.mkdir()
     prefix = write(folder, 3)
@@ -161,7 +161,7 @@ def test_a_folder_whose_name_is_like_a_glob_holds_checkpoints(tmp_path):
     assert names_in(folder) == sorted(names)
 
 
-def test_copies_have_all_shards_and_hidden_halves(tmp_path):
+def test_copies_have_all_shards_and_are_atomic(tmp_path):
     prefix = write(tmp_path, 3)
     best = str(tmp_path / store.BEST)
     store.copy_checkpoint(prefix, best)
@@ -189,7 +189,7 @@ def test_checkpoints_are_saved_copied_listed_and_removed_in_remote_folders(tmp_p
     assert names_in(tmp_path) == [prefix + suffix for prefix in prefixes for suffix in suffixes]
 
 
-def test_a_file_system_that_fails_is_one_line(tmp_path, monkeypatch):
+def test_the_error_of_a_file_system_is_one_line(tmp_path, monkeypatch):
     def fail(**arguments):
         raise tf.errors.UnavailableError(None, None, "connection lost [Op:SaveV2]")
 
@@ -200,7 +200,7 @@ def test_a_file_system_that_fails_is_one_line(tmp_path, monkeypatch):
         save_checkpoint(f"file://{tmp_path}/model.ckpt-1", random_arrays(SHAPES))
 
 
-def test_a_remote_folder_that_does_not_exist_holds_no_checkpoints(tmp_path):
+def test_a_remote_folder_that_does_not_exist_has_no_checkpoints(tmp_path):
     assert list_checkpoints(f"file://{tmp_path}/none") == {}
 
 
@@ -216,7 +216,7 @@ def test_the_newest_checkpoints_are_kept(tmp_path):
     assert read_all(best)["global_step"] == 20
 
 
-def test_the_newest_usable_one_is_the_newest_where_all_is_well(tmp_path):
+def test_the_newest_checkpoint_is_used_if_it_is_not_damaged(tmp_path):
     assert newest_usable(str(tmp_path)) is None
     assert newest_usable(str(tmp_path / "none")) is None
     for step in (3, 20, 100):
@@ -228,7 +228,7 @@ def test_the_newest_usable_one_is_the_newest_where_all_is_well(tmp_path):
 
 @pytest.mark.parametrize("edit", [cut, flip, empty, None])
 @pytest.mark.parametrize("suffix", [DATA_SUFFIX, ".index"])
-def test_a_damaged_newest_checkpoint_gives_way_to_the_one_before(tmp_path, caplog, edit, suffix):
+def test_a_damaged_newest_checkpoint_is_skipped(tmp_path, caplog, edit, suffix):
     for step in (3, 20, 100):
         prefix = write(tmp_path, step)
     if edit:
@@ -263,7 +263,7 @@ def test_damaged_checkpoints_are_set_aside_unless_there_are_no_others(tmp_path, 
     assert list(list_checkpoints(str(tmp_path))) == [100]
 
 
-def test_a_checkpoint_of_a_wrong_name_gets_that_of_its_step(tmp_path, caplog):
+def test_a_checkpoint_with_a_wrong_name_is_renamed(tmp_path, caplog):
     write(tmp_path, 3, "model.ckpt-00000000000000000060")
     (step, prefix) = newest_usable(str(tmp_path))
     assert (step, prefix) == (60, f"{tmp_path}/model.ckpt-00000000000000000060")
@@ -275,7 +275,7 @@ def test_a_checkpoint_of_a_wrong_name_gets_that_of_its_step(tmp_path, caplog):
     assert f"model.ckpt-70.misnamed{DATA_SUFFIX}" in names_in(tmp_path)
 
 
-def test_several_damaged_checkpoints_are_passed_over_and_all_is_an_error(tmp_path):
+def test_damaged_checkpoints_are_skipped_unless_all_are_damaged(tmp_path):
     for step in (3, 20, 100):
         write(tmp_path, step)
     for step in (20, 100):

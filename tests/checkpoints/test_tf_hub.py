@@ -1,4 +1,4 @@
-"""SavedModels in TF-Hub's form: written, called, trained and loaded back."""
+"""SavedModels in TF-Hub's format: written, called, trained and loaded back."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ def module(model, toy_spm_model, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def loaded(module):
-    """The SavedModel, loaded as anyone would."""
+    """The loaded SavedModel."""
     return tf.saved_model.load(module)
 
 
-def test_the_encoder_gives_the_outputs_of_the_model(model, loaded, tiny_batch):
+def test_the_encoder_has_the_outputs_of_the_model(model, loaded, tiny_batch):
     outputs = loaded(hub_inputs(tiny_batch))
     expected = model.encoder(tiny_batch)
     assert set(outputs) == ENCODER_OUTPUTS
@@ -65,7 +65,7 @@ def test_the_encoder_gives_the_outputs_of_the_model(model, loaded, tiny_batch):
     np.testing.assert_array_equal(outputs["default"], outputs["pooled_output"])
 
 
-def test_the_heads_give_the_outputs_of_the_model(model, loaded, tiny_batch):
+def test_the_heads_have_the_outputs_of_the_model(model, loaded, tiny_batch):
     inputs = hub_inputs(tiny_batch)
     expected = model(tiny_batch)
     positions = {"masked_lm_positions": tiny_batch["masked_lm_positions"]}
@@ -78,7 +78,7 @@ def test_the_heads_give_the_outputs_of_the_model(model, loaded, tiny_batch):
     )
 
 
-def test_servers_find_a_signature(model, loaded, tiny_batch):
+def test_there_is_a_signature_for_serving(model, loaded, tiny_batch):
     serve = loaded.signatures["serving_default"]
     outputs = serve(**{n: tf.constant(x) for n, x in hub_inputs(tiny_batch).items()})
     expected = model.encoder(tiny_batch)["pooled_output"]
@@ -86,7 +86,7 @@ def test_servers_find_a_signature(model, loaded, tiny_batch):
     assert set(outputs) == {"default", "pooled_output", "sequence_output"}
 
 
-def test_training_turns_dropout_on(loaded, tiny_batch):
+def test_training_applies_dropout(loaded, tiny_batch):
     inputs = hub_inputs(tiny_batch)
     first, second = (loaded(inputs, training=True)["sequence_output"] for _ in range(2))
     assert abs(first - second).numpy().max() > 0.01
@@ -100,7 +100,7 @@ def test_gradients_reach_every_weight_of_the_encoder(loaded, tiny_batch):
     assert all(gradient is not None for gradient in gradients)
 
 
-def test_config_and_vocabulary_travel_along(loaded, toy_spm_model):
+def test_config_and_vocabulary_are_included(loaded, toy_spm_model):
     config_file = loaded.albert_config_file.asset_path.numpy().decode()
     assert AlbertConfig.from_json_file(config_file) == CONFIG
     with open(toy_spm_model, "rb") as stream:
@@ -116,7 +116,7 @@ def test_the_weights_load_back_bit_for_bit(module):
         np.testing.assert_array_equal(read[name], value, name)
 
 
-def test_heads_without_weights_are_left_out_and_wordpiece_has_its_flag(model, tmp_path):
+def test_untrained_heads_are_omitted_and_wordpiece_has_do_lower_case(model, tmp_path):
     vocab_file = tmp_path / "vocab.txt"
     vocab_file.write_text("[PAD]\n[UNK]\n")
     folder = str(tmp_path / "hub")
@@ -131,7 +131,7 @@ def test_heads_without_weights_are_left_out_and_wordpiece_has_its_flag(model, tm
 
 
 @pytest.mark.slow
-def test_tensorflow_hub_takes_it_as_a_layer(module, tiny_batch):
+def test_tensorflow_hub_loads_it_as_a_layer(module, tiny_batch):
     hub = pytest.importorskip("tensorflow_hub")
     layer = hub.KerasLayer(module, trainable=True)
     outputs = layer(hub_inputs(tiny_batch), training=True)
@@ -140,7 +140,7 @@ def test_tensorflow_hub_takes_it_as_a_layer(module, tiny_batch):
 
 
 @pytest.mark.slow
-def test_the_encoder_of_the_model_garden_loads_and_gives_the_same_outputs(tiny_batch, tmp_path):
+def test_the_model_gardens_encoder_can_be_loaded_with_the_same_outputs(tiny_batch, tmp_path):
     """An object-based checkpoint and a SavedModel of official.nlp: other names, split heads."""
     encoder = model_garden.make_encoder(SHARED)
     arrays = as_model_garden(random_weights(SHARED), SHARED)

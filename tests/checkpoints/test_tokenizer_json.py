@@ -1,4 +1,4 @@
-"""tokenizer.json: what is written, and what Hugging Face's `tokenizers` makes of it."""
+"""tokenizer.json: its content, and its ids compared with Hugging Face's `tokenizers`."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_sentencepiece_model_keeps_its_pieces_and_scores(toy_spm_model):
     assert mask["lstrip"], "the space before [MASK] is the masked word's"
 
 
-def test_models_that_the_format_cannot_hold_are_refused(tmp_path):
+def test_unsupported_models_are_rejected(tmp_path):
     text = tmp_path / "text"
     text.write_text("the river froze and the boat was late\n" * 20)
     sentencepiece.SentencePieceTrainer.train(
@@ -83,7 +83,7 @@ def test_models_that_the_format_cannot_hold_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize("do_lower_case", [True, False])
-def test_tokenizers_gives_our_ids(do_lower_case, write_vocabulary, toy_spm_model):
+def test_tokenizers_produces_our_ids(do_lower_case, write_vocabulary, toy_spm_model):
     for tokenizer in (
         FullTokenizer(write_vocabulary(WORDS), do_lower_case),
         FullTokenizer(None, do_lower_case, toy_spm_model),
@@ -98,7 +98,7 @@ def test_tokenizers_gives_our_ids(do_lower_case, write_vocabulary, toy_spm_model
         assert encoded.type_ids == list(ours["segment_ids"][0])
 
 
-def test_a_mask_stands_for_a_word_and_its_space(toy_spm_model):
+def test_a_mask_replaces_a_word_and_its_space(toy_spm_model):
     tokenizer = FullTokenizer(spm_model_file=toy_spm_model)
     ids = load(tokenizer).encode("The [MASK] froze.", add_special_tokens=False).ids
     expected = tokenizer.encode("The"), [tokenizer.mask_id], tokenizer.encode("froze.")
@@ -110,7 +110,7 @@ def test_a_mask_stands_for_a_word_and_its_space(toy_spm_model):
 @pytest.mark.parametrize("kind", ["sentencepiece", "wordpiece"])
 @pytest.mark.parametrize("case", ["lower", "cased"])
 def test_every_golden_text_has_the_official_ids(shared, kind, case):
-    """But for symbols' names, and paths of equal scores, which float32 and float64 rank apart."""
+    """Except for special tokens in the text, and ties, which float32 and float64 break apart."""
     vocabulary = (
         {"spm_model_file": str(shared / "vocab" / "30k-clean.model")}
         if kind == "sentencepiece"

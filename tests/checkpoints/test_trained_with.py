@@ -1,4 +1,4 @@
-"""The file that says what the checkpoints of a folder were trained with."""
+"""`trained_with.json`: what the checkpoints of a folder were trained with."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ KNOWN = TrainedWith(
 )
 
 
-def test_what_is_written_is_read_and_nothing_is_known_of_other_folders(tmp_path):
+def test_written_values_are_read_back_and_other_folders_have_none(tmp_path):
     assert trained_with.read(str(tmp_path)) is None
     trained_with.write(str(tmp_path), KNOWN)
     assert trained_with.read(str(tmp_path)) == KNOWN
 
 
-def test_settings_of_earlier_versions_are_read_under_todays_names(tmp_path):
+def test_settings_of_earlier_versions_are_read_under_current_names(tmp_path):
     earlier = TrainedWith({"seed": "7"}, {}, {"recompute": "True", "pictures": "None"})
     trained_with.write(str(tmp_path), earlier)
     found = trained_with.read(str(tmp_path))
@@ -30,7 +30,7 @@ def test_settings_of_earlier_versions_are_read_under_todays_names(tmp_path):
 @pytest.mark.parametrize(
     "content", ["{", "[]", "{}", '{"identity": {"seed": 7}, "paths": {}, "others": {}}']
 )
-def test_a_damaged_file_is_named(tmp_path, content):
+def test_a_damaged_file_is_reported(tmp_path, content):
     (tmp_path / "trained_with.json").write_text(content)
     with pytest.raises(ValueError, match=r"trained_with\.json: "):
         trained_with.read(str(tmp_path))
@@ -45,7 +45,7 @@ def test_a_part_of_it_keeps_its_paths():
     assert KNOWN.show("vocabulary") == "97 entries, sha256 0a (/a/b)"
 
 
-def test_a_vocabulary_is_known_by_its_content(tmp_path, monkeypatch):
+def test_a_vocabulary_is_identified_by_its_content(tmp_path, monkeypatch):
     path, copy = tmp_path / "vocab.txt", tmp_path / "copy.txt"
     path.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nsea\n")
     copy.write_bytes(path.read_bytes())

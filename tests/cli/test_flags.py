@@ -1,4 +1,4 @@
-"""Flags made of settings: types, ranges, aliases, flags without effect, and `--help`."""
+"""Flags defined from settings: types, ranges, aliases, ignored flags, and `--help`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_flags_without_arguments_are_the_defaults():
     assert parse(["--output_dir=out"]) == FineTuningSettings(output_dir="out")
 
 
-def test_every_field_is_a_flag_and_its_value_arrives():
+def test_every_field_has_a_flag_that_sets_it():
     given = {}
     for field in describe(FineTuningSettings):
         value = {bool: True, int: 3, float: 0.5, str: "text"}[field.type]
@@ -50,7 +50,7 @@ def test_several_learning_rates_make_a_tuple():
     assert parse(["--output_dir=o", "--learning_rate=1e-5,3e-5"]).learning_rate == (1e-5, 3e-5)
 
 
-def test_a_flag_file_is_read(tmp_path):
+def test_flag_files_are_supported(tmp_path):
     (tmp_path / "a.flags").write_text("# a comment\n--output_dir=o\n--seed=3\n")
     given = parse([f"--flagfile={tmp_path}/a.flags", "--seed=4"])
     assert (given.output_dir, given.seed) == ("o", 4)
@@ -62,7 +62,7 @@ def test_a_recipe_is_read_by_its_name(words):
     assert (given.task_name, given.output_dir) == ("RTE", "o")
 
 
-def test_one_call_leaves_nothing_to_the_next():
+def test_calls_are_independent():
     assert parse(["--output_dir=o", "--seed=3"]).seed == 3
     assert parse(["--output_dir=o"]).seed == 12345
 
@@ -72,13 +72,13 @@ def test_albert_zh_spellings_are_aliases():
 
 
 @pytest.mark.parametrize("flag", ["--master=local", "--num_tpu_cores=8"])
-def test_old_flags_are_accepted_and_said_to_have_no_effect(flag, caplog):
+def test_old_flags_are_accepted_with_a_warning(flag, caplog):
     assert parse(["--output_dir=o", flag]) == FineTuningSettings(output_dir="o")
     assert caplog.messages == [f"{flag.split('=')[0]} has no effect"]
 
 
 def read(script, line):
-    """The settings that a program makes of a command line."""
+    """Returns the settings of a program for a command line."""
     return flags.parse(settings_of(script), line.split())
 
 
@@ -118,7 +118,7 @@ def read(script, line):
         ),
     ],
 )
-def test_a_spelling_of_albert_zh_brings_its_defaults(script, line, spelling, expected, caplog):
+def test_a_spelling_of_albert_zh_selects_its_defaults(script, line, spelling, expected, caplog):
     caplog.set_level("INFO")
     settings = read(script, line)
     assert {name: getattr(settings, name) for name in expected} == expected
@@ -136,7 +136,7 @@ def test_without_a_spelling_of_albert_zh_defaults_are_googles(caplog):
     assert caplog.messages == []
 
 
-def test_choices_are_taken_in_upper_and_lower_case():
+def test_choices_are_case_insensitive():
     assert parse(["--output_dir=o", "--optimizer=LAMB"]).optimizer == "lamb"
     assert read("run_race", "--data_dir=d --output_dir=o --task_name=RACE").task_name == "race"
 
@@ -159,12 +159,12 @@ def test_help_lists_the_tasks():
         "sed",
     ],
 )
-def test_what_is_not_allowed_is_refused_by_name(flag):
+def test_invalid_values_are_rejected_by_name(flag):
     with pytest.raises(absl_flags.Error, match=flag.split("=")[0].strip("-")):
         parse(["--output_dir=o", flag])
 
 
-def test_a_required_flag_that_is_missing_is_named():
+def test_a_missing_required_flag_is_reported():
     with pytest.raises(absl_flags.Error, match="output_dir"):
         parse(["--seed=1"])
 
@@ -188,7 +188,7 @@ def test_help_shows_groups_meanings_and_defaults():
     assert text.count("--iterations_per_loop") == 1
 
 
-def test_defaults_of_several_values_are_shown_as_they_are_given():
+def test_defaults_with_several_values_are_shown_as_on_the_command_line():
     text = flags.help_text(settings_of("train_vocabulary"), "")
     assert "--control_symbols=STR,...  (default: [CLS],[SEP],[MASK])\n" in text
 
@@ -201,7 +201,7 @@ def test_defaults_of_several_values_are_shown_as_they_are_given():
         ("--recompute", "gradient_checkpointing", True),
     ],
 )
-def test_former_names_are_taken_and_not_shown(old, name, value):
+def test_former_names_are_accepted_but_not_shown(old, name, value):
     assert getattr(parse(["--output_dir=o", old]), name) is value
     text = flags.help_text(FineTuningSettings, "")
     assert old.removeprefix("--no").strip("-") not in text
@@ -214,7 +214,7 @@ def settings_of(script):
 
 
 @pytest.mark.parametrize("script", sorted(set(PROGRAMS) & set(OLD_FLAGS)))
-def test_the_flags_of_before_are_there_with_their_defaults(script):
+def test_all_recorded_flags_exist_with_their_defaults(script):
     values = flags.define(settings_of(script))
     assert set(OLD_FLAGS[script]) <= set(values)
     names = {field.name for field in describe(settings_of(script))}
@@ -229,7 +229,7 @@ def test_the_flags_of_before_are_there_with_their_defaults(script):
 
 
 @pytest.mark.parametrize("script", PROGRAMS)
-def test_help_answers_at_once_in_groups_and_ends_with_status_0(script):
+def test_help_is_fast_grouped_and_exits_with_status_0(script):
     # A module that is None cannot be imported.
     code = (
         "import runpy, sys; sys.modules.update(tensorflow=None, tf_keras=None);"

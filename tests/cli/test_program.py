@@ -1,4 +1,4 @@
-"""Root scripts from the shell: `--help`, errors, exit status, and what they print."""
+"""Programs run from the shell: `--help`, errors, exit status and output."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def call(tmp_path_factory):
     return run
 
 
-def test_what_a_run_returns_is_printed_and_the_log_goes_to_standard_error(call):
+def test_the_result_is_printed_and_the_log_goes_to_standard_error(call):
     done = call()
     assert (done.returncode, done.stdout) == (0, "31\n")
     assert "a line of the log" in done.stderr
@@ -75,13 +75,13 @@ def test_what_a_run_returns_is_printed_and_the_log_goes_to_standard_error(call):
 
 
 @pytest.mark.parametrize("error", ["ValueError", "OSError", "ArithmeticError"])
-def test_errors_are_one_line_and_end_with_status_1(call, error):
+def test_errors_are_one_line_and_exit_with_status_1(call, error):
     done = call(f"--error={error}")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "obey.py: what is wrong\n"
 
 
-def test_the_traceback_is_shown_on_request_and_of_errors_in_the_program(call):
+def test_tracebacks_are_shown_on_request_and_for_bugs(call):
     assert "Traceback" in call("--error=ValueError", "--verbosity=1").stderr
     assert "Traceback" in call("--error=KeyError").stderr
 
@@ -89,7 +89,7 @@ def test_the_traceback_is_shown_on_request_and_of_errors_in_the_program(call):
 @pytest.mark.parametrize(
     ("error", "status"), [("InterruptedRunError", 75), ("KeyboardInterrupt", 130)]
 )
-def test_an_interrupted_run_ends_with_its_own_status(call, error, status):
+def test_an_interrupted_run_exits_with_its_status(call, error, status):
     done = call(f"--error={error}")
     assert (done.returncode, done.stderr) == (status, "obey.py: what is wrong\n")
 
@@ -103,7 +103,7 @@ def test_an_interrupted_run_ends_with_its_own_status(call, error, status):
         ("--flagfile=none", "none: no such file, and no recipe of albert_tf, which has"),
     ],
 )
-def test_a_wrong_command_line_is_refused_by_name(call, argument, reason):
+def test_the_error_for_an_invalid_command_line_names_the_flag(call, argument, reason):
     done = call(argument)
     assert (done.returncode, done.stdout) == (1, "")
     assert reason in done.stderr
@@ -111,7 +111,7 @@ def test_a_wrong_command_line_is_refused_by_name(call, argument, reason):
 
 
 @pytest.mark.parametrize("flag", ["--help", "--helpfull"])
-def test_help_ends_with_status_0(call, flag):
+def test_help_exits_with_status_0(call, flag):
     done = call("--error=ValueError", flag)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("Does as it is told.\n\ntraining:\n  --error=STR\n")
