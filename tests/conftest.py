@@ -58,14 +58,14 @@ def seed_everything(seed):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_fixture_setup(fixturedef):
-    """Seeds what tests share by its name: its weights depend on no test that ran before."""
+    """Seeds shared fixtures by their names, so that weights do not depend on earlier tests."""
     if fixturedef.scope != "function":
         seed_everything(SEED + zlib.crc32(fixturedef.argname.encode()) % 1000)
 
 
 @pytest.fixture(autouse=True)
 def _seeded():
-    """The same random numbers in every test, whatever ran before it."""
+    """The same random numbers in every test, regardless of earlier tests."""
     seed_everything(SEED)
     yield
     if "tf_keras" in sys.modules:  # programs choose a precision for the whole process
@@ -73,16 +73,16 @@ def _seeded():
 
 
 def pytest_addoption(parser):
-    """Adds what tells the tests of a processor."""
+    """Adds the option that simulates a CPU without bfloat16."""
     parser.addoption(
         "--without-bfloat16",
         action="store_true",
-        help="as on a processor without bfloat16 (faster matmuls in it, that is)",
+        help="simulate a CPU without fast bfloat16 matmuls",
     )
 
 
 def pytest_collection_finish(session):
-    """Hides the processor's flags from the choice of the precision, if that is asked for."""
+    """Hides the CPU's flags from the choice of the precision if `--without-bfloat16` is given."""
     if session.config.getoption("--without-bfloat16"):
         from albert_tf.training import precision
 
@@ -91,7 +91,7 @@ def pytest_collection_finish(session):
 
 @pytest.fixture(scope="session")
 def shared():
-    """The folder of reference data beside the repository."""
+    """The folder of reference data next to the repository."""
     if not SHARED.is_dir():
         pytest.skip(f"no reference data at {SHARED}")
     return SHARED
@@ -99,7 +99,7 @@ def shared():
 
 @pytest.fixture(scope="session")
 def tiny_config():
-    """A model small enough to be built anywhere, with no two sizes alike."""
+    """The config of a tiny model in which all sizes differ."""
     from albert_tf.config import AlbertConfig
 
     return AlbertConfig(**TINY_SHAPE)
@@ -107,7 +107,7 @@ def tiny_config():
 
 @pytest.fixture(scope="session")
 def config_file(tmp_path_factory):
-    """Path of the config of a model that the fine-tuning programs train in seconds."""
+    """Path of the config of a model that fine-tuning programs train in seconds."""
     from albert_tf.config import AlbertConfig
 
     changes = {
@@ -124,7 +124,7 @@ def config_file(tmp_path_factory):
 
 @pytest.fixture
 def tiny_batch():
-    """One pre-training batch for `tiny_config`: rows of different length, a different one each."""
+    """A pre-training batch for `tiny_config` whose rows all differ in length."""
     rng = np.random.default_rng(5)
     lengths = np.array([11, 9, 7, 10, 8])
     input_mask = (np.arange(SEQ_LENGTH) < lengths[:, None]).astype(np.int32)
@@ -144,7 +144,7 @@ def tiny_batch():
 
 @pytest.fixture(scope="module")
 def tiny_model(tiny_config):
-    """An `AlbertForPretraining` of shape `tiny_config`, shared by the tests of a module."""
+    """An `AlbertForPretraining` with `tiny_config`, shared by the tests of a module."""
     from albert_tf.modeling import AlbertForPretraining
 
     return AlbertForPretraining(tiny_config)

@@ -1,4 +1,4 @@
-"""Layers and models as a Keras user has them: built, called, trained, described, saved."""
+"""Layers and models used with Keras: built, called, trained, configured, saved."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def inputs(tiny_batch):
 
 
 def features_of(name, tiny_batch):
-    """What a model of `MODELS` takes."""
+    """Returns the inputs of a model in `MODELS`."""
     features = {name: tiny_batch[name] for name in INPUTS}
     if name == "choice":
         return {name: np.stack([value, value[::-1]], axis=1) for name, value in features.items()}
@@ -75,7 +75,7 @@ def assert_same(found, expected, atol=0.0):
 
 
 def randomize(model):
-    """Weights from a fixed seed, so that nothing is a constant of the start."""
+    """Assigns random weights from a fixed seed, so that none is constant."""
     rng = np.random.default_rng(3)
     for variable in model.variables:
         variable.assign(rng.normal(size=variable.shape, scale=0.3))
@@ -84,7 +84,7 @@ def randomize(model):
 
 @pytest.fixture
 def no_warnings(monkeypatch):
-    """Makes warnings in the log errors, as those of Python are."""
+    """Turns warnings in the log into errors, as Python's warnings are."""
 
     def fail(message, *arguments, **_):
         raise AssertionError(message % arguments if arguments else message)
@@ -93,10 +93,10 @@ def no_warnings(monkeypatch):
     monkeypatch.setattr(tf.get_logger(), "warning", fail)
 
 
-# Called by themselves.
+# Layers called directly.
 
 
-def test_a_block_and_its_attention_compute_when_they_are_called(tiny_batch):
+def test_a_block_and_its_attention_can_be_called_directly(tiny_batch):
     x = tf.random.stateless_normal((5, 11, 12), (1, 2))
     mask = tiny_batch["input_mask"]
     for layer in (modeling.TransformerBlock(CONFIG), modeling.SelfAttention(CONFIG)):
@@ -110,7 +110,7 @@ def test_a_block_and_its_attention_compute_when_they_are_called(tiny_batch):
         np.testing.assert_array_equal(layer(x), layer(x, np.ones_like(mask)))
 
 
-def test_layers_have_dropout_in_training_and_only_there():
+def test_layers_apply_dropout_only_in_training():
     x = tf.random.stateless_normal((5, 11, 12), (1, 2))
     ids = tf.ones((5, 11), tf.int32)
     for layer, argument in (
@@ -125,7 +125,7 @@ def test_layers_have_dropout_in_training_and_only_there():
         assert np.any(first != plain)
 
 
-def test_the_encoder_takes_ids_tensors_or_a_dict(inputs):
+def test_the_encoder_accepts_ids_tensors_or_a_dict(inputs):
     encoder = modeling.AlbertEncoder(CONFIG)
     expected = encoder(inputs)
     assert set(expected) == {"sequence_output", "pooled_output"}
@@ -140,7 +140,7 @@ def test_the_encoder_takes_ids_tensors_or_a_dict(inputs):
     assert_same(encoder(ids.astype(np.int64)), full)
 
 
-def test_inputs_may_have_the_names_of_hugging_face(inputs):
+def test_inputs_may_have_hugging_faces_names(inputs):
     encoder = modeling.AlbertEncoder(SHALLOW)
     expected = encoder(inputs)
     names = ("input_ids", "attention_mask", "token_type_ids")
@@ -164,7 +164,7 @@ def test_inputs_may_have_the_names_of_hugging_face(inputs):
         ({}, {"segment_ids": "segment_ids"}, "segment_ids is given twice: in the dict of inputs"),
     ],
 )
-def test_inputs_that_would_be_ignored_are_refused(inputs, renamed, arguments, message):
+def test_inputs_that_would_be_ignored_are_rejected(inputs, renamed, arguments, message):
     encoder = modeling.AlbertEncoder(SHALLOW)
     wrong = inputs | {name: inputs[own] for name, own in renamed.items()}
     with pytest.raises(ValueError, match=message):
@@ -174,7 +174,7 @@ def test_inputs_that_would_be_ignored_are_refused(inputs, renamed, arguments, me
 @pytest.mark.parametrize(
     ("name", "argument"), [("pretraining", "masked_lm_positions"), ("answerable", "p_mask")]
 )
-def test_other_inputs_are_in_the_dict_or_beside_it(tiny_batch, name, argument):
+def test_other_inputs_are_in_the_dict_or_separate_arguments(tiny_batch, name, argument):
     model, features = MODELS[name](SHALLOW), features_of("classification", tiny_batch)
     value = {
         "masked_lm_positions": tiny_batch["masked_lm_positions"],
@@ -186,7 +186,7 @@ def test_other_inputs_are_in_the_dict_or_beside_it(tiny_batch, name, argument):
         model(features | {argument: value}, **{argument: value})
 
 
-def test_a_model_of_keras_3_is_refused(tiny_batch):
+def test_keras_3_models_are_rejected(tiny_batch):
     keras = pytest.importorskip("keras", minversion="3.0")
     encoder = modeling.AlbertEncoder(SHALLOW)
 
@@ -211,7 +211,7 @@ def test_a_model_of_keras_3_is_refused(tiny_batch):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_models_return_logits_alone_and_every_layer_on_request(name, tiny_batch):
+def test_models_return_logits_and_optionally_every_layer(name, tiny_batch):
     model, features = MODELS[name](CONFIG), features_of(name, tiny_batch)
     expected = {
         "pretraining": {"masked_lm_logits": (5, 7, 97), "sentence_order_logits": (5, 2)},
@@ -322,18 +322,18 @@ def assert_round_trip(made):
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_layers_come_back_from_their_config(name):
+def test_layers_can_be_recreated_from_their_config(name):
     assert_round_trip(LAYERS[name]())
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_models_come_back_from_their_config(name):
+def test_models_can_be_recreated_from_their_config(name):
     assert_round_trip(MODELS[name](CONFIG))
     assert_round_trip(MODELS[name](PRE_LN, name="mine", dtype="mixed_bfloat16"))
     assert type(tf_keras.models.clone_model(MODELS[name](CONFIG))) is type(MODELS[name](CONFIG))
 
 
-def test_names_are_free_outside_and_fixed_inside():
+def test_models_may_have_any_name_and_sublayers_have_fixed_names():
     encoders = [
         modeling.AlbertEncoder(CONFIG, name="x"),
         modeling.AlbertEncoder(CONFIG),
@@ -353,7 +353,7 @@ def test_names_are_free_outside_and_fixed_inside():
 
 @pytest.fixture(scope="module")
 def functional():
-    """Two encoders in one model, as a siamese one that shares nothing."""
+    """A model with two encoders that share no weights."""
     ids = tf_keras.Input((None,), dtype="int32", name="input_ids")
     mask = tf_keras.Input((None,), dtype="int32", name="input_mask")
     first = modeling.AlbertEncoder(CONFIG, name="first")({"input_ids": ids, "input_mask": mask})
@@ -363,7 +363,7 @@ def functional():
     return randomize(tf_keras.Model([ids, mask], tf_keras.layers.Dense(3)(x)))
 
 
-def test_two_encoders_stand_in_one_functional_model(functional, inputs):
+def test_a_functional_model_can_have_two_encoders(functional, inputs):
     arguments = inputs["input_ids"], inputs["input_mask"]
     pooled = [
         functional.layers[i](*arguments)["pooled_output"]
@@ -375,7 +375,7 @@ def test_two_encoders_stand_in_one_functional_model(functional, inputs):
     np.testing.assert_allclose(functional(arguments), expected, atol=1e-5)
 
 
-def test_a_functional_model_is_cloned_described_and_saved(functional, inputs, tmp_path):
+def test_a_functional_model_can_be_cloned_configured_and_saved(functional, inputs, tmp_path):
     arguments = inputs["input_ids"], inputs["input_mask"]
     clone = tf_keras.models.clone_model(functional)
     clone.set_weights(functional.get_weights())
@@ -403,7 +403,7 @@ def test_summary_counts_the_parameters_of_a_model():
     [*((name, CONFIG) for name in MODELS), ("pretraining", PRE_LN), ("answerable", PRE_LN)],
     ids=[*MODELS, "pretraining-albert_zh", "answerable-albert_zh"],
 )
-def test_models_are_saved_and_loaded(name, config, tiny_batch, tmp_path, no_warnings):
+def test_models_can_be_saved_and_loaded(name, config, tiny_batch, tmp_path, no_warnings):
     features = features_of(name, tiny_batch)
     model = randomize(MODELS[name](config))
     expected = model(features)
@@ -417,7 +417,7 @@ def test_models_are_saved_and_loaded(name, config, tiny_batch, tmp_path, no_warn
 
 
 @pytest.mark.slow
-def test_a_saved_model_gives_the_same_with_and_without_its_classes(inputs, tmp_path, no_warnings):
+def test_a_saved_model_works_with_and_without_its_classes(inputs, tmp_path, no_warnings):
     model = randomize(MODELS["classification"](SHALLOW))
     expected = model(inputs)
     model.save(tmp_path / "model", save_format="tf")
@@ -438,7 +438,7 @@ def test_a_saved_model_gives_the_same_with_and_without_its_classes(inputs, tmp_p
 
 
 @pytest.mark.parametrize("dtype", ["mixed_bfloat16", "mixed_float16"])
-def test_a_policy_reaches_everything_inside(dtype, inputs):
+def test_a_policy_applies_to_all_sublayers(dtype, inputs):
     model = MODELS["classification"](CONFIG, dtype=dtype)
     half = tf.as_dtype(dtype.removeprefix("mixed_"))
     assert {variable.dtype for variable in model.variables} == {tf.float32}
@@ -456,13 +456,13 @@ def test_a_policy_reaches_everything_inside(dtype, inputs):
         ({"input_word_ids": np.ones((2, 4), np.int32)}, "input_word_ids: input_ids is missing"),
     ],
 )
-def test_inputs_that_are_no_ids_are_refused(tiny_config, inputs, message):
+def test_inputs_that_are_not_ids_are_rejected(tiny_config, inputs, message):
     with pytest.raises(ValueError, match=message):
         modeling.AlbertEncoder(tiny_config)(inputs)
 
 
 def run_tflite(model, inputs):
-    """The outputs of a TFLite model, for inputs by the beginnings of their names."""
+    """Returns the outputs of a TFLite model for inputs given by prefixes of their names."""
     runner = tf.lite.Interpreter(model_content=model)
     for detail in runner.get_input_details():
         (value,) = (value for name, value in inputs.items() if name in detail["name"])
@@ -477,7 +477,7 @@ def run_tflite(model, inputs):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*tf.lite.Interpreter is deprecated:UserWarning")
-def test_keras_models_are_converted_to_tflite(inputs):
+def test_keras_models_can_be_converted_to_tflite(inputs):
     encoder = modeling.AlbertEncoder(SHALLOW)
     symbolic = {
         name: tf_keras.Input(value.shape[1:], value.shape[0], name, tf.int32)

@@ -73,7 +73,7 @@ def test_answerable_spans_match_the_official_program_in_prediction(shared):
 
 @pytest.fixture
 def batch(tiny_batch):
-    """Questions of three tokens and a text behind each; the first token stands for no answer."""
+    """Questions of three tokens, each followed by a text; the first token means no answer."""
     mask = tiny_batch["input_mask"]
     places = np.arange(mask.shape[1])
     is_text = (places > 4) & (places < mask.sum(1, keepdims=True) - 1)
@@ -117,7 +117,7 @@ def test_the_heads_have_googles_names(tiny_config, answerable):
     }
 
 
-def test_a_new_span_head_starts_as_googles(tiny_config):
+def test_a_new_span_head_is_initialized_like_googles(tiny_config):
     config = dataclasses.replace(tiny_config, initializer_range=0.5)
     kernel = np.abs(heads.AlbertForSpans(config).spans.kernel)
     assert 0 < kernel.max() <= 0.04 + 1e-7  # two standard deviations of 0.02, whatever the config
@@ -125,7 +125,7 @@ def test_a_new_span_head_starts_as_googles(tiny_config):
     assert np.abs(model.end.hidden.kernel).max() > 0.5
 
 
-def test_no_answer_begins_or_ends_where_it_must_not(answerable, batch):
+def test_masked_positions_are_never_predicted(answerable, batch):
     outputs = answerable(as_tensors(batch))
     forbidden = batch["p_mask"] == 1
     for name in ("start_log_probs", "end_log_probs"):
@@ -134,7 +134,7 @@ def test_no_answer_begins_or_ends_where_it_must_not(answerable, batch):
         np.testing.assert_allclose(allowed.sum(axis=1), 1, rtol=1e-5)
 
 
-def test_beams_are_what_the_true_start_gives_when_it_is_the_beams(answerable, batch):
+def test_beams_agree_with_the_ends_for_given_starts(answerable, batch):
     outputs = answerable(as_tensors(batch))
     assert outputs["start_top_index"].shape == (5, STARTS)
     assert outputs["end_top_index"].shape == (5, STARTS * ENDS)
@@ -147,7 +147,7 @@ def test_beams_are_what_the_true_start_gives_when_it_is_the_beams(answerable, ba
         np.testing.assert_allclose(found, ends[:, :ENDS], rtol=1e-5)
 
 
-def test_ends_are_judged_by_a_layer_over_the_end_and_the_start_together(answerable, batch):
+def test_the_end_layer_sees_end_and_start_concatenated(answerable, batch):
     outputs = answerable(as_tensors(batch))
     x = answerable.encoder(as_tensors(batch))["sequence_output"].numpy()
     start = x[np.arange(5), batch["start_positions"]]
@@ -165,7 +165,7 @@ def test_ends_are_judged_by_a_layer_over_the_end_and_the_start_together(answerab
     )
 
 
-def test_prediction_needs_no_labels_and_training_makes_no_beams(answerable, batch):
+def test_prediction_needs_no_labels_and_training_returns_no_beams(answerable, batch):
     names = set(batch) - set(LABELS)
     outputs = answerable(as_tensors(batch, names))
     assert "end_log_probs" not in outputs
@@ -192,7 +192,7 @@ def test_padding_changes_neither_answers_nor_losses(answerable, batch):
     np.testing.assert_array_equal(results[0]["end_top_index"], results[1]["end_top_index"])
 
 
-def test_dropout_reaches_only_the_judgement_whether_there_is_an_answer(answerable, batch):
+def test_only_the_answerability_classifier_has_dropout(answerable, batch):
     inputs = as_tensors(batch)
     plain = answerable(inputs)
     first, again, other = (
@@ -205,7 +205,7 @@ def test_dropout_reaches_only_the_judgement_whether_there_is_an_answer(answerabl
         np.testing.assert_allclose(first[name], plain[name], rtol=1e-5)
 
 
-def test_span_losses_are_those_of_a_uniform_guess(batch):
+def test_span_losses_of_uniform_logits(batch):
     logits = {"start_logits": tf.zeros((5, 11)), "end_logits": tf.zeros((5, 11))}
     losses = heads.span_losses(logits, batch["start_positions"], batch["end_positions"])
     np.testing.assert_allclose(losses, np.full(5, np.log(11)), rtol=1e-6)
@@ -218,7 +218,7 @@ def test_span_losses_are_those_of_a_uniform_guess(batch):
 @pytest.mark.parametrize(
     "settings", [{"start_n_top": 0}, {"end_n_top": 0}, {"dropout_prob": 1.0}], ids=str
 )
-def test_a_head_that_cannot_be_is_refused(tiny_config, settings):
+def test_invalid_arguments_of_heads_are_rejected(tiny_config, settings):
     name, value = next(iter(settings.items()))
     with pytest.raises(ValueError, match=f"{name}={value}"):
         heads.AlbertForAnswerableSpans(tiny_config, **settings)

@@ -1,4 +1,4 @@
-"""The log on the console: a line per message, without absl's prefix, around progress bars."""
+"""Log messages on the console: one line per message without absl's prefix, above progress bars."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tqdm import tqdm
 
 
 class ConsoleHandler(logging.Handler):
-    """Writes messages to standard error above the progress bars that are shown there."""
+    """Writes messages to standard error, above progress bars."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Writes a message."""
@@ -21,11 +21,10 @@ class ConsoleHandler(logging.Handler):
 
 
 class ConsoleFormatter(logging.Formatter):
-    """Formats messages: those of level INFO as they are, all others marked with their level.
+    """Formats messages; those of other levels than INFO start with the level.
 
     Args:
-        has_time: begin with the local time. A user at a terminal sees when a line comes; a file
-            of the log has to say so.
+        has_time: whether to start with the local time, which is useful in log files.
     """
 
     def __init__(self, has_time: bool) -> None:
@@ -33,7 +32,7 @@ class ConsoleFormatter(logging.Formatter):
         self._has_time = has_time
 
     def format(self, record: logging.LogRecord) -> str:
-        """Returns the text of a message."""
+        """Returns the formatted message."""
         text = super().format(record)
         if record.levelno != logging.INFO:
             text = f"{record.levelname}: {text}"
@@ -43,7 +42,7 @@ class ConsoleFormatter(logging.Formatter):
 
 
 def install() -> None:
-    """Replaces absl's handler of log messages by `ConsoleHandler`."""
+    """Replaces absl's log handler with `ConsoleHandler`."""
     handler = ConsoleHandler()
     handler.setFormatter(ConsoleFormatter(has_time=not sys.stderr.isatty()))
     root = logging.getLogger()

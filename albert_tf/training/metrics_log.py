@@ -18,24 +18,24 @@ from albert_tf import files
 METRICS_FILE = "metrics.jsonl"
 TRAIN, EVAL = "train/", "eval/"  # what TensorBoard's tags begin with
 _ABBREVIATIONS = {"masked_lm": "mlm", "sentence_order": "sop", "accuracy": "acc"}
-# What a line of training has besides means.
+# Values in a line of training that are not means.
 _OF_THE_LINE = ("learning_rate", "examples_per_second", "tokens_per_second")
 
 
 class Curves:
     """The metrics of a run over its steps, in `metrics.jsonl` and TensorBoard summaries.
 
-    The file has a line for each report of training, {"step": 100, "loss": 2.5, …}, and one for each
+    The file has a line for each training report, {"step": 100, "loss": 2.5, …}, and one for each
     evaluation, {"step": 500, "eval/loss": 2.25, …}. TensorBoard's tags are `train/loss` and
-    `eval/loss`. Let one of these be open at a time: TensorBoard shows the newest of its files.
+    `eval/loss`. Only one instance may be open at a time, because TensorBoard shows the newest file.
 
     Args:
         output_dir: an existing directory.
-        step: the step at which training begins; later lines of a run that was interrupted are
-            dropped, as their steps are trained again. None drops nothing.
+        step: the step at which training starts or resumes; later lines of an interrupted run are
+            dropped, because their steps are trained again. None keeps all lines.
 
     Raises:
-        ValueError: the file is damaged; names the line.
+        ValueError: the file is damaged. The message names the line.
     """
 
     def __init__(self, output_dir: str, step: int | None = None) -> None:
@@ -49,7 +49,7 @@ class Curves:
 
     @property
     def lines(self) -> list[str]:
-        """The lines of the file by step, training before evaluation."""
+        """The lines of the file ordered by step, training before evaluation."""
         return [self._lines[key] for key in sorted(self._lines)]
 
     @functools.cached_property
@@ -57,22 +57,22 @@ class Curves:
         return tf.summary.create_file_writer(self._output_dir)
 
     def add_training(self, step: int, values: Mapping[str, float]) -> None:
-        """Adds a report of training.
+        """Adds a training report.
 
         Raises:
-            OSError: the disk is full, or the file system does not answer.
+            OSError: the disk is full, or the file system does not respond.
         """
         self._lines[step, False] = json.dumps({"step": step} | dict(values))
         self._write({step: values}, TRAIN)
 
     def set_evaluations(self, evaluations: Mapping[int, Mapping[str, float]]) -> None:
-        """Adds the evaluations that are new, and drops those that no longer count.
+        """Replaces all evaluations, writing TensorBoard summaries of new ones.
 
         Args:
             evaluations: step → metrics.
 
         Raises:
-            OSError: as `add_training`.
+            OSError: the disk is full, or the file system does not respond.
         """
         known = {key: line for key, line in self._lines.items() if key[1]}
         now = {
@@ -86,7 +86,7 @@ class Curves:
         self._write({step: evaluations[step] for step in sorted(new)}, EVAL)
 
     def _write(self, rows: Mapping[int, Mapping[str, float]], prefix: str) -> None:
-        """Writes the file, and the summaries of these rows, step → values."""
+        """Writes the file, and the TensorBoard summaries of `rows`, step → values."""
         with files.write_atomically(self.path) as stream:
             stream.write("".join(line + "\n" for line in self.lines))
         with _errors_of_summaries(self.path):
@@ -97,14 +97,14 @@ class Curves:
             self._summaries.flush()
 
     def close(self) -> None:
-        """Closes the file of summaries."""
+        """Closes the TensorBoard file."""
         if "_summaries" in vars(self):
             self._summaries.close()
 
 
 @contextlib.contextmanager
 def _errors_of_summaries(path: str) -> Iterator[None]:
-    """Raises what TensorFlow raises when it creates or writes a file of summaries as OSError."""
+    """Converts TensorFlow's errors when writing summaries to OSError."""
     try:
         yield
     except tf.errors.OpError as error:
@@ -114,16 +114,16 @@ def _errors_of_summaries(path: str) -> Iterator[None]:
 
 
 class MetricsLog:
-    """Reports on training: in the curves of the run, and as messages with speed and time left.
+    """Reports training metrics: in the run's curves, and as log messages with speed and time left.
 
     Args:
         output_dir: an existing directory.
         step: as in `Curves`.
         last_step: the step at which training ends.
-        batch_size: number of examples of a step.
+        batch_size: number of examples per step.
 
     Attributes:
-        curves: of the run.
+        curves: the curves of the run.
     """
 
     def __init__(self, output_dir: str, step: int, last_step: int, batch_size: int) -> None:
@@ -134,21 +134,21 @@ class MetricsLog:
     def write(
         self, step: int, means: Mapping[str, float], learning_rate: float, tokens: float = 0.0
     ) -> None:
-        """Logs the metrics of a step, with the speed since the last line and the time that remains.
+        """Logs the metrics of a step, with the speed since the last line and the remaining time.
 
-        Where the clock was restarted at this step, the speed is not known, and left out.
+        If the clock was restarted at this step, the speed is unknown and omitted.
 
         Args:
-            step: number of finished steps.
+            step: number of completed steps.
             means: metric → mean over the steps since the last line.
-            learning_rate: of the last step.
-            tokens: mean number of tokens of a step, without padding; 0 if that is not known.
+            learning_rate: learning rate of the last step.
+            tokens: mean number of tokens per step without padding; 0 if it is unknown.
 
         Raises:
-            OSError: as `Curves.add_training`.
+            OSError: the disk is full, or the file system does not respond.
         """
         num_steps, seconds = self.measure(step)
-        speed = num_steps / max(seconds, 1e-9)  # in steps a second
+        speed = num_steps / max(seconds, 1e-9)  # in steps per second
         values = dict(means) | {"learning_rate": learning_rate}
         line = f"step {step}/{self.last_step}  {format_figures(_most_telling(means))}"
         if num_steps:
@@ -162,28 +162,28 @@ class MetricsLog:
         logging.info("%s", line)
 
     def measure(self, step: int) -> tuple[int, float]:
-        """Returns the number of steps since the last line whose time counts, and their seconds."""
+        """Returns the number and total time, in seconds, of the timed steps since the last line."""
         return step - self._start[0], time.monotonic() - self._start[1]
 
     def leave_out(self, seconds: float) -> None:
-        """Leaves a step that took so long out of the speed, as one that was compiled."""
+        """Excludes a step of `seconds` from the speed, such as one that included compilation."""
         self._start = (self._start[0] + 1, self._start[1] + seconds)
 
     def restart_clock(self, step: int) -> None:
-        """Measures the speed from here, so that it does not count what was done besides training.
+        """Restarts the measurement of the speed, to exclude the time of anything but training.
 
         Args:
-            step: number of finished steps.
+            step: number of completed steps.
         """
         self._start = (step, time.monotonic())
 
     def close(self) -> None:
-        """Closes the file of summaries."""
+        """Closes the TensorBoard file."""
         self.curves.close()
 
 
 def format_figures(values: Mapping[str, float]) -> str:
-    """Returns names, abbreviated, and values to three digits, for a message.
+    """Returns abbreviated names and values with three digits, for a message.
 
     >>> format_figures({"loss": 6.2751, "masked_lm_accuracy": 0.1})
     'loss 6.28  mlm_acc 0.100'
@@ -213,7 +213,7 @@ def _format_speed(speed: float) -> str:
 
 
 def _most_telling(means: Mapping[str, float]) -> dict[str, float]:
-    """Returns the metrics that a message shows: the loss first, without its parts."""
+    """Returns the metrics to show in a message: the loss first, without its terms."""
     hidden = [name for name in means if name.endswith("_loss")] if "loss" in means else []
     first = {"loss": means["loss"]} if "loss" in means else {}
     shown = {name: value for name, value in means.items() if name not in hidden}
@@ -222,7 +222,7 @@ def _most_telling(means: Mapping[str, float]) -> dict[str, float]:
 
 
 def read_means(output_dir: str, step: int) -> dict[str, float] | None:
-    """Returns the means that `MetricsLog.write` logged for a step, if that was its last line."""
+    """Returns the means logged by `MetricsLog.write` for a step if it is the last one, or None."""
     rows = _read_lines(os.path.join(output_dir, METRICS_FILE))
     values = next((row for row in reversed(rows) if not _is_evaluation(row)), dict[str, Any]())
     if values.pop("step", None) != step:
@@ -235,5 +235,5 @@ def _is_evaluation(row: Mapping[str, Any]) -> bool:
 
 
 def _read_lines(path: str) -> list[dict[str, Any]]:
-    """Returns the lines of `metrics.jsonl`; raises ValueError with the number of a damaged one."""
+    """Returns the lines of `metrics.jsonl`; raises ValueError if one is damaged."""
     return files.read_own_json_lines(path, {"step": int})

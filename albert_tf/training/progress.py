@@ -1,4 +1,4 @@
-"""Shows how far a loop over batches is: a bar on terminals, and elsewhere lines in the log."""
+"""Progress of a loop over batches: a progress bar on terminals, otherwise lines in the log."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Item = TypeVar("Item")
 
 
 def shown(batches: Iterable[Item], what: str, total: int | None = None) -> Iterator[Item]:
-    """Yields the batches, and shows how many have been worked on.
+    """Yields the batches and shows the progress.
 
     Args:
-        batches: to loop over.
-        what: is done with them, such as "evaluating".
-        total: their number; None if it is not known.
+        batches: the batches.
+        what: description of the loop, such as "evaluating".
+        total: number of batches; None if it is unknown.
     """
     bar = tqdm(batches, what, total, unit="batch", disable=None, leave=False)
     if not bar.disable:

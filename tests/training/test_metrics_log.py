@@ -1,4 +1,4 @@
-"""Lines of progress: written at once, none twice, none of a lost future."""
+"""The metrics log: written at once, without duplicates or lines of discarded steps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def lines_of(path):
 
 
 def summaries_of(path):
-    """(tag, step, value) of all TensorBoard summaries, in the order of their files."""
+    """Returns (tag, step, value) of all TensorBoard summaries in the order of their files."""
     return [
         (value.tag, event.step, round(float(tf.make_ndarray(value.tensor)), 4))
         for file in sorted(path.glob("events.out.tfevents.*"))
@@ -42,7 +42,7 @@ def test_a_line_has_the_metrics_the_rate_and_the_speed(tmp_path):
     assert written == {(f"train/{name}", 2) for name in line.keys() - {"step"}}
 
 
-def test_the_speed_does_not_count_what_came_before_the_clock_was_restarted(tmp_path, monkeypatch):
+def test_the_speed_excludes_the_time_before_the_clock_was_restarted(tmp_path, monkeypatch):
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     log = MetricsLog(str(tmp_path), step=4, last_step=9, batch_size=6)
@@ -58,7 +58,7 @@ def test_the_speed_does_not_count_what_came_before_the_clock_was_restarted(tmp_p
     assert "tokens_per_second" not in second
 
 
-def test_a_report_is_one_line_of_what_tells_most(tmp_path, monkeypatch):
+def test_a_report_is_one_line_with_the_main_metrics(tmp_path, monkeypatch):
     now, said = [100.0], []
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     monkeypatch.setattr(logging, "info", lambda text, *args: said.append(text % args))
@@ -76,7 +76,7 @@ def test_a_report_is_one_line_of_what_tells_most(tmp_path, monkeypatch):
     ]
 
 
-def test_the_speed_does_not_count_steps_that_are_left_out(tmp_path, monkeypatch):
+def test_the_speed_excludes_steps_that_are_left_out(tmp_path, monkeypatch):
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     log = MetricsLog(str(tmp_path), step=4, last_step=9, batch_size=6)
@@ -89,7 +89,7 @@ def test_the_speed_does_not_count_steps_that_are_left_out(tmp_path, monkeypatch)
     assert line["examples_per_second"] == 2 / 0.5 * 6
 
 
-def test_evaluations_have_lines_and_tags_of_their_own_and_none_twice(tmp_path):
+def test_evaluations_have_separate_lines_and_tags_without_duplicates(tmp_path):
     log = MetricsLog(str(tmp_path), 0, 7, 5)
     log.curves.set_evaluations({0: {"loss": 4.0}})
     log.write(3, {"loss": 2.0}, 0.1)
@@ -120,7 +120,7 @@ def test_evaluations_that_no_longer_count_are_dropped(tmp_path):
     assert lines_of(tmp_path) == [{"step": 0, "eval/loss": 4.0}, {"step": 3, "eval/loss": 3.5}]
 
 
-def test_a_disk_too_full_for_a_file_of_summaries_is_an_error_in_one_line(tmp_path, monkeypatch):
+def test_a_disk_too_full_for_summaries_is_reported_in_one_line(tmp_path, monkeypatch):
     def fail(output_dir):
         message = (
             f"{output_dir}/events; No space left on device\n\tCould not initialize events writer."
@@ -135,7 +135,7 @@ def test_a_disk_too_full_for_a_file_of_summaries_is_an_error_in_one_line(tmp_pat
     assert "\n" not in str(error.value)
 
 
-def test_going_on_from_an_earlier_step_drops_the_lines_behind_it(tmp_path):
+def test_resuming_from_an_earlier_step_drops_later_lines(tmp_path):
     log = MetricsLog(str(tmp_path), 0, 7, 5)
     for step in (2, 4, 6):
         log.write(step, {"loss": float(step)}, 0.1)
@@ -146,7 +146,7 @@ def test_going_on_from_an_earlier_step_drops_the_lines_behind_it(tmp_path):
     assert [line["loss"] for line in lines_of(tmp_path)] == [2.0, 4.0, 60.0]
 
 
-def test_the_means_of_the_last_line_are_read_again(tmp_path):
+def test_the_means_of_the_last_line_can_be_read(tmp_path):
     assert read_means(str(tmp_path), 2) is None
     log = MetricsLog(str(tmp_path), 0, 7, 5)
     log.write(2, {"accuracy": 0.5, "loss": 1.5}, 0.25)
@@ -156,7 +156,7 @@ def test_the_means_of_the_last_line_are_read_again(tmp_path):
 
 
 @pytest.mark.parametrize("line", ['{"step": 4, "los', '{"loss": 1.5}', '{"step": "4"}', "5"])
-def test_a_damaged_log_is_named_with_the_line(tmp_path, line):
+def test_the_error_for_a_damaged_log_names_the_line(tmp_path, line):
     (tmp_path / "metrics.jsonl").write_text(f'{{"step": 2}}\n{line}')
     message = r"metrics\.jsonl, line 2: not written by this program, or damaged since"
     with pytest.raises(ValueError, match=message):

@@ -1,4 +1,4 @@
-"""Where there is no terminal, a loop says now and then how far it is, and yields all batches."""
+"""Without a terminal, a loop logs its progress from time to time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from albert_tf.training import progress
 
 
 @pytest.mark.parametrize(("total", "of_total"), [(5, " of 5"), (None, "")])
-def test_a_slow_loop_logs_a_line_each_half_minute(monkeypatch, total, of_total):
+def test_a_slow_loop_logs_a_line_every_half_minute(monkeypatch, total, of_total):
     now, lines = [0.0], []
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     monkeypatch.setattr(logging, "info", lambda text, *args: lines.append(text % args))
