@@ -355,7 +355,7 @@ def write_checkpoint(prefix: str, target: str, config: AlbertConfig, edit: Edit)
             if len(value) != config.vocab_size:
                 raise ValueError(
                     f"{prefix}: {name} has {len(value)} rows, the config vocab_size="
-                    f"{config.vocab_size}: they do not belong together"
+                    f"{config.vocab_size}: they do not match"
                 )
             value = edit.rows(value)
         tensors[name] = value

@@ -253,7 +253,7 @@ def test_what_does_not_go_together_is_refused(model, corpus, tmp_path):
     refused("--corpus_file: .*no_file' matches no file", corpus_file=str(tmp_path / "no_file"))
     small = tmp_path / "small.json"
     dataclasses.replace(CONFIG, vocab_size=80).to_json_file(str(small))
-    refused("they do not belong together", corpus_file=text, albert_config_file=str(small))
+    refused("small.json has vocab_size=80", corpus_file=text, albert_config_file=str(small))
     large = tmp_path / "large.json"
     dataclasses.replace(CONFIG, vocab_size=99).to_json_file(str(large))
     refused(
