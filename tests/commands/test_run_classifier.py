@@ -437,7 +437,7 @@ def test_prediction_and_export_need_the_folder_of_the_run_alone(finished, data_d
     }
     with pytest.raises(ValueError, match=r"(?s)trained with another do_lower_case:.*True.*False"):
         run_program(*given, "--do_predict", "--nodo_lower_case")
-    with pytest.raises(flags.Error, match="--task_name is required: Task, in upper"):
+    with pytest.raises(flags.Error, match="--task_name is required: Name of the task, in upper"):
         run_program(f"--output_dir={tmp_path}/none", "--do_predict")
 
 
@@ -481,14 +481,20 @@ def test_a_labeled_test_split_is_measured(run, finished, tmp_path):
     ("arguments", "message"),
     [
         ([], "nothing to do: set --do_train, --do_eval, --do_predict or --export_dir"),
-        (["--do_train", "--max_seq_length=62"], "--max_seq_length=62 is larger than max_position"),
+        (
+            ["--do_train", "--max_seq_length=62"],
+            r"--max_seq_length=62 is larger than the model.s max_",
+        ),
         (["--do_train", "--max_seq_length=4"], "--max_seq_length=4: expected 5 or more"),
-        (["--do_train", "--task_name=colla"], "Task not found: colla. Known are afqmc"),
+        (["--do_train", "--task_name=colla"], "Task not found: colla. Available tasks: afqmc"),
         (["--do_train", "--task_name=mrpc"], r"no train data of mrpc: none of .*MRPC/train\.tsv"),
-        (["--do_train", "--task_name=ax"], "task ax has no train data, but test"),
+        (["--do_train", "--task_name=ax"], "task ax has no train data, only test"),
         (["--do_train", "--albert_config_file="], "--albert_config_file is required"),
         (["--do_train", "--num_runs=2"], "2 runs are compared on the dev set: set --do_eval"),
-        (["--do_train", "--learning_rate=1e-5,1e-5"], "--learning_rate=1e-05,1e-05: one or more"),
+        (
+            ["--do_train", "--learning_rate=1e-5,1e-5"],
+            "--learning_rate=1e-05,1e-05: expected one or more",
+        ),
         (["--do_eval"], "contains no checkpoint to evaluate"),
         (["--do_predict"], "contains no checkpoint to predict with"),
         (["--export_dir=/dev/null/x"], "--export_dir: cannot write to"),
@@ -507,7 +513,7 @@ def test_a_learning_rate_that_is_no_number_is_refused(run, tmp_path, rates):
 
 
 def test_another_task_in_the_same_folder_is_refused(run, finished):
-    with pytest.raises(ValueError, match=r"a model of the task cola with the labels 0, 1; no"):
+    with pytest.raises(ValueError, match=r"a model of the task cola with the labels 0, 1, no"):
         run(f"--output_dir={finished}", "--task_name=sts-b", "--do_train")
 
 

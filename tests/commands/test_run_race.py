@@ -334,7 +334,7 @@ def test_questions_of_ones_own_have_two_or_more_options(run, tmp_path):
     ("arguments", "message"),
     [
         (["--do_train=False", "--do_eval=False"], "nothing to do: set --do_train, --do_eval,"),
-        (["--max_seq_length=62"], "--max_seq_length=62 is larger than max_position_embedd.*=61"),
+        (["--max_seq_length=62"], r"--max_seq_length=62 is larger than the model.s max_.*=61"),
         (["--middle_only", "--high_only"], "--middle_only and --high_only exclude each other"),
         (["--init_checkpoint=a", "--albert_hub_module_handle=b"], "are mutually exclusive"),
         (
