@@ -9,7 +9,8 @@ prints what a checkpoint is, and what of it a model of its config would take.
 
 writes a new folder: `tensorflow` (model.ckpt-best.* and albert_config.json, for Google's programs
 and this repository's), `huggingface` (for transformers' from_pretrained), `tf_hub` (a SavedModel
-for TensorFlow Hub) or `model_garden` (an object-based checkpoint for the AlbertEncoder of
+for TensorFlow Hub), `saved_model` (for servers: texts in, embeddings and words for [MASK] out, see
+docs/serving.md) or `model_garden` (an object-based checkpoint for the AlbertEncoder of
 tf-models-official, without the sentence-order head). It then loads the folder back, compares the
 outputs of the two models on a random batch, and only gives the folder its name if they agree.
 
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from albert_tf.modeling import AlbertForPretraining
 
 CONFIG_NAME, TASK_FILE = "albert_config.json", "task.json"
-FORMATS = ("tensorflow", "huggingface", "tf_hub", "model_garden")
+FORMATS = ("tensorflow", "huggingface", "tf_hub", "model_garden", "saved_model")
 BATCH_SIZE, SEQ_LENGTH, MAX_PREDICTIONS = 2, 17, 3  # of the comparison, at most
 TOLERANCE = 1e-5  # relative to the largest output
 MERGED_TOLERANCE = 1e-4  # the matmul of two tables is rounded, which layers amplify
@@ -82,6 +83,7 @@ class Settings(SettingsGroup):
     spm_model_file: str | None = setting(
         None, "SentencePiece model to copy to the output; if not given, the one beside the input."
     )
+    top_k: int = setting(5, "Number of words for a mask, in the format saved_model.", minimum=1)
     do_lower_case: bool | None = setting(
         None, "Whether the vocabulary is uncased; if not given, as the input says, or else true."
     )
@@ -371,7 +373,28 @@ def _assign(model: AlbertForPretraining, tensors: dict[str, np.ndarray]) -> set[
     return tensors.keys() - variables.keys()
 
 
+def _write_saved_model(
+    folder: str, tensors: dict[str, np.ndarray], model: AlbertForPretraining, settings: Settings
+) -> None:
+    from albert_tf.serving import pretrained_model
+    from albert_tf.tokenization import FullTokenizer
+
+    for name in sorted(_assign(model, tensors)):
+        logging.warning("%s has no place in a pre-trained SavedModel and is left out", name)
+    masked_lm, order = (any(n.startswith(scope) for n in tensors) for scope in HEADS.values())
+    tokenizer = None
+    if settings.spm_model_file or settings.vocab_file:
+        is_lower = bool(settings.do_lower_case)
+        tokenizer = FullTokenizer(settings.vocab_file, is_lower, settings.spm_model_file)
+    length = model.config.max_position_embeddings
+    pretrained_model.save_pretrained(
+        folder, model, tokenizer, length, masked_lm, order, settings.top_k
+    )
+    _write_config_and_vocabulary(folder, model, settings)
+
+
 _WRITERS = {
+    "saved_model": _write_saved_model,
     "tensorflow": _write_tensorflow,
     "huggingface": _write_hugging_face,
     "tf_hub": _write_tf_hub,
@@ -443,6 +466,15 @@ def _other_outputs(
 
     if output_format == "tf_hub":
         encoder = tf.saved_model.load(folder)
+    elif output_format == "saved_model":
+        names = ("input_ids", "input_mask", "segment_ids")
+        serve = tf.saved_model.load(folder).signatures["serving_default"]
+        served = serve(**{name: tf.constant(batch[name]) for name in names})
+        found = {
+            "sequence_output": served["sequence_output"],
+            "pooled_output": served["pooled"],
+        }
+        return {name: value.numpy() for name, value in found.items()}
     elif output_format == "model_garden":
         encoder = model_garden.make_encoder(config)
         path = os.path.join(folder, model_garden.CHECKPOINT_NAME)

@@ -38,16 +38,15 @@ from albert_tf.inference.settings import (
     EMBEDDINGS,
     ENGINES,
     FILL_MASK,
-    MEAN,
-    MEAN_LAST_4,
     OPENVINO,
-    POOLED,
-    POOLINGS,
     TENSORFLOW,
 )
 from albert_tf.race.reading import Question, QuestionSet
 from albert_tf.race.task import SPECIAL_TOKENS, MultipleChoice, option_sequences
 from albert_tf.serving import openvino_engine, saved_model
+from albert_tf.serving.graph_masks import MASK, id_without_space, is_word
+from albert_tf.serving.poolings import MEAN, MEAN_LAST_4, POOLINGS
+from albert_tf.serving.pretrained_model import pool
 from albert_tf.settings import SettingsGroup
 from albert_tf.squad import windows
 from albert_tf.squad.reading import SquadData, SquadExample
@@ -60,7 +59,6 @@ from albert_tf.token_classification.task import (
     make_features,
 )
 from albert_tf.tokenization import (
-    SPIECE_UNDERLINE,
     FullTokenizer,
     find_words,
     split_pairs,
@@ -68,8 +66,6 @@ from albert_tf.tokenization import (
 
 BATCH_SIZE = 32  # where the folder does not tell it
 TOP_K = 5
-MASK = "[MASK]"
-LAST_LAYERS = 4
 # Settings of the programs that decide what is predicted.
 DECISIVE = (
     "max_seq_length",
@@ -612,14 +608,7 @@ class Embedder(TextPredictor):
         outputs = self.model(
             dict(batch), training=training, output_hidden_states=pooling == MEAN_LAST_4
         )
-        if pooling == POOLED:
-            return {"embedding": tf.cast(outputs["pooled_output"], tf.float32)}  # [B, H]
-        layers = [outputs["sequence_output"]]
-        if pooling == MEAN_LAST_4:
-            layers = outputs["hidden_states"][1:][-LAST_LAYERS:]
-        x = tf.add_n([tf.cast(layer, tf.float32) for layer in layers]) / len(layers)  # [B, S, H]
-        mask = tf.cast(batch["input_mask"], tf.float32)[:, :, None]  # [B, S, 1]
-        return {"embedding": tf.reduce_sum(x * mask, axis=1) / tf.reduce_sum(mask, axis=1)}
+        return {"embedding": pool(outputs, batch["input_mask"], [pooling])[pooling]}
 
 
 def similarities(first: NDArray[np.float32], second: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -643,13 +632,7 @@ class MaskFiller(TextPredictor):
     ) -> None:
         super().__init__(found, task, options, model_files)
         tokenizer = self.tokenizer
-        special = {tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id}
-        special |= {tokenizer.pad_id, tokenizer.unk_id}
-        is_word = [
-            number not in special and bool(tokenizer.detokenize([piece]))
-            for number, piece in enumerate(tokenizer.pieces)
-        ]
-        self._is_word = np.array(is_word, np.float32)  # [V]
+        self._is_word = np.array(is_word(tokenizer), np.float32)  # [V]
 
     def load(
         self, found: ModelFolder, recorded: Mapping[str, Any], model_files: Mapping[str, Any]
@@ -704,11 +687,11 @@ class MaskFiller(TextPredictor):
 
     def _without_space(self, ids: list[int]) -> list[int]:
         """Returns ids without the "▁" before the text: in "[MASK]." no space is there."""
-        first = "".join(self.tokenizer.convert_ids_to_tokens(ids[:1]))
-        piece = first.removeprefix(SPIECE_UNDERLINE)
-        if not piece:
-            return ids[1:]
-        return [self.tokenizer.vocab[piece], *ids[1:]] if piece in self.tokenizer.vocab else ids
+        if not ids:
+            return ids
+        (piece,) = self.tokenizer.convert_ids_to_tokens(ids[:1])
+        first = id_without_space(self.tokenizer, piece)
+        return ids[1:] if first is None else [first, *ids[1:]]
 
     def _best(self, outputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         count = len(self._is_word)  # V; the table of embeddings may be larger

@@ -14,6 +14,7 @@ from albert_tf.data.settings import (
     VocabularySettings,
 )
 from albert_tf.finetuning.settings import TaskSettings
+from albert_tf.serving.poolings import MEAN, POOLINGS
 from albert_tf.settings import REQUIRED, SettingsGroup, redefined, setting
 from albert_tf.training.settings import DeviceSettings, ModelSettings
 
@@ -29,7 +30,6 @@ TASKS = (
     EMBEDDINGS,
     FILL_MASK,
 )
-MEAN, MEAN_LAST_4, POOLED = POOLINGS = ("mean", "mean_last_4", "pooled")
 TENSORFLOW, OPENVINO = ENGINES = ("tensorflow", "openvino")
 STANDARD_INPUT = "-"
 TEXT, TABS, COMMAS, JSON_LINES = FORMATS = ("txt", "tsv", "csv", "jsonl")

@@ -130,16 +130,50 @@ def export_saved_model(
     """
     files.make_directory(export_dir, "--export_dir")
     model = stored_weights.store_in(model, precision)
+    root, signatures = _make(
+        model, features, outputs, takes_examples, any_length, text_signatures or {}
+    )
+    return _write(export_dir, root, signatures, extra_files or {})
+
+
+@kernels.plain()
+def save(
+    folder: str,
+    model: Any,
+    features: Mapping[str, Feature],
+    text_signatures: Mapping[str, TextSignature],
+) -> None:
+    """Writes a SavedModel into a folder; `serving_default` takes tensors.
+
+    Args:
+        folder: where; it may exist.
+        model: as in `export_saved_model`; its outputs are those of the SavedModel.
+        features: as in `export_saved_model`.
+        text_signatures: as in `export_saved_model`.
+    """
+    root, signatures = _make(model, features, lambda found: found, False, True, text_signatures)
+    with _without_notes():
+        tf.saved_model.save(root, folder, signatures=signatures)
+
+
+def _make(
+    model: Any,
+    features: Mapping[str, Feature],
+    outputs: Callable[[Tensors], Tensors],
+    takes_examples: bool,
+    any_length: bool,
+    text_signatures: Mapping[str, TextSignature],
+) -> tuple[Any, dict[str, Any]]:
+    """Returns what is saved, and its signatures; the arguments are `export_saved_model`'s."""
     by_examples, by_tensors = _signatures(model, features, outputs, any_length)
     default, other = (by_examples, by_tensors) if takes_examples else (by_tensors, by_examples)
     root = tf.train.Checkpoint()
     root.variables = list(model.variables)  # without the Keras objects, which loading does not need
     signatures = {DEFAULT_SIGNATURE: default, OTHER_SIGNATURE[takes_examples]: other}
-    text_signatures = text_signatures or {}
     root.resources = [signature.resources for signature in text_signatures.values()]
     for name, signature in text_signatures.items():
         signatures[name] = _text_function(model, signature)
-    return _write(export_dir, root, signatures, extra_files or {})
+    return root, signatures
 
 
 def _write(

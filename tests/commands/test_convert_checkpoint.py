@@ -73,7 +73,12 @@ def assert_same(arrays, expected):
 
 @pytest.mark.parametrize(
     "output_format",
-    ["tensorflow", "huggingface", pytest.param("tf_hub", marks=pytest.mark.slow)],
+    [
+        "tensorflow",
+        "huggingface",
+        pytest.param("tf_hub", marks=pytest.mark.slow),
+        pytest.param("saved_model", marks=pytest.mark.slow),
+    ],
 )
 def test_every_form_and_back_is_the_same_bit_for_bit(google, output_format, tmp_path, capsys):
     there, back = str(tmp_path / "new" / "there"), str(tmp_path / "back")

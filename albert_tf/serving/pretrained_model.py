@@ -1,0 +1,112 @@
+"""SavedModels of pre-trained models: embeddings of texts, and words for "[MASK]".
+
+Letters: B batch, S sequence length, H hidden, P masks of a text, K words for a mask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from albert_tf.serving import saved_model
+from albert_tf.serving.graph_masks import MaskReader
+from albert_tf.serving.graph_tokenizer import GraphTokenizer
+from albert_tf.serving.poolings import MEAN, POOLED, POOLINGS
+from albert_tf.tokenization import FullTokenizer
+
+MASK_SIGNATURE = "fill_mask"
+_LAST_LAYERS = 4
+
+
+def pool(
+    outputs: Mapping[str, Any], input_mask: tf.Tensor, poolings: Iterable[str]
+) -> dict[str, tf.Tensor]:
+    """Returns embeddings of texts, pooling → float32 [B, H].
+
+    Args:
+        outputs: of an encoder, with `hidden_states` for "mean_last_4".
+        input_mask: [B, S], 1 = token and 0 = padding, which counts for nothing.
+        poolings: some of `POOLINGS`.
+    """
+    mask = tf.cast(input_mask, tf.float32)[:, :, None]  # [B, S, 1]
+
+    def mean(layers: Iterable[tf.Tensor]) -> tf.Tensor:
+        floats = [tf.cast(layer, tf.float32) for layer in layers]
+        x = tf.add_n(floats) / len(floats)  # [B, S, H]
+        return tf.reduce_sum(x * mask, axis=1) / tf.reduce_sum(mask, axis=1)
+
+    found = {}
+    for pooling in poolings:
+        if pooling == POOLED:
+            found[pooling] = tf.cast(outputs["pooled_output"], tf.float32)
+        elif pooling == MEAN:
+            found[pooling] = mean([outputs["sequence_output"]])
+        else:
+            found[pooling] = mean(outputs["hidden_states"][1:][-_LAST_LAYERS:])
+    return found
+
+
+class _Embedder:
+    """An encoder as `saved_model` calls models: returns the embeddings of a batch."""
+
+    def __init__(self, encoder: Any, variables: list[tf.Variable]) -> None:
+        self._encoder, self.variables = encoder, variables
+
+    def __call__(self, batch: Mapping[str, tf.Tensor], training: bool) -> dict[str, tf.Tensor]:
+        outputs = self._encoder(dict(batch), training=training, output_hidden_states=True)
+        sequence = {"sequence_output": outputs["sequence_output"]}
+        return pool(outputs, batch["input_mask"], POOLINGS) | sequence
+
+
+def save_pretrained(
+    folder: str,
+    model: Any,
+    tokenizer: FullTokenizer | None,
+    max_seq_length: int,
+    has_masked_lm: bool,
+    has_sentence_order: bool,
+    top_k: int,
+) -> None:
+    """Writes a SavedModel of a pre-trained model.
+
+    Args:
+        folder: where; it may exist.
+        model: an `AlbertForPretraining`.
+        tokenizer: of its vocabulary; None writes no signatures that take raw strings.
+        max_seq_length: S of serialized examples, and at most of texts.
+        has_masked_lm: whether that head is trained: without it, no words for masks are found.
+        has_sentence_order: whether the weights of that head are written as well.
+        top_k: K.
+    """
+    variables = list(model.encoder.variables)
+    variables += model.masked_lm.variables if has_masked_lm else []
+    variables += model.sentence_order.variables if has_sentence_order else []
+    embed = _Embedder(model.encoder, variables)
+    texts = {}
+    if tokenizer is not None:
+        texts[saved_model.TEXT_SIGNATURE] = _embed_texts(tokenizer, max_seq_length)
+        if has_masked_lm:
+            reader = MaskReader(tokenizer, max_seq_length, top_k)
+            texts[MASK_SIGNATURE] = _fill_masks(reader, model)
+    features = saved_model.token_features(max_seq_length)
+    saved_model.save(folder, embed, features, text_signatures=texts)
+
+
+def _embed_texts(tokenizer: FullTokenizer, max_seq_length: int) -> saved_model.TextSignature:
+    graph = GraphTokenizer(tokenizer)
+
+    def answer(embed: Any, first: tf.Tensor, second: tf.Tensor) -> dict[str, tf.Tensor]:
+        found = embed(graph.pack(first, second, max_seq_length), training=False)
+        return {name: found[name] for name in POOLINGS}
+
+    inputs = saved_model.strings("text_a"), saved_model.strings("text_b")
+    return saved_model.TextSignature(inputs, graph, answer)
+
+
+def _fill_masks(reader: MaskReader, model: Any) -> saved_model.TextSignature:
+    def answer(_: Any, texts: tf.Tensor) -> dict[str, tf.Tensor]:
+        return reader.fill(texts, lambda batch: model(batch, training=False)["masked_lm_logits"])
+
+    return saved_model.TextSignature((saved_model.strings("texts"),), reader, answer)

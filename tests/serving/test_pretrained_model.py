@@ -1,0 +1,63 @@
+"""Exported pre-trained models answer as the predictors of their folder."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.checkpoints.pretrained import from_pretrained
+from albert_tf.inference.predictors import load_predictor
+from albert_tf.serving import pretrained_model
+from albert_tf.serving.poolings import POOLINGS
+from tests.inference.conftest import write_folder
+
+PAIRS = [("The river", "A boat at the landing, and the rain"), ("Crème 😀", ""), ("", "")]
+
+
+@pytest.fixture(scope="module", name="folder")
+def make_folder(tmp_path_factory, config_file, toy_spm_model):
+    folder = tmp_path_factory.mktemp("pretrained")
+    return str(write_folder(folder, config_file, toy_spm_model))
+
+
+@pytest.fixture(scope="module", name="signatures")
+def load_signatures(folder, tmp_path_factory):
+    model, tokenizer = from_pretrained(folder, "pretraining")
+    target = str(tmp_path_factory.mktemp("saved_model"))
+    pretrained_model.save_pretrained(target, model, tokenizer, 61, True, True, 3)
+    return tf.saved_model.load(target).signatures
+
+
+def test_texts_become_the_embeddings_of_the_predictor(folder, signatures):
+    first, second = map(tf.constant, zip(*PAIRS, strict=True))
+    found = signatures["texts"](text_a=first, text_b=second)
+    assert set(found) == set(POOLINGS)
+    for pooling, rows in found.items():
+        expected = load_predictor(folder, "embeddings", pooling=pooling)(PAIRS)
+        np.testing.assert_allclose(rows, expected, atol=1e-5, err_msg=pooling)
+
+
+def test_ids_become_the_same_embeddings(folder, signatures):
+    embed = load_predictor(folder, "embeddings")
+    batch = {name: tf.constant(x) for name, x in embed.tokenizer(PAIRS).items()}
+    found = signatures["serving_default"](**batch)
+    assert found["sequence_output"].shape == (*batch["input_ids"].shape, 12)
+    np.testing.assert_allclose(found["mean"], embed(PAIRS), atol=1e-5)
+
+
+def test_masks_become_the_words_of_the_predictor(folder, signatures):
+    texts = ["The [MASK] carries the rain.", "[MASK] boat [MASK]"]
+    found = signatures["fill_mask"](texts=tf.constant(texts))
+    expected = load_predictor(folder, "fill_mask", top_k=3)(texts)
+    filled = [text.decode() for text in found["filled"].numpy()]
+    assert filled == [result["text"] for result in expected]
+    scores = [[word["score"] for word in mask] for mask in expected[1]["masks"]]
+    np.testing.assert_allclose(found["scores"][1], scores, atol=1e-6)
+
+
+def test_without_a_head_or_a_vocabulary_there_are_fewer_signatures(folder, tmp_path):
+    model, _ = from_pretrained(folder, "pretraining")
+    pretrained_model.save_pretrained(str(tmp_path), model, None, 61, False, False, 3)
+    loaded = tf.saved_model.load(str(tmp_path))
+    assert set(loaded.signatures) == {"serving_default", "examples"}
