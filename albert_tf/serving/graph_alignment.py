@@ -79,9 +79,9 @@ class GraphAligner(tf.Module):
         first, last = self._characters(counts, begins, ends)
         if self._is_sentencepiece:
             # What is before the first piece belongs to it: its space, in the joined pieces.
-            first = first.with_flat_values(
-                tf.where(tf.ragged.range(ids.row_lengths()).flat_values == 0, 0, first.flat_values)
-            )
+            is_first = tf.ragged.range(ids.row_lengths()).flat_values == 0
+            places = first.flat_values
+            first = first.with_flat_values(tf.where(is_first, tf.zeros_like(places), places))
             matched = tf.reduce_sum(tf.cast(counts == 1, tf.float64), axis=1)  # [B]
             lengths = tf.cast(codes.row_lengths(), tf.float64)
             is_aligned = (matched >= MIN_MATCHED * lengths) & (matched > 0)
