@@ -9,13 +9,13 @@ import pytest
 from albert_tf.tokenization import FullTokenizer
 from tests.conftest import ROOT
 
-# Stands for create_pretraining_data.py: prints the arguments that it gets, one a line.
+# A fake create_pretraining_data.py that prints its arguments, one per line.
 ECHO = "import sys\nprint('\\n'.join(['got:', *sys.argv[1:]]))\n"
 
 
 @pytest.fixture
 def house(tmp_path):
-    """A copy of the repository, as far as the script needs it, with an echo for the program."""
+    """Returns a copy of the files that the script needs, with the fake program."""
     root = tmp_path / "house"
     for folder in ("albert_tf", "scripts", "tools"):
         shutil.copytree(ROOT / folder, root / folder, ignore=shutil.ignore_patterns("__pycache__"))
@@ -55,7 +55,7 @@ def test_the_sample_is_large_and_varied_enough():
     assert all(sentence == sentence.strip() for sentence in sentences)
 
 
-def test_without_arguments_it_takes_albert_zh_settings_and_trains_a_vocabulary(house, tmp_path):
+def test_defaults_are_albert_zhs_settings_and_a_vocabulary_is_trained(house, tmp_path):
     done = run_script(house, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.arguments == [
@@ -89,7 +89,7 @@ def test_without_arguments_it_takes_albert_zh_settings_and_trains_a_vocabulary(h
         (["--vocab_file=a"], {"VOCAB_FILE": "b"}, ["--vocab_file=a"]),
     ],
 )
-def test_a_vocabulary_given_is_the_one_used(house, arguments, environment, vocabulary):
+def test_an_explicit_vocabulary_is_used(house, arguments, environment, vocabulary):
     done = run_script(house, *arguments, **environment)
     assert done.returncode == 0, done.stderr
     assert done.arguments[11:] == vocabulary
@@ -101,14 +101,14 @@ def test_other_arguments_come_last_and_so_override(house):
     assert done.arguments[11:] == ["--vocab_file=v", "--dupe_factor=3", "--input_file=*.txt"]
 
 
-def test_the_vocabulary_keeps_case_where_the_records_do(house):
+def test_the_vocabulary_keeps_case_if_the_records_do(house):
     done = run_script(house, "--nodo_lower_case")
     assert done.arguments[-1] == "--nodo_lower_case"
     pieces = (house / "data" / "vocab_sample_zh.txt").read_text(encoding="utf-8").split("\n")
     assert {"G", "P", "S"} <= set(pieces)
 
 
-def test_other_text_needs_a_vocabulary_of_its_own(house):
+def test_other_text_requires_a_vocabulary(house):
     done = run_script(house, "--input_file=other.txt")
     assert done.returncode == 1
     assert "--input_file requires a vocabulary" in done.stderr
@@ -147,5 +147,5 @@ def test_the_sample_becomes_records_from_any_directory(house, tmp_path):
     quick = ("--dupe_factor=2", "--num_workers=1", "--num_logged_instances=0")
     done = run_script(house, *quick, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    # 16 documents of about 500 characters, at 512 tokens: one or two instances a pass from each.
+    # 16 documents of about 500 characters: with 512 tokens, one or two instances each per pass.
     assert 32 <= count_records(house / "data" / "tf_sample_zh.tfrecord") <= 160

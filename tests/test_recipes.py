@@ -1,4 +1,4 @@
-"""The recipes: each names its command and its source, has the published numbers, and is run."""
+"""The recipes: each documents its command, its source and published results, and is run."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ CLUE_FLAGS = ("train_batch_size", "learning_rate", "num_train_epochs", "save_che
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
-def test_a_recipe_says_how_it_is_run_where_it_comes_from_and_what_to_expect(path):
+def test_a_recipe_documents_its_command_source_and_expected_results(path):
     text = path.read_text()
     name = path.relative_to(ROOT)
     (program,) = re.findall(rf"^#     python (\w+\.py) --flagfile={name}$", text, re.MULTILINE)
@@ -60,7 +60,7 @@ def test_a_recipe_says_how_it_is_run_where_it_comes_from_and_what_to_expect(path
 
 
 def values(path, names, program="run_classifier"):
-    """The values of some flags of a recipe; the user gives the folders and files beside it."""
+    """Returns the values of some flags of a recipe."""
     settings_class = SETTINGS[program]
     given = [f"--flagfile={path}"]
     for field in dataclasses.fields(settings_class):
@@ -94,7 +94,7 @@ def test_lcqmc_has_albert_zhs_settings():
 
 
 def commands(name, *arguments, **environment):
-    """The commands that a shell script would run."""
+    """Returns the commands that a shell script would run."""
     done = subprocess.run(
         ["bash", str(ROOT / "scripts" / name), *arguments],
         env=os.environ | {"PYTHON": "echo"} | environment,
@@ -127,7 +127,7 @@ def test_the_scripts_run_the_recipes(tmp_path):
     assert "--init_checkpoint=m/albert_model.ckpt --output_dir=lcqmc_tiny" in lines[0]
 
 
-def test_the_scripts_say_what_they_need(tmp_path):
+def test_the_scripts_report_missing_arguments(tmp_path):
     code, _, error = commands("run_glue.sh", "no_task", ALBERT_ROOT=str(tmp_path))
     assert (code, "no_task: expected one of cola mnli" in error) == (2, True)
     code, _, error = commands("run_glue.sh", ALBERT_ROOT=str(tmp_path))

@@ -22,7 +22,7 @@ def call(*arguments):
 
 @pytest.fixture
 def flags(tmp_path, toy_spm_model):
-    """Flags of a small run, in `tmp_path`."""
+    """Returns the flags of a small run in `tmp_path`."""
     text = tmp_path / "text.txt"
     text.write_text(TOY_TEXT.replace(".\n", ".\n\n", 3), encoding="utf-8")
     return [
@@ -61,7 +61,7 @@ def test_a_run_from_text_to_records(tmp_path, flags):
         ("--albert_zh_compat", "albert_zh_compat requires a WordPiece vocabulary"),
     ],
 )
-def test_a_wrong_flag_is_one_line_that_says_so(flags, flag, reason):
+def test_a_wrong_flag_is_reported_in_one_line(flags, flag, reason):
     done = call(*flags, flag)
     assert done.returncode == 1
     assert re.search(rf"^create_pretraining_data\.py: .*{reason}", done.stderr, re.MULTILINE)

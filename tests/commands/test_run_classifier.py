@@ -67,7 +67,7 @@ TEXTS = [
 
 
 def write_cola(folder):
-    """CoLA's files, with labels that the words decide."""
+    """Writes CoLA's files, with labels determined by the words."""
     folder.mkdir(parents=True)
     for split, count in (("train", 23), ("dev", 13)):
         rows = [TEXTS[number * 3 % len(TEXTS)] for number in range(count)]
@@ -139,7 +139,7 @@ def contents(folder):
     }
 
 
-def test_every_official_flag_has_its_official_default():
+def test_every_flag_of_google_has_googles_default():
     fields = {field.name: field.default for field in describe(classification.Settings)}
     assert {name: fields[name] for name in OFFICIAL_DEFAULTS} == OFFICIAL_DEFAULTS
     assert math.isnan(fields["threshold_to_export"])
@@ -148,7 +148,7 @@ def test_every_official_flag_has_its_official_default():
     assert parse(classification.Settings, [*required, *old]).albert_config_file == "c"
 
 
-def test_the_rate_of_an_update_is_that_of_the_finished_steps(finished):
+def test_the_learning_rate_depends_on_the_finished_steps(finished):
     """Of update t that of step t - 1, as in Google's trainer."""
     assert logged_rates(finished) == pytest.approx({2: 0.008, 4: 0.004, 5: 0.002})
 
@@ -171,7 +171,7 @@ def test_every_checkpoint_is_evaluated_and_the_best_is_kept(finished):
     assert tensors(finished / "model.ckpt-best")["global_step"] == best
 
 
-def test_predictions_are_written_in_every_form(finished):
+def test_predictions_are_written_in_all_formats(finished):
     rows = [line.split("\t") for line in (finished / "test_results.tsv").read_text().splitlines()]
     probabilities = np.array(rows, np.float64)
     assert probabilities.shape == (7, 2)
@@ -185,7 +185,7 @@ def test_predictions_are_written_in_every_form(finished):
     ]
     assert header == ["line", "guid", "label", "prediction", "0", "1"]
     assert [row[0] for row in rows] == [str(number) for number in range(1, 14)]
-    # They are those of the best checkpoint, so that their share of hits is its accuracy.
+    # They are those of the best checkpoint, so that their accuracy is its accuracy.
     trial = (finished / "best_trial.txt").read_text().split(":")[1]
     accuracy = re.search(
         rf"eval_accuracy = (\S+)\neval_loss = \S+\nglobal_step = {trial}\n",
@@ -194,7 +194,7 @@ def test_predictions_are_written_in_every_form(finished):
     assert np.mean([row[2] == row[3] for row in rows]) == pytest.approx(float(accuracy))
 
 
-def test_pictures_are_drawn(finished):
+def test_plots_are_drawn(finished):
     for name in ("training_curve.png", "confusion_matrix.png"):
         assert (finished / name).read_bytes().startswith(b"\x89PNG")
 
@@ -208,7 +208,7 @@ def test_running_again_changes_nothing(finished, run):
 
 
 @pytest.mark.slow  # tests/finetuning/test_run.py and tests/training/test_loop.py have it by default
-def test_a_run_that_is_killed_goes_on_bit_for_bit(finished, run, tmp_path, monkeypatch):
+def test_a_killed_run_resumes_bit_for_bit(finished, run, tmp_path, monkeypatch):
     arguments = [f"--output_dir={tmp_path}", *ALL, *TO_STEP_5[:2], "--keep_checkpoint_max=1"]
     with killed_at(4):
         run(*arguments)
@@ -223,7 +223,7 @@ def test_a_run_that_is_killed_goes_on_bit_for_bit(finished, run, tmp_path, monke
 
 
 def serve(folder, cache):
-    """What a SavedModel answers to serialized examples with the features of a cache."""
+    """Returns the outputs of a SavedModel for serialized examples with cached features."""
     (path,) = folder.iterdir()
     with np.load(cache) as arrays:
         features = TokenSequences.from_arrays(arrays)
@@ -236,7 +236,7 @@ def serve(folder, cache):
     }
 
 
-def test_the_best_checkpoint_is_exported_and_answers_as_predicted(finished, run, tmp_path):
+def test_the_exported_model_predicts_like_the_best_checkpoint(finished, run, tmp_path):
     run(
         f"--output_dir={finished}",
         f"--export_dir={tmp_path}",
@@ -260,7 +260,7 @@ def test_the_best_checkpoint_is_exported_and_answers_as_predicted(finished, run,
 
 
 @pytest.mark.filterwarnings("ignore:.*tf.lite.Interpreter is deprecated:UserWarning")
-def test_the_best_checkpoint_becomes_a_tflite_file_with_its_files(finished, run, tmp_path):
+def test_the_best_checkpoint_is_exported_to_tflite_with_its_files(finished, run, tmp_path):
     run(
         f"--output_dir={finished}",
         f"--export_dir={tmp_path}",
@@ -281,7 +281,7 @@ def test_the_best_checkpoint_becomes_a_tflite_file_with_its_files(finished, run,
         assert archive.read("labels.txt") == b"0\n1\n"
 
 
-def test_a_regression_is_measured_and_exported(run, tmp_path):
+def test_a_regression_is_evaluated_and_exported(run, tmp_path):
     out, export = tmp_path / "out", tmp_path / "export"
     run(
         "--task_name=STS-B",
@@ -309,7 +309,7 @@ def test_a_regression_is_measured_and_exported(run, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_sweep_has_a_folder_a_run_a_table_and_goes_on_run_by_run(run, tmp_path, monkeypatch):
+def test_a_sweep_writes_a_folder_per_run_and_a_table_and_resumes(run, tmp_path, monkeypatch):
     arguments = [
         *(f"--output_dir={tmp_path}", "--do_train", "--do_eval", "--train_step=1"),
         *("--learning_rate=0.01,0.02", "--seed=7", "--plots"),
@@ -358,7 +358,7 @@ def test_early_stopping_persists(run, tmp_path):
     assert contents(tmp_path) == before
 
 
-def test_the_mean_of_all_positions_is_taken_over_the_padding_too(run, finished, tmp_path):
+def test_the_mean_over_all_positions_includes_the_padding(run, finished, tmp_path):
     start = f"--init_checkpoint={finished}/model.ckpt-best"
     for number, more in enumerate(([], ["--pad_to_multiple=1", "--predict_batch_size=3"])):
         run(
@@ -376,11 +376,11 @@ def test_the_mean_of_all_positions_is_taken_over_the_padding_too(run, finished, 
 
 @pytest.fixture(name="started")
 def start_only(run, tmp_path, monkeypatch):
-    """As `script_runner.start_of`."""
+    """See `script_runner.start_of`."""
     return start_of(run, monkeypatch, f"--output_dir={tmp_path}/out", "--do_train")
 
 
-def test_the_head_of_another_task_is_left_out_and_that_is_said(finished, started, tmp_path):
+def test_the_head_of_another_task_is_skipped_and_reported(finished, started, tmp_path):
     weights = tensors(finished / "model.ckpt-5")
     weights["output_weights"] = np.ones((3, 12), np.float32)
     weights["output_bias"] = np.ones(3, np.float32)
@@ -394,7 +394,7 @@ def test_the_head_of_another_task_is_left_out_and_that_is_said(finished, started
     np.testing.assert_array_equal(state[name], weights[name])
 
 
-def test_a_hub_module_brings_weights_config_and_vocabulary(
+def test_a_hub_module_supplies_weights_config_and_vocabulary(
     finished, data_dir, config_file, toy_spm_model, tmp_path
 ):
     hub = tmp_path / "hub"
@@ -424,7 +424,7 @@ def write_own(folder, name, rows):
     (folder / name).write_text("\n".join(rows) + "\n", encoding="utf-8")
 
 
-def test_prediction_and_export_need_the_folder_of_the_run_alone(finished, data_dir, tmp_path):
+def test_prediction_and_export_need_only_the_folder_of_the_run(finished, data_dir, tmp_path):
     out = shutil.copytree(finished, tmp_path / "out")
     (out / "test_results.tsv").unlink()
     given = [f"--output_dir={out}", "--precision=float32"]
@@ -441,7 +441,7 @@ def test_prediction_and_export_need_the_folder_of_the_run_alone(finished, data_d
         run_program(f"--output_dir={tmp_path}/none", "--do_predict")
 
 
-def test_own_data_give_their_labels_which_the_model_remembers(run, tmp_path):
+def test_custom_data_define_labels_that_are_saved_with_the_model(run, tmp_path):
     data, out = tmp_path / "data", tmp_path / "out"
     own = ["--task_name=tsv", f"--data_dir={data}", f"--output_dir={out}"]
     rows = [
@@ -460,7 +460,7 @@ def test_own_data_give_their_labels_which_the_model_remembers(run, tmp_path):
     assert {line.split("\t")[1] for line in lines[1:]} <= {"no", "yes"}
 
 
-def test_a_labeled_test_split_is_measured(run, finished, tmp_path):
+def test_a_labeled_test_split_is_evaluated(run, finished, tmp_path):
     data, out = tmp_path / "lcqmc", tmp_path / "out"
     write_own(data, "test.txt", [f"{text}\t{TEXTS[n]}\t{n % 2}" for n, text in enumerate(TEXTS)])
     run(
@@ -500,19 +500,19 @@ def test_a_labeled_test_split_is_measured(run, finished, tmp_path):
         (["--export_dir=/dev/null/x"], "--export_dir: cannot write to"),
     ],
 )
-def test_bad_flags_are_refused_before_training(run, tmp_path, arguments, message):
+def test_bad_flags_are_rejected_before_training(run, tmp_path, arguments, message):
     with pytest.raises((ValueError, OSError), match=message):
         run(f"--output_dir={tmp_path}/out", "--train_step=2", *arguments)
     assert not list(tmp_path.glob("out/*.index"))
 
 
 @pytest.mark.parametrize("rates", ["fast", "-1"])
-def test_a_learning_rate_that_is_no_number_is_refused(run, tmp_path, rates):
+def test_a_learning_rate_that_is_not_a_number_is_rejected(run, tmp_path, rates):
     with pytest.raises(flags.Error, match=r"flag --learning_rate=.*"):
         run(f"--output_dir={tmp_path}", "--do_train", f"--learning_rate={rates}")
 
 
-def test_another_task_in_the_same_folder_is_refused(run, finished):
+def test_another_task_in_the_same_folder_is_rejected(run, finished):
     with pytest.raises(ValueError, match=r"a model of the task cola with the labels 0, 1, no"):
         run(f"--output_dir={finished}", "--task_name=sts-b", "--do_train")
 
@@ -532,14 +532,14 @@ BAD = [
 
 
 @pytest.mark.parametrize(("header", "rows", "message"), BAD)
-def test_bad_rows_name_file_and_line(run, tmp_path, header, rows, message):
+def test_an_error_names_file_and_line_of_a_bad_row(run, tmp_path, header, rows, message):
     (tmp_path / "train.tsv").write_bytes(f"{header}\n{rows}\n".encode())
     with pytest.raises(ValueError, match=message):
         run("--task_name=tsv", f"--data_dir={tmp_path}", f"--output_dir={tmp_path}/o", "--do_train")
     assert not list(tmp_path.glob("o/*.index"))
 
 
-def test_bad_rows_may_be_skipped_and_are_counted(started, tmp_path):
+def test_bad_rows_can_be_skipped_and_are_counted(started, tmp_path):
     rows = ["label\ttext", "1\tgood", "0", "0\tbad", "1\t", "1\t" + "river " * 20000]
     write_own(tmp_path / "data", "train.tsv", rows)
     own = ["--task_name=tsv", f"--data_dir={tmp_path}/data", "--train_batch_size=2"]

@@ -11,7 +11,7 @@ from albert_tf.cli import flags
 NEEDED = ["--input_file=records", "--output_dir=out"]
 
 
-def test_albert_zh_spellings_are_understood():
+def test_albert_zhs_spellings_are_accepted():
     settings = flags.parse(
         pretraining.Settings,
         [
@@ -30,6 +30,6 @@ def test_albert_zh_spellings_are_understood():
     assert settings.do_eval
 
 
-def test_a_config_is_needed():
+def test_a_config_is_required():
     with pytest.raises(absl_flags.Error, match="albert_config_file"):
         flags.parse(pretraining.Settings, NEEDED)

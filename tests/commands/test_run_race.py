@@ -63,7 +63,7 @@ def write_article(folder, name, passage, questions):
 
 @pytest.fixture(scope="module", name="data_dir")
 def make_data(tmp_path_factory):
-    """Articles of different length in all splits and levels."""
+    """Writes articles of different lengths for all splits and levels."""
     root = tmp_path_factory.mktemp("data")
     for split, count in (("train", 3), ("dev", 2), ("test", 1)):
         for level in ("middle", "high"):
@@ -104,22 +104,22 @@ def run_through(run, tmp_path_factory):
     return folder
 
 
-def test_every_official_flag_has_its_official_default():
+def test_every_flag_of_google_has_googles_default():
     fields = {field.name: field.default for field in describe(race.Settings)}
     assert {name: fields[name] for name in OFFICIAL_DEFAULTS} == OFFICIAL_DEFAULTS
-    # Official, and required there; here a flag without a value means: no cache.
+    # Required in Google's program; here, an empty flag means no cache.
     assert {fields[f"{name}_file"] for name in ("train", "eval", "predict")} == {""}
     old = ["--num_keep_checkpoint=3", "--master=x", "--num_tpu_cores=8", "--iterations_per_loop=1"]
     settings = parse(race.Settings, ["--data_dir=data", "--output_dir=out", *old])
     assert settings.keep_checkpoint_max == 3
 
 
-def test_the_rate_of_an_update_is_that_of_the_finished_steps(finished):
+def test_the_learning_rate_depends_on_the_finished_steps(finished):
     """Of update t that of step t - 1, as in Google's trainer."""
     assert logged_rates(finished) == pytest.approx({2: 0.008, 4: 0.004, 5: 0.002})
 
 
-def test_training_evaluates_what_it_saves_and_keeps_the_best(finished):
+def test_training_evaluates_its_checkpoints_and_keeps_the_best(finished):
     assert list(store.list_checkpoints(str(finished))) == [0, 2, 4, 5]
     text = (finished / "eval_results.txt").read_text()
     blocks = text.split("=" * 50 + "\n")
@@ -142,7 +142,7 @@ def test_training_evaluates_what_it_saves_and_keeps_the_best(finished):
     assert best["output_weights/adam_m"].shape == (1, 12)
 
 
-def test_questions_of_the_test_split_are_answered_and_measured(finished):
+def test_questions_of_the_test_split_are_answered_and_evaluated(finished):
     lines = (finished / "race_predictions.jsonl").read_text().splitlines()
     answers = [json.loads(line) for line in lines]
     assert [answer["id"] for answer in answers] == ["middle0.txt"] * 3 + ["high0.txt"] * 3
@@ -169,7 +169,7 @@ def test_running_again_changes_nothing(finished, run):
 
 
 @pytest.mark.slow  # tests/finetuning/test_run.py has it in the default tier
-def test_a_run_that_is_killed_goes_on_bit_for_bit_with_few_checkpoints_kept(
+def test_a_killed_run_resumes_bit_for_bit_with_few_checkpoints_kept(
     finished, run, tmp_path, monkeypatch
 ):
     arguments = [f"--output_dir={tmp_path}", *TO_STEP_5[:2], "--num_keep_checkpoint=1"]
@@ -182,7 +182,7 @@ def test_a_run_that_is_killed_goes_on_bit_for_bit_with_few_checkpoints_kept(
     assert set(ours) == set(theirs)
     for name, value in theirs.items():
         np.testing.assert_array_equal(ours[name], value, err_msg=name)
-    # The checkpoints that are gone were evaluated, and count.
+    # Deleted checkpoints were evaluated before, and count.
     assert (tmp_path / "evaluations.jsonl").read_text() == (
         finished / "evaluations.jsonl"
     ).read_text()
@@ -191,7 +191,7 @@ def test_a_run_that_is_killed_goes_on_bit_for_bit_with_few_checkpoints_kept(
 
 
 @pytest.mark.slow  # tests/finetuning/test_run.py has it in the default tier
-def test_a_sweep_has_a_folder_a_run_and_exports_the_best(run, tmp_path):
+def test_a_sweep_writes_a_folder_per_run_and_exports_the_best(run, tmp_path):
     result = run(
         f"--output_dir={tmp_path}",
         "--train_step=2",
@@ -237,7 +237,7 @@ def test_a_model_can_be_evaluated_and_used_without_training(finished, run, tmp_p
     assert not list(tmp_path.glob("*.index"))
 
 
-def test_features_are_cached_where_the_flags_say(finished, run, tmp_path):
+def test_features_are_cached_in_the_given_files(finished, run, tmp_path):
     start = [f"--init_checkpoint={finished}/model.ckpt-best", "--do_train=False"]
     cache = tmp_path / "eval.npz"
     results = []
@@ -251,11 +251,11 @@ def test_features_are_cached_where_the_flags_say(finished, run, tmp_path):
 
 @pytest.fixture(name="started")
 def start_only(run, tmp_path, monkeypatch):
-    """As `script_runner.start_of`."""
+    """See `script_runner.start_of`."""
     return start_of(run, monkeypatch, f"--output_dir={tmp_path}/out", "--do_eval=False")
 
 
-def test_a_pretrained_encoder_is_loaded_and_the_new_head_is_said(finished, started, tmp_path):
+def test_a_pretrained_encoder_is_loaded_and_the_new_head_is_reported(finished, started, tmp_path):
     weights = tensors(finished / "model.ckpt-5")
     encoder = {name: value for name, value in weights.items() if name.startswith("bert/")}
     store.save_checkpoint(str(tmp_path / "pretrained"), encoder)
@@ -267,7 +267,7 @@ def test_a_pretrained_encoder_is_loaded_and_the_new_head_is_said(finished, start
         np.testing.assert_array_equal(state[name], wanted, err_msg=name)
 
 
-def test_a_head_of_another_shape_is_skipped_and_said(finished, started, tmp_path):
+def test_a_head_of_another_shape_is_skipped_and_reported(finished, started, tmp_path):
     weights = tensors(finished / "model.ckpt-5")
     weights["output_weights"] = np.ones((3, 12), np.float32)
     store.save_checkpoint(str(tmp_path / "classifier"), weights)
@@ -277,7 +277,7 @@ def test_a_head_of_another_shape_is_skipped_and_said(finished, started, tmp_path
     assert np.abs(state["output_weights"]).max() < 0.05
 
 
-def test_the_folder_of_a_hub_module_gives_the_weights(finished, started, tmp_path):
+def test_the_folder_of_a_hub_module_supplies_the_weights(finished, started, tmp_path):
     (tmp_path / "hub" / "variables").mkdir(parents=True)
     (tmp_path / "hub" / "saved_model.pb").write_bytes(b"")
     weights = tensors(finished / "model.ckpt-5")
@@ -286,7 +286,7 @@ def test_the_folder_of_a_hub_module_gives_the_weights(finished, started, tmp_pat
     np.testing.assert_array_equal(state["output_weights"], weights["output_weights"])
 
 
-def test_starting_from_random_weights_is_said(started):
+def test_starting_from_random_weights_is_reported(started):
     _, log = started()
     assert "No --init_checkpoint: training starts from random weights" in log
 
@@ -295,7 +295,7 @@ def write_lines(path, rows):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
-def test_questions_of_ones_own_have_two_or_more_options(run, tmp_path):
+def test_custom_questions_have_two_or_more_options(run, tmp_path):
     def rows(count):
         return [
             {
@@ -349,7 +349,7 @@ def test_questions_of_ones_own_have_two_or_more_options(run, tmp_path):
         (["--do_eval=False", "--task_name=choice"], r"no train questions: neither .*train\.jsonl"),
     ],
 )
-def test_bad_flags_are_refused_before_training(run, tmp_path, arguments, message):
+def test_bad_flags_are_rejected_before_training(run, tmp_path, arguments, message):
     with pytest.raises((ValueError, OSError), match=message):
         run(f"--output_dir={tmp_path}/out", "--train_step=2", *arguments)
     assert not list(tmp_path.glob("out/*.index"))
@@ -383,14 +383,16 @@ BAD = [
 
 
 @pytest.mark.parametrize(("passage", "questions", "message"), BAD)
-def test_bad_questions_name_file_and_question(run, tmp_path, passage, questions, message):
+def test_an_error_names_file_and_question_of_a_bad_question(
+    run, tmp_path, passage, questions, message
+):
     write_article(tmp_path / "RACE" / "train" / "high", "x", passage, questions)
     with pytest.raises(ValueError, match=f"{tmp_path}/RACE/train.*{message}"):
         run(f"--data_dir={tmp_path}", f"--output_dir={tmp_path}/out")
     assert not list(tmp_path.glob("out/*.index"))
 
 
-def test_bad_questions_may_be_skipped_and_are_counted(started, tmp_path):
+def test_bad_questions_can_be_skipped_and_are_counted(started, tmp_path):
     folder = tmp_path / "RACE" / "train" / "high"
     write_article(folder, "x", PASSAGE, [("Who?", ["a", "b", "c"], "A")])
     write_article(folder, "y", PASSAGE, QUESTIONS)

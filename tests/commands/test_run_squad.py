@@ -50,7 +50,7 @@ BOTH = {
 }
 VERSION_1 = {"export_dir": None}
 VERSION_2 = {"start_n_top": 5, "end_n_top": 5, "dropout_prob": 0.1}
-# Official, and required there; here a flag without a value means: no cache.
+# Required in Google's programs; here, an empty flag means no cache.
 FEATURE_FILES = {f"{name}_file": "" for name in ("train_feature", "predict_feature")}
 
 LINES = TOY_TEXT.splitlines()
@@ -86,7 +86,7 @@ def squad_file(path, rows, with_answers=True):
 
 @pytest.fixture(scope="module", name="files")
 def write_data(tmp_path_factory):
-    """Questions of both versions, and questions without answers."""
+    """Writes questions of both versions, and questions without answers."""
     root = tmp_path_factory.mktemp("questions")
     return {
         "v1": squad_file(root / "v1.json", ANSWERABLE),
@@ -154,7 +154,7 @@ def read_json(path):
     return json.loads(path.read_text())
 
 
-def test_every_official_flag_of_both_programs_has_its_official_default():
+def test_every_flag_of_googles_two_programs_has_their_default():
     wanted = BOTH | VERSION_1 | VERSION_2 | FEATURE_FILES
     fields = {field.name: field.default for field in describe(squad.Settings)}
     assert {name: fields[name] for name in wanted} == wanted
@@ -162,7 +162,7 @@ def test_every_official_flag_of_both_programs_has_its_official_default():
     assert parse(squad.Settings, ["--output_dir=out", *old]) == squad.Settings(output_dir="out")
 
 
-def test_the_rate_of_an_update_is_that_of_the_finished_steps(v1):
+def test_the_learning_rate_depends_on_the_finished_steps(v1):
     """Of update t that of step t - 1, as in Google's trainer."""
     assert logged_rates(v1) == pytest.approx({2: 0.008, 4: 0.004, 5: 0.002})
 
@@ -185,7 +185,7 @@ def blocks(folder):
         ),
     ],
 )
-def test_what_is_saved_is_evaluated_and_the_best_is_kept(request, version, steps, keys):
+def test_checkpoints_are_evaluated_and_the_best_is_kept(request, version, steps, keys):
     folder = request.getfixturevalue(version)
     assert list(store.list_checkpoints(str(folder))) == steps
     values, texts, last = blocks(folder)
@@ -207,7 +207,7 @@ def test_what_is_saved_is_evaluated_and_the_best_is_kept(request, version, steps
 
 
 @pytest.mark.parametrize(("version", "rows"), [("v1", ANSWERABLE), ("v2", QUESTIONS)])
-def test_answers_lie_in_the_official_files(request, version, rows):
+def test_answers_are_written_to_googles_files(request, version, rows):
     folder = request.getfixturevalue(version)
     predictions = read_json(folder / "predictions.json")
     nbest = read_json(folder / "nbest_predictions.json")
@@ -239,7 +239,7 @@ def test_running_again_changes_nothing(v1, run, files):
 
 
 @pytest.mark.slow  # tests/finetuning/test_run.py has it in the default tier
-def test_a_run_that_is_killed_goes_on_bit_for_bit(v2, run, files, tmp_path, monkeypatch):
+def test_a_killed_run_resumes_bit_for_bit(v2, run, files, tmp_path, monkeypatch):
     arguments = [f"--output_dir={tmp_path}", *training(files, "v2"), "--keep_checkpoint_max=1"]
     with killed_at(4):
         run(*arguments)
@@ -253,9 +253,7 @@ def test_a_run_that_is_killed_goes_on_bit_for_bit(v2, run, files, tmp_path, monk
 
 
 @pytest.mark.parametrize("version", ["v1", "v2"])
-def test_questions_without_answers_are_answered_by_the_head_that_was_trained(
-    request, version, run, files, tmp_path
-):
+def test_questions_without_answers_use_the_trained_head(request, version, run, files, tmp_path):
     folder = request.getfixturevalue(version)
     kept = (folder / "eval_results.txt").read_bytes()
     start = f"--init_checkpoint={folder}/model.ckpt-best"
@@ -268,7 +266,7 @@ def test_questions_without_answers_are_answered_by_the_head_that_was_trained(
     assert (folder / "eval_results.txt").read_bytes() == kept
 
 
-def test_the_threshold_found_in_evaluation_serves_questions_without_answers(v2, run, files):
+def test_the_threshold_of_the_evaluation_is_used_for_questions_without_answers(v2, run, files):
     names = ("predictions.json", "nbest_predictions.json", "null_odds.json")
     kept = {name: (v2 / name).read_bytes() for name in names}
     run(f"--output_dir={v2}", f"--predict_file={files['unknown']}", "--do_predict")
@@ -310,7 +308,7 @@ def tensor_batch(length, names):
 
 @pytest.mark.filterwarnings("ignore:.*tf.lite.Interpreter is deprecated:UserWarning")
 @pytest.mark.parametrize("version", ["v1", "v2"])
-def test_the_best_model_is_exported_twice_with_the_same_numbers(request, version):
+def test_the_exported_models_compute_the_same_outputs(request, version):
     folder = request.getfixturevalue(version)
     (saved,) = (folder / "export" / "saved_model").iterdir()
     extra = {path.name for path in (saved / "assets.extra").iterdir()}
@@ -332,7 +330,7 @@ def test_the_best_model_is_exported_twice_with_the_same_numbers(request, version
 
 
 @pytest.mark.slow  # tests/finetuning/test_run.py has it in the default tier
-def test_a_sweep_has_a_folder_a_run_and_exports_the_best(run, files, tmp_path):
+def test_a_sweep_writes_a_folder_per_run_and_exports_the_best(run, files, tmp_path):
     arguments = ["--num_train_epochs=1", "--num_runs=2", "--seed=7", "--plots"]
     result = run(f"--output_dir={tmp_path}", *training(files, "v2"), *arguments)
     folders = [f"{tmp_path}/lr0.01_seed{seed}" for seed in (7, 8)]
@@ -344,7 +342,7 @@ def test_a_sweep_has_a_folder_a_run_and_exports_the_best(run, files, tmp_path):
     assert (tmp_path / "sweep.png").exists()
     for folder in folders:
         assert {"predictions.json", "null_odds.png"} <= set(os.listdir(folder))
-    # Later, the head of the runs decides what is answered and exported.
+    # Later runs use the head of the trained models.
     again = run(
         f"--output_dir={tmp_path}",
         *arguments[1:3],
@@ -376,7 +374,7 @@ def test_training_stops_early(run, files, tmp_path):
     assert not (tmp_path / "predictions.json").exists()
 
 
-def test_features_are_cached_where_the_flags_say(v1, run, files, tmp_path):
+def test_features_are_cached_in_the_given_files(v1, run, files, tmp_path):
     start = [f"--init_checkpoint={v1}/model.ckpt-best", f"--predict_file={files['v1']}"]
     cache = tmp_path / "features" / "dev.npz"
     results, written = [], []
@@ -399,7 +397,7 @@ def test_features_are_cached_where_the_flags_say(v1, run, files, tmp_path):
 CHINESE = "老人们说，从前这条河比现在宽。后来量过一次，河没有变，是镇子变大了。"
 
 
-def test_chinese_is_read_by_wordpieces_and_scored_as_cmrc(config_file, tmp_path):
+def test_chinese_uses_wordpieces_and_the_metrics_of_cmrc(config_file, tmp_path):
     letters = sorted({*CHINESE, *"谁说河宽什么变大了？"})
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters]
     (tmp_path / "vocab.txt").write_text("\n".join(words))
@@ -458,7 +456,7 @@ def run_to_an_error(run, files, tmp_path):
         (["PREDICT"], "contains no checkpoint to evaluate"),
     ],
 )
-def test_bad_flags_are_refused_before_training(refused, files, arguments, message):
+def test_bad_flags_are_rejected_before_training(refused, files, arguments, message):
     words = {
         "TRAIN": ["--do_train", f"--train_file={files['v1']}"],
         "PREDICT": ["--do_predict", f"--predict_file={files['v1']}"],
@@ -466,12 +464,12 @@ def test_bad_flags_are_refused_before_training(refused, files, arguments, messag
     refused(message, *(word for argument in arguments for word in words.get(argument, [argument])))
 
 
-def test_a_model_that_always_answers_is_not_measured_on_unanswerable_questions(v1, run, files):
+def test_a_model_that_always_answers_is_not_evaluated_on_unanswerable_questions(v1, run, files):
     with pytest.raises(ValueError, match="has unanswerable questions, but the model has the head"):
         run(f"--output_dir={v1}", f"--predict_file={files['v2']}", "--do_predict")
 
 
-def test_bad_answers_are_counted_and_left_out_of_training_only(run, files, tmp_path, monkeypatch):
+def test_bad_answers_are_counted_and_skipped_only_in_training(run, files, tmp_path, monkeypatch):
     logged, trained = [], []
     monkeypatch.setattr(logging, "warning", lambda text, *args: logged.append(text % args))
     monkeypatch.setattr(Trainer, "train", lambda trainer, *_, **__: trained.append(trainer))

@@ -1,4 +1,4 @@
-"""run_token_classification.py as a user runs it: a river and a town in sentences about them."""
+"""run_token_classification.py as a user runs it, on sentences about a river and a town."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TO_STEP_5 = ["--train_step=5", "--save_checkpoints_steps=2", "--keep_checkpoint_
 
 
 def conll(has_labels=True):
-    """The toy text in columns: what follows "the" or "a" is marked if it is in the table."""
+    """Writes the toy text in columns; words after "the" or "a" are labeled if in the table."""
     lines = []
     for sentence in TOY_TEXT.splitlines():
         for word in sentence.replace(",", " ,").replace(".", " .").split():
@@ -73,21 +73,21 @@ def columns(path):
     return [line.split("\t") for line in path.read_text().splitlines() if line]
 
 
-def test_the_rate_of_an_update_is_that_of_the_finished_steps(finished):
+def test_the_learning_rate_depends_on_the_finished_steps(finished):
     assert logged_rates(finished) == pytest.approx({2: 0.008, 4: 0.004, 5: 0.002})
 
 
-def test_every_checkpoint_is_measured_and_the_best_is_kept(finished):
+def test_every_checkpoint_is_evaluated_and_the_best_is_kept(finished):
     text = (finished / "eval_results.txt").read_text()
     assert re.findall(r"global_step = (\d+)", text) == ["0", "2", "4", "5"]
     assert "f1_LOC = " in text
     values = [float(value) for value in re.findall(r"\nf1 = (\S+)", text)]
     best = tensors(finished / "model.ckpt-best")["global_step"]
-    # Of equals the last one.
+    # Of equally good checkpoints, the last one is kept.
     assert best == max(zip(values, (0, 2, 4, 5), strict=True))[1]
 
 
-def test_every_token_is_predicted_in_columns(finished):
+def test_predictions_of_all_tokens_are_written_in_columns(finished):
     rows = columns(finished / "dev_predictions.tsv")
     expected = [line.split() for line in conll().splitlines() if line]
     assert [row[:2] for row in rows] == expected
@@ -106,7 +106,7 @@ def test_the_curve_is_drawn_without_a_confusion_matrix(finished):
 
 
 @pytest.mark.slow  # tests/finetuning/test_run.py has it in the default tier
-def test_a_run_that_is_killed_goes_on_bit_for_bit(finished, run, tmp_path):
+def test_a_killed_run_resumes_bit_for_bit(finished, run, tmp_path):
     arguments = [f"--output_dir={tmp_path}", *ALL, *TO_STEP_5]
     with killed_at(4):
         run(*arguments)
@@ -122,7 +122,7 @@ def test_a_run_that_is_killed_goes_on_bit_for_bit(finished, run, tmp_path):
     assert contents(tmp_path) == before
 
 
-def test_the_best_checkpoint_is_exported_and_answers_as_predicted(finished, run, tmp_path):
+def test_the_exported_model_predicts_like_the_best_checkpoint(finished, run, tmp_path):
     run(f"--output_dir={finished}", f"--export_dir={tmp_path}")
     (path,) = tmp_path.iterdir()
     assert (path / "assets.extra" / "labels.txt").read_text() == "B-LOC\nB-OBJ\nO\n"

@@ -1,4 +1,4 @@
-"""Google's export programs: what they read and write."""
+"""Google's export programs: the files that they read and write."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ def test_encoder_and_heads_are_written_without_slots_and_with_step_0(model_folde
     assert (read_weights(target)[POOLER] == random_weights(SHARED)[POOLER]).all()
 
 
-def test_heads_that_the_checkpoint_lacks_are_left_out_and_named(model_folder, caplog):
+def test_heads_that_the_checkpoint_lacks_are_skipped_and_reported(model_folder, caplog):
     _, target = export(model_folder, name="fine-tuned")
     names = open_checkpoint(target).get_variable_to_shape_map()
     assert not [name for name in names if name.startswith("cls/")]
     assert "Not in the checkpoint, so not exported: cls/predictions/output_bias" in caplog.text
 
 
-def test_a_missing_checkpoint_is_named(model_folder):
+def test_an_error_names_the_missing_checkpoint(model_folder):
     with pytest.raises(FileNotFoundError, match="absent"):
         export(model_folder, name="absent")
 
 
-def test_a_module_is_made_of_the_files_that_google_names(model_folder, monkeypatch):
+def test_a_module_is_built_from_the_files_of_googles_program(model_folder, monkeypatch):
     given = []
     monkeypatch.setattr(export_to_tfhub.convert_checkpoint, "run", given.append)
     export_to_tfhub.run(export_to_tfhub.Settings(str(model_folder), "hub"))

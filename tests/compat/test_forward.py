@@ -1,4 +1,4 @@
-"""Names of other projects' programs: each runs the program that does its work here."""
+"""Programs under other projects' names run the corresponding programs of this repository."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.conftest import ROOT
 
 @pytest.fixture(name="forwarded")
 def catch_forwarded(monkeypatch):
-    """Runs a stub with a command line; returns the script that it runs, and the arguments."""
+    """Runs a stub with a command line; returns the script that it runs and its arguments."""
 
     def run(stub, *arguments):
         run_path, calls = runpy.run_path, []
@@ -45,7 +45,7 @@ def catch_forwarded(monkeypatch):
         ("test_changes.py", "compat/test_changes.py", []),
     ],
 )
-def test_a_stub_puts_its_flags_before_those_of_the_command_line(forwarded, stub, script, flags):
+def test_a_stub_inserts_its_flags_before_those_of_the_command_line(forwarded, stub, script, flags):
     assert forwarded(stub, "--seed=7") == (script, [*flags, "--seed=7"])
 
 
@@ -65,7 +65,7 @@ def test_the_package_albert_has_the_programs_of_the_root_and_of_compat(name):
 
 
 @pytest.mark.parametrize("name", ["run_glue", "run_classifier_lcqmc", "run_classifier_clue"])
-def test_the_shell_scripts_at_the_root_are_those_of_scripts(name, tmp_path):
+def test_the_shell_scripts_at_the_root_run_those_of_scripts(name, tmp_path):
     program = tmp_path / "python"
     program.write_text('#!/bin/sh\necho "$@"\n')
     program.chmod(0o755)
@@ -84,7 +84,7 @@ def test_the_shell_scripts_at_the_root_are_those_of_scripts(name, tmp_path):
     assert "--seed=7\n" in outputs[0]
 
 
-def test_requirements_are_this_repository_with_extras_that_it_has():
+def test_requirements_are_this_repository_with_existing_extras():
     text = (ROOT / "albert" / "requirements.txt").read_text(encoding="utf-8")
     (line,) = [line for line in text.splitlines() if not line.startswith("#")]
     assert line == "--editable .[plot,zh]"

@@ -18,7 +18,7 @@ TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"天气好不你很我�
 
 @pytest.fixture(scope="module", name="model_dir")
 def make_model_dir(tmp_path_factory):
-    """The output directory of fine-tuning on a task with two labels."""
+    """Returns the output directory of a model fine-tuned on a task with two labels."""
     folder = tmp_path_factory.mktemp("model")
     rng = np.random.default_rng(5)
     head = {
@@ -33,7 +33,7 @@ def make_model_dir(tmp_path_factory):
     return str(folder)
 
 
-def test_many_pairs_at_once_have_the_probabilities_of_each_alone(model_dir):
+def test_batching_pairs_does_not_change_their_probabilities(model_dir):
     sim = BertSim(model_dir, max_seq_length=11)
     together = sim.predict_sentences(PAIRS)
     assert together.shape == (2, 2)
@@ -59,13 +59,13 @@ def test_the_program_prints_a_table_of_a_file(model_dir, tmp_path):
     ("text", "message"),
     [("one\ttwo\nthree\n", "line 2: expected 2 or more columns"), ("", "the file is empty")],
 )
-def test_a_file_without_pairs_is_refused_with_its_line(tmp_path, text, message):
+def test_a_file_without_pairs_is_rejected_with_its_line(tmp_path, text, message):
     path = tmp_path / "pairs.tsv"
     path.write_text(text)
     with pytest.raises(ValueError, match=message):
         similarity.read_pairs(str(path))
 
 
-def test_a_folder_without_a_model_is_refused(tmp_path):
+def test_a_folder_without_a_model_is_rejected(tmp_path):
     with pytest.raises(FileNotFoundError, match="no such checkpoint"):
         BertSim(str(tmp_path / "absent")).start_model()

@@ -1,4 +1,4 @@
-"""The program that checks the three ideas of the paper: it prints them, and can fail."""
+"""The program that verifies the three ideas of the paper: its output, and a failure."""
 
 from __future__ import annotations
 
@@ -17,6 +17,6 @@ def test_the_three_ideas_hold_and_are_printed(capsys):
     assert sorted(strip) == sorted("".join(second).replace("  1: [CLS] ", "").split())
 
 
-def test_what_does_not_hold_is_an_error():
+def test_a_false_claim_is_an_error():
     with pytest.raises(ValueError, match="this does not hold: a claim"):
         changes.check(False, "a claim")
