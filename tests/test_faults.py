@@ -149,7 +149,7 @@ def test_a_full_disk_keeps_the_checkpoints_and_the_run_goes_on_later(mount, comm
     others = pages(through, "*") - pages(through, "model.ckpt-*")
     disk = mount(f"size={4 * (others + 2 * one + one // 2)}k")
     message = fail(command(disk))
-    assert re.search(rf"{disk}/model\.ckpt-\d+: .*No space left on device\. Make room", message)
+    assert re.search(rf"{disk}/model\.ckpt-\d+: .*No space left on device\. Free some", message)
     assert len(store.list_checkpoints(str(disk))) in (1, 2)
     assert_all_usable(disk)
     assert not leftovers(disk)
