@@ -8,7 +8,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 RUN := $(VENV)/bin/python
 READY := $(VENV)/.installed
-EXTRAS := .[dev,hf,openvino,plot,sentences,web,zh]
+EXTRAS := .[dev,hf,notebooks,openvino,plot,sentences,web,zh]
 DOCS_READY := $(VENV)/.docs-installed
 
 # Without TensorFlow's start-up notes (which CPU, no CUDA). Its errors reach Python as exceptions.
