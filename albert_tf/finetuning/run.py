@@ -29,7 +29,7 @@ from albert_tf.finetuning.settings import FineTuningSettings
 from albert_tf.finetuning.task import FineTuningTask, Outputs, Split
 from albert_tf.serving import saved_model
 from albert_tf.tokenization import FullTokenizer
-from albert_tf.training import devices, run_directory, run_identity, session
+from albert_tf.training import devices, reporting, run_directory, run_identity, session
 from albert_tf.training.evaluation import CheckpointEvaluator, EarlyStopping
 
 SettingsType = TypeVar("SettingsType", bound=FineTuningSettings)
@@ -234,6 +234,7 @@ class FineTuningRun:
         self.padding = task.padding(batching.Padding(settings.max_seq_length, multiple))
         self.model = task.build_model()
         self._predictors: dict[tuple[int, int], Predictor] = {}
+        self._reports = reporting.of_run(settings)
         self.evaluator = self._make_evaluator(splits["dev"]) if "dev" in splits else None
 
     def begin_work(self) -> None:
@@ -254,6 +255,11 @@ class FineTuningRun:
         Returns:
             The metrics of the best checkpoint, and the text to print.
         """
+        with self._reports:
+            return self._do_all()
+
+    def _do_all(self) -> tuple[sweeps.Result, str]:
+        """Does the work of `do_all`, while reports are open."""
         result, text = sweeps.Result(self.settings), ""
         if "train" in self.splits:
             self.train(self.splits["train"])
@@ -278,7 +284,13 @@ class FineTuningRun:
         signature = prediction.batch_signature(train.features)
         self.session.agree(self.identity)
         trainer = session.make_trainer(
-            settings, self.task, schedule, self.strategy, signature, identity=self.identity
+            settings,
+            self.task,
+            schedule,
+            self.strategy,
+            signature,
+            identity=self.identity,
+            reports=self._reports,
         )
         session.log_size(trainer, num_examples)
         self.begin_work()
@@ -327,6 +339,7 @@ class FineTuningRun:
             task.write_evaluations,
             EarlyStopping(settings.early_stopping_patience, settings.early_stopping_min_delta),
             task.takes_last,
+            self._reports,
         )
 
     def evaluate(self, dev: Split) -> tuple[sweeps.Result, str]:

@@ -20,9 +20,17 @@ from albert_tf.pretraining import input_pipeline, record_files
 from albert_tf.pretraining.record_files import RecordFile
 from albert_tf.pretraining.settings import Settings
 from albert_tf.pretraining.task import PretrainingTask, format_results, write_pretraining_results
-from albert_tf.training import devices, evaluation, run_directory, run_identity, session
+from albert_tf.training import (
+    devices,
+    evaluation,
+    reporting,
+    run_directory,
+    run_identity,
+    session,
+)
 from albert_tf.training.cluster import Workers
 from albert_tf.training.evaluation import CheckpointEvaluator, Evaluation
+from albert_tf.training.reporting import Reports
 from albert_tf.training.step import Batch
 
 PAPER_LEARNING_RATE = 0.00176  # with LAMB; section 4.1 of the ALBERT paper
@@ -74,6 +82,7 @@ def _run(settings: Settings, workers: Workers | None) -> Result:
     with (
         run_directory.made(settings.output_dir, is_shared=workers is not None),
         session.open_session(settings, config, workers) as opened,
+        reporting.of_run(settings) as reports,
     ):
         skip = settings.skip_bad_records
         train_files = eval_files = task.find_records(settings.input_file, "input_file", skip)
@@ -81,10 +90,10 @@ def _run(settings: Settings, workers: Workers | None) -> Result:
             eval_files = task.find_records(settings.eval_input_file, "eval_input_file", skip)
         identity = opened.identify(settings, describe_contents(train_files, eval_files))
         evaluates = settings.do_eval and opened.is_chief
-        evaluator = make_evaluator(settings, task, eval_files) if evaluates else None
+        evaluator = make_evaluator(settings, task, eval_files, reports) if evaluates else None
         if settings.do_train:
             record_files.check_batch_size(train_files, settings.train_batch_size)
-            train(settings, task, train_files, opened, identity, evaluator)
+            train(settings, task, train_files, opened, identity, evaluator, reports)
         if evaluator is None:
             if not opened.is_chief:
                 logging.info("Training finished. Only the first worker evaluates.")
@@ -117,6 +126,7 @@ def train(
     opened: session.Session,
     identity: TrainedWith | None = None,
     evaluator: CheckpointEvaluator | None = None,
+    reports: Reports | None = None,
 ) -> None:
     """Trains to the last step, from the latest checkpoint in `output_dir` or from scratch.
 
@@ -127,6 +137,7 @@ def train(
         opened: the session, with devices and folder.
         identity: what the run is trained with.
         evaluator: evaluates each checkpoint; None for no evaluation.
+        reports: of the run, as in `Curves`.
     """
     strategy = opened.strategy
     schedule = optimization.WarmUpPolynomialDecay(
@@ -144,6 +155,7 @@ def train(
         strategy,
         init_from_group0=settings.init_from_group0,
         identity=identity,
+        reports=reports,
     )
     session.log_size(trainer, sum(file.num_records for file in files))
     opened.begin_work()
@@ -164,7 +176,10 @@ def train(
 
 
 def make_evaluator(
-    settings: Settings, task: PretrainingTask, files: Sequence[RecordFile]
+    settings: Settings,
+    task: PretrainingTask,
+    files: Sequence[RecordFile],
+    reports: Reports | None = None,
 ) -> CheckpointEvaluator:
     """Returns an evaluator of the checkpoints in `output_dir`, with a separate model."""
     batch_size, max_steps = settings.eval_batch_size, settings.max_eval_steps
@@ -183,6 +198,7 @@ def make_evaluator(
         task.selection_metric,
         evaluation.digest(record_files.identity(files), batch_size, max_steps),
         write_pretraining_results,
+        reports=reports,
     )
 
 

@@ -26,6 +26,7 @@ from albert_tf.checkpoints.names import GLOBAL_STEP
 from albert_tf.checkpoints.store import BEST
 from albert_tf.training import precision, progress, run_directory
 from albert_tf.training.metrics_log import Curves, format_figures
+from albert_tf.training.reporting import Reports
 from albert_tf.training.step import Batch, Sums, Task
 
 EVALUATIONS_FILE = "evaluations.jsonl"
@@ -152,6 +153,7 @@ class CheckpointEvaluator:
             step; writes the text file of results.
         early_stopping: when to stop training before the last step.
         takes_last: as in `best_of`.
+        reports: of the run, as in `Curves`.
     """
 
     def __init__(
@@ -164,11 +166,13 @@ class CheckpointEvaluator:
         write_results: Callable[[str, list[Evaluation]], Any],
         early_stopping: EarlyStopping = EarlyStopping(),
         takes_last: bool = False,
+        reports: Reports | None = None,
     ) -> None:
         self.output_dir, self.model, self.measure = output_dir, model, measure
         self.selection_metric, self.measured_on = selection_metric, measured_on
         self._write_results, self._early_stopping = write_results, early_stopping
         self._takes_last, self._precision = takes_last, precision.current()
+        self._reports = reports
         self._best_prefix = os.path.join(output_dir, BEST)
         self._lost: set[str] = set()  # digests of best checkpoints that no longer exist
         self._all = read_evaluations(output_dir)
@@ -280,7 +284,7 @@ class CheckpointEvaluator:
 
     def _evaluate_each(self, prefixes: Iterable[str]) -> None:
         # Start with `model.ckpt-best` of an earlier run, so that no worse one can replace it.
-        with contextlib.closing(Curves(self.output_dir)) as curves:
+        with contextlib.closing(Curves(self.output_dir, reports=self._reports)) as curves:
             for prefix in sorted(prefixes, key=lambda prefix: prefix != self._best_prefix):
                 self.evaluate(prefix, curves)
             if self.evaluations:

@@ -23,6 +23,7 @@ from albert_tf.training import devices, run_directory
 from albert_tf.training.interruption import InterruptedRunError, StopRequest
 from albert_tf.training.metrics_log import Curves, MetricsLog, read_means
 from albert_tf.training.report_interval import ReportInterval
+from albert_tf.training.reporting import Reports
 from albert_tf.training.settings import RunSettings
 from albert_tf.training.step import Batch, TrainStep
 
@@ -48,6 +49,7 @@ class Trainer:
         settings: settings of the run, such as when to save and log.
         num_train_steps: the step at which training ends.
         identity: the identity of the run, which is stored with its checkpoints.
+        reports: of the run, as in `Curves`.
 
     Attributes:
         model, optimizer: those of `take_step`.
@@ -60,9 +62,11 @@ class Trainer:
         settings: RunSettings,
         num_train_steps: int,
         identity: TrainedWith | None = None,
+        reports: Reports | None = None,
     ) -> None:
         self.take_step, self.settings = take_step, settings
         self.num_train_steps, self._identity = num_train_steps, identity
+        self._reports = reports
         self.model, self.optimizer = take_step.model, take_step.optimizer
         self.step = 0
         self._slots = self.optimizer.slot_variables(take_step.variables)
@@ -249,7 +253,11 @@ class Trainer:
         settings = self.settings
         run_directory.read_results(settings.output_dir)  # report a damaged file before training
         return MetricsLog(
-            settings.output_dir, self.step, self.num_train_steps, settings.train_batch_size
+            settings.output_dir,
+            self.step,
+            self.num_train_steps,
+            settings.train_batch_size,
+            self._reports,
         )
 
     def _progress_bar(self) -> tqdm:

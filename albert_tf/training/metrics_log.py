@@ -1,19 +1,17 @@
-"""The log of a run's metrics: `metrics.jsonl`, TensorBoard summaries and messages."""
+"""The log of a run: `metrics.jsonl`, messages, and what is reported to TensorBoard and others."""
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-import tensorflow as tf
 from absl import logging
 
 from albert_tf import files
+from albert_tf.training.reporting import Reports
 
 METRICS_FILE = "metrics.jsonl"
 TRAIN, EVAL = "train/", "eval/"  # what TensorBoard's tags begin with
@@ -23,24 +21,28 @@ _OF_THE_LINE = ("learning_rate", "examples_per_second", "tokens_per_second")
 
 
 class Curves:
-    """The metrics of a run over its steps, in `metrics.jsonl` and TensorBoard summaries.
+    """The metrics of a run over its steps, in `metrics.jsonl` and in TensorBoard and the like.
 
     The file has a line for each training report, {"step": 100, "loss": 2.5, …}, and one for each
-    evaluation, {"step": 500, "eval/loss": 2.25, …}. TensorBoard's tags are `train/loss` and
+    evaluation, {"step": 500, "eval/loss": 2.25, …}. Elsewhere the tags are `train/loss` and
     `eval/loss`. Only one instance may be open at a time, because TensorBoard shows the newest file.
 
     Args:
         output_dir: an existing directory.
         step: the step at which training starts or resumes; later lines of an interrupted run are
             dropped, because their steps are trained again. None keeps all lines.
+        reports: the reports of the run, which stay open; None reports to TensorBoard.
 
     Raises:
         ValueError: the file is damaged. The message names the line.
     """
 
-    def __init__(self, output_dir: str, step: int | None = None) -> None:
+    def __init__(
+        self, output_dir: str, step: int | None = None, reports: Reports | None = None
+    ) -> None:
         self.path = os.path.join(output_dir, METRICS_FILE)
-        self._output_dir = output_dir
+        self._reports = reports or Reports(output_dir)
+        self._reports_are_shared = reports is not None
         self._lines = {
             (row["step"], _is_evaluation(row)): json.dumps(row)
             for row in _read_lines(self.path)
@@ -51,10 +53,6 @@ class Curves:
     def lines(self) -> list[str]:
         """The lines of the file ordered by step, training before evaluation."""
         return [self._lines[key] for key in sorted(self._lines)]
-
-    @functools.cached_property
-    def _summaries(self) -> tf.summary.SummaryWriter:
-        return tf.summary.create_file_writer(self._output_dir)
 
     def add_training(self, step: int, values: Mapping[str, float]) -> None:
         """Adds a training report.
@@ -89,28 +87,14 @@ class Curves:
         """Writes the file, and the TensorBoard summaries of `rows`, step → values."""
         with files.write_atomically(self.path) as stream:
             stream.write("".join(line + "\n" for line in self.lines))
-        with _errors_of_summaries(self.path):
-            for step, values in rows.items():
-                with self._summaries.as_default(step):
-                    for name, value in values.items():
-                        tf.summary.scalar(prefix + name, value)
-            self._summaries.flush()
+        self._reports.write(
+            {step: {prefix + n: v for n, v in values.items()} for step, values in rows.items()}
+        )
 
     def close(self) -> None:
-        """Closes the TensorBoard file."""
-        if "_summaries" in vars(self):
-            self._summaries.close()
-
-
-@contextlib.contextmanager
-def _errors_of_summaries(path: str) -> Iterator[None]:
-    """Converts TensorFlow's errors when writing summaries to OSError."""
-    try:
-        yield
-    except tf.errors.OpError as error:
-        is_full = isinstance(error, tf.errors.ResourceExhaustedError)
-        reason = "the disk is full" if is_full else "the summaries cannot be written"
-        raise OSError(f"{path}: {reason} ({' '.join(error.message.split())})") from None
+        """Ends reporting, unless the reports are shared."""
+        if not self._reports_are_shared:
+            self._reports.close()
 
 
 class MetricsLog:
@@ -121,14 +105,22 @@ class MetricsLog:
         step: as in `Curves`.
         last_step: the step at which training ends.
         batch_size: number of examples per step.
+        reports: as in `Curves`.
 
     Attributes:
         curves: the curves of the run.
     """
 
-    def __init__(self, output_dir: str, step: int, last_step: int, batch_size: int) -> None:
+    def __init__(
+        self,
+        output_dir: str,
+        step: int,
+        last_step: int,
+        batch_size: int,
+        reports: Reports | None = None,
+    ) -> None:
         self.last_step, self.batch_size = last_step, batch_size
-        self.curves = Curves(output_dir, step)
+        self.curves = Curves(output_dir, step, reports)
         self._start = (step, time.monotonic())
 
     def write(
@@ -178,7 +170,7 @@ class MetricsLog:
         self._start = (step, time.monotonic())
 
     def close(self) -> None:
-        """Closes the TensorBoard file."""
+        """Ends reporting, as `Curves.close` does."""
         self.curves.close()
 
 

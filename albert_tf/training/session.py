@@ -32,6 +32,7 @@ from albert_tf.checkpoints.trained_with import TrainedWith
 from albert_tf.config import AlbertConfig
 from albert_tf.optimization import WarmUpPolynomialDecay
 from albert_tf.training import cluster, devices, loop, precision, run_directory, run_identity
+from albert_tf.training.reporting import Reports
 from albert_tf.training.settings import DeviceSettings, RunSettings
 from albert_tf.training.step import StepOptions, TrainStep
 
@@ -246,6 +247,7 @@ def make_trainer(
     batch_signature: dict[str, tf.TensorSpec] | None = None,
     init_from_group0: bool = False,
     identity: TrainedWith | None = None,
+    reports: Reports | None = None,
 ) -> loop.Trainer:
     """Returns a trainer that resumes from the newest checkpoint of `output_dir`, or starts anew.
 
@@ -257,6 +259,7 @@ def make_trainer(
         batch_signature: as in `TrainStep`.
         init_from_group0: as in `load_checkpoint`, for `init_checkpoint`.
         identity: as in `Trainer`.
+        reports: as in `Trainer`.
 
     Raises:
         ValueError: a checkpoint in `output_dir`, or `init_checkpoint`, does not match the model; or
@@ -281,7 +284,7 @@ def make_trainer(
         optimizer = optimization.create_optimizer(settings.optimizer, schedule)
         loss_scale = precision.LossScale() if precision.current() == "float16" else None
     take_step = TrainStep(model, task, optimizer, options, strategy, batch_signature, loss_scale)
-    trainer = loop.Trainer(take_step, settings, schedule.num_train_steps, identity)
+    trainer = loop.Trainer(take_step, settings, schedule.num_train_steps, identity, reports)
     if trainer.restore_latest():
         logging.info("Resuming from step %d of %s", trainer.step, settings.output_dir)
     elif settings.init_checkpoint:

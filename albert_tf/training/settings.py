@@ -6,6 +6,7 @@ TensorFlow is not imported here.
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import os
 
 from albert_tf import files, included
@@ -200,10 +201,27 @@ class LoggingSettings(SettingsGroup):
         "that a report comes every 10 to 30 seconds.",
         minimum=0,
     )
+    report_to: tuple[str, ...] = setting(
+        ("tensorboard",),
+        "Where metrics and settings are reported besides the log and metrics.jsonl, separated by "
+        "commas: tensorboard, wandb (Weights & Biases) and mlflow, or none.",
+        choices=("tensorboard", "wandb", "mlflow", "none"),
+    )
     plots: bool | None = setting(
         None,
         "Plot the results at the end; if not given, they are plotted if matplotlib is installed.",
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if "none" in self.report_to and len(self.report_to) > 1:
+            raise ValueError(f"report_to={','.join(self.report_to)}: none stands alone")
+        for name in [name for name in ("wandb", "mlflow") if name in self.report_to]:
+            found = importlib.util.find_spec(name)
+            if found is None or found.origin is None:  # a mere folder, as wandb's own logs
+                raise ValueError(
+                    f"report_to={name} requires {name}: pip install 'albert-tf2[{name}]'"
+                )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -43,7 +43,9 @@ def test_every_field_has_a_flag_that_sets_it():
         value = {bool: True, int: 3, float: 0.5, str: "text"}[field.type]
         given[field.name] = field.choices[-1] if field.choices else value
     settings = parse([f"--{name}={value}" for name, value in given.items()])
-    assert dataclasses.asdict(settings) == given
+    tuples = {f.name for f in describe(FineTuningSettings) if f.is_tuple and not f.is_scalar}
+    expected = {name: (v,) if name in tuples else v for name, v in given.items()}
+    assert dataclasses.asdict(settings) == expected
 
 
 def test_several_learning_rates_make_a_tuple():

@@ -1,0 +1,240 @@
+"""Reporting metrics to TensorBoard, Weights & Biases and MLflow, besides `metrics.jsonl`."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol
+
+import tensorflow as tf
+from absl import logging
+
+from albert_tf import files
+from albert_tf.training import run_directory
+from albert_tf.training.settings import LoggingSettings, RunSettings
+
+RETRY_SECONDS = 600.0  # after a service has failed
+_WANDB, _MLFLOW = "wandb", "mlflow"  # names in `--report_to` and in reporting.json
+_PROJECT = "albert-tf2"  # of Weights & Biases, unless WANDB_PROJECT names another
+
+Hyperparameters = dict[str, bool | int | float | str]
+
+
+class Reporter(Protocol):
+    """Takes the metrics of a run. Made with the folder of the run and its settings."""
+
+    def write(self, step: int, values: Mapping[str, float]) -> None:
+        """Reports the metrics of a step, under tags such as `train/loss`."""
+
+    def close(self, is_complete: bool) -> None:
+        """Ends reporting; says whether the run has ended without an error."""
+
+
+class TensorBoard:
+    """Writes summaries, and the settings for TensorBoard's HParams dashboard.
+
+    Raises:
+        OSError: the disk is full, or the file system does not respond.
+    """
+
+    def __init__(self, output_dir: str, settings: Hyperparameters) -> None:
+        self._output_dir = output_dir
+        with self._errors_named():
+            self._writer = tf.summary.create_file_writer(output_dir)
+            if settings:
+                # TensorBoard comes with TensorFlow.
+                from tensorboard.plugins.hparams import api as hparams
+
+                with self._writer.as_default(0):
+                    hparams.hparams(settings, trial_id=_name(output_dir))
+
+    def write(self, step: int, values: Mapping[str, float]) -> None:
+        """Writes a scalar for each metric."""
+        with self._errors_named():
+            with self._writer.as_default(step):
+                for name, value in values.items():
+                    tf.summary.scalar(name, value)
+            self._writer.flush()
+
+    def close(self, is_complete: bool) -> None:
+        """Closes the file of summaries."""
+        self._writer.close()
+
+    @contextlib.contextmanager
+    def _errors_named(self) -> Iterator[None]:
+        """Raises TensorFlow's errors about the file of summaries as OSError."""
+        try:
+            yield
+        except tf.errors.OpError as error:
+            is_full = isinstance(error, tf.errors.ResourceExhaustedError)
+            reason = "the disk is full" if is_full else "the summaries cannot be written"
+            message = " ".join(error.message.split())
+            raise OSError(f"{self._output_dir}: {reason} ({message})") from None
+
+
+class WeightsAndBiases:
+    """Reports to Weights & Biases; its id in the folder of the run continues the same W&B run."""
+
+    def __init__(self, output_dir: str, settings: Hyperparameters) -> None:
+        import wandb
+
+        known = run_directory.read_reporting(output_dir).get(_WANDB)
+        self._run = wandb.init(
+            project=os.environ.get("WANDB_PROJECT", _PROJECT),
+            name=os.environ.get("WANDB_NAME", _name(output_dir)),
+            id=known,
+            resume="allow",
+            dir=None if files.is_remote(output_dir) else output_dir,
+            config=settings,
+            allow_val_change=True,
+            settings=wandb.Settings(console="off"),  # the console belongs to the program
+        )
+        if known is None:
+            run_directory.record_reporting(output_dir, _WANDB, self._run.id)
+        # W&B's own steps only increase; a resumed run repeats some.
+        self._run.define_metric("step")
+        self._run.define_metric("*", step_metric="step")
+
+    def write(self, step: int, values: Mapping[str, float]) -> None:
+        """Logs the metrics."""
+        self._run.log({"step": step} | dict(values))
+
+    def close(self, is_complete: bool) -> None:
+        """Finishes the W&B run, after what has been logged is sent."""
+        self._run.finish(exit_code=0 if is_complete else 1)
+
+
+class MLflow:
+    """Reports to MLflow; its id in the folder of the run continues the same MLflow run."""
+
+    def __init__(self, output_dir: str, settings: Hyperparameters) -> None:
+        import mlflow
+
+        self._mlflow = mlflow
+        known = run_directory.read_reporting(output_dir).get(_MLFLOW)
+        name = None if known else _name(output_dir)
+        run = mlflow.start_run(run_id=known, run_name=name, nested=True)
+        self._run_id = run.info.run_id
+        if known is None:
+            run_directory.record_reporting(output_dir, _MLFLOW, self._run_id)
+            mlflow.log_params(settings)  # which cannot change later
+
+    def write(self, step: int, values: Mapping[str, float]) -> None:
+        """Logs the metrics."""
+        self._mlflow.log_metrics(dict(values), step=step, run_id=self._run_id)
+
+    def close(self, is_complete: bool) -> None:
+        """Ends the MLflow run."""
+        self._mlflow.end_run("FINISHED" if is_complete else "FAILED")
+
+
+_SERVICES: dict[str, Callable[[str, Hyperparameters], Reporter]] = {
+    _WANDB: WeightsAndBiases,
+    _MLFLOW: MLflow,
+}
+
+
+class Reports:
+    """Reports the metrics of a run to everything that `--report_to` names. A context manager.
+
+    Nothing is opened before the first metrics. A service that fails does not end training: it is
+    warned of once, and tried again later; `metrics.jsonl` has all metrics.
+
+    Args:
+        output_dir: folder of the run.
+        report_to: names, as in `LoggingSettings`.
+        settings: of the run, for those who compare runs.
+    """
+
+    def __init__(
+        self,
+        output_dir: str,
+        report_to: tuple[str, ...] = LoggingSettings.report_to,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._output_dir, self._names = output_dir, report_to
+        self._settings = hyperparameters(settings or {})
+        self._open: dict[str, Reporter] = {}
+        self._silent_until: dict[str, float] = {}
+
+    def __enter__(self) -> Reports:
+        return self
+
+    def __exit__(self, error_type: type[BaseException] | None, *_: object) -> None:
+        self.close(is_complete=error_type is None)
+
+    def write(self, rows: Mapping[int, Mapping[str, float]]) -> None:
+        """Reports metrics.
+
+        Args:
+            rows: step → tag → value.
+
+        Raises:
+            OSError: TensorBoard's file cannot be written.
+        """
+        if "tensorboard" in self._names:
+            self._write("tensorboard", TensorBoard, rows)
+        for name, service in _SERVICES.items():
+            if name in self._names and time.monotonic() >= self._silent_until.get(name, 0.0):
+                with self._failure_survived(name):
+                    self._write(name, service, rows)
+
+    def _write(
+        self,
+        name: str,
+        make: Callable[[str, Hyperparameters], Reporter],
+        rows: Mapping[int, Mapping[str, float]],
+    ) -> None:
+        if name not in self._open:
+            self._open[name] = make(self._output_dir, self._settings)
+        for step, values in rows.items():
+            self._open[name].write(step, values)
+
+    @contextlib.contextmanager
+    def _failure_survived(self, name: str) -> Iterator[None]:
+        """Warns once if a service fails, and leaves it alone for a while."""
+        try:
+            yield
+        except Exception as error:  # whatever it is, it must not end a run of days
+            if name not in self._silent_until:
+                logging.warning(
+                    "Reporting to %s failed: %s. Training continues, all metrics are in "
+                    "metrics.jsonl, and %s is tried again every %g minutes.",
+                    name,
+                    " ".join(str(error).split()).rstrip(".") or type(error).__name__,
+                    name,
+                    RETRY_SECONDS / 60,
+                )
+            self._silent_until[name] = time.monotonic() + RETRY_SECONDS
+
+    def close(self, is_complete: bool = True) -> None:
+        """Ends reporting, until something else is written."""
+        while self._open:
+            name, reporter = self._open.popitem()
+            with self._failure_survived(name):
+                reporter.close(is_complete)
+
+
+def of_run(settings: RunSettings) -> Reports:
+    """Returns the reports of a run, given its settings."""
+    return Reports(settings.output_dir, settings.report_to, dataclasses.asdict(settings))
+
+
+def hyperparameters(settings: Mapping[str, Any]) -> Hyperparameters:
+    """Returns settings as numbers and texts, without those that are not set.
+
+    >>> hyperparameters({"seed": 7, "learning_rate": (1e-5, 3e-5), "init_checkpoint": None})
+    {'seed': 7, 'learning_rate': '1e-05,3e-05'}
+    """
+    return {
+        name: ",".join(map(str, value)) if isinstance(value, tuple) else value
+        for name, value in settings.items()
+        if value is not None
+    }
+
+
+def _name(output_dir: str) -> str:
+    return os.path.basename(output_dir.rstrip("/")) or output_dir
