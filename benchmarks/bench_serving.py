@@ -6,9 +6,9 @@ Classifiers with random weights answer real sentence pairs, from the data beside
 by the signature `texts` of an exported model (in float32 always), by `load_predictor` with both of
 its engines, by Hugging Face's pipeline, and by OpenVINO with Hugging Face's model and tokenizer.
 All of them have the same weights; their first probabilities are in the result. Contenders take
-turns, and `times_openvino` is the median over the rounds of the time that a contender takes, as
+turns, and `…_times_openvino` is the median over the rounds of the time that a contender takes, as
 a share of what the last one takes in the same round: what else runs on the machine disturbs both.
-Prints a JSON line for each config, precision and number of rows.
+Prints a JSON line for each config and precision.
 """
 
 from __future__ import annotations
@@ -85,7 +85,9 @@ def write_models(config_file: str, folder: str) -> dict[str, str]:
     }
 
 
-def make_jobs(models: dict[str, str], pairs: str, precision: str, rows: int) -> dict[str, Job]:
+def make_jobs(
+    models: dict[str, str], pairs: str, precision: str, single_rows: int
+) -> dict[str, Job]:
     """The contenders, the last of which the others are compared with."""
     ways = {
         "SavedModel": (SERVING, "export", "saved_model"),
@@ -103,39 +105,53 @@ def make_jobs(models: dict[str, str], pairs: str, precision: str, rows: int) -> 
             precision=precision,
             folder=models[model],
             engine=engine,
-            rows=rows,
+            single_rows=single_rows,
         )
         for name, (worker, model, engine) in ways.items()
     }
 
 
-def measure(jobs: dict[str, Job], rounds: int, steps: int) -> dict[str, Any]:
-    """Returns name → figures; seconds are those of a step."""
+def measure(jobs: dict[str, Job], rounds: int, single_rows: int, rows: int) -> dict[str, Any]:
+    """Returns name → figures; ends with what `Contender.close` tells, of all steps together."""
     running = {name: Contender(job) for name, job in jobs.items()}
-    medians: dict[str, list[float]] = {name: [] for name in jobs}
+    singles: dict[str, list[list[float]]] = {name: [] for name in jobs}
+    alls: dict[str, list[list[float]]] = {name: [] for name in jobs}
     for number in range(rounds):
         order = list(running) if number % 2 else list(running)[::-1]
-        for name in order:
-            running[name].run(steps)
-            turn = [step["seconds"] for step in running[name].steps[-steps:]]
-            medians[name].append(statistics.median(turn) if turn else float("nan"))
-    results: dict[str, Any] = {}
-    for name, contender in running.items():
-        seconds = [step["seconds"] for step in contender.steps]
-        results[name] = contender.close()
-        if seconds and "skipped" not in results[name]:
-            p50, p99 = np.percentile(seconds, [50, 99])
-            shares = np.array(medians[name]) / np.array(medians.get(OPENVINO, medians[name]))
-            results[name] |= {
-                "milliseconds_p50": round(1e3 * p50, 2),
-                "milliseconds_p99": round(1e3 * p99, 2),
-                "times_openvino": round(float(np.median(shares)), 3),
-            }
+        for turns, steps in ((singles, single_rows), (alls, 1)):
+            for name in order:
+                running[name].run(steps)
+                turns[name].append([step["seconds"] for step in running[name].steps[-steps:]])
+    results = {name: contender.close() for name, contender in running.items()}
+    for name, found in results.items():
+        if "skipped" in found:
+            continue
+        p50, p99 = np.percentile(np.concatenate(singles[name]), [50, 99])
+        seconds = float(np.median(alls[name]))
+        results[name] = {
+            "latency_ms_p50": round(1e3 * p50, 2),
+            "latency_ms_p99": round(1e3 * p99, 2),
+            "rows_per_second": round(rows / seconds, 1),
+            **_compared(singles[name], singles.get(OPENVINO), "latency_times_openvino"),
+            **_compared(alls[name], alls.get(OPENVINO), "time_times_openvino"),
+            **{key: found[key] for key in ("probabilities", "versions", "start_seconds")},
+        }
     return results
 
 
+def _compared(
+    turns: list[list[float]], others: list[list[float]] | None, name: str
+) -> dict[str, float]:
+    """The median over the rounds of the time as a share of another contender's; {} without it."""
+    if others is None:
+        return {}
+    pairs = zip(turns, others, strict=True)
+    shares = [statistics.median(ours) / statistics.median(theirs) for ours, theirs in pairs]
+    return {name: round(statistics.median(shares), 3)}
+
+
 def main() -> None:
-    """Measures every config and precision, with one row and with all rows at once."""
+    """Measures every config and precision, with single rows and with all rows at once."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--configs", default=CONFIGS)
     parser.add_argument("--precisions", default="float32,bfloat16")
@@ -150,18 +166,14 @@ def main() -> None:
     for path in flags.configs.split(","):
         with tempfile.TemporaryDirectory() as folder:
             models = write_models(os.path.join(contenders.ROOT, path), folder)
+            pairs = write_pairs(os.path.join(folder, "pairs.json"), flags.rows)
             for precision in flags.precisions.split(","):
-                for rows, count, steps in (
-                    (1, flags.single_rows, flags.single_rows),
-                    (flags.rows, flags.rows, 1),
-                ):
-                    pairs = write_pairs(os.path.join(folder, f"{rows}.json"), count)
-                    jobs = make_jobs(models, pairs, precision, rows)
-                    jobs = contenders.chosen(jobs, flags.contenders)
-                    results = measure(jobs, flags.rounds, steps)
-                    contenders.print_line(
-                        "serving", config=path, precision=precision, rows=rows, results=results
-                    )
+                jobs = make_jobs(models, pairs, precision, flags.single_rows)
+                jobs = contenders.chosen(jobs, flags.contenders)
+                results = measure(jobs, flags.rounds, flags.single_rows, flags.rows)
+                contenders.print_line(
+                    "serving", config=path, precision=precision, rows=flags.rows, results=results
+                )
 
 
 if __name__ == "__main__":

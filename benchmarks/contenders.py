@@ -57,7 +57,7 @@ class Job:
         library: of `worker_keras.py`, "keras_hub" or "model_garden".
         folder: of the model that is served.
         engine: what serves it.
-        rows: texts of a step of serving.
+        single_rows: steps of one row each, before the step of serving that takes all rows.
     """
 
     worker: str
@@ -72,7 +72,7 @@ class Job:
     library: str = ""
     folder: str = ""
     engine: str = ""
-    rows: int = 0
+    single_rows: int = 0
 
 
 class Contender:
@@ -279,13 +279,13 @@ def serve_texts(answer: Callable[[list[Any]], Any], job: dict[str, Any], **facts
 
     Args:
         answer: takes pairs of texts and returns the probabilities of each.
-        job: of `read_job`; `batches` names a file of pairs, and a step takes `rows` of them.
+        job: of `read_job`; `batches` names a file of pairs. The first `single_rows` of them are a
+            step each, and then all of them together are one.
         facts: go into the answer, beside the probabilities of the first rows.
     """
     with open(job["batches"], encoding="utf-8") as stream:
         pairs = [tuple(pair) for pair in json.load(stream)]
-    size = job["rows"]
-    steps = [pairs[begin : begin + size] for begin in range(0, len(pairs), size)]
+    steps = [[pair] for pair in pairs[: job["single_rows"]]] + [pairs]
     for step in steps:
         answer(step)
     facts["probabilities"] = np.round(answer(pairs[:4]), 5).tolist()
