@@ -519,7 +519,7 @@ class SpanAnswerer(TextPredictor):
         self._task = QuestionAnswering(
             settings, self.model.config, self.tokenizer, is_answerable, {}
         )
-        self._threshold = self._task.threshold(found.folder) if is_answerable else None
+        self._threshold = self._task.threshold(found.records) if is_answerable else None
 
     def load(
         self, found: ModelFolder, recorded: Mapping[str, Any], model_files: Mapping[str, Any]

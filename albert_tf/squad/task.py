@@ -9,6 +9,7 @@ Shapes: B batch size, N features, S sequence length.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
@@ -17,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from albert_tf.checkpoints import containers
+from albert_tf.checkpoints import containers, finding
 from albert_tf.config import AlbertConfig
 from albert_tf.finetuning import feature_cache
 from albert_tf.finetuning.batching import Padding
@@ -59,6 +60,7 @@ OUTPUTS_V2 = dict.fromkeys(
 HEAD_V1, HEAD_V2 = "cls/squad/output_weights", "start_logits/dense/kernel"
 
 THRESHOLD = "null_score_diff_threshold"
+THRESHOLD_FILE = "null_odds_threshold.json"  # of an exported model
 
 
 class QuestionAnswering(FineTuningTask):
@@ -272,6 +274,9 @@ class QuestionAnswering(FineTuningTask):
         threshold = self.settings.null_score_diff_threshold
         if threshold is not None or not self.version_2:
             return threshold
+        exported = finding.read_json_if_there(output_dir, THRESHOLD_FILE)
+        if THRESHOLD in exported:
+            return float(exported[THRESHOLD])
         best = evaluation_of_best(output_dir)
         found = None if best is None else best.metrics.get(THRESHOLD)
         if found is None:
@@ -309,6 +314,8 @@ class QuestionAnswering(FineTuningTask):
         features = saved_model.token_features(max_seq_length)
         if self.version_2:
             features = saved_model.token_features(max_seq_length, "p_mask")
+            threshold = json.dumps({THRESHOLD: self.threshold(output_dir)}) + "\n"
+            extra_files = {**extra_files, THRESHOLD_FILE: threshold.encode()}
         saved_model.export_saved_model(
             os.path.join(export_dir, "saved_model"),
             model,

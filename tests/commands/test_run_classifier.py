@@ -254,7 +254,10 @@ def test_the_exported_model_predicts_like_the_best_checkpoint(finished, run, tmp
     assert {file.name for file in extra.iterdir()} == {
         "albert_config.json",
         "labels.txt",
+        "run.json",
+        "task.json",
         "toy.model",
+        "trained_with.json",
     }
     assert (extra / "labels.txt").read_text() == "0\n1\n"
 
