@@ -203,7 +203,7 @@ class FineTuningSettings(RunSettings, DataSettings):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TFLiteSettings(SettingsGroup):
-    """What programs that export TFLite files have."""
+    """Settings of programs that export TFLite files."""
 
     GROUP = "prediction and export"
 

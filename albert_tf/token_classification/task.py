@@ -638,7 +638,7 @@ class TokenClassifier(FineTuningTask):
     ) -> None:
         """Writes a SavedModel, with `labels.txt` beside the vocabulary.
 
-        Its signature `texts` takes texts, `words` their words.
+        Its signature `texts` takes texts, and `words` takes texts that are split into words.
         """
         labels = "".join(f"{label}\n" for label in self.tags.labels).encode()
         saved_model.export_saved_model(
@@ -653,7 +653,7 @@ class TokenClassifier(FineTuningTask):
         )
 
     def _text_signatures(self, max_seq_length: int) -> dict[str, saved_model.TextSignature]:
-        """Returns the signatures that take texts, and words."""
+        """Returns the signatures that take texts or words."""
         if not self.settings.export_texts:
             return {}
         resources = tf.Module()
