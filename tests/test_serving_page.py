@@ -13,11 +13,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import albert_tf
 from albert_tf import classification, race, squad, token_classification
 from albert_tf.classification.task import Classifier
 from albert_tf.classification.tasks import TASKS
 from albert_tf.race.task import MultipleChoice
 from albert_tf.serving import tflite
+from albert_tf.serving.pretrained_model import save_pretrained
 from albert_tf.squad.task import QuestionAnswering
 from albert_tf.token_classification.task import Tags, TokenClassifier
 from albert_tf.tokenization import FullTokenizer
@@ -71,13 +73,22 @@ MAKERS = {
     "span answers": spans,
     "token classification": tags,
 }
+OF_PRETRAINED = ("masked words", "embeddings")
 
 
-@pytest.fixture(scope="module", params=MAKERS)
+def export_pretrained(folder, config, tokenizer):
+    model = albert_tf.AlbertForPretraining(config)
+    save_pretrained(str(folder), model, tokenizer, LENGTH, True, True, top_k=2)
+
+
+@pytest.fixture(scope="module", params=[*MAKERS, *OF_PRETRAINED])
 def exported(request, tmp_path_factory, tiny_config, toy_tokenizer):
     """The name of a task, and the folder of a SavedModel of it."""
-    task = MAKERS[request.param](tiny_config, toy_tokenizer)
     folder = tmp_path_factory.mktemp("export")
+    if request.param in OF_PRETRAINED:
+        export_pretrained(folder, tiny_config, toy_tokenizer)
+        return request.param, folder
+    task = MAKERS[request.param](tiny_config, toy_tokenizer)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tflite, "export_tflite", lambda *_: None)  # which takes long
         task.export(task.build_model(), str(folder), LENGTH, {})
@@ -86,7 +97,7 @@ def exported(request, tmp_path_factory, tiny_config, toy_tokenizer):
 
 
 def test_the_page_has_requests_for_these_tasks_alone():
-    assert REQUESTS.keys() == MAKERS.keys()
+    assert REQUESTS.keys() == {*MAKERS, *OF_PRETRAINED}
     for objects in REQUESTS.values():
         rows, _, columns, _ = objects
         assert "instances" in rows
@@ -99,6 +110,8 @@ def assert_same_form(found, shown, place="response"):
         assert shown.keys() <= found.keys(), place
         for key, value in shown.items():
             assert_same_form(found[key], value, f"{place}.{key}")
+    elif shown == []:  # stands for the numbers of an embedding
+        assert {type(number) for number in found} == {float}, place
     elif isinstance(shown, list):
         assert len(found) == len(shown), place
         for number, value in enumerate(shown):
@@ -132,7 +145,8 @@ def test_rows_columns_and_bytes_give_the_same_numbers(exported):
     by_rows, by_columns = (
         respond(signatures, json.dumps(REQUESTS[name][place])) for place in (0, 2)
     )
-    key = "scores" if name == "span answers" else "probabilities"
+    keys = {"span answers": "scores", "masked words": "scores", "embeddings": "mean"}
+    key = keys.get(name, "probabilities")
     first_row = by_rows["predictions"][0][key]
     np.testing.assert_allclose(by_columns["outputs"][key][0], first_row, atol=1e-6)
     if name == "classification":  # whose second row is base64 in rows, and text in columns
