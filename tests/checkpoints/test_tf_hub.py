@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 import tensorflow as tf
+import tf_keras
 
 from albert_tf.checkpoints import model_garden, tf_hub
 from albert_tf.checkpoints.loading import inspect_checkpoint, load_checkpoint, read_weights
@@ -131,12 +132,32 @@ def test_untrained_heads_are_omitted_and_wordpiece_has_do_lower_case(model, tmp_
 
 
 @pytest.mark.slow
-def test_tensorflow_hub_loads_it_as_a_layer(module, tiny_batch):
+def test_tensorflow_hub_fine_tunes_it_as_a_layer(module, tiny_batch):
     hub = pytest.importorskip("tensorflow_hub")
-    layer = hub.KerasLayer(module, trainable=True)
-    outputs = layer(hub_inputs(tiny_batch), training=True)
+    encoder = hub.KerasLayer(module, trainable=True)
+    batch = hub_inputs(tiny_batch)
+    first, second = (encoder(batch, training=True)["sequence_output"] for _ in range(2))
+    assert abs(first - second).numpy().max() > 0.01  # dropout
+    assert len(encoder.trainable_variables) == 25
+    before = [variable.numpy() for variable in encoder.trainable_variables]
+    inputs = {
+        name: tf_keras.Input([None], dtype=tf.int32, name=name)
+        for name in ("input_word_ids", "input_mask", "input_type_ids")
+    }
+    outputs = encoder(inputs)
     assert set(outputs) == ENCODER_OUTPUTS
-    assert len(layer.trainable_variables) == 25
+    model = tf_keras.Model(inputs, tf_keras.layers.Dense(2)(outputs["pooled_output"]))
+    loss = tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(tf_keras.optimizers.Adam(0.003), loss)
+    labels = np.array([0, 1, 1, 0, 1])
+    loss_before = model.evaluate(batch, labels, verbose=0)
+    model.fit(batch, labels, epochs=60, verbose=0)
+    assert model.evaluate(batch, labels, verbose=0) < 0.75 * loss_before
+    changed = [
+        np.any(variable.numpy() != value)
+        for variable, value in zip(encoder.trainable_variables, before, strict=True)
+    ]
+    assert sum(changed) >= 24  # the bias of the keys has no gradient but rounding
 
 
 @pytest.mark.slow

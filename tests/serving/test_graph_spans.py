@@ -125,3 +125,21 @@ def test_beams_pair_each_start_with_its_ends():
     found = graph_spans.beams(-starts, starts, -ends, ends, tf.constant([0.5]))
     assert found.starts.numpy().tolist() == [[3, 3, 1, 1]]
     assert found.end_scores.numpy().tolist() == [[-4, -5, -2, -6]]
+
+
+def test_answers_are_found_in_a_graph(toy_tokenizer):
+    reader = make_reader(toy_tokenizer, 5, 0.5)
+
+    def find_candidates(batch):
+        logits = tf.cast(batch["input_ids"], tf.float32)
+        found = graph_spans.best_pairs(logits, logits, batch["input_mask"], N_BEST)
+        return graph_spans.Candidates(**vars(found) | {"null_scores": logits[:, 0]})
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)] * 2, autograph=False)
+    def answer(questions, contexts):
+        return reader.answer(questions, contexts, find_candidates)
+
+    questions, contexts = map(tf.constant, zip(*QUESTIONS, strict=True))
+    expected = reader.answer(questions, contexts, find_candidates)
+    for name, values in answer(questions, contexts).items():
+        np.testing.assert_array_equal(values, expected[name], name)
