@@ -165,7 +165,7 @@ def assert_is_complete(output_dir, result, settings):
     best = tensors(output_dir / "model.ckpt-best")["global_step"]
     assert best == (0, 4, 8, 9)[int(np.argmin(losses))]
     run = json.loads((output_dir / "run.json").read_text())
-    assert run["flags"] == dataclasses.asdict(settings)
+    assert run["flags"] == json.loads(json.dumps(dataclasses.asdict(settings)))  # tuples: lists
 
 
 def test_a_run_evaluates_its_checkpoints_and_keeps_the_best(tmp_path, training):

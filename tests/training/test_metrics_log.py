@@ -23,6 +23,7 @@ def summaries_of(path):
         for file in sorted(path.glob("events.out.tfevents.*"))
         for event in map(tf.compat.v1.Event.FromString, read_records(file))
         for value in event.summary.value
+        if not value.tag.startswith("_hparams_/")  # the settings
     ]
 
 
