@@ -1,0 +1,132 @@
+"""Trained, exported and loaded in a fresh process: the answers of the program's own predictors."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import albert_tf
+from albert_tf import classification, squad
+
+TEXTS = [
+    "The river carries the rain.",
+    "A small boat waits at the landing, and nobody knows whose it is.",
+    "",
+    "😀 👩‍👩‍👧 e\u0301",
+    "the river " * 1000,
+    "\ufffd\ufffdriver",
+]
+BROKEN = b"\xff\xferiver".decode("utf-8", "surrogateescape")  # as the last text, in bytes
+# What a server has: TensorFlow and tensorflow-text, and neither this library nor Keras 2.
+SERVER = """
+import json, sys
+import tensorflow as tf
+import tensorflow_text
+
+served = tf.saved_model.load(sys.argv[1]).signatures["texts"]
+columns = {
+    name: tf.constant([text.encode("utf-8", "surrogateescape") for text in column])
+    for name, column in json.load(sys.stdin).items()
+}
+found = {name: value.numpy() for name, value in served(**columns).items()}
+assert not {"albert_tf", "tf_keras"} & set(sys.modules)
+print(json.dumps({
+    name: [x.decode() if isinstance(x, bytes) else x for x in value.tolist()]
+    for name, value in found.items() if value.ndim == 1 or value.dtype != object
+}))
+"""
+
+
+def serve(folder, **columns):
+    """The answers of a fresh process."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", SERVER, str(folder)],
+        input=json.dumps(columns),
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.fixture(name="always")
+def settings_of_all(config_file, toy_spm_model, tmp_path):
+    return {
+        "albert_config_file": str(config_file),
+        "spm_model_file": toy_spm_model,
+        "output_dir": str(tmp_path / "out"),
+        "export_dir": str(tmp_path / "export"),
+        "precision": "float32",
+        "train_batch_size": 3,
+        "do_train": True,
+        "do_eval": False,
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_a_classifier_answers_as_its_predictor(always, tmp_path, precision):
+    rows = [f"{text}\t{label}\n" for text, label in zip(TEXTS[:2], "yn", strict=True)]
+    (tmp_path / "train.tsv").write_text("text\tlabel\n" + "".join(rows))
+    settings = classification.Settings(
+        task_name="tsv",
+        data_dir=str(tmp_path),
+        max_seq_length=17,
+        train_step=2,
+        export_precision=precision,
+        **always,
+    )
+    classification.run(settings)
+    (folder,) = (tmp_path / "export").iterdir()
+    found = serve(folder, text_a=[*TEXTS[:-1], BROKEN], text_b=[""] * len(TEXTS))
+    expected = albert_tf.load_predictor(settings.output_dir)(TEXTS)
+    probabilities = [list(result["probabilities"].values()) for result in expected]
+    tolerance = 1e-5 if precision == "float32" else 0.01
+    np.testing.assert_allclose(found["probabilities"], probabilities, atol=tolerance)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version_2", [False, True])
+def test_questions_are_answered_as_by_the_predictor(always, tmp_path, version_2):
+    context = TEXTS[1]
+    answer = {"text": "boat", "answer_start": context.index("boat")}
+    question = {"id": "q", "question": "What waits?", "answers": [answer], "is_impossible": False}
+    path = tmp_path / "questions.json"
+    path.write_text(
+        json.dumps({"data": [{"paragraphs": [{"context": context, "qas": [question]}]}]})
+    )
+    settings = squad.Settings(
+        train_file=str(path),
+        version_2_with_negative=version_2,
+        max_seq_length=32,
+        max_query_length=9,
+        doc_stride=7,
+        num_train_epochs=4.0,
+        num_workers=1,
+        **always | {"train_batch_size": 1},
+    )
+    squad.run(settings)
+    (folder,) = (tmp_path / "export" / "saved_model").iterdir()
+    questions = [("What waits?", text) for text in TEXTS]
+    found = serve(
+        folder,
+        question=[asked for asked, _ in questions],
+        context=[*TEXTS[:-1], BROKEN],
+    )
+    for row, expected in enumerate(albert_tf.load_predictor(settings.output_dir).answer(questions)):
+        ours = {name: found[name][row] for name in ("answer", "begin", "end")}
+        assert ours == {name: expected[name] for name in ours}
+        # In SQuAD 1.1 the program's candidates include padding, whose width the batch decides.
+        tolerance = 1e-5 if version_2 else 1e-3
+        assert found["score"][row] == pytest.approx(expected["score"], abs=tolerance)
+        if expected["begin"] >= 0:
+            assert TEXTS[row][ours["begin"] : ours["end"]] == ours["answer"]
