@@ -1,4 +1,4 @@
-"""Names the release that a checkpoint is: see albert_tf/commands/check_release.py."""
+"""Identifies a released checkpoint; see albert_tf/commands/check_release.py."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Converts an ALBERT checkpoint into another form: see albert_tf/commands/convert_checkpoint.py."""
+"""Converts an ALBERT checkpoint to another format; see albert_tf/commands/convert_checkpoint.py."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Drops or adds pieces of a model's vocabulary: see albert_tf/commands/edit_vocabulary.py."""
+"""Prunes or extends the vocabulary of a model; see albert_tf/commands/edit_vocabulary.py."""
 
 import os
 import sys

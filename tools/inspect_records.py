@@ -1,4 +1,4 @@
-"""Shows what is in pre-training records: see albert_tf/commands/inspect_records.py."""
+"""Prints the content of pre-training records; see albert_tf/commands/inspect_records.py."""
 
 import os
 import sys

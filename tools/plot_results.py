@@ -1,4 +1,4 @@
-"""Plots the results of a run: see albert_tf/commands/plot_results.py."""
+"""Plots the results of a run; see albert_tf/commands/plot_results.py."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Trains a vocabulary: see albert_tf/commands/train_vocabulary.py."""
+"""Trains a vocabulary; see albert_tf/commands/train_vocabulary.py."""
 
 import os
 import sys

@@ -1,5 +1,5 @@
-"""What is called from the shell: a module with `main` for each command.
+"""The command-line programs, one module with a function `main` for each.
 
-The scripts in the repository's root folder and in `tools/` call them, and so do the commands that
-an installed package has, such as `albert-run-classifier`.
+The scripts in the root folder of the repository and in `tools/` call these functions, and so do the
+console commands of an installed package, such as `albert-run-classifier`.
 """

@@ -1,15 +1,15 @@
-r"""Names the release that a checkpoint is, and measures it on a task with the published settings.
+r"""Identifies a released checkpoint, and evaluates it on a task with the published settings.
 
     python tools/check_release.py --input=albert_tiny
 
-compares the checksum of every tensor with those of nine releases of Google and albert_zh, and lists
-the tensors that are altered, missing or added. It recognizes a release after a conversion, too.
+compares the checksum of every tensor with those of nine releases by Google and albert_zh, and lists
+the tensors that were altered, are missing or were added. Converted releases are recognized as well.
 
     python tools/check_release.py --input=albert_tiny --task=lcqmc_tiny --data_dir=lcqmc \
         --output_dir=lcqmc_check
 
-then fine-tunes this model by a recipe of configs/recipes, and prints what was published beside what
-was measured. The same command resumes an interrupted run.
+then fine-tunes the model with a recipe from configs/recipes, and prints the published result next
+to the measured one. Run the same command again to resume an interrupted run.
 """
 
 from __future__ import annotations
@@ -38,26 +38,30 @@ class Settings(SettingsGroup):
 
     input: str = setting(REQUIRED, "Folder of a released model, or a checkpoint in it.")
     task: str = setting(
-        "", "Recipe to run, a name of configs/recipes such as lcqmc_tiny; default: none."
+        "", "Recipe in configs/recipes to run, such as lcqmc_tiny; if empty, no recipe is run."
     )
-    data_dir: str = setting("", "Folder of the data of the task; default: that of the recipe.")
-    output_dir: str = setting("", "Folder of the run; default: that of the recipe.")
+    data_dir: str = setting(
+        "", "Folder with the data of the task; if empty, the one that the recipe names."
+    )
+    output_dir: str = setting(
+        "", "Output folder of the run; if empty, the one that the recipe names."
+    )
 
     def __post_init__(self) -> None:
-        """Checks that flags go together."""
+        """Checks that the flags are consistent."""
         if not self.task and (self.data_dir or self.output_dir):
-            raise ValueError("data_dir and output_dir belong to a task; pass --task as well")
+            raise ValueError("--data_dir and --output_dir require --task")
 
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-    """A recipe of configs/recipes.
+    """A recipe in configs/recipes.
 
     Attributes:
-        path: of the file.
-        command: module of `albert_tf.commands` that runs it.
-        published: what its comment says of published results.
-        flags: name → value, of the flags that have one.
+        path: path of the file.
+        command: module of `albert_tf.commands` that runs the recipe.
+        published: the published results, as quoted in the comments of the file.
+        flags: name → value, for the flags that have a value.
     """
 
     path: str
@@ -70,27 +74,29 @@ def read_recipe(name: str) -> Recipe:
     """Reads a recipe.
 
     Args:
-        name: of a recipe of configs/recipes, or a path.
+        name: name of a recipe in configs/recipes, or a path.
 
     Raises:
-        FileNotFoundError: there is no such recipe; lists the names.
-        ValueError: the file has no command or no published result in its comments.
+        FileNotFoundError: there is no such recipe; the message lists the available ones.
+        ValueError: the comments of the file contain no command or no published result.
     """
     path = included.recipe_file(name)
     text = files.read_text(path)
     command = re.search(r"^#     python (\w+)\.py ", text, re.MULTILINE)
     published = re.search(r"^# Published: (.*(?:\n# .*)*)", text, re.MULTILINE)
     if command is None or published is None:
-        raise ValueError(f"{path}: no recipe: its comments name no command or no published result")
+        raise ValueError(
+            f"{path} is not a recipe: its comments must name a command and a published result"
+        )
     flags = dict(re.findall(r"^--(\w+)=(.*)$", text, re.MULTILINE))
     return Recipe(path, command[1], published[1].replace("\n# ", " "), flags)
 
 
 def command_line(settings: Settings, recipe: Recipe) -> list[str]:
-    """Returns the command that runs a recipe with the model and the folders of the settings.
+    """Returns the command that runs a recipe with the model and the folders from the settings.
 
     Raises:
-        FileNotFoundError, ValueError: the folder has no config or vocabulary, or several.
+        FileNotFoundError, ValueError: the folder contains no config or vocabulary, or several.
     """
     checkpoint = finding.find_checkpoint(settings.input)
     folder = os.path.dirname(checkpoint)
@@ -109,11 +115,11 @@ def command_line(settings: Settings, recipe: Recipe) -> list[str]:
 
 
 def _folders(settings: Settings, recipe: Recipe) -> dict[str, str]:
-    """Returns the flags that name data and output, with the folders of the settings."""
+    """Returns the flags for the data and the output folder, with the values from the settings."""
     flags = {"output_dir": settings.output_dir} if settings.output_dir else {}
     if settings.data_dir and "data_dir" in recipe.flags:
         return flags | {"data_dir": settings.data_dir}
-    if settings.data_dir:  # SQuAD's programs take files
+    if settings.data_dir:  # the SQuAD program takes paths of files instead of a folder
         paths = {name: recipe.flags[name] for name in DATA_FILE_FLAGS if name in recipe.flags}
         for name, path in paths.items():
             flags[name] = os.path.join(settings.data_dir, os.path.basename(path))
@@ -121,7 +127,7 @@ def _folders(settings: Settings, recipe: Recipe) -> dict[str, str]:
 
 
 def measured(output_dir: str) -> str:
-    """Returns the results of a run in one line, phase by phase."""
+    """Returns the results of a run as one line, phase by phase."""
     results = run_directory.read_results(output_dir)
     phases = {
         phase: ", ".join(
@@ -137,7 +143,7 @@ def _is_result(value: object) -> bool:
 
 
 def run(settings: Settings) -> str:
-    """Identifies a release, runs the recipe if one is named, and returns the report."""
+    """Identifies a release, runs the recipe if one is given, and returns the report."""
     if logging.get_verbosity() == logging.INFO:
         logging.set_verbosity(logging.WARNING)
     recipe = read_recipe(settings.task) if settings.task else None
@@ -149,7 +155,7 @@ def run(settings: Settings) -> str:
     sys.stdout.flush()
     status = subprocess.run(command, check=False).returncode
     if status:
-        raise ChildProcessError(f"the run has failed (exit status {status}); see its message above")
+        raise ChildProcessError(f"the run failed (exit status {status}); see its message above")
     output_dir = settings.output_dir or recipe.flags["output_dir"]
     return f"published  {recipe.published}\nmeasured   {measured(output_dir)}"
 

@@ -1,24 +1,26 @@
-r"""Converts an ALBERT checkpoint of any family into another form, or says what it holds.
+r"""Converts an ALBERT checkpoint to another format, or prints what it contains.
 
     python tools/convert_checkpoint.py --inspect --input=albert_base_zh/
 
-prints what a checkpoint is, and what of it a model of its config would take.
+prints the kind of the checkpoint, and which of its tensors a model with its config would load.
 
     python tools/convert_checkpoint.py --input=albert_base/ --output=albert_base_hf/ \
         --output_format=huggingface
 
-writes a new folder: `tensorflow` (model.ckpt-best.* and albert_config.json, for Google's programs
-and this repository's), `huggingface` (for transformers' from_pretrained), `tf_hub` (a SavedModel
-for TensorFlow Hub), `saved_model` (for servers: texts in, embeddings and words for [MASK] out, see
-docs/serving.md) or `model_garden` (an object-based checkpoint for the AlbertEncoder of
-tf-models-official, without the sentence-order head). It then loads the folder back, compares the
-outputs of the two models on a random batch, and only gives the folder its name if they agree.
+writes a new folder. The formats are `tensorflow` (model.ckpt-best.* and albert_config.json, for the
+programs of Google and of this repository), `huggingface` (for from_pretrained in transformers),
+`tf_hub` (a SavedModel for TensorFlow Hub), `saved_model` (for servers; it maps texts to embeddings
+and to words for [MASK], see docs/serving.md) and `model_garden` (an object-based checkpoint for the
+AlbertEncoder of tf-models-official, without the sentence-order head). The program loads the new
+folder, compares the outputs of both models on a random batch, and keeps the folder only if they
+agree.
 
-Input may be a TensorFlow checkpoint of Google's ALBERT, albert_zh, BERT or the Model Garden, a
-TF-Hub module, a folder or file of Hugging Face's, or kamalkraj's .h5: a prefix, a file, or a folder
-with one of them. Pickles are refused. Config, vocabulary and names of labels are looked for beside
-it, and come along: in Hugging Face's form as config.json, spiece.model or vocab.txt, tokenizer.json
-and id2label, in the others under the names that they have and as task.json.
+The input is a TensorFlow checkpoint of Google's ALBERT, albert_zh, BERT or the Model Garden, a
+TF-Hub module, a Hugging Face model, or an .h5 file by kamalkraj. It is given as a checkpoint
+prefix, a file, or a folder that contains one of these. Pickle files are refused. The config, the
+vocabulary and the label names are searched for in the same folder and are converted as well: to
+config.json, spiece.model or vocab.txt, tokenizer.json and id2label for Hugging Face, and to files
+of the original names and task.json for the other formats.
 """
 
 from __future__ import annotations
@@ -45,9 +47,9 @@ if TYPE_CHECKING:
 
 CONFIG_NAME, TASK_FILE = "albert_config.json", "task.json"
 FORMATS = ("tensorflow", "huggingface", "tf_hub", "model_garden", "saved_model")
-BATCH_SIZE, SEQ_LENGTH, MAX_PREDICTIONS = 2, 17, 3  # of the comparison, at most
+BATCH_SIZE, SEQ_LENGTH, MAX_PREDICTIONS = 2, 17, 3  # upper limits, for the comparison
 TOLERANCE = 1e-5  # relative to the largest output
-MERGED_TOLERANCE = 1e-4  # the matmul of two tables is rounded, which layers amplify
+MERGED_TOLERANCE = 1e-4  # layers amplify the rounding error of multiplying the two tables
 HEADS = {"masked_lm_logits": "cls/predictions/", "sentence_order_logits": "cls/seq_relationship/"}
 
 
@@ -69,7 +71,7 @@ class Settings(SettingsGroup):
     merge_embeddings: bool = setting(
         False,
         "Convert albert_zh's layout (post-LN) to Google's with embedding_size = hidden_size, "
-        "which gives the same outputs and a larger file.",
+        "which has the same outputs and makes the file larger.",
     )
     num_hidden_groups: int | None = setting(
         None,
@@ -83,18 +85,25 @@ class Settings(SettingsGroup):
     spm_model_file: str | None = setting(
         None, "SentencePiece model to copy to the output; if not given, the one beside the input."
     )
-    top_k: int = setting(5, "Number of words for a mask, in the format saved_model.", minimum=1)
+    top_k: int = setting(
+        5, "Number of words to predict for each mask, for the format saved_model.", minimum=1
+    )
     do_lower_case: bool | None = setting(
-        None, "Whether the vocabulary is uncased; if not given, as the input says, or else true."
+        None,
+        "Whether the vocabulary is uncased; if not given, as recorded with the input, or true if "
+        "nothing is recorded.",
     )
 
 
 def find_config(settings: Settings) -> str | None:
-    """Returns the config file of the settings or beside the checkpoint; None to inspect without.
+    """Returns the config file from the settings, or else the one next to the checkpoint.
+
+    Returns:
+        The path; None if there is no config and the input is only inspected.
 
     Raises:
-        FileNotFoundError: there is none, and one is needed.
-        ValueError: there are several.
+        FileNotFoundError: there is no config file, and the conversion needs one.
+        ValueError: there are several config files.
     """
     if settings.albert_config_file:
         return included.config_file(settings.albert_config_file)
@@ -112,14 +121,14 @@ def _folder(settings: Settings) -> str:
 
 
 def target_config(config: AlbertConfig, settings: Settings) -> AlbertConfig:
-    """The config of what is written, for an input with the config `config`.
+    """Returns the config of the output for an input with the config `config`.
 
     Raises:
-        ValueError: the model cannot be written so.
+        ValueError: the model cannot be converted with these settings.
     """
     if settings.merge_embeddings and config.layout == "albert_zh":
         if config.ln_type != "postln":
-            raise ValueError("--merge_embeddings: Google's layout has no pre-LN, as this config")
+            raise ValueError("--merge_embeddings: Google's layout does not support pre-LN models")
         config = dataclasses.replace(config, layout="google", embedding_size=config.hidden_size)
     if settings.num_hidden_groups:
         config = dataclasses.replace(config, num_hidden_groups=settings.num_hidden_groups)
@@ -127,13 +136,14 @@ def target_config(config: AlbertConfig, settings: Settings) -> AlbertConfig:
 
 
 def convert(settings: Settings) -> bool:
-    """Prints what the input is and, unless told to inspect only, writes and verifies the output.
+    """Prints what the input contains and, unless `inspect` is set, writes and verifies the output.
 
     Returns:
-        whether the input fits the model of its config; None was looked at if there is no config.
+        Whether the input matches the model of its config; without a config, nothing is compared.
 
     Raises:
-        OSError, ValueError: what is wrong with the input, the output or the settings.
+        OSError, ValueError: the input, the output or the settings are invalid; the message says
+            which.
     """
     _check_output(settings)
     finding.find_checkpoint(settings.input)
@@ -152,7 +162,7 @@ def convert(settings: Settings) -> bool:
         print(report)
         return report.fits
     if model is None or config_file is None or not report.fits:
-        raise ValueError(f"{report}\nThis cannot be converted.")
+        raise ValueError(f"{report}\nThis checkpoint cannot be converted.")
     print(report)
     if settings.do_lower_case is None:
         is_lower = pretrained.find_do_lower_case(_folder(settings), weights)
@@ -167,11 +177,11 @@ def _check_output(settings: Settings) -> None:
     if settings.inspect:
         return
     if not settings.output:
-        raise ValueError("--output: name a folder to write, or say --inspect")
+        raise ValueError("--output is required: name a new folder, or pass --inspect")
     if files.is_file(settings.output) or (
         files.is_directory(settings.output) and files.list_directory(settings.output)
     ):
-        raise ValueError(f"--output={settings.output} exists already. Name a new folder.")
+        raise ValueError(f"--output={settings.output} already exists. Name a new folder.")
     for name in ("vocab_file", "spm_model_file"):
         path = getattr(settings, name)
         if path and not files.is_file(path):
@@ -180,17 +190,19 @@ def _check_output(settings: Settings) -> None:
 
 
 def _with_vocabulary(settings: Settings) -> Settings:
-    """Returns the settings with the vocabulary beside the input, where they name none.
+    """Returns the settings, completed with the vocabulary next to the input if they name none.
 
     Raises:
-        ValueError: there are several.
+        ValueError: there are several vocabularies.
     """
     if settings.vocab_file or settings.spm_model_file:
         return settings
     try:
         vocab_file, spm_model_file = finding.find_vocabulary(_folder(settings))
     except FileNotFoundError:
-        logging.warning("No vocabulary is beside %s: none is put beside the output", settings.input)
+        logging.warning(
+            "No vocabulary found next to %s: the output will not have one", settings.input
+        )
         return settings
     return dataclasses.replace(settings, vocab_file=vocab_file, spm_model_file=spm_model_file)
 
@@ -198,10 +210,11 @@ def _with_vocabulary(settings: Settings) -> Settings:
 def _check_vocabulary(
     settings: Settings, config: AlbertConfig, config_file: str
 ) -> TrainedWith | None:
-    """Returns which vocabulary the input was trained with; None if that is not known.
+    """Returns the fingerprint of the vocabulary that the input was trained with, None if unknown.
 
     Raises:
-        ValueError: it is not the one of the settings, or that one is too large for the model.
+        ValueError: the vocabulary of the settings is a different one, or is too large for the
+            model.
     """
     from albert_tf.checkpoints import pretrained, trained_with
     from albert_tf.tokenization import FullTokenizer
@@ -222,10 +235,10 @@ def _check_vocabulary(
 
 
 def find_task(settings: Settings, config_file: str) -> dict[str, Any]:
-    """Returns the task that the input was fine-tuned for, as `task.json` has it; {} if unknown.
+    """Returns the task that the input was fine-tuned for, as in `task.json`; {} if unknown.
 
-    Its labels are those of `task.json` beside the input, or else of `labels.txt` in an exported
-    model, or of `id2label` in Hugging Face's config.
+    The labels are read from `task.json` next to the input, or else from `labels.txt` in an exported
+    model, or from `id2label` in a Hugging Face config.
 
     Raises:
         ValueError: one of these files is damaged.
@@ -256,7 +269,7 @@ def _write(
     vocabulary: TrainedWith | None,
     task: dict[str, Any],
 ) -> None:
-    """Writes the output under a temporary name, and renames it once it is verified."""
+    """Writes the output under a temporary name, verifies it, and renames it."""
     from albert_tf.checkpoints import loading, trained_with
     from albert_tf.checkpoints.names import is_encoder, variable_name
     from albert_tf.modeling import AlbertForPretraining
@@ -288,11 +301,11 @@ def _write(
             trained_with.write(temporary, vocabulary)
         files.rename(temporary, os.path.join(folder, name))
     finally:
-        with contextlib.suppress(OSError):  # it is the output now
+        with contextlib.suppress(OSError):  # the folder was renamed
             files.remove_tree(temporary)
     print(
-        f"wrote {settings.output} ({settings.output_format}). Loaded back, its outputs agree with "
-        f"the input's to {difference:.1g} of the largest."
+        f"wrote {settings.output} ({settings.output_format}). After reloading, its outputs agree "
+        f"with those of the input to {difference:.1g} of the largest output."
     )
 
 
@@ -302,7 +315,7 @@ def _write_tensorflow(
     from albert_tf.checkpoints import store
     from albert_tf.checkpoints.names import GLOBAL_STEP
 
-    step = {GLOBAL_STEP: np.int64(0)}  # the type that Google's programs restore
+    step = {GLOBAL_STEP: np.int64(0)}  # Google's programs expect int64
     store.save_checkpoint(os.path.join(folder, store.BEST), tensors | step)
     _write_config_and_vocabulary(folder, model, settings)
 
@@ -319,7 +332,9 @@ def _without_sentence_order(tensors: dict[str, np.ndarray]) -> dict[str, np.ndar
     scope = HEADS["sentence_order_logits"]
     left_out = sorted(name for name in tensors if name.startswith(scope))
     if left_out:
-        logging.warning("the Model Garden has no place for %s", ", ".join(left_out))
+        logging.warning(
+            "The Model Garden's encoder has no variables for %s: not converted", ", ".join(left_out)
+        )
     return {name: tensor for name, tensor in tensors.items() if name not in left_out}
 
 
@@ -340,8 +355,8 @@ def _write_hugging_face(
     flags, _ = finding.flags_of_run(_folder(settings))
     if flags.get("use_pooled_output") is False:
         raise ValueError(
-            "Hugging Face's ALBERT classifies by the pooled output; this model, trained with "
-            "--nouse_pooled_output, by the mean of all tokens"
+            "Hugging Face's ALBERT classifies the pooled output, but this model was trained with "
+            "--nouse_pooled_output and classifies the mean of all tokens"
         )
     is_multiple_choice = "max_qa_length" in flags  # of run_race.py
     task = finding.read_json_if_there(folder, TASK_FILE) | {
@@ -357,14 +372,14 @@ def _write_tf_hub(
     from albert_tf.checkpoints import tf_hub
 
     for name in sorted(_assign(model, tensors)):
-        logging.warning("%s has no place in a TF-Hub module and is left out", name)
+        logging.warning("%s is not part of a TF-Hub module and is left out", name)
     masked_lm, order = (any(n.startswith(scope) for n in tensors) for scope in HEADS.values())
     vocabulary = (settings.vocab_file, settings.spm_model_file, bool(settings.do_lower_case))
     tf_hub.save_hub_module(folder, model, model.config, masked_lm, order, *vocabulary)
 
 
 def _assign(model: AlbertForPretraining, tensors: dict[str, np.ndarray]) -> set[str]:
-    """Gives a model its weights, 0 where there are none; returns the names that it has not."""
+    """Assigns weights to a model, zeros where there are none; returns the unused names."""
     from albert_tf.checkpoints.names import variable_name
 
     variables = {variable_name(variable): variable for variable in model.variables}
@@ -380,7 +395,7 @@ def _write_saved_model(
     from albert_tf.tokenization import FullTokenizer
 
     for name in sorted(_assign(model, tensors)):
-        logging.warning("%s has no place in a pre-trained SavedModel and is left out", name)
+        logging.warning("%s is not part of a pre-trained SavedModel and is left out", name)
     masked_lm, order = (any(n.startswith(scope) for n in tensors) for scope in HEADS.values())
     tokenizer = None
     if settings.spm_model_file or settings.vocab_file:
@@ -405,27 +420,27 @@ _WRITERS = {
 def compare(
     before: dict[str, np.ndarray], after: dict[str, np.ndarray], is_merged: bool = False
 ) -> float:
-    """The largest difference of outputs, relative to the largest output of its kind.
+    """Returns the largest difference between outputs, relative to the largest output of a name.
 
     Args:
         before: name → output.
-        after: the same of another model.
-        is_merged: whether their weights differ by rounding.
+        after: the outputs of the other model, likewise.
+        is_merged: whether the weights of the models differ by rounding.
 
     Raises:
-        ValueError: it is too large, or an output is lacking.
+        ValueError: the difference is too large, or an output is missing.
     """
     if before.keys() != after.keys():
         lost = ", ".join(sorted(before.keys() - after.keys()))
-        raise ValueError(f"the converted model lacks {lost}; nothing was written")
+        raise ValueError(f"the converted model has no {lost}; nothing was written")
     difference = max(
         float(abs(output - before[name]).max() / abs(before[name]).max())
         for name, output in after.items()
     )
     if not difference <= (MERGED_TOLERANCE if is_merged else TOLERANCE):
         raise ValueError(
-            f"the outputs of the converted model differ by {difference:.1g} of the largest output; "
-            "nothing was written"
+            f"the outputs of the converted model differ from those of the input by "
+            f"{difference:.1g} of the largest output; nothing was written"
         )
     return difference
 
@@ -447,7 +462,7 @@ def _random_batch(config: AlbertConfig) -> dict[str, np.ndarray]:
 def _outputs(
     model: AlbertForPretraining, tensors: dict[str, np.ndarray], batch: dict[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """Returns the outputs of a model with these weights, without heads that they lack."""
+    """Returns the outputs of a model with these weights, except those of heads without weights."""
     _assign(model, tensors)
     outputs = model.encoder(batch) | model(batch)
     heads = [
@@ -459,7 +474,7 @@ def _outputs(
 def _other_outputs(
     output_format: str, folder: str, config: AlbertConfig, batch: dict[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """What the program that a form is written for makes of a batch; {} where it is not called."""
+    """Returns the outputs of the library that a format is for; {} if that is not called here."""
     import tensorflow as tf
 
     from albert_tf.checkpoints import model_garden
@@ -492,7 +507,7 @@ def _other_outputs(
 
 
 def run(settings: Settings) -> None:
-    """Converts; exit status 1 if the outputs differ. By default only warnings are logged."""
+    """Converts a checkpoint; exits with status 1 if the input does not match its config."""
     if logging.get_verbosity() == logging.INFO:
         logging.set_verbosity(logging.WARNING)
     if not convert(settings):

@@ -10,10 +10,10 @@ Chinese, with a WordPiece vocabulary:
     python create_pretraining_data.py --input_file=news.txt --output_file=news.tfrecord \
         --vocab_file=vocab_chinese.txt --max_predictions_per_seq=76
 
-Writes the record files (records/train-00000-of-00008, ...), and records/train.records.json, which
-describes them. The same command resumes an interrupted run; with --resume it also keeps outputs
-that are complete. For other text: --input_format for JSON lines or one document per file,
---split_sentences for paragraphs.
+Writes the record files (records/train-00000-of-00008, ...) and records/train.records.json, which
+describes them. Run the same command again to resume an interrupted run; with --resume, outputs that
+are already complete are kept as well. For other kinds of text, use --input_format (JSON lines, or
+one document per file) or --split_sentences (paragraphs).
 """
 
 from albert_tf import data

@@ -1,23 +1,25 @@
-r"""Drops pieces from the vocabulary of a trained model, or adds some; the checkpoint follows.
+r"""Prunes or extends the vocabulary of a trained model, and resizes its checkpoints to match.
 
     python tools/edit_vocabulary.py --input=albert_tiny_zh --output=albert_tiny_small \
         --corpus_file=lcqmc/train.txt
 
-keeps the pieces that a corpus uses. Its ids then map one to one, and the model answers as before.
-Pieces of one character stay as well, so that another text has no more unknown characters than it
-had; with --nokeep_characters they go too. The embeddings are most of a small Chinese model.
+keeps the pieces that a corpus uses. The ids of that corpus map one to one, so the model's outputs
+for it do not change. Single-character pieces are kept as well, so that other texts have no more
+unknown characters than before; --nokeep_characters drops the unused ones. Pruning pays off most in
+small Chinese models, whose weights are mostly embeddings.
 
     python tools/edit_vocabulary.py --input=albert_base --output=albert_base_covid \
         --new_tokens_file=words.txt
 
-adds a word a line. Its embedding is the mean of those of the pieces that spelled it.
+adds words from a file with one word per line. The embedding of a new word is initialized to the
+mean embedding of the pieces that it was split into.
 
-Input is the folder of a run or of a released model with a TensorFlow checkpoint under Google's or
-albert_zh's names (tools/convert_checkpoint.py makes one of any other), or one of its checkpoints.
-The new folder has the vocabulary, the config, all checkpoints (embeddings, the bias of the
-masked-LM head and their optimizer moments), task.json, run.json, trained_with.json, and
-vocabulary_edit.json, which lists what was kept, dropped and added. Measurements of the old model,
-feature caches and exports stay behind. The old folder is not changed.
+The input is the folder of a run or of a released model, or one checkpoint in it. The variables of
+the TensorFlow checkpoint must have Google's or albert_zh's names; convert other checkpoints with
+tools/convert_checkpoint.py first. The new folder contains the vocabulary, the config, all
+checkpoints (with resized embeddings, masked-LM bias and optimizer moments), task.json, run.json,
+trained_with.json, and vocabulary_edit.json, which lists what was kept, dropped and added. Metrics
+of the old model, feature caches and exports are not copied. The old folder is not changed.
 """
 
 from __future__ import annotations
@@ -52,9 +54,9 @@ REPORT_FILE = "vocabulary_edit.json"
 COPIED_FILES = ("task.json", "labels.txt", "tokenizer_config.json")
 CHUNK_BYTES = 1 << 20  # text in memory at a time
 LINES_AT_ONCE = 1000
-NORMAL, UNIGRAM = 1, 1  # a type of piece and a type of model, in SentencePiece's files
-UNKNOWN_PENALTY = 10.0  # by which SentencePiece scores an unknown piece below the worst one
-MARGIN = 0.1  # by which a new piece scores better than the pieces that spelled it
+NORMAL, UNIGRAM = 1, 1  # enum values in SentencePiece's files: type of a piece, type of a model
+UNKNOWN_PENALTY = 10.0  # SentencePiece scores an unknown piece this far below the worst piece
+MARGIN = 0.1  # a new piece scores this much better than the pieces that spelled it
 SHOWN = 8
 
 
@@ -63,43 +65,46 @@ class Settings(SettingsGroup):
     """What to edit."""
 
     input: str = setting(REQUIRED, "Folder of a model, or one checkpoint in it.")
-    output: str = setting(REQUIRED, "Folder to write; it must not exist or be empty.")
+    output: str = setting(REQUIRED, "Folder to write, which must be new or empty.")
     corpus_file: str | None = setting(
         None,
-        "Text files whose pieces are kept, and all others dropped: names and glob patterns, with "
-        "commas between them.",
+        "Text files (paths or glob patterns, separated by commas); pieces that they do not use are "
+        "dropped. If not given, all pieces are kept.",
     )
     keep_characters: bool = setting(
-        True, "Also keep the pieces of one character, so that no other text loses any."
+        True,
+        "Also keep all single-character pieces, so that other texts get no new unknown characters.",
     )
     new_tokens_file: str | None = setting(
-        None, "Text file with a word a line to add to the vocabulary."
+        None, "Text file with the words to add to the vocabulary, one per line."
     )
     albert_config_file: str | None = setting(
-        None, "Config of the input; default: the one beside it."
+        None, "JSON config of the input model; if not given, the one beside the input."
     )
     vocab_file: str | None = setting(
-        None, "WordPiece vocabulary of the input; default: the one beside it."
+        None, "WordPiece vocabulary of the input; if not given, the one beside the input."
     )
     spm_model_file: str | None = setting(
-        None, "SentencePiece model of the input; default: the one beside it."
+        None, "SentencePiece model of the input; if not given, the one beside the input."
     )
     do_lower_case: bool | None = setting(
-        None, "Whether the vocabulary is for lower-cased text; default: as the input says, or true."
+        None,
+        "Whether the vocabulary is uncased; if not given, as recorded with the input, or true if "
+        "nothing is recorded.",
     )
 
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """What is edited.
+    """The model to edit.
 
     Attributes:
-        folder: where it is.
-        prefixes: its checkpoints.
-        config_file: its config.
-        config: the content of that.
-        vocabulary: its SentencePiece model or vocab.txt.
-        tokenizer: of that.
+        folder: folder of the model.
+        prefixes: checkpoint prefixes.
+        config_file: path of the config.
+        config: content of the config.
+        vocabulary: path of the SentencePiece model or of vocab.txt.
+        tokenizer: tokenizer with this vocabulary.
     """
 
     folder: str
@@ -115,8 +120,9 @@ class Edit:
     """A new vocabulary in terms of the old one.
 
     Attributes:
-        kept: old ids, ascending; their positions are the new ids.
-        added: new piece → old ids of the pieces that spelled it. These follow the kept ones.
+        kept: old ids of the kept pieces, ascending; their positions are the new ids.
+        added: new piece → old ids of the pieces that spelled it. The ids of new pieces follow
+            those of the kept ones.
     """
 
     kept: list[int]
@@ -124,11 +130,11 @@ class Edit:
 
     @property
     def size(self) -> int:
-        """Number of pieces of the new vocabulary."""
+        """Number of pieces in the new vocabulary."""
         return len(self.kept) + len(self.added)
 
     def rows(self, table: np.ndarray) -> np.ndarray:
-        """Returns the rows of an array [V, ...] for the new vocabulary."""
+        """Returns an array [V, ...] with its rows selected and extended for the new vocabulary."""
         kept = table[self.kept]
         if not self.added:
             return kept
@@ -137,10 +143,10 @@ class Edit:
 
 
 def open_model(settings: Settings) -> Model:
-    """Finds the parts of a model and checks that they belong together.
+    """Finds the files of a model and checks that they belong together.
 
     Raises:
-        OSError, ValueError: one is missing, or of another model.
+        OSError, ValueError: a file is missing, or belongs to another model.
     """
     from albert_tf.checkpoints import containers, pretrained
 
@@ -149,13 +155,17 @@ def open_model(settings: Settings) -> Model:
     folder = path if files.is_directory(path) else os.path.dirname(path) or "."
     if not files.exists(found + ".index"):
         raise ValueError(
-            f"{found} is no TensorFlow checkpoint: convert it by tools/convert_checkpoint.py first"
+            f"{found} is not a TensorFlow checkpoint: convert it with tools/convert_checkpoint.py "
+            "first"
         )
     numbered = finding.list_checkpoints(folder).values() if folder == path else ()
     prefixes = sorted({found, *numbered})
     config_file = settings.albert_config_file or finding.find_config(folder)
     if is_hugging_face(files.read_json(config_file)):
-        raise ValueError(f"{config_file} is Hugging Face's: use tools/convert_checkpoint.py first")
+        raise ValueError(
+            f"{config_file} is a Hugging Face config: convert the model with "
+            "tools/convert_checkpoint.py first"
+        )
     config = AlbertConfig.from_json_file(config_file)
     vocab_file, spm_model_file = settings.vocab_file, settings.spm_model_file
     if not (vocab_file or spm_model_file):
@@ -169,11 +179,15 @@ def open_model(settings: Settings) -> Model:
     return Model(folder, prefixes, config_file, config, vocabulary, tokenizer)
 
 
-# Which pieces
+# Selecting pieces
 
 
 def read_lines(paths: list[str]) -> Iterator[list[str]]:
-    """Yields lists of lines; raises ValueError for bytes that are not UTF-8, naming the line."""
+    """Yields lists of lines that are not blank.
+
+    Raises:
+        ValueError: a line is not UTF-8; the message names it.
+    """
     for chunk in corpus.read_chunks(paths, CHUNK_BYTES):
         lines = (line.strip() for lines in chunk.lines() for line in lines)
         texts = filter(None, lines)
@@ -182,12 +196,12 @@ def read_lines(paths: list[str]) -> Iterator[list[str]]:
 
 
 def used_ids(tokenizer: FullTokenizer, paths: list[str]) -> set[int]:
-    """Returns the old ids that text uses.
+    """Returns the old ids that occur in a text.
 
-    SentencePiece finds "▁1999," before the comma is taken from it: such a piece is used as well.
+    SentencePiece finds "▁1999," before ALBERT splits off the comma; such pieces count as used, too.
 
     Raises:
-        ValueError: there is no text.
+        ValueError: the files contain no text.
     """
     import sentencepiece
 
@@ -204,21 +218,26 @@ def used_ids(tokenizer: FullTokenizer, paths: list[str]) -> set[int]:
 
 
 def _model_proto(tokenizer: FullTokenizer) -> Any:
-    """Returns the parsed SentencePiece model; raises ValueError if it is not of unigrams."""
+    """Returns the parsed SentencePiece model.
+
+    Raises:
+        ValueError: it is not a unigram model.
+    """
     from sentencepiece import sentencepiece_model_pb2
 
     model = sentencepiece_model_pb2.ModelProto.FromString(tokenizer.sentencepiece_model)
     if model.trainer_spec.model_type != UNIGRAM:
-        raise ValueError("only unigram SentencePiece models can be edited, which ALBERT's are")
+        raise ValueError("only unigram SentencePiece models, such as ALBERT's, can be edited")
     return model
 
 
 def required_ids(tokenizer: FullTokenizer, keep_characters: bool) -> set[int]:
-    """Returns the ids of pieces that stay in any case.
+    """Returns the ids of the pieces that are always kept.
 
-    These are the special symbols, the characters if asked for, and of a SentencePiece model all
-    pieces that it did not learn (control and user-defined symbols, bytes) and the two with the best
-    and the worst score. The scores of user-defined and of unknown pieces derive from these.
+    These are the special symbols and, if requested, the single characters. For a SentencePiece
+    model, they also include all pieces that were not learned (control and user-defined symbols,
+    bytes) and the two pieces with the best and the worst score, because SentencePiece derives the
+    scores of user-defined and of unknown pieces from these two.
     """
     kept = {tokenizer.pad_id, tokenizer.unk_id}
     kept |= {tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id}
@@ -233,7 +252,7 @@ def required_ids(tokenizer: FullTokenizer, keep_characters: bool) -> set[int]:
 
 
 def _is_character(piece: str) -> bool:
-    """Whether a piece is one character, at the beginning of a word or where it may continue one."""
+    """Returns whether a piece is a single character, with "##" only if it can continue a word."""
     body = piece.removeprefix("##") or piece
     if len(body) != 1:
         return False
@@ -241,12 +260,13 @@ def _is_character(piece: str) -> bool:
 
 
 def read_new_tokens(path: str, tokenizer: FullTokenizer) -> dict[str, str]:
-    """Returns new piece → the text that becomes it.
+    """Returns new piece → the text that is tokenized into it.
 
-    A SentencePiece piece begins a word ("▁covid"), unless it is a single character.
+    A new SentencePiece piece begins a word ("▁covid"), unless it is a single character.
 
     Raises:
-        ValueError: a token is there already, or the tokenizer would never find it; names the line.
+        ValueError: a token is already in the vocabulary, or the tokenizer would never find it; the
+            message names the line.
     """
     found: dict[str, str] = {}
     for number, line in enumerate(files.read_text(path).split("\n"), 1):
@@ -263,26 +283,29 @@ def read_new_tokens(path: str, tokenizer: FullTokenizer) -> dict[str, str]:
             words = BasicTokenizer(tokenizer.do_lower_case).tokenize(text)
         if words != [text]:
             raise ValueError(
-                f"{place} is never looked up: the tokenizer makes {words} of it. Write a word as "
-                "it is after that."
+                f"{place} would never be looked up, because the tokenizer turns it into {words}. "
+                "Write words in their normalized form."
             )
         if piece in tokenizer.vocab or piece in found:
-            raise ValueError(f"{place} is in the vocabulary already. Take it out of the file.")
+            raise ValueError(
+                f"{place} is already in the vocabulary. Remove this line from the file."
+            )
         found[piece] = text
     if not found:
-        raise ValueError(f"{path}: no token to add; expected one a line")
+        raise ValueError(f"{path}: no token to add; expected one per line")
     return found
 
 
 def plan(settings: Settings, tokenizer: FullTokenizer) -> tuple[Edit, dict[str, str]]:
-    """Returns the new vocabulary, and the texts of its new pieces.
+    """Returns the new vocabulary and the texts of its new pieces.
 
     Raises:
-        ValueError: there is nothing to do, no text, or a token that cannot be added.
+        ValueError: there is nothing to do, the corpus is empty, or a token cannot be added.
     """
     if not (settings.corpus_file or settings.new_tokens_file):
         raise ValueError(
-            "nothing to do: give --corpus_file, whose pieces are kept, or --new_tokens_file"
+            "nothing to do: set --corpus_file to drop unused pieces, or --new_tokens_file to add "
+            "words"
         )
     texts: dict[str, str] = {}
     if settings.new_tokens_file:
@@ -302,15 +325,17 @@ def _spell(tokenizer: FullTokenizer, piece: str, text: str) -> list[int]:
     if tokenizer.is_sentencepiece and not piece.startswith(SPIECE_UNDERLINE):
         ids = [i for i in ids if tokenizer.pieces[i] != SPIECE_UNDERLINE]
     if set(ids) == {tokenizer.unk_id}:
-        logging.warning("%r was unknown: its embedding begins as that of unknown pieces", text)
+        logging.warning(
+            "%r was unknown: its embedding is initialized with that of the unknown token", text
+        )
     return ids
 
 
-# What is written
+# Writing the output
 
 
 def write_vocabulary(path: str, tokenizer: FullTokenizer, edit: Edit) -> None:
-    """Writes the new vocabulary; beside a SentencePiece model no other file."""
+    """Writes the new vocabulary file or SentencePiece model."""
     if not tokenizer.is_sentencepiece:
         with files.write_atomically(path) as stream:
             pieces = [*(tokenizer.pieces[i] for i in edit.kept), *edit.added]
@@ -324,7 +349,7 @@ def write_vocabulary(path: str, tokenizer: FullTokenizer, edit: Edit) -> None:
     model.pieces.extend(old_pieces[i] for i in edit.kept)
     for piece, ids in edit.added.items():
         score = sum(scores[i] for i in ids) + MARGIN
-        # Within the scores of the others: that of unknown pieces derives from the worst one.
+        # The score is clipped because that of unknown pieces is derived from the worst score.
         model.pieces.add(piece=piece, score=min(max(score, min(learned)), max(learned)))
     model.trainer_spec.vocab_size = edit.size
     with files.write_atomically(path, "wb") as stream:
@@ -332,12 +357,14 @@ def write_vocabulary(path: str, tokenizer: FullTokenizer, edit: Edit) -> None:
 
 
 def write_checkpoint(prefix: str, target: str, config: AlbertConfig, edit: Edit) -> None:
-    """Writes a checkpoint with the rows of the new vocabulary.
+    """Writes a checkpoint for the new vocabulary.
 
-    Rows are taken of the embeddings, the bias of the masked-LM head, and their optimizer moments.
+    The rows of the embeddings, of the masked-LM bias and of their optimizer moments are selected
+    and extended; all other tensors are copied.
 
     Raises:
-        ValueError: it has no embeddings under Google's name, or of another size than the config's.
+        ValueError: the checkpoint has no embeddings under Google's name, or their size differs from
+            the config's.
     """
     from albert_tf.checkpoints import containers, store
     from albert_tf.checkpoints.names import MASKED_LM_BIAS, WORDS
@@ -346,7 +373,7 @@ def write_checkpoint(prefix: str, target: str, config: AlbertConfig, edit: Edit)
     names = sorted(reader.get_variable_to_shape_map())
     if WORDS not in names:
         raise ValueError(
-            f"{prefix} has no {WORDS}: convert it by tools/convert_checkpoint.py first"
+            f"{prefix} has no {WORDS}: convert it with tools/convert_checkpoint.py first"
         )
     tensors = {}
     for name in names:
@@ -354,8 +381,8 @@ def write_checkpoint(prefix: str, target: str, config: AlbertConfig, edit: Edit)
         if name.startswith((WORDS + "/", MASKED_LM_BIAS + "/")) or name in (WORDS, MASKED_LM_BIAS):
             if len(value) != config.vocab_size:
                 raise ValueError(
-                    f"{prefix}: {name} has {len(value)} rows, the config vocab_size="
-                    f"{config.vocab_size}: they do not match"
+                    f"{prefix}: {name} has {len(value)} rows, but the config has vocab_size="
+                    f"{config.vocab_size}"
                 )
             value = edit.rows(value)
         tensors[name] = value
@@ -363,16 +390,16 @@ def write_checkpoint(prefix: str, target: str, config: AlbertConfig, edit: Edit)
 
 
 def write_folder(temporary: str, output: str, model: Model, edit: Edit) -> FullTokenizer:
-    """Writes all but the report into a folder.
+    """Writes everything except the report to a folder.
 
     Args:
-        temporary: the folder.
-        output: where it will be.
-        model: the old one.
+        temporary: the folder to write to.
+        output: the path that the folder will be renamed to.
+        model: the old model.
         edit: the new vocabulary.
 
     Returns:
-        the new tokenizer.
+        The new tokenizer.
     """
     old = model.tokenizer
     name = os.path.basename(model.vocabulary)
@@ -401,7 +428,7 @@ def write_folder(temporary: str, output: str, model: Model, edit: Edit) -> FullT
 
 
 def _write_run(temporary: str, model: Model, config: AlbertConfig, vocabulary: str) -> None:
-    """Writes the description of the run with the new config and the place of the vocabulary."""
+    """Writes the description of the run, with the new config and path of the vocabulary."""
     run = finding.read_json_if_there(model.folder, finding.RUN_FILE)
     if not run:
         return
@@ -417,7 +444,7 @@ def _write_trained_with(
 ) -> None:
     """Writes the fingerprints of the new vocabulary and config.
 
-    Those of records are left out: they have to be made anew.
+    Those of pre-training records are left out, because records must be created again.
     """
     from albert_tf.training import run_identity
 
@@ -435,13 +462,20 @@ def _write_trained_with(
     trained_with.write(temporary, found)
 
 
-# What changes
+# Comparing before and after
 
 
 def compare(
     old: FullTokenizer, new: FullTokenizer, edit: Edit, paths: list[str]
 ) -> tuple[int, int]:
-    """Returns how many tokens a corpus had, and how many of them are tokenized otherwise now."""
+    """Returns the number of tokens of a corpus, and how many of them are now tokenized differently.
+
+    Args:
+        old: the old tokenizer.
+        new: the new tokenizer.
+        edit: the new vocabulary.
+        paths: the text files.
+    """
     old_id_of = dict(enumerate(edit.kept))
     total = changed = 0
     for lines in read_lines(paths):
@@ -455,16 +489,18 @@ def compare(
 
 
 def _check_new_tokens(new: FullTokenizer, texts: dict[str, str]) -> None:
-    """Raises ValueError if a new piece is not found in its own text."""
+    """Raises ValueError if the tokenizer does not find a new piece in its own text."""
     for piece, text in texts.items():
         if piece not in new.tokenize(text):
-            raise ValueError(f"{text!r} cannot be added: it becomes {new.tokenize(text)} still")
+            raise ValueError(
+                f"{text!r} cannot be added: it is still tokenized as {new.tokenize(text)}"
+            )
 
 
 def _report(
     model: Model, edit: Edit, sizes: tuple[int, int], counts: tuple[int, int] | None
 ) -> tuple[dict[str, Any], str]:
-    """Returns what was done, for the file and for people."""
+    """Returns what was done, as the content of the report file and as text to print."""
     pieces = model.tokenizer.pieces
     dropped = [pieces[i] for i in sorted(set(range(len(pieces))) - set(edit.kept))]
     added = {piece: [pieces[i] for i in ids] for piece, ids in edit.added.items()}
@@ -485,7 +521,7 @@ def _report(
         content["corpus_tokens"] = {"all": total, "changed": changed}
         lines.append(
             f"corpus: {changed} of {total} tokens ({changed / max(1, total):.2%}) are tokenized "
-            "otherwise"
+            "differently"
         )
     return content, "\n".join(lines)
 
@@ -513,13 +549,14 @@ def run(settings: Settings) -> None:
     """Edits a vocabulary, and prints what was done.
 
     Raises:
-        OSError, ValueError: what is wrong with the input, the output or the settings.
+        OSError, ValueError: the input, the output or the settings are invalid; the message says
+            which.
     """
     if logging.get_verbosity() == logging.INFO:
         logging.set_verbosity(logging.WARNING)
     output = files.real_path(settings.output)
     if files.is_file(output) or (files.is_directory(output) and files.list_directory(output)):
-        raise ValueError(f"--output={settings.output} exists already. Name a new folder.")
+        raise ValueError(f"--output={settings.output} already exists. Name a new folder.")
     files.make_directory(os.path.dirname(output), "--output")
     model = open_model(settings)
     edit, texts = plan(settings, model.tokenizer)
@@ -539,7 +576,7 @@ def run(settings: Settings) -> None:
         files.write_json(os.path.join(temporary, REPORT_FILE), content)
         files.rename(temporary, output)
     finally:
-        with contextlib.suppress(OSError):  # it is the output now
+        with contextlib.suppress(OSError):  # the folder was renamed
             files.remove_tree(temporary)
     print(f"wrote {settings.output}\n{text}")
 

@@ -1,11 +1,11 @@
-r"""Shows what is in pre-training records: instances as text, counts, and histograms.
+r"""Prints the content of pre-training records: instances as text, counts and histograms.
 
     python tools/inspect_records.py --input_file='records/train-*' \
         --spm_model_file=30k-clean.model --plot=records.png
 
-prints the first instances, with predicted tokens in brackets, and then statistics of all records.
-For Chinese records, give --vocab_file. Without a vocabulary, ids are shown. The plot needs the
-extra [plot]. The records of Google's and albert_zh's programs can be read as well.
+prints the first instances, with the tokens to predict in brackets, and then statistics of all
+records. For Chinese records, use --vocab_file. Without a vocabulary, token ids are printed. --plot
+requires the extra [plot]. Records created by Google's and albert_zh's programs can be read as well.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from albert_tf.data.tfrecord import decode_example
 from albert_tf.settings import setting
 from albert_tf.tokenization import SPIECE_UNDERLINE, FullTokenizer
 
-LEGEND = "[word] masked, [word=] to predict but left as it is, [word>other] replaced by another"
+LEGEND = "[word] masked, [word=] to predict but unchanged, [word>other] replaced by another word"
 LABELS = {0: "0 (in order)", 1: "1 (swapped, or a random second segment)"}
 BINS = 10
 BAR_CHARS = 40
@@ -41,9 +41,10 @@ def read_examples(paths: list[str]) -> Iterator[dict[str, NDArray[Any]]]:
     """Yields the features of all records.
 
     Raises:
-        ValueError: no TFRecord file, or its records are no pre-training records; names the file.
+        ValueError: a file is not a TFRecord file, or a record is not a pre-training record; the
+            message names the file.
     """
-    needed = set(records.FEATURES) - {"token_boundary"}  # albert_zh has none
+    needed = set(records.FEATURES) - {"token_boundary"}  # albert_zh's records lack this feature
     for path in paths:
         for number, record in enumerate(records.read_records(path), 1):
             try:
@@ -52,18 +53,20 @@ def read_examples(paths: list[str]) -> Iterator[dict[str, NDArray[Any]]]:
                 raise ValueError(f"{path}, record {number}: {error}") from None
             if missing := sorted(needed - set(features)):
                 names = ", ".join(missing)
-                raise ValueError(f"{path}, record {number}: a pre-training record has {names}, too")
+                raise ValueError(
+                    f"{path}, record {number} is not a pre-training record: missing {names}"
+                )
             yield features
 
 
 def segment_ends(features: Features) -> tuple[int, int]:
-    """Returns the ends of the segments A and B, each after its [SEP]."""
+    """Returns the ends (exclusive) of segments A and B, each including its [SEP]."""
     length = int(features["input_mask"].sum())
     return length - int(features["segment_ids"].sum()), length
 
 
 def predictions(features: Features) -> list[tuple[int, int]]:
-    """Returns position and id of each token to predict."""
+    """Returns the position and the id of each token to predict."""
     used = features["masked_lm_weights"] > 0
     positions, ids = features["masked_lm_positions"][used], features["masked_lm_ids"][used]
     return list(zip(positions.tolist(), ids.tolist(), strict=True))
@@ -85,8 +88,8 @@ def render(features: Features, tokenizer: FullTokenizer | None) -> str:
     """Returns an instance as readable text, with predicted tokens in brackets (see LEGEND).
 
     Args:
-        features: of one record.
-        tokenizer: of the vocabulary; None to show ids.
+        features: features of one record.
+        tokenizer: the tokenizer; None to render ids.
     """
 
     def piece_of(token_id: int) -> str:
@@ -124,7 +127,7 @@ class Statistics:
     """Statistics of records.
 
     Attributes:
-        histograms: title → value for each instance (or for each run of adjacent positions).
+        histograms: title → one value per instance (or per run of adjacent positions).
         labels: sentence order label → number of instances.
         replacements: kind of replacement → number of predicted positions.
         inner_labels: number of positions whose label is a piece inside a word ("##").
@@ -145,7 +148,7 @@ class Statistics:
         self.histograms["tokens of an instance"].append(end_b)
         self.histograms["tokens to predict in an instance"].append(len(found))
         self.histograms["share of segment A, %"].append(100 * end_a / max(1, end_b))
-        # Positions minus their rank are equal within a run of adjacent positions.
+        # Position minus rank is constant within a run of adjacent positions.
         places = [position - rank for rank, (position, _) in enumerate(found)]
         stretches = collections.Counter(places).values()
         self.histograms["neighbors to predict in a stretch"].extend(stretches)
@@ -179,7 +182,7 @@ class Statistics:
 
 
 def bins_of(values: list[float]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Returns counts and edges of a histogram; edges are whole numbers."""
+    """Returns the counts and the bin edges of a histogram; edges are whole numbers."""
     low, high = int(np.floor(min(values))), int(np.floor(max(values))) + 1
     width = -(-(high - low) // BINS)
     edges = np.arange(low, high + width, width, dtype=float)
@@ -201,12 +204,12 @@ def plot_statistics(statistics: Statistics, path: str) -> None:
     """Plots all histograms; the file extension of `path` selects the format.
 
     Raises:
-        ValueError: matplotlib is not installed, or does not know the format.
+        ValueError: matplotlib is not installed, or does not support the format.
     """
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise ValueError("--plot needs matplotlib: pip install 'albert-tf2[plot]'") from None
+        raise ValueError("--plot requires matplotlib: pip install 'albert-tf2[plot]'") from None
     figure = Figure(figsize=(10, 7), layout="constrained")
     for axes, (title, values) in zip(
         figure.subplots(2, 2).flat, statistics.histograms.items(), strict=True
@@ -252,7 +255,7 @@ def load_tokenizer(settings: Settings, paths: list[str]) -> FullTokenizer | None
     """Returns the tokenizer of the settings; None without a vocabulary.
 
     Raises:
-        ValueError: the records were made with another vocabulary.
+        ValueError: the records were created with another vocabulary.
     """
     if not (settings.vocab_file or settings.spm_model_file):
         return None
@@ -260,15 +263,15 @@ def load_tokenizer(settings: Settings, paths: list[str]) -> FullTokenizer | None
     for path, info in records.read_metadata(paths).items():
         if info.vocabulary["checksum"] != tokenizer.checksum:
             raise ValueError(
-                f"{path} was made with the vocabulary {info.vocabulary['file']}, SHA-256 "
-                f"{info.vocabulary['checksum'][:16]}…, and not with "
+                f"{path} was created with the vocabulary {info.vocabulary['file']}, SHA-256 "
+                f"{info.vocabulary['checksum'][:16]}…, not with "
                 f"{settings.spm_model_file or settings.vocab_file}, {tokenizer.checksum[:16]}…"
             )
     return tokenizer
 
 
 def run(settings: Settings) -> None:
-    """Prints what the settings ask for."""
+    """Prints instances, statistics and histograms of the records."""
     paths = [
         path
         for path in files.expand_patterns(settings.input_file, "--input_file")
@@ -294,7 +297,7 @@ def run(settings: Settings) -> None:
 def main() -> None:
     """Runs the command line of this process."""
     if hasattr(signal, "SIGPIPE"):  # not on Windows
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # end quietly when `head` has seen enough
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # exit quietly when `head` closes the pipe
     program.start(Settings, run, __doc__)
 
 

@@ -1,18 +1,18 @@
-r"""Plots the results in the folder of a run: training curve, confusion matrix, null odds, sweep.
+r"""Plots the results of a run: training curves, confusion matrix, null odds and sweep.
 
     python tools/plot_results.py --output_dir=mrpc_model
 
-Writes to the folder, as far as its files allow:
+Writes the plots whose source files exist to the folder:
 
 * `training_curve.png`: losses and metrics over the steps, from `metrics.jsonl` and
   `evaluations.jsonl`;
-* `confusion_matrix.png`: which label is taken for which, from `dev_predictions.tsv`;
-* `null_odds.png`: which questions of SQuAD 2.0 are answered, from `null_odds.json`,
-  `eval_results.txt` and the file of questions, which `runs.jsonl` names;
-* `sweep.png`: the metric against the learning rate, from `sweep_results.tsv`. The folders of the
-  sweep's runs get their plots, too.
+* `confusion_matrix.png`: the confusion matrix of a classifier, from `dev_predictions.tsv`;
+* `null_odds.png`: the null odds of the SQuAD 2.0 questions with and without an answer, from
+  `null_odds.json`, `eval_results.txt` and the question file recorded in `runs.jsonl`;
+* `sweep.png`: the metric over the learning rate, from `sweep_results.tsv`. The plots of the sweep's
+  runs are written to their own folders.
 
-The programs for pre-training and fine-tuning call this at their end. Needs matplotlib:
+The pre-training and fine-tuning programs do this when they finish. Requires matplotlib:
 pip install 'albert-tf2[plot]'.
 """
 
@@ -43,14 +43,14 @@ CONFUSION_MATRIX = "confusion_matrix.png"
 NULL_ODDS = "null_odds.png"
 SWEEP = "sweep.png"
 
-# Selection metrics. If a run has several of these, the first one is used.
+# Selection metrics, by priority: if a run has several of these, the first one is used.
 SELECTION_METRICS = ("matthew_corr", "pearson", "eval_accuracy", "f1", "masked_lm_accuracy")
-# Besides the loss and the selection metric, in pre-training.
+# Metrics plotted for pre-training, in addition to the loss and the selection metric.
 PRETRAINING_METRICS = ("masked_lm_loss", "masked_lm_accuracy", "sentence_order_accuracy")
 THRESHOLD = "null_score_diff_threshold"
 
-MOST_NAMES = 30  # with more labels than this, neither their names nor the counts can be read
-_COUNT_SIZES = {5: 11, 10: 9, 20: 7, MOST_NAMES: 5}  # labels at most -> font size in points
+MOST_NAMES = 30  # with more labels, names and counts would be too small to read
+_COUNT_SIZES = {5: 11, 10: 9, 20: 7, MOST_NAMES: 5}  # maximum number of labels -> font size (pt)
 _CHINESE_FONTS = (
     "Noto Sans CJK SC",
     "Noto Sans SC",
@@ -69,11 +69,11 @@ Row = Mapping[str, Any]
 
 
 class Result(Protocol):
-    """What a program returns."""
+    """The result of a program."""
 
     @property
     def has_files(self) -> bool:
-        """Whether there is anything to plot; of several workers, only the first one has it."""
+        """Whether there is anything to plot; with several workers, only on the first one."""
 
 
 SettingsType = TypeVar("SettingsType", bound=RunSettings)
@@ -86,8 +86,8 @@ def require_matplotlib() -> None:
     Raises:
         ValueError: it is not installed.
     """
-    if importlib.util.find_spec("matplotlib") is None:  # importing it takes a while
-        raise ValueError("plots need matplotlib: pip install 'albert-tf2[plot]'")
+    if importlib.util.find_spec("matplotlib") is None:  # faster than importing it
+        raise ValueError("plots require matplotlib: pip install 'albert-tf2[plot]'")
 
 
 def is_wanted(asked: bool | None) -> bool:
@@ -97,7 +97,7 @@ def is_wanted(asked: bool | None) -> bool:
         asked: the flag `--plots`; None if not given.
 
     Raises:
-        ValueError: plots are asked for, and matplotlib is not installed.
+        ValueError: plots are requested, but matplotlib is not installed.
     """
     if asked is False:
         return False
@@ -106,7 +106,7 @@ def is_wanted(asked: bool | None) -> bool:
     except ValueError as error:
         if asked:
             raise
-        logging.warning("No plots are drawn: %s", error)
+        logging.warning("Not plotting: %s", error)
         return False
     return True
 
@@ -115,11 +115,12 @@ def run_and_plot(run: Callable[[SettingsType], ResultType], settings: SettingsTy
     """Runs a program, and plots its results if it trains or evaluates.
 
     Args:
-        run: of the program's package, such as `classification.run`.
-        settings: of the program.
+        run: the function that runs the program, such as `classification.run`.
+        settings: the settings of the program.
 
     Raises:
-        ValueError: the settings ask for nothing; or as `is_wanted`, before anything runs.
+        ValueError: the settings enable no phase, or as raised by `is_wanted`; before the program
+            runs.
     """
     settings.require_a_phase()
     plots = (settings.do_train or settings.do_eval) and is_wanted(settings.plots)
@@ -130,17 +131,17 @@ def run_and_plot(run: Callable[[SettingsType], ResultType], settings: SettingsTy
 
 
 def plot_run(folder: str, predict_file: str | None = None) -> list[str]:
-    """Draws all plots for which a folder has the files.
+    """Draws all plots whose source files are in a folder.
 
     Args:
-        folder: the output directory of a run or of a sweep.
-        predict_file: the questions of `null_odds.json`, if their file has been moved since the run.
+        folder: the output folder of a run or of a sweep.
+        predict_file: the questions of `null_odds.json`, if the file was moved after the run.
 
     Returns:
-        the paths of the plots.
+        The paths of the plots.
 
     Raises:
-        FileNotFoundError: the file of questions no longer exists.
+        FileNotFoundError: the question file no longer exists.
         ValueError: a file of the run is damaged, or matplotlib is not installed.
     """
     require_matplotlib()
@@ -164,7 +165,7 @@ def plot_run(folder: str, predict_file: str | None = None) -> list[str]:
 
 
 def _read(folder: str, name: str) -> str | None:
-    """The text of a file of the run; None where there is none."""
+    """Returns the text of a file of the run; None if the file does not exist."""
     try:
         return files.read_text(os.path.join(folder, name))
     except FileNotFoundError:
@@ -172,7 +173,7 @@ def _read(folder: str, name: str) -> str | None:
 
 
 def _read_table(folder: str, name: str) -> list[list[str]]:
-    """The rows of a tab-separated file with its header, none where there is no such file.
+    """Returns the rows of a tab-separated file, including the header; [] if there is no file.
 
     Raises:
         ValueError: a row has more or fewer cells than the header.
@@ -184,17 +185,17 @@ def _read_table(folder: str, name: str) -> list[list[str]]:
     for number, row in enumerate(rows, 1):
         if len(row) != len(rows[0]):
             raise ValueError(
-                f"{os.path.join(folder, name)}:{number}: {len(row)} cells, and {len(rows[0])} in "
-                "the header"
+                f"{os.path.join(folder, name)}:{number}: expected {len(rows[0])} cells, as in the "
+                f"header, got {len(row)}"
             )
     return rows
 
 
 def read_evaluations(folder: str) -> list[dict[str, float]]:
-    """What the checkpoints of a run achieve on the data that they were last evaluated on.
+    """Returns the metrics of a run's checkpoints on the data that was last used for evaluation.
 
     Returns:
-        metrics and `step` of each checkpoint, by step.
+        The metrics and the `step` of each checkpoint, sorted by step.
     """
     fields = {"step": int, "metrics": dict[str, float], "measured_on": str}
     rows = files.read_own_json_lines(os.path.join(folder, "evaluations.jsonl"), fields)
@@ -208,21 +209,21 @@ def read_evaluations(folder: str) -> list[dict[str, float]]:
 
 
 def selection_metric(rows: Iterable[Row]) -> str | None:
-    """The metric that picks the best checkpoint or run; None where no row has one."""
+    """Returns the metric that selects the best checkpoint or run; None if no row has one."""
     names = {name for row in rows for name in row}
     return next((metric for metric in SELECTION_METRICS if metric in names), None)
 
 
-# The training curve
+# The training curves
 
 
 def plot_training_curve(folder: str) -> bool:
-    """Draws the losses over the steps, and the metrics that tell most.
+    """Draws the losses and the main metrics over the steps.
 
-    These are the one that picks the best checkpoint and, of pre-training, `PRETRAINING_METRICS`.
+    The main metrics are the selection metric and, for pre-training, `PRETRAINING_METRICS`.
 
     Returns:
-        False where nothing was trained or evaluated.
+        False if nothing was trained or evaluated.
     """
     training = files.read_own_json_lines(os.path.join(folder, "metrics.jsonl"), {"step": int})
     evaluations = read_evaluations(folder)
@@ -253,9 +254,9 @@ def plot_training_curve(folder: str) -> bool:
 
 
 def _best_step(folder: str, evaluations: Sequence[Row], metric: str) -> int | None:
-    """The step with the largest value, as the program of the run chooses it.
+    """Returns the step of the best checkpoint, breaking ties as the program does.
 
-    Token classification takes the last of equal ones, all other programs the first.
+    Among equal values, token classification selects the last step, all other programs the first.
     """
     found = [row for row in evaluations if row[metric] > -1]
     best = max((row[metric] for row in found), default=None)
@@ -268,7 +269,7 @@ Points = tuple[list[float], list[float]]
 
 
 def _points(rows: Iterable[Row], key: str) -> Points:
-    """Steps and values of the rows that have the key, by step."""
+    """Returns the steps and the values of the rows that have the key, sorted by step."""
     found = sorted((row["step"], row[key]) for row in rows if key in row)
     return [step for step, _ in found], [value for _, value in found]
 
@@ -285,9 +286,13 @@ def _draw_panel(axes: Any, title: str, training: Points, evaluations: Points) ->
 
 
 def plot_confusion_matrix(folder: str) -> bool:
-    """Draws the confusion matrix of a classifier; False where there is none."""
+    """Draws the confusion matrix of a classifier.
+
+    Returns:
+        False if the run is not a classifier's.
+    """
     rows = _read_table(folder, "dev_predictions.tsv")
-    # A regression has no labels, and predictions of tokens have no header.
+    # Regression has no labels, and the predictions of token classification have no header.
     if not rows or rows[0][2:4] != ["label", "prediction"] or rows[0][4:] == ["score"]:
         return False
     labels = rows[0][4:]
@@ -300,12 +305,12 @@ def plot_confusion_matrix(folder: str) -> bool:
 
 
 def draw_confusion_matrix(path: str, matrix: NDArray[np.int64], labels: Sequence[str]) -> None:
-    """Draws how often each label was predicted as which.
+    """Draws a confusion matrix.
 
     Args:
-        path: the plot, PNG.
-        matrix: [K, K], with a row for each true label and a column for each predicted one.
-        labels: K names.
+        path: path of the plot, PNG.
+        matrix: counts, [K, K], with a row per true label and a column per predicted label.
+        labels: names of the K labels.
     """
     size = min(4 + 0.35 * len(labels), 12)
     figure = _new_figure(size + 1, size)
@@ -329,7 +334,10 @@ def draw_confusion_matrix(path: str, matrix: NDArray[np.int64], labels: Sequence
 
 
 def _drawable_names(names: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Names, and fonts that have their characters; numbers in place of what no font here has."""
+    """Returns names that can be drawn, and the fonts for them.
+
+    A name with characters that no installed font has is replaced by its number.
+    """
     from matplotlib import font_manager
 
     installed = set(font_manager.get_font_names())
@@ -341,7 +349,7 @@ def _drawable_names(names: Sequence[str]) -> tuple[list[str], list[str]]:
     for number, name in enumerate(names):
         text = name if set(map(ord, name)) <= characters else f"label {number}"
         text = text if len(text) <= 24 else text[:23] + "…"
-        shown.append(text.replace("$", r"\$"))  # a dollar sign would begin a formula
+        shown.append(text.replace("$", r"\$"))  # matplotlib would read a dollar sign as math
     return shown, fonts
 
 
@@ -349,15 +357,18 @@ def _drawable_names(names: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def plot_null_odds(folder: str, predict_file: str | None = None) -> bool:
-    """Draws the null odds of SQuAD 2.0's questions; False where their answers are not known.
+    """Draws the null odds of the SQuAD 2.0 questions.
 
     Args:
-        folder: of the run.
+        folder: output folder of the run.
         predict_file: as in `plot_run`.
 
+    Returns:
+        False if there are no null odds, or the correct answers are not known.
+
     Raises:
-        FileNotFoundError: the questions are not where the run has read them.
-        ValueError: they are not those that were answered.
+        FileNotFoundError: the question file no longer exists at the path that the run used.
+        ValueError: the questions are not those of `null_odds.json`.
     """
     odds_text, results = _read(folder, "null_odds.json"), _read(folder, "eval_results.txt")
     if odds_text is None or results is None:
@@ -370,18 +381,19 @@ def plot_null_odds(folder: str, predict_file: str | None = None) -> bool:
     for example in data.examples:
         if example.qas_id not in null_odds:
             raise ValueError(
-                f"{os.path.join(folder, 'null_odds.json')}: nothing about question "
-                f"{example.qas_id} of {data.path}: give --predict_file, the file that was answered"
+                f"{os.path.join(folder, 'null_odds.json')} has no entry for question "
+                f"{example.qas_id} of {data.path}: set --predict_file to the file that was used "
+                "for prediction"
             )
         odds[bool(example.answers)].append(null_odds[example.qas_id])
-    # The last block is that of the best checkpoint, whose answers these are.
+    # The last block describes the best checkpoint, which predicted these null odds.
     threshold = float(re.findall(rf"^{THRESHOLD} = (\S+)$", results, re.MULTILINE)[-1])
     draw_null_odds(os.path.join(folder, NULL_ODDS), odds[True], odds[False], threshold)
     return True
 
 
 def _read_questions(folder: str, predict_file: str | None) -> SquadData:
-    """The questions that the last run in a folder has answered."""
+    """Returns the questions that the last run in a folder answered."""
     path = predict_file
     fields = {"directory": str, "flags": dict}
     for run in files.read_own_json_lines(os.path.join(folder, "runs.jsonl"), fields):
@@ -392,8 +404,8 @@ def _read_questions(folder: str, predict_file: str | None) -> SquadData:
         return read_squad(path or "", is_training=False)
     except FileNotFoundError:
         raise FileNotFoundError(
-            f"{folder}: its null odds are about {path or 'an unknown file'}, which is not there: "
-            "give --predict_file, the file of questions"
+            f"{folder}: the null odds belong to the questions of {path or 'an unknown file'}, "
+            "which does not exist: set --predict_file to the question file"
         ) from None
 
 
@@ -403,14 +415,14 @@ def draw_null_odds(
     """Draws the distribution of the null odds of questions with and without an answer.
 
     Args:
-        path: the plot, PNG.
+        path: path of the plot, PNG.
         answerable: null odds of the questions that have an answer.
-        unanswerable: of those that have none.
-        threshold: questions with more are not answered.
+        unanswerable: null odds of the questions that have none.
+        threshold: questions with larger null odds are not answered.
     """
     everything = np.array([*answerable, *unanswerable])
-    # A question without features has odds of a million: it is drawn at the edge, and so is a
-    # threshold far away, such as one that answers everything.
+    # A question without features has null odds of a million. Such outliers are drawn at the edge,
+    # as is a distant threshold, such as one that answers every question.
     low, high = np.percentile(everything, (0.5, 99.5))
     room = max(high - low, 1.0)
     shown = float(np.clip(threshold, low - room, high + room))
@@ -435,20 +447,20 @@ def draw_null_odds(
 
 
 def _read_sweep(folder: str) -> list[dict[str, str]]:
-    """The rows of `sweep_results.tsv`, one for each run; none where there was no sweep."""
+    """Returns the rows of `sweep_results.tsv`, one per run; [] if there was no sweep."""
     header, *rows = _read_table(folder, "sweep_results.tsv") or [[]]
     return [dict(zip(header, row, strict=True)) for row in rows]
 
 
 def plot_sweep(folder: str, runs: Sequence[Mapping[str, str]]) -> bool:
-    """Draws the metric of a sweep against the learning rate: a point a run, and the medians.
+    """Draws the metric of a sweep over the learning rate, with one point per run and the medians.
 
     Args:
-        folder: of the sweep.
-        runs: the rows of its table.
+        folder: output folder of the sweep.
+        runs: the rows of its results table.
 
     Returns:
-        False where there is nothing to compare.
+        False if there is nothing to compare.
     """
     metric = selection_metric(runs)
     if metric is None:  # no sweep, or all runs diverged
@@ -480,7 +492,7 @@ def plot_sweep(folder: str, runs: Sequence[Mapping[str, str]]) -> bool:
 
 
 def _new_figure(width: float, height: float) -> Any:
-    """A figure without a window: nothing of pyplot's global state is touched."""
+    """Returns a figure that does not use pyplot's global state."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
@@ -488,13 +500,13 @@ def _new_figure(width: float, height: float) -> Any:
 
 def _finish(axes: Any) -> None:
     axes.grid(alpha=0.3)
-    if axes.get_legend_handles_labels()[0]:  # else there is a warning
+    if axes.get_legend_handles_labels()[0]:  # matplotlib warns of an empty legend
         axes.legend(fontsize="small")
 
 
 def _save(figure: Any, path: str) -> None:
     with files.write_atomically(path, "wb") as stream, warnings.catch_warnings():
-        # Finding the best place for a legend takes a second on a busy machine, which is a warning.
+        # On a busy machine, placing the legend takes a second, which matplotlib warns of.
         warnings.filterwarnings("ignore", "Creating legend")
         figure.savefig(stream, format="png", dpi=120)
 
@@ -511,7 +523,7 @@ class Settings(SettingsGroup):
 
 
 def run(settings: Settings) -> str:
-    """Draws the plots of a folder, and returns their paths."""
+    """Draws the plots of a folder and returns their paths."""
     paths = plot_run(settings.output_dir, settings.predict_file)
     if not paths:
         raise ValueError(

@@ -1,14 +1,14 @@
-r"""Fine-tunes ALBERT on GLUE, CLUE or a custom task, evaluates it, predicts and exports.
+r"""Fine-tunes, evaluates, predicts and exports ALBERT on GLUE, CLUE or a custom task.
 
     python run_classifier.py --task_name=MRPC --data_dir=glue \
         --albert_config_file=albert_base/albert_config.json \
         --init_checkpoint=albert_base/model.ckpt-best --spm_model_file=albert_base/30k-clean.model \
         --output_dir=mrpc_model --do_train --do_eval --do_predict
 
---task_name=tsv takes train, dev and test with .tsv, .csv or .jsonl in --data_dir. Writes
-checkpoints, model.ckpt-best, eval_results.txt, best_trial.txt, dev_predictions.tsv, plots and
-predictions to --output_dir. With --num_runs or several learning rates each run has a folder in
-there, beside sweep_results.txt. The same command again resumes a run.
+--task_name=tsv reads train, dev and test files (.tsv, .csv or .jsonl) from --data_dir. Checkpoints,
+model.ckpt-best, eval_results.txt, best_trial.txt, dev_predictions.tsv, predictions and plots are
+written to --output_dir. With --num_runs or several learning rates, each run has a subfolder, next
+to sweep_results.txt. Run the same command again to resume a run.
 """
 
 from albert_tf import classification

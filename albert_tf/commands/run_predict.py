@@ -1,4 +1,4 @@
-r"""Predicts from text: labels, scores, tags, answers, embeddings, similarities and masked words.
+r"""Predicts labels, scores, tags, answers, embeddings, similarities and masked words from text.
 
     python run_predict.py --model_dir=lcqmc_model --text=你多大了 --text_b=你几岁
     python run_predict.py --model_dir=squad_model --question="Who was Ekeus?" \
@@ -9,10 +9,10 @@ r"""Predicts from text: labels, scores, tags, answers, embeddings, similarities 
     python run_predict.py --model_dir=sst_model --web
 
 --model_dir is the --output_dir of a fine-tuning or pre-training program, a released archive, or any
-folder that `from_pretrained` reads; its task, labels, config and vocabulary are found there. Prints
-a JSON object for each input on standard output, and logs on standard error. "line" counts the
-lines of --input_file from 1. --web serves a page to try the model on, at http://127.0.0.1:8000,
-and the same objects by POST /predict.
+folder that `from_pretrained` reads; the task, labels, config and vocabulary are found there. Prints
+a JSON object for each input to standard output, and logs to standard error. In the results, "line"
+is the line number in --input_file, from 1. --web serves a demo page at http://127.0.0.1:8000 and
+the same JSON objects at POST /predict.
 """
 
 import io
@@ -25,7 +25,7 @@ from albert_tf.cli import program
 
 
 def run(settings: inference.Settings) -> None:
-    """Runs the program, and prints each result as soon as it is known."""
+    """Runs the program, and prints each result as soon as it is available."""
     if settings.web:
         inference.serve(settings)
         return
@@ -34,7 +34,7 @@ def run(settings: inference.Settings) -> None:
     try:
         for result in inference.run(settings):
             print(json.dumps(result, ensure_ascii=False), flush=True)
-    except BrokenPipeError:  # whoever reads has enough, as `head` does
+    except BrokenPipeError:  # the reader closed the pipe, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

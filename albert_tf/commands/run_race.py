@@ -1,15 +1,15 @@
-r"""Fine-tunes ALBERT on RACE or custom multiple-choice questions, evaluates it and predicts.
+r"""Fine-tunes, evaluates and predicts with ALBERT on RACE or custom multiple-choice questions.
 
     python run_race.py --data_dir=data --albert_config_file=albert_base/albert_config.json \
         --init_checkpoint=albert_base/model.ckpt-best --spm_model_file=albert_base/30k-clean.model \
         --output_dir=race_model --do_train --do_eval --do_predict
 
---data_dir holds RACE/{train,dev,test}/{middle,high}, with all.txt (an article per line) or a file
-per article. With --task_name=choice it holds train.jsonl, dev.jsonl and test.jsonl, a JSON object
-per line: passage, question, options (two or more), label. Writes checkpoints, model.ckpt-best,
-eval_results.txt, predict_results.txt, <task_name>_predictions.jsonl and plots to --output_dir. With
---num_runs or several learning rates each run has a folder in there, beside sweep_results.txt. The
-same command again resumes a run.
+--data_dir contains RACE/{train,dev,test}/{middle,high}, with all.txt (one article per line) or one
+file per article. With --task_name=choice, it contains train.jsonl, dev.jsonl and test.jsonl, with
+one JSON object per line: passage, question, options (two or more), label. Checkpoints,
+model.ckpt-best, eval_results.txt, predict_results.txt, <task_name>_predictions.jsonl and plots are
+written to --output_dir. With --num_runs or several learning rates, each run has a subfolder, next
+to sweep_results.txt. Run the same command again to resume a run.
 """
 
 from albert_tf import race

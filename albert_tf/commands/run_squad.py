@@ -1,15 +1,15 @@
-r"""Fine-tunes ALBERT on SQuAD 1.1, SQuAD 2.0, CMRC 2018 or DRCD, evaluates it, answers questions.
+r"""Fine-tunes and evaluates ALBERT on SQuAD 1.1, SQuAD 2.0, CMRC 2018 or DRCD; answers questions.
 
     python run_squad.py --albert_config_file=albert_base/albert_config.json \
         --init_checkpoint=albert_base/model.ckpt-best --spm_model_file=albert_base/30k-clean.model \
         --train_file=train-v1.1.json --predict_file=dev-v1.1.json --output_dir=squad_model \
         --do_train --do_predict
 
-The flags are those of run_squad_v1.py and run_squad_v2.py. Writes checkpoints, model.ckpt-best,
-eval_results.txt, predictions.json, nbest_predictions.json, for SQuAD 2.0 null_odds.json, and plots
-to --output_dir. A --predict_file without answers is answered by the best checkpoint; --question and
---context ask a single question. With --num_runs or several learning rates each run has a folder in
-there, beside sweep_results.txt. The same command again resumes a run.
+The flags are those of run_squad_v1.py and run_squad_v2.py. Checkpoints, model.ckpt-best,
+eval_results.txt, predictions.json, nbest_predictions.json, null_odds.json (for SQuAD 2.0) and plots
+are written to --output_dir. If --predict_file has no answers, the best checkpoint predicts them;
+--question and --context ask a single question. With --num_runs or several learning rates, each run
+has a subfolder, next to sweep_results.txt. Run the same command again to resume a run.
 """
 
 from albert_tf import squad
@@ -24,7 +24,7 @@ def run(settings: squad.Settings) -> FineTuningResult:
     evaluates = settings.do_eval or settings.do_predict
     plots = evaluates and plot_results.is_wanted(settings.plots)
     result = squad.run(settings)
-    if plots and result.metrics:  # of several workers, only the first has results
+    if plots and result.metrics:  # with several workers, only the first one has results
         plot_results.plot_run(settings.output_dir, settings.predict_file)
     return result
 

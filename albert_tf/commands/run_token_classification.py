@@ -1,4 +1,4 @@
-r"""Fine-tunes ALBERT to label tokens, as in named entity recognition; evaluates, predicts, exports.
+r"""Fine-tunes, evaluates, predicts and exports ALBERT for token classification, such as NER.
 
     python run_token_classification.py --data_dir=msra \
         --albert_config_file=albert_tiny/albert_config_tiny.json \
@@ -6,11 +6,12 @@ r"""Fine-tunes ALBERT to label tokens, as in named entity recognition; evaluates
         --max_seq_length=128 --num_train_epochs=3 --output_dir=msra_model \
         --do_train --do_eval --do_predict
 
---data_dir holds train, dev and test with .txt, .conll or .tsv: a token (in Chinese, a character) a
-line with its label in the last column, and blank lines between sentences. Writes checkpoints,
-model.ckpt-best, eval_results.txt with precision, recall and F1 of spans, dev_predictions.tsv,
-test_predictions.tsv and plots to --output_dir. With --num_runs or several learning rates each run
-has a folder in there, beside sweep_results.txt. The same command again resumes a run.
+--data_dir contains train, dev and test files (.txt, .conll or .tsv) with one token per line (in
+Chinese, one character), its label in the last column, and blank lines between sentences.
+Checkpoints, model.ckpt-best, eval_results.txt (precision, recall and F1 of the spans),
+dev_predictions.tsv, test_predictions.tsv and plots are written to --output_dir. With --num_runs or
+several learning rates, each run has a subfolder, next to sweep_results.txt. Run the same command
+again to resume a run.
 """
 
 from albert_tf import token_classification

@@ -1,19 +1,19 @@
 r"""Trains a vocabulary for ALBERT on text.
 
-English and most other languages, as the published English models (SentencePiece, unigram):
+For English and most other languages, as for the published English models (SentencePiece, unigram):
 
     python tools/train_vocabulary.py --input_file='corpus/*.txt' --vocab_size=30000 \
         --output_prefix=vocabulary/30k
 
-writes vocabulary/30k.model (for --spm_model_file) and vocabulary/30k.vocab. Chinese, as the
+writes vocabulary/30k.model (for --spm_model_file) and vocabulary/30k.vocab. For Chinese, as for the
 published Chinese models (characters, and pieces of Latin words and numbers):
 
     python tools/train_vocabulary.py --type=wordpiece --input_file=data/sample_zh.txt \
         --vocab_size=21128 --nohard_vocab_limit --output_prefix=vocabulary/zh
 
-writes vocabulary/zh.txt (for --vocab_file). Input is UTF-8 text with one sentence per line, as for
-create_pretraining_data.py, and is normalized in the same way: give both programs the same
---do_lower_case. The same input and flags give the same vocabulary.
+writes vocabulary/zh.txt (for --vocab_file). The input is UTF-8 text with one sentence per line, as
+for create_pretraining_data.py, and is normalized in the same way: pass the same --do_lower_case to
+both programs. Training is deterministic.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ from albert_tf.tokenization import (
 )
 
 WORDPIECE_SYMBOLS = ["[PAD]", "[UNK]", *SPECIAL_TOKENS]
-# Rounding depends on the number of threads; a fixed number gives the same result on all machines.
+# Rounding depends on the number of threads; a fixed number makes results equal on all machines.
 TRAINING_THREADS = 16
 MIN_PAIR_COUNT = 2  # a model learns nothing from a piece that occurs once
 TOO_LARGE = (
-    "--vocab_size={} is too large for this text: {} is the most. Lower it, give more text, or say "
-    "--nohard_vocab_limit to take what there is."
+    "--vocab_size={} is too large for this text: the maximum is {}. Lower it, add more text, or "
+    "pass --nohard_vocab_limit to accept a smaller vocabulary."
 )
 TOO_SMALL = (
-    "--vocab_size={} is too small for this text: its characters and the special symbols are {}. "
-    "Raise it, or lower --character_coverage."
+    "--vocab_size={} is too small for this text: the minimum for its characters and the special "
+    "symbols is {}. Raise it, or lower --character_coverage."
 )
 OUTPUT_ENDINGS = {"sentencepiece": [".model", ".vocab"], "wordpiece": [".txt"]}
-MIN_INPUT_SENTENCES = 100  # SentencePiece refuses to sample so few
+MIN_INPUT_SENTENCES = 100  # SentencePiece refuses to sample this few or fewer
 CHUNK_BYTES = 1 << 20  # text in memory at a time
 SUMMARY_LINES = 10_000
 SUMMARY_IDS = 16
@@ -61,12 +61,12 @@ SUMMARY_IDS = 16
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SpmTrainSettings(SettingsGroup):
-    """Flags of spm_train that the command in Google's README has too.
+    """Flags of spm_train that the command in Google's README uses.
 
-    ALBERT's programs rely on the values of most, so that there is no other to choose.
+    Most accept only one value, because ALBERT's programs rely on it.
 
     Raises:
-        ValueError: the control symbols are others, or in another order.
+        ValueError: the control symbols are not ALBERT's, or in a different order.
     """
 
     GROUP = "text"
@@ -108,8 +108,8 @@ class SpmTrainSettings(SettingsGroup):
         super().__post_init__()
         if self.control_symbols != SPECIAL_TOKENS:
             raise ValueError(
-                f"--control_symbols={','.join(self.control_symbols)}: ALBERT needs "
-                f"{','.join(SPECIAL_TOKENS)}, in this order"
+                f"--control_symbols: expected {','.join(SPECIAL_TOKENS)} in this order, as ALBERT "
+                f"requires, got {','.join(self.control_symbols)}"
             )
 
 
@@ -157,10 +157,10 @@ ALIASES = {"input": "input_file", "model_prefix": "output_prefix"}
 
 
 def read_lines(paths: list[str]) -> Iterator[str]:
-    """Yields lines that are not blank, as create_pretraining_data.py reads them.
+    """Yields the lines that are not blank, as create_pretraining_data.py reads them.
 
     Raises:
-        ValueError: a line is not UTF-8; names file and line.
+        ValueError: a line is not UTF-8; the message names the file and the line.
     """
     for chunk in corpus.read_chunks(paths, CHUNK_BYTES):
         for lines in chunk.lines():
@@ -170,11 +170,11 @@ def read_lines(paths: list[str]) -> Iterator[str]:
 def train_sentencepiece(lines: Iterable[str], settings: Settings) -> bytes:
     """Returns a SentencePiece unigram model with ALBERT's special ids, trained on normalized lines.
 
-    The symbols are passed as lists: current SentencePiece parses a comma-separated string as CSV,
-    in which the quotation mark of the published command quotes the symbols that follow.
+    The symbols are passed as lists, because current SentencePiece parses a comma-separated string
+    as CSV, in which the quotation mark of the published command quotes the symbols after it.
 
     Raises:
-        ValueError: `vocab_size` is too large or too small for the text; names the limit.
+        ValueError: `vocab_size` is too large or too small for the text; the message has the limit.
     """
     import sentencepiece
 
@@ -213,18 +213,18 @@ def _explain_sentencepiece(message: str, vocab_size: int) -> str:
         return TOO_SMALL.format(vocab_size, too_low[1])
     if "sentences_.empty()" in message:
         return (
-            "no line is left to train on: each is empty once normalized, or longer than "
+            "no lines left to train on: all are empty after normalization or longer than "
             "--max_sentence_length bytes. Raise it, or split the lines."
         )
     return f"SentencePiece training failed: {message}"
 
 
 def train_wordpiece(word_counts: Counter[str], settings: Settings) -> list[str]:
-    """Returns a BERT-style vocabulary, given the words of `BasicTokenizer` and their counts.
+    """Returns a BERT-style vocabulary for the words of `BasicTokenizer` and their counts.
 
-    In this order: the special symbols; the characters, most frequent first; the same with "##" in
-    front (except punctuation, which BERT never joins to a word); then pieces of words of several
-    characters (Latin words, numbers), each joined from the most frequent pair of pieces.
+    The order is: special symbols; characters, most frequent first; the same characters with the
+    prefix "##" (except punctuation, which BERT never joins to a word); pieces of words with several
+    characters (Latin words, numbers), in the order in which they were learned.
 
     Raises:
         ValueError: `vocab_size` cannot be reached, or is too small for the characters.
@@ -238,7 +238,7 @@ def train_wordpiece(word_counts: Counter[str], settings: Settings) -> list[str]:
     words = {
         word: count
         for word, count in word_counts.items()
-        # Longer words are always unknown to WordpieceTokenizer.
+        # WordpieceTokenizer maps longer words to [UNK].
         if 1 < len(word) <= MAX_INPUT_CHARS_PER_WORD and known.issuperset(word)
     }
     vocabulary += learn_pieces(words, settings.vocab_size - len(vocabulary))
@@ -264,10 +264,9 @@ def _covering_characters(word_counts: Counter[str], coverage: float) -> list[str
 
 
 def learn_pieces(word_counts: dict[str, int], room: int) -> list[str]:
-    """Learns at most `room` pieces by merging the most frequent pair of adjacent pieces repeatedly.
+    """Learns at most `room` pieces by repeatedly merging the most frequent pair of adjacent pieces.
 
-    This is byte-pair encoding over words, in WordPiece's notation. Of ties, the pair that sorts
-    first is merged.
+    This is byte-pair encoding of words in WordPiece's notation. Ties are broken by sort order.
     """
     words = [([word[0], *("##" + char for char in word[1:])], n) for word, n in word_counts.items()]
     pair_counts: Counter[tuple[str, str]] = Counter()
@@ -281,7 +280,7 @@ def learn_pieces(word_counts: dict[str, int], room: int) -> list[str]:
     learned: dict[str, None] = {}
     while queue and len(learned) < room:
         count, pair = heapq.heappop(queue)
-        if -count != pair_counts[pair]:  # stale; the queue has an entry with the current count
+        if -count != pair_counts[pair]:  # stale: another entry has the current count
             continue
         if -count < MIN_PAIR_COUNT:
             break
@@ -363,26 +362,27 @@ def _print_summary(tokenizer: FullTokenizer, paths: list[str]) -> None:
 def _check_settings(paths: list[str], settings: Settings) -> None:
     if settings.input_sentence_size <= MIN_INPUT_SENTENCES:
         raise ValueError(
-            f"--input_sentence_size={settings.input_sentence_size}: SentencePiece wants more than "
-            f"{MIN_INPUT_SENTENCES} lines to draw from"
+            f"--input_sentence_size={settings.input_sentence_size}: SentencePiece requires more "
+            f"than {MIN_INPUT_SENTENCES} lines"
         )
     if not os.path.basename(settings.output_prefix):
         raise ValueError(
-            f"--output_prefix={settings.output_prefix!r} names no file; for example vocabulary/30k"
+            f"--output_prefix={settings.output_prefix!r} must end with a file name, for example "
+            "vocabulary/30k"
         )
     inputs = set(map(files.real_path, paths))
     for ending in OUTPUT_ENDINGS[settings.type]:
         path = settings.output_prefix + ending
         if files.real_path(path) in inputs:
             raise ValueError(
-                f"--output_prefix={settings.output_prefix}: would overwrite the input file {path}. "
-                "Name another."
+                f"--output_prefix={settings.output_prefix} would overwrite the input file {path}. "
+                "Choose another prefix."
             )
         files.check_replaceable(path)
         if files.exists(path) and not settings.overwrite:
             raise ValueError(
-                f"{path} exists already, and records and models made with it need it. Name another "
-                "--output_prefix, or replace it with --overwrite."
+                f"{path} already exists, and records and models created with it depend on it. "
+                "Choose another --output_prefix, or pass --overwrite to replace it."
             )
     files.make_directory(os.path.dirname(settings.output_prefix), "--output_prefix")
 
@@ -391,11 +391,12 @@ def train(settings: Settings) -> None:
     """Trains and writes a vocabulary, and prints a summary.
 
     Raises:
-        OSError, ValueError: what is wrong with the input, the output or the settings.
+        OSError, ValueError: the input, the output or the settings are invalid; the message says
+            which.
     """
     paths = files.expand_patterns(settings.input_file, "--input_file")
     _check_settings(paths, settings)
-    if not sum(1 for _ in read_lines(paths)):  # reads all: finds bytes that are not UTF-8
+    if not sum(1 for _ in read_lines(paths)):  # reads everything, to find lines that are not UTF-8
         raise ValueError(f"--input_file: no text in {', '.join(paths)}")
     write = _write_wordpiece if settings.type == "wordpiece" else _write_sentencepiece
     _print_summary(write(paths, settings), paths)

@@ -84,7 +84,7 @@ def test_every_form_and_back_is_the_same_bit_for_bit(google, output_format, tmp_
     there, back = str(tmp_path / "new" / "there"), str(tmp_path / "back")
     assert convert(Settings(google, there, output_format))
     printed = capsys.readouterr().out
-    assert f"wrote {there} ({output_format}). Loaded back, its outputs agree" in printed
+    assert f"wrote {there} ({output_format}). After reloading, its outputs agree" in printed
     assert convert(Settings(there, back))
     assert_same(read_weights(back), random_weights(SMALL))
     assert AlbertConfig.from_json_file(f"{back}/albert_config.json") == SMALL
@@ -119,7 +119,7 @@ def test_the_model_garden_and_back_is_the_same_but_for_the_sentence_order_head(t
     source = make_input(tmp_path / "shared", random_weights(SHORT), SHORT)
     there, back = str(tmp_path / "there"), str(tmp_path / "back")
     assert convert(Settings(source, there, "model_garden"))
-    assert "no place for cls/seq_relationship/output_bias" in caplog.text
+    assert "no variables for cls/seq_relationship/output_bias" in caplog.text
     assert convert(Settings(there, back))
     weights = random_weights(SHORT)
     assert_same(
@@ -140,7 +140,7 @@ def test_albert_zh_merged_goes_to_hugging_face(tmp_path):
 def test_what_cannot_be_merged_or_held_is_refused_and_leaves_nothing(tmp_path):
     source = make_input(tmp_path / "zh", random_weights(PRE_LN_ZH), PRE_LN_ZH)
     target = str(tmp_path / "hf")
-    with pytest.raises(ValueError, match="Google's layout has no pre-LN"):
+    with pytest.raises(ValueError, match="Google's layout does not support pre-LN models"):
         convert(Settings(source, target, "huggingface", merge_embeddings=True))
     with pytest.raises(ValueError, match="Hugging Face's ALBERT only supports Google's layout"):
         convert(Settings(source, target, "huggingface"))
@@ -271,7 +271,7 @@ def test_the_settings_of_a_run_tell_what_its_head_is(tmp_path):
     values = json.loads((tmp_path / "hf" / "config.json").read_text())
     assert values["architectures"] == ["AlbertForMultipleChoice"]
     source = fine_tuned(tmp_path / "mean", 2, flags={"use_pooled_output": False})
-    with pytest.raises(ValueError, match="classifies by the pooled output; this model"):
+    with pytest.raises(ValueError, match="classifies the pooled output, but this model"):
         convert(Settings(source, str(tmp_path / "refused"), "huggingface"))
     assert not (tmp_path / "refused").exists()
 
@@ -294,7 +294,9 @@ def test_inspecting_says_what_does_not_fit(google, tmp_path, capsys):
     settings = Settings(google, inspect=True, albert_config_file=str(tmp_path / "other.json"))
     assert not convert(settings)
     assert "hidden_size is 12 in the checkpoint, 16 in the config" in capsys.readouterr().out
-    with pytest.raises(ValueError, match=r"hidden_size is 12 .*\n(.*\n)*This cannot be conv"):
+    with pytest.raises(
+        ValueError, match=r"hidden_size is 12 .*\n(.*\n)*This checkpoint cannot be conv"
+    ):
         convert(dataclasses.replace(settings, inspect=False, output=str(tmp_path / "out")))
 
 
@@ -310,7 +312,7 @@ def test_a_wrong_result_is_not_written(google, tmp_path, monkeypatch):
         save_checkpoint(f"{folder}/model.ckpt-best", tensors | {POOLER: 1.01 * tensors[POOLER]})
 
     monkeypatch.setitem(convert_checkpoint._WRITERS, "tensorflow", write_other_weights)
-    with pytest.raises(ValueError, match=r"differ by .* of the largest output; nothing was"):
+    with pytest.raises(ValueError, match=r"differ from .* of the largest output; nothing was"):
         convert(Settings(google, str(tmp_path / "out")))
     assert os.listdir(tmp_path) == ["google"]
 
@@ -329,10 +331,12 @@ def test_a_weight_that_was_not_written_is_noticed(google, tmp_path, monkeypatch,
 def test_an_output_that_exists_is_left_alone(google, tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "precious").write_text("mine")
-    with pytest.raises(ValueError, match=r"--output=.*out exists already. Name a new folder"):
+    with pytest.raises(ValueError, match=r"--output=.*out already exists. Name a new folder"):
         convert(Settings(google, str(tmp_path / "out")))
     assert os.listdir(tmp_path / "out") == ["precious"]
-    with pytest.raises(ValueError, match="--output: name a folder to write, or say --inspect"):
+    with pytest.raises(
+        ValueError, match="--output is required: name a new folder, or pass --inspect"
+    ):
         convert(Settings(google))
 
 

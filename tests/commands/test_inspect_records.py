@@ -166,7 +166,7 @@ def test_another_vocabulary_is_an_error_that_names_both(tmp_path, vocab_file):
     )
     done = call(f"--input_file={tmp_path}/tr*", f"--vocab_file={vocab_file}")
     assert done.returncode == 1
-    assert "made with the vocabulary other.model, SHA-256 0000" in done.stderr
+    assert "created with the vocabulary other.model, SHA-256 0000" in done.stderr
     assert vocab_file in done.stderr
     assert "Traceback" not in done.stderr
 
@@ -177,6 +177,6 @@ def test_other_records_and_none_are_errors(tmp_path):
     path.write_bytes(b"".join(frame_records(encode_examples(batch))))
     done = call(f"--input_file={path}")
     assert done.returncode == 1
-    assert "other, record 1: a pre-training record has input_mask" in done.stderr
+    assert "other, record 1 is not a pre-training record: missing input_mask" in done.stderr
     path.write_bytes(b"")
     assert "no records in" in call(f"--input_file={path}").stderr
