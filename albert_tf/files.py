@@ -386,7 +386,7 @@ def _parse_object(text: str) -> dict[str, Any]:
         if "\\u" in text:
             json.dumps(values, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError:
-        raise ValueError("half a surrogate pair (\\ud8…), which is not a character") from None
+        raise ValueError("an unpaired surrogate (\\ud8…), which is not a character") from None
     except RecursionError:
         raise ValueError("the JSON is nested too deeply") from None
     if not isinstance(values, dict):

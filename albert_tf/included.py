@@ -1,6 +1,6 @@
-"""The configs and recipes that come with this package, found by their names.
+"""Finds the configs and recipes that are included in this package by their names.
 
-In a checkout they are in `configs/`; an installed package has that folder inside its own.
+In a checkout, they are in `configs/`; an installed package contains a copy of that folder.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ CONFIG_ENDING, RECIPE_ENDING = ".json", ".flags"
 
 
 def config_file(path: str) -> str:
-    """Returns the path of a config, given that or the name of a config of this package.
+    """Returns the path of a config, given a path or the name of a config of this package.
 
     >>> os.path.basename(config_file("albert_base"))
     'albert_base.json'
@@ -22,29 +22,29 @@ def config_file(path: str) -> str:
     'my_model/albert_config.json'
 
     Args:
-        path: a file, or a name such as `albert_base`. What exists under this name goes first.
+        path: a file, or a name such as `albert_base`. An existing file takes precedence.
 
     Raises:
-        FileNotFoundError: a name without a dot or a slash is no file and no config of this package;
-            the text lists the names.
+        FileNotFoundError: a name without a dot or slash is neither a file nor a config of this
+            package. The message lists the names.
     """
     return _find(path, "config", _folder(), CONFIG_ENDING)
 
 
 def recipe_file(path: str) -> str:
-    """Returns the path of a file of flags, given that or the name of a recipe of this package.
+    """Returns the path of a flag file, given a path or the name of a recipe of this package.
 
     Args:
-        path: a file, or a name such as `glue_mrpc`. What exists under this name goes first.
+        path: a file, or a name such as `glue_mrpc`. An existing file takes precedence.
 
     Raises:
-        FileNotFoundError: as `config_file`.
+        FileNotFoundError: see `config_file`.
     """
     return _find(path, "recipe", os.path.join(_folder(), "recipes"), RECIPE_ENDING)
 
 
 def _folder() -> str:
-    """Returns the folder of the configs, which has the recipes in `recipes/`."""
+    """Returns the folder of the configs; the recipes are in its subfolder `recipes/`."""
     installed = os.path.join(_PACKAGE, "configs")
     if os.path.isdir(installed):
         return installed
@@ -62,5 +62,5 @@ def _find(path: str, kind: str, folder: str, ending: str) -> str:
         name.removesuffix(ending) for name in os.listdir(folder) if name.endswith(ending)
     )
     raise FileNotFoundError(
-        f"{path}: no such file, and no {kind} of albert_tf, which has {', '.join(names)}"
+        f"{path}: neither a file nor a {kind} of albert_tf, which has {', '.join(names)}"
     )

@@ -46,8 +46,8 @@ def test_what_exists_goes_before_a_name(tmp_path, monkeypatch):
 
 
 def test_an_unknown_name_is_answered_by_the_known_ones(installed):
-    reason = "albert_bse: no such file, and no config of albert_tf, which has albert_new"
+    reason = "albert_bse: neither a file nor a config of albert_tf, which has albert_new"
     with pytest.raises(FileNotFoundError, match=reason):
         included.config_file("albert_bse")
-    with pytest.raises(FileNotFoundError, match="glue: no such file, and no recipe of albert_tf"):
+    with pytest.raises(FileNotFoundError, match="glue: neither a file nor a recipe of albert_tf"):
         included.recipe_file("glue")

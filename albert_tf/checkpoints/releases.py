@@ -1,8 +1,8 @@
 """Recognizes released checkpoints by the checksums of their tensors.
 
-`releases.json` has the CRC-32C of every tensor of nine released checkpoints, masked as in the
-`.index` files of their archives. A checksum depends on the values alone, so a release is recognized
-in any format and under any file name, as long as a conversion has kept the values.
+`releases.json` contains the CRC-32C of each tensor in nine released checkpoints, masked as in the
+`.index` files of their archives. Since a checksum depends only on the values, a release is
+recognized in any format and under any file name, as long as conversions preserved the values.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ class Release:
     """A released checkpoint.
 
     Attributes:
-        name: of this project.
-        title: model, language and authors.
-        tensors: variable → masked CRC-32C of its values, float32 in C order; no optimizer moments.
+        name: the name of the release in this project.
+        title: the model, its language and its authors.
+        tensors: variable name → masked CRC-32C of its values, float32 in C order. Optimizer slots
+            are not included.
     """
 
     name: str
@@ -39,15 +40,15 @@ class Release:
 
 @dataclasses.dataclass(frozen=True)
 class ReleaseReport:
-    """How a checkpoint compares with the release that it has the most tensors of.
+    """A comparison of a checkpoint with the release that it shares the most tensors with.
 
     Attributes:
         path: the checkpoint.
-        release: the closest release; None if the checkpoint has no tensor of any.
-        same: variables with the values of the release.
-        altered: variables with other values or another shape.
+        release: the closest release; None if the checkpoint shares no tensor with any release.
+        same: variables with the same values as in the release.
+        altered: variables whose values or shapes differ from the release.
         missing: variables of the release that the checkpoint lacks.
-        added: variables that the release lacks, such as a new head.
+        added: variables that the release lacks, such as those of a new head.
     """
 
     path: str
@@ -59,17 +60,17 @@ class ReleaseReport:
 
     @property
     def is_release(self) -> bool:
-        """Whether the checkpoint has every tensor of the release, and no other."""
+        """Whether the checkpoint has exactly the tensors of the release."""
         return self.release is not None and not (self.altered or self.missing or self.added)
 
     def __str__(self) -> str:
         if self.release is None:
-            return f"{self.path}: none of its tensors is of a known release"
+            return f"{self.path}: no tensor matches a known release"
         count = f"{len(self.same)} of {len(self.release.tensors)} tensors"
         title = f"{self.release.title}, {self.release.name}"
         if self.is_release:
-            return f"{self.path}: {title}; all {len(self.same)} tensors are the released ones"
-        lines = [f"{self.path}: not a release as it is; {count} are those of {title}"]
+            return f"{self.path}: {title}; all {len(self.same)} tensors match the release"
+        lines = [f"{self.path}: not an unmodified release; {count} match {title}"]
         for kind in ("altered", "missing", "added"):
             names = getattr(self, kind)
             more = len(names) - _MAX_LISTED_NAMES
@@ -90,13 +91,13 @@ def known_releases() -> tuple[Release, ...]:
 
 
 def checksum(values: np.ndarray) -> int:
-    """Returns the masked CRC-32C of a tensor's values, as TensorFlow's `.index` files have it."""
+    """Returns the masked CRC-32C of a tensor's values, as stored in TensorFlow's `.index` files."""
     data = np.ascontiguousarray(values, np.float32).tobytes()
     return int.from_bytes(tfrecord.checksum(data), "little")
 
 
 def identify(path: str) -> ReleaseReport:
-    """Compares a checkpoint with all known releases, and reports on the closest one.
+    """Compares a checkpoint with all known releases and reports the closest one.
 
         >>> str(identify("albert_tiny/"))  # doctest: +SKIP
         'albert_tiny/albert_model.ckpt: ALBERT tiny, Chinese (albert_zh), albert_tiny_brightmart; …'
@@ -105,7 +106,7 @@ def identify(path: str) -> ReleaseReport:
         path: a checkpoint of any family and format, as in `load_checkpoint`.
 
     Raises:
-        FileNotFoundError, ValueError: as `inspect_checkpoint`.
+        FileNotFoundError, ValueError: see `inspect_checkpoint`.
     """
     found = {name: checksum(value) for name, value in read_weights(path).items()}
     best = max(known_releases(), key=lambda release: _num_same(found, release))

@@ -10,9 +10,9 @@ The SavedModels written by `save_hub_module` can be loaded with `hub.KerasLayer(
 The inputs are int32 [B, S], and [B, P] for the positions. The outputs are float32: `pooled_output`
 and the identical `default` [B, H], `sequence_output` [B, S, H], and `encoder_outputs`, a list of
 the outputs of the layers [B, S, H]. `mlm` adds `mlm_logits` [B, P, V], and `sop` adds
-`sop_log_probs` [B, 2], with class 0 for segments in order. The signature `serving_default` is for
-TensorFlow Serving. The vocabulary is in `sp_model_file`, or in `vocab_file` with `do_lower_case`;
-the config is in `albert_config_file`.
+`sop_log_probs` [B, 2], with class 0 for segments in the original order. The signature
+`serving_default` is for TensorFlow Serving. The attributes `sp_model_file`, or `vocab_file` and
+`do_lower_case`, contain the vocabulary, and `albert_config_file` contains the config.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def _outputs(outputs: Tensors) -> Tensors:
 
 
 def _callable_object(call: Any, variables: list[tf.Variable], *more_inputs: str) -> Any:
-    """Returns an object that can be saved as a callable, traced for training and inference."""
+    """Returns a savable object that can be called, traced for training and for inference."""
     root = tf.train.Checkpoint()
     root.__call__ = call
     specs = dict.fromkeys((*_INPUTS.values(), *more_inputs), _IDS)
@@ -136,7 +136,7 @@ def _assets(
     spm_model_file: str | None,
     do_lower_case: bool,
 ) -> Iterator[None]:
-    """Attaches config and vocabulary as assets; keeps their files until the end of the block."""
+    """Attaches the config and vocabulary as assets, whose files exist until the block ends."""
     with tempfile.TemporaryDirectory() as folder:
         config_file = os.path.join(folder, "albert_config.json")
         config.to_json_file(config_file)

@@ -1,4 +1,4 @@
-"""Predictions of trained models from text: labels, tags, answers, embeddings and masked words.
+"""Predicts labels, tags, answers, embeddings and masked words from raw text.
 
 >>> from albert_tf import inference
 >>> settings = inference.Settings(model_dir="lcqmc_model", text="你多大了", text_b="你几岁")
@@ -17,31 +17,32 @@ __all__ = ["Settings", "run", "serve"]
 
 
 def run(settings: Settings) -> Iterator[dict[str, Any]]:
-    """Yields a JSON object for each input, in their order, as `run_predict.py` prints them.
+    """Yields a JSON object for each input, in input order, as `run_predict.py` prints them.
 
     Args:
-        settings: as the flags of that program.
+        settings: the settings, which correspond to the flags of that program.
 
     Raises:
-        ValueError, OSError: settings, model and input do not go together; says which.
+        ValueError, OSError: settings, model or input are invalid or inconsistent; the message says
+            which.
     """
     settings.check_paths()
-    from albert_tf.inference import program  # TensorFlow, which settings do without
+    from albert_tf.inference import program  # imports TensorFlow, which the settings do not need
 
     return program.run(settings)
 
 
 def serve(settings: Settings) -> None:
-    """Serves the page and the JSON endpoint of `run_predict.py --web`, until Ctrl-C or SIGTERM.
+    """Serves the web page and the JSON endpoint of `run_predict.py --web` until Ctrl-C or SIGTERM.
 
     Args:
-        settings: as the flags of that program.
+        settings: the settings, which correspond to the flags of that program.
 
     Raises:
-        ValueError, OSError: the model cannot be used, the extra `web` is missing, or the address is
-            not free.
+        ValueError, OSError: the model cannot be used, the extra `web` is not installed, or the
+            address is already in use.
     """
     settings.check_paths()
-    from albert_tf.inference import web  # TensorFlow and starlette, which settings do without
+    from albert_tf.inference import web  # imports TensorFlow and Starlette
 
     web.serve(settings)

@@ -1,8 +1,8 @@
-"""What the folder of a model says about it: its task, its labels and the settings of its training.
+"""Determines the task, labels and training settings of a model from the files in its folder.
 
-The folder is the output directory of a program of this repository, or any that `from_pretrained`
-reads, such as a released archive. The head of the checkpoint tells most tasks apart; `task.json`
-and the recorded settings tell the rest.
+The folder is the output directory of one of the programs, or any folder that `from_pretrained`
+accepts, such as a released archive. The head in the checkpoint identifies most tasks; `task.json`
+and the recorded settings distinguish the others.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from albert_tf.token_classification.task import Tags, remembered_tags
 
 HEAD = "output_weights"  # of classification, regression, multiple choice and token classification
 MASKED_LM_HEAD = "cls/predictions/output_bias"
-# A setting that only one program has → the task of the models which that program trains.
+# A setting that is unique to one program → the task that this program trains models for.
 SIGNS = {"max_qa_length": "multiple_choice", "use_pooled_output": "classification"}
 
 
@@ -29,19 +29,20 @@ class ModelFolder:
     """A folder with a trained model.
 
     Args:
-        path: the folder, or a checkpoint inside of it.
+        path: the folder, or a checkpoint in it.
 
     Attributes:
-        path: as given.
-        folder: the folder.
-        records: the folder, or that of the files which an export took along from its run.
-        is_export: whether it is a SavedModel that a fine-tuning program exported.
-        checkpoint: the checkpoint.
-        shapes: name of each weight in this library → shape.
-        recorded: name → text of the settings of the training; {} where they are not known.
+        path: the `path` argument.
+        folder: the folder of the model.
+        records: the folder with the files that describe the run: `folder`, or in an export the
+            subfolder with copies of these files.
+        is_export: whether the folder is a SavedModel exported by a fine-tuning program.
+        checkpoint: path of the checkpoint.
+        shapes: weight name, as in this library → shape.
+        recorded: setting name → text of its value in training; {} if no settings were recorded.
 
     Raises:
-        FileNotFoundError, ValueError: there is no checkpoint, or several.
+        FileNotFoundError, ValueError: the folder has no checkpoint, or more than one.
     """
 
     def __init__(self, path: str) -> None:
@@ -56,14 +57,14 @@ class ModelFolder:
         self.recorded = _recorded_settings(self.records)
 
     def find_task(self, wanted: str | None = None) -> str:
-        """Returns what the model is asked for: one of `TASKS`.
+        """Returns the task to use the model for, one of `TASKS`.
 
         Args:
-            wanted: the task to use; None for the one that the model was fine-tuned for, or
-                embeddings where that is none.
+            wanted: the requested task. None selects the task that the model was fine-tuned for, or
+                embeddings if it was not fine-tuned.
 
         Raises:
-            ValueError: the checkpoint lacks the head of the task, or does not tell which it is.
+            ValueError: the checkpoint has no head for the task, or its task is ambiguous.
         """
         if wanted is None:
             return self._trained_task() or EMBEDDINGS
@@ -77,10 +78,10 @@ class ModelFolder:
         return wanted
 
     def possible_tasks(self) -> tuple[str, ...]:
-        """Returns all that the model can be asked for, what it was fine-tuned for first.
+        """Returns all tasks that the model supports, starting with the one it was fine-tuned for.
 
         Raises:
-            ValueError: as `find_task`.
+            ValueError: the task of the model is ambiguous.
         """
         masks = (FILL_MASK,) if self._has_head_of(FILL_MASK) else ()
         return tuple(dict.fromkeys((self.find_task(), *masks, EMBEDDINGS)))
@@ -97,13 +98,13 @@ class ModelFolder:
         task = self._remembered_task()
         if task is None and self.shapes[HEAD][0] == 1:
             raise ValueError(
-                f"{self.path} has a head with one output and nothing that tells its task: give "
+                f"{self.path} has a head with one output, and no file that records its task: pass "
                 "the task, regression or multiple_choice"
             )
         return task or "classification"
 
     def _remembered_task(self) -> str | None:
-        """Returns the task that `task.json` or the recorded settings tell; None without."""
+        """Returns the task according to `task.json` or the recorded settings, or None."""
         known = finding.read_json_if_there(self.records, custom.TASK_FILE)
         if "token_labels" in known:
             return "token_classification"
@@ -114,7 +115,7 @@ class ModelFolder:
         return next((task for name, task in SIGNS.items() if name in self.recorded), None)
 
     def classification_task(self, task: str) -> ClassificationTask:
-        """Returns the row of a classification or regression, with labels "0", "1" if unknown."""
+        """Returns the classification or regression task, with labels "0", "1", … if unknown."""
         known = custom.read_task(self.records)
         is_regression = task == "regression"
         if known is not None and known.is_regression == is_regression:
@@ -128,21 +129,21 @@ class ModelFolder:
         """Returns the labels of token classification.
 
         Raises:
-            ValueError: they are not known.
+            ValueError: the labels were not recorded.
         """
         tags = remembered_tags(self.records)
         if tags is None:
             raise ValueError(
-                f"{self.folder} has no {custom.TASK_FILE}, which names the labels of tokens"
+                f"{self.folder} has no {custom.TASK_FILE}, which lists the labels of the tokens"
             )
         return tags
 
     def settings(self, names: Collection[str], of: type[SettingsGroup]) -> dict[str, Any]:
-        """Returns name → value of the recorded settings that are among `names`.
+        """Returns name → value of those recorded settings that are in `names`.
 
         Args:
-            names: of settings.
-            of: the class that has them.
+            names: names of settings.
+            of: the settings class that defines them.
         """
         fields = {field.name: field for field in describe(of)}
         return {
@@ -153,7 +154,7 @@ class ModelFolder:
 
 
 def _recorded_settings(folder: str) -> dict[str, str]:
-    """Returns name → text of a run's settings: those of its training, or else of its last use."""
+    """Returns setting name → text of a run: as trained, or if unknown, as last used."""
     known = trained_with.read(folder)
     recorded: Mapping[str, Any] = finding.flags_of_run(folder)[0]
     if known is not None:

@@ -1,15 +1,16 @@
-"""Predictors: trained models that take texts and return Python values.
+"""Predictors: callables that apply trained models to raw text and return Python values.
 
     >>> embed = albert_tf.load_predictor("albert_tiny/")
     >>> embed(["The river", "A boat"]).shape
     (2, 12)
 
-`load_predictor` finds in a folder what the model was trained for, and returns one of the classes
-below. They tokenize as the fine-tuning programs do, sort texts by length, compute them in batches
-that are padded to their longest, and return results in the order of the texts, the same numbers as
-those programs. Results can be written as JSON.
+`load_predictor` determines from the folder which task the model was trained for, and returns an
+instance of one of the classes below. A predictor tokenizes texts as the fine-tuning programs do,
+sorts them by length, and pads each batch to its longest sequence. It returns results in input
+order, with the same numbers as the programs. Results can be serialized as JSON.
 
-Letters: B batch, N texts, S sequence length, H hidden, P masks, V vocabulary, K results.
+Letters: B batch size, N texts, S sequence length, H hidden size, P masks, V vocabulary size,
+K results.
 """
 
 from __future__ import annotations
@@ -64,9 +65,9 @@ from albert_tf.tokenization import (
     split_pairs,
 )
 
-BATCH_SIZE = 32  # where the folder does not tell it
+BATCH_SIZE = 32  # if the folder does not record one
 TOP_K = 5
-# Settings of the programs that decide what is predicted.
+# Settings of the programs that affect predictions.
 DECISIVE = (
     "max_seq_length",
     "pad_to_multiple",
@@ -88,16 +89,16 @@ Result = dict[str, Any]
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """How predictors compute, and how much they return.
+    """Options of inference.
 
     Attributes:
-        batch_size: B; None for that of the program that trained the model.
-        max_seq_length: longer texts are truncated, or read in windows; None for that of the
-            training, or else all positions of the model.
-        top_k: number of answers, and of words for a mask, that are returned.
-        pooling: "mean" of the last layer, "mean_last_4" layers, or "pooled" for the output at [CLS]
-            through the pooler.
-        engine: "tensorflow", or "openvino" for OpenVINO on the processor, in the precision of
+        batch_size: B. None uses `predict_batch_size` of the run that trained the model, or else 32.
+        max_seq_length: maximum sequence length, in tokens; longer texts are truncated or split into
+            windows. None uses that of training, or else the model's maximum.
+        top_k: maximum number of answers, and of words per mask, to return.
+        pooling: how to compute embeddings: "mean" averages the token vectors of the last layer,
+            "mean_last_4" those of the last four layers, and "pooled" is the pooler's output.
+        engine: "tensorflow", or "openvino" to run OpenVINO on the CPU. The precision is that of
             Keras' global policy.
     """
 
@@ -133,7 +134,7 @@ def load_predictor(
     engine: str = TENSORFLOW,
     **model_files: Any,
 ) -> Any:
-    """Returns the predictor of the model in a folder, a callable that takes text.
+    """Returns a predictor, a callable that takes text, for the model in a folder.
 
         classify = albert_tf.load_predictor("lcqmc_model/")
         classify([("你多大了", "你几岁")])
@@ -147,26 +148,26 @@ def load_predictor(
     (12,)
 
     Args:
-        folder: the output directory of a program, a released archive, or any other that
-            `from_pretrained` reads; or a checkpoint inside of it.
+        folder: the output directory of one of the programs, a released archive, or any other folder
+            that `from_pretrained` accepts; or a checkpoint in it.
         task: "classification", "regression", "token_classification", "multiple_choice", "spans",
-            "answerable_spans", "embeddings" or "fill_mask". Default: what the model was fine-tuned
-            for, or else "embeddings".
-        batch_size: as in `Options`, and so are the next four.
-        max_seq_length: most tokens of a text, or of a window.
-        top_k: number of answers, and of words for a mask.
-        pooling: of embeddings.
-        engine: what computes.
+            "answerable_spans", "embeddings" or "fill_mask". Default: the task that the model was
+            fine-tuned for, or else "embeddings".
+        batch_size: number of sequences per batch; see `Options` for this and the next four.
+        max_seq_length: maximum number of tokens in a text or a window.
+        top_k: maximum number of answers, and of words per mask, to return.
+        pooling: how to compute embeddings.
+        engine: the inference engine.
         **model_files: `config_file`, `vocab_file`, `spm_model_file` and `do_lower_case`, as in
-            `from_pretrained`; by default the folder tells them.
+            `from_pretrained`; by default, they are found in the folder.
 
     Returns:
-        a `TextClassifier`, `TokenTagger`, `ChoiceAnswerer`, `SpanAnswerer`, `Embedder` or
+        A `TextClassifier`, `TokenTagger`, `ChoiceAnswerer`, `SpanAnswerer`, `Embedder` or
         `MaskFiller`.
 
     Raises:
-        FileNotFoundError, ValueError: as `from_pretrained`; or the model has no head for the task,
-            or the package of the engine is not installed.
+        FileNotFoundError, ValueError: as in `from_pretrained`, or if the model has no head for the
+            task or the engine is not installed.
     """
     options = Options(batch_size, max_seq_length, top_k, pooling, engine)
     found = ModelFolder(folder)
@@ -177,13 +178,13 @@ def load_predictor(
 def make_predictor(
     found: ModelFolder, task: str, options: Options, model_files: Mapping[str, Any]
 ) -> TextPredictor:
-    """Returns the predictor of a task, as `load_predictor`.
+    """Returns the predictor for a task; see `load_predictor`.
 
     Args:
         found: the folder of the model.
         task: one of `TASKS`.
-        options: how to compute.
-        model_files: as in `load_predictor`; a value of None is no file.
+        options: the options of inference.
+        model_files: as in `load_predictor`; values of None are ignored.
     """
     is_as_exported = (
         found.is_export
@@ -198,18 +199,18 @@ def make_predictor(
 
 
 class TextPredictor:
-    """Computes the outputs of a model for features, batch by batch; base of all predictors.
+    """Base class of all predictors: computes the outputs of a model in batches.
 
     Args:
         found: the folder of the model.
         task: one of `TASKS`.
-        options: how to compute.
+        options: the options of inference.
         model_files: as in `load_predictor`.
 
     Attributes:
-        task: as given.
-        tokenizer: of the model.
-        max_seq_length: S at most.
+        task: the `task` argument.
+        tokenizer: the tokenizer of the model.
+        max_seq_length: the maximum of S.
     """
 
     settings_class: type[SettingsGroup] = classification.Settings
@@ -220,7 +221,7 @@ class TextPredictor:
         self.task, self.options = task, options
         recorded = found.settings(DECISIVE, self.settings_class)
         self._precision = tf_keras.mixed_precision.global_policy().compute_dtype
-        is_tensorflow = options.engine == TENSORFLOW  # others round by themselves
+        is_tensorflow = options.engine == TENSORFLOW  # other engines cast float32 models themselves
         with contextlib.nullcontext() if is_tensorflow else saved_model.float32_models():
             self.model, self.tokenizer = self.load(found, recorded, model_files)
         config = self.model.config
@@ -235,7 +236,7 @@ class TextPredictor:
     def load(
         self, found: ModelFolder, recorded: Mapping[str, Any], model_files: Mapping[str, Any]
     ) -> tuple[Any, FullTokenizer]:
-        """Returns model and tokenizer."""
+        """Returns the model and its tokenizer."""
         return from_pretrained(found.checkpoint, self.task, **model_files)
 
     def compute(
@@ -246,7 +247,7 @@ class TextPredictor:
         predictions: Callable[[Any], Mapping[str, tf.Tensor]] | None = None,
         padding: Padding | None = None,
     ) -> Outputs:
-        """Returns the outputs for N features, name → [N, …], as `Predictor`."""
+        """Returns name → output [N, …] for N features; see `Predictor` for the arguments."""
         if self._predictor is None:
             self._predictor = Predictor(
                 model,
@@ -262,25 +263,25 @@ class TextPredictor:
         return self._predictor.predict()
 
     def _compile_step(self) -> Callable[..., Step] | None:
-        """Returns how the engine compiles the computation of a batch; None for TensorFlow."""
+        """Returns the function that compiles a step for the engine, or None for TensorFlow."""
         if self.options.engine == TENSORFLOW:
             return None
         return functools.partial(openvino_engine.compile_step, precision=self._precision)
 
     def compute_task(self, task: FineTuningTask, features: Features) -> Outputs:
-        """Returns the outputs that a task predicts from, as the program that trained it."""
+        """Returns the outputs that a task computes predictions from, as its program does."""
         return self.compute(
             features, self.model, task.outputs, task.predictions, task.padding(self._padding)
         )
 
 
 class TextClassifier(TextPredictor):
-    """Tells the label of texts or of pairs of texts, or their score in regression.
+    """Classifies texts or text pairs; in regression, computes their scores.
 
         classify = albert_tf.load_predictor("lcqmc_model/")
         classify([("你多大了", "你几岁"), ("天气好", "天气不好")])
 
-    A result has `label` and `probabilities`, label → probability; in regression `score`.
+    A result has `label` and `probabilities` (label → probability), or `score` in regression.
     """
 
     def __init__(
@@ -297,21 +298,21 @@ class TextClassifier(TextPredictor):
     def load(
         self, found: ModelFolder, recorded: Mapping[str, Any], model_files: Mapping[str, Any]
     ) -> tuple[Any, FullTokenizer]:
-        """Returns model and tokenizer."""
+        """Returns the model and its tokenizer."""
         use_pooled_output = recorded.get("use_pooled_output", True)
         return from_pretrained(
             found.checkpoint, self.task, use_pooled_output=use_pooled_output, **model_files
         )
 
     def __call__(self, texts: Texts, pairs: str | Sequence[str] | None = None) -> Any:
-        """Returns the result of each text, in their order; of one text alone, its result.
+        """Returns the result of each text, in input order; for a single string, its result alone.
 
         Args:
             texts: a text, a list of texts, or a list of pairs of texts.
-            pairs: the second text, or one for each of `texts`.
+            pairs: the second text of the pair, or one for each of `texts`.
 
         Raises:
-            ValueError: something is no text.
+            ValueError: an input is not a string.
         """
         results = [self._result(row) for row in self.compute_probabilities(texts, pairs)]
         return results[0] if isinstance(texts, str) else results
@@ -319,7 +320,7 @@ class TextClassifier(TextPredictor):
     def compute_probabilities(
         self, texts: Texts, pairs: str | Sequence[str] | None = None
     ) -> NDArray[np.float32]:
-        """Returns the probabilities of N texts, float32 [N, K], in regression the scores [N, 1]."""
+        """Returns the probabilities of N texts, float32 [N, K]; in regression, scores [N, 1]."""
         sequences = self.tokenizer.sequences(texts, pairs, self.max_seq_length)
         if not sequences:
             return np.zeros((0, len(self.labels)), np.float32)
@@ -336,23 +337,23 @@ class TextClassifier(TextPredictor):
 
 
 class ExportedClassifier(TextClassifier):
-    """Answers through the signature `texts` of an exported model, as a server does.
+    """Classifies with the signature `texts` of an exported model, as a model server does.
 
-    An export without this signature is used as the folder of its run.
+    For an export without this signature, uses the checkpoint and tokenizes in Python.
     """
 
     def __init__(
         self, found: ModelFolder, task: str, options: Options, model_files: Mapping[str, Any]
     ) -> None:
         super().__init__(found, task, options, model_files)
-        importlib.import_module("tensorflow_text")  # the operations of the signature
-        self._loaded = tf.saved_model.load(found.folder)  # signatures alone do not keep weights
+        importlib.import_module("tensorflow_text")  # registers the ops of the signature
+        self._loaded = tf.saved_model.load(found.folder)  # signatures do not keep weights alive
         self._serve = self._loaded.signatures.get(saved_model.TEXT_SIGNATURE)
 
     def compute_probabilities(
         self, texts: Texts, pairs: str | Sequence[str] | None = None
     ) -> NDArray[np.float32]:
-        """Returns the probabilities of N texts, as `TextClassifier`."""
+        """Returns the probabilities of N texts; see `TextClassifier`."""
         if self._serve is None:
             return super().compute_probabilities(texts, pairs)
         first, second = split_pairs(texts, pairs)
@@ -367,19 +368,20 @@ class ExportedClassifier(TextClassifier):
 
 
 def _number(value: Any) -> float:
-    """Returns a float32 as the float with the fewest digits that is the same float32."""
+    """Returns the float with the fewest digits that rounds to the same float32."""
     return float(str(np.float32(value)))
 
 
 class TokenTagger(TextPredictor):
-    """Tells the label of each token of texts, and the spans that the labels mark.
+    """Labels each token of texts, and extracts the spans that the labels mark.
 
         tag = albert_tf.load_predictor("ner_model/")
         tag("U.N. official Ekeus heads for Baghdad.")
 
-    Tokens are words, with a Chinese character, and punctuation around words, as tokens of their
-    own; or those of a list. A result has `tokens`, `labels`, `scores` (probabilities of these) and
-    `spans`: `type`, `text`, and for texts `begin` and `end`, characters from 0.
+    The tokens of a string are its words; Chinese characters and punctuation around words are
+    separate tokens. A list of strings is used as the tokens of one text. A result has `tokens`,
+    `labels`, `scores` (the probabilities of the labels) and `spans`, each with `type`, `text` and,
+    for strings, `begin` and `end` (character offsets).
     """
 
     settings_class = token_classification.Settings
@@ -395,7 +397,7 @@ class TokenTagger(TextPredictor):
         self._task = TokenClassifier(self.tags, settings, self.model.config, self.tokenizer)
 
     def __call__(self, texts: str | Sequence[str | Sequence[str]]) -> Any:
-        """Returns the result of each text, in their order; of one text alone, its result.
+        """Returns the result of each text, in input order; for a single string, its result alone.
 
         Args:
             texts: a text, or a list of texts or of lists of tokens.
@@ -455,7 +457,7 @@ class ChoiceAnswerer(TextPredictor):
         choose = albert_tf.load_predictor("race_model/")
         choose("The river was wider.", "The river is _ now.", ["narrower", "colder"])
 
-    A result has `prediction` (index from 0), `answer` (the option) and `probabilities`.
+    A result has `prediction` (zero-based index), `answer` (the option) and `probabilities`.
     """
 
     settings_class = race.Settings
@@ -472,14 +474,14 @@ class ChoiceAnswerer(TextPredictor):
         """Returns the result of one question.
 
         Args:
-            passage: the text.
-            question: may have "_" in place of the option; may be "".
-            options: two or more.
+            passage: the text that the question is about.
+            question: the question, in which "_" stands for the option; may be "".
+            options: two or more options.
         """
         return self.choose([Question("", passage, question, tuple(options), None)])[0]
 
     def choose(self, questions: Sequence[Question]) -> list[Result]:
-        """Returns the result of each question, in their order."""
+        """Returns the result of each question, in input order."""
         if not questions:
             return []
         data = QuestionSet("choice", "test", "questions", list(questions))
@@ -497,15 +499,15 @@ class ChoiceAnswerer(TextPredictor):
 
 
 class SpanAnswerer(TextPredictor):
-    """Answers questions by spans of their contexts, which may be longer than the model reads.
+    """Answers questions with spans of their contexts, which may exceed the sequence length.
 
         answer = albert_tf.load_predictor("squad_model/")
         answer("Who was Ekeus?", "Official Ekeus heads for Baghdad.")
 
-    A result has the best `answer`, its `score` (probability among the answers found), `begin` and
-    `end` (characters of the context, from 0), and the best `answers`, the same of each. A model of
-    SQuAD 2.0 also tells `null_odds`; where these are above the threshold, the answer is "", with -1
-    as `begin` and `end`. So it is with a model of SQuAD 1.1 where no answer is found.
+    A result has the best `answer`, its `score` (probability among the answers found), its `begin`
+    and `end` (character offsets in the context), and `answers`, the best answers with the same
+    entries. With a SQuAD 2.0 model it also has `null_odds`; if they exceed the threshold, `answer`
+    is "", and `begin` and `end` are -1. The same holds for a SQuAD 1.1 model that finds no answer.
     """
 
     settings_class = squad.Settings
@@ -524,7 +526,7 @@ class SpanAnswerer(TextPredictor):
     def load(
         self, found: ModelFolder, recorded: Mapping[str, Any], model_files: Mapping[str, Any]
     ) -> tuple[Any, FullTokenizer]:
-        """Returns model and tokenizer."""
+        """Returns the model and its tokenizer."""
         tops: dict[str, Any] = {}
         if self.task == "answerable_spans":
             tops = {
@@ -537,7 +539,7 @@ class SpanAnswerer(TextPredictor):
         return self.answer([(question, context)])[0]
 
     def answer(self, questions: Sequence[tuple[str, str]]) -> list[Result]:
-        """Returns the results of (question, context), in their order."""
+        """Returns the result of each pair (question, context), in input order."""
         if not questions:
             return []
         examples = tuple(
@@ -549,7 +551,7 @@ class SpanAnswerer(TextPredictor):
             features = windows.make_features(
                 examples, self.tokenizer, self._task.windows, False, shows_progress=False
             )
-        except windows.NoFeaturesError:  # contexts of accents alone and the like
+        except windows.NoFeaturesError:  # such as contexts that consist of accents
             return [_answer("", 0.0, -1) | {"answers": []} for _ in questions]
         outputs = self.compute_task(self._task, features)
         answers = self._task.answer(Split("test", data, features), outputs)
@@ -575,7 +577,7 @@ def _answer(text: str, score: float, begin: int) -> Result:
 
 
 class Embedder(TextPredictor):
-    """Returns embeddings of texts.
+    """Computes embeddings of texts.
 
     embed = albert_tf.load_predictor("albert_tiny_zh/", "embeddings", pooling="mean_last_4")
     embed(["你好", "再见"])
@@ -590,11 +592,11 @@ class Embedder(TextPredictor):
     def __call__(
         self, texts: Texts, pairs: str | Sequence[str] | None = None
     ) -> NDArray[np.float32]:
-        """Returns the embedding of each text, float32 [N, H]; of one text alone, [H].
+        """Returns the embedding of each text, float32 [N, H]; for a single string, [H].
 
         Args:
             texts: a text, a list of texts, or a list of pairs of texts.
-            pairs: the second text, or one for each of `texts`.
+            pairs: the second text of the pair, or one for each of `texts`.
         """
         sequences = self.tokenizer.sequences(texts, pairs, self.max_seq_length)
         if not sequences:
@@ -612,19 +614,19 @@ class Embedder(TextPredictor):
 
 
 def similarities(first: NDArray[np.float32], second: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Returns cosines of embeddings, float32 [N], of [N, H] or [H] and [N, H]."""
+    """Returns the cosine similarities, float32 [N], of embeddings [N, H] or [H] with [N, H]."""
     sizes = np.linalg.norm(first, axis=-1) * np.linalg.norm(second, axis=-1)  # [N]
     return np.sum(first * second, axis=-1) / np.maximum(sizes, np.finfo(np.float32).tiny)
 
 
 class MaskFiller(TextPredictor):
-    """Finds the words that fit into a text in place of "[MASK]".
+    """Predicts the words that are masked by "[MASK]" in a text.
 
         fill_mask = albert_tf.load_predictor("albert_tiny_zh/", "fill_mask")
         fill_mask("北京是[MASK]国的首都")
 
-    A result has `text`, with the best word in each place, and `masks`: for each mask the best
-    words, `token` and `score` (probability). Special symbols, and a space alone, are no words.
+    A result has `text`, with each mask replaced by the best word, and `masks`: for each mask, the
+    best words as `token` and `score` (probability). Special tokens and lone spaces are excluded.
     """
 
     def __init__(
@@ -637,14 +639,14 @@ class MaskFiller(TextPredictor):
     def load(
         self, found: ModelFolder, recorded: Mapping[str, Any], model_files: Mapping[str, Any]
     ) -> tuple[Any, FullTokenizer]:
-        """Returns model and tokenizer."""
+        """Returns the model and its tokenizer."""
         return from_pretrained(found.checkpoint, "pretraining", **model_files)
 
     def __call__(self, texts: str | Sequence[str]) -> Any:
-        """Returns the result of each text, in their order; of one text alone, its result.
+        """Returns the result of each text, in input order; for a single string, its result alone.
 
         Raises:
-            ValueError: a text has no "[MASK]", or they are too far apart for the model.
+            ValueError: a text has no "[MASK]", or its masks do not fit into one sequence.
         """
         rows = split_pairs(texts)[0]
         if not rows:
@@ -664,10 +666,10 @@ class MaskFiller(TextPredictor):
         return results[0] if isinstance(texts, str) else results
 
     def _encode(self, text: str) -> tuple[list[int], list[int]]:
-        """Returns ids, [CLS] and [SEP] included, and the positions of the masks."""
+        """Returns the token ids, including [CLS] and [SEP], and the positions of the masks."""
         parts = text.split(MASK)
         if len(parts) == 1:
-            raise ValueError(f"no {MASK} in {text[:50]!r}: it marks the place of a word to find")
+            raise ValueError(f"no {MASK} in {text[:50]!r}: put it in place of a word to predict")
         ids = self.tokenizer.encode(parts[0])
         places = []
         for part, found in zip(parts[1:], self.tokenizer.encode_batch(parts[1:]), strict=True):
@@ -675,18 +677,18 @@ class MaskFiller(TextPredictor):
             is_glued = self.tokenizer.is_sentencepiece and part[:1].strip()
             ids += [self.tokenizer.mask_id, *(self._without_space(found) if is_glued else found)]
         room = self.max_seq_length - 2
-        # A window of a text that is too long, with the masks in its middle.
+        # If the text is too long, keep a window with the masks in the middle.
         begin = max(min((places[0] + places[-1] + 1 - room) // 2, len(ids) - room), 0)
         if places[0] < begin or places[-1] >= begin + room:
             raise ValueError(
-                f"the {MASK}s in {text[:50]!r} are {places[-1] - places[0]} tokens apart: at most "
-                f"max_seq_length={self.max_seq_length} can be read at once"
+                f"the {MASK}s in {text[:50]!r} are {places[-1] - places[0]} tokens apart, which "
+                f"does not fit into max_seq_length={self.max_seq_length}"
             )
         kept = [self.tokenizer.cls_id, *ids[begin : begin + room], self.tokenizer.sep_id]
         return kept, [place - begin + 1 for place in places]
 
     def _without_space(self, ids: list[int]) -> list[int]:
-        """Returns ids without the "▁" before the text: in "[MASK]." no space is there."""
+        """Returns the ids without the leading "▁", since "[MASK]." has no space before "."."""
         if not ids:
             return ids
         (piece,) = self.tokenizer.convert_ids_to_tokens(ids[:1])
@@ -694,7 +696,7 @@ class MaskFiller(TextPredictor):
         return ids[1:] if first is None else [first, *ids[1:]]
 
     def _best(self, outputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        count = len(self._is_word)  # V; the table of embeddings may be larger
+        count = len(self._is_word)  # V; the embedding table may be larger
         scores = tf.nn.softmax(outputs["masked_lm_logits"])[:, :, :count] * self._is_word
         best = tf.math.top_k(scores, min(self.options.top_k, count))
         return {"ids": best.indices, "scores": best.values}  # [B, P, K]

@@ -1,4 +1,4 @@
-"""What run_predict.py does, given its settings."""
+"""Implements run_predict.py: predicts from a text or a file, given the settings."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from albert_tf.inference.settings import EMBEDDINGS, FILL_MASK, STANDARD_INPUT, 
 from albert_tf.training import run_identity, session
 from albert_tf.training.settings import DeviceSettings
 
-Block = list[tuple[int, Any]]  # of (line, input)
+Block = list[tuple[int, Any]]  # (line, input) pairs
 NPY = ".npy"
 
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """How the inputs of a task are read and predicted.
+    """Functions that parse and predict the inputs of a task.
 
     Attributes:
-        parse: makes an input of a row.
-        predict: returns the results of inputs.
+        parse: converts a row to an input.
+        predict: returns the results for a predictor and a list of inputs.
     """
 
     parse: Callable[[Row], Any]
@@ -52,22 +52,22 @@ def _embeddings(predictor: Any, inputs: list[Any]) -> list[Result]:
 
 
 def _numbers(row: NDArray[np.float32]) -> list[float]:
-    """Returns floats with as few digits as tell float32 numbers apart."""
+    """Returns floats with the fewest digits that round to the same float32 values."""
     return [float(str(value)) for value in row]
 
 
 def _parse_masked(row: Row) -> str:
     text = reading.parse_text(row)
     if MASK not in text:
-        raise BadRowError(f"no {MASK} in the text: it marks the place of a word to find")
+        raise BadRowError(f"no {MASK} in the text: put it in place of a word to predict")
     return text
 
 
 def parse_two(row: Row) -> tuple[str, str]:
-    """Returns two texts to compare."""
+    """Returns the two texts to compare."""
     pair = reading.parse_pair(row)
     if not pair[1]:
-        raise BadRowError("two texts were expected, to be compared; one came")
+        raise BadRowError("expected two texts to compare, got one")
     return pair
 
 
@@ -88,10 +88,11 @@ KINDS = {
 
 
 def run(settings: Settings) -> Iterator[Result]:
-    """Yields the result of each input, in their order; those of a file with their `line`.
+    """Yields the result of each input, in input order; for a file, results include `line`.
 
     Raises:
-        ValueError, OSError: settings, model and input do not go together; says which.
+        ValueError, OSError: settings, model or input are invalid or inconsistent; the message says
+            which.
     """
     found = ModelFolder(settings.model_dir)
     task = found.find_task(settings.wanted_task)
@@ -120,10 +121,11 @@ def run(settings: Settings) -> Iterator[Result]:
 
 
 def read_inputs(settings: Settings, parse: Callable[[Row], Any]) -> Iterator[Block]:
-    """Returns blocks of inputs; what the flags give is the only one of its block, of line 0.
+    """Returns blocks of inputs; an input given by flags is a block of its own with line 0.
 
     Raises:
-        ValueError, OSError: a file that is not a pipe cannot be read, or has too many bad rows.
+        ValueError, OSError: a file cannot be read or has too many bad rows. For standard input,
+            the iterator raises these errors.
     """
     if settings.input_file is None:
         row = {
@@ -145,9 +147,9 @@ def read_inputs(settings: Settings, parse: Callable[[Row], Any]) -> Iterator[Blo
 
 
 def device_settings(settings: Settings, found: ModelFolder) -> DeviceSettings:
-    """Returns how to compute: in float32 if nothing else is wanted and the model was trained so.
+    """Returns the device settings; precision "auto" selects float32 if the model was trained in it.
 
-    An exported model computes in float32, as on a server.
+    An exported model also computes in float32, as in a model server.
     """
     is_as_exported = found.is_export and settings.engine == TENSORFLOW
     is_float32 = is_as_exported or found.recorded.get(run_identity.PRECISION) == "float32"
@@ -159,10 +161,10 @@ def device_settings(settings: Settings, found: ModelFolder) -> DeviceSettings:
 
 
 def load(settings: Settings, found: ModelFolder, task: str) -> TextPredictor:
-    """Returns the predictor of a model for one of its tasks.
+    """Returns the predictor for one of the tasks of a model.
 
     Raises:
-        ValueError, OSError: the model cannot be used; says why.
+        ValueError, OSError: the model cannot be used; the message says why.
     """
     options = Options(
         settings.batch_size or None,
@@ -183,7 +185,7 @@ def load(settings: Settings, found: ModelFolder, task: str) -> TextPredictor:
 
 
 def _with_progress(settings: Settings, blocks: Iterator[Block]) -> Iterator[Block]:
-    """Yields the blocks, with a progress bar for a file where only the bar is on a terminal."""
+    """Yields the blocks; shows a progress bar for a file if only stderr is a terminal."""
     total = None
     if settings.input_file != STANDARD_INPUT:
         known = list(blocks)
@@ -203,14 +205,14 @@ def _predict(kind: Kind, predictor: Any, blocks: Iterator[Block]) -> Iterator[Re
 
 
 def compare(embed: Any, block: Block) -> Iterator[Result]:
-    """Yields the similarity of each pair of texts, with its line."""
+    """Yields the similarity of each pair of texts, with its line number if it has one."""
     first, second = (embed([pair[place] for _, pair in block]) for place in (0, 1))
     for (line, _), score in zip(block, _numbers(similarities(first, second)), strict=True):
         yield {"line": line, "similarity": score} if line else {"similarity": score}
 
 
 def search(embed: Any, text: str, blocks: Iterable[Block], top_k: int) -> list[Result]:
-    """Returns the `top_k` texts that are most similar to a text, the best one first."""
+    """Returns the `top_k` rows most similar to `text`, in descending order of similarity."""
     query = embed(text)
     best: list[Result] = []
     for block in blocks:

@@ -1,6 +1,6 @@
-"""Reads the inputs of predictions from files and pipes; no TensorFlow.
+"""Reads inputs for prediction from files and pipes, without TensorFlow.
 
-Rows of a pipe are handed on as they come, so that whoever writes a line into it gets its answer.
+Rows from a pipe are yielded as soon as they arrive, so that each line is answered immediately.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from albert_tf.inference.settings import COMMAS, JSON_LINES, STANDARD_INPUT, TAB
 from albert_tf.race import reading as race
 from albert_tf.race.reading import Question
 
-ROWS_AT_ONCE = 1024  # of a file: sorted by length and computed together
+ROWS_AT_ONCE = 1024  # rows in a block; sorted by length and batched together
 MAX_CELL = 1 << 30  # characters
-_NOT_UTF8 = re.compile("[\udc80-\udcff]")  # what surrogateescape makes of other bytes
+_NOT_UTF8 = re.compile("[\udc80-\udcff]")  # bytes that are not UTF-8, decoded with surrogateescape
 _BYTES_AT_ONCE = 1 << 16
 _QUESTION, _CONTEXT, _PASSAGE, _TOKENS = "question", "context", "passage", "tokens"
 # A first line with one of these names is a header.
@@ -34,10 +34,10 @@ NumberedRow = tuple[int, Row | BadRowError]
 
 
 class _Lines:
-    """The lines of a stream, decoded; bytes that are not UTF-8 as lone surrogates.
+    """Iterates over the decoded lines of a stream; invalid bytes become unpaired surrogates.
 
     Attributes:
-        is_waiting: whether the next line has to be read from the stream first.
+        is_waiting: whether the next line has not been read from the stream yet.
     """
 
     def __init__(self, stream: IO[bytes]) -> None:
@@ -57,7 +57,7 @@ class _Lines:
             is_first = False
 
     def _read(self) -> bool:
-        """Reads what there is, and waits for it if that is nothing; False at the end."""
+        """Reads available data, waiting until a line is complete; returns False at the end."""
         while not self._ready:
             data = self._stream.read1(_BYTES_AT_ONCE)
             if not data:
@@ -76,7 +76,7 @@ class _Lines:
 
 
 def _rows(lines: _Lines, form: str, path: str) -> Iterator[NumberedRow]:
-    """Yields each row with the line where it begins, from 1, under the names of its header."""
+    """Yields (line, row), with the line number where the row begins; names columns by a header."""
     if form == COMMAS:
         return _with_names(_comma_separated(lines, path))
     rows = _plain(lines, form)
@@ -103,15 +103,15 @@ def _json_row(line: str) -> Row | BadRowError:
     try:
         row = json.loads(line)
     except (ValueError, RecursionError) as error:
-        return BadRowError(f"a JSON object was expected: {error}")
+        return BadRowError(f"expected a JSON object: {error}")
     return json_row(row)
 
 
 def json_row(value: object) -> Row | BadRowError:
-    """Returns the row that a JSON value is: an object, or a text on its own."""
+    """Returns a JSON value as a row; it must be an object or a string."""
     if isinstance(value, str):
         return [value]
-    return value if isinstance(value, dict) else BadRowError("a JSON object or text was expected")
+    return value if isinstance(value, dict) else BadRowError("expected a JSON object or string")
 
 
 def _comma_separated(lines: _Lines, path: str) -> Iterator[NumberedRow]:
@@ -132,7 +132,7 @@ def _comma_separated(lines: _Lines, path: str) -> Iterator[NumberedRow]:
 
 
 def _with_names(rows: Iterator[NumberedRow]) -> Iterator[NumberedRow]:
-    """Yields rows under the names of the header, if the first one is a header."""
+    """Yields rows as name → value if the first row is a header; otherwise, as they are."""
     header: Sequence[str] = ()
     for number, (line, row) in enumerate(rows):
         if isinstance(row, BadRowError):
@@ -143,7 +143,7 @@ def _with_names(rows: Iterator[NumberedRow]) -> Iterator[NumberedRow]:
         elif not header:
             yield line, row
         elif len(row) < len(header):
-            expected = f"{len(header)} columns were expected, {len(row)} came"
+            expected = f"expected {len(header)} columns, got {len(row)}"
             yield line, BadRowError(expected)
         else:
             yield line, dict(zip(header, row, strict=False))
@@ -152,19 +152,19 @@ def _with_names(rows: Iterator[NumberedRow]) -> Iterator[NumberedRow]:
 def read_blocks(
     path: str, form: str, parse: Callable[[Row], InputType], max_bad_rows: int = 0
 ) -> Iterator[list[tuple[int, InputType]]]:
-    """Yields blocks of (line, input), of a pipe those that are there.
+    """Yields blocks of (line, input); for a pipe, a block holds the lines available so far.
 
-    A file is read as a whole before the first block, so that a bad row is told at once.
+    A file is read completely before the first block, so that bad rows are reported at once.
 
     Args:
         path: the file, or `STANDARD_INPUT`.
-        form: its format, one of `settings.FORMATS`.
-        parse: makes an input of a row; raises `BadRowError`.
-        max_bad_rows: number of bad rows that may be skipped.
+        form: the format, one of `settings.FORMATS`.
+        parse: converts a row to an input; raises `BadRowError`.
+        max_bad_rows: maximum number of bad rows to skip.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: there are too many bad rows, or no row at all; names file and line.
+        FileNotFoundError: the file does not exist.
+        ValueError: there are too many bad rows, or no rows; the message names the file and line.
     """
     if path == STANDARD_INPUT:
         reports = RowReports("standard input", max_bad_rows)
@@ -194,7 +194,7 @@ def _blocks(
             block.append((line, parse(row)))
         except BadRowError as error:
             if waits and block and reports.num_bad == reports.max_bad_rows:
-                yield block  # whoever wrote these gets the answers before the error
+                yield block  # answer the rows before the bad one first
                 block = []
             reports.bad(line, str(error))
         if block and (len(block) == ROWS_AT_ONCE or (waits and lines.is_waiting)):
@@ -202,16 +202,16 @@ def _blocks(
             block = []
     reports.log()
     if is_empty:
-        raise ValueError(f"{reports.path}: there is no input in it")
+        raise ValueError(f"{reports.path}: contains no input")
     if block:
         yield block
 
 
-# Inputs of the tasks.
+# Parsers for the inputs of the tasks.
 
 
 def parse_pair(row: Row) -> tuple[str, str]:
-    """Returns a text and the second one of a pair, "" where there is none."""
+    """Returns the two texts of a pair; the second is "" if the row has one text."""
     if not isinstance(row, dict):
         cells = [*row, ""]
         return cells[0], cells[1]
@@ -219,22 +219,22 @@ def parse_pair(row: Row) -> tuple[str, str]:
 
 
 def parse_text(row: Row) -> str:
-    """Returns a text."""
+    """Returns the text of a row."""
     return parse_pair(row)[0]
 
 
 def parse_words(row: Row) -> str | list[str]:
-    """Returns a text, or a list of tokens."""
+    """Returns the text or the list of tokens of a row."""
     if not isinstance(row, dict) or _TOKENS not in row:
         return parse_text(row)
     tokens = row[_TOKENS]
     if not isinstance(tokens, list):
-        raise BadRowError(f"{_TOKENS!r} is {json.dumps(tokens)[:50]}, a list was expected")
+        raise BadRowError(f"{_TOKENS!r}: expected a list, got {json.dumps(tokens)[:50]}")
     return [tables.check_text(token, "a token") for token in tokens]
 
 
 def parse_question(row: Row) -> tuple[str, str]:
-    """Returns a question and its context."""
+    """Returns the question and the context of a row."""
     if isinstance(row, dict):
         found = _named(row, (_QUESTION,)), _named(row, (_CONTEXT, _PASSAGE))
     else:
@@ -246,18 +246,18 @@ def parse_question(row: Row) -> tuple[str, str]:
 
 
 def parse_choice(row: Row) -> Question:
-    """Returns a multiple-choice question."""
+    """Returns the multiple-choice question of a row."""
     if not isinstance(row, dict):
-        raise BadRowError("a JSON object with passage, question and options was expected")
+        raise BadRowError("expected a JSON object with passage, question and options")
     return race.parse_question({key: row[key] for key in row if key != "label"}, "test", 1)
 
 
 def _named(row: dict[str, Any], names: Sequence[str], default: str | None = None) -> str:
-    """Returns the text under the first of these names that a row has."""
+    """Returns the text in the column with the first of `names` that the row contains."""
     name = next((name for name in names if name in row), None)
     if name is not None:
         return tables.text_cell(row, name)
     if default is None:
         found = ", ".join(map(repr, row)) or "nothing"
-        raise BadRowError(f"{' or '.join(map(repr, names))} was expected; found {found}")
+        raise BadRowError(f"expected {' or '.join(map(repr, names))}, found {found}")
     return default

@@ -1,4 +1,4 @@
-"""Settings of run_predict.py. TensorFlow is not imported here."""
+"""Settings of run_predict.py. This module does not import TensorFlow."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from albert_tf.settings import REQUIRED, SettingsGroup, redefined, setting
 from albert_tf.training.settings import DeviceSettings, ModelSettings
 
 EMBEDDINGS, FILL_MASK, SIMILARITY = "embeddings", "fill_mask", "similarity"
-# What a model is asked for.
+# The tasks that a model can be used for.
 TASKS = (
     "classification",
     "regression",
@@ -39,7 +39,7 @@ _ENDINGS = {".tsv": TABS, ".csv": COMMAS, ".jsonl": JSON_LINES, ".json": JSON_LI
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ModelFolderSettings(SettingsGroup):
-    """Which model predicts what."""
+    """Settings of the model and its task."""
 
     GROUP = "model"
 
@@ -48,7 +48,7 @@ class ModelFolderSettings(SettingsGroup):
     )
     task: str | None = setting(
         None,
-        "What to predict; if not given, what the model was fine-tuned for, or else embeddings.",
+        "Task to predict; if not given, the one the model was fine-tuned for, or else embeddings.",
         choices=TASKS,
     )
     mask: bool = setting(
@@ -98,13 +98,13 @@ class ModelFolderSettings(SettingsGroup):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextInputSettings(SettingsGroup):
-    """The texts."""
+    """Settings of the inputs."""
 
     GROUP = "data"
 
     text: str | None = setting(None, "Text to predict, instead of those in input_file.")
     text_b: str | None = setting(
-        None, "Second text, if a pair of texts is to be predicted; used only with text."
+        None, "Second text, to predict a pair of texts; used only with text."
     )
     question: str = redefined(
         squad.Settings,
@@ -150,23 +150,23 @@ class TextInputSettings(SettingsGroup):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WebSettings(SettingsGroup):
-    """The page to try a model on."""
+    """Settings of the web page."""
 
     GROUP = "web page"
 
     web: bool = setting(
         False,
-        "Serve a web page to try the model on, and a JSON endpoint, until Ctrl-C or SIGTERM; needs "
+        "Serve a web page to try the model, and a JSON endpoint, until Ctrl-C or SIGTERM; requires "
         "the extra web.",
     )
     web_host: str = setting(
         "127.0.0.1",
-        "Address to listen on, where 0.0.0.0 lets other machines in, without a password; used only "
-        "with web.",
+        "Address to listen on; 0.0.0.0 accepts connections from other machines, without a "
+        "password; used only with web.",
     )
     web_port: int = setting(
         8000,
-        "Port to listen on, and 0 picks a free one; used only with web.",
+        "Port to listen on; 0 selects a free one; used only with web.",
         minimum=0,
         maximum=65535,
     )
@@ -177,17 +177,17 @@ class WebSettings(SettingsGroup):
     )
     web_max_waiting: int = setting(
         16,
-        "Maximum number of requests that wait or are computed, more are rejected; used only with "
-        "web.",
+        "Maximum number of requests waiting or in progress, further ones are rejected; used only "
+        "with web.",
         minimum=1,
     )
 
     def check_paths(self) -> None:
-        """Checks that the packages of the page are there."""
+        """Checks that the packages for the web page are installed."""
         super().check_paths()
         if self.web and not all(map(importlib.util.find_spec, WEB_PACKAGES)):
             raise ValueError(
-                f"--web needs the packages {' and '.join(WEB_PACKAGES)}: "
+                f"--web requires the packages {' and '.join(WEB_PACKAGES)}: "
                 "pip install 'albert-tf2[web]'"
             )
 
@@ -219,8 +219,8 @@ class Settings(ModelFolderSettings, TextInputSettings, WebSettings):
     )
     engine: str = setting(
         TENSORFLOW,
-        "What computes: tensorflow, or openvino, which is faster on processors and an extra: "
-        "pip install 'albert-tf2[openvino]'.",
+        "Inference engine: tensorflow, or openvino, which is faster on CPUs and requires the "
+        "extra openvino: pip install 'albert-tf2[openvino]'.",
         choices=ENGINES,
     )
     precision: str = redefined(
@@ -239,9 +239,9 @@ class Settings(ModelFolderSettings, TextInputSettings, WebSettings):
         if self.task is not None and wanted != [self.task]:
             wanted.append(self.task)
         if len(wanted) > 1:
-            raise ValueError(f"{' and '.join(wanted)}: one thing at a time can be predicted")
+            raise ValueError(f"{' and '.join(wanted)}: only one of them can be computed at a time")
         if self.embeddings_file and wanted not in ([], [EMBEDDINGS]):
-            raise ValueError(f"--embeddings_file is for embeddings, not for {wanted[0]}")
+            raise ValueError(f"--embeddings_file is only for embeddings, not for {wanted[0]}")
         self._check_input()
 
     def _check_input(self) -> None:
@@ -250,28 +250,29 @@ class Settings(ModelFolderSettings, TextInputSettings, WebSettings):
             return
         if not (self.text is not None or self.question or self.context or self.input_file):
             raise ValueError(
-                "nothing to predict: give --text, --question and --context, or --input_file "
+                "nothing to predict: pass --text, --question and --context, or --input_file "
                 f"({STANDARD_INPUT} for standard input)"
             )
         is_search = self.similarity and self.text_b is None
         if self.input_file and (self.question or self.context or self.text_b is not None):
-            raise ValueError("--input_file: give either a file of inputs, or one on its own")
+            raise ValueError("--input_file: pass either a file or a single input, not both")
         if self.input_file and self.text is not None and not is_search:
             raise ValueError(
-                "--text and --input_file together are for --similarity: a query, and where to look"
+                "--text and --input_file can only be combined with --similarity, which searches "
+                "the file for texts similar to --text"
             )
         if self.text_b is not None and self.text is None:
-            raise ValueError("--text_b needs --text")
+            raise ValueError("--text_b requires --text")
 
     def _check_no_input(self) -> None:
         names = ("text", "text_b", "question", "context", "options", "input_file")
         given = [name for name in (*names, "embeddings_file") if getattr(self, name)]
         if given:
-            raise ValueError(f"--web takes texts from its page, so leave out --{given[0]}")
+            raise ValueError(f"--web reads inputs from the web page: remove --{given[0]}")
 
     @property
     def wanted_task(self) -> str | None:
-        """The task of the model, one of `TASKS`; None if the model decides."""
+        """The requested task, one of `TASKS`; None if the model determines it."""
         if self.embeddings or self.similarity or self.embeddings_file:
             return EMBEDDINGS
         return FILL_MASK if self.mask else self.task
@@ -284,7 +285,7 @@ class Settings(ModelFolderSettings, TextInputSettings, WebSettings):
         return _ENDINGS.get(os.path.splitext(self.input_file or "")[1].lower(), TEXT)
 
     def check_paths(self) -> None:
-        """Checks model and input, and the folder of `embeddings_file`."""
+        """Checks the paths of model and input, and that `embeddings_file` can be written."""
         super().check_paths()
         if self.albert_config_file:
             files.check_file(included.config_file(self.albert_config_file), "--albert_config_file")

@@ -1,17 +1,17 @@
-"""Serves a page to try a model on, and a JSON endpoint beside it: `run_predict.py --web`.
+"""Serves a web page to try a model, and a JSON endpoint: `run_predict.py --web`.
 
-    GET  /                        the page
+    GET  /                        the web page
     GET  /health                  {"status": "ok", "tasks": ["classification", …], …}
-    POST /predict                 inputs in JSON → their results in JSON
+    POST /predict                 JSON inputs → JSON results, for the default task
     POST /predict?task=fill_mask  the same for another task of the model
 
 An input is an object as in the lines of `run_predict.py --input_file=….jsonl`, and its result is
-what that program prints. An array of inputs gets an array of results. The task "similarity" takes
-`text` and `text_b`, or `text` and an array `texts`, of which it finds the nearest. Errors come as
-`{"error": "…"}`, with status 400 for bad input, 413 for too much of it, and 503 while too many
-requests wait.
+the object that this program prints. For an array of inputs, the response is an array of results.
+The task "similarity" accepts `text` and `text_b`, or `text` and an array `texts`, from which it
+returns the nearest texts. An error response is `{"error": "…"}`, with status 400 for invalid input,
+413 for input that is too large, and 503 while too many requests are waiting.
 
-Requests are computed one after another, by one thread.
+A single thread processes the requests one at a time.
 """
 
 from __future__ import annotations
@@ -48,21 +48,21 @@ from albert_tf.inference.predictors import Result
 from albert_tf.inference.settings import EMBEDDINGS, SIMILARITY, Settings
 from albert_tf.training import session
 
-MAX_TEXTS = 1000  # of a request: each takes time, however short
-_BYTES_PER_CHARACTER = 12  # a character outside of the Basic Multilingual Plane as \ud83d\ude00
-_BYTES_OF_KEYS = 1 << 16  # room for what is no text in a request
-_SECONDS_TO_FINISH = 10  # for requests being computed when the server is asked to stop
+MAX_TEXTS = 1000  # in a request, since even short texts cost time
+_BYTES_PER_CHARACTER = 12  # outside the Basic Multilingual Plane, escaped as \ud83d\ude00
+_BYTES_OF_KEYS = 1 << 16  # allowance for the rest of the request
+_SECONDS_TO_FINISH = 10  # for requests in progress when the server is stopped
 _PAGE = "web_page.html"
 _SCRIPT = re.compile("<script>(.*?)</script>", re.DOTALL)
 
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """What the model can be asked for.
+    """A task that the model supports.
 
     Attributes:
-        parse: makes an input of a row; raises `BadRowError`.
-        predict: returns the results of inputs, in their order.
+        parse: converts a row to an input; raises `BadRowError`.
+        predict: returns the results of a list of inputs, in order.
     """
 
     parse: Callable[[Row], Any]
@@ -73,7 +73,7 @@ def serve(settings: Settings) -> None:
     """Serves the page and the JSON endpoint until SIGINT or SIGTERM.
 
     Raises:
-        ValueError, OSError: the model cannot be used, or the address is not free.
+        ValueError, OSError: the model cannot be used, or the address is already in use.
     """
     with _listen(settings.web_host, settings.web_port) as listener:
         found = ModelFolder(settings.model_dir)
@@ -82,34 +82,34 @@ def serve(settings: Settings) -> None:
             application = WebApplication(load_tasks(settings, found), settings)
             config = uvicorn.Config(
                 application.starlette,
-                log_config=None,  # what uvicorn warns of goes to the log of the program
+                log_config=None,  # uvicorn's warnings go to the log of the program
                 log_level="warning",
                 access_log=False,
                 timeout_graceful_shutdown=_SECONDS_TO_FINISH,
             )
             host, port = listener.getsockname()[:2]
             shown = f"[{host}]" if ":" in host else host
-            logging.info("http://%s:%d is open; Ctrl-C closes it", shown, port)
+            logging.info("Serving at http://%s:%d; press Ctrl-C to stop", shown, port)
             with contextlib.closing(application):
                 _run_until_stopped(uvicorn.Server(config), listener)
-            logging.info("Closed")
+            logging.info("Stopped")
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """Returns a socket that clients can connect to."""
+    """Returns a listening socket."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family)
     except OSError as error:
         raise OSError(
-            f"--web_host={host} --web_port={port}: cannot listen there: {error.strerror}. Pass "
-            "another --web_port, or 0 for any that is free"
+            f"--web_host={host} --web_port={port}: cannot listen on this address: "
+            f"{error.strerror}. Pass another --web_port, or 0 to select a free one"
         ) from None
 
 
 def _run_until_stopped(server: uvicorn.Server, listener: socket.socket) -> None:
-    """Runs a server; it finishes what it computes when SIGINT or SIGTERM comes."""
-    # Once closed, the server raises these signals again, for the handlers of before.
+    """Runs a server; on SIGINT or SIGTERM, it completes the requests in progress and stops."""
+    # When it has stopped, the server raises the signal again for the previous handlers.
     signals = (signal.SIGINT, signal.SIGTERM)
     usual = {number: signal.signal(number, server.handle_exit) for number in signals}
     try:
@@ -120,10 +120,10 @@ def _run_until_stopped(server: uvicorn.Server, listener: socket.socket) -> None:
 
 
 def load_tasks(settings: Settings, found: ModelFolder) -> dict[str, Task]:
-    """Returns the tasks that a model can do, or the wanted one; the default one first.
+    """Returns the tasks that a model supports, default first, or only the requested one.
 
     Raises:
-        ValueError, OSError: the model cannot be used; says why.
+        ValueError, OSError: the model cannot be used; the message says why.
     """
     wanted = settings.wanted_task
     names = found.possible_tasks() if wanted is None else (found.find_task(wanted),)
@@ -138,17 +138,17 @@ def load_tasks(settings: Settings, found: ModelFolder) -> dict[str, Task]:
 
 
 def _parse_comparison(row: Row) -> tuple[str, str | list[str]]:
-    """Returns a text, and the one or those to compare it with."""
+    """Returns a text, and the text or texts to compare it with."""
     if not isinstance(row, dict) or "texts" not in row:
         return program.parse_two(row)
     texts = row["texts"]
     if not isinstance(texts, list) or not texts:
-        raise BadRowError(f"'texts' is {json.dumps(texts)[:50]}, a list of texts was expected")
+        raise BadRowError(f"'texts': expected a list of texts, got {json.dumps(texts)[:50]}")
     return reading.parse_text(row), [tables.check_text(text, "one of 'texts'") for text in texts]
 
 
 def _compare(embed: Any, top_k: int, inputs: list[tuple[str, str | list[str]]]) -> list[Result]:
-    """Returns the similarity of each pair, or the nearest texts."""
+    """Returns the similarity of each pair, or the nearest texts if there are several."""
     results: list[Result] = []
     for text, other in inputs:
         if isinstance(other, str):
@@ -160,11 +160,11 @@ def _compare(embed: Any, top_k: int, inputs: list[tuple[str, str | list[str]]]) 
 
 
 class WebApplication:
-    """The page and the endpoint, as an ASGI application.
+    """The ASGI application with the web page and the JSON endpoint.
 
     Args:
-        tasks: name → task, the default one first.
-        settings: name the model, and limit texts and queue.
+        tasks: name → task, default first.
+        settings: the name of the model, and the limits on texts and waiting requests.
 
     Attributes:
         starlette: the application.
@@ -175,7 +175,7 @@ class WebApplication:
         self._worker = concurrent.futures.ThreadPoolExecutor(1, "prediction")
         self._waiting = 0
         self._page = importlib.resources.files(__package__).joinpath(_PAGE).read_text("utf-8")
-        # Nothing but the script of the page itself may run or load anything.
+        # Only the page's own script may run, and it may load nothing from elsewhere.
         digest = hashlib.sha256("".join(_SCRIPT.findall(self._page)).encode()).digest()
         self._policy = (
             "default-src 'none'; style-src 'unsafe-inline'; connect-src 'self'; base-uri 'none'; "
@@ -191,7 +191,7 @@ class WebApplication:
         )
 
     def close(self) -> None:
-        """Drops requests that wait, and ends the thread when it has computed the last one."""
+        """Cancels waiting requests, and stops the thread after the request in progress."""
         self._worker.shutdown(cancel_futures=True)
 
     async def _show_page(self, request: Request) -> Response:
@@ -215,7 +215,7 @@ class WebApplication:
         name = request.query_params.get("task") or next(iter(self._tasks))
         if name not in self._tasks:
             known = ", ".join(self._tasks)
-            raise HTTPException(400, f"task={name[:50]!r}: this model has the tasks {known}")
+            raise HTTPException(400, f"task={name[:50]!r}: expected one of {known}")
         content = _parse_json(await self._read(request))
         self._check_size(content)
         rows = content if isinstance(content, list) else [content]
@@ -224,7 +224,7 @@ class WebApplication:
         return _json_response(results if isinstance(content, list) else results[0])
 
     async def _read(self, request: Request) -> bytes:
-        """Returns the body of a request, unless it is larger than any that is allowed."""
+        """Returns the body of a request; rejects it if it exceeds the size limit."""
         limit = self._settings.web_max_characters * _BYTES_PER_CHARACTER + _BYTES_OF_KEYS
         parts: list[bytes] = []
         size = 0
@@ -235,13 +235,13 @@ class WebApplication:
                 if size > limit:
                     raise self._too_long()
         except ClientDisconnect:
-            raise HTTPException(400, "the request ended before its body") from None
+            raise HTTPException(400, "the connection was closed before the body ended") from None
         return b"".join(parts)
 
     def _too_long(self) -> HTTPException:
         most = self._settings.web_max_characters
         return HTTPException(
-            413, f"the texts have more than {most} characters in all, the most of a request"
+            413, f"expected at most {most} characters in all texts of a request, got more"
         )
 
     def _check_size(self, content: object) -> None:
@@ -250,14 +250,14 @@ class WebApplication:
             raise self._too_long()
         if len(texts) > MAX_TEXTS:
             raise HTTPException(
-                413, f"{len(texts)} texts came: at most {MAX_TEXTS} are taken at once"
+                413, f"expected at most {MAX_TEXTS} texts in a request, got {len(texts)}"
             )
 
     async def _compute(self, predict: Callable[[], Sequence[Result]]) -> Sequence[Result]:
         if self._waiting >= self._settings.web_max_waiting:
             raise HTTPException(
                 503,
-                f"{self._waiting} requests wait already: try again in a few seconds",
+                f"{self._waiting} requests are already waiting: try again in a few seconds",
                 {"Retry-After": "2"},
             )
         self._waiting += 1
@@ -271,18 +271,18 @@ class WebApplication:
 
 
 def _parse_json(body: bytes) -> object:
-    """Returns the value in the body of a request: an object, a text or a filled array."""
+    """Returns the JSON value in the body of a request, which is not an empty array."""
     try:
         content = json.loads(body)
     except (ValueError, RecursionError) as error:
         what = "not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
         raise HTTPException(
             400,
-            'a JSON object such as {"text": "…"} was expected, or an array of them; this is no '
-            f"JSON: {what}",
+            'expected a JSON object such as {"text": "…"}, or an array of them; the body is not '
+            f"valid JSON: {what}",
         ) from None
     if content == []:
-        raise HTTPException(400, "an array with one input or more was expected; it is empty")
+        raise HTTPException(400, "expected one or more inputs, got an empty array")
     return content
 
 
@@ -301,7 +301,7 @@ def _parse_rows(task: Task, rows: Sequence[object]) -> list[Any]:
 
 
 def _texts_of(content: object) -> Iterator[str]:
-    """Yields all texts in a JSON value, without the keys of objects."""
+    """Yields all strings in a JSON value, except the keys of objects."""
     if isinstance(content, str):
         yield content
     elif isinstance(content, (list, dict)):
@@ -312,24 +312,24 @@ def _texts_of(content: object) -> Iterator[str]:
 def _json_response(
     content: object, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
-    # What UTF-8 does not have, half a surrogate pair, is escaped as JSON does.
+    # Unpaired surrogates cannot be encoded as UTF-8, so they become JSON escapes.
     body = json.dumps(content, ensure_ascii=False).encode("utf-8", "backslashreplace")
     return Response(body, status, headers, "application/json")
 
 
 async def _refuse(request: Request, error: Exception) -> Response:
-    """Returns what is wrong with a request."""
+    """Returns the response to an invalid request."""
     if not isinstance(error, HTTPException):
         raise error
     detail = error.detail
     if error.status_code in (404, 405):
         detail = (
-            f"{request.method} {request.url.path[:100]}: there are GET /, GET /health and "
+            f"{request.method} {request.url.path[:100]}: expected GET /, GET /health or "
             "POST /predict"
         )
     return _json_response({"error": detail}, error.status_code, error.headers)
 
 
 async def _fail(request: Request, error: Exception) -> Response:
-    """Returns that something unexpected happened, of which the server logs a traceback."""
-    return _json_response({"error": "the prediction failed; the server's log says why"}, 500)
+    """Returns the response to an unexpected error, whose traceback the server logs."""
+    return _json_response({"error": "the prediction failed; see the log of the server"}, 500)

@@ -1,1 +1,1 @@
-"""Models in the forms that other programs load."""
+"""Exports of models to SavedModel and TFLite, and inference with OpenVINO."""

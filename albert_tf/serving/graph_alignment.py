@@ -1,12 +1,14 @@
 """Aligns the pieces of a text with its characters, inside a TensorFlow graph.
 
-The result is that of `squad.alignment`, which finds a longest common subsequence of the text and
-the joined pieces. Here it follows from how many characters normalization makes of each character,
-and from the offsets that the tokenizer knows: the same, except where a subsequence pairs a
-character with an equal one beside it that was made of another character, as in "….", or the space
-behind a first word without matched characters with the one that SentencePiece adds before it.
+`squad.alignment` finds a longest common subsequence of the text and the joined pieces. This module
+computes the alignment from the number of characters that each character is normalized to, and from
+the offsets that the tokenizer returns. The result is the same, with two exceptions. A subsequence
+may pair a character with an equal neighbor that another character was normalized to, as in "….".
+If the first word has no matched characters, a subsequence may also pair the space after it with the
+space that SentencePiece adds before it.
 
-Letters: B batch, T pieces of a text (ragged), M characters of the batch, V the normalized ones.
+Letters: B batch size, T pieces of a text (ragged), M characters in the batch, V normalized
+characters in the batch.
 """
 
 from __future__ import annotations
@@ -20,19 +22,19 @@ from albert_tf.serving.graph_characters import CharacterTable
 from albert_tf.serving.graph_tokenizer import GraphTokenizer, cumulative, valid_utf8
 from albert_tf.tokenization import BasicTokenizer, FullTokenizer
 
-MIN_MATCHED = 0.8  # share of the characters; below, a text has no pieces, as in `squad.alignment`
-_SPACE = 127  # in the table of normalized characters: only the first of a run of spaces is kept
+MIN_MATCHED = 0.8  # share of the characters; below it, no piece is kept, as in `squad.alignment`
+_SPACE = 127  # marks spaces in the table of counts: only the first space in a run is kept
 
 
 @dataclasses.dataclass(frozen=True)
 class AlignedTexts:
-    """The pieces of texts, and where they are in them.
+    """The pieces of texts and their positions.
 
     Attributes:
-        codes: int32 [B, ragged], the characters.
-        ids: int32 [B, T].
-        first, last: int64 [B, T], the index in a text of the first and last character of each
-            piece, both inclusive.
+        codes: code points of the texts, int32 [B, ragged].
+        ids: ids of the pieces, int32 [B, T].
+        first, last: indices of the first and last character of each piece in its text, both
+            inclusive, int64 [B, T].
     """
 
     codes: tf.RaggedTensor
@@ -45,8 +47,8 @@ class GraphAligner(tf.Module):
     """Tokenizes texts and aligns the pieces with them.
 
     Args:
-        tokenizer: of the model's vocabulary.
-        graph: the same in a graph.
+        tokenizer: the tokenizer of the model.
+        graph: the same tokenizer in a graph.
     """
 
     def __init__(self, tokenizer: FullTokenizer, graph: GraphTokenizer) -> None:
@@ -65,10 +67,10 @@ class GraphAligner(tf.Module):
         self._counts = CharacterTable(count)
 
     def tokenize(self, texts: tf.Tensor) -> AlignedTexts:
-        """Returns the pieces of texts.
+        """Returns the pieces of texts, aligned with their characters.
 
         Args:
-            texts: string [B], UTF-8. Bytes that are not become U+FFFD.
+            texts: string [B], UTF-8. Invalid bytes become U+FFFD.
         """
         codes = tf.strings.unicode_decode(valid_utf8(texts), "UTF-8")  # [B, ragged]
         codes = codes.with_row_splits_dtype(tf.int64)
@@ -78,7 +80,7 @@ class GraphAligner(tf.Module):
         ids, begins, ends = self._graph.tokenize_with_offsets(texts)  # [B, T]
         first, last = self._characters(counts, begins, ends)
         if self._is_sentencepiece:
-            # What is before the first piece belongs to it: its space, in the joined pieces.
+            # The first piece includes all characters before it, which its "▁" stands for.
             is_first = tf.ragged.range(ids.row_lengths()).flat_values == 0
             places = first.flat_values
             first = first.with_flat_values(tf.where(is_first, tf.zeros_like(places), places))
@@ -94,17 +96,17 @@ class GraphAligner(tf.Module):
     def _characters(
         self, counts: tf.RaggedTensor, begins: tf.RaggedTensor, ends: tf.RaggedTensor
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
-        """Returns the first and last character of pieces.
+        """Returns the first and last character of each piece, int64 [B, T].
 
         Args:
-            counts: int32 [B, ragged], the normalized characters that each character makes.
-            begins: int64 [B, T], the first normalized character of each piece.
-            ends: int64 [B, T], the one behind its last.
+            counts: number of characters that each character is normalized to, int32 [B, ragged].
+            begins: first normalized character of each piece, int64 [B, T].
+            ends: end of each piece in normalized characters, exclusive, int64 [B, T].
         """
         flat = tf.cast(counts.flat_values, tf.int64)  # [M]
         total = tf.cumsum(flat)  # [M]
         origins = tf.repeat(tf.range(tf.size(flat, tf.int64)), flat)  # [V], in the batch
-        # Rows of the batch begin here, among its characters and its normalized characters.
+        # Where each row begins, among all characters and among all normalized characters.
         row_begins = tf.gather(counts.row_starts(), begins.value_rowids())
         total = tf.concat([tf.zeros([1], tf.int64), total], 0)
         normal_begins = tf.gather(total, row_begins)
@@ -120,26 +122,26 @@ class GraphAligner(tf.Module):
 
 
 def _with_single_spaces(counts: tf.RaggedTensor) -> tf.RaggedTensor:
-    """Returns counts with 1 for the first of a run of spaces within a text, 0 for other spaces."""
+    """Returns counts with 1 for the first space of each inner run of spaces, 0 for others."""
     flat, rows = counts.flat_values, counts.value_rowids()  # [M]
     is_text = flat != _SPACE
     words = cumulative(counts.with_flat_values(tf.cast(is_text, tf.int64)))  # [B, ragged]
     in_row = tf.reduce_sum(counts.with_flat_values(tf.cast(is_text, tf.int64)), axis=1)  # [B]
     is_inside = (words.flat_values > 0) & (words.flat_values < tf.gather(in_row, rows))
-    is_first = tf.roll(is_text, 1, 0)  # what is before the first of a text is not inside of one
+    is_first = tf.roll(is_text, 1, 0)  # a space at the start of a text is not inside
     spaces = tf.cast(is_inside & is_first, tf.int32)
     return counts.with_flat_values(tf.where(is_text, flat, spaces))
 
 
 def _fill_unmatched(counts: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns the first and last character of what is normalized to each character.
+    """Returns the range of characters to use for each character that a piece begins or ends with.
 
-    A character that makes exactly one stands for itself. Others, as "½", are matched with nothing
-    in the joined pieces: what they make begins behind the matched character before, and ends before
-    the next one.
+    A character that is normalized to exactly one character is matched with itself. Others, such as
+    "½", match nothing in the joined pieces: their range begins after the previous matched character
+    and ends before the next one.
 
     Returns:
-        int64 [M] each, indices in the batch.
+        The first and the last character, int64 [M] each, indices in the batch.
     """
     is_matched = counts.flat_values == 1  # [M]
     places = tf.range(tf.size(is_matched, tf.int64))

@@ -1,4 +1,4 @@
-"""What Python knows about characters, inside a TensorFlow graph."""
+"""Character properties from Python, inside a TensorFlow graph."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-# All characters of the planes that have any with properties of their own; the characters beyond
-# them are like the last one here, which is assigned to nothing.
+# Covers all planes with characters that have distinct properties. Characters beyond them have the
+# same properties as the last one here, which is unassigned.
 _NUM_CODES = 0x30000
-_SURROGATES = range(0xD800, 0xE000)  # in no valid text
+_SURROGATES = range(0xD800, 0xE000)  # never in valid text
 
 
 class CharacterTable(tf.Module):
-    """A small number for each character.
+    """A lookup table from characters to small numbers.
 
     Args:
-        function: takes a character, and returns its number, 0 to 127.
+        function: maps a character to its number, 0 to 127.
     """
 
     def __init__(self, function: Callable[[str], int]) -> None:
@@ -29,6 +29,6 @@ class CharacterTable(tf.Module):
         self._numbers = tf.constant(numbers)
 
     def look_up(self, codes: tf.Tensor) -> tf.Tensor:
-        """Returns the numbers, int32, of code points, int32, in the same shape."""
+        """Returns the numbers of code points, int32, in the shape of `codes` (int32)."""
         numbers = tf.gather(self._numbers, tf.minimum(codes, _NUM_CODES - 1))
         return tf.cast(numbers, tf.int32)

@@ -1,10 +1,10 @@
-"""Input of multiple-choice models from raw strings, inside a TensorFlow graph.
+"""Builds the input of multiple-choice models from raw strings, inside a TensorFlow graph.
 
     [CLS] context [SEP] question and choice [SEP] padding
 
-once for each choice: the sequences of `race.task.option_sequences`.
+There is one such sequence for each choice, the same as those of `race.task.option_sequences`.
 
-Letters: B batch, C choices, T tokens of a text (ragged), S sequence length.
+Letters: B batch size, C choices, T tokens of a text (ragged), S sequence length.
 """
 
 from __future__ import annotations
@@ -28,22 +28,24 @@ def pack(
     """Returns the model's input for questions with choices.
 
     Args:
-        tokenizer: of the model's vocabulary.
+        tokenizer: the tokenizer of the model.
         contexts: string [B].
-        questions: string [B], with "_" where the choice is to be filled in, or before it.
+        questions: string [B]. The choice replaces "_"; without "_", it is appended.
         choices: string [B, C], "" where a question has fewer choices.
-        max_seq_length: the most tokens of a sequence; contexts are cut at their end.
-        max_qa_length: the number of last tokens of question and choice that are kept.
+        max_seq_length: maximum number of tokens in a sequence; contexts are truncated at the end.
+        max_qa_length: maximum number of tokens in question and choice together; the last ones are
+            kept.
 
     Returns:
-        `input_ids`, `input_mask` and `segment_ids`, int32 [B, C, S], all 0 for choices that are "".
+        `input_ids`, `input_mask` and `segment_ids`, int32 [B, C, S]. For choices that are "", the
+        masks are 0 and the ids are padding.
     """
     shape = tf.shape(choices)
     flat = tf.reshape(choices, [-1])  # [B·C]
     rows = tf.repeat(tf.range(shape[0]), shape[1])  # [B·C]
     context = tf.gather(tokenizer.tokenize(contexts), rows)  # [B·C, T]
     question = tf.gather(tokenizer.preprocess(questions), rows)  # [B·C]
-    # Question and choice are normalized one by one, and not once more.
+    # Question and choice are normalized separately; their combination is not normalized again.
     ending = tokenizer.tokenize_preprocessed(fill_in(question, tokenizer.preprocess(flat)))
     ending = _keep_last(ending, max_qa_length)  # [B·C, T]
     room = max_seq_length - SPECIAL_TOKENS - ending.row_lengths()  # [B·C]
@@ -53,7 +55,7 @@ def pack(
     second = tf.concat([ending, _fill(shape, tokenizer.sep_id)], 1)
     ids = _only(tf.concat([first, second], 1), exists)  # [B·C, T]
     segments = _only(tf.concat([tf.zeros_like(first), tf.ones_like(second)], 1), exists)
-    # At least one position, for batches without any choice.
+    # At least one position, for batches without choices.
     length = tf.maximum(tf.reduce_max(tf.concat([ids.row_lengths(), [1]], 0)), 1)
 
     def dense(x: tf.RaggedTensor, padding: int) -> tf.Tensor:
@@ -70,7 +72,7 @@ def pack(
 
 
 def fill_in(questions: tf.Tensor, choices: tf.Tensor) -> tf.Tensor:
-    """Returns questions [N] with "_" replaced by choices [N], or the two with a space between."""
+    """Returns questions [N] with "_" replaced by choices [N]; without "_", appends the choice."""
     parts = tf.strings.split(questions, BLANK)  # [N, parts]
     is_last = tf.ragged.range(parts.row_lengths()) == tf.expand_dims(parts.row_lengths() - 1, 1)
     own_choice = tf.gather(choices, parts.value_rowids())
@@ -92,5 +94,5 @@ def _fill(shape: tf.Tensor, token_id: int) -> tf.Tensor:
 
 
 def _only(tokens: tf.RaggedTensor, exists: tf.Tensor) -> tf.RaggedTensor:
-    """Returns tokens [N, T] without those of rows that do not exist."""
+    """Returns tokens [N, T], with no tokens in rows where `exists` [N] is False."""
     return keep(tokens, tf.where(exists, tokens.row_lengths(), 0))

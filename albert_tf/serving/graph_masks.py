@@ -1,9 +1,9 @@
-"""Texts with "[MASK]" and the words that fit there, inside a TensorFlow graph.
+"""Predicts the words for "[MASK]" in raw strings, inside a TensorFlow graph.
 
-The input of the model and its words are those of Python's predictor of masked words.
+The model's input and the predicted words are the same as in `inference.predictors.MaskFiller`.
 
-Letters: B batch, N parts of texts between masks, T tokens (ragged), S sequence length, P masks of a
-text, V vocabulary size, K words for a mask.
+Letters: B batch size, N parts of texts between masks, T tokens (ragged), S sequence length, P masks
+in a text, V vocabulary size, K words per mask.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from albert_tf.serving.graph_tokenizer import GraphTokenizer
 from albert_tf.tokenization import SPIECE_UNDERLINE, FullTokenizer, character_class
 
 MASK = "[MASK]"
-_DROPPED = -1  # in the table of pieces without a space: nothing is left
+_DROPPED = -1  # marks pieces of which nothing is left without the space
 
 
 def is_word(tokenizer: FullTokenizer) -> list[bool]:
-    """Returns for each piece whether it is a word: no special symbol, and no space alone."""
+    """Returns whether each piece is a word, not a special token or a lone space."""
     special = {tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id}
     special |= {tokenizer.pad_id, tokenizer.unk_id}
     return [
@@ -31,20 +31,20 @@ def is_word(tokenizer: FullTokenizer) -> list[bool]:
 
 
 def id_without_space(tokenizer: FullTokenizer, piece: str) -> int | None:
-    """Returns the id of a piece after a mask without a space between; None if nothing is left.
+    """Returns the id of a piece without its leading space; None if nothing is left.
 
-    A piece that the vocabulary has with a space alone stays as it is.
+    If the vocabulary contains the piece only with the space, returns its id unchanged.
     """
     body = piece.removeprefix(SPIECE_UNDERLINE)
     return tokenizer.vocab.get(body, tokenizer.vocab[piece]) if body else None
 
 
 class MaskReader(tf.Module):
-    """Makes the input of a pre-trained model of texts with masks, and finds the words for these.
+    """Converts texts with masks to the input of a pre-trained model, and predicts the words.
 
     Args:
-        tokenizer: of the model's vocabulary.
-        max_seq_length: S at most; of a longer text, what is around its masks is read.
+        tokenizer: the tokenizer of the model.
+        max_seq_length: maximum of S; a longer text is reduced to a window around its masks.
         top_k: K.
     """
 
@@ -67,12 +67,13 @@ class MaskReader(tf.Module):
 
         Args:
             texts: string [B].
-            find_logits: the model: returns logits, float32 [B, P, V or more], of a batch with
-                `masked_lm_positions`.
+            find_logits: the model, a function from a batch with `masked_lm_positions` to logits,
+                float32 [B, P, V or more].
 
         Returns:
-            `filled` string [B], the texts with the best words; `tokens` string and `scores` float32
-            [B, P, K], "" and 0 where a text has fewer masks, or one is too far from the others.
+            `filled`, string [B], the texts with the best words; `tokens`, string, and `scores`,
+            float32, [B, P, K], which are "" and 0 where a text has fewer masks or a mask is outside
+            the window.
         """
         parts = tf.strings.split(texts, MASK)  # [B, ragged]
         is_first = tf.ragged.range(parts.row_lengths()).flat_values == 0  # [N]
@@ -96,10 +97,10 @@ class MaskReader(tf.Module):
         }
 
     def _join(self, parts: tf.RaggedTensor, is_first: tf.Tensor) -> tf.RaggedTensor:
-        """Returns the ids of the parts of each text, [B, T], with masks between them."""
+        """Returns the ids of the parts of each text, joined by masks, int32 [B, T]."""
         ids = self._tokenizer.tokenize(parts.flat_values)  # [N, T]
         if self._is_sentencepiece:
-            # In "[MASK]." there is no space before the full stop.
+            # "[MASK]." has no space before the period.
             is_glued = tf.strings.regex_full_match(parts.flat_values, self._starts_with_text)
             is_glued = tf.gather(is_glued & ~is_first, ids.value_rowids())
             is_glued &= tf.ragged.range(ids.row_lengths()).flat_values == 0
@@ -114,7 +115,7 @@ class MaskReader(tf.Module):
         return parts.with_row_splits_dtype(tf.int64).with_flat_values(ids).merge_dims(1, 2)
 
     def _window(self, ids: tf.RaggedTensor, places: tf.RaggedTensor) -> tf.Tensor:
-        """Returns the first token of texts to be read, int64 [B], with the masks in its middle."""
+        """Returns the start of each window, int64 [B], chosen so that masks are in the middle."""
         first = tf.concat([places[:, :1], tf.zeros_like(ids.row_starts())[:, None]], 1)
         last = tf.concat([tf.zeros_like(ids.row_starts())[:, None], places[:, -1:]], 1)
         first = tf.reduce_max(first, axis=1)
@@ -136,12 +137,12 @@ class MaskReader(tf.Module):
 
 
 def _has(values: tf.RaggedTensor) -> tf.Tensor:
-    """Returns which entries of a ragged tensor are there, bool, as `to_tensor` has them."""
+    """Returns True for the values of a ragged tensor and False for the padding, as a tensor."""
     return tf.ones_like(values, tf.bool).to_tensor(False)
 
 
 def _fill_in(parts: tf.RaggedTensor, is_first: tf.Tensor, words: tf.RaggedTensor) -> tf.Tensor:
-    """Returns texts, string [B], of their parts with words between them."""
+    """Returns texts, string [B], with their parts joined by words."""
     words = tf.strings.regex_replace(words.flat_values, "^##", "")
     number = tf.cumsum(tf.cast(~is_first, tf.int32)) - 1  # [N], of the mask before each part
     before = tf.gather(tf.concat([words, [""]], 0), tf.maximum(number, 0))

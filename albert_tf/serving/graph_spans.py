@@ -1,11 +1,11 @@
-"""Answers to questions as spans of their contexts, inside a TensorFlow graph.
+"""Answers questions with spans of their contexts, inside a TensorFlow graph.
 
-Contexts are read in windows and their answers found as in `squad.windows` and `squad.decoding`.
+Contexts are split into windows and decoded as in `squad.windows` and `squad.decoding`.
 
     [CLS] question [SEP] window of the context [SEP] padding
 
-Letters: B batch, T tokens of the batch's contexts, N windows, S sequence length, C candidate spans
-of a window, V valid ones of the batch, K answers of a question.
+Letters: B batch size, T context tokens in the batch, N windows, S sequence length, C candidate
+spans of a window, V valid spans in the batch, K answers per question.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ _NO_WINDOWS_NULL_ODDS = 1_000_000.0  # as in `squad.decoding`
 
 @dataclasses.dataclass(frozen=True)
 class SpanSettings:
-    """How contexts are read, and how many answers are returned.
+    """Settings of windows and answers.
 
     Attributes:
-        max_seq_length: the most tokens of a window, question and special symbols included.
-        doc_stride: number of tokens between the starts of two windows.
-        max_query_length: number of first tokens of a question that are kept.
+        max_seq_length: maximum number of tokens in a window, including question and special tokens.
+        doc_stride: number of tokens between the starts of consecutive windows.
+        max_query_length: maximum number of tokens in a question; longer ones are truncated.
         n_best_size: K.
-        max_answer_length: the most tokens of an answer.
-        min_length: the fewest positions of a window, padding included.
-        threshold: of the null odds; a question above it has no answer. None for no such odds.
+        max_answer_length: maximum number of tokens in an answer.
+        min_length: minimum number of positions in a window, including padding.
+        threshold: null odds above which a question has no answer; None for models without them.
     """
 
     max_seq_length: int
@@ -50,14 +50,14 @@ class SpanSettings:
 
 @dataclasses.dataclass(frozen=True)
 class Candidates:
-    """Candidate spans of windows, as `squad.decoding.Candidates`.
+    """Candidate spans of windows, the equivalent of `squad.decoding.Candidates`.
 
     Attributes:
-        starts: int32 [N, C], positions in the window.
-        ends: int32 [N, C].
+        starts: positions of the first tokens in the window, int32 [N, C].
+        ends: positions of the last tokens in the window, int32 [N, C].
         start_scores: float32 [N, C].
         end_scores: float32 [N, C].
-        null_scores: float32 [N]; None in SQuAD 1.1.
+        null_scores: scores for no answer, float32 [N]; None in SQuAD 1.1.
     """
 
     starts: tf.Tensor
@@ -69,16 +69,17 @@ class Candidates:
 
 @dataclasses.dataclass(frozen=True)
 class Windows:
-    """The windows of questions, at least one for each.
+    """The windows of questions, at least one for each question.
 
     Attributes:
         batch: `input_ids`, `input_mask`, `segment_ids` and `p_mask`, int32 [N, S].
-        questions: int64 [N], the question of each window.
-        prefixes: int64 [N], number of tokens before the context.
-        begins: int64 [N], the window's first token, among all T.
-        lengths: int64 [N], number of tokens of the context; 0 if it has none.
-        numbers: int64 [N], of the window among those of its question.
-        owners: int64 [T], the window that has the most context around each token.
+        questions: index of the question of each window, int64 [N].
+        prefixes: number of tokens before the context, int64 [N].
+        begins: index of the first context token among all T, int64 [N].
+        lengths: number of context tokens, which may be 0, int64 [N].
+        numbers: index of the window among those of its question, int64 [N].
+        owners: window that has the most context around each token, numbered as in `numbers`,
+            int64 [T].
     """
 
     batch: dict[str, tf.Tensor]
@@ -91,11 +92,11 @@ class Windows:
 
 
 class SpanReader(tf.Module):
-    """Makes windows of questions with their contexts, and answers of what a model says of these.
+    """Converts questions and contexts to windows, and a model's outputs for these to answers.
 
     Args:
-        tokenizer: of the model's vocabulary.
-        settings: how contexts are read.
+        tokenizer: the tokenizer of the model.
+        settings: settings of windows and answers.
     """
 
     def __init__(self, tokenizer: FullTokenizer, settings: SpanSettings) -> None:
@@ -116,12 +117,13 @@ class SpanReader(tf.Module):
         Args:
             questions: string [B].
             contexts: string [B].
-            find_candidates: the model: returns the candidate spans of a batch of windows.
+            find_candidates: the model, a function from a batch of windows to candidate spans.
 
         Returns:
-            `answer` string [B], `score` float32 [B], `begin` and `end` int32 [B], characters of the
-            context; the same of the K best, `answers`, `scores`, `begins` and `ends` [B, K]; and
-            with a threshold, `null_odds` float32 [B].
+            The best answer of each question: `answer`, string [B], `score`, float32 [B], and the
+            character offsets `begin` and `end` in the context, int32 [B]. The K best ones:
+            `answers`, `scores`, `begins` and `ends`, [B, K]. For models with null scores, also
+            `null_odds`, float32 [B].
         """
         aligned = self._aligner.tokenize(contexts)
         windows = self.make_windows(questions, aligned)
@@ -130,7 +132,7 @@ class SpanReader(tf.Module):
         return self._choose(best, windows, candidates.null_scores)
 
     def make_windows(self, questions: tf.Tensor, aligned: AlignedTexts) -> Windows:
-        """Returns the windows of questions [B] about contexts [B]."""
+        """Returns the windows of questions, string [B], about tokenized contexts."""
         settings, tokenizer = self._settings, self._tokenizer
         query = tokenizer.tokenize(questions)  # [B, ragged]
         query = keep(query, tf.minimum(query.row_lengths(), settings.max_query_length))
@@ -164,17 +166,17 @@ class SpanReader(tf.Module):
     def _best_spans(
         self, aligned: AlignedTexts, windows: Windows, candidates: Candidates, count: tf.Tensor
     ) -> dict[str, tf.RaggedTensor]:
-        """Returns the best distinct texts of each question, the best one first.
+        """Returns the best answers with distinct texts for each question, in descending order.
 
         Returns:
-            `texts`, `scores` (float64, of start and end together), `begins` and `ends`, [B, K or
-            fewer].
+            `texts`, `scores` (float64, sum of start and end), `begins` and `ends`, each [B, up to
+            K].
         """
         row, first, last, scores = _valid_spans(
             windows, candidates, self._settings.max_answer_length
         )
         questions = tf.gather(windows.questions, row)  # [V]
-        # By question, the best one first; equal ones in the order of windows and candidates.
+        # Sort by question, then by descending score; ties keep the order of windows and candidates.
         order = tf.argsort(-scores, stable=True)
         order = tf.gather(order, tf.argsort(tf.gather(questions, order), stable=True))
         questions, first, last, scores = (
@@ -185,11 +187,11 @@ class SpanReader(tf.Module):
         places = tf.ragged.range(begins + row_begins, ends + row_begins)
         codes = places.with_flat_values(tf.gather(aligned.codes.flat_values, places.flat_values))
         texts = tf.strings.unicode_encode(codes, "UTF-8")  # [V]
-        # Of places with the same text, the best one.
+        # Of the spans with the same text, keep the best one.
         _, group = tf.unique(tf.strings.join([tf.strings.as_string(questions), texts], " "))
         number = tf.range(tf.size(texts))
         groups = tf.reduce_max(tf.concat([group, [-1]], 0)) + 1
-        kept = tf.math.unsorted_segment_min(number, group, groups)  # rising, as groups do
+        kept = tf.math.unsorted_segment_min(number, group, groups)  # ascending, as are groups
         questions = tf.gather(questions, kept)
         found = {"texts": texts, "scores": scores, "begins": begins, "ends": ends}
         size = tf.math.bincount(tf.cast(questions, tf.int32), minlength=tf.cast(count, tf.int32))
@@ -204,10 +206,10 @@ class SpanReader(tf.Module):
     def _strip(
         self, aligned: AlignedTexts, questions: tf.Tensor, first: tf.Tensor, last: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns the characters [begin, end) of spans of tokens, without spaces at their ends."""
+        """Returns the character ranges [begin, end) of token spans, stripped of whitespace."""
         codes = aligned.codes
         is_text = self._is_space.look_up(codes.flat_values) == 0
-        # The characters that are no spaces, with one before and one behind all of them.
+        # Indices of the characters that are not spaces, with a sentinel at either end.
         count = tf.size(is_text, tf.int64)
         known = tf.boolean_mask(tf.range(count), is_text)
         known = tf.concat([[tf.constant(-1, tf.int64)], known, [count]], 0)
@@ -261,7 +263,7 @@ class SpanReader(tf.Module):
 def _dense(
     ids: tf.RaggedTensor, prefixes: tf.Tensor, pad_id: int, min_length: int
 ) -> dict[str, tf.Tensor]:
-    """Returns windows [N, ragged] as a batch [N, S]."""
+    """Returns the batch [N, S] for the token ids of windows [N, ragged]."""
     lengths = ids.row_lengths()[:, None]  # [N, 1]
     size = tf.maximum(tf.reduce_max(lengths), min_length)
     padding = tf.fill([tf.shape(lengths)[0], tf.cast(size, tf.int32)], pad_id)
@@ -280,18 +282,18 @@ def _dense(
 
 
 def _owners(ids: tf.RaggedTensor, room: tf.Tensor, stride: tf.Tensor) -> tf.Tensor:
-    """Returns the window with the most context around each token, int64 [T]; see `squad.windows`.
+    """Returns the window with the most context for each token, int64 [T]; see `squad.windows`.
 
     Args:
-        ids: int32 [B, ragged], the tokens.
-        room: int64 [B], the most tokens in a window.
-        stride: int64 [B], between two windows.
+        ids: context tokens, int32 [B, ragged].
+        room: maximum number of context tokens in a window, int64 [B].
+        stride: number of tokens between the starts of consecutive windows, int64 [B].
     """
     rows = ids.value_rowids()  # [T]
     place = tf.ragged.range(ids.row_lengths()).flat_values[:, None]  # [T, 1]
     size, room, stride = (tf.gather(x, rows)[:, None] for x in (ids.row_lengths(), room, stride))
     count = 1 + tf.maximum(-((room - size) // stride), 0)  # [T, 1]
-    # The windows that may have the token: some that begin at it or before it.
+    # The windows that may contain the token are the last few that begin at or before it.
     most = tf.reduce_max(tf.concat([(room + stride - 1) // stride, [[1]]], 0))
     number = tf.minimum(place // stride, count - 1) - tf.range(most)  # [T, most]
     left = place - number * stride
@@ -309,7 +311,8 @@ def _valid_spans(
     """Returns the candidate spans that may be answers.
 
     Returns:
-        int64 [V], the window, the first and the last token among all T; float64 [V], the score.
+        The window, and the indices of the first and last token among all T, int64 [V] each; the
+        score, float64 [V].
     """
     prefixes, sizes = windows.prefixes[:, None], windows.lengths[:, None]  # [N, 1]
     first = tf.cast(candidates.starts, tf.int64) - prefixes  # [N, C], in the window
@@ -323,14 +326,14 @@ def _valid_spans(
     first, last, score = (
         tf.gather_nd(x, places) for x in (first + begins, last + begins, scores[0] + scores[1])
     )
-    # As in the official programs, only the start must have its maximum context here.
+    # As in the official programs, only the start must have its maximum context in this window.
     is_owner = tf.gather(windows.owners, first) == tf.gather(windows.numbers, row)
     row, first, last, score = (tf.boolean_mask(x, is_owner) for x in (row, first, last, score))
     return row, first, last, score
 
 
 def _null_odds(windows: Windows, null_scores: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
-    """Returns the smallest null score of each question's windows, float32 [B]."""
+    """Returns the minimum null score over the windows of each question, float32 [B]."""
     scores = tf.where(windows.lengths > 0, null_scores, _NO_WINDOWS_NULL_ODDS)
     return tf.math.unsorted_segment_min(scores, windows.questions, count)
 
@@ -338,13 +341,13 @@ def _null_odds(windows: Windows, null_scores: tf.Tensor, count: tf.Tensor) -> tf
 def best_pairs(
     start_logits: tf.Tensor, end_logits: tf.Tensor, input_mask: tf.Tensor, n_best_size: int
 ) -> Candidates:
-    """Returns all pairs of the best starts and ends, as `squad.decoding.candidates_v1`.
+    """Returns all pairs of the best starts and ends; see `squad.decoding.candidates_v1`.
 
     Args:
         start_logits: float32 [N, S].
         end_logits: float32 [N, S].
-        input_mask: int32 [N, S]; padding is no candidate, so that its width does not count.
-        n_best_size: number of starts, and of ends.
+        input_mask: int32 [N, S]; padding is excluded, so that its amount does not matter.
+        n_best_size: number of starts and number of ends to combine.
     """
     size = tf.minimum(n_best_size, tf.shape(start_logits)[1])
     starts, ends = (
@@ -366,7 +369,7 @@ def beams(
     end_top_index: tf.Tensor,
     cls_logits: tf.Tensor,
 ) -> Candidates:
-    """Returns the beams of the SQuAD 2.0 head, as `squad.decoding.candidates_v2`."""
+    """Returns the beams of the SQuAD 2.0 head; see `squad.decoding.candidates_v2`."""
     width = end_top_index.shape[1] // start_top_index.shape[1]
     return Candidates(
         starts=tf.repeat(start_top_index, width, axis=1),

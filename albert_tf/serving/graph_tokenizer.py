@@ -1,14 +1,14 @@
-"""Tokenization inside a TensorFlow graph, so that an exported model takes raw strings.
+"""Tokenizes inside a TensorFlow graph, so that exported models accept raw strings.
 
     tokens = GraphTokenizer(tokenizer)
     batch = tokens.pack(tf.constant(["The river"]), tf.constant(["A boat"]), max_seq_length=128)
 
-The ids are those of `tokenization.FullTokenizer`. The steps are the same ones, in TensorFlow
-operations: normalization by regular expressions whose character classes are Python's, and the
-pieces by SentencePiece or WordPiece operations of tensorflow-text. What differs is listed in
-docs/differences.md: letters that one of the two Unicode tables does not know yet.
+The ids are the same as those of `tokenization.FullTokenizer`. Text is normalized by regular
+expressions with the same character classes as in Python, and tokenized by the SentencePiece or
+WordPiece ops of tensorflow-text. docs/differences.md lists the exceptions, which are characters
+that are missing in one of the two Unicode versions.
 
-Letters: B batch, T tokens of a text (ragged), S sequence length, V vocabulary size.
+Letters: B batch size, T tokens of a text (ragged), S sequence length, V vocabulary size.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ import tensorflow_text as tf_text
 from albert_tf import tokenization
 from albert_tf.tokenization import FullTokenizer, character_class
 
-_UNKNOWN_CHARACTER = "\ue000"  # for private use: no text to train a vocabulary on has it
-# Of a word of MAX_INPUT_CHARS_PER_WORD characters in UTF-8, with room to spare.
+_UNKNOWN_CHARACTER = "\ue000"  # private use, so that no vocabulary contains it
+# More than MAX_INPUT_CHARS_PER_WORD characters need in UTF-8.
 _MAX_BYTES_PER_WORD = 8 * tokenization.MAX_INPUT_CHARS_PER_WORD
 
 
 class GraphTokenizer(tf.Module):
     """Tokenizes strings in a graph, with the vocabulary of a `FullTokenizer`.
 
-    Keep it as an attribute of what is saved as a SavedModel: it owns the lookup tables.
+    It owns lookup tables, so it must be an attribute of the object saved as a SavedModel.
 
     Args:
-        tokenizer: whose ids are reproduced.
+        tokenizer: the tokenizer to reproduce.
 
     Attributes:
-        cls_id, sep_id, pad_id, unk_id: ids of the special symbols.
+        cls_id, sep_id, pad_id, unk_id: ids of the special tokens.
     """
 
     def __init__(self, tokenizer: FullTokenizer) -> None:
@@ -47,42 +47,43 @@ class GraphTokenizer(tf.Module):
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
     def tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Returns the ids of texts, without special symbols, as `FullTokenizer.encode_batch`.
+        """Returns the ids of texts without special tokens, as `FullTokenizer.encode_batch` does.
 
         Args:
-            texts: string [B], UTF-8. Bytes that are not become U+FFFD.
+            texts: string [B], UTF-8. Invalid bytes become U+FFFD.
 
         Returns:
-            int32 [B, T].
+            The ids, int32 [B, T].
         """
         return self.tokenize_preprocessed(self.preprocess(texts))
 
     def preprocess(self, texts: tf.Tensor) -> tf.Tensor:
-        """Returns texts as `FullTokenizer.preprocess`: normalized if it is by SentencePiece.
+        """Returns texts as `FullTokenizer.preprocess` does: normalized only for SentencePiece.
 
         Args:
-            texts: string [B], UTF-8. Bytes that are not become U+FFFD.
+            texts: string [B], UTF-8. Invalid bytes become U+FFFD.
 
         Returns:
-            string [B], valid UTF-8.
+            The texts, string [B], valid UTF-8.
         """
         return self._pieces.preprocess(valid_utf8(texts))
 
     def tokenize_preprocessed(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Returns the ids, int32 [B, T], of texts [B] as `preprocess` returns them."""
+        """Returns the ids, int32 [B, T], of texts [B] returned by `preprocess`."""
         return self._pieces.tokenize(texts).with_row_splits_dtype(tf.int64)
 
     def tokenize_with_offsets(
         self, texts: tf.Tensor
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
-        """Returns the ids of texts, and which normalized characters each piece is made of.
+        """Returns the ids of texts and the normalized characters that each piece consists of.
 
         Args:
-            texts: string [B], UTF-8. Bytes that are not become U+FFFD.
+            texts: string [B], UTF-8. Invalid bytes become U+FFFD.
 
         Returns:
-            ids, int32 [B, T]; first character, and character after the last, int64 [B, T], among
-            those of the preprocessed text (SentencePiece) or of all words together (WordPiece).
+            The ids, int32 [B, T], and the offsets where pieces begin and end (exclusive), int64
+            [B, T] each, in characters of the preprocessed text (SentencePiece) or of its joined
+            words (WordPiece).
         """
         return self._pieces.tokenize_with_offsets(self.preprocess(texts))
 
@@ -93,13 +94,13 @@ class GraphTokenizer(tf.Module):
         max_seq_length: int,
         pad_to: int | None = None,
     ) -> dict[str, tf.Tensor]:
-        """Returns the model's input for texts or pairs of texts, as `FullTokenizer.__call__`.
+        """Returns the model's input for texts or text pairs, as `FullTokenizer.__call__` does.
 
         Args:
             texts: string [B].
-            pairs: string [B], "" where a row has no second text; or None.
-            max_seq_length: the most tokens in a row, special symbols included.
-            pad_to: S; None for the length of the longest row.
+            pairs: second texts, string [B], "" where a row has only one text; or None.
+            max_seq_length: maximum number of tokens in a row, including special tokens.
+            pad_to: S; None pads to the longest row.
 
         Returns:
             `input_ids`, `input_mask` and `segment_ids`, int32 [B, S].
@@ -130,12 +131,12 @@ class GraphTokenizer(tf.Module):
 
 
 def valid_utf8(texts: tf.Tensor) -> tf.Tensor:
-    """Returns texts with U+FFFD in place of bytes that are not UTF-8, as Python decodes them."""
+    """Returns texts with invalid UTF-8 bytes replaced by U+FFFD, as Python does."""
     return tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
 
 
 def cumulative(values: tf.RaggedTensor) -> tf.RaggedTensor:
-    """Returns the sums of values, int64 [B, T], up to each one of its row."""
+    """Returns the cumulative sum of values, int64 [B, T], along each row."""
     sums = tf.cumsum(values.flat_values)
     before = tf.concat([tf.zeros([1], tf.int64), sums], 0)
     return values.with_flat_values(
@@ -146,18 +147,18 @@ def cumulative(values: tf.RaggedTensor) -> tf.RaggedTensor:
 def truncated_lengths(
     first: tf.Tensor, second: tf.Tensor, room: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns the lengths of pairs of texts cut to `room` tokens, as `tokenization` has it.
+    """Returns the lengths of text pairs truncated to `room` tokens, as in `tokenization`.
 
     Args:
-        first: number of tokens of the first texts, int32 [B].
-        second: of the second texts, int32 [B].
-        room: the most tokens of a pair, int32 [B].
+        first: number of tokens in the first texts, int32 [B].
+        second: number of tokens in the second texts, int32 [B].
+        room: maximum number of tokens in a pair, int32 [B].
 
     Returns:
-        the tokens to keep of the first and of the second texts, int32 [B] each.
+        The number of tokens to keep in the first and second texts, int32 [B] each.
     """
     half = room // 2
-    # The longer text is cut, to no less than its half; of two longer ones, both are.
+    # Truncates the longer text, but not below half of the room; then, truncates both.
     kept_second = tf.where(
         first + second <= room,
         second,
@@ -175,7 +176,7 @@ def keep(tokens: tf.RaggedTensor, lengths: tf.Tensor) -> tf.RaggedTensor:
 
 
 class _SentencePiece(tf.Module):
-    """`preprocess_text` and `encode_pieces` of `tokenization`, in a graph."""
+    """Implements `preprocess_text` and `encode_pieces` of `tokenization` in a graph."""
 
     def __init__(self, tokenizer: FullTokenizer) -> None:
         super().__init__(name="sentencepiece")
@@ -185,7 +186,8 @@ class _SentencePiece(tf.Module):
         self._model = tokenizer.sentencepiece_model
         self._unk_id = tokenizer.unk_id
         self._id_of_piece = _lookup_table(tokenizer.pieces, tokenizer.unk_id)
-        # What `encode_pieces` makes of each piece: itself, unless it is a number with a comma.
+        # The result of `encode_pieces` for each piece: the piece itself, or the pieces of a number
+        # and its trailing comma.
         final_ids = [
             _ids_without_comma(tokenizer, piece)
             if tokenization.has_number_comma(piece)
@@ -193,13 +195,13 @@ class _SentencePiece(tf.Module):
             for piece_id, piece in enumerate(tokenizer.pieces)
         ]
         self._final_ids = tf.ragged.constant(final_ids, tf.int32)  # [V, ragged]
-        # How many characters of the original piece are from where each of these begins.
+        # Number of characters from the start of each of these to the end of the original piece.
         counts = [_counts_from(tokenizer, ids) for ids in final_ids]
         self._counts_from = tf.ragged.constant(counts, tf.int64)  # [V, ragged]
 
     def preprocess(self, texts: tf.Tensor) -> tf.Tensor:
-        """Returns valid UTF-8 texts [B], normalized."""
-        # `tf.strings.lower` ends a text at a NUL.
+        """Returns the normalized form of valid UTF-8 texts [B]."""
+        # `tf.strings.lower` truncates texts at NUL characters.
         texts = tf.strings.regex_replace(texts, r"\x00", _UNKNOWN_CHARACTER)
         texts = tf.strings.strip(tf.strings.regex_replace(texts, self._spaces, " "))
         texts = tf_text.normalize_utf8(texts, "NFKD")
@@ -207,7 +209,7 @@ class _SentencePiece(tf.Module):
         return tf.strings.lower(texts, encoding="utf-8") if self._lower else texts
 
     def tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Returns int32 ids [B, T] of normalized texts [B]."""
+        """Returns the ids, int32 [B, T], of normalized texts [B]."""
         ids = self._sentencepiece(tf.int32).tokenize(texts)  # [B, T]
         ids = ids.with_flat_values(self._find_special_symbols(ids.flat_values, texts))
         return tf.gather(self._final_ids, ids).merge_dims(1, 2)  # [B, T]
@@ -215,20 +217,20 @@ class _SentencePiece(tf.Module):
     def tokenize_with_offsets(
         self, texts: tf.Tensor
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
-        """Returns ids, and their characters [begin, end) in normalized texts [B]."""
+        """Returns the ids of normalized texts [B], and their character offsets [begin, end)."""
         ids, *offsets = self._sentencepiece(tf.int32).tokenize_with_offsets(texts)  # [B, T]
         ids = ids.with_flat_values(self._find_special_symbols(ids.flat_values, texts))
         ids = ids.with_row_splits_dtype(tf.int64)
         begins, ends = (_to_characters(texts, ids.with_flat_values(x.flat_values)) for x in offsets)
         final = tf.gather(self._final_ids, ids).with_row_splits_dtype(tf.int64)  # [B, T, ragged]
-        # A part begins, counted from the end of its piece, at ...
+        # Where parts begin, as a distance from the end of their piece ...
         part_begins = tf.gather(self._counts_from, ids).with_row_splits_dtype(tf.int64)
         size = ends.flat_values - begins.flat_values
         rows = final.values.value_rowids()
         flat = tf.minimum(part_begins.flat_values, tf.gather(size, rows))
         part_ends = tf.gather(ends.flat_values, rows)
         first = part_ends - flat
-        # ... and ends where the next one begins, or with the piece.
+        # ... A part ends where the next one begins, or at the end of the piece.
         is_last = tf.concat([rows[1:] != rows[:-1], [True]], 0)[: tf.size(rows)]
         last = tf.where(is_last, part_ends, tf.roll(first, -1, 0))
         return tuple(
@@ -236,17 +238,18 @@ class _SentencePiece(tf.Module):
         )
 
     def _sentencepiece(self, out_type: tf.DType) -> tf_text.SentencepieceTokenizer:
-        """Returns a tokenizer whose model is a part of the graph that is being built.
+        """Returns a tokenizer whose model is part of the current graph.
 
-        A tokenizer made once, outside of it, loses its model when TensorFlow clears its caches, as
-        `tf.random.set_seed` does.
+        A tokenizer created once outside the graph would lose its model when TensorFlow clears its
+        caches, for example in `tf.random.set_seed`.
         """
         return tf_text.SentencepieceTokenizer(self._model, out_type)
 
     def _find_special_symbols(self, ids: tf.Tensor, texts: tf.Tensor) -> tf.Tensor:
-        """Replaces the id of an unknown piece that is the name of a symbol, as "[MASK]", by its id.
+        """Replaces the ids of unknown pieces that are special tokens, such as "[MASK]".
 
-        The model never finds these names in a text, but the official program looks up all pieces.
+        SentencePiece never recognizes special tokens in text, but the official program looks up
+        all pieces in the vocabulary.
         """
 
         def look_up() -> tf.Tensor:
@@ -260,7 +263,7 @@ class _SentencePiece(tf.Module):
 
 
 class _WordPiece(tf.Module):
-    """`BasicTokenizer` and `WordpieceTokenizer` of `tokenization`, in a graph."""
+    """Implements `BasicTokenizer` and `WordpieceTokenizer` of `tokenization` in a graph."""
 
     def __init__(self, tokenizer: FullTokenizer) -> None:
         super().__init__(name="wordpiece")
@@ -281,24 +284,24 @@ class _WordPiece(tf.Module):
         )
 
     def preprocess(self, texts: tf.Tensor) -> tf.Tensor:
-        """Returns texts [B] as they are: this kind normalizes word by word."""
+        """Returns texts [B] unchanged, since WordPiece normalizes text while splitting words."""
         return texts
 
     def tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Returns int32 ids [B, T] of valid UTF-8 texts [B]."""
+        """Returns the ids, int32 [B, T], of valid UTF-8 texts [B]."""
         words = self._known_words(self._words(texts))  # [B, words]
         return self._ids.tokenize(words).merge_dims(1, 2)  # [B, T]
 
     def tokenize_with_offsets(
         self, texts: tf.Tensor
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
-        """Returns ids, and their characters [begin, end) among those of all words of texts [B]."""
+        """Returns the ids of texts [B], and their offsets [begin, end) in the joined words."""
         words = self._words(texts)  # [B, words]
         known = self._known_words(words).flat_values  # [words of all]
         ids, *offsets = self._ids.tokenize_with_offsets(known)  # [words of all, T]
         begins, ends = (_to_characters(known, x) for x in offsets)
         sizes = tf.strings.length(words.flat_values, "UTF8_CHAR")
-        # A word of one unknown piece is this piece.
+        # An unknown piece stands for its whole word.
         word_of_piece = ids.value_rowids()
         is_unknown = ids.flat_values == self._unk_id
         lengths = tf.where(
@@ -323,7 +326,7 @@ class _WordPiece(tf.Module):
         return tf.strings.split(texts).with_row_splits_dtype(tf.int64)  # [B, words]
 
     def _known_words(self, words: tf.RaggedTensor) -> tf.RaggedTensor:
-        """Returns words [B, words], an unknown one in place of one that is too long."""
+        """Returns words [B, words], with those that are too long replaced by the unknown token."""
         sizes = tf.strings.length(words.flat_values, "UTF8_CHAR")
         is_too_long = sizes > tokenization.MAX_INPUT_CHARS_PER_WORD
         return words.with_flat_values(
@@ -332,10 +335,10 @@ class _WordPiece(tf.Module):
 
 
 def _to_characters(texts: tf.Tensor, offsets: tf.RaggedTensor) -> tf.RaggedTensor:
-    """Returns offsets in characters, int64 [B, T], of offsets in the bytes of texts [B]."""
+    """Converts byte offsets in texts [B] to character offsets, int64 [B, T]."""
     starts = tf.strings.unicode_decode_with_offsets(texts, "UTF-8")[1]  # [B, characters]
     starts = starts.with_row_splits_dtype(tf.int64)
-    # All texts one behind the other: a byte is looked up among the starts of all characters.
+    # Concatenates all texts, so that one search finds the characters of all byte offsets.
     sizes = tf.strings.length(texts, "BYTE")
     text_begins = tf.cumsum(tf.cast(sizes, tf.int64), exclusive=True)  # [B]
     known = starts.flat_values + tf.gather(text_begins, starts.value_rowids())
@@ -346,9 +349,9 @@ def _to_characters(texts: tf.Tensor, offsets: tf.RaggedTensor) -> tf.RaggedTenso
 
 
 def _counts_from(tokenizer: FullTokenizer, ids: list[int]) -> list[int]:
-    """Returns how many characters of a piece are from where each of its final pieces begins.
+    """Returns the distance from the start of each final piece to the end of its original piece.
 
-    All of them, and more, for the first: it has the space of the piece, where that has one.
+    The distance of the first one exceeds the piece, so that it includes the leading space, if any.
     """
     lengths = [len(piece) for piece in tokenizer.convert_ids_to_tokens(ids)]
     return [1 << 20, *(sum(lengths[number:]) for number in range(1, len(ids)))]
@@ -360,13 +363,13 @@ def _is_space(char: str) -> bool:
 
 
 def _ids_without_comma(tokenizer: FullTokenizer, piece: str) -> list[int]:
-    """Returns the ids of a piece such as "▁1999,": those of the number, and that of the comma."""
+    """Returns the ids of the number and the comma in a piece such as "▁1999,"."""
     body = piece[:-1].replace(tokenization.SPIECE_UNDERLINE, "")
     return tokenizer.convert_tokens_to_ids([*tokenizer.tokenize_preprocessed(body), ","])
 
 
 def _lookup_table(pieces: Iterable[str], default: int) -> tf.lookup.StaticHashTable:
-    """Returns a table: piece → id, `default` for everything else."""
+    """Returns a table from pieces to ids, and from other strings to `default`."""
     keys = tf.constant(list(pieces))
     values = tf.range(tf.size(keys))
     return tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(keys, values), default)

@@ -1,11 +1,11 @@
-"""Input of token classifiers from raw strings, inside a TensorFlow graph.
+"""Builds the input of token classifiers from raw strings, inside a TensorFlow graph.
 
-A text is split into words, as `tokenization.find_words` does, each word is tokenized, and they are
-read in windows, as by the program:
+Texts are split into words as in `tokenization.find_words`. Each word is tokenized, and the pieces
+are arranged in windows as in the fine-tuning program:
 
     [CLS] pieces of whole words [SEP] padding
 
-Letters: B batch, M characters of the batch, W words of a text (ragged), T words of the batch,
+Letters: B batch size, M characters in the batch, W words of a text (ragged), T words in the batch,
 P pieces of a word (ragged), N windows, S sequence length.
 """
 
@@ -25,21 +25,21 @@ _SPECIAL_TOKENS = 2
 
 
 class WordSplitter(tf.Module):
-    """Splits texts into words, as `tokenization.find_words`."""
+    """Splits texts into words as `tokenization.find_words` does."""
 
     def __init__(self) -> None:
         super().__init__(name="words")
         self._kinds = CharacterTable(lambda char: _KINDS.index(tokenization.word_kind(char)))
 
     def split(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
-        """Returns the words of texts and their places.
+        """Returns the words of texts and their offsets.
 
         Args:
             texts: string [B], UTF-8.
 
         Returns:
-            words, string [B, W]; the index of the first character of each and of the one after its
-            last, int32 [B, W].
+            The words, string [B, W], and the character offsets where they begin and end
+            (exclusive), int32 [B, W] each.
         """
         codes = tf.strings.unicode_decode(valid_utf8(texts), "UTF-8")  # [B, ragged]
         rows, places = codes.value_rowids(), tf.ragged.range(codes.row_lengths()).flat_values  # [M]
@@ -69,7 +69,7 @@ class WordSplitter(tf.Module):
 
 
 def _neighbors(kinds: tf.Tensor, rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns the kinds of the character before and after each, spaces at the ends of texts."""
+    """Returns the kinds of the previous and next characters; beyond a text, these are spaces."""
     before, after = tf.roll(kinds, 1, 0), tf.roll(kinds, -1, 0)
     has_before, has_after = tf.roll(rows, 1, 0) == rows, tf.roll(rows, -1, 0) == rows
     places = tf.range(tf.size(kinds))
@@ -80,11 +80,11 @@ def _neighbors(kinds: tf.Tensor, rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]
 
 @dataclasses.dataclass(frozen=True)
 class Windows:
-    """Words as a model reads them.
+    """The model's input for words.
 
     Attributes:
         batch: `input_ids`, `input_mask` and `segment_ids`, int32 [N, S].
-        places: int64 [T, 2], the window of each word and the position of its first piece.
+        places: window of each word and position of its first piece in it, int64 [T, 2].
     """
 
     batch: dict[str, tf.Tensor]
@@ -92,16 +92,16 @@ class Windows:
 
 
 def pack(tokenizer: GraphTokenizer, words: tf.RaggedTensor, max_seq_length: int) -> Windows:
-    """Returns the windows of texts, whose words are tokenized one by one.
+    """Returns the windows of texts; each word is tokenized separately.
 
     Args:
-        tokenizer: of the model's vocabulary.
+        tokenizer: the tokenizer of the model.
         words: string [B, W].
-        max_seq_length: the most tokens in a window; longer texts are split between words.
+        max_seq_length: maximum number of tokens in a window; longer texts are split between words.
     """
     room = max_seq_length - _SPECIAL_TOKENS
     pieces = tokenizer.tokenize(words.flat_values)  # [T, P]
-    is_empty = tf.cast(pieces.row_lengths() == 0, tf.int64)  # as of an accent alone
+    is_empty = tf.cast(pieces.row_lengths() == 0, tf.int64)  # such as a lone accent
     unknown = tf.RaggedTensor.from_row_lengths(
         tf.fill([tf.reduce_sum(is_empty)], tokenizer.unk_id), is_empty
     )
@@ -127,11 +127,12 @@ def _windows(lengths: tf.RaggedTensor, room: int) -> tuple[tf.Tensor, tf.Tensor]
     """Returns the window of each word among those of its text, and the number of windows.
 
     Args:
-        lengths: number of pieces of each word, int64 [B, W], `room` or less.
-        room: number of pieces in a window.
+        lengths: number of pieces of each word, int64 [B, W], at most `room`.
+        room: maximum number of pieces in a window.
 
     Returns:
-        int64 [T] and [B]. A text without words has one window.
+        The window of each word, int64 [T], and the number of windows of each text, int64 [B]. A
+        text without words has one window.
     """
     dense = lengths.to_tensor(0)  # [B, W]
     ends = tf.cumsum(dense, axis=1)  # [B, W], pieces up to the end of each word

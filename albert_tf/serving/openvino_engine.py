@@ -1,4 +1,4 @@
-"""Runs functions of TensorFlow by OpenVINO, which computes faster than TensorFlow on processors.
+"""Runs TensorFlow functions with OpenVINO, which is faster than TensorFlow on CPUs.
 
     run = compile_step(step, signature, "bfloat16")
     outputs = run({"input_ids": ids, "input_mask": mask, "segment_ids": segments})
@@ -18,21 +18,21 @@ from albert_tf import kernels
 
 Arrays = dict[str, NDArray[Any]]
 DEVICE = "CPU"
-# Precision of this library → OpenVINO's name. Only matmuls and what follows them are rounded to it.
+# Precision in this library → OpenVINO's name. It only applies to matmuls and ops that follow them.
 _PRECISIONS = {"float32": "f32", "bfloat16": "bf16", "float16": "f16"}
 
 
 def check_installed() -> None:
-    """Checks that the package is there, before slow work begins.
+    """Checks that OpenVINO is installed, so that this error comes before any slow work.
 
     Raises:
-        ValueError: it is not.
+        ValueError: OpenVINO is not installed.
     """
     try:
         import openvino  # noqa: F401
     except ImportError:
         raise ValueError(
-            "engine=openvino needs the package openvino: pip install 'albert-tf2[openvino]', or "
+            "engine=openvino requires the package openvino: pip install 'albert-tf2[openvino]', or "
             "use engine=tensorflow"
         ) from None
 
@@ -43,17 +43,18 @@ def compile_step(
     signature: Mapping[str, tf.TensorSpec],
     precision: str = "float32",
 ) -> Callable[[Mapping[str, NDArray[Any]]], Arrays]:
-    """Returns a function that computes the same as `step`, by OpenVINO on the processor.
+    """Returns a function that computes the same as `step` with OpenVINO on the CPU.
 
-    It uses as many threads as TensorFlow was told to.
+    The number of threads is TensorFlow's intra-op parallelism, if that is set.
 
     Args:
-        step: of a batch, name → tensor. Its model is in float32, see `saved_model.float32_models`.
-        signature: name → spec of the tensors of a batch; dimensions may be unknown.
-        precision: to compute in, "float32", "bfloat16" or "float16".
+        step: function from a batch, name → tensor, to outputs, name → tensor. Its model must have
+            been built in float32; see `saved_model.float32_models`.
+        signature: name → spec of the tensors in a batch; dimensions may be unknown.
+        precision: precision of the computation: "float32", "bfloat16" or "float16".
 
     Returns:
-        a function of a batch of arrays, which returns name → array.
+        A function from a batch, name → array, to outputs, name → array.
 
     Raises:
         ValueError: openvino is not installed.
@@ -77,7 +78,7 @@ def compile_step(
         hints["INFERENCE_NUM_THREADS"] = str(threads)
     compiled = openvino.Core().compile_model(openvino.convert_model(concrete), DEVICE, hints)
     request = compiled.create_infer_request()
-    inputs = [port.get_any_name() for port in compiled.inputs]  # without those that nothing needs
+    inputs = [port.get_any_name() for port in compiled.inputs]  # unused inputs are removed
     outputs = {name: compiled.output(name) for name in concrete.structured_outputs}
 
     def run(batch: Mapping[str, NDArray[Any]]) -> Arrays:

@@ -1,3 +1,3 @@
-"""How the embedding of a text is made of the outputs of an encoder. TensorFlow is not imported."""
+"""Names of the poolings that compute text embeddings. This module does not import TensorFlow."""
 
 MEAN, MEAN_LAST_4, POOLED = POOLINGS = ("mean", "mean_last_4", "pooled")

@@ -1,6 +1,6 @@
-"""SavedModels of pre-trained models: embeddings of texts, and words for "[MASK]".
+"""Exports pre-trained models as SavedModels for text embeddings and masked-word prediction.
 
-Letters: B batch, S sequence length, H hidden, P masks of a text, K words for a mask.
+Letters: B batch size, S sequence length, H hidden size, P masks in a text, K words per mask.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ def pool(
     """Returns embeddings of texts, pooling → float32 [B, H].
 
     Args:
-        outputs: of an encoder, with `hidden_states` for "mean_last_4".
-        input_mask: [B, S], 1 = token and 0 = padding, which counts for nothing.
-        poolings: some of `POOLINGS`.
+        outputs: outputs of an encoder, including `hidden_states` for "mean_last_4".
+        input_mask: [B, S], 1 for tokens and 0 for padding, which is ignored.
+        poolings: the poolings to compute, out of `POOLINGS`.
     """
     mask = tf.cast(input_mask, tf.float32)[:, :, None]  # [B, S, 1]
 
@@ -49,7 +49,7 @@ def pool(
 
 
 class _Embedder:
-    """An encoder as `saved_model` calls models: returns the embeddings of a batch."""
+    """Adapts an encoder to the interface for `saved_model`; returns embeddings of a batch."""
 
     def __init__(self, encoder: Any, variables: list[tf.Variable]) -> None:
         self._encoder, self.variables = encoder, variables
@@ -72,12 +72,12 @@ def save_pretrained(
     """Writes a SavedModel of a pre-trained model.
 
     Args:
-        folder: where; it may exist.
+        folder: the output folder, which may exist.
         model: an `AlbertForPretraining`.
-        tokenizer: of its vocabulary; None writes no signatures that take raw strings.
-        max_seq_length: S of serialized examples, and at most of texts.
-        has_masked_lm: whether that head is trained: without it, no words for masks are found.
-        has_sentence_order: whether the weights of that head are written as well.
+        tokenizer: the tokenizer of the model; None omits the signatures that take raw strings.
+        max_seq_length: S of serialized examples, and the maximum of S for texts.
+        has_masked_lm: whether the masked-LM head was trained; if not, `fill_mask` is omitted.
+        has_sentence_order: whether to include the weights of the sentence-order head.
         top_k: K.
     """
     variables = list(model.encoder.variables)

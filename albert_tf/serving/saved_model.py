@@ -3,19 +3,21 @@
     model = tf.saved_model.load("export/1700000000")
     model.signatures["serving_default"](input=tf.constant([example.SerializeToString()]))
 
-A SavedModel has these signatures: `serving_default` takes the input of the official program,
-`tensors` or `examples` the other of the first two, and those of a `TextSignature` raw strings:
+A SavedModel has signatures for these inputs:
 
     examples   `input`, string [B]: serialized `tf.train.Example`s with the features
     tensors    the features, int32 [B, S], each under its own name
-    texts      strings, as docs/serving.md lists them for each task; needs `import tensorflow_text`
+    texts      raw strings, listed for each task in docs/serving.md; requires `tensorflow_text`
 
-Where `serving_default` takes examples, the folder `tensors` in it is a SavedModel that takes
-tensors by `serving_default`: OpenVINO and tf2onnx convert it.
+One of the first two is named `serving_default`, namely the one that the official program exports.
+The signatures for raw strings are optional; see `TextSignature`.
 
-Source: the `export_dir` of `run_classifier.py` and `run_squad_v1.py` of google-research/albert.
+If `serving_default` takes examples, the subfolder `tensors` is a second SavedModel whose
+`serving_default` takes tensors, for conversion by OpenVINO and tf2onnx.
 
-Letters: B batch, S sequence length.
+Source: `export_dir` of `run_classifier.py` and `run_squad_v1.py` in google-research/albert.
+
+Letters: B batch size, S sequence length.
 """
 
 from __future__ import annotations
@@ -37,10 +39,10 @@ from albert_tf.serving import stored_weights
 
 SERIALIZED_INPUT = "input"  # official
 DEFAULT_SIGNATURE = "serving_default"
-TENSORS = "tensors"  # the signature, and the folder of a SavedModel that has it alone
+TENSORS = "tensors"  # the signature, and the subfolder of the SavedModel with tensors only
 OTHER_SIGNATURE = {True: TENSORS, False: "examples"}
 TEXT_SIGNATURE = "texts"
-EXTRA = "assets.extra"  # the Estimator's name for files that travel with a model
+EXTRA = "assets.extra"  # the Estimator's name for additional files in an export
 
 Tensors = dict[str, tf.Tensor]
 Feature: TypeAlias = tf.io.FixedLenFeature | tf.io.FixedLenSequenceFeature
@@ -51,10 +53,11 @@ class TextSignature:
     """A signature that takes raw strings.
 
     Attributes:
-        inputs: the arguments, with their names.
-        resources: what `answer` uses, such as a `GraphTokenizer`: its tables are saved.
-        answer: takes the model, which is called as `model(batch, training=False)`, and the
-            arguments; returns name → output.
+        inputs: specs of the inputs, with their names.
+        resources: module with the resources of `answer` to be saved, such as a `GraphTokenizer`
+            with its lookup tables.
+        answer: function from the model and the inputs to name → output. It calls the model as
+            `model(batch, training=False)`.
     """
 
     inputs: tuple[tf.TensorSpec, ...]
@@ -63,7 +66,7 @@ class TextSignature:
 
 
 def strings(name: str, rank: int = 1) -> tf.TensorSpec:
-    """Returns the argument of a signature that takes strings [B], or of a higher rank."""
+    """Returns the spec of an input of strings, with shape [B] or a higher rank."""
     return tf.TensorSpec([None] * rank, tf.string, name)
 
 
@@ -72,7 +75,7 @@ def token_features(max_seq_length: int, *more: str) -> dict[str, tf.io.FixedLenF
 
     Args:
         max_seq_length: S.
-        more: names of further features of that form, such as `p_mask`.
+        more: names of additional features of the same shape, such as `p_mask`.
     """
     names = ("input_ids", "input_mask", "segment_ids", *more)
     return {name: tf.io.FixedLenFeature((max_seq_length,), tf.int64) for name in names}
@@ -80,9 +83,9 @@ def token_features(max_seq_length: int, *more: str) -> dict[str, tf.io.FixedLenF
 
 @contextlib.contextmanager
 def float32_models() -> Iterator[None]:
-    """Models built in this `with` block compute in float32, whatever the precision of training.
+    """Context manager in which models are built to compute in float32, as in official exports.
 
-    A server may not support bfloat16, and the outputs are as precise as those of official exports.
+    The precision of training does not matter here, and a server may not support bfloat16.
     """
     policy = tf_keras.mixed_precision.global_policy()
     tf_keras.mixed_precision.set_global_policy("float32")
@@ -104,26 +107,28 @@ def export_saved_model(
     text_signatures: Mapping[str, TextSignature] | None = None,
     precision: str = stored_weights.FLOAT32,
 ) -> str:
-    """Writes a SavedModel into a new folder `<export_dir>/<Unix time>`, as the Estimator did.
+    """Writes a SavedModel into a new folder `<export_dir>/<Unix time>`, as the Estimator does.
 
-    Nothing else in `export_dir` changes. The folder gets its name when it is complete.
+    Nothing else in `export_dir` is changed. The folder is renamed to its final name when complete.
 
     Args:
-        export_dir: parent of the exports; created if it does not exist.
-        model: called with (batch, training=False), its weights loaded; see `float32_models`.
+        export_dir: parent folder of the exports, which is created if needed.
+        model: the model with its weights, called as `model(batch, training=False)`; see
+            `float32_models`.
         features: name → feature of a serialized example. int64 is cast to int32 for the model. A
-            `FixedLenSequenceFeature` has one more axis, of any size, before its shape.
+            `FixedLenSequenceFeature` has an additional axis of any size before its shape.
         outputs: converts the model's outputs to name → output of the SavedModel.
-        takes_examples: whether `serving_default` takes serialized examples; otherwise tensors.
-        any_length: whether the last axis of tensors may have any length; for models whose outputs
+        takes_examples: whether `serving_default` takes serialized examples rather than tensors.
+        any_length: whether the last axis of tensors may have any length, for models whose outputs
             do not depend on padding. Serialized examples always have the length of `features`.
-        extra_files: name → content of files to put into `assets.extra`.
-        text_signatures: name → further signature. None writes a SavedModel that TensorFlow loads
-            without tensorflow-text.
-        precision: of the stored weights, one of `stored_weights.PRECISIONS`; outputs are float32.
+        extra_files: name → content of files to write to `assets.extra`.
+        text_signatures: name → signature for raw strings. None writes a SavedModel that can be
+            loaded without tensorflow-text.
+        precision: dtype of the stored weights, one of `stored_weights.PRECISIONS`; the outputs are
+            always float32.
 
     Returns:
-        the folder of the export.
+        The folder of the export.
 
     Raises:
         ValueError: `export_dir` cannot be written to.
@@ -143,11 +148,11 @@ def save(
     features: Mapping[str, Feature],
     text_signatures: Mapping[str, TextSignature],
 ) -> None:
-    """Writes a SavedModel into a folder; `serving_default` takes tensors.
+    """Writes a SavedModel whose `serving_default` takes tensors into a folder.
 
     Args:
-        folder: where; it may exist.
-        model: as in `export_saved_model`; its outputs are those of the SavedModel.
+        folder: the output folder, which may exist.
+        model: as in `export_saved_model`; its outputs become the outputs of the SavedModel.
         features: as in `export_saved_model`.
         text_signatures: as in `export_saved_model`.
     """
@@ -164,11 +169,11 @@ def _make(
     any_length: bool,
     text_signatures: Mapping[str, TextSignature],
 ) -> tuple[Any, dict[str, Any]]:
-    """Returns what is saved, and its signatures; the arguments are `export_saved_model`'s."""
+    """Returns the root object and signatures to save; see `export_saved_model` for arguments."""
     by_examples, by_tensors = _signatures(model, features, outputs, any_length)
     default, other = (by_examples, by_tensors) if takes_examples else (by_tensors, by_examples)
     root = tf.train.Checkpoint()
-    root.variables = list(model.variables)  # without the Keras objects, which loading does not need
+    root.variables = list(model.variables)  # Keras objects are not needed for loading
     signatures = {DEFAULT_SIGNATURE: default, OTHER_SIGNATURE[takes_examples]: other}
     root.resources = [signature.resources for signature in text_signatures.values()]
     for name, signature in text_signatures.items():
@@ -179,7 +184,7 @@ def _make(
 def _write(
     export_dir: str, root: Any, signatures: Mapping[str, Any], extra_files: Mapping[str, bytes]
 ) -> str:
-    """Writes a SavedModel under a temporary name, and returns the folder that it becomes."""
+    """Writes a SavedModel under a temporary name, renames it, and returns its folder."""
     temporary = os.path.join(export_dir, f"temp-{uuid.uuid4().hex[:8]}")
     try:
         with _without_notes():
@@ -201,9 +206,9 @@ def _write(
 
 
 def _write_tensors(folder: str, root: Any, by_tensors: Any) -> None:
-    """Writes a SavedModel that takes tensors alone, for OpenVINO and tf2onnx.
+    """Writes a SavedModel that only takes tensors, for OpenVINO and tf2onnx.
 
-    They convert the default signature, and have no rule for the operations on strings.
+    These convert the default signature and do not support string ops.
     """
     alone = tf.train.Checkpoint()
     alone.variables = list(root.variables)
@@ -227,7 +232,7 @@ def _signatures(
     outputs: Callable[[Tensors], Tensors],
     any_length: bool,
 ) -> tuple[Any, Any]:
-    """Returns two functions: of serialized examples and of tensors."""
+    """Returns the signatures that take serialized examples and tensors."""
 
     def answer(batch: Mapping[str, tf.Tensor]) -> Tensors:
         ours = {
@@ -260,7 +265,7 @@ def _signatures(
 
 
 def _text_function(model: Any, signature: TextSignature) -> Any:
-    """Returns the function of a signature."""
+    """Returns a signature for raw strings as a function."""
 
     @tf.function(input_signature=signature.inputs, autograph=False)
     def serve_texts(*texts: tf.Tensor) -> Tensors:
@@ -270,7 +275,7 @@ def _text_function(model: Any, signature: TextSignature) -> Any:
 
 
 def _rename_to_a_new_folder(temporary: str, export_dir: str) -> str:
-    """Renames a folder to `<Unix time>`, or to the next free number, and returns its path."""
+    """Renames a folder to `<Unix time>`, or the next unused number, and returns its path."""
     number = int(time.time())
     while files.exists(os.path.join(export_dir, str(number))):
         number += 1

@@ -1,7 +1,7 @@
 """Models that store their weights in half precision and compute in float32.
 
-A SavedModel of such a model takes half the disk space and memory. Its weights are converted to
-float32 once in each call, so that its outputs differ by the rounding of the weights alone.
+A SavedModel of such a model needs half the disk space and memory. Each call casts the weights to
+float32, so that the outputs differ only by the rounding of the weights.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ PRECISIONS = (FLOAT32, "bfloat16", "float16")
 
 
 class _StoredIn(tf_keras.mixed_precision.Policy):
-    """The policy of layers with variables of one dtype that compute in float32."""
+    """Policy of layers whose variables have the given dtype and that compute in float32."""
 
     def _parse_name(self, name: str) -> tuple[str, str]:
         return FLOAT32, name
 
 
 def store_in(model: Any, precision: str) -> Any:
-    """Returns a model that stores its weights in a precision and computes in float32.
+    """Returns a model that stores its weights in the given precision and computes in float32.
 
-    The parameters of LayerNorm stay in float32: they are few, and its gain is what large
-    activations are made of.
+    LayerNorm parameters stay in float32: there are few of them, and large activations result from
+    its scale.
 
     Args:
-        model: of `albert_tf.modeling` or `albert_tf.heads`, with float32 weights.
+        model: a model of `albert_tf.modeling` or `albert_tf.heads` with float32 weights.
         precision: one of `PRECISIONS`.
 
     Returns:
-        `model` itself for float32; else a copy of it with rounded weights.
+        `model` itself for float32; otherwise, a copy with rounded weights.
     """
     if precision == FLOAT32:
         return model

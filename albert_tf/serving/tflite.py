@@ -1,13 +1,13 @@
-"""Exports fine-tuned models as TFLite files, for phones and small devices.
+"""Exports fine-tuned models as TFLite files for mobile and embedded devices.
 
     runner = tf.lite.Interpreter("albert_model.tflite").get_signature_runner("serving_default")
     runner(input_ids=ids, input_mask=mask, segment_ids=segments)  # int32 [1, S] each
 
-A file may have metadata, as a text classifier of Android's does: which input is which, the names
-of the labels and the tokenizer, whose files are in a ZIP archive at the end of the file.
+A file may contain metadata in the format for Android's text classifiers. The metadata names the
+inputs, the label file and the tokenizer; their files are in a ZIP archive appended to the model.
 
 Source of the metadata: `metadata_schema.fbs` (identifier M001) and the metadata writer of
-`BertNLClassifier` in tensorflow/tflite-support; MediaPipe's `TextClassifier` reads the same.
+`BertNLClassifier` in tensorflow/tflite-support. MediaPipe's `TextClassifier` reads the same format.
 
 Letters: K labels, S sequence length.
 """
@@ -33,15 +33,15 @@ from albert_tf.serving.saved_model import Tensors
 FILE = "albert_model.tflite"  # official
 NONE, FLOAT16, INT8 = "none", "float16", "int8"
 LABELS_FILE = "labels.txt"
-METADATA = "TFLITE_METADATA"  # the name of its buffer in a model
+METADATA = "TFLITE_METADATA"  # name of the metadata buffer in a model
 METADATA_IDENTIFIER = b"M001"
 MODEL_IDENTIFIER = b"TFL3"
-BUFFER_ALIGNMENT = 16  # of weights, so that a file can be mapped into memory
+BUFFER_ALIGNMENT = 16  # in bytes, so that the weights can be memory-mapped
 
-# What the metadata calls the inputs. Readers look for these names.
+# Names of the inputs in the metadata, which readers look up.
 INPUT_NAMES = {"input_ids": "ids", "input_mask": "mask", "segment_ids": "segment_ids"}
 OUTPUT_NAME = "probability"
-# Enumerations of the metadata's schema.
+# Enum values of the metadata schema.
 AXIS_LABELS, VOCABULARY = 2, 5  # AssociatedFileType
 FEATURE_PROPERTIES = 1  # ContentProperties
 BERT_TOKENIZER, SENTENCEPIECE_TOKENIZER = 4, 5  # ProcessUnitOptions
@@ -49,13 +49,13 @@ BERT_TOKENIZER, SENTENCEPIECE_TOKENIZER = 4, 5  # ProcessUnitOptions
 
 @dataclasses.dataclass(frozen=True)
 class Metadata:
-    """What a program on a device has to know of a classifier.
+    """The information about a classifier that a program on a device needs.
 
     Attributes:
         vocabulary_name: file name of the vocabulary.
-        vocabulary: its content.
-        is_sentencepiece: its kind.
-        labels: names, in the order of the probabilities; () in regression.
+        vocabulary: content of the vocabulary file.
+        is_sentencepiece: whether the vocabulary is a SentencePiece model.
+        labels: label names in the order of the probabilities; () for regression.
     """
 
     vocabulary_name: str
@@ -65,7 +65,7 @@ class Metadata:
 
     @property
     def associated_files(self) -> dict[str, bytes]:
-        """Name → content of the files that travel with a model."""
+        """Name → content of the files to append to a model."""
         labels = "".join(f"{label}\n" for label in self.labels).encode()
         return {self.vocabulary_name: self.vocabulary} | ({LABELS_FILE: labels} if labels else {})
 
@@ -79,19 +79,19 @@ def export_tflite(
     quantization: str = NONE,
     metadata: Metadata | None = None,
 ) -> None:
-    """Writes a model for TFLite that takes one example of full length at a time.
+    """Writes a TFLite model that takes one example of full length at a time.
 
-    Use its signature `serving_default`, with the names of `features` and `outputs`: the converter
-    does not keep the order of inputs and outputs.
+    Call it by its signature `serving_default` and the names of `features` and `outputs`, because
+    the converter does not preserve the order of inputs and outputs.
 
     Args:
-        path: the file; its folder is created if it does not exist.
+        path: the output file; its folder is created if needed.
         model: as in `saved_model.export_saved_model`.
-        features: as there; the inputs are int32 [1, S].
-        outputs: as there.
-        quantization: of the weights; inputs, outputs and all between them stay float32. NONE,
-            FLOAT16, or INT8: dynamic-range quantization, with matmuls of 8-bit integers.
-        metadata: of a classifier, whose `outputs` are the probabilities [1, K] alone.
+        features: as in `saved_model.export_saved_model`; the inputs are int32 [1, S].
+        outputs: as in `saved_model.export_saved_model`.
+        quantization: quantization of the weights: NONE, FLOAT16, or INT8, which is dynamic-range
+            quantization with 8-bit integer matmuls. Outputs and activations stay float32.
+        metadata: metadata of a classifier whose only output is the probabilities [1, K].
 
     Raises:
         ValueError: the folder cannot be written to.
@@ -120,11 +120,14 @@ def export_tflite(
 
 
 def add_metadata(content: bytes, metadata: Metadata) -> bytes:
-    """Returns a TFLite file with metadata, and with its vocabulary and labels at its end.
+    """Adds metadata to a TFLite file, and appends the vocabulary and labels as a ZIP archive.
 
     Args:
-        content: the file of a classifier, with the signature `serving_default`.
-        metadata: of it.
+        content: TFLite file of a classifier with the signature `serving_default`.
+        metadata: metadata of the classifier.
+
+    Returns:
+        The new content of the file.
     """
     model = schema.ModelT.InitFromPackedBuf(content)
     buffer, entry = schema.BufferT(), schema.MetadataT()
@@ -135,7 +138,7 @@ def add_metadata(content: bytes, metadata: Metadata) -> bytes:
     builder = _AlignedBuilder(len(content))
     builder.Finish(model.Pack(builder), file_identifier=MODEL_IDENTIFIER)
     stream = io.BytesIO(builder.Output())
-    # Readers map the files into memory as they are: ZIP_STORED, which is the default.
+    # Readers memory-map the files, so they must not be compressed; ZIP_STORED is the default.
     with zipfile.ZipFile(stream, "a") as archive:
         for name, file_content in metadata.associated_files.items():
             archive.writestr(zipfile.ZipInfo(name), file_content)
@@ -143,32 +146,32 @@ def add_metadata(content: bytes, metadata: Metadata) -> bytes:
 
 
 class _AlignedBuilder(flatbuffers.Builder):
-    """Aligns vectors of bytes as the schema of TFLite asks for, which Python's code ignores."""
+    """Aligns byte vectors as TFLite's schema requires, which the generated code does not do."""
 
     def StartVector(self, elemSize: int, numElems: int, alignment: int) -> int:  # noqa: N802, N803
-        """Begins a vector; called by the generated code."""
+        """Starts a vector; called by the generated code."""
         least = BUFFER_ALIGNMENT if elemSize == 1 else alignment
         return super().StartVector(elemSize, numElems, max(alignment, least))
 
 
 def _inputs(model: Any) -> list[str]:
-    """Returns the names of the inputs in the signature, in the order of the graph's inputs."""
+    """Returns the input names of the signature in the order of the graph's inputs."""
     (signature,) = model.signatureDefs
     names = {entry.tensorIndex: entry.name.decode() for entry in signature.inputs}
     return [names[index] for index in model.subgraphs[0].inputs]
 
 
 def _pack_metadata(inputs: Iterable[str], metadata: Metadata) -> bytes:
-    """Returns the table ModelMetadata of the metadata's schema.
+    """Returns a serialized ModelMetadata table.
 
     Args:
-        inputs: their names, in the order of the graph's inputs.
-        metadata: what it says.
+        inputs: names of the inputs in the order of the graph's inputs.
+        metadata: the metadata to serialize.
     """
     builder = flatbuffers.Builder()
 
     def table(offsets: Mapping[int, int], enumerations: Mapping[int, int] | None = None) -> int:
-        """Adds a table: field → offset of what was added before, and field → a byte."""
+        """Adds a table from field → offset of an earlier object, and field → enum value."""
         numbers = enumerations or {}
         builder.StartObject(max([*offsets, *numbers], default=-1) + 1)
         for field, offset in offsets.items():
@@ -185,7 +188,7 @@ def _pack_metadata(inputs: Iterable[str], metadata: Metadata) -> bytes:
         return builder.EndVector()
 
     def tensor(name: str, associated_files: list[int]) -> int:
-        """Adds a TensorMetadata: name, content, associated files."""
+        """Adds a TensorMetadata table with name, content and associated files."""
         fields = {0: builder.CreateString(name), 3: table({1: table({})}, {0: FEATURE_PROPERTIES})}
         if associated_files:
             fields[6] = vector(associated_files)

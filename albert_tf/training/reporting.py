@@ -1,4 +1,4 @@
-"""Reporting metrics to TensorBoard, Weights & Biases and MLflow, besides `metrics.jsonl`."""
+"""Reports metrics to TensorBoard, Weights & Biases and MLflow, in addition to `metrics.jsonl`."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from albert_tf import files
 from albert_tf.training import run_directory
 from albert_tf.training.settings import LoggingSettings, RunSettings
 
-RETRY_SECONDS = 600.0  # after a service has failed
+RETRY_SECONDS = 600.0  # after a service failed
 _WANDB, _MLFLOW = "wandb", "mlflow"  # names in `--report_to` and in reporting.json
-_PROJECT = "albert-tf2"  # of Weights & Biases, unless WANDB_PROJECT names another
+_PROJECT = "albert-tf2"  # in Weights & Biases, unless WANDB_PROJECT is set
 
 Hyperparameters = dict[str, bool | int | float | str]
 
 
 class Reporter(Protocol):
-    """Takes the metrics of a run. Made with the folder of the run and its settings."""
+    """Interface of a metrics reporter, constructed from the output directory and the settings."""
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
         """Reports the metrics of a step, under tags such as `train/loss`."""
 
     def close(self, is_complete: bool) -> None:
-        """Ends reporting; says whether the run has ended without an error."""
+        """Ends reporting; `is_complete` tells whether the run ended without an error."""
 
 
 class TensorBoard:
-    """Writes summaries, and the settings for TensorBoard's HParams dashboard.
+    """Writes summary files, including the settings for TensorBoard's HParams dashboard.
 
     Raises:
         OSError: the disk is full, or the file system does not respond.
@@ -52,7 +52,7 @@ class TensorBoard:
                     hparams.hparams(settings, trial_id=_name(output_dir))
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
-        """Writes a scalar for each metric."""
+        """Writes a scalar summary for each metric."""
         with self._errors_named():
             with self._writer.as_default(step):
                 for name, value in values.items():
@@ -60,12 +60,12 @@ class TensorBoard:
             self._writer.flush()
 
     def close(self, is_complete: bool) -> None:
-        """Closes the file of summaries."""
+        """Closes the summary file."""
         self._writer.close()
 
     @contextlib.contextmanager
     def _errors_named(self) -> Iterator[None]:
-        """Raises TensorFlow's errors about the file of summaries as OSError."""
+        """Converts TensorFlow's errors about the summary file to OSError."""
         try:
             yield
         except tf.errors.OpError as error:
@@ -76,7 +76,7 @@ class TensorBoard:
 
 
 class WeightsAndBiases:
-    """Reports to Weights & Biases; its id in the folder of the run continues the same W&B run."""
+    """Reports to Weights & Biases; a resumed run continues the W&B run whose id it recorded."""
 
     def __init__(self, output_dir: str, settings: Hyperparameters) -> None:
         import wandb
@@ -94,7 +94,7 @@ class WeightsAndBiases:
         )
         if known is None:
             run_directory.record_reporting(output_dir, _WANDB, self._run.id)
-        # W&B's own steps only increase; a resumed run repeats some.
+        # W&B's own step counter can only increase, but a resumed run repeats some steps.
         self._run.define_metric("step")
         self._run.define_metric("*", step_metric="step")
 
@@ -103,12 +103,12 @@ class WeightsAndBiases:
         self._run.log({"step": step} | dict(values))
 
     def close(self, is_complete: bool) -> None:
-        """Finishes the W&B run, after what has been logged is sent."""
+        """Finishes the W&B run after uploading all logged metrics."""
         self._run.finish(exit_code=0 if is_complete else 1)
 
 
 class MLflow:
-    """Reports to MLflow; its id in the folder of the run continues the same MLflow run."""
+    """Reports to MLflow; a resumed run continues the MLflow run whose id it recorded."""
 
     def __init__(self, output_dir: str, settings: Hyperparameters) -> None:
         import mlflow
@@ -120,7 +120,7 @@ class MLflow:
         self._run_id = run.info.run_id
         if known is None:
             run_directory.record_reporting(output_dir, _MLFLOW, self._run_id)
-            mlflow.log_params(settings)  # which cannot change later
+            mlflow.log_params(settings)  # parameters cannot be changed later
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
         """Logs the metrics."""
@@ -138,15 +138,15 @@ _SERVICES: dict[str, Callable[[str, Hyperparameters], Reporter]] = {
 
 
 class Reports:
-    """Reports the metrics of a run to everything that `--report_to` names. A context manager.
+    """Context manager that reports the metrics of a run to each reporter in `--report_to`.
 
-    Nothing is opened before the first metrics. A service that fails does not end training: it is
-    warned of once, and tried again later; `metrics.jsonl` has all metrics.
+    Reporters are opened when the first metrics are written. If a service fails, training continues:
+    a warning is logged once, and the service is retried later. `metrics.jsonl` has all metrics.
 
     Args:
-        output_dir: folder of the run.
-        report_to: names, as in `LoggingSettings`.
-        settings: of the run, for those who compare runs.
+        output_dir: the output directory of the run.
+        report_to: names of the reporters, as in `LoggingSettings`.
+        settings: name → value of the run's settings, reported as hyperparameters.
     """
 
     def __init__(
@@ -195,14 +195,14 @@ class Reports:
 
     @contextlib.contextmanager
     def _failure_survived(self, name: str) -> Iterator[None]:
-        """Warns once if a service fails, and leaves it alone for a while."""
+        """Suppresses the failure of a service, warns once, and schedules a retry."""
         try:
             yield
-        except Exception as error:  # whatever it is, it must not end a run of days
+        except Exception as error:  # no error of a service may abort a long training run
             if name not in self._silent_until:
                 logging.warning(
                     "Reporting to %s failed: %s. Training continues, all metrics are in "
-                    "metrics.jsonl, and %s is tried again every %g minutes.",
+                    "metrics.jsonl, and %s is retried every %g minutes.",
                     name,
                     " ".join(str(error).split()).rstrip(".") or type(error).__name__,
                     name,
@@ -211,7 +211,7 @@ class Reports:
             self._silent_until[name] = time.monotonic() + RETRY_SECONDS
 
     def close(self, is_complete: bool = True) -> None:
-        """Ends reporting, until something else is written."""
+        """Closes all reporters; the next `write` opens them again."""
         while self._open:
             name, reporter = self._open.popitem()
             with self._failure_survived(name):
@@ -219,12 +219,12 @@ class Reports:
 
 
 def of_run(settings: RunSettings) -> Reports:
-    """Returns the reports of a run, given its settings."""
+    """Returns the reports for a run with these settings."""
     return Reports(settings.output_dir, settings.report_to, dataclasses.asdict(settings))
 
 
 def hyperparameters(settings: Mapping[str, Any]) -> Hyperparameters:
-    """Returns settings as numbers and texts, without those that are not set.
+    """Returns settings as numbers and strings, without those that are None.
 
     >>> hyperparameters({"seed": 7, "learning_rate": (1e-5, 3e-5), "init_checkpoint": None})
     {'seed': 7, 'learning_rate': '1e-05,3e-05'}

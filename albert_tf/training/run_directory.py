@@ -4,7 +4,7 @@
   whenever and however the process ends, so it is never stale; the file itself stays.
 * `run.json` describes the run, and `runs.jsonl` this run and all earlier ones, one per line.
 * `results.json` contains the final metrics of the run.
-* `reporting.json` contains how the run reports its metrics; a resumed run continues with it.
+* `reporting.json` contains how the run reports its metrics, so that a resumed run does the same.
 """
 
 from __future__ import annotations
@@ -278,7 +278,7 @@ def read_results(output_dir: str) -> dict[str, dict[str, Any]]:
 
 
 def read_reporting(output_dir: str) -> dict[str, Any]:
-    """Returns what `record_reporting` has recorded, name → value; {} where there is nothing.
+    """Returns `reporting.json` as name → value; {} if the file does not exist.
 
     Raises:
         ValueError: the file is damaged.
@@ -288,7 +288,7 @@ def read_reporting(output_dir: str) -> dict[str, Any]:
 
 
 def record_reporting(output_dir: str, name: str, value: int | str) -> None:
-    """Records how a run reports: the steps between its reports, or the id of a remote run."""
+    """Updates an entry of `reporting.json`: the report interval, or the id of a remote run."""
     known = read_reporting(output_dir) | {name: value}
     _write(os.path.join(output_dir, REPORTING_FILE), _to_json(known, indent=1) + "\n")
 

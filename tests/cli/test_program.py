@@ -100,7 +100,7 @@ def test_an_interrupted_run_exits_with_its_status(call, error, status):
         ("--eror=x", "Unknown command line flag 'eror'. Did you mean: error ?"),
         ("error", "'error' is not a flag: flags start with --"),
         ("--flagfile=no.flags", "Unable to open flagfile"),
-        ("--flagfile=none", "none: no such file, and no recipe of albert_tf, which has"),
+        ("--flagfile=none", "none: neither a file nor a recipe of albert_tf, which has"),
     ],
 )
 def test_the_error_for_an_invalid_command_line_names_the_flag(call, argument, reason):

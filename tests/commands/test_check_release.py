@@ -41,7 +41,7 @@ def test_every_recipe_is_read(name):
 
 
 def test_no_recipe_is_an_error(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"no recipe of albert_tf, which has .*glue_mrpc"):
+    with pytest.raises(FileNotFoundError, match=r"a recipe of albert_tf, which has .*glue_mrpc"):
         read_recipe("mrpc")
     (tmp_path / "x.flags").write_text("--task_name=mrpc\n")
     with pytest.raises(ValueError, match=r"x\.flags is not a recipe: its comments must name"):
@@ -90,7 +90,7 @@ def test_published_and_measured_are_printed_side_by_side(model, tmp_path, capsys
     text = check_release.run(
         Settings(input=str(model), task="lcqmc_tiny", data_dir=str(data), output_dir=str(out))
     )
-    assert "none of its tensors is of a known release" in capsys.readouterr().out
+    assert "no tensor matches a known release" in capsys.readouterr().out
     published, result = text.splitlines()
     assert published.startswith("published  accuracy 85.4 on the test set (albert_zh")
     assert re.search(r"^measured   .*eval: .*eval_accuracy 0\.\d+", result)

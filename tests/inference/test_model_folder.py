@@ -47,7 +47,7 @@ def test_head_and_files_tell_the_task(tmp_path, config_file, toy_spm_model, head
 def test_a_head_of_one_output_without_a_task_is_refused(tmp_path, config_file, toy_spm_model):
     heads = {"output_weights": (1, SIZE), "output_bias": (1,)}
     found = ModelFolder(str(write_folder(tmp_path, config_file, toy_spm_model, heads)))
-    with pytest.raises(ValueError, match="give the task, regression or multiple_choice"):
+    with pytest.raises(ValueError, match="pass the task, regression or multiple_choice"):
         found.find_task()
     assert found.find_task("regression") == "regression"
 

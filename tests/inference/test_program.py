@@ -118,7 +118,7 @@ def test_texts_are_compared_and_searched(predict, pretrained_dir, texts_file):
     scores = [row["similarity"] for row in found]
     assert scores == sorted(scores, reverse=True)
     assert len(scores) == 3
-    with pytest.raises(ValueError, match=r"texts\.txt, line 1: two texts were expected"):
+    with pytest.raises(ValueError, match=r"texts\.txt, line 1: expected two texts"):
         predict(*arguments, f"--input_file={texts_file}")
 
 

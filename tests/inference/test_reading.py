@@ -41,13 +41,13 @@ def test_texts_are_read_from_every_format(tmp_path, form, content, pairs):
     [
         ("txt", b"a\nb\xff\n", "line 2: not UTF-8: byte 0xff"),
         ("csv", b"text\na\n\xe4\n", "line 3: not UTF-8: byte 0xe4"),
-        ("jsonl", b'{"text": "a"}\n{"text"\n', "line 2: a JSON object was expected"),
-        ("jsonl", b"[1]\n", "line 1: a JSON object or text was expected"),
-        ("jsonl", b'{"title": "a"}\n', "line 1: 'text_a' or .* was expected; found 'title'"),
+        ("jsonl", b'{"text": "a"}\n{"text"\n', "line 2: expected a JSON object"),
+        ("jsonl", b"[1]\n", "line 1: expected a JSON object or string"),
+        ("jsonl", b'{"title": "a"}\n', "line 1: expected 'text_a' or .*, found 'title'"),
         ("jsonl", b'{"text": 5}\n', "line 1: 'text' is 5, expected text"),
         ("jsonl", b'{"text": "\\ud800"}\n', "a lone surrogate"),
-        ("tsv", b"text\ttext_b\na\n", "line 2: 2 columns were expected, 1 came"),
-        ("txt", b"", "there is no input in it"),
+        ("tsv", b"text\ttext_b\na\n", "line 2: expected 2 columns, got 1"),
+        ("txt", b"", "contains no input"),
     ],
 )
 def test_bad_rows_are_named_or_skipped(tmp_path, form, content, message):

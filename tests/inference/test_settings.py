@@ -10,15 +10,15 @@ from albert_tf.inference.settings import Settings
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({}, "nothing to predict: give --text"),
-        ({"text": "a", "mask": True, "embeddings": True}, "embeddings and fill_mask: one thing"),
-        ({"text": "a", "mask": True, "task": "spans"}, "fill_mask and spans: one thing"),
+        ({}, "nothing to predict: pass --text"),
+        ({"text": "a", "mask": True, "embeddings": True}, "embeddings and fill_mask: only one"),
+        ({"text": "a", "mask": True, "task": "spans"}, "fill_mask and spans: only one"),
         ({"text": "a", "mask": True, "embeddings_file": "x.npy"}, "not for fill_mask"),
-        ({"input_file": "a.txt", "text": "a"}, "together are for --similarity"),
-        ({"input_file": "a.txt", "question": "a"}, "either a file of inputs, or one"),
-        ({"question": "a", "text_b": "a"}, "--text_b needs --text"),
+        ({"input_file": "a.txt", "text": "a"}, "only be combined with --similarity"),
+        ({"input_file": "a.txt", "question": "a"}, "either a file or a single input"),
+        ({"question": "a", "text_b": "a"}, "--text_b requires --text"),
         ({"text": "a", "top_k": 0}, "top_k=0: expected 1 or more"),
-        ({"web": True, "text": "a"}, "--web takes texts from its page, so leave out --text"),
+        ({"web": True, "text": "a"}, "--web reads inputs from the web page: remove --text"),
         ({"web": True, "web_port": 65536}, "web_port=65536: expected"),
     ],
 )

@@ -122,22 +122,22 @@ def test_health_tells_tasks_and_limits(port):
 @pytest.mark.parametrize(
     ("body", "status", "message"),
     [
-        (b'{"text": ', 400, r'a JSON object such as \{"text": "…"\} was expected.*line 1 column'),
+        (b'{"text": ', 400, r'expected a JSON object such as \{"text": "…"\}.*line 1 column'),
         (b"", 400, "a JSON object such as"),
         (b"text=good", 400, "a JSON object such as"),
         (b'{"text": "\xff"}', 400, "not UTF-8"),
         (b"[" * 50_000, 400, "a JSON object such as"),
-        ([], 400, "an array with one input or more was expected; it is empty"),
-        (7, 400, "a JSON object or text was expected"),
-        ({"txt": "good"}, 400, "or 'text' was expected; found 'txt'"),
+        ([], 400, "expected one or more inputs, got an empty array"),
+        (7, 400, "expected a JSON object or string"),
+        ({"txt": "good"}, 400, "or 'text', found 'txt'"),
         ([{"text": "good"}, {"text": 7}], 400, "input 2: 'text' is 7"),
         ({"text": "\ud83d"}, 400, "surrogate"),
         ({"text": "refuse"}, 400, "not this text"),
-        ({"text": "x" * (MAX_CHARACTERS + 1)}, 413, "more than 100 characters in all"),
-        ([{"text": "x" * 60}, {"text": "y" * 41}], 413, "more than 100 characters in all"),
-        (b"x" * 200_000, 413, "more than 100 characters in all"),
-        (["" for _ in range(web.MAX_TEXTS + 1)], 413, "1001 texts came: at most 1000"),
-        ({"text": "fail"}, 500, "the server's log says why"),
+        ({"text": "x" * (MAX_CHARACTERS + 1)}, 413, "at most 100 characters in all"),
+        ([{"text": "x" * 60}, {"text": "y" * 41}], 413, "at most 100 characters in all"),
+        (b"x" * 200_000, 413, "at most 100 characters in all"),
+        (["" for _ in range(web.MAX_TEXTS + 1)], 413, "at most 1000 texts in a request, got 1001"),
+        ({"text": "fail"}, 500, "see the log of the server"),
     ],
 )
 def test_bad_requests_say_what_was_expected(port, body, status, message):
@@ -150,12 +150,12 @@ def test_bad_requests_say_what_was_expected(port, body, status, message):
 def test_other_paths_methods_and_tasks_are_named(port):
     assert ask(port, "/else")[:2] == (
         404,
-        {"error": "GET /else: there are GET /, GET /health and POST /predict"},
+        {"error": "GET /else: expected GET /, GET /health or POST /predict"},
     )
     assert ask(port, "/predict")[0] == 405
     status, content, _ = ask(port, "/predict?task=spans", {"text": "good"})
     assert status == 400
-    assert content["error"] == "task='spans': this model has the tasks count, shout"
+    assert content["error"] == "task='spans': expected one of count, shout"
 
 
 def test_a_full_queue_refuses_and_empties(port, counter):
@@ -174,7 +174,7 @@ def test_a_full_queue_refuses_and_empties(port, counter):
         assert time.monotonic() < deadline
     status, content, headers = ask(port, body={"text": "one"})
     assert status == 503
-    assert content["error"] == "2 requests wait already: try again in a few seconds"
+    assert content["error"] == "2 requests are already waiting: try again in a few seconds"
     assert headers["Retry-After"]
     counter.may_go_on.set()
     for thread in threads:
@@ -261,8 +261,8 @@ def test_pairs_are_compared_and_nearest_texts_found(pretrained_dir):
     assert search["nearest"][0] == {"line": 2, "similarity": pytest.approx(1), "text": TEXTS[1]}
     assert pair == {"similarity": pytest.approx(1)}
     for row, message in [
-        ({"text": "a"}, "two texts were expected"),
-        ({"text": "a", "texts": []}, "a list of texts was expected"),
+        ({"text": "a"}, "expected two texts"),
+        ({"text": "a", "texts": []}, "expected a list of texts"),
         ({"text": "a", "texts": [7]}, "one of 'texts' is 7"),
     ]:
         with pytest.raises(ValueError, match=message):
@@ -279,7 +279,7 @@ def start_program(*arguments):
         text=True,
     )
     for line in process.stderr:
-        found = re.search(r"http://127\.0\.0\.1:(\d+) is open", line)
+        found = re.search(r"Serving at http://127\.0\.0\.1:(\d+);", line)
         if found:
             return process, int(found[1])
     raise AssertionError(f"it ended with status {process.wait()}")
@@ -293,12 +293,12 @@ def test_the_program_answers_until_a_signal_comes(classifier_dir, number):
         status, found, _ = ask(port, body={"text": TEXTS[0]})
         assert status == 200
         assert found["label"] in ("n", "y")
-        with pytest.raises(OSError, match=f"--web_port={port}: cannot listen there: .*in use"):
+        with pytest.raises(OSError, match=f"--web_port={port}: cannot listen on this .*in use"):
             inference.serve(settings_of(classifier_dir, web_port=port))
         process.send_signal(number)
         assert process.wait(timeout=60) == 0
         rest = process.stderr.read()
-        assert "Closed" in rest
+        assert "Stopped" in rest
         assert "Traceback" not in rest
     finally:
         process.kill()
@@ -331,7 +331,7 @@ LINKS = [
         {"passage": "The river", "options": f"old\n{SCRIPT}"},
         ["Multiple choice", "old", SCRIPT],
     ),
-    ("token_classification", {"text": f"{SCRIPT} 🙂 boat"}, ["Tags of words", "boat", "<b>"]),
+    ("token_classification", {"text": f"{SCRIPT} 🙂 boat"}, ["Token class", "boat", "<b>"]),
     ("fill_mask", {"text": f"{SCRIPT} [MASK] a [MASK]"}, ["Masked words", SCRIPT]),
     ("similarity", {"text": "A", "texts": f"A\n{SCRIPT}"}, ["Nearest sentences", "1.0000", SCRIPT]),
 ]
@@ -380,4 +380,4 @@ def test_the_page_shows_errors(pages):
     page = page_after(pages, task="fill_mask", text="<b>no mask")
     assert '<p class="error">no [MASK] in the text' in page
     page = page_after(pages, task="classification", text="x" * 301)
-    assert '<p class="error">the texts have more than 300 characters' in page
+    assert '<p class="error">expected at most 300 characters' in page
