@@ -1,4 +1,4 @@
-"""Released checkpoints, known by the checksums of their tensors."""
+"""Tests that releases are recognized by the checksums of their tensors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.checkpoints.checkpoint_samples import ALBERT_ZH, GOOGLE, as_hugging_f
 from tests.conftest import ROOT
 
 RELEASED = ROOT.parent / "shared" / "released"
-POLYNOMIAL = 0x82F63B78  # of CRC-32C, reflected
+POLYNOMIAL = 0x82F63B78  # CRC-32C, reflected
 NEW_VALUES = {"cls/new_head/output_bias": np.zeros(2, np.float32)}
 
 
@@ -30,9 +30,9 @@ TABLE = crc_table()
 
 
 def with_checksum(values, masked):
-    """Returns an array whose last four bytes are chosen so that it has a given checksum.
+    """Returns an array with the last four bytes chosen to produce a given checksum.
 
-    The state of the CRC after these bytes is known, and each step of it can be undone.
+    The state of the CRC after these bytes is known, and each step of the CRC is invertible.
     """
     rotated = (masked - 0xA282EAD8) & 0xFFFFFFFF
     after = (rotated >> 17 | rotated << 15) & 0xFFFFFFFF ^ 0xFFFFFFFF
@@ -73,7 +73,7 @@ def saved(folder, weights):
     return prefix
 
 
-def test_the_table_has_nine_releases_and_no_moments():
+def test_the_table_has_nine_releases_without_optimizer_slots():
     assert len(known_releases()) == 9
     for release in known_releases():
         assert len(release.tensors) in (25, 31, 32)
@@ -91,7 +91,7 @@ def test_the_table_has_the_checksums_of_the_released_index_files():
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_a_release_is_named(known, tmp_path, name):
+def test_a_release_is_recognized(known, tmp_path, name):
     moments = {f"{key}/adam_m": np.zeros_like(value) for key, value in known[name].items()}
     step = {"global_step": np.int64(125000)}
     report = identify(saved(tmp_path, known[name] | moments | step))
@@ -116,7 +116,7 @@ def test_altered_missing_and_added_tensors_are_listed(known, tmp_path):
     assert "  altered bert/pooler/dense/bias" in lines
 
 
-def test_another_model_is_no_release(known, tmp_path):
+def test_another_model_is_not_a_release(known, tmp_path):
     weights = {name: value + 1 for name, value in known["google"].items()}
     report = identify(saved(tmp_path, weights))
     assert report.release is None
@@ -124,7 +124,7 @@ def test_another_model_is_no_release(known, tmp_path):
     assert "no tensor matches a known release" in str(report)
 
 
-def test_a_release_is_named_in_hugging_faces_form_too(known, tmp_path):
+def test_a_release_is_recognized_in_the_hugging_face_format(known, tmp_path):
     from safetensors.numpy import save_file
 
     path = tmp_path / "model.safetensors"
@@ -134,7 +134,7 @@ def test_a_release_is_named_in_hugging_faces_form_too(known, tmp_path):
     assert report.is_release, str(report)
 
 
-def test_a_long_list_is_cut():
+def test_a_long_list_is_truncated():
     release = releases.Release("x", "X", {str(n): n for n in range(40)})
     names = [str(n) for n in range(39)]
     text = str(ReleaseReport("p", release, ["39"], names, [], []))
@@ -142,7 +142,7 @@ def test_a_long_list_is_cut():
     assert len(text.splitlines()) == 14
 
 
-def test_a_checkpoint_made_to_the_released_checksums_is_that_release(tmp_path):
+def test_a_checkpoint_with_the_released_checksums_is_a_release(tmp_path):
     release = next(r for r in known_releases() if r.name == "albert_tiny_brightmart")
     config = AlbertConfig(
         vocab_size=21128,

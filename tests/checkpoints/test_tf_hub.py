@@ -1,4 +1,4 @@
-"""SavedModels in TF-Hub's format: written, called, trained and loaded back."""
+"""Tests writing, calling, training and loading SavedModels in the format of TF-Hub."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def model():
 
 @pytest.fixture(scope="module")
 def module(model, toy_spm_model, tmp_path_factory):
-    """The folder of its SavedModel."""
+    """The folder of the SavedModel of `model`."""
     folder = str(tmp_path_factory.mktemp("hub") / "albert")
     tf_hub.save_hub_module(folder, model, CONFIG, spm_model_file=toy_spm_model)
     return folder
@@ -56,7 +56,7 @@ def loaded(module):
     return tf.saved_model.load(module)
 
 
-def test_the_encoder_has_the_outputs_of_the_model(model, loaded, tiny_batch):
+def test_encoder_outputs_match_the_model(model, loaded, tiny_batch):
     outputs = loaded(hub_inputs(tiny_batch))
     expected = model.encoder(tiny_batch)
     assert set(outputs) == ENCODER_OUTPUTS
@@ -66,7 +66,7 @@ def test_the_encoder_has_the_outputs_of_the_model(model, loaded, tiny_batch):
     np.testing.assert_array_equal(outputs["default"], outputs["pooled_output"])
 
 
-def test_the_heads_have_the_outputs_of_the_model(model, loaded, tiny_batch):
+def test_head_outputs_match_the_model(model, loaded, tiny_batch):
     inputs = hub_inputs(tiny_batch)
     expected = model(tiny_batch)
     positions = {"masked_lm_positions": tiny_batch["masked_lm_positions"]}
@@ -79,7 +79,7 @@ def test_the_heads_have_the_outputs_of_the_model(model, loaded, tiny_batch):
     )
 
 
-def test_there_is_a_signature_for_serving(model, loaded, tiny_batch):
+def test_the_serving_signature_matches_the_model(model, loaded, tiny_batch):
     serve = loaded.signatures["serving_default"]
     outputs = serve(**{n: tf.constant(x) for n, x in hub_inputs(tiny_batch).items()})
     expected = model.encoder(tiny_batch)["pooled_output"]
@@ -108,7 +108,7 @@ def test_config_and_vocabulary_are_included(loaded, toy_spm_model):
         assert tf.io.read_file(loaded.sp_model_file.asset_path).numpy() == stream.read()
 
 
-def test_the_weights_load_back_bit_for_bit(module):
+def test_the_loaded_weights_are_identical(module):
     model = AlbertForPretraining(CONFIG)
     assert inspect_checkpoint(module, model).fits
     read, weights = read_weights(module, model), random_weights(CONFIG)
@@ -157,12 +157,12 @@ def test_tensorflow_hub_fine_tunes_it_as_a_layer(module, tiny_batch):
         np.any(variable.numpy() != value)
         for variable, value in zip(encoder.trainable_variables, before, strict=True)
     ]
-    assert sum(changed) >= 24  # the bias of the keys has no gradient but rounding
+    assert sum(changed) >= 24  # the gradient of the key bias is zero, except for rounding
 
 
 @pytest.mark.slow
 def test_the_model_gardens_encoder_can_be_loaded_with_the_same_outputs(tiny_batch, tmp_path):
-    """An object-based checkpoint and a SavedModel of official.nlp: other names, split heads."""
+    """Tests a checkpoint and a SavedModel of official.nlp, with other names and split heads."""
     encoder = model_garden.make_encoder(SHARED)
     arrays = as_model_garden(random_weights(SHARED), SHARED)
     for variable in encoder.variables:

@@ -1,4 +1,4 @@
-"""Folders of models that programs of the repository have trained for a step."""
+"""Fixtures: folders of models that the programs trained for one step."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TEXTS = [
 
 @pytest.fixture(scope="session")
 def always(config_file, toy_spm_model):
-    """The settings that all runs share."""
+    """The settings shared by all runs."""
     return {
         "albert_config_file": str(config_file),
         "spm_model_file": toy_spm_model,
@@ -123,12 +123,12 @@ def answers_dir(tmp_path_factory, always):
 
 @pytest.fixture(scope="session")
 def pretrained_dir(tmp_path_factory, config_file, toy_spm_model):
-    """A folder as a released one: pre-training weights, config and vocabulary."""
+    """A folder like a released archive, with pre-trained weights, config and vocabulary."""
     return write_folder(tmp_path_factory.mktemp("pretrained"), config_file, toy_spm_model)
 
 
 def write_folder(folder, config_file, vocabulary, heads=None):
-    """Writes random weights of pre-training, or of an encoder with a head of these shapes."""
+    """Writes random pre-training weights, or an encoder and heads with the given shapes."""
     from albert_tf.checkpoints.store import save_checkpoint
 
     config = dataclasses.replace(AlbertConfig.from_json_file(str(config_file)))

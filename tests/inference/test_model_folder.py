@@ -1,4 +1,4 @@
-"""What the folder of a model tells of its task, and what it does not."""
+"""Tests which task is determined from the folder of a model."""
 
 from __future__ import annotations
 
@@ -37,14 +37,16 @@ SIZE = 12
         ({"start_logits/dense/kernel": (SIZE, 1)}, {}, "answerable_spans"),
     ],
 )
-def test_head_and_files_tell_the_task(tmp_path, config_file, toy_spm_model, heads, written, task):
+def test_head_and_files_determine_the_task(
+    tmp_path, config_file, toy_spm_model, heads, written, task
+):
     write_folder(tmp_path, config_file, toy_spm_model, heads)
     for name, content in written.items():
         (tmp_path / name).write_text(json.dumps(content))
     assert ModelFolder(str(tmp_path)).find_task() == task
 
 
-def test_a_head_of_one_output_without_a_task_is_refused(tmp_path, config_file, toy_spm_model):
+def test_a_head_with_one_output_and_no_task_is_rejected(tmp_path, config_file, toy_spm_model):
     heads = {"output_weights": (1, SIZE), "output_bias": (1,)}
     found = ModelFolder(str(write_folder(tmp_path, config_file, toy_spm_model, heads)))
     with pytest.raises(ValueError, match="pass the task, regression or multiple_choice"):
@@ -52,7 +54,7 @@ def test_a_head_of_one_output_without_a_task_is_refused(tmp_path, config_file, t
     assert found.find_task("regression") == "regression"
 
 
-def test_a_task_without_its_head_is_refused(pretrained_dir):
+def test_a_task_without_its_head_is_rejected(pretrained_dir):
     found = ModelFolder(str(pretrained_dir))
     assert found.find_task("fill_mask") == "fill_mask"
     with pytest.raises(ValueError, match=r"no head for the task spans: .* for no task"):
@@ -61,13 +63,13 @@ def test_a_task_without_its_head_is_refused(pretrained_dir):
         found.find_task("poetry")
 
 
-def test_labels_without_a_record_are_numbers(tmp_path, config_file, toy_spm_model):
+def test_unrecorded_labels_are_numbers(tmp_path, config_file, toy_spm_model):
     heads = {"output_weights": (3, SIZE), "output_bias": (3,)}
     found = ModelFolder(str(write_folder(tmp_path, config_file, toy_spm_model, heads)))
     assert found.classification_task("classification").labels == ("0", "1", "2")
 
 
-def test_settings_of_the_training_are_known(classifier_dir):
+def test_settings_of_training_are_read(classifier_dir):
     found = ModelFolder(str(classifier_dir))
     names = ("max_seq_length", "use_pooled_output", "predict_batch_size", "learning_rate", "doc")
     values = found.settings(names, classification.Settings)

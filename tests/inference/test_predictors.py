@@ -1,4 +1,4 @@
-"""Predictors give the numbers of the programs that trained their models."""
+"""Tests that predictors compute the same numbers as the programs that trained the models."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def classify(classifier_dir):
     return albert_tf.load_predictor(str(classifier_dir))
 
 
-def test_a_classifier_has_the_probabilities_of_the_program(classify, classifier_dir):
+def test_a_classifier_computes_the_probabilities_of_the_program(classify, classifier_dir):
     rows = (classifier_dir / "test.tsv").read_text().splitlines()[1:]
     found = classify(rows)
     expected = np.loadtxt(classifier_dir / "test_results.tsv")
@@ -33,7 +33,7 @@ def test_a_classifier_has_the_probabilities_of_the_program(classify, classifier_
     json.dumps(found)
 
 
-def test_texts_of_all_lengths_are_classified_as_each_alone(classify):
+def test_batches_of_mixed_lengths_match_single_texts(classify):
     texts = [*TEXTS, LONG, "\U0001f600\U0001f6a3", " \t "]
     together = classify(texts)
     alone = [classify(text) for text in texts]
@@ -44,14 +44,14 @@ def test_texts_of_all_lengths_are_classified_as_each_alone(classify):
     assert classify([]) == []
 
 
-def test_pairs_are_given_as_pairs_or_side_by_side(classify):
+def test_pairs_are_passed_as_pairs_or_as_two_arguments(classify):
     pairs = [("The river", "A boat"), ("The town", "The sea")]
     assert classify(pairs) == classify(["The river", "The town"], ["A boat", "The sea"])
     with pytest.raises(ValueError, match=r"texts\[1\] is 5"):
         classify(["a", 5])
 
 
-def test_answers_are_those_of_the_program_and_stand_where_they_say(answers_dir):
+def test_answers_match_the_program_and_their_offsets(answers_dir):
     answer = albert_tf.load_predictor(str(answers_dir), top_k=2)
     expected = json.loads((answers_dir / "predictions.json").read_text())
     nbest = json.loads((answers_dir / "nbest_predictions.json").read_text())
@@ -76,10 +76,10 @@ def test_above_the_threshold_there_is_no_answer(answers_dir):
     assert result["answers"][0]["answer"]
 
 
-def test_odd_contexts_have_an_answer_or_none(answers_dir):
+def test_unusual_contexts_have_an_answer_or_none(answers_dir):
     answer = albert_tf.load_predictor(str(answers_dir))
     answer._threshold = None
-    lost = "\u0301"  # an accent alone, of which normalization leaves nothing
+    lost = "\u0301"  # a lone accent, which normalization removes
     together = answer.answer([("what", lost), ("what", "\U0001f600"), ("where", LONG)])
     for result in (together[0], answer("what", lost)):
         assert (result["answer"], result["begin"], result["answers"]) == ("", -1, [])
@@ -102,7 +102,7 @@ def tag(tag_dir):
     return albert_tf.load_predictor(str(tag_dir))
 
 
-def test_tokens_have_labels_and_spans_their_characters(tag):
+def test_tokens_have_labels_and_spans_have_offsets(tag):
     text = "The river, and the boat at the landing."
     result = tag(text)
     assert result["tokens"] == "The river , and the boat at the landing .".split()
@@ -117,7 +117,7 @@ def test_tokens_have_labels_and_spans_their_characters(tag):
     assert len(long["labels"]) == 400 * 6
 
 
-def test_labels_of_tokens_are_the_best_of_the_logits(tag):
+def test_token_labels_have_the_highest_logits(tag):
     batch = tag.tokenizer(["The boat"])
     logits = tag.model(batch).numpy()[0]
     (pieces,) = tag.tokenizer.encode_batch(["The"])
@@ -134,7 +134,7 @@ def test_labels_of_tokens_are_the_best_of_the_logits(tag):
         (" ", ""),
     ],
 )
-def test_words_are_cut_from_text(text, words):
+def test_text_is_split_into_words(text, words):
     found = find_words(text)
     assert " ".join(word for word, _ in found) == words
     assert all(text[begin:].startswith(word) for word, begin in found)
@@ -190,7 +190,7 @@ def test_masks_are_filled_with_the_best_words(fill_mask):
     the, rest = tokenizer.encode_batch(["The", "carries the rain."])
     ids = [tokenizer.cls_id, *the, tokenizer.mask_id, *rest, tokenizer.sep_id]
     logits = fill_mask.model(np.array([ids]))["masked_lm_logits"][0, 1 + len(the)]
-    known = tf.nn.softmax(logits).numpy()[: tokenizer.vocab_size]  # the model has room for more
+    known = tf.nn.softmax(logits).numpy()[: tokenizer.vocab_size]  # the embedding table is larger
     known[: tokenizer.mask_id + 1] = known[tokenizer.vocab["▁"]] = 0
     expected = tf.math.top_k(known, 3)
     scores = [entry["score"] for entry in found[0]["masks"][0]]
@@ -201,14 +201,14 @@ def test_masks_are_filled_with_the_best_words(fill_mask):
     json.dumps(found)
 
 
-def test_a_mask_takes_the_space_of_what_follows_where_there_is_none(fill_mask):
+def test_text_right_after_a_mask_has_no_leading_space(fill_mask):
     tokenizer = fill_mask.tokenizer
     for text, after in (("The [MASK].", ["."]), ("[MASK]s", ["s"]), ("[MASK] .", ["▁", "."])):
         ids, (place,) = fill_mask._encode(text)
         assert tokenizer.convert_ids_to_tokens(ids[place + 1 : -1]) == after
 
 
-def test_of_a_long_text_the_part_with_the_mask_is_read(fill_mask):
+def test_long_texts_are_reduced_to_a_window_around_the_masks(fill_mask):
     for text in (LONG + "[MASK]", "[MASK]" + LONG, LONG + "[MASK]" + LONG):
         assert len(fill_mask(text)["masks"]) == 1
     with pytest.raises(ValueError, match="tokens apart"):
@@ -217,13 +217,13 @@ def test_of_a_long_text_the_part_with_the_mask_is_read(fill_mask):
         fill_mask("The river")
 
 
-def test_an_exported_classifier_is_asked_by_its_signature(regression_dir):
+def test_an_exported_classifier_uses_its_signature(regression_dir):
     (export,) = (regression_dir / "export").iterdir()
     score = albert_tf.load_predictor(str(export))
     assert type(score) is ExportedClassifier
     pairs = [(text, TEXTS[0]) for text in [*TEXTS, LONG, "\U0001f600"]]
     found = score(pairs)
-    assert score._predictor is None  # which would compute with the weights
+    assert score._predictor is None  # which would use the checkpoint
     wanted = albert_tf.load_predictor(str(regression_dir))(pairs)
     np.testing.assert_allclose(numbers(found), numbers(wanted), atol=1e-5)
     assert score([]) == []
@@ -232,7 +232,7 @@ def test_an_exported_classifier_is_asked_by_its_signature(regression_dir):
 
 @pytest.fixture(scope="module")
 def folders(classifier_dir, answers_dir, pretrained_dir, tag_dir):
-    """A folder for each way to ask, and the question."""
+    """Task → folder and a function that calls the predictor."""
     questions = [(question, CONTEXTS[number]) for _, number, question, _ in QUESTIONS]
     return {
         "classification": (classifier_dir, lambda ask: ask([*TEXTS, LONG])),
@@ -244,7 +244,7 @@ def folders(classifier_dir, answers_dir, pretrained_dir, tag_dir):
 
 
 def numbers(result):
-    """All numbers of a result, in their order."""
+    """Returns all numbers of a result in order."""
     if isinstance(result, dict):
         return numbers(list(result.values()))
     if isinstance(result, list):
@@ -265,7 +265,7 @@ def without_numbers(result):
     "task",
     ["classification", "answerable_spans", "token_classification", "embeddings", "fill_mask"],
 )
-def test_openvino_gives_the_same_results(folders, task):
+def test_openvino_returns_the_same_results(folders, task):
     pytest.importorskip("openvino", reason="openvino is an extra")
     folder, asked = folders[task]
     wanted = asked(albert_tf.load_predictor(str(folder), task))
@@ -274,7 +274,7 @@ def test_openvino_gives_the_same_results(folders, task):
     np.testing.assert_allclose(numbers(found), numbers(wanted), atol=1e-4)
 
 
-def test_impossible_options_are_refused(pretrained_dir):
+def test_invalid_options_are_rejected(pretrained_dir):
     with pytest.raises(ValueError, match="engine='fast': expected one of 'tensorflow', 'openvino'"):
         albert_tf.load_predictor(str(pretrained_dir), engine="fast")
     with pytest.raises(ValueError, match="pooling='max': expected one of 'mean'"):

@@ -1,4 +1,4 @@
-"""run_predict.py as a user runs it, without a process of its own."""
+"""Tests run_predict.py by its command line, within the test process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.inference.conftest import CONTEXTS, QUESTIONS, TEXTS, write_folder
 
 @pytest.fixture
 def predict(capsys):
-    """Runs the program with a command line, and returns the objects it prints."""
+    """A function that runs the program with flags and returns the objects that it prints."""
 
     def run(*arguments):
         capsys.readouterr()
@@ -51,11 +51,11 @@ def test_a_file_of_pairs_gets_the_scores_of_the_program(predict, regression_dir)
     np.testing.assert_allclose([row["score"] for row in found], expected, atol=1e-6)
 
 
-def test_an_export_answers_as_the_folder_of_its_run(predict, regression_dir):
+def test_an_export_matches_the_folder_of_its_run(predict, regression_dir):
     (export,) = (regression_dir / "export").iterdir()
     arguments = [f"--input_file={regression_dir}/test.tsv", "--batch_size=3"]
     wanted = predict(f"--model_dir={regression_dir}", *arguments)
-    # Through its signature, and with its weights alone.
+    # With its signature, and with its weights only.
     for more in ([], ["--max_seq_length=17"]):
         found = predict(f"--model_dir={export}", *arguments, *more)
         assert [row.keys() for row in found] == [row.keys() for row in wanted]
@@ -73,13 +73,13 @@ def test_a_question_gets_the_answer_of_the_program(predict, answers_dir):
     assert found["answer"] == expected[name]
 
 
-def test_which_checkpoint_is_taken_is_said_once(predict, classifier_dir, caplog):
+def test_the_checkpoint_is_logged_once(predict, classifier_dir, caplog):
     caplog.set_level("INFO", logger="absl")
     predict(f"--model_dir={classifier_dir}", "--text=The river")
     assert caplog.text.count("contains several checkpoints") == 1
 
 
-def test_bad_rows_are_refused_or_skipped(predict, pretrained_dir, tmp_path):
+def test_bad_rows_are_rejected_or_skipped(predict, pretrained_dir, tmp_path):
     path = tmp_path / "masked.txt"
     path.write_bytes(b"The [MASK]\nnone\n\xff\n")
     arguments = [f"--model_dir={pretrained_dir}", "--mask", f"--input_file={path}", "--top_k=2"]
@@ -90,7 +90,7 @@ def test_bad_rows_are_refused_or_skipped(predict, pretrained_dir, tmp_path):
     assert len(found["masks"][0]) == 2
 
 
-def test_embeddings_are_written_as_array_or_lines(predict, pretrained_dir, texts_file, tmp_path):
+def test_embeddings_are_written_as_an_array_or_lines(predict, pretrained_dir, texts_file, tmp_path):
     arguments = [
         f"--model_dir={pretrained_dir}",
         f"--input_file={texts_file}",
@@ -122,7 +122,7 @@ def test_texts_are_compared_and_searched(predict, pretrained_dir, texts_file):
         predict(*arguments, f"--input_file={texts_file}")
 
 
-def test_options_are_given_with_commas(
+def test_options_are_separated_by_commas(
     predict, pretrained_dir, tmp_path, config_file, toy_spm_model
 ):
     heads = {"output_weights": (1, 12), "output_bias": (1,)}

@@ -1,4 +1,4 @@
-"""Rows of files and pipes become inputs, or are named."""
+"""Tests that rows of files and pipes are parsed or reported."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_texts_are_read_from_every_format(tmp_path, form, content, pairs):
         ("txt", b"", "contains no input"),
     ],
 )
-def test_bad_rows_are_named_or_skipped(tmp_path, form, content, message):
+def test_bad_rows_are_reported_or_skipped(tmp_path, form, content, message):
     path = tmp_path / "inputs"
     path.write_bytes(content)
     with pytest.raises(ValueError, match=message):
@@ -60,7 +60,7 @@ def test_bad_rows_are_named_or_skipped(tmp_path, form, content, message):
         assert len(read(path, form, max_bad_rows=1)) == count
 
 
-def test_unbalanced_quotes_are_named(tmp_path):
+def test_unbalanced_quotes_are_reported(tmp_path):
     (tmp_path / "a.csv").write_text('text\n"a\n')
     with pytest.raises(ValueError, match=r"a\.csv, line 2: not comma-separated values"):
         read(tmp_path / "a.csv", "csv")
@@ -75,7 +75,7 @@ def test_long_lines_and_files_are_read_in_blocks(tmp_path):
     assert [len(block) for block in blocks] == [1024, 978]
 
 
-def test_a_pipe_is_answered_as_it_goes(monkeypatch):
+def test_lines_of_a_pipe_are_yielded_as_they_arrive(monkeypatch):
     receive, send = os.pipe()
     with open(receive, "rb") as stream:
         monkeypatch.setattr(reading.sys, "stdin", types.SimpleNamespace(buffer=stream))
@@ -88,11 +88,11 @@ def test_a_pipe_is_answered_as_it_goes(monkeypatch):
         assert list(blocks) == [[(4, "last")]]
 
 
-def test_bad_rows_of_a_pipe_are_named(monkeypatch):
+def test_bad_rows_of_a_pipe_are_reported(monkeypatch):
     stream = types.SimpleNamespace(buffer=io.BytesIO(b"a\n\xff\n"))
     monkeypatch.setattr(reading.sys, "stdin", stream)
     blocks = reading.read_blocks("-", "txt", reading.parse_text)
-    assert next(blocks) == [(1, "a")]  # what came before is answered
+    assert next(blocks) == [(1, "a")]  # the rows before are yielded
     with pytest.raises(ValueError, match="standard input, line 2: not UTF-8"):
         next(blocks)
 
@@ -105,7 +105,7 @@ def test_words_are_a_text_or_a_list():
             reading.parse_words(row)
 
 
-def test_questions_need_a_context():
+def test_questions_require_a_context():
     assert reading.parse_question({"question": "q", "context": "c"}) == ("q", "c")
     assert reading.parse_question(["q", "c"]) == ("q", "c")
     with pytest.raises(BadRowError, match="the context is empty"):

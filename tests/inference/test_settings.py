@@ -1,4 +1,4 @@
-"""What can be predicted of what."""
+"""Tests the settings of run_predict.py."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from albert_tf.inference.settings import Settings
         ({"web": True, "web_port": 65536}, "web_port=65536: expected"),
     ],
 )
-def test_settings_that_contradict_each_other_are_refused(given, message):
+def test_inconsistent_settings_are_rejected(given, message):
     with pytest.raises(ValueError, match=message):
         Settings(model_dir="model", **given)
 
@@ -38,7 +38,7 @@ def test_settings_that_contradict_each_other_are_refused(given, message):
         ({"embeddings_file": "x.npy"}, "embeddings"),
     ],
 )
-def test_flags_tell_the_task(given, task):
+def test_flags_select_the_task(given, task):
     assert Settings(model_dir="model", text="", **given).wanted_task == task
 
 
@@ -53,12 +53,12 @@ def test_flags_tell_the_task(given, task):
         ("-", "jsonl", "jsonl"),
     ],
 )
-def test_the_ending_tells_the_format(path, form, expected):
+def test_the_file_name_determines_the_format(path, form, expected):
     settings = Settings(model_dir="model", input_file=path, input_format=form)
     assert settings.format == expected
 
 
-def test_missing_files_are_named_before_any_work(tmp_path):
+def test_missing_files_are_reported_first(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"--input_file.*absent"):
         Settings(model_dir="m", input_file=str(tmp_path / "absent.txt")).check_paths()
     (tmp_path / "file").write_text("")
@@ -66,7 +66,7 @@ def test_missing_files_are_named_before_any_work(tmp_path):
         Settings(model_dir="m", text="a", embeddings_file=f"{tmp_path}/file/x.npy").check_paths()
 
 
-def test_missing_packages_of_the_page_are_named_before_any_work(monkeypatch):
+def test_missing_packages_of_the_page_are_reported_first(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", {"starlette": object()}.get)
     with pytest.raises(ValueError, match=r"starlette and uvicorn: pip install 'albert-tf2\[web\]'"):
         Settings(model_dir="model", web=True).check_paths()

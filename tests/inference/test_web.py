@@ -1,4 +1,4 @@
-"""The page to try a model on, and its JSON endpoint, over real sockets and in a browser."""
+"""Tests the web page and its JSON endpoint over real sockets and in a browser."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def settings_of(folder="model", **given):
 
 @contextlib.contextmanager
 def served(tasks, settings):
-    """Serves tasks from a thread of this process; gives the port."""
+    """Serves tasks from a thread of this process, and yields the port."""
     application = web.WebApplication(tasks, settings)
     server = uvicorn.Server(uvicorn.Config(application.starlette, log_config=None))
     with socket.create_server(("127.0.0.1", 0)) as listener, contextlib.closing(application):
@@ -57,7 +57,7 @@ def served(tasks, settings):
 
 
 def ask(port, path="/predict", body=None, method=None):
-    """Status and JSON of a response; a body that is no bytes is sent as JSON."""
+    """Returns the status, JSON and headers of a response; serializes bodies that are not bytes."""
     if body is not None and not isinstance(body, bytes):
         body = json.dumps(body).encode()
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
@@ -68,18 +68,18 @@ def ask(port, path="/predict", body=None, method=None):
 
 
 class Counter:
-    """A task that counts words, and can be held up."""
+    """A task that counts words and can be blocked."""
 
     def __init__(self):
-        self.may_go_on = threading.Event()
-        self.may_go_on.set()
+        self.may_continue = threading.Event()
+        self.may_continue.set()
         self.has_begun = threading.Event()
         self.threads = set()
 
     def __call__(self, inputs):
         self.has_begun.set()
         self.threads.add(threading.current_thread().name)
-        assert self.may_go_on.wait(timeout=60)
+        assert self.may_continue.wait(timeout=60)
         if "fail" in inputs:
             raise RuntimeError("for the test")
         if "refuse" in inputs:
@@ -102,7 +102,7 @@ def port(counter):
         yield port
 
 
-def test_inputs_get_their_results_one_or_many(port):
+def test_one_or_many_inputs_get_their_results(port):
     one, many = {"text": "two words"}, {"text": "two words", "words": 2}
     assert ask(port, body=one)[:2] == (200, many)
     assert ask(port, body=[one, {"text_a": "one"}])[1] == [many, {"text": "one", "words": 1}]
@@ -110,7 +110,7 @@ def test_inputs_get_their_results_one_or_many(port):
     assert ask(port, "/predict?task=shout", "two")[1] == "TWO"
 
 
-def test_health_tells_tasks_and_limits(port):
+def test_health_reports_tasks_and_limits(port):
     status, health, _ = ask(port, "/health")
     assert status == 200
     assert health["status"] == "ok"
@@ -144,10 +144,10 @@ def test_bad_requests_say_what_was_expected(port, body, status, message):
     found, content, _ = ask(port, body=body)
     assert re.search(message, content["error"])
     assert found == status
-    assert ask(port, body={"text": "😀" * MAX_CHARACTERS})[0] == 200  # and it works as before
+    assert ask(port, body={"text": "😀" * MAX_CHARACTERS})[0] == 200  # and the server still works
 
 
-def test_other_paths_methods_and_tasks_are_named(port):
+def test_unknown_paths_methods_and_tasks_are_rejected(port):
     assert ask(port, "/else")[:2] == (
         404,
         {"error": "GET /else: expected GET /, GET /health or POST /predict"},
@@ -158,8 +158,8 @@ def test_other_paths_methods_and_tasks_are_named(port):
     assert content["error"] == "task='spans': expected one of count, shout"
 
 
-def test_a_full_queue_refuses_and_empties(port, counter):
-    counter.may_go_on.clear()
+def test_a_full_queue_rejects_requests_and_recovers(port, counter):
+    counter.may_continue.clear()
     counter.has_begun.clear()
     answers = []
     threads = [
@@ -170,13 +170,13 @@ def test_a_full_queue_refuses_and_empties(port, counter):
         thread.start()
     assert counter.has_begun.wait(timeout=60)
     deadline = time.monotonic() + 60
-    while ask(port, "/health")[1]["waiting"] < MAX_WAITING:  # which answers meanwhile
+    while ask(port, "/health")[1]["waiting"] < MAX_WAITING:  # still responds
         assert time.monotonic() < deadline
     status, content, headers = ask(port, body={"text": "one"})
     assert status == 503
     assert content["error"] == "2 requests are already waiting: try again in a few seconds"
     assert headers["Retry-After"]
-    counter.may_go_on.set()
+    counter.may_continue.set()
     for thread in threads:
         thread.join()
     assert answers == [200, 200]
@@ -184,7 +184,7 @@ def test_a_full_queue_refuses_and_empties(port, counter):
     assert len(counter.threads) == 1
 
 
-def test_the_page_loads_nothing_and_runs_its_own_script_alone(port):
+def test_the_page_loads_nothing_and_runs_only_its_own_script(port):
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     with contextlib.closing(connection):
         connection.request("GET", "/")
@@ -232,14 +232,14 @@ def tasks_of(folder, **given):
     return web.load_tasks(settings, ModelFolder(str(folder)))
 
 
-def test_a_folder_has_a_box_for_each_thing_that_it_can_do(pretrained_dir, classifier_dir):
+def test_a_folder_has_a_task_for_each_head(pretrained_dir, classifier_dir):
     assert list(tasks_of(pretrained_dir)) == ["embeddings", "similarity", "fill_mask"]
     assert list(tasks_of(classifier_dir)) == ["classification", "embeddings", "similarity"]
     assert list(tasks_of(pretrained_dir, mask=True)) == ["fill_mask"]
     assert next(iter(tasks_of(pretrained_dir, similarity=True))) == "similarity"
 
 
-def test_results_are_those_of_the_predictor(classifier_dir):
+def test_results_match_the_predictor(classifier_dir):
     expected = albert_tf.load_predictor(str(classifier_dir))(TEXTS)
     rows = [{"text": text} for text in TEXTS]
     settings = settings_of(classifier_dir, web_max_characters=1000)
@@ -270,7 +270,7 @@ def test_pairs_are_compared_and_nearest_texts_found(pretrained_dir):
 
 
 def start_program(*arguments):
-    """Starts run_predict.py --web; gives the process and, when it is open, its port."""
+    """Starts run_predict.py --web; yields the process and its port once it is listening."""
     process = subprocess.Popen(
         [sys.executable, "run_predict.py", "--web", *arguments],
         cwd=ROOT,
@@ -287,7 +287,7 @@ def start_program(*arguments):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_the_program_answers_until_a_signal_comes(classifier_dir, number):
+def test_the_program_serves_until_a_signal(classifier_dir, number):
     process, port = start_program(f"--model_dir={classifier_dir}", "--web_port=0")
     try:
         status, found, _ = ask(port, body={"text": TEXTS[0]})
@@ -313,7 +313,7 @@ CHROMIUM_FLAGS = (
 
 
 def page_after(port, **query):
-    """The document of the page once it has asked what the link says."""
+    """Returns the document of the page after it has submitted the input in the link."""
     url = f"http://127.0.0.1:{port}/?{urllib.parse.urlencode(query)}"
     with tempfile.TemporaryDirectory() as profile:
         command = [CHROMIUM, *CHROMIUM_FLAGS, f"--user-data-dir={profile}", "--dump-dom", url]
@@ -322,7 +322,7 @@ def page_after(port, **query):
 
 
 CONTEXT = f"🙂 {SCRIPT} {CONTEXTS[0]}"
-# Task, what its link gives, and what the page must show.
+# Task, parameters of the link, and texts that the page must show.
 LINKS = [
     ("classification", {"text": SCRIPT}, ["Classification", "n", "y"]),
     ("spans", {"question": "What waits?", "context": CONTEXT}, ["Question answering", SCRIPT]),
@@ -339,7 +339,7 @@ LINKS = [
 
 @pytest.fixture(scope="module")
 def pages(classifier_dir, spans_dir, choices_dir, tags_dir, pretrained_dir):
-    """Port of a server with a box for each task."""
+    """The port of a server with every task."""
     folders = (classifier_dir, spans_dir, choices_dir, tags_dir, pretrained_dir)
     tasks = {}
     for folder in folders:
@@ -353,7 +353,7 @@ def pages(classifier_dir, spans_dir, choices_dir, tags_dir, pretrained_dir):
 @pytest.mark.parametrize(("task", "given", "shown"), LINKS, ids=[link[0] for link in LINKS])
 def test_the_page_shows_each_task_as_text(pages, task, given, shown):
     page = page_after(pages, task=task, **given)
-    assert "<title>model</title>" in page  # the text has not become a script
+    assert "<title>model</title>" in page  # the text was not run as a script
     (section,) = re.findall(f'<section id="{task}">(.*?)</section>', page, re.DOTALL)
     assert 'class="error"' not in section
     assert 'class="fill" style="width:' in section

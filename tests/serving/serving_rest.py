@@ -20,7 +20,7 @@ DEFAULT_SIGNATURE = "serving_default"
 
 
 def respond(signatures, body):
-    """The JSON object that answers a request; raises ValueError where the server has status 400."""
+    """Returns the JSON response to a request; raises ValueError for status 400."""
     request = json.loads(body)
     name = request.get("signature_name", DEFAULT_SIGNATURE)
     if name not in signatures:
@@ -78,7 +78,7 @@ def encoded(name, value):
 
 @contextlib.contextmanager
 def served(signatures, name):
-    """Serves a model on this machine; gives its URL."""
+    """Serves a model on this machine, and yields its URL."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_POST(self):

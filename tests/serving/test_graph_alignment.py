@@ -1,4 +1,4 @@
-"""Pieces are aligned with the same characters in a graph as in Python."""
+"""Tests that pieces are aligned with the same characters in a graph as in Python."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def tokenizer(request, tmp_path_factory):
 
 
 def align(tokenizer, texts):
-    """(id, first, last) of the pieces of each text, in a graph."""
+    """Returns (id, first, last) of the pieces of each text, computed in a graph."""
     aligned = GraphAligner(tokenizer, GraphTokenizer(tokenizer)).tokenize(tf.constant(texts))
     parts = (aligned.ids.to_list(), aligned.first.to_list(), aligned.last.to_list())
     return [list(zip(*row, strict=True)) for row in zip(*parts, strict=True)]
 
 
 def expected(tokenizer, text):
-    """The same in Python."""
+    """Returns the same for one text, computed in Python."""
     found = alignment.tokenize(tokenizer, text)
     if found is None:
         return []
@@ -58,7 +58,7 @@ def expected(tokenizer, text):
 
 
 def same(text, ours, theirs):
-    """Whether the pieces are the same but for spaces at their ends, which no answer has."""
+    """Whether the pieces are the same except for outer spaces, which answers do not have."""
 
     def strip(piece):
         number, first, last = piece
@@ -71,7 +71,7 @@ def same(text, ours, theirs):
     return list(map(strip, ours)) == list(map(strip, theirs))
 
 
-def test_pieces_have_the_characters_that_python_finds(tokenizer):
+def test_alignment_matches_python(tokenizer):
     for text, found in zip(TEXTS, align(tokenizer, TEXTS), strict=True):
         wanted = expected(tokenizer, text)
         assert wanted
@@ -79,12 +79,12 @@ def test_pieces_have_the_characters_that_python_finds(tokenizer):
 
 
 @pytest.mark.parametrize("text", ["", " \n ", "\u0301", "한국어 텍스트", "\u200b"])
-def test_texts_that_python_does_not_align_have_no_pieces(tokenizer, text):
+def test_texts_that_cannot_be_aligned_have_no_pieces(tokenizer, text):
     assert align(tokenizer, [text, "the river"])[0] == expected(tokenizer, text)
 
 
 @pytest.mark.slow
-def test_pieces_of_real_contexts_have_the_characters_that_python_finds(shared):
+def test_alignment_of_real_contexts_matches_python(shared):
     files = {
         "spm_model_file": ("30k-clean.model", "squad/train-v1.1-part.json"),
         "vocab_file": ("vocab_chinese.txt", "cmrc2018/cmrc2018_trial.json"),
@@ -103,7 +103,7 @@ def test_pieces_of_real_contexts_have_the_characters_that_python_finds(shared):
 
 
 def contexts(content):
-    """All contexts in a file of questions, of SQuAD's form or CMRC's."""
+    """Returns all contexts in a file of questions in the format of SQuAD or CMRC."""
     if isinstance(content, dict):
         for name, value in content.items():
             if name in ("context", "context_text"):

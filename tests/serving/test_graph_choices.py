@@ -1,4 +1,4 @@
-"""Questions with choices become the same sequences in a graph as in Python."""
+"""Tests that multiple-choice inputs are the same in a graph as in Python."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_choices_are_filled_in_as_in_python():
 
 
 @pytest.mark.parametrize("max_qa_length", [1, 4, 14])
-def test_sequences_are_those_of_the_program(toy_tokenizer, max_qa_length):
+def test_sequences_match_the_program(toy_tokenizer, max_qa_length):
     questions = [Question("", *texts, None) for texts in QUESTIONS]
     data = QuestionSet("choice", "test", "questions", questions)
     sequences = option_sequences(data, toy_tokenizer, 17, max_qa_length)
@@ -50,7 +50,7 @@ def test_sequences_are_those_of_the_program(toy_tokenizer, max_qa_length):
         np.testing.assert_array_equal(found[name], values, name)
 
 
-def test_a_batch_without_any_choice_has_a_position(toy_tokenizer):
+def test_a_batch_without_choices_has_one_position(toy_tokenizer):
     found = graph_choices.pack(
         GraphTokenizer(toy_tokenizer),
         *(tf.constant(["a"]), tf.constant(["b"]), tf.constant([["", ""]])),

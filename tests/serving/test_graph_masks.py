@@ -1,4 +1,4 @@
-"""Texts with masks become the same input in a graph as in Python, and get the same words."""
+"""Tests that masked words are predicted in a graph as in Python."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def fill(fill_mask, texts):
     return {name: x.numpy() for name, x in reader.fill(tf.constant(texts), find).items()}
 
 
-def test_words_are_those_of_the_predictor(fill_mask):
+def test_words_match_the_predictor(fill_mask):
     found = fill(fill_mask, TEXTS)
     for row, expected in enumerate(fill_mask(TEXTS)):
         assert found["filled"][row].decode() == expected["text"]
@@ -44,14 +44,14 @@ def test_words_are_those_of_the_predictor(fill_mask):
         assert set(rest.ravel().tolist()) <= {b""}
 
 
-def test_texts_without_masks_stay_as_they_are(fill_mask):
+def test_texts_without_masks_are_unchanged(fill_mask):
     found = fill(fill_mask, ["", "The river", "a [MASK]"])
     assert found["filled"][:2].tolist() == [b"", b"The river"]
     assert found["tokens"].shape == (3, 1, 3)
     assert not found["scores"][:2].any()
 
 
-def test_masks_too_far_from_the_others_stay(fill_mask):
+def test_masks_outside_the_window_are_unchanged(fill_mask):
     text = "[MASK] " + "the river carries the rain " * 30 + "[MASK]"
     found = fill(fill_mask, [text])
     assert found["filled"][0].decode() == text

@@ -1,4 +1,4 @@
-"""Windows, candidates and answers are the same in a graph as in Python."""
+"""Tests that windows, candidates and answers are the same in a graph as in Python."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ N_BEST, MAX_ANSWER = 4, 6
 
 @pytest.fixture(scope="module", params=[5, 100], name="stride")
 def doc_stride(request):
-    """Less and more than what fits into a window."""
+    """Features of contexts that are shorter and longer than a window."""
     return request.param
 
 
@@ -45,7 +45,7 @@ def make_reader(tokenizer, stride, threshold=None):
 
 
 def scores_of(ids, mask, seed):
-    """Numbers of a made-up model, [N, S], which depend on what it reads. Many are equal."""
+    """Returns logits [N, S] of a fake model that depend on its input, with many ties."""
     places = np.arange(ids.shape[1])
     found = (ids * 7 + places * (3 + seed) + ids.sum(axis=1, keepdims=True)) % (11 + seed)
     return np.where(mask > 0, found, -9).astype(np.float32) / 4
@@ -55,7 +55,7 @@ def fake_model(batch, seed):
     return tf.constant(scores_of(batch["input_ids"].numpy(), batch["input_mask"].numpy(), seed))
 
 
-def test_windows_are_those_of_the_program(toy_tokenizer, features, stride):
+def test_windows_match_the_program(toy_tokenizer, features, stride):
     _, expected = features
     reader = make_reader(toy_tokenizer, stride)
     questions, contexts = map(tf.constant, zip(*QUESTIONS, strict=True))
@@ -73,7 +73,7 @@ def test_windows_are_those_of_the_program(toy_tokenizer, features, stride):
 
 
 @pytest.mark.parametrize("has_odds", [False, True])
-def test_answers_are_those_of_the_program(toy_tokenizer, features, stride, has_odds):
+def test_answers_match_the_program(toy_tokenizer, features, stride, has_odds):
     examples, expected = features
     batch = expected.batch(np.arange(len(expected)), int(expected.lengths.max()))
     logits = [scores_of(batch["input_ids"], batch["input_mask"], seed) for seed in (0, 1)]
@@ -114,7 +114,7 @@ def test_answers_are_those_of_the_program(toy_tokenizer, features, stride, has_o
         assert (found["answer"][row].decode(), found["begin"][row]) == first
 
 
-def test_padding_is_no_candidate():
+def test_padding_is_not_a_candidate():
     logits = tf.constant([[1.0, 2.0, 9.0]])
     found = graph_spans.best_pairs(logits, logits, tf.constant([[1, 1, 0]]), 2)
     assert sorted(set(found.starts.numpy().ravel())) == [0, 1]

@@ -1,4 +1,4 @@
-"""Text becomes the same ids in a graph as in Python."""
+"""Tests that texts are tokenized in a graph as in Python."""
 
 import json
 import unicodedata
@@ -27,18 +27,18 @@ ODD_TEXTS = [
     "é" * 201,
     "$^`~+<=>|",
 ]
-# Python's unicodedata and tensorflow-text have tables of different versions of Unicode.
+# Python's unicodedata and tensorflow-text use different versions of Unicode.
 ASSIGNED_CODES = [
     code
     for code in range(0x20000)
     if unicodedata.category(chr(code)) not in ("Cn", "Cs")
-    and not 0x1C80 <= code <= 0x1C8A  # letters of Unicode 16 beside older ones
+    and not 0x1C80 <= code <= 0x1C8A  # a block extended in Unicode 16
 ]
 
 
 @pytest.fixture(scope="module", params=["sentencepiece", "wordpiece"])
 def pair(request, tmp_path_factory):
-    """A lower-casing tokenizer, and the same in a graph."""
+    """A lower-casing tokenizer and its equivalent in a graph."""
     folder = tmp_path_factory.mktemp(request.param)
     if request.param == "sentencepiece":
         train_toy_vocabulary(folder / "toy.model", 97, ["9,", "7,", "0", "1"])
@@ -49,7 +49,7 @@ def pair(request, tmp_path_factory):
     return tokenizer, GraphTokenizer(tokenizer)
 
 
-def test_odd_texts_have_the_ids_of_the_python_tokenizer(pair):
+def test_unusual_texts_have_the_same_ids_as_in_python(pair):
     tokenizer, graph = pair
     texts = ODD_TEXTS + TOY_TEXT.splitlines()
     found = graph.tokenize(tf.constant(texts)).to_list()
@@ -71,7 +71,7 @@ def test_invalid_utf8_is_replaced_as_python_decodes_it(pair):
 
 
 @pytest.mark.parametrize("max_seq_length", [3, 4, 5, 8, 9, 16, 64])
-def test_pack_truncates_and_pads_as_the_python_tokenizer(pair, max_seq_length):
+def test_pack_truncates_and_pads_as_in_python(pair, max_seq_length):
     tokenizer, graph = pair
     words = "the river a rain , the the river".split()
     rows = [
@@ -106,7 +106,7 @@ def test_a_saved_model_keeps_its_vocabulary(pair, tmp_path):
     assert loaded.graph.tokenize(tf.constant(texts)).to_list() == tokenizer.encode_batch(texts)
 
 
-def test_character_classes_match_what_they_are_made_of():
+def test_character_classes_match_their_predicates():
     pattern = tokenization.character_class(tokenization.is_punctuation)
     characters = [chr(code) for code in (*range(0x3100), 0xFF01, 0x10100, 0x1F600)]
     kept = tf.strings.regex_replace(tf.constant(characters), pattern, "").numpy()

@@ -1,4 +1,4 @@
-"""Texts become the same words and windows in a graph as in Python."""
+"""Tests that words and windows are the same in a graph as in Python."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def make_splitter():
     return graph_words.WordSplitter()
 
 
-def test_words_are_those_of_python(splitter):
+def test_words_match_python(splitter):
     words, begins, ends = splitter.split(tf.constant(TEXTS))
     expected = [find_words(text) for text in TEXTS]
     found = [[word.decode() for word in row] for row in words.to_list()]
@@ -36,21 +36,21 @@ def test_words_are_those_of_python(splitter):
     assert ends.to_list() == [[place + len(word) for word, place in row] for row in expected]
 
 
-def test_every_character_is_of_the_kind_that_python_knows(splitter):
+def test_the_kind_of_every_character_matches_python(splitter):
     texts = [f"a{chr(code)}b" for code in range(0x30000) if not 0xD800 <= code < 0xE000]
     words, _, _ = splitter.split(tf.constant(texts))
     counts = words.row_lengths().numpy().tolist()
     assert counts == [len(find_words(text)) for text in texts]
 
 
-def test_bytes_that_are_no_utf8_count_as_one_character_each(splitter):
+def test_invalid_bytes_count_as_one_character_each(splitter):
     words, begins, _ = splitter.split(tf.constant([b"a \xff b"]))
     assert words.to_list() == [[b"a", "\ufffd".encode(), b"b"]]
     assert begins.to_list() == [[0, 2, 4]]
 
 
 @pytest.mark.parametrize("max_seq_length", [3, 7, 17, 200])
-def test_windows_are_those_of_the_program(splitter, toy_tokenizer, max_seq_length):
+def test_windows_match_the_program(splitter, toy_tokenizer, max_seq_length):
     words, _, _ = splitter.split(tf.constant(TEXTS))
     found = graph_words.pack(GraphTokenizer(toy_tokenizer), words, max_seq_length)
     sentences = [

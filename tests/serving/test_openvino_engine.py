@@ -1,4 +1,4 @@
-"""OpenVINO computes what TensorFlow computes."""
+"""Tests that OpenVINO computes the same as TensorFlow."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def make_step():
 
     def step(batch):
         logits = tf.gather(kernel, batch["input_ids"]) * batch["scale"][:, None, None]  # [B, S, 7]
-        # Two names for one tensor, as regression has them.
+        # Two names for the same tensor, as in regression.
         return {"scores": logits, "again": logits, "best": tf.argmax(logits, -1, tf.int32)}
 
     return step
 
 
-def test_all_outputs_have_their_names_and_numbers(step):
+def test_outputs_have_the_same_names_and_values(step):
     pytest.importorskip("openvino", reason="openvino is an extra")
     run = openvino_engine.compile_step(step, SIGNATURE)
     for batch in (BATCH, {name: value[:1] for name, value in BATCH.items()}):
@@ -45,7 +45,7 @@ def test_all_outputs_have_their_names_and_numbers(step):
             assert found[name].dtype == value.dtype.as_numpy_dtype
 
 
-def test_a_missing_package_is_named(step, monkeypatch):
+def test_a_missing_package_is_reported(step, monkeypatch):
     monkeypatch.setitem(sys.modules, "openvino", None)
     with pytest.raises(ValueError, match=r"pip install 'albert-tf2\[openvino\]'"):
         openvino_engine.compile_step(step, SIGNATURE)

@@ -1,4 +1,4 @@
-"""Predictors and exports know the same poolings."""
+"""Tests the names of the poolings."""
 
 from albert_tf.inference.settings import Settings
 from albert_tf.serving.poolings import POOLINGS

@@ -1,4 +1,4 @@
-"""Exported pre-trained models answer as the predictors of their folder."""
+"""Tests that exported pre-trained models match the predictors of their folder."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def load_signatures(folder, tmp_path_factory):
     return tf.saved_model.load(target).signatures
 
 
-def test_texts_become_the_embeddings_of_the_predictor(folder, signatures):
+def test_embeddings_of_texts_match_the_predictor(folder, signatures):
     first, second = map(tf.constant, zip(*PAIRS, strict=True))
     found = signatures["texts"](text_a=first, text_b=second)
     assert set(found) == set(POOLINGS)
@@ -38,7 +38,7 @@ def test_texts_become_the_embeddings_of_the_predictor(folder, signatures):
         np.testing.assert_allclose(rows, expected, atol=1e-5, err_msg=pooling)
 
 
-def test_ids_become_the_same_embeddings(folder, signatures):
+def test_embeddings_of_ids_are_the_same(folder, signatures):
     embed = load_predictor(folder, "embeddings")
     batch = {name: tf.constant(x) for name, x in embed.tokenizer(PAIRS).items()}
     found = signatures["serving_default"](**batch)
@@ -46,7 +46,7 @@ def test_ids_become_the_same_embeddings(folder, signatures):
     np.testing.assert_allclose(found["mean"], embed(PAIRS), atol=1e-5)
 
 
-def test_masks_become_the_words_of_the_predictor(folder, signatures):
+def test_words_for_masks_match_the_predictor(folder, signatures):
     texts = ["The [MASK] carries the rain.", "[MASK] boat [MASK]"]
     found = signatures["fill_mask"](texts=tf.constant(texts))
     expected = load_predictor(folder, "fill_mask", top_k=3)(texts)

@@ -1,4 +1,4 @@
-"""SavedModels of fine-tuned models: both signatures, in a program that has TensorFlow alone."""
+"""Tests SavedModels of fine-tuned models in a process that only imports TensorFlow."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LENGTH, NUM_LABELS = 11, 3
 CONFIG = AlbertConfig(
     **TINY_SHAPE | {"num_hidden_layers": 2, "num_hidden_groups": 1, "type_vocab_size": 2}
 )
-# What a server does: it has TensorFlow, and neither this library nor Keras 2.
+# A server imports TensorFlow, but neither this library nor Keras 2.
 SERVER = """
 import json, sys
 import numpy as np
@@ -91,10 +91,10 @@ def write_export(model, tmp_path_factory):
     )
 
 
-def test_an_export_answers_with_tensorflow_alone(model, batch, folder, tmp_path):
-    # The tensors are cut to the longest row: padding changes nothing.
+def test_an_export_only_requires_tensorflow(model, batch, folder, tmp_path):
+    # The tensors are trimmed to the longest row, since padding does not affect the outputs.
     short = {name: values[:, :9] for name, values in batch.items()}
-    serialized = [text.hex() for text in serialize(batch)]  # arrays of bytes lose zeros at the end
+    serialized = [text.hex() for text in serialize(batch)]  # arrays of bytes lose trailing zeros
     np.savez(tmp_path / "data.npz", serialized=serialized, **short)
     done = subprocess.run(
         [sys.executable, "-c", SERVER, folder, str(tmp_path / "data.npz")],
@@ -115,7 +115,7 @@ def test_an_export_answers_with_tensorflow_alone(model, batch, folder, tmp_path)
         assert found["threshold"] == 0.25
 
 
-def test_a_folder_in_it_takes_tensors_alone(model, batch, folder):
+def test_a_subfolder_only_takes_tensors(model, batch, folder):
     signatures = tf.saved_model.load(f"{folder}/tensors").signatures
     assert set(signatures) == {"serving_default"}
     found = signatures["serving_default"](**{name: tf.constant(batch[name]) for name in batch})
@@ -164,7 +164,7 @@ def test_the_signature_is_the_official_one(folder):
     }
 
 
-def test_files_travel_with_the_model(folder):
+def test_extra_files_are_exported(folder):
     with open(f"{folder}/assets.extra/labels.txt", encoding="utf-8") as stream:
         assert stream.read() == "no\nyes\nmaybe\n"
 
@@ -179,7 +179,7 @@ def test_earlier_exports_stay(model, folder, tmp_path, monkeypatch):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["1700000000", "1700000001"]
 
 
-def test_servers_may_take_tensors_of_a_fixed_length_first(model, tmp_path):
+def test_the_default_signature_may_take_tensors_of_a_fixed_length(model, tmp_path):
     features = export.token_features(LENGTH, "p_mask")
     path = export.export_saved_model(str(tmp_path), model, features, outputs, takes_examples=False)
     signatures = tf.saved_model.load(path).signatures
@@ -189,7 +189,7 @@ def test_servers_may_take_tensors_of_a_fixed_length_first(model, tmp_path):
     assert {tuple(spec.shape) for spec in inputs.values()} == {(None, LENGTH)}
 
 
-def test_what_fails_leaves_nothing(model, tmp_path):
+def test_a_failed_export_leaves_no_files(model, tmp_path):
     with pytest.raises(FileNotFoundError, match="no_folder"):
         export.export_saved_model(
             str(tmp_path),
@@ -201,7 +201,7 @@ def test_what_fails_leaves_nothing(model, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_folder_that_cannot_be_written_is_named(model, tmp_path):
+def test_a_folder_that_cannot_be_written_is_reported(model, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match="--export_dir: cannot write to"):
         export.export_saved_model(str(tmp_path / "file"), model, {}, outputs)

@@ -1,4 +1,4 @@
-"""Trained, exported and loaded in a fresh process: the answers of the program's own predictors."""
+"""Tests that exports loaded in a fresh process match the predictors of the training run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TEXTS = [
     "\ufffd\ufffdriver",
 ]
 BROKEN = b"\xff\xferiver".decode("utf-8", "surrogateescape")  # as the last text, in bytes
-# What a server has: TensorFlow and tensorflow-text, and neither this library nor Keras 2.
+# A server imports TensorFlow and tensorflow-text, but neither this library nor Keras 2.
 SERVER = """
 import json, sys
 import tensorflow as tf
@@ -43,7 +43,7 @@ print(json.dumps({
 
 
 def serve(folder, **columns):
-    """The answers of a fresh process."""
+    """Returns the outputs of a fresh process."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(
         [sys.executable, "-P", "-c", SERVER, str(folder)],
@@ -74,7 +74,7 @@ def settings_of_all(config_file, toy_spm_model, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_a_classifier_answers_as_its_predictor(always, tmp_path, precision):
+def test_a_classifier_matches_its_predictor(always, tmp_path, precision):
     rows = [f"{text}\t{label}\n" for text, label in zip(TEXTS[:2], "yn", strict=True)]
     (tmp_path / "train.tsv").write_text("text\tlabel\n" + "".join(rows))
     settings = classification.Settings(
@@ -96,7 +96,7 @@ def test_a_classifier_answers_as_its_predictor(always, tmp_path, precision):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("version_2", [False, True])
-def test_questions_are_answered_as_by_the_predictor(always, tmp_path, version_2):
+def test_answers_to_questions_match_the_predictor(always, tmp_path, version_2):
     context = TEXTS[1]
     answer = {"text": "boat", "answer_start": context.index("boat")}
     question = {"id": "q", "question": "What waits?", "answers": [answer], "is_impossible": False}
@@ -125,7 +125,7 @@ def test_questions_are_answered_as_by_the_predictor(always, tmp_path, version_2)
     for row, expected in enumerate(albert_tf.load_predictor(settings.output_dir).answer(questions)):
         ours = {name: found[name][row] for name in ("answer", "begin", "end")}
         assert ours == {name: expected[name] for name in ours}
-        # In SQuAD 1.1 the program's candidates include padding, whose width the batch decides.
+        # In SQuAD 1.1, the program's candidates include padding, whose width depends on the batch.
         tolerance = 1e-5 if version_2 else 1e-3
         assert found["score"][row] == pytest.approx(expected["score"], abs=tolerance)
         if expected["begin"] >= 0:

@@ -1,4 +1,4 @@
-"""Weights in half precision: half the size, and outputs in float32 that differ by rounding."""
+"""Tests weights in half precision: the size, and the rounding of float32 outputs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_outputs_are_float32_and_differ_by_rounding(name, precision):
             assert 0 < abs(ours - theirs).numpy().max() < 0.05
 
 
-def test_float32_is_the_model_itself():
+def test_float32_returns_the_model_itself():
     model = MODELS["encoder"]()
     assert stored_weights.store_in(model, "float32") is model
 

@@ -1,4 +1,4 @@
-"""TFLite files of fine-tuned models: numbers, quantized weights, and metadata read back."""
+"""Tests the outputs, quantization and metadata of TFLite files of fine-tuned models."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.conftest import TINY_SHAPE
 pytestmark = pytest.mark.filterwarnings("ignore:.*tf.lite.Interpreter is deprecated:UserWarning")
 
 LENGTH, NUM_LABELS = 11, 3
-# The converter leaves weights of less than 1024 entries as they are.
+# The converter does not quantize weights with fewer than 1024 elements.
 SHAPE = {"vocab_size": 997, "hidden_size": 44, "intermediate_size": 60, "num_hidden_layers": 2}
 CONFIG = AlbertConfig(**TINY_SHAPE | SHAPE | {"num_hidden_groups": 1, "type_vocab_size": 2})
 METADATA = tflite.Metadata("vocab.txt", b"[PAD]\nsea\n", False, ("no", "yes", "天"))
@@ -50,7 +50,7 @@ def export(path, model, **options):
 
 
 def predict(content, batch):
-    """The outputs of each row, by name."""
+    """Returns name → outputs of all rows."""
     runner = tf.lite.Interpreter(model_content=content).get_signature_runner("serving_default")
     assert set(runner.get_input_details()) == set(batch)
     rows = range(len(batch["input_ids"]))
@@ -63,7 +63,7 @@ def export_plain(model, tmp_path_factory):
     return export(tmp_path_factory.mktemp("plain") / "model.tflite", model)
 
 
-def test_tflite_gives_the_same_numbers_under_the_same_names(model, batch, plain):
+def test_outputs_have_the_same_names_and_values(model, batch, plain):
     found = predict(plain, batch)
     assert set(found) == {"probabilities"}
     wanted = outputs(model(batch, training=False))["probabilities"]
@@ -71,7 +71,7 @@ def test_tflite_gives_the_same_numbers_under_the_same_names(model, batch, plain)
 
 
 @pytest.mark.parametrize("quantization", ["float16", "int8"])
-def test_quantized_weights_are_smaller_and_answer_nearly_the_same(
+def test_quantized_weights_are_smaller_with_similar_outputs(
     quantization, plain, model, batch, tmp_path
 ):
     path = tmp_path / "new" / "model.tflite"
@@ -87,13 +87,13 @@ def test_quantized_weights_are_smaller_and_answer_nearly_the_same(
 
 
 def weight_bytes(content):
-    """Size of the weights that are worth quantizing."""
+    """Returns the size of the weights that are large enough to be quantized."""
     buffers = schema.ModelT.InitFromPackedBuf(content).buffers
     sizes = [0 if buffer.data is None else len(buffer.data) for buffer in buffers]
     return sum(size for size in sizes if size >= 1024)
 
 
-def test_metadata_changes_no_number(plain, batch):
+def test_metadata_does_not_change_outputs(plain, batch):
     content = tflite.add_metadata(plain, METADATA)
     for name, value in predict(plain, batch).items():
         np.testing.assert_array_equal(predict(content, batch)[name], value)
@@ -141,7 +141,7 @@ class Reader:
 
 
 def read_metadata(content):
-    """What the buffer `TFLITE_METADATA` says, checked field by field, as nested dicts."""
+    """Returns the content of `TFLITE_METADATA` as nested dicts, with all fields checked."""
     model = schema.ModelT.InitFromPackedBuf(content)
     (entry,) = (entry for entry in model.metadata if entry.name == b"TFLITE_METADATA")
     packed = model.buffers[entry.buffer].data.tobytes()
@@ -193,7 +193,7 @@ def test_metadata_and_files_are_read_back(plain, metadata, output, tokenizer, na
 
 @pytest.mark.slow
 @pytest.mark.parametrize("quantization", ["float16", "int8"])
-def test_mediapipe_classifies_texts_with_the_file_alone(
+def test_mediapipe_classifies_texts_with_only_the_file(
     quantization, toy_tokenizer, toy_spm_model, model, tmp_path
 ):
     text = pytest.importorskip("mediapipe.tasks.python.text", reason="mediapipe is not installed")
@@ -211,7 +211,7 @@ def test_mediapipe_classifies_texts_with_the_file_alone(
             assert [scores[label] for label in metadata.labels] == pytest.approx(row, abs=0.01)
 
 
-def test_a_folder_that_cannot_be_written_is_named(model, tmp_path):
+def test_a_folder_that_cannot_be_written_is_reported(model, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match="--export_dir: cannot write to"):
         tflite.export_tflite(str(tmp_path / "file" / "model.tflite"), model, {}, outputs)
