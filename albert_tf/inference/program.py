@@ -121,7 +121,7 @@ def run(settings: Settings) -> Iterator[Result]:
 
 
 def read_inputs(settings: Settings, parse: Callable[[Row], Any]) -> Iterator[Block]:
-    """Returns blocks of inputs; an input given by flags is a block of its own with line 0.
+    """Returns blocks of inputs; an input given by flags is a separate block with line 0.
 
     Raises:
         ValueError, OSError: a file cannot be read or has too many bad rows. For standard input,

@@ -187,7 +187,7 @@ class WebApplication:
                 Route("/health", self._health),
                 Route("/predict", self._predict, methods=["POST"]),
             ],
-            exception_handlers={HTTPException: _refuse, Exception: _fail},
+            exception_handlers={HTTPException: _reject, Exception: _fail},
         )
 
     def close(self) -> None:
@@ -317,7 +317,7 @@ def _json_response(
     return Response(body, status, headers, "application/json")
 
 
-async def _refuse(request: Request, error: Exception) -> Response:
+async def _reject(request: Request, error: Exception) -> Response:
     """Returns the response to an invalid request."""
     if not isinstance(error, HTTPException):
         raise error

@@ -42,7 +42,7 @@ class TensorBoard:
 
     def __init__(self, output_dir: str, settings: Hyperparameters) -> None:
         self._output_dir = output_dir
-        with self._errors_named():
+        with self._converting_errors():
             self._writer = tf.summary.create_file_writer(output_dir)
             if settings:
                 # TensorBoard comes with TensorFlow.
@@ -53,7 +53,7 @@ class TensorBoard:
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
         """Writes a scalar summary for each metric."""
-        with self._errors_named():
+        with self._converting_errors():
             with self._writer.as_default(step):
                 for name, value in values.items():
                     tf.summary.scalar(name, value)
@@ -64,7 +64,7 @@ class TensorBoard:
         self._writer.close()
 
     @contextlib.contextmanager
-    def _errors_named(self) -> Iterator[None]:
+    def _converting_errors(self) -> Iterator[None]:
         """Converts TensorFlow's errors about the summary file to OSError."""
         try:
             yield
@@ -158,7 +158,7 @@ class Reports:
         self._output_dir, self._names = output_dir, report_to
         self._settings = hyperparameters(settings or {})
         self._open: dict[str, Reporter] = {}
-        self._silent_until: dict[str, float] = {}
+        self._retry_at: dict[str, float] = {}
 
     def __enter__(self) -> Reports:
         return self
@@ -178,8 +178,8 @@ class Reports:
         if "tensorboard" in self._names:
             self._write("tensorboard", TensorBoard, rows)
         for name, service in _SERVICES.items():
-            if name in self._names and time.monotonic() >= self._silent_until.get(name, 0.0):
-                with self._failure_survived(name):
+            if name in self._names and time.monotonic() >= self._retry_at.get(name, 0.0):
+                with self._tolerating_failure(name):
                     self._write(name, service, rows)
 
     def _write(
@@ -194,12 +194,12 @@ class Reports:
             self._open[name].write(step, values)
 
     @contextlib.contextmanager
-    def _failure_survived(self, name: str) -> Iterator[None]:
+    def _tolerating_failure(self, name: str) -> Iterator[None]:
         """Suppresses the failure of a service, warns once, and schedules a retry."""
         try:
             yield
         except Exception as error:  # no error of a service may abort a long training run
-            if name not in self._silent_until:
+            if name not in self._retry_at:
                 logging.warning(
                     "Reporting to %s failed: %s. Training continues, all metrics are in "
                     "metrics.jsonl, and %s is retried every %g minutes.",
@@ -208,13 +208,13 @@ class Reports:
                     name,
                     RETRY_SECONDS / 60,
                 )
-            self._silent_until[name] = time.monotonic() + RETRY_SECONDS
+            self._retry_at[name] = time.monotonic() + RETRY_SECONDS
 
     def close(self, is_complete: bool = True) -> None:
         """Closes all reporters; the next `write` opens them again."""
         while self._open:
             name, reporter = self._open.popitem()
-            with self._failure_survived(name):
+            with self._tolerating_failure(name):
                 reporter.close(is_complete)
 
 
