@@ -102,7 +102,6 @@ def run(settings: Settings) -> Iterator[Result]:
     blocks = read_inputs(settings, parse_two if compares_pairs else kind.parse)
     if settings.embeddings_file:
         _make_parent(settings.embeddings_file)
-    session.hide_compiler_notes()
     with session.use_devices(device_settings(settings, found)):
         predictor = load(settings, found, task)
         shown = _with_progress(settings, blocks)

@@ -77,7 +77,6 @@ def serve(settings: Settings) -> None:
     """
     with _listen(settings.web_host, settings.web_port) as listener:
         found = ModelFolder(settings.model_dir)
-        session.hide_compiler_notes()
         with session.use_devices(program.device_settings(settings, found)):
             application = WebApplication(load_tasks(settings, found), settings)
             config = uvicorn.Config(

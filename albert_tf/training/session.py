@@ -90,6 +90,7 @@ def use_devices(settings: DeviceSettings) -> Iterator[tuple[tf.distribute.Strate
     Raises:
         ValueError: the settings require devices that do not exist.
     """
+    hide_compiler_notes()
     _set_threads(settings.threads)
     strategy = devices.make_strategy(settings)
     name, reason = precision.resolve(settings.precision)
@@ -103,13 +104,16 @@ def use_devices(settings: DeviceSettings) -> Iterator[tuple[tf.distribute.Strate
 
 
 def hide_compiler_notes() -> None:
-    """Hides what TensorFlow's C++ code notes on standard error, as XLA's first compilation.
+    """Hides notes of TensorFlow's C++ code, such as XLA's first compilation, on standard error.
 
-    `TF_CPP_MIN_LOG_LEVEL` does not reach the notes that are written by Abseil's logging, and Python
-    has no function for it. Warnings and errors are shown.
+    Applies `TF_CPP_MIN_LOG_LEVEL` (which the programs set to 3) to notes that Abseil writes: the
+    variable does not affect them, and TensorFlow has no Python function for it. Warnings and errors
+    are still shown.
     """
+    if os.environ.get("TF_CPP_MIN_LOG_LEVEL", "0") == "0":
+        return
     library = os.path.join(tf.sysconfig.get_lib(), "libtensorflow_framework.so.2")
-    with contextlib.suppress(OSError, AttributeError):  # of another release, or another system
+    with contextlib.suppress(OSError, AttributeError):  # another release or operating system
         ctypes.CDLL(library)[_SET_MIN_LOG_LEVEL](ctypes.c_int(_WARNING))
 
 
