@@ -17,6 +17,7 @@ from typing import Any, cast
 import numpy as np
 import tensorflow as tf
 from absl import logging
+from numpy.typing import NDArray
 
 from albert_tf.checkpoints import containers, finding
 from albert_tf.config import AlbertConfig
@@ -196,8 +197,10 @@ class QuestionAnswering(FineTuningTask):
     def answer(self, split: Split, outputs: Outputs) -> Answers:
         """Returns the answers to the questions of a split, decoded from the model's outputs."""
         settings = self.settings
-        candidates = self.candidates(outputs, settings.n_best_size)
         features = cast(SquadFeatures, split.features)
+        if not self.version_2:
+            outputs = _without_padding(outputs, features.lengths)
+        candidates = self.candidates(outputs, settings.n_best_size)
         return decode(
             split.data.examples,
             features,
@@ -451,3 +454,15 @@ def evaluate(
     predictions = answers.predictions(threshold)
     summary = span_metrics.evaluate_v2(golds, predictions)
     return summary | best | {THRESHOLD: threshold}, predictions
+
+
+def _without_padding(logits: Outputs, lengths: NDArray[np.int32]) -> Outputs:
+    """Returns logits [N, S] with `NOWHERE` at padding positions.
+
+    Unlike Google's program, where padding competes for the `n_best_size` starts and ends, so that
+    answers would depend on the length that a batch is padded to.
+    """
+    return {
+        name: np.where(np.arange(logits[name].shape[1]) < lengths[:, None], logits[name], NOWHERE)
+        for name in OUTPUTS_V1
+    }

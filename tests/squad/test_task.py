@@ -134,6 +134,23 @@ def test_padding_positions_are_never_chosen(task):
             assert np.all(row[:length] > -1e29)
 
 
+def test_answers_do_not_depend_on_the_padded_length(tiny_config):
+    task, data = make_task(tiny_config, False), make_data()
+    features = task.make_features(data, "dev")
+    model = task.build_model()
+    answers = [
+        task.answer(
+            make_split(data, features),
+            Predictor(model, features, batch_size, Padding(11, multiple), task.outputs).predict(),
+        )
+        for batch_size, multiple in ((1, 1), (8, 11))
+    ]
+    for name, entries in answers[0].nbest.items():
+        assert [e["text"] for e in entries] == [e["text"] for e in answers[1].nbest[name]]
+        probabilities = ([e["probability"] for e in a.nbest[name]] for a in answers)
+        np.testing.assert_allclose(*probabilities, atol=1e-6)
+
+
 def test_predicted_answers_are_texts_of_the_contexts(task):
     data = make_data(task.version_2)
     features = task.make_features(data, "dev")
