@@ -205,7 +205,7 @@ def test_exports_compute_in_float32_after_mixed_precision_training(make_run, tmp
         tf_keras.mixed_precision.set_global_policy(policy)
     layers = [layer for layer in models[0].submodules if isinstance(layer, tf_keras.layers.Layer)]
     assert {layer.compute_dtype for layer in layers} == {"float32"}
-    assert names == {"albert_config.json", "vocab.txt", "labels.txt"}
+    assert names == {"albert_config.json", "run.json", "vocab.txt", "labels.txt"}
 
 
 class WordScores(tf_keras.Model):
@@ -440,4 +440,5 @@ def test_a_sweep_writes_a_folder_per_run_and_a_table_and_exports_the_best(fine_t
     ((scores, export_dir, names),) = WordTask.exports
     best = tensors(f"{result.output_dir}/model.ckpt-best")
     np.testing.assert_array_equal(scores, best[WordTask.weight])
-    assert (export_dir, names) == (f"{tmp_path}/export", ["albert_config.json", "vocab.txt"])
+    assert export_dir == f"{tmp_path}/export"
+    assert names == ["albert_config.json", "trained_with.json", "vocab.txt"]

@@ -45,7 +45,8 @@ print(json.dumps({
 
 def serve(folder, **columns):
     """Returns the outputs of a fresh process."""
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    left_out = ("PYTHONPATH", "TF_USE_LEGACY_KERAS")  # the latter makes TensorFlow load tf_keras
+    environment = {name: value for name, value in os.environ.items() if name not in left_out}
     done = subprocess.run(
         [sys.executable, "-P", "-c", SERVER, str(folder)],
         input=json.dumps(columns),
