@@ -1,11 +1,12 @@
-"""How fast are pre-training records read: tokens a second of the input pipeline alone.
+"""Measures how fast the input pipeline reads pre-training records, in tokens per second.
 
     python benchmarks/bench_input_pipeline.py
 
-Random records of S=512 in several files, shuffled as in training, against parsing them one by one
-as Google's program does (`parse_single_example` of each, then batches). The ways take turns.
-Prints one JSON line, in millions of tokens a second by the clock and a second of processor time. A
-step of ALBERT base takes about 0.1 s a thousand tokens on two cores and 1 ms on a large GPU.
+Reads random records with S=512 from several files, shuffled as in training, and compares with
+parsing them one by one as Google's program does (`parse_single_example` for each record, then
+batching). The measurements alternate. Prints one JSON line with millions of tokens per second of
+wall time and of CPU time. For a thousand tokens, a training step of ALBERT base takes about 0.1 s
+on two cores and 1 ms on a large GPU.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ LENGTH, PREDICTIONS, VOCABULARY = 512, 20, 30000
 
 
 def write_records(folder: str, files: int, records: int) -> list[str]:
-    """Files of random instances; returns their names."""
+    """Writes files of random instances and returns their paths."""
     paths = []
     for number in range(files):
         batch = contenders.pretraining_batch(records, LENGTH, PREDICTIONS, VOCABULARY)
@@ -43,7 +44,7 @@ def write_records(folder: str, files: int, records: int) -> list[str]:
 
 
 def one_by_one(paths: list[str], features: Any, batch_size: int) -> tf.data.Dataset:
-    """The dataset of Google's program."""
+    """Returns the dataset as Google's program builds it."""
     dataset = tf.data.Dataset.from_tensor_slices(paths).repeat().shuffle(len(paths))
     dataset = dataset.interleave(tf.data.TFRecordDataset, cycle_length=4, num_parallel_calls=4)
 
@@ -56,7 +57,7 @@ def one_by_one(paths: list[str], features: Any, batch_size: int) -> tf.data.Data
 
 
 def seconds_of(batches: Iterator[Any], steps: int) -> tuple[float, float]:
-    """What reading some batches takes, by the clock and of processor time."""
+    """Returns the wall time and the CPU time of reading some batches."""
     begin, cpu = time.perf_counter(), time.process_time()
     for _ in range(steps):
         next(batches)
@@ -64,11 +65,11 @@ def seconds_of(batches: Iterator[Any], steps: int) -> tuple[float, float]:
 
 
 def main() -> None:
-    """Measures both ways."""
+    """Measures both pipelines."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--batch_size", type=int, default=64)
-    parser.add_argument("--records", type=int, default=2000, help="of each of four files")
-    parser.add_argument("--steps", type=int, default=100, help="batches of a turn")
+    parser.add_argument("--records", type=int, default=2000, help="records in each of four files")
+    parser.add_argument("--steps", type=int, default=100, help="batches per measurement")
     parser.add_argument("--rounds", type=int, default=3)
     flags = parser.parse_args()
     task = PretrainingTask(AlbertConfig(VOCABULARY), LENGTH, PREDICTIONS)

@@ -1,11 +1,11 @@
-"""What lies between the matmuls: TensorFlow's operations, and one XLA loop with its own gradient.
+"""Compares fused kernels between the matmuls (XLA with custom gradients) with TensorFlow's ops.
 
     python benchmarks/bench_kernels.py
 
-Forward and backward of each function of `kernels.py`, in bfloat16, at the sizes of ALBERT base. The
-two forms take turns. Prints one JSON line: milliseconds of processor time, the fastest of all; and
-`matmul_seconds`, by the clock, what the matmuls of all layers, forward and backward, take one by
-one: no step can be faster without faster matmuls.
+Measures the forward and backward pass of each function in `kernels.py`, in bfloat16 and with the
+sizes of ALBERT base. The measurements of both variants alternate. Prints one JSON line: the minimum
+CPU time in milliseconds, and `matmul_seconds`, the wall time of the matmuls of all layers, forward
+and backward, run one at a time. No step can be faster without faster matmuls.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ import tensorflow as tf
 from albert_tf import kernels
 
 HIDDEN, INTERMEDIATE, HEADS, LAYERS = 768, 3072, 12, 12
-# Query, key and value; attention's output; the intermediate layer; its output.
+# Query, key and value; attention output; intermediate layer; output of the feed-forward network.
 KERNELS = [(HIDDEN, 3 * HIDDEN), (HIDDEN, HIDDEN), (HIDDEN, INTERMEDIATE), (INTERMEDIATE, HIDDEN)]
 
 
 def half(*shape: int) -> tf.Tensor:
-    """Random numbers in bfloat16."""
+    """Returns random numbers in bfloat16."""
     return tf.cast(tf.random.normal(shape), tf.bfloat16)
 
 
 def cases(rows: int, length: int) -> dict[str, tuple[Any, ...]]:
-    """Name → function and its tensors."""
+    """Returns name → function and its arguments."""
     size, wide, norm = rows * length, tf.zeros(INTERMEDIATE), (tf.zeros(HIDDEN), tf.ones(HIDDEN))
     mask, head_size = tf.ones((rows, length)), HIDDEN // HEADS
     return {
@@ -53,7 +53,7 @@ def cases(rows: int, length: int) -> dict[str, tuple[Any, ...]]:
 
 
 def make(function: Callable[..., Any], tensors: tuple[tf.Tensor, ...]) -> Callable[[], Any]:
-    """A graph of the function and its gradient."""
+    """Returns a graph function that computes the function and its gradient."""
 
     @tf.function(autograph=False)
     def run(*tensors: tf.Tensor) -> Any:
@@ -67,7 +67,7 @@ def make(function: Callable[..., Any], tensors: tuple[tf.Tensor, ...]) -> Callab
 
 
 def matmuls(rows: int, length: int) -> list[tuple[tf.Tensor, tf.Tensor, dict[str, bool]]]:
-    """The matmuls of a layer, forward and backward: factors, and which is transposed."""
+    """Returns the matmuls of a layer, forward and backward: factors, and which is transposed."""
     found: list[tuple[tf.Tensor, tf.Tensor, dict[str, bool]]] = []
     for inputs, outputs in KERNELS:
         x, dy = half(rows * length, inputs), half(rows * length, outputs)
@@ -76,13 +76,14 @@ def matmuls(rows: int, length: int) -> list[tuple[tf.Tensor, tf.Tensor, dict[str
         found += [(x, dy, {"transpose_a": True})]
     heads = half(rows, HEADS, length, HIDDEN // HEADS)
     probs = half(rows, HEADS, length, length)
-    # Scores and their gradient by the values; context, and what it is of queries; the other two.
+    # Each occurs twice: scores and gradient of the probabilities; context and gradient of the
+    # queries; gradients of values and keys.
     attention = [(heads, heads, {"transpose_b": True}), (probs, heads, {})]
     return found + 2 * [*attention, (probs, heads, {"transpose_a": True})]
 
 
 def seconds_of(factors: tuple[tf.Tensor, tf.Tensor, dict[str, bool]], rounds: int) -> float:
-    """Median time of a matmul, by the clock."""
+    """Returns the median wall time of a matmul."""
     a, b, transposed = factors
     matmul = tf.function(lambda a, b: tf.matmul(a, b, **transposed))
     matmul(a, b)
@@ -95,7 +96,7 @@ def seconds_of(factors: tuple[tf.Tensor, tf.Tensor, dict[str, bool]], rounds: in
 
 
 def fastest(ways: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
-    """Milliseconds of processor time of each way, taking turns."""
+    """Returns the minimum CPU time of each variant in milliseconds; measurements alternate."""
     times: dict[str, list[float]] = {way: [] for way in ways}
     for _ in range(rounds):
         for way, call in ways.items():

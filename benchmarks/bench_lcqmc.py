@@ -1,12 +1,12 @@
-"""Fine-tuning on LCQMC and predicting: examples a second, ours and Hugging Face's.
+"""Measures fine-tuning on LCQMC and prediction, in examples per second, against Hugging Face.
 
     ALBERT_PEER_PYTHON=venv/bin/python python benchmarks/bench_lcqmc.py
 
-Real sentence pairs, from the data beside the repository. Ours trains and predicts in bfloat16 on
-batches of like lengths, as run_classifier.py does, Hugging Face on batches padded to their longest
-row. Beside them: our float32, in training with all rows padded to 128, which is the official
-program's way. In prediction Hugging Face's model is in bfloat16 altogether, which is faster than
-converting. Prints a JSON line for each config and phase.
+Uses real sentence pairs from the data next to the repository. Our model trains and predicts in
+bfloat16 on batches of similar lengths, as run_classifier.py does; Hugging Face's uses batches
+padded to their longest row. A third contender is our model in float32, which in training pads all
+rows to 128, as the official program does. For prediction, all weights of Hugging Face's model are
+bfloat16, which is faster than autocasting. Prints a JSON line for each config and phase.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Batches = dict[str, Sequence[contenders.Batch]]
 
 
 def read_features(split: str) -> TokenSequences:
-    """LCQMC's pairs as token ids; ends the program with a reason where the data is missing."""
+    """Returns LCQMC's pairs as token ids; exits with a message if the data is missing."""
     folder = os.path.join(contenders.SHARED, "data", "lcqmc")
     if not os.path.isdir(folder):
         sys.exit(f"skipped: no LCQMC at {folder}")
@@ -53,14 +53,14 @@ def read_features(split: str) -> TokenSequences:
 def random_batches(
     features: TokenSequences, size: int, count: int, multiple: int = 8, batches_to_sort: int = 1
 ) -> Sequence[contenders.Batch]:
-    """Random batches, each as long as its longest row, rounded up to a multiple."""
+    """Returns random batches, padded to the longest row rounded up to a multiple."""
     order = TrainingOrder(size, batches_to_sort=batches_to_sort)
     padding = Padding(MAX_SEQ_LENGTH, multiple)
     return list(itertools.islice(batching.training_batches(features, order, padding), count))
 
 
 def sorted_batches(features: TokenSequences, size: int, count: int) -> Sequence[contenders.Batch]:
-    """Batches as they are predicted, sorted by length: `count` of all, evenly spaced."""
+    """Returns `count` evenly spaced batches of those used for prediction, sorted by length."""
     padding = Padding(MAX_SEQ_LENGTH, 8)
     found = [batch for _, batch in batching.evaluation_batches(features, size, padding)]
     places = np.linspace(0, len(found) - 2, count).round().astype(int)  # the last one is smaller
@@ -68,7 +68,7 @@ def sorted_batches(features: TokenSequences, size: int, count: int) -> Sequence[
 
 
 def make_batches(phase: str, size: int, count: int) -> Batches:
-    """Ways to put sentence pairs together → batches."""
+    """Returns batching method → batches."""
     if phase == "predict":
         dev = read_features("dev")
         ours = sorted_batches(dev, size, count)
@@ -82,7 +82,7 @@ def make_batches(phase: str, size: int, count: int) -> Batches:
 
 
 def measure(path: str, phase: str, batches: Batches, flags: argparse.Namespace) -> None:
-    """Prints the line of a config and phase."""
+    """Measures and prints the results of a config and phase."""
     with open(os.path.join(contenders.ROOT, path), encoding="utf-8") as stream:
         config = json.load(stream)
     task, training = "classification", phase == "train"
@@ -128,8 +128,8 @@ def main() -> None:
     parser.add_argument("--phases", default="train,predict")
     parser.add_argument("--batch_size", type=int, default=32)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=16, help="of a turn")
-    parser.add_argument("--contenders", default="", help="names, between semicolons; default: all")
+    parser.add_argument("--steps", type=int, default=16, help="steps per turn")
+    parser.add_argument("--contenders", default="", help="names, separated by ';'; default: all")
     flags = parser.parse_args()
     for phase in flags.phases.split(","):
         batches = make_batches(phase, flags.batch_size, flags.steps)

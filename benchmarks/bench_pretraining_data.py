@@ -1,15 +1,15 @@
-"""How fast are pre-training records made, beside tf.train.Example alone on the same instances?
+"""Measures the creation of pre-training records, relative to serializing tf.train.Example.
 
     python benchmarks/bench_pretraining_data.py
 
 For English (SentencePiece) and Chinese (WordPiece), S=512, dupe_factor 10:
 
-* `ratio`: processor time of create_pretraining_data.py with one worker, from its start to its end,
-  divided by that of building and serializing one `tf.train.Example` for each of the same instances,
-  as Google's programs do (a list of numbers -> Int64List -> Feature -> Features -> Example); at
-  most 1.2 is wanted. `ratio_wall` is the same by the clock.
-* `memory`: peak of the largest process for texts of several sizes in megabytes. What is shuffled at
-  a time is set so small that it is used up by all of them.
+* `ratio`: total CPU time of create_pretraining_data.py with one worker, divided by the CPU time of
+  building and serializing a `tf.train.Example` for each of the same instances, as Google's programs
+  do (a list of numbers -> Int64List -> Feature -> Features -> Example). The target is at most 1.2.
+  `ratio_wall` is the same ratio of wall times.
+* `memory`: peak memory of the largest process for texts of several sizes, in megabytes. The shuffle
+  buffer is so small that all of the texts fill it.
 
 Prints one JSON line.
 """
@@ -49,7 +49,7 @@ Instance = dict[str, list[Any]]
 
 
 class Run(NamedTuple):
-    """What one call of the program took: instances made, seconds, memory of the largest process."""
+    """Measurements of one run: number of instances, seconds, memory of the largest process."""
 
     instances: int
     wall: float
@@ -58,7 +58,7 @@ class Run(NamedTuple):
 
 
 def make_text(language: str, path: Path, megabytes: int) -> str:
-    """Copies of a text, at least so large; a book is first cut into sentences and documents."""
+    """Writes copies of a text up to a minimum size; splits a book into sentences and documents."""
     text = LANGUAGES[language][0].read_text("utf-8").strip()
     if language == "chinese":
         lines = [line for line in text.replace("。", "。\n").split("\n") if line.strip()]
@@ -96,7 +96,7 @@ def run_program(text: str, records: Path, vocabulary: str, *flags: str) -> Run:
 
 
 def serialize_officially(instance: Instance) -> bytes:
-    """One instance, built as Google's programs build it."""
+    """Returns a serialized instance, built as Google's programs build it."""
     from tensorflow import train
 
     features = {}
@@ -110,7 +110,7 @@ def serialize_officially(instance: Instance) -> bytes:
 
 
 def compare(text: str, folder: Path, vocabulary: str, samples: int) -> dict[str, Any]:
-    """Speed and ratio of one language."""
+    """Returns the speed and the ratios for one language."""
     from albert_tf.data.records import read_records
     from albert_tf.data.tfrecord import decode_example
 
@@ -137,7 +137,7 @@ def compare(text: str, folder: Path, vocabulary: str, samples: int) -> dict[str,
 
 
 def measure_memory(folder: Path, vocabulary: str, sizes: list[int]) -> dict[str, int]:
-    """Megabytes of text -> peak megabytes of memory."""
+    """Returns megabytes of text -> peak megabytes of memory."""
     flags = "--dupe_factor=1", "--num_workers=1", "--shuffle_megabytes=2"
     peaks = {}
     for size in sizes:
@@ -149,7 +149,9 @@ def measure_memory(folder: Path, vocabulary: str, sizes: list[int]) -> dict[str,
 def main() -> None:
     """Runs the comparison."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--megabytes", type=int, default=6, help="of text, for speeds")
+    parser.add_argument(
+        "--megabytes", type=int, default=6, help="size of the text to measure speed"
+    )
     parser.add_argument("--memory_megabytes", type=int, nargs="*", default=[4, 16, 64])
     parser.add_argument("--samples", type=int, default=4000, help="instances for tf.train.Example")
     flags = parser.parse_args()
@@ -158,7 +160,7 @@ def main() -> None:
     result: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as name:
         folder, vocabulary = Path(name), LANGUAGES["english"][1]
-        # Before TensorFlow is imported here: a child's peak is at least its parent's size.
+        # Measured before TensorFlow is imported: a child's peak is at least its parent's size.
         result["memory"] = measure_memory(folder, vocabulary, flags.memory_megabytes)
         for language, (_, its_vocabulary) in LANGUAGES.items():
             text = make_text(language, folder / f"{language}.txt", flags.megabytes)

@@ -1,14 +1,14 @@
-"""Answers from texts: latency of one row, and rows a second, by engines of ours and by others.
+"""Measures the latency and throughput of inference from text, with our engines and with others.
 
     ALBERT_PEER_PYTHON=venv/bin/python python benchmarks/bench_serving.py
 
-Classifiers with random weights answer real sentence pairs, from the data beside the repository:
-by the signature `texts` of an exported model (in float32 always), by `load_predictor` with both of
-its engines, by Hugging Face's pipeline, and by OpenVINO with Hugging Face's model and tokenizer.
-All of them have the same weights; their first probabilities are in the result. Contenders take
-turns, and `…_times_openvino` is the median over the rounds of the time that a contender takes, as
-a share of what the last one takes in the same round: what else runs on the machine disturbs both.
-Prints a JSON line for each config and precision.
+Classifiers with random weights predict real sentence pairs from the data next to the repository.
+The contenders are the signature `texts` of an exported model (always in float32), `load_predictor`
+with both of its engines, Hugging Face's pipeline, and OpenVINO with Hugging Face's model and
+tokenizer. All have the same weights; their first probabilities are in the result. Contenders
+alternate, and `…_times_openvino` is the median over the rounds of a contender's time divided by the
+time of the last contender in the same round, because other programs affect both alike. Prints a
+JSON line for each config and precision.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ LABELS = ("0", "1")
 
 
 def write_pairs(path: str, count: int) -> str:
-    """Writes pairs of LCQMC's dev split; ends the program with a reason where there are none."""
+    """Writes pairs of LCQMC's dev set; exits with a message if the data is missing."""
     folder = os.path.join(contenders.SHARED, "data", "lcqmc")
     if not os.path.isdir(folder):
         sys.exit(f"skipped: no LCQMC at {folder}")
@@ -56,7 +56,7 @@ def write_pairs(path: str, count: int) -> str:
 
 
 def write_models(config_file: str, folder: str) -> dict[str, str]:
-    """Writes one model as the folder of a run, an export, and Hugging Face's; returns the paths."""
+    """Writes a model as the folder of a run, an export and a Hugging Face model; returns paths."""
     config = AlbertConfig.from_json_file(config_file)
     tokenizer = FullTokenizer(vocab_file=VOCABULARY)
     run, exports, hugging_face = (os.path.join(folder, name) for name in ("run", "export", "hf"))
@@ -88,7 +88,7 @@ def write_models(config_file: str, folder: str) -> dict[str, str]:
 def make_jobs(
     models: dict[str, str], pairs: str, precision: str, single_rows: int
 ) -> dict[str, Job]:
-    """The contenders, the last of which the others are compared with."""
+    """Returns the jobs of the contenders; the others are compared with the last one."""
     ways = {
         "SavedModel": (SERVING, "export", "saved_model"),
         "Python": (SERVING, "run", "tensorflow"),
@@ -112,7 +112,7 @@ def make_jobs(
 
 
 def measure(jobs: dict[str, Job], rounds: int, single_rows: int, rows: int) -> dict[str, Any]:
-    """Returns name → figures; ends with what `Contender.close` tells, of all steps together."""
+    """Returns name → measurements, with the facts that `Contender.close` returns."""
     running = {name: Contender(job) for name, job in jobs.items()}
     singles: dict[str, list[list[float]]] = {name: [] for name in jobs}
     alls: dict[str, list[list[float]]] = {name: [] for name in jobs}
@@ -142,7 +142,7 @@ def measure(jobs: dict[str, Job], rounds: int, single_rows: int, rows: int) -> d
 def _compared(
     turns: list[list[float]], others: list[list[float]] | None, name: str
 ) -> dict[str, float]:
-    """The median over the rounds of the time as a share of another contender's; {} without it."""
+    """Returns the median over the rounds of the time relative to another's; {} without it."""
     if others is None:
         return {}
     pairs = zip(turns, others, strict=True)
@@ -155,12 +155,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--configs", default=CONFIGS)
     parser.add_argument("--precisions", default="float32,bfloat16")
-    parser.add_argument("--rows", type=int, default=1000, help="rows of the throughput")
+    parser.add_argument("--rows", type=int, default=1000, help="rows to measure the throughput")
     parser.add_argument(
-        "--single_rows", type=int, default=100, help="different rows, one at a time"
+        "--single_rows", type=int, default=100, help="rows to measure the latency, one at a time"
     )
     parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--contenders", default="", help="names, between semicolons; default: all")
+    parser.add_argument("--contenders", default="", help="names, separated by ';'; default: all")
     flags = parser.parse_args()
     logging.set_verbosity(logging.WARNING)
     for path in flags.configs.split(","):

@@ -1,11 +1,12 @@
-r"""Size, accuracy and latency of a classifier as a TFLite file, beside its SavedModel.
+r"""Compares the size, accuracy and latency of TFLite classifiers with those of their SavedModel.
 
     python benchmarks/bench_tflite.py --task_name=SST-2 --data_dir=glue --run_dir=work/sst
 
-exports the best checkpoint of a run of run_classifier.py with weights in float32, float16 and int8,
-predicts the first rows of the dev set with each file and with the SavedModel, all padded to
-max_seq_length, and times single rows by turns. Prints a JSON line for each: bytes, accuracy,
-largest difference of a probability from the SavedModel's, and milliseconds a row.
+exports the best checkpoint of a run of run_classifier.py with weights in float32, float16 and int8.
+It then predicts the first rows of the dev set, padded to max_seq_length, with each file and with
+the SavedModel, and measures single rows, alternating between the models. Prints a JSON line for
+each: bytes, accuracy, largest difference of a probability from the SavedModel's, and milliseconds
+per row.
 """
 
 from __future__ import annotations
@@ -34,17 +35,17 @@ from albert_tf.serving import tflite
 FLAGS = flags.FLAGS
 flags.DEFINE_string("run_dir", None, "Output directory of run_classifier.py.", required=True)
 flags.DEFINE_string("task_name", None, "Task of the run.", required=True)
-flags.DEFINE_string("data_dir", None, "Folder of its data.", required=True)
+flags.DEFINE_string("data_dir", None, "Folder with the data of the task.", required=True)
 flags.DEFINE_integer("rows", 500, "Number of rows of the dev set to predict.")
-flags.DEFINE_integer("timed_rows", 100, "Number of these to time, by turns.")
-flags.DEFINE_integer("threads", 2, "Threads of TFLite, and within an operation of TensorFlow.")
+flags.DEFINE_integer("timed_rows", 100, "Number of these rows to measure the time of.")
+flags.DEFINE_integer("threads", 2, "Number of threads of TFLite, and per TensorFlow operation.")
 
 Batch = dict[str, np.ndarray]
 Predict = Callable[[Batch], np.ndarray]
 
 
 def make_settings(**changes: str) -> classification.Settings:
-    """Returns the settings of the run, and others."""
+    """Returns the settings of the run, with changes."""
     return model_files.complete(
         classification.Settings.make(
             task_name=FLAGS.task_name,
@@ -56,7 +57,7 @@ def make_settings(**changes: str) -> classification.Settings:
 
 
 def read_rows() -> tuple[list[Batch], np.ndarray]:
-    """Returns rows of the dev set, each a batch [1, S], and their labels."""
+    """Returns rows of the dev set, as batches [1, S], and their labels."""
     settings = make_settings(export_dir=tempfile.gettempdir())
     config = AlbertConfig.from_json_file(settings.albert_config_file or "")
     task = make_task(settings, config, read_tokenizer(settings, config))
@@ -68,7 +69,7 @@ def read_rows() -> tuple[list[Batch], np.ndarray]:
 
 
 def export_all(folder: str) -> dict[str, tuple[int, Predict]]:
-    """Exports the run in all forms; returns name → size in bytes, and how to predict a row."""
+    """Exports the run in all formats; returns name → size in bytes, function to predict a row."""
     found: dict[str, tuple[int, Predict]] = {}
     for quantization in (tflite.NONE, tflite.FLOAT16, tflite.INT8):
         export_dir = os.path.join(folder, quantization)
@@ -84,12 +85,12 @@ def export_all(folder: str) -> dict[str, tuple[int, Predict]]:
 
 
 def open_saved_model(path: str) -> tuple[int, Predict]:
-    """Returns the size of the weights of a SavedModel, and how to predict a row."""
+    """Returns the size of the weights of a SavedModel, and a function to predict a row."""
     model = tf.saved_model.load(path)
     signature = model.signatures["tensors"]
 
     def predict(row: Batch) -> np.ndarray:
-        _ = model  # whose variables the signature does not keep
+        _ = model  # the signature does not keep the variables of the model alive
         return signature(**{n: tf.constant(x) for n, x in row.items()})["probabilities"].numpy()
 
     variables = os.path.join(path, "variables")
@@ -100,16 +101,16 @@ def open_saved_model(path: str) -> tuple[int, Predict]:
 
 
 def open_tflite(path: str) -> Predict:
-    """Returns how to predict a row with a TFLite file."""
+    """Returns a function to predict a row with a TFLite file."""
     interpreter = tf.lite.Interpreter(model_path=path, num_threads=FLAGS.threads)
     runner = interpreter.get_signature_runner("serving_default")
     return lambda row: runner(**row)["probabilities"]
 
 
 def main(arguments: list[str]) -> None:
-    """Exports, predicts, times and prints; takes flags alone."""
+    """Exports the models, measures them and prints the results."""
     if arguments[1:]:
-        raise app.UsageError(f"{arguments[1]} is no flag")
+        raise app.UsageError(f"unexpected argument: {arguments[1]}")
     logging.set_verbosity(logging.WARNING)
     tf.config.threading.set_intra_op_parallelism_threads(FLAGS.threads)
     rows, labels = read_rows()

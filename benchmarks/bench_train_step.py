@@ -1,15 +1,16 @@
-"""Time and memory of a pre-training step of ALBERT base: ours, and that of other implementations.
+"""Measures time and memory of a pre-training step of ALBERT base against other implementations.
 
     ALBERT_PEER_PYTHON=venv/bin/python python benchmarks/bench_train_step.py --shapes=8x128,4x512
     python benchmarks/bench_train_step.py --shapes=8x512 --rounds=3 --steps=1 \
         --contenders="ours; ours, recompute; ours, micro-batches of 1; Hugging Face"
 
-Forward, backward, clipping and AdamW over random words without padding, 20 masked words of 128
-tokens and 76 of 512, logits at these only, no dropout. The contenders take turns in one run. Prints
-a JSON line for each shape: seconds a step (the median), how many times ours each takes, and
-`share_of_matmul_rate`, the floating-point rate of our step divided by that of a large matmul in the
-same process. `own_megabytes` is the peak of a process without what importing its libraries took,
-`step_megabytes` that without all it held before the first step: activations and gradients.
+A step consists of the forward and backward pass, gradient clipping and AdamW, on random words
+without padding and without dropout. It has 20 masked words for 128 tokens or 76 for 512, and
+computes the logits of these only. The contenders alternate within one run. Prints a JSON line for
+each shape: the median seconds per step, the ratios to ours, and `share_of_matmul_rate`, the FLOP/s
+of our step divided by the FLOP/s of a large matmul in the same process. `own_megabytes` is the peak
+memory of a process minus the memory after importing its libraries; `step_megabytes` is the peak
+minus the memory before the first step, which leaves activations and gradients.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ PREDICTIONS = {128: 20, 512: 76}
 
 
 def flops_of_step(config: dict[str, int], rows: int, length: int, predictions: int) -> float:
-    """Of all matmuls of a step as it is defined: three times those of its forward pass."""
+    """Returns the FLOPs of all matmuls of a step: three times those of its forward pass."""
     E, H = config["embedding_size"], config["hidden_size"]  # noqa: N806
     I, V = config["intermediate_size"], config["vocab_size"]  # noqa: E741, N806
     layer = 4 * H * H + 2 * H * I + 2 * length * H
@@ -35,7 +36,7 @@ def flops_of_step(config: dict[str, int], rows: int, length: int, predictions: i
 
 
 def jobs_of(batches: str, config: dict[str, int], rows: int) -> dict[str, Job]:
-    """The contenders by name, in the order of their turns."""
+    """Returns the jobs of the contenders by name, in the order of their turns."""
     return {
         "ours": Job(OURS, batches, config),
         "ours, float32": Job(OURS, batches, config, precision="float32"),
@@ -51,7 +52,7 @@ def jobs_of(batches: str, config: dict[str, int], rows: int) -> dict[str, Job]:
 
 
 def measure(shape: str, config: dict[str, int], flags: argparse.Namespace) -> None:
-    """Prints the line of a shape."""
+    """Measures and prints the results of a shape."""
     rows, length = map(int, shape.split("x"))
     predictions = PREDICTIONS.get(length, max(1, round(0.15 * length)))
     with tempfile.TemporaryDirectory() as folder:
@@ -76,8 +77,8 @@ def main() -> None:
     parser.add_argument("--config", default="configs/albert_base_v2.json")
     parser.add_argument("--shapes", default="8x128,4x512", help="rows x tokens")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=2, help="of a contender's turn")
-    parser.add_argument("--contenders", default="", help="names, between semicolons; default: all")
+    parser.add_argument("--steps", type=int, default=2, help="steps per turn")
+    parser.add_argument("--contenders", default="", help="names, separated by ';'; default: all")
     flags = parser.parse_args()
     with open(os.path.join(contenders.ROOT, flags.config), encoding="utf-8") as stream:
         config = json.load(stream)

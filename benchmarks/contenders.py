@@ -1,12 +1,13 @@
-"""Ours and other implementations, each in a process of its own, taking steps in turn.
+"""Runs this and other implementations in separate processes that alternate.
 
-A contender is a program that is started with a job (JSON, see `Job`), prints a line of JSON when
-its first step is done, and then answers every number n on its standard input with a line: what n
-steps took. Contenders take turns in rounds, so that all of them see the same machine; while one
-computes the others wait. On a busy machine compare `cpu`, seconds of all cores together, where the
-clock tells what others left over; PyTorch's threads wait busily, so of theirs it says less.
+A contender is a program that is started with a job (JSON, see `Job`) and prints a line of JSON
+after its first step. For every number n on its standard input, it then runs n steps and prints a
+line with their times. Contenders alternate in rounds, so that all of them run under the same
+conditions; the others wait while one computes. On a busy machine, compare `cpu`, the seconds of all
+cores together, because other programs affect the wall time. This is less reliable for PyTorch,
+whose threads spin while they wait.
 
-Workers import this file, too: it needs nothing that a peer's environment may lack.
+Workers import this file as well, so it only imports packages that every peer environment has.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from numpy.typing import NDArray
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(FOLDER)
 SHARED = os.path.join(ROOT, "../shared")
-PEER_PYTHON = "ALBERT_PEER_PYTHON"  # environment variable: a Python that has the peers
+PEER_PYTHON = "ALBERT_PEER_PYTHON"  # environment variable: the Python with the other libraries
 OURS, HUGGING_FACE, KERAS = "worker_albert.py", "worker_huggingface.py", "worker_keras.py"
 SERVING, SERVING_HUGGING_FACE = "worker_serving.py", "worker_serving_huggingface.py"
 INPUTS = ("input_ids", "input_mask", "segment_ids")
@@ -45,19 +46,19 @@ class Job:
     """What a contender computes.
 
     Attributes:
-        worker: file of its program.
-        batches: name of a file of `save_batches`.
+        worker: file name of the program.
+        batches: path of a file written by `save_batches`.
         config: keys of `albert_config.json`.
         task: "pretraining" or "classification".
-        training: forward, backward, clipping and AdamW; else forward only.
+        training: whether to train (forward, backward, clipping and AdamW) or only predict.
         precision: "float32" or "bfloat16".
-        compiled: with `torch.compile`, or XLA over the whole step.
-        recompute: gradient checkpointing.
-        micro_batches: micro-batches of a step; ours only.
-        library: of `worker_keras.py`, "keras_hub" or "model_garden".
-        folder: of the model that is served.
-        engine: what serves it.
-        single_rows: steps of one row each, before the step of serving that takes all rows.
+        compiled: whether to use `torch.compile`, or XLA for the whole step.
+        recompute: whether to use gradient checkpointing.
+        micro_batches: number of micro-batches per step; for this implementation only.
+        library: for `worker_keras.py`, "keras_hub" or "model_garden".
+        folder: for serving, folder of the model.
+        engine: for serving, the inference engine.
+        single_rows: for serving, number of steps with a single row before the step with all rows.
     """
 
     worker: str
@@ -76,11 +77,11 @@ class Job:
 
 
 class Contender:
-    """A running program.
+    """A running contender.
 
     Attributes:
-        ready: what it said when it was ready; None if it could not be started.
-        error: why not.
+        ready: the facts that it printed after its first step; None if it could not be started.
+        error: the reason if it could not be started or stopped.
     """
 
     def __init__(self, job: Job) -> None:
@@ -111,7 +112,7 @@ class Contender:
         return None
 
     def run(self, steps: int) -> None:
-        """Takes steps and remembers what each took."""
+        """Runs steps and records the time of each."""
         if self.ready is None:
             return
         assert self._process.stdin
@@ -124,7 +125,7 @@ class Contender:
             self.steps += answer["steps"]
 
     def close(self) -> dict[str, Any]:
-        """Ends it; returns seconds a step and megabytes, or why there are none."""
+        """Stops the program; returns seconds per step and megabytes, or why it was skipped."""
         if self._process.stdin:
             self._process.stdin.close()
         rest = self._read() if self.ready is not None else None
@@ -144,15 +145,15 @@ class Contender:
 
 
 def race(jobs: Mapping[str, Job], rounds: int, steps: Mapping[str, int]) -> dict[str, Any]:
-    """Runs all jobs in turn.
+    """Runs all jobs, alternating between them.
 
     Args:
-        jobs: by name.
-        rounds: how often each has its turn.
-        steps: of a turn, by name.
+        jobs: name → job.
+        rounds: number of turns of each contender.
+        steps: name → number of steps per turn.
 
     Returns:
-        name → what `Contender.close` returns.
+        Name → result of `Contender.close`.
     """
     contenders = {name: Contender(job) for name, job in jobs.items()}
     for _ in range(rounds):
@@ -162,15 +163,17 @@ def race(jobs: Mapping[str, Job], rounds: int, steps: Mapping[str, int]) -> dict
 
 
 def chosen(jobs: Mapping[str, Job], names: str) -> dict[str, Job]:
-    """The jobs whose names are asked for, between semicolons; all if `names` is empty."""
+    """Returns the jobs with the given names, separated by semicolons; all if `names` is empty."""
     wanted = [name.strip() for name in names.split(";") if name.strip()]
     if unknown := set(wanted) - set(jobs):
-        sys.exit(f"--contenders: no {sorted(unknown)[0]!r}; there are {'; '.join(jobs)}")
+        sys.exit(
+            f"--contenders: unknown name {sorted(unknown)[0]!r}, expected one of {'; '.join(jobs)}"
+        )
     return {name: job for name, job in jobs.items() if not wanted or name in wanted}
 
 
 def divided(results: Mapping[str, Any], key: str) -> dict[str, float]:
-    """A figure of each contender divided by that of the first; the others left out."""
+    """Returns a measurement of each contender relative to the first; skips those without it."""
     first = next(iter(results.values()))
     return {
         name: round(found[key] / first[key], 2)
@@ -180,7 +183,7 @@ def divided(results: Mapping[str, Any], key: str) -> dict[str, float]:
 
 
 def print_line(benchmark: str, **figures: Any) -> None:
-    """Prints the result of a benchmark, and what it depends on beside the code, as a JSON line."""
+    """Prints the result of a benchmark and the conditions of the run as a JSON line."""
     packages = ("tensorflow", "tf_keras", "tf-models-official")
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True
@@ -201,7 +204,7 @@ def print_line(benchmark: str, **figures: Any) -> None:
 
 
 def save_batches(path: str, batches: Sequence[Batch]) -> str:
-    """Writes batches as a file that contenders read; returns its name."""
+    """Writes batches to a file that contenders read; returns its path."""
     arrays: dict[str, Any] = {
         f"{i}/{name}": value for i, batch in enumerate(batches) for name, value in batch.items()
     }
@@ -210,7 +213,7 @@ def save_batches(path: str, batches: Sequence[Batch]) -> str:
 
 
 def load_batches(path: str) -> list[dict[str, NDArray[Any]]]:
-    """Reads a file of `save_batches`."""
+    """Returns the batches in a file written by `save_batches`."""
     found: dict[int, dict[str, NDArray[Any]]] = {}
     with np.load(path) as arrays:
         for key in arrays:
@@ -220,7 +223,7 @@ def load_batches(path: str) -> list[dict[str, NDArray[Any]]]:
 
 
 def pretraining_batch(rows: int, length: int, predictions: int, vocab_size: int) -> Batch:
-    """Random words without padding: B rows of S tokens, P of them masked."""
+    """Returns a batch of random words without padding: B rows of S tokens, P of them masked."""
     rng = np.random.default_rng(5)
     shape = (rows, length)
     positions = [np.sort(rng.permutation(length)[:predictions]) for _ in range(rows)]
@@ -235,26 +238,26 @@ def pretraining_batch(rows: int, length: int, predictions: int, vocab_size: int)
     }
 
 
-# What every worker does around its step.
+# Functions for workers.
 
 
 def read_job() -> dict[str, Any]:
-    """The job that this program was started with; to be called when all libraries are imported."""
+    """Returns the job of this program; must be called after all libraries were imported."""
     return json.loads(sys.argv[1]) | {"imported_megabytes": megabytes()}
 
 
 def megabytes() -> int:
-    """The most memory that this process has held so far."""
+    """Returns the peak memory of this process so far."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
 
 def serve(step: Callable[[int], Any], job: dict[str, Any], **facts: Any) -> None:
-    """Takes a first step, says so, and then as many as standard input asks for.
+    """Runs a first step, reports it, and then runs the steps requested on standard input.
 
     Args:
-        step: computes batch number n, counted round and round, and waits for its result.
-        job: of `read_job`.
-        facts: go into the answer.
+        step: computes step number n, from 0, and waits for its result.
+        job: the job, from `read_job`.
+        facts: values to include in the first report.
     """
     before = megabytes()
     step(0)
@@ -270,18 +273,18 @@ def serve(step: Callable[[int], Any], job: dict[str, Any], **facts: Any) -> None
             steps.append({"seconds": time.perf_counter() - begin, "cpu": time.process_time() - cpu})
             number += 1
         print(json.dumps({"steps": steps}), flush=True)
-    # The most that the process held, and what its steps added to what it held before them.
+    # Peak memory of the process, and its growth since before the first step.
     print(json.dumps({"peak_megabytes": megabytes(), "step_megabytes": megabytes() - before}))
 
 
 def serve_texts(answer: Callable[[list[Any]], Any], job: dict[str, Any], **facts: Any) -> None:
-    """Answers texts step by step, as `serve` does, when all texts have been answered once.
+    """Predicts all texts once to warm up, and then step by step, as `serve` does.
 
     Args:
-        answer: takes pairs of texts and returns the probabilities of each.
-        job: of `read_job`; `batches` names a file of pairs. The first `single_rows` of them are a
-            step each, and then all of them together are one.
-        facts: go into the answer, beside the probabilities of the first rows.
+        answer: returns the probabilities for pairs of texts.
+        job: the job, from `read_job`; `batches` is the path of a file of pairs. Each of the first
+            `single_rows` pairs is a step, followed by one step with all pairs.
+        facts: values to include in the first report, besides the probabilities of the first rows.
     """
     with open(job["batches"], encoding="utf-8") as stream:
         pairs = [tuple(pair) for pair in json.load(stream)]

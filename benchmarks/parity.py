@@ -1,12 +1,12 @@
-r"""Largest differences between this model and the recorded numbers of the official programs.
+r"""Measures the differences between this model and reference numbers of the official programs.
 
     python benchmarks/parity.py
 
-compares with the reference models in tests/golden, which google-research/albert and
-brightmart/albert_zh computed with random weights. Prints one JSON line for each: maximum absolute
-difference of the layers, the pooled output and the loss, and of the gradients in units of the
-largest of their variable. --golden_dir names another folder, which may have models in folders with
-a checkpoint, a config, inputs and outputs.
+compares with the outputs in tests/golden, which google-research/albert and brightmart/albert_zh
+computed with random weights. Prints one JSON line for each model: the maximum absolute difference
+of the layers, the pooled output and the loss, and of the gradients relative to the largest gradient
+of their variable. --golden_dir selects another folder, which may also contain models as subfolders
+with a checkpoint, a config, inputs and outputs.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ FLAGS = flags.FLAGS
 GOLDEN = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "tests/golden")
 flags.DEFINE_string("golden_dir", GOLDEN, "Folder of the reference numbers.")
 
-MODELS = {  # in one file each
+MODELS = {  # each in a single file
     "encoder_shared": "google-research/albert",
     "albert_zh_postln": "albert_zh, post-LN",
     "albert_zh_preln": "albert_zh, pre-LN",
@@ -46,13 +46,13 @@ Arrays = dict[str, NDArray]
 
 @dataclasses.dataclass(frozen=True)
 class Reference:
-    """A model with random weights, and what an official program computed with it.
+    """A model with random weights, and what an official program computed with these weights.
 
     Attributes:
-        name: of the model.
-        model: the same here.
+        name: name of the model.
+        model: this library's model with the same weights.
         inputs: a batch.
-        outputs: its outputs, and gradients as `gradient/<variable>`.
+        outputs: outputs of the official program, and gradients as `gradient/<variable>`.
     """
 
     name: str
@@ -62,7 +62,7 @@ class Reference:
 
 
 def read_file(folder: str, name: str) -> Reference:
-    """Reads a model whose numbers are in one file."""
+    """Reads a model whose weights, inputs and outputs are in a single file."""
     arrays = dict(np.load(os.path.join(folder, f"{name}.npz")))
     model = AlbertForPretraining(AlbertConfig.from_json_file(os.path.join(folder, f"{name}.json")))
     for variable in model.variables:
@@ -76,7 +76,7 @@ def read_file(folder: str, name: str) -> Reference:
 
 
 def read_folder(folder: str, name: str) -> Reference:
-    """Reads a model whose weights are a checkpoint."""
+    """Reads a model whose weights are in a checkpoint."""
     model = AlbertForPretraining(
         AlbertConfig.from_json_file(os.path.join(folder, "albert_config.json"))
     )
@@ -88,7 +88,7 @@ def read_folder(folder: str, name: str) -> Reference:
 
 
 def references(golden_dir: str) -> Iterator[Reference]:
-    """Yields all models of a folder."""
+    """Yields all reference models in a folder."""
     for name in MODELS:
         if os.path.isfile(os.path.join(golden_dir, f"{name}.npz")):
             yield read_file(golden_dir, name)
@@ -99,12 +99,12 @@ def references(golden_dir: str) -> Iterator[Reference]:
 
 
 def largest(ours, theirs) -> float:
-    """Maximum absolute difference."""
+    """Returns the maximum absolute difference."""
     return float(np.max(np.abs(np.asarray(ours) - theirs)))
 
 
 def total_loss(inputs: Arrays, outputs: Arrays) -> float:
-    """The sum of the two losses of an official program, or of its log probabilities."""
+    """Returns the sum of an official program's two losses, from its log probabilities if needed."""
     if "masked_lm_loss" in outputs:
         return float(outputs["masked_lm_loss"] + outputs["sentence_order_loss"])
     words, order = outputs["masked_lm_log_probs"], outputs["sentence_order_log_probs"]
@@ -115,7 +115,7 @@ def total_loss(inputs: Arrays, outputs: Arrays) -> float:
 
 
 def compare(reference: Reference) -> dict:
-    """The differences of one reference model."""
+    """Returns the differences for one reference model."""
     model, expected = reference.model, reference.outputs
     batch = {name: tf.constant(value) for name, value in reference.inputs.items()}
     lengths = batch["input_ids"].shape[1], batch["masked_lm_ids"].shape[1]
@@ -128,7 +128,7 @@ def compare(reference: Reference) -> dict:
     relative = [
         largest(tf.convert_to_tensor(gradient), theirs) / np.abs(theirs).max()
         for gradient, variable in zip(gradients, model.trainable_variables, strict=True)
-        # The loss does not depend on a bias of the keys: its gradient is rounding alone.
+        # The loss does not depend on the bias of the keys, so its gradient is only rounding error.
         if (name := variable_name(variable)) and not name.endswith("key/bias")
         if f"gradient/{name}" in expected
         for theirs in [expected[f"gradient/{name}"]]
@@ -151,7 +151,7 @@ def main(_: list[str]) -> None:
         print(json.dumps({"model": reference.name} | compare(reference)))
         is_empty = False
     if is_empty:
-        raise SystemExit(f"--golden_dir={FLAGS.golden_dir}: no reference numbers there")
+        raise SystemExit(f"--golden_dir={FLAGS.golden_dir} contains no reference numbers")
 
 
 if __name__ == "__main__":

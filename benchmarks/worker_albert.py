@@ -1,4 +1,4 @@
-"""A contender: this repository. Started by `contenders.py`."""
+"""Runs this library as a contender; started by `contenders.py`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MATRIX = 2048
 
 
 def matmul_flops(dtype: tf.DType) -> float:
-    """Floating-point operations a second of a large matmul, in this process."""
+    """Returns the floating-point operations per second of a large matmul in this process."""
     x = tf.cast(tf.random.normal((MATRIX, MATRIX)), dtype)
     matmul = tf.function(lambda x: tf.matmul(x, x))
     times = []
@@ -34,17 +34,17 @@ def matmul_flops(dtype: tf.DType) -> float:
 
 
 def make_task(job: dict[str, Any], batch: contenders.Batch) -> Any:
-    """The task of the job."""
+    """Returns the task of the job."""
     config = AlbertConfig.from_dict(job["config"])
     if job["task"] == "classification":
         settings = Settings(task_name="lcqmc", data_dir="unused", output_dir="unused")
-        no_tokenizer: Any = None  # the batches are there already
+        no_tokenizer: Any = None  # not needed, because the batches already exist
         return Classifier(TASKS["lcqmc"], settings, config, no_tokenizer)
     return PretrainingTask(config, batch["input_ids"].shape[1], batch["masked_lm_ids"].shape[1])
 
 
 def make_step(job: dict[str, Any], model: Any, task: Any, signature: Any) -> Any:
-    """A function of a batch: a step of training, or what is predicted."""
+    """Returns a function of a batch that runs a training step or a prediction."""
     if not job["training"]:
         return tf.function(
             lambda batch: model(batch, training=False),
@@ -66,7 +66,7 @@ def main() -> None:
     model = task.build_model()
     model.encoder.recompute = job["recompute"]
     batches = [{k: tf.constant(v) for k, v in batch.items()} for batch in arrays]
-    # With one shape of all batches it is a part of the signature.
+    # With a single batch, its shape becomes part of the signature.
     shapes = [v.shape if len(batches) == 1 else [None] * v.ndim for v in arrays[0].values()]
     signature = {
         name: tf.TensorSpec(shape, value.dtype)
@@ -77,7 +77,7 @@ def main() -> None:
     def run(number: int) -> None:
         tf.nest.map_structure(lambda x: x.numpy(), step(batches[number % len(batches)]))
 
-    # Every shape once, as XLA compiles what lies between the matmuls for each.
+    # Run every shape once, because XLA compiles the kernels between the matmuls for each shape.
     for number in range(len(batches) if len(batches) > 1 else 0):
         run(number)
     contenders.serve(run, job, matmul_flops=matmul_flops(tf.as_dtype(job["precision"])))

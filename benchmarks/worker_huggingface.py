@@ -1,4 +1,4 @@
-"""A contender: transformers on PyTorch. Started by `contenders.py`, with a Python that has both."""
+"""Runs transformers on PyTorch as a contender; started by `contenders.py` with the peer Python."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import transformers
 
 
 def make_model(job: dict[str, Any]) -> Any:
-    """The model of the job, with random weights."""
+    """Returns the model of the job, with random weights."""
     config = transformers.AlbertConfig(**job["config"] | {"hidden_act": "gelu_new"})
     if job["task"] == "classification":
         config.num_labels = 2
@@ -20,7 +20,7 @@ def make_model(job: dict[str, Any]) -> Any:
 
 
 def pretraining_loss(model: Any, batch: dict[str, Any]) -> Any:
-    """Masked-LM and sentence-order loss; logits of the words at masked positions only."""
+    """Returns the masked-LM plus the sentence-order loss; logits at masked positions only."""
     outputs = model.albert(
         batch["input_ids"], attention_mask=batch["input_mask"], token_type_ids=batch["segment_ids"]
     )
@@ -35,14 +35,14 @@ def pretraining_loss(model: Any, batch: dict[str, Any]) -> Any:
 
 
 def logits_of(model: Any, batch: dict[str, Any]) -> Any:
-    """Logits of a classifier, [B, 2]."""
+    """Returns the logits of a classifier, [B, 2]."""
     return model(
         batch["input_ids"], attention_mask=batch["input_mask"], token_type_ids=batch["segment_ids"]
     ).logits
 
 
 def read_batches(path: str) -> list[dict[str, Any]]:
-    """The batches of the job as tensors; whole numbers are int64, as PyTorch wants them."""
+    """Returns the batches of the job as tensors, integers as int64, as PyTorch requires."""
     found = []
     for arrays in contenders.load_batches(path):
         tensors = {name: torch.from_numpy(value) for name, value in arrays.items()}
@@ -53,7 +53,7 @@ def read_batches(path: str) -> list[dict[str, Any]]:
 
 
 def make_forward(model: Any, job: dict[str, Any]) -> Any:
-    """A function of a batch: the loss, or probabilities where nothing is trained."""
+    """Returns a function of a batch that computes the loss, or in prediction the probabilities."""
     casts = job["precision"] == "bfloat16" and job["training"]
 
     def forward(batch: dict[str, Any]) -> Any:
@@ -74,7 +74,7 @@ def main() -> None:
     batches = read_batches(job["batches"])
     model = make_model(job).train(job["training"])
     if job["precision"] == "bfloat16" and not job["training"]:
-        model = model.to(torch.bfloat16)  # faster than converting the weights every time
+        model = model.to(torch.bfloat16)  # faster than converting the weights in every step
     if job["recompute"]:
         model.gradient_checkpointing_enable()
     forward = make_forward(model, job)

@@ -1,7 +1,7 @@
-"""A contender: the ALBERT encoders of keras-hub and of the TensorFlow Model Garden.
+"""Runs the ALBERT encoders of keras-hub and the TensorFlow Model Garden as contenders.
 
-Started by `contenders.py`. Both get the same heads, made of what their libraries offer, and a
-gradient step as plain as their own examples': AdamW with clipping by the global norm.
+Started by `contenders.py`. Both get the same heads, built from layers of their libraries, and a
+training step as in their own examples: AdamW with clipping by the global norm.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import tensorflow as tf
 
 
 def keras_hub_encoder(config: dict[str, Any]) -> tuple[Any, Any, dict[str, str]]:
-    """keras, the encoder, and what it calls its inputs, with our names for them."""
+    """Returns keras, the encoder, and its input names → our input names."""
     import keras
     import keras_hub
 
@@ -35,7 +35,7 @@ def keras_hub_encoder(config: dict[str, Any]) -> tuple[Any, Any, dict[str, str]]
 
 
 def model_garden_encoder(config: dict[str, Any]) -> tuple[Any, Any, dict[str, str]]:
-    """As `keras_hub_encoder`."""
+    """Returns the same as `keras_hub_encoder`, for the Model Garden."""
     import tf_keras as keras
     from official.nlp.modeling import networks
 

@@ -1,7 +1,7 @@
-"""A contender: this library answers from texts. Started by `contenders.py`.
+"""Runs this library as a contender that predicts from texts; started by `contenders.py`.
 
-The engines: "tensorflow" and "openvino" of `load_predictor`, and "saved_model", the signature
-`texts` of an exported model, which takes the texts in the order they come and computes in float32.
+The engines are "tensorflow" and "openvino" of `load_predictor`, and "saved_model", the signature
+`texts` of an exported model, which computes in float32 and does not reorder the texts.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 import contenders
 import tensorflow as tf
-import tensorflow_text  # noqa: F401 - the operations of exported models
+import tensorflow_text  # noqa: F401 - registers the operations of exported models
 import tf_keras
 
 import albert_tf
@@ -22,9 +22,9 @@ Pairs = list[tuple[str, str]]
 
 
 def make_server(job: dict[str, Any]) -> Callable[[Pairs], Any]:
-    """Returns a function that answers pairs of texts."""
+    """Returns a function that predicts the probabilities for pairs of texts."""
     if job["engine"] == "saved_model":
-        loaded = tf.saved_model.load(job["folder"])  # signatures alone do not keep weights
+        loaded = tf.saved_model.load(job["folder"])  # signatures do not keep the weights alive
 
         def answer(pairs: Pairs) -> Any:
             found = []
@@ -46,7 +46,7 @@ def make_server(job: dict[str, Any]) -> Callable[[Pairs], Any]:
 
 
 def main() -> None:
-    """Answers what the job asks for."""
+    """Runs the job."""
     job = contenders.read_job()
     contenders.serve_texts(make_server(job), job, versions={"tensorflow": tf.__version__})
 

@@ -1,8 +1,8 @@
-"""A contender: transformers answers from texts. Started by `contenders.py`.
+"""Runs transformers as a contender that predicts from texts; started by `contenders.py`.
 
-The engines: "pipeline", as `transformers.pipeline` runs a model on PyTorch, and "openvino", the
-same model and tokenizer with the model converted by OpenVINO. Both take the texts in batches, in
-the order they come.
+The engines are "pipeline" (`transformers.pipeline` on PyTorch) and "openvino" (the same model and
+tokenizer, with the model converted by OpenVINO). Both process the texts in batches without
+reordering them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Pairs = list[tuple[str, str]]
 
 
 def make_pipeline(job: dict[str, Any]) -> Callable[[Pairs], Any]:
-    """Returns a function that answers pairs of texts by the pipeline."""
+    """Returns a function that predicts the probabilities for pairs of texts with the pipeline."""
     pipeline = transformers.pipeline(
         "text-classification",
         model=job["folder"],
@@ -45,7 +45,7 @@ def _label(entry: dict[str, Any]) -> str:
 
 
 def make_openvino(job: dict[str, Any]) -> Callable[[Pairs], Any]:
-    """Returns a function that answers pairs of texts by OpenVINO."""
+    """Returns a function that predicts the probabilities for pairs of texts with OpenVINO."""
     import openvino
 
     tokenizer = transformers.AutoTokenizer.from_pretrained(job["folder"])
@@ -79,7 +79,7 @@ def make_openvino(job: dict[str, Any]) -> Callable[[Pairs], Any]:
 
 
 def main() -> None:
-    """Answers what the job asks for."""
+    """Runs the job."""
     job = contenders.read_job()
     make = {"pipeline": make_pipeline, "openvino": make_openvino}[job["engine"]]
     versions = {"torch": torch.__version__, "transformers": transformers.__version__}

@@ -1,10 +1,10 @@
-r"""Tells which of many pairs of sentences mean the same, as albert_zh's similarity.py does.
+r"""Ranks pairs of sentences by whether they mean the same, as albert_zh's similarity.py does.
 
     python examples/compare_pairs.py --model_dir=lcqmc_model --pairs_file=pairs.tsv
 
 --model_dir is the --output_dir of run_classifier.py, fine-tuned on LCQMC or on other pairs with the
-labels 0 (different) and 1 (the same); --pairs_file has a pair a line, with a tab between the
-sentences. Prints the pairs with the probability that they mean the same, the most similar first.
+labels 0 (different) and 1 (same meaning). --pairs_file has one pair per line, separated by a tab.
+Prints the pairs with the probability that they mean the same, the most similar first.
 """
 
 import dataclasses
@@ -19,10 +19,10 @@ SAME = "1"
 
 @dataclasses.dataclass(frozen=True)
 class Settings(SettingsGroup):
-    """Which model, and which pairs."""
+    """The model and the pairs."""
 
-    model_dir: str = setting(REQUIRED, "Folder of a classifier of pairs.")
-    pairs_file: str = setting(REQUIRED, "File with a pair a line.")
+    model_dir: str = setting(REQUIRED, "Folder of a classifier of sentence pairs.")
+    pairs_file: str = setting(REQUIRED, "File with one tab-separated pair per line.")
 
 
 def read_pairs(path: str) -> list[tuple[str, str]]:
@@ -31,7 +31,7 @@ def read_pairs(path: str) -> list[tuple[str, str]]:
     for number, line in enumerate(files.read_text(path).splitlines(), 1):
         cells = line.split("\t")
         if len(cells) < 2:
-            raise ValueError(f"{path}, line {number}: two sentences with a tab between expected")
+            raise ValueError(f"{path}, line {number}: expected two sentences separated by a tab")
         pairs.append((cells[0], cells[1]))
     return pairs
 
@@ -39,7 +39,7 @@ def read_pairs(path: str) -> list[tuple[str, str]]:
 def run(settings: Settings) -> str:
     """Returns a line for each pair: probability, first and second sentence."""
     pairs = read_pairs(settings.pairs_file)
-    classify = albert_tf.load_predictor(settings.model_dir)  # once, for any number of pairs
+    classify = albert_tf.load_predictor(settings.model_dir)  # loaded once for all pairs
     rows = [
         (result["probabilities"][SAME], *pair)
         for result, pair in zip(classify(pairs), pairs, strict=True)

@@ -1,12 +1,12 @@
-"""From text to a pre-trained, evaluated and fine-tuned ALBERT, in one command.
+"""Pre-trains, evaluates and fine-tunes a small ALBERT from text, in one command.
 
     python examples/demo.py --demo_dir=demo
 
 Creates an English corpus from the documentation of Python's standard library, trains a vocabulary,
 writes records, pre-trains a small model, evaluates it on held-out modules, and fine-tunes it to
 predict which package a sentence documents. Then plots the learning curve and explains the metrics.
-Each step is an ordinary command, printed before it runs. The same command again resumes the demo.
-Nothing is deleted: the results of another version of the demo or of Python are moved aside.
+Each step is an ordinary command, printed before it runs. Run the same command again to resume the
+demo. Nothing is deleted: results of another version of the demo or of Python are moved aside.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FLAGS = flags.FLAGS
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 CONFIG = os.path.join("configs", "albert_demo.json")
 VOCAB_SIZE = demo_report.VOCAB_SIZE
-# Short sequences and many small steps: a small model learns most from these in a few minutes.
+# Within a few minutes, a small model learns most from short sequences and many small steps.
 LENGTHS = {"max_seq_length": 48, "max_predictions_per_seq": 7}
 
 Options = dict[str, Any]
@@ -41,7 +41,7 @@ Options = dict[str, Any]
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """A command of the demo: a program of this repository, its flags and its last output file."""
+    """A step of the demo: a program of this repository, its flags and its last output file."""
 
     name: str
     program: str
@@ -84,7 +84,7 @@ def training_options(demo_dir: str) -> Options:
 
 
 def make_steps(demo_dir: str) -> list[Step]:
-    """Returns the commands, in order; the corpus exists already."""
+    """Returns the steps that follow the creation of the corpus, in order."""
     corpus = os.path.join(demo_dir, "corpus")
     train_text, held_out_text = (
         os.path.join(corpus, name) for name in ("train.txt", "held_out.txt")
@@ -93,7 +93,7 @@ def make_steps(demo_dir: str) -> list[Step]:
         "input_file": train_text,
         "vocab_size": VOCAB_SIZE,
         "output_prefix": os.path.join(demo_dir, "vocabulary"),
-        "overwrite": True,  # everything in demo_dir is the demo's own
+        "overwrite": True,  # demo_dir contains only files of the demo
     }
     training: Options = {
         "train_batch_size": 24,
@@ -163,11 +163,11 @@ def fine_tuning_step(demo_dir: str, model_dir: str) -> Step:
 
 
 class Progress:
-    """The finished steps, recorded in a file, so that the demo can be resumed.
+    """The finished steps, recorded in a file so that the demo can be resumed.
 
     Args:
         demo_dir: folder of the demo.
-        fingerprint: changes if the files in the folder can no longer be used.
+        fingerprint: checksum of what determines the results; files with another one are not used.
     """
 
     def __init__(self, demo_dir: str, fingerprint: str) -> None:
@@ -183,7 +183,7 @@ class Progress:
             move_aside(demo_dir)
 
     def covers(self, step: Step) -> bool:
-        """Returns whether a step is done; if its output is gone, neither are later steps."""
+        """Returns whether a step is done; if its output is gone, it and later steps are redone."""
         if step.name in self.done and os.path.exists(step.output):
             return True
         if step.name in self.done:
@@ -220,7 +220,7 @@ def fingerprint_of(paths: tuple[str, ...], steps: list[Step]) -> str:
 
 
 def run_steps(steps: list[Step], progress: Progress) -> None:
-    """Runs the commands that are not done yet, and stops at the first that fails."""
+    """Runs the remaining steps, and exits at the first one that fails."""
     environment = {**os.environ, "PYTHONPATH": ROOT}
     for number, step in enumerate(steps, 2):
         print(f"\n[{number}/{len(steps) + 1}] {step.name}")
@@ -253,7 +253,7 @@ def main(argv: list[str]) -> None:
     try:
         run_steps(steps, progress)
     except KeyboardInterrupt:
-        sys.exit("\nStopped. The same command goes on from here.")
+        sys.exit("\nStopped. Run the same command again to resume.")
 
     model_dir = os.path.join(demo_dir, "model")
     results = demo_report.read_results(os.path.join(model_dir, "eval_results.txt"))
@@ -272,6 +272,6 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    flags.DEFINE_string("demo_dir", "demo", "Folder that everything is written to.")
-    flags.register_validator("demo_dir", bool, "a folder is needed, the empty text was given")
+    flags.DEFINE_string("demo_dir", "demo", "Folder that all files are written to.")
+    flags.register_validator("demo_dir", bool, "expected a folder, got an empty string")
     app.run(main)

@@ -1,9 +1,9 @@
-r"""Shows what a pre-trained model expects in place of [MASK].
+r"""Predicts the words for [MASK] with a pre-trained model.
 
     python examples/fill_mask.py --model_dir=albert_tiny_zh --text=北京是[MASK]国的首都
 
---model_dir is a released archive or the --output_dir of run_pretraining.py; name the vocabulary
-(--spm_model_file or --vocab_file) where it is not in that folder.
+--model_dir is a released archive or the --output_dir of run_pretraining.py. If the folder does not
+contain the vocabulary, set --spm_model_file or --vocab_file.
 """
 
 import dataclasses
@@ -15,17 +15,21 @@ from albert_tf.settings import REQUIRED, SettingsGroup, setting
 
 @dataclasses.dataclass(frozen=True)
 class Settings(SettingsGroup):
-    """Which model, and which text."""
+    """The model and the text."""
 
     model_dir: str = setting(REQUIRED, "Folder of a pre-trained model.")
-    text: str = setting(REQUIRED, "A text with one [MASK] or more.")
-    count: int = setting(5, "Number of words for each mask.", minimum=1)
-    spm_model_file: str | None = setting(None, "SentencePiece model, if the folder has none.")
-    vocab_file: str | None = setting(None, "WordPiece vocabulary, if the folder has none.")
+    text: str = setting(REQUIRED, "Text with at least one [MASK].")
+    count: int = setting(5, "Number of words to predict for each mask.", minimum=1)
+    spm_model_file: str | None = setting(
+        None, "SentencePiece model; if not given, the one in the folder."
+    )
+    vocab_file: str | None = setting(
+        None, "WordPiece vocabulary; if not given, the one in the folder."
+    )
 
 
 def run(settings: Settings) -> str:
-    """Returns the text with the best words, and the best words of each mask."""
+    """Returns the text with the best words filled in, and the best words for each mask."""
     fill_mask = albert_tf.load_predictor(
         settings.model_dir,
         "fill_mask",

@@ -2,15 +2,15 @@
 
     python examples/make_corpus.py --corpus_dir=demo/corpus --task_dir=demo/task
 
-The text is that of the docstrings of the standard library's modules, which every machine has.
+The text consists of the docstrings of the standard library's modules, which every machine has.
 Writes train.txt and held_out.txt in the format of create_pretraining_data.py, with one sentence per
 line and a blank line between modules, and prints their sizes. About one top-level package in ten is
-held out, always the same ones for the same Python. No sentence occurs twice, so that training sees
-no held-out sentence.
+held out, always the same ones for the same Python. Duplicate sentences are removed, so that no
+held-out sentence is in the training part.
 
---task_dir gets a classification task made from the training part: which package does this sentence
-document? train.tsv and dev.tsv have a sentence and its label per line. The classes are the packages
-with the most sentences; a fifth of the sentences of each is in dev.tsv.
+With --task_dir, also writes a classification task made from the training part: which package does
+this sentence document? train.tsv and dev.tsv have one sentence and its label per line. The classes
+are the packages with the most sentences; a fifth of the sentences of each is in dev.tsv.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _docstrings(path: str) -> Iterator[str]:
     try:
         with open(path, "rb") as stream:
             tree = ast.parse(stream.read())
-    except (SyntaxError, ValueError):  # A few files of the library are broken on purpose.
+    except (SyntaxError, ValueError):  # a few files of the library contain deliberate errors
         return
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     nodes = [node for node in ast.walk(tree) if isinstance(node, documented)]
@@ -122,7 +122,7 @@ def sentences_of(docstring: str) -> list[str]:
 
 
 def is_held_out(module: str) -> bool:
-    """Returns whether a module is held out; all modules of a package are, or none."""
+    """Returns whether a module is held out; either all modules of a package are, or none."""
     return zlib.crc32(module.split(".")[0].encode()) % HELD_OUT_ONE_IN == 0
 
 
@@ -140,10 +140,10 @@ def _documents() -> Iterator[tuple[str, list[str]]]:
 
 
 def collect_documents() -> tuple[list[list[str]], list[list[str]]]:
-    """The sentences of every module, for training and held out, none of them twice.
+    """Returns the sentences of every module without duplicates, for training and held out.
 
     Raises:
-        ValueError: this Python comes without the source of its library.
+        ValueError: this Python was installed without the source of its library.
     """
     parts: tuple[list[list[str]], list[list[str]]] = ([], [])
     for module, document in _documents():
@@ -151,8 +151,8 @@ def collect_documents() -> tuple[list[list[str]], list[list[str]]]:
             parts[is_held_out(module)].append(document)
     if not all(parts):
         raise ValueError(
-            f"{sysconfig.get_paths()['stdlib']} holds no source files with documentation. "
-            "Use a Python that was installed with its library's source."
+            f"{sysconfig.get_paths()['stdlib']} contains no source files with documentation. "
+            "Use a Python that was installed with the source of its library."
         )
     return parts
 
@@ -171,7 +171,7 @@ def write_corpus(corpus_dir: str) -> tuple[str, str]:
 
 
 def collect_task() -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """Sentences with the package that they document, for training and for the dev set."""
+    """Returns (sentence, package that it documents) pairs, for training and for the dev set."""
     packages: dict[str, list[str]] = {}
     for module, document in _documents():
         if not is_held_out(module):
@@ -199,7 +199,7 @@ def write_task(task_dir: str) -> tuple[str, str]:
 
 
 def main(argv: list[str]) -> None:
-    """Writes the corpus, and the task if asked for."""
+    """Writes the corpus and, with `--task_dir`, the task."""
     if len(argv) > 1:
         raise app.UsageError(f"unexpected arguments: {' '.join(argv[1:])}")
     write_corpus(FLAGS.corpus_dir)

@@ -1,11 +1,11 @@
-r"""Finds the lines of a file that mean most nearly what each line of another file means.
+r"""Finds the lines of a file that are most similar in meaning to each line of another file.
 
     python examples/semantic_search.py --model_dir=lcqmc_model --texts_file=answered.txt \
         --queries_file=new_questions.txt
 
-The embedding of a text is the mean of the last four layers over its tokens, and two texts are
-compared by the cosine of their embeddings. A model that was fine-tuned on pairs of sentences, such
-as LCQMC's, finds better than one that was only pre-trained.
+The embedding of a text is the mean of the last four layers over its tokens, and texts are compared
+by the cosine similarity of their embeddings. Models fine-tuned on sentence pairs, such as LCQMC's,
+find better matches than models that were only pre-trained.
 """
 
 import dataclasses
@@ -21,21 +21,21 @@ from albert_tf.settings import REQUIRED, SettingsGroup, setting
 
 @dataclasses.dataclass(frozen=True)
 class Settings(SettingsGroup):
-    """Which model, where to look, and for what."""
+    """The model, the texts and the queries."""
 
     model_dir: str = setting(REQUIRED, "Folder of a model.")
-    texts_file: str = setting(REQUIRED, "File with a text a line, to look in.")
-    queries_file: str = setting(REQUIRED, "File with a text a line, to look for.")
-    count: int = setting(3, "Number of lines to find for each.", minimum=1)
+    texts_file: str = setting(REQUIRED, "File with the texts to search, one per line.")
+    queries_file: str = setting(REQUIRED, "File with the queries, one per line.")
+    count: int = setting(3, "Number of texts to find for each query.", minimum=1)
 
 
 def unit_vectors(embeddings: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Returns embeddings, float32 [N, H], divided by their lengths."""
+    """Returns embeddings, float32 [N, H], normalized to unit length."""
     return embeddings / np.linalg.norm(embeddings, axis=1, keepdims=True)
 
 
 def run(settings: Settings) -> str:
-    """Returns the queries, and below each the most similar texts with their cosines."""
+    """Returns each query followed by the most similar texts with their cosine similarities."""
     texts = files.read_text(settings.texts_file).splitlines()
     queries = files.read_text(settings.queries_file).splitlines()
     embed = albert_tf.load_predictor(settings.model_dir, "embeddings", pooling="mean_last_4")

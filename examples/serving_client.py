@@ -1,10 +1,10 @@
-r"""Asks a classifier behind TensorFlow Serving for the labels of texts. Needs nothing but Python.
+r"""Classifies texts with TensorFlow Serving. Requires only Python's standard library.
 
     python examples/serving_client.py --url=http://localhost:8501/v1/models/mrpc \
         --input_file=pairs.tsv
 
-A line of the file is a text, or two texts with a tab between them. Prints the label of each line,
-its probability and the line. docs/serving.md says how to start the server.
+Each line of the file is a text, or two texts separated by a tab. Prints the label of each line, its
+probability and the line itself. docs/serving.md describes how to start the server.
 """
 
 import argparse
@@ -18,14 +18,14 @@ TIMEOUT = 60  # seconds
 
 
 def predict(url: str, pairs: list[tuple[str, str]]) -> dict[str, Any]:
-    """Returns the outputs of the signature `texts`, name → a value for each pair of texts.
+    """Returns the outputs of the signature `texts`, name → one value per pair of texts.
 
     Args:
-        url: of the model, `http://<host>:8501/v1/models/<name>`.
-        pairs: texts and their second texts, "" where there is none.
+        url: URL of the model, `http://<host>:8501/v1/models/<name>`.
+        pairs: first and second texts; the second text is "" if there is none.
 
     Raises:
-        OSError: the server cannot be reached, or does not take the request; says why.
+        OSError: the server cannot be reached or refuses the request; the message has the reason.
     """
     first, second = zip(*pairs, strict=True)
     columns = {"signature_name": "texts", "inputs": {"text_a": first, "text_b": second}}
@@ -41,10 +41,14 @@ def predict(url: str, pairs: list[tuple[str, str]]) -> dict[str, Any]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Labels the lines of a file, a batch at a time."""
+    """Classifies the lines of a file in batches."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--url", required=True, help="URL of the model at the server")
-    parser.add_argument("--input_file", required=True, help="a text a line, or two with a tab")
+    parser.add_argument("--url", required=True, help="URL of the model on the server")
+    parser.add_argument(
+        "--input_file",
+        required=True,
+        help="file with one text, or two separated by a tab, per line",
+    )
     given = parser.parse_args(arguments)
     with open(given.input_file, encoding="utf-8") as stream:
         lines = stream.read().splitlines()

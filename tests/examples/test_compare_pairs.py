@@ -27,5 +27,5 @@ def test_pairs_are_ordered_by_their_probability(tmp_path, config_file, toy_spm_m
 
 def test_a_line_without_a_pair_is_named(tmp_path):
     (tmp_path / "pairs.tsv").write_text("a\tb\nc\n")
-    with pytest.raises(ValueError, match=r"pairs\.tsv, line 2: two sentences"):
+    with pytest.raises(ValueError, match=r"pairs\.tsv, line 2: expected two sentences"):
         compare_pairs.read_pairs(str(tmp_path / "pairs.tsv"))

@@ -71,7 +71,7 @@ def test_an_empty_folder_is_refused_by_its_flag():
     command = [sys.executable, str(ROOT / "examples" / "demo.py"), "--demo_dir="]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert "flag --demo_dir=: a folder is needed" in done.stderr
+    assert "flag --demo_dir=: expected a folder" in done.stderr
     assert "Traceback" not in done.stderr
 
 
