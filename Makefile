@@ -1,4 +1,4 @@
-# The developer's verbs. `make` alone lists them.
+# Development commands. `make` without a target lists them.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -11,7 +11,7 @@ READY := $(VENV)/.installed
 EXTRAS := .[dev,hf,notebooks,openvino,plot,sentences,web,zh]
 DOCS_READY := $(VENV)/.docs-installed
 
-# Without TensorFlow's start-up notes (which CPU, no CUDA). Its errors reach Python as exceptions.
+# Silences TensorFlow's start-up messages (CPU features, no CUDA). Errors are still raised in Python.
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 .PHONY: help setup demo test test-ci test-slow lint format types docs bench check clean
@@ -21,8 +21,8 @@ help: ## list these targets
 
 setup: $(READY) ## make the virtual environment and install everything into it
 
-# Done once, and again when the dependencies change. uv, where it is there, takes a third of the time;
-# where it fails, as it does not read the settings of pip, pip does it.
+# Runs once, and again when the dependencies change. uv takes a third of the time; pip is the fallback
+# if uv is missing or fails, because uv does not read pip's configuration.
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
 	  || { echo "Python 3.10 or newer is needed: make setup PYTHON=/path/to/python3.11"; exit 1; }
@@ -38,7 +38,7 @@ demo: $(READY) ## from text to a pre-trained, fine-tuned model, in demo/ (four m
 test: $(READY) ## the default tests (five minutes on two cores)
 	$(RUN) -m pytest
 
-# What only whole programs show (kills, full disks, damaged files, several workers), and Google's own
+# Tests that need whole programs (kills, full disks, damaged files, several workers), and Google's own
 # training runs.
 test-ci: $(READY) ## the slow tests that .ci/run runs (twelve minutes)
 	$(RUN) -m pytest -m slow --timeout 1800 tests/test_docs.py tests/test_faults.py tests/test_fuzz.py \

@@ -1,4 +1,4 @@
-"""The house keeps itself: layers, sizes, flags and names, read from the source with `ast`."""
+"""Checks the layers, sizes, flags and names of the source code, which is parsed with `ast`."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def parse(path):
 
 @functools.cache
 def imports(path):
-    """Every module that a file imports, at any depth, except those for type checkers alone."""
+    """Returns all modules that a file imports, at any depth, except for type checking only."""
     found = []
     waiting = [parse(path)]
     while waiting:
@@ -78,7 +78,7 @@ def imports(path):
 
 
 def module_of(path):
-    """The dotted name of a file of the package, without `albert_tf.`."""
+    """Returns the dotted name of a file of the package, without `albert_tf.`."""
     return ".".join(path.relative_to(ROOT / "albert_tf").with_suffix("").parts)
 
 
@@ -86,14 +86,14 @@ HOUSE = {module_of(path): path for path in MODULES}
 
 
 def folder_of(module):
-    """The folder of a module, as `RANKS` calls it."""
+    """Returns the folder of a module, as named in `RANKS`."""
     if "." in module:
         return module.split(".")[0]
     return "FLOOR" if module in FLOOR else "ALBERT"
 
 
 def house_imports(path):
-    """The modules of albert_tf that a file imports."""
+    """Returns the modules of albert_tf that a file imports."""
     names = [name.removeprefix("albert_tf.") for name in imports(path)]
     return set(names) & set(HOUSE)
 
@@ -195,7 +195,7 @@ def test_every_setting_is_defined_once_and_otherwise_redefined():
                 definitions[name].add(settings_class.__qualname__)
             else:
                 redefinitions.append((name, origin, settings_class))
-    # Not blind: these are settings of several programs.
+    # Guards against a vacuous test: these are settings of several programs.
     for name in ("spm_model_file", "vocab_file", "do_lower_case", "optimizer", "max_seq_length"):
         assert name in definitions
     twice = {name: classes for name, classes in definitions.items() if len(classes) > 1}
@@ -256,7 +256,7 @@ def test_functions_stay_short(path):
 
 
 def statements(path):
-    """What a file does, a line a statement or head of a block: no imports, docstrings, comments."""
+    """Returns the statements and block heads of a file; no imports, docstrings or comments."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for node in ast.walk(tree):
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(
@@ -293,7 +293,7 @@ def test_forbidden_words_stay_out(word, reason):
         f"{name_of(path)}:{number}"
         for path in SOURCES
         for number, line in enumerate(lines_of(path), 1)
-        # Saying what differs from BERT is the one good reason to name its paper.
+        # The paper on BERT may be named only to explain a difference from BERT.
         if re.search(word, line) and not re.search(r"[Uu]nlike|differ|compar", line)
     ]
     assert not found, reason

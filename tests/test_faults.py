@@ -1,4 +1,4 @@
-"""What goes wrong around a run: disks, records, checkpoints, kills. As processes, from the shell.
+"""Faults during a run: full disks, damaged records and checkpoints, kills; tested as processes.
 
 `FAULT_KILLS=25 FAULT_STEPS=20000 pytest -m slow tests/test_faults.py -k killed` kills a run of two
 minutes 25 times; by default it is a shorter one, fewer times.
@@ -32,7 +32,7 @@ from tests.training.test_loop import write_records
 pytestmark = pytest.mark.slow
 
 KILLS = int(os.environ.get("FAULT_KILLS", "6"))
-STEPS = int(os.environ.get("FAULT_STEPS", 100 * (KILLS + 2)))  # of the run that is killed
+STEPS = int(os.environ.get("FAULT_STEPS", 100 * (KILLS + 2)))  # steps of the run that is killed
 TIMEOUT = 240 + STEPS // 20  # seconds, of one process
 BATCH = 6
 RECORDS = 53
@@ -41,7 +41,7 @@ SAVED_EVERY = max(20, STEPS // 80)  # steps, while it is killed
 
 @pytest.fixture(scope="module", name="folder")
 def make_folder(tmp_path_factory):
-    """A config with dropout, and records."""
+    """Writes a config with dropout, and records."""
     folder = tmp_path_factory.mktemp("faults")
     changes = {"num_hidden_layers": 2, "num_hidden_groups": 1, "hidden_dropout_prob": 0.1}
     (folder / "config.json").write_text(json.dumps(TINY_SHAPE | changes))
@@ -51,7 +51,7 @@ def make_folder(tmp_path_factory):
 
 @pytest.fixture(scope="module", name="command")
 def make_command(folder):
-    """Gives the command that trains in a folder, 20 steps unless flags say otherwise."""
+    """Returns the command that trains in a folder, for 20 steps unless flags change that."""
 
     def command(output_dir, *flags):
         return [
@@ -72,14 +72,14 @@ def run(command):
 
 
 def finish(command):
-    """Runs a command that has to succeed; gives what it logs."""
+    """Runs a command that must succeed, and returns its log."""
     done = run(command)
     assert done.returncode == 0, done.stderr
     return done.stderr
 
 
 def fail(command):
-    """Runs a command that has to end with an error; gives its message, one line."""
+    """Runs a command that must fail, and returns its one-line message."""
     done = run(command)
     assert done.returncode == 1, done.stderr
     assert "Traceback" not in done.stderr
@@ -100,7 +100,7 @@ def assert_all_usable(folder):
 
 
 def leftovers(folder):
-    """Files that nobody but a process in the midst of writing needs."""
+    """Returns the temporary files, which only a process that is writing needs."""
     return [
         path.name
         for path in folder.iterdir()
@@ -110,14 +110,14 @@ def leftovers(folder):
 
 @pytest.fixture(scope="module", name="through")
 def run_through(command, folder):
-    """The output of a run of 20 steps in which nothing went wrong."""
+    """Returns the output folder of a run of 20 steps without faults."""
     finish(command(folder / "through"))
     return folder / "through"
 
 
 @pytest.fixture(name="mount")
 def make_mount(tmp_path):
-    """Mounts a file system with some options on a folder, and gives the folder."""
+    """Mounts a file system with some options on a folder, and yields the folder."""
     folder = tmp_path / "disk"
     folder.mkdir()
 
@@ -140,7 +140,7 @@ def make_mount(tmp_path):
 
 
 def pages(folder, pattern):
-    """Pages of memory, 4 kB, that files take."""
+    """Returns the number of memory pages of 4 kB that files occupy."""
     return sum(-(-path.stat().st_size // 4096) for path in folder.glob(pattern))
 
 
@@ -158,7 +158,7 @@ def test_a_full_disk_keeps_the_checkpoints_and_the_run_goes_on_later(mount, comm
     assert_same_state(disk, through, 20)
 
 
-# Pages that are missing: which file comes too late depends on their number.
+# Numbers of missing pages, which determine the first file that does not fit.
 @pytest.mark.parametrize("missing", [1, 2, 3, 4, 6, None])
 def test_a_disk_without_room_for_the_other_files_is_an_error_too(mount, command, through, missing):
     needed = pages(through, "*") - pages(through, "model.ckpt-*") + pages(through, "model.ckpt-0.*")
@@ -169,7 +169,7 @@ def test_a_disk_without_room_for_the_other_files_is_an_error_too(mount, command,
 
 
 def test_a_folder_that_cannot_be_written_to_is_refused_at_once(mount, command, tmp_path):
-    if os.geteuid() == 0:  # who may write anywhere
+    if os.geteuid() == 0:  # root may write anywhere
         folder = mount("ro")
     else:
         folder = tmp_path / "read_only"
@@ -206,7 +206,7 @@ def test_a_damaged_record_ends_the_run_or_is_left_out(command, folder, tmp_path)
     assert f"{path}, record 30: damaged" in fail(wrong)
     log = finish([*wrong, "--skip_bad_records"])
     assert f"{path}: 1 of {RECORDS} records are damaged and skipped: 30" in log
-    # It is as if that record had never been.
+    # The result is the same as without that record.
     (tmp_path / "other").mkdir()
     without = tmp_path / "other" / "train.tfrecord"
     end = begin + len(records[29])
@@ -240,10 +240,10 @@ def test_a_second_process_in_a_folder_is_refused_and_the_first_goes_on(command, 
     finally:
         first.kill()
         first.wait()
-    finish(command(tmp_path))  # a killed process has let go
+    finish(command(tmp_path))  # a killed process no longer holds the lock
 
 
-# Runs a program, and kills it before the best checkpoint that replaces another one gets its index.
+# Runs a program, and kills it before the index of the second best checkpoint is put in place.
 KILLED_AT_A_BETTER_ONE = """
 import os, runpy, signal, sys
 from albert_tf import files

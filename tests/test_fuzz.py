@@ -1,4 +1,4 @@
-"""Damaged files of every format: each is read, or refused by its name, and nothing else happens.
+"""Fuzzes the readers of every format: a damaged file is either read, or refused by its name.
 
 The damage is random, from fixed seeds: flipped bits, files cut short, blocks that are missing or
 there twice, values of other types, giant numbers. An input passes if reading it
@@ -62,17 +62,17 @@ from tests.training.test_loop import write_records
 
 pytestmark = pytest.mark.slow
 
-INPUTS = int(os.environ.get("FUZZ_INPUTS", "60"))  # of each kind
-CPU_SECONDS = 20  # more for one input is a hang
-MEMORY = 2**31  # bytes of address space that reading may add
+INPUTS = int(os.environ.get("FUZZ_INPUTS", "60"))  # number of inputs per kind of file
+CPU_SECONDS = 20  # an input that takes longer counts as a hang
+MEMORY = 2**31  # limit of additional address space for reading, in bytes
 SHOWN_FAILURES = 8
 LOG = logging.getLogger(__name__)
 LOG.setLevel(logging.INFO)  # `pytest -rP` shows the counts
 
-# In bytes: what has a meaning in one of the formats, or is no UTF-8.
+# Byte strings that have a meaning in one of the formats, or are not UTF-8.
 SIGNS = [b"\0", b"\t", b"\n", b"\r", b'"', b",", b":", b"[", b"]", b"{", b"}", b"\\", b"-", b"9"]
 SIGNS += [b"\xff", b"\xed\xa0\x80", b"\xe2\x80\xa8", b"\xef\xbb\xbf", b"\x1f\x8b\x08", b"\\ud800"]
-# In place of JSON values, as text.
+# Texts that replace JSON values.
 NUMBERS = ["-1", "0", "1.5", "1" * 30, "9" * 5000, "1e308", "1e999", "-0.0", "NaN", "-Infinity"]
 OTHERS = ["null", "true", "{}", "[]", "[[]]", "[null]", '{"x": 1}', "[" * 100_000 + "]" * 100_000]
 TEXTS = [
@@ -112,7 +112,7 @@ KINDS: dict[str, Kind] = {}
 
 
 def kind(name, write, damage, has_checksum=False):
-    """Makes the function below it the reader of a kind."""
+    """Registers the decorated function as the reader of a kind of file."""
 
     def register(read):
         KINDS[name] = Kind(write, read, damage, has_checksum)
@@ -125,7 +125,7 @@ def kind(name, write, damage, has_checksum=False):
 
 
 def damage_bytes(data: bytes, rng: random.Random) -> bytes:
-    """Does one or two things to bytes, at random places."""
+    """Applies one or two random changes to bytes."""
     for _ in range(rng.choice([1, 1, 2])):
         begin = rng.randrange(len(data) + 1)
         end = min(len(data), begin + int(2 ** rng.uniform(0, 10)))
@@ -160,7 +160,7 @@ def damage_bits(data: bytes, rng: random.Random) -> bytes:
 
 
 def damage_pieces(data: bytes, rng: random.Random) -> bytes:
-    """Damages the pieces of a SentencePiece model: they come first, but are the lesser part."""
+    """Damages the pieces of a SentencePiece model, which are the first and smaller part of it."""
     begin = data.rindex("\u2581".encode()) if rng.randrange(4) else len(data)
     return damage_bits(data[:begin], rng) + data[begin:]
 
@@ -205,7 +205,7 @@ def damage_gzip(data: bytes, rng: random.Random) -> bytes:
 
 
 def damage_record(data: bytes, rng: random.Random) -> bytes:
-    """Damages the content of a record, and gives it the right checksums."""
+    """Damages the content of a record, and corrects its checksums."""
     contents = []
     while data:
         size = int.from_bytes(data[:8], "little") + tfrecord.HEADER_BYTES
@@ -356,7 +356,7 @@ def read_record_file(path):
 @kind("records, bad ones skipped", write_record_file, damage_frames, has_checksum=True)
 @kind("records, gzip, bad ones skipped", write_compressed_records, damage_bytes, has_checksum=True)
 def read_usable_records(path):
-    """Nothing that is not there: some of the good records are read, in order."""
+    """Checks that only existing records are read, in order."""
     rest = iter(good_rows())
     found = [frozen(row) for row in rows_of(record_task().find_records(str(path), "x", True))]
     return [row for row in found if row not in rest]
@@ -622,7 +622,7 @@ def write_cache(folder):
 
 
 def damage_made_of(data: bytes, rng: random.Random) -> bytes:
-    """Damages the text of a feature cache that says what it was made of."""
+    """Damages the text in a feature cache that describes its source."""
     with np.load(io.BytesIO(data)) as content:
         arrays = dict(content)
     text = damage_json(str(arrays["made_of"]).encode(), rng).decode(errors="replace")
@@ -634,7 +634,7 @@ def damage_made_of(data: bytes, rng: random.Random) -> bytes:
 @kind("feature cache", write_cache, damage_bytes, has_checksum=True)
 @kind("feature cache, made_of", write_cache, damage_made_of, has_checksum=True)
 def read_cache(path):
-    """The features, from the cache or made anew."""
+    """Returns the features, from the cache or recomputed."""
     found = feature_cache.load_or_make(str(path), MADE_OF, lambda: FEATURES, TokenSequences)
     return found.to_arrays()
 
@@ -698,11 +698,11 @@ def read_work_directory(path):
         return checksum, blocks, sorted(work.counts().items()), work.finished_outputs()
 
 
-# All of them
+# All kinds of files
 
 
 def frozen(value: Any) -> Any:
-    """What is read, in a form that can be compared.
+    """Returns what was read, in a form that can be compared.
 
     Raises:
         UnicodeEncodeError: a text that no file and no terminal takes.
@@ -719,7 +719,7 @@ def frozen(value: Any) -> Any:
 
 @contextlib.contextmanager
 def limits() -> Iterator[None]:
-    """Ends what computes for too long or claims too much memory."""
+    """Interrupts code that runs for too long or allocates too much memory."""
 
     def stop(*_: Any) -> None:
         raise HangError(f"more than {CPU_SECONDS} s")
@@ -728,7 +728,7 @@ def limits() -> Iterator[None]:
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + MEMORY, hard))
-    signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)  # of the processor: others work beside this
+    signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)  # CPU time, as other programs may be running
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""Every program in folders with a scheme, as gs:// has one; file:// needs no network.
+"""Tests every program with folders that have a URL scheme; file:// needs no network, unlike gs://.
 
 The same files appear as on a local disk, with the same content, also after an interruption.
 """
@@ -30,7 +30,7 @@ from tests.training.test_loop import write_records
 
 pytestmark = pytest.mark.slow
 
-# What has times, speeds, or digests of paths and of times inside.
+# Files that contain times, speeds, or digests of paths and of times.
 NOT_COMPARED = re.compile(
     r"(.*/)?(run\.json|(runs|metrics|evaluations)\.jsonl|EVENTS|.*\.(npz|png|pb|safetensors))"
 )
@@ -39,12 +39,12 @@ ALL = ["--do_train", "--do_eval", "--do_predict"]
 
 @pytest.fixture(name="folders")
 def make_folders(tmp_path):
-    """A folder of a local path, and one of a path with a scheme."""
+    """Returns a folder with a local path, and one whose path has a scheme."""
     return str(tmp_path / "local"), f"file://{tmp_path}/remote"
 
 
 def contents(folder):
-    """Relative name → content without paths, of all files."""
+    """Returns relative name → content without paths, for all files."""
     found = {}
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         name = re.sub(r"\b1\d{9}\b", "TIME", str(path.relative_to(folder)))
@@ -54,7 +54,7 @@ def contents(folder):
 
 
 def assert_same_files(tmp_path, *expected):
-    """Compares what is in the two folders, where `expected` are some of the names."""
+    """Compares the contents of the two folders, which must include the names in `expected`."""
     local, remote = contents(tmp_path / "local"), contents(tmp_path / "remote")
     assert list(local) == list(remote)
     compared = [name for name in local if not NOT_COMPARED.fullmatch(name)]
@@ -63,13 +63,13 @@ def assert_same_files(tmp_path, *expected):
 
 
 def place(path, folder):
-    """A path with the scheme of `folder`."""
+    """Returns a path with the scheme of `folder`."""
     return f"file://{path}" if "://" in folder else str(path)
 
 
 @pytest.fixture(name="fine_tune")
 def with_model(config_file, toy_spm_model):
-    """Gives a function that fine-tunes into a folder; in a remote one the run is interrupted."""
+    """Returns a function that fine-tunes into a folder; a run in a remote one is interrupted."""
 
     def fine_tune(program, script, folder, *flags):
         always = [

@@ -1,4 +1,4 @@
-"""Runs from the shell: their description, signals, the lock, several devices and workers."""
+"""Tests of runs from the shell: descriptions, signals, locks, several devices and workers."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_a_signal_ends_the_wait_for_a_worker_that_does_not_come(folder, tmp_path
 
 
 def start_race(tmp_path, vocabulary, output_dir, *flags, **environment):
-    """Fine-tuning without dropout, which would differ from device to device."""
+    """Fine-tunes without dropout, which would differ between devices."""
     data = tmp_path / "data"
     data.mkdir(exist_ok=True)
     options = ["to the sea", "to the town", "nowhere"]
