@@ -16,6 +16,18 @@ from albert_tf.training.interruption import SIGNALS, StopRequest
 from tests.conftest import ROOT
 
 
+@pytest.fixture(autouse=True)
+def restore_default_handlers():
+    """Sets Python's handlers; in background processes the signals may be ignored."""
+    handlers = {number: signal.SIG_DFL for number in SIGNALS} | {
+        signal.SIGINT: signal.default_int_handler
+    }
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
 @pytest.mark.parametrize("number", SIGNALS)
 def test_the_first_signal_only_requests_a_stop(number):
     before = signal.getsignal(number)
