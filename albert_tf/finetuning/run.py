@@ -394,8 +394,10 @@ class FineTuningRun:
             loading.load_weights(model, prefix)
             self.begin_work()
             vocabulary = settings.spm_model_file or settings.vocab_file or ""
-            names = (session.CONFIG_NAME, trained_with.FILE, finding.RUN_FILE, finding.TASK_FILE)
+            names = (session.CONFIG_NAME, trained_with.FILE, finding.TASK_FILE)
             paths = [os.path.join(settings.output_dir, name) for name in names]
+            # In a sweep it describes all runs, and is in their parent folder.
+            paths.append(os.path.join(self.session.settings.output_dir, finding.RUN_FILE))
             extra_files = {}
             for path in [*filter(files.exists, paths), vocabulary]:
                 with files.open_binary(path) as stream:

@@ -441,4 +441,4 @@ def test_a_sweep_writes_a_folder_per_run_and_a_table_and_exports_the_best(fine_t
     best = tensors(f"{result.output_dir}/model.ckpt-best")
     np.testing.assert_array_equal(scores, best[WordTask.weight])
     assert export_dir == f"{tmp_path}/export"
-    assert names == ["albert_config.json", "trained_with.json", "vocab.txt"]
+    assert names == ["albert_config.json", "run.json", "trained_with.json", "vocab.txt"]
