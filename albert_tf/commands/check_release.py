@@ -61,13 +61,19 @@ class Recipe:
         path: path of the file.
         command: module of `albert_tf.commands` that runs the recipe.
         published: the published results, as quoted in the comments of the file.
-        flags: name → value, for the flags that have a value.
+        lines: the flags, as the file lists them.
     """
 
     path: str
     command: str
     published: str
-    flags: dict[str, str]
+    lines: list[str]
+
+    @property
+    def flags(self) -> dict[str, str]:
+        """The flags that have a value, name → value."""
+        pairs = (line[2:].partition("=") for line in self.lines)
+        return {name: value for name, is_given, value in pairs if is_given}
 
 
 def read_recipe(name: str) -> Recipe:
@@ -88,8 +94,8 @@ def read_recipe(name: str) -> Recipe:
         raise ValueError(
             f"{path} is not a recipe: its comments must name a command and a published result"
         )
-    flags = dict(re.findall(r"^--(\w+)=(.*)$", text, re.MULTILINE))
-    return Recipe(path, command[1], published[1].replace("\n# ", " "), flags)
+    lines = [line for line in text.splitlines() if line.startswith("--")]
+    return Recipe(path, command[1], published[1].replace("\n# ", " "), lines)
 
 
 def command_line(settings: Settings, recipe: Recipe) -> list[str]:
@@ -107,8 +113,7 @@ def command_line(settings: Settings, recipe: Recipe) -> list[str]:
         "spm_model_file": spm_model_file or "",
         "vocab_file": vocab_file or "",
     }
-    lines = [line for line in files.read_text(recipe.path).splitlines() if line.startswith("--")]
-    kept = [line for line in lines if line[2:].split("=")[0] not in model]
+    kept = [line for line in recipe.lines if line[2:].split("=")[0] not in model]
     given = [f"--{name}={value}" for name, value in model.items() if value]
     given += [f"--{name}={value}" for name, value in _folders(settings, recipe).items()]
     return [sys.executable, "-m", f"albert_tf.commands.{recipe.command}", *kept, *given]
@@ -131,15 +136,11 @@ def measured(output_dir: str) -> str:
     results = run_directory.read_results(output_dir)
     phases = {
         phase: ", ".join(
-            f"{name} {value:.4g}" for name, value in values.items() if _is_result(value)
+            f"{name} {value:.4g}" for name, value in values.items() if isinstance(value, float)
         )
         for phase, values in results.items()
     }
     return "; ".join(f"{phase}: {text}" for phase, text in phases.items() if text)
-
-
-def _is_result(value: object) -> bool:
-    return isinstance(value, float)
 
 
 def run(settings: Settings) -> str:
