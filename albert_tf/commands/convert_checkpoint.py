@@ -371,11 +371,28 @@ def _write_tf_hub(
 ) -> None:
     from albert_tf.checkpoints import tf_hub
 
-    for name in sorted(_assign(model, tensors)):
-        logging.warning("%s is not part of a TF-Hub module and is left out", name)
-    masked_lm, order = (any(n.startswith(scope) for n in tensors) for scope in HEADS.values())
+    masked_lm, order = _assign_with_heads(model, tensors, "a TF-Hub module")
     vocabulary = (settings.vocab_file, settings.spm_model_file, bool(settings.do_lower_case))
     tf_hub.save_hub_module(folder, model, model.config, masked_lm, order, *vocabulary)
+
+
+def _assign_with_heads(
+    model: AlbertForPretraining, tensors: dict[str, np.ndarray], target: str
+) -> tuple[bool, bool]:
+    """Assigns weights as `_assign`, and logs a warning for each unused one.
+
+    Args:
+        model: the model to write.
+        tensors: variable → value.
+        target: the form in which the model is written, for the warnings.
+
+    Returns:
+        Whether the weights contain the masked-LM head, and the sentence-order head.
+    """
+    for name in sorted(_assign(model, tensors)):
+        logging.warning("%s is not part of %s and is left out", name, target)
+    masked_lm, order = (any(n.startswith(scope) for n in tensors) for scope in HEADS.values())
+    return masked_lm, order
 
 
 def _assign(model: AlbertForPretraining, tensors: dict[str, np.ndarray]) -> set[str]:
@@ -394,9 +411,7 @@ def _write_saved_model(
     from albert_tf.serving import pretrained_model
     from albert_tf.tokenization import FullTokenizer
 
-    for name in sorted(_assign(model, tensors)):
-        logging.warning("%s is not part of a pre-trained SavedModel and is left out", name)
-    masked_lm, order = (any(n.startswith(scope) for n in tensors) for scope in HEADS.values())
+    masked_lm, order = _assign_with_heads(model, tensors, "a pre-trained SavedModel")
     tokenizer = None
     if settings.spm_model_file or settings.vocab_file:
         is_lower = bool(settings.do_lower_case)
