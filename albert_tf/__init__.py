@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from albert_tf.checkpoints.loading import load_checkpoint
-    from albert_tf.checkpoints.pretrained import from_pretrained
     from albert_tf.config import AlbertConfig
     from albert_tf.heads import (
         AlbertForAnswerableSpans,
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
         AlbertForTokenClassification,
     )
     from albert_tf.inference.predictors import load_predictor
+    from albert_tf.inference.pretrained import from_pretrained
     from albert_tf.modeling import AlbertEncoder, AlbertForPretraining
     from albert_tf.optimization import AdamW, Lamb
     from albert_tf.tokenization import FullTokenizer
@@ -62,7 +62,7 @@ _MODULES = {
     "AlbertForTokenClassification": "heads",
     "FullTokenizer": "tokenization",
     "Lamb": "optimization",
-    "from_pretrained": "checkpoints.pretrained",
+    "from_pretrained": "inference.pretrained",
     "load_checkpoint": "checkpoints.loading",
     "load_predictor": "inference.predictors",
 }

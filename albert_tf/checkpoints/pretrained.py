@@ -1,12 +1,9 @@
 """Loads a model and its tokenizer from a folder of any origin.
 
-    >>> model, tokenizer = albert_tf.from_pretrained("albert_tiny/")
-    >>> model(tokenizer(["The river", "A boat"]))["pooled_output"].shape
-    TensorShape([2, 12])
-
 Released archives, Hugging Face repositories, TF-Hub modules and the output directories of this
 package's programs contain the same three things with different names: a config, weights and a
 vocabulary. `finding` finds them; whatever is missing or ambiguous can be passed as an argument.
+Users call `albert_tf.from_pretrained`, whose result can also be called with texts.
 """
 
 from __future__ import annotations
@@ -36,7 +33,7 @@ TASKS = {
 TASKS_WITH_LABELS = ("classification", "regression", "token_classification")
 
 
-def from_pretrained(
+def load_pretrained(
     folder: str,
     task: str | None = None,
     num_labels: int | None = None,
@@ -49,34 +46,7 @@ def from_pretrained(
 ) -> tuple[Any, FullTokenizer]:
     """Returns a model with the weights from a folder, and its tokenizer.
 
-        >>> model, tokenizer = from_pretrained("albert_tiny/", "classification", num_labels=3)
-        >>> tokenizer.decode(tokenizer("The RIVER")["input_ids"][0])
-        'the river'
-
-    Args:
-        folder: a folder with a config, weights of any family supported by `load_checkpoint`, and a
-            vocabulary; or a checkpoint in such a folder. Of a run's checkpoints `model.ckpt-best`
-            is used, or else the newest one.
-        task: None for an `AlbertEncoder`, "pretraining" for an `AlbertForPretraining`, or the task
-            of a head: "classification", "regression", "multiple_choice", "spans",
-            "answerable_spans" or "token_classification".
-        num_labels: number of labels; defaults to that of the head in the checkpoint.
-        config_file: the config; defaults to the one in the folder.
-        vocab_file: a WordPiece vocabulary; defaults to the vocabulary in the folder.
-        spm_model_file: a SentencePiece model; defaults to the vocabulary in the folder.
-        do_lower_case: whether to lowercase text; defaults to what the folder says (flags of the
-            run, Hugging Face's tokenizer_config.json, variable of a TF-Hub module), or else True.
-        **head_arguments: arguments of the model's constructor, such as `use_pooled_output=False`.
-
-    Returns:
-        The model and the tokenizer. A head that is missing in the checkpoint has random weights,
-        and a warning is logged.
-
-    Raises:
-        FileNotFoundError: there is no config, checkpoint or vocabulary.
-        ValueError: there are several configs, checkpoints or vocabularies; the checkpoint does not
-            contain the whole encoder; or the vocabulary is larger than the embedding table or not
-            the one that the model was trained with.
+    The public function is `albert_tf.from_pretrained`, which documents arguments and errors.
     """
     if task not in TASKS:
         known = ", ".join(repr(name) for name in TASKS)

@@ -12,12 +12,16 @@ from typing import Any
 
 from albert_tf.checkpoints import families, finding, trained_with
 from albert_tf.checkpoints.containers import open_weights
+from albert_tf.checkpoints.names import variable_name
+from albert_tf.checkpoints.pretrained import load_pretrained
 from albert_tf.classification import custom
 from albert_tf.classification.tasks import ClassificationTask
 from albert_tf.inference.settings import EMBEDDINGS, FILL_MASK, TASKS
+from albert_tf.modeling import AlbertModel
 from albert_tf.settings import SettingsGroup, describe, from_text
 from albert_tf.squad.task import HEAD_V1, HEAD_V2
 from albert_tf.token_classification.task import Tags, remembered_tags
+from albert_tf.tokenization import FullTokenizer
 
 HEAD = "output_weights"  # of classification, regression, multiple choice and token classification
 MASKED_LM_HEAD = "cls/predictions/output_bias"
@@ -55,6 +59,15 @@ class ModelFolder:
         entries = families.recognize(weights.shapes).entries
         self.shapes = {name: tuple(entry.shape) for name, entry in entries.items()}
         self.recorded = _recorded_settings(self.records)
+
+    def load(self, task: str | None, **arguments: Any) -> tuple[Any, FullTokenizer]:
+        """Returns the model for a task and its tokenizer.
+
+        Args:
+            task: as in `albert_tf.from_pretrained`.
+            **arguments: the other arguments of `albert_tf.from_pretrained`.
+        """
+        return load_pretrained(self.checkpoint, task, **arguments)
 
     def find_task(self, wanted: str | None = None) -> str:
         """Returns the task to use the model for, one of `TASKS`.
@@ -118,23 +131,30 @@ class ModelFolder:
         """Returns the classification or regression task, with labels "0", "1", … if unknown."""
         known = custom.read_task(self.records)
         is_regression = task == "regression"
-        if known is not None and known.is_regression == is_regression:
+        count = 0 if is_regression else self.shapes[HEAD][0]
+        is_same = known is not None and known.is_regression == is_regression
+        if known is not None and is_same and len(known.labels) == count:
             return ClassificationTask(
                 known.task_name, known.folder, {}, known.labels, known.is_regression
             )
-        labels = () if is_regression else tuple(map(str, range(self.shapes[HEAD][0])))
-        return ClassificationTask("", "", {}, labels, is_regression)
+        return ClassificationTask("", "", {}, tuple(map(str, range(count))), is_regression)
 
     def tags(self) -> Tags:
         """Returns the labels of token classification.
 
         Raises:
-            ValueError: the labels were not recorded.
+            ValueError: the labels were not recorded, or are those of another head.
         """
         tags = remembered_tags(self.records)
         if tags is None:
             raise ValueError(
                 f"{self.folder} has no {custom.TASK_FILE}, which lists the labels of the tokens"
+            )
+        count = self.shapes[HEAD][0]
+        if len(tags.labels) != count:
+            raise ValueError(
+                f"{self.records}/{custom.TASK_FILE} lists {len(tags.labels)} labels, and the model "
+                f"has {count} outputs: they do not belong together"
             )
         return tags
 
@@ -151,6 +171,28 @@ class ModelFolder:
             for name in names
             if name in fields and name in self.recorded
         }
+
+
+class LoadedModelFolder(ModelFolder):
+    """A folder whose model is in memory, and may have been trained since it was loaded.
+
+    Args:
+        path: as in `ModelFolder`.
+        model: a model that was loaded from the folder.
+        tokenizer: its tokenizer.
+    """
+
+    def __init__(self, path: str, model: Any, tokenizer: FullTokenizer) -> None:
+        super().__init__(path)
+        self.is_export = False  # the exported signature has the weights of the file
+        self.shapes = {variable_name(weight): tuple(weight.shape) for weight in model.variables}
+        self._loaded = model, tokenizer
+
+    def load(self, task: str | None, **arguments: Any) -> tuple[Any, FullTokenizer]:
+        """Returns the model, or its encoder if the task is None; ignores the arguments."""
+        model, tokenizer = self._loaded
+        is_head = task is None and isinstance(model, AlbertModel)
+        return (model.encoder if is_head else model), tokenizer
 
 
 def _recorded_settings(folder: str) -> dict[str, str]:

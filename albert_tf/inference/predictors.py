@@ -28,7 +28,6 @@ import tf_keras
 from numpy.typing import NDArray
 
 from albert_tf import classification, race, squad, token_classification
-from albert_tf.checkpoints.pretrained import from_pretrained
 from albert_tf.classification.task import MIN_SEQ_LENGTH, Classifier
 from albert_tf.finetuning.batching import Features, Padding
 from albert_tf.finetuning.prediction import Predictor, Step
@@ -237,7 +236,7 @@ class TextPredictor:
         self, found: ModelFolder, recorded: Mapping[str, Any], model_files: Mapping[str, Any]
     ) -> tuple[Any, FullTokenizer]:
         """Returns the model and its tokenizer."""
-        return from_pretrained(found.checkpoint, self.task, **model_files)
+        return found.load(self.task, **model_files)
 
     def compute(
         self,
@@ -300,9 +299,7 @@ class TextClassifier(TextPredictor):
     ) -> tuple[Any, FullTokenizer]:
         """Returns the model and its tokenizer."""
         use_pooled_output = recorded.get("use_pooled_output", True)
-        return from_pretrained(
-            found.checkpoint, self.task, use_pooled_output=use_pooled_output, **model_files
-        )
+        return found.load(self.task, use_pooled_output=use_pooled_output, **model_files)
 
     def __call__(self, texts: Texts, pairs: str | Sequence[str] | None = None) -> Any:
         """Returns the result of each text, in input order; for a single string, its result alone.
@@ -532,7 +529,7 @@ class SpanAnswerer(TextPredictor):
             tops = {
                 name: recorded[name] for name in ("start_n_top", "end_n_top") if name in recorded
             }
-        return from_pretrained(found.checkpoint, self.task, **tops, **model_files)
+        return found.load(self.task, **tops, **model_files)
 
     def __call__(self, question: str, context: str) -> Result:
         """Returns the result of one question."""
@@ -587,7 +584,7 @@ class Embedder(TextPredictor):
         self, found: ModelFolder, recorded: Mapping[str, Any], model_files: Mapping[str, Any]
     ) -> tuple[Any, FullTokenizer]:
         """Returns the encoder and the tokenizer."""
-        return from_pretrained(found.checkpoint, **model_files)
+        return found.load(None, **model_files)
 
     def __call__(
         self, texts: Texts, pairs: str | Sequence[str] | None = None
@@ -640,7 +637,7 @@ class MaskFiller(TextPredictor):
         self, found: ModelFolder, recorded: Mapping[str, Any], model_files: Mapping[str, Any]
     ) -> tuple[Any, FullTokenizer]:
         """Returns the model and its tokenizer."""
-        return from_pretrained(found.checkpoint, "pretraining", **model_files)
+        return found.load("pretraining", **model_files)
 
     def __call__(self, texts: str | Sequence[str]) -> Any:
         """Returns the result of each text, in input order; for a single string, its result alone.
