@@ -45,6 +45,31 @@ def test_outputs_have_the_same_names_and_values(step):
             assert found[name].dtype == value.dtype.as_numpy_dtype
 
 
+def test_shared_weights_are_stored_once():
+    openvino = pytest.importorskip("openvino", reason="openvino is an extra")
+    weights = np.random.default_rng(5).normal(size=(2, 5, 5)).astype(np.float32)
+    shared, other = map(tf.Variable, weights)
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 5])], autograph=False)
+    def step(x):
+        for kernel in (shared, shared, other, shared):
+            x = tf.tanh(tf.matmul(x, kernel))
+        return x
+
+    model = openvino.convert_model(step.get_concrete_function())
+
+    def kernels():
+        nodes = [node for node in model.get_ops() if node.get_type_name() == "Constant"]
+        return [node for node in nodes if tuple(node.get_output_shape(0)) == (5, 5)]
+
+    assert len(kernels()) == 4  # otherwise, sharing them has become unnecessary
+    openvino_engine.share_weights(model)
+    assert len(kernels()) == 2
+    x = np.random.default_rng(6).normal(size=(3, 5)).astype(np.float32)
+    found = openvino.compile_model(model, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})(x)[0]
+    np.testing.assert_allclose(found, step(x), rtol=1e-5, atol=1e-6)
+
+
 def test_a_missing_package_is_reported(step, monkeypatch):
     monkeypatch.setitem(sys.modules, "openvino", None)
     with pytest.raises(ValueError, match=r"pip install 'albert-tf2\[openvino\]'"):
