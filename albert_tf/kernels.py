@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
+from tf_keras.src.utils import control_flow_util
 
 from albert_tf.config import LAYER_NORM_EPSILON
 
@@ -34,6 +35,17 @@ ACTIVATIONS = {
 }
 _GELU_SCALE, _GELU_CUBE = math.sqrt(2 / math.pi), 0.044715
 _is_plain = contextvars.ContextVar("_is_plain", default=False)
+
+
+def is_compiled_whole() -> bool:
+    """Returns whether XLA compiles all of the function that is being traced, as on GPUs and TPUs.
+
+    Functions inside it are not called but traced into it. XLA needs the values of some inputs when
+    it compiles, such as the permutation of a transpose. If the gradient of a function receives one
+    from the function itself, XLA takes all inputs of that function for such values, and compiles
+    the training step again whenever a weight changes.
+    """
+    return control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph())
 
 
 @contextlib.contextmanager
@@ -68,7 +80,8 @@ def fused(function: Callable[..., Any]) -> Callable[..., Any]:
     compiled = tf.function(function, jit_compile=True, autograph=False)
 
     def call(width: int, *tensors: Any) -> Any:
-        is_compiled = width >= MIN_COMPILED_WIDTH and tf.inside_function()
+        is_wide = width >= MIN_COMPILED_WIDTH
+        is_compiled = is_wide and tf.inside_function() and not is_compiled_whole()
         return (compiled if is_compiled else function)(width, *tensors)
 
     return call
@@ -411,7 +424,7 @@ def _shared_call(layer, is_recomputed):
         finally:
             _shared.reset(token)
 
-    if tf.inside_function() and not _is_plain.get():
+    if tf.inside_function() and not _is_plain.get() and not is_compiled_whole():
         compute = tf.function(compute, autograph=False)
     if is_recomputed:
         compute = _recomputed(compute)

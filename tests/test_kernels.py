@@ -195,3 +195,16 @@ def test_a_shared_layer_is_traced_once_and_its_weights_are_read_once():
     assert kinds.count("ReadVariableOp") == 2
     called = {op.get_attr("f").name for op in graph.get_operations() if "Call" in op.type}
     assert len(called) == 1
+
+
+def test_a_function_is_compiled_whole_if_xla_compiles_what_surrounds_it():
+    found = []
+
+    def note():
+        found.append(kernels.is_compiled_whole())
+        return tf.constant(0)
+
+    note()
+    tf.function(note)()
+    tf.function(lambda: tf.function(note)(), jit_compile=True)()
+    assert found == [False, False, True]
