@@ -107,7 +107,7 @@ def pairs_of(documents: list[list[str]]) -> Iterator[tuple[str, str, int]]:
     settings = InstanceSettings(masked_lm_prob=0, short_seq_prob=0, dupe_factor=20)
     table = masking.word_start_table(tokenizer.pieces, tokenizer.is_sentencepiece)
     tokens = instances.tokenize_documents(documents, tokenizer, table)
-    for batch in instances.create_batches(tokens, settings, tokenizer, 0):
+    for batch in instances.create_batches(tokens, settings, tokenizer, (0, 0)):
         for row in range(len(batch["input_ids"])):
             yield _segments(batch, row, tokenizer)
 

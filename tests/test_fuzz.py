@@ -45,7 +45,7 @@ from albert_tf.classification.settings import CustomDataSettings
 from albert_tf.config import AlbertConfig
 from albert_tf.data import corpus, records, tfrecord, work_directory
 from albert_tf.data.settings import TextSettings
-from albert_tf.data.text_formats import chunk_lines
+from albert_tf.data.text_formats import sentences_of
 from albert_tf.finetuning import feature_cache, results
 from albert_tf.finetuning.sequences import TokenSequences
 from albert_tf.inference import reading as inference_reading
@@ -674,15 +674,15 @@ def read_text(path):
     form = corpus.JSONL if path.suffix == ".jsonl" else corpus.SENTENCES
     settings = TextSettings(input_format=form)
     chunks = corpus.read_chunks([str(path)], 100, form)
-    return [lines for chunk in chunks for lines in chunk_lines(chunk, settings)]
+    return [lines for chunk in chunks for lines in sentences_of(chunk.parts, settings)]
 
 
 def write_work_directory(name):
     def write(folder):
         with work_directory.open_work_directory(str(folder / "work"), {"seed": 5}) as work:
-            block = folder / "work" / "chunk-000000-000.spill"
+            block = folder / "work" / "chunk-000000-000000000000-000.spill"
             block.write_bytes(b"x")
-            work.finish_chunk(0, "ab" * 16, [str(block)], {"instances": 4})
+            work.finish_chunk((0, 0), "ab" * 16, [str(block)], {"instances": 4})
             work.finish_output(0, "out.tfrecord", 4, 100)
         return folder / "work" / name
 
@@ -690,11 +690,11 @@ def write_work_directory(name):
 
 
 @kind("work directory, run.json", write_work_directory("run.json"), damage_json)
-@kind("work directory, chunk", write_work_directory("chunk-000000.json"), damage_json)
+@kind("work directory, chunk", write_work_directory("chunk-000000-000000000000.json"), damage_json)
 @kind("work directory, output", write_work_directory("output-00000.json"), damage_json)
 def read_work_directory(path):
     with work_directory.open_work_directory(str(path.parent), {"seed": 5}) as work:
-        checksum, blocks = work.chunk_checksum(0), work.blocks()
+        checksum, blocks = work.chunk_checksum((0, 0)), work.blocks()
         return checksum, blocks, sorted(work.counts().items()), work.finished_outputs()
 
 

@@ -1,11 +1,14 @@
 """Creates pre-training records with Apache Beam, for corpora too large for one machine.
 
-    read chunks → encode each (`encoding`) → group by output → shuffle and write
+    plan → read chunks → encode each (`encoding`) → group by output → shuffle and write
 
-A single worker reads the chunks in order, because the random seeds depend on the chunk index, and
-distributes them to all workers. Reading takes about one percent of the total time. With the same
-seed and chunk size, each output contains the same records as with `create`. The records of one
-output are shuffled in the memory of one worker: use so many outputs (`name@4096`) that each fits.
+Files are divided into tasks by their sizes alone (`corpus`), and all workers read and encode tasks
+in parallel. With the same seed and chunk size, each output has the same bytes as that of `create`
+if it fits into one shuffle group there. The records of one output are shuffled in the memory of one
+worker: use so many outputs (`name@4096`) that each fits.
+
+The pipeline consists of the transforms that every runner supports: no side inputs, no tagged
+outputs. Counts are elements like the records, with a key of their own.
 
 Apache Beam is an optional dependency, imported when the pipeline is built. Every worker needs this
 package installed, and all paths must be reachable from every worker (`gs://…`).
@@ -27,14 +30,20 @@ from albert_tf.data import corpus, create, records, shuffling
 from albert_tf.data.encoding import EncodedBatch, make_chunk_encoder
 from albert_tf.data.records import Outputs
 from albert_tf.data.settings import EncodingSettings, Settings
+from albert_tf.data.sources import Source
 
-COUNTS = "counts"  # tag of the encoding step's side output
+COUNTS = -1  # key of the counts; those of the records are the outputs, from 0
 ENCODERS = 2  # cached by each worker process
+MAX_SHARES = 4096  # elements that the pipeline starts with; a share of the tasks is planned in each
+DASK_PARTITIONS = 256  # the runner's default of 128 elements would leave most workers idle
 
-# Some records of one output: chunk index, batch index within the chunk, slots, TFRecord frames.
-Piece = tuple[int, int, list[int], list[bytes]]
-# Counts of some chunks, and chunk index → checksum.
-Counts = tuple[collections.Counter[str], dict[int, str]]
+# Short names that Beam does not know.
+_RUNNERS = {"daskrunner": "apache_beam.runners.dask.dask_runner.DaskRunner"}
+
+# Some records of one output: position of the chunk, index of the batch, slots, TFRecord frames.
+Piece = tuple[corpus.Position, int, list[int], list[bytes]]
+# Counts of some chunks, and position of the chunk → checksum.
+Counts = tuple[collections.Counter[str], dict[corpus.Position, str]]
 
 _make_encoder = functools.lru_cache(ENCODERS)(make_chunk_encoder)
 
@@ -47,13 +56,20 @@ def _pieces(
     for output in np.unique(outputs).tolist():
         chosen = np.flatnonzero(outputs == output).tolist()
         slots, frames = batch.slots[chosen].tolist(), [batch.records[at] for at in chosen]
-        yield output, (chunk.index, number, slots, frames)
+        yield output, (chunk.position, number, slots, frames)
 
 
-def _encode(chunk: corpus.Chunk, settings: EncodingSettings, num_outputs: int) -> Iterator[Any]:
-    """Yields the records of a chunk by output, and its counts as a tagged side output."""
-    from apache_beam.pvalue import TaggedOutput
+def _tasks(
+    share: int, shares: int, sources: list[Source], chunk_bytes: int, input_format: str
+) -> list[corpus.Task]:
+    """Returns a share of the tasks. The plan is made again, because it is larger than the files."""
+    return corpus.plan_tasks(sources, chunk_bytes, input_format)[share::shares]
 
+
+def _encode(
+    chunk: corpus.Chunk, settings: EncodingSettings, num_outputs: int
+) -> Iterator[tuple[int, Piece | Counts]]:
+    """Yields the records of a chunk by output, and then its counts."""
     counts: collections.Counter[str] = collections.Counter()
     size = 0
     encode = _make_encoder(settings, num_outputs)
@@ -62,7 +78,7 @@ def _encode(chunk: corpus.Chunk, settings: EncodingSettings, num_outputs: int) -
         size += sum(map(len, batch.records))
         yield from _pieces(chunk, number, batch, num_outputs)
     counts["record_bytes"] = size
-    yield TaggedOutput(COUNTS, (counts, {chunk.index: chunk.checksum}))
+    yield COUNTS, (counts, {chunk.position: chunk.checksum})
 
 
 def _add_counts(all_counts: Iterable[Counts]) -> Counts:
@@ -73,46 +89,65 @@ def _add_counts(all_counts: Iterable[Counts]) -> Counts:
     return total
 
 
+def _write_group(
+    group: tuple[int, Iterable[Any]], outputs: Outputs, random_seed: int
+) -> tuple[int, tuple[int, Any]]:
+    """Writes the records of one output, or adds the counts.
+
+    Returns:
+        The same key for all groups, to collect them, and (output, metadata entry) or
+        (COUNTS, counts).
+    """
+    output, values = group
+    if output == COUNTS:
+        return 0, (COUNTS, _add_counts(values))
+    return 0, (output, _write_output(output, values, outputs, random_seed))
+
+
 def _write_output(
-    element: tuple[int, Iterable[Piece]], counts: Counts, outputs: Outputs, random_seed: int
-) -> tuple[int, dict[str, Any]]:
-    """Shuffles and writes the records of one output; returns the output and its metadata entry.
+    output: int, pieces: Iterable[Piece], outputs: Outputs, random_seed: int
+) -> dict[str, Any]:
+    """Shuffles and writes the records of one output; returns its metadata entry.
 
     The order is the same as in `create` if an output fits into one shuffle group there.
-
-    Raises:
-        ValueError: the text yields no instances; nothing is written.
     """
-    if not counts[0]["instances"]:
-        raise ValueError("--input_file: no text in these files yields a token")
-    output, pieces = element
-    made: list[tuple[int, int, bytes]] = []
-    for chunk, _, slots, frames in sorted(filter(None, pieces), key=lambda piece: piece[:2]):
+    made: list[tuple[corpus.Position, int, bytes]] = []
+    for chunk, _, slots, frames in sorted(pieces, key=lambda piece: piece[:2]):
         made += zip([chunk] * len(slots), slots, frames, strict=True)
     made.sort(key=lambda record: record[:2])  # by chunk and slot; the sort is stable
     path = outputs.paths[output]
     with records.open_output(path, outputs.compression) as stream:
         for at in shuffling.random_order(len(made), random_seed, output):
             stream.write(made[at][2])
-    entry = {
+    return {
         "name": os.path.basename(path),
         "instances": len(made),
         "bytes": files.file_size(path),
     }
-    return output, entry
 
 
-def _write_metadata(
-    entries: list[tuple[int, dict[str, Any]]],
-    counts_and_checksums: Counts,
-    metadata: dict[str, Any],
-    path: str,
+def _finish(
+    written: Iterable[tuple[int, Any]], outputs: Outputs, random_seed: int, metadata: dict[str, Any]
 ) -> None:
-    counts, checksums = counts_and_checksums
-    listed = [entry for _, entry in sorted(entries, key=lambda entry: entry[0])]
-    checksum = corpus.text_checksum(checksums[index] for index in sorted(checksums))
-    made = {"text_checksum": checksum, "counts": dict(counts), "files": listed}
-    records.write_metadata(path, metadata | made)
+    """Writes the outputs without records and the metadata file.
+
+    Raises:
+        ValueError: the text yields no instances; nothing is written.
+    """
+    entries = dict(written)
+    counts, checksums = entries.pop(COUNTS, _add_counts([]))
+    if not counts["instances"]:
+        raise ValueError("--input_file: no text in these files yields a token")
+    for output in range(len(outputs.paths)):
+        if output not in entries:
+            entries[output] = _write_output(output, [], outputs, random_seed)
+    checksum = corpus.text_checksum(checksums[position] for position in sorted(checksums))
+    made = {
+        "text_checksum": checksum,
+        "counts": dict(counts),
+        "files": [entries[output] for output in sorted(entries)],
+    }
+    records.write_metadata(outputs.metadata_file, metadata | made)
 
 
 def _import_beam() -> Any:
@@ -130,29 +165,48 @@ def _import_beam() -> Any:
 def _build(pipeline: Any, job: create.Job, settings: Settings) -> None:
     """Adds the steps to the pipeline."""
     beam = _import_beam()
-    outputs = job.outputs
-    num_outputs = len(outputs.paths)
-    encoded = (
-        pipeline
-        | "files" >> beam.Create([job.input_files])
-        | "read chunks"
-        >> beam.FlatMap(corpus.read_chunks, settings.chunk_bytes, settings.input_format)
-        | "spread" >> beam.Reshuffle()
-        | "encode"
-        >> beam.FlatMap(_encode, settings, num_outputs).with_outputs(COUNTS, main="records")
-    )
-    counts = beam.pvalue.AsSingleton(encoded[COUNTS] | "count" >> beam.CombineGlobally(_add_counts))
-    # Ensures that outputs without records are written as well.
-    empty = pipeline | "outputs" >> beam.Create([(n, ()) for n in range(num_outputs)])
-    metadata = job.metadata, outputs.metadata_file
+    text = settings.chunk_bytes, settings.input_format
+    shares = min(MAX_SHARES, len(corpus.plan_tasks(job.sources, *text)))
+    outputs, seed = job.outputs, settings.random_seed
     _ = (
-        (encoded["records"], empty)
-        | "with empty ones" >> beam.Flatten()
+        pipeline
+        | "shares" >> beam.Create(range(shares))
+        | "plan" >> beam.FlatMap(_tasks, shares, job.sources, *text)
+        | "read chunks" >> beam.FlatMap(corpus.read_task, *text)
+        | "spread" >> beam.Reshuffle()
+        | "encode" >> beam.FlatMap(_encode, settings, len(outputs.paths))
         | "by output" >> beam.GroupByKey()
-        | "write" >> beam.Map(_write_output, counts, outputs, settings.random_seed)
-        | "all" >> beam.combiners.ToList()
-        | "metadata" >> beam.Map(_write_metadata, counts, *metadata)
+        | "write" >> beam.Map(_write_group, outputs, seed)
+        | "all" >> beam.GroupByKey()
+        | "entries" >> beam.Values()
+        | "finish" >> beam.Map(_finish, outputs, seed, job.metadata)
     )
+
+
+def _make_runner(name: str) -> Any:
+    """Returns the runner of a name: a short one such as DirectRunner, or that of its class.
+
+    Raises:
+        ValueError: there is no such runner, or a package that it needs is not installed.
+    """
+    from apache_beam.runners import create_runner
+
+    try:
+        return create_runner(_RUNNERS.get(name.lower(), name))
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(
+            f"--runner={name}: expected a runner of Apache Beam, such as DirectRunner or "
+            f"DaskRunner, or the full name of its class ({error})"
+        ) from None
+
+
+def _pipeline_options(settings: Settings) -> Any:
+    """Returns the options of the pipeline."""
+    options = [f"--{option.lstrip('-')}" for option in settings.beam_pipeline_options]
+    if settings.runner.rpartition(".")[2].lower() == "daskrunner":
+        # The first of two options of the same name is overruled.
+        options.insert(0, f"--dask_npartitions={DASK_PARTITIONS}")
+    return _import_beam().options.pipeline_options.PipelineOptions(options)
 
 
 def create_pretraining_data(settings: Settings) -> dict[str, Any]:
@@ -165,17 +219,15 @@ def create_pretraining_data(settings: Settings) -> dict[str, Any]:
         The content of the metadata file, as `create.create_pretraining_data`.
 
     Raises:
-        ValueError: Apache Beam is not installed, or any error of `create.create_pretraining_data`.
+        ValueError: Apache Beam is not installed, the runner is unknown, or any error of
+            `create.create_pretraining_data`.
     """
     beam = _import_beam()
-    options = beam.options.pipeline_options.PipelineOptions(
-        [f"--{option.lstrip('-')}" for option in settings.beam_pipeline_options],
-        runner=settings.runner,
-    )
+    runner, options = _make_runner(settings.runner), _pipeline_options(settings)
     outputs = Outputs.parse(settings.output_file, settings.compression)
     with create.prepare(settings, outputs) as job:
         if job.is_finished:
             return job.metadata
-        with beam.Pipeline(options=options) as pipeline:
+        with beam.Pipeline(runner, options) as pipeline:
             _build(pipeline, job, settings)
         return records.load_metadata(outputs.metadata_file)

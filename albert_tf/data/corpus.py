@@ -1,39 +1,54 @@
-"""Reads text files as a stream of chunks, each a set of whole documents.
+r"""Divides text files into chunks of whole documents that processes read independently.
 
 By default, files have the format of Google's programs: one sentence per line and a blank line
 between documents. With `input_format="documents"` each file is a document, and with "jsonl" each
-line is a JSON object; `text_formats` parses these. Files of any size are streamed, with at most two
-chunks in memory. Chunk boundaries depend only on the files and the chunk size.
+line is a JSON object; `text_formats` parses these.
+
+`plan_tasks` divides the files by their sizes alone, without reading them:
+
+* A large file is cut every `chunk_bytes` bytes. A task holds the documents between the first
+  document boundary at or after its start and the first one at or after its end. Both neighbors find
+  the same boundary, so that every document is in exactly one task.
+* Small files are packed together.
+* A compressed file is one task. It is cut in the same places as the text it contains, one chunk
+  after the other.
+
+A chunk is identified by the number of its file and its offset there, from which its random seeds
+are derived: they depend neither on the number of processes nor on the order of reading.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import gzip
 import hashlib
 import re
-import zlib
-from collections.abc import Iterable, Iterator
-from typing import IO, cast
+from collections.abc import Iterable, Iterator, Sequence
+from typing import IO
 
 from absl import logging
 
 from albert_tf import files
+from albert_tf.data import sources
+from albert_tf.data.sources import Source
 
 SENTENCES, DOCUMENTS, JSONL = INPUT_FORMATS = ("sentences", "documents", "jsonl")
 
-READ_BYTES = 1 << 20
+READ_BYTES = 1 << 16
 MAX_SENTENCE_CHARS = 1_000_000  # a longer line cannot be a sentence and is an error
 MIN_DOCUMENT_LIMIT = 16 << 20  # documents of up to this many bytes are never split
+BORROWED_BYTES = 1 << 18  # of another document, for a chunk that has only one
+COMPRESSION_RATIO = 4  # assumed for small compressed files
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_LINE_END = rb"(?:\r+\n|\r(?!\r*\n)|\n)"
 _NOWHERE = re.compile(rb"(?!)")
+_END_OF_LINE = re.compile(_LINE_END)
 _END_OF_DOCUMENT = {
-    SENTENCES: re.compile(rb"\n[ \t]*\n"),
+    SENTENCES: re.compile(_LINE_END + rb"[ \t]*" + _LINE_END),
     DOCUMENTS: _NOWHERE,  # only the end of the file
-    JSONL: re.compile(rb"\n"),
+    JSONL: _END_OF_LINE,
 }
-# The end of one document and the start of the next.
+# The end of one document and the start of the next, in text with Unix line ends.
 _TWO_DOCUMENTS = {
     SENTENCES: re.compile(rb"\S[ \t]*\n(?:[ \t]*\n)+[ \t]*\S"),
     DOCUMENTS: _NOWHERE,
@@ -46,6 +61,9 @@ _EXPECTED = {
     JSONL: "Expected one JSON object per line.",
 }
 
+# Number of the file and offset in its text.
+Position = tuple[int, int]
+
 
 @dataclasses.dataclass(frozen=True)
 class Part:
@@ -53,13 +71,18 @@ class Part:
 
     Attributes:
         path: the file.
-        first_line: line number of the first line, starting at 1.
+        offset: offset of the first line in the text of the file, in bytes.
         data: the lines in UTF-8, separated by "\n".
     """
 
     path: str
-    first_line: int
+    offset: int
     data: bytes
+
+    @property
+    def first_line(self) -> int:
+        """Line number of the first line, starting at 1. Reads the file up to there."""
+        return _line_number(self.path, self.offset)
 
     def lines(self) -> list[str]:
         """Returns the lines, decoded.
@@ -67,7 +90,23 @@ class Part:
         Raises:
             ValueError: the text is not UTF-8; the message names the file and the line.
         """
-        return files.decode_utf8(self.data, self.path, self.first_line).split("\n")
+        try:
+            return self.data.decode("utf-8").split("\n")
+        except UnicodeDecodeError:
+            return files.decode_utf8(self.data, self.path, self.first_line).split("\n")
+
+    def check_sentence(self, sentence: str, line: int) -> None:
+        """Checks the length of a sentence.
+
+        Args:
+            sentence: the sentence.
+            line: index of its line in this part, starting at 0.
+
+        Raises:
+            ValueError: it is too long; the message names the file and the line.
+        """
+        if len(sentence) > MAX_SENTENCE_CHARS:
+            raise _line_too_long(self.path, self.first_line + line, SENTENCES)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,134 +114,150 @@ class Chunk:
     """Some whole documents, the unit of work of one process.
 
     Attributes:
-        index: index of the chunk, starting at 0.
+        position: identifies the chunk; chunks of a text are sorted by it.
         parts: the text, in order.
         read_bytes: number of input bytes read for this chunk, as stored on disk.
+        borrowed: the start of another document, because an instance may need text from one and this
+            chunk has only one. It belongs to another chunk, which makes the instances from it.
     """
 
-    index: int
+    position: Position
     parts: tuple[Part, ...]
     read_bytes: int
+    borrowed: tuple[Part, ...] = ()
 
     @property
     def checksum(self) -> str:
-        """Checksum of the text in hexadecimal; independent of file names and line numbers."""
+        """Checksum of the text in hexadecimal; independent of file names."""
         digest = hashlib.blake2b(digest_size=16)
-        for part in self.parts:
+        for part in (*self.parts, *self.borrowed):
             digest.update(len(part.data).to_bytes(8, "little"))
             digest.update(part.data)
         return digest.hexdigest()
 
     def lines(self) -> Iterator[list[str]]:
-        """Yields the lines of each part. A part starts and ends at a document boundary.
-
-        Raises:
-            ValueError: the text is not UTF-8, or a line is too long for a sentence; the message
-                names the file and the line.
-        """
-        for part in self.parts:
-            lines = part.lines()
-            for number, line in enumerate(lines, part.first_line):
-                check_sentence(line, part.path, number)
-            yield lines
+        """Yields the lines of each part; see `lines_of`."""
+        yield from lines_of(self.parts)
 
 
-def check_sentence(sentence: str, path: str, line: int) -> None:
-    """Raises a ValueError that names the file and the line if a sentence is too long."""
-    if len(sentence) > MAX_SENTENCE_CHARS:
-        raise _line_too_long(path, line)
+def lines_of(parts: Iterable[Part]) -> Iterator[list[str]]:
+    """Yields the lines of each part. A part starts and ends at a document boundary.
+
+    Raises:
+        ValueError: the text is not UTF-8, or a line is too long for a sentence; the message names
+            the file and the line.
+    """
+    for part in parts:
+        lines = part.lines()
+        for number, line in enumerate(lines):
+            part.check_sentence(line, number)
+        yield lines
 
 
-def _line_too_long(path: str, line: int, input_format: str = SENTENCES) -> ValueError:
-    return ValueError(
-        f"{path}, line {line}: longer than {MAX_SENTENCE_CHARS:,} characters. "
-        f"{_EXPECTED[input_format]}"
-    )
+@dataclasses.dataclass(frozen=True)
+class Span:
+    """A range of a file.
 
-
-def _unix_line_ends(stream: IO[bytes]) -> Iterator[bytes]:
-    r"""Yields the content in blocks without a BOM; "\r\n", "\r\r\n" and a lone "\r" become "\n"."""
-    block = stream.read(READ_BYTES).removeprefix(_BYTE_ORDER_MARK)
-    while block:
-        while block.endswith(b"\r") and (more := stream.read(1)):
-            block += more
-        if b"\r" in block:
-            block = re.sub(rb"\r+\n", b"\n", block).replace(b"\r", b"\n")
-        yield block
-        block = stream.read(READ_BYTES)
-
-
-class _Reader:
-    """Splits a file at document boundaries into parts of at least `part_bytes`.
-
-    Args:
-        path: the file, plain or gzip-compressed.
-        part_bytes: minimum size of a part in bytes; the last one may be smaller.
-        input_format: one of INPUT_FORMATS.
+    Attributes:
+        source: the file.
+        start: offset at or after which the first document starts, in bytes.
+        end: offset at or after which the last document ends; None for the end of the file.
     """
 
-    def __init__(self, path: str, part_bytes: int, input_format: str):
-        self.path = path
-        self.input_format = input_format
-        self.part_bytes = part_bytes
-        self.document_limit = max(MIN_DOCUMENT_LIMIT, 4 * part_bytes)
+    source: Source
+    start: int = 0
+    end: int | None = None
 
-    def parts(self) -> Iterator[tuple[Part, int]]:
-        """Yields each part and the number of bytes of the file (on disk) read so far."""
-        with files.open_binary(self.path) as raw:
-            is_compressed = raw.read(len(files.GZIP_MAGIC)) == files.GZIP_MAGIC
-            raw.seek(0)
-            stream = cast("IO[bytes]", gzip.GzipFile(fileobj=raw)) if is_compressed else raw
-            line = 1
-            pending = b""
-            for block in _unix_line_ends(stream):
-                # The minimum size of a part, or the last line break read so far if that is later:
-                # the blank line after it may continue in this block.
-                searched = max(self.part_bytes - 2, pending.rfind(b"\n"))
-                pending += block
-                while end := self._end_of_part(pending, line, searched):
-                    yield Part(self.path, line, pending[:end]), raw.tell()
-                    line += pending.count(b"\n", 0, end)
-                    pending = pending[end:]
-                    searched = self.part_bytes - 2
-            if pending:
-                yield Part(self.path, line, pending), raw.tell()
 
-    def _end_of_part(self, pending: bytes, line: int, searched: int) -> int:
-        """Returns the offset at which to split `pending`, or 0 if more text has to be read first.
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """What one process reads: a range of a file, or several small files.
 
-        Args:
-            pending: text that has been read but not yielded.
-            line: line number at which it starts.
-            searched: offset at which to start looking for the end of a document.
-        """
-        found = _END_OF_DOCUMENT[self.input_format].search(pending, max(0, searched))
-        if found and found.end() <= self.document_limit:
-            return found.end()
-        if len(pending) < self.document_limit:
-            return 0
-        end = pending.rfind(b"\n", 0, self.document_limit) + 1
-        if not end:
-            raise _line_too_long(self.path, line, self.input_format)
-        if self.input_format == JSONL:
-            return end
-        logging.warning(
-            "%s, line %d: no document boundary within %d MiB; the document is split here.",
-            self.path,
-            line + pending.count(b"\n", 0, end) - 1,
-            end >> 20,
-        )
-        return end
+    Attributes:
+        spans: the ranges, of which several are whole files and one chunk.
+        next_file: the file from which a single document of this task may borrow another one.
+        is_stream: whether this is a large compressed file: read by one process, encoded by all.
+    """
+
+    spans: tuple[Span, ...]
+    next_file: str
+    is_stream: bool = False
+
+    @property
+    def position(self) -> Position:
+        """The position of the first chunk."""
+        return self.spans[0].source.number, self.spans[0].start
+
+    @property
+    def size(self) -> int:
+        """Size in bytes, as stored on disk."""
+        ends = (span.source.size if span.end is None else span.end for span in self.spans)
+        return sum(end - span.start for span, end in zip(self.spans, ends, strict=True))
+
+
+def plan_tasks(found: Sequence[Source], chunk_bytes: int, input_format: str) -> list[Task]:
+    """Divides files into tasks of about `chunk_bytes` bytes of text, sorted by position.
+
+    Args:
+        found: the files; only their sizes and kinds are used.
+        chunk_bytes: target size of a chunk, in bytes of text. The last chunk of a large file has
+            between half and one and a half of it.
+        input_format: one of INPUT_FORMATS.
+    """
+    found = [source for source in found if source.size]
+    tasks: list[Task] = []
+    packs: list[list[tuple[Source, str]]] = []
+    packed = chunk_bytes  # size of the last pack
+    for source, following in zip(found, [*found[1:], *found[:1]], strict=True):
+        size = source.size if source.is_splittable else COMPRESSION_RATIO * source.size
+        if size >= chunk_bytes:
+            tasks += _tasks_of_file(source, following.path, chunk_bytes, input_format)
+            continue
+        if packed >= chunk_bytes:
+            packs.append([])
+            packed = 0
+        packs[-1].append((source, following.path))
+        packed += size
+    if len(packs) > 1 and packed < chunk_bytes / 2:
+        last = packs.pop()
+        packs[-1] += last
+    for pack in packs:
+        spans = tuple(Span(source) for source, _ in pack)
+        tasks.append(Task(spans, next_file=pack[-1][1]))
+    return sorted(tasks, key=lambda task: task.position)
+
+
+def _tasks_of_file(
+    source: Source, next_file: str, chunk_bytes: int, input_format: str
+) -> Iterator[Task]:
+    """Yields the tasks of a large file."""
+    if not source.is_splittable:
+        yield Task((Span(source),), next_file, is_stream=True)
+        return
+    step, smallest = _steps(chunk_bytes, input_format)
+    start = 0
+    while source.size >= start + step + smallest:
+        yield Task((Span(source, start, start + step),), next_file)
+        start += step
+    yield Task((Span(source, start),), next_file)
+
+
+def _document_limit(chunk_bytes: int) -> int:
+    """Returns the size in bytes up to which documents are never split."""
+    return max(MIN_DOCUMENT_LIMIT, 4 * chunk_bytes)
+
+
+def _steps(chunk_bytes: int, input_format: str) -> tuple[int, int]:
+    """Returns the distance between two cuts, and the smallest remainder that is a chunk."""
+    if input_format == DOCUMENTS:
+        return _document_limit(chunk_bytes), 1
+    return chunk_bytes, max(1, chunk_bytes // 2)
 
 
 def read_chunks(
-    paths: list[str], chunk_bytes: int, input_format: str = SENTENCES
+    paths: Sequence[str], chunk_bytes: int, input_format: str = SENTENCES
 ) -> Iterator[Chunk]:
     """Yields the content of text files as chunks of about `chunk_bytes`.
-
-    Each chunk has at least two documents, because an instance may need text from another document,
-    and at least half of `chunk_bytes`, unless the whole text has less. The end of a file ends a
-    document.
 
     Args:
         paths: text files, plain or gzip-compressed.
@@ -211,47 +266,256 @@ def read_chunks(
 
     Raises:
         FileNotFoundError: a file does not exist.
+        ValueError: see `read_task`.
+    """
+    for task in plan_tasks(sources.find_sources(paths), chunk_bytes, input_format):
+        yield from read_task(task, chunk_bytes, input_format)
+
+
+def read_task(task: Task, chunk_bytes: int, input_format: str) -> Iterator[Chunk]:
+    """Yields the chunks of a task: one, several of a compressed file, or none without text.
+
+    Args:
+        task: planned with the same arguments.
+        chunk_bytes: target size of a chunk, in bytes of text.
+        input_format: one of INPUT_FORMATS.
+
+    Raises:
+        FileNotFoundError: a file does not exist.
         ValueError: a line is far too long, or a gzip file is corrupt; the message names the file.
     """
-    parts: list[Part] = []
-    read_bytes = 0
-    held: Chunk | None = None  # held back: too small a remainder is appended to the last chunk
-    for part, consumed in _all_parts(paths, chunk_bytes, input_format):
-        parts.append(part)
-        read_bytes += consumed
-        if _size(parts) >= chunk_bytes and _holds_two_documents(parts, input_format):
-            if held:
-                yield held
-            held = Chunk(held.index + 1 if held else 0, tuple(parts), read_bytes)
-            parts, read_bytes = [], 0
-    if held and (_size(parts) < chunk_bytes / 2 or not _holds_two_documents(parts, input_format)):
-        yield Chunk(held.index, (*held.parts, *parts), held.read_bytes + read_bytes)
+    if len(task.spans) == 1:
+        yield from _read_span(task, chunk_bytes, input_format)
         return
-    if held:
-        yield held
-    if parts:
-        yield Chunk(held.index + 1 if held else 0, tuple(parts), read_bytes)
+    parts = []
+    for span in task.spans:
+        with sources.open_source(span.source.path) as (stream, _):
+            parts.append(_make_part(span.source.path, 0, stream.read()))
+    borrowed = _borrow(task, parts, input_format)
+    yield Chunk(task.position, tuple(parts), task.size, borrowed)
 
 
-def _all_parts(paths: list[str], part_bytes: int, input_format: str) -> Iterator[tuple[Part, int]]:
-    """Yields the parts of all files, each with the number of bytes read since the previous part."""
-    for path in paths:
-        before = 0
-        try:
-            for part, read_bytes in _Reader(path, part_bytes, input_format).parts():
-                yield part, read_bytes - before
-                before = read_bytes
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise ValueError(f"{path}: corrupt gzip file: {error}") from None
+def _read_span(task: Task, chunk_bytes: int, input_format: str) -> Iterator[Chunk]:
+    """Yields the chunks of a task with one span."""
+    (span,) = task.spans
+    source = span.source
+    with sources.open_source(source.path) as (stream, raw):
+        window = _Window(source.path, stream, span.start, chunk_bytes, input_format)
+        begin = window.boundary(span.start)
+        read_bytes = 0
+        for start, end in _cuts(span, window, *_steps(chunk_bytes, input_format)):
+            stop = window.end_of_file() if end is None else window.boundary(end, warns=True)
+            if data := window.text(begin, stop):
+                part = _make_part(source.path, begin, data)
+                consumed = task.size if source.is_splittable else raw.tell()
+                borrowed = _borrow(task, [part], input_format, window, stop)
+                yield Chunk((source.number, start), (part,), consumed - read_bytes, borrowed)
+                read_bytes = consumed
+            begin = stop
+            window.drop(stop if end is None else min(stop, end))
 
 
-def _size(parts: list[Part]) -> int:
-    return sum(len(part.data) for part in parts)
+def _cuts(
+    span: Span, window: _Window, step: int, smallest: int
+) -> Iterator[tuple[int, int | None]]:
+    """Yields the start and the end of each chunk of a span; the end is None at the end of the file.
+
+    The chunks of a stream are those that `plan_tasks` makes of a file whose size is known.
+    """
+    start = span.start
+    if span.end is not None:
+        yield start, span.end
+        return
+    while window.reaches(start + step + smallest):
+        yield start, start + step
+        start += step
+    yield start, None
 
 
-def _holds_two_documents(parts: list[Part], input_format: str) -> bool:
+def _make_part(path: str, offset: int, data: bytes) -> Part:
+    """Returns a part with Unix line ends and without the byte order mark of the file."""
+    data = data if offset else data.removeprefix(_BYTE_ORDER_MARK)
+    return Part(path, offset, _unix_line_ends(data))
+
+
+def _unix_line_ends(data: bytes) -> bytes:
+    r"""Returns the text with "\r\n", "\r\r\n" and a lone "\r" replaced by "\n"."""
+    if b"\r" in data:
+        return re.sub(rb"\r+\n", b"\n", data).replace(b"\r", b"\n")
+    return data
+
+
+def _borrow(
+    task: Task,
+    parts: Sequence[Part],
+    input_format: str,
+    window: _Window | None = None,
+    stop: int = 0,
+) -> tuple[Part, ...]:
+    """Returns the start of another document if the parts hold only one.
+
+    It is the one that follows in the same file, at offset `stop` of the window, or else the first
+    one of the next file.
+    """
+    if _num_documents(parts, input_format) != 1:
+        return ()
+    if window and input_format != DOCUMENTS and (part := window.document(stop)):
+        return (part,)
+    if task.next_file == parts[0].path and not parts[0].offset:  # there is only this document
+        return ()
+    with sources.open_source(task.next_file) as (stream, _):
+        part = _Window(task.next_file, stream, 0, BORROWED_BYTES, input_format).document(0)
+    return (part,) if part else ()
+
+
+def _num_documents(parts: Sequence[Part], input_format: str) -> int:
+    """Returns the number of documents, where 2 stands for two or more."""
     with_text = [part.data for part in parts if not part.data.isspace()]
-    return len(with_text) > 1 or any(map(_TWO_DOCUMENTS[input_format].search, with_text))
+    has_two = any(map(_TWO_DOCUMENTS[input_format].search, with_text))
+    return 2 if has_two else min(2, len(with_text))
+
+
+class _Window:
+    """The part of a file that is in memory, which moves forward.
+
+    Args:
+        path: the file.
+        stream: the stream of its text.
+        start: offset at which the window starts.
+        chunk_bytes: target size of a chunk, which determines how long documents may be.
+        input_format: one of INPUT_FORMATS.
+    """
+
+    def __init__(
+        self, path: str, stream: IO[bytes], start: int, chunk_bytes: int, input_format: str
+    ):
+        self._path = path
+        self._stream = stream
+        self._input_format = input_format
+        self._limit = _document_limit(chunk_bytes)
+        self._start = start
+        self._data = b""
+        self._has_ended = False
+        if start:
+            stream.seek(start)
+
+    @property
+    def _end(self) -> int:
+        return self._start + len(self._data)
+
+    def reaches(self, offset: int) -> bool:
+        """Reads up to an offset; returns whether the file has as many bytes."""
+        while self._end < offset and not self._has_ended:
+            # The end of the window is never in the middle of a line end.
+            block = self._stream.read(max(READ_BYTES, offset - self._end))
+            while block.endswith(b"\r") and (more := self._stream.read(1)):
+                block += more
+            self._has_ended = not block
+            self._data += block
+        return self._end >= offset
+
+    def end_of_file(self) -> int:
+        """Reads the rest of the file and returns its size."""
+        while self.reaches(self._end + READ_BYTES):
+            pass
+        return self._end
+
+    def text(self, begin: int, end: int) -> bytes:
+        """Returns the text between two offsets."""
+        return self._data[begin - self._start : end - self._start]
+
+    def drop(self, end: int) -> None:
+        """Drops the text before an offset."""
+        self._data = self._data[end - self._start :]
+        self._start = end
+
+    def boundary(self, offset: int, warns: bool = False) -> int:
+        """Returns the first document boundary at or after an offset, or the end of the file.
+
+        It depends only on the file and the offset, so that two processes find the same.
+
+        Args:
+            offset: at which to start looking.
+            warns: whether to log a warning if a long document is split there.
+
+        Raises:
+            ValueError: a line is far too long; the message names the file and the line.
+        """
+        if not offset:
+            return 0
+        is_document = self._input_format == DOCUMENTS
+        pattern = _END_OF_LINE if is_document else _END_OF_DOCUMENT[self._input_format]
+        limit = offset + self._limit
+        searched = offset
+        self.reaches(offset + READ_BYTES)
+        while True:
+            found = pattern.search(self._data, searched - self._start)
+            end = self._start + found.end() if found else self._end
+            if end > limit:
+                return self._split(offset, limit, warns)
+            if found or self._has_ended:
+                if found and is_document and warns:
+                    self._warn_of_split(end)
+                return end
+            # A boundary may begin with the last line end, but not before.
+            last_line_end = max(self._data.rfind(b"\n"), self._data.rfind(b"\r"))
+            searched = max(offset, self._start + last_line_end)
+            self.reaches(self._end + max(READ_BYTES, self._end - offset))
+
+    def _split(self, offset: int, limit: int, warns: bool) -> int:
+        """Returns the end of a line at which to split a document that is too long."""
+        begin, end = offset - self._start, limit - self._start
+        line_end = self._data.rfind(b"\n", begin, end)
+        if line_end < 0:
+            line_end = self._data.rfind(b"\r", begin, end - 1)
+        if line_end < 0:
+            raise _line_too_long(self._path, _line_number(self._path, offset), self._input_format)
+        if warns:
+            self._warn_of_split(self._start + line_end + 1)
+        return self._start + line_end + 1
+
+    def _warn_of_split(self, offset: int) -> None:
+        logging.warning(
+            "%s: no document boundary within %d MiB; the document is split after byte %d.",
+            self._path,
+            self._limit >> 20,
+            offset,
+        )
+
+    def document(self, offset: int) -> Part | None:
+        """Returns the start of the first document after an offset; None if it has no text."""
+        self.reaches(offset + BORROWED_BYTES)
+        data = self._data[offset - self._start :][:BORROWED_BYTES]
+        begin = len(data) - len(data.lstrip())
+        if found := _END_OF_DOCUMENT[self._input_format].search(data, begin):
+            end = found.end()
+        elif self._has_ended and self._end <= offset + BORROWED_BYTES:
+            end = len(data)
+        else:
+            end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
+        return _make_part(self._path, offset + begin, data[begin:end]) if end > begin else None
+
+
+def _line_number(path: str, offset: int) -> int:
+    """Returns the number of the line that contains an offset, starting at 1.
+
+    Reads the file up to there, which only an error message is worth.
+    """
+    line = 1
+    with sources.open_source(path) as (stream, _):
+        while offset > 0 and (block := stream.read(min(offset, 16 * READ_BYTES))):
+            while block.endswith(b"\r") and len(block) < offset:
+                block += stream.read(1)
+            offset -= len(block)
+            line += _unix_line_ends(block).count(b"\n")
+    return line
+
+
+def _line_too_long(path: str, line: int, input_format: str) -> ValueError:
+    return ValueError(
+        f"{path}, line {line}: longer than {MAX_SENTENCE_CHARS:,} characters. "
+        f"{_EXPECTED[input_format]}"
+    )
 
 
 def text_checksum(chunk_checksums: Iterable[str]) -> str:

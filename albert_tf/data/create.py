@@ -1,7 +1,7 @@
 """Creates pre-training records on one machine: text files in, shuffled record files out.
 
-1. The text is read in chunks (`corpus`). Worker processes encode the chunks (`encoding`) and spill
-   the instances to random slots of a work directory (`shuffling`).
+1. The text is divided into chunks (`corpus`). Worker processes read and encode them (`encoding`)
+   and spill the instances to random slots of a work directory (`shuffling`).
 2. For each output file, a process reads the slots that belong to it, shuffles their records and
    writes them.
 3. A metadata file beside the outputs describes them (`records`).
@@ -40,6 +40,7 @@ from albert_tf.data.settings import (
     Settings,
     TextSettings,
 )
+from albert_tf.data.sources import Source, find_sources
 from albert_tf.data.tfrecord import decode_example
 from albert_tf.data.work_directory import (
     WorkDirectory,
@@ -51,6 +52,7 @@ from albert_tf.data.work_directory import (
 from albert_tf.tokenization import FullTokenizer
 
 PROGRESS_EVERY = 1000  # records written between two updates of the progress bar
+TASKS_PER_CHECKING_WORKER = 100  # below that, comparing texts is faster than starting a process
 
 
 def create_pretraining_data(settings: Settings) -> dict[str, Any]:
@@ -97,13 +99,13 @@ class Job:
     """Validated inputs and outputs of a run.
 
     Attributes:
-        input_files: paths of the text files.
+        sources: the text files.
         outputs: the files to write.
         metadata: content of the metadata file, without `text_checksum`, `counts` and `files`.
         is_finished: whether an earlier run has written everything; then the metadata is complete.
     """
 
-    input_files: list[str]
+    sources: list[Source]
     outputs: Outputs
     metadata: dict[str, Any]
     is_finished: bool = False
@@ -116,20 +118,20 @@ def prepare(settings: Settings, outputs: Outputs) -> Iterator[Job]:
     Raises:
         FileNotFoundError, ValueError: see `create_pretraining_data`.
     """
-    input_files = files.expand_patterns(settings.input_file, "--input_file")
-    _check_paths(input_files, outputs)
+    found = find_sources(files.expand_patterns(settings.input_file, "--input_file"))
+    _check_paths(found, outputs)
     with contextlib.ExitStack() as stack:
         for folder in dict.fromkeys(map(os.path.dirname, outputs.paths)):
             stack.enter_context(files.made_directory(folder, "--output_file"))
         metadata = _describe(settings)
         stack.enter_context(lock_outputs(outputs.stems))
         finished = settings.resume and _find_finished(outputs, metadata)
-        if finished and _is_same_text(finished, input_files, settings):
+        if finished and _is_same_text(finished, found, settings):
             logging.info("%s: all outputs are complete already", outputs.metadata_file)
-            yield Job(input_files, outputs, finished, is_finished=True)
+            yield Job(found, outputs, finished, is_finished=True)
         else:
             _warn_of_other_outputs(outputs)
-            yield Job(input_files, outputs, metadata)
+            yield Job(found, outputs, metadata)
 
 
 def _describe(settings: Settings) -> dict[str, Any]:
@@ -148,11 +150,12 @@ def _describe(settings: Settings) -> dict[str, Any]:
     }
 
 
-def _check_paths(input_files: list[str], outputs: Outputs) -> None:
+def _check_paths(sources: list[Source], outputs: Outputs) -> None:
     """Checks that there is input, and that no output would overwrite it."""
-    if not any(map(files.file_size, input_files)):
-        raise ValueError(f"--input_file: {', '.join(input_files)}: all input files are empty")
-    inputs = set(map(files.real_path, input_files))
+    paths = [source.path for source in sources]
+    if not any(source.size for source in sources):
+        raise ValueError(f"--input_file: {', '.join(paths)}: all input files are empty")
+    inputs = set(map(files.real_path, paths))
     for path in outputs.paths:
         if files.real_path(path) in inputs:
             raise ValueError(f"--output_file: {path} is also an input file")
@@ -213,13 +216,16 @@ def _warn_of_other_outputs(outputs: Outputs) -> None:
         )
 
 
-def _is_same_text(finished: dict[str, Any], input_files: list[str], settings: Settings) -> bool:
+def _is_same_text(finished: dict[str, Any], sources: list[Source], settings: Settings) -> bool:
     """Returns whether a finished run was made from the same text; logs a warning if it was not.
 
     Reads the whole text to compute its checksum.
     """
-    chunks = corpus.read_chunks(input_files, settings.chunk_bytes, settings.input_format)
-    checksum = corpus.text_checksum(chunk.checksum for chunk in chunks)
+    args = settings.chunk_bytes, settings.input_format
+    tasks = corpus.plan_tasks(sources, *args)
+    num_workers = min(_processes(settings), math.ceil(len(tasks) / TASKS_PER_CHECKING_WORKER))
+    checksums = dict(workers.run(_make_checksum_work, args, tasks, num_workers))
+    checksum = corpus.text_checksum(checksums[position] for position in sorted(checksums))
     if finished.get("text_checksum") == checksum:
         return True
     logging.warning(
@@ -231,62 +237,99 @@ def _is_same_text(finished: dict[str, Any], input_files: list[str], settings: Se
     return False
 
 
+def _make_checksum_work(
+    chunk_bytes: int, input_format: str
+) -> Callable[[corpus.Task], Iterator[tuple[corpus.Position, str]]]:
+    """Returns the work of a process that compares texts: task → (position, checksum) of chunks."""
+
+    def work(task: corpus.Task) -> Iterator[tuple[corpus.Position, str]]:
+        for chunk in corpus.read_task(task, chunk_bytes, input_format):
+            yield chunk.position, chunk.checksum
+
+    return work
+
+
 def _encode_chunks(work_directory: WorkDirectory, job: Job, settings: Settings) -> None:
     """Runs the first stage: encodes and spills all unfinished chunks."""
-    num_chunks = 0
-    chunks = corpus.read_chunks(job.input_files, settings.chunk_bytes, settings.input_format)
-    bar = tqdm(
-        total=sum(map(files.file_size, job.input_files)),
+    planned = corpus.plan_tasks(job.sources, settings.chunk_bytes, settings.input_format)
+    chunks: set[corpus.Position] = set()
+    instances = 0
+    with tqdm(
+        total=sum(task.size for task in planned),
         unit="B",
         unit_scale=True,
         desc="making instances",
         disable=not settings.show_progress,
-    )
-
-    def unfinished_chunks() -> Iterator[corpus.Chunk]:
-        nonlocal num_chunks
-        has_changed = False
-        for chunk in chunks:
-            num_chunks = chunk.index + 1
-            if work_directory.chunk_checksum(chunk.index) == chunk.checksum:
-                bar.update(chunk.read_bytes)
-                continue
-            if not has_changed:
-                has_changed = True
-                work_directory.forget_outputs()
-            work_directory.forget_chunk(chunk.index)
-            yield chunk
-
-    instances = 0
-    with bar:
-        args = (work_directory.path, settings, len(job.outputs.paths))
-        messages = workers.run(_make_chunk_work, args, unfinished_chunks(), _processes(settings))
-        for made, read_bytes in messages:
-            instances += made
+    ) as bar:
+        args = (work_directory.path, settings, settings.chunk_bytes, len(job.outputs.paths))
+        tasks = _tasks(planned, settings)
+        is_divided = len(planned) > 1 or planned[0].is_stream
+        num_workers = _processes(settings) if is_divided else 1
+        for done in workers.run(_make_chunk_work, args, tasks, num_workers):
+            instances += done.instances
+            chunks |= set(done.chunks)
             rate = instances / max(bar.format_dict["elapsed"], 1e-9)
             bar.set_postfix_str(f"{instances:,} made, {rate:,.0f}/s", refresh=False)
-            bar.update(read_bytes)
-    work_directory.keep_chunks(num_chunks)
+            bar.update(done.read_bytes)
+    work_directory.keep_chunks(chunks)
+
+
+def _tasks(planned: list[corpus.Task], settings: Settings) -> Iterator[corpus.Task | corpus.Chunk]:
+    """Yields the tasks of the first stage.
+
+    A worker reads its own text, except that of large compressed files: these are read here, so that
+    all workers can encode it.
+    """
+    for task in planned:
+        if task.is_stream:
+            yield from corpus.read_task(task, settings.chunk_bytes, settings.input_format)
+        else:
+            yield task
+
+
+@dataclasses.dataclass(frozen=True)
+class _Progress:
+    """What a process has done since its last message: instances, finished chunks, input bytes."""
+
+    instances: int = 0
+    chunks: tuple[corpus.Position, ...] = ()
+    read_bytes: int = 0
 
 
 def _make_chunk_work(
-    directory: str, settings: EncodingSettings, num_outputs: int
-) -> Callable[[corpus.Chunk], Iterator[tuple[int, int]]]:
-    """Returns the work of a process in the first stage: chunk → (instances, input bytes) done."""
+    directory: str, settings: EncodingSettings, chunk_bytes: int, num_outputs: int
+) -> Callable[[corpus.Task | corpus.Chunk], Iterator[_Progress]]:
+    """Returns the work of a process in the first stage: reads and spills unfinished chunks."""
     encode = make_chunk_encoder(settings, num_outputs)
     work_directory = WorkDirectory(directory)
+    has_changed = False
 
-    def work(chunk: corpus.Chunk) -> Iterator[tuple[int, int]]:
-        spill = shuffling.Spill(work_directory.chunk_stem(chunk.index), num_outputs)
+    def encode_and_spill(chunk: corpus.Chunk, checksum: str) -> Iterator[_Progress]:
+        spill = shuffling.Spill(work_directory.chunk_stem(chunk.position), num_outputs)
         counts: collections.Counter[str] = collections.Counter()
         for batch in encode(chunk):
             spill.add(batch.records, batch.slots)
             counts.update(batch.counts)
-            yield len(batch.records), 0
+            yield _Progress(instances=len(batch.records))
         spill.flush()
         counts["record_bytes"] = spill.written
-        work_directory.finish_chunk(chunk.index, chunk.checksum, spill.blocks, counts)
-        yield 0, chunk.read_bytes
+        work_directory.finish_chunk(chunk.position, checksum, spill.blocks, counts)
+
+    def work(task: corpus.Task | corpus.Chunk) -> Iterator[_Progress]:
+        nonlocal has_changed
+        if isinstance(task, corpus.Task):
+            chunks = corpus.read_task(task, chunk_bytes, settings.input_format)
+        else:
+            chunks = iter([task])
+        for chunk in chunks:
+            checksum = chunk.checksum
+            if work_directory.chunk_checksum(chunk.position) != checksum:
+                if not has_changed:
+                    has_changed = True
+                    work_directory.forget_outputs()
+                work_directory.forget_chunk(chunk.position)
+                yield from encode_and_spill(chunk, checksum)
+            yield _Progress(chunks=(chunk.position,), read_bytes=chunk.read_bytes)
 
     return work
 
@@ -330,12 +373,11 @@ def _make_output_work(
 ) -> Callable[[int], Iterator[int]]:
     """Returns the work of a process in the second stage: output index → records written."""
     work_directory = WorkDirectory(directory)
+    blocks = work_directory.blocks()
 
     def work(output: int) -> Iterator[int]:
         path = outputs.paths[output]
-        shuffled = shuffling.shuffled(
-            work_directory.blocks(), output, len(outputs.paths), groups, random_seed
-        )
+        shuffled = shuffling.shuffled(blocks, output, len(outputs.paths), groups, random_seed)
         written = 0
         with records.open_output(path, outputs.compression) as stream:
             for written, record in enumerate(shuffled, 1):

@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
 from albert_tf.data import corpus, shuffling
 from albert_tf.data.chinese_words import AlbertZhWords, ChineseWords
-from albert_tf.data.instances import WordMarker, create_batches, tokenize_documents
+from albert_tf.data.instances import Documents, WordMarker, create_batches, tokenize_documents
 from albert_tf.data.masking import word_start_table
 from albert_tf.data.settings import (
     SPECIAL_TOKENS_PER_PAIR,
@@ -28,7 +28,7 @@ from albert_tf.data.settings import (
     InstanceSettings,
     VocabularySettings,
 )
-from albert_tf.data.text_formats import chunk_lines
+from albert_tf.data.text_formats import sentences_of
 from albert_tf.data.tfrecord import encode_examples, frame_records
 from albert_tf.tokenization import FullTokenizer
 
@@ -95,8 +95,12 @@ def make_chunk_encoder(
     marker = load_word_marker(settings, tokenizer)
     longest = settings.max_seq_length - SPECIAL_TOKENS_PER_PAIR
 
+    def tokenize(parts: Iterable[corpus.Part]) -> Documents:
+        return tokenize_documents(sentences_of(parts, settings), tokenizer, table, marker)
+
     def encode(chunk: corpus.Chunk) -> Iterator[EncodedBatch]:
-        documents = tokenize_documents(chunk_lines(chunk, settings), tokenizer, table, marker)
+        documents = tokenize(chunk.parts)
+        borrowed = tokenize(chunk.borrowed) if chunk.borrowed else None
         counts: collections.Counter[str] = collections.Counter(
             instances=0,
             documents=documents.num_documents,
@@ -106,9 +110,9 @@ def make_chunk_encoder(
             long_sentences=int((np.diff(documents.sentence_starts) > longest).sum()),
         )
         yield EncodedBatch([], np.zeros(0, np.int64), counts)
-        rng = np.random.default_rng([settings.random_seed, chunk.index, _SLOTS])
+        rng = np.random.default_rng([settings.random_seed, *chunk.position, _SLOTS])
         made = 0
-        for batch in create_batches(documents, settings, tokenizer, chunk.index):
+        for batch in create_batches(documents, settings, tokenizer, chunk.position, borrowed):
             encoded = frame_records(encode_examples(batch))
             slots = shuffling.draw_slots(len(encoded), made, num_outputs, rng)
             made += len(encoded)

@@ -78,6 +78,22 @@ class Documents:
         """Number of documents."""
         return len(self.document_starts) - 1
 
+    def followed_by(self, other: Documents) -> Documents:
+        """Returns these documents and then those of `other`."""
+        tokens, sentences = self.sentence_starts[-1], self.document_starts[-1]
+        labels = None
+        if self.labels is not None and other.labels is not None:
+            labels = np.concatenate([self.labels, other.labels])
+        return Documents(
+            ids=np.concatenate([self.ids, other.ids]),
+            word_starts=np.concatenate([self.word_starts, other.word_starts]),
+            sentence_starts=self.sentence_starts
+            + [tokens + start for start in other.sentence_starts[1:]],
+            document_starts=self.document_starts
+            + [sentences + start for start in other.document_starts[1:]],
+            labels=labels,
+        )
+
 
 def _is_blank(line: str, tokenizer: FullTokenizer) -> bool:
     """Returns whether a line without tokens is blank, and so ends a document, as in Google's code.
@@ -285,7 +301,11 @@ def _build_batch(
 
 
 def create_batches(
-    documents: Documents, settings: InstanceSettings, tokenizer: FullTokenizer, chunk_index: int
+    documents: Documents,
+    settings: InstanceSettings,
+    tokenizer: FullTokenizer,
+    position: tuple[int, int],
+    borrowed: Documents | None = None,
 ) -> Iterator[dict[str, NDArray[Any]]]:
     """Yields the pre-training instances of `dupe_factor` passes over the documents of a chunk.
 
@@ -293,19 +313,22 @@ def create_batches(
         documents: the documents. Random second segments are drawn from them as well.
         settings: how instances are built and masked.
         tokenizer: supplies the special token ids and the vocabulary size.
-        chunk_index: index of the chunk; part of the random seed.
+        position: file number and offset of the chunk; part of the random seed.
+        borrowed: documents of another chunk, only for random second segments.
 
     Yields:
         Feature name → array [N, width], where N is BATCH_SIZE in every batch but the last.
     """
     # Pairs are drawn one at a time by `random`; everything else in arrays by NumPy.
-    walk_rng = random.Random(f"{settings.random_seed} {chunk_index}")
-    rng = np.random.default_rng([settings.random_seed, chunk_index, _MASKING])
+    number, offset = position
+    walk_rng = random.Random(f"{settings.random_seed} {number} {offset}")
+    rng = np.random.default_rng([settings.random_seed, number, offset, _MASKING])
+    available = documents.followed_by(borrowed) if borrowed else documents
     pairs = (
         pair
         for _ in range(settings.dupe_factor)
         for document in range(documents.num_documents)
-        for pair in _pairs_of_document(documents, document, settings, walk_rng)
+        for pair in _pairs_of_document(available, document, settings, walk_rng)
     )
     while some := list(itertools.islice(pairs, BATCH_SIZE)):
-        yield _build_batch(documents, some, settings, tokenizer, rng)
+        yield _build_batch(available, some, settings, tokenizer, rng)

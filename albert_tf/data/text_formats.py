@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from albert_tf.data import corpus
 from albert_tf.data.settings import TextSettings
@@ -31,11 +31,11 @@ def split_paragraph(paragraph: str, language: str) -> list[str]:
     ]
 
 
-def chunk_lines(chunk: corpus.Chunk, settings: TextSettings) -> Iterator[list[str]]:
-    """Yields the sentences of a chunk as lists of whole documents, with "" between documents.
+def sentences_of(parts: Iterable[corpus.Part], settings: TextSettings) -> Iterator[list[str]]:
+    """Yields the sentences of each part, with "" between documents.
 
     Args:
-        chunk: a chunk read by `corpus.read_chunks` with `settings.input_format`.
+        parts: parts of a chunk read by `corpus.read_task` with `settings.input_format`.
         settings: how to parse it.
 
     Raises:
@@ -43,26 +43,26 @@ def chunk_lines(chunk: corpus.Chunk, settings: TextSettings) -> Iterator[list[st
             sentence; the message names the file and the line.
     """
     if settings.input_format == corpus.SENTENCES and not settings.split_sentences:
-        yield from chunk.lines()
+        yield from corpus.lines_of(parts)
         return
-    for part in chunk.parts:
+    for part in parts:
         lines: list[str] = []
         for number, paragraph in _paragraphs(part, settings):
             sentences = [paragraph]
             if settings.split_sentences and paragraph:
                 sentences = split_paragraph(paragraph, settings.language)
             for sentence in sentences:
-                corpus.check_sentence(sentence, part.path, number)
+                part.check_sentence(sentence, number)
             lines += sentences
         yield lines
 
 
 def _paragraphs(part: corpus.Part, settings: TextSettings) -> Iterator[tuple[int, str]]:
-    """Yields (line number, paragraph), with "" after a document.
+    """Yields (index of the line, paragraph), with "" after a document.
 
-    All paragraphs of a JSON object have the line number of that object.
+    All paragraphs of a JSON object have the index of that object's line.
     """
-    numbered = enumerate(part.lines(), part.first_line)
+    numbered = enumerate(part.lines())
     if settings.input_format == corpus.SENTENCES:
         # A line of spaces ends a document just like an empty line.
         yield from ((number, line if line.strip() else "") for number, line in numbered)
@@ -71,34 +71,36 @@ def _paragraphs(part: corpus.Part, settings: TextSettings) -> Iterator[tuple[int
     else:
         for number, line in numbered:
             if line.strip():
-                text = _text_of_record(line, settings.text_field, part.path, number)
+                text = _text_of_record(line, settings.text_field, part, number)
                 paragraphs = re.split("\r\n?|\n", text)
                 yield from ((number, paragraph) for paragraph in paragraphs if paragraph.strip())
                 yield number, ""
 
 
-def _text_of_record(line: str, field: str, path: str, number: int) -> str:
+def _text_of_record(line: str, field: str, part: corpus.Part, number: int) -> str:
     """Returns the text in a JSON object, with lone surrogates replaced by U+FFFD.
 
     Raises:
         ValueError: the line is not a JSON object with this text field; the message names the file
             and the line.
     """
+
+    def error(reason: str) -> ValueError:
+        return ValueError(f"{part.path}, line {part.first_line + number}: {reason}")
+
     try:
         record = json.loads(line, strict=False)  # tolerates raw tabs and NUL bytes
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path}, line {number}: expected a JSON object: {error}") from None
+    except (ValueError, RecursionError) as cause:
+        raise error(f"expected a JSON object: {cause}") from None
     if not isinstance(record, dict):
-        found = type(record).__name__
-        raise ValueError(f"{path}, line {number}: expected a JSON object, found a {found}")
+        raise error(f"expected a JSON object, found a {type(record).__name__}")
     if field not in record:
         names = ", ".join(map(repr, record)) or "none"
-        raise ValueError(
-            f"{path}, line {number}: no field {field!r}; its fields: {names}. Set --text_field to "
+        raise error(
+            f"no field {field!r}; its fields: {names}. Set --text_field to "
             "the one that contains the text."
         )
     text = record[field]
     if not isinstance(text, str):
-        found = type(text).__name__
-        raise ValueError(f"{path}, line {number}: field {field!r}: expected text, found a {found}")
+        raise error(f"field {field!r}: expected text, found a {type(text).__name__}")
     return _SURROGATE.sub(_REPLACEMENT, text)

@@ -4,8 +4,9 @@ The directory contains these files:
 
 * `run.json`: the settings that determine the bytes of the outputs;
 * `run.lock`: locked by the process that uses the directory;
-* `chunk-000012-000.spill`, …: the records of chunk 12;
-* `chunk-000012.json`: written when chunk 12 is finished; its blocks, counts and text checksum;
+* `chunk-000012-000001048576-000.spill`, …: the records of the chunk of file 12 at offset 1048576;
+* `chunk-000012-000001048576.json`: written when this chunk is finished; its blocks, counts and text
+  checksum;
 * `output-00003.json`: written when output 3 is complete; its name, instances and bytes.
 
 Each file is written under a temporary name and then renamed. The directory is therefore consistent
@@ -20,7 +21,7 @@ import itertools
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import filelock
@@ -28,13 +29,18 @@ from absl import logging
 
 from albert_tf import files
 from albert_tf.data import corpus
+from albert_tf.data.corpus import Position
 
 _RUN, _LOCK = "run.json", "run.lock"
 _OUTPUT_LOCK = ".records.lock"
 _HALF_WRITTEN = r"\.[0-9a-f]{8}\.tmp"  # the suffix that `files.write_atomically` appends
 _OURS = re.compile(
-    rf"{_LOCK}|({_RUN}|chunk-\d+\.json|chunk-\d+-\d+\.spill|output-\d+\.json)({_HALF_WRITTEN})?"
+    rf"{_LOCK}|({_RUN}|chunk-[\d-]+\.json|chunk-[\d-]+\.spill|output-\d+\.json)({_HALF_WRITTEN})?"
 )
+_NAMES = {
+    "chunk": re.compile(r"chunk-(\d+)-(\d+)\.json"),
+    "output": re.compile(r"output-(\d+)\.json"),
+}
 
 # Kind of file → the types of its fields.
 _ENTRIES: dict[str, dict[str, type]] = {
@@ -53,33 +59,35 @@ class WorkDirectory:
     def __init__(self, path: str):
         self.path = path
 
-    def chunk_stem(self, chunk: int) -> str:
+    def chunk_stem(self, chunk: Position) -> str:
         """Returns the path prefix of a chunk's files."""
-        return os.path.join(self.path, f"chunk-{chunk:06d}")
+        number, offset = chunk
+        return os.path.join(self.path, f"chunk-{number:06d}-{offset:012d}")
 
     def finish_chunk(
-        self, chunk: int, checksum: str, blocks: list[str], counts: Mapping[str, int]
+        self, chunk: Position, checksum: str, blocks: list[str], counts: Mapping[str, int]
     ) -> None:
         """Records that a chunk is finished, with all its records in `blocks`."""
         names = [os.path.basename(block) for block in blocks]
         entry = {"checksum": checksum, "blocks": names, "counts": counts}
         _write_json(f"{self.chunk_stem(chunk)}.json", entry)
 
-    def chunk_checksum(self, chunk: int) -> str:
+    def chunk_checksum(self, chunk: Position) -> str:
         """Returns the checksum of a finished chunk's text, or "" if the chunk is not finished."""
         path = f"{self.chunk_stem(chunk)}.json"
         return str(_read_entry(path, "chunk")["checksum"]) if os.path.exists(path) else ""
 
-    def forget_chunk(self, chunk: int) -> None:
+    def forget_chunk(self, chunk: Position) -> None:
         """Marks a chunk as unfinished, before it is encoded again."""
         with contextlib.suppress(FileNotFoundError):
             os.remove(f"{self.chunk_stem(chunk)}.json")
 
-    def keep_chunks(self, count: int) -> None:
-        """Discards chunks with index `count` or higher, left by a text that was longer."""
-        for chunk in self._finished("chunk"):
-            if chunk >= count:
-                self.forget_chunk(chunk)
+    def keep_chunks(self, chunks: Collection[Position]) -> None:
+        """Discards all other chunks, left by another text, and the outputs made from them."""
+        for number, offset in self._finished("chunk"):
+            if (number, offset) not in chunks:
+                self.forget_outputs()
+                self.forget_chunk((number, offset))
 
     def blocks(self) -> list[str]:
         """Returns the blocks of all finished chunks, in order."""
@@ -108,12 +116,12 @@ class WorkDirectory:
 
     def finished_outputs(self) -> dict[int, dict[str, Any]]:
         """Returns index → name, instances and bytes of each finished output."""
-        return self._finished("output")
+        return {output: entry for (output,), entry in self._finished("output").items()}
 
     def forget_outputs(self) -> None:
         """Marks all outputs as unfinished, because a chunk has changed."""
         for output in self.finished_outputs():
-            os.remove(os.path.join(self.path, f"output-{output:05d}.json"))
+            _remove_if_exists(os.path.join(self.path, f"output-{output:05d}.json"))
 
     def is_empty(self) -> bool:
         """Returns whether no instance has been created: chunks of blank text do not count."""
@@ -127,10 +135,10 @@ class WorkDirectory:
         with contextlib.suppress(OSError):  # it still contains the user's files
             os.rmdir(self.path)
 
-    def _finished(self, kind: str) -> dict[int, dict[str, Any]]:
-        names = map(re.compile(rf"{kind}-(\d+)\.json").fullmatch, os.listdir(self.path))
-        found = sorted((int(name[1]), name[0]) for name in names if name)
-        return {number: _read_entry(os.path.join(self.path, name), kind) for number, name in found}
+    def _finished(self, kind: str) -> dict[tuple[int, ...], dict[str, Any]]:
+        names = map(_NAMES[kind].fullmatch, os.listdir(self.path))
+        found = sorted((tuple(map(int, name.groups())), name[0]) for name in names if name)
+        return {key: _read_entry(os.path.join(self.path, name), kind) for key, name in found}
 
 
 @contextlib.contextmanager
@@ -229,7 +237,7 @@ def _check_run(directory: WorkDirectory, run: Mapping[str, Any]) -> None:
     path = directory.path
     before = _read_json(os.path.join(path, _RUN))
     if not before or directory.is_empty():
-        directory.keep_chunks(0)
+        directory.keep_chunks([])
         _write_json(os.path.join(path, _RUN), run)
     elif changes := describe_changes(before, run):
         raise ValueError(

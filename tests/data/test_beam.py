@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import importlib.util
 import json
@@ -13,10 +14,11 @@ from pathlib import Path
 import pytest
 
 from albert_tf.data import beam, corpus
-from albert_tf.data.beam import _encode, _pieces, _write_output
+from albert_tf.data.beam import COUNTS, _encode, _finish, _pieces, _tasks, _write_group
 from albert_tf.data.create import create_pretraining_data
 from albert_tf.data.records import Outputs, read_records
 from albert_tf.data.settings import MEGABYTE, Settings
+from albert_tf.data.sources import find_sources
 from tests.conftest import ROOT, TOY_TEXT
 
 SETTINGS = Settings(
@@ -68,47 +70,28 @@ def needs_beam():
         pytest.skip("apache_beam is not installed")
 
 
-def without_beam(monkeypatch):
-    """Replaces the only class of Beam that the steps of the pipeline use."""
-
-    class TaggedOutput:
-        def __init__(self, tag, value):
-            self.tag, self.value = tag, value
-
-    module = type(sys)("apache_beam.pvalue")
-    module.TaggedOutput = TaggedOutput
-    monkeypatch.setitem(sys.modules, "apache_beam", type(sys)("apache_beam"))
-    monkeypatch.setitem(sys.modules, "apache_beam.pvalue", module)
-
-
 def by_hand(settings):
-    """Runs the steps of the pipeline in sequence, with chunks and pieces in a different order."""
+    """Runs the steps of the pipeline without Beam, with all elements in a different order."""
     outputs = Outputs.parse(settings.output_file, settings.compression)
-    count = len(outputs.paths)
-    chunks = list(corpus.read_chunks([settings.input_file], settings.chunk_bytes, "sentences"))
-    pieces = [[()] for _ in range(count)]
-    counts = []
-    for chunk in reversed(chunks):
-        *encoded, counted = _encode(chunk, settings, count)
-        counts.append(counted.value)
-        for output, piece in encoded:
-            pieces[output].insert(0, piece)
-    counts = beam._add_counts(counts)
-    entries = [
-        _write_output((n, pieces[n]), counts, outputs, settings.random_seed) for n in range(count)
-    ]
-    beam._write_metadata(entries, counts, {}, outputs.metadata_file)
+    text = settings.chunk_bytes, settings.input_format
+    sources = find_sources([settings.input_file])
+    tasks = [task for share in range(3) for task in _tasks(share, 3, sources, *text)]
+    assert len(tasks) > 3
+    groups = collections.defaultdict(list)
+    for task in reversed(tasks):
+        for chunk in corpus.read_task(task, *text):
+            for key, value in _encode(chunk, settings, len(outputs.paths)):
+                groups[key].insert(0, value)
+    written = [_write_group(group, outputs, settings.random_seed)[1] for group in groups.items()]
+    _finish(written[::-1], outputs, settings.random_seed, {})
     return json.loads(Path(outputs.metadata_file).read_text("utf-8"))
 
 
-@pytest.mark.parametrize("compression", ["", "gzip"])
-def test_the_steps_write_the_same_bytes_as_the_local_program(
-    tmp_path, make, monkeypatch, compression
-):
-    expected = make("local/train@3", compression=compression)
-    without_beam(monkeypatch)
+@pytest.mark.parametrize("changes", [{}, {"compression": "gzip"}])
+def test_the_steps_write_the_same_bytes_as_the_local_program(tmp_path, make, changes):
+    expected = make("local/train@3", **changes)
     (tmp_path / "beam").mkdir()
-    made = make("beam/train@3", by_hand, compression=compression)
+    made = make("beam/train@3", by_hand, **changes)
     assert made == {name: expected[name] for name in ("text_checksum", "counts", "files")}
     for entry in made["files"]:
         name = entry["name"]
@@ -116,14 +99,34 @@ def test_the_steps_write_the_same_bytes_as_the_local_program(
         assert found.read_bytes() == wanted.read_bytes()
 
 
-def test_splitting_a_batch_by_output_loses_nothing(make, monkeypatch):
-    chunk = beam.corpus.Chunk(7, (), 0)
+def test_outputs_without_records_are_written_too(tmp_path):
+    outputs = Outputs.parse(str(tmp_path / "train@2"))
+    entry = {"name": "train-00001-of-00002", "instances": 1, "bytes": 5}
+    counts = collections.Counter(instances=1), {(0, 0): "0a"}
+    _finish([(COUNTS, counts), (1, entry)], outputs, 5, {"settings": {}, "vocabulary": {}})
+    assert (tmp_path / "train-00000-of-00002").read_bytes() == b""
+    metadata = json.loads((tmp_path / "train.records.json").read_text("utf-8"))
+    assert metadata["files"] == [
+        {"name": "train-00000-of-00002", "instances": 0, "bytes": 0},
+        entry,
+    ]
+
+
+def test_text_without_instances_writes_nothing(tmp_path):
+    outputs = Outputs.parse(str(tmp_path / "train@2"))
+    with pytest.raises(ValueError, match="--input_file: no text in these files"):
+        _finish([(COUNTS, (collections.Counter(documents=1), {(0, 0): "0a"}))], outputs, 5, {})
+    assert not list(tmp_path.iterdir())
+
+
+def test_splitting_a_batch_by_output_loses_nothing():
+    chunk = beam.corpus.Chunk((7, 11), (), 0)
     slots = beam.np.array([1365 * 2, 3, 1365, 1, 4094])
     batch = beam.EncodedBatch([b"a", b"b", b"c", b"d", b"e"], slots, {})
     assert list(_pieces(chunk, 4, batch, 3)) == [
-        (0, (7, 4, [3, 1], [b"b", b"d"])),
-        (1, (7, 4, [1365], [b"c"])),
-        (2, (7, 4, [2730, 4094], [b"a", b"e"])),
+        (0, ((7, 11), 4, [3, 1], [b"b", b"d"])),
+        (1, ((7, 11), 4, [1365], [b"c"])),
+        (2, ((7, 11), 4, [2730, 4094], [b"a", b"e"])),
     ]
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import gzip
 import random
+import re
+from pathlib import Path
 
 import pytest
 
 from albert_tf.data import corpus
-from albert_tf.data.corpus import read_chunks
+from albert_tf.data.corpus import plan_tasks, read_chunks, read_task
+from albert_tf.data.sources import Source, find_sources
 
 
 def write(path, data):
@@ -55,8 +58,8 @@ def test_chunks_hold_all_documents_in_order(tmp_path, chunk_bytes):
     path = write(tmp_path / "text.txt", text)
     chunks = list(read_chunks([path], chunk_bytes))
     assert documents_of(chunks) == documents
-    assert [chunk.index for chunk in chunks] == list(range(len(chunks)))
-    assert sum(chunk.read_bytes for chunk in chunks) == len(text.encode())
+    assert [chunk.position for chunk in chunks] == sorted({chunk.position for chunk in chunks})
+    assert all(0 <= chunk.parts[0].offset - chunk.position[1] < 400 for chunk in chunks)
     assert len(chunks) > 1 or chunk_bytes > 800
 
 
@@ -70,19 +73,42 @@ def test_chunk_boundaries_do_not_depend_on_the_read_size(tmp_path, monkeypatch, 
     assert len(expected) > 5
 
 
-def test_every_chunk_has_two_documents_and_at_least_half_of_the_size(tmp_path):
-    path = write(tmp_path / "text.txt", random_text(random.Random(5)))
-    chunks = list(read_chunks([path], 300))
-    assert len(chunks) > 5
-    for chunk in chunks:
-        assert len(documents_of([chunk])) >= 2
-        assert sum(len(part.data) for part in chunk.parts) >= 150
+@pytest.mark.parametrize("compress", [lambda data: data, gzip.compress])
+def test_a_chunk_with_one_document_borrows_the_next_one(tmp_path, compress):
+    long, short = "a long sentence\n" * 50, "short\n\nnext\nline\n"
+    one = write(tmp_path / "one.txt", compress(f"{long}\n\n{short}\n{long}".encode()))
+    other = write(tmp_path / "other.txt", "\n \n" + long + "\n" + short)
+    chunks = list(read_chunks([one, other], 200))
+    documents = [documents_of([chunk]) for chunk in chunks]
+    assert list(map(len, documents)) == [1, 0, 3, 1, 2]  # the second is a blank line
+    # From the same file, and none where a chunk has two documents.
+    borrowed = [[(part.path, part.data.decode()) for part in chunk.borrowed] for chunk in chunks]
+    assert borrowed == [[(one, "short\n\n")], [], [], [(other, "short\n\n")], []]
 
 
-def test_a_long_document_shares_its_chunk_with_another(tmp_path):
-    path = write(tmp_path / "text.txt", "a long sentence\n" * 50 + "\nshort\n\nnext\n")
-    chunks = list(read_chunks([path], 20))
-    assert len(documents_of(chunks[:1])) >= 2
+def test_the_last_document_borrows_from_the_next_file_and_the_last_file_from_the_first(tmp_path):
+    long = "a long sentence\n" * 50
+    paths = [write(tmp_path / f"{name}.txt", f"{name}\n" + long) for name in "ab"]
+    first, second = read_chunks(paths, 300)
+    assert [chunk.borrowed[0].path for chunk in (first, second)] == paths[::-1]
+    assert first.borrowed[0].data == second.parts[0].data
+    (alone,) = read_chunks(paths[:1], 300)
+    assert not alone.borrowed  # there is no other document
+
+
+def test_only_the_start_of_a_long_document_is_borrowed(tmp_path, monkeypatch):
+    monkeypatch.setattr(corpus, "BORROWED_BYTES", 50)
+    paths = [write(tmp_path / f"{name}.txt", f"{name} sentence\n" * 50) for name in "ab"]
+    chunks = list(read_chunks(paths, 300, corpus.DOCUMENTS))
+    assert chunks[0].borrowed[0].data == b"b sentence\n" * 4
+
+
+def test_an_error_in_borrowed_text_names_its_line(tmp_path):
+    one = write(tmp_path / "one.txt", "a long sentence\n" * 50)
+    other = write(tmp_path / "other.txt", b"\n\r\n\ngood\n\xe9\n" + b"good\n" * 200)
+    chunk, _ = read_chunks([one, other], 300)
+    with pytest.raises(ValueError, match=r"other\.txt, line 5: not UTF-8"):
+        list(corpus.lines_of(chunk.borrowed))
 
 
 def test_the_end_of_a_file_ends_a_document(tmp_path):
@@ -92,7 +118,105 @@ def test_the_end_of_a_file_ends_a_document(tmp_path):
 
 def test_small_files_share_a_chunk(tmp_path):
     paths = [write(tmp_path / f"{name}.txt", f"text {name}\n\nmore\n") for name in range(9)]
-    assert len(list(read_chunks(paths, 1 << 20))) == 1
+    (chunk,) = read_chunks(paths, 1 << 20)
+    assert len(documents_of([chunk])) == 18
+    assert chunk.read_bytes == 9 * 13
+    chunks = list(read_chunks(paths, 30))
+    assert [len(chunk.parts) for chunk in chunks] == [3, 3, 3]
+    assert [chunk.position for chunk in chunks] == [(0, 0), (3, 0), (6, 0)]
+
+
+def source(number, size, **kind):
+    return Source(number, f"{number}.txt", size, **kind)
+
+
+def test_the_plan_covers_every_byte_of_every_file_once():
+    rng = random.Random(5)
+    sizes = [rng.choice([0, 7, 40, 99, 100, 149, 150, 151, 1234, 10_000]) for _ in range(200)]
+    found = [source(number, size) for number, size in enumerate(sizes)]
+    tasks = plan_tasks(found, 100, corpus.SENTENCES)
+    assert [task.position for task in tasks] == sorted(task.position for task in tasks)
+    assert sum(task.size for task in tasks) == sum(sizes)
+    spans = sorted(
+        (span.source.number, span.start, span.source.size if span.end is None else span.end)
+        for task in tasks
+        for span in task.spans
+    )
+    for number, size in enumerate(sizes):
+        ends = [0, *(end for its, _, end in spans if its == number)]
+        assert [start for its, start, _ in spans if its == number] == ends[:-1]
+        assert ends[-1] == size
+    assert all(50 <= task.size < 250 for task in tasks)
+    assert all(task.size < 200 or len(task.spans) > 1 for task in tasks)
+
+
+def test_many_small_files_are_few_tasks_and_a_file_of_any_size_is_planned_unread():
+    small = [source(number, 10_000) for number in range(10_000)]
+    tasks = plan_tasks(small, 1 << 20, corpus.SENTENCES)
+    assert len(tasks) == 95
+    assert max(len(task.spans) for task in tasks) <= 158
+    assert len(plan_tasks([source(0, 10**11)], 1 << 20, "sentences")) == 10**11 // 2**20
+    assert len(plan_tasks([source(0, 10**11)], 1 << 20, "documents")) == -(-(10**11) // 2**24)
+
+
+def test_large_compressed_files_are_streams_and_small_ones_share_a_task():
+    found = [source(number, 100 + number, is_splittable=False) for number in range(9)]
+    assert {task.is_stream for task in plan_tasks(found, 400, corpus.SENTENCES)} == {True}
+    (task,) = plan_tasks(found, 1 << 20, corpus.SENTENCES)
+    assert not task.is_stream
+    assert len(task.spans) == 9
+
+
+@pytest.mark.parametrize("input_format", corpus.INPUT_FORMATS)
+@pytest.mark.parametrize("chunk_bytes", [1, 3, 10, 29])
+def test_tasks_read_in_any_order_hold_every_line_once(
+    tmp_path, monkeypatch, input_format, chunk_bytes
+):
+    """Files of random bytes with every kind of line end, cut at every possible place."""
+    monkeypatch.setattr(corpus, "READ_BYTES", 5)
+    monkeypatch.setattr(corpus, "MIN_DOCUMENT_LIMIT", 100)
+    rng = random.Random(chunk_bytes)
+    pieces = ["\n", "\n", "\r\n", "\r", " ", "\t", "a", "bc", "字", "\n\n", "\r\n\r\n"]
+    texts = ["".join(rng.choices(pieces, k=rng.randint(1, 250))) for _ in range(12)]
+    paths = [write(tmp_path / f"{name}.txt", text.encode()) for name, text in enumerate(texts)]
+    tasks = plan_tasks(find_sources(paths), chunk_bytes, input_format)
+    rng.shuffle(tasks)
+    chunks = [chunk for task in tasks for chunk in read_task(task, chunk_bytes, input_format)]
+    chunks.sort(key=lambda chunk: chunk.position)
+    assert len({chunk.position for chunk in chunks}) == len(chunks)
+    found = {path: b"" for path in paths}
+    for part in sorted((part for chunk in chunks for part in chunk.parts), key=lambda p: p.offset):
+        line = found[part.path].count(b"\n") + 1
+        assert part.first_line == line
+        found[part.path] += part.data
+    expected = [re.sub("\r+\n|\r", "\n", text).encode() for text in texts]
+    assert list(found.values()) == expected
+    # A compressed file is cut in the same places.
+    for path in paths:
+        packed = write(tmp_path / "text.gz", gzip.compress(Path(path).read_bytes()))
+        both = [list(read_chunks([name], chunk_bytes, input_format)) for name in (path, packed)]
+        cuts = [[(c.position, [p.data for p in c.parts]) for c in chunks] for chunks in both]
+        assert cuts[0] == cuts[1]
+
+
+@pytest.mark.parametrize("input_format", [corpus.SENTENCES, corpus.JSONL])
+def test_documents_are_never_split(tmp_path, input_format):
+    rng = random.Random(7)
+    documents = random_documents(rng)
+    if input_format == corpus.JSONL:
+        documents = [[" ".join(document)] for document in documents]
+        text = "".join(f"{document}\r\n" for (document,) in documents)
+    else:
+        text = random_text(rng, documents)
+    path = write(tmp_path / "text.txt", text)
+    for chunk_bytes in (1, 17, 100, 500):
+        ends = [
+            line
+            for chunk in read_chunks([path], chunk_bytes, input_format)
+            for line in list(filter(str.strip, chunk.parts[0].lines()))[-1:]
+        ]
+        assert len(ends) > 3
+        assert {*ends} <= {document[-1] for document in documents}
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r\r\n", "\r"])
@@ -123,6 +247,9 @@ def test_gzip_files_are_decompressed(tmp_path):
         chunk.checksum for chunk in read_chunks([plain], 300)
     ]
     assert sum(chunk.read_bytes for chunk in chunks) == len(gzip.compress(text.encode()))
+    assert [chunk.position for chunk in chunks] == [
+        chunk.position for chunk in read_chunks([plain], 300)
+    ]
 
 
 @pytest.mark.parametrize("damage", [lambda data: data[:-20], lambda data: data[:40] + b"x" * 90])
@@ -162,7 +289,7 @@ def test_a_file_without_blank_lines_is_split_between_lines(tmp_path, monkeypatch
     path = write(tmp_path / "text.txt", text)
     chunks = list(read_chunks([path], 100))
     assert "".join(line + "\n" for line in lines_of(chunks) if line) == text
-    assert max(len(part.data) for chunk in chunks for part in chunk.parts) <= 500
+    assert max(len(part.data) for chunk in chunks for part in chunk.parts) <= 600
     assert len(chunks) > 5
 
 

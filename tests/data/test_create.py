@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -175,8 +176,8 @@ def test_the_same_command_writes_the_same_bytes_in_every_version(tmp_path):
         for name in ("plain", "other")
     }
     assert found == {
-        "plain": "db1483dd84e08a57fefaeacbe7bc49354b508bc538c35c25b3fb61cd3f2977f6",
-        "other": "ddba46316031a0ce44af4901b0ad8ba6ca804092e88b527565a96516559ab5c3",
+        "plain": "386a8430e769a0a0c7453b6746eec04414807d39b34bb8b381f2d4236374a7d0",
+        "other": "2b21b13d90126ea36d1f5db4cdee79e0b5e0621669247f421f5e4f4c54750db9",
     }
 
 
@@ -195,12 +196,24 @@ def test_instances_of_a_document_are_spread_over_the_outputs(tmp_path, make):
     assert np.median(np.concatenate(gaps)) > 5
 
 
+@pytest.fixture
+def mixed_inputs(tmp_path, corpus_file):
+    """A file of several chunks, a compressed one, and small files, some of them empty."""
+    packed = tmp_path / "corpus.gz"
+    text = Path(corpus_file).read_bytes()
+    packed.write_bytes(gzip.compress(text[::-1].replace(b"\n", b"\r\n")))
+    small = [tmp_path / f"{number:02d}.txt" for number in range(20)]
+    for number, path in enumerate(small):
+        path.write_bytes(text[100 * number : 150 * number])
+    return [str(small[0]), corpus_file, *map(str, small[1:]), str(packed)]
+
+
 @pytest.mark.parametrize("num_workers", [2, 3])
-def test_the_number_of_processes_changes_no_byte(tmp_path, make, num_workers):
-    make()
+def test_the_number_of_processes_changes_no_byte(tmp_path, make, mixed_inputs, num_workers):
+    make(inputs=mixed_inputs)
     expected = contents(tmp_path / "out")
     shutil.rmtree(tmp_path / "out")
-    make(num_workers=num_workers)
+    make(inputs=mixed_inputs, num_workers=num_workers)
     assert contents(tmp_path / "out") == expected
     assert set(expected) == {
         *(f"train-{shard:05d}-of-00003" for shard in range(3)),
@@ -428,6 +441,29 @@ def test_a_warning_names_leftover_files_of_an_earlier_run(tmp_path, make, caplog
     first = tmp_path / "out" / "train-00000-of-00003"
     assert f"3 files of an earlier run, such as {first}, remain" in caplog.text
     assert first.exists()
+
+
+def test_compressed_text_makes_the_same_records(tmp_path, make, corpus_file):
+    make("plain/train")
+    copy = tmp_path / "copy.txt.gz"
+    copy.write_bytes(gzip.compress(Path(corpus_file).read_bytes()))
+    made = make("packed/train", inputs=[str(copy)])
+    assert contents(tmp_path / "plain") == contents(tmp_path / "packed")
+    assert made["counts"]["documents"] == 120
+
+
+def test_text_that_was_shortened_leaves_no_instances_behind(tmp_path, make, monkeypatch):
+    paths = [tmp_path / "a.txt", tmp_path / "b.txt"]
+    for path in paths:
+        path.write_text("\n\n".join([TOY_TEXT] * 20), encoding="utf-8")
+    with monkeypatch.context() as patch:
+        stop_after(patch, "finish_output", 2)
+        with pytest.raises(StoppedError):
+            make(inputs=list(map(str, paths)))
+    paths[1].write_text("", encoding="utf-8")
+    made = make(inputs=list(map(str, paths)))
+    assert made == make("expected/train@3", inputs=[str(paths[0])])
+    assert contents(tmp_path / "out") == contents(tmp_path / "expected")
 
 
 def test_a_copy_of_the_text_is_the_same_text(tmp_path, make, corpus_file, monkeypatch):

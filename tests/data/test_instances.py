@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import random
 
 import numpy as np
@@ -56,8 +57,8 @@ def pairs_of(documents, options, document=0, seed=5):
     return list(_pairs_of_document(documents, document, options, random.Random(seed)))
 
 
-def rows_of(documents, options, chunk_index=0):
-    batches = list(create_batches(documents, options, Tokenizer(), chunk_index))
+def rows_of(documents, options, position=(0, 0), borrowed=None):
+    batches = list(create_batches(documents, options, Tokenizer(), position, borrowed))
     return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
 
 
@@ -92,7 +93,7 @@ def test_no_text_makes_no_document(toy_tokenizer):
     table = word_start_table(toy_tokenizer.pieces, True)
     documents = tokenize_documents([["", " "], []], toy_tokenizer, table)
     assert documents.num_documents == 0
-    assert list(create_batches(documents, settings(), toy_tokenizer, 0)) == []
+    assert list(create_batches(documents, settings(), toy_tokenizer, (0, 0))) == []
 
 
 def test_tokenizing_many_lines_at_once_changes_nothing(toy_tokenizer, monkeypatch):
@@ -294,7 +295,7 @@ def test_special_tokens_spelled_in_the_text_are_never_masked():
 
 def test_batches_are_full_but_for_the_last():
     documents = make_documents(*[[4, 4]] * 100)
-    batches = list(create_batches(documents, settings(dupe_factor=11), Tokenizer(), 0))
+    batches = list(create_batches(documents, settings(dupe_factor=11), Tokenizer(), (0, 0)))
     sizes = [len(batch["input_ids"]) for batch in batches]
     assert sizes == [BATCH_SIZE, BATCH_SIZE, 1100 - 2 * BATCH_SIZE]
 
@@ -306,9 +307,35 @@ def test_the_seed_and_the_chunk_determine_the_instances():
     def ids(options, chunk):
         return rows_of(documents, options, chunk)["input_ids"].tolist()
 
-    assert ids(base, 0) == ids(base, 0)
-    assert ids(base, 0) != ids(base, 1)
-    assert ids(base, 0) != ids(settings(dupe_factor=3, random_seed=7), 0)
+    assert ids(base, (0, 0)) == ids(base, (0, 0))
+    assert ids(base, (0, 0)) != ids(base, (0, 1)) != ids(base, (1, 0))
+    assert ids(base, (0, 0)) != ids(settings(dupe_factor=3, random_seed=7), (0, 0))
+
+
+def test_borrowed_documents_supply_second_segments_and_no_instances():
+    documents, other = make_documents([3, 4], [2]), make_documents([1], [2, 5])
+    both = make_documents([3, 4], [2], [1], [2, 5])
+    joined = documents.followed_by(other)
+    assert (joined.sentence_starts, joined.document_starts) == (
+        both.sentence_starts,
+        both.document_starts,
+    )
+    options = settings(dupe_factor=50)
+    one = make_documents([3])
+    alone, helped = rows_of(one, options), rows_of(one, options, borrowed=other)
+    assert len(alone["input_ids"]) == len(helped["input_ids"]) == 50
+    assert set(alone["input_mask"].sum(axis=1).tolist()) == {9}  # the sentence twice
+    # The sentence, and one token or as many as fit into a sequence.
+    assert set(helped["input_mask"].sum(axis=1).tolist()) == {7, 11}
+
+
+def test_labels_of_borrowed_documents_are_kept():
+    documents = [
+        dataclasses.replace(make_documents([length]), labels=np.full(length, length, np.int32))
+        for length in (3, 4)
+    ]
+    joined = documents[0].followed_by(documents[1])
+    assert joined.labels.tolist() == [3] * 3 + [4] * 4
 
 
 def test_passes_differ():

@@ -10,7 +10,7 @@ import pytest
 
 from albert_tf.data import corpus
 from albert_tf.data.settings import TextSettings
-from albert_tf.data.text_formats import chunk_lines, split_paragraph
+from albert_tf.data.text_formats import sentences_of, split_paragraph
 
 JSONL = TextSettings(input_format="jsonl")
 
@@ -24,7 +24,7 @@ def read(paths, settings, chunk_bytes=1 << 20):
     """Returns the documents of all chunks, as lists of sentences."""
     found = [[]]
     for chunk in corpus.read_chunks(paths, chunk_bytes, settings.input_format):
-        for lines in chunk_lines(chunk, settings):
+        for lines in sentences_of(chunk.parts, settings):
             for line in [*lines, ""]:
                 if line.strip():
                     found[-1].append(line)
@@ -70,7 +70,8 @@ def test_json_lines_are_split_between_objects_and_gzip_is_read(tmp_path, chunk_b
     chunks = list(corpus.read_chunks([path], chunk_bytes, "jsonl"))
     assert len(chunks) > 3
     for chunk in chunks:  # an instance may need another document
-        assert sum(lines.count("") for lines in chunk_lines(chunk, JSONL)) >= 2
+        parts = chunk.parts + chunk.borrowed
+        assert sum(lines.count("") for lines in sentences_of(parts, JSONL)) >= 2
 
 
 @pytest.mark.parametrize(
@@ -115,9 +116,9 @@ def test_a_file_is_a_document(tmp_path):
     ]
     expected = [["first", "second", "third"], ["fourth"]]
     assert read(paths, TextSettings(input_format="documents")) == expected
-    # Files are not split at blank lines, and each chunk gets a second document.
+    # Files are not split at blank lines.
     assert read(paths, TextSettings(input_format="documents"), chunk_bytes=1) == expected
-    assert len(list(corpus.read_chunks(paths, 1, "documents"))) == 1
+    assert len(list(corpus.read_chunks(paths, 1, "documents"))) == 3
 
 
 def test_a_very_long_file_is_split_between_lines(tmp_path, monkeypatch, caplog):

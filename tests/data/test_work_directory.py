@@ -19,10 +19,17 @@ from albert_tf.data.work_directory import (
 )
 from tests.conftest import ROOT
 
+CHUNK_2 = "chunk-000001-000000000000.json"
 RUN = {"max_seq_length": 11, "outputs": ("one", "two")}
 
 
+def at(chunk):
+    """Returns the position of a chunk; chunks differ in file or offset."""
+    return chunk // 2, chunk % 2 * 1_000_000
+
+
 def finish(directory, chunk, checksum="c0ffee", instances=7):
+    chunk = at(chunk)
     block = f"{directory.chunk_stem(chunk)}-000.spill"
     with open(block, "wb") as stream:
         stream.write(b"records")
@@ -48,8 +55,8 @@ def test_finished_chunks_and_outputs_are_found_again(path):
     with open_work_directory(path, RUN) as directory:
         assert directory.blocks() == sorted(blocks)
         assert directory.counts() == {"instances": 14, "tokens": 194}
-        assert directory.chunk_checksum(2) == "c0ffee"
-        assert directory.chunk_checksum(1) == ""
+        assert directory.chunk_checksum(at(2)) == "c0ffee"
+        assert directory.chunk_checksum(at(1)) == ""
         assert directory.finished_outputs() == {1: {"name": "two", "instances": 14, "bytes": 300}}
 
 
@@ -64,9 +71,9 @@ def test_the_checksum_of_the_text_is_that_of_its_chunks_in_order(path):
 @pytest.mark.parametrize(
     ("name", "content"),
     [
-        ("chunk-000002.json", {"checksum": "c0ffee", "blocks": [5], "counts": {}}),
-        ("chunk-000002.json", {"checksum": "c0ffee", "blocks": [], "counts": {"instances": "7"}}),
-        ("chunk-000002.json", {"checksum": "c0ffee"}),
+        (CHUNK_2, {"checksum": "c0ffee", "blocks": [5], "counts": {}}),
+        (CHUNK_2, {"checksum": "c0ffee", "blocks": [], "counts": {"instances": "7"}}),
+        (CHUNK_2, {"checksum": "c0ffee"}),
         ("output-00001.json", {"name": "two", "instances": 14.5, "bytes": 300}),
     ],
 )
@@ -85,13 +92,14 @@ def test_chunks_and_outputs_can_be_marked_unfinished(path):
         for chunk in range(4):
             finish(directory, chunk)
         directory.finish_output(0, "one", 5, 11)
-        directory.forget_chunk(1)
-        directory.forget_chunk(1)
-        directory.keep_chunks(3)
-        directory.forget_outputs()
-        assert [os.path.basename(block)[:12] for block in directory.blocks()] == [
-            "chunk-000000",
-            "chunk-000002",
+        directory.keep_chunks([at(chunk) for chunk in range(4)])
+        assert directory.finished_outputs()
+        directory.forget_chunk(at(1))
+        directory.forget_chunk(at(1))
+        directory.keep_chunks([at(0), at(2), at(5)])
+        assert [os.path.basename(block) for block in directory.blocks()] == [
+            "chunk-000000-000000000000-000.spill",
+            "chunk-000001-000000000000-000.spill",
         ]
         assert directory.finished_outputs() == {}
 
@@ -117,7 +125,7 @@ def test_without_instances_different_settings_start_over(path):
         finish(directory, 0, instances=0)
     other = {**RUN, "max_seq_length": 13}
     with open_work_directory(path, other) as directory:
-        assert directory.chunk_checksum(0) == ""
+        assert directory.chunk_checksum(at(0)) == ""
         finish(directory, 0)
     with open_work_directory(path, other) as directory:
         assert len(directory.blocks()) == 1

@@ -1,0 +1,37 @@
+"""Sizes and kinds of text files, and their streams."""
+
+from __future__ import annotations
+
+import gzip
+
+import pytest
+
+from albert_tf.data.sources import Source, find_sources, open_source
+
+TEXT = "one\ntwo 字\n\n".encode() * 40
+
+
+def test_files_are_found_with_their_number_size_and_kind(tmp_path):
+    contents = [TEXT, b"", gzip.compress(TEXT), b"\x1f"]
+    paths = [tmp_path / str(number) for number in range(len(contents))]
+    for path, content in zip(paths, contents, strict=True):
+        path.write_bytes(content)
+    assert find_sources(list(map(str, paths))) == [
+        Source(number, str(path), len(content), is_splittable=number != 2)
+        for number, (path, content) in enumerate(zip(paths, contents, strict=True))
+    ]
+
+
+def test_a_missing_file_is_an_error(tmp_path):
+    with pytest.raises(FileNotFoundError, match="nowhere: no such file"):
+        find_sources([str(tmp_path / "nowhere")])
+
+
+@pytest.mark.parametrize("store", [lambda data: data, gzip.compress])
+def test_the_text_and_the_progress_are_read(tmp_path, store):
+    path = tmp_path / "text"
+    path.write_bytes(store(TEXT))
+    with open_source(str(path)) as (stream, raw):
+        assert stream.read(3) == b"one"
+        assert stream.read() == TEXT[3:]
+        assert raw.tell() == len(store(TEXT))
