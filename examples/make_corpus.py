@@ -1,12 +1,18 @@
-"""Creates a small English corpus from the documentation of Python's standard library.
+"""Creates an English corpus from documentation that is on this machine, without a download.
 
     python examples/make_corpus.py --corpus_dir=demo/corpus --task_dir=demo/task
+    python examples/make_corpus.py --source=packages --corpus_dir=work/corpus
 
-The text consists of the docstrings of the standard library's modules, which every machine has.
+The first command reads the docstrings of Python's standard library, which every machine has
+(1.5 MB). With --source=packages, the text consists of the docstrings and text files of all
+installed packages and of the system's manual pages; how much that is depends on the machine (10 to
+20 MB after `make setup`). Code, tables and signatures are removed, and so are repeated sentences;
+report.md says how much of what is in the corpus, and what was left out.
+
 Writes train.txt and held_out.txt in the format of create_pretraining_data.py, with one sentence per
-line and a blank line between modules, and prints their sizes. About one top-level package in ten is
-held out, always the same ones for the same Python. Duplicate sentences are removed, so that no
-held-out sentence is in the training part.
+line and a blank line between documents, and prints their sizes. Whole packages are held out, always
+the same ones for the same installation: about one in ten of the standard library, or 5 % of the
+text of all packages. No held-out sentence is in the training part.
 
 With --task_dir, also writes a classification task made from the training part: which package does
 this sentence document? train.tsv and dev.tsv have one sentence and its label per line. The classes
@@ -21,13 +27,18 @@ import re
 import sys
 import sysconfig
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
+import corpus_report
+import installed_documentation
+import package_corpus
 from absl import app, flags
 
 from albert_tf import files
 
 FLAGS = flags.FLAGS
+
+STANDARD_LIBRARY, PACKAGES = "standard_library", "packages"
 
 # Tests, an editor, vendored wheels, tables of character sets, installed packages.
 SKIPPED_PACKAGES = {
@@ -158,24 +169,53 @@ def collect_documents() -> tuple[list[list[str]], list[list[str]]]:
 
 
 def write_corpus(corpus_dir: str) -> tuple[str, str]:
+    """Writes the corpus of the standard library and returns the paths of its two files."""
+    return _write_parts(corpus_dir, collect_documents(), "modules")
+
+
+def write_package_corpus(corpus_dir: str) -> list[package_corpus.Document]:
+    """Writes the corpus of all packages and its report, and returns the training documents.
+
+    Raises:
+        ValueError: there is too little documentation.
+    """
+    files.make_directory(corpus_dir, "--corpus_dir")
+    sources = installed_documentation.find_sources()
+    if not any(source.kind == installed_documentation.MANUAL_PAGE for source in sources):
+        print(f"{installed_documentation.MANUAL_PAGES}: no manual pages here; going on without")
+    corpus = package_corpus.select(installed_documentation.read_all(sources))
+    parts = [[document.sentences for document in part] for part in (corpus.train, corpus.held_out)]
+    _write_parts(corpus_dir, parts, "documents")
+    print(f"{corpus_report.write(corpus, corpus_dir)}: what it is made of, and what was left out")
+    return corpus.train
+
+
+def _write_parts(
+    corpus_dir: str, parts: Sequence[Sequence[Sequence[str]]], name: str
+) -> tuple[str, str]:
     """Writes train.txt and held_out.txt and returns their paths."""
     files.make_directory(corpus_dir, "--corpus_dir")
     paths = (os.path.join(corpus_dir, "train.txt"), os.path.join(corpus_dir, "held_out.txt"))
-    for path, documents in zip(paths, collect_documents(), strict=True):
+    for path, documents in zip(paths, parts, strict=True):
         with files.write_atomically(path) as stream:
             stream.write("\n\n".join("\n".join(document) for document in documents) + "\n")
         sentences = [sentence for document in documents for sentence in document]
         words = sum(len(sentence.split()) for sentence in sentences)
-        print(f"{path}: {len(documents)} modules, {len(sentences)} sentences, {words} words")
+        print(f"{path}: {len(documents)} {name}, {len(sentences)} sentences, {words} words")
     return paths
 
 
-def collect_task() -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """Returns (sentence, package that it documents) pairs, for training and for the dev set."""
+def collect_task(
+    documents: Iterable[tuple[str, Sequence[str]]],
+) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """Returns (sentence, package that it documents) pairs, for training and for the dev set.
+
+    Args:
+        documents: package and sentences of each document of the training part.
+    """
     packages: dict[str, list[str]] = {}
-    for module, document in _documents():
-        if not is_held_out(module):
-            packages.setdefault(module.split(".")[0].lstrip("_"), []).extend(document)
+    for package, sentences in documents:
+        packages.setdefault(package, []).extend(sentences)
     largest = sorted(packages, key=lambda name: (-len(packages[name]), name))[:TASK_PACKAGES]
     parts: tuple[list[tuple[str, str]], list[tuple[str, str]]] = ([], [])
     for package in sorted(largest):
@@ -185,11 +225,26 @@ def collect_task() -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     return parts
 
 
-def write_task(task_dir: str) -> tuple[str, str]:
-    """Writes train.tsv and dev.tsv and returns their paths."""
+def _library_task_documents() -> Iterator[tuple[str, list[str]]]:
+    """Yields package and sentences of each module of the standard library to train on."""
+    for module, document in _documents():
+        if not is_held_out(module):
+            yield module.split(".")[0].lstrip("_"), document
+
+
+def write_task(
+    task_dir: str, documents: Iterable[tuple[str, Sequence[str]]] | None = None
+) -> tuple[str, str]:
+    """Writes train.tsv and dev.tsv and returns their paths.
+
+    Args:
+        task_dir: folder to write to.
+        documents: package and sentences of each document; by default, the standard library's.
+    """
     files.make_directory(task_dir, "--task_dir")
     paths = (os.path.join(task_dir, "train.tsv"), os.path.join(task_dir, "dev.tsv"))
-    for path, rows in zip(paths, collect_task(), strict=True):
+    rows_of_parts = collect_task(documents or _library_task_documents())
+    for path, rows in zip(paths, rows_of_parts, strict=True):
         with files.write_atomically(path) as stream:
             stream.write("sentence\tlabel\n")
             stream.writelines(f"{sentence}\t{label}\n" for sentence, label in rows)
@@ -202,12 +257,20 @@ def main(argv: list[str]) -> None:
     """Writes the corpus and, with `--task_dir`, the task."""
     if len(argv) > 1:
         raise app.UsageError(f"unexpected arguments: {' '.join(argv[1:])}")
-    write_corpus(FLAGS.corpus_dir)
+    documents = None
+    if FLAGS.source == PACKAGES:
+        train = write_package_corpus(FLAGS.corpus_dir)
+        documents = [(document.package, document.sentences) for document in train]
+    else:
+        write_corpus(FLAGS.corpus_dir)
     if FLAGS.task_dir:
-        write_task(FLAGS.task_dir)
+        write_task(FLAGS.task_dir, documents)
 
 
 if __name__ == "__main__":
+    flags.DEFINE_enum(
+        "source", STANDARD_LIBRARY, (STANDARD_LIBRARY, PACKAGES), "Documentation to read."
+    )
     flags.DEFINE_string("corpus_dir", "demo/corpus", "Folder for train.txt and held_out.txt.")
     flags.DEFINE_string("task_dir", None, "Folder for a classification task; default: none.")
     app.run(main)
