@@ -55,6 +55,7 @@ class Job:
         compiled: whether to use `torch.compile`, or XLA for the whole step.
         recompute: whether to use gradient checkpointing.
         micro_batches: number of micro-batches per step; for this implementation only.
+        device: for `worker_huggingface.py`, PyTorch's name of the device.
         library: for `worker_keras.py`, "keras_hub" or "model_garden".
         folder: for serving, folder of the model.
         engine: for serving, the inference engine.
@@ -70,6 +71,7 @@ class Job:
     compiled: bool = False
     recompute: bool = False
     micro_batches: int = 1
+    device: str = "cpu"
     library: str = ""
     folder: str = ""
     engine: str = ""
@@ -251,12 +253,18 @@ def megabytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
 
-def serve(step: Callable[[int], Any], job: dict[str, Any], **facts: Any) -> None:
+def serve(
+    step: Callable[[int], Any],
+    job: dict[str, Any],
+    device_megabytes: Callable[[], int] = lambda: 0,
+    **facts: Any,
+) -> None:
     """Runs a first step, reports it, and then runs the steps requested on standard input.
 
     Args:
         step: computes step number n, from 0, and waits for its result.
         job: the job, from `read_job`.
+        device_megabytes: returns the peak memory of a GPU, 0 without one, for the last report.
         facts: values to include in the first report.
     """
     before = megabytes()
@@ -274,7 +282,8 @@ def serve(step: Callable[[int], Any], job: dict[str, Any], **facts: Any) -> None
             number += 1
         print(json.dumps({"steps": steps}), flush=True)
     # Peak memory of the process, and its growth since before the first step.
-    print(json.dumps({"peak_megabytes": megabytes(), "step_megabytes": megabytes() - before}))
+    peak = {"peak_megabytes": megabytes(), "step_megabytes": megabytes() - before}
+    print(json.dumps(peak | {"device_megabytes": device_megabytes()}))
 
 
 def serve_texts(answer: Callable[[list[Any]], Any], job: dict[str, Any], **facts: Any) -> None:

@@ -41,11 +41,11 @@ def logits_of(model: Any, batch: dict[str, Any]) -> Any:
     ).logits
 
 
-def read_batches(path: str) -> list[dict[str, Any]]:
+def read_batches(path: str, device: str) -> list[dict[str, Any]]:
     """Returns the batches of the job as tensors, integers as int64, as PyTorch requires."""
     found = []
     for arrays in contenders.load_batches(path):
-        tensors = {name: torch.from_numpy(value) for name, value in arrays.items()}
+        tensors = {name: torch.from_numpy(value).to(device) for name, value in arrays.items()}
         found.append(
             {name: x if x.is_floating_point() else x.long() for name, x in tensors.items()}
         )
@@ -57,7 +57,7 @@ def make_forward(model: Any, job: dict[str, Any]) -> Any:
     casts = job["precision"] == "bfloat16" and job["training"]
 
     def forward(batch: dict[str, Any]) -> Any:
-        with torch.autocast("cpu", torch.bfloat16) if casts else contextlib.nullcontext():
+        with torch.autocast(job["device"], torch.bfloat16) if casts else contextlib.nullcontext():
             if job["task"] == "pretraining":
                 return pretraining_loss(model, batch)
             logits = logits_of(model, batch).float()
@@ -71,8 +71,8 @@ def make_forward(model: Any, job: dict[str, Any]) -> Any:
 def main() -> None:
     """Computes the steps of the job."""
     job = contenders.read_job()
-    batches = read_batches(job["batches"])
-    model = make_model(job).train(job["training"])
+    batches = read_batches(job["batches"], job["device"])
+    model = make_model(job).train(job["training"]).to(job["device"])
     if job["precision"] == "bfloat16" and not job["training"]:
         model = model.to(torch.bfloat16)  # faster than converting the weights in every step
     if job["recompute"]:
@@ -93,11 +93,18 @@ def main() -> None:
         forward(batch).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
+        if job["device"] == "cuda":
+            torch.cuda.synchronize()
 
     for number in range(len(batches) if job["compiled"] else 0):
         run(number)
+
+    def device_megabytes() -> int:
+        """Returns the peak memory on a GPU; 0 on a CPU."""
+        return torch.cuda.max_memory_allocated() // 2**20 if job["device"] == "cuda" else 0
+
     versions = {"torch": torch.__version__, "transformers": transformers.__version__}
-    contenders.serve(run, job, versions=versions)
+    contenders.serve(run, job, device_megabytes, versions=versions)
 
 
 if __name__ == "__main__":
