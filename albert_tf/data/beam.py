@@ -230,4 +230,5 @@ def create_pretraining_data(settings: Settings) -> dict[str, Any]:
             return job.metadata
         with beam.Pipeline(runner, options) as pipeline:
             _build(pipeline, job, settings)
+        create.remove_half_written(outputs)  # by workers that were killed
         return records.load_metadata(outputs.metadata_file)

@@ -18,10 +18,10 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
-import glob
 import itertools
 import math
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -52,6 +52,7 @@ from albert_tf.data.work_directory import (
 from albert_tf.tokenization import FullTokenizer
 
 PROGRESS_EVERY = 1000  # records written between two updates of the progress bar
+_HALF_WRITTEN = re.compile(r"(?P<name>.+)\.[0-9a-f]{8}\.tmp")  # by `files.write_atomically`
 TASKS_PER_CHECKING_WORKER = 100  # below that, comparing texts is faster than starting a process
 
 
@@ -341,8 +342,7 @@ def _write_outputs(work_directory: WorkDirectory, outputs: Outputs, settings: Se
         raise ValueError("--input_file: no text in these files yields a token")
     finished = work_directory.finished_outputs()
     missing = [output for output in range(len(outputs.paths)) if output not in finished]
-    paths = [*(outputs.paths[output] for output in missing), outputs.metadata_file]
-    _remove_half_written(paths)
+    remove_half_written(outputs)
     bytes_per_output = counts["record_bytes"] / len(outputs.paths)
     groups = max(1, math.ceil(bytes_per_output / settings.shuffle_bytes))
     args = (work_directory.path, outputs, settings.random_seed, groups)
@@ -358,14 +358,25 @@ def _write_outputs(work_directory: WorkDirectory, outputs: Outputs, settings: Se
             for written in workers.run(_make_output_work, args, missing, num_workers):
                 bar.update(written)
         finally:
-            _remove_half_written(paths)
+            remove_half_written(outputs)
 
 
-def _remove_half_written(paths: Sequence[str]) -> None:
-    """Removes temporary files left by killed processes, including those stopped by a failure."""
-    for path in paths:
-        for half_written in glob.glob(glob.escape(path) + ".????????.tmp"):
-            os.remove(half_written)
+def remove_half_written(outputs: Outputs) -> None:
+    """Removes temporary files left by killed processes, including those stopped by a failure.
+
+    Only those of local outputs are found.
+    """
+    names: dict[str, set[str]] = {}
+    for path in itertools.filterfalse(files.is_remote, (*outputs.paths, outputs.metadata_file)):
+        folder, name = os.path.split(path)
+        names.setdefault(folder, set()).add(name)
+    for folder, ours in names.items():
+        for name in os.listdir(folder or "."):
+            half_written = _HALF_WRITTEN.fullmatch(name)
+            if half_written and half_written["name"] in ours:
+                # A worker of a killed run may still be renaming it.
+                with contextlib.suppress(FileNotFoundError):
+                    os.remove(os.path.join(folder, name))
 
 
 def _make_output_work(

@@ -216,7 +216,7 @@ def open_work_directory(path: str, run: Mapping[str, Any]) -> Iterator[WorkDirec
         _check_run(directory, json.loads(json.dumps(run)))
         for name in os.listdir(path):
             if _OURS.fullmatch(name) and name.endswith(".tmp"):  # left by a killed process
-                os.remove(os.path.join(path, name))
+                _remove_if_exists(os.path.join(path, name))
         try:
             yield directory
         except BaseException:

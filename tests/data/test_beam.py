@@ -9,6 +9,7 @@ import json
 import random
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -176,6 +177,70 @@ def test_several_processes_create_the_same_instances(tmp_path, make, corpus_file
         for folder in ("beam", "local")
     ]
     assert metadata[0] == metadata[1]
+
+
+@pytest.fixture
+def dask_cluster(tmp_path):
+    """A scheduler and two worker processes of Dask; yields the scheduler file and the workers."""
+    needs_beam()
+    if not importlib.util.find_spec("distributed"):
+        pytest.skip("dask is not installed: pip install 'albert-tf2[dask]' in a new environment")
+    address = tmp_path / "scheduler.json"
+    command = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host=127.0.0.1"]
+    worker = [sys.executable, "-m", "distributed.cli.dask_worker", "--nthreads=1", "--no-nanny"]
+    options = [f"--scheduler-file={address}", "--no-dashboard"]
+    processes = []
+    try:
+        with open(tmp_path / "dask.log", "wb") as log:
+            for start in ([*command, "--port=0"], worker, worker):
+                processes.append(
+                    subprocess.Popen([*start, *options], cwd=tmp_path, stdout=log, stderr=log)
+                )
+        yield address, processes[1:]
+    finally:
+        for process in processes[::-1]:
+            process.kill()
+            process.wait()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_dask_cluster_writes_the_same_bytes_also_if_a_worker_is_killed(
+    tmp_path, make, corpus_file, toy_spm_model, dask_cluster
+):
+    address, workers = dask_cluster
+    make("local/train@40")
+    expected = contents(tmp_path / "local")
+    command = [
+        *(sys.executable, str(ROOT / "create_pretraining_data.py")),
+        *(f"--input_file={corpus_file}", f"--spm_model_file={toy_spm_model}"),
+        *("--max_seq_length=37", "--dupe_factor=3", "--max_predictions_per_seq=7"),
+        *(f"--chunk_megabytes={5000 / (1 << 20)}", "--num_logged_instances=0"),
+        *("--runner=DaskRunner", f"--beam_pipeline_options=dask_scheduler_file={address}"),
+    ]
+    for name, is_killed in {"all": False, "killed": True}.items():
+        folder = tmp_path / name
+        process = subprocess.Popen(
+            [*command, f"--output_file={folder}/train@40"], stderr=subprocess.PIPE, text=True
+        )
+        while is_killed and len(list(folder.glob("train-*-of-00040"))) < 3:
+            assert process.poll() is None, process.stderr.read()
+            time.sleep(0.01)
+        if is_killed:
+            assert not (folder / "train.records.json").exists()
+            workers[0].kill()
+        _, log = process.communicate(timeout=240)
+        assert process.returncode == 0, log
+        assert contents(folder) == expected
+    assert [worker.poll() for worker in workers] == [-9, None]
+
+
+def test_an_unknown_runner_is_an_error(tmp_path, make):
+    needs_beam()
+    for name in ("NoRunner", "no_such_module.Runner", "apache_beam.NoRunner"):
+        with pytest.raises(ValueError, match=rf"--runner={name}: expected a runner of Apache Beam"):
+            make("beam/train", beam.create_pretraining_data, runner=name)
+    assert not (tmp_path / "beam").exists()
 
 
 def test_text_that_cannot_be_read_fails_the_pipeline_and_names_the_line(tmp_path, make):

@@ -637,7 +637,8 @@ def test_a_run_killed_at_random_and_resumed_writes_the_same_bytes(
         process.kill()  # no effect if it has ended
         process.wait()
     assert killed
-    subprocess.run(command, check=True, capture_output=True)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
     assert contents(tmp_path / "out") == contents(tmp_path / "expected")
 
 
