@@ -131,7 +131,7 @@ class WorkDirectory:
         """Removes this program's files, `run.json` last, and then the directory if it is empty."""
         ours = sorted(filter(_OURS.fullmatch, os.listdir(self.path)))
         for name in ours:  # in alphabetical order: chunk, output, run.json, run.lock
-            os.remove(os.path.join(self.path, name))
+            _remove_if_exists(os.path.join(self.path, name))
         with contextlib.suppress(OSError):  # it still contains the user's files
             os.rmdir(self.path)
 
