@@ -99,13 +99,30 @@ def draw_curves(
     figure.savefig(plot_file, dpi=120)
 
 
-def describe(results: dict[str, float], chance: Chance, piece: str) -> str:
-    """Returns the held-out metrics and an explanation, as text."""
+def tabulate(results: dict[str, float], chance: Chance, piece: str) -> str:
+    """Returns a table of the held-out metrics beside the constant answers.
+
+    Args:
+        results: metrics of a checkpoint.
+        chance: the best constant answers on the same records.
+        piece: piece of the vocabulary that is masked most often.
+    """
     masked_lm, order = results["masked_lm_accuracy"], results["sentence_order_accuracy"]
-    word_level, order_level = chance.masked_lm_accuracy, chance.sentence_order_accuracy
     word = piece.replace("▁", "")
     answer = f'always "{word}"' if word else "always a space"
     steps = f"after {results['global_step']:.0f} steps"
+    return f"""
+Held-out text, {steps:20}  model   best constant answer
+  masked_lm_accuracy                {masked_lm:6.3f}   {chance.masked_lm_accuracy:.3f} ({answer})
+  sentence_order_accuracy           {order:6.3f}   {chance.sentence_order_accuracy:.3f} \
+(always the same order)
+  loss                              {results["loss"]:6.3f}"""
+
+
+def describe(results: dict[str, float], chance: Chance, piece: str) -> str:
+    """Returns the held-out metrics and an explanation, as text."""
+    masked_lm = results["masked_lm_accuracy"]
+    word_level, order_level = chance.masked_lm_accuracy, chance.sentence_order_accuracy
     meaning = (
         "masked_lm_accuracy is the share of hidden tokens that the model names right, out of a "
         f"vocabulary of {VOCAB_SIZE} and in modules that it never saw: "
@@ -114,13 +131,7 @@ def describe(results: dict[str, float], chance: Chance, piece: str) -> str:
         "often it sees whether two pieces of text were swapped. A model learns that long after it "
         f"has learned words, so expect little above {order_level:.2f} of a few minutes."
     )
-    return f"""
-Held-out text, {steps:20}  model   best constant answer
-  masked_lm_accuracy                {masked_lm:6.3f}   {word_level:.3f} ({answer})
-  sentence_order_accuracy           {order:6.3f}   {order_level:.3f} (always the same order)
-  loss                              {results["loss"]:6.3f}
-
-{textwrap.fill(meaning, 96)}"""
+    return f"{tabulate(results, chance, piece)}\n\n{textwrap.fill(meaning, 96)}"
 
 
 @dataclasses.dataclass(frozen=True)

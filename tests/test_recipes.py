@@ -41,6 +41,21 @@ CLUE = {
     "tnews": (16, 2e-5, 3, 300),
     "wsc": (16, 1e-5, 10, 10),
 }
+# Config and number of steps that google-research/albert's README and paper name.
+PRETRAINING = {
+    "base_v1": ("albert_base", 125_000),
+    "large_v1": ("albert_large", 125_000),
+    "xlarge_v1": ("albert_xlarge", 125_000),
+    "xxlarge_v1": ("albert_xxlarge", 1_500_000),
+    "base_v2": ("albert_base_v2", 10_000_000),
+    "large_v2": ("albert_large_v2", 3_000_000),
+    "xlarge_v2": ("albert_xlarge_v2", 3_000_000),
+    "xxlarge_v2": ("albert_xxlarge_v2", 3_000_000),
+}
+PRETRAINING_FLAGS = (
+    *("train_batch_size", "max_seq_length", "max_predictions_per_seq", "optimizer"),
+    *("learning_rate", "num_warmup_steps", "save_checkpoints_steps"),
+)
 GLUE_FLAGS = (
     *("warmup_step", "learning_rate", "train_step", "save_checkpoints_steps"),
     "train_batch_size",
@@ -93,6 +108,23 @@ def test_lcqmc_has_albert_zhs_settings():
     assert values(path, [*CLUE_FLAGS, "max_seq_length"]) == (64, 1e-4, 5, 1000, 128)
 
 
+@pytest.mark.parametrize("name", PRETRAINING)
+def test_pretraining_has_googles_settings(name):
+    path = ROOT / "configs" / "recipes" / f"pretrain_{name}.flags"
+    found = values(path, PRETRAINING_FLAGS, "run_pretraining")
+    assert found == (4096, 512, 20, "lamb", 0.00176, 3125, 5000)
+    config, steps = values(path, ["albert_config_file", "num_train_steps"], "run_pretraining")
+    assert (config, steps) == PRETRAINING[name]
+    assert (ROOT / "configs" / f"{config}.json").is_file()
+
+
+@pytest.mark.parametrize(("size", "predictions"), [("tiny", 51), ("small", 20)])
+def test_pretraining_has_albert_zhs_settings(size, predictions):
+    path = ROOT / "configs" / "recipes" / f"pretrain_{size}_zh.flags"
+    found = values(path, [*PRETRAINING_FLAGS, "num_train_steps"], "run_pretraining")
+    assert found == (4096, 512, predictions, "lamb", 0.00176, 12500, 2000, 125000)
+
+
 def commands(name, *arguments, **environment):
     """Returns the commands that a shell script would run."""
     done = subprocess.run(
@@ -125,6 +157,45 @@ def test_the_scripts_run_the_recipes(tmp_path):
     assert [line.split("--output_dir=")[1] for line in lines] == [f"clue_{task}" for task in CLUE]
     code, lines, _ = commands("run_classifier_lcqmc.sh", MODEL_DIR="m")
     assert "--init_checkpoint=m/albert_model.ckpt --output_dir=lcqmc_tiny" in lines[0]
+
+
+def test_the_small_model_is_made_in_stages_of_which_finished_ones_are_skipped(tmp_path):
+    work = tmp_path / "small"
+    run = {"WORK_DIR": str(work), "DUPE_FACTOR": "3"}
+    code, lines, _ = commands("pretrain_small.sh", "--num_train_steps=7", **run)
+    assert code == 0
+    steps = [re.search(r"(\w+)\.py", line)[1] for line in lines if not line.startswith("+")]
+    records = ["create_pretraining_data"] * 2
+    later = [*records, "run_pretraining", "pretraining_report"]
+    assert steps == ["make_corpus", "train_vocabulary", *later]
+    (train,) = [line for line in lines[1::2] if f"--output_file={work}/train.tfrecord" in line]
+    assert "--dupe_factor=3" in train
+    assert "--resume" in train
+    (training,) = [line for line in lines[1::2] if "run_pretraining.py" in line]
+    assert training.endswith("--num_train_steps=7")
+
+    (work / "corpus").mkdir()
+    (work / "corpus" / "report.md").touch()
+    for name in ("vocabulary.model", "vocabulary.vocab"):
+        (work / name).touch()
+    _, lines, _ = commands("pretrain_small.sh", **run)
+    again = [re.search(r"(\w+)\.py", line)[1] for line in lines if not line.startswith("+")]
+    assert again == later
+
+
+def test_the_small_model_can_have_a_corpus_of_ones_own(tmp_path):
+    run = {"WORK_DIR": str(tmp_path), "CORPUS_DIR": "own"}
+    _, lines, _ = commands("pretrain_small.sh", **run)
+    assert "--input_file=own/train.txt" in lines[1]
+    assert not any("make_corpus" in line for line in lines)
+
+
+def test_the_small_models_records_have_the_length_of_its_recipe():
+    path = ROOT / "configs" / "recipes" / "pretrain_small.flags"
+    lengths = values(path, ["max_seq_length", "max_predictions_per_seq"], "run_pretraining")
+    script = (ROOT / "scripts" / "pretrain_small.sh").read_text()
+    defaults = re.findall(r"\$\{MAX_\w+:-(\d+)\}", script)
+    assert lengths == tuple(map(int, defaults))
 
 
 def test_the_scripts_report_missing_arguments(tmp_path):

@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# Pre-trains a small English ALBERT on two cores, from a corpus to its evaluation, without a download.
+#
+#   bash scripts/pretrain_small.sh [flags of run_pretraining.py]
+#
+# Collects the documentation installed on this machine (examples/make_corpus.py --source=packages),
+# trains a vocabulary, writes records, pre-trains with configs/recipes/pretrain_small.flags, evaluates
+# every checkpoint on held-out packages, and reports the result beside the best constant answers.
+# Arguments override the recipe: --num_train_steps=1000 takes a quarter of an hour.
+#
+# WORK_DIR      folder for all files; default: work/pretrain_small
+# CORPUS_DIR    folder with train.txt and held_out.txt; by default, they are made in WORK_DIR
+# VOCAB_SIZE    pieces of the vocabulary; default: 8000. Another number needs --albert_config_file
+# MAX_SEQ_LENGTH, MAX_PREDICTIONS_PER_SEQ, DUPE_FACTOR    of the records; default: 96, 14, 20
+# PYTHON        interpreter; default: .venv/bin/python if it exists, else python3
+#
+# Running the same command again resumes an interrupted run: finished files are kept, records are
+# checked against their text and settings, and training continues from its last checkpoint.
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+source "$root/scripts/find_python.sh"
+work=${WORK_DIR:-work/pretrain_small}
+corpus=${CORPUS_DIR:-$work/corpus}
+length=${MAX_SEQ_LENGTH:-96}
+predictions=${MAX_PREDICTIONS_PER_SEQ:-14}
+mkdir -p "$work"
+
+run() {
+  echo "+ $*"
+  "$PYTHON" "$@"
+}
+
+# report.md is the last file of the corpus, and a corpus of one's own has none.
+if [[ -z ${CORPUS_DIR:-} && ! -f $corpus/report.md ]]; then
+  run "$root/examples/make_corpus.py" --source=packages --corpus_dir="$corpus"
+fi
+if [[ ! -f $work/vocabulary.model || ! -f $work/vocabulary.vocab ]]; then
+  run "$root/tools/train_vocabulary.py" --input_file="$corpus/train.txt" \
+    --vocab_size="${VOCAB_SIZE:-8000}" --output_prefix="$work/vocabulary" --overwrite
+fi
+for part in train held_out; do
+  dupe_factor=5
+  if [[ $part == train ]]; then
+    dupe_factor=${DUPE_FACTOR:-20}
+  fi
+  run "$root/create_pretraining_data.py" --input_file="$corpus/$part.txt" \
+    --output_file="$work/$part.tfrecord" --vocab_file="$work/vocabulary.vocab" \
+    --spm_model_file="$work/vocabulary.model" --max_seq_length="$length" \
+    --max_predictions_per_seq="$predictions" --dupe_factor="$dupe_factor" \
+    --num_logged_instances=0 --resume
+done
+run "$root/run_pretraining.py" --flagfile="$root/configs/recipes/pretrain_small.flags" \
+  --albert_config_file="$root/configs/albert_small_en.json" \
+  --input_file="$work/train.tfrecord" --eval_input_file="$work/held_out.tfrecord" \
+  --output_dir="$work/model" --max_seq_length="$length" --max_predictions_per_seq="$predictions" "$@"
+run "$root/examples/pretraining_report.py" --output_dir="$work/model" \
+  --eval_input_file="$work/held_out.tfrecord" --plot_file="$work/learning_curve.png"
