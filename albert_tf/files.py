@@ -1,156 +1,31 @@
 """Opens, finds and safely writes local and remote files.
 
-Local paths only need the standard library. Paths with a scheme (`gs://bucket/name`) are accessed
-with `tf.io.gfile`; only then is TensorFlow imported. All failures, local and remote, raise OSError;
-a scheme that TensorFlow does not support raises ValueError.
+Local paths only need the standard library. Paths with a scheme (`s3://bucket/name`) are accessed
+with fsspec (see `remote`), which is only then imported. All failures, local and remote, raise
+OSError; a scheme that is not supported raises ValueError.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import functools
 import glob
-import io
 import json
 import os
 import shutil
-import sys
 import tempfile
-import threading
 import types
 import typing
 import uuid
 from collections.abc import Iterator, Mapping
 from typing import IO, Any
 
-BUILT_IN_SCHEMES = ("file", "gs", "ram")  # supported by TensorFlow without plugins
+from albert_tf import remote
+from albert_tf.remote import check_scheme as check_scheme
+from albert_tf.remote import is_remote as is_remote
+
 GZIP_MAGIC = b"\x1f\x8b\x08"  # the first bytes of a file compressed with gzip
-_WITHOUT_NETWORK = ("file://", "ram://")
-_ANSWER_SECONDS = 60
-_READ_BYTES = 2**20  # buffer size for remote files
 _FULL = (errno.ENOSPC, errno.EDQUOT)  # the disk is full or the quota is exceeded
-
-
-def is_remote(path: str) -> bool:
-    """Returns whether `path` has a scheme, such as `gs://…`."""
-    return "://" in path
-
-
-def check_scheme(path: str, what: str = "") -> None:
-    """Checks that the scheme of a path is supported; local paths always pass.
-
-    Args:
-        path: a file, a folder or a pattern.
-        what: the flag or argument with the path, for the message.
-
-    Raises:
-        ValueError: TensorFlow does not support the scheme. The message lists those it supports.
-    """
-    scheme = path.partition("://")[0]
-    if not is_remote(path) or scheme in BUILT_IN_SCHEMES:
-        return
-    known = set(BUILT_IN_SCHEMES)
-    if "tensorflow" in sys.modules:  # plugins register schemes with TensorFlow
-        known |= set(sys.modules["tensorflow"].io.gfile.get_registered_schemes())
-    if scheme not in known:
-        # ram:// is only for tests: its files vanish with the process.
-        listed = ", ".join(f"{name}://" for name in sorted(known - {"", "ram"}))
-        raise ValueError(
-            f"{what and what + ': '}{path}: {scheme}:// is not supported. Expected a local path or "
-            f"one of {listed}. Schemes such as s3:// and hdfs:// need a plugin that registers them "
-            "with TensorFlow, such as tensorflow-io."
-        )
-
-
-@functools.cache
-def _await_answer(root: str) -> None:
-    """Checks once for each `root` that its file system responds, even if with an error.
-
-    TensorFlow silently repeats requests without a response for half an hour and more.
-
-    Raises:
-        OSError: there was no response in time.
-    """
-    import tensorflow as tf
-
-    def ask() -> None:
-        with contextlib.suppress(tf.errors.OpError):
-            tf.io.gfile.exists(root)
-
-    thread = threading.Thread(target=ask, daemon=True)
-    thread.start()
-    thread.join(_ANSWER_SECONDS)
-    if thread.is_alive():
-        reason = f"no response within {_ANSWER_SECONDS} seconds. Check the network and its proxy"
-        raise OSError(errno.ETIMEDOUT, reason, root)
-
-
-@contextlib.contextmanager
-def _gfile(path: str) -> Iterator[Any]:
-    """Yields `tf.io.gfile` for access to a remote path, and converts its errors to OSError.
-
-    Raises:
-        ValueError: the scheme is not supported.
-    """
-    check_scheme(path)
-    if not path.startswith(_WITHOUT_NETWORK):
-        scheme, _, rest = path.partition("://")
-        _await_answer(f"{scheme}://{rest.split('/')[0]}")
-    import tensorflow as tf
-
-    numbers = {
-        tf.errors.NotFoundError: errno.ENOENT,
-        tf.errors.AlreadyExistsError: errno.EEXIST,
-        tf.errors.PermissionDeniedError: errno.EACCES,
-        tf.errors.UnauthenticatedError: errno.EACCES,
-        tf.errors.ResourceExhaustedError: errno.ENOSPC,
-    }
-    try:
-        yield tf.io.gfile
-    except tf.errors.OpError as error:
-        number = numbers.get(type(error), errno.EIO)
-        reason = " ".join(error.message.split()) or os.strerror(number)
-        if path.startswith("gs://") and number in (errno.EIO, errno.EACCES):
-            reason += ". gs:// needs a network and `gcloud auth application-default login`"
-        raise OSError(number, reason, path) from None
-
-
-class _RemoteReader(io.RawIOBase):
-    """A remote file as a binary Python stream, because GFile lacks some of a stream's methods."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__()
-        self._path = path
-        with _gfile(path) as gfile:
-            self._stream = gfile.GFile(path, "rb")
-            self._size = int(self._stream.size())
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        with _gfile(self._path):
-            data: bytes = self._stream.read(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
-
-    def tell(self) -> int:
-        return int(self._stream.tell())
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        start = {os.SEEK_SET: 0, os.SEEK_CUR: self.tell(), os.SEEK_END: self._size}[whence]
-        with _gfile(self._path):
-            self._stream.seek(start + offset)
-        return start + offset
-
-    def close(self) -> None:
-        if not self.closed:
-            self._stream.close()
-        super().close()
 
 
 def open_binary(path: str) -> IO[bytes]:
@@ -159,13 +34,14 @@ def open_binary(path: str) -> IO[bytes]:
     Raises:
         FileNotFoundError: the file does not exist, or it is a directory, a pipe or a device.
     """
-    if is_directory(path):
+    kind = _kind(path)
+    if kind == "directory":
         raise FileNotFoundError(f"{path}: expected a file, but this is a directory")
-    if not exists(path):
+    if not kind:
         looked = "" if is_remote(path) else f" (current directory: {os.getcwd()})"
         raise FileNotFoundError(f"{path}: no such file{looked}")
     if is_remote(path):
-        return io.BufferedReader(_RemoteReader(path), _READ_BYTES)
+        return remote.open_binary(path)
     if not os.path.isfile(path):  # opening a pipe blocks, and files may be read more than once
         raise FileNotFoundError(
             f"{path}: expected a file, but this is a pipe or a device. Copy its content to a file"
@@ -173,29 +49,29 @@ def open_binary(path: str) -> IO[bytes]:
     return open(path, "rb")
 
 
+def _kind(path: str) -> str:
+    """Returns "file" or "directory", or "" if the path does not exist."""
+    if is_remote(path):
+        found = remote.describe(path)
+        return str(found["type"]) if found else ""
+    if os.path.isdir(path):
+        return "directory"
+    return "file" if os.path.exists(path) else ""
+
+
 def exists(path: str) -> bool:
     """Returns whether a file or directory exists."""
-    if not is_remote(path):
-        return os.path.exists(path)
-    with _gfile(path) as gfile:
-        return bool(gfile.exists(path))
+    return bool(_kind(path))
 
 
 def is_file(path: str) -> bool:
     """Returns whether `path` exists and is not a directory; pipes count, `open_binary` fails."""
-    return exists(path) and not is_directory(path)
+    return _kind(path) not in ("", "directory")
 
 
 def is_directory(path: str) -> bool:
-    """Returns whether `path` is an existing directory."""
-    if not is_remote(path):
-        return os.path.isdir(path)
-    try:
-        with _gfile(path) as gfile:
-            # Unlike `isdir`, `stat` raises an error if the file system cannot be reached.
-            return bool(gfile.stat(path).is_directory)
-    except FileNotFoundError:
-        return False
+    """Returns whether `path` is an existing directory; on an object store, whether it has files."""
+    return _kind(path) == "directory"
 
 
 def list_directory(path: str) -> list[str]:
@@ -206,45 +82,115 @@ def list_directory(path: str) -> list[str]:
     """
     if not is_remote(path):
         return sorted(os.listdir(path or "."))
-    with _gfile(path) as gfile:
-        return sorted(name.rstrip("/") for name in gfile.listdir(path))
+    return remote.list_directory(path)
 
 
 def remove(path: str) -> None:
     """Removes a file."""
-    if not is_remote(path):
+    if is_remote(path):
+        remote.remove(path)
+    else:
         os.remove(path)
-        return
-    with _gfile(path) as gfile:
-        gfile.remove(path)
 
 
 def remove_tree(path: str) -> None:
     """Removes a directory and its contents."""
-    if not is_remote(path):
+    if is_remote(path):
+        remote.remove_tree(path)
+    else:
         shutil.rmtree(path)
-        return
-    with _gfile(path) as gfile:
-        gfile.rmtree(path)
 
 
 def rename(source: str, target: str) -> None:
-    """Renames a file, replacing `target` if that exists, or a directory."""
-    if not is_remote(source):
+    """Renames a file, replacing `target` if that exists, or a local directory."""
+    if is_remote(source):
+        remote.rename(source, target)
+    else:
         os.replace(source, target)
-        return
-    with _gfile(source) as gfile:
-        gfile.rename(source, target, overwrite=True)
 
 
 def copy(source: str, target: str) -> None:
-    """Copies a file, replacing `target` if that exists. Either path may be remote."""
-    if not (is_remote(source) or is_remote(target)):
-        shutil.copyfile(source, target)
+    """Copies a file, replacing `target` if that exists. Either path may be remote.
+
+    A remote `target` is never seen incomplete.
+    """
+    if not is_remote(target):
+        copy_local = remote.download if is_remote(source) else shutil.copyfile
+        copy_local(source, target)
+    elif not is_remote(source):
+        remote.upload(source, target)
+    elif remote.scheme_of(source) == remote.scheme_of(target):
+        remote.copy(source, target)
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            local = os.path.join(folder, "content")
+            remote.download(source, local)
+            remote.upload(local, target)
+
+
+@contextlib.contextmanager
+def local_copy(path: str) -> Iterator[str]:
+    """Yields the path of a local copy of a file or folder, for libraries that read local files.
+
+    The copy of a remote path is removed at the end; a local path is yielded unchanged.
+    """
+    if not is_remote(path):
+        yield path
         return
-    check_scheme(target)
-    with _gfile(source if is_remote(source) else target) as gfile:
-        gfile.copy(source, target, overwrite=True)
+    with tempfile.TemporaryDirectory() as folder:
+        target = os.path.join(folder, os.path.basename(path.rstrip("/")))
+        _download_tree(path, target)
+        yield target
+
+
+def _download_tree(source: str, target: str) -> None:
+    if not is_directory(source):
+        remote.download(source, target)
+        return
+    os.mkdir(target)
+    for name in remote.list_directory(source):
+        _download_tree(f"{source.rstrip('/')}/{name}", os.path.join(target, name))
+
+
+@contextlib.contextmanager
+def new_directory(path: str, what: str) -> Iterator[str]:
+    """Yields an empty local directory, which becomes `path` when the block succeeds.
+
+    If the block fails, the directory is removed. A remote `path` is uploaded file by file, those
+    in the directory itself last, because they tell readers that it is complete.
+
+    Args:
+        path: the final name, which must not exist.
+        what: the flag or argument with the path, for the message.
+
+    Raises:
+        ValueError: the directory cannot be created.
+    """
+    if is_remote(path):
+        with tempfile.TemporaryDirectory() as folder:
+            yield folder
+            _upload_tree(folder, path, what)
+        return
+    folder, name = os.path.split(path)
+    temporary = os.path.join(folder, f".{name}-{uuid.uuid4().hex[:8]}.tmp")
+    make_directory(temporary, what)
+    try:
+        yield temporary
+        rename(temporary, path)
+    finally:
+        with contextlib.suppress(OSError):  # the directory was renamed
+            remove_tree(temporary)
+
+
+def _upload_tree(source: str, target: str, what: str) -> None:
+    make_directory(target, what)
+    names = sorted(os.listdir(source))
+    for name in sorted(names, key=lambda name: os.path.isfile(os.path.join(source, name))):
+        local, path = os.path.join(source, name), f"{target}/{name}"
+        if os.path.isdir(local):
+            _upload_tree(local, path, what)
+        else:
+            remote.upload(local, path)
 
 
 def join(directory: str, path: str) -> str:
@@ -259,9 +205,19 @@ def real_path(path: str) -> str:
 
 def file_size(path: str) -> int:
     """Returns the size of a file in bytes."""
+    if is_remote(path) and (found := remote.describe(path)) and found["type"] == "file":
+        return int(found["size"])
     with open_binary(path) as stream:
         stream.seek(0, os.SEEK_END)
         return stream.tell()
+
+
+def version(path: str) -> int | str:
+    """Returns a value that changes when a file is replaced.
+
+    For a local file it is the modification time in nanoseconds, rounded down to seconds.
+    """
+    return remote.version(path) if is_remote(path) else int(os.stat(path).st_mtime) * 10**9
 
 
 def read_text(path: str) -> str:
@@ -447,23 +403,18 @@ def expand_patterns(patterns: str | list[str], what: str) -> list[str]:
     found: dict[str, None] = {}
     for pattern in patterns:
         check_scheme(pattern, what)
-        matches = _glob_remote(pattern) if is_remote(pattern) else glob.glob(pattern)
+        matches = (remote.expand_pattern if is_remote(pattern) else glob.glob)(pattern)
         if not matches:
-            looked = "" if is_remote(pattern) else f" (current directory: {os.getcwd()})"
+            looked = f" (current directory: {os.getcwd()})"
+            if is_remote(pattern):
+                root = remote.root(pattern)
+                looked = "" if exists(root) else f" ({root} does not exist)"
             raise ValueError(
                 f"{what}: {pattern!r} matches no file{looked}. "
                 "Check the spelling, and quote glob patterns to keep the shell from expanding them."
             )
         found.update(dict.fromkeys(sorted(matches)))
     return list(found)
-
-
-def _glob_remote(pattern: str) -> list[str]:
-    try:
-        with _gfile(pattern) as gfile:
-            return list(gfile.glob(pattern))
-    except FileNotFoundError:  # the folder does not exist
-        return []
 
 
 def make_directory(path: str, what: str) -> None:
@@ -476,8 +427,7 @@ def make_directory(path: str, what: str) -> None:
     check_scheme(path, what)
     try:
         if is_remote(path):
-            with _gfile(path) as gfile:
-                gfile.makedirs(path)
+            remote.make_directory(path)
         else:
             os.makedirs(path or ".", exist_ok=True)
         probe = os.path.join(path, f".probe-{uuid.uuid4().hex}")
@@ -559,7 +509,7 @@ def write_atomically(path: str, mode: str = "w") -> Iterator[IO[Any]]:
     Readers see either the old or the new content, never a partial file. If the block raises an
     error, the temporary file is removed and `path` is unchanged.
 
-    For a remote path the temporary file is local and copied at the end, because a remote stream
+    For a remote path the temporary file is local and uploaded at the end, because a remote stream
     lacks methods of Python's files, and closing it after an error would store a partial file.
 
     Args:
@@ -576,8 +526,7 @@ def write_atomically(path: str, mode: str = "w") -> Iterator[IO[Any]]:
             local = os.path.join(folder, "content")
             with open(local, mode, encoding=None if "b" in mode else "utf-8") as stream:
                 yield stream
-            with _temporary_name(path) as temporary:
-                copy(local, temporary)
+            remote.upload(local, path)
         return
     with (
         _temporary_name(path) as temporary,

@@ -1,16 +1,26 @@
-"""Tests every program with folders that have a URL scheme; file:// needs no network, unlike gs://.
+"""Tests every program with folders in an object store on this machine.
 
 The same files appear as on a local disk, with the same content, also after an interruption.
 """
 
 from __future__ import annotations
 
+import pathlib
 import re
 
 import pytest
 
 import albert_tf
-from albert_tf import classification, data, pretraining, race, squad, token_classification
+from albert_tf import (
+    classification,
+    data,
+    files,
+    pretraining,
+    race,
+    remote,
+    squad,
+    token_classification,
+)
 from albert_tf.cli.flags import parse
 from albert_tf.commands import (
     convert_checkpoint,
@@ -25,6 +35,7 @@ from tests.commands.test_run_race import PASSAGE, QUESTIONS, write_article
 from tests.commands.test_run_squad import ANSWERABLE, squad_file
 from tests.commands.test_run_token_classification import conll
 from tests.conftest import MAX_PREDICTIONS, SEQ_LENGTH, TOY_TEXT
+from tests.object_stores import SERVERS
 from tests.script_runner import killed_at
 from tests.training.test_loop import write_records
 
@@ -37,34 +48,58 @@ NOT_COMPARED = re.compile(
 ALL = ["--do_train", "--do_eval", "--do_predict"]
 
 
+@pytest.fixture(scope="module", name="scheme", params=["s3"])
+def store(request):
+    """The scheme of an object store that is running."""
+    if request.param == "file":  # without a server
+        yield request.param
+        return
+    with SERVERS[request.param]():
+        yield request.param
+
+
+ANY_STORE = pytest.mark.parametrize("scheme", ["file", "s3", "gs"], indirect=True)
+
+
 @pytest.fixture(name="folders")
-def make_folders(tmp_path):
+def make_folders(tmp_path, scheme):
     """Returns a folder with a local path, and one whose path has a scheme."""
-    return str(tmp_path / "local"), f"file://{tmp_path}/remote"
+    bucket = "" if scheme == "file" else "bucket"
+    return str(tmp_path / "local"), f"{scheme}://{bucket}{tmp_path}/remote"
 
 
 def contents(folder):
-    """Returns relative name → content without paths, for all files."""
+    """Returns relative name → content without paths, for all files of a folder."""
+    root = remote.root(folder) if "://" in folder else ""
     found = {}
-    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        name = re.sub(r"\b1\d{9}\b", "TIME", str(path.relative_to(folder)))
-        name = re.sub(r"events\..*", "EVENTS", name)
-        found[name] = path.read_bytes().replace(b"file://", b"").replace(bytes(folder), b"HERE")
+    with files.local_copy(folder) as copied:
+        for path in sorted(path for path in pathlib.Path(copied).rglob("*") if path.is_file()):
+            name = re.sub(r"\b1\d{9}\b", "TIME", str(path.relative_to(copied)))
+            name = re.sub(r"events\..*", "EVENTS", name)
+            content = path.read_bytes().replace(root.encode(), b"")
+            found[name] = content.replace(folder.removeprefix(root).encode(), b"HERE")
     return {name: content for name, content in found.items() if not name.endswith(".lock")}
 
 
-def assert_same_files(tmp_path, *expected):
+def assert_same_files(folders, *expected):
     """Compares the contents of the two folders, which must include the names in `expected`."""
-    local, remote = contents(tmp_path / "local"), contents(tmp_path / "remote")
-    assert list(local) == list(remote)
-    compared = [name for name in local if not NOT_COMPARED.fullmatch(name)]
-    assert [name for name in compared if local[name] != remote[name]] == []
-    assert set(expected) <= set(local)
+    in_local, in_remote = map(contents, folders)
+    assert list(in_local) == list(in_remote)
+    compared = [name for name in in_local if not NOT_COMPARED.fullmatch(name)]
+    assert [name for name in compared if in_local[name] != in_remote[name]] == []
+    assert set(expected) <= set(in_local)
 
 
 def place(path, folder):
-    """Returns a path with the scheme of `folder`."""
-    return f"file://{path}" if "://" in folder else str(path)
+    """Returns a path in the file system of `folder`, to which the files are copied."""
+    if "://" not in folder:
+        return str(path)
+    root, path = remote.root(folder), pathlib.Path(path)
+    for source in [path] if path.is_file() else path.rglob("*"):
+        is_input = source.is_file() and not {"local", "work"} & set(source.parts)
+        if is_input and root != "file://":
+            files.copy(str(source), f"{root}{source}")
+    return f"{root}{path}"
 
 
 @pytest.fixture(name="fine_tune")
@@ -87,6 +122,7 @@ def with_model(config_file, toy_spm_model):
     return fine_tune
 
 
+@ANY_STORE
 def test_text_becomes_a_vocabulary_and_records(tmp_path, folders):
     (tmp_path / "text.txt").write_text(TOY_TEXT * 20)
     for folder in folders:
@@ -101,9 +137,10 @@ def test_text_becomes_a_vocabulary_and_records(tmp_path, folders):
         data.run(parse(data.Settings, records))
         again = data.run(parse(data.Settings, [*records, "--resume"]))
         assert again.metadata["counts"]["instances"] > 0
-    assert_same_files(tmp_path, "vocabulary/toy.model", "records/train-00001-of-00002")
+    assert_same_files(folders, "vocabulary/toy.model", "records/train-00001-of-00002")
 
 
+@ANY_STORE
 def test_pretraining(tmp_path, folders, config_file):
     write_records(tmp_path / "train.tfrecord", 23)
     losses = []
@@ -121,7 +158,7 @@ def test_pretraining(tmp_path, folders, config_file):
                 pretraining.run(settings)
         losses.append(pretraining.run(settings).evaluations[-1].metrics["loss"])
     assert losses[0] == losses[1]
-    assert_same_files(tmp_path, "out/model.ckpt-6.index", "out/eval_results.txt", "out/checkpoint")
+    assert_same_files(folders, "out/model.ckpt-6.index", "out/eval_results.txt", "out/checkpoint")
 
 
 def test_classification_with_caches_and_an_export(tmp_path, folders, fine_tune):
@@ -136,7 +173,7 @@ def test_classification_with_caches_and_an_export(tmp_path, folders, fine_tune):
     ]
     assert metrics[0] == metrics[1]
     names = ("out/model.ckpt-best.index", "out/test_results.tsv", "cache/cola_train.npz")
-    assert_same_files(tmp_path, *names, "export/TIME/saved_model.pb")
+    assert_same_files(folders, *names, "export/TIME/saved_model.pb")
 
 
 def test_a_sweep_with_plots(tmp_path, folders, fine_tune):
@@ -148,7 +185,7 @@ def test_a_sweep_with_plots(tmp_path, folders, fine_tune):
         *("--task_name=cola", f"--data_dir={place(tmp_path, folder)}", "--max_seq_length=23"),
         *("--learning_rate=0.01,0.02", "--log_steps=1"),
     )
-    found = contents(tmp_path / "remote")
+    found = contents(folder)
     assert {"out/sweep_results.tsv", "out/sweep.png"} <= found.keys()
     for rate in (0.01, 0.02):
         run = f"out/lr{rate}_seed12345"
@@ -167,7 +204,7 @@ def test_question_answering_with_feature_files(tmp_path, folders, fine_tune):
         for folder in folders
     ]
     assert metrics[0] == metrics[1]
-    assert_same_files(tmp_path, "out/predictions.json", "out/eval_results.txt", "train.npz")
+    assert_same_files(folders, "out/predictions.json", "out/eval_results.txt", "train.npz")
 
 
 def test_multiple_choice(tmp_path, folders, fine_tune):
@@ -181,7 +218,7 @@ def test_multiple_choice(tmp_path, folders, fine_tune):
         for folder in folders
     ]
     assert metrics[0] == metrics[1]
-    assert_same_files(tmp_path, "out/model.ckpt-best.index", "out/race_predictions.jsonl")
+    assert_same_files(folders, "out/model.ckpt-best.index", "out/race_predictions.jsonl")
 
 
 def test_token_classification(tmp_path, folders, fine_tune):
@@ -195,7 +232,7 @@ def test_token_classification(tmp_path, folders, fine_tune):
         for folder in folders
     ]
     assert metrics[0] == metrics[1]
-    assert_same_files(tmp_path, "out/model.ckpt-best.index", "out/test_predictions.tsv")
+    assert_same_files(folders, "out/model.ckpt-best.index", "out/test_predictions.tsv")
 
 
 def test_conversion_and_opening(tmp_path, folders, config_file, toy_spm_model):
@@ -211,4 +248,4 @@ def test_conversion_and_opening(tmp_path, folders, config_file, toy_spm_model):
             source, flags = f"{folder}/{form}", []
         _, tokenizer = albert_tf.from_pretrained(f"{folder}/huggingface")
         assert tokenizer.vocab_size == 82
-    assert_same_files(tmp_path, "huggingface/model.safetensors", "tf_hub/saved_model.pb")
+    assert_same_files(folders, "huggingface/model.safetensors", "tf_hub/saved_model.pb")

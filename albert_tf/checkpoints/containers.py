@@ -15,6 +15,7 @@ import os
 import re
 import shutil
 import tempfile
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -83,11 +84,30 @@ def open_reader(prefix: str) -> tf.train.CheckpointReader:
 
     TensorFlow treats the prefix as a glob pattern without a way to escape "[" and "\". If the path
     contains these characters, the checkpoint is opened through a symbolic link to its folder.
+
+    A remote checkpoint is downloaded; the copy exists as long as the reader.
     """
+    if files.is_remote(prefix):
+        return _open_downloaded(prefix)
     directory, base = os.path.split(prefix)
-    if re.search(r"[\[\\]", directory) and not files.is_remote(prefix):
+    if re.search(r"[\[\\]", directory):
         prefix = os.path.join(_link_to(os.path.abspath(directory)), base)
     return tf.train.load_checkpoint(prefix)
+
+
+def _open_downloaded(prefix: str) -> tf.train.CheckpointReader:
+    folder = tempfile.mkdtemp(prefix="albert_tf_")
+    try:
+        directory, base = os.path.split(prefix)
+        for name in files.list_directory(directory):
+            if name == f"{base}.index" or name.startswith(f"{base}.data-"):
+                files.copy(f"{directory}/{name}", os.path.join(folder, name))
+        reader = tf.train.load_checkpoint(os.path.join(folder, base))
+    except BaseException:
+        shutil.rmtree(folder)
+        raise
+    weakref.finalize(reader, shutil.rmtree, folder, ignore_errors=True)  # it reads lazily
+    return reader
 
 
 @functools.cache

@@ -126,7 +126,8 @@ def save_model_garden(
     """Writes an object-based checkpoint that the Model Garden's ALBERT reads.
 
     Args:
-        directory: an existing folder, in which `albert_model.ckpt.*` and `checkpoint` are written.
+        directory: an existing local folder, in which `albert_model.ckpt.*` and `checkpoint` are
+            written.
         tensors: name → weight, with Google's names.
         config: the model's config.
 

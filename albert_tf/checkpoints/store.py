@@ -2,13 +2,15 @@
 
 A checkpoint `model.ckpt-<step>` is either complete or does not exist: it is written under a hidden
 name, verified, flushed to disk and only then renamed. The index file is renamed last, because a
-checkpoint without an index does not exist for TensorFlow.
+checkpoint without an index does not exist for TensorFlow. On a remote file system it is written and
+verified locally and then uploaded, the index file last.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import tempfile
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -65,7 +67,7 @@ def save_checkpoint(prefix: str, tensors: dict[str, Any]) -> None:
                 f"{prefix}: the checkpoint was not written correctly ({damage}). Check the disk "
                 "and run the same command again. Older checkpoints are not affected."
             )
-        _rename(temporary, prefix, [DATA_SUFFIX])
+        _publish(temporary, prefix, [DATA_SUFFIX])
 
 
 def copy_checkpoint(source: str, target: str) -> None:
@@ -75,19 +77,43 @@ def copy_checkpoint(source: str, target: str) -> None:
         OSError: the disk is full or cannot be written to.
     """
     shards = _list_suffixes(source, ".data-")
+    if files.is_remote(target):  # each copy is atomic, and the store copies without a download
+        with _converting_errors(target):
+            _remove_index(target)
+            for suffix in (*shards, ".index"):
+                files.copy(source + suffix, target + suffix)
+        return
     with _new_files(target) as temporary:
         for suffix in (*shards, ".index"):
             files.copy(source + suffix, temporary + suffix)
-        _rename(temporary, target, shards)
+        _publish(temporary, target, shards)
 
 
 @contextlib.contextmanager
 def _new_files(prefix: str) -> Iterator[str]:
-    """Yields a hidden prefix next to `prefix`, and removes remaining files with it at the end."""
+    """Yields a hidden local prefix, and removes remaining files with it at the end.
+
+    It is next to `prefix`, unless that is remote.
+    """
     directory, base = os.path.split(prefix)
+    if files.is_remote(prefix):
+        with tempfile.TemporaryDirectory() as folder, _converting_errors(prefix):
+            yield os.path.join(folder, base)
+        return
     temporary = os.path.join(directory, f".{base}-{uuid.uuid4().hex[:8]}")
     try:
-        yield temporary
+        with _converting_errors(prefix):
+            yield temporary
+    finally:
+        for suffix in _list_suffixes(temporary, "."):
+            files.remove(temporary + suffix)
+
+
+@contextlib.contextmanager
+def _converting_errors(prefix: str) -> Iterator[None]:
+    """Converts errors about full and unwritable disks to one that names the checkpoint."""
+    try:
+        yield
     except (tf.errors.OpError, OSError) as error:
         if not (reason := _disk_error(error)):
             raise
@@ -95,9 +121,6 @@ def _new_files(prefix: str) -> Iterator[str]:
             f"{prefix}: the checkpoint cannot be written: {reason}. Free some space or choose "
             "another folder, then run the same command again. Older checkpoints are not affected."
         ) from None
-    finally:
-        for suffix in _list_suffixes(temporary, "."):
-            files.remove(temporary + suffix)
 
 
 def _list_suffixes(prefix: str, start: str) -> list[str]:
@@ -116,18 +139,27 @@ def _disk_error(error: Exception) -> str:
     return (error.strerror or "") if isinstance(error, OSError) else ""
 
 
-def _rename(temporary: str, prefix: str, shards: list[str]) -> None:
-    """Renames complete files to their final names, the index last."""
+def _publish(temporary: str, prefix: str, shards: list[str]) -> None:
+    """Renames or uploads complete files to their final names, the index last."""
     suffixes = (*shards, ".index")
-    if not files.is_remote(prefix):
+    if files.is_remote(prefix):
+        move = files.copy
+    else:
+        move = files.rename
         for suffix in suffixes:
             _flush_to_disk(temporary + suffix)
-    # When another checkpoint is replaced, a kill must never leave the data of one checkpoint with
-    # the index of the other.
+    _remove_index(prefix)
+    for suffix in suffixes:
+        move(temporary + suffix, prefix + suffix)
+
+
+def _remove_index(prefix: str) -> None:
+    """Removes the index of the checkpoint that is about to be replaced.
+
+    A kill must never leave the data of one checkpoint with the index of the other.
+    """
     if files.exists(prefix + ".index"):
         files.remove(prefix + ".index")
-    for suffix in suffixes:
-        files.rename(temporary + suffix, prefix + suffix)
 
 
 def _flush_to_disk(path: str) -> None:

@@ -26,7 +26,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from albert_tf import kernels
+from albert_tf import files, kernels
 from albert_tf.config import AlbertConfig
 
 Tensors = dict[str, Any]
@@ -137,13 +137,16 @@ def _assets(
     do_lower_case: bool,
 ) -> Iterator[None]:
     """Attaches the config and vocabulary as assets, whose files exist until the block ends."""
-    with tempfile.TemporaryDirectory() as folder:
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
         config_file = os.path.join(folder, "albert_config.json")
         config.to_json_file(config_file)
         root.albert_config_file = tf.saved_model.Asset(config_file)
         if spm_model_file:
-            root.sp_model_file = tf.saved_model.Asset(spm_model_file)
+            local = stack.enter_context(files.local_copy(spm_model_file))
+            root.sp_model_file = tf.saved_model.Asset(local)
         elif vocab_file:
-            root.vocab_file = tf.saved_model.Asset(vocab_file)
+            local = stack.enter_context(files.local_copy(vocab_file))
+            root.vocab_file = tf.saved_model.Asset(local)
             root.do_lower_case = tf.Variable(do_lower_case, trainable=False, name="do_lower_case")
         yield

@@ -25,11 +25,9 @@ of the original names and task.json for the other formats.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
 import sys
-import uuid
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -299,10 +297,8 @@ def _write(
         before = _outputs(source, loading.read_weights(settings.input, source), batch)
     else:
         before = _outputs(target, tensors, batch)
-    folder, name = os.path.split(files.real_path(settings.output or ""))
-    temporary = os.path.join(folder, f".{name}-{uuid.uuid4().hex[:8]}.tmp")
-    files.make_directory(temporary, "--output")
-    try:
+    output = files.real_path(settings.output or "")
+    with files.new_directory(output, "--output") as temporary:
         if task:
             files.write_json(os.path.join(temporary, TASK_FILE), task)
         _WRITERS[settings.output_format](temporary, tensors, target, settings)
@@ -315,10 +311,6 @@ def _write(
             difference = max(difference, compare({n: after[n] for n in called}, called))
         if vocabulary is not None:
             trained_with.write(temporary, vocabulary)
-        files.rename(temporary, os.path.join(folder, name))
-    finally:
-        with contextlib.suppress(OSError):  # the folder was renamed
-            files.remove_tree(temporary)
     print(
         f"wrote {settings.output} ({settings.output_format}). After reloading, its outputs agree "
         f"with those of the input to {difference:.1g} of the largest output."

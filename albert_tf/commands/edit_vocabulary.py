@@ -24,11 +24,9 @@ of the old model, feature caches and exports are not copied. The old folder is n
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import itertools
 import os
-import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -560,10 +558,7 @@ def run(settings: Settings) -> None:
     files.make_directory(os.path.dirname(output), "--output")
     model = open_model(settings)
     edit, texts = plan(settings, model.tokenizer)
-    folder, name = os.path.split(output)
-    temporary = os.path.join(folder, f".{name}-{uuid.uuid4().hex[:8]}.tmp")
-    files.make_directory(temporary, "--output")
-    try:
+    with files.new_directory(output, "--output") as temporary:
         new = write_folder(temporary, output, model, edit)
         _check_new_tokens(new, texts)
         counts = None
@@ -574,10 +569,6 @@ def run(settings: Settings) -> None:
         sizes = _checkpoint_bytes(model.prefixes), _checkpoint_bytes(written)
         content, text = _report(model, edit, sizes, counts)
         files.write_json(os.path.join(temporary, REPORT_FILE), content)
-        files.rename(temporary, output)
-    finally:
-        with contextlib.suppress(OSError):  # the folder was renamed
-            files.remove_tree(temporary)
     print(f"wrote {settings.output}\n{text}")
 
 

@@ -72,7 +72,9 @@ def create_pretraining_data(settings: Settings) -> dict[str, Any]:
     files.check_scheme(outputs.stem, "--output_file")
     work_dir = settings.work_dir or outputs.stem + ".work"
     if files.is_remote(work_dir):
-        raise ValueError(f"--work_dir={work_dir}: expected a local directory")
+        raise ValueError(
+            f"--work_dir={work_dir}: expected a local directory. Pass one if the outputs are remote"
+        )
     with prepare(settings, outputs) as job:
         return _run_job(job, settings, work_dir)
 

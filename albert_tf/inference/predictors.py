@@ -27,7 +27,7 @@ import tensorflow as tf
 import tf_keras
 from numpy.typing import NDArray
 
-from albert_tf import classification, race, squad, token_classification
+from albert_tf import classification, files, race, squad, token_classification
 from albert_tf.classification.task import MIN_SEQ_LENGTH, Classifier
 from albert_tf.finetuning.batching import Features, Padding
 from albert_tf.finetuning.prediction import Predictor, Step
@@ -344,7 +344,8 @@ class ExportedClassifier(TextClassifier):
     ) -> None:
         super().__init__(found, task, options, model_files)
         importlib.import_module("tensorflow_text")  # registers the ops of the signature
-        self._loaded = tf.saved_model.load(found.folder)  # signatures do not keep weights alive
+        with files.local_copy(found.folder) as folder:
+            self._loaded = tf.saved_model.load(folder)  # signatures do not keep weights alive
         self._serve = self._loaded.signatures.get(saved_model.TEXT_SIGNATURE)
 
     def compute_probabilities(

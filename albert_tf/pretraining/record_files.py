@@ -255,8 +255,8 @@ def identity(record_files: Sequence[RecordFile]) -> list[Any]:
     """Returns the sizes and modification times of files, to detect that they have changed."""
     found = []
     for file in record_files:
-        stat = tf.io.gfile.stat(file.path)
-        found.append((dataclasses.astuple(file), stat.length, stat.mtime_nsec))
+        size, version = files.file_size(file.path), files.version(file.path)
+        found.append((dataclasses.astuple(file), size, version))
     return found
 
 

@@ -26,7 +26,6 @@ import contextlib
 import dataclasses
 import os
 import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
@@ -184,9 +183,9 @@ def _make(
 def _write(
     export_dir: str, root: Any, signatures: Mapping[str, Any], extra_files: Mapping[str, bytes]
 ) -> str:
-    """Writes a SavedModel under a temporary name, renames it, and returns its folder."""
-    temporary = os.path.join(export_dir, f"temp-{uuid.uuid4().hex[:8]}")
-    try:
+    """Writes a SavedModel to a new folder, which appears when it is complete; returns its path."""
+    target = _name_new_folder(export_dir)
+    with files.new_directory(target, "--export_dir") as temporary:
         with _without_notes():
             tf.saved_model.save(root, temporary, signatures=signatures)
             if TENSORS in signatures:
@@ -196,11 +195,6 @@ def _write(
         for name, content in extra_files.items():
             with files.write_atomically(os.path.join(temporary, EXTRA, name), "wb") as stream:
                 stream.write(content)
-        target = _rename_to_a_new_folder(temporary, export_dir)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            files.remove_tree(temporary)
-        raise
     logging.info("Exported to %s", target)
     return target
 
@@ -274,11 +268,9 @@ def _text_function(model: Any, signature: TextSignature) -> Any:
     return serve_texts
 
 
-def _rename_to_a_new_folder(temporary: str, export_dir: str) -> str:
-    """Renames a folder to `<Unix time>`, or the next unused number, and returns its path."""
+def _name_new_folder(export_dir: str) -> str:
+    """Returns the path of the folder `<Unix time>`, or of the next unused number."""
     number = int(time.time())
     while files.exists(os.path.join(export_dir, str(number))):
         number += 1
-    target = os.path.join(export_dir, str(number))
-    files.rename(temporary, target)
-    return target
+    return os.path.join(export_dir, str(number))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
@@ -18,6 +19,7 @@ from albert_tf.training.settings import LoggingSettings, RunSettings
 
 RETRY_SECONDS = 600.0  # after a service failed
 _WANDB, _MLFLOW = "wandb", "mlflow"  # names in `--report_to` and in reporting.json
+_UPLOAD_SECONDS = 60  # between two uploads of TensorBoard's file
 _PROJECT = "albert-tf2"  # in Weights & Biases, unless WANDB_PROJECT is set
 
 Hyperparameters = dict[str, bool | int | float | str]
@@ -36,14 +38,21 @@ class Reporter(Protocol):
 class TensorBoard:
     """Writes summary files, including the settings for TensorBoard's HParams dashboard.
 
+    For a remote directory the file is local, and uploaded once a minute and at the end.
+
     Raises:
         OSError: the disk is full, or the file system does not respond.
     """
 
     def __init__(self, output_dir: str, settings: Hyperparameters) -> None:
         self._output_dir = output_dir
+        self._folder = output_dir
+        if files.is_remote(output_dir):
+            self._local = tempfile.TemporaryDirectory()
+            self._folder = self._local.name
+            self._next_upload = time.monotonic() + _UPLOAD_SECONDS
         with self._converting_errors():
-            self._writer = tf.summary.create_file_writer(output_dir)
+            self._writer = tf.summary.create_file_writer(self._folder)
             if settings:
                 # TensorBoard comes with TensorFlow.
                 from tensorboard.plugins.hparams import api as hparams
@@ -58,10 +67,21 @@ class TensorBoard:
                 for name, value in values.items():
                     tf.summary.scalar(name, value)
             self._writer.flush()
+        if files.is_remote(self._output_dir) and time.monotonic() >= self._next_upload:
+            self._upload()
 
     def close(self, is_complete: bool) -> None:
         """Closes the summary file."""
         self._writer.close()
+        if files.is_remote(self._output_dir):
+            with self._local:
+                self._upload()
+
+    def _upload(self) -> None:
+        for name in os.listdir(self._folder):
+            path = os.path.join(self._output_dir, name)
+            files.copy(os.path.join(self._folder, name), path)
+        self._next_upload = time.monotonic() + _UPLOAD_SECONDS
 
     @contextlib.contextmanager
     def _converting_errors(self) -> Iterator[None]:

@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from albert_tf import files
 from albert_tf.data import corpus, create, shuffling
 from albert_tf.data.create import create_pretraining_data, log_instances
 from albert_tf.data.records import FEATURES, Outputs, count_records, read_metadata, read_records
@@ -283,19 +284,16 @@ def test_another_input_format_is_a_different_run(tmp_path, make, monkeypatch):
         make(input_format="documents")
 
 
-def test_remote_files_are_read_and_written_through_tensorflow(tmp_path, make, corpus_file):
-    import tensorflow as tf
-
-    with open(corpus_file, "rb") as stream, tf.io.gfile.GFile("ram://in/corpus.txt", "wb") as copy:
-        copy.write(stream.read())
+def test_remote_files_are_read_and_written(tmp_path, make, corpus_file):
+    files.copy(corpus_file, "memory://in/corpus.txt")
     expected = make("local/train@2")
-    remote = {"inputs": ["ram://in/corpus.txt"], "output_file": "ram://out/train@2"}
+    remote = {"inputs": ["memory://in/corpus.txt"], "output_file": "memory://out/train@2"}
     metadata = make(**remote, work_dir=str(tmp_path / "work"))
     assert metadata == expected
     names = ["train-00000-of-00002", "train-00001-of-00002", "train.records.json"]
-    assert sorted(tf.io.gfile.listdir("ram://out")) == names
+    assert files.list_directory("memory://out") == names
     for name in names:
-        with tf.io.gfile.GFile(f"ram://out/{name}", "rb") as stream:
+        with files.open_binary(f"memory://out/{name}") as stream:
             assert stream.read() == (tmp_path / "local" / name).read_bytes()
     again = make(**remote, work_dir="/proc/nowhere", resume=True)
     assert again == expected  # already complete: no work directory is needed
@@ -305,9 +303,9 @@ def test_remote_files_are_read_and_written_through_tensorflow(tmp_path, make, co
     ("settings", "message"),
     [
         ({"output_file": "http://h/x"}, "--output_file: http://h/x: http:// is not supported"),
-        ({"inputs": ["s3://b/x"]}, "--input_file: s3://b/x: s3:// is not supported"),
+        ({"inputs": ["ftp://b/x"]}, "--input_file: ftp://b/x: ftp:// is not supported"),
         ({"work_dir": "gs://b/x"}, "--work_dir=gs://b/x: expected a local directory"),
-        ({"spm_model_file": "s3://b/x"}, "s3://b/x: s3:// is not supported"),
+        ({"spm_model_file": "ftp://b/x"}, "ftp://b/x: ftp:// is not supported"),
     ],
 )
 def test_unusable_paths_are_rejected_before_text_is_read(

@@ -166,7 +166,7 @@ def test_a_file_that_is_not_a_cache_is_left_unchanged(tmp_path, caplog, content)
 
 
 def test_a_cache_may_be_remote():
-    path, make = "ram://folder/toy.npz", Maker()
+    path, make = "memory://folder/toy.npz", Maker()
     for _ in range(2):
         load_or_make(path, MADE_OF, make)
     assert make.count == 1
