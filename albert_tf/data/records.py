@@ -13,13 +13,15 @@ import contextlib
 import dataclasses
 import glob
 import gzip
+import io
+import itertools
 import json
 import math
 import os
 import re
 import zlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import IO, Any, cast
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from typing import IO, Any, NamedTuple, cast
 
 from albert_tf import files
 from albert_tf.data.tfrecord import (
@@ -144,31 +146,162 @@ def is_gzip(path: str) -> bool:
     return header.startswith(files.GZIP_MAGIC) and not has_good_length(header)
 
 
-def read_records(path: str, skip: Collection[int] = ()) -> Iterator[bytes]:
+class Place(NamedTuple):
+    """Where a record is in an uncompressed file.
+
+    Attributes:
+        number: its index, starting at 0.
+        offset: the position of its header, in bytes.
+        size: the size of its content, in bytes.
+    """
+
+    number: int
+    offset: int
+    size: int
+
+    @property
+    def end(self) -> int:
+        """The position of the next record, in bytes."""
+        return self.offset + HEADER_BYTES + self.size + FOOTER_BYTES
+
+
+def read_records(path: str, skip: Collection[int] = (), start: int = 0) -> Generator[bytes]:
     """Yields the records of a TFRecord file, gzip-compressed or not.
 
     Args:
         path: the file.
         skip: indices, starting at 0, of records to skip, whether they are corrupt or not.
+        start: number of records to leave out at the beginning, besides those in `skip`. Only their
+            headers are read, if the file is local and uncompressed.
 
     Raises:
         ValueError: the file is truncated or corrupt; the message names the file and the record
             number, starting at 1.
     """
-    for number, content in enumerate(_read_contents(path)):
-        if number in skip:
+    first = 0, 0
+    if start and has_places(path):
+        with contextlib.closing(find_places(path, skip)) as places:
+            place = next(itertools.islice(places, start, None), None)
+        if place is None:
+            return
+        first, start = (place.number, place.offset), 0
+    contents = _sound_contents(path, skip, *first)
+    yield from itertools.islice(contents, start, None)
+
+
+def _sound_contents(
+    path: str, skip: Collection[int], number: int = 0, offset: int = 0
+) -> Iterator[bytes]:
+    """Yields the contents of the records that are not in `skip`, from record `number` on."""
+    for index, content in enumerate(_read_contents(path, number, offset), number):
+        if index in skip:
             continue
         if content is None:
-            raise ValueError(f"{path}, record {number + 1}: its content is damaged")
+            raise _damaged_content(path, index)
         yield content
 
 
-def _read_contents(path: str) -> Iterator[bytes | None]:
-    """Yields the content of each record, or None if it does not match its checksum."""
-    number = 0
+def _damaged_content(path: str, number: int) -> ValueError:
+    return ValueError(f"{path}, record {number + 1}: its content is damaged")
+
+
+def has_places(path: str) -> bool:
+    """Returns whether `find_places` can be used: for uncompressed local files.
+
+    In a compressed file, a record can only be found by decompressing those before it, and remote
+    files are read fastest from start to end: a request for a few bytes takes as long as one for
+    megabytes.
+    """
+    return not files.is_remote(path) and not is_gzip(path)
+
+
+def find_places(path: str, skip: Collection[int] = ()) -> Generator[Place]:
+    """Yields where the records of an uncompressed local file are, reading only their headers.
+
+    Args:
+        path: the file.
+        skip: indices, starting at 0, of records to leave out.
+
+    Raises:
+        ValueError: see `read_records`.
+    """
+    end = files.file_size(path)
+    offset = number = 0
+    with open_unbuffered(path) as stream:
+        while offset < end:
+            stream.seek(offset)
+            try:
+                size = _content_size(stream.read(HEADER_BYTES), end - offset)
+            except (EOFError, ValueError) as error:
+                raise _unreadable(path, number, error) from None
+            place = Place(number, offset, size)
+            if number not in skip:
+                yield place
+            offset, number = place.end, number + 1
+
+
+def open_unbuffered(path: str) -> io.FileIO:
+    """Opens a local file for reading parts of it: a buffer would read what is between them."""
+    return open(path, "rb", buffering=0)
+
+
+def read_places(path: str, stream: io.FileIO, places: Sequence[Place]) -> list[bytes]:
+    """Returns the contents of some records; consecutive records are read at once.
+
+    Args:
+        path: the file, for messages.
+        stream: the same file, opened without a buffer.
+        places: where the records are, in the order of the file.
+
+    Raises:
+        ValueError: the content of a record does not match its checksum.
+    """
+    contents: list[bytes] = []
+    for run in _adjacent(places):
+        begin = run[0].offset
+        stream.seek(begin)
+        data = stream.read(run[-1].end - begin)
+        for place in run:
+            at, end = place.offset + HEADER_BYTES - begin, place.end - FOOTER_BYTES - begin
+            content = data[at:end]
+            if checksum(content) != data[end : end + FOOTER_BYTES]:
+                raise _damaged_content(path, place.number)
+            contents.append(content)
+    return contents
+
+
+def _adjacent(places: Sequence[Place]) -> Iterator[list[Place]]:
+    """Yields the places in lists of neighbors, up to about `_PIECE_BYTES` each."""
+    run: list[Place] = []
+    for place in places:
+        if run and (run[-1].end != place.offset or place.end - run[0].offset > _PIECE_BYTES):
+            yield run
+            run = []
+        run.append(place)
+    if run:
+        yield run
+
+
+def _unreadable(path: str, number: int, error: Exception) -> ValueError:
+    """Returns the error about a record, given by its index, that cannot be found or read."""
+    reason = "the file ends early" if isinstance(error, EOFError) else str(error)
+    return ValueError(f"{path}, record {number + 1}: {reason}. Create it again.")
+
+
+def _read_contents(path: str, number: int = 0, offset: int = 0) -> Iterator[bytes | None]:
+    """Yields the content of each record, or None if it does not match its checksum.
+
+    Args:
+        path: the file.
+        number: index of the first record to read; not 0 only in uncompressed files.
+        offset: the position of its header.
+    """
     is_compressed = is_gzip(path)
-    left = math.inf if is_compressed else files.file_size(path)  # bytes from the next record on
+    # The number of bytes from the next record on.
+    left = math.inf if is_compressed else files.file_size(path) - offset
     with files.open_binary(path) as raw:
+        if offset:
+            raw.seek(offset)
         # `read1` returns all data before the point where decompression fails.
         read = gzip.GzipFile(fileobj=raw).read1 if is_compressed else raw.read
         data, at = b"", 0  # a buffer, and the offset in it of the next record
@@ -191,10 +324,7 @@ def _read_contents(path: str) -> Iterator[bytes | None]:
                 content = data[begin:end]
                 yield content if checksum(content) == data[end:at] else None
         except (EOFError, ValueError, gzip.BadGzipFile, zlib.error) as error:
-            reason = "the file ends early" if isinstance(error, EOFError) else str(error)
-            raise ValueError(
-                f"{path}, record {max(number, 1)}: {reason}. Create it again."
-            ) from None
+            raise _unreadable(path, max(number, 1) - 1, error) from None
 
 
 def _content_size(header: bytes, left: float) -> int:

@@ -7,6 +7,10 @@ position. A run that was stopped at record n therefore resumes at record n:
   files of different origin.
 * Each block of `SHUFFLE_BLOCK` records is shuffled with its own seed.
 
+Of several processes that share each batch, each one reads only the records of its own rows, and the
+headers of the others, which tell where the next record is. Of the records before the position, only
+the headers are read as well. Compressed and remote files are read whole.
+
 Corrupt records can be skipped: `record_files.scan_record_files` finds them before training, and the
 order is then that of files without them.
 
@@ -39,6 +43,9 @@ from albert_tf.pretraining.record_files import (
 
 FILES_AT_ONCE = 4
 SHUFFLE_BLOCK = 1024  # records in memory, about 10 kB each at S = 512
+
+# Takes a flag for each of the next records of a file; returns the records whose flag is set.
+Reader = Callable[[Sequence[bool]], list[bytes]]
 
 
 class _FileGroup(NamedTuple):
@@ -121,19 +128,22 @@ def training_dataset(
         seed: random seed of the shuffling.
         start: number of records read before; the first batch starts at this record.
         rows: the rows of each batch that this process trains on, if several processes share it;
-            None for all. The other rows are read, but not parsed.
+            None for all. The records of the other rows are not read.
 
     Returns:
         A dataset of feature name → tensor [B, …] (only `rows` of it, if given); integers are int32.
     """
-    part = slice(None) if rows is None else rows
+    own = [True] * batch_size
+    if rows is not None:
+        own = [rows.start <= row < rows.stop for row in range(batch_size)]
 
     def blocks() -> Iterator[list[bytes]]:
+        is_own = itertools.cycle(own)
         for group in _training_groups(files, seed, start):
-            yield from _read_group(group)
+            yield from _read_group(group, is_own, all(own))
 
-    dataset = _dataset_of(blocks).rebatch(batch_size, drop_remainder=True)
-    return dataset.map(lambda batch: parse(batch[part], features), tf.data.AUTOTUNE).prefetch(2)
+    dataset = _dataset_of(blocks).rebatch(sum(own), drop_remainder=True)
+    return dataset.map(lambda batch: parse(batch, features), tf.data.AUTOTUNE).prefetch(2)
 
 
 def _dataset_of(blocks: Callable[[], Iterator[list[bytes]]]) -> tf.data.Dataset:
@@ -147,19 +157,45 @@ def _dataset_of(blocks: Callable[[], Iterator[list[bytes]]]) -> tf.data.Dataset:
     )
 
 
-def _read_group(group: _FileGroup) -> Iterator[list[bytes]]:
-    """Yields the shuffled blocks of a group of files."""
-    contents = _interleave(
-        itertools.islice(_read(file), skip, None)
-        for file, skip in zip(group.files, group.skips, strict=True)
-    )
-    drop = group.drop
-    for number in itertools.count(group.first_block):
-        block = list(itertools.islice(contents, SHUFFLE_BLOCK))
-        if not block:
-            return
-        yield [block[i] for i in _shuffled(len(block), (group.seed, number))[drop:]]
-        drop = 0
+def _read_group(group: _FileGroup, is_own: Iterator[bool], owns_all: bool) -> Iterator[list[bytes]]:
+    """Yields the own records of the shuffled blocks of a group of files.
+
+    Args:
+        group: the files.
+        is_own: whether each record, in the order of training, is one to yield.
+        owns_all: whether all of them are.
+    """
+    left = [file.num_records - skip for file, skip in zip(group.files, group.skips, strict=True)]
+    turns, drop = _interleave(left), group.drop
+    with contextlib.ExitStack() as stack:
+        readers = [
+            stack.enter_context(_opened(file, skip, owns_all))
+            for file, skip in zip(group.files, group.skips, strict=True)
+        ]
+        for number in itertools.count(group.first_block):
+            block = list(itertools.islice(turns, SHUFFLE_BLOCK))
+            if not block:
+                return
+            order = _shuffled(len(block), (group.seed, number))[drop:]
+            drop = 0
+            yield _read_block(block, list(itertools.compress(order, is_own)), readers)
+
+
+def _read_block(block: list[int], own: list[int], readers: Sequence[Reader]) -> list[bytes]:
+    """Returns some records of the next block.
+
+    Args:
+        block: the index of the file of each record, in the order before shuffling.
+        own: indices of the records to return, in this order.
+        readers: of the files.
+    """
+    chosen, contents = set(own), dict[int, bytes]()
+    for file, read in enumerate(readers):
+        indices = [index for index, turn in enumerate(block) if turn == file]
+        is_chosen = [index in chosen for index in indices]
+        found = read(is_chosen)
+        contents.update(zip(itertools.compress(indices, is_chosen), found, strict=True))
+    return [contents[index] for index in own]
 
 
 def _shuffled(count: int, seed: tuple[int, int]) -> list[int]:
@@ -176,15 +212,50 @@ def _read(file: RecordFile) -> Iterator[bytes]:
     return itertools.islice(contents, file.num_records)
 
 
-def _interleave(iterators: Iterable[Iterator[bytes]]) -> Iterator[bytes]:
-    """Yields one item of each iterator, round-robin, until all are exhausted."""
-    waiting = collections.deque(iterators)
+@contextlib.contextmanager
+def _opened(file: RecordFile, start: int, reads_all: bool) -> Iterator[Reader]:
+    """Yields a function that reads the usable records of a file from record `start` on.
+
+    Args:
+        file: the file.
+        start: number of usable records to leave out.
+        reads_all: whether all records will be read, which is faster without finding them first.
+    """
+    skip = frozenset(file.damaged or ())
+    with contextlib.ExitStack() as stack:
+        if reads_all or not records.has_places(file.path):
+            contents = records.read_records(file.path, skip, start)
+            stack.callback(contents.close)
+
+            def read(is_chosen: Sequence[bool]) -> list[bytes]:
+                following = itertools.islice(contents, len(is_chosen))
+                return list(itertools.compress(following, is_chosen))
+        else:
+            found = records.find_places(file.path, skip)
+            stack.callback(found.close)
+            places = itertools.islice(found, start, None)
+            stream = stack.enter_context(records.open_unbuffered(file.path))
+
+            def read(is_chosen: Sequence[bool]) -> list[bytes]:
+                following = itertools.islice(places, len(is_chosen))
+                chosen = list(itertools.compress(following, is_chosen))
+                return records.read_places(file.path, stream, chosen)
+
+        yield read
+
+
+def _interleave(lengths: Iterable[int]) -> Iterator[int]:
+    """Yields which file each record comes from: one of each, in turn, until all are exhausted.
+
+    Args:
+        lengths: number of records in each file.
+    """
+    waiting = collections.deque(enumerate(lengths))
     while waiting:
-        iterator = waiting.popleft()
-        item = next(iterator, None)
-        if item is not None:
-            waiting.append(iterator)
-            yield item
+        file, left = waiting.popleft()
+        if left:
+            yield file
+            waiting.append((file, left - 1))
 
 
 def evaluation_dataset(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import os
 import resource
@@ -297,3 +298,80 @@ def test_cached_lengths_are_still_checked_against_the_end(tmp_path):
         stream.write(frames[:20])
     with pytest.raises(ValueError, match="record 9: the file ends early"):
         count_records(path)
+
+
+def count_bytes(monkeypatch):
+    """Returns a list that grows by the size of every read of an unbuffered file."""
+    sizes = []
+
+    class Counted(io.FileIO):
+        def read(self, size=-1):
+            content = super().read(size)
+            sizes.append(len(content))
+            return content
+
+    monkeypatch.setattr(records, "open_unbuffered", lambda path: Counted(path, "rb"))
+    return sizes
+
+
+def test_records_are_found_by_their_headers_alone(tmp_path, monkeypatch):
+    path, contents = tmp_path / "a.tfrecord", [bytes([i]) * (100 + i) for i in range(20)]
+    path.write_bytes(b"".join(frame_records(contents)))
+    sizes = count_bytes(monkeypatch)
+    places = list(records.find_places(str(path), skip={3}))
+    assert sizes == [HEADER_BYTES] * 20
+    assert [place.number for place in places] == [i for i in range(20) if i != 3]
+    assert places[-1].end == path.stat().st_size
+    with records.open_unbuffered(str(path)) as stream:
+        chosen = [places[i] for i in (4, 5, 6, 11)]
+        assert records.read_places(str(path), stream, chosen) == [
+            contents[i + 1] for i in (4, 5, 6, 11)
+        ]
+    assert len(sizes) == 20 + 2  # neighbors are read at once
+
+
+def test_a_place_with_damaged_content_names_the_record(tmp_path):
+    path = tmp_path / "a.tfrecord"
+    content = bytearray(b"".join(frame_records([b"a" * 50, b"b" * 50])))
+    content[80] ^= 1
+    path.write_bytes(content)
+    first, second = records.find_places(str(path))
+    with records.open_unbuffered(str(path)) as stream:
+        assert records.read_places(str(path), stream, [first]) == [b"a" * 50]
+        with pytest.raises(ValueError, match=r"a\.tfrecord, record 2: its content is damaged"):
+            records.read_places(str(path), stream, [second])
+
+
+@pytest.mark.parametrize("kind", ["cut", "length"])
+def test_a_record_that_cannot_be_found_is_named(tmp_path, kind):
+    path = tmp_path / "a.tfrecord"
+    frames = [bytearray(frame) for frame in frame_records([b"a" * 50, b"b" * 50])]
+    if kind == "cut":
+        del frames[1][-1:]
+    else:
+        frames[1][2] ^= 1
+    path.write_bytes(b"".join(frames))
+    places = records.find_places(str(path))
+    assert next(places).number == 0
+    with pytest.raises(ValueError, match=r"a\.tfrecord, record 2: .*Create it again"):
+        next(places)
+
+
+@pytest.mark.parametrize("compress", [bytes, gzip.compress])
+@pytest.mark.parametrize("start", [0, 1, 4, 5, 9])
+def test_reading_starts_at_any_record(tmp_path, compress, start):
+    path, contents = tmp_path / "a.tfrecord", [bytes([i]) * (i + 1) for i in range(6)]
+    path.write_bytes(compress(b"".join(frame_records(contents))))
+    rest = contents[:2] + contents[3:]
+    assert list(records.read_records(str(path), {2}, start)) == rest[start:]
+
+
+def test_an_error_after_the_start_names_the_record(tmp_path):
+    path = tmp_path / "a.tfrecord"
+    content = bytearray(b"".join(frame_records([b"a" * 50] * 4)))
+    content[-9] ^= 1
+    path.write_bytes(content)
+    following = records.read_records(str(path), start=2)
+    assert next(following) == b"a" * 50
+    with pytest.raises(ValueError, match=r"a\.tfrecord, record 4: its content is damaged"):
+        next(following)

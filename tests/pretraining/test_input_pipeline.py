@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import itertools
+import os
+from pathlib import Path
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from albert_tf.data import records
-from albert_tf.data.tfrecord import frame_records
+from albert_tf.data.tfrecord import HEADER_BYTES, frame_records
 from albert_tf.pretraining import input_pipeline, record_files
 from tests.pretraining.numbered_records import (
     FEATURES,
@@ -157,3 +161,72 @@ def test_the_rows_of_all_workers_form_the_batches_of_one(damaged_files):
 def test_the_rows_of_a_worker_have_a_known_shape(files):
     dataset = input_pipeline.training_dataset(files, FEATURES, 6, 3, rows=slice(2, 4))
     assert dataset.element_spec["number"].shape == (2, 1)
+
+
+def read_rows(files, workers, batch_size, steps, start=0):
+    """Returns the numbers of the records that each worker reads."""
+    share, found = batch_size // workers, []
+    for first in range(0, batch_size, share):
+        rows = slice(first, first + share) if workers > 1 else None
+        dataset = input_pipeline.training_dataset(files, FEATURES, batch_size, 3, start, rows)
+        batches = itertools.islice(dataset, steps)
+        found.append([number for batch in batches for number in batch["number"][:, 0].numpy()])
+    return found
+
+
+@pytest.fixture(name="long_files")
+def make_long_files(tmp_path):
+    paths = [str(tmp_path / f"{i}.tfrecord") for i in range(3)]
+    for i, path in enumerate(paths):
+        write_numbers(path, range(2000 * i, 2000 * (i + 1)))
+    return record_files.find_record_files(paths)
+
+
+def test_a_worker_reads_only_its_own_records(long_files):
+    """The content of all others is damaged, which reading them would detect."""
+    batch_size, steps = 60, 100  # an epoch, in which no record occurs twice
+    expected = [int(number) for number in read_rows(long_files, 4, batch_size, steps)[1]]
+    own = set(expected)
+    for i, file in enumerate(long_files):
+        frames = []
+        for number in range(2000 * i, 2000 * (i + 1)):
+            frame = bytearray(frame_records([example(number)])[0])
+            frame[15] ^= number not in own
+            frames.append(bytes(frame))
+        Path(file.path).write_bytes(b"".join(frames))
+    rows = slice(15, 30)
+    dataset = input_pipeline.training_dataset(long_files, FEATURES, batch_size, 3, rows=rows)
+    batches = itertools.islice(dataset, steps)
+    assert [int(n) for batch in batches for n in batch["number"][:, 0]] == expected
+    everything = iter(input_pipeline.training_dataset(long_files, FEATURES, batch_size, 3))
+    with pytest.raises(tf.errors.OpError):
+        next(everything)
+
+
+def test_workers_together_read_each_record_once(long_files, monkeypatch):
+    sizes = []
+
+    class Counted(io.FileIO):
+        def read(self, size=-1):
+            content = super().read(size)
+            sizes.append(len(content))
+            return content
+
+    monkeypatch.setattr(records, "open_unbuffered", lambda path: Counted(path, "rb"))
+    total = sum(os.path.getsize(file.path) for file in long_files)
+    for workers in (2, 4):
+        sizes.clear()
+        found = read_rows(long_files, workers, 60, 100)  # an epoch
+        assert sorted(itertools.chain.from_iterable(found)) == list(range(6000))
+        contents = sum(size for size in sizes if size != HEADER_BYTES)
+        # More than an epoch, because the next block is read in advance.
+        assert 0.99 * total < contents < 1.5 * total, workers
+
+
+def test_the_next_workers_continue_with_the_same_records(long_files):
+    """As after 4, 2, 1 and 4 workers have trained for 5 steps each."""
+    through = np.reshape(read_rows(long_files, 1, 8, 20)[0], (20, 8))
+    for number, workers in enumerate((4, 2, 1, 4)):
+        found = read_rows(long_files, workers, 8, 5, start=5 * 8 * number)
+        rows = np.concatenate([np.reshape(part, (5, 8 // workers)) for part in found], axis=1)
+        np.testing.assert_array_equal(rows, through[5 * number : 5 * (number + 1)])
