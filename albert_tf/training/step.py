@@ -151,7 +151,8 @@ class TrainStep:
 
     def _run(self, batch: Batch, may_update: tf.Tensor, asks_to_stop: tf.Tensor) -> Any:
         """Runs the step on all replicas of this process."""
-        results = self.strategy.run(self._replica_step, args=(batch, may_update, asks_to_stop))
+        rows = self._split_rows(batch)
+        results = self.strategy.run(self._replica_step, args=(rows, may_update, asks_to_stop))
         # All replicas return the same values: sums over all of them.
         result = {
             name: self.strategy.experimental_local_results(value)[0]
@@ -164,10 +165,25 @@ class TrainStep:
             self.loss_scale.update(result["is_finite"])
         return result
 
-    def _replica_step(self, batch: Batch, may_update: tf.Tensor, asks_to_stop: tf.Tensor) -> Any:
-        """Runs the step on one replica. All replicas return the same values."""
+    def _split_rows(self, batch: Batch) -> Any:
+        """Returns the rows of each replica of this process, [B/R, …], split in host memory.
+
+        A device then receives only its own rows.
+        """
+        count = devices.num_local_replicas(self.strategy)
+        if count == 1:
+            return batch
+        first = devices.first_local_replica(self.strategy)
+
+        def take(context: tf.distribute.experimental.ValueContext) -> Batch:
+            return take_part(batch, context.replica_id_in_sync_group - first, count)
+
+        with tf.device("CPU"):
+            return self.strategy.experimental_distribute_values_from_function(take)
+
+    def _replica_step(self, rows: Batch, may_update: tf.Tensor, asks_to_stop: tf.Tensor) -> Any:
+        """Runs the step on one replica, with its rows. All replicas return the same values."""
         replica = tf.distribute.get_replica_context().replica_id_in_sync_group
-        rows = self._replica_rows(batch, replica)
         weights = self.task.loss_weights(rows)
         if not self.options.clip_per_replica:
             weights = self._all_reduce(weights)
@@ -207,11 +223,6 @@ class TrainStep:
             [(by_position[position], self.variables[position]) for position in sorted(by_position)],
         )
         return sums | {"is_finite": is_finite, "is_good": is_good, "stops": stops}
-
-    def _replica_rows(self, batch: Batch, replica: tf.Tensor | int) -> Batch:
-        """Returns a replica's rows, [B/R, …]; `replica` is its index over all processes."""
-        local = replica - devices.first_local_replica(self.strategy)
-        return take_part(batch, local, devices.num_local_replicas(self.strategy))
 
     def _all_reduce(self, values: Any) -> Any:
         """Returns tensors summed over all replicas."""
