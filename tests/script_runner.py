@@ -30,10 +30,10 @@ def killed_at(step):
     """A run inside has to come to `step`, and ends when it is about to save it."""
     save = Trainer.save
 
-    def fail(trainer):
+    def fail(trainer, **options):
         if trainer.step == step:
             raise KeyboardInterrupt
-        return save(trainer)
+        return save(trainer, **options)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Trainer, "save", fail)

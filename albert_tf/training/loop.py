@@ -6,6 +6,7 @@ else that a step depends on (its records and dropout masks) is a function of the
 
 from __future__ import annotations
 
+import functools
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -20,6 +21,7 @@ from albert_tf.checkpoints import containers, loading, store, trained_with
 from albert_tf.checkpoints.names import GLOBAL_STEP, variable_name
 from albert_tf.checkpoints.trained_with import TrainedWith
 from albert_tf.training import devices, run_directory
+from albert_tf.training.background import BackgroundWork
 from albert_tf.training.interruption import InterruptedRunError, StopRequest
 from albert_tf.training.metrics_log import Curves, MetricsLog, read_means
 from albert_tf.training.report_interval import ReportInterval
@@ -74,6 +76,7 @@ class Trainer:
         self._is_one_of_many = devices.is_multi_worker(take_step.strategy)
         self._results: list[dict[str, tf.Tensor]] = []  # of the steps since the last line
         self._shapes: set[Any] = set()  # of the batches that a step has been compiled for
+        self._writing = BackgroundWork()  # of a checkpoint
 
     def state(self) -> dict[str, Any]:
         """Returns the content of a checkpoint: weights, moments, loss scale and `global_step`."""
@@ -131,20 +134,42 @@ class Trainer:
         self.optimizer.iterations.assign(step)
         return True
 
-    def save(self) -> str:
-        """Writes `model.ckpt-<step>` and the text file `checkpoint`; returns the prefix."""
+    def save(self, waits: bool = True) -> str:
+        """Writes `model.ckpt-<step>` and the text file `checkpoint`; returns the prefix.
+
+        The state is copied before this returns, and written in the background. There is only one
+        copy at a time: if the previous checkpoint is still being written, this waits for it.
+
+        Args:
+            waits: whether to return only when the checkpoint is written.
+        """
+        self._writing.wait()
         directory = self.settings.output_dir
-        prefix = os.path.join(directory, f"model.ckpt-{self.step}")
         if self._identity is not None:
             trained_with.write(directory, self._identity)
             self._identity = None
-        store.save_checkpoint(prefix, self.state())
+        prefix = os.path.join(directory, f"model.ckpt-{self.step}")
+        # In the memory of this machine, where TensorFlow shares the buffer of a variable until the
+        # next update of the variable, which then writes to another buffer.
+        with tf.device("CPU"):
+            state = {
+                name: tf.identity(tf.convert_to_tensor(value))
+                for name, value in self.state().items()
+            }
+        self._writing.start(functools.partial(self._write, prefix, state))
+        if waits:
+            self._writing.wait()
+        return prefix
+
+    def _write(self, prefix: str, state: dict[str, Any]) -> None:
+        """Writes a checkpoint, deletes old ones, and lists the others in the file `checkpoint`."""
+        directory = self.settings.output_dir
+        store.save_checkpoint(prefix, state)
         store.remove_old_checkpoints(directory, self.settings.keep_checkpoint_max)
         names = [os.path.basename(p) for p in store.list_checkpoints(directory).values()]
         with files.write_atomically(os.path.join(directory, "checkpoint")) as stream:
             stream.write(f'model_checkpoint_path: "{names[-1]}"\n')
             stream.writelines(f'all_model_checkpoint_paths: "{name}"\n' for name in names)
-        return prefix
 
     def train(self, batches_from: Batches, after_save: AfterSave | None = None) -> None:
         """Trains from the current step to `num_train_steps`.
@@ -152,21 +177,25 @@ class Trainer:
         Args:
             batches_from: step → the batches from that step on, with the rows of this process.
             after_save: called with the prefix of every checkpoint that is written and the open
-                curves of the run; training stops if it returns True.
+                curves of the run; training stops if it returns True. If None, training continues
+                while a checkpoint is being written.
 
         Raises:
             NonFiniteLossError: the loss or a weight became NaN or infinite. The last checkpoint is
                 kept.
             InterruptedRunError: a signal requested a stop, and a checkpoint has been written.
+            OSError: a checkpoint could not be written.
         """
         if self.step >= self.num_train_steps:
             logging.info("Training is already complete at step %d", self.step)
             self.complete_results()
             return
-        with StopRequest() as request:
-            self._train(batches_from, after_save or (lambda *_: None), request)
+        with StopRequest() as request, self._writing:
+            self._train(batches_from, after_save, request)
 
-    def _train(self, batches_from: Batches, after_save: AfterSave, request: StopRequest) -> None:
+    def _train(
+        self, batches_from: Batches, after_save: AfterSave | None, request: StopRequest
+    ) -> None:
         log = self._open_log()
         interval = ReportInterval(self.settings.output_dir, self.settings.log_steps)
         is_done = self.step == 0 and self._save(log, after_save)
@@ -175,6 +204,7 @@ class Trainer:
         means = dict[str, float]()
         with self._progress_bar() as bar:
             while self.step < self.num_train_steps and not is_done:
+                self._writing.check()
                 result = self._take_step(batches, may_update, request.is_made, log)
                 if self.settings.nan_policy == "stop":
                     # The loop does not wait for the result of each step. After a bad step, this
@@ -197,6 +227,7 @@ class Trainer:
                     saved_at = time.monotonic()
                     is_done = self._save(log, None if stops else after_save)
                 if stops and self.step < self.num_train_steps:
+                    self._writing.wait()
                     raise InterruptedRunError(
                         f"stopped at step {self.step} of {self.num_train_steps} as requested, and "
                         f"saved it in {self.settings.output_dir}. Run the same command again to "
@@ -204,6 +235,7 @@ class Trainer:
                     )
         if log is not None:
             log.close()
+            self._writing.wait()
             self._record_results(means)
 
     def _take_step(
@@ -278,13 +310,15 @@ class Trainer:
     def _save(self, log: MetricsLog | None, after_save: AfterSave | None) -> bool:
         """Saves a checkpoint if this process writes files; returns whether to stop training.
 
+        With `after_save`, this waits until the checkpoint is written.
+
         Raises:
             NonFiniteLossError: a weight or moment is not finite.
         """
         self._check_state()
         if log is None:
             return False
-        prefix = self.save()
+        prefix = self.save(waits=after_save is not None)
         is_done = after_save is not None and after_save(prefix, log.curves) is True
         log.restart_clock(self.step)
         if is_done and self._is_one_of_many:
@@ -343,6 +377,7 @@ class Trainer:
         return [name for name, is_good in zip(names, flags.numpy(), strict=True) if not is_good]
 
     def _last_checkpoint(self) -> str:
+        self._writing.settle()
         kept = list(store.list_checkpoints(self.settings.output_dir).values())
         return kept[-1] if kept else "(none)"
 

@@ -224,8 +224,8 @@ def cut_short(patch, step):
 
     save = Trainer.save
 
-    def save_and_stop(trainer):
-        prefix = save(trainer)
+    def save_and_stop(trainer, **options):
+        prefix = save(trainer, **options)
         if trainer.step == step:
             raise KeyboardInterrupt
         return prefix

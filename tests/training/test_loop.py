@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 import shutil
+import time
 
 import numpy as np
 import pytest
@@ -167,6 +168,47 @@ def test_a_checkpoint_has_weights_moments_and_step_under_googles_names(finished)
     assert reader.get_tensor("global_step").dtype == np.int64
     block = "bert/encoder/transformer/group_0/inner_group_0/ffn_1/intermediate/output/dense/kernel"
     assert shapes[f"{block}/adam_v"] == [20, 12]
+
+
+def test_training_continues_while_a_checkpoint_is_written(
+    finished, task, records, tmp_path, monkeypatch
+):
+    """The checkpoint has the state of its step; the next one waits for it."""
+    trainer, save, seen = make_trainer(task, tmp_path), store.save_checkpoint, []
+
+    def save_late(prefix, tensors):
+        end = time.monotonic() + 60
+        while prefix.endswith("-3") and trainer.step < 6:
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        seen.append((os.path.basename(prefix), trainer.step))
+        save(prefix, tensors)
+
+    monkeypatch.setattr(store, "save_checkpoint", save_late)
+    train(trainer, records)
+    assert [name for name, _ in seen] == [f"model.ckpt-{step}" for step in (0, 3, 6, 7)]
+    assert dict(seen)["model.ckpt-3"] == 6
+    for step in (3, 7):
+        expected = containers.open_checkpoint(str(finished[1] / f"model.ckpt-{step}"))
+        found = containers.open_checkpoint(str(tmp_path / f"model.ckpt-{step}"))
+        for name in expected.get_variable_to_shape_map():
+            np.testing.assert_array_equal(found.get_tensor(name), expected.get_tensor(name), name)
+
+
+def test_a_checkpoint_that_cannot_be_written_ends_the_run(task, records, tmp_path, monkeypatch):
+    save = store.save_checkpoint
+
+    def save_until_full(prefix, tensors):
+        if prefix.endswith("-3"):
+            raise OSError("the disk is full")
+        save(prefix, tensors)
+
+    monkeypatch.setattr(store, "save_checkpoint", save_until_full)
+    trainer = make_trainer(task, tmp_path)
+    with pytest.raises(OSError, match="the disk is full"):
+        train(trainer, records)
+    assert list(store.list_checkpoints(str(tmp_path))) == [0]
+    assert trainer.step < 7
 
 
 def test_without_log_steps_a_resumed_run_reports_as_it_did(task, records, tmp_path, monkeypatch):
