@@ -22,7 +22,7 @@ from albert_tf.training.interruption import EXIT_STATUS, KEYBOARD_STATUS
 from tests.conftest import MAX_PREDICTIONS, ROOT, SEQ_LENGTH
 from tests.training.test_loop import write_records
 
-WORKERS = ["127.0.0.1:23481", "127.0.0.1:23482"]
+WORKERS = [f"127.0.0.1:{port}" for port in range(23481, 23485)]
 ROWS = 4
 
 
@@ -124,13 +124,13 @@ def test_a_second_process_on_the_same_folder_is_refused(folder, tmp_path):
     first.communicate()
 
 
-def tf_config(index):
+def tf_config(index, count=2):
     task = {"type": "worker", "index": index}
-    return json.dumps({"cluster": {"worker": WORKERS}, "task": task})
+    return json.dumps({"cluster": {"worker": WORKERS[:count]}, "task": task})
 
 
-def start_workers(start_one):
-    return [start_one(TF_CONFIG=tf_config(index)) for index in range(len(WORKERS))]
+def start_workers(start_one, count=2):
+    return [start_one(TF_CONFIG=tf_config(index, count)) for index in range(count)]
 
 
 @pytest.mark.slow
@@ -253,3 +253,20 @@ def test_a_killed_worker_stops_the_others_and_both_go_on_to_the_same_weights(fol
     through = weights_of(tmp_path / "through", 200)
     for name, value in weights_of(tmp_path / "killed", 200).items():
         assert (value == through[name]).all(), name
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_a_run_goes_on_with_any_number_of_workers_to_the_weights_of_one(folder, tmp_path):
+    flags = ("--num_train_steps=60", "--save_checkpoints_steps=10", "--keep_checkpoint_max=0")
+    finish(start(folder, tmp_path / "one", *flags))
+    output_dir = tmp_path / "changing"
+    for count, resumed_at in ((4, 0), (2, 20), (1, 30), (4, 50)):
+        for step in range(resumed_at + 10, 70, 10):  # as if the run had been killed before
+            for path in output_dir.glob(f"model.ckpt-{step}.*"):
+                path.unlink()
+        begin = partial(start, folder, output_dir, *flags)
+        for process in start_workers(begin, count) if count > 1 else [begin()]:
+            output = finish(process)
+            assert not resumed_at or f"Resuming from step {resumed_at} of" in output
+    assert_same(output_dir, tmp_path / "one", 60)
