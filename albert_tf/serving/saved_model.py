@@ -13,7 +13,8 @@ One of the first two is named `serving_default`, namely the one that the officia
 The signatures for raw strings are optional; see `TextSignature`.
 
 If `serving_default` takes examples, the subfolder `tensors` is a second SavedModel whose
-`serving_default` takes tensors, for conversion by OpenVINO and tf2onnx.
+`serving_default` takes tensors, for conversion by OpenVINO and tf2onnx. Its weights are hard links
+to those of the first one.
 
 Source: `export_dir` of `run_classifier.py` and `run_squad_v1.py` in google-research/albert.
 
@@ -25,6 +26,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
@@ -41,6 +43,7 @@ DEFAULT_SIGNATURE = "serving_default"
 TENSORS = "tensors"  # the signature, and the subfolder of the SavedModel with tensors only
 OTHER_SIGNATURE = {True: TENSORS, False: "examples"}
 TEXT_SIGNATURE = "texts"
+_VARIABLES = "variables"  # the subfolder with the weights
 EXTRA = "assets.extra"  # the Estimator's name for additional files in an export
 
 Tensors = dict[str, tf.Tensor]
@@ -207,6 +210,25 @@ def _write_tensors(folder: str, root: Any, by_tensors: Any) -> None:
     alone = tf.train.Checkpoint()
     alone.variables = list(root.variables)
     tf.saved_model.save(alone, folder, signatures={DEFAULT_SIGNATURE: by_tensors})
+    _share_weights(folder, os.path.dirname(folder))
+
+
+def _share_weights(folder: str, original: str) -> None:
+    """Replaces the weights of a SavedModel by hard links to those of another one.
+
+    The other SavedModel has the same variables under the same names, and more objects. Cloud
+    storage and some file systems have no hard links: there, the second copy stays.
+    """
+    if files.is_remote(folder):
+        return
+    links = f"{folder}-links"
+    try:
+        shutil.copytree(os.path.join(original, _VARIABLES), links, copy_function=os.link)
+    except OSError:
+        shutil.rmtree(links, ignore_errors=True)
+    else:
+        shutil.rmtree(os.path.join(folder, _VARIABLES))
+        os.rename(links, os.path.join(folder, _VARIABLES))
 
 
 @contextlib.contextmanager

@@ -119,6 +119,29 @@ def test_an_export_only_requires_tensorflow(model, batch, folder, tmp_path):
         assert found["threshold"] == 0.25
 
 
+def test_the_weights_are_stored_once(folder):
+    names = os.listdir(f"{folder}/variables")
+    assert names == os.listdir(f"{folder}/tensors/variables") != []
+    for name in names:
+        assert os.path.samefile(f"{folder}/variables/{name}", f"{folder}/tensors/variables/{name}")
+
+
+def test_without_hard_links_the_weights_are_stored_twice(model, batch, tmp_path, monkeypatch):
+    def refuse(*arguments, **more):
+        raise OSError("no hard links")
+
+    monkeypatch.setattr(os, "link", refuse)
+    shape = tf.io.FixedLenFeature((LENGTH,), tf.int64)
+    folder = export.export_saved_model(str(tmp_path), model, dict.fromkeys(batch, shape), outputs)
+    assert "tensors-links" not in os.listdir(folder)
+    data = "variables/variables.data-00000-of-00001"
+    assert not os.path.samefile(f"{folder}/{data}", f"{folder}/tensors/{data}")
+    found = tf.saved_model.load(f"{folder}/tensors").signatures["serving_default"]
+    probabilities = found(**{name: tf.constant(batch[name]) for name in batch})["probabilities"]
+    wanted = outputs(model(batch, training=False))["probabilities"]
+    np.testing.assert_allclose(probabilities, wanted, atol=1e-6)
+
+
 def test_a_subfolder_only_takes_tensors(model, batch, folder):
     signatures = tf.saved_model.load(f"{folder}/tensors").signatures
     assert set(signatures) == {"serving_default"}
