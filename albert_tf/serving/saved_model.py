@@ -216,11 +216,9 @@ def _write_tensors(folder: str, root: Any, by_tensors: Any) -> None:
 def _share_weights(folder: str, original: str) -> None:
     """Replaces the weights of a SavedModel by hard links to those of another one.
 
-    The other SavedModel has the same variables under the same names, and more objects. Cloud
-    storage and some file systems have no hard links: there, the second copy stays.
+    The other SavedModel has the same variables under the same names, and more objects. Some
+    file systems have no hard links: there, the second copy stays.
     """
-    if files.is_remote(folder):
-        return
     links = f"{folder}-links"
     try:
         shutil.copytree(os.path.join(original, _VARIABLES), links, copy_function=os.link)
