@@ -70,7 +70,7 @@ def find_sources(folders: Sequence[str] = (), manual_folder: str = MANUAL_PAGES)
     Args:
         folders: folders with packages; by default, those of the running interpreter and its
             standard library.
-        manual_folder: folder with man1, man2 and so on; may be absent.
+        manual_folder: folder with man1, man2 and so on; may be absent, and empty for none.
     """
     folders = folders or [*site.getsitepackages(), sysconfig.get_paths()["stdlib"]]
     found = {source for folder in folders for source in _package_sources(folder)}
@@ -102,7 +102,8 @@ def _manual_sources(folder: str) -> Iterator[Source]:
     """Yields the manual pages in a folder, without the links among them."""
     for section in range(1, 9):
         section_folder = os.path.join(folder, f"man{section}")
-        names = os.listdir(section_folder) if os.path.isdir(section_folder) else []
+        has_pages = bool(folder) and os.path.isdir(section_folder)
+        names = os.listdir(section_folder) if has_pages else []
         for name in names:
             path = os.path.join(section_folder, name)
             if not os.path.islink(path):

@@ -5,9 +5,10 @@
 
 The first command reads the docstrings of Python's standard library, which every machine has
 (1.5 MB). With --source=packages, the text consists of the docstrings and text files of all
-installed packages and of the system's manual pages; how much that is depends on the machine (10 to
-20 MB after `make setup`). Code, tables and signatures are removed, and so are repeated sentences;
-report.md says how much of what is in the corpus, and what was left out.
+installed packages and of the system's manual pages (without these: --nomanual_pages). How much
+that is depends on the machine: 7 MB of packages after `make setup`, and here 12 MB of 20,000 pages.
+Code, tables and signatures are removed, and so are repeated sentences; report.md says what the
+corpus consists of, and what was left out.
 
 Writes train.txt and held_out.txt in the format of create_pretraining_data.py, with one sentence per
 line and a blank line between documents, and prints their sizes. Whole packages are held out, always
@@ -173,16 +174,24 @@ def write_corpus(corpus_dir: str) -> tuple[str, str]:
     return _write_parts(corpus_dir, collect_documents(), "modules")
 
 
-def write_package_corpus(corpus_dir: str) -> list[package_corpus.Document]:
+def write_package_corpus(
+    corpus_dir: str, manual_pages: bool = True
+) -> list[package_corpus.Document]:
     """Writes the corpus of all packages and its report, and returns the training documents.
+
+    Args:
+        corpus_dir: folder to write to.
+        manual_pages: read the system's manual pages as well.
 
     Raises:
         ValueError: there is too little documentation.
     """
     files.make_directory(corpus_dir, "--corpus_dir")
-    sources = installed_documentation.find_sources()
-    if not any(source.kind == installed_documentation.MANUAL_PAGE for source in sources):
-        print(f"{installed_documentation.MANUAL_PAGES}: no manual pages here; going on without")
+    pages = installed_documentation.MANUAL_PAGES if manual_pages else ""
+    sources = installed_documentation.find_sources(manual_folder=pages)
+    kinds = {source.kind for source in sources}
+    if manual_pages and installed_documentation.MANUAL_PAGE not in kinds:
+        print(f"{pages}: no manual pages here; the corpus is made of packages only")
     corpus = package_corpus.select(installed_documentation.read_all(sources))
     parts = [[document.sentences for document in part] for part in (corpus.train, corpus.held_out)]
     _write_parts(corpus_dir, parts, "documents")
@@ -259,7 +268,7 @@ def main(argv: list[str]) -> None:
         raise app.UsageError(f"unexpected arguments: {' '.join(argv[1:])}")
     documents = None
     if FLAGS.source == PACKAGES:
-        train = write_package_corpus(FLAGS.corpus_dir)
+        train = write_package_corpus(FLAGS.corpus_dir, FLAGS.manual_pages)
         documents = [(document.package, document.sentences) for document in train]
     else:
         write_corpus(FLAGS.corpus_dir)
@@ -271,6 +280,7 @@ if __name__ == "__main__":
     flags.DEFINE_enum(
         "source", STANDARD_LIBRARY, (STANDARD_LIBRARY, PACKAGES), "Documentation to read."
     )
+    flags.DEFINE_bool("manual_pages", True, "With --source=packages, read manual pages as well.")
     flags.DEFINE_string("corpus_dir", "demo/corpus", "Folder for train.txt and held_out.txt.")
     flags.DEFINE_string("task_dir", None, "Folder for a classification task; default: none.")
     app.run(main)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+
+import installed_documentation
 import make_corpus
 import pytest
 
@@ -112,3 +115,45 @@ def test_the_task_has_the_same_packages_in_both_parts_and_no_sentence_twice(tmp_
     sentences = [sentence for sentence, _ in train + dev]
     assert len(sentences) == len(set(sentences))
     assert 0.15 < len(dev) / len(sentences) < 0.25
+
+
+@pytest.fixture
+def _two_packages(tmp_path, monkeypatch):
+    """Two packages are installed on this machine, of which one is held out, and a manual page."""
+    for name, verb, count in (("mill", "grinds", 200), ("door", "opens", 4)):
+        text = " ".join(f"The {name} {verb} {word} slowly." for word in WORDS[:count])
+        (tmp_path / "packages").mkdir(exist_ok=True)
+        (tmp_path / "packages" / f"{name}.py").write_text(f'"""{text}"""')
+    (tmp_path / "man" / "man1").mkdir(parents=True)
+    page = "\n".join(f"This page {word} describes a mill." for word in WORDS[:200])
+    (tmp_path / "man" / "man1" / "mill.1").write_text(page)
+    find = installed_documentation.find_sources
+    folders = [str(tmp_path / "packages")]
+    monkeypatch.setattr(
+        installed_documentation, "find_sources", lambda manual_folder: find(folders, manual_folder)
+    )
+    monkeypatch.setattr(installed_documentation, "MANUAL_PAGES", str(tmp_path / "man"))
+
+
+WORDS = ["".join(letters) for letters in itertools.product("bdfgkl", "aeiou", "mnprst", "aei")]
+
+
+@pytest.mark.usefixtures("_two_packages")
+@pytest.mark.parametrize("manual_pages", [True, False])
+def test_the_corpus_of_packages_has_manual_pages_if_wanted(tmp_path, capsys, manual_pages):
+    folder = tmp_path / "corpus"
+    train = make_corpus.write_package_corpus(str(folder), manual_pages)
+    packages = {document.package for document in train}
+    assert packages == ({"mill", "man:mill"} if manual_pages else {"mill"})
+    assert "door opens" in (folder / "held_out.txt").read_text()
+    assert (folder / "report.md").is_file()
+    assert "no manual pages" not in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("_two_packages")
+def test_a_machine_without_manual_pages_is_told_so(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(installed_documentation, "MANUAL_PAGES", str(tmp_path / "none"))
+    make_corpus.write_package_corpus(str(tmp_path / "corpus"))
+    assert "none: no manual pages here; the corpus is made of packages only" in (
+        capsys.readouterr().out
+    )
