@@ -8,7 +8,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 RUN := $(VENV)/bin/python
 READY := $(VENV)/.installed
-EXTRAS := .[dev,gcs,hf,notebooks,openvino,plot,s3,sentences,web,zh]
+EXTRAS := .[dev,gcs,hf,notebooks,openvino,parquet,plot,s3,sentences,web,zh,zstd]
 DOCS_READY := $(VENV)/.docs-installed
 
 # Silences TensorFlow's start-up messages (CPU features, no CUDA). Errors are still raised in Python.

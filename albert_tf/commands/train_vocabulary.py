@@ -30,6 +30,8 @@ from collections.abc import Iterable, Iterator
 from albert_tf import files
 from albert_tf.cli import flags, program
 from albert_tf.data import corpus
+from albert_tf.data.settings import TextSettings
+from albert_tf.data.text_formats import sentences_of
 from albert_tf.settings import REQUIRED, SettingsGroup, setting
 from albert_tf.tokenization import (
     MAX_INPUT_CHARS_PER_WORD,
@@ -114,7 +116,7 @@ class SpmTrainSettings(SettingsGroup):
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings(SpmTrainSettings):
+class Settings(SpmTrainSettings, TextSettings):
     """What to train."""
 
     input_file: str = setting(REQUIRED, "Text files: paths or glob patterns, separated by commas.")
@@ -156,14 +158,14 @@ class Settings(SpmTrainSettings):
 ALIASES = {"input": "input_file", "model_prefix": "output_prefix"}
 
 
-def read_lines(paths: list[str]) -> Iterator[str]:
+def read_lines(paths: list[str], settings: TextSettings) -> Iterator[str]:
     """Yields the lines that are not blank, as create_pretraining_data.py reads them.
 
     Raises:
         ValueError: a line is not UTF-8; the message names the file and the line.
     """
-    for chunk in corpus.read_chunks(paths, CHUNK_BYTES):
-        for lines in chunk.lines():
+    for chunk in corpus.read_chunks(paths, CHUNK_BYTES, settings.input_format):
+        for lines in sentences_of(chunk.parts, settings):
             yield from filter(None, map(str.strip, lines))
 
 
@@ -317,7 +319,9 @@ def _join(pieces: list[str], pair: tuple[str, str], joined: str) -> list[str]:
 def _write_sentencepiece(paths: list[str], settings: Settings) -> FullTokenizer:
     import sentencepiece
 
-    lines = (preprocess_text(line, lower=settings.do_lower_case) for line in read_lines(paths))
+    lines = (
+        preprocess_text(line, lower=settings.do_lower_case) for line in read_lines(paths, settings)
+    )
     model = train_sentencepiece(lines, settings)
     sp = sentencepiece.SentencePieceProcessor(model_proto=model)
     model_file, vocab_file = (
@@ -335,7 +339,7 @@ def _write_sentencepiece(paths: list[str], settings: Settings) -> FullTokenizer:
 def _write_wordpiece(paths: list[str], settings: Settings) -> FullTokenizer:
     basic = BasicTokenizer(settings.do_lower_case)
     counts: Counter[str] = Counter()
-    for line in read_lines(paths):
+    for line in read_lines(paths, settings):
         counts.update(basic.tokenize(line))
     vocabulary = train_wordpiece(counts, settings)
     vocab_file = settings.output_prefix + OUTPUT_ENDINGS[settings.type][0]
@@ -345,8 +349,8 @@ def _write_wordpiece(paths: list[str], settings: Settings) -> FullTokenizer:
     return FullTokenizer(vocab_file, settings.do_lower_case)
 
 
-def _print_summary(tokenizer: FullTokenizer, paths: list[str]) -> None:
-    lines = list(itertools.islice(read_lines(paths), SUMMARY_LINES))
+def _print_summary(tokenizer: FullTokenizer, paths: list[str], settings: Settings) -> None:
+    lines = list(itertools.islice(read_lines(paths, settings), SUMMARY_LINES))
     ids = [piece_id for row in tokenizer.encode_batch(lines) for piece_id in row]
     known = 1 - ids.count(tokenizer.unk_id) / max(1, len(ids))
     characters = sum(len(line) for line in lines)
@@ -396,10 +400,12 @@ def train(settings: Settings) -> None:
     """
     paths = files.expand_patterns(settings.input_file, "--input_file")
     _check_settings(paths, settings)
-    if not sum(1 for _ in read_lines(paths)):  # reads everything, to find lines that are not UTF-8
+    if not sum(
+        1 for _ in read_lines(paths, settings)
+    ):  # reads everything, to find lines that are not UTF-8
         raise ValueError(f"--input_file: no text in {', '.join(paths)}")
     write = _write_wordpiece if settings.type == "wordpiece" else _write_sentencepiece
-    _print_summary(write(paths, settings), paths)
+    _print_summary(write(paths, settings), paths, settings)
 
 
 def main() -> None:

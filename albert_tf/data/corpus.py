@@ -2,7 +2,8 @@ r"""Divides text files into chunks of whole documents that processes read indepe
 
 By default, files have the format of Google's programs: one sentence per line and a blank line
 between documents. With `input_format="documents"` each file is a document, and with "jsonl" each
-line is a JSON object; `text_formats` parses these.
+line is a JSON object; `text_formats` parses these. With "wikiextractor" a document is between
+`<doc …>` and `</doc>`.
 
 `plan_tasks` divides the files by their sizes alone, without reading them:
 
@@ -31,7 +32,12 @@ from albert_tf import files
 from albert_tf.data import sources
 from albert_tf.data.sources import Source
 
-SENTENCES, DOCUMENTS, JSONL = INPUT_FORMATS = ("sentences", "documents", "jsonl")
+SENTENCES, DOCUMENTS, JSONL, WIKIEXTRACTOR = INPUT_FORMATS = (
+    "sentences",
+    "documents",
+    "jsonl",
+    "wikiextractor",
+)
 
 READ_BYTES = 1 << 16
 MAX_SENTENCE_CHARS = 1_000_000  # a longer line cannot be a sentence and is an error
@@ -47,18 +53,21 @@ _END_OF_DOCUMENT = {
     SENTENCES: re.compile(_LINE_END + rb"[ \t]*" + _LINE_END),
     DOCUMENTS: _NOWHERE,  # only the end of the file
     JSONL: _END_OF_LINE,
+    WIKIEXTRACTOR: re.compile(rb"</doc>[ \t]*" + _LINE_END),
 }
 # The end of one document and the start of the next, in text with Unix line ends.
 _TWO_DOCUMENTS = {
     SENTENCES: re.compile(rb"\S[ \t]*\n(?:[ \t]*\n)+[ \t]*\S"),
     DOCUMENTS: _NOWHERE,
     JSONL: re.compile(rb"\S[ \t]*\n\s*\S"),
+    WIKIEXTRACTOR: re.compile(rb"</doc>[ \t]*\n\s*\S"),
 }
 _EXPECTED = {
     SENTENCES: "Expected one sentence per line and a blank line between documents; split the text "
     "into sentences first.",
     DOCUMENTS: "Expected lines of text.",
     JSONL: "Expected one JSON object per line.",
+    WIKIEXTRACTOR: "Expected the output of WikiExtractor.",
 }
 
 # Number of the file and offset in its text.
@@ -203,7 +212,16 @@ def plan_tasks(found: Sequence[Source], chunk_bytes: int, input_format: str) -> 
         chunk_bytes: target size of a chunk, in bytes of text. The last chunk of a large file has
             between half and one and a half of it.
         input_format: one of INPUT_FORMATS.
+
+    Raises:
+        ValueError: a Parquet or Arrow file has another format than "jsonl".
     """
+    for source in found:
+        if source.has_rows and input_format != JSONL:
+            raise ValueError(
+                f"{source.path} is a Parquet or Arrow file, but the input format is "
+                f"{input_format}. Pass --input_format=jsonl, and --text_field for the column"
+            )
     found = [source for source in found if source.size]
     tasks: list[Task] = []
     packs: list[list[tuple[Source, str]]] = []

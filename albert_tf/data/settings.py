@@ -90,12 +90,12 @@ class TextSettings(SettingsGroup):
     input_format: str = setting(
         SENTENCES,
         "Format of the text: sentences (one per line, a blank line between documents), documents "
-        "(one document per file, one sentence per line) or jsonl (one JSON object per line and "
-        "document).",
+        "(one document per file, one sentence per line), jsonl (one JSON object per line and "
+        "document; also Parquet and Arrow files) or wikiextractor (<doc …> to </doc>).",
         choices=INPUT_FORMATS,
     )
     text_field: str = setting(
-        "text", "Key of the JSON objects that holds the text, for input_format=jsonl."
+        "text", "Key of the JSON objects, or column, that holds the text, for input_format=jsonl."
     )
     split_sentences: bool = setting(False, "Split each line, which is a paragraph, into sentences.")
     language: str = setting(

@@ -1,21 +1,25 @@
-"""Opens text files, plain or compressed, as streams of bytes.
+"""Opens text files as streams of bytes: plain, compressed, or with rows that contain text.
 
-A plain file can be read from any offset, so that several processes share it. A compressed file is a
-stream: it has to be read from its start, by one process.
+A plain file can be read from any offset, so that several processes share it. Other files are
+streams, which have to be read from their start, by one process: those compressed with gzip, bzip2
+and Zstandard, and Parquet and Arrow files, whose rows are read as JSON lines. The first bytes of a
+file tell its kind.
 """
 
 from __future__ import annotations
 
+import bz2
 import contextlib
 import dataclasses
 import gzip
 import os
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import IO, cast
 
 from albert_tf import files
+from albert_tf.data import row_files, zstandard_files
 
 OPENED_AT_ONCE = 16  # remote files answer slowly
 
@@ -29,33 +33,57 @@ class Source:
         path: the file.
         size: its size in bytes, as stored.
         is_splittable: whether it can be read from any offset.
+        has_rows: whether it is a Parquet or Arrow file.
     """
 
     number: int
     path: str
     size: int
     is_splittable: bool = True
+    has_rows: bool = False
 
 
 def find_sources(paths: Sequence[str]) -> list[Source]:
     """Returns the size and the kind of every file.
 
+    Args:
+        paths: files, and folders of Hugging Face's datasets.
+
     Raises:
-        FileNotFoundError: a file does not exist, or is not a file.
+        FileNotFoundError: a file does not exist, or is neither a file nor such a folder.
     """
+    paths = [path for named in paths for path in _files_of(named)]
     with ThreadPoolExecutor(OPENED_AT_ONCE) as pool:
         return list(pool.map(_inspect, range(len(paths)), paths))
 
 
+def _files_of(path: str) -> list[str]:
+    return row_files.find_files(path) if files.is_directory(path) else [path]
+
+
 def _inspect(number: int, path: str) -> Source:
     with files.open_binary(path) as stream:
-        is_compressed = _is_compressed(stream)
-        return Source(number, path, stream.seek(0, os.SEEK_END), not is_compressed)
+        start = stream.read(_MAGIC_BYTES)
+        has_rows = start.startswith(row_files.MAGICS)
+        is_splittable = not (has_rows or start.startswith(tuple(_DECOMPRESSORS)))
+        return Source(number, path, stream.seek(0, os.SEEK_END), is_splittable, has_rows)
 
 
-def _is_compressed(stream: IO[bytes]) -> bool:
-    """Returns whether a file that has just been opened is gzip-compressed."""
-    return stream.read(len(files.GZIP_MAGIC)) == files.GZIP_MAGIC
+def _open_gzip(path: str, raw: IO[bytes]) -> IO[bytes]:
+    return cast("IO[bytes]", gzip.GzipFile(fileobj=raw))
+
+
+def _open_bzip2(path: str, raw: IO[bytes]) -> IO[bytes]:
+    return cast("IO[bytes]", bz2.BZ2File(raw))
+
+
+# First bytes → name of the format, and what opens it.
+_DECOMPRESSORS: dict[bytes, tuple[str, Callable[[str, IO[bytes]], IO[bytes]]]] = {
+    files.GZIP_MAGIC: ("gzip", _open_gzip),
+    b"BZh": ("bzip2", _open_bzip2),
+    zstandard_files.MAGIC: ("Zstandard", zstandard_files.open_stream),
+}
+_MAGIC_BYTES = 8
 
 
 @contextlib.contextmanager
@@ -70,12 +98,19 @@ def open_source(path: str) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
         ValueError: the file is compressed and damaged; raised where it is read.
     """
     with files.open_binary(path) as raw:
-        is_compressed = _is_compressed(raw)
+        start = raw.read(_MAGIC_BYTES)
         raw.seek(0)
-        if not is_compressed:
+        if start.startswith(row_files.MAGICS):
+            yield row_files.open_rows(path, raw), raw
+            return
+        found = next((magic for magic in _DECOMPRESSORS if start.startswith(magic)), None)
+        if found is None:
             yield raw, raw
             return
+        name, open_compressed = _DECOMPRESSORS[found]
         try:
-            yield cast("IO[bytes]", gzip.GzipFile(fileobj=raw)), raw
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise ValueError(f"{path}: corrupt gzip file: {error}") from None
+            yield open_compressed(path, raw), raw
+        except (EOFError, OSError, zlib.error) as error:
+            if isinstance(error, OSError) and error.errno:  # not about the content
+                raise
+            raise ValueError(f"{path}: corrupt {name} file: {error}") from None

@@ -6,6 +6,7 @@ sentences, with an empty string between documents.
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from collections.abc import Iterable, Iterator
@@ -14,6 +15,7 @@ from albert_tf.data import corpus
 from albert_tf.data.settings import TextSettings
 
 _SURROGATE = re.compile("[\ud800-\udfff]")  # JSON can encode a lone surrogate: not a character
+_ARTICLE = re.compile(r'<doc id=.*\btitle="(?P<title>.*)">\s*$')
 _REPLACEMENT = "\ufffd"
 
 
@@ -68,6 +70,8 @@ def _paragraphs(part: corpus.Part, settings: TextSettings) -> Iterator[tuple[int
         yield from ((number, line if line.strip() else "") for number, line in numbered)
     elif settings.input_format == corpus.DOCUMENTS:
         yield from ((number, line) for number, line in numbered if line.strip())
+    elif settings.input_format == corpus.WIKIEXTRACTOR:
+        yield from _paragraphs_of_articles(numbered)
     else:
         for number, line in numbered:
             if line.strip():
@@ -75,6 +79,21 @@ def _paragraphs(part: corpus.Part, settings: TextSettings) -> Iterator[tuple[int
                 paragraphs = re.split("\r\n?|\n", text)
                 yield from ((number, paragraph) for paragraph in paragraphs if paragraph.strip())
                 yield number, ""
+
+
+def _paragraphs_of_articles(numbered: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    """Yields the paragraphs of WikiExtractor's articles, without the titles above them."""
+    title = ""
+    for number, line in numbered:
+        text = html.unescape(line).strip()
+        if start := _ARTICLE.match(line):
+            title = html.unescape(start["title"]).strip()
+        elif line.strip() == "</doc>":
+            yield number, ""
+        elif text:
+            if text != title:
+                yield number, text
+            title = ""
 
 
 def _text_of_record(line: str, field: str, part: corpus.Part, number: int) -> str:

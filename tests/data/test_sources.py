@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 
 import pytest
@@ -35,3 +36,22 @@ def test_the_text_and_the_progress_are_read(tmp_path, store):
         assert stream.read(3) == b"one"
         assert stream.read() == TEXT[3:]
         assert raw.tell() == len(store(TEXT))
+
+
+def test_bzip2_is_recognized(tmp_path):
+    path = tmp_path / "text"
+    path.write_bytes(bz2.compress(TEXT) * 2)
+    assert not find_sources([str(path)])[0].is_splittable
+    with open_source(str(path)) as (stream, _):
+        assert stream.read() == TEXT * 2
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[:-9], lambda data: data[:20] + b"x" * 50])
+def test_a_damaged_bzip2_file_is_named(tmp_path, damage):
+    path = tmp_path / "text"
+    path.write_bytes(damage(bz2.compress(TEXT)))
+    with (
+        pytest.raises(ValueError, match="text: corrupt bzip2 file: "),
+        open_source(str(path)) as (stream, _),
+    ):
+        stream.read()

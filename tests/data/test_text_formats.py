@@ -181,3 +181,33 @@ def test_a_paragraph_may_be_longer_than_a_sentence(tmp_path, monkeypatch):
     path = write(tmp_path / "text.jsonl", json_lines("short", "x" * 21))
     with pytest.raises(ValueError, match=r"text\.jsonl, line 2: longer than 20 characters"):
         read([path], JSONL)
+
+
+ARTICLES = """<doc id="1" url="u?a=1&amp;b" title="R&amp;D &quot;x&quot;">
+R&amp;D "x"
+
+First &lt;doc&gt; here.
+Second.
+
+</doc>
+<doc id="2" url="u" title="B">
+B
+
+B
+&lt;/doc&gt;
+</doc>
+"""
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 1000])
+def test_articles_of_wikiextractor_are_documents_without_titles(tmp_path, chunk_bytes):
+    path = tmp_path / "wiki_00"
+    path.write_text(ARTICLES)
+    settings = TextSettings(input_format="wikiextractor")
+    found = [
+        line
+        for chunk in corpus.read_chunks([str(path)], chunk_bytes, "wikiextractor")
+        for lines in sentences_of(chunk.parts, settings)
+        for line in lines
+    ]
+    assert found == ["First <doc> here.", "Second.", "", "B", "</doc>", ""]

@@ -1,0 +1,149 @@
+"""Reads the rows of Parquet and Arrow files as JSON lines, and finds the files of datasets.
+
+A row becomes a line with all columns that contain text, so that these files are read like those of
+`input_format="jsonl"`, and the number of a line in a message is that of the row. Rows are read in
+batches.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import posixpath
+from collections.abc import Iterator
+from typing import IO, Any
+
+from albert_tf import files
+
+PARQUET_MAGIC = b"PAR1"
+ARROW_MAGIC = b"ARROW1"
+ARROW_STREAM_MAGIC = b"\xff\xff\xff\xff"  # of Hugging Face's datasets; no text starts like this
+MAGICS = (PARQUET_MAGIC, ARROW_MAGIC, ARROW_STREAM_MAGIC)
+
+_BATCH_ROWS = 256
+_STATE = "state.json"  # of a folder written by `Dataset.save_to_disk`
+_SPLITS = "dataset_dict.json"  # of a folder written by `DatasetDict.save_to_disk`
+_INFO = "dataset_info.json"
+
+
+def find_files(folder: str) -> list[str]:
+    """Returns the files of a folder of Hugging Face's datasets, in the order of the rows.
+
+    Raises:
+        FileNotFoundError: the folder does not contain a dataset.
+        ValueError: it contains several splits, or a damaged description.
+    """
+    names = files.list_directory(folder)
+    if _SPLITS in names:
+        splits = ", ".join(map(str, files.read_json(posixpath.join(folder, _SPLITS))["splits"]))
+        raise ValueError(f"{folder}: has the splits {splits}. Name the folder of one of them")
+    found: list[str] = []
+    if _STATE in names:
+        state = posixpath.join(folder, _STATE)
+        try:
+            found = [entry["filename"] for entry in files.read_json(state)["_data_files"]]
+        except (KeyError, TypeError):
+            raise ValueError(f"{state}: lists no data files. Save the dataset again") from None
+    elif _INFO in names:
+        found = [name for name in names if name.endswith((".parquet", ".arrow"))]
+    if not found:
+        raise FileNotFoundError(
+            f"{folder}: expected a file, but this is a directory without a Hugging Face dataset "
+            f"({_STATE} or {_INFO})"
+        )
+    return [posixpath.join(folder, name) for name in found]
+
+
+def open_rows(path: str, raw: IO[bytes]) -> io.BufferedReader:
+    """Returns the rows of a Parquet or Arrow file as a stream of JSON lines.
+
+    Args:
+        path: the file, for messages.
+        raw: the file, at its start.
+
+    Raises:
+        ValueError: pyarrow is not installed, the file is damaged, or it has no column with text.
+    """
+    try:
+        import pyarrow
+    except ImportError:
+        raise ValueError(
+            f"{path}: reading Parquet and Arrow files requires pyarrow: "
+            "pip install 'albert-tf2[parquet]'"
+        ) from None
+    try:
+        return io.BufferedReader(_LineStream(path, _batches(path, raw)))
+    except (pyarrow.ArrowInvalid, OSError) as error:
+        raise _damaged(path, error) from None
+
+
+def _damaged(path: str, error: Exception) -> Exception:
+    if isinstance(error, OSError) and error.errno:  # not about the content
+        return error
+    return ValueError(f"{path}: corrupt Parquet or Arrow file: {error}")
+
+
+def _batches(path: str, raw: IO[bytes]) -> Iterator[Any]:
+    """Yields record batches with the columns that contain text."""
+    import pyarrow
+    from pyarrow import ipc, parquet
+
+    start = raw.read(len(ARROW_MAGIC))
+    raw.seek(0)
+    if start.startswith(PARQUET_MAGIC):
+        rows = parquet.ParquetFile(raw, buffer_size=1 << 20)
+        names = _text_columns(path, rows.schema_arrow)
+        batches: Iterator[Any] = rows.iter_batches(_BATCH_ROWS, columns=names)
+        return batches
+    if start == ARROW_MAGIC:
+        opened = ipc.open_file(raw)
+        batches = (opened.get_batch(index) for index in range(opened.num_record_batches))
+    else:
+        opened = ipc.open_stream(raw)
+        batches = iter(opened)
+    names = _text_columns(path, opened.schema)
+    parts = (pyarrow.Table.from_batches([batch]).select(names) for batch in batches)
+    return (batch for part in parts for batch in part.to_batches(_BATCH_ROWS))
+
+
+def _text_columns(path: str, schema: Any) -> list[str]:
+    """Returns the names of the columns that contain text."""
+    kinds = ("string", "large_string", "string_view")
+    names = [field.name for field in schema if str(field.type) in kinds]
+    if not names:
+        listed = ", ".join(f"{field.name} ({field.type})" for field in schema)
+        raise ValueError(f"{path}: no column contains text; its columns: {listed}")
+    return names
+
+
+class _LineStream(io.RawIOBase):
+    """The rows of record batches as JSON lines."""
+
+    def __init__(self, path: str, batches: Iterator[Any]) -> None:
+        super().__init__()
+        self._path = path
+        self._batches = batches
+        self._lines = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._lines:
+            batch = self._next_batch()
+            if batch is None:
+                return 0
+            rows = (json.dumps(row, ensure_ascii=False) + "\n" for row in batch.to_pylist())
+            self._lines = memoryview("".join(rows).encode())
+        count = min(len(buffer), len(self._lines))
+        buffer[:count] = self._lines[:count]
+        self._lines = self._lines[count:]
+        return count
+
+    def _next_batch(self) -> Any:
+        import pyarrow
+
+        try:
+            return next(self._batches, None)
+        except (pyarrow.ArrowInvalid, OSError, UnicodeDecodeError) as error:
+            raise _damaged(self._path, error) from None
