@@ -97,7 +97,7 @@ class Predictor:
         self._predictions = predictions or (lambda outputs: outputs)
         self.batch_size, self.padding = batch_size, padding
         self.shows_progress = shows_progress
-        self._step = (compile_step or _as_tf_function)(self._one_batch, batch_signature(features))
+        self._step = (compile_step or as_tf_function)(self._one_batch, batch_signature(features))
 
     def _one_batch(self, batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         outputs = self._predictions(self.model(batch, training=False))
@@ -118,7 +118,8 @@ class Predictor:
         return {name: _stack(rows[name], fill) for name, fill in self.fill.items()}
 
 
-def _as_tf_function(step: Step, signature: Mapping[str, tf.TensorSpec]) -> Step:
+def as_tf_function(step: Step, signature: Mapping[str, tf.TensorSpec]) -> Step:
+    """Returns a function of a batch as a `tf.function`, traced once for all lengths."""
     return tf.function(step, input_signature=[signature])
 
 

@@ -19,7 +19,7 @@ import tensorflow as tf
 from absl import logging
 
 from albert_tf import files, optimization
-from albert_tf.checkpoints import finding, loading, trained_with
+from albert_tf.checkpoints import containers, finding, loading, trained_with
 from albert_tf.checkpoints.trained_with import TrainedWith
 from albert_tf.config import AlbertConfig
 from albert_tf.finetuning import batching, model_files, prediction, sweeps
@@ -234,6 +234,8 @@ class FineTuningRun:
         self.padding = task.padding(batching.Padding(settings.max_seq_length, multiple))
         self.model = task.build_model()
         self._predictors: dict[tuple[int, int], Predictor] = {}
+        self._steps: dict[Any, prediction.Step] = {}  # signature of the batches → prediction step
+        self._dev_outputs: dict[str, Outputs] = {}  # of the best and the last evaluated checkpoint
         self._reports = reporting.of_run(settings)
         self.evaluator = self._make_evaluator(splits["dev"]) if "dev" in splits else None
 
@@ -324,8 +326,29 @@ class FineTuningRun:
                 self.padding,
                 self.task.outputs,
                 self.task.predictions,
+                compile_step=self._compile_step,
             )
         return self._predictors[key]
+
+    def _compile_step(
+        self, step: prediction.Step, signature: Mapping[str, tf.TensorSpec]
+    ) -> prediction.Step:
+        """Returns the prediction step, traced once for all splits with the same signature."""
+        key = tuple(sorted(signature.items()))
+        if key not in self._steps:
+            self._steps[key] = prediction.as_tf_function(step, signature)
+        return self._steps[key]
+
+    def _measure(self, dev: Split) -> dict[str, float]:
+        """Returns the metrics of the loaded checkpoint, and keeps its outputs and the best ones."""
+        predictor, evaluator = self._predictor(dev), self.evaluator
+        outputs = predictor.predict()
+        if evaluator is not None:
+            best = evaluator.best
+            kept = () if best is None else (best.checkpoint,)
+            self._dev_outputs = {n: o for n, o in self._dev_outputs.items() if n in kept}
+            self._dev_outputs[evaluator.loaded] = outputs
+        return self.task.measure(dev, outputs, predictor.batch_size)
 
     def _make_evaluator(self, dev: Split) -> CheckpointEvaluator:
         settings, task = self.settings, self.task
@@ -333,7 +356,7 @@ class FineTuningRun:
         return CheckpointEvaluator(
             settings.output_dir,
             self.model,
-            lambda: task.measure(dev, predictor.predict(), predictor.batch_size),
+            functools.partial(self._measure, dev),
             task.selection_metric,
             task.measured_on(dev, predictor.batch_size, self.padding),
             task.write_evaluations,
@@ -358,13 +381,19 @@ class FineTuningRun:
         evaluations = self.evaluator.evaluate_all(settings.init_checkpoint)
         self.begin_work()
         self.task.write_dev_predictions(
-            settings.output_dir, dev, lambda: self._predict_with_best(dev)[1]
+            settings.output_dir, dev, functools.partial(self._outputs_of_best, dev)
         )
         text = self.task.describe_evaluations(settings.output_dir, evaluations)
         best = self.task.best_of(evaluations)
         if best is None:
             return sweeps.Result(settings, evaluations[-1].step, remark=f"no {metric}"), text
         return sweeps.Result(settings, best.step, best.metrics), text
+
+    def _outputs_of_best(self, dev: Split) -> Outputs:
+        """Returns the outputs of the best checkpoint, computed again if they were not kept."""
+        prefix = prediction.find_best(self.settings.output_dir, self.settings.init_checkpoint)
+        kept = self._dev_outputs.get(containers.digest(prefix))
+        return self._predict_with_best(dev)[1] if kept is None else kept
 
     def predict(self, split: Split) -> str:
         """Predicts a split with the best checkpoint, and returns the text to print."""

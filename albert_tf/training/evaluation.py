@@ -154,6 +154,9 @@ class CheckpointEvaluator:
         early_stopping: when to stop training before the last step.
         takes_last: as in `best_of`.
         reports: of the run, as in `Curves`.
+
+    Attributes:
+        loaded: digest of the checkpoint that `measure` is called for, as in `Evaluation`.
     """
 
     def __init__(
@@ -174,6 +177,7 @@ class CheckpointEvaluator:
         self._takes_last, self._precision = takes_last, precision.current()
         self._reports = reports
         self._best_prefix = os.path.join(output_dir, BEST)
+        self.loaded = ""
         self._lost: set[str] = set()  # digests of best checkpoints that no longer exist
         self._all = read_evaluations(output_dir)
         for evaluation in self.evaluations:
@@ -292,6 +296,7 @@ class CheckpointEvaluator:
 
     def _measure(self, prefix: str, name: str) -> Evaluation:
         loading.load_weights(self.model, prefix)
+        self.loaded = name
         metrics = self.measure()
         logging.info("evaluated %s  %s", prefix, format_figures(metrics))
         step = loading.read_step(prefix)

@@ -20,6 +20,7 @@ from albert_tf.classification.task import Classifier
 from albert_tf.classification.tasks import find_task
 from albert_tf.config import AlbertConfig
 from albert_tf.finetuning import run as engine
+from albert_tf.finetuning.prediction import Predictor
 from albert_tf.finetuning.run import FineTuningRun
 from albert_tf.finetuning.sequences import TokenSequences
 from albert_tf.finetuning.settings import FineTuningSettings
@@ -185,6 +186,51 @@ def test_splits_with_the_same_data_share_features_and_the_trace(make_run):
     run.settings = dataclasses.replace(run.settings, eval_batch_size=2)
     assert run._predictor(splits["dev"]) is run._predictor(splits["test"])
     assert run._predictor(splits["dev"]) is not run._predictor(splits["other"])
+    assert run._predictor(splits["dev"])._step is run._predictor(splits["other"])._step
+
+
+def test_many_checkpoints_and_splits_are_computed_with_one_model_and_one_trace(
+    make_run, tmp_path, monkeypatch
+):
+    run = make_run("mrpc", {"dev": list("01101"), "test": [None] * 4})
+    for step in range(5):
+        tf_keras.utils.set_random_seed(step)
+        state = {variable_name(v): v for v in run.task.build_model().variables}
+        store.save_checkpoint(
+            f"{tmp_path}/run/model.ckpt-{step}", state | {"global_step": np.int64(step)}
+        )
+    traces, sizes, predict = [], [], Predictor.predict
+    model = run.model
+
+    class Traced:
+        """The model, which notes when it is called, only while it is traced."""
+
+        def __getattr__(self, name):
+            return getattr(model, name)
+
+        def __call__(self, *args, **kwargs):
+            traces.append(tf.inside_function())
+            return model(*args, **kwargs)
+
+    def noted(predictor):
+        sizes.append(len(predictor.features))
+        return predict(predictor)
+
+    monkeypatch.setattr(Predictor, "predict", noted)
+    monkeypatch.setattr(run.task, "build_model", lambda: pytest.fail("built again"))
+    for predictor in run._predictors.values():
+        predictor.model = Traced()
+    result, _ = run.do_all()
+    assert traces == [True]
+    # Each checkpoint once on the dev set; the predictions of the best one are not computed again.
+    assert sizes == [5] * 5 + [4]
+    evaluations = (tmp_path / "run" / "evaluations.jsonl").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in evaluations] == [0, 1, 2, 3, 4]
+    written = (tmp_path / "run" / "dev_predictions.tsv").read_text()
+    again = make_run("mrpc", {"dev": list("01101")})  # reads the evaluations, predicts the dev set
+    assert again.do_all()[0].metrics == result.metrics
+    assert sizes == [5] * 5 + [4, 5]
+    assert (tmp_path / "run" / "dev_predictions.tsv").read_text() == written
 
 
 def test_exports_compute_in_float32_after_mixed_precision_training(make_run, tmp_path, monkeypatch):
