@@ -667,11 +667,44 @@ def write_compressed_text(folder):
     return folder / "text.txt"
 
 
+def write_packed_text(module, name):
+    def write(folder):
+        compress = pytest.importorskip(module).compress
+        (folder / name).write_bytes(compress(TOY_TEXT.encode() * 3))
+        return folder / name
+
+    return write
+
+
+def write_parquet(folder):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(_table(), folder / "text.parquet", row_group_size=4)
+    return folder / "text.parquet"
+
+
+def write_arrow(folder):
+    ipc = pytest.importorskip("pyarrow.ipc")
+    with ipc.new_stream(str(folder / "text.arrow"), _table().schema) as writer:
+        writer.write_table(_table(), max_chunksize=4)
+    return folder / "text.arrow"
+
+
+def _table():
+    import pyarrow
+
+    return pyarrow.table({"text": SENTENCES, "title": SENTENCES})
+
+
+@kind("text, bzip2", write_packed_text("bz2", "text.txt.bz2"), damage_bytes)
+@kind("text, Zstandard", write_packed_text("zstandard", "text.txt.zst"), damage_bytes)
+@kind("text, Parquet", write_parquet, damage_bytes)
+@kind("text, Arrow", write_arrow, damage_bytes)
 @kind("text, jsonl", write_lines("text.jsonl", *map(json.dumps, ROWS)), damage_json_line)
 @kind("text", write_lines("text.txt", *SENTENCES[:3], "", *SENTENCES[3:]), damage_bytes)
 @kind("text, gzip", write_compressed_text, damage_gzip)
 def read_text(path):
-    form = corpus.JSONL if path.suffix == ".jsonl" else corpus.SENTENCES
+    has_rows = path.suffix in (".jsonl", ".parquet", ".arrow")
+    form = corpus.JSONL if has_rows else corpus.SENTENCES
     settings = TextSettings(input_format=form)
     chunks = corpus.read_chunks([str(path)], 100, form)
     return [lines for chunk in chunks for lines in sentences_of(chunk.parts, settings)]

@@ -7,6 +7,7 @@ batches.
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import json
 import posixpath
@@ -64,17 +65,22 @@ def open_rows(path: str, raw: IO[bytes]) -> io.BufferedReader:
     Raises:
         ValueError: pyarrow is not installed, the file is damaged, or it has no column with text.
     """
-    try:
-        import pyarrow
-    except ImportError:
+    if importlib.util.find_spec("pyarrow") is None:
         raise ValueError(
             f"{path}: reading Parquet and Arrow files requires pyarrow: "
             "pip install 'albert-tf2[parquet]'"
-        ) from None
+        )
     try:
         return io.BufferedReader(_LineStream(path, _batches(path, raw)))
-    except (pyarrow.ArrowInvalid, OSError) as error:
+    except _errors() as error:
         raise _damaged(path, error) from None
+
+
+def _errors() -> tuple[type[Exception], ...]:
+    """Returns what pyarrow raises for damaged files, which may claim any size."""
+    import pyarrow
+
+    return pyarrow.ArrowException, OSError, UnicodeDecodeError, MemoryError
 
 
 def _damaged(path: str, error: Exception) -> Exception:
@@ -85,25 +91,27 @@ def _damaged(path: str, error: Exception) -> Exception:
 
 def _batches(path: str, raw: IO[bytes]) -> Iterator[Any]:
     """Yields record batches with the columns that contain text."""
-    import pyarrow
     from pyarrow import ipc, parquet
 
-    start = raw.read(len(ARROW_MAGIC))
+    magic = raw.read(len(ARROW_MAGIC))
     raw.seek(0)
-    if start.startswith(PARQUET_MAGIC):
+    if magic.startswith(PARQUET_MAGIC):
         rows = parquet.ParquetFile(raw, buffer_size=1 << 20)
         names = _text_columns(path, rows.schema_arrow)
         batches: Iterator[Any] = rows.iter_batches(_BATCH_ROWS, columns=names)
         return batches
-    if start == ARROW_MAGIC:
+    if magic == ARROW_MAGIC:
         opened = ipc.open_file(raw)
         batches = (opened.get_batch(index) for index in range(opened.num_record_batches))
     else:
         opened = ipc.open_stream(raw)
         batches = iter(opened)
     names = _text_columns(path, opened.schema)
-    parts = (pyarrow.Table.from_batches([batch]).select(names) for batch in batches)
-    return (batch for part in parts for batch in part.to_batches(_BATCH_ROWS))
+    return (
+        batch.select(names).slice(start, _BATCH_ROWS)
+        for batch in batches
+        for start in range(0, batch.num_rows, _BATCH_ROWS)
+    )
 
 
 def _text_columns(path: str, schema: Any) -> list[str]:
@@ -141,9 +149,10 @@ class _LineStream(io.RawIOBase):
         return count
 
     def _next_batch(self) -> Any:
-        import pyarrow
-
         try:
-            return next(self._batches, None)
-        except (pyarrow.ArrowInvalid, OSError, UnicodeDecodeError) as error:
+            batch = next(self._batches, None)
+            if batch is not None:
+                batch.validate(full=True)  # damaged offsets would end the process
+        except _errors() as error:
             raise _damaged(self._path, error) from None
+        return batch
