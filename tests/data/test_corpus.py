@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import random
 import re
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -157,6 +158,32 @@ def test_many_small_files_are_few_tasks_and_a_file_of_any_size_is_planned_unread
     assert max(len(task.spans) for task in tasks) <= 158
     assert len(plan_tasks([source(0, 10**11)], 1 << 20, "sentences")) == 10**11 // 2**20
     assert len(plan_tasks([source(0, 10**11)], 1 << 20, "documents")) == -(-(10**11) // 2**24)
+
+
+def test_a_task_in_a_file_of_100_gb_holds_and_reads_only_its_chunk(tmp_path, monkeypatch):
+    """The file is sparse; its middle has 6 MB of text."""
+    path, start, step = tmp_path / "text.txt", 50_000 << 20, 1 << 20
+    try:
+        with open(path, "wb") as stream:
+            stream.truncate(10**11)
+            stream.seek(start - 1000)
+            stream.write(b"a sentence\n\n" * (6 * step // 12))
+    except OSError as error:
+        pytest.skip(f"no sparse files here: {error}")
+    tasks = plan_tasks(find_sources([str(path)]), step, corpus.SENTENCES)
+    (task,) = [task for task in tasks if task.position == (0, start + step)]
+    opened = []
+    real = corpus.sources.open_source
+    monkeypatch.setattr(
+        corpus.sources, "open_source", lambda path: opened.append(path) or real(path)
+    )
+    tracemalloc.start()
+    (chunk,) = read_task(task, step, corpus.SENTENCES)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert opened == [str(path)]
+    assert abs(len(chunk.parts[0].data) - step) < 100
+    assert peak < 4 * step
 
 
 def test_large_compressed_files_are_streams_and_small_ones_share_a_task():
