@@ -155,8 +155,8 @@ def _import_beam() -> Any:
         import apache_beam
     except ImportError:
         raise ValueError(
-            "--runner requires Apache Beam: pip install 'albert-tf2[beam]', or omit the flag to "
-            "use this machine only"
+            "--runner requires Apache Beam: pip install 'albert-tf2[beam]', or 'albert-tf2[dask]' "
+            "for Dask, or omit the flag to use this machine only"
         ) from None
     logging.getLogger("apache_beam").setLevel(logging.WARNING)
     return apache_beam

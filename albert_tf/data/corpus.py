@@ -227,7 +227,7 @@ def plan_tasks(found: Sequence[Source], chunk_bytes: int, input_format: str) -> 
     packs: list[list[tuple[Source, str]]] = []
     packed = chunk_bytes  # size of the last pack
     for source, following in zip(found, [*found[1:], *found[:1]], strict=True):
-        size = source.size if source.is_splittable else COMPRESSION_RATIO * source.size
+        size = _text_size(source)
         if size >= chunk_bytes:
             tasks += _tasks_of_file(source, following.path, chunk_bytes, input_format)
             continue
@@ -243,6 +243,18 @@ def plan_tasks(found: Sequence[Source], chunk_bytes: int, input_format: str) -> 
         spans = tuple(Span(source) for source, _ in pack)
         tasks.append(Task(spans, next_file=pack[-1][1]))
     return sorted(tasks, key=lambda task: task.position)
+
+
+def _text_size(source: Source) -> int:
+    """Returns the size of the text of a file in bytes; an estimate if it is compressed."""
+    return source.size if source.is_splittable else COMPRESSION_RATIO * source.size
+
+
+def streams(found: Sequence[Source], chunk_bytes: int) -> list[Source]:
+    """Returns the large compressed files, each of which only one process can read."""
+    return [
+        source for source in found if not source.is_splittable and _text_size(source) >= chunk_bytes
+    ]
 
 
 def _tasks_of_file(

@@ -134,6 +134,12 @@ def prepare(settings: Settings, outputs: Outputs) -> Iterator[Job]:
             yield Job(found, outputs, finished, is_finished=True)
         else:
             _warn_of_other_outputs(outputs)
+            if streams := corpus.streams(found, settings.chunk_bytes):
+                logging.info(
+                    "%s%s: compressed, so each file is read by one process and encoded by all",
+                    streams[0].path,
+                    f" and {len(streams) - 1} more" if len(streams) > 1 else "",
+                )
             yield Job(found, outputs, metadata)
 
 
