@@ -311,6 +311,7 @@ def check_export(export, wanted, ask):
     np.testing.assert_allclose(numbers(found), numbers(expected), atol=2e-5)
 
 
+@pytest.mark.slow
 def test_exported_tags_are_answered_by_the_signatures(tag, tag_dir, tmp_path):
     lists = [["The", "", "boat", ""], [], ["U.N.", "Ekeus"]]
     export = export_of(tag, tag_dir, tmp_path)
