@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 import albert_tf
 from albert_tf import classification, squad
+from tests.serving.fresh_process import serve
 
 TEXTS = [
     "The river carries the rain.",
@@ -23,41 +21,6 @@ TEXTS = [
 ]
 # The last text, in bytes.
 BROKEN = b"\xff\xferiver and the boat".decode("utf-8", "surrogateescape")
-# A server imports TensorFlow and tensorflow-text, but neither this library nor Keras 2.
-SERVER = """
-import json, sys
-import tensorflow as tf
-import tensorflow_text
-
-served = tf.saved_model.load(sys.argv[1]).signatures["texts"]
-columns = {
-    name: tf.constant([text.encode("utf-8", "surrogateescape") for text in column])
-    for name, column in json.load(sys.stdin).items()
-}
-found = {name: value.numpy() for name, value in served(**columns).items()}
-assert not {"albert_tf", "tf_keras"} & set(sys.modules)
-print(json.dumps({
-    name: [x.decode() if isinstance(x, bytes) else x for x in value.tolist()]
-    for name, value in found.items() if value.ndim == 1 or value.dtype != object
-}))
-"""
-
-
-def serve(folder, **columns):
-    """Returns the outputs of a fresh process."""
-    left_out = ("PYTHONPATH", "TF_USE_LEGACY_KERAS")  # the latter makes TensorFlow load tf_keras
-    environment = {name: value for name, value in os.environ.items() if name not in left_out}
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", SERVER, str(folder)],
-        input=json.dumps(columns),
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    return json.loads(done.stdout.splitlines()[-1])
 
 
 @pytest.fixture(name="always")
