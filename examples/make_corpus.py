@@ -6,9 +6,9 @@
 The first command reads the docstrings of Python's standard library, which every machine has
 (1.5 MB). With --source=packages, the text consists of the docstrings and text files of all
 installed packages and of the system's manual pages (without these: --nomanual_pages). How much
-that is depends on the machine: 7 MB of packages after `make setup`, and here 12 MB of 20,000 pages.
-Code, tables and signatures are removed, and so are repeated sentences; report.md says what the
-corpus consists of, and what was left out.
+that is depends on the machine: 11 MB of packages after `make setup`, and here 12 MB of 20,000
+pages. Code, tables and signatures are removed, and so are repeated sentences; report.md says what
+the corpus consists of, and what was left out.
 
 Writes train.txt and held_out.txt in the format of create_pretraining_data.py, with one sentence per
 line and a blank line between documents, and prints their sizes. Whole packages are held out, always

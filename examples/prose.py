@@ -43,7 +43,8 @@ _INLINE = (
 # A sentence ends at . ! or ? before a space and a character that can begin a sentence, but not
 # after common abbreviations.
 _SENTENCE_END = re.compile(r"(?<=[.!?])(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\bvs\.)\s+(?=[\"'(A-Z])")
-_FOREIGN = re.compile(r"[\\_{}|=]|://|::|\w\((?!\d\w?\))")  # but not grep(1)
+# Names with underscores, equations and calls occur in English sentences about programs.
+_FOREIGN = re.compile(r"[\\{}|]|://")
 
 
 def is_sentence(text: str) -> bool:

@@ -3,9 +3,10 @@
 #
 #   bash scripts/pretrain_small.sh [flags of run_pretraining.py]
 #
-# Collects the documentation installed on this machine (examples/make_corpus.py --source=packages),
-# trains a vocabulary, writes records, pre-trains with configs/recipes/pretrain_small.flags, evaluates
-# every checkpoint on held-out packages, and reports the result beside the best constant answers.
+# Collects the documentation of the installed packages (examples/make_corpus.py --source=packages
+# --nomanual_pages), trains a vocabulary, writes records, pre-trains with
+# configs/recipes/pretrain_small.flags, evaluates every checkpoint on held-out packages, and reports
+# the result beside the best constant answers.
 # Arguments override the recipe: --num_train_steps=1000 takes a quarter of an hour.
 #
 # WORK_DIR      folder for all files; default: work/pretrain_small
@@ -33,7 +34,8 @@ run() {
 
 # report.md is the last file of the corpus, and a corpus of one's own has none.
 if [[ -z ${CORPUS_DIR:-} && ! -f $corpus/report.md ]]; then
-  run "$root/examples/make_corpus.py" --source=packages --corpus_dir="$corpus"
+  # Options in manual pages are in the order of the alphabet: not of much use for sentence order.
+  run "$root/examples/make_corpus.py" --source=packages --nomanual_pages --corpus_dir="$corpus"
 fi
 if [[ ! -f $work/vocabulary.model || ! -f $work/vocabulary.vocab ]]; then
   run "$root/tools/train_vocabulary.py" --input_file="$corpus/train.txt" \

@@ -128,10 +128,14 @@ def test_what_is_left_out_is_returned_with_the_reason():
         "No end of a sentence is here",
         "begins with a small letter.",
         "A = b[c] + (d * {e}) != f().",
-        "Call open_door(now) and see what happens then.",
+        "The door is opened by {name} of the old mill.",
         "See https://example.org for more of the same.",
         "Ein Ding nur für euch.",
     ],
 )
 def test_what_is_no_english_sentence_is_refused(text):
     assert not prose.is_sentence(text)
+
+
+def test_sentences_with_names_of_a_program_are_kept():
+    assert prose.is_sentence("If the flag is_open is set to True, open_door(now) does nothing.")
