@@ -18,10 +18,11 @@ import numpy as np
 import pytest
 
 import albert_tf
-from albert_tf import classification, squad, token_classification
+from albert_tf import classification, race, squad, token_classification
 from albert_tf.classification.reading import read_examples
 from albert_tf.classification.tasks import find_task
 from albert_tf.config import AlbertConfig
+from albert_tf.race.reading import read_race
 from albert_tf.squad.reading import read_squad
 from albert_tf.tokenization import find_words
 from tests.serving.fresh_process import serve
@@ -205,6 +206,35 @@ def first_questions(content, count):
     raise ValueError(f"{missing} questions are missing")
 
 
+def choices(shared, folder):
+    place = Workplace(shared, folder, ENGLISH)
+    for split, level, source, count in (
+        ("train", "middle", "train", 10),
+        ("test", "middle", "dev", None),
+        ("test", "high", "dev", None),
+        ("test", "middle", "train", None),
+    ):
+        target = folder / "RACE" / split / level
+        target.mkdir(parents=True, exist_ok=True)
+        paths = sorted((place.data / "race" / "RACE" / source / level).iterdir())
+        for path in paths[:count]:
+            (target / f"{source}-{path.name}").symlink_to(path)
+    settings = place.always(max_seq_length=128, max_qa_length=48, train_batch_size=4)
+    settings |= {"data_dir": str(folder / "RACE"), "do_predict": False, "train_step": 5}
+    race.run(race.Settings(task_name="race", **settings))
+    questions = read_race(str(folder / "RACE"), "test").questions[:NUM_ROWS]
+    odd = [dataclasses.replace(questions[0], passage=text) for text in ODD]
+    results = albert_tf.load_predictor(place.output).choose([*questions, *odd])
+    columns = {
+        "context": [question.passage for question in questions] + RAW_ODD,
+        "question": [question.question for question in [*questions, *odd]],
+        "choices": [list(question.options) for question in [*questions, *odd]],
+    }
+    # After a few steps, two options may be equally likely, so their order is not compared.
+    expected = {"probabilities": [result["probabilities"] for result in results]}
+    return Case(place.export(), "texts", columns, expected)
+
+
 def tags(shared, folder, source, vocabulary):
     """The answers to the questions about a text, as spans of its words."""
     place = Workplace(shared, folder, vocabulary)
@@ -301,6 +331,7 @@ CASES: dict[str, Callable[..., Case]] = {
     "regression": regression,
     "spans": lambda *at: spans(*at, "squad/dev-v1.1-part.json", ENGLISH),
     "spans or none": lambda *at: spans(*at, "squad/dev-v2.0-part.json", ENGLISH),
+    "choices": choices,
     "tags": lambda *at: tags(*at, "squad/dev-v1.1-part.json", ENGLISH),
     "Chinese tags": lambda *at: tags(*at, "cmrc2018/cmrc2018_trial.json", CHINESE),
     "embeddings": lambda *at: embeddings(*at, ENGLISH),
