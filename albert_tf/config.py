@@ -259,6 +259,11 @@ class AlbertConfig:
         return int(layer / self.num_hidden_layers * self.num_hidden_groups)
 
     @property
+    def num_weights(self) -> int:
+        """Number of weights of the encoder."""
+        return _count_weights(dataclasses.asdict(self))
+
+    @property
     def has_embedding_projection(self) -> bool:
         """Whether embeddings are projected from E to H; if E = H, Google's model does not."""
         return self.layout == "albert_zh" or self.embedding_size != self.hidden_size

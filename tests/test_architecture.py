@@ -21,7 +21,7 @@ from tests.conftest import ROOT
 RANKS = [
     {"FLOOR"},
     {"data", "ALBERT"},
-    {"checkpoints"},
+    {"checkpoints", "planning"},
     {"training", "serving"},
     {"finetuning"},
     {"pretraining", "classification", "token_classification", "squad", "race"},

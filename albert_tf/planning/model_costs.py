@@ -1,0 +1,143 @@
+"""Parameters, FLOPs, memory traffic and memory of a pre-training step.
+
+Everything here follows from the config and the shape of the batch; nothing is measured. Dimensions
+are those of `modeling.py`: B rows, S tokens, P masked positions, V vocabulary, E embedding size, H
+hidden size, I intermediate size, A attention heads.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from albert_tf.config import AlbertConfig
+
+FLOAT_BYTES = 4
+MOMENTS = 2  # of AdamW and LAMB
+FORWARD_AND_BACKWARD = 3  # the backward pass takes two matmuls for each of the forward pass
+
+
+@dataclasses.dataclass(frozen=True)
+class StepShape:
+    """Shape of the batch of one device.
+
+    Attributes:
+        rows: B, number of sequences.
+        length: S, tokens per sequence.
+        predictions: P, masked positions per sequence.
+    """
+
+    rows: int
+    length: int
+    predictions: int
+
+    @property
+    def tokens(self) -> int:
+        """Number of tokens, B · S."""
+        return self.rows * self.length
+
+
+@dataclasses.dataclass(frozen=True)
+class StepCosts:
+    """Amounts of work of a forward and backward pass and the update of the weights.
+
+    Attributes:
+        dense_flops: FLOPs of the matmuls with weights.
+        attention_flops: FLOPs of the matmuls of queries, keys and values.
+        values: number of values that the operations between the matmuls compute: residual
+            connections with LayerNorm, activations and attention probabilities.
+        parameters: number of weights to update.
+    """
+
+    dense_flops: float
+    attention_flops: float
+    values: float
+    parameters: int
+
+    @property
+    def flops(self) -> float:
+        """FLOPs of all matmuls."""
+        return self.dense_flops + self.attention_flops
+
+
+def count_parameters(config: AlbertConfig) -> int:
+    """Returns the number of weights of the encoder and both pre-training heads."""
+    H, width = config.hidden_size, _head_width(config)  # noqa: N806
+    masked_lm = (H + 1) * width + 2 * width + config.vocab_size  # dense, LayerNorm, output bias
+    sentence_order = 2 * H + 2
+    return config.num_weights + masked_lm + sentence_order
+
+
+def _head_width(config: AlbertConfig) -> int:
+    """Returns the hidden size of the masked-LM head."""
+    return config.hidden_size if config.layout == "albert_zh" else config.embedding_size
+
+
+def step_costs(config: AlbertConfig, shape: StepShape, checkpointing: bool = False) -> StepCosts:
+    """Returns the costs of a training step on one device.
+
+    The last block computes only the rows of the masked positions and of [CLS], except for its keys
+    and values (`AlbertEncoder`, argument `positions`).
+
+    Args:
+        config: the model.
+        shape: the batch of the device.
+        checkpointing: whether the backward pass computes all layers once more.
+    """
+    E, H, I = config.embedding_size, config.hidden_size, config.intermediate_size  # noqa: E741, N806
+    blocks = config.num_hidden_layers * config.inner_group_num
+    queried = shape.rows * (shape.predictions + 1)  # rows that the last block computes
+    projected = shape.tokens * E * H if config.has_embedding_projection else 0
+    # Multiplications: queries and output H·H each, keys and values H·H each, then H·I twice.
+    of_tokens = 2 * H * H
+    of_rows = 2 * H * H + 2 * H * I
+    computed = (blocks - 1) * shape.tokens + queried
+    width = _head_width(config)
+    # albert_zh's head projects from H to E, as the embeddings do from E to H.
+    of_word = H * width + (H * E if config.layout == "albert_zh" else 0) + E * config.vocab_size
+    heads = shape.rows * (shape.predictions * of_word + H * H + 2 * H)  # pooler, sentence order
+    layers = blocks * shape.tokens * of_tokens + computed * of_rows
+    attention = computed * 2 * shape.length * H
+    norms, probabilities = 2 * H, config.num_attention_heads * shape.length
+    passes = FORWARD_AND_BACKWARD + checkpointing
+    return StepCosts(
+        dense_flops=2.0 * (FORWARD_AND_BACKWARD * (projected + heads) + passes * layers),
+        attention_flops=2.0 * passes * attention,
+        values=float(passes * computed * (norms + I + probabilities)),
+        parameters=count_parameters(config),
+    )
+
+
+def state_bytes(config: AlbertConfig, bytes_per_value: int) -> int:
+    """Returns the memory of weights, their copy for matmuls, gradients and moments, on each device.
+
+    Args:
+        config: the model.
+        bytes_per_value: 2 in bfloat16 and float16, 4 in float32, where there is no copy.
+    """
+    copy = bytes_per_value if bytes_per_value < FLOAT_BYTES else 0
+    return count_parameters(config) * (FLOAT_BYTES * (2 + MOMENTS) + copy)
+
+
+def activation_bytes(
+    config: AlbertConfig, shape: StepShape, bytes_per_value: int, checkpointing: bool = False
+) -> int:
+    """Returns the memory of the activations that the backward pass of one device needs.
+
+    For each token and block: the input, queries, keys and values, the attention output, the outputs
+    of both LayerNorms and their normalized inputs, the intermediate layer before and after its
+    activation, and the attention probabilities. With gradient checkpointing, these of one block,
+    and the inputs of all. In addition, the float32 logits and their gradient.
+    """
+    H = config.hidden_size  # noqa: N806
+    blocks = config.num_hidden_layers * config.inner_group_num
+    probabilities = config.num_attention_heads * shape.length
+    of_block = shape.tokens * (9 * H + 2 * config.intermediate_size + probabilities)
+    inputs = shape.tokens * H
+    stored = blocks * inputs + of_block if checkpointing else blocks * of_block
+    logits = 2 * shape.rows * shape.predictions * config.vocab_size
+    return bytes_per_value * stored + FLOAT_BYTES * logits
+
+
+def checkpoint_bytes(config: AlbertConfig) -> int:
+    """Returns the size of a checkpoint: weights and both moments, in float32."""
+    return count_parameters(config) * FLOAT_BYTES * (1 + MOMENTS)
