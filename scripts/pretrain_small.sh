@@ -25,6 +25,14 @@ work=${WORK_DIR:-work/pretrain_small}
 corpus=${CORPUS_DIR:-$work/corpus}
 length=${MAX_SEQ_LENGTH:-96}
 predictions=${MAX_PREDICTIONS_PER_SEQ:-14}
+
+for argument in "$@"; do
+  if [[ $argument =~ ^--?(input_file|eval_input_file|output_dir|max_seq_length|max_predictions_per_seq)(=|$) ]]; then
+    echo "$0: $argument: the other stages need this value too. Set WORK_DIR, MAX_SEQ_LENGTH or" \
+      "MAX_PREDICTIONS_PER_SEQ in the environment instead" >&2
+    exit 2
+  fi
+done
 mkdir -p "$work"
 
 run() {

@@ -190,6 +190,15 @@ def test_the_small_model_can_have_a_corpus_of_ones_own(tmp_path):
     assert not any("make_corpus" in line for line in lines)
 
 
+@pytest.mark.parametrize("flag", ["--output_dir=out", "-max_seq_length", "--eval_input_file=x"])
+def test_the_small_model_takes_no_flag_that_other_stages_need(tmp_path, flag):
+    work = tmp_path / "small"
+    code, lines, error = commands("pretrain_small.sh", flag, WORK_DIR=str(work))
+    assert (code, lines) == (2, [])
+    assert f"{flag}: the other stages need this value too. Set WORK_DIR" in error
+    assert not work.exists()
+
+
 def test_the_small_models_records_have_the_length_of_its_recipe():
     path = ROOT / "configs" / "recipes" / "pretrain_small.flags"
     lengths = values(path, ["max_seq_length", "max_predictions_per_seq"], "run_pretraining")
