@@ -1,4 +1,4 @@
-"""Tests exports in a fresh process with real rows, from raw strings.
+"""Tests exports of every kind in a fresh process with real rows, from raw strings.
 
 A small model is trained, exported and loaded without this library. For 500 rows, its answers are
 compared with the files that the program wrote, and its numbers with those of the predictor, also
@@ -324,6 +324,22 @@ def embeddings(shared, folder, vocabulary):
     return Case(export, "texts", columns, expected)
 
 
+def masks(shared, folder, vocabulary):
+    export, texts = pretrained(shared, folder, vocabulary)
+
+    def mask(text):
+        middle = len(text) // 2
+        return f"{text[:middle]}[MASK]{text[middle + 1 :]}"
+
+    results = albert_tf.from_pretrained(str(export)).fill_mask([*map(mask, [*texts, *ODD])])
+    expected = {
+        "filled": [result["text"] for result in results],
+        "scores": [[[w["score"] for w in found] for found in r["masks"]] for r in results],
+        "tokens": [[[w["token"] for w in found] for found in r["masks"]] for r in results],
+    }
+    return Case(export, "fill_mask", {"texts": [*map(mask, [*texts, *RAW_ODD])]}, expected)
+
+
 CASES: dict[str, Callable[..., Case]] = {
     "one sentence": lambda *at: classify(*at, "sst-2", "glue/SST-2", ENGLISH),
     "pairs": lambda *at: classify(*at, "mrpc", "glue/MRPC", ENGLISH),
@@ -331,11 +347,14 @@ CASES: dict[str, Callable[..., Case]] = {
     "regression": regression,
     "spans": lambda *at: spans(*at, "squad/dev-v1.1-part.json", ENGLISH),
     "spans or none": lambda *at: spans(*at, "squad/dev-v2.0-part.json", ENGLISH),
+    "Chinese spans": lambda *at: spans(*at, "cmrc2018/cmrc2018_trial.json", CHINESE),
     "choices": choices,
     "tags": lambda *at: tags(*at, "squad/dev-v1.1-part.json", ENGLISH),
     "Chinese tags": lambda *at: tags(*at, "cmrc2018/cmrc2018_trial.json", CHINESE),
     "embeddings": lambda *at: embeddings(*at, ENGLISH),
     "Chinese embeddings": lambda *at: embeddings(*at, CHINESE),
+    "masks": lambda *at: masks(*at, ENGLISH),
+    "Chinese masks": lambda *at: masks(*at, CHINESE),
 }
 
 
