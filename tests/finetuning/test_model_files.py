@@ -96,7 +96,7 @@ for program, values in [
     (pretraining, records | {"output_dir": f"{file}/out"}),
     (classification, data | {"task_name": "mrpc", "init_checkpoint": f"{folder}/none/model.ckpt"}),
     (classification, data | {"task_name": "mrpc", "data_dir": f"{folder}/none"}),
-    (classification, data | {"task_name": "mrpc", "cached_dir": "s3://bucket"}),
+    (classification, data | {"task_name": "mrpc", "cached_dir": "ftp://bucket"}),
     (race, data | {"eval_file": f"{file}/eval.npz"}),
     (race, data | {"data_dir": file}),
     (squad, model | {"train_file": f"{folder}/none.json"}),
