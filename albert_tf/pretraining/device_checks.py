@@ -105,7 +105,7 @@ def check_versions(device: str, tpu_name: str) -> Outcome:
     if device == "gpu":
         parts += [f"{key} {build.get(key, '?')}" for key in ("cuda_version", "cudnn_version")]
         parts.append(_ask_driver())
-    name = devices.describe(strategy) if device != "cpu" else _cpu_name()
+    name = devices.describe(strategy) if device != "cpu" else cpu_name()
     return Outcome(True, "; ".join([name, *parts]))
 
 
@@ -122,7 +122,8 @@ def _ask_driver() -> str:
     return "driver unknown (nvidia-smi failed)"
 
 
-def _cpu_name() -> str:
+def cpu_name() -> str:
+    """Returns the name of the processor, or else of its architecture."""
     with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as stream:
         for line in stream:
             if line.startswith("model name"):
@@ -198,7 +199,7 @@ def _within(text: str, value: float, limit: float) -> Outcome:
     return Outcome(value <= limit, f"{text} (at most {limit:g})")
 
 
-def _make_step(
+def make_step(
     strategy: tf.distribute.Strategy, config: AlbertConfig, batch: Batch, **options: Any
 ) -> tuple[TrainStep, dict[str, tf.Tensor]]:
     """Returns a training step with AdamW in the current precision, and the batch as tensors."""
@@ -218,7 +219,7 @@ def _train(
     """Returns the weights of a small model before and after a few steps in float32."""
     precision.apply("float32")
     batch = random_batch(ROWS, LENGTH, PREDICTIONS, config.vocab_size)
-    step, inputs = _make_step(strategy, config, batch)
+    step, inputs = make_step(strategy, config, batch)
     if weights is not None:
         step.model.set_weights(weights)
     before = step.model.get_weights()
@@ -273,7 +274,7 @@ def check_speed(device: str, tpu_name: str, shape: str) -> Outcome:
     rows, length, predictions = SHAPES[shape]
     config = base_config()
     batch = random_batch(rows, length, predictions, config.vocab_size)
-    step, inputs = _make_step(strategy, config, batch, jit_compile=device == "gpu")
+    step, inputs = make_step(strategy, config, batch, jit_compile=device == "gpu")
     seconds = []
     for _ in range(TIMED_STEPS + 2):  # the first two compile
         begin = time.perf_counter()
