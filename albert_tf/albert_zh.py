@@ -15,8 +15,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import tensorflow as tf
-
 from albert_tf import kernels
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling import (
@@ -57,7 +55,7 @@ class ZhEmbeddings(Embeddings):
 
     def logits(self, x):
         """Projects back to E and returns the logits: [B, P, H] → [B, P, V]."""
-        x = tf.matmul(x, self.projection, transpose_b=True)  # [B, P, E]
+        x = kernels.matmul(x, self.projection, transpose_b=True)  # [B, P, E]
         return super().logits(x)  # [B, P, V]
 
 

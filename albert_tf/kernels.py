@@ -58,16 +58,18 @@ def plain() -> Iterator[None]:
         _is_plain.reset(token)
 
 
-def matmul(x: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
+def matmul(x: tf.Tensor, kernel: tf.Tensor, transpose_b: bool = False) -> tf.Tensor:
     """Returns x · kernel over the last axis: [..., n] times [n, m] → [..., m].
+
+    With `transpose_b`, the kernel is given as [m, n].
 
     The leading axes are flattened into a single 2-D matmul: with a 3-D input, `tf.matmul` would
     broadcast the kernel over the batch and sum its gradient over the copies.
     """
     if x.shape.rank == 2:
-        return tf.matmul(x, kernel)
-    rows = tf.matmul(tf.reshape(x, (-1, x.shape[-1])), kernel)  # [N, m]
-    return tf.reshape(rows, tf.concat((tf.shape(x)[:-1], (kernel.shape[-1],)), axis=0))
+        return tf.matmul(x, kernel, transpose_b=transpose_b)
+    rows = tf.matmul(tf.reshape(x, (-1, x.shape[-1])), kernel, transpose_b=transpose_b)  # [N, m]
+    return tf.reshape(rows, tf.concat((tf.shape(x)[:-1], rows.shape[1:]), axis=0))
 
 
 def fused(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -89,6 +91,30 @@ def fused(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _float(x: tf.Tensor) -> tf.Tensor:
     return tf.cast(x, tf.float32)
+
+
+def _column_sums(x: tf.Tensor) -> tf.Tensor:
+    """Returns the sums over all axes but the last, float32 [H], as a matmul with ones.
+
+    TensorFlow and XLA take up to four times as long for these sums on CPUs.
+    """
+    rows = tf.reshape(x, (-1, x.shape[-1]))  # [N, H]
+    if is_compiled_whole() or rows.dtype == tf.float16:  # a sum may be too large for float16
+        return tf.reduce_sum(_float(rows), axis=0)
+    sums = tf.matmul(tf.ones((1, tf.shape(rows)[0]), rows.dtype), rows)  # [1, H]
+    return _float(tf.squeeze(sums, 0))
+
+
+def add_bias(x: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
+    """Returns x + bias, float [..., H] in the dtype of `x`; bias: float32 [H]."""
+    if _is_plain.get():
+        return x + tf.cast(bias, x.dtype)
+
+    @tf.custom_gradient
+    def run(x, bias):
+        return x + tf.cast(bias, x.dtype), lambda dy: (dy, _column_sums(dy))
+
+    return run(x, bias)
 
 
 @fused
@@ -152,10 +178,9 @@ def _norm_gradient(width, normal, rsqrt, gamma, keep, keep_scale, dy):
     mean = tf.reduce_mean(dn, axis=-1, keepdims=True)  # [N, 1]
     along = tf.reduce_mean(dn * normal, axis=-1, keepdims=True)  # [N, 1]
     dtotal = rsqrt * (dn - mean - normal * along)  # [N, H]
-    dx = dtotal if keep is None else tf.where(keep, dtotal * keep_scale, 0.0)
-    sums = [tf.reduce_sum(d, axis=0) for d in (dx, dy * normal, dy)]  # [H] each
     dresidual = tf.cast(dtotal, dtype)
-    return (dresidual if keep is None else tf.cast(dx, dtype)), dresidual, *sums
+    dx = dresidual if keep is None else tf.cast(tf.where(keep, dtotal * keep_scale, 0.0), dtype)
+    return dx, dresidual, tf.cast(dy * normal, dtype)
 
 
 def add_and_norm(
@@ -191,10 +216,10 @@ def add_and_norm(
         y, normal, rsqrt = _norm(width, x, bias, keep, scale, residual, gamma, beta)
 
         def gradient(dy):
-            dx, dresidual, dbias, dgamma, dbeta = _norm_gradient(
+            dx, dresidual, scaled = _norm_gradient(
                 width, normal, rsqrt, gamma, keep, scale, dy
-            )
-            return dx, dbias, dresidual, dbeta, dgamma
+            )  # [N, H] each
+            return dx, _column_sums(dx), dresidual, _column_sums(dy), _column_sums(scaled)
 
         return y, gradient
 
@@ -214,8 +239,8 @@ def layer_norm(x: tf.Tensor, beta: tf.Tensor, gamma: tf.Tensor) -> tf.Tensor:
         y, normal, rsqrt = _norm(width, rows, None, None, 1.0, None, gamma, beta)
 
         def gradient(dy):
-            dx, _, _, dgamma, dbeta = _norm_gradient(width, normal, rsqrt, gamma, None, 1.0, dy)
-            return dx, dbeta, dgamma
+            dx, _, scaled = _norm_gradient(width, normal, rsqrt, gamma, None, 1.0, dy)
+            return dx, _column_sums(dy), _column_sums(scaled)
 
         return y, gradient
 
@@ -280,11 +305,62 @@ def masked_softmax(scores: tf.Tensor, input_mask: tf.Tensor | None, head_size: i
     return run(scores)
 
 
+@fused
+def _cross_entropy(width, logits, labels):
+    """Returns losses [N], the logarithms of the softmax's denominators [N], and hits [N]."""
+    classes = tf.range(width)[None, :]  # [1, V]
+    top = _row_max(width, logits)  # [N, 1]
+    total = tf.reduce_sum(tf.exp(logits - top), axis=-1)  # [N]
+    log_total = tf.squeeze(top, -1) + tf.math.log(total)  # [N]
+    is_label = tf.equal(classes, labels[:, None])  # [N, V]
+    chosen = tf.reduce_sum(tf.where(is_label, logits, 0.0), axis=-1)  # [N]
+    first = tf.reduce_min(tf.where(tf.equal(logits, top), classes, width), axis=-1)  # [N]
+    return log_total - chosen, log_total, tf.cast(tf.equal(first, labels), tf.float32)
+
+
+@fused
+def _cross_entropy_gradient(width, logits, labels, log_total, dy):
+    is_label = tf.equal(tf.range(width)[None, :], labels[:, None])  # [N, V]
+    probs = tf.exp(logits - log_total[:, None])  # [N, V]
+    return (probs - tf.cast(is_label, tf.float32)) * dy[:, None]
+
+
+def cross_entropy(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns cross-entropies, and 1.0 where the largest logit is correct, float32 [...] each.
+
+    With TensorFlow's operations, a training step of a model of 6 layers of 256 units (128 x 96
+    tokens, 8,000 words, bfloat16, two cores) takes 1.13 times the CPU time.
+
+    Args:
+        logits: float [..., V], cast to float32.
+        labels: int32 or int64 [...], in [0, V). Of equal logits, the first counts as the largest.
+    """
+    logits = _float(logits)
+    if _is_plain.get():
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
+        hits = tf.argmax(logits, -1, output_type=labels.dtype) == labels
+        return losses, tf.cast(hits, tf.float32)
+    width, shape = logits.shape[-1], tf.shape(labels)
+    flat_labels = tf.reshape(tf.cast(labels, tf.int32), (-1,))  # [N]
+
+    @tf.custom_gradient
+    def run(logits):
+        losses, log_total, hits = _cross_entropy(width, logits, flat_labels)
+
+        def gradient(dlosses, _):
+            return _cross_entropy_gradient(width, logits, flat_labels, log_total, dlosses)
+
+        return (losses, hits), gradient
+
+    losses, hits = run(tf.reshape(logits, (-1, width)))
+    return tf.reshape(losses, shape), tf.reshape(hits, shape)
+
+
 def _split_heads(x: tf.Tensor, bias: tf.Tensor, heads: int, parts: int) -> list[tf.Tensor]:
     """Adds the bias to `x`, [B, S, parts·A·D], and splits it into `parts` tensors [B, A, S, D]."""
     shape, head_size = tf.shape(x), x.shape[-1] // (parts * heads)
     x = tf.reshape(
-        x + tf.cast(bias, x.dtype), (shape[0], shape[1], parts, heads, head_size)
+        add_bias(x, bias), (shape[0], shape[1], parts, heads, head_size)
     )  # [B, S, parts, A, D]
     return tf.unstack(tf.transpose(x, (2, 0, 3, 1, 4)))  # parts times [B, A, S, D]
 

@@ -246,7 +246,7 @@ class OutputLayer(AlbertLayer):
         self.bias = self.add_weight(f"{scope}output_bias", (num_outputs,), initializer="zeros")
 
     def call(self, x):
-        logits = tf.matmul(x, self.kernel, transpose_b=True) + self.bias  # [..., K]
+        logits = kernels.matmul(x, self.kernel, transpose_b=True) + self.bias  # [..., K]
         return tf.cast(logits, tf.float32)
 
 
@@ -300,7 +300,7 @@ class Embeddings(AlbertLayer):
 
     def logits(self, x):
         """Returns the dot product with every word embedding: [B, P, E] → [B, P, V]."""
-        return tf.matmul(x, self.words, transpose_b=True)  # [B, P, V]
+        return kernels.matmul(x, self.words, transpose_b=True)  # [B, P, V]
 
 
 @register
@@ -669,7 +669,8 @@ class MaskedLMHead(AlbertLayer):
 
     def call(self, x, embeddings):
         x = self.norm(self.transform(x))  # [B, P, E]
-        return tf.cast(embeddings.logits(x), tf.float32) + self.bias  # [B, P, V]
+        logits = tf.cast(embeddings.logits(x), tf.float32)  # [B, P, V]
+        return kernels.add_bias(logits, kernels.value(self.bias))  # [B, P, V]
 
 
 @register

@@ -60,7 +60,7 @@ def test_one_matrix_projects_words_to_the_hidden_size_and_back(tiny_config, tiny
     words, projection = layer.words.numpy(), layer.projection.numpy()
     np.testing.assert_allclose(layer.embed_words(ids), words[ids] @ projection, atol=1e-6)
     x = np.random.default_rng(3).normal(size=(5, 7, 12)).astype(np.float32)
-    np.testing.assert_allclose(layer.logits(x), x @ projection.T @ words.T, atol=1e-6)
+    np.testing.assert_allclose(layer.logits(tf.constant(x)), x @ projection.T @ words.T, atol=1e-6)
 
 
 def test_pre_ln_does_not_normalize_the_residual(tiny_config):

@@ -23,6 +23,10 @@ def input_mask():
     return tf.range(S) < lengths[:, None]  # [B, S]
 
 
+def labels():
+    return tf.random.stateless_uniform((B, S), (5, 6), 0, H, tf.int64)
+
+
 def cases():
     """Returns name → a function and the tensors that it is differentiated with respect to."""
     rows, kernel, seed = (B, S, H), (H, 3 * H), tf.constant((3, 4))
@@ -42,6 +46,8 @@ def cases():
             normal(*kernel),
             normal(3 * H),
         ),
+        "bias": (kernels.add_bias, normal(B, S, H), normal(H)),
+        "cross-entropy": (lambda x: kernels.cross_entropy(x, labels()), normal(B, S, H)),
         "few queries": (heads, normal(*rows), normal(B, 2, H), normal(*kernel), normal(3 * H)),
     }
     for name, rate in (("add and norm", 0.0), ("with dropout", 0.3)):
@@ -94,7 +100,7 @@ def test_values_and_gradients_in_bfloat16_match_plain_tensorflow(name):
     assert_close(values_and_gradients(function, tensors), expected, 0.05)
 
 
-@pytest.mark.parametrize("name", ["gelu", "with dropout", "softmax", "heads"])
+@pytest.mark.parametrize("name", ["gelu", "with dropout", "softmax", "heads", "cross-entropy"])
 def test_compiled_operations_match(name, monkeypatch):
     function, *tensors = cases()[name]
     expected = values_and_gradients(function, tensors)
@@ -136,6 +142,25 @@ def test_softmax_handles_scores_of_any_magnitude():
     scores = tf.constant((((-3e4, 0.0, 3e4), (-3e4, -3e4, -3e4), (0.0, -0.0, -1e-3)),))[None]
     probs = kernels.masked_softmax(scores, None, 1)
     np.testing.assert_allclose(probs, tf.nn.softmax(scores), atol=1e-6)
+
+
+@pytest.mark.parametrize("is_compiled", [False, True])
+def test_the_first_of_equal_logits_is_the_answer(is_compiled, monkeypatch):
+    monkeypatch.setattr(kernels, "MIN_COMPILED_WIDTH", 1 if is_compiled else 10**6)
+    logits = tf.constant(((-3.0, 2.0, 2.0), (-3.0, 2.0, 2.0), (-5.0, -7.0, -5.0), (0.0, 0.0, 0.0)))
+    labels = tf.constant((1, 2, 0, 2))
+    losses, hits = tf.function(kernels.cross_entropy)(logits, labels)
+    assert hits.numpy().tolist() == [1.0, 0.0, 1.0, 0.0]
+    expected = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
+    np.testing.assert_allclose(losses, expected, rtol=1e-6)
+
+
+def test_float16_sums_beyond_its_range_are_exact():
+    x, bias = tf.ones((70_000, 2), tf.float16), tf.zeros(2)
+    with tf.GradientTape() as tape:
+        tape.watch(bias)
+        total = tf.reduce_sum(tf.cast(kernels.add_bias(x, bias), tf.float32))
+    assert tape.gradient(total, bias).numpy().tolist() == [70_000.0, 70_000.0]
 
 
 def test_dropout_follows_its_rate_for_any_number_of_elements():

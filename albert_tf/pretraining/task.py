@@ -16,6 +16,7 @@ from albert_tf import files
 from albert_tf.checkpoints.names import GLOBAL_STEP
 from albert_tf.config import AlbertConfig
 from albert_tf.data import records
+from albert_tf.kernels import cross_entropy
 from albert_tf.modeling import AlbertForPretraining
 from albert_tf.pretraining import input_pipeline, record_files
 from albert_tf.training.evaluation import Evaluation, heading
@@ -147,9 +148,9 @@ class PretrainingTask:
         """
         totals = self.loss_weights(batch) if weights is None else weights  # [2]
         labels, weights = batch["masked_lm_ids"], batch["masked_lm_weights"]  # [B, P]
-        word_losses, word_hits = _cross_entropy(outputs["masked_lm_logits"], labels)  # [B, P]
+        word_losses, word_hits = cross_entropy(outputs["masked_lm_logits"], labels)  # [B, P]
         order = batch["next_sentence_labels"][:, 0]  # [B]
-        order_losses, order_hits = _cross_entropy(outputs["sentence_order_logits"], order)  # [B]
+        order_losses, order_hits = cross_entropy(outputs["sentence_order_logits"], order)  # [B]
 
         words, count = tf.reduce_sum(weights), tf.cast(tf.size(order), tf.float32)
         word_sum, order_sum = tf.reduce_sum(weights * word_losses), tf.reduce_sum(order_losses)
@@ -161,13 +162,6 @@ class PretrainingTask:
             "sentence_order_loss": (order_sum, count),
             "sentence_order_accuracy": (tf.reduce_sum(order_hits), count),
         }
-
-
-def _cross_entropy(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns cross-entropies, and 1.0 where the largest logit is correct; float32, like labels."""
-    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
-    hits = tf.cast(tf.argmax(logits, -1, output_type=labels.dtype) == labels, tf.float32)
-    return losses, hits
 
 
 def format_results(evaluation: Evaluation) -> str:
