@@ -65,8 +65,8 @@ $(DOCS_READY): $(READY)
 	@$(RUN) -m pip install --quiet --disable-pip-version-check --editable ".[docs]"
 	@touch $(DOCS_READY)
 
-bench: $(READY) ## every benchmark, one JSON line a run
-	@for script in $(wildcard benchmarks/bench_*.py); do $(RUN) $$script; done
+bench: $(READY) ## every benchmark, one JSON line a run; tables with BENCH_FLAGS=--results=RESULTS.md
+	@for script in $(wildcard benchmarks/bench_*.py); do $(RUN) $$script $(BENCH_FLAGS); done
 
 check: lint types test ## what has to pass before a commit
 

@@ -19,7 +19,7 @@ from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-import contenders
+import reporting
 import tensorflow as tf
 
 from albert_tf import kernels
@@ -106,11 +106,25 @@ def fastest(ways: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]
     return {way: round(1000 * min(seconds), 1) for way, seconds in times.items()}
 
 
+def table_of(
+    shape: str, found: dict[str, dict[str, float]], matmul_seconds: float
+) -> list[dict[str, Any]]:
+    """Returns the rows of a table: the CPU time of each operation, and the time of the matmuls."""
+    rows: list[dict[str, Any]] = []
+    for name, times in found.items():
+        row = {f"{way}, CPU ms": milliseconds for way, milliseconds in times.items()}
+        share = {"fused / plain": times["fused"] / times["plain"]}
+        rows.append({"shape": shape, "operation": name} | row | share)
+    matmuls = {"operation": "all matmuls", "wall time, ms": 1000 * matmul_seconds}
+    return [*rows, {"shape": shape} | matmuls]
+
+
 def main() -> None:
     """Measures every function."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--shape", default="8x128", help="rows x tokens")
     parser.add_argument("--rounds", type=int, default=15)
+    reporting.add_flag(parser)
     flags = parser.parse_args()
     rows, length = map(int, flags.shape.split("x"))
     found: dict[str, dict[str, float]] = {}
@@ -121,7 +135,8 @@ def main() -> None:
         found[name] = fastest(ways, flags.rounds)
     layer = sum(seconds_of(factors, flags.rounds) for factors in matmuls(rows, length))
     seconds = round(LAYERS * layer, 2)
-    contenders.print_line("kernels", shape=flags.shape, milliseconds=found, matmul_seconds=seconds)
+    reporting.print_line("kernels", shape=flags.shape, milliseconds=found, matmul_seconds=seconds)
+    reporting.write_table(flags.results, table_of(flags.shape, found, seconds))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,8 @@ Uses real sentence pairs from the data next to the repository. Our model trains 
 bfloat16 on batches of similar lengths, as run_classifier.py does; Hugging Face's uses batches
 padded to their longest row. A third contender is our model in float32, which in training pads all
 rows to 128, as the official program does. For prediction, all weights of Hugging Face's model are
-bfloat16, which is faster than autocasting. Prints a JSON line for each config and phase.
+bfloat16, which is faster than autocasting, and OpenVINO runs the same model, on its batches and on
+ours. Prints a JSON line for each config and phase.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ import os
 import sys
 import tempfile
 from collections.abc import Sequence
+from typing import Any
 
 import contenders
 import numpy as np
+import reporting
 from absl import logging
 from contenders import HUGGING_FACE, OURS, Job
 
@@ -81,28 +84,46 @@ def make_batches(phase: str, size: int, count: int) -> Batches:
     }
 
 
-def measure(path: str, phase: str, batches: Batches, flags: argparse.Namespace) -> None:
-    """Measures and prints the results of a config and phase."""
+def make_jobs(phase: str, config: dict[str, Any], paths: Sequence[str]) -> dict[str, Job]:
+    """Returns the jobs of the contenders by name, in the order of their turns.
+
+    Args:
+        phase: "train" or "predict".
+        config: keys of `albert_config.json`.
+        paths: files of the batches that `make_batches` returns.
+    """
+    ours, padded, dynamic = paths
+    common: dict[str, Any] = {
+        "config": config,
+        "task": "classification",
+        "training": phase == "train",
+    }
+    jobs = {
+        "ours": Job(OURS, ours, **common),
+        "ours, float32": Job(OURS, padded, **common, precision="float32"),
+        "Hugging Face": Job(HUGGING_FACE, dynamic, **common),
+        "Hugging Face, compiled": Job(HUGGING_FACE, dynamic, **common, compiled=True),
+    }
+    if phase == "predict":
+        jobs["OpenVINO"] = Job(HUGGING_FACE, dynamic, **common, engine="openvino")
+        jobs["OpenVINO, our batches"] = Job(HUGGING_FACE, ours, **common, engine="openvino")
+    return jobs
+
+
+def measure(path: str, phase: str, batches: Batches, flags: argparse.Namespace) -> dict[str, Any]:
+    """Measures, prints and returns the results of a config and phase: contender → measurements."""
     with open(os.path.join(contenders.ROOT, path), encoding="utf-8") as stream:
         config = json.load(stream)
-    task, training = "classification", phase == "train"
     with tempfile.TemporaryDirectory() as folder:
-        ours, padded, dynamic = (
+        paths = [
             contenders.save_batches(os.path.join(folder, f"{way}.npz"), found)
             for way, found in batches.items()
-        )
-        jobs = {
-            "ours": Job(OURS, ours, config, task, training),
-            "ours, float32": Job(OURS, padded, config, task, training, "float32"),
-            "Hugging Face": Job(HUGGING_FACE, dynamic, config, task, training),
-            "Hugging Face, compiled": Job(
-                HUGGING_FACE, dynamic, config, task, training, compiled=True
-            ),
-        }
+        ]
+        jobs = make_jobs(phase, config, paths)
         jobs = contenders.chosen(jobs, flags.contenders)
         steps = dict.fromkeys(jobs, flags.steps) | {"ours, float32": len(batches["padded"])}
         results = contenders.race(jobs, flags.rounds, steps)
-    contenders.print_line(
+    reporting.print_line(
         "lcqmc",
         phase=phase,
         config=path,
@@ -119,6 +140,26 @@ def measure(path: str, phase: str, batches: Batches, flags: argparse.Namespace) 
         times_faster=contenders.divided(results, "mean"),
         results=results,
     )
+    return results
+
+
+def table_of(
+    path: str, phase: str, results: dict[str, Any], batch_size: int
+) -> list[dict[str, Any]]:
+    """Returns the rows of a table: examples per second, and how many times faster the first is."""
+    first = next(iter(results))
+    times_faster = contenders.divided(results, "mean")
+    rows: list[dict[str, Any]] = []
+    for name, found in results.items():
+        row: dict[str, Any] = {"phase": phase, "config": os.path.basename(path), "contender": name}
+        if "skipped" in found:
+            row["examples per second"] = f"skipped: {found['skipped']}"
+        else:
+            row["examples per second"] = batch_size / found["mean"]
+        if name in times_faster:
+            row[f"{first} is faster, times"] = times_faster[name]
+        rows.append(row)
+    return rows
 
 
 def main() -> None:
@@ -130,11 +171,17 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=16, help="steps per turn")
     parser.add_argument("--contenders", default="", help="names, separated by ';'; default: all")
+    reporting.add_flag(parser)
     flags = parser.parse_args()
+    rows: list[dict[str, Any]] = []
+    versions: dict[str, str] = {}
     for phase in flags.phases.split(","):
         batches = make_batches(phase, flags.batch_size, flags.steps)
         for path in flags.configs.split(","):
-            measure(path, phase, batches, flags)
+            results = measure(path, phase, batches, flags)
+            rows += table_of(path, phase, results, flags.batch_size)
+            versions |= contenders.versions_of(results)
+    reporting.write_table(flags.results, rows, versions)
 
 
 if __name__ == "__main__":

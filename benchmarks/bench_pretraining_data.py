@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import contenders
+import reporting
 
 SHARED = Path(contenders.SHARED)
 MEGABYTE = 1 << 20
@@ -154,6 +155,7 @@ def main() -> None:
     )
     parser.add_argument("--memory_megabytes", type=int, nargs="*", default=[4, 16, 64])
     parser.add_argument("--samples", type=int, default=4000, help="instances for tf.train.Example")
+    reporting.add_flag(parser)
     flags = parser.parse_args()
     if not SHARED.is_dir():
         sys.exit(f"skipped: no texts at {SHARED}")
@@ -165,7 +167,19 @@ def main() -> None:
         for language, (_, its_vocabulary) in LANGUAGES.items():
             text = make_text(language, folder / f"{language}.txt", flags.megabytes)
             result[language] = compare(text, folder, its_vocabulary, flags.samples)
-    contenders.print_line("pretraining_data", **result)
+    reporting.print_line("pretraining_data", **result)
+    rows = [
+        {
+            "text": language.capitalize(),
+            "records per CPU second": result[language]["instances_per_second_and_core"],
+            "CPU μs per record": result[language]["microseconds"],
+            "CPU time / tf.train.Example's": result[language]["ratio"],
+        }
+        for language in LANGUAGES
+    ]
+    for size, peak in result["memory"].items():
+        rows.append({"text": f"English, {size} MB", "peak MB of a process": peak})
+    reporting.write_table(flags.results, rows)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from typing import Any
 
 import contenders
 import numpy as np
+import reporting
 import tf_keras
 from absl import logging
 from contenders import SERVING, SERVING_HUGGING_FACE, Contender, Job
@@ -150,6 +151,25 @@ def _compared(
     return {name: round(statistics.median(shares), 3)}
 
 
+def table_of(path: str, precision: str, results: dict[str, Any]) -> list[dict[str, Any]]:
+    """Returns the rows of a table, in which throughput is relative to OpenVINO's, too."""
+    rows: list[dict[str, Any]] = []
+    for name, found in results.items():
+        row = {"config": os.path.basename(path), "precision": precision, "contender": name}
+        if "skipped" in found:
+            rows.append(row | {"one row, ms (p50 / p99)": f"skipped: {found['skipped']}"})
+            continue
+        p50, p99 = found["latency_ms_p50"], found["latency_ms_p99"]
+        row |= {"one row, ms (p50 / p99)": f"{p50} / {p99}"}
+        if "latency_times_openvino" in found:
+            row["latency / OpenVINO's"] = found["latency_times_openvino"]
+        row["rows per second"] = found["rows_per_second"]
+        if "time_times_openvino" in found:
+            row["rate / OpenVINO's"] = 1 / found["time_times_openvino"]
+        rows.append(row)
+    return rows
+
+
 def main() -> None:
     """Measures every config and precision, with single rows and with all rows at once."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -161,8 +181,11 @@ def main() -> None:
     )
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--contenders", default="", help="names, separated by ';'; default: all")
+    reporting.add_flag(parser)
     flags = parser.parse_args()
     logging.set_verbosity(logging.WARNING)
+    rows: list[dict[str, Any]] = []
+    versions: dict[str, str] = {}
     for path in flags.configs.split(","):
         with tempfile.TemporaryDirectory() as folder:
             models = write_models(os.path.join(contenders.ROOT, path), folder)
@@ -171,9 +194,12 @@ def main() -> None:
                 jobs = make_jobs(models, pairs, precision, flags.single_rows)
                 jobs = contenders.chosen(jobs, flags.contenders)
                 results = measure(jobs, flags.rounds, flags.single_rows, flags.rows)
-                contenders.print_line(
+                reporting.print_line(
                     "serving", config=path, precision=precision, rows=flags.rows, results=results
                 )
+                rows += table_of(path, precision, results)
+                versions |= contenders.versions_of(results)
+    reporting.write_table(flags.results, rows, versions)
 
 
 if __name__ == "__main__":

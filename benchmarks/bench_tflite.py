@@ -22,6 +22,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 import numpy as np
+import reporting
 import tensorflow as tf
 from absl import app, flags, logging
 
@@ -39,6 +40,7 @@ flags.DEFINE_string("data_dir", None, "Folder with the data of the task.", requi
 flags.DEFINE_integer("rows", 500, "Number of rows of the dev set to predict.")
 flags.DEFINE_integer("timed_rows", 100, "Number of these rows to measure the time of.")
 flags.DEFINE_integer("threads", 2, "Number of threads of TFLite, and per TensorFlow operation.")
+flags.DEFINE_string("results", "", reporting.RESULTS_HELP)
 
 Batch = dict[str, np.ndarray]
 Predict = Callable[[Batch], np.ndarray]
@@ -126,8 +128,8 @@ def main(arguments: list[str]) -> None:
                 start = time.perf_counter()
                 predict(row)
                 seconds[name].append(time.perf_counter() - start)
-    for name, (size, _) in engines.items():
-        line = {
+    lines = [
+        {
             "form": name,
             "bytes": size,
             "accuracy": float(np.mean(found[name].argmax(axis=1) == labels)),
@@ -135,7 +137,11 @@ def main(arguments: list[str]) -> None:
             "median_ms": round(1000 * float(np.median(seconds[name])), 2),
             "p90_ms": round(1000 * float(np.quantile(seconds[name], 0.9)), 2),
         }
+        for name, (size, _) in engines.items()
+    ]
+    for line in lines:
         print(json.dumps(line))
+    reporting.write_table(FLAGS.results, lines)
 
 
 if __name__ == "__main__":

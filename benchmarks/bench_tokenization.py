@@ -6,9 +6,9 @@ English texts with a SentencePiece model and Chinese texts with a WordPiece voca
 by both libraries by turns. `tokenizers` runs on all cores, in two forms: with the `tokenizer.json`
 that tools/convert_checkpoint.py writes, which has the ids of this library, and with the normalizers
 for BERT and ALBERT that are built into `tokenizers`. Every round starts with new tokenizers, so
-that none remembers the words of an earlier round. Prints a table with millions of tokens per second
-of wall time and of CPU time, the speed of this library relative to the faster form (the median over
-the rounds), and the number of lines to which the two forms give other ids.
+that none remembers the words of an earlier round. Prints a JSON line for each text with millions of
+tokens per second of wall time and of CPU time, the speed of this library relative to the faster
+form (the median over the rounds), and the number of lines to which the two forms give other ids.
 """
 
 from __future__ import annotations
@@ -17,16 +17,14 @@ import argparse
 import json
 import operator
 import os
-import platform
 import resource
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import contenders
+import reporting
 import sentencepiece
 import tokenizers
 from tokenizers import models, normalizers, pre_tokenizers
@@ -134,36 +132,21 @@ def compare(vocabulary: str, texts: list[str], rounds: int) -> list[str]:
     return [*cells, f"{ratio:.2f}", " / ".join(map(str, differing))]
 
 
-def describe_run() -> str:
-    """Returns the command, the commit, the date and the machine of this run."""
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"],
-        cwd=contenders.ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    ).stdout.strip()
-    date = time.strftime("%Y-%m-%d")
-    load = os.getloadavg()[0]
-    return (
-        f"python {' '.join(sys.argv)}; commit {commit}; {date}; {platform.machine()} with "
-        f"{len(os.sched_getaffinity(0))} cores, load {load:.1f}; tokenizers "
-        f"{tokenizers.__version__}"
-    )
-
-
 def main() -> None:
     """Measures all cases and prints the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5, help="number of measurements of each")
+    reporting.add_flag(parser)
     arguments = parser.parse_args()
     os.environ[USE_ALL_CORES] = "true"
-    print(f"Millions of tokens per second of wall time / CPU time.\n{describe_run()}\n")
-    header = ["text", "tokens", *CONTENDERS, "ours / the faster of them", "lines with other ids"]
-    print(f"| {' | '.join(header)} |\n{'|---' * len(header)}|")
+    header = ["text", "tokens", *(f"{name}, M tokens/s (wall / CPU)" for name in CONTENDERS)]
+    header += ["ours / the faster of them", "lines with other ids"]
+    rows = []
     for name, (vocabulary, files) in CASES.items():
         cells = compare(vocabulary, read_lines(files), arguments.rounds)
-        print(f"| {' | '.join([name, *cells])} |", flush=True)
+        rows.append(dict(zip(header, [name, *cells], strict=True)))
+        reporting.print_line("tokenization", **rows[-1])
+    reporting.write_table(arguments.results, rows, {"tokenizers": tokenizers.__version__})
 
 
 if __name__ == "__main__":

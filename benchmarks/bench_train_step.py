@@ -19,8 +19,10 @@ import argparse
 import json
 import os
 import tempfile
+from typing import Any
 
 import contenders
+import reporting
 from contenders import HUGGING_FACE, KERAS, OURS, Job
 
 PREDICTIONS = {128: 20, 512: 76}
@@ -51,8 +53,8 @@ def jobs_of(batches: str, config: dict[str, int], rows: int) -> dict[str, Job]:
     }
 
 
-def measure(shape: str, config: dict[str, int], flags: argparse.Namespace) -> None:
-    """Measures and prints the results of a shape."""
+def measure(shape: str, config: dict[str, int], flags: argparse.Namespace) -> dict[str, Any]:
+    """Measures, prints and returns the results of a shape: name of a contender → measurements."""
     rows, length = map(int, shape.split("x"))
     predictions = PREDICTIONS.get(length, max(1, round(0.15 * length)))
     with tempfile.TemporaryDirectory() as folder:
@@ -68,7 +70,28 @@ def measure(shape: str, config: dict[str, int], flags: argparse.Namespace) -> No
             found["share_of_matmul_rate"] = round(rate / found["matmul_flops"], 2)
     keys = ("seconds", "cpu", "peak_megabytes", "own_megabytes", "step_megabytes")
     times = {key: contenders.divided(results, key) for key in keys}
-    contenders.print_line("train_step", shape=shape, results=results, times_the_first=times)
+    reporting.print_line("train_step", shape=shape, results=results, times_the_first=times)
+    return results
+
+
+def table_of(shape: str, results: dict[str, Any]) -> list[dict[str, Any]]:
+    """Returns the rows of a table, with the time and memory of the first contender as shares."""
+    name_of_first, first = next(iter(results.items()))
+    rows: list[dict[str, Any]] = []
+    for name, found in results.items():
+        row = {"shape": shape, "contender": name}
+        if "skipped" in found:
+            rows.append(row | {"seconds": f"skipped: {found['skipped']}"})
+            continue
+        row |= {"seconds": found["seconds"], "own MB": found["own_megabytes"]}
+        if "seconds" in first:
+            time, memory = (first[key] / found[key] for key in ("seconds", "own_megabytes"))
+            row[f"time, {name_of_first} / this"] = time
+            row[f"own memory, {name_of_first} / this"] = memory
+        if "share_of_matmul_rate" in found:
+            row["FLOP/s / those of a large matmul"] = found["share_of_matmul_rate"]
+        rows.append(row)
+    return rows
 
 
 def main() -> None:
@@ -79,12 +102,18 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=2, help="steps per turn")
     parser.add_argument("--contenders", default="", help="names, separated by ';'; default: all")
+    reporting.add_flag(parser)
     flags = parser.parse_args()
     with open(os.path.join(contenders.ROOT, flags.config), encoding="utf-8") as stream:
         config = json.load(stream)
     config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    rows: list[dict[str, Any]] = []
+    versions: dict[str, str] = {}
     for shape in flags.shapes.split(","):
-        measure(shape, config, flags)
+        results = measure(shape, config, flags)
+        rows += table_of(shape, results)
+        versions |= contenders.versions_of(results)
+    reporting.write_table(flags.results, rows, versions)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import contenders
 import numpy as np
+import reporting
 
 from albert_tf.checkpoints import containers
 from albert_tf.config import AlbertConfig
@@ -115,21 +116,37 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=8192)
     parser.add_argument("--batch_size", type=int, default=64)
     parser.add_argument("--steps", type=int, default=50)
+    reporting.add_flag(parser)
     flags = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         write_records(folder, flags.records)
         prefixes = []
+        rows = []
         for workers in flags.workers:
             found = train(folder, workers, flags.batch_size, flags.steps)
             prefixes.append(os.path.join(folder, f"run{workers}", f"model.ckpt-{flags.steps}"))
-            contenders.print_line(
+            each = [round(report["bytes"] / 1e6, 2) for report in found]
+            total = round(sum(report["bytes"] for report in found) / 1e6, 2)
+            difference = largest_difference(prefixes[-1], prefixes[0])
+            seconds = round(found[0]["seconds_per_step"], 4)
+            reporting.print_line(
                 "workers",
                 workers=workers,
-                megabytes_per_worker=[round(report["bytes"] / 1e6, 2) for report in found],
-                megabytes=round(sum(report["bytes"] for report in found) / 1e6, 2),
-                largest_difference=largest_difference(prefixes[-1], prefixes[0]),
-                seconds_per_step=round(found[0]["seconds_per_step"], 4),
+                megabytes_per_worker=each,
+                megabytes=total,
+                largest_difference=difference,
+                seconds_per_step=seconds,
             )
+            rows.append(
+                {
+                    "workers": workers,
+                    "MB read by each": max(each),
+                    "MB in total": total,
+                    "largest difference from the first run": difference,
+                    "seconds per step": seconds,
+                }
+            )
+    reporting.write_table(flags.results, rows)
 
 
 if __name__ == "__main__":

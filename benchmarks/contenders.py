@@ -13,10 +13,8 @@ Workers import this file as well, so it only imports packages that every peer en
 from __future__ import annotations
 
 import dataclasses
-import importlib.metadata
 import json
 import os
-import platform
 import resource
 import statistics
 import subprocess
@@ -58,7 +56,8 @@ class Job:
         device: for `worker_huggingface.py`, PyTorch's name of the device.
         library: for `worker_keras.py`, "keras_hub" or "model_garden".
         folder: for serving, folder of the model.
-        engine: for serving, the inference engine.
+        engine: for serving, the inference engine; for prediction by `worker_huggingface.py`,
+            "openvino" or "" for PyTorch.
         single_rows: for serving, number of steps with a single row before the step with all rows.
     """
 
@@ -184,25 +183,10 @@ def divided(results: Mapping[str, Any], key: str) -> dict[str, float]:
     }
 
 
-def print_line(benchmark: str, **figures: Any) -> None:
-    """Prints the result of a benchmark and the conditions of the run as a JSON line."""
-    packages = ("tensorflow", "tf_keras", "tf-models-official")
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True
-    ).stdout.strip()
-    model = platform.processor()
-    if os.path.exists("/proc/cpuinfo"):
-        with open("/proc/cpuinfo", encoding="utf-8") as stream:
-            lines = [line for line in stream if line.startswith("model name")]
-        model = lines[0].partition(":")[2].strip() if lines else model
-    conditions = {
-        "machine": model,
-        "cores": os.cpu_count(),
-        "load": round(os.getloadavg()[0], 1),
-        "versions": {name: importlib.metadata.version(name) for name in packages},
-        "commit": commit,
-    }
-    print(json.dumps({"benchmark": benchmark} | figures | conditions))
+def versions_of(results: Mapping[str, Any]) -> dict[str, str]:
+    """Returns package → version, of all contenders that report versions."""
+    found = [result.get("versions", {}) for result in results.values()]
+    return {package: version for versions in found for package, version in versions.items()}
 
 
 def save_batches(path: str, batches: Sequence[Batch]) -> str:

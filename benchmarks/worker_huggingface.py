@@ -1,11 +1,17 @@
-"""Runs transformers on PyTorch as a contender; started by `contenders.py` with the peer Python."""
+"""Runs transformers as a contender; started by `contenders.py` with the peer Python.
+
+The engine of the job is "" (PyTorch) or "openvino", which predicts only.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import importlib.metadata
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import contenders
+import numpy as np
 import torch
 import transformers
 
@@ -41,6 +47,45 @@ def logits_of(model: Any, batch: dict[str, Any]) -> Any:
     ).logits
 
 
+def versions_of(job: dict[str, Any]) -> dict[str, str]:
+    """Returns package → version, of the packages that run the job."""
+    packages = ["torch", "transformers"]
+    if job["engine"] == "openvino":
+        packages.append("openvino")
+    return {package: importlib.metadata.version(package) for package in packages}
+
+
+def make_openvino(model: Any, precision: str) -> Callable[[Mapping[str, Any]], Any]:
+    """Converts a classifier with OpenVINO.
+
+    Args:
+        model: the classifier.
+        precision: "float32" or "bfloat16".
+
+    Returns:
+        A function that returns the probabilities, float32 [B, 2], for `input_ids`,
+        `attention_mask` and `token_type_ids` as NumPy arrays.
+    """
+    import openvino
+
+    names = ("input_ids", "attention_mask", "token_type_ids")
+    example = {name: torch.ones(2, 9, dtype=torch.long) for name in names}
+    with torch.no_grad():
+        converted = openvino.convert_model(model.eval(), example_input=example)
+    hints = {
+        "INFERENCE_PRECISION_HINT": {"float32": "f32", "bfloat16": "bf16"}[precision],
+        "PERFORMANCE_HINT": "LATENCY",
+    }
+    request = openvino.compile_model(converted, "CPU", hints).create_infer_request()
+
+    def predict(batch: Mapping[str, Any]) -> Any:
+        logits = request.infer({name: batch[name] for name in names})[0]
+        exponents = np.exp(logits - logits.max(axis=-1, keepdims=True))
+        return exponents / exponents.sum(axis=-1, keepdims=True)
+
+    return predict
+
+
 def read_batches(path: str, device: str) -> list[dict[str, Any]]:
     """Returns the batches of the job as tensors, integers as int64, as PyTorch requires."""
     found = []
@@ -68,9 +113,30 @@ def make_forward(model: Any, job: dict[str, Any]) -> Any:
     return forward
 
 
+def serve_openvino(job: dict[str, Any]) -> None:
+    """Computes the steps of a job of prediction with OpenVINO."""
+    predict = make_openvino(make_model(job), job["precision"])
+    batches = [
+        {
+            "input_ids": batch["input_ids"].astype(np.int64),
+            "attention_mask": batch["input_mask"].astype(np.int64),
+            "token_type_ids": batch["segment_ids"].astype(np.int64),
+        }
+        for batch in contenders.load_batches(job["batches"])
+    ]
+    for batch in batches:  # the first use of a shape takes longer
+        predict(batch)
+    contenders.serve(
+        lambda number: predict(batches[number % len(batches)]), job, versions=versions_of(job)
+    )
+
+
 def main() -> None:
     """Computes the steps of the job."""
     job = contenders.read_job()
+    if job["engine"] == "openvino":
+        serve_openvino(job)
+        return
     batches = read_batches(job["batches"], job["device"])
     model = make_model(job).train(job["training"]).to(job["device"])
     if job["precision"] == "bfloat16" and not job["training"]:
@@ -103,8 +169,7 @@ def main() -> None:
         """Returns the peak memory on a GPU; 0 on a CPU."""
         return torch.cuda.max_memory_allocated() // 2**20 if job["device"] == "cuda" else 0
 
-    versions = {"torch": torch.__version__, "transformers": transformers.__version__}
-    contenders.serve(run, job, device_megabytes, versions=versions)
+    contenders.serve(run, job, device_megabytes, versions=versions_of(job))
 
 
 if __name__ == "__main__":

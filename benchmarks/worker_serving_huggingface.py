@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 import contenders
-import numpy as np
 import torch
 import transformers
+import worker_huggingface
 
 BATCH_SIZE = 32
 MAX_LENGTH = 128
@@ -46,19 +46,9 @@ def _label(entry: dict[str, Any]) -> str:
 
 def make_openvino(job: dict[str, Any]) -> Callable[[Pairs], Any]:
     """Returns a function that predicts the probabilities for pairs of texts with OpenVINO."""
-    import openvino
-
     tokenizer = transformers.AutoTokenizer.from_pretrained(job["folder"])
-    model = transformers.AutoModelForSequenceClassification.from_pretrained(job["folder"]).eval()
-    names = ("input_ids", "attention_mask", "token_type_ids")
-    example = {name: torch.ones(2, 9, dtype=torch.long) for name in names}
-    with torch.no_grad():
-        converted = openvino.convert_model(model, example_input=example)
-    hints = {
-        "INFERENCE_PRECISION_HINT": {"float32": "f32", "bfloat16": "bf16"}[job["precision"]],
-        "PERFORMANCE_HINT": "LATENCY",
-    }
-    request = openvino.compile_model(converted, "CPU", hints).create_infer_request()
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(job["folder"])
+    predict = worker_huggingface.make_openvino(model, job["precision"])
 
     def answer(pairs: Pairs) -> Any:
         found = []
@@ -70,9 +60,7 @@ def make_openvino(job: dict[str, Any]) -> Callable[[Pairs], Any]:
                 max_length=MAX_LENGTH,
                 return_tensors="np",
             )
-            logits = request.infer({name: batch[name] for name in names})[0]
-            exponents = np.exp(logits - logits.max(axis=-1, keepdims=True))
-            found += (exponents / exponents.sum(axis=-1, keepdims=True)).tolist()
+            found += predict(batch).tolist()
         return found
 
     return answer
@@ -82,8 +70,7 @@ def main() -> None:
     """Runs the job."""
     job = contenders.read_job()
     make = {"pipeline": make_pipeline, "openvino": make_openvino}[job["engine"]]
-    versions = {"torch": torch.__version__, "transformers": transformers.__version__}
-    contenders.serve_texts(make(job), job, versions=versions)
+    contenders.serve_texts(make(job), job, versions=worker_huggingface.versions_of(job))
 
 
 if __name__ == "__main__":
