@@ -211,8 +211,13 @@ def encode_pieces(sp: Any, text: str) -> list[str]:
         sp: a `sentencepiece.SentencePieceProcessor`.
         text: text normalized by `preprocess_text`.
     """
+    return _split_number_commas(sp, sp.encode(text, out_type=str))
+
+
+def _split_number_commas(sp: Any, pieces: list[str]) -> list[str]:
+    """Returns the pieces of a text, with numbers split from a comma; see `encode_pieces`."""
     result: list[str] = []
-    for piece in sp.encode(text, out_type=str):
+    for piece in pieces:
         if has_number_comma(piece):
             body = piece[:-1].replace(SPIECE_UNDERLINE, "")
             result += [*sp.encode(body, out_type=str), ","]
@@ -337,23 +342,49 @@ class _SentencePieceEncoder:
         # The model's ids differ from the official program's only if they contain one of these: a
         # piece that ends in a digit and a comma; or an unknown piece, which may also end that way,
         # or spell a special token, whose id the official program then uses.
-        commas = (piece_id for piece, piece_id in self.vocab.items() if has_number_comma(piece))
+        commas = (
+            piece_id
+            for piece, piece_id in self.vocab.items()
+            if piece.endswith(",") and has_number_comma(piece)
+        )
         self._doubtful = frozenset((self.unk_id, *commas))
+        self._has_number_comma = _Memory(has_number_comma)
+        self._ids_of = _Memory(self._id_of)
 
     def tokenize(self, text: str) -> list[str]:
         return encode_pieces(self.sp, text)
 
     def encode_batch(self, texts: list[str]) -> list[list[int]]:
-        # One thread, because the data program runs a process on every core. Encoding a single text
-        # as a batch is slow.
-        raw = self.sp.encode(texts, num_threads=1) if texts[1:] else map(self.sp.encode, texts)
-        return [
-            ids if self._doubtful.isdisjoint(ids) else self._ids_of_pieces(text)
-            for text, ids in zip(texts, raw, strict=True)
-        ]
+        return self.encode_and_spell(texts)[0]
 
-    def _ids_of_pieces(self, text: str) -> list[int]:
-        return [self.vocab.get(piece, self.unk_id) for piece in self.tokenize(text)]
+    def encode_and_spell(self, texts: list[str]) -> tuple[list[list[int]], dict[int, list[str]]]:
+        """Returns the ids of each text; and index → pieces of those with an unknown piece or more.
+
+        The second may contain other texts.
+        """
+        ids = self._encode(texts, int)
+        doubtful = [row for row, found in enumerate(ids) if not self._doubtful.isdisjoint(found)]
+        spelled = self._encode([texts[row] for row in doubtful], str)
+        pieces_of = {
+            row: _split_number_commas(self.sp, pieces)
+            if any(map(self._has_number_comma.__getitem__, pieces))
+            else pieces
+            for row, pieces in zip(doubtful, spelled, strict=True)
+        }
+        for row, pieces in pieces_of.items():
+            ids[row] = list(map(self._ids_of.__getitem__, pieces))
+        return ids, pieces_of
+
+    def _id_of(self, piece: str) -> int:
+        return self.vocab.get(piece, self.unk_id)
+
+    def _encode(self, texts: list[str], out_type: type[Any]) -> list[Any]:
+        """Returns the ids or the pieces of each text, as the model gives them."""
+        if not texts[1:]:  # encoding a single text as a batch is slow
+            return [self.sp.encode(text, out_type=out_type) for text in texts]
+        # One thread, because the data program runs a process on every core.
+        encoded: list[Any] = self.sp.encode(texts, out_type=out_type, num_threads=1)
+        return encoded
 
 
 class _WordPieceEncoder:
@@ -596,6 +627,21 @@ class FullTokenizer:
     def encode_batch(self, texts: Iterable[str]) -> list[list[int]]:
         """Returns the ids of each text, as `encode` does."""
         return self._encoder.encode_batch([self.preprocess(text) for text in texts])
+
+    def encode_and_spell(
+        self, texts: Iterable[str]
+    ) -> tuple[list[list[int]], dict[int, list[str]]]:
+        """Returns the ids of each text, and the spelling of unknown pieces, which share one id.
+
+        Returns:
+            The ids of each text, as from `encode_batch`; and index of a text → its pieces, for all
+            texts with unknown pieces, and perhaps for others. It is empty for WordPiece, where all
+            unknown pieces are spelled `[UNK]`.
+        """
+        preprocessed = [self.preprocess(text) for text in texts]
+        if isinstance(self._encoder, _WordPieceEncoder):
+            return self._encoder.encode_batch(preprocessed), {}
+        return self._encoder.encode_and_spell(preprocessed)
 
     def convert_tokens_to_ids(self, tokens: Iterable[str]) -> list[int]:
         """Returns the ids of tokens; with SentencePiece, unknown tokens get `unk_id`.

@@ -259,6 +259,23 @@ def test_encode_and_encode_batch_agree_with_tokenize(comma_model, do_lower_case)
     assert tokenizer.encode_batch([]) == []
 
 
+def test_texts_with_unknown_pieces_are_spelled(comma_model):
+    tokenizer = FullTokenizer(spm_model_file=comma_model)
+    texts = ["so it goes", "五 one 9, 五六, two", "", "one 五"]
+    ids, spelled = tokenizer.encode_and_spell(texts)
+    assert ids == tokenizer.encode_batch(texts)
+    assert set(spelled) == {1, 3}
+    for row, pieces in spelled.items():
+        assert pieces == tokenizer.tokenize(texts[row])
+        assert ids[row] == tokenizer.convert_tokens_to_ids(pieces)
+        assert tokenizer.unk_id in ids[row]
+
+
+def test_unknown_words_of_wordpiece_have_no_spelling(toy_vocabulary):
+    tokenizer = FullTokenizer(toy_vocabulary)
+    assert tokenizer.encode_and_spell(["zz want"]) == (tokenizer.encode_batch(["zz want"]), {})
+
+
 def test_unknown_characters_that_spell_a_special_token_get_its_id(comma_model):
     # As in the official program, which looks up the piece in the vocabulary.
     tokenizer = FullTokenizer(spm_model_file=comma_model, do_lower_case=False)

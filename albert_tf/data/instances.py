@@ -126,11 +126,11 @@ def tokenize_documents(
     for lines in parts:
         for first in range(0, len(lines), LINES_AT_ONCE):
             some = lines[first : first + LINES_AT_ONCE]
-            encoded = tokenizer.encode_batch(some)
+            encoded, spelled = tokenizer.encode_and_spell(some)
             ids.append(np.fromiter(itertools.chain.from_iterable(encoded), np.int32))
             word_starts.append(word_start_table[ids[-1]])
-            if tokenizer.is_sentencepiece:
-                _correct_unknown_pieces(ids[-1], word_starts[-1], some, encoded, tokenizer)
+            if spelled:
+                _correct_unknown_pieces(ids[-1], word_starts[-1], encoded, spelled, tokenizer)
             if word_marker:
                 word_starts[-1] &= ~word_marker.continues_word(some, encoded)
             for line, pieces in zip(some, encoded, strict=True):
@@ -153,19 +153,29 @@ def tokenize_documents(
 def _correct_unknown_pieces(
     ids: NDArray[np.int32],
     word_starts: NDArray[np.bool_],
-    lines: list[str],
     encoded: list[list[int]],
+    spelled: dict[int, list[str]],
     tokenizer: FullTokenizer,
 ) -> None:
-    """Recomputes `word_starts` in place for lines with unknown pieces.
+    """Corrects `word_starts` in place where pieces are unknown.
 
     Unknown pieces share one id, so whether they start a word depends on their spelling.
+
+    Args:
+        ids: int32 [T], the ids of all lines.
+        word_starts: bool [T], the entries of the pieces' ids in the table.
+        encoded: the ids of each line.
+        spelled: index of a line → its pieces, for all lines with unknown pieces.
+        tokenizer: the tokenizer.
     """
     unknown = np.flatnonzero(ids == tokenizer.unk_id)
     ends = np.cumsum([len(pieces) for pieces in encoded])
-    for index in np.unique(np.searchsorted(ends, unknown, side="right")).tolist():
-        pieces = tokenizer.tokenize(lines[index])
-        word_starts[ends[index] - len(pieces) : ends[index]] = list(map(starts_word, pieces))
+    lines = np.searchsorted(ends, unknown, side="right")
+    places = unknown - ends[lines]  # from the end of the line: -1 is its last piece
+    word_starts[unknown] = [
+        starts_word(spelled[line][place])
+        for line, place in zip(lines.tolist(), places.tolist(), strict=True)
+    ]
 
 
 def _pairs_of_document(
