@@ -399,13 +399,12 @@ def _make_output_work(
         shuffled = shuffling.shuffled(blocks, output, len(outputs.paths), groups, random_seed)
         written = 0
         with records.open_output(path, outputs.compression) as stream:
-            for written, record in enumerate(shuffled, 1):
-                stream.write(record)
-                if written % PROGRESS_EVERY == 0:
-                    yield PROGRESS_EVERY
+            while some := list(itertools.islice(shuffled, PROGRESS_EVERY)):
+                stream.writelines(some)
+                written += len(some)
+                yield len(some)
         size = files.file_size(path)
         work_directory.finish_output(output, os.path.basename(path), written, size)
-        yield written % PROGRESS_EVERY
 
     return work
 

@@ -123,9 +123,9 @@ def _find_candidates(
     before -= maskable
     # Past the last candidate the count stays constant: n-grams that would extend beyond the end of
     # the instance are cut off there.
-    ends = np.repeat(total, counts.max(initial=0) + settings.ngram + 1, axis=1)
-    row, column = np.nonzero(begins)
-    ends[row, index[row, column]] = before[row, column]
+    width = counts.max(initial=0) + settings.ngram + 1
+    ends = np.repeat(total, width, axis=1)
+    ends[np.arange(width) < counts[:, None]] = before[begins]
     return _Candidates(counts, index, ends)
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import functools
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import google_crc32c
@@ -26,8 +26,10 @@ _FLOAT_LIST, _INT64_LIST, _PACKED = 0x12, 0x1A, 0x0A
 
 HEADER_BYTES, FOOTER_BYTES = 12, 4  # size of a frame before and after the content
 MAX_BITS = 56  # of an integer: a varint of eight bytes has seven bits per byte
+_TABLE_BITS = 16  # of integers whose varints are looked up
 
 
+@functools.lru_cache(maxsize=100_000)
 def _varint(value: int) -> bytes:
     result = bytearray()
     while value > 0x7F:
@@ -48,32 +50,64 @@ def _entry_header(name: str, list_tag: int, size: int) -> bytes:
     return bytes([_MAP_ENTRY]) + _varint(len(entry) + size) + entry
 
 
-def _packed_varints(values: NDArray[np.integer]) -> list[bytes]:
-    """Encodes each row of non-negative integers as packed varints: [N, M] → N byte strings."""
+def _packed_floats(values: NDArray[np.floating]) -> NDArray[np.uint8]:
+    """Encodes rows of floating-point numbers, float [N, M], as bytes: uint8 [N, 4 * M]."""
+    return np.ascontiguousarray(values, "<f4").view(np.uint8)
+
+
+def _packed_varints(values: NDArray[np.integer]) -> NDArray[np.uint8] | list[bytes]:
+    """Encodes rows of non-negative integers, [N, M], as packed varints.
+
+    Returns:
+        uint8 [N, M] if each varint is a byte, or else N byte strings.
+
+    Raises:
+        ValueError: an integer is out of range.
+    """
     largest = int(values.max(initial=0))
     if values.size and (int(values.min()) < 0 or largest >= 1 << MAX_BITS):
         raise ValueError(
             f"expected integers in [0, 2**{MAX_BITS}), got {values.min()} to {largest}"
         )
     if largest < 0x80:
-        data, width = values.astype(np.uint8).tobytes(), values.shape[1]
-        return [data[row * width : (row + 1) * width] for row in range(len(values))]
-    # Each value is spread over a word of 4 or 8 bytes, seven bits per byte, lowest first. The high
-    # bit of a byte tells that another byte follows. Unused bytes are then dropped.
-    size = 4 if largest < 1 << 28 else 8
-    word = values.astype(f"<u{size}")
-    spread = word & word.dtype.type(0x7F)
-    used = np.ones_like(word)
-    for byte in range(1, size):
+        return values.astype(np.uint8)
+    num_values = values.shape[1]
+    words = _spread_table().take(values) if largest >> _TABLE_BITS == 0 else _spread(values)
+    data, width = words.tobytes(), words.itemsize * num_values
+    # The unused bytes of a word are 0 and dropped. Otherwise, only the varint of 0 has such a byte;
+    # these are appended again, because zeros are padding at the end of a row, with few exceptions.
+    nonzero = values != 0
+    counts, first_zeros = nonzero.sum(axis=1), nonzero.argmin(axis=1)
+    rows = [
+        data[row * width : (row + 1) * width].translate(None, b"\0") + bytes(num_values - count)
+        for row, count in enumerate(counts.tolist())
+    ]
+    for row in np.flatnonzero((counts < num_values) & (counts != first_zeros)).tolist():
+        rows[row] = b"".join(map(_varint, values[row].tolist()))
+    return rows
+
+
+def _spread(values: NDArray[np.integer]) -> NDArray[np.unsignedinteger]:
+    """Returns the varint of each integer in a word of 4 or 8 bytes, followed by bytes of 0.
+
+    Each byte holds seven bits of the integer, lowest first. The high bit of a byte tells that
+    another one follows.
+    """
+    largest = int(values.max(initial=0))
+    word: NDArray[Any] = values.astype("<u4" if largest < 1 << 28 else "<u8")
+    spread: NDArray[Any] = word & word.dtype.type(0x7F)
+    for byte in range(1, word.itemsize):
         if largest < 1 << (7 * byte):
             break
         more = (word >= 1 << (7 * byte)).astype(word.dtype)
         spread |= (word & word.dtype.type(0x7F << (7 * byte))) << byte | more << (8 * byte - 1)
-        used |= more << (8 * byte)
-    used_bytes = used.view(np.bool_)  # [N, size * M]
-    data = spread.view(np.uint8)[used_bytes].tobytes()
-    ends = np.count_nonzero(used_bytes, axis=1).cumsum().tolist()
-    return [data[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
+    return spread
+
+
+@functools.cache
+def _spread_table() -> NDArray[np.unsignedinteger]:
+    """Returns `_spread` of all integers below 2**_TABLE_BITS: uint32."""
+    return _spread(np.arange(1 << _TABLE_BITS))
 
 
 def encode_examples(features: Mapping[str, NDArray[Any]]) -> list[bytes]:
@@ -89,16 +123,35 @@ def encode_examples(features: Mapping[str, NDArray[Any]]) -> list[bytes]:
     Raises:
         ValueError: an integer is out of range.
     """
-    columns: list[list[bytes]] = []
+    columns: list[Iterable[bytes]] = []
+    # Adjacent features whose bytes have the same number in all records become one column.
+    adjacent: list[NDArray[np.uint8]] = []
     for name in sorted(features):  # deterministic serialization sorts the keys
         values = features[name]
         if np.issubdtype(values.dtype, np.floating):
-            tag, payloads = _FLOAT_LIST, [row.tobytes() for row in values.astype("<f4")]
+            header_of = functools.partial(_entry_header, name, _FLOAT_LIST)
+            packed: NDArray[np.uint8] | list[bytes] = _packed_floats(values)
         else:
-            tag, payloads = _INT64_LIST, _packed_varints(values)
-        columns.append([_entry_header(name, tag, len(data)) + data for data in payloads])
+            header_of = functools.partial(_entry_header, name, _INT64_LIST)
+            packed = _packed_varints(values)
+        if isinstance(packed, list):
+            columns += [*_joined(adjacent), map(header_of, map(len, packed)), packed]
+            adjacent = []
+        else:
+            header = np.frombuffer(header_of(packed.shape[1]), np.uint8)
+            adjacent += [np.tile(header, (len(packed), 1)), packed]
+    columns += _joined(adjacent)
     bodies = [b"".join(entries) for entries in zip(*columns, strict=True)]
     return [b"\x0a" + _varint(len(body)) + body for body in bodies]
+
+
+def _joined(arrays: list[NDArray[np.uint8]]) -> list[list[bytes]]:
+    """Returns a column with the bytes of the rows of all arrays, uint8 [N, size]; or none."""
+    if not arrays:
+        return []
+    rows = np.hstack(arrays)
+    data, width = rows.tobytes(), rows.shape[1]
+    return [[data[at : at + width] for at in range(0, len(data), width)]]
 
 
 def _varint_at(data: bytes, at: int) -> tuple[int, int]:

@@ -51,6 +51,27 @@ def test_records_are_identical_to_those_of_tensorflow(largest, seq_length):
     assert encoded == [tensorflow_bytes(features, row) for row in range(3)]
 
 
+@pytest.mark.parametrize("largest", [128, 300, 70_000, 1 << 40])
+def test_zeros_anywhere_in_a_row_are_kept(largest):
+    rows = [
+        [0, 0, 0, 0, 0],
+        [largest, 0, 0, 0, 0],
+        [0, largest, 0, 0, 7],
+        [0, 0, 0, 0, 7],
+        [1, largest, 0, 256, 0],
+        [1, 2, 3, 4, largest],
+    ]
+    features = {"input_ids": np.array(rows), "masked_lm_weights": np.zeros((6, 2), np.float32)}
+    assert encode_examples(features) == [tensorflow_bytes(features, row) for row in range(6)]
+
+
+def test_no_records_are_encoded_as_none():
+    features = {
+        name: values[:0] for name, values in random_features(np.random.default_rng(5)).items()
+    }
+    assert encode_examples(features) == []
+
+
 def test_decoding_inverts_encoding():
     features = random_features(np.random.default_rng(5), largest=300_000)
     for row, record in enumerate(encode_examples(features)):
