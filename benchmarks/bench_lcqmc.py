@@ -62,23 +62,25 @@ def random_batches(
     return list(itertools.islice(batching.training_batches(features, order, padding), count))
 
 
-def sorted_batches(features: TokenSequences, size: int, count: int) -> Sequence[contenders.Batch]:
+def sorted_batches(
+    features: TokenSequences, size: int, count: int, multiple: int
+) -> Sequence[contenders.Batch]:
     """Returns `count` evenly spaced batches of those used for prediction, sorted by length."""
-    padding = Padding(MAX_SEQ_LENGTH, 8)
+    padding = Padding(MAX_SEQ_LENGTH, multiple)
     found = [batch for _, batch in batching.evaluation_batches(features, size, padding)]
     places = np.linspace(0, len(found) - 2, count).round().astype(int)  # the last one is smaller
     return [found[place] for place in places]
 
 
-def make_batches(phase: str, size: int, count: int) -> Batches:
-    """Returns batching method → batches."""
+def make_batches(phase: str, size: int, count: int, multiple: int) -> Batches:
+    """Returns batching method → batches; `multiple` is that of the lengths of ours."""
     if phase == "predict":
         dev = read_features("dev")
-        ours = sorted_batches(dev, size, count)
+        ours = sorted_batches(dev, size, count, multiple)
         return {"ours": ours, "padded": ours, "dynamic": random_batches(dev, size, count)}
     train = read_features("train")
     return {
-        "ours": random_batches(train, size, count, batches_to_sort=BATCHES_TO_SORT),
+        "ours": random_batches(train, size, count, multiple, BATCHES_TO_SORT),
         "padded": random_batches(train, size, max(count // 4, 1), multiple=MAX_SEQ_LENGTH),
         "dynamic": random_batches(train, size, count),
     }
@@ -168,6 +170,7 @@ def main() -> None:
     parser.add_argument("--configs", default=CONFIGS)
     parser.add_argument("--phases", default="train,predict")
     parser.add_argument("--batch_size", type=int, default=32)
+    parser.add_argument("--pad_to_multiple", type=int, default=8, help="of our lengths")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=16, help="steps per turn")
     parser.add_argument("--contenders", default="", help="names, separated by ';'; default: all")
@@ -176,7 +179,7 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     versions: dict[str, str] = {}
     for phase in flags.phases.split(","):
-        batches = make_batches(phase, flags.batch_size, flags.steps)
+        batches = make_batches(phase, flags.batch_size, flags.steps, flags.pad_to_multiple)
         for path in flags.configs.split(","):
             results = measure(path, phase, batches, flags)
             rows += table_of(path, phase, results, flags.batch_size)
