@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import glob
+import io
 import json
 import os
 import shutil
@@ -17,7 +18,7 @@ import tempfile
 import types
 import typing
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, Any
 
 from albert_tf import remote
@@ -34,19 +35,48 @@ def open_binary(path: str) -> IO[bytes]:
     Raises:
         FileNotFoundError: the file does not exist, or it is a directory, a pipe or a device.
     """
+    _check_readable(path)
+    return remote.open_binary(path) if is_remote(path) else open(path, "rb")
+
+
+def open_unbuffered(path: str) -> io.RawIOBase:
+    """Opens a file for reading parts of it; each `read` reads just as many bytes, if it has them.
+
+    Raises:
+        FileNotFoundError: as `open_binary`.
+    """
+    _check_readable(path)
+    return remote.open_unbuffered(path) if is_remote(path) else open(path, "rb", buffering=0)
+
+
+def read_ranges(path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+    """Returns the bytes of a file in each range, given by its begin and its end.
+
+    Those of a remote file are requested at the same time.
+    """
+    if is_remote(path):
+        return remote.read_ranges(path, ranges)
+    found = []
+    with open_unbuffered(path) as stream:
+        for begin, end in ranges:
+            stream.seek(begin)
+            found.append(stream.read(end - begin) or b"")
+    return found
+
+
+def _check_readable(path: str) -> None:
+    """Raises FileNotFoundError if `path` is not a file."""
     kind = _kind(path)
     if kind == "directory":
         raise FileNotFoundError(f"{path}: expected a file, but this is a directory")
     if not kind:
         looked = "" if is_remote(path) else f" (current directory: {os.getcwd()})"
         raise FileNotFoundError(f"{path}: no such file{looked}")
-    if is_remote(path):
-        return remote.open_binary(path)
-    if not os.path.isfile(path):  # opening a pipe blocks, and files may be read more than once
+    # Opening a pipe blocks, and files may be read more than once.
+    if not is_remote(path) and not os.path.isfile(path):
         raise FileNotFoundError(
             f"{path}: expected a file, but this is a pipe or a device. Copy its content to a file"
         )
-    return open(path, "rb")
 
 
 def _kind(path: str) -> str:

@@ -17,7 +17,7 @@ import logging
 import os
 import posixpath
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 # Scheme → the package that fsspec needs for it; "" if it comes with fsspec.
@@ -217,6 +217,23 @@ class _Reader(io.RawIOBase):
 def open_binary(path: str) -> io.BufferedReader:
     """Opens a remote file for reading bytes."""
     return io.BufferedReader(_Reader(path), _READ_BYTES)
+
+
+def open_unbuffered(path: str) -> io.RawIOBase:
+    """Opens a remote file for reading bytes; each read is one request for as many bytes."""
+    return _Reader(path)
+
+
+def read_ranges(path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+    """Returns the bytes of a file in each range, given by its begin and its end.
+
+    All ranges are requested at the same time, if the client of the file system can do that.
+    """
+    begins, ends = [begin for begin, _ in ranges], [end for _, end in ranges]
+    with _file_system(path) as (system, name):
+        names = [name] * len(ranges)
+        found: list[bytes] = system.cat_ranges(names, begins, ends, on_error="raise")
+    return found
 
 
 def describe(path: str) -> dict[str, Any] | None:

@@ -1,31 +1,37 @@
 """Compares training on several local workers with training on one: weights, speed, bytes read.
 
-    python benchmarks/bench_workers.py
+    python benchmarks/bench_workers.py [--store]
 
 Pre-trains a small model without dropout in float32, once for each number of workers, on the same
 random records. Prints one JSON line for each: the bytes of records that each worker and all workers
 read, the largest difference of a weight or moment from the first run, and the time of a step, for
-which all workers share the cores of this machine.
+which all workers share the cores of this machine. With --store, the records are in an object store,
+a server on this machine (moto).
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import socket
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Iterator
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import contenders
+import fsspec
 import numpy as np
 import reporting
 
 from albert_tf.checkpoints import containers
 from albert_tf.config import AlbertConfig
+from albert_tf.data import records
 from albert_tf.data.tfrecord import encode_examples, frame_records
 
 LENGTH, PREDICTIONS, VOCABULARY = 128, 20, 5000
@@ -42,12 +48,12 @@ CONFIG = AlbertConfig(
 )
 
 
-def write_records(folder: str, records: int) -> None:
-    """Writes four files of random instances and the config of the model."""
+def write_records(folder: str, data_dir: str, count: int) -> None:
+    """Writes four files of random instances, with indexes, and the config of the model."""
     for number in range(4):
-        batch = contenders.pretraining_batch(records // 4, LENGTH, PREDICTIONS, VOCABULARY)
-        with open(os.path.join(folder, f"{number}.tfrecord"), "wb") as stream:
-            stream.writelines(frame_records(encode_examples(dict(batch))))
+        batch = contenders.pretraining_batch(count // 4, LENGTH, PREDICTIONS, VOCABULARY)
+        with records.open_output(f"{data_dir}/{number}.tfrecord", "") as write:
+            write(frame_records(encode_examples(dict(batch))))
     CONFIG.to_json_file(os.path.join(folder, "config.json"))
 
 
@@ -60,7 +66,35 @@ def free_addresses(count: int) -> list[str]:
     return addresses
 
 
-def train(folder: str, workers: int, batch_size: int, steps: int) -> list[dict[str, float]]:
+@contextlib.contextmanager
+def object_store() -> Iterator[str]:
+    """Yields a folder of an S3 server on this machine; sets the environment that names it."""
+    (address,) = free_addresses(1)
+    port = address.rpartition(":")[2]
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", port]
+    variables = {
+        "AWS_ACCESS_KEY_ID": "key",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_ENDPOINT_URL": f"http://{address}",
+    }
+    os.environ.update(variables)
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as server:
+        try:
+            while server.poll() is None:
+                with contextlib.suppress(OSError):
+                    socket.create_connection(("127.0.0.1", int(port))).close()
+                    break
+                time.sleep(0.1)
+            fsspec.filesystem("s3").mkdir("bucket")
+            yield "s3://bucket"
+        finally:
+            server.kill()
+
+
+def train(
+    folder: str, data_dir: str, workers: int, batch_size: int, steps: int
+) -> list[dict[str, float]]:
     """Trains on a number of workers, and returns their reports."""
     program = os.path.join(contenders.FOLDER, "worker_training.py")
     addresses, output_dir = free_addresses(workers), os.path.join(folder, f"run{workers}")
@@ -75,7 +109,7 @@ def train(folder: str, workers: int, batch_size: int, steps: int) -> list[dict[s
             environment["TF_CONFIG"] = json.dumps(cluster)
         flags = {
             "albert_config_file": f"{folder}/config.json",
-            "input_file": f"{folder}/*.tfrecord",
+            "input_file": f"{data_dir}/*.tfrecord",
             "output_dir": output_dir,
             "max_seq_length": LENGTH,
             "max_predictions_per_seq": PREDICTIONS,
@@ -116,21 +150,24 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=8192)
     parser.add_argument("--batch_size", type=int, default=64)
     parser.add_argument("--steps", type=int, default=50)
+    parser.add_argument("--store", action="store_true", help="read from an object store")
     reporting.add_flag(parser)
     flags = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        write_records(folder, flags.records)
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        data_dir = stack.enter_context(object_store()) if flags.store else folder
+        write_records(folder, data_dir, flags.records)
         prefixes = []
         rows = []
         for workers in flags.workers:
-            found = train(folder, workers, flags.batch_size, flags.steps)
+            found = train(folder, data_dir, workers, flags.batch_size, flags.steps)
             prefixes.append(os.path.join(folder, f"run{workers}", f"model.ckpt-{flags.steps}"))
             each = [round(report["bytes"] / 1e6, 2) for report in found]
             total = round(sum(report["bytes"] for report in found) / 1e6, 2)
             difference = largest_difference(prefixes[-1], prefixes[0])
             seconds = round(found[0]["seconds_per_step"], 4)
             reporting.print_line(
-                "workers",
+                "workers_and_store" if flags.store else "workers",
                 workers=workers,
                 megabytes_per_worker=each,
                 megabytes=total,

@@ -3,7 +3,8 @@
     python benchmarks/worker_training.py report.json --input_file=… (all flags of the program)
 
 The process of one worker, started by bench_workers.py. Writes the number of bytes that were read of
-the TFRecord files from the first training step on, and the median time of the steps, as JSON.
+the TFRecord files and their indexes from the first training step on, and the median time of the
+steps, as JSON.
 """
 
 from __future__ import annotations
@@ -15,48 +16,86 @@ import os
 import statistics
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 from albert_tf import files, pretraining
 from albert_tf.cli.flags import parse
-from albert_tf.data import records
 from albert_tf.pretraining import input_pipeline
 from albert_tf.training.step import TrainStep
 
 
-class CountedFile(io.FileIO):
-    """A file that adds the bytes that are read from it to `total`."""
+class CountedFile(io.RawIOBase):
+    """A file, local or remote, that adds the bytes that are read from it to `total`."""
 
     total = 0
 
-    def read(self, size: int | None = -1, /) -> Any:
-        """Reads and counts."""
-        content = super().read(size)
-        CountedFile.total += len(content or b"")
-        return content
+    def __init__(self, stream: io.RawIOBase) -> None:
+        super().__init__()
+        self._stream = stream
+
+    def readable(self) -> bool:
+        """Returns True."""
+        return True
+
+    def seekable(self) -> bool:
+        """Returns True."""
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        """Moves to an offset."""
+        return self._stream.seek(offset, whence)
+
+    def tell(self) -> int:
+        """Returns the offset."""
+        return self._stream.tell()
 
     def readinto(self, buffer: Any, /) -> Any:
         """Reads and counts."""
-        count = super().readinto(buffer)
-        CountedFile.total += count or 0
-        return count
+        data = self._stream.read(len(buffer)) or b""
+        buffer[: len(data)] = data
+        CountedFile.total += len(data)
+        return len(data)
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._stream.close()
+        super().close()
+
+
+def count_reading() -> None:
+    """Lets `CountedFile.total` grow by what is read of record files and their indexes."""
+    open_binary, open_unbuffered, read_ranges = (
+        files.open_binary,
+        files.open_unbuffered,
+        files.read_ranges,
+    )
+
+    def open_counted(path: str) -> Any:
+        if not path.endswith(".tfrecord"):
+            return open_binary(path)
+        size = 4 << 20 if files.is_remote(path) else io.DEFAULT_BUFFER_SIZE
+        return io.BufferedReader(CountedFile(open_unbuffered(path)), size)
+
+    def read_counted(path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        found = read_ranges(path, ranges)
+        if files.is_remote(path):  # others are opened without a buffer
+            CountedFile.total += sum(map(len, found))
+        return found
+
+    files.open_binary = open_counted
+    files.open_unbuffered = lambda path: CountedFile(open_unbuffered(path))
+    files.read_ranges = read_counted
 
 
 def main(report: str, *arguments: str) -> None:
     """Trains with the given flags, and writes the report."""
     settings = parse(pretraining.Settings, list(arguments))
     begins: list[float] = []
-    open_binary, make_dataset, take_step = (
-        files.open_binary,
-        input_pipeline.training_dataset,
-        TrainStep.__call__,
-    )
-
-    def open_counted(path: str) -> Any:
-        is_counted = path.endswith(".tfrecord")
-        return io.BufferedReader(CountedFile(path)) if is_counted else open_binary(path)
+    make_dataset, take_step = input_pipeline.training_dataset, TrainStep.__call__
+    count_reading()
 
     def make_counted(*given: Any, **options: Any) -> Any:
         CountedFile.total = 0  # without the checks before training
@@ -68,8 +107,6 @@ def main(report: str, *arguments: str) -> None:
         bool(result["is_finite"])  # waits for the step
         return result
 
-    files.open_binary = open_counted
-    records.open_unbuffered = lambda path: CountedFile(path)
     input_pipeline.training_dataset = make_counted
     TrainStep.__call__ = take_timed  # type: ignore[method-assign]
     pretraining.run(settings)

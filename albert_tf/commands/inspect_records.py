@@ -272,11 +272,7 @@ def load_tokenizer(settings: Settings, paths: list[str]) -> FullTokenizer | None
 
 def run(settings: Settings) -> None:
     """Prints instances, statistics and histograms of the records."""
-    paths = [
-        path
-        for path in files.expand_patterns(settings.input_file, "--input_file")
-        if not path.endswith(records.METADATA_SUFFIX)
-    ]
+    paths = records.exclude_own_files(files.expand_patterns(settings.input_file, "--input_file"))
     tokenizer = load_tokenizer(settings, paths)
     statistics = Statistics()
     examples = itertools.islice(read_examples(paths), settings.max_records or None)

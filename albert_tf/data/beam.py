@@ -34,6 +34,7 @@ from albert_tf.data.sources import Source
 
 COUNTS = -1  # key of the counts; those of the records are the outputs, from 0
 ENCODERS = 2  # cached by each worker process
+FRAMES_AT_ONCE = 1000  # written
 MAX_SHARES = 4096  # elements that the pipeline starts with; a share of the tasks is planned in each
 DASK_PARTITIONS = 256  # the runner's default of 128 elements would leave most workers idle
 
@@ -116,9 +117,10 @@ def _write_output(
         made += zip([chunk] * len(slots), slots, frames, strict=True)
     made.sort(key=lambda record: record[:2])  # by chunk and slot; the sort is stable
     path = outputs.paths[output]
-    with records.open_output(path, outputs.compression) as stream:
-        for at in shuffling.random_order(len(made), random_seed, output):
-            stream.write(made[at][2])
+    with records.open_output(path, outputs.compression) as write:
+        order = shuffling.random_order(len(made), random_seed, output)
+        for first in range(0, len(order), FRAMES_AT_ONCE):
+            write([made[at][2] for at in order[first : first + FRAMES_AT_ONCE]])
     return {
         "name": os.path.basename(path),
         "instances": len(made),

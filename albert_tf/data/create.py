@@ -30,7 +30,7 @@ from tqdm import tqdm
 
 import albert_tf
 from albert_tf import files, workers
-from albert_tf.data import corpus, records, shuffling
+from albert_tf.data import corpus, record_index, records, shuffling
 from albert_tf.data.encoding import load_tokenizer, load_word_marker, make_chunk_encoder
 from albert_tf.data.records import Outputs
 from albert_tf.data.settings import (
@@ -375,11 +375,12 @@ def remove_half_written(outputs: Outputs) -> None:
     Only those of local outputs are found.
     """
     names: dict[str, set[str]] = {}
-    for path in itertools.filterfalse(files.is_remote, (*outputs.paths, outputs.metadata_file)):
+    written = (*outputs.paths, *map(record_index.path_of, outputs.paths), outputs.metadata_file)
+    for path in itertools.filterfalse(files.is_remote, written):
         folder, name = os.path.split(path)
         names.setdefault(folder, set()).add(name)
     for folder, ours in names.items():
-        for name in os.listdir(folder or "."):
+        for name in os.listdir(folder or ".") if os.path.isdir(folder or ".") else ():
             half_written = _HALF_WRITTEN.fullmatch(name)
             if half_written and half_written["name"] in ours:
                 # A worker of a killed run may still be renaming it.
@@ -398,9 +399,9 @@ def _make_output_work(
         path = outputs.paths[output]
         shuffled = shuffling.shuffled(blocks, output, len(outputs.paths), groups, random_seed)
         written = 0
-        with records.open_output(path, outputs.compression) as stream:
+        with records.open_output(path, outputs.compression) as write:
             while some := list(itertools.islice(shuffled, PROGRESS_EVERY)):
-                stream.writelines(some)
+                write(some)
                 written += len(some)
                 yield len(some)
         size = files.file_size(path)

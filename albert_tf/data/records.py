@@ -9,11 +9,11 @@ sentence-order label: 0 if the segments are in order, 1 if they are swapped.
 
 from __future__ import annotations
 
+import array
 import contextlib
 import dataclasses
 import glob
 import gzip
-import io
 import itertools
 import json
 import math
@@ -21,9 +21,10 @@ import os
 import re
 import zlib
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
-from typing import IO, Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from albert_tf import files
+from albert_tf.data import record_index
 from albert_tf.data.tfrecord import (
     FOOTER_BYTES,
     HEADER_BYTES,
@@ -122,26 +123,39 @@ class Outputs:
 
 
 @contextlib.contextmanager
-def open_output(path: str, compression: str) -> Iterator[IO[bytes]]:
+def open_output(path: str, compression: str) -> Iterator[Callable[[Sequence[bytes]], None]]:
     """Opens a record file for writing; the file appears at `path` only when it is complete.
+
+    The index of an uncompressed file is written as well (see `record_index`).
 
     Args:
         path: the file.
         compression: "" or "gzip".
+
+    Yields:
+        A function that writes the frames of some records.
     """
+    offsets = array.array("q", [0])
     with files.write_atomically(path, "wb") as stream:
-        if not compression:
-            yield stream
+        if compression:
+            # Without name and time in the gzip header, equal records result in equal files.
+            with gzip.GzipFile("", "wb", COMPRESSION_LEVEL, stream, mtime=0) as packed:
+                yield packed.writelines
             return
-        # Without name and time in the gzip header, equal records result in equal files.
-        with gzip.GzipFile("", "wb", COMPRESSION_LEVEL, stream, mtime=0) as packed:
-            yield cast("IO[bytes]", packed)
+
+        def write(frames: Sequence[bytes]) -> None:
+            stream.writelines(frames)
+            for frame in frames:
+                offsets.append(offsets[-1] + len(frame))
+
+        yield write
+        record_index.write(path, offsets)
 
 
 def is_gzip(path: str) -> bool:
     """Returns whether a record file is gzip-compressed."""
-    with files.open_binary(path) as stream:
-        header = stream.read(HEADER_BYTES)
+    with files.open_unbuffered(path) as stream:
+        header = stream.read(HEADER_BYTES) or b""
     # The length of a first record of 560 kB looks like gzip's magic bytes.
     return header.startswith(files.GZIP_MAGIC) and not has_good_length(header)
 
@@ -171,8 +185,8 @@ def read_records(path: str, skip: Collection[int] = (), start: int = 0) -> Gener
     Args:
         path: the file.
         skip: indices, starting at 0, of records to skip, whether they are corrupt or not.
-        start: number of records to leave out at the beginning, besides those in `skip`. Only their
-            headers are read, if the file is local and uncompressed.
+        start: number of records to leave out at the beginning, besides those in `skip`. They are
+            not read, if `has_places(path)`.
 
     Raises:
         ValueError: the file is truncated or corrupt; the message names the file and the record
@@ -180,8 +194,8 @@ def read_records(path: str, skip: Collection[int] = (), start: int = 0) -> Gener
     """
     first = 0, 0
     if start and has_places(path):
-        with contextlib.closing(find_places(path, skip)) as places:
-            place = next(itertools.islice(places, start, None), None)
+        with contextlib.closing(find_places(path, skip, start)) as places:
+            place = next(places, None)
         if place is None:
             return
         first, start = (place.number, place.offset), 0
@@ -206,32 +220,48 @@ def _damaged_content(path: str, number: int) -> ValueError:
 
 
 def has_places(path: str) -> bool:
-    """Returns whether `find_places` can be used: for uncompressed local files.
+    """Returns whether `find_places` can be used: for local files, and remote ones with an index.
 
-    In a compressed file, a record can only be found by decompressing those before it, and remote
-    files are read fastest from start to end: a request for a few bytes takes as long as one for
-    megabytes.
+    Compressed files have none: there, a record can only be found by decompressing those before it.
+    Remote files without an index are read fastest from start to end: a request for a few bytes
+    takes as long as one for megabytes.
     """
-    return not files.is_remote(path) and not is_gzip(path)
+    if files.is_remote(path):
+        return record_index.find(path) is not None
+    return not is_gzip(path)
 
 
-def find_places(path: str, skip: Collection[int] = ()) -> Generator[Place]:
-    """Yields where the records of an uncompressed local file are, reading only their headers.
+def find_places(path: str, skip: Collection[int] = (), start: int = 0) -> Generator[Place]:
+    """Yields where records of an uncompressed file are: from its index, or else from their headers.
 
     Args:
-        path: the file.
+        path: the file. Without an index it must be local.
         skip: indices, starting at 0, of records to leave out.
+        start: number of records to leave out at the beginning, besides those in `skip`.
 
     Raises:
         ValueError: see `read_records`.
     """
+    index = record_index.find(path)
+    if index is None:
+        yield from itertools.islice(_places_by_headers(path, skip), start, None)
+        return
+    for number in sorted(skip):
+        start += number <= start
+    for number, (offset, end) in enumerate(itertools.pairwise(index.offsets(start)), start):
+        if number not in skip:
+            yield Place(number, offset, end - offset - HEADER_BYTES - FOOTER_BYTES)
+
+
+def _places_by_headers(path: str, skip: Collection[int]) -> Iterator[Place]:
+    """Yields where the records of a local file are that are not in `skip`."""
     end = files.file_size(path)
     offset = number = 0
-    with open_unbuffered(path) as stream:
+    with files.open_unbuffered(path) as stream:
         while offset < end:
             stream.seek(offset)
             try:
-                size = _content_size(stream.read(HEADER_BYTES), end - offset)
+                size = _content_size(stream.read(HEADER_BYTES) or b"", end - offset)
             except (EOFError, ValueError) as error:
                 raise _unreadable(path, number, error) from None
             place = Place(number, offset, size)
@@ -240,30 +270,29 @@ def find_places(path: str, skip: Collection[int] = ()) -> Generator[Place]:
             offset, number = place.end, number + 1
 
 
-def open_unbuffered(path: str) -> io.FileIO:
-    """Opens a local file for reading parts of it: a buffer would read what is between them."""
-    return open(path, "rb", buffering=0)
-
-
-def read_places(path: str, stream: io.FileIO, places: Sequence[Place]) -> list[bytes]:
+def read_places(path: str, places: Sequence[Place]) -> list[bytes]:
     """Returns the contents of some records; consecutive records are read at once.
 
     Args:
-        path: the file, for messages.
-        stream: the same file, opened without a buffer.
+        path: the file.
         places: where the records are, in the order of the file.
 
     Raises:
-        ValueError: the content of a record does not match its checksum.
+        ValueError: there is no such record, or its content does not match its checksum.
     """
     contents: list[bytes] = []
-    for run in _adjacent(places):
-        begin = run[0].offset
-        stream.seek(begin)
-        data = stream.read(run[-1].end - begin)
+    runs = list(_adjacent(places))
+    pieces = files.read_ranges(path, [(run[0].offset, run[-1].end) for run in runs])
+    for run, data in zip(runs, pieces, strict=True):
         for place in run:
-            at, end = place.offset + HEADER_BYTES - begin, place.end - FOOTER_BYTES - begin
+            begin = place.offset - run[0].offset
+            at, end = begin + HEADER_BYTES, begin + HEADER_BYTES + place.size
             content = data[at:end]
+            if data[begin:at] != frame_header(place.size):
+                raise ValueError(
+                    f"{path}, record {place.number + 1}: not where its header or its index says "
+                    f"({record_index.path_of(path)}). Create the file again"
+                )
             if checksum(content) != data[end : end + FOOTER_BYTES]:
                 raise _damaged_content(path, place.number)
             contents.append(content)
@@ -436,6 +465,15 @@ def read_metadata(record_files: Sequence[str]) -> dict[str, RecordFileInfo]:
                         metadata_file=metadata_file,
                     )
     return result
+
+
+def exclude_own_files(paths: Sequence[str]) -> list[str]:
+    """Returns the paths without metadata and indexes, which patterns such as `data/*` match too."""
+    return [
+        path
+        for path in paths
+        if not path.endswith(METADATA_SUFFIX) and os.path.basename(path) != record_index.FOLDER
+    ]
 
 
 def _find_metadata(folder: str) -> list[str]:

@@ -7,9 +7,10 @@ position. A run that was stopped at record n therefore resumes at record n:
   files of different origin.
 * Each block of `SHUFFLE_BLOCK` records is shuffled with its own seed.
 
-Of several processes that share each batch, each one reads only the records of its own rows, and the
-headers of the others, which tell where the next record is. Of the records before the position, only
-the headers are read as well. Compressed and remote files are read whole.
+Of several processes that share each batch, each one reads only the records of its own rows. The
+index of a file tells where they are (`data.record_index`), and where to begin after resuming. In a
+local file without an index, the headers of the records tell that. Remote files without an index and
+compressed files are read whole by each process.
 
 Corrupt records can be skipped: `record_files.scan_record_files` finds them before training, and the
 order is then that of files without them.
@@ -27,12 +28,14 @@ import contextlib
 import itertools
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from albert_tf.data import records
+from albert_tf.files import is_remote
 from albert_tf.pretraining.record_files import (
     UNPARSABLE,
     Features,
@@ -167,34 +170,43 @@ def _read_group(group: _FileGroup, is_own: Iterator[bool], owns_all: bool) -> It
     """
     left = [file.num_records - skip for file, skip in zip(group.files, group.skips, strict=True)]
     turns, drop = _interleave(left), group.drop
+    # Remote files answer slowly, and are read at the same time.
+    threads = len(group.files) if any(is_remote(file.path) for file in group.files) else 0
     with contextlib.ExitStack() as stack:
         readers = [
             stack.enter_context(_opened(file, skip, owns_all))
             for file, skip in zip(group.files, group.skips, strict=True)
         ]
+        run = stack.enter_context(ThreadPoolExecutor(threads)).map if threads else map
         for number in itertools.count(group.first_block):
             block = list(itertools.islice(turns, SHUFFLE_BLOCK))
             if not block:
                 return
             order = _shuffled(len(block), (group.seed, number))[drop:]
             drop = 0
-            yield _read_block(block, list(itertools.compress(order, is_own)), readers)
+            yield _read_block(block, list(itertools.compress(order, is_own)), readers, run)
 
 
-def _read_block(block: list[int], own: list[int], readers: Sequence[Reader]) -> list[bytes]:
+def _read_block(
+    block: list[int], own: list[int], readers: Sequence[Reader], run: Callable[..., Any]
+) -> list[bytes]:
     """Returns some records of the next block.
 
     Args:
         block: the index of the file of each record, in the order before shuffling.
         own: indices of the records to return, in this order.
         readers: of the files.
+        run: calls a function for each of several arguments, like `map`.
     """
-    chosen, contents = set(own), dict[int, bytes]()
-    for file, read in enumerate(readers):
+    chosen = set(own)
+
+    def read(file: int) -> list[tuple[int, bytes]]:
         indices = [index for index, turn in enumerate(block) if turn == file]
         is_chosen = [index in chosen for index in indices]
-        found = read(is_chosen)
-        contents.update(zip(itertools.compress(indices, is_chosen), found, strict=True))
+        found = readers[file](is_chosen)
+        return list(zip(itertools.compress(indices, is_chosen), found, strict=True))
+
+    contents = dict(itertools.chain.from_iterable(run(read, range(len(readers)))))
     return [contents[index] for index in own]
 
 
@@ -231,15 +243,13 @@ def _opened(file: RecordFile, start: int, reads_all: bool) -> Iterator[Reader]:
                 following = itertools.islice(contents, len(is_chosen))
                 return list(itertools.compress(following, is_chosen))
         else:
-            found = records.find_places(file.path, skip)
-            stack.callback(found.close)
-            places = itertools.islice(found, start, None)
-            stream = stack.enter_context(records.open_unbuffered(file.path))
+            places = records.find_places(file.path, skip, start)
+            stack.callback(places.close)
 
             def read(is_chosen: Sequence[bool]) -> list[bytes]:
                 following = itertools.islice(places, len(is_chosen))
                 chosen = list(itertools.compress(following, is_chosen))
-                return records.read_places(file.path, stream, chosen)
+                return records.read_places(file.path, chosen)
 
         yield read
 

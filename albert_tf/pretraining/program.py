@@ -114,8 +114,7 @@ def describe_contents(
         ValueError: the records were created with different vocabularies.
     """
     known = record_files.find_vocabulary([*train_files, *eval_files])
-    path, others = train_files[0].path, len(train_files) - 1
-    path += f" and {others} more" if others else ""
+    path = record_files.name_files([file.path for file in train_files])
     return known.adding(run_identity.TRAINING_DATA, record_files.checksum(train_files), path)
 
 
@@ -165,6 +164,8 @@ def train(
         evaluator.begin(trainer.step)
     batch_size = settings.train_batch_size
     rows = devices.local_rows(strategy, batch_size)
+    if rows.stop - rows.start < batch_size:
+        record_files.warn_of_repeated_reading(files)
 
     def batches_from(step: int) -> Iterator[Batch]:
         dataset = input_pipeline.training_dataset(

@@ -20,7 +20,7 @@ from tqdm import tqdm
 from albert_tf import files
 from albert_tf.checkpoints import finding, trained_with
 from albert_tf.checkpoints.trained_with import TrainedWith
-from albert_tf.data import records
+from albert_tf.data import record_index, records
 
 
 class Feature(NamedTuple):
@@ -241,6 +241,33 @@ def misfit(content: bytes, features: Features, flag_of: dict[str, str]) -> str:
     return ""
 
 
+def warn_of_repeated_reading(found: Sequence[RecordFile]) -> None:
+    """Logs which files every process of a cluster has to read whole, and what changes that."""
+    compressed = [file.path for file in found if file.is_gzip]
+    if compressed:
+        logging.warning(
+            "%s: compressed with gzip, so every process reads and decompresses all of it, instead "
+            "of the records of its own rows. Use uncompressed records: `gzip -dc FILE > NEW_FILE`, "
+            "or create_pretraining_data.py without --compression.",
+            name_files(compressed),
+        )
+    others = [file.path for file in found if not file.is_gzip]
+    if without := [path for path in others if not records.has_places(path)]:
+        logging.warning(
+            "%s: remote and without an index in %s, so every process reads all of it, instead of "
+            "the records of its own rows. create_pretraining_data.py writes indexes: copy the "
+            "folder with the records, or create them again.",
+            name_files(without),
+            os.path.dirname(record_index.path_of(without[0])),
+        )
+
+
+def name_files(paths: list[str]) -> str:
+    """Returns the first path and the number of the others."""
+    others = len(paths) - 1
+    return paths[0] + (f" and {others} more" if others else "")
+
+
 def check_batch_size(files: Sequence[RecordFile], batch_size: int) -> None:
     """Raises a ValueError if there are fewer records than the batch size."""
     total = sum(file.num_records for file in files)
@@ -269,10 +296,9 @@ def checksum(record_files: Sequence[RecordFile]) -> str:
     content = hashlib.sha256()
     for file in record_files:
         size = files.file_size(file.path)
-        with files.open_binary(file.path) as stream:
-            content.update(b"%d " % size + stream.read(_COMPARED_BYTES))
-            stream.seek(max(0, size - _COMPARED_BYTES))
-            content.update(stream.read())
+        ranges = [(0, min(size, _COMPARED_BYTES)), (max(0, size - _COMPARED_BYTES), size)]
+        first, last = files.read_ranges(file.path, ranges)
+        content.update(b"%d " % size + first + last)
     return content.hexdigest()
 
 

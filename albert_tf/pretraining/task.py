@@ -84,12 +84,7 @@ class PretrainingTask:
             ValueError: no file matches, a file is corrupt, its records have different lengths, or
                 its vocabulary is larger than the model's.
         """
-        # A pattern such as `data/*` matches metadata files as well.
-        paths = [
-            path
-            for path in files.expand_patterns(patterns, f"--{flag}")
-            if not path.endswith(records.METADATA_SUFFIX)
-        ]
+        paths = records.exclude_own_files(files.expand_patterns(patterns, f"--{flag}"))
         if not paths:
             raise ValueError(f"--{flag}={patterns}: matches no record file")
         for path in paths:

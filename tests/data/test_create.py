@@ -22,7 +22,14 @@ import pytest
 from albert_tf import files
 from albert_tf.data import corpus, create, shuffling
 from albert_tf.data.create import create_pretraining_data, log_instances
-from albert_tf.data.records import FEATURES, Outputs, count_records, read_metadata, read_records
+from albert_tf.data.records import (
+    FEATURES,
+    Outputs,
+    count_records,
+    exclude_own_files,
+    read_metadata,
+    read_records,
+)
 from albert_tf.data.settings import MEGABYTE, Settings
 from albert_tf.data.tfrecord import decode_example
 from tests.conftest import ROOT, TOY_TEXT
@@ -66,11 +73,12 @@ def make(tmp_path, corpus_file, toy_spm_model):
 
 
 def contents(folder):
-    return {entry.name: entry.read_bytes() for entry in sorted(folder.iterdir())}
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
 
 
 def all_records(folder):
-    paths = [str(path) for path in sorted(folder.iterdir()) if path.suffix != ".json"]
+    paths = exclude_own_files(map(str, sorted(folder.iterdir())))
     return [record for path in paths for record in read_records(path)]
 
 
@@ -218,6 +226,7 @@ def test_the_number_of_processes_changes_no_byte(tmp_path, make, mixed_inputs, n
     assert contents(tmp_path / "out") == expected
     assert set(expected) == {
         *(f"train-{shard:05d}-of-00003" for shard in range(3)),
+        *(f"records.index/train-{shard:05d}-of-00003" for shard in range(3)),
         "train.records.json",
     }
 
@@ -291,8 +300,8 @@ def test_remote_files_are_read_and_written(tmp_path, make, corpus_file):
     metadata = make(**remote, work_dir=str(tmp_path / "work"))
     assert metadata == expected
     names = ["train-00000-of-00002", "train-00001-of-00002", "train.records.json"]
-    assert files.list_directory("memory://out") == names
-    for name in names:
+    assert files.list_directory("memory://out") == ["records.index", *names]
+    for name in [*names, "records.index/train-00001-of-00002"]:
         with files.open_binary(f"memory://out/{name}") as stream:
             assert stream.read() == (tmp_path / "local" / name).read_bytes()
     again = make(**remote, work_dir="/proc/nowhere", resume=True)
@@ -735,7 +744,8 @@ def test_a_full_disk_is_an_error_and_the_run_can_be_resumed(
     assert "Traceback" not in done.stderr
     names = {path.name for path in disk.iterdir()}
     assert "train.records.json" not in names
-    for name in names - {"train.work"}:  # every file with its final name is complete
+    names -= {"train.work", "records.index"}
+    for name in names:  # every file with its final name is complete
         assert (disk / name).read_bytes() == (tmp_path / "expected" / name).read_bytes()
     enlarge()
     assert "Free some space and run the same command again" in done.stderr

@@ -11,6 +11,7 @@ import resource
 import numpy as np
 import pytest
 
+from albert_tf import files
 from albert_tf.data import records
 from albert_tf.data.records import (
     FEATURES,
@@ -310,7 +311,7 @@ def count_bytes(monkeypatch):
             sizes.append(len(content))
             return content
 
-    monkeypatch.setattr(records, "open_unbuffered", lambda path: Counted(path, "rb"))
+    monkeypatch.setattr(files, "open_unbuffered", lambda path: Counted(path, "rb"))
     return sizes
 
 
@@ -322,11 +323,8 @@ def test_records_are_found_by_their_headers_alone(tmp_path, monkeypatch):
     assert sizes == [HEADER_BYTES] * 20
     assert [place.number for place in places] == [i for i in range(20) if i != 3]
     assert places[-1].end == path.stat().st_size
-    with records.open_unbuffered(str(path)) as stream:
-        chosen = [places[i] for i in (4, 5, 6, 11)]
-        assert records.read_places(str(path), stream, chosen) == [
-            contents[i + 1] for i in (4, 5, 6, 11)
-        ]
+    chosen = [places[i] for i in (4, 5, 6, 11)]
+    assert records.read_places(str(path), chosen) == [contents[i + 1] for i in (4, 5, 6, 11)]
     assert len(sizes) == 20 + 2  # neighbors are read at once
 
 
@@ -336,10 +334,9 @@ def test_a_place_with_damaged_content_names_the_record(tmp_path):
     content[80] ^= 1
     path.write_bytes(content)
     first, second = records.find_places(str(path))
-    with records.open_unbuffered(str(path)) as stream:
-        assert records.read_places(str(path), stream, [first]) == [b"a" * 50]
-        with pytest.raises(ValueError, match=r"a\.tfrecord, record 2: its content is damaged"):
-            records.read_places(str(path), stream, [second])
+    assert records.read_places(str(path), [first]) == [b"a" * 50]
+    with pytest.raises(ValueError, match=r"a\.tfrecord, record 2: its content is damaged"):
+        records.read_places(str(path), [second])
 
 
 @pytest.mark.parametrize("kind", ["cut", "length"])

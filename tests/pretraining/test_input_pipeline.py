@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from albert_tf import files as file_access
+from albert_tf import remote
 from albert_tf.data import records
 from albert_tf.data.tfrecord import HEADER_BYTES, frame_records
 from albert_tf.pretraining import input_pipeline, record_files
@@ -212,7 +214,7 @@ def test_workers_together_read_each_record_once(long_files, monkeypatch):
             sizes.append(len(content))
             return content
 
-    monkeypatch.setattr(records, "open_unbuffered", lambda path: Counted(path, "rb"))
+    monkeypatch.setattr(file_access, "open_unbuffered", lambda path: Counted(path, "rb"))
     total = sum(os.path.getsize(file.path) for file in long_files)
     for workers in (2, 4):
         sizes.clear()
@@ -230,3 +232,60 @@ def test_the_next_workers_continue_with_the_same_records(long_files):
         found = read_rows(long_files, workers, 8, 5, start=5 * 8 * number)
         rows = np.concatenate([np.reshape(part, (5, 8 // workers)) for part in found], axis=1)
         np.testing.assert_array_equal(rows, through[5 * number : 5 * (number + 1)])
+
+
+INDEXED_RECORDS = 6000
+
+
+def write_indexed(folder):
+    """Writes three files with indexes, local or remote; returns the files and their total size."""
+    paths = [f"{folder}/{i}.tfrecord" for i in range(3)]
+    for number, path in enumerate(paths):
+        with records.open_output(path, "") as write:
+            write(frame_records([example(n) for n in range(number, INDEXED_RECORDS, 3)]))
+    return record_files.find_record_files(paths), sum(map(file_access.file_size, paths))
+
+
+def count_ranges(monkeypatch):
+    """Returns a list that grows by the sizes of all parts of record files that are read."""
+    sizes = []
+    read_ranges, readinto = file_access.read_ranges, remote._Reader.readinto
+
+    def count(path, ranges):
+        if path.endswith(".tfrecord") and "records.index" not in path:
+            sizes.extend(end - begin for begin, end in ranges)
+        return read_ranges(path, ranges)
+
+    def count_stream(reader, buffer):
+        size = readinto(reader, buffer)
+        sizes.append(size)
+        return size
+
+    monkeypatch.setattr(file_access, "read_ranges", count)
+    monkeypatch.setattr(remote._Reader, "readinto", count_stream)
+    return sizes
+
+
+@pytest.mark.parametrize("scheme", ["", "memory:/"])
+def test_workers_read_each_record_once_with_an_index(tmp_path, monkeypatch, scheme):
+    found, total = write_indexed(f"{scheme}{tmp_path}")
+    through = np.reshape(read_rows(found, 1, 60, 90)[0], (90, 60))
+    sizes = count_ranges(monkeypatch)
+    for workers in (2, 4):
+        sizes.clear()
+        rows = read_rows(found, workers, 60, 90)
+        rows = np.concatenate([np.reshape(part, (90, 60 // workers)) for part in rows], axis=1)
+        np.testing.assert_array_equal(rows, through)
+        # At most an epoch: the last batches are read as the next blocks are.
+        assert 0.85 * total < sum(sizes) <= total, workers
+    np.testing.assert_array_equal(
+        np.reshape(read_rows(found, 2, 60, 30, start=60 * 60)[0], (30, 30)), through[60:, :30]
+    )
+
+
+def test_resuming_reads_nothing_before_the_position(tmp_path, monkeypatch):
+    found, total = write_indexed(f"memory:/{tmp_path}")
+    expected = read_rows(found, 2, 60, 90)[1][-30:]
+    sizes = count_ranges(monkeypatch)
+    assert read_rows(found, 2, 60, 1, start=60 * 89)[1] == expected
+    assert sum(sizes) < total / 3  # the last shuffled block of one epoch and the first of the next

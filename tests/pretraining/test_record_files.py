@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from albert_tf import files
 from albert_tf.checkpoints.trained_with import TrainedWith
+from albert_tf.data import record_index, records
 from albert_tf.data.tfrecord import encode_examples, frame_records
 from albert_tf.pretraining import record_files
 from albert_tf.pretraining.record_files import (
@@ -247,3 +249,22 @@ def test_the_checksum_of_records_is_independent_of_their_folder(tmp_path):
     before = record_files.checksum([RecordFile(str(large), 4)])
     large.write_bytes(bytes(199_999) + b"x")
     assert record_files.checksum([RecordFile(str(large), 4)]) != before
+
+
+def test_files_that_every_process_reads_whole_are_named(tmp_path, caplog):
+    paths = [f"memory:/{tmp_path}/a", f"{tmp_path}/b", f"{tmp_path}/c.gz", f"memory:/{tmp_path}/d"]
+    frames = frame_records([integers_example({"number": [number]}) for number in range(3)])
+    for path, compression in zip(paths, ("", "", "gzip", ""), strict=True):
+        with records.open_output(path, compression) as write:
+            write(frames)
+    found = record_files.find_record_files(paths)
+    record_files.warn_of_repeated_reading([found[0], found[1], found[3]])
+    assert not caplog.text
+    for path in (paths[0], paths[3]):
+        files.remove(record_index.path_of(path))
+    record_files.warn_of_repeated_reading(found)
+    packed, remote = (record.getMessage() for record in caplog.records)
+    assert packed.startswith(f"{tmp_path}/c.gz: compressed with gzip, so every process reads and")
+    assert "`gzip -dc FILE > NEW_FILE`" in packed
+    index = f"memory:/{tmp_path}/records.index"
+    assert remote.startswith(f"{paths[0]} and 1 more: remote and without an index in {index}, so")
