@@ -2,8 +2,8 @@
 
 A plain file can be read from any offset, so that several processes share it. Other files are
 streams, which have to be read from their start, by one process: those compressed with gzip, bzip2
-and Zstandard, and Parquet and Arrow files, whose rows are read as JSON lines. The first bytes of a
-file tell its kind.
+and Zstandard, and Arrow and Parquet files, whose rows are read as JSON lines. Of a large Parquet
+file, however, several processes read different row groups. The first bytes of a file tell its kind.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ class Source:
         size: its size in bytes, as stored.
         is_splittable: whether it can be read from any offset.
         has_rows: whether it is a Parquet or Arrow file.
+        parts: the parts into which a Parquet file is divided.
     """
 
     number: int
@@ -41,6 +42,7 @@ class Source:
     size: int
     is_splittable: bool = True
     has_rows: bool = False
+    parts: tuple[row_files.Part, ...] = ()
 
 
 def find_sources(paths: Sequence[str]) -> list[Source]:
@@ -66,7 +68,9 @@ def _inspect(number: int, path: str) -> Source:
         start = stream.read(_MAGIC_BYTES)
         has_rows = start.startswith(row_files.MAGICS)
         is_splittable = not (has_rows or start.startswith(tuple(_DECOMPRESSORS)))
-        return Source(number, path, stream.seek(0, os.SEEK_END), is_splittable, has_rows)
+        parts = row_files.divide(stream) if start.startswith(row_files.PARQUET_MAGIC) else ()
+        size = stream.seek(0, os.SEEK_END)
+        return Source(number, path, size, is_splittable, has_rows, parts)
 
 
 def _open_gzip(path: str, raw: IO[bytes]) -> IO[bytes]:
@@ -87,8 +91,14 @@ _MAGIC_BYTES = 8
 
 
 @contextlib.contextmanager
-def open_source(path: str) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
+def open_source(
+    path: str, part: row_files.Part | None = None
+) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
     """Opens a text file.
+
+    Args:
+        path: the file.
+        part: the part of a Parquet file to read; None for the whole file.
 
     Yields:
         The stream of its text, and the stream of the bytes as stored, which tells the progress.
@@ -101,7 +111,7 @@ def open_source(path: str) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
         start = raw.read(_MAGIC_BYTES)
         raw.seek(0)
         if start.startswith(row_files.MAGICS):
-            yield row_files.open_rows(path, raw), raw
+            yield row_files.open_rows(path, raw, part), raw
             return
         found = next((magic for magic in _DECOMPRESSORS if start.startswith(magic)), None)
         if found is None:

@@ -175,7 +175,7 @@ def test_a_task_in_a_file_of_100_gb_holds_and_reads_only_its_chunk(tmp_path, mon
     opened = []
     real = corpus.sources.open_source
     monkeypatch.setattr(
-        corpus.sources, "open_source", lambda path: opened.append(path) or real(path)
+        corpus.sources, "open_source", lambda path, part=None: opened.append(path) or real(path)
     )
     tracemalloc.start()
     (chunk,) = read_task(task, step, corpus.SENTENCES)
