@@ -290,6 +290,50 @@ def test_a_classifier_killed_while_its_best_is_copied_has_it_in_the_end(
     assert not leftovers(out)
 
 
+# Runs a program, and kills it while the second checkpoint is being written in the background: when
+# it begins, when the tensors are written but not verified, between the two files of a checkpoint,
+# and before the list of checkpoints.
+KILLED_WHILE_WRITING = """
+import os, re, runpy, signal, sys, time
+from albert_tf import files
+from albert_tf.checkpoints import store
+owner, name, which, pattern = {
+    "begin": (store, "save_checkpoint", 0, "/model.ckpt-10"),
+    "verify": (store, "find_damage", 0, "/.model.ckpt-10-[0-9a-f]*"),
+    "index": (files, "rename", 1, "/model.ckpt-10.index"),
+    "list": (files, "rename", 1, "/checkpoint"),
+}[sys.argv[1]]
+function, is_list = getattr(owner, name), sys.argv[1] == "list"
+def die(*arguments):
+    path = arguments[which]
+    index = os.path.join(os.path.dirname(path), "model.ckpt-10.index")
+    if re.search(pattern + "$", path) and os.path.exists(index) == is_list:
+        time.sleep(1)  # meanwhile, training continues
+        os.kill(os.getpid(), signal.SIGKILL)
+    return function(*arguments)
+setattr(owner, name, die)
+del sys.argv[:2]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize("moment", ["begin", "verify", "index", "list"])
+def test_killed_while_a_checkpoint_is_written_it_ends_with_the_same_weights(
+    command, through, tmp_path, moment
+):
+    program, *flags = command(tmp_path)
+    killed = run([program, "-c", KILLED_WHILE_WRITING, moment, *flags])
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert_all_usable(tmp_path)
+    expected = [0, 5, 10] if moment == "list" else [0, 5]
+    assert list(store.list_checkpoints(str(tmp_path))) == expected
+    assert_same_state(tmp_path, through, 5)
+    finish([program, *flags])
+    for step in (5, 10, 20):
+        assert_same_state(tmp_path, through, step)
+    assert not leftovers(tmp_path)
+
+
 def newest(folder):
     return max(store.list_checkpoints(str(folder)), default=-1)
 
