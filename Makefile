@@ -9,12 +9,15 @@ VENV ?= .venv
 RUN := $(VENV)/bin/python
 READY := $(VENV)/.installed
 EXTRAS := .[dev,gcs,hf,notebooks,openvino,parquet,plot,s3,sentences,web,zh,zstd]
+BEAM_VENV := .venv-beam
+BEAM_READY := $(BEAM_VENV)/.installed
+BEAM_NEEDS := --editable ".[dask]" "pytest>=8.3,<10" "pytest-timeout>=2.3,<3"
 DOCS_READY := $(VENV)/.docs-installed
 
 # Silences TensorFlow's start-up messages (CPU features, no CUDA). Errors are still raised in Python.
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-.PHONY: help setup demo test test-ci test-slow lint format types docs bench check clean
+.PHONY: help setup demo test test-ci test-beam test-slow lint format types docs bench check clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -46,6 +49,16 @@ test-ci: $(READY) ## the slow tests that .ci/run runs (twelve minutes)
 
 test-slow: $(READY) ## all tests, the slow ones as well
 	$(RUN) -m pytest -m "slow or not slow" --timeout 1800
+
+# Apache Beam requires older releases of protobuf and pyarrow than those of $(VENV).
+test-beam: $(BEAM_READY) ## the tests of Apache Beam and Dask, in an environment of their own
+	$(BEAM_VENV)/bin/python -m pytest -m "slow or not slow" --timeout 600 tests/data/test_beam.py
+
+$(BEAM_READY): pyproject.toml
+	@$(PYTHON) -m venv $(BEAM_VENV)
+	@{ command -v uv > /dev/null && uv pip install --quiet --python $(BEAM_VENV)/bin/python $(BEAM_NEEDS); } \
+	  || $(BEAM_VENV)/bin/python -m pip install --quiet --disable-pip-version-check $(BEAM_NEEDS)
+	@touch $(BEAM_READY)
 
 lint: $(READY) ## ruff: rules and formatting
 	$(RUN) -m ruff check .
