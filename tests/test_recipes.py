@@ -166,7 +166,7 @@ def test_the_small_model_is_made_in_stages_of_which_finished_ones_are_skipped(tm
     assert code == 0
     steps = [re.search(r"(\w+)\.py", line)[1] for line in lines if not line.startswith("+")]
     records = ["create_pretraining_data"] * 2
-    later = [*records, "run_pretraining", "pretraining_report"]
+    later = [*records, "run_pretraining", "pretraining_report", "pretraining_errors"]
     assert steps == ["make_corpus", "train_vocabulary", *later]
     (train,) = [line for line in lines[1::2] if f"--output_file={work}/train.tfrecord" in line]
     assert "--dupe_factor=3" in train
@@ -174,8 +174,8 @@ def test_the_small_model_is_made_in_stages_of_which_finished_ones_are_skipped(tm
     (training,) = [line for line in lines[1::2] if "run_pretraining.py" in line]
     assert training.endswith("--num_train_steps=7")
 
-    (work / "corpus").mkdir()
-    (work / "corpus" / "report.md").touch()
+    (work / "package_task").mkdir()
+    (work / "package_task" / "dev.tsv").touch()
     for name in ("vocabulary.model", "vocabulary.vocab"):
         (work / name).touch()
     _, lines, _ = commands("pretrain_small.sh", **run)
