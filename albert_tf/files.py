@@ -447,6 +447,14 @@ def expand_patterns(patterns: str | list[str], what: str) -> list[str]:
     return list(found)
 
 
+def create_directory(path: str) -> None:
+    """Creates a directory and its parents unless they exist."""
+    if is_remote(path):
+        remote.make_directory(path)
+    else:
+        os.makedirs(path or ".", exist_ok=True)
+
+
 def make_directory(path: str, what: str) -> None:
     """Creates a directory and its parents unless they exist, and checks that it is writable.
 
@@ -456,10 +464,7 @@ def make_directory(path: str, what: str) -> None:
     """
     check_scheme(path, what)
     try:
-        if is_remote(path):
-            remote.make_directory(path)
-        else:
-            os.makedirs(path or ".", exist_ok=True)
+        create_directory(path)
         probe = os.path.join(path, f".probe-{uuid.uuid4().hex}")
         with write_atomically(probe):
             pass

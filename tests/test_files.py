@@ -124,6 +124,14 @@ def test_a_directory_is_created_empty_with_its_parents(tmp_path):
     assert not list(path.iterdir())
 
 
+def test_a_directory_is_created_without_checking_it(tmp_path):
+    path = tmp_path / "a" / "b"
+    files.create_directory(str(path))
+    files.create_directory(str(path))
+    assert path.is_dir()
+    files.create_directory("")  # the current one
+
+
 def test_an_existing_directory_keeps_its_files(tmp_path):
     make(tmp_path, "mine.txt")
     files.make_directory(str(tmp_path), "--output_dir")

@@ -29,6 +29,18 @@ def write(path, contents=CONTENTS, compression=""):
             write_frames([frame])
 
 
+def test_nothing_but_the_index_is_written(path, monkeypatch):
+    # A worker that is killed must not leave files that `create.remove_half_written` does not know.
+    written, write_atomically = [], files.write_atomically
+    monkeypatch.setattr(
+        files,
+        "write_atomically",
+        lambda path, *mode: (written.append(path), write_atomically(path, *mode))[1],
+    )
+    record_index.write(path, [0, 17])
+    assert written == [record_index.path_of(path)]
+
+
 def without_headers(monkeypatch, path):
     """Makes it an error to read a file in another way than by byte ranges."""
     opened, sizes = files.open_unbuffered, {}
