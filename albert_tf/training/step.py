@@ -360,7 +360,9 @@ def global_norm(gradients: Gradients, squares: tf.Tensor) -> tf.Tensor:
         squares: sum of the squared rows of the embedding gradients, float32 scalar.
     """
     dense = [tf.reduce_sum(tf.square(gradient)) for gradient in gradients.dense.values()]
-    return tf.sqrt(tf.add_n([squares, *dense]))
+    # Not `tf.add_n`: it begins with any input whose memory it can reuse, which differs between runs
+    # if another operation reads `squares` as well.
+    return tf.sqrt(tf.reduce_sum(tf.stack([squares, *dense])))
 
 
 def clipping_factor(norm: tf.Tensor) -> tf.Tensor:

@@ -1,0 +1,118 @@
+"""Training twice on the same CPU gives the same bits: no sum depends on which thread is first.
+
+`AddN` begins with the first input whose memory it can reuse. If that memory is read by another
+operation as well, this depends on which one is first, and with it the order of the sum.
+"""
+
+from __future__ import annotations
+
+import collections
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+
+from albert_tf import config, optimization
+from albert_tf.pretraining.task import PretrainingTask
+from albert_tf.training import precision
+from albert_tf.training.step import StepOptions, TrainStep
+from tests.conftest import MAX_PREDICTIONS, SEQ_LENGTH, TINY_SHAPE
+from tests.training.distributed_steps import batch_of
+
+MAY_UPDATE = tf.constant(True)
+NO_STOP = tf.constant(False)
+
+
+# The results of these operations are parts of their input's memory, or all of it.
+SHARED_MEMORY = {"ExpandDims", "Identity", "Reshape", "Slice", "Split", "Squeeze", "StridedSlice"}
+SHARED_MEMORY |= {"SplitV", "Unpack", "Placeholder"}
+
+
+def racing_sums(graph_def):
+    """Returns the names of the sums of a graph and its functions whose order may differ."""
+    functions = [function.node_def for function in graph_def.library.function]
+    return [name for nodes in [graph_def.node, *functions] for name in racing_sums_of(nodes)]
+
+
+def racing_sums_of(nodes):
+    """Yields the names of these sums among the nodes of one graph or function."""
+    operations = {node.name: node.op for node in nodes}
+    # Control inputs, as in `^name`, read nothing. `x:0` and `x` are the same tensor of a graph.
+    read = [
+        name.removesuffix(":0") for node in nodes for name in node.input if not name.startswith("^")
+    ]
+    counts = collections.Counter(read)
+    for node in nodes:
+        # The order of two summands does not matter.
+        if node.op == "AddN" and node.attr["N"].i > 2:
+            inputs = [name.removesuffix(":0") for name in node.input if not name.startswith("^")]
+            # The arguments of a function have no node in it, and belong to its caller.
+            producers = {operations.get(name.split(":")[0], "Placeholder") for name in inputs}
+            if producers & SHARED_MEMORY or any(counts[name] > 1 for name in inputs):
+                yield node.name
+
+
+def make_step(optimizer="adamw", recompute=False, precision_name="float32", **options):
+    """Returns the training step of a small model, not compiled by XLA."""
+    precision.apply(precision_name)
+    tf_keras.utils.set_random_seed(3)
+    shape = config.AlbertConfig(**TINY_SHAPE)
+    task = PretrainingTask(shape, SEQ_LENGTH, MAX_PREDICTIONS)
+    model = task.build_model()
+    model.encoder.recompute = recompute
+    schedule = optimization.WarmUpPolynomialDecay(0.01, 40, 4)
+    made = optimization.create_optimizer(optimizer, schedule)
+    return TrainStep(model, task, made, StepOptions(**options))
+
+
+def tensors_of(batch):
+    return {name: tf.constant(value) for name, value in batch.items()}
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        {},
+        {"optimizer": "lamb", "precision_name": "bfloat16", "micro_batches": 3},
+        {"recompute": True, "clip_per_replica": True},
+    ],
+    ids=str,
+)
+def test_no_sum_of_a_step_depends_on_the_order_of_threads(case):
+    step = make_step(**case)
+    batch = tensors_of(batch_of(0))
+    concrete = step.function.get_concrete_function(batch, MAY_UPDATE, NO_STOP)
+    assert racing_sums(concrete.graph.as_graph_def()) == []
+
+
+def test_a_sum_that_depends_on_the_order_of_threads_is_found():
+    @tf.function
+    def sums(x):
+        y, z = tf.exp(x), tf.sin(x)
+        return (
+            tf.add_n([tf.exp(x), tf.sin(x), tf.cos(x)], name="alone"),
+            tf.add_n([y, z], name="of_two"),
+            tf.add_n([tf.exp(x), tf.sin(x), z], name="of_one_read_twice"),
+            tf.add_n([tf.exp(x), tf.sin(x), tf.reshape(y, (1,))], name="of_a_part"),
+            tf.add_n([tf.exp(x), tf.sin(x), x], name="of_an_argument"),
+        )
+
+    found = racing_sums(sums.get_concrete_function(tf.ones((1,))).graph.as_graph_def())
+    assert set(found) == {"of_one_read_twice", "of_a_part", "of_an_argument"}
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "lamb"])
+def test_the_same_steps_give_the_same_bits(optimizer):
+    batches = [tensors_of(batch_of(number)) for number in range(3)]
+    trained = []
+    for _ in range(3):
+        step = make_step(optimizer)
+        norms = []
+        for batch in batches * 5:
+            result = step.function(batch, MAY_UPDATE, NO_STOP)
+            norms.append(result["gradient_norm"].numpy())
+        trained.append([np.stack(norms), *(weight.numpy() for weight in step.variables)])
+    for other in trained[1:]:
+        for value, expected in zip(other, trained[0], strict=True):
+            np.testing.assert_array_equal(value, expected)
