@@ -2,8 +2,8 @@
 
     python examples/demo.py --demo_dir=demo
 
-Creates an English corpus from the documentation of Python's standard library, trains a vocabulary,
-writes records, pre-trains a small model, evaluates it on held-out modules, and fine-tunes it to
+Creates an English corpus from the documentation of the installed packages, trains a vocabulary,
+writes records, pre-trains a small model, evaluates it on held-out packages, and fine-tunes it to
 predict which package a sentence documents. Then plots the learning curve and explains the metrics.
 Each step is an ordinary command, printed before it runs. Run the same command again to resume the
 demo. Nothing is deleted: results of another version of the demo or of Python are moved aside.
@@ -22,19 +22,18 @@ import time
 from typing import Any
 
 import demo_report
-import make_corpus
 from absl import app, flags
 
+import albert_tf
 from albert_tf import files
 from albert_tf.tokenization import FullTokenizer
 
 FLAGS = flags.FLAGS
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-CONFIG = os.path.join("configs", "albert_demo.json")
+CONFIG = os.path.join("configs", "albert_mini_en.json")
 VOCAB_SIZE = demo_report.VOCAB_SIZE
-# Within a few minutes, a small model learns most from short sequences and many small steps.
-LENGTHS = {"max_seq_length": 48, "max_predictions_per_seq": 7}
+LENGTHS = {"max_seq_length": 96, "max_predictions_per_seq": 14}
 
 Options = dict[str, Any]
 
@@ -57,6 +56,48 @@ class Step:
         ]
 
 
+def make_steps(demo_dir: str, seed: int = 1) -> list[Step]:
+    """Returns the steps, in order; `seed` is that of pre-training."""
+    text = {name: os.path.join(demo_dir, "corpus", f"{name}.txt") for name in ("train", "held_out")}
+    records = {name: os.path.join(demo_dir, f"{name}.tfrecord") for name in text}
+    model_dir = os.path.join(demo_dir, "model")
+    return [
+        corpus_step(demo_dir),
+        vocabulary_step(text["train"], demo_dir),
+        record_step("write training records", text["train"], records["train"], demo_dir, dupe=2),
+        record_step(
+            "write held-out records", text["held_out"], records["held_out"], demo_dir, dupe=3
+        ),
+        *pretraining_steps(records["train"], records["held_out"], model_dir, seed),
+        fine_tuning_step(demo_dir, model_dir),
+    ]
+
+
+def corpus_step(demo_dir: str) -> Step:
+    """Returns the command that makes the corpus and the task, each with a part held out."""
+    options: Options = {
+        "source": "packages",
+        "manual_pages": False,
+        "corpus_dir": os.path.join(demo_dir, "corpus"),
+        "task_dir": os.path.join(demo_dir, "task"),
+    }
+    name = "make a corpus from the documentation of the installed packages"
+    result = os.path.join(demo_dir, "task", "dev.tsv")
+    return Step(name, "examples/make_corpus.py", options, result)
+
+
+def vocabulary_step(text_file: str, demo_dir: str) -> Step:
+    """Returns the command that trains the SentencePiece vocabulary."""
+    prefix = os.path.join(demo_dir, "vocabulary")
+    options: Options = {
+        "input_file": text_file,
+        "vocab_size": VOCAB_SIZE,
+        "output_prefix": prefix,
+        "overwrite": True,  # demo_dir contains only files of the demo
+    }
+    return Step("train a vocabulary", "tools/train_vocabulary.py", options, f"{prefix}.model")
+
+
 def record_step(name: str, text_file: str, record_file: str, demo_dir: str, dupe: int) -> Step:
     """Returns the command that creates masked instances from one part of the corpus."""
     options: Options = {
@@ -71,70 +112,33 @@ def record_step(name: str, text_file: str, record_file: str, demo_dir: str, dupe
     return Step(name, "create_pretraining_data.py", options, record_file)
 
 
-def training_options(demo_dir: str) -> Options:
-    """Returns the flags that training and evaluation share."""
-    return {
+def pretraining_steps(
+    record_file: str, held_out_file: str, model_dir: str, seed: int
+) -> tuple[Step, Step]:
+    """Returns the commands that pre-train the model and evaluate its checkpoints."""
+    common: Options = {
         "albert_config_file": CONFIG,
-        "input_file": os.path.join(demo_dir, "train.tfrecord"),
-        "eval_input_file": os.path.join(demo_dir, "held_out.tfrecord"),
-        "output_dir": os.path.join(demo_dir, "model"),
+        "input_file": record_file,
+        "eval_input_file": held_out_file,
+        "output_dir": model_dir,
         **LENGTHS,
-        "seed": 1,
-    }
-
-
-def make_steps(demo_dir: str) -> list[Step]:
-    """Returns the steps that follow the creation of the corpus, in order."""
-    corpus = os.path.join(demo_dir, "corpus")
-    train_text, held_out_text = (
-        os.path.join(corpus, name) for name in ("train.txt", "held_out.txt")
-    )
-    vocabulary: Options = {
-        "input_file": train_text,
-        "vocab_size": VOCAB_SIZE,
-        "output_prefix": os.path.join(demo_dir, "vocabulary"),
-        "overwrite": True,  # demo_dir contains only files of the demo
+        "seed": seed,
     }
     training: Options = {
-        "train_batch_size": 24,
+        "train_batch_size": 128,
         "optimizer": "adamw",
-        "learning_rate": 7e-4,
-        "num_train_steps": 2000,
-        "num_warmup_steps": 100,
-        "save_checkpoints_steps": 500,
-        "log_steps": 50,
+        "learning_rate": 4e-4,
+        "num_train_steps": 300,
+        "num_warmup_steps": 150,
+        "save_checkpoints_steps": 150,
+        "log_steps": 25,
     }
-    evaluation: Options = {
-        "do_train": False,
-        "do_eval": True,
-        "eval_batch_size": 64,
-    }
-    common = training_options(demo_dir)
-    train_records, held_out_records = common["input_file"], common["eval_input_file"]
-    model_dir = common["output_dir"]
-    return [
-        Step(
-            "train a vocabulary",
-            "tools/train_vocabulary.py",
-            vocabulary,
-            os.path.join(demo_dir, "vocabulary.model"),
-        ),
-        record_step("write training records", train_text, train_records, demo_dir, dupe=5),
-        record_step("write held-out records", held_out_text, held_out_records, demo_dir, dupe=5),
-        Step(
-            "pre-train",
-            "run_pretraining.py",
-            common | training,
-            os.path.join(model_dir, "metrics.jsonl"),
-        ),
-        Step(
-            "evaluate on held-out text",
-            "run_pretraining.py",
-            common | evaluation,
-            os.path.join(model_dir, "eval_results.txt"),
-        ),
-        fine_tuning_step(demo_dir, model_dir),
-    ]
+    evaluation: Options = {"do_train": False, "do_eval": True, "eval_batch_size": 64}
+    log, result = (os.path.join(model_dir, name) for name in ("metrics.jsonl", "eval_results.txt"))
+    return (
+        Step("pre-train", "run_pretraining.py", common | training, log),
+        Step("evaluate on held-out text", "run_pretraining.py", common | evaluation, result),
+    )
 
 
 def fine_tuning_step(demo_dir: str, model_dir: str) -> Step:
@@ -150,12 +154,12 @@ def fine_tuning_step(demo_dir: str, model_dir: str) -> Step:
         "do_train": True,
         "do_eval": True,
         "max_seq_length": LENGTHS["max_seq_length"],
-        "train_batch_size": 32,
+        "train_batch_size": 64,
         "eval_batch_size": 64,
-        "learning_rate": 3e-4,
-        "train_step": 300,
-        "warmup_step": 30,
-        "save_checkpoints_steps": 100,
+        "learning_rate": 2e-4,
+        "train_step": 400,
+        "warmup_step": 100,
+        "save_checkpoints_steps": 400,
         "log_steps": 50,
     }
     result = os.path.join(output_dir, "confusion_matrix.png")
@@ -198,22 +202,21 @@ class Progress:
 
 
 def move_aside(demo_dir: str) -> None:
-    """Moves the files of an earlier demo, except the texts, into a folder `earlier-<time>`."""
+    """Moves the files of an earlier demo into a folder `earlier-<time>`."""
     aside = os.path.join(demo_dir, time.strftime("earlier-%Y%m%d-%H%M%S"))
     print(f"{demo_dir} was made with other settings or another Python: moved to {aside}")
-    names = [name for name in os.listdir(demo_dir) if name not in ("corpus", "task")]
+    names = os.listdir(demo_dir)
     os.makedirs(aside)
     for name in names:
         if not name.startswith("earlier-"):
             os.rename(os.path.join(demo_dir, name), os.path.join(aside, name))
 
 
-def fingerprint_of(paths: tuple[str, ...], steps: list[Step]) -> str:
-    """Returns a checksum of the corpus, the model's config and the commands."""
-    digest = hashlib.sha256()
-    for path in (*paths, CONFIG):
-        with files.open_binary(path) as stream:
-            digest.update(stream.read())
+def fingerprint_of(steps: list[Step]) -> str:
+    """Returns a checksum of what determines the results: versions, model's config and commands."""
+    digest = hashlib.sha256(f"{albert_tf.__version__} {sys.version}".encode())
+    with files.open_binary(CONFIG) as stream:
+        digest.update(stream.read())
     for step in steps:
         digest.update(repr(step).encode())
     return digest.hexdigest()
@@ -222,8 +225,8 @@ def fingerprint_of(paths: tuple[str, ...], steps: list[Step]) -> str:
 def run_steps(steps: list[Step], progress: Progress) -> None:
     """Runs the remaining steps, and exits at the first one that fails."""
     environment = {**os.environ, "PYTHONPATH": ROOT}
-    for number, step in enumerate(steps, 2):
-        print(f"\n[{number}/{len(steps) + 1}] {step.name}")
+    for number, step in enumerate(steps, 1):
+        print(f"\n[{number}/{len(steps)}] {step.name}")
         if progress.covers(step):
             print("    done earlier")
             continue
@@ -245,11 +248,9 @@ def main(argv: list[str]) -> None:
     demo_dir = os.path.relpath(FLAGS.demo_dir, ROOT)
     os.chdir(ROOT)
     start = time.monotonic()
-    steps = make_steps(demo_dir)
-    print(f"[1/{len(steps) + 1}] make a corpus from the standard library's documentation")
-    corpus = make_corpus.write_corpus(os.path.join(demo_dir, "corpus"))
-    task = make_corpus.write_task(os.path.join(demo_dir, "task"))
-    progress = Progress(demo_dir, fingerprint_of((*corpus, *task), steps))
+    steps = make_steps(demo_dir, FLAGS.seed)
+    files.make_directory(demo_dir, "--demo_dir")
+    progress = Progress(demo_dir, fingerprint_of(steps))
     try:
         run_steps(steps, progress)
     except KeyboardInterrupt:
@@ -264,6 +265,7 @@ def main(argv: list[str]) -> None:
     print(demo_report.describe(results[-1], chance, tokenizer.pieces[chance.token_id]))
     task_result = demo_report.read_task_result(demo_dir)
     print(demo_report.describe_task(task_result))
+    print(f"\n{demo_report.about_the_long_run()}")
     print(f"\nPlots: {plot_file}, {steps[-1].output}")
     print(f"Models: {model_dir}, {os.path.dirname(steps[-1].output)}")
     print(f"Took {time.monotonic() - start:.0f} s")
@@ -273,5 +275,6 @@ def main(argv: list[str]) -> None:
 
 if __name__ == "__main__":
     flags.DEFINE_string("demo_dir", "demo", "Folder that all files are written to.")
+    flags.DEFINE_integer("seed", 1, "Seed of the weights and of the order of records.")
     flags.register_validator("demo_dir", bool, "expected a folder, got an empty string")
     app.run(main)

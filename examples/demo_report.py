@@ -10,13 +10,21 @@ import textwrap
 
 from albert_tf import files
 
-VOCAB_SIZE = 2000
+VOCAB_SIZE = 4000
+LINE_LENGTH = 96
 # The model has learned something if it is this many times better than a constant prediction.
-REQUIRED_RATIO = 2.0
-REQUIRED_TASK_RATIO = 1.5  # the same for the classification task
+REQUIRED_RATIO = 1.25
+REQUIRED_TASK_RATIO = 1.4  # the same for the classification task
+REQUIRED_ORDER_MARGIN = 0.05  # over a constant prediction of the sentence order
+LONG_RUN = (
+    "This took minutes. After an hour, bash scripts/pretrain_small.sh reaches 0.265 of the masked "
+    "tokens and 0.734 of the sentence orders of the same corpus, where the best constant answers "
+    "reach 0.062 and 0.574. Curves, and what that model is good for: docs/reproduction.md"
+)
 TOO_LITTLE = (
-    f"The model learned too little: {REQUIRED_RATIO} times the best constant answer was expected "
-    f"for masked words, and {REQUIRED_TASK_RATIO} times for packages."
+    f"The model learned too little: expected were {REQUIRED_RATIO} times the best constant answer "
+    f"for masked words, {REQUIRED_TASK_RATIO} times for packages, and "
+    f"{100 * REQUIRED_ORDER_MARGIN:.0f} points above it for sentence order."
 )
 
 
@@ -76,15 +84,17 @@ def draw_curves(
 
     lines = files.read_text(os.path.join(model_dir, "metrics.jsonl")).splitlines()
     rows = [row for row in map(json.loads, lines) if "loss" in row]  # not those of evaluations
+    # metric, title, accuracy of the best constant answer, lower end of the axis
+    order_level = chance.sentence_order_accuracy
     panels = [
-        ("loss", "loss (masked LM + sentence order)", None),
-        ("masked_lm_accuracy", "masked-LM accuracy", chance.masked_lm_accuracy),
-        ("sentence_order_accuracy", "sentence-order accuracy", chance.sentence_order_accuracy),
+        ("loss", "loss (masked LM + sentence order)", None, None),
+        ("masked_lm_accuracy", "masked-LM accuracy", chance.masked_lm_accuracy, 0.0),
+        ("sentence_order_accuracy", "sentence-order accuracy", order_level, 0.4),
     ]
     figure, axes = plt.subplots(1, len(panels), figsize=(13, 3.8), layout="constrained")
     steps = [row["step"] for row in rows]
     held_out_steps = [result["global_step"] for result in results]
-    for axis, (key, title, level) in zip(axes, panels, strict=True):
+    for axis, (key, title, level, bottom) in zip(axes, panels, strict=True):
         axis.plot(steps, [row[key] for row in rows], color="tab:blue", label="training batches")
         values = [result[key] for result in results]
         axis.plot(held_out_steps, values, "o-", color="tab:orange", label="held-out text")
@@ -92,7 +102,7 @@ def draw_curves(
             axis.axhline(
                 level, color="gray", linestyle="--", label="best constant answer, held out"
             )
-            axis.set_ylim(bottom=0)
+        axis.set_ylim(bottom=bottom)
         axis.set(title=title, xlabel="step")
         axis.grid(alpha=0.3)
         axis.legend(loc="best", fontsize="small")
@@ -122,16 +132,18 @@ Held-out text, {steps:20}  model   best constant answer
 def describe(results: dict[str, float], chance: Chance, piece: str) -> str:
     """Returns the held-out metrics and an explanation, as text."""
     masked_lm = results["masked_lm_accuracy"]
-    word_level, order_level = chance.masked_lm_accuracy, chance.sentence_order_accuracy
+    word_level = chance.masked_lm_accuracy
+    order_gain = results["sentence_order_accuracy"] - chance.sentence_order_accuracy
     meaning = (
         "masked_lm_accuracy is the share of hidden tokens that the model names right, out of a "
-        f"vocabulary of {VOCAB_SIZE} and in modules that it never saw: "
+        f"vocabulary of {VOCAB_SIZE} and in packages that it never saw: "
         f"{masked_lm / word_level:.1f} times as often as one who always names the commonest token "
         f"({REQUIRED_RATIO} times is what this demo asks for). sentence_order_accuracy is how "
-        "often it sees whether two pieces of text were swapped. A model learns that long after it "
-        f"has learned words, so expect little above {order_level:.2f} of a few minutes."
+        "often it sees whether two pieces of text were swapped: "
+        f"{100 * order_gain:+.1f} points beside one who always gives the same answer "
+        f"({100 * REQUIRED_ORDER_MARGIN:+.0f} is what this demo asks for)."
     )
-    return f"{tabulate(results, chance, piece)}\n\n{textwrap.fill(meaning, 96)}"
+    return f"{tabulate(results, chance, piece)}\n\n{textwrap.fill(meaning, LINE_LENGTH)}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -168,10 +180,17 @@ Which of {result.packages} packages does a sentence document?  model   best cons
 (always {result.majority})"""
 
 
+def about_the_long_run() -> str:
+    """Returns what a longer run on the same corpus reaches, as text."""
+    return textwrap.fill(LONG_RUN, LINE_LENGTH)
+
+
 def has_learned(results: dict[str, float], chance: Chance, task_result: TaskResult) -> bool:
-    """Returns whether the model is better than constant predictions by the required ratios."""
+    """Returns whether the model is better than constant predictions by what is required."""
     words, packages = results["masked_lm_accuracy"], task_result.accuracy
+    order_gain = results["sentence_order_accuracy"] - chance.sentence_order_accuracy
     return (
         words >= REQUIRED_RATIO * chance.masked_lm_accuracy
+        and order_gain >= REQUIRED_ORDER_MARGIN
         and packages >= REQUIRED_TASK_RATIO * task_result.majority_share
     )

@@ -45,17 +45,17 @@ _INLINE = (
 _SENTENCE_END = re.compile(r"(?<=[.!?])(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\bvs\.)\s+(?=[\"'(A-Z])")
 # Names with underscores, equations and calls occur in English sentences about programs.
 _FOREIGN = re.compile(r"[\\{}|]|://")
+_NO_LETTERS = re.compile(r"[^A-Za-z\s]+")
 
 
 def is_sentence(text: str) -> bool:
     """Returns whether `text` is a sentence of English prose, rather than code or a heading."""
-    letters = sum(character.isalpha() or character.isspace() for character in text)
     return (
-        len(text.split()) >= MIN_WORDS
-        and letters >= MIN_LETTER_SHARE * len(text)
-        and text[0].isupper()
+        text.isascii()
+        and text[:1].isupper()
         and text[-1] in ".!?"
-        and text.isascii()
+        and len(text.split()) >= MIN_WORDS
+        and len(_NO_LETTERS.sub("", text)) >= MIN_LETTER_SHARE * len(text)
         and not _FOREIGN.search(text)
     )
 

@@ -59,7 +59,9 @@ def load(name):
 
 
 def test_every_released_shape_is_there():
-    assert set(ENGLISH + CHINESE + ["albert_demo", "albert_small_en"]) == set(NAMES)
+    assert set(ENGLISH + CHINESE + ["albert_demo", "albert_mini_en", "albert_small_en"]) == set(
+        NAMES
+    )
 
 
 @pytest.mark.parametrize("path", PATHS, ids=NAMES)

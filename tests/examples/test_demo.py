@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import re
 import subprocess
 import sys
 
@@ -44,13 +45,11 @@ def test_what_is_gone_is_made_anew_with_all_that_depends_on_it(tmp_path):
 
 def test_other_settings_start_anew_and_delete_nothing(tmp_path):
     steps = steps_in(tmp_path)
-    (tmp_path / "corpus").mkdir()
     finish(demo.Progress(str(tmp_path), "a"), steps)
     again = demo.Progress(str(tmp_path), "b")
     assert not any(again.covers(step) for step in steps)
     (aside,) = tmp_path.glob("earlier-*")
     assert {path.name for path in aside.iterdir()} == {"one", "two", "three", "progress.json"}
-    assert (tmp_path / "corpus").is_dir()
 
 
 def test_a_failing_step_stops_the_demo_and_is_not_done(tmp_path, capfd):
@@ -124,3 +123,29 @@ def test_the_result_of_the_task_stands_beside_the_commonest_package(tmp_path):
     assert result == demo_report.TaskResult(0.75, "email", 2 / 3, 2)
     text = demo_report.describe_task(result)
     assert "0.750   0.667 (always email)" in text
+
+
+@pytest.mark.parametrize("lacking", [None, "words", "order", "packages"])
+def test_the_demo_demands_that_everything_is_learned(lacking):
+    learned = {"words": 0.13, "order": 0.65, "packages": 0.57}
+    if lacking:
+        learned[lacking] -= 0.02
+    results = {
+        "masked_lm_accuracy": learned["words"],
+        "sentence_order_accuracy": learned["order"],
+    }
+    chance = demo_report.Chance(7, 0.1, 0.595)
+    task_result = demo_report.TaskResult(learned["packages"], "email", 0.4, 3)
+    assert demo_report.has_learned(results, chance, task_result) == (lacking is None)
+
+
+def test_the_figures_of_the_long_run_are_those_of_the_page_it_names():
+    page = (ROOT / "docs" / "reproduction.md").read_text("utf-8")
+    assert "docs/reproduction.md" in demo_report.LONG_RUN
+    for row in (
+        "| 5,000 | 0.265 | 0.734 |",
+        '| best constant answer | 0.062 (always ".") | 0.574 |',
+    ):
+        assert row in page
+        for figure in re.findall(r"0\.\d+", row):
+            assert figure in demo_report.LONG_RUN
