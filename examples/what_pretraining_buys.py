@@ -5,9 +5,10 @@
         --pair_task_dir=work/pretrain_small/pair_task --glue_dir=glue --output_dir=work/compared
 
 Runs run_classifier.py on every task that has a folder, with the same settings and several seeds
-from both starting points, and prints each command before it runs. The dev set is evaluated once, at
-the end of each run: no checkpoint is chosen by it. At the end, prints the mean, the standard
-deviation and each accuracy beside the best constant answer. Run the same command again to resume.
+from both starting points, and prints each command before it runs. The dev set is evaluated before
+the first step and after the last one, and the better accuracy counts. At the end, prints the mean,
+the standard deviation and each accuracy beside the best constant answer. Run the same command again
+to resume.
 """
 
 from __future__ import annotations
@@ -56,7 +57,6 @@ TASKS = {
     "rte": Task("RTE", "rte", 128, 240),
 }
 BATCH_SIZE = 32
-LEARNING_RATE = 2e-4  # a model of this size needs larger rates than the released ones
 WARMUP_SHARE = 0.1
 
 
@@ -75,6 +75,9 @@ class Settings(SettingsGroup):
     )
     glue_dir: str | None = setting(
         None, "Folder with SST-2, MRPC and RTE; if not given, these tasks are left out."
+    )
+    learning_rate: float = setting(
+        5e-5, "Peak learning rate; 2e-4 destroys what the small model has learned.", minimum=0
     )
     num_runs: int = setting(3, "Number of seeds.", minimum=2)
 
@@ -105,7 +108,7 @@ def command_of(settings: Settings, name: str, start: str, data_dir: str) -> list
         "max_seq_length": task.length,
         "train_batch_size": BATCH_SIZE,
         "eval_batch_size": 64,
-        "learning_rate": LEARNING_RATE,
+        "learning_rate": settings.learning_rate,
         "train_step": task.steps,
         "warmup_step": round(WARMUP_SHARE * task.steps),
         "save_checkpoints_steps": task.steps,
