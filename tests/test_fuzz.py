@@ -43,7 +43,7 @@ from albert_tf.classification import custom, tasks
 from albert_tf.classification.reading import read_examples
 from albert_tf.classification.settings import CustomDataSettings
 from albert_tf.config import AlbertConfig
-from albert_tf.data import corpus, records, tfrecord, work_directory
+from albert_tf.data import corpus, record_index, records, tfrecord, work_directory
 from albert_tf.data.settings import TextSettings
 from albert_tf.data.text_formats import sentences_of
 from albert_tf.finetuning import feature_cache, results
@@ -318,6 +318,29 @@ def write_compressed_records(folder):
     return path
 
 
+def write_index(folder):
+    contents = list(records.read_records(str(write_record_file(folder))))
+    with records.open_output(str(folder / "train.tfrecord"), "") as write:
+        write(tfrecord.frame_records(contents))
+    return Path(record_index.path_of(str(folder / "train.tfrecord")))
+
+
+def damage_index(data: bytes, rng: random.Random) -> bytes:
+    """Damages bytes; or replaces, removes, doubles or swaps offsets."""
+    if not rng.randrange(3):
+        return damage_bits(data, rng)
+    offsets = np.frombuffer(data, "<i8")
+    number = rng.randrange(len(offsets))
+    other = rng.choice([0, 1, -1, 2**40, -(2**63), int(rng.choice(offsets))])
+    actions = [
+        lambda: np.delete(offsets, number),
+        lambda: np.insert(offsets, number, other),
+        lambda: np.where(np.arange(len(offsets)) == number, other, offsets),
+        lambda: offsets[rng.sample(range(len(offsets)), len(offsets))],
+    ]
+    return rng.choice(actions)().astype("<i8").tobytes()
+
+
 def write_record_metadata(folder):
     path = write_record_file(folder)
     entry = {"name": path.name, "instances": NUM_RECORDS, "bytes": path.stat().st_size}
@@ -366,6 +389,13 @@ def read_usable_records(path):
 def good_rows():
     with tempfile.TemporaryDirectory() as folder:
         return [frozen(row) for row in read_record_file(write_record_file(Path(folder)))]
+
+
+@kind("record index", write_index, damage_index, has_checksum=True)
+def read_by_index(path):
+    record_file = str(path.parents[1] / path.name)
+    places = list(records.find_places(record_file))
+    return records.read_places(record_file, places[::2]), records.read_places(record_file, places)
 
 
 @kind("record metadata", write_record_metadata, damage_json)

@@ -81,12 +81,14 @@ def find(path: str) -> RecordIndex | None:
     """Returns the index of a record file, or None if there is none or it is of another file."""
     index = path_of(path)
     try:
-        count = files.file_size(index) // _DTYPE.itemsize - 1
+        end = files.file_size(index) // _DTYPE.itemsize * _DTYPE.itemsize
     except FileNotFoundError:
         return None
     size = files.file_size(path)
-    if count >= 0 and _read(index, count, count + 1) == size:
-        return RecordIndex(index, count, size)
+    ends = [(0, _DTYPE.itemsize), (end - _DTYPE.itemsize, end)]
+    expected = [np.array(offset, _DTYPE).tobytes() for offset in (0, size)]
+    if end and list(files.read_ranges(index, ends)) == expected:
+        return RecordIndex(index, end // _DTYPE.itemsize - 1, size)
     logging.warning(
         "%s: ignored, because it was not made for a file of %d bytes like %s. Remove it, or create "
         "the records again.",

@@ -120,7 +120,7 @@ def test_the_bytes_read_before_the_start_do_not_depend_on_it(tmp_path, monkeypat
     for start in (1, 30_000, 48_000):
         sizes.clear()
         assert next(records.find_places(path, (), start)).number == start
-        assert sizes == [8, 8 * (record_index.OFFSETS_AT_ONCE + 1)]
+        assert sizes == [16, 8 * (record_index.OFFSETS_AT_ONCE + 1)]
 
 
 def test_a_remote_file_without_an_index_has_no_places(path):
@@ -135,6 +135,15 @@ def test_an_index_of_another_file_is_ignored(path, caplog):
     assert record_index.find(path) is None
     assert "records.index/train: ignored, because it was not made for a file of " in caplog.text
     assert list(records.read_records(path, (), 5)) == CONTENTS[5:9]
+
+
+def test_an_index_without_the_first_record_is_ignored(tmp_path, caplog):
+    path = str(tmp_path / "train")
+    write(path)
+    np.fromfile(record_index.path_of(path), "<i8")[1:].tofile(record_index.path_of(path))
+    assert list(records.read_records(path)) == CONTENTS
+    assert next(records.find_places(path)).number == 0
+    assert "records.index/train: ignored" in caplog.text
 
 
 def test_an_index_of_other_records_of_the_same_size_is_an_error(tmp_path):
