@@ -34,7 +34,9 @@ ACTIVATIONS = {
     "linear": tf.identity,
 }
 _GELU_SCALE, _GELU_CUBE = math.sqrt(2 / math.pi), 0.044715
+_MIN_FOLDED_WIDTH = 64  # a narrower axis is reduced as it is
 _is_plain = contextvars.ContextVar("_is_plain", default=False)
+_is_fused = contextvars.ContextVar("_is_fused", default=False)
 
 
 def is_compiled_whole() -> bool:
@@ -79,7 +81,15 @@ def fused(function: Callable[..., Any]) -> Callable[..., Any]:
         function: takes the width of the tensors and the tensors. It is compiled, once for each
             shape, if the width is at least MIN_COMPILED_WIDTH.
     """
-    compiled = tf.function(function, jit_compile=True, autograph=False)
+
+    def trace(width: int, *tensors: Any) -> Any:
+        token = _is_fused.set(True)
+        try:
+            return function(width, *tensors)
+        finally:
+            _is_fused.reset(token)
+
+    compiled = tf.function(trace, jit_compile=True, autograph=False)
 
     def call(width: int, *tensors: Any) -> Any:
         is_wide = width >= MIN_COMPILED_WIDTH
@@ -91,6 +101,34 @@ def fused(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _float(x: tf.Tensor) -> tf.Tensor:
     return tf.cast(x, tf.float32)
+
+
+def _narrow(x: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+    """Casts float32 to a dtype; in compiled loops, rounds to bfloat16 by operations on the bits.
+
+    With XLA's own cast, a loop with a tanh or an exponential takes up to twice as long on CPUs.
+    """
+    if dtype != tf.bfloat16 or not _is_fused.get():
+        return tf.cast(x, dtype)
+    bits = tf.bitcast(x, tf.uint32)
+    is_odd = tf.bitwise.right_shift(bits, 16) & 1
+    rounded = tf.bitwise.right_shift(bits + 0x7FFF + is_odd, 16)  # ties to even
+    return tf.bitcast(tf.cast(rounded, tf.uint16), tf.bfloat16)
+
+
+def _folded(x: tf.Tensor, operation: Callable[[tf.Tensor, tf.Tensor], tf.Tensor]) -> tf.Tensor:
+    """Combines the halves of the last axis, repeatedly, to prepare a reduction over it.
+
+    XLA does not vectorize reductions of floats over the last axis on CPUs, but does so here.
+    """
+    while _is_fused.get() and x.shape[-1] and x.shape[-1] % (2 * _MIN_FOLDED_WIDTH) == 0:
+        x = operation(*tf.split(x, 2, axis=-1))
+    return x
+
+
+def _row_sums(x: tf.Tensor) -> tf.Tensor:
+    """Returns the sums over the last axis, which is kept with size 1."""
+    return tf.reduce_sum(_folded(x, tf.add), axis=-1, keepdims=True)
 
 
 def _column_sums(x: tf.Tensor) -> tf.Tensor:
@@ -120,7 +158,7 @@ def add_bias(x: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
 @fused
 def _gelu(width, x, bias):
     z = _float(x) + bias  # [N, H]
-    return tf.cast(0.5 * z * (1.0 + tf.tanh(_GELU_SCALE * (z + _GELU_CUBE * z * z * z))), x.dtype)
+    return _narrow(0.5 * z * (1.0 + tf.tanh(_GELU_SCALE * (z + _GELU_CUBE * z * z * z))), x.dtype)
 
 
 @fused
@@ -130,13 +168,18 @@ def _gelu_gradient(width, x, bias, dy):
     tanh = tf.tanh(_GELU_SCALE * z * (1.0 + _GELU_CUBE * square))
     slope = _GELU_SCALE * (1.0 + 3.0 * _GELU_CUBE * square)
     dz = _float(dy) * 0.5 * (1.0 + tanh + z * (1.0 - tanh * tanh) * slope)  # [N, H]
-    return tf.cast(dz, x.dtype), tf.reduce_sum(dz, axis=0)
+    return _narrow(dz, x.dtype)
 
 
 @tf.custom_gradient
 def _bias_gelu(x, bias):
     width = x.shape[-1]
-    return _gelu(width, x, bias), lambda dy: _gelu_gradient(width, x, bias, dy)
+
+    def gradient(dy):
+        dx = _gelu_gradient(width, x, bias, dy)  # [N, H]
+        return dx, _column_sums(dx)
+
+    return _gelu(width, x, bias), gradient
 
 
 def activate(x: tf.Tensor, bias: tf.Tensor, name: str) -> tf.Tensor:
@@ -164,23 +207,23 @@ def _norm(width, x, bias, keep, keep_scale, residual, gamma, beta):
         total = tf.where(keep, total * keep_scale, 0.0)
     if residual is not None:
         total += _float(residual)
-    total -= tf.reduce_mean(total, axis=-1, keepdims=True)
-    variance = tf.reduce_mean(tf.square(total), axis=-1, keepdims=True)  # [N, 1]
+    total -= _row_sums(total) / width
+    variance = _row_sums(tf.square(total)) / width  # [N, 1]
     rsqrt = tf.math.rsqrt(variance + LAYER_NORM_EPSILON)  # [N, 1]
     normal = total * rsqrt  # [N, H]
-    return tf.cast(normal * gamma + beta, x.dtype), tf.cast(normal, x.dtype), rsqrt
+    return _narrow(normal * gamma + beta, x.dtype), _narrow(normal, x.dtype), rsqrt
 
 
 @fused
 def _norm_gradient(width, normal, rsqrt, gamma, keep, keep_scale, dy):
     dtype, normal, dy = dy.dtype, _float(normal), _float(dy)
     dn = dy * gamma  # [N, H]
-    mean = tf.reduce_mean(dn, axis=-1, keepdims=True)  # [N, 1]
-    along = tf.reduce_mean(dn * normal, axis=-1, keepdims=True)  # [N, 1]
+    mean = _row_sums(dn) / width  # [N, 1]
+    along = _row_sums(dn * normal) / width  # [N, 1]
     dtotal = rsqrt * (dn - mean - normal * along)  # [N, H]
-    dresidual = tf.cast(dtotal, dtype)
-    dx = dresidual if keep is None else tf.cast(tf.where(keep, dtotal * keep_scale, 0.0), dtype)
-    return dx, dresidual, tf.cast(dy * normal, dtype)
+    dresidual = _narrow(dtotal, dtype)
+    dx = dresidual if keep is None else _narrow(tf.where(keep, dtotal * keep_scale, 0.0), dtype)
+    return dx, dresidual, _narrow(dy * normal, dtype)
 
 
 def add_and_norm(
@@ -247,69 +290,125 @@ def layer_norm(x: tf.Tensor, beta: tf.Tensor, gamma: tf.Tensor) -> tf.Tensor:
     return tf.reshape(run(tf.reshape(x, (-1, width)), beta, gamma), shape)
 
 
-def _row_max(width, x):
-    """Returns the maximum over the last axis of float32 `x`.
+def _row_max(x: tf.Tensor) -> tf.Tensor:
+    """Returns the maximum over the last axis of float32 `x`, which is kept with size 1.
 
     XLA vectorizes the maximum of integers on CPUs but not that of floats, so the compiled version
     compares the bits as integers.
     """
-    if width < MIN_COMPILED_WIDTH:
+    if not _is_fused.get():
         return tf.reduce_max(x, axis=-1, keepdims=True)
 
     def flip(bits):  # flips all bits but the sign of negative floats: integers then sort as floats
         return tf.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
 
-    top = tf.reduce_max(flip(tf.bitcast(x, tf.int32)), axis=-1, keepdims=True)
-    return tf.bitcast(flip(top), tf.float32)
+    bits = tf.bitcast(_folded(x, tf.maximum), tf.int32)
+    return tf.bitcast(flip(tf.reduce_max(flip(bits), axis=-1, keepdims=True)), tf.float32)
 
 
 @fused
-def _softmax(width, scores, scale, mask_adder):
-    scores_dtype, z = scores.dtype, _float(scores) * scale + mask_adder  # [B, A, Q, S]
-    e = tf.exp(z - _row_max(width, z))
-    return tf.cast(e * (1.0 / tf.reduce_sum(e, axis=-1, keepdims=True)), scores_dtype)
+def _exponentials(width, scores, scale, mask_adder):
+    z = _float(scores) * scale + mask_adder  # [B, A, Q, S]
+    exps = tf.exp(z - _row_max(z))  # [B, A, Q, S]
+    if scores.dtype == tf.float16:  # the sum of S values may exceed its range, unlike their mean
+        exps /= _row_sums(exps)
+    return _narrow(exps, scores.dtype)
 
 
 @fused
-def _softmax_gradient(width, probs, scale, dy):
-    product = _float(probs) * _float(dy)  # [B, A, Q, S]
-    total = tf.reduce_sum(product, axis=-1, keepdims=True)
-    return tf.cast(scale * (product - _float(probs) * total), dy.dtype)
+def _sums(width, x):
+    return _row_sums(_float(x))
 
 
-def masked_softmax(scores: tf.Tensor, input_mask: tf.Tensor | None, head_size: int) -> tf.Tensor:
-    """Returns softmax(scores / √D) without padding, float [B, A, Q, S] in the dtype of `scores`.
+@fused
+def _scaled(width, x, factor):
+    return _narrow(_float(x) * factor, x.dtype)
 
-    With the plain implementation, a training step of the base model (4 x 512 tokens) takes the same
-    time but 1.0 GB more memory, as TensorFlow keeps the scores in float32 for the gradient.
+
+@fused
+def _context_gradient(width, context, total, keep_scale, dcontext):
+    """Returns the gradients of the sum of the values, [B, Q, A, D], and of -total, [B, Q, A, 1]."""
+    dsum = _float(dcontext) / total  # [B, Q, A, D]
+    return _narrow(dsum * keep_scale, dcontext.dtype), _row_sums(dsum * _float(context))
+
+
+@fused
+def _score_gradient(width, exps, scale, keep, dexps, dtotal):
+    dexps = _float(dexps)  # [B, A, Q, S]
+    if keep is not None:
+        dexps = tf.where(keep, dexps, 0.0)
+    return _narrow(scale * _float(exps) * (dexps - dtotal), exps.dtype)
+
+
+def attend(
+    query: tf.Tensor,
+    key: tf.Tensor,
+    value: tf.Tensor,
+    input_mask: tf.Tensor | None,
+    rate: float = 0.0,
+    seed: tf.Tensor | None = None,
+) -> tf.Tensor:
+    """Returns dropout(softmax(query · keyᵀ / √D)) · value without padding, float [B, Q, A·D].
+
+    As in FlashAttention (arXiv 2205.14135), the denominators of the softmax divide the weighted
+    sums of the values, which are smaller than the probabilities; and the gradient sums over D, not
+    over S, because Σⱼ probsⱼ · dprobsⱼ = Σ context · dcontext.
 
     Args:
-        scores: float [B, A, Q, S], the matmul of queries and keys.
+        query: float [B, A, Q, D].
+        key: float [B, A, S, D].
+        value: float [B, A, S, D].
         input_mask: attention mask, [B, S], 1 for tokens and 0 for padding; None if there is no
             padding. It gets no gradient.
-        head_size: D.
+        rate: dropout rate.
+        seed: as in `dropout`.
     """
-    width, scale = scores.shape[1] * head_size, head_size**-0.5
+    heads, head_size = query.shape[1], query.shape[3]
+    width, scale, keep_scale = heads * head_size, head_size**-0.5, 1.0 / (1.0 - rate)
     mask_adder = tf.zeros((1, 1, 1, 1))
     if input_mask is not None:
         mask = tf.cast(input_mask[:, None, None, :], tf.float32)  # [B, 1, 1, S]
         mask_adder = (1.0 - mask) * MASKED_SCORE  # [B, 1, 1, S]
-    if _is_plain.get():
-        return tf.cast(tf.nn.softmax(_float(scores) * scale + mask_adder), scores.dtype)
 
-    @tf.custom_gradient
-    def run(scores):
-        probs = _softmax(width, scores, scale, mask_adder)
-        return probs, lambda dy: _softmax_gradient(width, probs, scale, dy)
+    def run(query, key, value):
+        scores = tf.matmul(query, key, transpose_b=True)  # [B, A, Q, S]
+        if _is_plain.get():
+            probs = tf.nn.softmax(_float(scores) * scale + mask_adder)  # [B, A, Q, S]
+            probs = dropout(tf.cast(probs, scores.dtype), rate, seed)  # [B, A, Q, S]
+            return _swap_heads(tf.matmul(probs, value))
+        keep = None if seed is None or not rate else keep_mask(tf.shape(scores), rate, seed)
+        exps = _exponentials(width, scores, scale, mask_adder)  # [B, A, Q, S]
+        kept = exps if keep is None else tf.where(keep, exps, tf.zeros_like(exps))
+        total = _swap_heads(_sums(width, exps))  # [B, Q, A, 1]
+        sums = _swap_heads(tf.matmul(kept, value))  # [B, Q, A, D]
+        context = _scaled(width, sums, keep_scale / total)  # [B, Q, A, D]
 
-    return run(scores)
+        def gradient(dcontext):
+            gradients = _context_gradient(width, context, total, keep_scale, dcontext)
+            dsums, dtotal = map(_swap_heads, gradients)  # [B, A, Q, D], [B, A, Q, 1]
+            dexps = tf.matmul(dsums, value, transpose_b=True)  # [B, A, Q, S]
+            dscores = _score_gradient(width, exps, scale, keep, dexps, dtotal)  # [B, A, Q, S]
+            dquery = tf.matmul(dscores, key)  # [B, A, Q, D]
+            dkey = tf.matmul(dscores, query, transpose_a=True)  # [B, A, S, D]
+            return dquery, dkey, tf.matmul(kept, dsums, transpose_a=True)
+
+        return context, gradient
+
+    context = (run if _is_plain.get() else tf.custom_gradient(run))(query, key, value)
+    shape = tf.shape(context)
+    return tf.reshape(context, (shape[0], shape[1], width))
+
+
+def _swap_heads(x: tf.Tensor) -> tf.Tensor:
+    """Swaps the attention heads and the queries: [B, A, Q, D] ↔ [B, Q, A, D]."""
+    return tf.transpose(x, (0, 2, 1, 3))
 
 
 @fused
 def _cross_entropy(width, logits, labels):
     """Returns losses [N], the logarithms of the softmax's denominators [N], and hits [N]."""
     classes = tf.range(width)[None, :]  # [1, V]
-    top = _row_max(width, logits)  # [N, 1]
+    top = _row_max(logits)  # [N, 1]
     total = tf.reduce_sum(tf.exp(logits - top), axis=-1)  # [N]
     log_total = tf.squeeze(top, -1) + tf.math.log(total)  # [N]
     is_label = tf.equal(classes, labels[:, None])  # [N, V]
@@ -388,12 +487,6 @@ def project_heads(
     key_value = matmul(x, kernel[:, size:])  # [B, S, 2·A·D]
     query = _split_heads(query, bias[:size], heads, 1)
     return [*query, *_split_heads(key_value, bias[size:], heads, 2)]
-
-
-def merge_heads(x: tf.Tensor) -> tf.Tensor:
-    """Concatenates the attention heads: [B, A, Q, D] → [B, Q, A·D]."""
-    x, shape = tf.transpose(x, (0, 2, 1, 3)), tf.shape(x)  # [B, Q, A, D]
-    return tf.reshape(x, (shape[0], shape[2], x.shape[2] * x.shape[3]))
 
 
 def take(x: tf.Tensor, positions: tf.Tensor | None) -> tf.Tensor | None:

@@ -332,11 +332,9 @@ class SelfAttention(AlbertLayer):
         bias = tf.concat([kernels.value(layer.bias) for layer in layers], -1)  # [3·H]
         # Queries [B, A, Q, D], keys and values [B, A, S, D].
         query, key, value = kernels.project_heads(x, queries, kernel, bias, A)
-        scores = tf.matmul(query, key, transpose_b=True)  # [B, A, Q, S]
-        probs = kernels.masked_softmax(scores, input_mask, query.shape[-1])  # [B, A, Q, S]
         (seed,) = kernels.dropout_seeds(training, dropout_seed, 1)  # [2]
-        probs = kernels.dropout(probs, self.config.attention_probs_dropout_prob, seed)
-        return kernels.merge_heads(tf.matmul(probs, value))  # [B, Q, H]
+        rate = self.config.attention_probs_dropout_prob
+        return kernels.attend(query, key, value, input_mask, rate, seed)  # [B, Q, H]
 
 
 class BlockScopes(NamedTuple):

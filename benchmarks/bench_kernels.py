@@ -45,9 +45,9 @@ def cases(rows: int, length: int) -> dict[str, tuple[Any, ...]]:
             half(size, HIDDEN),
             half(size, HIDDEN),
         ),
-        "softmax": (
-            lambda x: kernels.masked_softmax(x, mask, head_size),
-            half(rows, HEADS, length, length),
+        "attention": (
+            lambda query, key, value: kernels.attend(query, key, value, mask),
+            *[half(rows, HEADS, length, head_size) for _ in range(3)],
         ),
     }
 
@@ -60,7 +60,7 @@ def make(function: Callable[..., Any], tensors: tuple[tf.Tensor, ...]) -> Callab
         with tf.GradientTape() as tape:
             tape.watch(tensors)
             y = function(*tensors)
-        return y, tape.gradient(y, tensors, tensors[0])
+        return y, tape.gradient(y, tensors, y)
 
     run.get_concrete_function(*tensors)
     return lambda: run(*tensors)

@@ -36,9 +36,17 @@ def cases():
         "relu": (lambda x, b: kernels.activate(x, b, "relu"), normal(*rows), normal(H)),
         "norm": (kernels.layer_norm, normal(B, 2, S, H), normal(H), normal(H)),
         "sum": (lambda *t: kernels.add_and_norm(*t, None), normal(*rows), normal(H), normal(*rows)),
-        "softmax": (
-            lambda x: kernels.masked_softmax(x, input_mask(), D),
-            normal(B, A, S, S) * 9,
+        "attention": (
+            lambda q, k, v: kernels.attend(q, k, v, input_mask()),
+            normal(B, A, 3, D) * 9,
+            normal(B, A, S, D),
+            normal(B, A, S, D),
+        ),
+        "attention with dropout": (
+            lambda q, k, v: kernels.attend(q, k, v, None, 0.3, seed),
+            normal(B, A, S, D) * 9,
+            normal(B, A, S, D),
+            normal(B, A, S, D),
         ),
         "heads": (
             lambda x, k, b: heads(x, None, k, b),
@@ -100,13 +108,51 @@ def test_values_and_gradients_in_bfloat16_match_plain_tensorflow(name):
     assert_close(values_and_gradients(function, tensors), expected, 0.05)
 
 
-@pytest.mark.parametrize("name", ["gelu", "with dropout", "softmax", "heads", "cross-entropy"])
+COMPILED = ["gelu", "with dropout", "attention", "attention with dropout", "heads", "cross-entropy"]
+
+
+@pytest.mark.parametrize("name", COMPILED)
 def test_compiled_operations_match(name, monkeypatch):
     function, *tensors = cases()[name]
     expected = values_and_gradients(function, tensors)
     monkeypatch.setattr(kernels, "MIN_COMPILED_WIDTH", 1)
     found = tf.function(values_and_gradients)(function, tensors)
     assert_close(found, expected, 2e-5)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(tf.float32, 2e-5), (tf.bfloat16, 0.02)])
+def test_compiled_operations_match_where_rows_are_folded(dtype, tolerance, monkeypatch):
+    """Rows of 256 are added up, or compared, by halves."""
+    x, vector = normal(7, 256), normal(256)
+    heads = [normal(1, 1, count, 256) for count in (3, 256, 256)]
+    sizes = []
+
+    def run(x, y, *heads):
+        normed = kernels.add_and_norm(x, vector, y, (vector, vector))
+        return normed, kernels.attend(*heads, None), kernels.cross_entropy(x, tf.range(7))
+
+    tensors = [tf.cast(t, dtype) for t in (x, x[::-1], *heads)]
+    expected = values_and_gradients(run, tensors)
+    monkeypatch.setattr(kernels, "MIN_COMPILED_WIDTH", 1)
+    split = tf.split
+    monkeypatch.setattr(
+        tf, "split", lambda x, *a, **k: sizes.append(x.shape[-1]) or split(x, *a, **k)
+    )
+    assert_close(tf.function(values_and_gradients)(run, tensors), expected, tolerance)
+    assert set(sizes) == {256, 128}
+
+
+def test_compiled_loops_round_to_bfloat16_as_tensorflow_does():
+    bits = tf.random.stateless_uniform((99_999,), (3, 4), None, None, tf.uint32)
+    ties = tf.range(0x3F800000, 0x3F900000, 0x8000, tf.int64)
+    special = tf.constant((0.0, -0.0, np.inf, -np.inf, np.nan, 3.4e38, -3.4e38))
+    x = tf.concat(
+        (tf.bitcast(bits, tf.float32), tf.bitcast(tf.cast(ties, tf.uint32), tf.float32)), 0
+    )
+    x = tf.concat((tf.boolean_mask(x, ~tf.math.is_nan(x)), special), 0)
+    narrow = tf.function(kernels.fused(lambda width, x: kernels._narrow(x, tf.bfloat16)))
+    found, expected = narrow(kernels.MIN_COMPILED_WIDTH, x), tf.cast(x, tf.bfloat16)
+    np.testing.assert_array_equal(tf.cast(found, tf.float32), tf.cast(expected, tf.float32))
 
 
 def test_xla_compiles_only_large_models_in_graphs():
@@ -123,7 +169,7 @@ def test_xla_compiles_only_large_models_in_graphs():
 
 
 @pytest.mark.parametrize("dtype", [tf.bfloat16, tf.float16])
-@pytest.mark.parametrize("name", ["gelu", "add and norm", "softmax"])
+@pytest.mark.parametrize("name", ["gelu", "add and norm"])
 def test_half_precision_inputs_are_computed_in_float32(name, dtype):
     """The result is that of float32, rounded once."""
     function, x, *others = cases()[name]
@@ -138,10 +184,21 @@ def test_half_precision_inputs_are_computed_in_float32(name, dtype):
     )
 
 
-def test_softmax_handles_scores_of_any_magnitude():
-    scores = tf.constant((((-3e4, 0.0, 3e4), (-3e4, -3e4, -3e4), (0.0, -0.0, -1e-3)),))[None]
-    probs = kernels.masked_softmax(scores, None, 1)
-    np.testing.assert_allclose(probs, tf.nn.softmax(scores), atol=1e-6)
+@pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16, tf.float16])
+def test_attention_handles_scores_and_values_of_any_magnitude(dtype):
+    scores = tf.constant(((-3e4, 0.0, 3e4), (-3e4, -3e4, -3e4), (0.0, -0.0, -0.5)))
+    value = tf.constant(((1.0, 0.0), (3e4, 1.0), (3e4, 0.0)))
+    # The keys are the unit vectors times √D, so that the scaled scores are the queries.
+    tensors = [tf.cast(t, dtype)[None, None] for t in (scores, tf.eye(3) * 3**0.5, value)]
+    tensors[2] = tf.pad(tensors[2], ((0, 0), (0, 0), (0, 0), (0, 1)))
+    found = tf.cast(kernels.attend(*tensors, None), tf.float32)[0, :, :2]
+    np.testing.assert_allclose(found, tf.nn.softmax(scores) @ value, rtol=0.01)
+
+
+def test_rows_without_any_token_are_finite():
+    tensors = [normal(B, A, S, D) for _ in range(3)]
+    found = kernels.attend(*tensors, tf.zeros((B, S), tf.int32))
+    np.testing.assert_allclose(found, kernels.attend(*tensors, None), rtol=0, atol=0.01)
 
 
 @pytest.mark.parametrize("is_compiled", [False, True])
