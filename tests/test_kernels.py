@@ -279,6 +279,26 @@ def test_a_shared_layer_is_traced_once_and_its_weights_are_read_once():
     assert len(called) == 1
 
 
+@pytest.mark.parametrize("is_recomputed", [False, True])
+def test_the_gradients_of_a_shared_kernel_are_added_up_one_call_at_a_time(is_recomputed):
+    """So that they need not be kept until the last one is there."""
+    layer, x, seed = Layer(), normal(B * S, H), tf.constant((1, 2))
+
+    @tf.function
+    def run(x):
+        with tf.GradientTape() as tape:
+            apply = kernels.share([layer] * 5, is_recomputed)
+            for _ in range(5):
+                x = apply(layer, x, seed)
+        return tape.gradient(x, layer.trainable_variables)
+
+    kernel = max((weight.shape for weight in layer.weights), key=lambda shape: shape.rank)
+    operations = run.get_concrete_function(x).graph.get_operations()
+    sums = [op for op in operations if op.type == "AddN" and op.outputs[0].shape == kernel]
+    assert kernel.rank == 2
+    assert not sums
+
+
 def test_a_function_is_compiled_whole_if_xla_compiles_what_surrounds_it():
     found = []
 
