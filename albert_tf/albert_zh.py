@@ -21,8 +21,8 @@ from albert_tf.modeling import (
     DROPOUTS,
     BlockScopes,
     Embeddings,
+    FeedForward,
     LayerNorm,
-    Linear,
     MaskedLMHead,
     Parts,
     ResidualLinear,
@@ -92,17 +92,14 @@ class PreLNTransformerBlock(ZhTransformerBlock):
 
     def add_layers(self, scopes: BlockScopes, dtype: Any) -> None:
         """Creates the sublayers and their weights."""
-        config, H, I = self.config, self.config.hidden_size, self.config.intermediate_size  # noqa: E741
+        config, H = self.config, self.config.hidden_size
         self.attention = SelfAttention(config, scopes.attention, name="attention", dtype=dtype)
         self.attention_output = ResidualLinear(
             config, scopes.attention_output, None, H, name="attention_output", dtype=dtype
         )
         self.attention_norm = LayerNorm(config, scopes.attention_norm, H, name="attention_norm")
-        self.feed_forward = Linear(
-            config, scopes.intermediate, H, I, config.hidden_act, name="feed_forward", dtype=dtype
-        )
-        self.feed_forward_output = ResidualLinear(
-            config, scopes.output, None, I, name="feed_forward_output", dtype=dtype
+        self.feed_forward = FeedForward(
+            config, scopes.intermediate, scopes.output, None, name="feed_forward", dtype=dtype
         )
         self.output_norm = LayerNorm(config, scopes.output_norm, H, name="output_norm")
 
@@ -115,8 +112,8 @@ class PreLNTransformerBlock(ZhTransformerBlock):
         y = self.attention(normal, input_mask, queries, training, seeds[0])  # [B, Q, H]
         x = self.attention_output(y, residual, training, seeds[1])  # [B, Q, H]
         # Second sublayer: returns x + dropout(feed_forward(LayerNorm(x))).
-        y = self.feed_forward(self.output_norm(x))  # [B, Q, I]
-        return self.feed_forward_output(y, x, training, seeds[2])  # [B, Q, H]
+        normal = self.output_norm(x)  # [B, Q, H]
+        return self.feed_forward(normal, x, training, seeds[2])  # [B, Q, H]
 
 
 def parts(config: AlbertConfig) -> Parts:

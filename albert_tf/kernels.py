@@ -164,12 +164,13 @@ def _gelu(width, x, bias):
 
 @fused
 def _gelu_gradient(width, x, bias, dy):
+    """Returns the gradient of x, [N, H], and gelu(x + bias), [N, H], which costs little here."""
     z = _float(x) + bias  # [N, H]
     square = z * z
     tanh = tf.tanh(_GELU_SCALE * z * (1.0 + _GELU_CUBE * square))
     slope = _GELU_SCALE * (1.0 + 3.0 * _GELU_CUBE * square)
     dz = _float(dy) * 0.5 * (1.0 + tanh + z * (1.0 - tanh * tanh) * slope)  # [N, H]
-    return _narrow(dz, x.dtype)
+    return _narrow(dz, x.dtype), _narrow(0.5 * z * (1.0 + tanh), x.dtype)
 
 
 @tf.custom_gradient
@@ -177,7 +178,7 @@ def _bias_gelu(x, bias):
     width = x.shape[-1]
 
     def gradient(dy):
-        dx = _gelu_gradient(width, x, bias, dy)  # [N, H]
+        dx, _ = _gelu_gradient(width, x, bias, dy)  # [N, H]
         return dx, _column_sums(dx)
 
     return _gelu(width, x, bias), gradient
@@ -197,6 +198,35 @@ def activate(x: tf.Tensor, bias: tf.Tensor, name: str) -> tf.Tensor:
     if name != "gelu" or _is_plain.get():
         return ACTIVATIONS[name](x + tf.cast(bias, x.dtype))
     return tf.reshape(_bias_gelu(tf.reshape(x, (-1, x.shape[-1])), bias), tf.shape(x))
+
+
+@tf.custom_gradient
+def _bias_gelu_matmul(x, bias, kernel):
+    width = x.shape[-1]
+
+    def gradient(dy):
+        dactive = tf.matmul(dy, kernel, transpose_b=True)  # [N, I]
+        dx, active = _gelu_gradient(width, x, bias, dactive)  # [N, I] each
+        return dx, _column_sums(dx), tf.matmul(active, dy, transpose_a=True)
+
+    return tf.matmul(_gelu(width, x, bias), kernel), gradient
+
+
+def activated_matmul(x: tf.Tensor, bias: tf.Tensor, name: str, kernel: tf.Tensor) -> tf.Tensor:
+    """Returns activation(x + bias) · kernel, float [..., H] in the dtype of `x`.
+
+    The output of "gelu" is not stored for the gradient of the kernel, but computed again.
+
+    Args:
+        x: float [..., I].
+        bias: float32 [I].
+        name: as in `activate`.
+        kernel: [I, H].
+    """
+    if name != "gelu" or _is_plain.get():
+        return matmul(activate(x, bias, name), kernel)
+    rows = _bias_gelu_matmul(tf.reshape(x, (-1, x.shape[-1])), bias, kernel)  # [N, H]
+    return tf.reshape(rows, tf.concat((tf.shape(x)[:-1], rows.shape[1:]), axis=0))
 
 
 @fused

@@ -2,7 +2,7 @@
 
 Start reading at the bottom of the file. `AlbertForPretraining` is an `AlbertEncoder` with two
 heads. The encoder embeds the tokens and applies the same `TransformerBlock` repeatedly; a block
-consists of `SelfAttention` and a feed-forward network. ALBERT differs from BERT in three ways
+consists of `SelfAttention` and a `FeedForward` network. ALBERT differs from BERT in three ways
 (arXiv 1909.11942, section 3.1):
 
 * **Factorized embedding parameterization.** Telling words apart takes fewer dimensions than
@@ -206,6 +206,10 @@ class ResidualLinear(AlbertLayer):
 
     def call(self, x, residual, training=False, dropout_seed=None):
         x = kernels.matmul(x, kernels.value(self.kernel))  # [B, Q, H]
+        return self.add_and_norm(x, residual, training, dropout_seed)
+
+    def add_and_norm(self, x, residual, training, dropout_seed):
+        """Returns LayerNorm(residual + dropout(x + bias)), float [B, Q, H]."""
         (seed,) = kernels.dropout_seeds(training, dropout_seed, 1)  # [2]
         norm = None
         if self.norm_scope is not None:
@@ -337,6 +341,43 @@ class SelfAttention(AlbertLayer):
         return kernels.attend(query, key, value, input_mask, rate, seed)  # [B, Q, H]
 
 
+@register
+class FeedForward(AlbertLayer):
+    """LayerNorm(residual + dropout(activation(x · kernel + bias) · kernel + bias)).
+
+    This is a single layer because the output of the activation, [B, Q, I], is not stored for the
+    backward pass (`kernels.activated_matmul`).
+
+    Args:
+        config: the model configuration.
+        scope: variable scope of the first kernel and bias.
+        output_scope: variable scope of the second kernel and bias.
+        norm_scope: variable scope of beta and gamma; None disables LayerNorm.
+
+    Call arguments: `x` and `residual` float [B, Q, H]; `training` and `dropout_seed` as in
+        `AlbertEncoder`.
+    Returns: float [B, Q, H].
+    """
+
+    def __init__(
+        self, config: AlbertConfig, scope: str, output_scope: str, norm_scope: str | None, **kwargs
+    ) -> None:
+        super().__init__(config, **kwargs)
+        self.scope, self.output_scope, self.norm_scope = scope, output_scope, norm_scope
+        H, I, dtype = config.hidden_size, config.intermediate_size, self.dtype_policy  # noqa: E741
+        self.intermediate = Linear(config, scope, H, I, name="intermediate", dtype=dtype)
+        self.projection = ResidualLinear(
+            config, output_scope, norm_scope, I, name="projection", dtype=dtype
+        )
+
+    def call(self, x, residual, training=False, dropout_seed=None):
+        first, second = self.intermediate, self.projection
+        x = kernels.matmul(x, kernels.value(first.kernel))  # [B, Q, I]
+        bias, kernel = kernels.value(first.bias), kernels.value(second.kernel)
+        x = kernels.activated_matmul(x, bias, self.config.hidden_act, kernel)  # [B, Q, H]
+        return second.add_and_norm(x, residual, training, dropout_seed)  # [B, Q, H]
+
+
 class BlockScopes(NamedTuple):
     """Variable scopes of a block's weights in checkpoints."""
 
@@ -390,7 +431,7 @@ class TransformerBlock(AlbertLayer):
 
     def add_layers(self, scopes: BlockScopes, dtype: Any) -> None:
         """Creates the sublayers and their weights."""
-        config, H, I = self.config, self.config.hidden_size, self.config.intermediate_size  # noqa: E741
+        config, H = self.config, self.config.hidden_size
         self.attention = SelfAttention(config, scopes.attention, name="attention", dtype=dtype)
         self.attention_output = ResidualLinear(
             config,
@@ -400,11 +441,13 @@ class TransformerBlock(AlbertLayer):
             name="attention_output",
             dtype=dtype,
         )
-        self.feed_forward = Linear(
-            config, scopes.intermediate, H, I, config.hidden_act, name="feed_forward", dtype=dtype
-        )
-        self.feed_forward_output = ResidualLinear(
-            config, scopes.output, scopes.output_norm, I, name="feed_forward_output", dtype=dtype
+        self.feed_forward = FeedForward(
+            config,
+            scopes.intermediate,
+            scopes.output,
+            scopes.output_norm,
+            name="feed_forward",
+            dtype=dtype,
         )
 
     def call(self, x, input_mask=None, training=False, dropout_seeds=None, positions=None):
@@ -415,8 +458,7 @@ class TransformerBlock(AlbertLayer):
         y = self.attention(x, input_mask, queries, training, seeds[0])  # [B, Q, H]
         x = self.attention_output(y, residual, training, seeds[1])  # [B, Q, H]
         # Second sublayer: returns LayerNorm(x + dropout(feed_forward(x))).
-        y = self.feed_forward(x)  # [B, Q, I]
-        return self.feed_forward_output(y, x, training, seeds[2])  # [B, Q, H]
+        return self.feed_forward(x, x, training, seeds[2])  # [B, Q, H]
 
 
 class Parts(NamedTuple):

@@ -37,6 +37,7 @@ LAYERS = {
     "linear": lambda: modeling.Linear(CONFIG, "some/dense", 7, 3, "gelu"),
     "norm": lambda: modeling.LayerNorm(CONFIG, "some/LayerNorm", 7),
     "residual": lambda: modeling.ResidualLinear(CONFIG, "some/dense", "some/LayerNorm", 7),
+    "feed_forward": lambda: modeling.FeedForward(CONFIG, "some/dense", "other/dense", None),
     "output": lambda: modeling.OutputLayer(CONFIG, "some/", 3, 0.1),
     "embeddings": lambda: modeling.Embeddings(CONFIG),
     "attention": lambda: modeling.SelfAttention(CONFIG),

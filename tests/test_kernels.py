@@ -66,6 +66,13 @@ def cases():
             ),
             *tensors,
         )
+    for name in ("gelu", "relu"):
+        found[f"{name} and matmul"] = (
+            lambda x, b, k, name=name: kernels.activated_matmul(x, b, name, k),
+            normal(*rows),
+            normal(H),
+            normal(H, 7) / H,
+        )
     return found
 
 
@@ -108,7 +115,15 @@ def test_values_and_gradients_in_bfloat16_match_plain_tensorflow(name):
     assert_close(values_and_gradients(function, tensors), expected, 0.05)
 
 
-COMPILED = ["gelu", "with dropout", "attention", "attention with dropout", "heads", "cross-entropy"]
+COMPILED = [
+    "gelu",
+    "gelu and matmul",
+    "with dropout",
+    "attention",
+    "attention with dropout",
+    "heads",
+    "cross-entropy",
+]
 
 
 @pytest.mark.parametrize("name", COMPILED)

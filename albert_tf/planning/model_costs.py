@@ -124,14 +124,14 @@ def activation_bytes(
     """Returns the memory of the activations that the backward pass of one device needs.
 
     For each token and block: the input, queries, keys and values, the attention output, the outputs
-    of both LayerNorms and their normalized inputs, the intermediate layer before and after its
-    activation, and the attention probabilities. With gradient checkpointing, these of one block,
+    of both LayerNorms and their normalized inputs, the intermediate layer before its activation,
+    and the attention probabilities. With gradient checkpointing, these of one block,
     and the inputs of all. In addition, the float32 logits and their gradient.
     """
     H = config.hidden_size  # noqa: N806
     blocks = config.num_hidden_layers * config.inner_group_num
     probabilities = config.num_attention_heads * shape.length
-    of_block = shape.tokens * (9 * H + 2 * config.intermediate_size + probabilities)
+    of_block = shape.tokens * (9 * H + config.intermediate_size + probabilities)
     inputs = shape.tokens * H
     stored = blocks * inputs + of_block if checkpointing else blocks * of_block
     logits = 2 * shape.rows * shape.predictions * config.vocab_size
