@@ -352,8 +352,8 @@ def _sums(width, x):
 
 
 @fused
-def _scaled(width, x, factor):
-    return _narrow(_float(x) * factor, x.dtype)
+def _divided(width, x, divisor):
+    return _narrow(_float(x) / divisor, x.dtype)
 
 
 @fused
@@ -412,7 +412,8 @@ def attend(
         kept = exps if keep is None else tf.where(keep, exps, tf.zeros_like(exps))
         total = _swap_heads(_sums(width, exps))  # [B, Q, A, 1]
         sums = _swap_heads(tf.matmul(kept, value))  # [B, Q, A, D]
-        context = _scaled(width, sums, keep_scale / total)  # [B, Q, A, D]
+        # The TFLite converter of TensorFlow 2.20 drops the transpose from keep_scale / total.
+        context = _divided(width, sums, total / keep_scale)  # [B, Q, A, D]
 
         def gradient(dcontext):
             gradients = _context_gradient(width, context, total, keep_scale, dcontext)

@@ -115,6 +115,28 @@ def test_values_and_gradients_in_bfloat16_match_plain_tensorflow(name):
     assert_close(values_and_gradients(function, tensors), expected, 0.05)
 
 
+# TFLite lacks the stateless random numbers of dropout, and of the labels of the cross-entropy.
+CONVERTED = [name for name in NAMES if "dropout" not in name and name != "cross-entropy"]
+
+
+@pytest.mark.filterwarnings("ignore:.*tf.lite.Interpreter is deprecated:UserWarning")
+@pytest.mark.parametrize("name", CONVERTED)
+def test_tflite_computes_the_same_values(name):
+    function, *tensors = cases()[name]
+    specs = [tf.TensorSpec(x.shape, x.dtype, f"x{i}") for i, x in enumerate(tensors)]
+    graph = tf.function(function, input_signature=specs).get_concrete_function()
+    content = tf.lite.TFLiteConverter.from_concrete_functions([graph]).convert()
+    interpreter = tf.lite.Interpreter(model_content=content)
+    interpreter.allocate_tensors()
+    for detail in interpreter.get_input_details():
+        interpreter.set_tensor(detail["index"], tensors[int(detail["name"][1:])].numpy())
+    interpreter.invoke()
+    found = [interpreter.get_tensor(x["index"]) for x in interpreter.get_output_details()]
+    expected = tf.nest.flatten(function(*tensors))
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-5 * np.abs(theirs).max())
+
+
 COMPILED = [
     "gelu",
     "gelu and matmul",
