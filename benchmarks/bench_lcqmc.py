@@ -3,11 +3,13 @@
     ALBERT_PEER_PYTHON=venv/bin/python python benchmarks/bench_lcqmc.py
 
 Uses real sentence pairs from the data next to the repository. Our model trains and predicts in
-bfloat16 on batches of similar lengths, as run_classifier.py does; Hugging Face's uses batches
-padded to their longest row. A third contender is our model in float32, which in training pads all
-rows to 128, as the official program does. For prediction, all weights of Hugging Face's model are
-bfloat16, which is faster than autocasting, and OpenVINO runs the same model, on its batches and on
-ours. Prints a JSON line for each config and phase.
+bfloat16 on batches of similar lengths, as run_classifier.py does; Hugging Face's uses random
+batches padded to their longest row. A third contender is our model in float32, which in training
+pads all rows to 128, as the official program does. For prediction, all weights of Hugging Face's
+model are bfloat16, which is faster than autocasting, and OpenVINO runs the same model, on its
+batches and on ours. `--precision=float32` is for processors without bfloat16, and
+`--pad_to_multiple=4,8` adds a contender for each further multiple. Prints a JSON line for each
+config and phase.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import contenders
@@ -54,7 +56,7 @@ def read_features(split: str) -> TokenSequences:
 
 
 def random_batches(
-    features: TokenSequences, size: int, count: int, multiple: int = 8, batches_to_sort: int = 1
+    features: TokenSequences, size: int, count: int, multiple: int = 1, batches_to_sort: int = 1
 ) -> Sequence[contenders.Batch]:
     """Returns random batches, padded to the longest row rounded up to a multiple."""
     order = TrainingOrder(size, batches_to_sort=batches_to_sort)
@@ -72,42 +74,54 @@ def sorted_batches(
     return [found[place] for place in places]
 
 
-def make_batches(phase: str, size: int, count: int, multiple: int) -> Batches:
-    """Returns batching method → batches; `multiple` is that of the lengths of ours."""
+def make_batches(phase: str, size: int, count: int, multiples: Sequence[int]) -> Batches:
+    """Returns batching method → batches; `multiples` are those of the lengths of ours."""
     if phase == "predict":
         dev = read_features("dev")
-        ours = sorted_batches(dev, size, count, multiple)
-        return {"ours": ours, "padded": ours, "dynamic": random_batches(dev, size, count)}
+        ours = {ours_with(m, multiples): sorted_batches(dev, size, count, m) for m in multiples}
+        return ours | {"padded": ours["ours"], "dynamic": random_batches(dev, size, count)}
     train = read_features("train")
-    return {
-        "ours": random_batches(train, size, count, multiple, BATCHES_TO_SORT),
-        "padded": random_batches(train, size, max(count // 4, 1), multiple=MAX_SEQ_LENGTH),
-        "dynamic": random_batches(train, size, count),
+    ours = {
+        ours_with(m, multiples): random_batches(train, size, count, m, BATCHES_TO_SORT)
+        for m in multiples
     }
+    padded = random_batches(train, size, max(count // 4, 1), multiple=MAX_SEQ_LENGTH)
+    return ours | {"padded": padded, "dynamic": random_batches(train, size, count)}
 
 
-def make_jobs(phase: str, config: dict[str, Any], paths: Sequence[str]) -> dict[str, Job]:
+def ours_with(multiple: int, multiples: Sequence[int]) -> str:
+    """Returns the name of the contender whose lengths are multiples of `multiple`."""
+    return "ours" if multiple == multiples[0] else f"ours, multiples of {multiple}"
+
+
+def make_jobs(
+    phase: str, config: dict[str, Any], paths: Mapping[str, str], precision: str
+) -> dict[str, Job]:
     """Returns the jobs of the contenders by name, in the order of their turns.
 
     Args:
         phase: "train" or "predict".
         config: keys of `albert_config.json`.
-        paths: files of the batches that `make_batches` returns.
+        paths: batching method, as in `make_batches` → file of the batches.
+        precision: "bfloat16" or "float32".
     """
-    ours, padded, dynamic = paths
     common: dict[str, Any] = {
         "config": config,
         "task": "classification",
         "training": phase == "train",
+        "precision": precision,
     }
-    jobs = {
-        "ours": Job(OURS, ours, **common),
-        "ours, float32": Job(OURS, padded, **common, precision="float32"),
+    dynamic = paths["dynamic"]
+    jobs = {name: Job(OURS, path, **common) for name, path in paths.items() if "ours" in name}
+    if precision != "float32" or phase == "train":
+        jobs["ours, float32"] = Job(OURS, paths["padded"], **common | {"precision": "float32"})
+    jobs |= {
         "Hugging Face": Job(HUGGING_FACE, dynamic, **common),
         "Hugging Face, compiled": Job(HUGGING_FACE, dynamic, **common, compiled=True),
     }
     if phase == "predict":
         jobs["OpenVINO"] = Job(HUGGING_FACE, dynamic, **common, engine="openvino")
+        ours = paths["ours"]
         jobs["OpenVINO, our batches"] = Job(HUGGING_FACE, ours, **common, engine="openvino")
     return jobs
 
@@ -117,11 +131,11 @@ def measure(path: str, phase: str, batches: Batches, flags: argparse.Namespace) 
     with open(os.path.join(contenders.ROOT, path), encoding="utf-8") as stream:
         config = json.load(stream)
     with tempfile.TemporaryDirectory() as folder:
-        paths = [
-            contenders.save_batches(os.path.join(folder, f"{way}.npz"), found)
+        paths = {
+            way: contenders.save_batches(os.path.join(folder, f"{way}.npz"), found)
             for way, found in batches.items()
-        ]
-        jobs = make_jobs(phase, config, paths)
+        }
+        jobs = make_jobs(phase, config, paths, flags.precision)
         jobs = contenders.chosen(jobs, flags.contenders)
         steps = dict.fromkeys(jobs, flags.steps) | {"ours, float32": len(batches["padded"])}
         results = contenders.race(jobs, flags.rounds, steps)
@@ -130,6 +144,7 @@ def measure(path: str, phase: str, batches: Batches, flags: argparse.Namespace) 
         phase=phase,
         config=path,
         batch_size=flags.batch_size,
+        precision=flags.precision,
         mean_padded_length={
             way: round(float(np.mean([batch["input_ids"].shape[1] for batch in found])), 1)
             for way, found in batches.items()
@@ -164,13 +179,27 @@ def table_of(
     return rows
 
 
+def multiples_of(text: str) -> list[int]:
+    """Returns the numbers of a list such as "4,8"; its errors are those of argparse's types."""
+    numbers = [int(word) for word in text.split(",")]
+    if min(numbers) < 1:
+        raise ValueError(text)
+    return numbers
+
+
 def main() -> None:
     """Measures every config in training and prediction."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--configs", default=CONFIGS)
     parser.add_argument("--phases", default="train,predict")
     parser.add_argument("--batch_size", type=int, default=32)
-    parser.add_argument("--pad_to_multiple", type=int, default=8, help="of our lengths")
+    parser.add_argument("--precision", default="bfloat16", choices=("bfloat16", "float32"))
+    parser.add_argument(
+        "--pad_to_multiple",
+        type=multiples_of,
+        default=[4],
+        help="of our lengths; one contender for each of several multiples, such as 4,8",
+    )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=16, help="steps per turn")
     parser.add_argument("--contenders", default="", help="names, separated by ';'; default: all")

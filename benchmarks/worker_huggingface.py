@@ -15,10 +15,14 @@ import numpy as np
 import torch
 import transformers
 
+# Names in `albert_config.json` → names in transformers.
+ACTIVATIONS = {"gelu": "gelu_new", "relu": "relu"}
+
 
 def make_model(job: dict[str, Any]) -> Any:
     """Returns the model of the job, with random weights."""
-    config = transformers.AlbertConfig(**job["config"] | {"hidden_act": "gelu_new"})
+    activation = ACTIVATIONS[job["config"]["hidden_act"]]
+    config = transformers.AlbertConfig(**job["config"] | {"hidden_act": activation})
     if job["task"] == "classification":
         config.num_labels = 2
         return transformers.AlbertForSequenceClassification(config)
