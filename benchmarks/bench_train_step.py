@@ -6,16 +6,18 @@
 
 A step consists of the forward and backward pass, gradient clipping and AdamW, on random words
 without padding and without dropout. It has 20 masked words for 128 tokens or 76 for 512, and
-computes the logits of these only. The contenders alternate within one run. Prints a JSON line for
-each shape: the median seconds per step, the ratios to ours, and `share_of_matmul_rate`, the FLOP/s
-of our step divided by the FLOP/s of a large matmul in the same process. `own_megabytes` is the peak
-memory of a process minus the memory after importing its libraries; `step_megabytes` is the peak
-minus the memory before the first step, which leaves activations and gradients.
+computes the logits of these only. The contenders alternate within one run. `--precision=float32` is
+for processors without bfloat16. Prints a JSON line for each shape: the median seconds per step, the
+ratios to ours, and `share_of_matmul_rate`, the FLOP/s of our step divided by the FLOP/s of a large
+matmul in the same process. `own_megabytes` is the peak memory of a process minus the memory after
+importing its libraries; `step_megabytes` is the peak minus the memory before the first step, which
+leaves activations and gradients.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import tempfile
@@ -37,20 +39,24 @@ def flops_of_step(config: dict[str, int], rows: int, length: int, predictions: i
     return 6.0 * (encoder + rows * predictions * (H * E + E * V))
 
 
-def jobs_of(batches: str, config: dict[str, int], rows: int) -> dict[str, Job]:
+def jobs_of(batches: str, config: dict[str, int], rows: int, precision: str) -> dict[str, Job]:
     """Returns the jobs of the contenders by name, in the order of their turns."""
-    return {
-        "ours": Job(OURS, batches, config),
+    job = functools.partial(Job, batches=batches, config=config, precision=precision)
+    jobs = {
+        "ours": job(OURS),
         "ours, float32": Job(OURS, batches, config, precision="float32"),
-        "ours, recompute": Job(OURS, batches, config, recompute=True),
-        "ours, micro-batches of 8": Job(OURS, batches, config, micro_batches=-(-rows // 8)),
-        "ours, micro-batches of 1": Job(OURS, batches, config, micro_batches=rows),
-        "Hugging Face": Job(HUGGING_FACE, batches, config),
-        "Hugging Face, compiled": Job(HUGGING_FACE, batches, config, compiled=True),
-        "Hugging Face, checkpointing": Job(HUGGING_FACE, batches, config, recompute=True),
-        "Model Garden": Job(KERAS, batches, config, library="model_garden"),
-        "keras-hub": Job(KERAS, batches, config, library="keras_hub"),
+        "ours, recompute": job(OURS, recompute=True),
+        "ours, micro-batches of 8": job(OURS, micro_batches=-(-rows // 8)),
+        "ours, micro-batches of 1": job(OURS, micro_batches=rows),
+        "Hugging Face": job(HUGGING_FACE),
+        "Hugging Face, compiled": job(HUGGING_FACE, compiled=True),
+        "Hugging Face, checkpointing": job(HUGGING_FACE, recompute=True),
+        "Model Garden": job(KERAS, library="model_garden"),
+        "keras-hub": job(KERAS, library="keras_hub"),
     }
+    if precision == "float32":
+        del jobs["ours, float32"]  # the same as "ours"
+    return jobs
 
 
 def measure(shape: str, config: dict[str, int], flags: argparse.Namespace) -> dict[str, Any]:
@@ -60,7 +66,7 @@ def measure(shape: str, config: dict[str, int], flags: argparse.Namespace) -> di
     with tempfile.TemporaryDirectory() as folder:
         batch = contenders.pretraining_batch(rows, length, predictions, config["vocab_size"])
         batches = contenders.save_batches(os.path.join(folder, "batches.npz"), [batch])
-        jobs = contenders.chosen(jobs_of(batches, config, rows), flags.contenders)
+        jobs = contenders.chosen(jobs_of(batches, config, rows, flags.precision), flags.contenders)
         results = contenders.race(jobs, flags.rounds, dict.fromkeys(jobs, flags.steps))
     for found in results.values():
         if "imported_megabytes" in found:
@@ -70,7 +76,9 @@ def measure(shape: str, config: dict[str, int], flags: argparse.Namespace) -> di
             found["share_of_matmul_rate"] = round(rate / found["matmul_flops"], 2)
     keys = ("seconds", "cpu", "peak_megabytes", "own_megabytes", "step_megabytes")
     times = {key: contenders.divided(results, key) for key in keys}
-    reporting.print_line("train_step", shape=shape, results=results, times_the_first=times)
+    reporting.print_line(
+        "train_step", shape=shape, precision=flags.precision, results=results, times_the_first=times
+    )
     return results
 
 
@@ -101,6 +109,7 @@ def main() -> None:
     parser.add_argument("--shapes", default="8x128,4x512", help="rows x tokens")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=2, help="steps per turn")
+    parser.add_argument("--precision", default="bfloat16", choices=("bfloat16", "float32"))
     parser.add_argument("--contenders", default="", help="names, separated by ';'; default: all")
     reporting.add_flag(parser)
     flags = parser.parse_args()

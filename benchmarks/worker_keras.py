@@ -14,13 +14,15 @@ os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 import contenders
 import tensorflow as tf
 
+POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16"}  # precision of a job → Keras policy
 
-def keras_hub_encoder(config: dict[str, Any]) -> tuple[Any, Any, dict[str, str]]:
+
+def keras_hub_encoder(config: dict[str, Any], precision: str) -> tuple[Any, Any, dict[str, str]]:
     """Returns keras, the encoder, and its input names → our input names."""
     import keras
     import keras_hub
 
-    keras.mixed_precision.set_dtype_policy("mixed_bfloat16")
+    keras.mixed_precision.set_dtype_policy(POLICIES[precision])
     encoder = keras_hub.models.AlbertBackbone(
         vocabulary_size=config["vocab_size"],
         num_layers=config["num_hidden_layers"],
@@ -34,12 +36,12 @@ def keras_hub_encoder(config: dict[str, Any]) -> tuple[Any, Any, dict[str, str]]
     return keras, encoder, dict(zip(names, contenders.INPUTS, strict=True))
 
 
-def model_garden_encoder(config: dict[str, Any]) -> tuple[Any, Any, dict[str, str]]:
+def model_garden_encoder(config: dict[str, Any], precision: str) -> tuple[Any, Any, dict[str, str]]:
     """Returns the same as `keras_hub_encoder`, for the Model Garden."""
     import tf_keras as keras
     from official.nlp.modeling import networks
 
-    keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    keras.mixed_precision.set_global_policy(POLICIES[precision])
     encoder = networks.AlbertEncoder(
         vocab_size=config["vocab_size"],
         embedding_width=config["embedding_size"],
@@ -60,7 +62,7 @@ def main() -> None:
     job = contenders.read_job()
     config, is_keras_3 = job["config"], job["library"] == "keras_hub"
     make = keras_hub_encoder if is_keras_3 else model_garden_encoder
-    keras, encoder, names = make(config)
+    keras, encoder, names = make(config, job["precision"])
     words = keras.layers.Dense(config["embedding_size"], activation="gelu")
     scores, order = (keras.layers.Dense(n, dtype="float32") for n in (config["vocab_size"], 2))
     optimizer = keras.optimizers.AdamW(1e-4, global_clipnorm=1.0)
