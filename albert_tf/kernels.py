@@ -72,6 +72,11 @@ def matmul(x: tf.Tensor, kernel: tf.Tensor, transpose_b: bool = False) -> tf.Ten
     if x.shape.rank == 2:
         return tf.matmul(x, kernel, transpose_b=transpose_b)
     rows = tf.matmul(tf.reshape(x, (-1, x.shape[-1])), kernel, transpose_b=transpose_b)  # [N, m]
+    return _with_axes_of(x, rows)
+
+
+def _with_axes_of(x: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
+    """Gives rows, [N, m], the leading axes of `x`, [..., n]: returns [..., m]."""
     return tf.reshape(rows, tf.concat((tf.shape(x)[:-1], rows.shape[1:]), axis=0))
 
 
@@ -173,15 +178,19 @@ def _gelu_gradient(width, x, bias, dy):
     return _narrow(dz, x.dtype), _narrow(0.5 * z * (1.0 + tanh), x.dtype)
 
 
-@tf.custom_gradient
-def _bias_gelu(x, bias):
-    width = x.shape[-1]
+@fused
+def _relu(width, x, bias):
+    return _narrow(tf.nn.relu(_float(x) + bias), x.dtype)  # [N, H]
 
-    def gradient(dy):
-        dx, _ = _gelu_gradient(width, x, bias, dy)  # [N, H]
-        return dx, _column_sums(dx)
 
-    return _gelu(width, x, bias), gradient
+@fused
+def _relu_gradient(width, x, bias, dy):
+    """Returns the gradient of x, [N, H], and relu(x + bias), [N, H]."""
+    z = _float(x) + bias  # [N, H]
+    return tf.where(z > 0, dy, tf.zeros_like(dy)), _narrow(tf.nn.relu(z), x.dtype)
+
+
+_FUSED_ACTIVATIONS = {"gelu": (_gelu, _gelu_gradient), "relu": (_relu, _relu_gradient)}
 
 
 def activate(x: tf.Tensor, bias: tf.Tensor, name: str) -> tf.Tensor:
@@ -195,38 +204,54 @@ def activate(x: tf.Tensor, bias: tf.Tensor, name: str) -> tf.Tensor:
         bias: float32 [H].
         name: "gelu" (the tanh approximation, as in Google's code), "relu", "tanh" or "linear".
     """
-    if name != "gelu" or _is_plain.get():
+    if name not in _FUSED_ACTIVATIONS or _is_plain.get():
         return ACTIVATIONS[name](x + tf.cast(bias, x.dtype))
-    return tf.reshape(_bias_gelu(tf.reshape(x, (-1, x.shape[-1])), bias), tf.shape(x))
+    compute, differentiate = _FUSED_ACTIVATIONS[name]
+    shape, width = tf.shape(x), x.shape[-1]
+
+    @tf.custom_gradient
+    def run(x, bias):
+        def gradient(dy):
+            dx, _ = differentiate(width, x, bias, dy)  # [N, H]
+            return dx, _column_sums(dx)
+
+        return compute(width, x, bias), gradient
+
+    return tf.reshape(run(tf.reshape(x, (-1, width)), bias), shape)
 
 
-@tf.custom_gradient
-def _bias_gelu_matmul(x, bias, kernel):
-    width = x.shape[-1]
+def feed_forward(
+    x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor, name: str, output_kernel: tf.Tensor
+) -> tf.Tensor:
+    """Returns activation(x · kernel + bias) · output_kernel, float [..., K] in the dtype of `x`.
 
-    def gradient(dy):
-        dactive = tf.matmul(dy, kernel, transpose_b=True)  # [N, I]
-        dx, active = _gelu_gradient(width, x, bias, dactive)  # [N, I] each
-        return dx, _column_sums(dx), tf.matmul(active, dy, transpose_a=True)
-
-    return tf.matmul(_gelu(width, x, bias), kernel), gradient
-
-
-def activated_matmul(x: tf.Tensor, bias: tf.Tensor, name: str, kernel: tf.Tensor) -> tf.Tensor:
-    """Returns activation(x + bias) · kernel, float [..., H] in the dtype of `x`.
-
-    The output of "gelu" is not stored for the gradient of the kernel, but computed again.
+    The output of "gelu" and "relu" is not stored for the gradient of `output_kernel`, but computed
+    again. In the plain implementation, TensorFlow fuses bias and activation with the first matmul.
 
     Args:
-        x: float [..., I].
+        x: float [..., H].
+        kernel: [H, I].
         bias: float32 [I].
         name: as in `activate`.
-        kernel: [I, H].
+        output_kernel: [I, K].
     """
-    if name != "gelu" or _is_plain.get():
-        return matmul(activate(x, bias, name), kernel)
-    rows = _bias_gelu_matmul(tf.reshape(x, (-1, x.shape[-1])), bias, kernel)  # [N, H]
-    return tf.reshape(rows, tf.concat((tf.shape(x)[:-1], rows.shape[1:]), axis=0))
+    rows = tf.matmul(tf.reshape(x, (-1, x.shape[-1])), kernel)  # [N, I]
+    if name not in _FUSED_ACTIVATIONS or _is_plain.get():
+        rows = ACTIVATIONS[name](tf.nn.bias_add(rows, tf.cast(bias, rows.dtype)))  # [N, I]
+        return _with_axes_of(x, tf.matmul(rows, output_kernel))
+    compute, differentiate = _FUSED_ACTIVATIONS[name]
+    width = rows.shape[-1]
+
+    @tf.custom_gradient
+    def run(rows, bias, output_kernel):
+        def gradient(dy):
+            dactive = tf.matmul(dy, output_kernel, transpose_b=True)  # [N, I]
+            drows, active = differentiate(width, rows, bias, dactive)  # [N, I] each
+            return drows, _column_sums(drows), tf.matmul(active, dy, transpose_a=True)
+
+        return tf.matmul(compute(width, rows, bias), output_kernel), gradient
+
+    return _with_axes_of(x, run(rows, bias, output_kernel))
 
 
 @fused

@@ -346,7 +346,7 @@ class FeedForward(AlbertLayer):
     """LayerNorm(residual + dropout(activation(x · kernel + bias) · kernel + bias)).
 
     This is a single layer because the output of the activation, [B, Q, I], is not stored for the
-    backward pass (`kernels.activated_matmul`).
+    backward pass (`kernels.feed_forward`).
 
     Args:
         config: the model configuration.
@@ -372,9 +372,9 @@ class FeedForward(AlbertLayer):
 
     def call(self, x, residual, training=False, dropout_seed=None):
         first, second = self.intermediate, self.projection
-        x = kernels.matmul(x, kernels.value(first.kernel))  # [B, Q, I]
-        bias, kernel = kernels.value(first.bias), kernels.value(second.kernel)
-        x = kernels.activated_matmul(x, bias, self.config.hidden_act, kernel)  # [B, Q, H]
+        weights = map(kernels.value, (first.kernel, first.bias, second.kernel))
+        kernel, bias, output_kernel = weights  # [H, I], [I], [I, H]
+        x = kernels.feed_forward(x, kernel, bias, self.config.hidden_act, output_kernel)
         return second.add_and_norm(x, residual, training, dropout_seed)  # [B, Q, H]
 
 

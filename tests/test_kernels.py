@@ -67,11 +67,12 @@ def cases():
             *tensors,
         )
     for name in ("gelu", "relu"):
-        found[f"{name} and matmul"] = (
-            lambda x, b, k, name=name: kernels.activated_matmul(x, b, name, k),
+        found[f"feed-forward with {name}"] = (
+            lambda x, k, b, o, name=name: kernels.feed_forward(x, k, b, name, o),
             normal(*rows),
-            normal(H),
-            normal(H, 7) / H,
+            normal(H, 2 * H) / H,
+            normal(2 * H),
+            normal(2 * H, 7) / H,
         )
     return found
 
@@ -139,7 +140,8 @@ def test_tflite_computes_the_same_values(name):
 
 COMPILED = [
     "gelu",
-    "gelu and matmul",
+    "feed-forward with gelu",
+    "feed-forward with relu",
     "with dropout",
     "attention",
     "attention with dropout",
