@@ -197,7 +197,7 @@ def main() -> None:
     parser.add_argument(
         "--pad_to_multiple",
         type=multiples_of,
-        default=[4],
+        default=[2],
         help="of our lengths; one contender for each of several multiples, such as 4,8",
     )
     parser.add_argument("--rounds", type=int, default=3)

@@ -32,6 +32,9 @@ from albert_tf.tokenization import FullTokenizer
 from albert_tf.training import devices, reporting, run_directory, run_identity, session
 from albert_tf.training.evaluation import CheckpointEvaluator, EarlyStopping
 
+GPU_MULTIPLE = 8  # for which tensor cores are fastest
+MOST_LENGTHS = 64  # of batches on CPUs, by default
+
 SettingsType = TypeVar("SettingsType", bound=FineTuningSettings)
 MakeTask = Callable[[SettingsType, AlbertConfig, FullTokenizer], FineTuningTask]
 
@@ -206,6 +209,19 @@ def training_order(settings: FineTuningSettings) -> batching.TrainingOrder:
     return batching.TrainingOrder(size, seed, batches_to_sort=settings.batches_to_sort)
 
 
+def padding_multiple(settings: FineTuningSettings, strategy: tf.distribute.Strategy) -> int:
+    """Returns the number of tokens of which the lengths of batches are multiples."""
+    limit = settings.max_seq_length
+    if devices.is_tpu(strategy):  # a single length: TPUs compile each shape separately
+        return limit
+    if settings.pad_to_multiple:
+        return settings.pad_to_multiple
+    if tf.config.list_physical_devices("GPU"):
+        return GPU_MULTIPLE
+    # XLA compiles the operations between the matmuls once for each length.
+    return 2 * -(-limit // (2 * MOST_LENGTHS))
+
+
 class FineTuningRun:
     """One run of a task, with one output folder, learning rate and seed.
 
@@ -228,10 +244,10 @@ class FineTuningRun:
     ) -> None:
         self.settings, self.task, self.splits = settings, task, splits
         self.session, self.strategy, self.identity = opened, opened.strategy, identity
-        multiple = settings.pad_to_multiple
-        if devices.is_tpu(self.strategy):  # pad to one length: TPUs compile each shape separately
-            multiple = settings.max_seq_length
-        self.padding = task.padding(batching.Padding(settings.max_seq_length, multiple))
+        padding = batching.Padding(
+            settings.max_seq_length, padding_multiple(settings, opened.strategy)
+        )
+        self.padding = task.padding(padding)
         self.model = task.build_model()
         self._predictors: dict[tuple[int, int], Predictor] = {}
         self._steps: dict[Any, prediction.Step] = {}  # signature of the batches → prediction step

@@ -38,9 +38,11 @@ class DataSettings(SequenceSettings, VocabularySettings):
         "init_checkpoint.",
     )
     pad_to_multiple: int = setting(
-        8,
-        "Pad each batch to a multiple of this many tokens; 1 pads to its longest sequence.",
-        minimum=1,
+        0,
+        "Pad each batch to a multiple of this many tokens; 1 pads to its longest sequence. 0 is 8 "
+        "on GPUs; on CPUs the smallest even number with at most 64 lengths, such as 2 for a "
+        "max_seq_length of 128.",
+        minimum=0,
         decides=TRAINING,
     )
     batches_to_sort: int = setting(

@@ -65,7 +65,7 @@ from albert_tf.tokenization import (
     split_pairs,
 )
 
-BATCH_SIZE = 32  # if the folder does not record one
+BATCH_SIZE, PAD_TO_MULTIPLE = 32, 8  # if the folder does not record them
 TOP_K = 5
 # Settings of the programs that affect predictions.
 DECISIVE = (
@@ -237,7 +237,9 @@ class TextPredictor:
         self.max_seq_length = options.max_seq_length or recorded.get("max_seq_length", limit)
         config.check_length(self.max_seq_length)
         self._batch_size = options.batch_size or recorded.get("predict_batch_size", BATCH_SIZE)
-        self._padding = Padding(self.max_seq_length, recorded.get("pad_to_multiple", 8))
+        self._padding = Padding(
+            self.max_seq_length, recorded.get("pad_to_multiple") or PAD_TO_MULTIPLE
+        )
         self._recorded = recorded | {"max_seq_length": self.max_seq_length}
         self._predictor: Predictor | None = None
         self.signatures: Signatures | None = None

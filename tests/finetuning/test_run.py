@@ -56,6 +56,20 @@ def test_the_example_order_is_ours_or_googles():
     assert (theirs.batches_to_sort, theirs.shuffle_buffer) == (1, 100)
 
 
+def test_batches_have_few_lengths_and_little_padding(monkeypatch):
+    def multiple(**values):
+        return engine.padding_multiple(make_settings(**values), tf.distribute.get_strategy())
+
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [])
+    limits = (1, 5, 128, 129, 256, 384, 512)
+    assert [multiple(max_seq_length=n) for n in limits] == [2, 2, 2, 4, 4, 6, 8]
+    assert multiple(max_seq_length=512, pad_to_multiple=1) == 1
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [kind])
+    assert multiple(max_seq_length=128) == 8
+    monkeypatch.setattr(engine.devices, "is_tpu", lambda strategy: True)
+    assert multiple(max_seq_length=128, pad_to_multiple=4) == 128
+
+
 def test_a_trained_model_is_looked_for_in_the_runs_and_beside_the_weights(tmp_path):
     settings = make_settings(output_dir="out")
     assert engine.list_model_folders(settings) == ["out"]
