@@ -1,4 +1,4 @@
-"""Measures time and memory of a pre-training step of ALBERT base against other implementations.
+"""Measures time and memory of pre-training steps against other implementations.
 
     ALBERT_PEER_PYTHON=venv/bin/python python benchmarks/bench_train_step.py --shapes=8x128,4x512
     python benchmarks/bench_train_step.py --shapes=8x512 --rounds=3 --steps=1 \
@@ -7,17 +7,18 @@
 A step consists of the forward and backward pass, gradient clipping and AdamW, on random words
 without padding and without dropout. It has 20 masked words for 128 tokens or 76 for 512, and
 computes the logits of these only. The contenders alternate within one run. `--precision=float32` is
-for processors without bfloat16. Prints a JSON line for each shape: the median seconds per step, the
-ratios to ours, and `share_of_matmul_rate`, the FLOP/s of our step divided by the FLOP/s of a large
-matmul in the same process. `own_megabytes` is the peak memory of a process minus the memory after
-importing its libraries; `step_megabytes` is the peak minus the memory before the first step, which
-leaves activations and gradients.
+for processors without bfloat16. Prints a JSON line for each config and shape: the median seconds
+per step, the ratios to ours, and `share_of_matmul_rate`, the FLOP/s of our step divided by the
+FLOP/s of a large matmul in the same process. `own_megabytes` is the peak memory of a process minus
+the memory after importing its libraries; `step_megabytes` is the peak minus the memory before the
+first step, which leaves activations and gradients.
 """
 
 from __future__ import annotations
 
 import argparse
 import functools
+import itertools
 import json
 import os
 import tempfile
@@ -59,8 +60,11 @@ def jobs_of(batches: str, config: dict[str, int], rows: int, precision: str) -> 
     return jobs
 
 
-def measure(shape: str, config: dict[str, int], flags: argparse.Namespace) -> dict[str, Any]:
+def measure(path: str, shape: str, flags: argparse.Namespace) -> dict[str, Any]:
     """Measures, prints and returns the results of a shape: name of a contender → measurements."""
+    with open(os.path.join(contenders.ROOT, path), encoding="utf-8") as stream:
+        config = json.load(stream)
+    config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     rows, length = map(int, shape.split("x"))
     predictions = PREDICTIONS.get(length, max(1, round(0.15 * length)))
     with tempfile.TemporaryDirectory() as folder:
@@ -77,17 +81,22 @@ def measure(shape: str, config: dict[str, int], flags: argparse.Namespace) -> di
     keys = ("seconds", "cpu", "peak_megabytes", "own_megabytes", "step_megabytes")
     times = {key: contenders.divided(results, key) for key in keys}
     reporting.print_line(
-        "train_step", shape=shape, precision=flags.precision, results=results, times_the_first=times
+        "train_step",
+        config=path,
+        shape=shape,
+        precision=flags.precision,
+        results=results,
+        times_the_first=times,
     )
     return results
 
 
-def table_of(shape: str, results: dict[str, Any]) -> list[dict[str, Any]]:
+def table_of(path: str, shape: str, results: dict[str, Any]) -> list[dict[str, Any]]:
     """Returns the rows of a table, with the time and memory of the first contender as shares."""
     name_of_first, first = next(iter(results.items()))
     rows: list[dict[str, Any]] = []
     for name, found in results.items():
-        row = {"shape": shape, "contender": name}
+        row = {"config": os.path.basename(path), "shape": shape, "contender": name}
         if "skipped" in found:
             rows.append(row | {"seconds": f"skipped: {found['skipped']}"})
             continue
@@ -103,9 +112,9 @@ def table_of(shape: str, results: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """Measures every shape."""
+    """Measures every config and shape."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--config", default="configs/albert_base_v2.json")
+    parser.add_argument("--configs", default="configs/albert_base_v2.json")
     parser.add_argument("--shapes", default="8x128,4x512", help="rows x tokens")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=2, help="steps per turn")
@@ -113,14 +122,11 @@ def main() -> None:
     parser.add_argument("--contenders", default="", help="names, separated by ';'; default: all")
     reporting.add_flag(parser)
     flags = parser.parse_args()
-    with open(os.path.join(contenders.ROOT, flags.config), encoding="utf-8") as stream:
-        config = json.load(stream)
-    config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     rows: list[dict[str, Any]] = []
     versions: dict[str, str] = {}
-    for shape in flags.shapes.split(","):
-        results = measure(shape, config, flags)
-        rows += table_of(shape, results)
+    for path, shape in itertools.product(flags.configs.split(","), flags.shapes.split(",")):
+        results = measure(path, shape, flags)
+        rows += table_of(path, shape, results)
         versions |= contenders.versions_of(results)
     reporting.write_table(flags.results, rows, versions)
 

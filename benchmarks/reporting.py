@@ -8,7 +8,8 @@ is:
     <!-- end bench_serving.py -->
 
 Without these markers, a section with them is added at the end of the file. It may be moved to any
-place, and text may be written above and below it.
+place, and text may be written above and below it. `--results=RESULTS.md#float32` writes a second
+table of the same benchmark, between `<!-- begin bench_serving.py, float32 -->` and its counterpart.
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ from contenders import ROOT
 
 from albert_tf import files, workers
 
-RESULTS_HELP = "Markdown file in which the table of this benchmark is replaced, such as RESULTS.md"
+RESULTS_HELP = (
+    "Markdown file in which the table of this benchmark is replaced, such as RESULTS.md; "
+    "RESULTS.md#NAME for one of several tables"
+)
 PACKAGES = ("tensorflow", "tf_keras", "tf-models-official")
 INSTRUCTIONS = {"amx_bf16": "AMX", "avx512_bf16": "AVX-512 bfloat16"}  # flag of the CPU → name
 LOAD = round(os.getloadavg()[0], 1)  # before the benchmark adds its own
@@ -87,7 +91,8 @@ def write_table(
     """Replaces the section of the running benchmark in a Markdown file.
 
     Args:
-        path: the file, which is created if it does not exist; "" does nothing.
+        path: the file, which is created if it does not exist; "" does nothing. Text after "#" is
+            the name of the table, if the benchmark has several.
         rows: the rows of the table: column → text or number. The columns are those of all rows, in
             the order of their first occurrence; a cell that a row lacks is empty.
         versions: package → version, of the other implementations that were measured.
@@ -97,15 +102,18 @@ def write_table(
     """
     if not path:
         return
-    text = _replaced(path, f"{_describe_run(path, versions or {})}\n\n{to_markdown(rows)}")
-    with files.write_atomically(path) as stream:
+    file = path.partition("#")[0]
+    text = _replaced(path, f"{_describe_run(file, versions or {})}\n\n{to_markdown(rows)}")
+    with files.write_atomically(file) as stream:
         stream.write(text)
 
 
 def _replaced(path: str, section: str) -> str:
     """Returns the text of a file, "" if there is none, with a new section of this program."""
-    text = files.read_text(path) if files.exists(path) else ""
-    return replace_section(text, os.path.basename(sys.argv[0]), section, path)
+    file, _, table = path.partition("#")
+    text = files.read_text(file) if files.exists(file) else ""
+    name = ", ".join(filter(None, (os.path.basename(sys.argv[0]), table)))
+    return replace_section(text, name, section, file)
 
 
 def replace_section(text: str, name: str, section: str, path: str) -> str:
@@ -113,7 +121,7 @@ def replace_section(text: str, name: str, section: str, path: str) -> str:
 
     Args:
         text: the text.
-        name: file name of the benchmark.
+        name: file name of the benchmark, and the name of its table if it has several.
         section: the new content of the section, without markers.
         path: the file with the text, for error messages.
 

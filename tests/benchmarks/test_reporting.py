@@ -73,6 +73,20 @@ def test_the_sections_of_other_benchmarks_stay_as_they_are(tmp_path, running):
     assert path.read_text().startswith(f"{of_a}\n## Latest run of `bench_b.py`\n")
 
 
+def test_a_benchmark_may_have_several_tables(tmp_path, running):
+    path = tmp_path / "RESULTS.md"
+    running("bench_a.py")
+    reporting.write_table(str(path), ROWS)
+    reporting.write_table(f"{path}#float32", ROWS)
+    both = path.read_text()
+    assert "<!-- begin bench_a.py, float32 -->" in both
+    reporting.write_table(f"{path}#float32", ROWS[:1])
+    again = path.read_text()
+    assert again.startswith(both.partition("<!-- begin bench_a.py, float32 -->")[0])
+    assert again.count("a \\| b") == 1
+    assert [file.name for file in tmp_path.iterdir()] == ["RESULTS.md"]
+
+
 def test_nothing_is_written_without_a_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     reporting.write_table("", ROWS)
@@ -111,8 +125,9 @@ def test_the_table_of_steps_compares_with_the_first_contender_and_lists_who_was_
         "theirs": {"seconds": 1.0, "own_megabytes": 80},
         "another": {"skipped": "no module named torch"},
     }
-    assert bench_train_step.table_of("8x128", results)[1:] == [
+    assert bench_train_step.table_of("configs/a.json", "8x128", results)[1:] == [
         {
+            "config": "a.json",
             "shape": "8x128",
             "contender": "theirs",
             "seconds": 1.0,
@@ -120,7 +135,12 @@ def test_the_table_of_steps_compares_with_the_first_contender_and_lists_who_was_
             "time, ours / this": 0.5,
             "own memory, ours / this": 1.25,
         },
-        {"shape": "8x128", "contender": "another", "seconds": "skipped: no module named torch"},
+        {
+            "config": "a.json",
+            "shape": "8x128",
+            "contender": "another",
+            "seconds": "skipped: no module named torch",
+        },
     ]
 
 
