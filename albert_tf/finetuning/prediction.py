@@ -23,6 +23,7 @@ from albert_tf.checkpoints.store import BEST
 from albert_tf.finetuning import batching
 from albert_tf.finetuning.batching import Features, Padding, TrainingOrder
 from albert_tf.training import progress
+from albert_tf.training.datasets import prefetch
 
 Step = Callable[[Any], Mapping[str, Any]]  # of a batch
 
@@ -57,10 +58,8 @@ def training_dataset(
         for batch in batching.training_batches(features, order, padding, start_step):
             yield {name: value[rows or slice(None)] for name, value in batch.items()}
 
-    return tf.data.Dataset.from_generator(
-        make,
-        output_signature=batch_signature(features),
-    ).prefetch(2)
+    signature = batch_signature(features)
+    return prefetch(tf.data.Dataset.from_generator(make, output_signature=signature))
 
 
 class Predictor:

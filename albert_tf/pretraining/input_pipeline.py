@@ -43,9 +43,11 @@ from albert_tf.pretraining.record_files import (
     find_damage,
     parse,
 )
+from albert_tf.training.datasets import prefetch
 
 FILES_AT_ONCE = 4
 SHUFFLE_BLOCK = 1024  # records in memory, about 10 kB each at S = 512
+PARSED_AT_ONCE = 2  # batches, more are not faster
 
 # Takes a flag for each of the next records of a file; returns the records whose flag is set.
 Reader = Callable[[Sequence[bool]], list[bytes]]
@@ -145,8 +147,17 @@ def training_dataset(
         for group in _training_groups(files, seed, start):
             yield from _read_group(group, is_own, all(own))
 
-    dataset = _dataset_of(blocks).rebatch(sum(own), drop_remainder=True)
-    return dataset.map(lambda batch: parse(batch, features), tf.data.AUTOTUNE).prefetch(2)
+    return _parsed(_dataset_of(blocks).rebatch(sum(own), drop_remainder=True), features)
+
+
+def _parsed(dataset: tf.data.Dataset, features: Features) -> tf.data.Dataset:
+    """Returns a dataset of parsed batches, made from one of serialized records, string [B]."""
+
+    @tf.autograph.experimental.do_not_convert  # not needed, and takes a second
+    def parse_batch(serialized: tf.Tensor) -> dict[str, tf.Tensor]:
+        return parse(serialized, features)
+
+    return prefetch(dataset.map(parse_batch, num_parallel_calls=PARSED_AT_ONCE))
 
 
 def _dataset_of(blocks: Callable[[], Iterator[list[bytes]]]) -> tf.data.Dataset:
@@ -278,9 +289,19 @@ def evaluation_dataset(
         while block := list(itertools.islice(contents, batch_size)):
             yield block
 
-    return (
-        _dataset_of(blocks).map(lambda batch: parse(batch, features), tf.data.AUTOTUNE).prefetch(2)
-    )
+    return _parsed(_dataset_of(blocks), features)
+
+
+def first_batch(file: RecordFile, features: Features, batch_size: int) -> dict[str, tf.Tensor]:
+    """Returns the first records of a file, or all if there are fewer.
+
+    Raises:
+        ValueError: see `damage_named`.
+    """
+    try:
+        return parse(list(itertools.islice(_read(file), batch_size)), features)
+    except (ValueError, *UNPARSABLE) as error:
+        raise ValueError(find_damage([file], features) or str(error)) from None
 
 
 @contextlib.contextmanager

@@ -100,8 +100,7 @@ class PretrainingTask:
 
     def _check_first_records(self, file: record_files.RecordFile) -> None:
         """Reads the first records, to detect a wrong vocabulary and the lack of masked tokens."""
-        dataset = input_pipeline.evaluation_dataset([file], self.features, CHECKED_RECORDS)
-        batch = next(input_pipeline.batches(dataset, [file], self.features))
+        batch = input_pipeline.first_batch(file, self.features, CHECKED_RECORDS)
         if not tf.reduce_any(batch["masked_lm_weights"] > 0):
             logging.warning(
                 "%s: the first records have no masked tokens (created with --masked_lm_prob=0?): "

@@ -55,6 +55,13 @@ def test_the_seed_determines_the_order(files):
     assert take(files, 47, seed=3) != take(files, 47, seed=4)
 
 
+def test_iterators_are_deleted_without_delay(files):
+    training = input_pipeline.training_dataset(files, FEATURES, 2, seed=3)
+    evaluation = input_pipeline.evaluation_dataset(files, FEATURES, 2)
+    for dataset in (training, evaluation):  # see `datasets.prefetch`
+        assert dataset.options().autotune.enabled is False
+
+
 def test_files_are_read_from_each():
     for lengths in ([4], [2, 5, 1], [3, 3, 3, 3], [1, 9]):
         turns = itertools.zip_longest(*([i] * n for i, n in enumerate(lengths)))
@@ -72,6 +79,24 @@ def test_evaluation_reads_every_record_once_in_order(files):
     numbers = np.concatenate([batch["number"][:, 0] for batch in batches])
     assert numbers.tolist() == list(range(47))
     assert numbers.dtype == np.int32
+
+
+def test_the_first_batch_is_read_alone(files):
+    batch = input_pipeline.first_batch(files[1], FEATURES, 10)
+    assert batch["number"].dtype == tf.int32
+    numbers = input_pipeline.first_batch(files[1], FEATURES, 1000)["number"][:, 0].numpy().tolist()
+    assert len(numbers) == files[1].num_records > 10
+    assert batch["number"][:, 0].numpy().tolist() == numbers[:10]
+
+
+def test_damage_in_the_first_batch_is_found(tmp_path):
+    for number, damage in enumerate(("content", "other")):
+        path = tmp_path / f"{number}.tfrecord"
+        write_numbers(path, range(9))
+        files = record_files.find_record_files([str(path)])
+        write_damaged(path, range(9), {5: damage})
+        with pytest.raises(ValueError, match=rf"{number}\.tfrecord, record 6: damaged"):
+            input_pipeline.first_batch(files[0], FEATURES, 9)
 
 
 def test_a_damaged_record_is_found(tmp_path):
