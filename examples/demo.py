@@ -66,7 +66,7 @@ def make_steps(demo_dir: str, seed: int = 1) -> list[Step]:
         vocabulary_step(text["train"], demo_dir),
         record_step("write training records", text["train"], records["train"], demo_dir, dupe=2),
         record_step(
-            "write held-out records", text["held_out"], records["held_out"], demo_dir, dupe=3
+            "write held-out records", text["held_out"], records["held_out"], demo_dir, dupe=1
         ),
         *pretraining_steps(records["train"], records["held_out"], model_dir, seed),
         fine_tuning_step(demo_dir, model_dir),
@@ -80,6 +80,7 @@ def corpus_step(demo_dir: str) -> Step:
         "manual_pages": False,
         "corpus_dir": os.path.join(demo_dir, "corpus"),
         "task_dir": os.path.join(demo_dir, "task"),
+        "dev_one_in": 20,
     }
     name = "make a corpus from the documentation of the installed packages"
     result = os.path.join(demo_dir, "task", "dev.tsv")
@@ -128,9 +129,9 @@ def pretraining_steps(
         "train_batch_size": 128,
         "optimizer": "adamw",
         "learning_rate": 4e-4,
-        "num_train_steps": 300,
-        "num_warmup_steps": 150,
-        "save_checkpoints_steps": 150,
+        "num_train_steps": 200,
+        "num_warmup_steps": 100,
+        "save_checkpoints_steps": 100,
         "log_steps": 25,
     }
     evaluation: Options = {"do_train": False, "do_eval": True, "eval_batch_size": 64}
@@ -155,6 +156,7 @@ def fine_tuning_step(demo_dir: str, model_dir: str) -> Step:
         "do_eval": True,
         "max_seq_length": LENGTHS["max_seq_length"],
         "train_batch_size": 64,
+        "pad_to_multiple": 8,
         "eval_batch_size": 64,
         "learning_rate": 2e-4,
         "train_step": 400,

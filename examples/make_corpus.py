@@ -17,7 +17,8 @@ text of all packages. No held-out sentence is in the training part.
 
 With --task_dir, also writes a classification task made from the training part: which package does
 this sentence document? train.tsv and dev.tsv have one sentence and its label per line. The classes
-are the packages with the most sentences; a fifth of the sentences of each is in dev.tsv.
+are the packages with the most sentences; a fifth of the sentences of each is in dev.tsv, or one in
+--dev_one_in.
 """
 
 from __future__ import annotations
@@ -215,12 +216,13 @@ def _write_parts(
 
 
 def collect_task(
-    documents: Iterable[tuple[str, Sequence[str]]],
+    documents: Iterable[tuple[str, Sequence[str]]], dev_one_in: int = DEV_ONE_IN
 ) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     """Returns (sentence, package that it documents) pairs, for training and for the dev set.
 
     Args:
         documents: package and sentences of each document of the training part.
+        dev_one_in: one in so many sentences is for the dev set.
     """
     packages: dict[str, list[str]] = {}
     for package, sentences in documents:
@@ -229,7 +231,7 @@ def collect_task(
     parts: tuple[list[tuple[str, str]], list[tuple[str, str]]] = ([], [])
     for package in sorted(largest):
         for sentence in packages[package]:
-            is_dev = zlib.crc32(sentence.encode()) % DEV_ONE_IN == 0
+            is_dev = zlib.crc32(sentence.encode()) % dev_one_in == 0
             parts[is_dev].append((sentence, package))
     return parts
 
@@ -242,17 +244,20 @@ def _library_task_documents() -> Iterator[tuple[str, list[str]]]:
 
 
 def write_task(
-    task_dir: str, documents: Iterable[tuple[str, Sequence[str]]] | None = None
+    task_dir: str,
+    documents: Iterable[tuple[str, Sequence[str]]] | None = None,
+    dev_one_in: int = DEV_ONE_IN,
 ) -> tuple[str, str]:
     """Writes train.tsv and dev.tsv and returns their paths.
 
     Args:
         task_dir: folder to write to.
         documents: package and sentences of each document; by default, the standard library's.
+        dev_one_in: as in `collect_task`.
     """
     files.make_directory(task_dir, "--task_dir")
     paths = (os.path.join(task_dir, "train.tsv"), os.path.join(task_dir, "dev.tsv"))
-    rows_of_parts = collect_task(documents or _library_task_documents())
+    rows_of_parts = collect_task(documents or _library_task_documents(), dev_one_in)
     for path, rows in zip(paths, rows_of_parts, strict=True):
         with files.write_atomically(path) as stream:
             stream.write("sentence\tlabel\n")
@@ -273,7 +278,7 @@ def main(argv: list[str]) -> None:
     else:
         write_corpus(FLAGS.corpus_dir)
     if FLAGS.task_dir:
-        write_task(FLAGS.task_dir, documents)
+        write_task(FLAGS.task_dir, documents, FLAGS.dev_one_in)
 
 
 if __name__ == "__main__":
@@ -283,4 +288,7 @@ if __name__ == "__main__":
     flags.DEFINE_bool("manual_pages", True, "With --source=packages, read manual pages as well.")
     flags.DEFINE_string("corpus_dir", "demo/corpus", "Folder for train.txt and held_out.txt.")
     flags.DEFINE_string("task_dir", None, "Folder for a classification task; default: none.")
+    flags.DEFINE_integer(
+        "dev_one_in", DEV_ONE_IN, "One in so many sentences is for dev.tsv.", lower_bound=2
+    )
     app.run(main)

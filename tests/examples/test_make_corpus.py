@@ -117,6 +117,17 @@ def test_the_task_has_the_same_packages_in_both_parts_and_no_sentence_twice(tmp_
     assert 0.15 < len(dev) / len(sentences) < 0.25
 
 
+def test_the_share_of_the_dev_set_can_be_chosen():
+    documents = [
+        (package, [f"Sentence {number} is about {package}." for number in range(500)])
+        for package in WORDS[: make_corpus.TASK_PACKAGES]
+    ]
+    for one_in in (2, 20):
+        train, dev = make_corpus.collect_task(documents, one_in)
+        assert len(train) + len(dev) == 3000
+        assert 0.8 < one_in * len(dev) / 3000 < 1.2
+
+
 @pytest.fixture
 def _two_packages(tmp_path, monkeypatch):
     """Two packages are installed on this machine, of which one is held out, and a manual page."""
