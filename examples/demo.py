@@ -159,9 +159,9 @@ def fine_tuning_step(demo_dir: str, model_dir: str) -> Step:
         "pad_to_multiple": 8,
         "eval_batch_size": 64,
         "learning_rate": 2e-4,
-        "train_step": 400,
+        "train_step": 500,
         "warmup_step": 100,
-        "save_checkpoints_steps": 400,
+        "save_checkpoints_steps": 500,
         "log_steps": 50,
     }
     result = os.path.join(output_dir, "confusion_matrix.png")
