@@ -225,10 +225,10 @@ def main() -> None:
     parser.add_argument(
         "--megabytes", type=int, default=6, help="size of the text to measure speed"
     )
+    parser.add_argument("--rounds", type=int, default=3, help="runs of each program")
     parser.add_argument("--memory_megabytes", type=int, nargs="*", default=[4, 16, 64])
     parser.add_argument("--samples", type=int, default=4000, help="instances for tf.train.Example")
     reporting.add_flag(parser)
-    parser.add_argument("--rounds", type=int, default=3, help="runs of each program")
     flags = parser.parse_args()
     if not SHARED.is_dir():
         sys.exit(f"skipped: no texts at {SHARED}")

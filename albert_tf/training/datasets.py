@@ -12,7 +12,7 @@ def prefetch(dataset: tf.data.Dataset) -> tf.data.Dataset:
 
     Deleting an iterator waits for its autotuning thread, which sleeps for up to a minute. In
     TensorFlow 2.20, the thread often misses the signal to stop: it is woken up before the iterator
-    is marked as cancelled, and goes back to sleep. One run in three took 4 to 60 s longer to end.
+    is marked as cancelled, and goes back to sleep. One run in four took 3 to 38 s longer to end.
     """
     options = tf.data.Options()
     options.autotune.enabled = False
