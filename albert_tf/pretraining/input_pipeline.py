@@ -153,7 +153,7 @@ def training_dataset(
 def _parsed(dataset: tf.data.Dataset, features: Features) -> tf.data.Dataset:
     """Returns a dataset of parsed batches, made from one of serialized records, string [B]."""
 
-    @tf.autograph.experimental.do_not_convert  # not needed, and takes a second
+    @tf.autograph.experimental.do_not_convert  # not needed, and takes time
     def parse_batch(serialized: tf.Tensor) -> dict[str, tf.Tensor]:
         return parse(serialized, features)
 
@@ -298,15 +298,13 @@ def first_batch(file: RecordFile, features: Features, batch_size: int) -> dict[s
     Raises:
         ValueError: see `damage_named`.
     """
-    try:
+    with damage_named([file], features):
         return parse(list(itertools.islice(_read(file), batch_size)), features)
-    except (ValueError, *UNPARSABLE) as error:
-        raise ValueError(find_damage([file], features) or str(error)) from None
 
 
 @contextlib.contextmanager
 def damage_named(files: Sequence[RecordFile], features: Features) -> Iterator[None]:
-    """Converts TensorFlow's error about a corrupt record into one that names the record.
+    """Converts an error about a corrupt record into one that names the record and what to do.
 
     Args:
         files: the files of a dataset of this module.
@@ -318,7 +316,7 @@ def damage_named(files: Sequence[RecordFile], features: Features) -> Iterator[No
     """
     try:
         yield
-    except (*UNPARSABLE, tf.errors.UnknownError):
+    except (*UNPARSABLE, ValueError, tf.errors.UnknownError):  # Unknown: ValueError in a dataset
         damage = find_damage(files, features)
         if not damage:
             raise

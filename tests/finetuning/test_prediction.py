@@ -101,6 +101,11 @@ def test_the_signature_leaves_all_dimensions_unknown(questions):
     }
 
 
+def test_the_iterator_of_training_data_is_deleted_without_delay(questions):
+    dataset = prediction.training_dataset(questions, TrainingOrder(2, seed=3), PADDING)
+    assert dataset.options().autotune.enabled is False  # see `datasets.prefetch`
+
+
 def test_training_data_can_start_at_any_step(questions):
     order = TrainingOrder(2, seed=3, batches_to_sort=3)
 
