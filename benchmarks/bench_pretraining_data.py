@@ -38,7 +38,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import contenders
 import reporting
 
-from albert_tf.data.records import count_records
+from albert_tf.data.records import count_records, read_records
 
 SHARED = Path(contenders.SHARED)
 MEGABYTE = 1 << 20
@@ -163,7 +163,6 @@ def compare_programs(text: str, folder: Path, language: str, rounds: int) -> dic
 
 def compare_serialization(run: Run, records: Path, samples: int) -> dict[str, Any]:
     """Returns the time that a run takes for a record, relative to building a tf.train.Example."""
-    from albert_tf.data.records import read_records
     from albert_tf.data.tfrecord import decode_example
 
     instances = [
