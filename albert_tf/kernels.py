@@ -420,7 +420,9 @@ def attend(
         seed: as in `dropout`.
     """
     heads, head_size = query.shape[1], query.shape[3]
-    width, scale, keep_scale = heads * head_size, head_size**-0.5, 1.0 / (1.0 - rate)
+    width, scale = heads * head_size, head_size**-0.5
+    is_dropping = seed is not None and rate > 0.0
+    keep_scale = 1.0 / (1.0 - rate) if is_dropping else 1.0
     mask_adder = tf.zeros((1, 1, 1, 1))
     if input_mask is not None:
         mask = tf.cast(input_mask[:, None, None, :], tf.float32)  # [B, 1, 1, S]
@@ -432,7 +434,7 @@ def attend(
             probs = tf.nn.softmax(_float(scores) * scale + mask_adder)  # [B, A, Q, S]
             probs = dropout(tf.cast(probs, scores.dtype), rate, seed)  # [B, A, Q, S]
             return _swap_heads(tf.matmul(probs, value))
-        keep = None if seed is None or not rate else keep_mask(tf.shape(scores), rate, seed)
+        keep = keep_mask(tf.shape(scores), rate, seed) if is_dropping else None
         exps = _exponentials(width, scores, scale, mask_adder)  # [B, A, Q, S]
         kept = exps if keep is None else tf.where(keep, exps, tf.zeros_like(exps))
         total = _swap_heads(_sums(width, exps))  # [B, Q, A, 1]
