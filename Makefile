@@ -17,7 +17,7 @@ DOCS_READY := $(VENV)/.docs-installed
 # Silences TensorFlow's start-up messages (CPU features, no CUDA). Errors are still raised in Python.
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-.PHONY: help setup demo test test-ci test-beam test-slow lint format types docs bench check clean
+.PHONY: help setup demo test test-ci test-beam test-all lint format types docs bench check clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -47,8 +47,8 @@ test-ci: $(READY) ## the slow tests that .ci/run runs (twelve minutes)
 	$(RUN) -m pytest -m slow --timeout 1800 tests/test_docs.py tests/test_faults.py tests/test_fuzz.py \
 	  tests/test_keras.py tests/test_optimization.py tests/test_shell_runs.py tests/training/test_step.py
 
-test-slow: $(READY) ## all tests, the slow ones as well
-	$(RUN) -m pytest -m "slow or not slow" --timeout 1800
+test-all: $(READY) ## all tests, with ten times as many generated ones (an hour)
+	$(RUN) -m pytest -m "slow or not slow" --timeout 3600 --hypothesis-profile=thorough
 
 # Apache Beam requires older releases of protobuf and pyarrow than those of $(VENV).
 test-beam: $(BEAM_READY) ## the tests of Apache Beam and Dask, in an environment of their own

@@ -15,10 +15,25 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, Phase, settings
 
 # A shell starts background jobs with SIGINT ignored, which the programs under test would inherit.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# The same examples in every run, and no search for smaller ones that fail: each takes a second. The
+# fixtures that generated tests use are constants.
+settings.register_profile(
+    "default",
+    max_examples=12,
+    derandomize=True,
+    database=None,
+    deadline=None,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+settings.register_profile("thorough", settings.get_profile("default"), max_examples=120)
+settings.load_profile("default")
 
 ROOT = Path(__file__).resolve().parent.parent
 # Reference numbers too large for the repository; the tests that read them skip without it.

@@ -36,7 +36,7 @@ def dense(inputs, outputs):
 
 def count_parameters(config):
     """Parameters in closed form: encoder and pooler, and the same with the pre-training heads."""
-    V, E, H, I = (  # noqa: E741, N806
+    V, E, H, I = (  # noqa: E741
         config.vocab_size,
         config.embedding_size,
         config.hidden_size,

@@ -1,4 +1,7 @@
-"""Values and gradients of the fused operations, compared with standard TensorFlow operations."""
+"""Operations of `kernels` in TFLite, in float16 and at the limits of their ranges.
+
+`test_every_mode.py` compares them with their plain forms.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +26,9 @@ def input_mask():
     return tf.range(S) < lengths[:, None]  # [B, S]
 
 
-def labels():
-    return tf.random.stateless_uniform((B, S), (5, 6), 0, H, tf.int64)
-
-
 def cases():
-    """Returns name → a function and the tensors that it is differentiated with respect to."""
-    rows, kernel, seed = (B, S, H), (H, 3 * H), tf.constant((3, 4))
+    """Returns name → a function and its tensors; TFLite lacks the random numbers of dropout."""
+    rows, kernel = (B, S, H), (H, 3 * H)
     heads = functools.partial(kernels.project_heads, heads=A)
     found = {
         "gelu": (lambda x, b: kernels.activate(x, b, "gelu"), normal(*rows), normal(H)),
@@ -42,36 +41,19 @@ def cases():
             normal(B, A, S, D),
             normal(B, A, S, D),
         ),
-        "attention outside training": (
-            lambda q, k, v: kernels.attend(q, k, v, input_mask(), 0.3, None),
-            normal(B, A, S, D) * 9,
-            normal(B, A, S, D),
-            normal(B, A, S, D),
-        ),
-        "attention with dropout": (
-            lambda q, k, v: kernels.attend(q, k, v, None, 0.3, seed),
-            normal(B, A, S, D) * 9,
-            normal(B, A, S, D),
-            normal(B, A, S, D),
-        ),
         "heads": (
             lambda x, k, b: heads(x, None, k, b),
             normal(*rows),
             normal(*kernel),
             normal(3 * H),
         ),
+        "add and norm": (
+            lambda x, b, r, beta, gamma: kernels.add_and_norm(x, b, r, (beta, gamma)),
+            *(normal(*rows), normal(H), normal(*rows), normal(H), normal(H)),
+        ),
         "bias": (kernels.add_bias, normal(B, S, H), normal(H)),
-        "cross-entropy": (lambda x: kernels.cross_entropy(x, labels()), normal(B, S, H)),
         "few queries": (heads, normal(*rows), normal(B, 2, H), normal(*kernel), normal(3 * H)),
     }
-    for name, rate in (("add and norm", 0.0), ("with dropout", 0.3)):
-        tensors = normal(*rows), normal(H), normal(*rows), normal(H), normal(H)
-        found[name] = (
-            lambda x, b, r, beta, gamma, rate=rate: kernels.add_and_norm(
-                x, b, r, (beta, gamma), rate, seed
-            ),
-            *tensors,
-        )
     for name in ("gelu", "relu"):
         found[f"feed-forward with {name}"] = (
             lambda x, k, b, o, name=name: kernels.feed_forward(x, k, b, name, o),
@@ -83,51 +65,8 @@ def cases():
     return found
 
 
-NAMES = list(cases())
-
-
-def values_and_gradients(function, tensors):
-    with tf.GradientTape() as tape:
-        tape.watch(tensors)
-        results = tf.nest.flatten(function(*tensors))
-        # Not the plain sum: that of a softmax has no gradient.
-        total = tf.add_n([tf.reduce_sum(tf.sin(tf.cast(x, tf.float32))) for x in results])
-    return [*results, *tape.gradient(total, tensors)]
-
-
-def assert_close(found, expected, tolerance):
-    assert len(found) == len(expected)
-    for ours, theirs in zip(found, expected, strict=True):
-        assert ours.dtype == theirs.dtype
-        ours, theirs = (tf.cast(x, tf.float32).numpy() for x in (ours, theirs))
-        np.testing.assert_allclose(ours, theirs, rtol=0, atol=tolerance * np.abs(theirs).max())
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_values_and_gradients_match_plain_tensorflow(name):
-    function, *tensors = cases()[name]
-    with kernels.plain():
-        expected = values_and_gradients(function, tensors)
-    assert_close(values_and_gradients(function, tensors), expected, 2e-5)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_values_and_gradients_in_bfloat16_match_plain_tensorflow(name):
-    """Within the precision of the plain version, which rounds every operation to eight bits."""
-    function, *tensors = cases()[name]
-    # Activations and kernels are bfloat16, biases and LayerNorm's weights float32.
-    tensors = [tf.cast(t, tf.bfloat16) if t.shape.rank > 1 else t for t in tensors]
-    with kernels.plain():
-        expected = values_and_gradients(function, tensors)
-    assert_close(values_and_gradients(function, tensors), expected, 0.05)
-
-
-# TFLite lacks the stateless random numbers of dropout, and of the labels of the cross-entropy.
-CONVERTED = [name for name in NAMES if "with dropout" not in name and name != "cross-entropy"]
-
-
 @pytest.mark.filterwarnings("ignore:.*tf.lite.Interpreter is deprecated:UserWarning")
-@pytest.mark.parametrize("name", CONVERTED)
+@pytest.mark.parametrize("name", list(cases()))
 def test_tflite_computes_the_same_values(name):
     function, *tensors = cases()[name]
     specs = [tf.TensorSpec(x.shape, x.dtype, f"x{i}") for i, x in enumerate(tensors)]
@@ -142,49 +81,6 @@ def test_tflite_computes_the_same_values(name):
     expected = tf.nest.flatten(function(*tensors))
     for ours, theirs in zip(found, expected, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-5 * np.abs(theirs).max())
-
-
-COMPILED = [
-    "gelu",
-    "feed-forward with gelu",
-    "feed-forward with relu",
-    "with dropout",
-    "attention",
-    "attention with dropout",
-    "heads",
-    "cross-entropy",
-]
-
-
-@pytest.mark.parametrize("name", COMPILED)
-def test_compiled_operations_match(name, monkeypatch):
-    function, *tensors = cases()[name]
-    expected = values_and_gradients(function, tensors)
-    monkeypatch.setattr(kernels, "MIN_COMPILED_WIDTH", 1)
-    found = tf.function(values_and_gradients)(function, tensors)
-    assert_close(found, expected, 2e-5)
-
-
-@pytest.mark.parametrize(("dtype", "tolerance"), [(tf.float32, 2e-5), (tf.bfloat16, 0.02)])
-def test_compiled_operations_match_where_rows_are_folded(dtype, tolerance, monkeypatch):
-    """Rows of 256 are added up, or compared, by halves."""
-    x, vector = normal(7, 256), normal(256)
-    heads = [normal(1, 1, count, 256) for count in (3, 256, 256)]
-    sizes = []
-
-    def run(x, y, *heads):
-        normed = kernels.add_and_norm(x, vector, y, (vector, vector))
-        return normed, kernels.attend(*heads, None), kernels.cross_entropy(x, tf.range(7))
-
-    tensors = [tf.cast(t, dtype) for t in (x, x[::-1], *heads)]
-    expected = values_and_gradients(run, tensors)
-    monkeypatch.setattr(kernels, "MIN_COMPILED_WIDTH", 1)
-    split = tf.split
-    monkeypatch.setattr(
-        tf, "split", lambda x, *a, **k: sizes.append(x.shape[-1]) or split(x, *a, **k)
-    )
-    assert_close(tf.function(values_and_gradients)(run, tensors), expected, tolerance)
-    assert set(sizes) == {256, 128}
 
 
 def test_compiled_loops_round_to_bfloat16_as_tensorflow_does():
@@ -221,9 +117,9 @@ def test_half_precision_inputs_are_computed_in_float32(name, dtype):
     x = tf.cast(x, dtype)
     others = [tf.cast(t, dtype) if t.shape == x.shape else t for t in others]
     full = [tf.cast(t, tf.float32) for t in (x, *others)]
-    half = values_and_gradients(function, [x, *others])[0]
+    half = function(x, *others)
     assert half.dtype == dtype
-    expected = tf.cast(values_and_gradients(function, full)[0], dtype)
+    expected = tf.cast(function(*full), dtype)
     np.testing.assert_allclose(
         tf.cast(half, tf.float32), tf.cast(expected, tf.float32), rtol=0.01, atol=1e-3
     )

@@ -1,0 +1,154 @@
+"""The forward pass of ALBERT in NumPy and float64, which shares no code with the model under test.
+
+It takes weights under the names of Google's and brightmart's checkpoints. Dropout is given as the
+elements to keep, because random numbers are not part of the arithmetic.
+
+Dimensions: as in `albert_tf/modeling.py`.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+ACTIVATIONS = {
+    "gelu": lambda x: x / 2 * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
+    "relu": lambda x: np.maximum(x, 0),
+    "tanh": np.tanh,
+    "linear": lambda x: x,
+}
+# Scopes within a block: self-attention, its output and its norm; feed-forward network, its output
+# and its norm.
+SCOPES = {
+    "google": (
+        "attention_1/self",
+        "attention_1/output/dense",
+        "LayerNorm",
+        "ffn_1/intermediate/dense",
+        "ffn_1/intermediate/output/dense",
+        "LayerNorm_1",
+    ),
+    "albert_zh": (
+        "attention/self",
+        "attention/output/dense",
+        "attention/output/LayerNorm",
+        "intermediate/dense",
+        "output/dense",
+        "output/LayerNorm",
+    ),
+}
+
+
+def softmax(x):
+    exps = np.exp(x - x.max(-1, keepdims=True))
+    return exps / exps.sum(-1, keepdims=True)
+
+
+class NumpyAlbert:
+    """ALBERT for pre-training.
+
+    Args:
+        config: an `AlbertConfig`, of which only the numbers are read.
+        weights: name in the checkpoint → array.
+        keeps: one mask for each dropout in the order of their application, bool arrays of the
+            shape that they are applied to; None outside training.
+    """
+
+    def __init__(self, config, weights, keeps=None):
+        self.config, self.is_zh = config, config.layout == "albert_zh"
+        self.weights = {name: np.asarray(array, np.float64) for name, array in weights.items()}
+        self.keeps = None if keeps is None else iter(keeps)
+
+    def dropout(self, x, rate):
+        if self.keeps is None or rate == 0:
+            return x
+        return np.where(next(self.keeps), x / (1 - rate), 0)
+
+    def dense(self, x, scope):
+        return x @ self.weights[f"{scope}/kernel"] + self.weights[f"{scope}/bias"]
+
+    def norm(self, x, scope):
+        x = x - x.mean(-1, keepdims=True)
+        x = x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-12)
+        return x * self.weights[f"{scope}/gamma"] + self.weights[f"{scope}/beta"]
+
+    def embed(self, input_ids, segment_ids):
+        scope = "bert/embeddings"
+        x = self.weights[f"{scope}/word_embeddings"][input_ids]  # [B, S, E]
+        if self.is_zh:
+            x = x @ self.weights[f"{scope}/word_embeddings_2"]  # [B, S, H]
+        x = x + self.weights[f"{scope}/token_type_embeddings"][segment_ids]
+        x = x + self.weights[f"{scope}/position_embeddings"][: input_ids.shape[1]]
+        x = self.dropout(self.norm(x, f"{scope}/LayerNorm"), self.config.hidden_dropout_prob)
+        mapping = "bert/encoder/embedding_hidden_mapping_in"
+        return self.dense(x, mapping) if f"{mapping}/kernel" in self.weights else x  # [B, S, H]
+
+    def attention(self, x, queries, input_mask, scope):
+        heads = self.config.num_attention_heads
+
+        def project(x, name):  # [B, S, H] → [B, A, S, D]
+            x = self.dense(x, f"{scope}/{name}")
+            return x.reshape(*x.shape[:2], heads, -1).swapaxes(1, 2)
+
+        query, key, value = project(queries, "query"), project(x, "key"), project(x, "value")
+        scores = query @ key.swapaxes(2, 3) / math.sqrt(query.shape[-1])  # [B, A, Q, S]
+        scores = np.where(input_mask[:, None, None, :] == 1, scores, scores - 10_000)
+        probs = self.dropout(softmax(scores), self.config.attention_probs_dropout_prob)
+        return (probs @ value).swapaxes(1, 2).reshape(queries.shape)  # [B, Q, H]
+
+    def block(self, x, input_mask, rows, group, inner):
+        """Returns the output of a block at `rows`, int [B, Q]: float [B, Q, H]."""
+        block = f"bert/encoder/transformer/group_{group}/inner_group_{inner}"
+        if self.is_zh:
+            block = "bert/encoder/layer_shared"
+        attention, output, norm, ffn, ffn_output, ffn_norm = (
+            f"{block}/{scope}" for scope in SCOPES[self.config.layout]
+        )
+
+        def take(x):
+            return np.take_along_axis(x, rows[..., None], axis=1)  # [B, Q, H]
+
+        def dropped_dense(x, scope):
+            return self.dropout(self.dense(x, scope), self.config.hidden_dropout_prob)
+
+        activation = ACTIVATIONS[self.config.hidden_act]
+        if self.config.ln_type == "preln":
+            normal = self.norm(x, norm)
+            y = self.attention(normal, take(normal), input_mask, attention)
+            x = take(x) + dropped_dense(y, output)
+            y = activation(self.dense(self.norm(x, ffn_norm), ffn))
+            return x + dropped_dense(y, ffn_output)
+        y = self.attention(x, take(x), input_mask, attention)
+        x = self.norm(take(x) + dropped_dense(y, output), norm)
+        y = activation(self.dense(x, ffn))
+        return self.norm(x + dropped_dense(y, ffn_output), ffn_norm)
+
+    def __call__(self, input_ids, input_mask, segment_ids, positions=None):
+        """Returns the logits of masked words, [B, P, V], and of sentence order, [B, 2].
+
+        Without positions, int [B, P], the words are those of all S positions.
+        """
+        config = self.config
+        x = self.embed(input_ids, segment_ids)
+        every_row = np.broadcast_to(np.arange(input_ids.shape[1]), input_ids.shape)  # [B, S]
+        wanted = every_row
+        if positions is not None:  # the last block is computed for [CLS] and these only
+            wanted = np.pad(positions, ((0, 0), (1, 0)))  # [B, 1+P]
+        last = config.num_hidden_layers - 1, config.inner_group_num - 1
+        for layer in range(config.num_hidden_layers):
+            group = layer * config.num_hidden_groups // config.num_hidden_layers
+            for inner in range(config.inner_group_num):
+                rows = wanted if (layer, inner) == last else every_row
+                x = self.block(x, input_mask, rows, group, inner)
+        pooled = np.tanh(self.dense(x[:, 0], "bert/pooler/dense"))  # [B, H]
+        scope = "cls/predictions"
+        x = x if positions is None else x[:, 1:]  # [B, P, H]
+        y = ACTIVATIONS[config.hidden_act](self.dense(x, f"{scope}/transform/dense"))
+        y = self.norm(y, f"{scope}/transform/LayerNorm")  # [B, P, E], or [B, P, H]
+        if self.is_zh:
+            y = y @ self.weights["bert/embeddings/word_embeddings_2"].T  # [B, P, E]
+        words = y @ self.weights["bert/embeddings/word_embeddings"].T  # [B, P, V]
+        order = pooled @ self.weights["cls/seq_relationship/output_weights"].T  # [B, 2]
+        order = order + self.weights["cls/seq_relationship/output_bias"]
+        return words + self.weights[f"{scope}/output_bias"], order
