@@ -24,6 +24,7 @@ from albert_tf import kernels
 # XLA takes 0.1 s to compile each shape, which pays off from half a million elements on.
 ELEMENTS_PER_WIDTH = 2048
 SLOTS = ("adam_m", "adam_v")
+WEIGHT_DECAY = 0.01  # of Google's programs
 
 
 @tf_keras.saving.register_keras_serializable(package="albert_tf")
@@ -90,7 +91,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
     For a variable w with the gradient g:
 
         m ← β₁m + (1−β₁)g,  v ← β₂v + (1−β₂)g²
-        u = m / (√v + ε), plus `weight_decay_rate` · w unless w is excluded
+        u = m / (√v + ε), plus `weight_decay` · w unless w is excluded
         w ← w − learning_rate · u
 
     The defaults are Google's. Google's programs also clip gradients by their global norm, which is
@@ -98,7 +99,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
 
     Args:
         learning_rate: a number or a `LearningRateSchedule`.
-        weight_decay_rate: the weight decay; 0 disables it.
+        weight_decay: the weight decay; 0 disables it, and None is Google's 0.01.
         beta_1: β₁ in [0, 1), the exponential decay rate of the first moment m.
         beta_2: β₂ in [0, 1), the exponential decay rate of the second moment v.
         epsilon: ε, added to the square root of the second moment.
@@ -108,7 +109,11 @@ class AdamW(tf_keras.optimizers.Optimizer):
         name: name of the optimizer.
         jit_compile: whether to compile the update of each variable with XLA on GPUs. The updates of
             large variables are always compiled.
+        weight_decay_rate: Google's name of `weight_decay`; give one of the two.
         **kwargs: arguments of `tf_keras.optimizers.Optimizer`, such as `global_clipnorm`.
+
+    Raises:
+        ValueError: both `weight_decay` and `weight_decay_rate` are given.
 
     >>> kernel = tf.Variable([1.0, 2.0], name="kernel")
     >>> step = AdamW(learning_rate=0.1).apply_gradients([(tf.constant([0.5, -0.5]), kernel)])
@@ -121,18 +126,29 @@ class AdamW(tf_keras.optimizers.Optimizer):
     def __init__(
         self,
         learning_rate: float | tf_keras.optimizers.schedules.LearningRateSchedule,
-        weight_decay_rate: float = 0.01,
+        weight_decay: float | None = None,
         beta_1: float = 0.9,
         beta_2: float = 0.999,
         epsilon: float = 1e-6,
         exclude: str = "LayerNorm|layer_norm|bias",
         name: str | None = None,
         jit_compile: bool = False,
+        weight_decay_rate: float | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(name=name or type(self).__name__, jit_compile=jit_compile, **kwargs)
+        if weight_decay is not None and weight_decay_rate is not None:
+            raise ValueError(
+                f"weight_decay={weight_decay} and weight_decay_rate={weight_decay_rate} are two "
+                "names of the same argument: give only one"
+            )
+        given = weight_decay_rate if weight_decay is None else weight_decay
+        super().__init__(
+            name=name or type(self).__name__,
+            weight_decay=WEIGHT_DECAY if given is None else given,
+            jit_compile=jit_compile,
+            **kwargs,
+        )
         self._learning_rate = self._build_learning_rate(learning_rate)
-        self.weight_decay_rate = weight_decay_rate
         self.beta_1 = beta_1
         self.beta_2 = beta_2
         self.epsilon = epsilon
@@ -157,6 +173,17 @@ class AdamW(tf_keras.optimizers.Optimizer):
             for slot, moments in self._moments.items()
             for variable in var_list
         }
+
+    def _apply_weight_decay(self, variables: Sequence[tf.Variable]) -> None:
+        """Does nothing: the decay is part of the update.
+
+        Keras would additionally subtract learning_rate · `weight_decay` · w from all variables.
+        """
+
+    def _use_weight_decay(self, variable: tf.Variable) -> bool:
+        """Returns whether a variable is not excluded, also by `exclude_from_weight_decay`."""
+        is_matched = bool(self.exclude) and re.search(self.exclude, variable.name) is not None
+        return not is_matched and super()._use_weight_decay(variable)
 
     def _index(self, variable: tf.Variable) -> int:
         return self._index_dict[self._var_key(variable)]
@@ -209,7 +236,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
     ) -> None:
         """Updates a variable and its moments, or leaves them unchanged if `is_applied` is False."""
         m, v = (self._moments[slot][self._index(variable)] for slot in SLOTS)
-        is_excluded = bool(self.exclude) and re.search(self.exclude, variable.name) is not None
+        is_included = self._use_weight_decay(variable)
         new_m, new_v, new_weight = _updated(
             variable.shape.num_elements() // ELEMENTS_PER_WIDTH,
             tf.convert_to_tensor(gradient),
@@ -222,8 +249,8 @@ class AdamW(tf_keras.optimizers.Optimizer):
             tf.where(is_applied, 1.0 - self.beta_2, 0.0),
             tf.where(is_applied, tf.convert_to_tensor(self.learning_rate), 0.0),
             self.epsilon,
-            0.0 if is_excluded else self.weight_decay_rate,
-            self.layer_adaptation and not is_excluded,
+            self.weight_decay if is_included else 0.0,
+            self.layer_adaptation and is_included,
         )
         m.assign(new_m)
         v.assign(new_v)
@@ -234,13 +261,26 @@ class AdamW(tf_keras.optimizers.Optimizer):
         config = super().get_config()
         config.update(
             learning_rate=self._serialize_hyperparameter(self._learning_rate),
-            weight_decay_rate=self.weight_decay_rate,
             beta_1=self.beta_1,
             beta_2=self.beta_2,
             epsilon=self.epsilon,
             exclude=self.exclude,
         )
         return config
+
+    @classmethod
+    def from_config(
+        cls, config: dict[str, Any], custom_objects: dict[str, Any] | None = None
+    ) -> AdamW:
+        """Returns an optimizer from the result of `get_config`.
+
+        In former configs, `weight_decay_rate` is the decay of the update, and `weight_decay`, 0
+        unless it was given, that of Keras.
+        """
+        config = dict(config)
+        if "weight_decay_rate" in config and not config.get("weight_decay"):
+            config["weight_decay"] = None
+        return super().from_config(config, custom_objects)
 
 
 @kernels.fused
