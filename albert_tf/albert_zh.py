@@ -3,7 +3,8 @@
 Its Chinese models were released before Google's and factorize the embedding differently: word
 embeddings are projected to the hidden size (without a bias) before segment and position embeddings,
 which have the hidden size, are added. The masked language modeling head uses the transposed
-projection. The variables have BERT's names. There is one hidden group with one block per layer.
+projection. The gradient of the segment embeddings is dense. The variables have BERT's names. There
+is one hidden group with one block per layer.
 
 With `ln_type="preln"`, LayerNorm is applied to the inputs of attention and feed-forward network
 instead of the residual sums, and the output of the last layer is not normalized.
@@ -14,6 +15,8 @@ Dimensions: as in `modeling.py`.
 from __future__ import annotations
 
 from typing import Any
+
+import tensorflow as tf
 
 from albert_tf import kernels
 from albert_tf.config import AlbertConfig
@@ -52,6 +55,17 @@ class ZhEmbeddings(Embeddings):
     def embed_words(self, input_ids):
         """Returns the projected word embeddings, float [B, S, H]."""
         return kernels.matmul(super().embed_words(input_ids), self.projection)  # [B, S, H]
+
+    def embed_segments(self, segment_ids):
+        """Returns the segment embeddings, float [B, S, H].
+
+        albert_zh multiplies the table by one-hot rows. The result is the same, but the gradient is
+        the sum over the tokens of a segment, which clipping by the global norm squares, whereas it
+        squares the rows of the tokens where the gradient is `tf.IndexedSlices`.
+        """
+        # The gradient of a reshape is dense. It is added up in float32.
+        table = tf.reshape(tf.cast(self.segments, tf.float32), self.segments.shape)  # [types, H]
+        return tf.cast(tf.gather(table, segment_ids), self.compute_dtype)  # [B, S, H]
 
     def logits(self, x):
         """Projects back to E and returns the logits: [B, P, H] → [B, P, V]."""

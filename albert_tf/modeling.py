@@ -294,10 +294,14 @@ class Embeddings(AlbertLayer):
         """Returns the word embeddings, float [B, S, E]."""
         return tf.gather(self.words, input_ids)  # [B, S, E]
 
+    def embed_segments(self, segment_ids):
+        """Returns the segment embeddings, float [B, S, E]."""
+        return tf.gather(self.segments, segment_ids)  # [B, S, E]
+
     def call(self, input_ids, segment_ids=None, training=False, dropout_seed=None):
         segment_ids = tf.zeros_like(input_ids) if segment_ids is None else segment_ids  # [B, S]
         x = self.embed_words(input_ids)  # [B, S, E]
-        x += tf.gather(self.segments, segment_ids)  # [B, S, E]
+        x += self.embed_segments(segment_ids)  # [B, S, E]
         x += self.positions[: tf.shape(input_ids)[1]]  # [S, E], broadcast over the batch
         (seed,) = kernels.dropout_seeds(training, dropout_seed, 1)  # [2]
         return kernels.dropout(self.norm(x), self.config.hidden_dropout_prob, seed)  # [B, S, E]

@@ -63,6 +63,23 @@ def test_one_matrix_projects_words_to_the_hidden_size_and_back(tiny_config, tiny
     np.testing.assert_allclose(layer.logits(tf.constant(x)), x @ projection.T @ words.T, atol=1e-6)
 
 
+class SegmentLookup(albert_zh.ZhEmbeddings):
+    def call(self, segment_ids):
+        return self.embed_segments(segment_ids)
+
+
+@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
+def test_the_gradient_of_the_segments_is_dense_and_summed_in_float32(tiny_config, policy):
+    """In bfloat16, a sum of ones would end at 256."""
+    layer = SegmentLookup(zh_config(tiny_config, "postln"), dtype=policy)
+    with tf.GradientTape() as tape:
+        found = layer(tf.ones((8, 500), tf.int32))
+    np.testing.assert_array_equal(found[3, 7], tf.cast(layer.segments[1], found.dtype))
+    gradient = tape.gradient(found, layer.segments)
+    assert isinstance(gradient, tf.Tensor)
+    np.testing.assert_array_equal(gradient, np.outer([0, 4000, 0], np.ones(12)))
+
+
 def test_pre_ln_does_not_normalize_the_residual(tiny_config):
     """With zero kernels a pre-LN block is the identity; a post-LN block still normalizes."""
     x = tf.random.stateless_normal((5, 11, 12), (1, 2))

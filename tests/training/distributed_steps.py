@@ -30,6 +30,7 @@ from albert_tf.training.step import StepOptions, TrainStep
 from tests import conftest
 
 ROWS, STEPS = 12, 20
+CONFIG = AlbertConfig(**conftest.TINY_SHAPE | {"num_hidden_layers": 2})
 
 
 def batch_of(step):
@@ -49,12 +50,13 @@ def batch_of(step):
     }
 
 
-def make_step(strategy=None, optimizer="lamb", precision_name="float32", rate=0.01, **options):
+def make_step(
+    strategy=None, optimizer="lamb", precision_name="float32", rate=0.01, config=CONFIG, **options
+):
     """Returns a training step of a tiny model, and the model."""
     strategy = strategy or tf.distribute.get_strategy()
     precision.apply(precision_name)
     tf_keras.utils.set_random_seed(3)
-    config = AlbertConfig(**conftest.TINY_SHAPE | {"num_hidden_layers": 2})
     task = PretrainingTask(config, conftest.SEQ_LENGTH, conftest.MAX_PREDICTIONS)
     with strategy.scope():
         model = task.build_model()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 import os
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from albert_tf.checkpoints.names import variable_name
 from albert_tf.training.step import (
     Gradients,
     TrainStep,
@@ -23,6 +25,7 @@ from albert_tf.training.step import (
 from tests.conftest import ROOT
 from tests.training import distributed_steps
 
+SEGMENTS = "bert/embeddings/token_type_embeddings"
 WORKERS = ["127.0.0.1:23471", "127.0.0.1:23472"]
 CASES = [
     {"optimizer": "lamb"},
@@ -177,6 +180,30 @@ def test_gradients_are_clipped_as_google_clips_them():
     np.testing.assert_allclose(clipped.dense[0], expected[0], rtol=1e-6)
     np.testing.assert_allclose(clipped.embedding[1], tf.convert_to_tensor(expected[1]), rtol=1e-6)
     assert float(clipping_factor(tf.constant(0.5))) == 1.0
+
+
+def zh_config(ln_type):
+    """A model in albert_zh's layout; its gradients are large enough to be clipped."""
+    layout = {"layout": "albert_zh", "ln_type": ln_type, "num_hidden_groups": 1}
+    return dataclasses.replace(distributed_steps.CONFIG, **layout, initializer_range=0.3)
+
+
+def clipped_as_albert_zh(model, task, batch):
+    """Returns the loss, the norm and name → clipped gradient; rows of a segment are summed."""
+    with tf.GradientTape() as tape:
+        loss, _ = task.loss(model(batch), batch)
+    found = tape.gradient(loss, {variable_name(v): v for v in model.variables})
+    found[SEGMENTS] = tf.convert_to_tensor(found[SEGMENTS])
+    clipped, norm = tf.clip_by_global_norm(list(found.values()), 1.0)
+    return float(loss), float(norm), dict(zip(found, clipped, strict=True))
+
+
+def test_in_albert_zhs_layout_the_rows_of_a_segment_are_summed_before_the_norm():
+    """Unlike those of a word."""
+    step, model = distributed_steps.make_step(config=zh_config("preln"))
+    batch = {name: tf.constant(value) for name, value in distributed_steps.batch_of(0).items()}
+    _, norm, _ = clipped_as_albert_zh(model, step.task, batch)
+    assert float(step(batch)["gradient_norm"][0]) == pytest.approx(norm, rel=1e-5)
 
 
 def test_a_factor_of_zero_clears_gradients_that_are_not_finite():
