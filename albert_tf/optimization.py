@@ -1,4 +1,4 @@
-"""Google ALBERT's optimizers, LAMB and AdamW, and its learning rate schedule.
+"""Google ALBERT's optimizers, LAMB and AdamW, albert_zh's LAMB, and the learning rate schedule.
 
 Unlike the implementations in common libraries, these have no bias correction, which matters in
 short runs: at step 12, bias correction would make the update 6.6 times smaller. They are Keras
@@ -23,7 +23,6 @@ from albert_tf import kernels
 
 # XLA takes 0.1 s to compile each shape, which pays off from half a million elements on.
 ELEMENTS_PER_WIDTH = 2048
-SLOTS = ("adam_m", "adam_v")
 WEIGHT_DECAY = 0.01  # of Google's programs
 
 
@@ -121,7 +120,9 @@ class AdamW(tf_keras.optimizers.Optimizer):
     array([0.683, 2.314], dtype=float32)
     """
 
+    SLOTS = ("adam_m", "adam_v")  # names of the moments in checkpoints
     layer_adaptation = False
+    adapts_excluded = False  # whether layer adaptation includes excluded variables
 
     def __init__(
         self,
@@ -161,12 +162,12 @@ class AdamW(tf_keras.optimizers.Optimizer):
             return
         self._moments = {
             slot: [self.add_variable_from_reference(variable, slot) for variable in var_list]
-            for slot in SLOTS
+            for slot in self.SLOTS
         }
         self._built = True
 
     def slot_variables(self, var_list: Sequence[tf.Variable]) -> dict[str, tf.Variable]:
-        """Returns the moments under Google's names, `<variable>/adam_m` and `<variable>/adam_v`."""
+        """Returns the moments under their names in checkpoints, such as `<variable>/adam_m`."""
         self.build(var_list)
         return {
             f"{variable.name.split(':')[0]}/{slot}": moments[self._index(variable)]
@@ -235,7 +236,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
         is_applied: tf.Tensor,
     ) -> None:
         """Updates a variable and its moments, or leaves them unchanged if `is_applied` is False."""
-        m, v = (self._moments[slot][self._index(variable)] for slot in SLOTS)
+        m, v = (self._moments[slot][self._index(variable)] for slot in self.SLOTS)
         is_included = self._use_weight_decay(variable)
         new_m, new_v, new_weight = _updated(
             variable.shape.num_elements() // ELEMENTS_PER_WIDTH,
@@ -250,7 +251,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
             tf.where(is_applied, tf.convert_to_tensor(self.learning_rate), 0.0),
             self.epsilon,
             self.weight_decay if is_included else 0.0,
-            self.layer_adaptation and is_included,
+            self.layer_adaptation and (is_included or self.adapts_excluded),
         )
         m.assign(new_m)
         v.assign(new_v)
@@ -316,17 +317,51 @@ class Lamb(AdamW):
     layer_adaptation = True
 
 
+@tf_keras.saving.register_keras_serializable(package="albert_tf")
+class LambAlbertZh(Lamb):
+    """The LAMB of albert_zh's `run_pretraining.py`, which adapts the update of every variable.
+
+    Unlike in `Lamb`, the trust ratio also applies to variables that match `exclude`, biases and the
+    weights of LayerNorm. The moments are called `lamb_m` and `lamb_v` in checkpoints.
+
+    Source: `LAMBOptimizer` in `optimization.py` of brightmart/albert_zh.
+
+    >>> bias = tf.Variable([3.0, 4.0], name="bias")
+    >>> step = LambAlbertZh(learning_rate=0.1).apply_gradients([(tf.constant([0.5, -0.5]), bias)])
+    >>> round(float(tf.norm(bias - [3.0, 4.0])), 3)
+    0.5
+    """
+
+    SLOTS = ("lamb_m", "lamb_v")
+    adapts_excluded = True
+
+
 def trust_ratio(weight_norm: tf.Tensor, update_norm: tf.Tensor) -> tf.Tensor:
     """Returns LAMB's trust ratio ‖w‖/‖u‖, or 1 if either norm is 0."""
     ratio = tf.math.divide_no_nan(weight_norm, update_norm)
     return tf.where((weight_norm > 0) & (update_norm > 0), ratio, tf.ones_like(ratio))
 
 
-OPTIMIZERS = {"lamb": Lamb, "adamw": AdamW}
+OPTIMIZERS = {"lamb": Lamb, "adamw": AdamW, "lamb_albert_zh": LambAlbertZh}
 
 
 def create_optimizer(name: str, schedule: WarmUpPolynomialDecay) -> AdamW:
-    """Returns the optimizer with the given name, "lamb" or "adamw"."""
+    """Returns the optimizer with the given name, a key of `OPTIMIZERS`."""
     if name not in OPTIMIZERS:
         raise ValueError(f"optimizer={name!r}: expected one of {', '.join(OPTIMIZERS)}")
     return OPTIMIZERS[name](schedule)
+
+
+def optimizers_of(names: Iterable[str], other_than: AdamW) -> list[str]:
+    """Returns the names of the optimizers that a checkpoint has the moments of.
+
+    Args:
+        names: names of the checkpoint's tensors.
+        other_than: optimizers with the same names of moments are left out.
+    """
+    found = {name.rpartition("/")[2] for name in names}
+    return [
+        name
+        for name, kind in OPTIMIZERS.items()
+        if kind.SLOTS != other_than.SLOTS and found.issuperset(kind.SLOTS)
+    ]

@@ -17,6 +17,7 @@ from albert_tf.modeling import AlbertForPretraining
 from albert_tf.optimization import (
     AdamW,
     Lamb,
+    LambAlbertZh,
     WarmUpPolynomialDecay,
     create_optimizer,
     trust_ratio,
@@ -145,7 +146,7 @@ def variables():
     return [tf.Variable(rng.normal(size=(3, 5)).astype(np.float32), name=name) for name in names]
 
 
-@pytest.mark.parametrize("kind", [AdamW, Lamb])
+@pytest.mark.parametrize("kind", [AdamW, Lamb, LambAlbertZh])
 def test_steps_follow_the_formula(kind):
     ours, rng = variables(), np.random.default_rng(4)
     optimizer = kind(0.03)
@@ -159,20 +160,23 @@ def test_steps_follow_the_formula(kind):
         for i, g in enumerate(gradients):
             m, v = moments[i] = 0.9 * moments[i][0] + 0.1 * g, 0.999 * moments[i][1] + 1e-3 * g * g
             update = m / (np.sqrt(v) + 1e-6)
-            if i == 0:  # only the kernel gets weight decay and layer adaptation
+            if i == 0:  # only the kernel gets weight decay
                 update += 0.01 * weights[i]
-                if kind is Lamb:
-                    update *= np.linalg.norm(weights[i]) / np.linalg.norm(update)
+            if kind is LambAlbertZh or (kind is Lamb and i == 0):
+                update *= np.linalg.norm(weights[i]) / np.linalg.norm(update)
             weights[i] -= 0.03 * update
     for variable, expected in zip(ours, weights, strict=True):
         np.testing.assert_allclose(variable, expected, rtol=2e-5, atol=1e-6)
 
 
-def test_moments_have_googles_names():
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [(AdamW, ("adam_m", "adam_v")), (LambAlbertZh, ("lamb_m", "lamb_v"))],
+)
+def test_moments_have_googles_and_albert_zhs_names(kind, names):
     ours = variables()
-    slots = AdamW(0.1).slot_variables(ours)
-    assert set(slots) == {
-        f"{variable_name(variable)}/{slot}" for variable in ours for slot in ("adam_m", "adam_v")
+    assert set(kind(0.1).slot_variables(ours)) == {
+        f"{variable_name(variable)}/{slot}" for variable in ours for slot in names
     }
 
 
@@ -211,7 +215,7 @@ def test_layer_adaptation_is_one_where_a_norm_is_zero():
 
 
 def test_an_unknown_optimizer_is_rejected():
-    with pytest.raises(ValueError, match="'lamp': expected one of lamb, adamw"):
+    with pytest.raises(ValueError, match="'lamp': expected one of lamb, adamw, lamb_albert_zh"):
         create_optimizer("lamp", WarmUpPolynomialDecay(1.0, 1))
 
 
@@ -326,7 +330,7 @@ def test_keras_compiles_fits_saves_and_resumes_with_it(kind, tmp_path):
     assert_same_values(again.optimizer.variables, through.optimizer.variables)
 
 
-@pytest.mark.parametrize("kind", [AdamW, Lamb])
+@pytest.mark.parametrize("kind", [AdamW, Lamb, LambAlbertZh])
 def test_optimizers_and_schedules_can_be_recreated_from_their_configs(kind):
     optimizer = kind(
         WarmUpPolynomialDecay(1e-3, 100, 5, 2, 1.5),

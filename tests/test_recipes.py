@@ -118,11 +118,13 @@ def test_pretraining_has_googles_settings(name):
     assert (ROOT / "configs" / f"{config}.json").is_file()
 
 
-@pytest.mark.parametrize(("size", "predictions"), [("tiny", 51), ("small", 20)])
-def test_pretraining_has_albert_zhs_settings(size, predictions):
+@pytest.mark.parametrize(
+    ("size", "predictions", "optimizer"), [("tiny", 51, "lamb_albert_zh"), ("small", 20, "lamb")]
+)
+def test_pretraining_has_albert_zhs_settings(size, predictions, optimizer):
     path = ROOT / "configs" / "recipes" / f"pretrain_{size}_zh.flags"
     found = values(path, [*PRETRAINING_FLAGS, "num_train_steps"], "run_pretraining")
-    assert found == (4096, 512, predictions, "lamb", 0.00176, 12500, 2000, 125000)
+    assert found == (4096, 512, predictions, optimizer, 0.00176, 12500, 2000, 125000)
 
 
 def commands(name, *arguments, **environment):

@@ -3,7 +3,7 @@
 This package writes checkpoints in the name-based format of TensorFlow 1, a mapping from variable
 names to arrays stored as `<prefix>.index` and `<prefix>.data-00000-of-00001`. Google's code can
 read them: they have Google's variable names, the optimizer's moments as `<variable>/adam_m` and
-`<variable>/adam_v`, and `global_step`.
+`<variable>/adam_v` (`lamb_m` and `lamb_v` with albert_zh's LAMB), and `global_step`.
 """
 
 from __future__ import annotations

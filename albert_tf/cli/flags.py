@@ -59,6 +59,7 @@ ALBERT_ZH_DEFAULTS: dict[type[SettingsGroup], OtherDefaults] = {
             "do_train": False,
             "train_batch_size": 32,
             "eval_batch_size": 8,
+            "optimizer": "lamb_albert_zh",
             "learning_rate": 5e-5,
             "num_train_steps": 100000,
             "num_warmup_steps": 10000,

@@ -16,6 +16,7 @@ from absl import logging
 from albert_tf import optimization
 from albert_tf.checkpoints.names import GLOBAL_STEP
 from albert_tf.checkpoints.trained_with import TrainedWith
+from albert_tf.config import AlbertConfig
 from albert_tf.pretraining import input_pipeline, record_files
 from albert_tf.pretraining.record_files import RecordFile
 from albert_tf.pretraining.settings import Settings
@@ -156,6 +157,7 @@ def train(
         identity=identity,
         reports=reports,
     )
+    name_optimizer_of_layout(settings, task.config)
     session.log_size(trainer, sum(file.num_records for file in files))
     opened.begin_work()
     if opened.is_chief:
@@ -237,6 +239,18 @@ def choose_learning_rate(settings: Settings) -> float:
             scaled,
         )
     return rate
+
+
+def name_optimizer_of_layout(settings: Settings, config: AlbertConfig) -> None:
+    """Logs the optimizer of albert_zh's trainer if its layout is trained with Google's LAMB.
+
+    It is not selected by the layout: `--optimizer=lamb` is Google's LAMB for every config.
+    """
+    if settings.optimizer == "lamb" and config.layout == "albert_zh":
+        logging.info(
+            "--optimizer=lamb is Google's LAMB. albert_zh's run_pretraining.py trains its layout "
+            "with --optimizer=lamb_albert_zh."
+        )
 
 
 def scaled_learning_rate(rate: float, batch_size: int) -> float:

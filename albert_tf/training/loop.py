@@ -16,7 +16,7 @@ import tensorflow as tf
 from absl import logging
 from tqdm import tqdm
 
-from albert_tf import files
+from albert_tf import files, optimization
 from albert_tf.checkpoints import containers, loading, store, trained_with
 from albert_tf.checkpoints.names import GLOBAL_STEP, variable_name
 from albert_tf.checkpoints.trained_with import TrainedWith
@@ -113,10 +113,14 @@ class Trainer:
             if shapes.get(name) != variable.shape.as_list()
         ]
         if wrong or GLOBAL_STEP not in shapes:
+            known = optimization.optimizers_of(shapes, self.optimizer)
+            moments = (
+                f"Its moments are those of --optimizer={' or '.join(known)}. " if known else ""
+            )
             raise ValueError(
                 f"{prefix} is not a checkpoint of this model and optimizer, so training cannot be "
-                "resumed:\n" + "\n".join(wrong[:20]) + "\nUse another --output_dir, or pass the "
-                "checkpoint as --init_checkpoint to start a new run from its weights."
+                "resumed:\n" + "\n".join(wrong[:20]) + f"\n{moments}Use another --output_dir, or "
+                "pass the checkpoint as --init_checkpoint to start a new run from its weights."
             )
         step = loading.read_step(prefix)
         if step != named_step:

@@ -280,6 +280,7 @@ def make_trainer(
         clip_per_replica=settings.clip_per_replica,
         jit_compile=_compiles(settings, strategy),
     )
+    logging.info("Optimizer: %s", settings.optimizer)
     _check_warm_up(schedule)
     tf_keras.utils.set_random_seed(settings.seed)
     with strategy.scope():

@@ -134,7 +134,11 @@ class TrainingSettings(SettingsGroup):
         decides=TRAINING,
     )
     optimizer: str = setting(
-        "adamw", "Optimizer: AdamW or LAMB.", choices=("adamw", "lamb"), decides=TRAINING
+        "adamw",
+        "Optimizer: AdamW, LAMB, or albert_zh's LAMB, which also applies the trust ratio to biases "
+        "and LayerNorm.",
+        choices=("adamw", "lamb", "lamb_albert_zh"),
+        decides=TRAINING,
     )
     seed: int = setting(
         12345,

@@ -95,6 +95,7 @@ def read(script, line):
                 "max_seq_length": 128,
                 "do_train": False,
                 "train_batch_size": 32,
+                "optimizer": "lamb_albert_zh",
                 "learning_rate": 5e-5,
                 "num_train_steps": 100000,
                 "num_warmup_steps": 10000,
@@ -178,7 +179,7 @@ def test_help_shows_groups_meanings_and_defaults():
     assert "\n  --output_dir=STR  (required)\n" in text
     assert "\n  --vocab_file=STR\n" in text
     assert "\n  --[no]do_lower_case  (default: True)\n" in text
-    assert "\n  --optimizer=adamw|lamb  (default: adamw)\n" in text
+    assert "\n  --optimizer=adamw|lamb|lamb_albert_zh  (default: adamw)\n" in text
     assert "\n  --learning_rate=FLOAT,...  (default: 5e-05)\n" in text
     assert "  --bert_config_file\n      Same as --albert_config_file.\n" in text
     for field in describe(FineTuningSettings):

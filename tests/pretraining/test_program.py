@@ -16,6 +16,7 @@ from albert_tf.pretraining import task
 from albert_tf.pretraining.program import (
     choose_learning_rate,
     describe_contents,
+    name_optimizer_of_layout,
     scaled_learning_rate,
 )
 from albert_tf.pretraining.record_files import RecordFile
@@ -266,6 +267,24 @@ def test_the_learning_rate_scales_with_the_square_root_of_the_batch_size(setting
     assert scaled_learning_rate(0.00176, 1024) == pytest.approx(0.00088)
     scaled = dataclasses.replace(settings, scale_learning_rate=True, train_batch_size=1024)
     assert choose_learning_rate(scaled) == pytest.approx(0.00088)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "layout", "is_named"),
+    [
+        ("lamb", "albert_zh", True),
+        ("lamb", "google", False),
+        ("lamb_albert_zh", "albert_zh", False),
+        ("adamw", "albert_zh", False),
+    ],
+)
+def test_googles_lamb_with_albert_zhs_layout_names_albert_zhs(
+    settings, tiny_config, caplog, optimizer, layout, is_named
+):
+    caplog.set_level("INFO", logger="absl")
+    config = dataclasses.replace(tiny_config, layout=layout, num_hidden_groups=1)
+    name_optimizer_of_layout(dataclasses.replace(settings, optimizer=optimizer), config)
+    assert ("--optimizer=lamb_albert_zh" in caplog.text) == is_named
 
 
 @pytest.mark.parametrize(

@@ -386,3 +386,33 @@ def test_checkpoints_of_another_model_are_rejected(finished, task):
     with pytest.raises(ValueError, match=r"ffn_1/intermediate/dense/kernel: expected \[12, 24\]"):
         trainer.restore_latest()
     np.testing.assert_array_equal(weight, before)
+
+
+def test_a_run_continues_with_the_moments_of_albert_zhs_trainer(task, tmp_path):
+    config = dataclasses.replace(task.config, layout="albert_zh")
+    task = PretrainingTask(config, SEQ_LENGTH, MAX_PREDICTIONS)
+    trainer = make_trainer(task, tmp_path, kind="lamb_albert_zh")
+    rng = np.random.default_rng(7)
+    theirs = {
+        f"{variable_name(variable)}{ending}": rng.random(variable.shape, np.float32)
+        for variable in trainer.model.variables
+        for ending in ("", "/lamb_m", "/lamb_v")
+    } | {"global_step": np.int64(6)}
+    store.save_checkpoint(str(tmp_path / "model.ckpt-6"), theirs)
+    assert trainer.restore_latest()
+    assert trainer.step == 6
+    assert trainer.state().keys() == theirs.keys()
+    for name, value in trainer.state().items():
+        np.testing.assert_array_equal(value, theirs[name], err_msg=name)
+    with pytest.raises(
+        ValueError, match=r"adam_m: .*nothing(?s:.*)--optimizer=lamb_albert_zh\. Use"
+    ):
+        make_trainer(task, tmp_path, kind="lamb").restore_latest()
+
+
+def test_a_run_with_googles_moments_is_not_continued_with_albert_zhs_optimizer(finished, task):
+    trainer = make_trainer(task, finished[1], kind="lamb_albert_zh")
+    with pytest.raises(
+        ValueError, match=r"lamb_m: .*nothing(?s:.*)--optimizer=lamb or adamw\. Use"
+    ):
+        trainer.restore_latest()

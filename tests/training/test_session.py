@@ -19,7 +19,7 @@ from albert_tf.checkpoints.names import variable_name
 from albert_tf.checkpoints.trained_with import TrainedWith
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling import AlbertForPretraining
-from albert_tf.optimization import WarmUpPolynomialDecay
+from albert_tf.optimization import LambAlbertZh, WarmUpPolynomialDecay
 from albert_tf.training import session
 from albert_tf.training.settings import RunSettings
 
@@ -190,15 +190,19 @@ def test_the_identity_of_a_run_is_stored_with_its_first_checkpoint(settings, tas
     assert trained_with.read(str(tmp_path)) == identity
 
 
-def test_settings_reach_the_trainer(settings, task):
+def test_settings_reach_the_trainer(settings, task, caplog):
+    caplog.set_level("INFO", logger="absl")
     settings = dataclasses.replace(
         settings,
+        optimizer="lamb_albert_zh",
         gradient_accumulation_steps=2,
         max_batch_per_device=2,
         gradient_checkpointing=True,
         log_steps=9,
     )
     trainer = start(settings, task)
+    assert type(trainer.optimizer) is LambAlbertZh
+    assert "Optimizer: lamb_albert_zh" in caplog.messages
     assert trainer.take_step.options.micro_batches == 3
     assert trainer.settings.log_steps == 9
     assert trainer.num_train_steps == 7

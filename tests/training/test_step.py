@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -184,8 +185,14 @@ def test_gradients_are_clipped_as_google_clips_them():
 
 def zh_config(ln_type):
     """A model in albert_zh's layout; its gradients are large enough to be clipped."""
-    layout = {"layout": "albert_zh", "ln_type": ln_type, "num_hidden_groups": 1}
-    return dataclasses.replace(distributed_steps.CONFIG, **layout, initializer_range=0.3)
+    return dataclasses.replace(
+        distributed_steps.CONFIG,
+        layout="albert_zh",
+        ln_type=ln_type,
+        num_hidden_groups=1,
+        num_hidden_layers=1,
+        initializer_range=0.3,
+    )
 
 
 def clipped_as_albert_zh(model, task, batch):
@@ -198,12 +205,44 @@ def clipped_as_albert_zh(model, task, batch):
     return float(loss), float(norm), dict(zip(found, clipped, strict=True))
 
 
-def test_in_albert_zhs_layout_the_rows_of_a_segment_are_summed_before_the_norm():
-    """Unlike those of a word."""
-    step, model = distributed_steps.make_step(config=zh_config("preln"))
-    batch = {name: tf.constant(value) for name, value in distributed_steps.batch_of(0).items()}
-    _, norm, _ = clipped_as_albert_zh(model, step.task, batch)
-    assert float(step(batch)["gradient_norm"][0]) == pytest.approx(norm, rel=1e-5)
+def lamb_of_albert_zh(weight, moments, gradient, rate, is_decayed):
+    """Returns the updated weight and moments: every variable is adapted."""
+    m, v = 0.9 * moments[0] + 0.1 * gradient, 0.999 * moments[1] + 0.001 * gradient**2
+    update = m / (np.sqrt(v) + 1e-6) + (0.01 * weight if is_decayed else 0)
+    norms = np.linalg.norm(weight), np.linalg.norm(update)
+    return weight - rate * (norms[0] / norms[1] if min(norms) > 0 else 1) * update, (m, v)
+
+
+@pytest.mark.parametrize("ln_type", [pytest.param("postln", marks=pytest.mark.slow), "preln"])
+def test_ten_steps_have_the_losses_of_albert_zhs_trainer(ln_type):
+    """Beside its formulas in float64: the norm for clipping, LAMB and the schedule."""
+    step, model = distributed_steps.make_step(
+        optimizer="lamb_albert_zh", rate=0.03, config=zh_config(ln_type)
+    )
+    theirs = step.task.build_model()
+    weights = {variable_name(v): v.numpy().astype(np.float64) for v in model.variables}
+    moments = {name: (np.zeros_like(w), np.zeros_like(w)) for name, w in weights.items()}
+    norms = []
+    for number in range(10):
+        batch = {n: tf.constant(x) for n, x in distributed_steps.batch_of(number % 3).items()}
+        for variable in theirs.variables:
+            variable.assign(weights[variable_name(variable)])
+        loss, norm, gradients = clipped_as_albert_zh(theirs, step.task, batch)
+        found = step(batch)
+        norms.append(norm)
+        assert float(found["loss"][0]) == pytest.approx(loss, rel=2e-5)
+        assert float(found["gradient_norm"][0]) == pytest.approx(norm, rel=2e-4)
+        rate = 0.03 * (number / 4 if number < 4 else 1 - number / (2 * distributed_steps.STEPS))
+        for name, gradient in gradients.items():
+            gradient = tf.convert_to_tensor(gradient).numpy().astype(np.float64)
+            is_decayed = not re.search("LayerNorm|layer_norm|bias", name)
+            weights[name], moments[name] = lamb_of_albert_zh(
+                weights[name], moments[name], gradient, rate, is_decayed
+            )
+    assert min(norms) > 1
+    for variable in model.variables:
+        # The gradient of the key's bias is 0 but for rounding, which the update amplifies.
+        np.testing.assert_allclose(variable, weights[variable_name(variable)], rtol=0, atol=3e-5)
 
 
 def test_a_factor_of_zero_clears_gradients_that_are_not_finite():
