@@ -112,15 +112,18 @@ class Trainer:
             for name, variable in state.items()
             if shapes.get(name) != variable.shape.as_list()
         ]
-        if wrong or GLOBAL_STEP not in shapes:
-            known = optimization.optimizers_of(shapes, self.optimizer)
-            moments = (
-                f"Its moments are those of --optimizer={' or '.join(known)}. " if known else ""
+        others = optimization.optimizers_of(shapes, self.optimizer)
+        if wrong and others:
+            raise ValueError(
+                f"{prefix} has the moments of --optimizer={' or '.join(others)}: pass that to "
+                "resume training, or pass another --output_dir and the checkpoint as "
+                "--init_checkpoint to start a new run from its weights."
             )
+        if wrong or GLOBAL_STEP not in shapes:
             raise ValueError(
                 f"{prefix} is not a checkpoint of this model and optimizer, so training cannot be "
-                "resumed:\n" + "\n".join(wrong[:20]) + f"\n{moments}Use another --output_dir, or "
-                "pass the checkpoint as --init_checkpoint to start a new run from its weights."
+                "resumed:\n" + "\n".join(wrong[:20]) + "\nUse another --output_dir, or pass the "
+                "checkpoint as --init_checkpoint to start a new run from its weights."
             )
         step = loading.read_step(prefix)
         if step != named_step:

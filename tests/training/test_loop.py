@@ -404,15 +404,11 @@ def test_a_run_continues_with_the_moments_of_albert_zhs_trainer(task, tmp_path):
     assert trainer.state().keys() == theirs.keys()
     for name, value in trainer.state().items():
         np.testing.assert_array_equal(value, theirs[name], err_msg=name)
-    with pytest.raises(
-        ValueError, match=r"adam_m: .*nothing(?s:.*)--optimizer=lamb_albert_zh\. Use"
-    ):
+    with pytest.raises(ValueError, match="has the moments of --optimizer=lamb_albert_zh: pass"):
         make_trainer(task, tmp_path, kind="lamb").restore_latest()
 
 
 def test_a_run_with_googles_moments_is_not_continued_with_albert_zhs_optimizer(finished, task):
     trainer = make_trainer(task, finished[1], kind="lamb_albert_zh")
-    with pytest.raises(
-        ValueError, match=r"lamb_m: .*nothing(?s:.*)--optimizer=lamb or adamw\. Use"
-    ):
+    with pytest.raises(ValueError, match="has the moments of --optimizer=lamb or adamw: pass"):
         trainer.restore_latest()
