@@ -7,11 +7,9 @@ and the recorded settings distinguish the others.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from albert_tf import files
 from albert_tf.checkpoints import families, finding, trained_with
 from albert_tf.checkpoints.containers import open_weights
 from albert_tf.checkpoints.names import variable_name
@@ -24,7 +22,6 @@ from albert_tf.settings import SettingsGroup, describe, from_text
 from albert_tf.squad.task import HEAD_V1, HEAD_V2
 from albert_tf.token_classification.task import Tags, remembered_tags
 from albert_tf.tokenization import FullTokenizer
-from albert_tf.training import session
 
 HEAD = "output_weights"  # of classification, regression, multiple choice and token classification
 MASKED_LM_HEAD = "cls/predictions/output_bias"
@@ -43,8 +40,6 @@ class ModelFolder:
         folder: the folder of the model.
         records: the folder with the files that describe the run: `folder`, or in an export the
             subfolder with copies of these files.
-        is_export: whether the folder is a SavedModel exported by a fine-tuning program, or the
-            SavedModel of a pre-trained model, but not a module of TensorFlow Hub.
         checkpoint: path of the checkpoint.
         shapes: weight name, as in this library → shape.
         recorded: setting name → text of its value in training; {} if no settings were recorded.
@@ -57,7 +52,6 @@ class ModelFolder:
         self.path = path
         self.folder = finding.folder_of(path)
         self.records = finding.records_of(self.folder)
-        self.is_export = self.records != self.folder or _is_pretrained_export(self.folder)
         weights = open_weights(path)
         self.checkpoint = weights.path
         entries = families.recognize(weights.shapes).entries
@@ -188,7 +182,6 @@ class LoadedModelFolder(ModelFolder):
 
     def __init__(self, path: str, model: Any, tokenizer: FullTokenizer) -> None:
         super().__init__(path)
-        self.is_export = False  # the exported signature has the weights of the file
         self.shapes = {variable_name(weight): tuple(weight.shape) for weight in model.variables}
         self._loaded = model, tokenizer
 
@@ -197,15 +190,6 @@ class LoadedModelFolder(ModelFolder):
         model, tokenizer = self._loaded
         is_head = task is None and isinstance(model, AlbertModel)
         return (model.encoder if is_head else model), tokenizer
-
-
-def _is_pretrained_export(folder: str) -> bool:
-    """Returns whether a folder was written by `convert_checkpoint.py --output_format=saved_model`.
-
-    Modules of TensorFlow Hub have no config, or have it in the folder `assets`.
-    """
-    names = finding.SAVED_MODEL, session.CONFIG_NAME
-    return all(files.exists(os.path.join(folder, name)) for name in names)
 
 
 def _recorded_settings(folder: str) -> dict[str, str]:

@@ -40,19 +40,17 @@ from albert_tf.inference.settings import (
     OPENVINO,
     TENSORFLOW,
 )
-from albert_tf.inference.signatures import Column, Row, Signatures
 from albert_tf.race.reading import Question, QuestionSet
 from albert_tf.race.task import SPECIAL_TOKENS, MultipleChoice, option_sequences
 from albert_tf.serving import openvino_engine, saved_model
 from albert_tf.serving.graph_masks import MASK, id_without_space, is_word
 from albert_tf.serving.poolings import MEAN, MEAN_LAST_4, POOLINGS
-from albert_tf.serving.pretrained_model import MASK_SIGNATURE, pool
+from albert_tf.serving.pretrained_model import pool
 from albert_tf.settings import SettingsGroup
 from albert_tf.squad import windows
 from albert_tf.squad.reading import SquadData, SquadExample
 from albert_tf.squad.task import QuestionAnswering
 from albert_tf.token_classification.task import (
-    WORD_SIGNATURE,
     Sentence,
     SentenceSet,
     TokenClassifier,
@@ -186,19 +184,7 @@ def make_predictor(
         options: the options of inference.
         model_files: as in `load_predictor`; values of None are ignored.
     """
-    is_as_exported = (
-        found.is_export
-        and options.engine == TENSORFLOW
-        and options.max_seq_length is None
-        and all(value is None for value in model_files.values())
-        and tf_keras.mixed_precision.global_policy().compute_dtype == "float32"
-    )
-    predictor = PREDICTORS[task](found, task, options, model_files)
-    if is_as_exported:
-        signatures = Signatures(found.folder)
-        if predictor.is_served_by(signatures):
-            predictor.signatures = signatures
-    return predictor
+    return PREDICTORS[task](found, task, options, model_files)
 
 
 class TextPredictor:
@@ -214,14 +200,9 @@ class TextPredictor:
         task: the `task` argument.
         tokenizer: the tokenizer of the model.
         max_seq_length: the maximum of S.
-        signatures: the signatures of an exported model, which then compute the results as a model
-            server does, tokenization included; None to tokenize in Python and call the model.
     """
 
     settings_class: type[SettingsGroup] = classification.Settings
-    signature_name = saved_model.TEXT_SIGNATURE
-    served_names = frozenset(["text_a", "probabilities"])  # some of its inputs and outputs
-    has_windows = False  # whether long texts are split into several sequences
 
     def __init__(
         self, found: ModelFolder, task: str, options: Options, model_files: Mapping[str, Any]
@@ -242,11 +223,6 @@ class TextPredictor:
         )
         self._recorded = recorded | {"max_seq_length": self.max_seq_length}
         self._predictor: Predictor | None = None
-        self.signatures: Signatures | None = None
-
-    def is_served_by(self, signatures: Signatures) -> bool:
-        """Returns whether an exported model has the signature for the task."""
-        return signatures.has(self.signature_name, self.served_names)
 
     def load(
         self, found: ModelFolder, recorded: Mapping[str, Any], model_files: Mapping[str, Any]
@@ -282,24 +258,6 @@ class TextPredictor:
         if self.options.engine == TENSORFLOW:
             return None
         return functools.partial(openvino_engine.compile_step, precision=self._precision)
-
-    def _serve(
-        self, signatures: Signatures, columns: Mapping[str, Column], name: str | None = None
-    ) -> list[Row]:
-        """Returns the outputs of the signature, or of another one, for each row of its inputs."""
-        most = self._batch_size * self.max_seq_length if self.has_windows else None
-        return signatures.answer(name or self.signature_name, columns, self._batch_size, most)
-
-    def _serve_texts(
-        self, signatures: Signatures, output: str, texts: Texts, pairs: str | Sequence[str] | None
-    ) -> NDArray[np.float32]:
-        """Returns an output of the signature for texts or pairs of texts, float32 [N, …]."""
-        first, second = split_pairs(texts, pairs)
-        rows = self._serve(signatures, {"text_a": first, "text_b": second})
-        if not rows:
-            width = signatures.outputs(self.signature_name)[output].shape[-1]
-            return np.zeros((0, width), np.float32)
-        return np.stack([row[output] for row in rows])
 
     def compute_task(self, task: FineTuningTask, features: Features) -> Outputs:
         """Returns the outputs that a task computes predictions from, as its program does."""
@@ -352,8 +310,6 @@ class TextClassifier(TextPredictor):
         self, texts: Texts, pairs: str | Sequence[str] | None = None
     ) -> NDArray[np.float32]:
         """Returns the probabilities of N texts, float32 [N, K]; in regression, scores [N, 1]."""
-        if self.signatures is not None:
-            return self._serve_texts(self.signatures, "probabilities", texts, pairs)
         sequences = self.tokenizer.sequences(texts, pairs, self.max_seq_length)
         if not sequences:
             return np.zeros((0, len(self.labels)), np.float32)
@@ -395,8 +351,6 @@ class TokenTagger(TextPredictor):
     """
 
     settings_class = token_classification.Settings
-    served_names = frozenset(["texts", "words", "begins"])
-    has_windows = True
 
     def __init__(
         self, found: ModelFolder, task: str, options: Options, model_files: Mapping[str, Any]
@@ -417,11 +371,7 @@ class TokenTagger(TextPredictor):
         rows = [texts] if isinstance(texts, str) else list(texts)
         if not rows:
             return []
-        if self.signatures is None:
-            tagged = self._tag(rows)
-        else:
-            tagged = self._tag_as_served(self.signatures, rows)
-        results = list(map(self._result, rows, tagged))
+        results = list(map(self._result, rows, self._tag(rows)))
         return results[0] if isinstance(texts, str) else results
 
     def _tag(self, rows: Sequence[str | Sequence[str]]) -> list[TaggedWords]:
@@ -446,28 +396,6 @@ class TokenTagger(TextPredictor):
             TaggedWords(found, list(names), [_number(next(scores)) for _ in found])
             for found, names in zip(words, labels, strict=True)
         ]
-
-    def _tag_as_served(
-        self, signatures: Signatures, rows: Sequence[str | Sequence[str]]
-    ) -> list[TaggedWords]:
-        texts = [row for row in rows if isinstance(row, str)]
-        # An empty word would be padding; a space has no tokens either.
-        lists = [[word or " " for word in row] for row in rows if not isinstance(row, str)]
-        of_texts = self._serve(signatures, {"texts": texts})
-        of_lists = self._serve(signatures, {"words": lists}, WORD_SIGNATURE)
-        places = iter(of_texts), iter(of_lists)
-        tagged = []
-        for row in rows:
-            served = next(places[0] if isinstance(row, str) else places[1])
-            if isinstance(row, str):
-                pairs = zip(served["words"], served["begins"].tolist(), strict=True)
-                words = [(word.decode(), begin) for word, begin in pairs if begin >= 0]
-            else:
-                words = [(word, -1) for word in row]
-            labels = [label.decode() for label in served["labels"][: len(words)]]
-            scores = [_number(score) for score in served["scores"][: len(words)]]
-            tagged.append(TaggedWords(words, labels, scores))
-        return tagged
 
     def _predictions(self, logits: tf.Tensor) -> dict[str, tf.Tensor]:
         scores = tf.reduce_max(tf.nn.softmax(logits), axis=-1)  # [B, S]
@@ -500,7 +428,6 @@ class ChoiceAnswerer(TextPredictor):
     """
 
     settings_class = race.Settings
-    served_names = frozenset(["choices", "probabilities"])
 
     def __init__(
         self, found: ModelFolder, task: str, options: Options, model_files: Mapping[str, Any]
@@ -524,22 +451,13 @@ class ChoiceAnswerer(TextPredictor):
         """Returns the result of each question, in input order."""
         if not questions:
             return []
-        if self.signatures is None:
-            rows: Sequence[NDArray[Any]] = self._probabilities(questions)
-        else:
-            columns: dict[str, Column] = {
-                "context": [question.passage for question in questions],
-                "question": [question.question for question in questions],
-                "choices": [question.options for question in questions],
-            }
-            rows = [row["probabilities"] for row in self._serve(self.signatures, columns)]
         return [
             {
                 "prediction": int(row.argmax()),
                 "answer": question.options[row.argmax()],
                 "probabilities": [_number(value) for value in row[: len(question.options)]],
             }
-            for question, row in zip(questions, rows, strict=True)
+            for question, row in zip(questions, self._probabilities(questions), strict=True)
         ]
 
     def _probabilities(self, questions: Sequence[Question]) -> Any:
@@ -562,8 +480,6 @@ class SpanAnswerer(TextPredictor):
     """
 
     settings_class = squad.Settings
-    served_names = frozenset(["question", "begins"])
-    has_windows = True
 
     def __init__(
         self, found: ModelFolder, task: str, options: Options, model_files: Mapping[str, Any]
@@ -595,10 +511,6 @@ class SpanAnswerer(TextPredictor):
         """Returns the result of each pair (question, context), in input order."""
         if not questions:
             return []
-        if self.signatures is not None:
-            asked, contexts = zip(*questions, strict=True)
-            served = self._serve(self.signatures, {"question": asked, "context": contexts})
-            return list(map(self._served_result, served))
         examples = tuple(
             SquadExample(str(number), question, context)
             for number, (question, context) in enumerate(questions)
@@ -627,18 +539,6 @@ class SpanAnswerer(TextPredictor):
             results.append(best | {"answers": found[: self.options.top_k]})
         return results
 
-    def _served_result(self, row: Row) -> Result:
-        columns = row["answers"], row["scores"], row["begins"]
-        found = [
-            _answer(text.decode(), _number(score), int(begin))
-            for text, score, begin in zip(*columns, strict=True)
-            if begin >= 0
-        ]
-        best = _answer(row["answer"].decode(), _number(row["score"]), int(row["begin"]))
-        if "null_odds" in row:
-            best["null_odds"] = _number(row["null_odds"])
-        return best | {"answers": found[: self.options.top_k]}
-
 
 def _answer(text: str, score: float, begin: int) -> Result:
     end = begin + len(text) if begin >= 0 else -1
@@ -658,10 +558,6 @@ class Embedder(TextPredictor):
         """Returns the encoder and the tokenizer."""
         return found.load(None, **model_files)
 
-    def is_served_by(self, signatures: Signatures) -> bool:
-        """Returns whether an exported model computes embeddings with the pooling."""
-        return signatures.has(self.signature_name, {"text_a", self.options.pooling})
-
     def __call__(
         self, texts: Texts, pairs: str | Sequence[str] | None = None
     ) -> NDArray[np.float32]:
@@ -671,9 +567,6 @@ class Embedder(TextPredictor):
             texts: a text, a list of texts, or a list of pairs of texts.
             pairs: the second text of the pair, or one for each of `texts`.
         """
-        if self.signatures is not None:
-            rows = self._serve_texts(self.signatures, self.options.pooling, texts, pairs)
-            return rows[0] if isinstance(texts, str) else rows
         sequences = self.tokenizer.sequences(texts, pairs, self.max_seq_length)
         if not sequences:
             return np.zeros((0, self.model.config.hidden_size), np.float32)
@@ -705,22 +598,12 @@ class MaskFiller(TextPredictor):
     best words as `token` and `score` (probability). Special tokens and lone spaces are excluded.
     """
 
-    signature_name = MASK_SIGNATURE
-    served_names = frozenset(["texts", "filled"])
-
     def __init__(
         self, found: ModelFolder, task: str, options: Options, model_files: Mapping[str, Any]
     ) -> None:
         super().__init__(found, task, options, model_files)
         tokenizer = self.tokenizer
         self._is_word = np.array(is_word(tokenizer), np.float32)  # [V]
-
-    def is_served_by(self, signatures: Signatures) -> bool:
-        """Returns whether an exported model fills masks and predicts enough words for each."""
-        if not super().is_served_by(signatures):
-            return False
-        exported = signatures.outputs(self.signature_name)["scores"].shape[-1]  # K
-        return min(self.options.top_k, len(self._is_word)) <= (exported or 0)
 
     def load(
         self, found: ModelFolder, recorded: Mapping[str, Any], model_files: Mapping[str, Any]
@@ -738,13 +621,6 @@ class MaskFiller(TextPredictor):
         if not rows:
             return []
         found = [self._encode(text) for text in rows]
-        if self.signatures is not None:
-            served = self._serve(self.signatures, {"texts": rows})
-            results = [
-                self._served_result(row, len(places))
-                for row, (_, places) in zip(served, found, strict=True)
-            ]
-            return results[0] if isinstance(texts, str) else results
         most = max(len(places) for _, places in found)
         positions = [places + [0] * (most - len(places)) for _, places in found]
         features = TokenSequences.pack(
@@ -806,17 +682,6 @@ class MaskFiller(TextPredictor):
         words = [mask[0]["token"].removeprefix("##") for mask in masks]
         filled = "".join(part + word for part, word in zip(parts, [*words, ""], strict=True))
         return {"text": filled, "masks": masks}
-
-    def _served_result(self, row: Row, count: int) -> Result:
-        """Returns the result of a text with `count` masks."""
-        masks = [
-            [
-                {"token": token.decode(), "score": _number(score)}
-                for token, score in zip(tokens, scores, strict=True)
-            ][: self.options.top_k]
-            for tokens, scores in zip(row["tokens"][:count], row["scores"][:count], strict=True)
-        ]
-        return {"text": row["filled"].decode(), "masks": masks}
 
     def _word(self, token_id: int) -> str:
         (piece,) = self.tokenizer.convert_ids_to_tokens([int(token_id)])

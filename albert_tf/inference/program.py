@@ -26,7 +26,7 @@ from albert_tf.inference.predictors import (
     make_predictor,
     similarities,
 )
-from albert_tf.inference.settings import EMBEDDINGS, FILL_MASK, STANDARD_INPUT, TENSORFLOW, Settings
+from albert_tf.inference.settings import EMBEDDINGS, FILL_MASK, STANDARD_INPUT, Settings
 from albert_tf.training import run_identity, session
 from albert_tf.training.settings import DeviceSettings
 
@@ -146,12 +146,8 @@ def read_inputs(settings: Settings, parse: Callable[[Row], Any]) -> Iterator[Blo
 
 
 def device_settings(settings: Settings, found: ModelFolder) -> DeviceSettings:
-    """Returns the device settings; precision "auto" selects float32 if the model was trained in it.
-
-    An exported model also computes in float32, as in a model server.
-    """
-    is_as_exported = found.is_export and settings.engine == TENSORFLOW
-    is_float32 = is_as_exported or found.recorded.get(run_identity.PRECISION) == "float32"
+    """Returns the device settings; precision auto is float32 if the model was trained in it."""
+    is_float32 = found.recorded.get(run_identity.PRECISION) == "float32"
     return DeviceSettings(
         distribution="one_device",
         precision="float32" if settings.precision == "auto" and is_float32 else settings.precision,

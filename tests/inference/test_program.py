@@ -55,13 +55,11 @@ def test_an_export_matches_the_folder_of_its_run(predict, regression_dir):
     (export,) = (regression_dir / "export").iterdir()
     arguments = [f"--input_file={regression_dir}/test.tsv", "--batch_size=3"]
     wanted = predict(f"--model_dir={regression_dir}", *arguments)
-    # With its signature, and with its weights only.
-    for more in ([], ["--max_seq_length=17"]):
-        found = predict(f"--model_dir={export}", *arguments, *more)
-        assert [row.keys() for row in found] == [row.keys() for row in wanted]
-        np.testing.assert_allclose(
-            [row["score"] for row in found], [row["score"] for row in wanted], atol=1e-6
-        )
+    found = predict(f"--model_dir={export}", *arguments)
+    assert [row.keys() for row in found] == [row.keys() for row in wanted]
+    np.testing.assert_allclose(
+        [row["score"] for row in found], [row["score"] for row in wanted], atol=1e-6
+    )
 
 
 def test_a_question_gets_the_answer_of_the_program(predict, answers_dir):
