@@ -13,12 +13,13 @@ import glob
 import io
 import json
 import os
+import posixpath
 import shutil
 import tempfile
 import types
 import typing
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any
 
 from albert_tf import remote
@@ -26,6 +27,7 @@ from albert_tf.remote import check_scheme as check_scheme
 from albert_tf.remote import is_remote as is_remote
 
 GZIP_MAGIC = b"\x1f\x8b\x08"  # the first bytes of a file compressed with gzip
+Paths = str | Iterable[str] | None
 _FULL = (errno.ENOSPC, errno.EDQUOT)  # the disk is full or the quota is exceeded
 
 
@@ -535,6 +537,48 @@ def check_replaceable(path: str) -> None:
     if not is_remote(path) and os.path.exists(path) and not os.path.isfile(path):
         kind = "directory" if os.path.isdir(path) else "pipe or a device"
         raise ValueError(f"{path}: cannot write a file here, this is a {kind}. Choose another name")
+
+
+def check_outputs(outputs: Mapping[str, Paths], inputs: Mapping[str, Paths]) -> None:
+    """Checks, before any work, that files to write replace no input, whatever its name there.
+
+    Args:
+        outputs: flag → file or files to write.
+        inputs: flag → file or files to read, or folders, all of whose files count.
+
+    Raises:
+        ValueError: a file to write is an input, or cannot be replaced (see `check_replaceable`).
+            The message names both flags.
+    """
+    read = {_identity(path): flag for flag, paths in inputs.items() for path in _listed(paths)}
+    for flag, paths in outputs.items():
+        for path in _listed(paths):
+            place, above = "", path if is_remote(path) else os.path.abspath(path)
+            while place != above:  # the file, its folder, the folder of that, …
+                place, above = above, os.path.dirname(above)
+                if (other := read.get(_identity(place))) and exists(path):
+                    raise ValueError(
+                        f"{flag}: {path} is an input, {other}, and would be replaced. Choose "
+                        "another name"
+                    )
+            check_replaceable(path)
+
+
+def _listed(paths: Paths) -> Iterable[str]:
+    return [paths] if paths and isinstance(paths, str) else paths or ()
+
+
+def _identity(path: str) -> tuple[int, int] | str:
+    """Returns what is equal for two names of one file or folder: links, `a/../b`, `file://`."""
+    path = path.removeprefix("file://")
+    if is_remote(path):
+        scheme, _, name = path.partition("://")
+        return f"{scheme}://{posixpath.normpath(name)}"
+    try:
+        found = os.stat(path)
+    except OSError:
+        return os.path.realpath(path)
+    return found.st_dev, found.st_ino
 
 
 @contextlib.contextmanager

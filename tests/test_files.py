@@ -17,6 +17,34 @@ from fsspec.implementations.local import LocalFileSystem
 from albert_tf import files
 
 
+@pytest.mark.parametrize(
+    "name", ["text.txt", "below/../text.txt", "link.txt", "hard.txt", "folder/text.txt", "file://"]
+)
+def test_an_output_that_is_an_input_is_rejected_under_each_of_its_names(tmp_path, name):
+    text = tmp_path / "text.txt"
+    text.write_text("the only copy")
+    (tmp_path / "below").mkdir()
+    (tmp_path / "folder").symlink_to(tmp_path)
+    (tmp_path / "link.txt").symlink_to(text)
+    (tmp_path / "hard.txt").hardlink_to(text)
+    output = f"file://{text}" if name == "file://" else f"{tmp_path}/{name}"
+    inputs = {"--vocab_file": None, "--input_file": [f"{tmp_path}/other", str(text)]}
+    with pytest.raises(ValueError, match=f"--output: {output} is an input, --input_file, and"):
+        files.check_outputs({"--output": output}, inputs)
+    files.check_outputs({"--output": [f"{tmp_path}/new.txt", f"{tmp_path}/below/text.txt"]}, inputs)
+
+
+def test_each_file_of_a_folder_is_an_input_but_new_ones_are_not(tmp_path):
+    for folder in (f"{tmp_path}/model", f"memory://{tmp_path}/model"):
+        files.make_directory(f"{folder}/variables", "--model_dir")
+        for name in ("vocab.txt", "variables/index"):
+            with files.write_atomically(f"{folder}/{name}") as stream:
+                stream.write("of weeks")
+            with pytest.raises(ValueError, match=f"--output: .*{name} is an input, --model_dir"):
+                files.check_outputs({"--output": f"{folder}/{name}"}, {"--model_dir": folder + "/"})
+        files.check_outputs({"--output": f"{folder}/new.txt"}, {"--model_dir": folder})
+
+
 def test_a_path_with_a_scheme_is_remote():
     assert files.is_remote("gs://bucket/model.ckpt")
     assert not files.is_remote("/data/model.ckpt")

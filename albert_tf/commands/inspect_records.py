@@ -273,6 +273,9 @@ def load_tokenizer(settings: Settings, paths: list[str]) -> FullTokenizer | None
 def run(settings: Settings) -> None:
     """Prints instances, statistics and histograms of the records."""
     paths = records.exclude_own_files(files.expand_patterns(settings.input_file, "--input_file"))
+    if settings.plot:
+        named = {"--spm_model_file": settings.spm_model_file, "--vocab_file": settings.vocab_file}
+        files.check_outputs({"--plot": settings.plot}, {"--input_file": paths, **named})
     tokenizer = load_tokenizer(settings, paths)
     statistics = Statistics()
     examples = itertools.islice(read_examples(paths), settings.max_records or None)

@@ -374,15 +374,9 @@ def _check_settings(paths: list[str], settings: Settings) -> None:
             f"--output_prefix={settings.output_prefix!r} must end with a file name, for example "
             "vocabulary/30k"
         )
-    inputs = set(map(files.real_path, paths))
-    for ending in OUTPUT_ENDINGS[settings.type]:
-        path = settings.output_prefix + ending
-        if files.real_path(path) in inputs:
-            raise ValueError(
-                f"--output_prefix={settings.output_prefix} would overwrite the input file {path}. "
-                "Choose another prefix."
-            )
-        files.check_replaceable(path)
+    outputs = [settings.output_prefix + ending for ending in OUTPUT_ENDINGS[settings.type]]
+    files.check_outputs({"--output_prefix": outputs}, {"--input_file": paths})
+    for path in outputs:
         if files.exists(path) and not settings.overwrite:
             raise ValueError(
                 f"{path} already exists, and records and models created with it depend on it. "

@@ -122,7 +122,7 @@ def prepare(settings: Settings, outputs: Outputs) -> Iterator[Job]:
         FileNotFoundError, ValueError: see `create_pretraining_data`.
     """
     found = find_sources(files.expand_patterns(settings.input_file, "--input_file"))
-    _check_paths(found, outputs)
+    _check_paths(settings, found, outputs)
     with contextlib.ExitStack() as stack:
         for folder in dict.fromkeys(map(os.path.dirname, outputs.paths)):
             stack.enter_context(files.made_directory(folder, "--output_file"))
@@ -159,16 +159,20 @@ def _describe(settings: Settings) -> dict[str, Any]:
     }
 
 
-def _check_paths(sources: list[Source], outputs: Outputs) -> None:
-    """Checks that there is input, and that no output would overwrite it."""
+def _check_paths(settings: Settings, sources: list[Source], outputs: Outputs) -> None:
+    """Checks that there is text, and that no output would overwrite it or the vocabulary."""
     paths = [source.path for source in sources]
     if not any(source.size for source in sources):
         raise ValueError(f"--input_file: {', '.join(paths)}: all input files are empty")
-    inputs = set(map(files.real_path, paths))
-    for path in outputs.paths:
-        if files.real_path(path) in inputs:
-            raise ValueError(f"--output_file: {path} is also an input file")
-        files.check_replaceable(path)
+    indexes = map(record_index.path_of, outputs.paths)
+    files.check_outputs(
+        {"--output_file": [*outputs.paths, outputs.metadata_file, *indexes]},
+        {
+            "--input_file": paths,
+            "--spm_model_file": settings.spm_model_file,
+            "--vocab_file": settings.vocab_file,
+        },
+    )
 
 
 def _record_settings(settings: Settings) -> dict[str, Any]:

@@ -97,11 +97,11 @@ def run(settings: Settings) -> Iterator[Result]:
     found = ModelFolder(settings.model_dir)
     task = found.find_task(settings.wanted_task)
     kind = KINDS[task]
+    if settings.embeddings_file:
+        _prepare(settings.embeddings_file, settings, found)
     is_search = settings.input_file is not None and settings.text is not None
     compares_pairs = settings.similarity and not is_search
     blocks = read_inputs(settings, parse_two if compares_pairs else kind.parse)
-    if settings.embeddings_file:
-        _make_parent(settings.embeddings_file)
     with session.use_devices(device_settings(settings, found)):
         predictor = load(settings, found, task)
         shown = _with_progress(settings, blocks)
@@ -220,7 +220,11 @@ def search(embed: Any, text: str, blocks: Iterable[Block], top_k: int) -> list[R
     return best
 
 
-def _make_parent(path: str) -> None:
+def _prepare(path: str, settings: Settings, found: ModelFolder) -> None:
+    """Checks that the file of embeddings replaces no input, and creates its folder."""
+    # A model has no such arrays, and its folder may have those of an earlier run.
+    model = None if path.endswith(NPY) else found.folder
+    files.check_outputs({"--embeddings_file": path}, {"--model_dir": model, **settings.input_files})
     if os.path.dirname(path):
         files.make_directory(os.path.dirname(path), "--embeddings_file")
 

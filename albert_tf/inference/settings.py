@@ -284,16 +284,21 @@ class Settings(ModelFolderSettings, TextInputSettings, WebSettings):
             return self.input_format
         return _ENDINGS.get(os.path.splitext(self.input_file or "")[1].lower(), TEXT)
 
+    @property
+    def input_files(self) -> dict[str, str | None]:
+        """Flag → file to read, None if there is none."""
+        return {
+            "--albert_config_file": included.config_file(self.albert_config_file or ""),
+            "--spm_model_file": self.spm_model_file,
+            "--vocab_file": self.vocab_file,
+            "--input_file": None if self.input_file == STANDARD_INPUT else self.input_file,
+        }
+
     def check_paths(self) -> None:
         """Checks the paths of model and input, and that `embeddings_file` can be written."""
         super().check_paths()
-        if self.albert_config_file:
-            files.check_file(included.config_file(self.albert_config_file), "--albert_config_file")
-        for name in ("spm_model_file", "vocab_file"):
-            if getattr(self, name):
-                files.check_file(getattr(self, name), f"--{name}")
-        if self.input_file and self.input_file != STANDARD_INPUT:
-            files.check_file(self.input_file, "--input_file")
+        for flag, path in self.input_files.items():
+            if path:
+                files.check_file(path, flag)
         if self.embeddings_file:
-            files.check_replaceable(self.embeddings_file)
             files.check_writable(os.path.dirname(self.embeddings_file), "--embeddings_file")

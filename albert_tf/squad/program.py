@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import os
 from collections.abc import Mapping
 
+from albert_tf import files
 from albert_tf.config import AlbertConfig
 from albert_tf.finetuning import prediction, sweeps
 from albert_tf.finetuning.result import FineTuningResult
 from albert_tf.finetuning.run import fine_tune
+from albert_tf.squad.decoding import NBEST, NULL_ODDS, PREDICTIONS
 from albert_tf.squad.reading import SquadData, one_question, read_squad
 from albert_tf.squad.settings import Settings
 from albert_tf.squad.task import QuestionAnswering, choose_version
@@ -19,6 +22,9 @@ from albert_tf.tokenization import FullTokenizer
 def run(settings: Settings) -> FineTuningResult:
     """Trains, evaluates, answers questions and exports; see `fine_tune`."""
     settings = settings.with_a_phase()
+    outputs = [os.path.join(settings.output_dir, name) for name in (PREDICTIONS, NBEST, NULL_ODDS)]
+    inputs = {"--train_file": settings.train_file, "--predict_file": settings.predict_file}
+    files.check_outputs({"--output_dir": outputs}, inputs)
     data = read_data(settings)
     if "test" in data and data["test"].has_answers:
         settings = dataclasses.replace(settings, do_eval=True)

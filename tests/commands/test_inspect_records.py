@@ -9,6 +9,7 @@ import sys
 import numpy as np
 import pytest
 
+from albert_tf.commands import inspect_records
 from albert_tf.commands.inspect_records import Statistics, bins_of, draw_text, render
 from albert_tf.data.records import write_metadata
 from albert_tf.data.tfrecord import encode_examples, frame_records
@@ -151,6 +152,12 @@ def test_the_script_draws_a_plot(tmp_path):
     done = call(f"--input_file={records}", "--plot=picture.doc")
     assert done.returncode == 1
     assert "--plot=picture.doc: expected a name that ends in .png" in done.stderr
+
+
+def test_a_plot_does_not_replace_the_records(tmp_path):
+    records = write_records(tmp_path / "records.png", EXAMPLES)
+    with pytest.raises(ValueError, match=r"--plot: .*records\.png is an input, --input_file"):
+        inspect_records.run(inspect_records.Settings(input_file=records, plot=records))
 
 
 def test_another_vocabulary_is_an_error_that_names_both(tmp_path, vocab_file):

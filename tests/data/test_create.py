@@ -525,11 +525,17 @@ def test_empty_inputs_are_rejected_before_any_work(tmp_path, make):
     assert not (tmp_path / "out").exists()
 
 
-def test_an_output_that_is_an_input_is_rejected(tmp_path, make, corpus_file):
-    link = tmp_path / "link.txt"
-    link.symlink_to(corpus_file)
-    with pytest.raises(ValueError, match=r"link\.txt is also an input file"):
-        make("link.txt")
+def test_an_output_that_is_an_input_is_rejected(tmp_path, make, corpus_file, toy_spm_model):
+    named = {
+        "link.txt": ("--input_file", corpus_file),
+        "v.model": ("--spm_model_file", toy_spm_model),
+        "train.records.json": ("--input_file", corpus_file),
+    }
+    for name, (flag, source) in named.items():
+        (tmp_path / name).symlink_to(source)
+        with pytest.raises(ValueError, match=rf"--output_file: .*{name} is an input, {flag}"):
+            make(name.removesuffix(".records.json"))
+        assert (tmp_path / name).is_symlink()
 
 
 def test_an_output_that_is_a_directory_is_rejected(tmp_path, make):

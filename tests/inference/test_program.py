@@ -88,6 +88,20 @@ def test_bad_rows_are_rejected_or_skipped(predict, pretrained_dir, tmp_path):
     assert len(found["masks"][0]) == 2
 
 
+def test_embeddings_replace_neither_the_input_nor_the_model(predict, pretrained_dir, texts_file):
+    (vocabulary,) = pretrained_dir.glob("*.model")
+    before = vocabulary.read_bytes()
+    for path, flag in ((texts_file, "--input_file"), (vocabulary, "--model_dir")):
+        with pytest.raises(ValueError, match=f"--embeddings_file: .* is an input, {flag}"):
+            predict(
+                f"--model_dir={pretrained_dir}",
+                f"--input_file={texts_file}",
+                f"--embeddings_file={path}",
+            )
+    assert vocabulary.read_bytes() == before
+    assert len(texts_file.read_text().splitlines()) == len(TEXTS)
+
+
 def test_embeddings_are_written_as_an_array_or_lines(predict, pretrained_dir, texts_file, tmp_path):
     arguments = [
         f"--model_dir={pretrained_dir}",

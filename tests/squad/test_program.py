@@ -147,6 +147,13 @@ def test_dev_and_test_are_the_same_file(tmp_path):
     assert program.read_data(chinese)["dev"].is_chinese
 
 
+def test_the_answers_do_not_replace_the_questions(tmp_path):
+    path = write_questions(tmp_path / "predictions.json", [])
+    settings = Settings(output_dir=str(tmp_path), predict_file=path, do_predict=True)
+    with pytest.raises(ValueError, match=r"--output_dir: .*\.json is an input, --predict_file"):
+        program.run(settings)
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [
