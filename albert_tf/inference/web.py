@@ -79,18 +79,11 @@ def serve(settings: Settings) -> None:
         found = ModelFolder(settings.model_dir)
         with session.use_devices(program.device_settings(settings, found)):
             application = WebApplication(load_tasks(settings, found), settings)
-            config = uvicorn.Config(
-                application.starlette,
-                log_config=None,  # uvicorn's warnings go to the log of the program
-                log_level="warning",
-                access_log=False,
-                timeout_graceful_shutdown=_SECONDS_TO_FINISH,
-            )
             host, port = listener.getsockname()[:2]
             shown = f"[{host}]" if ":" in host else host
             logging.info("Serving at http://%s:%d; press Ctrl-C to stop", shown, port)
             with contextlib.closing(application):
-                _run_until_stopped(uvicorn.Server(config), listener)
+                _run_until_stopped(Server(application), listener)
             logging.info("Stopped")
 
 
@@ -158,6 +151,30 @@ def _compare(embed: Any, top_k: int, inputs: list[tuple[str, str | list[str]]]) 
     return results
 
 
+class Server(uvicorn.Server):
+    """A server of the application that does not wait for slow clients when it is stopped.
+
+    Args:
+        application: the application.
+    """
+
+    def __init__(self, application: WebApplication) -> None:
+        config = uvicorn.Config(
+            application.starlette,
+            log_config=None,  # uvicorn's warnings go to the log of the program
+            log_level="warning",
+            access_log=False,
+            timeout_graceful_shutdown=_SECONDS_TO_FINISH,
+        )
+        super().__init__(config)
+        self._application = application
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Rejects requests whose bodies have not arrived, and completes the others."""
+        self._application.stop_reading()
+        await super().shutdown(sockets)
+
+
 class WebApplication:
     """The ASGI application with the web page and the JSON endpoint.
 
@@ -173,6 +190,7 @@ class WebApplication:
         self._tasks, self._settings = tasks, settings
         self._worker = concurrent.futures.ThreadPoolExecutor(1, "prediction")
         self._waiting = 0
+        self._reading: set[asyncio.Task[Any] | None] = set()  # requests whose bodies are arriving
         self._page = importlib.resources.files(__package__).joinpath(_PAGE).read_text("utf-8")
         # Only the page's own script may run, and it may load nothing from elsewhere.
         digest = hashlib.sha256("".join(_SCRIPT.findall(self._page)).encode()).digest()
@@ -192,6 +210,11 @@ class WebApplication:
     def close(self) -> None:
         """Cancels waiting requests, and stops the thread after the request in progress."""
         self._worker.shutdown(cancel_futures=True)
+
+    def stop_reading(self) -> None:
+        """Rejects the requests whose bodies have not arrived yet."""
+        for task in filter(None, self._reading):
+            task.cancel()
 
     async def _show_page(self, request: Request) -> Response:
         headers = {"Content-Security-Policy": self._policy, "X-Content-Type-Options": "nosniff"}
@@ -215,11 +238,14 @@ class WebApplication:
         if name not in self._tasks:
             known = ", ".join(self._tasks)
             raise HTTPException(400, f"task={name[:50]!r}: expected one of {known}")
-        content = _parse_json(await self._read(request))
-        self._check_size(content)
-        rows = content if isinstance(content, list) else [content]
-        inputs = _parse_rows(self._tasks[name], rows)
-        results = await self._compute(functools.partial(self._tasks[name].predict, inputs))
+        try:
+            content = _parse_json(await self._read(request))
+            self._check_size(content)
+            rows = content if isinstance(content, list) else [content]
+            inputs = _parse_rows(self._tasks[name], rows)
+            results = await self._compute(functools.partial(self._tasks[name].predict, inputs))
+        except asyncio.CancelledError:  # not caught, it would be logged with its traceback
+            raise HTTPException(503, "the server is stopping") from None
         return _json_response(results if isinstance(content, list) else results[0])
 
     async def _read(self, request: Request) -> bytes:
@@ -227,6 +253,8 @@ class WebApplication:
         limit = self._settings.web_max_characters * _BYTES_PER_CHARACTER + _BYTES_OF_KEYS
         parts: list[bytes] = []
         size = 0
+        task = asyncio.current_task()
+        self._reading.add(task)
         try:
             async for part in request.stream():
                 parts.append(part)
@@ -235,6 +263,8 @@ class WebApplication:
                     raise self._too_long()
         except ClientDisconnect:
             raise HTTPException(400, "the connection was closed before the body ended") from None
+        finally:
+            self._reading.discard(task)
         return b"".join(parts)
 
     def _too_long(self) -> HTTPException:

@@ -45,7 +45,7 @@ def settings_of(folder="model", **given):
 def served(tasks, settings):
     """Serves tasks from a thread of this process, and yields the port."""
     application = web.WebApplication(tasks, settings)
-    server = uvicorn.Server(uvicorn.Config(application.starlette, log_config=None))
+    server = web.Server(application)
     with socket.create_server(("127.0.0.1", 0)) as listener, contextlib.closing(application):
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
@@ -182,6 +182,29 @@ def test_a_full_queue_rejects_requests_and_recovers(port, counter):
     assert answers == [200, 200]
     assert ask(port, body={"text": "one"})[0] == 200
     assert len(counter.threads) == 1
+
+
+def test_a_stopped_server_completes_predictions_but_waits_for_no_client(counter, caplog):
+    counter.may_continue.clear()
+    counter.has_begun.clear()
+    answers = []
+    with contextlib.ExitStack() as clients:
+        with served({"count": web.Task(reading.parse_text, counter)}, settings_of()) as port:
+            one = threading.Thread(target=lambda: answers.append(ask(port, body={"text": "one"})))
+            one.start()
+            assert counter.has_begun.wait(timeout=60)
+            slow = clients.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60))
+            head = ["POST /predict HTTP/1.1", "Host: localhost", "Content-Type: application/json"]
+            head += ["Content-Length: 9", "Expect: 100-continue", "", ""]
+            slow.sendall("\r\n".join(head).encode())
+            assert slow.recv(1000).startswith(b"HTTP/1.1 100")  # its body is expected
+            threading.Timer(0.5, counter.may_continue.set).start()
+            begun = time.monotonic()
+        assert time.monotonic() - begun < 5
+        one.join()
+        assert answers[0][:2] == (200, {"text": "one", "words": 1})
+        assert slow.recv(1000).startswith(b"HTTP/1.1 503")
+    assert "Traceback" not in caplog.text
 
 
 def test_the_page_loads_nothing_and_runs_only_its_own_script(port):
