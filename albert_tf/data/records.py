@@ -50,6 +50,7 @@ MAX_RECORD_BYTES = 2**31 - 1  # the size limit of protobuf messages
 COMPRESSION_LEVEL = 6
 _PIECE_BYTES = 1 << 20  # bytes per read, so that a corrupt length cannot exhaust memory
 METADATA_SUFFIX = ".records.json"
+_VOCABULARY = {"file": str, "size": int, "checksum": str}  # what metadata say of the vocabulary
 _SHARDED = re.compile(r"(?P<stem>.+)@(?P<count>\d+)")
 
 
@@ -497,6 +498,9 @@ def load_metadata(path: str) -> dict[str, Any]:
                 raise ValueError("negative counts")
         if not all(isinstance(metadata[key], dict) for key in ("settings", "vocabulary")):
             raise TypeError("settings and vocabulary must be objects")
+        for name, kind in _VOCABULARY.items():
+            if not isinstance(metadata["vocabulary"][name], kind):
+                raise TypeError(f"{name!r} of the vocabulary must be {kind.__name__}")
         return metadata
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(

@@ -270,7 +270,16 @@ def test_metadata_of_an_overwritten_file_is_ignored(record_file):
 
 
 @pytest.mark.parametrize(
-    "content", ["", "[]", "{}", '{"files": [{}]}', '{"files": [], "settings": 1, "vocabulary": {}}']
+    "content",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"files": [{}]}',
+        '{"files": [], "settings": 1, "vocabulary": {}}',
+        '{"files": [], "settings": {}, "vocabulary": {"file": "v", "checksum": "c0ffee"}}',
+        '{"files": [], "settings": {}, "vocabulary": {"file": "v", "checksum": "c", "size": "9"}}',
+    ],
 )
 def test_an_error_names_a_json_file_that_is_not_metadata(record_file, content):
     path = record_file + METADATA_SUFFIX

@@ -146,7 +146,8 @@ def test_a_scan_of_valid_files_agrees_with_counting(files):
 def test_lost_records_are_reported_from_the_metadata(tmp_path, caplog):
     path = write_damaged(tmp_path / "a.tfrecord", range(9), {4: "length check"})
     entry = {"name": "a.tfrecord", "instances": 9, "bytes": os.path.getsize(path)}
-    metadata = {"files": [entry], "settings": {}, "vocabulary": {}}
+    vocabulary = {"file": "v.model", "size": 97, "checksum": "c0ffee"}
+    metadata = {"files": [entry], "settings": {}, "vocabulary": vocabulary}
     (tmp_path / "a.records.json").write_text(json.dumps(metadata))
     (file,) = record_files.scan_record_files([path], FEATURES)
     assert file == RecordFile(path, 4, False, ())
