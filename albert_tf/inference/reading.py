@@ -167,6 +167,8 @@ def read_blocks(
         ValueError: there are too many bad rows, or no rows; the message names the file and line.
     """
     if path == STANDARD_INPUT:
+        if sys.stdin is None:
+            raise ValueError("--input_file=-: standard input is closed. Pass a file or a pipe")
         reports = RowReports("standard input", max_bad_rows)
         yield from _blocks(sys.stdin.buffer, form, parse, reports, waits=True)
         return
@@ -213,8 +215,8 @@ def _blocks(
 def parse_pair(row: Row) -> tuple[str, str]:
     """Returns the two texts of a pair; the second is "" if the row has one text."""
     if not isinstance(row, dict):
-        cells = [*row, ""]
-        return cells[0], cells[1]
+        first, second, *_ = (tables.check_text(cell, "the text") for cell in [*row, ""])
+        return first, second
     return _named(row, USUAL_NAMES["text_a"]), _named(row, USUAL_NAMES["text_b"], "")
 
 

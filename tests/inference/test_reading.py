@@ -46,6 +46,7 @@ def test_texts_are_read_from_every_format(tmp_path, form, content, pairs):
         ("jsonl", b'{"title": "a"}\n', "line 1: expected 'text_a' or .*, found 'title'"),
         ("jsonl", b'{"text": 5}\n', "line 1: 'text' is 5, expected text"),
         ("jsonl", b'{"text": "\\ud800"}\n', "a lone surrogate"),
+        ("jsonl", b'"\\ud800"\n', "line 1: the text contains a lone surrogate"),
         ("tsv", b"text\ttext_b\na\n", "line 2: expected 2 columns, got 1"),
         ("txt", b"", "contains no input"),
     ],
@@ -73,6 +74,12 @@ def test_long_lines_and_files_are_read_in_blocks(tmp_path):
     blocks = list(reading.read_blocks(str(path), "txt", reading.parse_text))
     assert [text for block in blocks for _, text in block] == texts
     assert [len(block) for block in blocks] == [1024, 978]
+
+
+def test_closed_standard_input_is_an_error(monkeypatch):
+    monkeypatch.setattr(reading.sys, "stdin", None)  # as Python has it after `<&-`
+    with pytest.raises(ValueError, match="--input_file=-: standard input is closed"):
+        read("-", "txt")
 
 
 def test_lines_of_a_pipe_are_yielded_as_they_arrive(monkeypatch):
