@@ -182,12 +182,14 @@ def _batches(path: str, raw: IO[bytes], part: Part | None) -> Iterator[Any]:
 
 
 def _text_columns(path: str, schema: Any) -> list[str]:
-    """Returns the names of the columns that contain text."""
+    """Returns the names of the columns that contain text, each of which occurs once."""
     kinds = ("string", "large_string", "string_view")
     names = [field.name for field in schema if str(field.type) in kinds]
     if not names:
         listed = ", ".join(f"{field.name} ({field.type})" for field in schema)
         raise ValueError(f"{path}: no column contains text; its columns: {listed}")
+    if twice := next((name for name in names if schema.names.count(name) > 1), None):
+        raise ValueError(f"{path}: several columns are called {twice!r}. Rename all but one")
     return names
 
 

@@ -136,12 +136,23 @@ def test_errors_name_the_row(tmp_path):
             list(sentences_of(chunk.parts, settings))
 
 
-def test_a_file_without_text_is_rejected(tmp_path):
-    parquet.write_table(pyarrow.table({"n": [1]}), tmp_path / "rows")
-    with (
-        pytest.raises(ValueError, match=r"rows: no column contains text.*n \(int64\)"),
-        open_source(str(tmp_path / "rows")),
-    ):
+@pytest.mark.parametrize("is_parquet", [True, False], ids=["parquet", "arrow"])
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["n", "m"], r"rows: no column contains text; its columns: n \(int64\)"),
+        (["text", "text"], "rows: several columns are called 'text'. Rename all but one"),
+    ],
+)
+def test_a_file_without_one_column_of_text_is_rejected(tmp_path, is_parquet, names, message):
+    cells = ["a"] if "text" in names else [1]
+    rows = pyarrow.Table.from_arrays([pyarrow.array(cells)] * 2, names)
+    if is_parquet:
+        parquet.write_table(rows, tmp_path / "rows")
+    else:
+        with pyarrow.ipc.new_file(str(tmp_path / "rows"), rows.schema) as writer:
+            writer.write_table(rows)
+    with pytest.raises(ValueError, match=message), open_source(str(tmp_path / "rows")):
         pass
 
 
