@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from absl import flags, logging
 
-from albert_tf import classification, data, included, pretraining, race, settings, squad
+from albert_tf import classification, data, files, included, pretraining, race, settings, squad
 from albert_tf.settings import FieldInfo, SettingsGroup
 from albert_tf.training.settings import DeviceSettings, ModelSettings
 
@@ -207,11 +207,22 @@ def _find_recipes(arguments: Sequence[str]) -> list[str]:
     for argument in arguments:
         name, equals, path = argument.partition("=")
         if equals and name in _FLAGFILE:
-            argument = f"{name}={included.recipe_file(path)}"
+            argument = f"{name}={_flag_file(path)}"
         elif found and found[-1] in _FLAGFILE:
-            argument = included.recipe_file(argument)
+            argument = _flag_file(argument)
         found.append(argument)
     return found
+
+
+def _flag_file(name: str) -> str:
+    """Returns the path of a flag file or a recipe; reading a device such as /dev/zero never ends.
+
+    Raises:
+        FileNotFoundError: there is no such file, or it is a device. The message names the flag.
+    """
+    path = included.recipe_file(name)
+    files.check_file(path, "--flagfile")
+    return path
 
 
 def _albert_zh_defaults(

@@ -99,7 +99,8 @@ def test_an_interrupted_run_exits_with_its_status(call, error, status):
     [
         ("--eror=x", "Unknown command line flag 'eror'. Did you mean: error ?"),
         ("error", "'error' is not a flag: flags start with --"),
-        ("--flagfile=no.flags", "Unable to open flagfile"),
+        ("--flagfile=no.flags", "--flagfile: no.flags: no such file"),
+        ("--flagfile=/dev/zero", "--flagfile: /dev/zero: expected a file, but this is a pipe or"),
         ("--flagfile=none", "none: neither a file nor a recipe of albert_tf, which has"),
     ],
 )
