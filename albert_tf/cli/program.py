@@ -45,6 +45,9 @@ def start(
     # still raise exceptions), and skips the import of Keras 3, which takes almost two seconds.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the shell, as with `>&-`
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - until the process ends
     if not HELP.isdisjoint(sys.argv[1:]):
         sys.stdout.write(flags.help_text(settings_class, _as_called(description or "")) + "\n")
         return

@@ -118,6 +118,16 @@ def test_help_exits_with_status_0(call, flag):
     assert done.stdout.startswith("Does as it is told.\n\ntraining:\n  --error=STR\n")
 
 
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_closed_standard_output_is_no_error(stream, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["obey.py", "--help"])
+    monkeypatch.setattr(sys, stream, None)  # as Python has it after `>&-`
+    program.start(SettingsGroup, print, "Obeys.")
+    getattr(sys, stream).write("into nothing")
+    getattr(sys, stream).close()
+    assert "into nothing" not in "".join(capsys.readouterr())
+
+
 @pytest.mark.parametrize(
     ("called", "shown"),
     [
