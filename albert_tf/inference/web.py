@@ -9,9 +9,12 @@ An input is an object as in the lines of `run_predict.py --input_file=….jsonl`
 the object that this program prints. For an array of inputs, the response is an array of results.
 The task "similarity" accepts `text` and `text_b`, or `text` and an array `texts`, from which it
 returns the nearest texts. An error response is `{"error": "…"}`, with status 400 for invalid input,
-413 for input that is too large, and 503 while too many requests are waiting.
+413 for input that is too large, 415 if it is not declared as JSON, and 503 while too many requests
+are waiting.
 
-A single thread processes the requests one at a time.
+A single thread processes the requests one at a time. Other web sites cannot use the model by the
+browser of a user: requests under a name other than that of the server are rejected (a foreign name
+can be made to resolve to 127.0.0.1), and browsers send JSON to other sites only with permission.
 """
 
 from __future__ import annotations
@@ -36,6 +39,8 @@ import uvicorn
 from absl import logging
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -52,6 +57,9 @@ MAX_TEXTS = 1000  # in a request, since even short texts cost time
 _BYTES_PER_CHARACTER = 12  # outside the Basic Multilingual Plane, escaped as \ud83d\ude00
 _BYTES_OF_KEYS = 1 << 16  # allowance for the rest of the request
 _SECONDS_TO_FINISH = 10  # for requests in progress when the server is stopped
+_LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+_ANY_ADDRESS = ("0.0.0.0", "::")
+_JSON = "application/json"
 _PAGE = "web_page.html"
 _SCRIPT = re.compile("<script>(.*?)</script>", re.DOTALL)
 
@@ -198,12 +206,17 @@ class WebApplication:
             "default-src 'none'; style-src 'unsafe-inline'; connect-src 'self'; base-uri 'none'; "
             f"form-action 'none'; script-src 'sha256-{base64.b64encode(digest).decode()}'"
         )
+        host = settings.web_host
+        names = [*_LOOPBACK, f"[{host}]" if ":" in host else host]
+        if host in _ANY_ADDRESS:  # under whatever name other machines know this one
+            names = ["*"]
         self.starlette = Starlette(
             routes=[
                 Route("/", self._show_page),
                 Route("/health", self._health),
                 Route("/predict", self._predict, methods=["POST"]),
             ],
+            middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=names, www_redirect=False)],
             exception_handlers={HTTPException: _reject, Exception: _fail},
         )
 
@@ -238,6 +251,8 @@ class WebApplication:
         if name not in self._tasks:
             known = ", ".join(self._tasks)
             raise HTTPException(400, f"task={name[:50]!r}: expected one of {known}")
+        if request.headers.get("Content-Type", "").partition(";")[0].strip().lower() != _JSON:
+            raise HTTPException(415, f"expected the header Content-Type: {_JSON}")
         try:
             content = _parse_json(await self._read(request))
             self._check_size(content)
@@ -343,7 +358,7 @@ def _json_response(
 ) -> Response:
     # Unpaired surrogates cannot be encoded as UTF-8, so they become JSON escapes.
     body = json.dumps(content, ensure_ascii=False).encode("utf-8", "backslashreplace")
-    return Response(body, status, headers, "application/json")
+    return Response(body, status, headers, _JSON)
 
 
 async def _reject(request: Request, error: Exception) -> Response:

@@ -56,13 +56,14 @@ def served(tasks, settings):
             thread.join()
 
 
-def ask(port, path="/predict", body=None, method=None):
+def ask(port, path="/predict", body=None, method=None, **headers):
     """Returns the status, JSON and headers of a response; serializes bodies that are not bytes."""
     if body is not None and not isinstance(body, bytes):
         body = json.dumps(body).encode()
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     with contextlib.closing(connection):
-        connection.request(method or ("GET" if body is None else "POST"), path, body)
+        headers = {"Content-Type": "application/json"} | headers
+        connection.request(method or ("GET" if body is None else "POST"), path, body, headers)
         response = connection.getresponse()
         return response.status, json.loads(response.read()), response.headers
 
@@ -156,6 +157,36 @@ def test_unknown_paths_methods_and_tasks_are_rejected(port):
     status, content, _ = ask(port, "/predict?task=spans", {"text": "good"})
     assert status == 400
     assert content["error"] == "task='spans': expected one of count, shout"
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", ""])
+def test_other_sites_cannot_send_inputs(port, kind):
+    status, content, _ = ask(port, body={"text": "one"}, **{"Content-Type": kind})
+    assert (status, content) == (
+        415,
+        {"error": "expected the header Content-Type: application/json"},
+    )
+    kind = "Application/JSON; charset=utf-8"
+    assert ask(port, body={"text": "one"}, **{"Content-Type": kind})[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("web_host", "host", "status"),
+    [
+        ("127.0.0.1", "localhost:8000", 200),
+        ("::1", "[::1]:8000", 200),
+        ("127.0.0.1", "rebound.example:8000", 400),
+        ("demo.example", "Demo.Example:8000", 200),
+        ("demo.example", "rebound.example", 400),
+        ("0.0.0.0", "192.0.2.7:8000", 200),
+    ],
+)
+def test_only_names_of_the_server_are_accepted(web_host, host, status):
+    with served({"count": None}, settings_of(web_host=web_host)) as port:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        with contextlib.closing(connection):
+            connection.request("GET", "/health", headers={"Host": host})
+            assert connection.getresponse().status == status
 
 
 def test_a_full_queue_rejects_requests_and_recovers(port, counter):
