@@ -41,6 +41,7 @@ def setting(
     choices: Sequence[str] | None = None,
     group: str | None = None,
     decides: str = NOTHING,
+    is_repeated: bool = False,
 ) -> Any:
     """Returns a field of a settings class.
 
@@ -57,8 +58,9 @@ def setting(
             compared instead of this value. NOTHING: anything else, and names of files, whose
             content is compared (`training.run_identity`). A program that uses a trained model
             takes values not given, unless they decide NOTHING, from the training run.
+        is_repeated: whether several values are given by repeating the flag, not by commas.
     """
-    metadata = {"help": help, "group": group, "decides": decides}
+    metadata = {"help": help, "group": group, "decides": decides, "is_repeated": is_repeated}
     limits = {"minimum": minimum, "maximum": maximum, "choices": choices}
     return dataclasses.field(default=default, metadata=metadata | limits)
 
@@ -176,7 +178,7 @@ class FieldInfo:
         default: the default value; None if there is none.
         is_required: whether a value must be given.
         group: as in `setting`, or `GROUP` of the class that first defines the field.
-        help, minimum, maximum, choices, decides: as in `setting`.
+        help, minimum, maximum, choices, decides, is_repeated: as in `setting`.
     """
 
     name: str
@@ -191,6 +193,7 @@ class FieldInfo:
     maximum: float | None
     choices: Sequence[str] | None
     decides: str
+    is_repeated: bool
 
 
 def describe(settings: type[SettingsGroup]) -> list[FieldInfo]:
@@ -214,6 +217,7 @@ def describe(settings: type[SettingsGroup]) -> list[FieldInfo]:
                 maximum=field.metadata["maximum"],
                 choices=field.metadata["choices"],
                 decides=field.metadata["decides"],
+                is_repeated=field.metadata["is_repeated"],
             )
         )
     return found

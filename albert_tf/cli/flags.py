@@ -145,6 +145,8 @@ def define(settings_class: type[SettingsGroup]) -> flags.FlagValues:
     for field in settings.describe(settings_class):
         if field.type is bool:
             flags.DEFINE_boolean(field.name, field.default, field.help, values)
+        elif field.is_repeated:
+            flags.DEFINE_multi_string(field.name, field.default, field.help, values)
         else:
             flags.DEFINE(_parser(field), field.name, field.default, field.help, values)
     names = {field.name for field in settings.describe(settings_class)}
@@ -192,7 +194,7 @@ def parse(settings_class: type[SettingsType], arguments: Sequence[str]) -> Setti
         if values[name].present:
             logging.warning("--%s has no effect", name)
     names = [field.name for field in settings.describe(settings_class)]
-    given = {name: values[name].value for name in names if _is_given(values[name])}
+    given = {name: _value(values[name]) for name in names if _is_given(values[name])}
     given = _albert_zh_defaults(settings_class, values, given) | given
     completed = settings_class.complete(given)
     for field in settings.describe(settings_class):
@@ -257,6 +259,13 @@ def _is_given(flag: flags.Flag) -> bool:
     return not flag.using_default_value or flag.value != flag.default
 
 
+def _value(flag: flags.Flag) -> Any:
+    """Returns the value of a flag; that of a flag that was repeated is a tuple."""
+    if not isinstance(flag.value, list):
+        return flag.value
+    return flag.value[0] if len(flag.value) == 1 else tuple(flag.value)
+
+
 def help_text(settings_class: type[SettingsGroup], description: str) -> str:
     """Returns the text of `--help`: the description of the program and its flags in groups.
 
@@ -310,7 +319,9 @@ def _describe_flag(field: FieldInfo) -> str:
     else:
         choices = "|".join(filter(None, field.choices or ()))
         values = choices or field.type.__name__.upper()
-        syntax = f"--{field.name}={values}" + (",..." if field.is_tuple else "")
+        syntax = f"--{field.name}={values}" + (
+            ",..." if field.is_tuple and not field.is_repeated else ""
+        )
     if field.is_required:
         syntax += "  (required)"
     elif field.default not in (None, "", ()):

@@ -5,14 +5,16 @@ r"""Predicts labels, scores, tags, answers, embeddings, similarities and masked 
         --context="Official Ekeus heads for Baghdad."
     python run_predict.py --model_dir=albert_tiny_zh --mask --text="北京是[MASK]国的首都"
     python run_predict.py --model_dir=albert_base --input_file=texts.txt --embeddings_file=texts.npy
+    python run_predict.py --model_dir=albert_base --similarity --text="A boat." --text_b="A ship."
     tail -f texts.txt | python run_predict.py --model_dir=sst_model --input_file=-
     python run_predict.py --model_dir=sst_model --web
 
 --model_dir is the --output_dir of a fine-tuning or pre-training program, a released archive, or any
 folder that `from_pretrained` reads; the task, labels, config and vocabulary are found there. Prints
-a JSON object for each input to standard output, and logs to standard error. In the results, "line"
-is the line number in --input_file, from 1. --web serves a demo page at http://127.0.0.1:8000 and
-the same JSON objects at POST /predict.
+a JSON object for each input to standard output, and logs to standard error. --text, or --text and
+--text_b, may be given several times. In the results, "line" is the line number in --input_file,
+from 1. --web serves a demo page at http://127.0.0.1:8000 and the same JSON objects at POST
+/predict.
 """
 
 import io

@@ -107,7 +107,7 @@ def run(settings: Settings) -> Iterator[Result]:
         shown = _with_progress(settings, blocks)
         if settings.similarity:
             if is_search:
-                yield from search(predictor, settings.text or "", shown, settings.top_k)
+                yield from search(predictor, settings.texts[0], shown, settings.top_k)
             else:
                 for block in shown:
                     yield from compare(predictor, block)
@@ -120,29 +120,37 @@ def run(settings: Settings) -> Iterator[Result]:
 
 
 def read_inputs(settings: Settings, parse: Callable[[Row], Any]) -> Iterator[Block]:
-    """Returns blocks of inputs; an input given by flags is a separate block with line 0.
+    """Returns blocks of inputs; those given by flags are a block, each with line 0.
 
     Raises:
         ValueError, OSError: a file cannot be read or has too many bad rows. For standard input,
             the iterator raises these errors.
     """
     if settings.input_file is None:
-        row = {
-            "text": settings.text,
-            "text_b": settings.text_b,
-            "question": settings.question or None,
-            "context": settings.context or None,
-            "options": list(settings.options) or None,
-        }
-        row = {name: value for name, value in row.items() if value is not None}
-        if "options" in row:
-            row["passage"] = row.pop("context", "")
         try:
-            return iter([[(0, parse(row))]])
+            return iter([[(0, parse(row)) for row in _rows_of(settings)]])
         except BadRowError as error:
             raise ValueError(f"--text, --question, --context or --options: {error}") from None
     blocks = reading.read_blocks(settings.input_file, settings.format, parse, settings.max_bad_rows)
     return blocks if settings.input_file == STANDARD_INPUT else iter(list(blocks))
+
+
+def _rows_of(settings: Settings) -> list[Row]:
+    """Returns the inputs given by flags."""
+    others = {
+        "question": settings.question or None,
+        "context": settings.context or None,
+        "options": list(settings.options) or None,
+    }
+    rows: list[Row] = []
+    pairs: Sequence[tuple[str | None, str | None]] = settings.pairs or [(None, None)]
+    for text, text_b in pairs:
+        row: dict[str, Any] = {"text": text, "text_b": text_b, **others}
+        row = {name: value for name, value in row.items() if value is not None}
+        if "options" in row:
+            row["passage"] = row.pop("context", "")
+        rows.append(row)
+    return rows
 
 
 def device_settings(settings: Settings, found: ModelFolder) -> DeviceSettings:

@@ -102,9 +102,15 @@ class TextInputSettings(SettingsGroup):
 
     GROUP = "data"
 
-    text: str | None = setting(None, "Text to predict, instead of those in input_file.")
-    text_b: str | None = setting(
-        None, "Second text, to predict a pair of texts; used only with text."
+    text: str | tuple[str, ...] | None = setting(
+        None,
+        "Text to predict, instead of those in input_file; several texts if given several times.",
+        is_repeated=True,
+    )
+    text_b: str | tuple[str, ...] | None = setting(
+        None,
+        "Second text, to predict a pair of texts; used only with text, and given as often.",
+        is_repeated=True,
     )
     question: str = redefined(
         squad.Settings,
@@ -261,14 +267,38 @@ class Settings(ModelFolderSettings, TextInputSettings, WebSettings):
                 "--text and --input_file can only be combined with --similarity, which searches "
                 "the file for texts similar to --text"
             )
-        if self.text_b is not None and self.text is None:
-            raise ValueError("--text_b requires --text")
+        self._check_texts()
+
+    def _check_texts(self) -> None:
+        num_texts, num_second = len(self.texts), len(_listed(self.text_b))
+        if num_second and num_texts != num_second:
+            raise ValueError(
+                f"--text is given {num_texts} times and --text_b {num_second} times: pass both for "
+                "each pair of texts"
+            )
+        if self.similarity and not self.input_file and self.text_b is None:
+            raise ValueError(
+                "--similarity compares two texts: pass the second one as --text_b, or pass "
+                "--input_file to search for texts similar to --text"
+            )
+        if self.input_file and num_texts > 1:
+            raise ValueError("--input_file is searched for one --text: pass it once")
 
     def _check_no_input(self) -> None:
         names = ("text", "text_b", "question", "context", "options", "input_file")
         given = [name for name in (*names, "embeddings_file") if getattr(self, name)]
         if given:
             raise ValueError(f"--web reads inputs from the web page: remove --{given[0]}")
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The texts given by `text`."""
+        return _listed(self.text)
+
+    @property
+    def pairs(self) -> list[tuple[str, str | None]]:
+        """The texts, each with its second text, None if there are none."""
+        return list(zip(self.texts, _listed(self.text_b) or [None] * len(self.texts), strict=True))
 
     @property
     def wanted_task(self) -> str | None:
@@ -302,3 +332,7 @@ class Settings(ModelFolderSettings, TextInputSettings, WebSettings):
                 files.check_file(path, flag)
         if self.embeddings_file:
             files.check_writable(os.path.dirname(self.embeddings_file), "--embeddings_file")
+
+
+def _listed(texts: str | tuple[str, ...] | None) -> tuple[str, ...]:
+    return (texts,) if isinstance(texts, str) else texts or ()

@@ -52,6 +52,13 @@ def test_several_learning_rates_make_a_tuple():
     assert parse(["--output_dir=o", "--learning_rate=1e-5,3e-5"]).learning_rate == (1e-5, 3e-5)
 
 
+def test_repeated_texts_are_several_texts_which_may_contain_commas():
+    read_texts = functools.partial(flags.parse, settings_of("run_predict"))
+    assert read_texts(["--model_dir=m", "--text=a, b", "--text=c"]).text == ("a, b", "c")
+    assert read_texts(["--model_dir=m", "--text=a, b"]).text == "a, b"
+    assert "\n  --text=STR\n" in flags.help_text(settings_of("run_predict"), "")
+
+
 def test_flag_files_are_supported(tmp_path):
     (tmp_path / "a.flags").write_text("# a comment\n--output_dir=o\n--seed=3\n")
     given = parse([f"--flagfile={tmp_path}/a.flags", "--seed=4"])

@@ -62,6 +62,14 @@ def test_an_export_matches_the_folder_of_its_run(predict, regression_dir):
     )
 
 
+def test_repeated_texts_get_a_result_each(predict, regression_dir):
+    model, pairs = f"--model_dir={regression_dir}", [("The river", "A boat"), ("It", "The sea")]
+    flags = [[f"--text={text}", f"--text_b={text_b}"] for text, text_b in pairs]
+    alone = [predict(model, *given)[0]["score"] for given in flags]
+    together = [row["score"] for row in predict(model, *flags[0], *flags[1])]
+    np.testing.assert_allclose(together, alone, atol=1e-6)
+
+
 def test_a_question_gets_the_answer_of_the_program(predict, answers_dir):
     expected = json.loads((answers_dir / "predictions.json").read_text())
     name, number, question, _ = QUESTIONS[0]
