@@ -119,6 +119,7 @@ class _File:
     source: Source
     columns: Columns
     reports: RowReports
+    header: Sequence[str] | None = None
     line_of_guid: dict[str, int] = dataclasses.field(default_factory=dict)
 
     def examples(self, numbered: Iterator[tuple[int, tuple[int, Any]]]) -> Iterator[Example]:
@@ -144,6 +145,10 @@ class _File:
     def _examples_of_row(self, row: Row | BadRowError, index: int, line: int) -> Iterator[Example]:
         if isinstance(row, BadRowError):
             raise row
+        # Only in custom tasks, because Google's program ignores further cells in its tasks.
+        if self.source.is_custom and self.header and len(row) > len(self.header):
+            expected = f"expected {len(self.header)} columns, as in the header, got {len(row)}"
+            raise BadRowError(expected)
         if self.source.only and tables.cell(row, self.source.only[0]) != self.source.only[1]:
             return
         parts: Sequence[Row] = [row]
@@ -300,7 +305,8 @@ def read_examples(
         data_dir: parent of the task's folder, or that folder.
         split: "train", "dev" or "test".
         max_bad_rows: number of bad rows that may be skipped in train and dev: rows with too few
-            columns, an unknown label, an empty text, invalid JSON, or a carriage return inside.
+            columns (in custom tasks also too many), an unknown label, an empty text, invalid JSON,
+            or a carriage return inside.
         is_logged: whether remarks about rows are logged.
         quoting: see `tables.read_rows`.
 
@@ -335,7 +341,7 @@ def read_examples(
         rows: Iterator[tuple[int, tuple[int, Row | BadRowError]]] = numbered
     else:
         rows = itertools.chain([first], numbered)
-    examples = list(_File(task, split, source, columns, reports).examples(rows))
+    examples = list(_File(task, split, source, columns, reports, header).examples(rows))
     if is_logged:
         reports.log()
     if not examples:

@@ -142,11 +142,11 @@ def _with_names(rows: Iterator[NumberedRow]) -> Iterator[NumberedRow]:
             header = [name.strip().lower() for name in row]
         elif not header:
             yield line, row
-        elif len(row) < len(header):
-            expected = f"expected {len(header)} columns, got {len(row)}"
+        elif len(row) != len(header):
+            expected = f"expected {len(header)} columns, as in the header, got {len(row)}"
             yield line, BadRowError(expected)
         else:
-            yield line, dict(zip(header, row, strict=False))
+            yield line, dict(zip(header, row, strict=True))
 
 
 def read_blocks(
@@ -215,14 +215,14 @@ def _blocks(
 def parse_pair(row: Row) -> tuple[str, str]:
     """Returns the two texts of a pair; the second is "" if the row has one text."""
     if not isinstance(row, dict):
-        first, second, *_ = (tables.check_text(cell, "the text") for cell in [*row, ""])
+        first, second = [*_unnamed(row, 2), ""][:2]
         return first, second
     return _named(row, USUAL_NAMES["text_a"]), _named(row, USUAL_NAMES["text_b"], "")
 
 
 def parse_text(row: Row) -> str:
     """Returns the text of a row."""
-    return parse_pair(row)[0]
+    return _named(row, USUAL_NAMES["text_a"]) if isinstance(row, dict) else _unnamed(row, 1)[0]
 
 
 def parse_words(row: Row) -> str | list[str]:
@@ -240,7 +240,8 @@ def parse_question(row: Row) -> tuple[str, str]:
     if isinstance(row, dict):
         found = _named(row, (_QUESTION,)), _named(row, (_CONTEXT, _PASSAGE))
     else:
-        found = tables.text_cell(row, 0), tables.text_cell(row, 1)
+        cells = _unnamed(row, 2)
+        found = tables.text_cell(cells, 0), tables.text_cell(cells, 1)
     for name, text in zip((_QUESTION, _CONTEXT), found, strict=True):
         if not text.strip():
             raise BadRowError(f"the {name} is empty")
@@ -252,6 +253,21 @@ def parse_choice(row: Row) -> Question:
     if not isinstance(row, dict):
         raise BadRowError("expected a JSON object with passage, question and options")
     return race.parse_question({key: row[key] for key in row if key != "label"}, "test", 1)
+
+
+def _unnamed(row: Sequence[str], most: int) -> Sequence[str]:
+    """Returns the cells of a row of a file without a header.
+
+    Raises:
+        BadRowError: there are more than `most`, the number of texts that the task takes; or one
+            contains a lone surrogate.
+    """
+    if len(row) > most:
+        raise BadRowError(
+            f"expected {most} or fewer columns, got {len(row)}. Remove the tabs, or name the "
+            "columns in the first line of a .tsv or .csv file"
+        )
+    return [tables.check_text(cell, "the text") for cell in row]
 
 
 def _named(row: dict[str, Any], names: Sequence[str], default: str | None = None) -> str:

@@ -248,6 +248,19 @@ def test_a_bad_row_is_an_error_with_its_line_or_counted(write, warnings, row, pr
     assert any("line 3" in text for text in warnings)
 
 
+@pytest.mark.parametrize(("name", "separator"), [("train.tsv", "\t"), ("train.csv", ",")])
+def test_a_row_wider_than_the_header_of_a_custom_task_is_bad(write, name, separator):
+    rows = (["text", "label"], ["fine", "good"], ["poor", "bad", "good"], ["dull", "bad"])
+    folder = write(name, *map(separator.join, rows))
+    options = CustomDataSettings(labels=("good", "bad"), label_column="-1")
+    task = custom.find_task("tsv", folder, options)
+    problem = "expected 2 columns, as in the header, got 3"
+    with pytest.raises(ValueError, match=rf"{name}, line 3: {problem}.*--max_bad_rows=0"):
+        read_examples(task, folder, "train")
+    data = read_examples(task, folder, "train", max_bad_rows=1)
+    assert [example.text_a for example in data.examples] == ["fine", "dull"]
+
+
 def test_one_bad_row_too_many_is_an_error(write):
     folder = write("RTE/dev.tsv", HEADER, GOOD, "x", "y")
     with pytest.raises(ValueError, match=r"line 4: .*--max_bad_rows=1"):
@@ -330,8 +343,8 @@ def test_labels_of_a_test_file_are_used_if_complete(write, warnings):
     assert "not evaluated (1: line 2)" in warnings[0]
 
 
-def test_qqp_skips_short_rows_and_keeps_empty_texts_like_google(write, warnings):
-    rows = ["1\t2\t3\thow\twhy", "2\t3\t4\thow\t\t0", "3\t4\t5\thow\twhy\t1"]
+def test_qqp_skips_short_rows_and_keeps_empty_texts_and_wide_rows_like_google(write, warnings):
+    rows = ["1\t2\t3\thow\twhy", "2\t3\t4\thow\t\t0", "3\t4\t5\thow\twhy\t1\tmore"]
     folder = write("QQP/train.tsv", "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate", *rows)
     data = read_examples(TASKS["qqp"], folder, "train")
     assert [example.guid for example in data.examples] == ["2", "3"]

@@ -21,7 +21,7 @@ def read(path, form, parse=reading.parse_pair, **arguments):
 @pytest.mark.parametrize(
     ("form", "content", "pairs"),
     [
-        ("txt", "a b\n\nc\td\te\n", [(1, ("a b", "")), (2, ("", "")), (3, ("c", "d"))]),
+        ("txt", "a b\n\nc\td\n", [(1, ("a b", "")), (2, ("", "")), (3, ("c", "d"))]),
         ("txt", "\ufeffa\r\nb", [(1, ("a", "")), (2, ("b", ""))]),
         ("tsv", "id\tsentence2\tsentence1\n7\tb\ta\n", [(2, ("a", "b"))]),
         ("tsv", "a\tb\n", [(1, ("a", "b"))]),
@@ -47,7 +47,10 @@ def test_texts_are_read_from_every_format(tmp_path, form, content, pairs):
         ("jsonl", b'{"text": 5}\n', "line 1: 'text' is 5, expected text"),
         ("jsonl", b'{"text": "\\ud800"}\n', "a lone surrogate"),
         ("jsonl", b'"\\ud800"\n', "line 1: the text contains a lone surrogate"),
-        ("tsv", b"text\ttext_b\na\n", "line 2: expected 2 columns, got 1"),
+        ("tsv", b"text\ttext_b\na\n", "line 2: expected 2 columns, as in the header, got 1"),
+        ("tsv", b"text\na\tb\n", "line 2: expected 1 columns, as in the header, got 2"),
+        ("csv", b"text,text_b\na,b,c\n", "line 2: expected 2 columns, as in the header, got 3"),
+        ("txt", b"a\nb\tc\td\n", "line 2: expected 2 or fewer columns, got 3"),
         ("txt", b"", "contains no input"),
     ],
 )
@@ -107,7 +110,7 @@ def test_bad_rows_of_a_pipe_are_reported(monkeypatch):
 def test_words_are_a_text_or_a_list():
     assert reading.parse_words({"text": "a b"}) == "a b"
     assert reading.parse_words({"tokens": ["a", "b"]}) == ["a", "b"]
-    for row in ({"tokens": "a"}, {"tokens": [5]}):
+    for row in ({"tokens": "a"}, {"tokens": [5]}, ["a", "b"]):
         with pytest.raises(BadRowError):
             reading.parse_words(row)
 
@@ -119,6 +122,8 @@ def test_questions_require_a_context():
         reading.parse_question({"question": "q", "context": " "})
     with pytest.raises(BadRowError, match="2 or more columns"):
         reading.parse_question(["q"])
+    with pytest.raises(BadRowError, match="2 or fewer columns, got 3"):
+        reading.parse_question(["q", "c", "d"])
 
 
 def test_choices_are_questions_with_options():
