@@ -128,17 +128,18 @@ class AlbertConfig:
             value = getattr(self, field.name)
             if field.type == "int":
                 if type(value) is not int or value < 1:
-                    raise ValueError(f"{field.name}={value!r}: expected an integer of 1 or more")
+                    found = files.shown(value)
+                    raise ValueError(f"{field.name}={found}: expected an integer of 1 or more")
                 if value > _LARGEST_SIZE:
                     raise ValueError(f"{field.name}={value}: expected at most {_LARGEST_SIZE}")
             if field.type == "float":
                 if isinstance(value, bool) or not isinstance(value, (int, float)):
-                    raise ValueError(f"{field.name}={value!r}: expected a number")
+                    raise ValueError(f"{field.name}={files.shown(value)}: expected a number")
                 if field.name.endswith("_prob") and not 0 <= value < 1:
-                    raise ValueError(f"{field.name}={value!r} is not in [0, 1)")
+                    raise ValueError(f"{field.name}={files.shown(value)} is not in [0, 1)")
                 if not 0 <= value <= sys.float_info.max:
                     raise ValueError(
-                        f"{field.name}={value!r}: expected a finite number of 0 or more"
+                        f"{field.name}={files.shown(value)}: expected a finite number of 0 or more"
                     )
 
     @classmethod
@@ -157,7 +158,7 @@ class AlbertConfig:
         unknown = sorted(set(values) - known - HISTORIC_KEYS - ALBERT_ZH_KEYS)
         if unknown:
             raise ValueError(
-                f"unknown keys {', '.join(map(repr, unknown))}. Known: {', '.join(sorted(known))}"
+                f"unknown keys {files.listed(unknown)}. Known: {', '.join(sorted(known))}"
             )
         if "vocab_size" not in values:
             raise ValueError("the key 'vocab_size' is missing")
@@ -282,11 +283,12 @@ def from_hugging_face(values: Mapping[str, Any]) -> dict[str, Any]:
     """
     name = "model_type" if "model_type" in values else "architectures"
     if "albert" not in str(values[name]).lower():
-        raise ValueError(f'{name} is {values[name]!r}, expected "albert"')
+        raise ValueError(f'{name} is {files.shown(values[name])}, expected "albert"')
     activation = values.get("hidden_act", "gelu_new")
     if not isinstance(activation, str) or activation not in _OUR_ACTIVATIONS:
         raise ValueError(
-            f"hidden_act={activation!r}: expected one of {', '.join(sorted(_OUR_ACTIVATIONS))}"
+            f"hidden_act={files.shown(activation)}: expected one of "
+            f"{', '.join(sorted(_OUR_ACTIVATIONS))}"
         )
     if activation == "gelu":
         logging.warning(

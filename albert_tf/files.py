@@ -7,10 +7,12 @@ OSError; a scheme that is not supported raises ValueError.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import errno
 import glob
 import io
+import itertools
 import json
 import os
 import posixpath
@@ -19,7 +21,7 @@ import tempfile
 import types
 import typing
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any
 
 from albert_tf import remote
@@ -28,6 +30,7 @@ from albert_tf.remote import is_remote as is_remote
 
 GZIP_MAGIC = b"\x1f\x8b\x08"  # the first bytes of a file compressed with gzip
 Paths = str | Iterable[str] | None
+MAX_LISTED, MAX_SHOWN = 10, 50  # values in a message, and characters of each
 _FULL = (errno.ENOSPC, errno.EDQUOT)  # the disk is full or the quota is exceeded
 
 
@@ -290,6 +293,18 @@ def parse_json(text: str, place: str) -> dict[str, Any]:
         raise ValueError(f"{place}: {error}") from None
 
 
+def shown(value: object) -> str:
+    """Returns the `repr` of a value found in a file, shortened for a message."""
+    text = repr(value)
+    return text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "…"
+
+
+def listed(values: Collection[object]) -> str:
+    """Returns the first of several values found in a file, for a message; "none" without values."""
+    first = [shown(value) for value in itertools.islice(values, MAX_LISTED)]
+    return ", ".join(first + ["…"] * (len(values) > MAX_LISTED)) or "none"
+
+
 def read_own_json(path: str, fields: Mapping[str, Any]) -> dict[str, Any]:
     """Reads a file with one JSON object written by a program of this package.
 
@@ -343,7 +358,7 @@ def parse_own_json(text: str, fields: Mapping[str, Any], place: str) -> dict[str
         values = _parse_object(text)
         for name, kind in fields.items():
             if not _is_of(values.get(name), kind):
-                found = repr(values[name])[:50] if name in values else "missing"
+                found = shown(values[name]) if name in values else "missing"
                 expected = str(kind) if typing.get_origin(kind) else kind.__name__
                 raise ValueError(f"{name!r} is {found}, expected {expected}")
     except ValueError as error:
@@ -386,9 +401,9 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Returns a dict of the pairs; `json.loads` by itself would silently accept duplicate keys."""
     values = dict(pairs)
     if len(values) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"the key {twice!r} occurs twice; remove one of them")
+        counts = collections.Counter(key for key, _ in pairs)
+        twice = next(key for key, count in counts.items() if count > 1)
+        raise ValueError(f"the key {shown(twice)} occurs twice; remove one of them")
     return values
 
 

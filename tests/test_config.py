@@ -223,7 +223,7 @@ def test_no_activation_means_linear(linear):
         ({"initializer_range": float("nan")}, r"initializer_range=nan: expected a finite number"),
         ({"initializer_range": float("inf")}, r"initializer_range=inf: expected a finite number"),
         ({"initializer_range": -1}, r"initializer_range=-1: expected a finite number of 0 or more"),
-        ({"initializer_range": 10**400}, r"initializer_range=10+: expected a finite number of 0"),
+        ({"initializer_range": 10**400}, r"initializer_range=10+…: expected a finite number of 0"),
         ({"hidden_dropout_prob": float("nan")}, r"hidden_dropout_prob=nan is not in \[0, 1\)"),
         ({"num_hidden_layers": 2**31}, r"num_hidden_layers=2147483648: expected at most 21474836"),
         ({"layout": "hugging_face"}, r"layout='hugging_face': expected one of google, albert_zh"),

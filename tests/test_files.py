@@ -15,6 +15,13 @@ from fsspec import AbstractFileSystem
 from fsspec.implementations.local import LocalFileSystem
 
 from albert_tf import files
+from albert_tf.classification import custom
+from albert_tf.classification.settings import CustomDataSettings
+from albert_tf.config import AlbertConfig
+from albert_tf.data import corpus
+from albert_tf.data.settings import TextSettings
+from albert_tf.data.text_formats import sentences_of
+from albert_tf.inference import reading
 
 
 @pytest.mark.parametrize(
@@ -487,3 +494,36 @@ def test_the_error_for_damaged_json_names_the_line(tmp_path, line):
     path.write_text(f"{json.dumps(OWN)}\n{line}\n{json.dumps(OWN)}\n")
     with pytest.raises(ValueError, match=r"a\.jsonl, line 2: not written by this program, or dam"):
         files.read_own_json_lines(str(path), FIELDS)
+
+
+def read_task(path):
+    custom.find_task("tsv", os.path.dirname(path), CustomDataSettings())
+
+
+def read_text(path):
+    for chunk in corpus.read_chunks([path], 1 << 20, "jsonl"):
+        list(sentences_of(chunk.parts, TextSettings(input_format="jsonl")))
+
+
+def read_inputs(path):
+    list(reading.read_blocks(path, "jsonl", reading.parse_pair))
+
+
+READERS = [read_task, read_text, read_inputs, AlbertConfig.from_json_file]
+
+
+@pytest.mark.parametrize("read", READERS)
+@pytest.mark.parametrize("keys", [[f"key {n}" for n in range(3000)], ["long" * 3000]])
+def test_an_error_about_a_file_quotes_little_of_it(tmp_path, read, keys):
+    path = tmp_path / "train.jsonl"
+    path.write_text(json.dumps(dict.fromkeys(keys, "x")) + "\n")
+    with pytest.raises(ValueError, match=r"'key 0', |'longlong") as caught:
+        read(str(path))
+    assert len(str(caught.value)) < 1000 + len(str(path))
+
+
+def test_a_key_that_occurs_twice_among_many_is_found_at_once_and_quoted_in_part():
+    keys = [*map(str, range(100_000)), "long" * 3000]  # seconds if each is compared with each
+    text = json.dumps(dict.fromkeys(keys))[:-1] + f', "{keys[-1]}": 1}}'
+    with pytest.raises(ValueError, match=r"a\.json: the key 'longlong.{1,50} occurs twice"):
+        files.parse_json(text, "a.json")

@@ -49,7 +49,7 @@ def labels_of(train: ExampleSet) -> tuple[str, ...]:
     fraction = next((label for label in labels if is_number(label) and float(label) % 1), None)
     if fraction is not None:
         raise ValueError(
-            f"{train.path}, line {lines[fraction]}: label {fraction!r} is a fraction, "
+            f"{train.path}, line {lines[fraction]}: label {files.shown(fraction)} is a fraction, "
             f"not a class. To predict numbers, pass --is_regression. {advice}"
         )
     if all(label.removeprefix("-").isdecimal() for label in labels):

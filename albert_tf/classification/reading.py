@@ -87,19 +87,19 @@ def parse_label(value: Any, task: ClassificationTask) -> str:
     if isinstance(value, bool):
         value = str(value).lower()
     if not isinstance(value, (str, int, float)) or value == "":
-        raise BadRowError(f"the label is {value!r}"[:80])
+        raise BadRowError(f"the label is {files.shown(value)}")
     label = tables.check_name(value, "the label")
     label = task.label_aliases.get(label, label)
     if task.is_regression:
         if not is_number(label):
-            raise BadRowError(f"label {label!r}: expected a number")
+            raise BadRowError(f"label {files.shown(label)}: expected a number")
         return label
     if not task.labels or label in task.labels or label in task.unlabeled:
         return label
     if label.lower() in task.labels:  # Google's program lower-cases labels along with texts
         return label.lower()
     shown = ", ".join(task.labels[:10]) + ", …" * (len(task.labels) > 10)
-    raise BadRowError(f"unknown label {label[:50]!r}; expected {shown}")
+    raise BadRowError(f"unknown label {files.shown(label)}; expected {shown}")
 
 
 def is_number(text: str) -> bool:
@@ -196,7 +196,7 @@ class _File:
         first = self.line_of_guid.setdefault(guid, line)
         if first != line:
             if self.split == "test":
-                raise BadRowError(f"the id {guid!r} also occurs in line {first}")
+                raise BadRowError(f"the id {files.shown(guid)} also occurs in line {first}")
             self.reports.note(line, "duplicate id")
         return guid
 
@@ -263,8 +263,9 @@ def _find_columns(
         is_optional = is_test if field == "label" else column is None and field != "text_a"
         if found[field] is None and not is_optional:
             raise ValueError(
-                f"{path}, line 1: no column {' or '.join(map(repr, names))} among {list(row)}. "
-                f"Set --{field}_column to its name, or to its index, starting at 0."
+                f"{path}, line 1: no column {' or '.join(map(repr, names))} among "
+                f"{files.listed(row)}. Set --{field}_column to its name, or to its index, "
+                "starting at 0."
             )
     return Columns(**found)
 

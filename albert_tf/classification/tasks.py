@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from albert_tf import files
+
 ACCURACY = "eval_accuracy"
 BINARY = ("0", "1")
 ENTAILMENT = ("entailment", "not_entailment")
@@ -150,7 +152,7 @@ def _mark_spans(row: JsonRow) -> list[JsonRow]:
     for number, marks in ((1, ("_", "_")), (2, ("[", "]"))):
         start, span = target[f"span{number}_index"], target[f"span{number}_text"]
         if text[start : start + len(span)] != span:
-            raise ValueError(f"the text does not have {span!r} at character {start}")
+            raise ValueError(f"the text does not have {files.shown(span)} at character {start}")
         spans.append((start, start + len(span), marks))
     for start, end, (left, right) in sorted(spans, reverse=True):
         text = text[:start] + left + text[start:end] + right + text[end:]
@@ -163,7 +165,9 @@ def _pair_with_choices(row: JsonRow) -> list[JsonRow]:
     for number in (0, 1):
         texts = [row["premise"], row[f"choice{number}"]]
         if row["question"] not in ("cause", "effect"):
-            raise ValueError(f"question {row['question']!r}: expected 'cause' or 'effect'")
+            raise ValueError(
+                f"question {files.shown(row['question'])}: expected 'cause' or 'effect'"
+            )
         first, second = texts if row["question"] == "effect" else texts[::-1]
         pair = {"text_a": first, "text_b": second}
         if "label" in row:

@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 
+from albert_tf import files
 from albert_tf.data import corpus
 from albert_tf.data.settings import TextSettings
 
@@ -114,9 +115,8 @@ def _text_of_record(line: str, field: str, part: corpus.Part, number: int) -> st
     if not isinstance(record, dict):
         raise error(f"expected a JSON object, found a {type(record).__name__}")
     if field not in record:
-        names = ", ".join(map(repr, record)) or "none"
         raise error(
-            f"no field {field!r}; its fields: {names}. Set --text_field to "
+            f"no field {field!r}; its fields: {files.listed(record)}. Set --text_field to "
             "the one that contains the text."
         )
     text = record[field]

@@ -185,7 +185,7 @@ def cell(row: Row, column: Column) -> Any:
     """
     if isinstance(row, dict):
         if column not in row:
-            raise BadRowError(f"no key {column!r} among {', '.join(map(repr, row)) or 'none'}")
+            raise BadRowError(f"no key {column!r} among {files.listed(row)}")
         return row[str(column)]
     index = int(column)
     needed = index + 1 if index >= 0 else -index + 1  # the only cell does not count as the last
@@ -218,7 +218,9 @@ def check_name(value: Any, what: str) -> str:
     """
     name = check_text(str(value), what).strip()
     if not name or "\t" in name or len(name.splitlines()) > 1:
-        raise BadRowError(f"{what} is {name[:50]!r}, expected text without tabs and line breaks")
+        raise BadRowError(
+            f"{what} is {files.shown(name)}, expected text without tabs and line breaks"
+        )
     return name
 
 

@@ -276,6 +276,6 @@ def _named(row: dict[str, Any], names: Sequence[str], default: str | None = None
     if name is not None:
         return tables.text_cell(row, name)
     if default is None:
-        found = ", ".join(map(repr, row)) or "nothing"
-        raise BadRowError(f"expected {' or '.join(map(repr, names))}, found {found}")
+        expected = " or ".join(map(repr, names))
+        raise BadRowError(f"expected {expected}, found {files.listed(row)}")
     return default

@@ -99,7 +99,7 @@ def _list(row: dict[str, Any], key: str) -> list[Any]:
 
 def _options(values: Any) -> tuple[str, ...]:
     if not isinstance(values, list) or len(values) < 2:
-        raise BadRowError(f"options {values!r:.50}: expected a list of two or more")
+        raise BadRowError(f"options {files.shown(values)}: expected a list of two or more")
     for number, value in enumerate(values, 1):
         if not tables.check_text(value, f"option {number}").strip():
             raise BadRowError(f"option {number} of {len(values)} is empty")
@@ -119,8 +119,8 @@ def _label(value: Any, options: Sequence[str]) -> int:
     if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < len(options):
         last = chr(ord("A") + min(len(options), 26) - 1)
         raise BadRowError(
-            f"label {value!r} for {len(options)} options: expected 0 to {len(options) - 1} or A "
-            f"to {last}"
+            f"label {files.shown(value)} for {len(options)} options: expected 0 to "
+            f"{len(options) - 1} or A to {last}"
         )
     return number
 

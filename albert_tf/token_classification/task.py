@@ -200,7 +200,7 @@ def _parse_line(
     if not label:
         raise BadRowError(f"no label in column {settings.label_column} of {count}")
     shown = ", ".join(labels[:10]) + ", …" * (len(labels) > 10)
-    raise BadRowError(f"unknown label {label[:50]!r}; expected {shown}")
+    raise BadRowError(f"unknown label {files.shown(label)}; expected {shown}")
 
 
 # Tags
@@ -245,9 +245,9 @@ def recognize_tags(train: SentenceSet, scheme: str = AUTO) -> Tags:
     if fitting is None:
         label = min(strange.values(), key=len)[0]
         raise ValueError(
-            f"{train.path}, line {lines[label]}: label {label!r} does not belong to the scheme "
-            f"{' or '.join(tried)}. {advice} If labels do not mark spans (for example, parts of "
-            "speech), set --tag_scheme=raw."
+            f"{train.path}, line {lines[label]}: label {files.shown(label)} does not belong to the "
+            f"scheme {' or '.join(tried)}. {advice} If labels do not mark spans (for example, "
+            "parts of speech), set --tag_scheme=raw."
         )
     if scheme == AUTO and fitting == "iob2" and _has_iob1(train):
         fitting = "iob1"

@@ -55,21 +55,17 @@ def test_columns_can_be_given_by_name_or_index(write):
 def test_files_without_a_header_require_indices(write):
     folder = write("train.tsv", "x\t1", "y\t0", "z\t1")
     assert len(read(folder, text_a_column="0", label_column="1")) == 3
-    with pytest.raises(
-        ValueError, match=r"no column 'text_a' or .* among \['x', '1'\].*--text_a_col"
-    ):
+    with pytest.raises(ValueError, match=r"no column 'text_a' or .* among 'x', '1'.*--text_a_col"):
         read(folder)
-    with pytest.raises(ValueError, match=r"line 1: no column 'body' among \['x', '1'\]"):
+    with pytest.raises(ValueError, match=r"line 1: no column 'body' among 'x', '1'"):
         read(folder, text_a_column="body", label_column="mark")
 
 
 def test_an_error_names_a_missing_column_and_the_existing_ones(write):
     folder = write("train.tsv", "text\tmark", "x\t1")
-    with pytest.raises(ValueError, match=r"no column 'body' among \['text', 'mark'\]"):
+    with pytest.raises(ValueError, match=r"no column 'body' among 'text', 'mark'"):
         read(folder, text_a_column="body")
-    with pytest.raises(
-        ValueError, match=r"no column 'label' among \['text', 'mark'\].*--label_column"
-    ):
+    with pytest.raises(ValueError, match=r"no column 'label' among 'text', 'mark'.*--label_column"):
         read(folder)
 
 
