@@ -20,8 +20,9 @@ import uuid
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-# Scheme → the package that fsspec needs for it; "" if it comes with fsspec.
-PACKAGES = {"file": "", "gs": "gcsfs", "hdfs": "pyarrow", "memory": "", "s3": "s3fs"}
+# Scheme → the package that fsspec needs for it; "" if it comes with fsspec. Not memory://, whose
+# files vanish with the process.
+PACKAGES = {"file": "", "gs": "gcsfs", "hdfs": "pyarrow", "s3": "s3fs"}
 EXTRAS = {"gs": "gcs", "hdfs": "hdfs", "s3": "s3"}
 _OBJECT_STORES = ("gs", "s3")
 _CREDENTIALS = {
@@ -67,8 +68,7 @@ def check_scheme(path: str, what: str = "") -> None:
     scheme = scheme_of(path)
     begin = what and what + ": "
     if scheme not in PACKAGES:
-        # memory:// is only for tests: its files vanish with the process.
-        listed = ", ".join(f"{name}://" for name in PACKAGES if name != "memory")
+        listed = ", ".join(f"{name}://" for name in PACKAGES)
         raise ValueError(
             f"{begin}{path}: {scheme}:// is not supported. Expected a local path or one of {listed}"
         )

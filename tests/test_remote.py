@@ -45,7 +45,7 @@ def test_a_path_has_a_root():
 
 
 def test_an_uploaded_folder_is_complete_or_absent(tmp_path):
-    target = f"memory://{tmp_path}/out"
+    target = f"file://{tmp_path}/out"
     with files.new_directory(target, "--output") as folder:
         os.makedirs(os.path.join(folder, "variables"))
         for name in ("saved_model.pb", "variables/index"):

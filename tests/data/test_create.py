@@ -294,15 +294,17 @@ def test_another_input_format_is_a_different_run(tmp_path, make, monkeypatch):
 
 
 def test_remote_files_are_read_and_written(tmp_path, make, corpus_file):
-    files.copy(corpus_file, "memory://in/corpus.txt")
+    store = f"file://{tmp_path}"
+    files.make_directory(f"{store}/in", "--input_file")
+    files.copy(corpus_file, f"{store}/in/corpus.txt")
     expected = make("local/train@2")
-    remote = {"inputs": ["memory://in/corpus.txt"], "output_file": "memory://out/train@2"}
+    remote = {"inputs": [f"{store}/in/corpus.txt"], "output_file": f"{store}/out/train@2"}
     metadata = make(**remote, work_dir=str(tmp_path / "work"))
     assert metadata == expected
     names = ["train-00000-of-00002", "train-00001-of-00002", "train.records.json"]
-    assert files.list_directory("memory://out") == ["records.index", *names]
+    assert files.list_directory(f"{store}/out") == ["records.index", *names]
     for name in [*names, "records.index/train-00001-of-00002"]:
-        with files.open_binary(f"memory://out/{name}") as stream:
+        with files.open_binary(f"{store}/out/{name}") as stream:
             assert stream.read() == (tmp_path / "local" / name).read_bytes()
     again = make(**remote, work_dir="/proc/nowhere", resume=True)
     assert again == expected  # already complete: no work directory is needed

@@ -165,8 +165,8 @@ def test_a_file_that_is_not_a_cache_is_left_unchanged(tmp_path, caplog, content)
     assert f"{path} is not a feature cache" in caplog.text
 
 
-def test_a_cache_may_be_remote():
-    path, make = "memory://folder/toy.npz", Maker()
+def test_a_cache_may_be_remote(tmp_path):
+    path, make = f"file://{tmp_path}/folder/toy.npz", Maker()
     for _ in range(2):
         load_or_make(path, MADE_OF, make)
     assert make.count == 1
