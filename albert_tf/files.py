@@ -25,7 +25,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any
 
 from albert_tf import remote
-from albert_tf.remote import check_scheme as check_scheme
 from albert_tf.remote import is_remote as is_remote
 
 GZIP_MAGIC = b"\x1f\x8b\x08"  # the first bytes of a file compressed with gzip
@@ -449,7 +448,7 @@ def expand_patterns(patterns: str | list[str], what: str) -> list[str]:
         raise ValueError(f"{what}: expected at least one file name, got none")
     found: dict[str, None] = {}
     for pattern in patterns:
-        check_scheme(pattern, what)
+        check_path(pattern, what)
         matches = (remote.expand_pattern if is_remote(pattern) else glob.glob)(pattern)
         if not matches:
             looked = f" (current directory: {os.getcwd()})"
@@ -468,8 +467,11 @@ def create_directory(path: str) -> None:
     """Creates a directory and its parents unless they exist."""
     if is_remote(path):
         remote.make_directory(path)
-    else:
+        return
+    try:
         os.makedirs(path or ".", exist_ok=True)
+    except RecursionError:  # it calls itself for each of a thousand parents
+        raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), path) from None
 
 
 def make_directory(path: str, what: str) -> None:
@@ -479,7 +481,7 @@ def make_directory(path: str, what: str) -> None:
         ValueError: the directory cannot be created or written to. The message names `what`, the
             flag or argument.
     """
-    check_scheme(path, what)
+    check_path(path, what)
     try:
         create_directory(path)
         probe = os.path.join(path, f".probe-{uuid.uuid4().hex}")
@@ -512,9 +514,31 @@ def made_directory(path: str, what: str) -> Iterator[bool]:
         raise
 
 
+def check_path(path: str, what: str = "") -> None:
+    """Checks that a path means what it says: its scheme is supported, and no `~` is left in it.
+
+    A shell replaces `~` only at the start of a word, and not in `--output_dir=~/run`.
+
+    Args:
+        path: a file, a folder or a pattern.
+        what: the flag or argument with the path, for the message.
+
+    Raises:
+        ValueError: the scheme is not supported, its package is not installed, or the path begins
+            with the home directory of a user, as `~` or `~name`.
+    """
+    remote.check_scheme(path, what)
+    if path.startswith("~") and (expanded := os.path.expanduser(path)) != path:
+        begin = what and what + ": "
+        raise ValueError(
+            f"{begin}{path}: the shell has not replaced ~. Write {expanded}, or ./{path} for a "
+            "name that begins with ~"
+        )
+
+
 def check_file(path: str, what: str) -> None:
     """Raises FileNotFoundError, naming the flag or argument `what`, if `path` is not a file."""
-    check_scheme(path, what)
+    check_path(path, what)
     try:
         open_binary(path).close()
     except FileNotFoundError as error:
@@ -523,7 +547,7 @@ def check_file(path: str, what: str) -> None:
 
 def check_directory(path: str, what: str) -> None:
     """Raises FileNotFoundError, naming the flag or argument `what`, if there is no directory."""
-    check_scheme(path, what)
+    check_path(path, what)
     if not is_directory(path):
         looked = "" if is_remote(path) else f" (current directory: {os.getcwd()})"
         raise FileNotFoundError(f"{what}: {path}: no such directory{looked}")
@@ -533,9 +557,9 @@ def check_writable(path: str, what: str) -> None:
     """Checks that a directory can probably be created and written to, without changing anything.
 
     Raises:
-        ValueError: the directory cannot be created or written to, or its scheme is not supported.
+        ValueError: the directory cannot be created or written to, or `check_path` refuses it.
     """
-    check_scheme(path, what)
+    check_path(path, what)
     if is_remote(path):
         return
     folder = os.path.abspath(path)
@@ -548,7 +572,11 @@ def check_writable(path: str, what: str) -> None:
 
 
 def check_replaceable(path: str) -> None:
-    """Raises ValueError if `path` is a directory, a pipe or a device, which no file may replace."""
+    """Raises ValueError if `path` is a directory, a pipe or a device, which no file may replace.
+
+    Also checks the path as `check_path` does.
+    """
+    check_path(path)
     if not is_remote(path) and os.path.exists(path) and not os.path.isfile(path):
         kind = "directory" if os.path.isdir(path) else "pipe or a device"
         raise ValueError(f"{path}: cannot write a file here, this is a {kind}. Choose another name")
@@ -611,11 +639,10 @@ def write_atomically(path: str, mode: str = "w") -> Iterator[IO[Any]]:
         mode: "w" for UTF-8 text or "wb" for bytes.
 
     Raises:
-        ValueError: `path` is a directory, a pipe or a device.
+        ValueError: `check_replaceable` refuses the path.
     """
     check_replaceable(path)
     if is_remote(path):
-        check_scheme(path)
         with tempfile.TemporaryDirectory() as folder:
             local = os.path.join(folder, "content")
             with open(local, mode, encoding=None if "b" in mode else "utf-8") as stream:

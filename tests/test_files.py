@@ -412,12 +412,41 @@ def test_the_error_for_an_unsupported_scheme_lists_the_supported_ones(use, schem
         use(f"{scheme}://host/a")
 
 
+@pytest.mark.parametrize(
+    "use",
+    [
+        files.check_file,
+        files.check_directory,
+        files.check_writable,
+        files.make_directory,
+        lambda path, what: files.expand_patterns(f"a.txt,{path}", what),
+        lambda path, what: write(path, what),
+    ],
+)
+def test_a_tilde_that_the_shell_left_in_a_path_is_refused(tmp_path, monkeypatch, use):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.txt").touch()
+    monkeypatch.setenv("HOME", "/home/me")
+    message = r"~/zz: the shell has not replaced ~\. Write /home/me/zz, or \./~/zz for"
+    with pytest.raises(ValueError, match=message):
+        use("~/zz", "--name")
+    assert os.listdir() == ["a.txt"]
+    files.make_directory("./~/zz", "--name")
+    write("~no-such-user", "")
+    assert {"~", "~no-such-user"} <= set(os.listdir())
+
+
+def test_a_folder_with_thousands_of_parents_is_refused():
+    with pytest.raises(ValueError, match=r"^--output_dir: cannot write to .* name too long"):
+        files.make_directory("a/" * 4500, "--output_dir")
+
+
 def test_local_files_import_neither_tensorflow_nor_fsspec(tmp_path):
     make(tmp_path, "a.txt")
     code = (
         "import sys; from albert_tf import files; "
         f"files.read_text(files.expand_patterns({str(tmp_path / '*')!r}, 'x')[0]); "
-        "files.check_scheme('file://bucket/a'); "
+        "files.check_path('file://bucket/a'); "
         "sys.exit(bool({'tensorflow', 'fsspec'} & sys.modules.keys()))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

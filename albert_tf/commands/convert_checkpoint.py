@@ -189,6 +189,7 @@ def _check_output(settings: Settings) -> None:
             f"--export_precision={settings.export_precision} requires --output_format=saved_model; "
             f"the format {settings.output_format} has float32 weights"
         )
+    files.check_path(settings.output, "--output")
     if files.is_file(settings.output) or (
         files.is_directory(settings.output) and files.list_directory(settings.output)
     ):

@@ -552,6 +552,7 @@ def run(settings: Settings) -> None:
     """
     if logging.get_verbosity() == logging.INFO:
         logging.set_verbosity(logging.WARNING)
+    files.check_path(settings.output, "--output")
     output = files.real_path(settings.output)
     if files.is_file(output) or (files.is_directory(output) and files.list_directory(output)):
         raise ValueError(f"--output={settings.output} already exists. Name a new folder.")

@@ -69,7 +69,7 @@ def create_pretraining_data(settings: Settings) -> dict[str, Any]:
             in the work directory, and the next run continues from it.
     """
     outputs = Outputs.parse(settings.output_file, settings.compression)
-    files.check_scheme(outputs.stem, "--output_file")
+    files.check_path(outputs.stem, "--output_file")
     work_dir = settings.work_dir or outputs.stem + ".work"
     if files.is_remote(work_dir):
         raise ValueError(
