@@ -51,7 +51,8 @@ COMPRESSION_LEVEL = 6
 _PIECE_BYTES = 1 << 20  # bytes per read, so that a corrupt length cannot exhaust memory
 METADATA_SUFFIX = ".records.json"
 _VOCABULARY = {"file": str, "size": int, "checksum": str}  # what metadata say of the vocabulary
-_SHARDED = re.compile(r"(?P<stem>.+)@(?P<count>\d+)")
+MAX_SHARDS = 100_000  # in one folder; more would take an hour to create
+_SHARDED = re.compile(r"(?P<stem>.+)@(?P<count>-?\d+)")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,7 +102,8 @@ class Outputs:
         """Parses `--output_file`: comma-separated names, where `name@64` stands for 64 shards.
 
         Raises:
-            ValueError: there is no name, a name occurs twice, or the number of shards is 0.
+            ValueError: there is no name, a name occurs twice, or the number of shards is not 1 to
+                MAX_SHARDS.
         """
         names = [name.strip() for name in pattern.split(",") if name.strip()]
         if not names:
@@ -115,8 +117,8 @@ class Outputs:
                 paths.append(name)
                 continue
             count = int(sharded["count"])
-            if count < 1:
-                raise ValueError(f"--output_file={name}: expected at least one shard")
+            if not 1 <= count <= MAX_SHARDS:
+                raise ValueError(f"--output_file={name}: expected 1 to {MAX_SHARDS} after the @")
             paths += [f"{stems[-1]}-{shard:05d}-of-{count:05d}" for shard in range(count)]
         if len(set(paths)) < len(paths):
             raise ValueError(f"--output_file={pattern}: the same file is named twice")

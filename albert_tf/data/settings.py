@@ -18,8 +18,12 @@ from albert_tf.settings import MODEL, REQUIRED, TRAINING, SettingsGroup, setting
 
 SPECIAL_TOKENS_PER_PAIR = 3  # [CLS] A [SEP] B [SEP]
 MIN_TARGET = 2  # tokens; the shortest target length of a segment pair
+MAX_LENGTH = (
+    1 << 16
+)  # tokens; no model has more positions, and arrays of this width fit into memory
+MAX_NGRAM = 100  # words; each takes a pass over all instances
 MEGABYTE = 1 << 20
-_MIN_MEGABYTES = 1e-6  # one byte
+_MIN_MEGABYTES, _MAX_MEGABYTES = 1e-6, 1e6  # one byte, and a terabyte
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -73,6 +77,7 @@ class SequenceSettings(SettingsGroup):
         512,
         "Maximum sequence length, in tokens; longer sequences are truncated.",
         minimum=1,
+        maximum=MAX_LENGTH,
         decides=TRAINING,
     )
 
@@ -123,9 +128,12 @@ class MaskingSettings(SettingsGroup):
         20,
         "Maximum number of masked tokens per sequence.",
         minimum=1,
+        maximum=MAX_LENGTH,
         decides=TRAINING,
     )
-    ngram: int = setting(3, "Maximum length of a masked n-gram, in words.", minimum=1)
+    ngram: int = setting(
+        3, "Maximum length of a masked n-gram, in words.", minimum=1, maximum=MAX_NGRAM
+    )
     favor_shorter_ngram: bool = setting(
         True,
         "Mask n-grams of n words with a probability proportional to 1/n, instead of favoring "
@@ -246,6 +254,7 @@ class Settings(EncodingSettings, InputSettings):
         1.0,
         "Size of the text that a process works on at a time, in megabytes.",
         minimum=_MIN_MEGABYTES,
+        maximum=_MAX_MEGABYTES,
     )
     shuffle_megabytes: float = setting(
         64.0, "Size of the shuffle buffer of each process, in megabytes.", minimum=_MIN_MEGABYTES

@@ -89,6 +89,7 @@ class Settings(RunSettings, RecordSettings):
     poly_power: float = setting(
         1.0,
         "Power of the polynomial decay of the learning rate; 1 decays linearly, 0 not at all.",
+        minimum=0,
         decides=TRAINING,
     )
     num_train_steps: int = setting(125000, "Number of training steps.", minimum=1, decides=TRAINING)

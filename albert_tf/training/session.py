@@ -266,8 +266,9 @@ def make_trainer(
         reports: as in `Trainer`.
 
     Raises:
-        ValueError: a checkpoint in `output_dir`, or `init_checkpoint`, does not match the model; or
-            the batch size is not divisible by the number of devices.
+        ValueError: a checkpoint in `output_dir`, or `init_checkpoint`, does not match the model;
+            the batch size is not divisible by the number of devices; or the warm-up starts at a
+            later step.
     """
     options = StepOptions(
         seed=settings.seed,
@@ -281,7 +282,6 @@ def make_trainer(
         jit_compile=_compiles(settings, strategy),
     )
     logging.info("Optimizer: %s", settings.optimizer)
-    _check_warm_up(schedule)
     tf_keras.utils.set_random_seed(settings.seed)
     with strategy.scope():
         model = task.build_model()
@@ -290,7 +290,9 @@ def make_trainer(
         loss_scale = precision.LossScale() if precision.current() == "float16" else None
     take_step = TrainStep(model, task, optimizer, options, strategy, batch_signature, loss_scale)
     trainer = loop.Trainer(take_step, settings, schedule.num_train_steps, identity, reports)
-    if trainer.restore_latest():
+    is_resumed = trainer.restore_latest()
+    _check_warm_up(schedule, trainer.step)
+    if is_resumed:
         logging.info("Resuming from step %d of %s", trainer.step, settings.output_dir)
     elif settings.init_checkpoint:
         loading.load_checkpoint(
@@ -322,8 +324,17 @@ def log_size(trainer: loop.Trainer, num_examples: int) -> None:
     )
 
 
-def _check_warm_up(schedule: WarmUpPolynomialDecay) -> None:
-    """Warns if training ends before the warm-up."""
+def _check_warm_up(schedule: WarmUpPolynomialDecay, step: int) -> None:
+    """Checks that the warm-up has started at the first step, and warns if training ends before it.
+
+    Unlike Google's program, because before the warm-up its learning rate is negative.
+    """
+    if schedule.num_warmup_steps and step < schedule.start_warmup_step:
+        raise ValueError(
+            f"--start_warmup_step={schedule.start_warmup_step}: training continues from step "
+            f"{step}, and before the warm-up its learning rate would be negative. Expected {step} "
+            "or less"
+        )
     end = schedule.start_warmup_step + schedule.num_warmup_steps
     if schedule.num_warmup_steps and end > schedule.num_train_steps:
         logging.warning(

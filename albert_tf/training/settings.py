@@ -96,7 +96,12 @@ class DeviceSettings(SettingsGroup):
         "Recompute the activations of each layer in the backward pass instead of storing them, "
         "which saves memory and takes longer.",
     )
-    threads: int = setting(0, "Number of CPU threads per operation; 0 uses all cores.", minimum=0)
+    threads: int = setting(
+        0,
+        "Number of CPU threads per operation; 0 uses all cores.",
+        minimum=0,
+        maximum=4096,  # TensorFlow dies or hangs where it cannot create them
+    )
     use_tpu: bool = setting(False, "Train on a TPU.")
     tpu_name: str | None = setting(
         None, "Name or address of the TPU; if not given, the TPU of this machine is used."

@@ -237,7 +237,9 @@ def test_a_number_of_shards():
         ("", "at least one"),
         (" , ", "at least one"),
         ("a,b,a", "same file is named twice"),
-        ("a@0", "at least one shard"),
+        ("a@0", "expected 1 to 100000 after the @"),
+        ("a@-1", "expected 1 to 100000"),
+        ("a@99999999", "expected 1 to 100000"),
     ],
 )
 def test_invalid_outputs_are_rejected(pattern, reason):

@@ -20,6 +20,11 @@ def test_masking_during_training_is_rejected():
         Settings(**NEEDED, masked_lm_budget=3)
 
 
+def test_a_decay_that_lets_the_learning_rate_grow_is_rejected():
+    with pytest.raises(ValueError, match=r"poly_power=-1\.0: expected 0 or more"):
+        Settings(**NEEDED, poly_power=-1.0)
+
+
 @pytest.mark.parametrize("name", NEEDED)
 def test_model_records_and_folder_are_required(name):
     with pytest.raises(TypeError, match=name):

@@ -227,13 +227,24 @@ def test_the_number_of_threads_cannot_change_after_initialization(settings):
     [(7, 9, 0, True), (7, 5, 3, True), (7, 7, 0, False), (7, 0, 9, False)],
 )
 def test_a_warm_up_longer_than_the_training_causes_a_warning(
-    task, settings, steps, warm_up, start, is_said, caplog
+    task, settings, steps, warm_up, start, is_said, caplog, monkeypatch
 ):
+    def resume(trainer):
+        trainer.step = start
+        return True
+
+    monkeypatch.setattr(session.loop.Trainer, "restore_latest", resume)
     schedule = WarmUpPolynomialDecay(1e-3, steps, warm_up, start)
     session.make_trainer(settings, task, schedule, tf.distribute.get_strategy())
     assert (f"warm-up ends at step {start + warm_up}, but training at step 7" in caplog.text) == (
         is_said
     )
+
+
+def test_training_before_the_warm_up_is_refused(task, settings):
+    schedule = WarmUpPolynomialDecay(1e-3, 7, 5, start_warmup_step=10**9)
+    with pytest.raises(ValueError, match=r"^--start_warmup_step=1000000000: .* from step 0, and"):
+        session.make_trainer(settings, task, schedule, tf.distribute.get_strategy())
 
 
 @pytest.mark.slow

@@ -27,6 +27,12 @@ def test_init_checkpoint_is_only_needed_by_a_new_run(tmp_path):
     settings.check_paths()
 
 
+def test_more_threads_than_any_machine_runs_are_rejected():
+    DeviceSettings(threads=4096)
+    with pytest.raises(ValueError, match="threads=1000000: expected 4096 or less"):
+        DeviceSettings(threads=1_000_000)
+
+
 def test_defaults_are_allowed_values():
     ModelSettings(output_dir="out")
     DeviceSettings()
