@@ -27,7 +27,7 @@ from albert_tf.inference.predictors import (
     similarities,
 )
 from albert_tf.inference.settings import EMBEDDINGS, FILL_MASK, STANDARD_INPUT, Settings
-from albert_tf.training import run_identity, session
+from albert_tf.training import interruption, run_identity, session
 from albert_tf.training.settings import DeviceSettings
 
 Block = list[tuple[int, Any]]  # (line, input) pairs
@@ -111,10 +111,9 @@ def run(settings: Settings) -> Iterator[Result]:
             else:
                 for block in shown:
                     yield from compare(predictor, block)
-        elif settings.embeddings_file and settings.embeddings_file.endswith(NPY):
-            _write_array(settings.embeddings_file, predictor, shown)
         elif settings.embeddings_file:
-            _write_lines(settings.embeddings_file, _predict(kind, predictor, shown))
+            with interruption.ending_by_exception():
+                _write(settings.embeddings_file, predictor, shown)
         else:
             yield from _predict(kind, predictor, shown)
 
@@ -235,6 +234,13 @@ def _prepare(path: str, settings: Settings, found: ModelFolder) -> None:
     files.check_outputs({"--embeddings_file": path}, {"--model_dir": model, **settings.input_files})
     if os.path.dirname(path):
         files.make_directory(os.path.dirname(path), "--embeddings_file")
+
+
+def _write(path: str, embed: Any, blocks: Iterator[Block]) -> None:
+    if path.endswith(NPY):
+        _write_array(path, embed, blocks)
+    else:
+        _write_lines(path, _predict(KINDS[EMBEDDINGS], embed, blocks))
 
 
 def _write_array(path: str, embed: Any, blocks: Iterator[Block]) -> None:

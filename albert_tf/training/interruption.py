@@ -81,10 +81,31 @@ def unchanged_handlers() -> Iterator[None]:
     TensorFlow replaces the handler of SIGTERM when it connects several workers, and ignores it.
     """
     usual = {number: signal.getsignal(number) for number in SIGNALS}
-    yield
-    if threading.current_thread() is threading.main_thread():
-        for number, handler in usual.items():
-            signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            for number, handler in usual.items():
+                signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def ending_by_exception() -> Iterator[None]:
+    """Context manager in which SIGTERM and SIGHUP raise SystemExit, as Ctrl-C raises an exception.
+
+    By default they kill the process, which leaves its temporary files behind. The exit status is
+    the one that shells report for the signal. Outside the main thread, nothing is changed.
+    """
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    with unchanged_handlers():
+        if threading.current_thread() is threading.main_thread():
+            for number in set(SIGNALS) - {signal.SIGINT}:
+                if signal.getsignal(number) == signal.SIG_DFL:
+                    signal.signal(number, end)
+        yield
 
 
 def repeat_lost_interrupts() -> None:

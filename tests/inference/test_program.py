@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import albert_tf
 from albert_tf import inference
 from albert_tf.cli.flags import parse
 from albert_tf.commands import run_predict
+from albert_tf.inference import program
 from tests.inference.conftest import CONTEXTS, QUESTIONS, TEXTS, write_folder
 
 
@@ -127,6 +129,28 @@ def test_embeddings_are_written_as_an_array_or_lines(predict, pretrained_dir, te
             np.float32([row["embedding"] for row in rows]), np.load(array)
         )
     np.testing.assert_allclose(np.load(array), expected, atol=1e-6)
+
+
+def test_no_temporary_file_of_embeddings_is_left_by_sigterm(
+    predict, pretrained_dir, texts_file, tmp_path, monkeypatch
+):
+    written = []
+
+    def stop(row):
+        written.extend(tmp_path.iterdir())
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(program, "_numbers", stop)
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    with pytest.raises(SystemExit, match="143"):
+        predict(
+            f"--model_dir={pretrained_dir}",
+            f"--input_file={texts_file}",
+            f"--embeddings_file={tmp_path / 'texts.jsonl'}",
+        )
+    signal.signal(signal.SIGTERM, before)
+    assert [path.suffix for path in written] == [".tmp"]
+    assert not list(tmp_path.iterdir())
 
 
 def test_texts_are_compared_and_searched(predict, pretrained_dir, texts_file):

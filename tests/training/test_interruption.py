@@ -80,6 +80,14 @@ def test_handlers_replaced_by_others_are_restored():
     assert signal.getsignal(signal.SIGTERM) is before
 
 
+@pytest.mark.parametrize("number", sorted({*SIGNALS} - {signal.SIGINT}))
+def test_a_signal_ends_a_block_by_an_exception_and_is_then_as_before(number):
+    with pytest.raises(SystemExit) as caught, interruption.ending_by_exception():
+        signal.raise_signal(number)
+    assert caught.value.code == 128 + number
+    assert signal.getsignal(number) == signal.SIG_DFL
+
+
 def test_an_interrupt_lost_in_a_destructor_is_raised_later(monkeypatch):
     class Owner:
         def __del__(self):
