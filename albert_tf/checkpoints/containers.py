@@ -243,6 +243,9 @@ def _open_hdf5(path: str) -> WeightFile:
             found = item[text]
             if found.dtype.kind not in "fiu":
                 raise ValueError(f"{text!r} is not a numeric array")
+            is_virtual = found.is_virtual or found.external
+            if is_virtual or found.file.filename != item.file.filename:
+                raise ValueError(f"{text!r} is in another file. Copy it into this one")
             if found.nbytes > most_bytes:  # a few bytes may claim to be any number of zeros
                 raise ValueError(f"{text!r} would take {found.nbytes / 2**30:.3g} GiB unpacked")
             if text not in places:

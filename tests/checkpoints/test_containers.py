@@ -199,6 +199,26 @@ def test_hdf5_that_claims_an_impossible_size_is_rejected(tmp_path, layout):
         open_weights(str(path))
 
 
+@pytest.mark.parametrize("way", ["link", "storage", "virtual"])
+def test_hdf5_that_refers_to_another_file_is_rejected(tmp_path, way):
+    secret, path, value = tmp_path / "secret.h5", tmp_path / "tf2_model.h5", ARRAYS["bert/b/bias"]
+    write_hdf5(secret, {"a": value})
+    value.tofile(tmp_path / "secret.bin")
+    layout = h5py.VirtualLayout(value.shape, value.dtype)
+    layout[:] = h5py.VirtualSource(str(secret), "albert_model/a", value.shape)
+    with h5py.File(path, "w") as opened:
+        opened.attrs["weight_names"] = [b"a"]
+        if way == "link":
+            opened["a"] = h5py.ExternalLink(str(secret), "albert_model/a")
+        elif way == "storage":
+            parts = [(str(tmp_path / "secret.bin"), 0, value.nbytes)]
+            opened.create_dataset("a", value.shape, value.dtype, external=parts)
+        else:
+            opened.create_virtual_dataset("a", layout)
+    with pytest.raises(ValueError, match=r"tf2_model.h5: .*'a' is in another file"):
+        open_weights(str(path))
+
+
 @pytest.mark.parametrize(
     "names", [5, np.float32(0.5), [1, 2], h5py.Empty("f"), "a", [b"\xff"], [b"texts"], [b"layer"]]
 )
