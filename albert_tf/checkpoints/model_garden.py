@@ -24,6 +24,7 @@ import tf_keras
 from absl import logging
 
 from albert_tf import files
+from albert_tf.checkpoints import store
 from albert_tf.checkpoints.families import check_google_layout
 from albert_tf.checkpoints.names import name_map, variable_name
 from albert_tf.config import AlbertConfig
@@ -135,7 +136,9 @@ def save_model_garden(
         ValueError: the model is not supported, or weights of the encoder are missing.
     """
     items = to_model_garden(tensors, config)
-    tf.train.Checkpoint(**items).write(os.path.join(directory, CHECKPOINT_NAME))
+    path = os.path.join(directory, CHECKPOINT_NAME)
+    with store.naming_disk_errors(path, "the checkpoint"):
+        tf.train.Checkpoint(**items).write(path)
     # The Model Garden's tasks read this file if `init_checkpoint` is a folder.
     with files.write_atomically(os.path.join(directory, "checkpoint")) as stream:
         stream.write(f'model_checkpoint_path: "{CHECKPOINT_NAME}"\n')

@@ -110,17 +110,27 @@ def _new_files(prefix: str) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def _converting_errors(prefix: str) -> Iterator[None]:
-    """Converts errors about full and unwritable disks to one that names the checkpoint."""
+def naming_disk_errors(path: str, what: str, note: str = "") -> Iterator[None]:
+    """Converts errors about full and unwritable disks, also TensorFlow's, to one that names a file.
+
+    Args:
+        path: the file or folder that is written.
+        what: what it contains, for the message.
+        note: added to the message.
+    """
     try:
         yield
     except (tf.errors.OpError, OSError) as error:
         if not (reason := _disk_error(error)):
             raise
         raise OSError(
-            f"{prefix}: the checkpoint cannot be written: {reason}. Free some space or choose "
-            "another folder, then run the same command again. Older checkpoints are not affected."
+            f"{path}: {what} cannot be written: {reason}. Free some space or choose another "
+            f"folder, then run the same command again.{note}"
         ) from None
+
+
+def _converting_errors(prefix: str) -> contextlib.AbstractContextManager[None]:
+    return naming_disk_errors(prefix, "the checkpoint", " Older checkpoints are not affected.")
 
 
 def _list_suffixes(prefix: str, start: str) -> list[str]:

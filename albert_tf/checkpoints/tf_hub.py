@@ -27,6 +27,7 @@ from typing import Any
 import tensorflow as tf
 
 from albert_tf import files, kernels
+from albert_tf.checkpoints import store
 from albert_tf.config import AlbertConfig
 
 Tensors = dict[str, Any]
@@ -98,7 +99,10 @@ def save_hub_module(
     if has_sentence_order:
         variables = encoder.variables + model.sentence_order.variables
         root.sop = _callable_object(predict_order, variables)
-    with _assets(root, config, vocab_file, spm_model_file, do_lower_case):
+    with (
+        _assets(root, config, vocab_file, spm_model_file, do_lower_case),
+        store.naming_disk_errors(directory, "the SavedModel"),
+    ):
         tf.saved_model.save(root, directory, signatures={"serving_default": serve})
 
 

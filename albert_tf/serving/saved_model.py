@@ -36,6 +36,7 @@ import tf_keras
 from absl import logging
 
 from albert_tf import files, kernels
+from albert_tf.checkpoints import store
 from albert_tf.serving import stored_weights
 
 SERIALIZED_INPUT = "input"  # official
@@ -134,6 +135,7 @@ def export_saved_model(
 
     Raises:
         ValueError: `export_dir` cannot be written to.
+        OSError: the disk is full.
     """
     files.make_directory(export_dir, "--export_dir")
     model = stored_weights.store_in(model, precision)
@@ -159,7 +161,7 @@ def save(
         text_signatures: as in `export_saved_model`.
     """
     root, signatures = _make(model, features, lambda found: found, False, True, text_signatures)
-    with _without_notes():
+    with _writing(folder):
         tf.saved_model.save(root, folder, signatures=signatures)
 
 
@@ -189,7 +191,7 @@ def _write(
     """Writes a SavedModel to a new folder, which appears when it is complete; returns its path."""
     target = _name_new_folder(export_dir)
     with files.new_directory(target, "--export_dir") as temporary:
-        with _without_notes():
+        with _writing(target):
             tf.saved_model.save(root, temporary, signatures=signatures)
             if TENSORS in signatures:
                 _write_tensors(os.path.join(temporary, TENSORS), root, signatures[TENSORS])
@@ -230,12 +232,16 @@ def _share_weights(folder: str, original: str) -> None:
 
 
 @contextlib.contextmanager
-def _without_notes() -> Iterator[None]:
-    """Suppresses TensorFlow's informational messages about SavedModels, but not its warnings."""
+def _writing(folder: str) -> Iterator[None]:
+    """Suppresses TensorFlow's informational messages about SavedModels, but not its warnings.
+
+    Converts errors about full and unwritable disks to OSError.
+    """
     verbosity = logging.get_verbosity()
     logging.set_verbosity(min(verbosity, logging.WARNING))
     try:
-        yield
+        with store.naming_disk_errors(folder, "the SavedModel"):
+            yield
     finally:
         logging.set_verbosity(verbosity)
 

@@ -225,6 +225,18 @@ def test_a_failed_export_leaves_no_files(model, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_a_full_disk_is_reported_and_leaves_no_files(model, tmp_path, monkeypatch):
+    def fill_disk(root, folder, **options):
+        reason = f"{folder}/saved_model.pb.tmp4b2e; No space left on device"
+        raise tf.errors.ResourceExhaustedError(None, None, reason)
+
+    monkeypatch.setattr(tf.saved_model, "save", fill_disk)
+    message = rf"^{tmp_path}/\d+: the SavedModel cannot be written: No space left on device\. Free"
+    with pytest.raises(OSError, match=message):
+        export.export_saved_model(str(tmp_path), model, export.token_features(LENGTH), outputs)
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_folder_that_cannot_be_written_is_reported(model, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match="--export_dir: cannot write to"):
