@@ -136,6 +136,7 @@ class TrainingSettings(SettingsGroup):
         32,
         "Effective training batch size, in examples per step over all devices and micro-batches.",
         minimum=1,
+        maximum=1 << 20,
         decides=TRAINING,
     )
     optimizer: str = setting(
@@ -149,6 +150,7 @@ class TrainingSettings(SettingsGroup):
         12345,
         "Random seed of weight initialization, dropout and the order of the training data.",
         minimum=0,
+        maximum=2**32 - 1,  # of NumPy's seeds
         decides=TRAINING,
     )
     save_checkpoints_steps: int = setting(

@@ -27,10 +27,18 @@ def test_init_checkpoint_is_only_needed_by_a_new_run(tmp_path):
     settings.check_paths()
 
 
-def test_more_threads_than_any_machine_runs_are_rejected():
-    DeviceSettings(threads=4096)
-    with pytest.raises(ValueError, match="threads=1000000: expected 4096 or less"):
-        DeviceSettings(threads=1_000_000)
+@pytest.mark.parametrize(
+    ("group", "name", "most"),
+    [
+        (DeviceSettings, "threads", 4096),
+        (TrainingSettings, "train_batch_size", 1 << 20),
+        (TrainingSettings, "seed", 2**32 - 1),
+    ],
+)
+def test_values_that_end_in_errors_of_libraries_are_rejected(group, name, most):
+    assert getattr(group(**{name: most}), name) == most
+    with pytest.raises(ValueError, match=f"^{name}={most + 1}: expected {most} or less"):
+        group(**{name: most + 1})
 
 
 def test_defaults_are_allowed_values():
