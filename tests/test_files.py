@@ -42,7 +42,7 @@ def test_an_output_that_is_an_input_is_rejected_under_each_of_its_names(tmp_path
 
 
 def test_each_file_of_a_folder_is_an_input_but_new_ones_are_not(tmp_path):
-    for folder in (f"{tmp_path}/model", f"memory://{tmp_path}/model"):
+    for folder in (f"{tmp_path}/model", f"file://{tmp_path}/other"):
         files.make_directory(f"{folder}/variables", "--model_dir")
         for name in ("vocab.txt", "variables/index"):
             with files.write_atomically(f"{folder}/{name}") as stream:
