@@ -41,13 +41,12 @@ demo: $(READY) ## from text to a pre-trained, fine-tuned model, in demo/ (five m
 test: $(READY) ## the default tests (five minutes on two cores)
 	$(RUN) -m pytest
 
-# Tests that need whole programs (kills, full disks, damaged files, several workers), and Google's own
-# training runs.
-test-ci: $(READY) ## the slow tests that .ci/run runs (twelve minutes)
-	$(RUN) -m pytest -m slow --timeout 1800 tests/test_docs.py tests/test_faults.py tests/test_fuzz.py \
-	  tests/test_keras.py tests/test_optimization.py tests/test_shell_runs.py tests/training/test_step.py
+# Tests that need whole programs (kills, full disks, damaged files, several workers), and some of Google's
+# own training runs.
+test-ci: $(READY) ## the slow tests that .ci/run runs (four minutes)
+	$(RUN) -m pytest -m ci --timeout 1800
 
-test-all: $(READY) ## all tests, with ten times as many generated ones (an hour)
+test-all: $(READY) test-beam ## all tests, with ten times as many generated ones (an hour)
 	$(RUN) -m pytest -m "slow or not slow" --timeout 3600 --hypothesis-profile=thorough
 
 # Apache Beam requires older releases of protobuf and pyarrow than those of $(VENV).

@@ -144,6 +144,7 @@ def pages(folder, pattern):
     return sum(-(-path.stat().st_size // 4096) for path in folder.glob(pattern))
 
 
+@pytest.mark.ci
 def test_a_full_disk_keeps_the_checkpoints_and_the_run_goes_on_later(mount, command, through):
     one = pages(through, "model.ckpt-5.*")
     others = pages(through, "*") - pages(through, "model.ckpt-*")
@@ -159,7 +160,7 @@ def test_a_full_disk_keeps_the_checkpoints_and_the_run_goes_on_later(mount, comm
 
 
 # Numbers of missing pages, which determine the first file that does not fit.
-@pytest.mark.parametrize("missing", [1, 2, 3, 4, 6, None])
+@pytest.mark.parametrize("missing", [1, pytest.param(2, marks=pytest.mark.ci), 3, 4, 6, None])
 def test_a_disk_without_room_for_the_other_files_is_an_error_too(mount, command, through, missing):
     needed = pages(through, "*") - pages(through, "model.ckpt-*") + pages(through, "model.ckpt-0.*")
     disk = mount(f"size={4 * (2 if missing is None else needed - missing)}k")
@@ -168,6 +169,7 @@ def test_a_disk_without_room_for_the_other_files_is_an_error_too(mount, command,
     assert not leftovers(disk)
 
 
+@pytest.mark.ci
 def test_a_folder_that_cannot_be_written_to_is_refused_at_once(mount, command, tmp_path):
     if os.geteuid() == 0:  # root may write anywhere
         folder = mount("ro")
@@ -178,6 +180,7 @@ def test_a_folder_that_cannot_be_written_to_is_refused_at_once(mount, command, t
     assert f"--output_dir: cannot write to '{folder}'" in message
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(("suffix", "is_cut"), [(DATA_SUFFIX, False), (".index", True)])
 def test_a_damaged_newest_checkpoint_gives_way_to_the_one_before(
     command, through, tmp_path, suffix, is_cut
@@ -195,6 +198,7 @@ def test_a_damaged_newest_checkpoint_gives_way_to_the_one_before(
     assert_same_state(out, through, 20)
 
 
+@pytest.mark.ci
 def test_a_damaged_record_ends_the_run_or_is_left_out(command, folder, tmp_path):
     records = [*read_records(str(folder / "train.tfrecord"))]
     content = bytearray((folder / "train.tfrecord").read_bytes())
@@ -317,7 +321,9 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
-@pytest.mark.parametrize("moment", ["begin", "verify", "index", "list"])
+@pytest.mark.parametrize(
+    "moment", ["begin", "verify", pytest.param("index", marks=pytest.mark.ci), "list"]
+)
 def test_killed_while_a_checkpoint_is_written_it_ends_with_the_same_weights(
     command, through, tmp_path, moment
 ):
@@ -338,6 +344,7 @@ def newest(folder):
     return max(store.list_checkpoints(str(folder)), default=-1)
 
 
+@pytest.mark.ci
 @pytest.mark.timeout(60 + 30 * KILLS + STEPS // 20)
 def test_killed_again_and_again_it_ends_with_the_same_weights(command, tmp_path):
     flags = [f"--num_train_steps={STEPS}", f"--save_checkpoints_steps={SAVED_EVERY}"]

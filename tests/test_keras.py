@@ -417,6 +417,7 @@ def test_models_can_be_saved_and_loaded(name, config, tiny_batch, tmp_path, no_w
         assert_same(other(features), expected)
 
 
+@pytest.mark.ci
 @pytest.mark.slow
 def test_a_saved_model_works_with_and_without_its_classes(inputs, tmp_path, no_warnings):
     model = randomize(MODELS["classification"](SHALLOW))
@@ -476,6 +477,7 @@ def run_tflite(model, inputs):
     return [runner.get_tensor(detail["index"]) for detail in runner.get_output_details()]
 
 
+@pytest.mark.ci
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*tf.lite.Interpreter is deprecated:UserWarning")
 def test_keras_models_can_be_converted_to_tflite(inputs):

@@ -97,6 +97,7 @@ def wait_for(path, process):
         time.sleep(0.05)
 
 
+@pytest.mark.ci
 @pytest.mark.slow
 def test_a_signal_saves_and_the_same_command_ends_as_without_it(folder, tmp_path):
     flags = ("--num_train_steps=400", "--save_checkpoints_steps=1000")
@@ -114,6 +115,7 @@ def test_a_signal_saves_and_the_same_command_ends_as_without_it(folder, tmp_path
         assert (value == through[name]).all(), name
 
 
+@pytest.mark.ci
 @pytest.mark.slow
 def test_a_second_process_on_the_same_folder_is_refused(folder, tmp_path):
     first = start(folder, tmp_path / "model", "--num_train_steps=100000")
@@ -133,6 +135,7 @@ def start_workers(start_one, count=2):
     return [start_one(TF_CONFIG=tf_config(index, count)) for index in range(count)]
 
 
+@pytest.mark.ci
 @pytest.mark.slow
 def test_workers_that_disagree_all_stop_with_a_table(folder, tmp_path):
     rates = iter((0.001, 0.002))

@@ -113,6 +113,7 @@ def results_of(path, process):
     ]
 
 
+@pytest.mark.ci
 @pytest.mark.slow
 def test_two_devices_equal_one(tmp_path):
     path = tmp_path / "two.npz"
