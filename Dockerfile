@@ -22,7 +22,7 @@ RUN pip wheel --no-cache-dir --no-deps --wheel-dir=/wheel .
 
 FROM python:${PYTHON}-slim
 ARG DEVICE=cpu
-ARG EXTRAS=hf,plot,sentences,zh
+ARG EXTRAS=hf,sentences,zh
 COPY --from=wheel /wheel /wheel
 # The versions are those that the wheel allows.
 # hadolint ignore=DL3013

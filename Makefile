@@ -8,7 +8,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 RUN := $(VENV)/bin/python
 READY := $(VENV)/.installed
-EXTRAS := .[dev,gcs,hf,notebooks,openvino,parquet,plot,s3,sentences,web,zh,zstd]
+EXTRAS := .[dev,gcs,hf,notebooks,openvino,s3,sentences,web,zh,zstd]
 BEAM_VENV := .venv-beam
 BEAM_READY := $(BEAM_VENV)/.installed
 BEAM_NEEDS := --editable ".[dask]" "pytest>=8.3,<10" "pytest-timeout>=2.3,<3"

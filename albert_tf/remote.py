@@ -20,10 +20,10 @@ import uuid
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-# Scheme → the package that fsspec needs for it; "" if it comes with fsspec. Not memory://, whose
-# files vanish with the process.
-PACKAGES = {"file": "", "gs": "gcsfs", "hdfs": "pyarrow", "s3": "s3fs"}
-EXTRAS = {"gs": "gcs", "hdfs": "hdfs", "s3": "s3"}
+# Scheme → the optional package that fsspec needs for it, or "". Not memory://, whose files vanish with
+# the process.
+PACKAGES = {"file": "", "gs": "gcsfs", "hdfs": "", "s3": "s3fs"}
+EXTRAS = {"gs": "gcs", "s3": "s3"}
 _OBJECT_STORES = ("gs", "s3")
 _CREDENTIALS = {
     "gs": "log in with `gcloud auth application-default login`, or set "

@@ -35,8 +35,10 @@ from typing import Any
 
 import h5py
 import numpy as np
+import pyarrow
 import pytest
 import tensorflow as tf
+from pyarrow import ipc, parquet
 
 from albert_tf.checkpoints import containers, families, finding, pretrained, store, trained_with
 from albert_tf.classification import custom, tasks
@@ -707,21 +709,17 @@ def write_packed_text(module, name):
 
 
 def write_parquet(folder):
-    parquet = pytest.importorskip("pyarrow.parquet")
     parquet.write_table(_table(), folder / "text.parquet", row_group_size=4)
     return folder / "text.parquet"
 
 
 def write_arrow(folder):
-    ipc = pytest.importorskip("pyarrow.ipc")
     with ipc.new_stream(str(folder / "text.arrow"), _table().schema) as writer:
         writer.write_table(_table(), max_chunksize=4)
     return folder / "text.arrow"
 
 
 def _table():
-    import pyarrow
-
     return pyarrow.table({"text": SENTENCES, "title": SENTENCES})
 
 

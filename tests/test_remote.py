@@ -33,7 +33,6 @@ def test_the_error_for_a_missing_package_names_its_extra(monkeypatch):
 
 
 def test_the_error_without_hadoop_is_one_line():
-    pytest.importorskip("pyarrow")
     with pytest.raises(OSError, match=r"lib(jvm|hdfs).*: 'hdfs://host:9000/a'$") as caught:
         files.exists("hdfs://host:9000/a")
     assert len(str(caught.value)) < 400

@@ -178,7 +178,6 @@ def test_classification_with_caches_and_an_export(tmp_path, folders, fine_tune):
 
 def test_a_sweep_with_plots(tmp_path, folders, fine_tune):
     write_cola(tmp_path / "CoLA")
-    pytest.importorskip("matplotlib")
     _, folder = folders
     fine_tune(
         *(classification, run_classifier, folder, "--do_train", "--do_eval", "--plots"),

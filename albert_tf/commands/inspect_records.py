@@ -4,8 +4,8 @@ r"""Prints the content of pre-training records: instances as text, counts and hi
         --spm_model_file=30k-clean.model --plot=records.png
 
 prints the first instances, with the tokens to predict in brackets, and then statistics of all
-records. For Chinese records, use --vocab_file. Without a vocabulary, token ids are printed. --plot
-requires the extra [plot]. Records created by Google's and albert_zh's programs can be read as well.
+records. For Chinese records, use --vocab_file. Without a vocabulary, token ids are printed. Records
+created by Google's and albert_zh's programs can be read as well.
 """
 
 from __future__ import annotations
@@ -204,12 +204,10 @@ def plot_statistics(statistics: Statistics, path: str) -> None:
     """Plots all histograms; the file extension of `path` selects the format.
 
     Raises:
-        ValueError: matplotlib is not installed, or does not support the format.
+        ValueError: matplotlib does not support the format.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise ValueError("--plot requires matplotlib: pip install 'albert-tf2[plot]'") from None
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(10, 7), layout="constrained")
     for axes, (title, values) in zip(
         figure.subplots(2, 2).flat, statistics.histograms.items(), strict=True

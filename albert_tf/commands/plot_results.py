@@ -12,14 +12,12 @@ Writes the plots whose source files exist to the folder:
 * `sweep.png`: the metric over the learning rate, from `sweep_results.tsv`. The plots of the sweep's
   runs are written to their own folders.
 
-The pre-training and fine-tuning programs do this when they finish. Requires matplotlib:
-pip install 'albert-tf2[plot]'.
+The pre-training and fine-tuning programs do this when they finish.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import json
 import os
 import re
@@ -28,7 +26,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
-from absl import logging
 from numpy.typing import NDArray
 
 from albert_tf import files
@@ -80,37 +77,6 @@ SettingsType = TypeVar("SettingsType", bound=RunSettings)
 ResultType = TypeVar("ResultType", bound=Result)
 
 
-def require_matplotlib() -> None:
-    """Checks that matplotlib is installed.
-
-    Raises:
-        ValueError: it is not installed.
-    """
-    if importlib.util.find_spec("matplotlib") is None:  # faster than importing it
-        raise ValueError("plots require matplotlib: pip install 'albert-tf2[plot]'")
-
-
-def is_wanted(asked: bool | None) -> bool:
-    """Returns whether a program should plot; by default, if matplotlib is installed.
-
-    Args:
-        asked: the flag `--plots`; None if not given.
-
-    Raises:
-        ValueError: plots are requested, but matplotlib is not installed.
-    """
-    if asked is False:
-        return False
-    try:
-        require_matplotlib()
-    except ValueError as error:
-        if asked:
-            raise
-        logging.warning("Not plotting: %s", error)
-        return False
-    return True
-
-
 def run_and_plot(run: Callable[[SettingsType], ResultType], settings: SettingsType) -> ResultType:
     """Runs a program, and plots its results if it trains or evaluates.
 
@@ -119,11 +85,10 @@ def run_and_plot(run: Callable[[SettingsType], ResultType], settings: SettingsTy
         settings: the settings of the program.
 
     Raises:
-        ValueError: the settings enable no phase, or as raised by `is_wanted`; before the program
-            runs.
+        ValueError: the settings enable no phase.
     """
     settings.require_a_phase()
-    plots = (settings.do_train or settings.do_eval) and is_wanted(settings.plots)
+    plots = (settings.do_train or settings.do_eval) and settings.plots
     result = run(settings)
     if plots and result.has_files:
         plot_run(settings.output_dir)
@@ -142,9 +107,8 @@ def plot_run(folder: str, predict_file: str | None = None) -> list[str]:
 
     Raises:
         FileNotFoundError: the question file no longer exists.
-        ValueError: a file of the run is damaged, or matplotlib is not installed.
+        ValueError: a file of the run is damaged.
     """
-    require_matplotlib()
     drawn = []
     if plot_training_curve(folder):
         drawn.append(TRAINING_CURVE)

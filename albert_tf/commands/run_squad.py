@@ -22,7 +22,7 @@ def run(settings: squad.Settings) -> FineTuningResult:
     """Runs the program, and plots its results."""
     settings.require_a_phase()
     evaluates = settings.do_eval or settings.do_predict
-    plots = evaluates and plot_results.is_wanted(settings.plots)
+    plots = evaluates and settings.plots
     result = squad.run(settings)
     if plots and result.metrics:  # with several workers, only the first one has results
         plot_results.plot_run(settings.output_dir, settings.predict_file)

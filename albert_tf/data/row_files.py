@@ -11,7 +11,6 @@ as if it began at a multiple of PART_OFFSET, more than any part has.
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import itertools
 import json
@@ -62,10 +61,8 @@ def divide(raw: IO[bytes]) -> tuple[Part, ...]:
         raw: the file, at any position.
 
     Returns:
-        The parts; () if the file is damaged or pyarrow is not installed, which is an error later.
+        The parts; () if the file is damaged, which is an error later.
     """
-    if importlib.util.find_spec("pyarrow") is None:
-        return ()
     from pyarrow import parquet
 
     raw.seek(0)
@@ -129,13 +126,8 @@ def open_rows(path: str, raw: IO[bytes], part: Part | None = None) -> io.Buffere
         part: the row groups of a Parquet file to read; None for all rows.
 
     Raises:
-        ValueError: pyarrow is not installed, the file is damaged, or it has no column with text.
+        ValueError: the file is damaged, or it has no column with text.
     """
-    if importlib.util.find_spec("pyarrow") is None:
-        raise ValueError(
-            f"{path}: reading Parquet and Arrow files requires pyarrow: "
-            "pip install 'albert-tf2[parquet]'"
-        )
     try:
         return io.BufferedReader(_LineStream(path, _batches(path, raw, part)))
     except _errors() as error:

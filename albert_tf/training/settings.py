@@ -218,10 +218,7 @@ class LoggingSettings(SettingsGroup):
         "commas: tensorboard, wandb (Weights & Biases) and mlflow, or none.",
         choices=("tensorboard", "wandb", "mlflow", "none"),
     )
-    plots: bool | None = setting(
-        None,
-        "Plot the results at the end; if not given, they are plotted if matplotlib is installed.",
-    )
+    plots: bool = setting(True, "Plot the results at the end.")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 import sys
 
@@ -142,8 +141,6 @@ def test_the_script_prints_instances_and_histograms(tmp_path, vocab_file):
 
 
 def test_the_script_draws_a_plot(tmp_path):
-    if not importlib.util.find_spec("matplotlib"):
-        pytest.skip("matplotlib is not installed")
     records = write_records(tmp_path / "train", EXAMPLES)
     picture = tmp_path / "picture.png"
     done = call(f"--input_file={records}", f"--plot={picture}")

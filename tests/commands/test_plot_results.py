@@ -8,7 +8,6 @@ import sys
 
 import numpy as np
 import pytest
-from absl import logging
 
 from albert_tf.classification.settings import Settings
 from albert_tf.classification.tasks import TASKS
@@ -22,7 +21,6 @@ PNG = b"\x89PNG"
 @pytest.fixture(name="figures", autouse=True)
 def keep_figures(monkeypatch):
     """The figures that are saved, to look into."""
-    pytest.importorskip("matplotlib")
     found = []
     save = plot_results._save
     monkeypatch.setattr(plot_results, "_save", lambda f, path: (found.append(f), save(f, path)))
@@ -307,25 +305,7 @@ def test_a_sweep_whose_runs_all_diverged_has_nothing_to_compare(tmp_path):
     assert plot_results.plot_run(str(tmp_path)) == []
 
 
-# Whether to plot, and the command
-
-
-def test_without_matplotlib_it_is_said_what_to_install(monkeypatch, tmp_path):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(ValueError, match=r"pip install 'albert-tf2\[plot\]'"):
-        plot_results.plot_run(str(tmp_path))
-
-
-def test_programs_plot_as_their_flag_says_and_by_default_if_they_can(monkeypatch):
-    warnings = []
-    monkeypatch.setattr(logging, "warning", lambda text, *args: warnings.append(text % args))
-    assert [plot_results.is_wanted(asked) for asked in (True, None, False)] == [True, True, False]
-    assert not warnings
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    assert [plot_results.is_wanted(asked) for asked in (None, False)] == [False, False]
-    assert warnings == ["Not plotting: plots require matplotlib: pip install 'albert-tf2[plot]'"]
-    with pytest.raises(ValueError, match="plots require matplotlib"):
-        plot_results.is_wanted(True)
+# The command
 
 
 def test_the_command_names_what_it_draws_and_what_it_looks_for(tmp_path):

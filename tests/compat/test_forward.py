@@ -87,7 +87,6 @@ def test_the_shell_scripts_at_the_root_run_those_of_scripts(name, tmp_path):
 def test_requirements_are_this_repository_with_existing_extras():
     text = (ROOT / "albert" / "requirements.txt").read_text(encoding="utf-8")
     (line,) = [line for line in text.splitlines() if not line.startswith("#")]
-    assert line == "--editable .[plot,zh]"
+    assert line == "--editable .[zh]"
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    assert re.search(r"^plot = \[", project, re.MULTILINE)
     assert re.search(r"^zh = \[", project, re.MULTILINE)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 from albert_tf.data import corpus, row_files
 from albert_tf.data.settings import TextSettings
 from albert_tf.data.sources import find_sources, open_source
 from albert_tf.data.text_formats import sentences_of
-
-pyarrow = pytest.importorskip("pyarrow")
-parquet = pytest.importorskip("pyarrow.parquet")
 
 TEXTS = [f"first line {n}\nsecond 字 “{n}”" for n in range(600)]
 ROWS = [{"text": text, "title": f"t{n}"} for n, text in enumerate(TEXTS)]
