@@ -18,7 +18,6 @@ The pre-training and fine-tuning programs do this when they finish.
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import re
 import warnings
@@ -26,6 +25,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
+from absl import logging
 from numpy.typing import NDArray
 
 from albert_tf import files
@@ -78,7 +78,9 @@ ResultType = TypeVar("ResultType", bound=Result)
 
 
 def run_and_plot(run: Callable[[SettingsType], ResultType], settings: SettingsType) -> ResultType:
-    """Runs a program, and plots its results if it trains or evaluates.
+    """Runs a program, and plots its results if it trained or evaluated.
+
+    A plot that cannot be drawn is a warning, because the results are complete by then.
 
     Args:
         run: the function that runs the program, such as `classification.run`.
@@ -88,10 +90,13 @@ def run_and_plot(run: Callable[[SettingsType], ResultType], settings: SettingsTy
         ValueError: the settings enable no phase.
     """
     settings.require_a_phase()
-    plots = (settings.do_train or settings.do_eval) and settings.plots
     result = run(settings)
-    if plots and result.has_files:
-        plot_run(settings.output_dir)
+    if settings.plots and result.has_files:
+        try:
+            plot_run(settings.output_dir)
+        except Exception as error:
+            is_expected = isinstance(error, (ValueError, OSError))
+            logging.warning("Not all plots were drawn: %s", error, exc_info=not is_expected)
     return result
 
 
@@ -328,42 +333,58 @@ def plot_null_odds(folder: str, predict_file: str | None = None) -> bool:
         predict_file: as in `plot_run`.
 
     Returns:
-        False if there are no null odds, or the correct answers are not known.
+        False if there are no null odds, the correct answers are not known, or the threshold is that
+        of other questions, which were evaluated later.
 
     Raises:
         FileNotFoundError: the question file no longer exists at the path that the run used.
-        ValueError: the questions are not those of `null_odds.json`.
+        ValueError: the questions are not those of `null_odds.json`, or a file is damaged.
     """
-    odds_text, results = _read(folder, "null_odds.json"), _read(folder, "eval_results.txt")
-    if odds_text is None or results is None:
+    path, results = os.path.join(folder, "null_odds.json"), _read(folder, "eval_results.txt")
+    if results is None or not files.exists(path):
         return False
-    data = _read_questions(folder, predict_file)
+    predicted, evaluated = _find_question_files(folder)
+    if evaluated not in (None, predicted):
+        return False
+    data = _read_questions(folder, predict_file or predicted)
     if not data.has_answers:
         return False
-    null_odds = json.loads(odds_text)
+    null_odds = files.read_own_json(path, {})
     odds: dict[bool, list[float]] = {True: [], False: []}
     for example in data.examples:
         if example.qas_id not in null_odds:
             raise ValueError(
-                f"{os.path.join(folder, 'null_odds.json')} has no entry for question "
-                f"{example.qas_id} of {data.path}: set --predict_file to the file that was used "
-                "for prediction"
+                f"{path} has no entry for question {example.qas_id} of {data.path}: set "
+                "--predict_file to the file that was used for prediction"
             )
         odds[bool(example.answers)].append(null_odds[example.qas_id])
     # The last block describes the best checkpoint, which predicted these null odds.
-    threshold = float(re.findall(rf"^{THRESHOLD} = (\S+)$", results, re.MULTILINE)[-1])
-    draw_null_odds(os.path.join(folder, NULL_ODDS), odds[True], odds[False], threshold)
+    thresholds = re.findall(rf"^{THRESHOLD} = (-?\d\S*)$", results, re.MULTILINE)
+    if not thresholds:
+        raise ValueError(
+            f"{os.path.join(folder, 'eval_results.txt')} has no line '{THRESHOLD} = …', which "
+            "evaluations of SQuAD 2.0 write: evaluate again with --do_eval"
+        )
+    draw_null_odds(os.path.join(folder, NULL_ODDS), odds[True], odds[False], float(thresholds[-1]))
     return True
 
 
-def _read_questions(folder: str, predict_file: str | None) -> SquadData:
-    """Returns the questions that the last run in a folder answered."""
-    path = predict_file
+def _find_question_files(folder: str) -> tuple[str | None, str | None]:
+    """Returns the files of the questions that were last predicted, and last evaluated."""
+    # The runs of a sweep are described in its folder, the parent of theirs.
+    places = (folder, os.path.dirname(folder))
+    path = next(filter(files.exists, (os.path.join(place, "runs.jsonl") for place in places)), "")
+    last: dict[str, str | None] = {"do_predict": None, "do_eval": None}
     fields = {"directory": str, "flags": dict}
-    for run in files.read_own_json_lines(os.path.join(folder, "runs.jsonl"), fields):
-        settings = run["flags"]
-        if not predict_file and settings.get("do_predict") and settings.get("predict_file"):
-            path = files.join(run["directory"], settings["predict_file"])
+    for run in files.read_own_json_lines(path, fields) if path else ():
+        for phase in last:
+            if run["flags"].get(phase) and run["flags"].get("predict_file"):
+                last[phase] = files.join(run["directory"], run["flags"]["predict_file"])
+    return last["do_predict"], last["do_eval"]
+
+
+def _read_questions(folder: str, path: str | None) -> SquadData:
+    """Returns the questions of a file."""
     try:
         return read_squad(path or "", is_training=False)
     except FileNotFoundError:

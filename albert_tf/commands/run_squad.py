@@ -20,13 +20,7 @@ from albert_tf.finetuning.result import FineTuningResult
 
 def run(settings: squad.Settings) -> FineTuningResult:
     """Runs the program, and plots its results."""
-    settings.require_a_phase()
-    evaluates = settings.do_eval or settings.do_predict
-    plots = evaluates and settings.plots
-    result = squad.run(settings)
-    if plots and result.metrics:  # with several workers, only the first one has results
-        plot_results.plot_run(settings.output_dir, settings.predict_file)
-    return result
+    return plot_results.run_and_plot(squad.run, settings)
 
 
 def main() -> None:

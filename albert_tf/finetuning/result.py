@@ -15,17 +15,15 @@ class FineTuningResult:
         step: step of the best checkpoint; 0 if none was evaluated.
         metrics: metrics of the best checkpoint on the dev set; empty if none was evaluated.
         text: the metrics, and the answers to single questions, as text.
+        has_files: whether this process trained or evaluated, and wrote the files of the run; with
+            several workers, only the first does.
     """
 
     output_dir: str
     step: int
     metrics: Mapping[str, float]
     text: str
-
-    @property
-    def has_files(self) -> bool:
-        """Whether this process evaluated or predicted; with several workers only the first does."""
-        return bool(self.text)
+    has_files: bool = True
 
     def __str__(self) -> str:
         return self.text

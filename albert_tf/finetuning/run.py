@@ -119,7 +119,8 @@ def _make_runs(
     if best.settings.export_dir and opened.is_chief:
         FineTuningRun(best.settings, task, {}, opened).export(best.settings.export_dir)
     text = "".join(texts).removesuffix("\n")
-    return FineTuningResult(best.settings.output_dir, best.step, best.metrics, text)
+    has_files = opened.is_chief and not splits.keys().isdisjoint(("train", "dev"))
+    return FineTuningResult(best.settings.output_dir, best.step, best.metrics, text, has_files)
 
 
 def describe_contents(

@@ -13,6 +13,7 @@ from albert_tf.classification.settings import Settings
 from albert_tf.classification.tasks import TASKS
 from albert_tf.commands import plot_results
 from albert_tf.finetuning import sweeps
+from albert_tf.finetuning.result import FineTuningResult
 from tests.conftest import ROOT
 
 PNG = b"\x89PNG"
@@ -224,6 +225,18 @@ def test_null_odds_are_drawn_with_the_questions_of_the_run(figures, answered):
     }
 
 
+def test_null_odds_of_a_sweep_are_drawn_with_the_questions_of_its_folder(answered, tmp_path):
+    (answered / "runs.jsonl").rename(tmp_path / "runs.jsonl")
+    assert plot_results.plot_run(str(answered)) == [str(answered / "null_odds.png")]
+
+
+def test_null_odds_are_not_drawn_with_the_threshold_of_other_questions(answered):
+    flags = {"do_eval": True, "predict_file": "other.json"}
+    with open(answered / "runs.jsonl", "a") as stream:
+        stream.write(json.dumps({"directory": "/", "flags": flags}) + "\n")
+    assert plot_results.plot_run(str(answered)) == []
+
+
 def test_questions_that_were_moved_are_asked_for(answered, tmp_path):
     moved = (tmp_path / "dev.json").rename(tmp_path / "moved.json")
     with pytest.raises(FileNotFoundError, match=r"dev.json, which does not exist: set --predict_"):
@@ -231,9 +244,17 @@ def test_questions_that_were_moved_are_asked_for(answered, tmp_path):
     assert plot_results.plot_run(str(answered), str(moved))
 
 
-def test_null_odds_of_other_questions_are_an_error(answered):
-    (answered / "null_odds.json").write_text('{"q1": 0.5}')
-    with pytest.raises(ValueError, match=r"null_odds.json has no entry for question q2 of .*dev"):
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("null_odds.json", '{"q1": 0.5}', r" has no entry for question q2 of .*dev.json"),
+        ("null_odds.json", '{"q1": 0.5', ": not written by this program, or damaged since"),
+        ("eval_results.txt", "f1 = 75.0\n", " has no line 'null_score_diff_threshold = …'"),
+    ],
+)
+def test_null_odds_of_other_questions_or_damaged_are_an_error(answered, name, content, message):
+    (answered / name).write_text(content)
+    with pytest.raises(ValueError, match=name + message):
         plot_results.plot_run(str(answered))
 
 
@@ -305,7 +326,20 @@ def test_a_sweep_whose_runs_all_diverged_has_nothing_to_compare(tmp_path):
     assert plot_results.plot_run(str(tmp_path)) == []
 
 
-# The command
+# Programs, and the command
+
+
+@pytest.mark.parametrize(
+    "content", ['{"step": 2', '{"step": 2, "loss": "x"}\n{"step": 2, "loss": 1}']
+)
+def test_a_plot_that_cannot_be_drawn_is_a_warning_of_the_program(content, tmp_path, caplog):
+    settings = Settings(task_name="mrpc", data_dir="d", output_dir=str(tmp_path), do_eval=True)
+    (tmp_path / "metrics.jsonl").write_text(content)
+    done, idle = (FineTuningResult("", 2, {}, "", has_files=has) for has in (True, False))
+    assert plot_results.run_and_plot(lambda settings: idle, settings) is idle
+    assert not caplog.records
+    assert plot_results.run_and_plot(lambda settings: done, settings) is done
+    assert "Not all plots were drawn: " in caplog.text
 
 
 def test_the_command_names_what_it_draws_and_what_it_looks_for(tmp_path):

@@ -351,6 +351,12 @@ def word_tuner(tmp_path):
     return fine_tune
 
 
+def test_a_run_has_files_to_plot_if_it_trained_or_evaluated(fine_tune):
+    assert fine_tune(train_step=1, do_eval=False).has_files
+    assert fine_tune(do_train=False).has_files
+    assert not fine_tune(do_train=False, do_eval=False, do_predict=True).has_files
+
+
 def test_a_killed_run_resumes_to_the_same_result(fine_tune, tmp_path):
     values = {"train_step": 5, "learning_rate": 0.3, "save_checkpoints_steps": 2}
     whole, folder = fine_tune(**values, do_predict=True), tmp_path / "killed"
