@@ -177,13 +177,23 @@ def train_sentencepiece(lines: Iterable[str], settings: Settings) -> bytes:
 
     Raises:
         ValueError: `vocab_size` is too large or too small for the text; the message has the limit.
+            Errors of `lines` are raised as they are.
     """
     import sentencepiece
 
     model = io.BytesIO()
+    reading_errors: list[Exception] = []
+
+    def read() -> Iterator[str]:
+        try:
+            yield from lines
+        except Exception as error:
+            reading_errors.append(error)  # SentencePiece raises a RuntimeError in its place
+            raise
+
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(lines),
+            sentence_iterator=read(),
             model_writer=model,
             model_type="unigram",
             vocab_size=settings.vocab_size,
@@ -202,6 +212,8 @@ def train_sentencepiece(lines: Iterable[str], settings: Settings) -> bytes:
             minloglevel=2,
         )
     except RuntimeError as error:
+        if reading_errors:
+            raise reading_errors[0] from None
         raise ValueError(_explain_sentencepiece(str(error), settings.vocab_size)) from None
     return model.getvalue()
 
@@ -394,9 +406,7 @@ def train(settings: Settings) -> None:
     """
     paths = files.expand_patterns(settings.input_file, "--input_file")
     _check_settings(paths, settings)
-    if not sum(
-        1 for _ in read_lines(paths, settings)
-    ):  # reads everything, to find lines that are not UTF-8
+    if next(read_lines(paths, settings), None) is None:
         raise ValueError(f"--input_file: no text in {', '.join(paths)}")
     write = _write_wordpiece if settings.type == "wordpiece" else _write_sentencepiece
     _print_summary(write(paths, settings), paths, settings)

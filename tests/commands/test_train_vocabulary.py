@@ -234,6 +234,26 @@ def test_compressed_text_is_read_too(tmp_path):
 
 
 @pytest.mark.parametrize("type_", ["sentencepiece", "wordpiece"])
+def test_the_text_is_read_once(tmp_path, monkeypatch, type_):
+    text, read = write(tmp_path / "text.txt", f"{TOY_TEXT}\n" * 40), []
+    sentences_of = train_vocabulary.sentences_of
+
+    def counted(parts, settings):
+        read.append(parts)
+        return sentences_of(parts, settings)
+
+    monkeypatch.setattr(train_vocabulary, "CHUNK_BYTES", 500)
+    monkeypatch.setattr(train_vocabulary, "SUMMARY_LINES", 2)
+    monkeypatch.setattr(train_vocabulary, "sentences_of", counted)
+    settings = Settings(text, str(tmp_path / "v"), type_, vocab_size=79, hard_vocab_limit=False)
+    list(train_vocabulary.read_lines([text], settings))
+    once, read[:] = len(read), []
+    assert once > 2
+    train_vocabulary.train(settings)
+    assert once <= len(read) <= once + 2  # the first chunk is also read before and after
+
+
+@pytest.mark.parametrize("type_", ["sentencepiece", "wordpiece"])
 def test_text_that_is_not_utf8_names_file_and_line(tmp_path, type_):
     text = write(tmp_path / "gb.txt", "fine\n\n中文\n".encode("gb18030"))
     with pytest.raises(ValueError, match=r"gb\.txt, line 3: not UTF-8"):
