@@ -18,6 +18,7 @@ shapes on it. docs/scaling.md explains the estimates and their errors.
 from __future__ import annotations
 
 import dataclasses
+import math
 
 from albert_tf import files, included
 from albert_tf.cli import program
@@ -256,7 +257,7 @@ def _model_lines(settings: Settings, config: AlbertConfig) -> list[str]:
 
 
 def _data_lines(settings: Settings, costs: data_costs.DataCosts) -> list[str]:
-    outputs = max(1, round(costs.total_bytes / OUTPUT_BYTES + 0.5))
+    outputs = max(1, math.ceil(costs.total_bytes / OUTPUT_BYTES))
     spilled = costs.total_bytes / (settings.storage_megabytes_per_second * MEGABYTE)
     epochs = settings.train_batch_size * settings.num_train_steps / costs.records
     return [

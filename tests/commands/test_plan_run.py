@@ -11,6 +11,7 @@ from albert_tf.commands import plan_run
 from albert_tf.commands.plan_run import MEASURED_POINTS, Settings
 from albert_tf.config import AlbertConfig
 from albert_tf.planning import step_time
+from albert_tf.planning.data_costs import DataCosts
 from albert_tf.planning.model_costs import StepShape
 from albert_tf.planning.step_time import MeasuredStep
 from tests.conftest import ROOT
@@ -38,6 +39,14 @@ def test_a_plan_names_data_training_and_limits():
     shown = [float(line.split("%")[0]) for line in lines[first:-1]]
     assert len(shown) == 6
     assert shown == sorted(shown, reverse=True)
+
+
+@pytest.mark.parametrize(("gigabytes", "outputs"), [(0.5, 1), (1, 1), (2.5, 3), (3, 3)])
+def test_no_output_is_larger_than_a_worker_shuffles(monkeypatch, gigabytes, outputs):
+    size = gigabytes * plan_run.OUTPUT_BYTES
+    costs = DataCosts(tokens=1, records=1, record_bytes=size, core_seconds=1)
+    monkeypatch.setattr(plan_run, "plan_data", lambda *_: costs)
+    assert f"--output_file=NAME@{outputs}, " in plan_run.run(Settings())
 
 
 def test_a_measured_rate_replaces_the_assumption():
