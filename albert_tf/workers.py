@@ -13,6 +13,7 @@ waits forever for the rest of the message. Here, every worker has its own pipe.
 from __future__ import annotations
 
 import contextlib
+import math
 import multiprocessing
 import os
 import signal
@@ -20,11 +21,13 @@ import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 from typing import Any, cast
 
 Work = Callable[[Any], Iterator[Any]]
 
 _MESSAGE, _DONE, _FAILED = range(3)
+_ROOT = Path("/")
 
 
 class WorkerDied(ChildProcessError):  # noqa: N818 - says what happened
@@ -32,10 +35,33 @@ class WorkerDied(ChildProcessError):  # noqa: N818 - says what happened
 
 
 def available_cores() -> int:
-    """Returns the number of CPU cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    """Returns the number of CPU cores that this process may use.
+
+    Its container may have a smaller quota of CPU time than cores, which is rounded up.
+    """
+    is_linux = hasattr(os, "sched_getaffinity")
+    cores = len(os.sched_getaffinity(0)) if is_linux else os.cpu_count() or 1
+    return math.ceil(min(cores, _cpu_quota()))
+
+
+def _cpu_quota() -> float:
+    """Returns the CPU time per time of this process's control groups (Linux); inf if unlimited."""
+    quotas = [math.inf]
+    with contextlib.suppress(OSError):
+        for line in (_ROOT / "proc/self/cgroup").read_text(encoding="utf-8").splitlines():
+            _, controllers, path = line.split(":", 2)  # version 2 does not list controllers
+            if "cpu" not in (controllers or "cpu").split(","):
+                continue
+            names = ("cpu.cfs_quota_us", "cpu.cfs_period_us") if controllers else ("cpu.max",)
+            folder, parts = _ROOT / "sys/fs/cgroup" / controllers, path.strip("/").split("/")
+            # Those of all parents apply, too. In a container, only its own group may be there, as
+            # the root.
+            for depth in range(len(parts) + 1):
+                files = [folder.joinpath(*parts[:depth], name) for name in names]
+                with contextlib.suppress(OSError, ValueError):  # "max" is no number
+                    quota, period = map(int, " ".join(map(Path.read_text, files)).split())
+                    quotas.append(quota / period if quota > 0 else math.inf)
+    return min(quotas)
 
 
 def run(
