@@ -107,6 +107,7 @@ def test_a_signal_saves_and_the_same_command_ends_as_without_it(folder, tmp_path
     time.sleep(0.5)
     process.send_signal(signal.SIGTERM)
     output = finish(process, EXIT_STATUS)
+    assert "SIGTERM: saving after this step" in output
     assert "as requested, and saved it" in output.splitlines()[-1]
     assert len(store.list_checkpoints(str(tmp_path / "stopped"))) == 2
     finish(start(folder, tmp_path / "stopped", *flags))

@@ -40,6 +40,7 @@ class StopRequest:
 
     def __init__(self) -> None:
         self.is_made = False
+        self._not_logged: int | None = None
         self._usual: dict[int, object] = {}
 
     def __enter__(self) -> StopRequest:
@@ -66,12 +67,17 @@ class StopRequest:
             self._restore()
             os.kill(os.getpid(), number)
             return
-        self.is_made = True
-        logging.warning(
-            "%s: saving after this step, then stopping. Send it again to stop at once without "
-            "saving.",
-            signal.Signals(number).name,
-        )
+        self.is_made, self._not_logged = True, number
+
+    def log(self) -> None:
+        """Logs a new request. The handler cannot: it may have interrupted a write to the log."""
+        if self._not_logged is not None:
+            logging.warning(
+                "%s: saving after this step, then stopping. Send it again to stop at once without "
+                "saving.",
+                signal.Signals(self._not_logged).name,
+            )
+            self._not_logged = None
 
 
 @contextlib.contextmanager

@@ -221,6 +221,7 @@ class Trainer:
                 if log is not None and interval.is_time_to_measure(log.measure(self.step)[0]):
                     bool(result["is_finite"])  # waits for the steps
                     interval.choose(*log.measure(self.step))
+                request.log()
                 # Several workers have to stop at the same step.
                 stops = bool(result["stops"]) if self._is_one_of_many else request.is_made
                 is_saved = stops or self._is_checkpoint_due(time.monotonic() - saved_at)
