@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import random
 import signal
+import socket
 import sys
 import zlib
 from pathlib import Path
@@ -107,6 +109,13 @@ def pytest_collection_finish(session):
         from albert_tf.training import precision
 
         precision._read_cpu_info = lambda: ""
+
+
+def free_ports(count):
+    """Ports of this machine on which nothing listens, each another one."""
+    with contextlib.ExitStack() as stack:
+        new = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [server.getsockname()[1] for server in new]
 
 
 @pytest.fixture(scope="session")

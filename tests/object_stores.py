@@ -14,18 +14,14 @@ import time
 import fsspec
 import pytest
 
+from tests.conftest import free_ports
+
 S3_KEYS = {
     "AWS_ACCESS_KEY_ID": "key",
     "AWS_SECRET_ACCESS_KEY": "secret",
     "AWS_DEFAULT_REGION": "us-east-1",
 }
 SECONDS = 60
-
-
-def free_port():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
 
 
 def require(*modules):
@@ -37,7 +33,7 @@ def require(*modules):
 @contextlib.contextmanager
 def server(*command):
     """Runs a server whose last argument is its port, and yields the process and the URL."""
-    port = free_port()
+    (port,) = free_ports(1)
     with subprocess.Popen(
         [sys.executable, *command, str(port)],
         stdout=subprocess.DEVNULL,

@@ -11,16 +11,13 @@ import tensorflow as tf
 
 from albert_tf.training import cluster
 from albert_tf.training.interruption import InterruptedRunError
+from tests.conftest import free_ports
 
 
 @pytest.fixture(name="addresses")
 def find_addresses():
     """Returns addresses of this machine with free ports for three workers."""
-    servers = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
-    found = [f"127.0.0.1:{server.getsockname()[1]}" for server in servers]
-    for server in servers:
-        server.close()
-    return found
+    return [f"127.0.0.1:{port}" for port in free_ports(3)]
 
 
 def run_workers(addresses, work, indices=None, timeout=20.0):

@@ -23,11 +23,10 @@ from albert_tf.training.step import (
     scale_gradients,
     take_part,
 )
-from tests.conftest import ROOT
+from tests.conftest import ROOT, free_ports
 from tests.training import distributed_steps
 
 SEGMENTS = "bert/embeddings/token_type_embeddings"
-WORKERS = ["127.0.0.1:23471", "127.0.0.1:23472"]
 CASES = [
     {"optimizer": "lamb"},
     {"optimizer": "adamw", "rate": 0.001},
@@ -137,9 +136,9 @@ def test_two_devices_equal_one_with_every_optimizer_and_precision(tmp_path):
 @pytest.mark.timeout(600)
 def test_two_workers_equal_one(tmp_path):
     paths = [tmp_path / "0.npz", tmp_path / "1.npz"]
-    processes = []
+    processes, workers = [], [f"127.0.0.1:{port}" for port in free_ports(2)]
     for index, path in enumerate(paths):
-        config = {"cluster": {"worker": WORKERS}, "task": {"type": "worker", "index": index}}
+        config = {"cluster": {"worker": workers}, "task": {"type": "worker", "index": index}}
         processes.append(run_program(path, {}, CASES, TF_CONFIG=json.dumps(config)))
     for path, process in zip(paths, processes, strict=True):
         for found, case in zip(results_of(path, process), CASES, strict=True):
