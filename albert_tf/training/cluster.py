@@ -91,19 +91,21 @@ class _Wait:
 
     Args:
         timeout: maximum waiting time in seconds.
+        fault: what a worker that is missing did not do, for the message.
+        advice: a sentence on what to do about it.
     """
 
-    def __init__(self, timeout: float) -> None:
-        self._timeout, self._begin = timeout, time.monotonic()
-        self._logged = self._begin
+    def __init__(self, timeout: float, fault: str, advice: str) -> None:
+        self._timeout, self._fault, self._advice = timeout, fault, advice
+        self._begin = self._logged = time.monotonic()
 
     def check(self, missing: str) -> None:
         """Logs which workers are missing; raises InterruptedRunError after the timeout."""
         now = time.monotonic()
         if now - self._begin > self._timeout:
             raise InterruptedRunError(
-                f"{missing} did not connect within {self._timeout:g} seconds (--worker_timeout). "
-                f"Check TF_CONFIG and the output of the missing workers. {_AGAIN}"
+                f"{missing} {self._fault} within {self._timeout:g} seconds (--worker_timeout). "
+                f"{self._advice} {_AGAIN}"
             )
         if now - self._logged > _LOG_SECONDS:
             self._logged = now
@@ -122,6 +124,7 @@ class Workers:
         self._addresses, self._index = addresses, index
         # The chief is connected to all other workers, and each of these to the chief only.
         self._peers: dict[int, _Peer] = {}
+        self._timeout = math.inf
 
     def __str__(self) -> str:
         return self._name(self._index)
@@ -145,7 +148,7 @@ class Workers:
         """Waits until all workers are connected.
 
         Args:
-            timeout: maximum waiting time in seconds.
+            timeout: maximum waiting time in seconds, here and in each call of `agree`.
 
         Raises:
             InterruptedRunError: a worker did not connect. The message names it.
@@ -153,10 +156,13 @@ class Workers:
             OSError: the port of this worker is in use.
         """
         logging.info("%s is waiting for the other workers", self)
+        self._timeout = timeout
+        advice = "Check TF_CONFIG and the output of the missing workers."
+        wait = _Wait(timeout, "did not connect", advice)
         if self._index == 0:
-            self._admit_others(_Wait(timeout))
+            self._admit_others(wait)
         else:
-            self._join_chief(_Wait(timeout))
+            self._join_chief(wait)
             # If this fails, TensorFlow's server would fail too and leave the others waiting.
             _listen(self._addresses[self._index]).close()
 
@@ -169,7 +175,7 @@ class Workers:
 
         Raises:
             ValueError: the workers differ. The message has a table of the differences.
-            InterruptedRunError: another worker has exited.
+            InterruptedRunError: another worker has exited, or did not call this in time.
         """
         mine = {"texts": dict(texts), "shown": dict(texts) | dict(shown or {})}
         everyone = self._exchange(mine)
@@ -191,26 +197,35 @@ class Workers:
 
     def _exchange(self, mine: Message) -> list[Message]:
         """Sends a message to all workers, and returns the messages of all, ordered by worker."""
-        wait = _Wait(math.inf)
         if self._index:
             self._tell(mine)
-            while not (message := self._receive(0)):
-                wait.check("the other workers")
-            return list(message["everyone"])
-        found = {0: mine}
+            wait = self._wait_for_readiness()
+            while "everyone" not in (answer := self._receive(0) or {}):
+                if answer:  # the chief is there, and itself waits for others
+                    wait = self._wait_for_readiness()
+                wait.check(self._name(0))
+            return list(answer["everyone"])
+        found, wait = {0: mine}, self._wait_for_readiness()
         while missing := self._peers.keys() - found.keys():
             wait.check(self._names(missing))
-            for index in self._peers:
-                if message := self._receive(index):
+            for index, peer in self._peers.items():
+                if message := self._receive(index, _POLL_SECONDS / len(self._peers)):
                     found[index] = message
+                if index in found:
+                    peer.send({"missing": sorted(missing)})
         everyone = [found[index] for index in sorted(found)]
         self._tell({"everyone": everyone})
         return everyone
 
-    def _receive(self, index: int) -> Message | None:
+    def _wait_for_readiness(self) -> _Wait:
+        """Returns the wait for workers that are connected, and prepare their data."""
+        advice = "See its output; raise --worker_timeout if it only needs longer."
+        return _Wait(self._timeout, "connected, but was not ready to train", advice)
+
+    def _receive(self, index: int, seconds: float = _POLL_SECONDS) -> Message | None:
         """Returns the next message of a worker, or None; raises an error if it has exited."""
         try:
-            return _unless_failed(self._peers[index].receive())
+            return _unless_failed(self._peers[index].receive(seconds))
         except EOFError:
             raise InterruptedRunError(
                 f"{self._name(index)} exited before training started. See its output for the "

@@ -78,7 +78,10 @@ class DeviceSettings(SettingsGroup):
         minimum=0,
     )
     worker_timeout: int = setting(
-        600, "Number of seconds to wait at the start for the other workers in TF_CONFIG.", minimum=1
+        600,
+        "Number of seconds to wait at the start for the other workers in TF_CONFIG: until they "
+        "connect, and then until they have read their data.",
+        minimum=1,
     )
     precision: str = setting(
         "auto",

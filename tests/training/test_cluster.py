@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -94,6 +96,34 @@ def test_a_worker_that_exits_silently_stops_the_others(addresses):
     results = run_workers(addresses[:2], lambda workers, index: index or workers.agree({}))
     assert results[1] == 1
     assert_all_fail(results[:1], InterruptedRunError, "worker 2 of 2", "exited before training")
+
+
+@pytest.mark.parametrize("hanging", [0, 2])
+def test_a_worker_that_hangs_after_connecting_is_reported(addresses, hanging):
+    ended = threading.Semaphore(0)
+
+    def work(workers, index):
+        if index == hanging:
+            return [ended.acquire(timeout=10) for _ in range(2)]
+        try:
+            return workers.agree({"seed": "5"})
+        finally:
+            ended.release()
+
+    results = run_workers(addresses, work, timeout=0.8)
+    assert results.pop(hanging) == [True, True]
+    name = f"worker {hanging + 1} of 3 ({addresses[hanging]})"
+    said = f"{name} connected, but was not ready to train within 0.8 seconds (--worker_timeout)"
+    assert_all_fail(results, InterruptedRunError, said)
+
+
+def test_a_worker_waits_as_long_as_the_chief_is_there(addresses):
+    def work(workers, index):
+        time.sleep((1.0, 0.0, 1.8)[index])
+        workers.agree({"seed": "5"})
+        return index
+
+    assert run_workers(addresses, work, timeout=1.2) == [0, 1, 2]
 
 
 def test_workers_with_the_same_index_or_another_cluster_are_rejected(addresses):
