@@ -19,6 +19,7 @@ from albert_tf.checkpoints.names import BEST, DATA_SUFFIX, NUMBERED
 from albert_tf.settings import with_current_names
 
 SAVED_MODEL = "saved_model.pb"
+SPAN_EXPORTS = "saved_model"  # folder with the numbered exports in that of run_squad.py
 _VARIABLES = os.path.join("variables", "variables")  # the checkpoint of a SavedModel
 # Hugging Face repositories may contain a model in several formats; the first one is used.
 _HUGGING_FACE_FILES = ("model.safetensors", "pytorch_model.bin", "tf_model.h5")
@@ -26,7 +27,7 @@ _OTHER_FILES = re.compile(r"\.(safetensors|bin|pt|pth|h5|hdf5)$")
 _SHARD = re.compile(r"\.data-(\d+)-of-(\d+)$")
 ACCEPTED = (
     "a TensorFlow checkpoint prefix (<prefix>.index), a SavedModel, model.safetensors, "
-    "pytorch_model.bin, a Keras .h5 file, or a folder with one of them"
+    "pytorch_model.bin, a Keras .h5 file, a folder with one of them, or an --export_dir"
 )
 
 CONFIG_PATTERNS = ("albert_config*.json", "bert_config*.json", "config.json", "config_*.json")
@@ -46,8 +47,8 @@ def find_checkpoint(path: str) -> str:
     Args:
         path: the prefix of a TensorFlow checkpoint, one of its files, a file of another format, or
             a folder with one checkpoint. Of a run's checkpoints `model.ckpt-best` is used, or else
-            the newest one. The text file `checkpoint` is ignored because in released archives it
-            contains a path on another machine.
+            the newest one; of an `--export_dir` the newest export. The text file `checkpoint` is
+            ignored because in released archives it contains a path on another machine.
 
     Returns:
         The prefix of a TensorFlow checkpoint whose index and shards exist, or a file.
@@ -57,6 +58,9 @@ def find_checkpoint(path: str) -> str:
         ValueError: the folder contains several checkpoints. The message lists them.
     """
     if files.is_directory(path):
+        folder, path = path, newest_export(path)
+        if path != folder:
+            logging.info("%s contains exported models: using %s", folder, path)
         found = _candidates(path)
         found = _of_run(path, found) or found
         if not found:
@@ -97,6 +101,21 @@ def _candidates(folder: str) -> list[str]:
     return found + same_model[:1] + others
 
 
+def newest_export(folder: str) -> str:
+    """Returns the newest export in an `--export_dir`, and any other folder unchanged.
+
+    As in a model server, that is the subfolder with the largest number.
+    """
+    if _candidates(folder):
+        return folder
+    for parent in filter(files.is_directory, (folder, os.path.join(folder, SPAN_EXPORTS))):
+        numbers = (name for name in files.list_directory(parent) if name.isdecimal())
+        for name in sorted(numbers, key=int, reverse=True):
+            if files.exists(os.path.join(parent, name, SAVED_MODEL)):
+                return os.path.join(parent, name)
+    return folder
+
+
 def _check_shards(prefix: str) -> None:
     folder, base = os.path.split(prefix)
     names = files.list_directory(folder)
@@ -117,10 +136,11 @@ def folder_of(checkpoint: str) -> str:
     """Returns the folder of a checkpoint; of a SavedModel's variables, that of the SavedModel.
 
     Args:
-        checkpoint: a folder itself, or a checkpoint inside of it, as `find_checkpoint` returns it.
+        checkpoint: a folder itself, or a checkpoint inside of it, as `find_checkpoint` returns it;
+            or an `--export_dir`.
     """
     if files.is_directory(checkpoint):
-        return checkpoint
+        return newest_export(checkpoint)
     folder = os.path.dirname(checkpoint)
     parent = os.path.dirname(folder)
     if checkpoint.endswith(_VARIABLES) and files.exists(os.path.join(parent, SAVED_MODEL)):

@@ -122,8 +122,7 @@ def find_config(settings: Settings) -> str | None:
 
 
 def _folder(settings: Settings) -> str:
-    path = settings.input
-    return path if files.is_directory(path) else os.path.dirname(path) or "."
+    return finding.folder_of(settings.input)
 
 
 def target_config(config: AlbertConfig, settings: Settings) -> AlbertConfig:

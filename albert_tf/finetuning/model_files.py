@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from typing import TypeVar
 
-from albert_tf import files
 from albert_tf.checkpoints import finding
 from albert_tf.finetuning.settings import FineTuningSettings
 
@@ -72,7 +70,7 @@ def find_model_files(settings: SettingsType) -> SettingsType:
         spm_model_file = None
     folder = None
     if path:
-        folder = path if files.is_directory(path) else os.path.dirname(path) or "."
+        folder = finding.folder_of(path)
     elif finding.has_trained(settings.output_dir):
         folder = settings.output_dir
     if not (folder or settings.albert_config_file):

@@ -155,9 +155,8 @@ def _make_features(task: FineTuningTask, data: Mapping[str, Any]) -> dict[str, S
 def list_model_folders(settings: FineTuningSettings) -> list[str]:
     """Returns the folders that may contain a trained model: runs and `init_checkpoint`."""
     folders = [run.output_dir for run in sweeps.plan_runs(settings)]
-    path = settings.init_checkpoint
-    if path:
-        folders.append(path if files.is_directory(path) else os.path.dirname(path))
+    if settings.init_checkpoint:
+        folders.append(finding.folder_of(settings.init_checkpoint))
     return folders
 
 

@@ -44,7 +44,9 @@ class ModelFolderSettings(SettingsGroup):
     GROUP = "model"
 
     model_dir: str = setting(
-        REQUIRED, "Folder of a fine-tuned or pre-trained model, or a checkpoint in it."
+        REQUIRED,
+        "Folder of a fine-tuned or pre-trained model, a checkpoint in it, or an export_dir, whose "
+        "newest export is used.",
     )
     task: str | None = setting(
         None,

@@ -320,7 +320,7 @@ class QuestionAnswering(FineTuningTask):
             threshold = json.dumps({THRESHOLD: self.threshold(output_dir)}) + "\n"
             extra_files = {**extra_files, THRESHOLD_FILE: threshold.encode()}
         saved_model.export_saved_model(
-            os.path.join(export_dir, "saved_model"),
+            os.path.join(export_dir, finding.SPAN_EXPORTS),
             model,
             features,
             self.served_outputs,

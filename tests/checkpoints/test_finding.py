@@ -47,6 +47,24 @@ def test_the_best_or_else_the_newest_checkpoint_of_a_run_is_used(tmp_path, caplo
     ]
 
 
+@pytest.mark.parametrize("inside", ["", "saved_model"])
+def test_the_newest_export_is_used(tmp_path, caplog, inside):
+    caplog.set_level("INFO", logger="absl")
+    for name in ("99", "100", "tensors"):
+        export = tmp_path / inside / name
+        (export / "variables").mkdir(parents=True)
+        make(export / "variables", "variables")
+        (export / "saved_model.pb").touch()
+    (tmp_path / inside / "101").mkdir()  # not an export
+    newest = f"{tmp_path / inside}/100"
+    assert find_checkpoint(str(tmp_path)) == f"{newest}/variables/variables"
+    assert caplog.messages == [f"{tmp_path} contains exported models: using {newest}"]
+    assert finding.folder_of(str(tmp_path)) == newest
+    checkpoint = make(tmp_path, "model.ckpt-7")
+    assert find_checkpoint(str(tmp_path)) == checkpoint
+    assert finding.folder_of(str(tmp_path)) == str(tmp_path)
+
+
 def test_several_checkpoints_of_a_folder_are_listed(tmp_path):
     make(tmp_path, "albert_model.ckpt", "other.safetensors")
     with pytest.raises(ValueError, match=r"choose one: albert_model.ckpt, other.safetensors"):

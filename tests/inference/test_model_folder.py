@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
+import albert_tf
 from albert_tf import classification
 from albert_tf.inference.model_folder import ModelFolder
 from tests.inference.conftest import write_folder
@@ -61,6 +63,16 @@ def test_a_task_without_its_head_is_rejected(pretrained_dir):
         found.find_task("spans")
     with pytest.raises(ValueError, match="task='poetry': expected one of"):
         found.find_task("poetry")
+
+
+def test_the_folder_of_exports_is_that_of_the_newest(regression_dir):
+    (export,) = (regression_dir / "export").iterdir()
+    found = ModelFolder(str(export.parent))
+    assert found.is_export
+    assert (found.folder, found.find_task()) == (str(export), "regression")
+    ours, run = (albert_tf.from_pretrained(str(p)).model for p in (export.parent, regression_dir))
+    for weight, expected in zip(ours.get_weights(), run.get_weights(), strict=True):
+        np.testing.assert_array_equal(weight, expected)
 
 
 def test_unrecorded_labels_are_numbers(tmp_path, config_file, toy_spm_model):
