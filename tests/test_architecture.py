@@ -138,6 +138,16 @@ def test_the_library_imports_no_script():
         assert not {name.split(".")[0] for name in imports(path)} & scripts, name_of(path)
 
 
+def test_private_names_of_other_modules_are_not_used():
+    for path in PACKAGE:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        nodes = [n for n in ast.walk(tree) if isinstance(n, (ast.Import, ast.ImportFrom))]
+        known = {(n.asname or n.name).split(".")[0] for node in nodes for n in node.names}
+        used = {ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+        private = {name for name in used if re.match(r"\w+\._[a-z]", name)} - {"os._exit"}
+        assert not {name for name in private if name.split(".")[0] in known}, name_of(path)
+
+
 def test_the_library_draws_nothing():
     for path in LIBRARY:
         drawing = [name for name in imports(path) if name.split(".")[0] == "matplotlib"]

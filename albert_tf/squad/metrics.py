@@ -6,7 +6,8 @@
 * CMRC 2018 and DRCD (`cmrc2018_evaluate.py`): exact match without punctuation, and F1 over single
   Chinese characters and whole words of other scripts ("mixed segmentation").
 
-The scripts of SQuAD are those of the TensorFlow Model Garden, `official.nlp.tools`.
+SQuAD 2.0's script is that of the TensorFlow Model Garden, `official.nlp.tools`. It has no function
+for the scores of single questions, which are computed here, as for SQuAD 1.1.
 
 Means are percentages. Gold answers and predictions are given by question id. Null odds are larger
 if a question is less likely to have an answer.
@@ -17,10 +18,11 @@ from __future__ import annotations
 import difflib
 import itertools
 import re
+import string
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from official.nlp.tools import squad_evaluate_v1_1 as script_v1
 from official.nlp.tools import squad_evaluate_v2_0 as script_v2
 
 Golds = Mapping[str, Sequence[str]]
@@ -28,6 +30,8 @@ Predictions = Mapping[str, str]
 NullOdds = Mapping[str, float]
 Metric = Callable[[str, str], float]
 
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 # The punctuation that the script of CMRC 2018 removes. It keeps "‘" and "…", because their entries
 # in its list are doubled ("……") and never equal a single character.
 _DROPPED_SIGNS = set("-:_*^/\\~`+=，。：？！“”；’《》·、「」（）－～『』")
@@ -66,6 +70,29 @@ def _mean_of_best(metric: Metric, golds: Golds, predictions: Predictions) -> flo
     return 100.0 * sum(scores) / len(golds)
 
 
+def _words(text: str) -> list[str]:
+    """Returns the words that the scripts of SQuAD compare, without punctuation and articles."""
+    return _ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split()
+
+
+def exact_match(prediction: str, gold: str) -> float:
+    """Returns 1.0 if two answers have the same words, else 0.0."""
+    return float(_words(prediction) == _words(gold))
+
+
+def word_f1(prediction: str, gold: str) -> float:
+    """Returns the F1 of the words that two answers have in common; 0.0 if both have none."""
+    found, wanted = _words(prediction), _words(gold)
+    return _f1((Counter(found) & Counter(wanted)).total(), len(found), len(wanted))
+
+
+def _f1(common: int, found: int, wanted: int) -> float:
+    if not common:
+        return 0.0
+    precision, recall = common / found, common / wanted
+    return (2 * precision * recall) / (precision + recall)
+
+
 def evaluate_v1(golds: Golds, predictions: Predictions) -> dict[str, float]:
     """Returns the official metrics of SQuAD 1.1, `exact_match` and `f1`.
 
@@ -73,8 +100,8 @@ def evaluate_v1(golds: Golds, predictions: Predictions) -> dict[str, float]:
         ValueError: see `_mean_of_best`.
     """
     return {
-        "exact_match": _mean_of_best(script_v1._exact_match_score, golds, predictions),
-        "f1": _mean_of_best(script_v1._f1_score, golds, predictions),
+        "exact_match": _mean_of_best(exact_match, golds, predictions),
+        "f1": _mean_of_best(word_f1, golds, predictions),
     }
 
 
@@ -120,7 +147,12 @@ def best_thresholds(
     Returns:
         `best_exact`, `best_exact_thresh`, `best_f1`, `best_f1_thresh`.
     """
-    exact, f1 = script_v2._get_raw_scores(_as_dataset(golds), predictions)
+    exact = _best_scores(exact_match, golds, predictions)
+    # If neither answer has words, they agree in SQuAD 2.0.
+    f1 = {
+        qas_id: max(score, exact[qas_id])
+        for qas_id, score in _best_scores(word_f1, golds, predictions).items()
+    }
     best_exact, exact_threshold = _find_best_threshold(golds, exact, null_odds)
     best_f1, f1_threshold = _find_best_threshold(golds, f1, null_odds)
     return {
@@ -129,6 +161,16 @@ def best_thresholds(
         "best_f1": best_f1,
         "best_f1_thresh": f1_threshold,
     }
+
+
+def _best_scores(metric: Metric, golds: Golds, predictions: Predictions) -> dict[str, float]:
+    """Returns question id → best score over the gold answers that have words, or else over ""."""
+    scores = {}
+    for qas_id, answers in golds.items():
+        if qas_id in predictions:
+            compared = list(filter(_words, answers)) or [""]
+            scores[qas_id] = max(metric(predictions[qas_id], gold) for gold in compared)
+    return scores
 
 
 def _find_best_threshold(
@@ -170,11 +212,7 @@ def cmrc_f1(prediction: str, gold: str) -> float:
     """Returns the F1 over `mixed_segmentation`; the overlap is the longest common substring."""
     found, wanted = mixed_segmentation(prediction), mixed_segmentation(gold)
     matcher = difflib.SequenceMatcher(None, found, wanted, autojunk=False)
-    common = matcher.find_longest_match().size
-    if not common:
-        return 0.0
-    precision, recall = common / len(found), common / len(wanted)
-    return (2 * precision * recall) / (precision + recall)
+    return _f1(matcher.find_longest_match().size, len(found), len(wanted))
 
 
 def evaluate_cmrc(golds: Golds, predictions: Predictions) -> dict[str, float]:

@@ -93,6 +93,18 @@ def test_the_threshold_is_that_computed_by_hand(odds, threshold, best):
 
 
 @pytest.mark.parametrize("seed", range(7))
+def test_squad_2_scores_are_those_of_the_official_script(seed):
+    golds, predictions, _ = random_data(seed, unanswerable=0)
+    for qas_id in golds:
+        gold, prediction = {qas_id: golds[qas_id]}, {qas_id: predictions[qas_id]}
+        ours, theirs = (
+            best_thresholds(gold, prediction, {qas_id: 0.0}),
+            evaluate_v2(gold, prediction),
+        )
+        assert (ours["best_exact"], ours["best_f1"]) == (theirs["exact"], theirs["f1"])
+
+
+@pytest.mark.parametrize("seed", range(7))
 def test_no_threshold_is_better_than_the_best(seed):
     golds, predictions, odds = random_data(seed)
 
