@@ -52,7 +52,7 @@ def _folder() -> str:
 
 
 def _find(path: str, kind: str, folder: str, ending: str) -> str:
-    is_name = path and not {".", "/", os.sep} & set(path)
+    is_name = path and not {".", "/"} & set(path)
     if not is_name or files.exists(path):
         return path
     found = os.path.join(folder, path + ending)

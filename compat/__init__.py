@@ -3,7 +3,7 @@
 Each stub forwards its command line to the program of this repository that does the same work.
 Commands of the form `python -m albert.NAME` are found in this folder. albert_zh's commands use
 files in the root folder, which therefore contains stubs as well; these are not symbolic links,
-because .zip files and Windows do not preserve them.
+because .zip files do not preserve them.
 """
 
 from __future__ import annotations

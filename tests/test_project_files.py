@@ -40,6 +40,12 @@ def test_the_image_has_the_tensorflow_and_the_extras_of_the_package():
         assert re.search(rf"^{extra} = \[", read("pyproject.toml"), re.MULTILINE)
 
 
+def test_the_operating_systems_are_those_of_tensorflow_text():
+    systems = re.findall(r'^    "Operating System :: (.+)",$', read("pyproject.toml"), re.MULTILINE)
+    assert systems == ["MacOS", "POSIX :: Linux"]
+    assert "Linux or macOS, Python 3.10" in read("README.md")
+
+
 def packages_of(section):
     """The names of the packages that a part of pyproject.toml requires."""
     names = re.findall(r'"([\w-]+)[^"]*"', section)

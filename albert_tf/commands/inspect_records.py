@@ -293,8 +293,7 @@ def run(settings: Settings) -> None:
 
 def main() -> None:
     """Runs the command line of this process."""
-    if hasattr(signal, "SIGPIPE"):  # not on Windows
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # exit quietly when `head` closes the pipe
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # exit quietly when `head` closes the pipe
     program.start(Settings, run, __doc__)
 
 

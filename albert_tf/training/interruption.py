@@ -18,8 +18,7 @@ from absl import logging
 
 EXIT_STATUS = 75  # EX_TEMPFAIL of sysexits.h: the same command resumes the run
 KEYBOARD_STATUS = 128 + signal.SIGINT  # the status that shells report for Ctrl-C
-_HANGUP = getattr(signal, "SIGHUP", None)  # does not exist on Windows
-SIGNALS = (signal.SIGTERM, signal.SIGINT, *((_HANGUP,) if _HANGUP is not None else ()))
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _REPEAT_SECONDS = 0.05
 
 
@@ -48,7 +47,7 @@ class StopRequest:
             self._usual = {
                 number: signal.signal(number, self._ask)
                 for number in SIGNALS
-                if number != _HANGUP or signal.getsignal(number) != signal.SIG_IGN
+                if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN
             }
         return self
 
@@ -61,7 +60,7 @@ class StopRequest:
         self._usual = {}
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
-        if self.is_made and number == _HANGUP:
+        if self.is_made and number == signal.SIGHUP:
             return
         if self.is_made:
             self._restore()

@@ -143,7 +143,7 @@ def _acquire(held: filelock.BaseFileLock, output_dir: str) -> bool:
 
 def _write_owner(path: str, text: str) -> None:
     """Writes the owner into the lock file in place, because the file must not be replaced."""
-    # This may fail on a full disk or on Windows, which locks the content; the lock is still held.
+    # This may fail on a full disk; the lock is still held.
     with contextlib.suppress(OSError), open(path, "w", encoding="utf-8") as stream:
         stream.write(text)
 
