@@ -20,8 +20,8 @@ import uuid
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-# Scheme → the optional package that fsspec needs for it, or "". Not memory://, whose files vanish with
-# the process.
+# Scheme → the optional package that fsspec needs for it, or "". Not memory://, whose files vanish
+# with the process.
 PACKAGES = {"file": "", "gs": "gcsfs", "hdfs": "", "s3": "s3fs"}
 EXTRAS = {"gs": "gcs", "s3": "s3"}
 _OBJECT_STORES = ("gs", "s3")
