@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import random
 import signal
 import socket
+import subprocess
 import sys
 import zlib
 from pathlib import Path
@@ -40,6 +42,8 @@ settings.load_profile("default")
 ROOT = Path(__file__).resolve().parent.parent
 # Reference numbers too large for the repository; the tests that read them skip without it.
 SHARED = ROOT.parent / "shared"
+# A Python that has PyTorch and transformers, if the one that runs the tests has not.
+OTHER_PYTHON = "ALBERT_TF_TRANSFORMERS_PYTHON"
 
 # Every size differs from every other, so that no wrong axis passes by luck.
 BATCH_SIZE, SEQ_LENGTH, MAX_PREDICTIONS = 5, 11, 7
@@ -214,3 +218,30 @@ def toy_tokenizer(toy_spm_model):
     from albert_tf.tokenization import FullTokenizer
 
     return FullTokenizer(spm_model_file=toy_spm_model)
+
+
+@pytest.fixture
+def predict(capsys):
+    """A function that runs run_predict.py with flags and returns the objects that it prints."""
+    from albert_tf import inference
+    from albert_tf.cli.flags import parse
+    from albert_tf.commands import run_predict
+
+    def run(*arguments):
+        capsys.readouterr()
+        run_predict.run(parse(inference.Settings, arguments))
+        return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def transformers_python():
+    """A Python interpreter that has PyTorch and transformers."""
+    python = os.environ.get(OTHER_PYTHON, sys.executable)
+    probe = [python, "-c", "import torch, transformers"]
+    if subprocess.run(probe, capture_output=True, check=False).returncode:
+        pytest.skip(
+            f"{python} has no PyTorch with transformers; {OTHER_PYTHON} may name one that has"
+        )
+    return python

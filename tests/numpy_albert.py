@@ -46,7 +46,7 @@ def softmax(x):
 
 
 class NumpyAlbert:
-    """ALBERT for pre-training.
+    """ALBERT for pre-training, and the parts of models for other tasks.
 
     Args:
         config: an `AlbertConfig`, of which only the numbers are read.
@@ -124,31 +124,40 @@ class NumpyAlbert:
         y = activation(self.dense(x, ffn))
         return self.norm(x + dropped_dense(y, ffn_output), ffn_norm)
 
-    def __call__(self, input_ids, input_mask, segment_ids, positions=None):
-        """Returns the logits of masked words, [B, P, V], and of sentence order, [B, 2].
+    def encode(self, input_ids, input_mask, segment_ids, positions=None):
+        """Returns the last layer, [B, S, H], and the pooled output, [B, H].
 
-        Without positions, int [B, P], the words are those of all S positions.
+        With positions, int [B, P], the last layer has [CLS] and these only: [B, 1+P, H].
         """
         config = self.config
         x = self.embed(input_ids, segment_ids)
         every_row = np.broadcast_to(np.arange(input_ids.shape[1]), input_ids.shape)  # [B, S]
-        wanted = every_row
-        if positions is not None:  # the last block is computed for [CLS] and these only
-            wanted = np.pad(positions, ((0, 0), (1, 0)))  # [B, 1+P]
+        wanted = every_row if positions is None else np.pad(positions, ((0, 0), (1, 0)))
         last = config.num_hidden_layers - 1, config.inner_group_num - 1
         for layer in range(config.num_hidden_layers):
             group = layer * config.num_hidden_groups // config.num_hidden_layers
             for inner in range(config.inner_group_num):
                 rows = wanted if (layer, inner) == last else every_row
                 x = self.block(x, input_mask, rows, group, inner)
-        pooled = np.tanh(self.dense(x[:, 0], "bert/pooler/dense"))  # [B, H]
+        return x, np.tanh(self.dense(x[:, 0], "bert/pooler/dense"))
+
+    def project(self, x, scope):
+        """Returns the logits of a head of a task, [..., K]."""
+        kernel, bias = (self.weights[f"{scope}output_{name}"] for name in ("weights", "bias"))
+        return x @ kernel.T + bias
+
+    def __call__(self, input_ids, input_mask, segment_ids, positions=None):
+        """Returns the logits of masked words, [B, P, V], and of sentence order, [B, 2].
+
+        Without positions, int [B, P], the words are those of all S positions.
+        """
+        x, pooled = self.encode(input_ids, input_mask, segment_ids, positions)
         scope = "cls/predictions"
         x = x if positions is None else x[:, 1:]  # [B, P, H]
-        y = ACTIVATIONS[config.hidden_act](self.dense(x, f"{scope}/transform/dense"))
+        y = ACTIVATIONS[self.config.hidden_act](self.dense(x, f"{scope}/transform/dense"))
         y = self.norm(y, f"{scope}/transform/LayerNorm")  # [B, P, E], or [B, P, H]
         if self.is_zh:
             y = y @ self.weights["bert/embeddings/word_embeddings_2"].T  # [B, P, E]
         words = y @ self.weights["bert/embeddings/word_embeddings"].T  # [B, P, V]
-        order = pooled @ self.weights["cls/seq_relationship/output_weights"].T  # [B, 2]
-        order = order + self.weights["cls/seq_relationship/output_bias"]
+        order = self.project(pooled, "cls/seq_relationship/")  # [B, 2]
         return words + self.weights[f"{scope}/output_bias"], order

@@ -38,8 +38,6 @@ from tests.checkpoints.checkpoint_samples import (
 )
 
 ROOMY = dataclasses.replace(SHARED, max_position_embeddings=32)
-# A Python that has PyTorch and transformers, if the one that runs the tests has not.
-OTHER_PYTHON = "ALBERT_TF_TRANSFORMERS_PYTHON"
 
 
 @pytest.mark.parametrize("config", [INNER, SQUARE, dataclasses.replace(SHARED, hidden_act="relu")])
@@ -266,18 +264,6 @@ folder, config = sys.argv[1:]
 torch.manual_seed(5)
 AlbertForPreTraining(AlbertConfig.from_json_file(config)).save_pretrained(folder)
 """
-
-
-@pytest.fixture(scope="session")
-def transformers_python():
-    """A Python interpreter that has PyTorch and transformers."""
-    python = os.environ.get(OTHER_PYTHON, sys.executable)
-    probe = [python, "-c", "import torch, transformers"]
-    if subprocess.run(probe, capture_output=True, check=False).returncode:
-        pytest.skip(
-            f"{python} has no PyTorch with transformers; {OTHER_PYTHON} may name one that has"
-        )
-    return python
 
 
 def run(python, code, *arguments):

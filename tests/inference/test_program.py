@@ -9,23 +9,8 @@ import numpy as np
 import pytest
 
 import albert_tf
-from albert_tf import inference
-from albert_tf.cli.flags import parse
-from albert_tf.commands import run_predict
 from albert_tf.inference import program
 from tests.inference.conftest import CONTEXTS, QUESTIONS, TEXTS, write_folder
-
-
-@pytest.fixture
-def predict(capsys):
-    """A function that runs the program with flags and returns the objects that it prints."""
-
-    def run(*arguments):
-        capsys.readouterr()
-        run_predict.run(parse(inference.Settings, arguments))
-        return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-
-    return run
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,675 @@
+"""Tests that a model gives the same answers through every door of the project, within rounding.
+
+The doors are the programs' files, run_predict.py, the predictors, the exports and Hugging Face's
+format. A model of each kind has dropout in its config, which must not act, and weights so large
+that its answers differ much. Its answers are compared with those that NumPy computes in float64 for
+one example at a time, without padding.
+
+`pytest -s tests/test_doors_agree.py -m "slow or not slow"` prints the largest difference for each
+door and model.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import functools
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import albert_tf
+from albert_tf import classification, kernels, race, squad, token_classification
+from albert_tf.checkpoints.names import variable_name
+from albert_tf.checkpoints.store import save_checkpoint
+from albert_tf.classification.program import make_task as make_classifier
+from albert_tf.commands import convert_checkpoint
+from albert_tf.config import AlbertConfig
+from albert_tf.finetuning.task import Split
+from albert_tf.race.reading import parse_question
+from albert_tf.race.task import MultipleChoice
+from albert_tf.squad.program import read_data
+from albert_tf.squad.task import QuestionAnswering
+from albert_tf.token_classification.program import make_task as make_token_classifier
+from albert_tf.tokenization import FullTokenizer, find_words
+from tests.checkpoints import test_huggingface
+from tests.checkpoints.checkpoint_samples import random_arrays
+from tests.conftest import TINY_SHAPE, TOY_TEXT
+from tests.numpy_albert import NumpyAlbert
+from tests.serving import test_tflite
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*tf.lite.Interpreter is deprecated:UserWarning")
+
+TOLERANCE = 1e-5
+CONFIG = AlbertConfig(
+    **TINY_SHAPE
+    | {
+        "num_hidden_layers": 2,
+        "num_hidden_groups": 1,
+        "max_position_embeddings": 61,
+        "type_vocab_size": 2,
+        "hidden_dropout_prob": 0.3,
+        "attention_probs_dropout_prob": 0.3,
+    }
+)
+LINES = TOY_TEXT.splitlines()
+# Texts of many lengths.
+TEXTS = [*LINES, LINES[1][:30], LINES[0][:12], LINES[5][:5]]
+LABELS = ("no", "perhaps", "yes")
+TAGS = ("B-LOC", "I-LOC", "O")
+MOST_ANSWERS = 20  # n_best_size
+RUN_TRANSFORMERS = """
+import json, sys
+import numpy as np
+import torch
+import transformers
+
+folder = sys.argv[1]
+with open(f"{folder}/config.json") as stream:
+    (name,) = json.load(stream)["architectures"]
+model = getattr(transformers, name).from_pretrained(folder).eval()
+batch = {name: torch.tensor(value) for name, value in np.load(f"{folder}/in.npz").items()}
+with torch.no_grad():
+    np.savez(f"{folder}/out.npz", **model(**batch))
+"""
+Answers = dict[str, Any]  # name → strings or numbers
+
+
+def random_weights(model: Any) -> dict[str, Any]:
+    """Weights that are far from those of a new model."""
+    weights = random_arrays({variable_name(v): tuple(v.shape) for v in model.variables}, seed=7)
+    for name, x in weights.items():
+        if name.endswith("/gamma"):
+            weights[name] = 1 + 0.3 * x
+        elif name.endswith(("/beta", "bias")):
+            weights[name] = 0.3 * x
+        elif name.endswith("output_weights"):
+            weights[name] = x
+        elif not name.endswith("embeddings"):
+            weights[name] = 1.5 * x / CONFIG.hidden_size**0.5
+    return weights
+
+
+class Kind(abc.ABC):
+    """A kind of model, with the forms that its answers have at each door."""
+
+    program: Any
+    task: str  # of a predictor
+    settings: ClassVar[dict[str, Any]]
+    rows: ClassVar[list[dict[str, Any]]]  # inputs of run_predict.py
+    extra_doors: tuple[str, ...] = ()
+    inputs = ("input_ids", "input_mask", "segment_ids")
+
+    @abc.abstractmethod
+    def write_data(self, folder: Path) -> dict[str, Any]:
+        """Writes the same examples for training, evaluation and prediction; returns settings."""
+
+    @abc.abstractmethod
+    def make_task(self, settings: Any, tokenizer: FullTokenizer) -> Any:
+        """Returns the program's task."""
+
+    @abc.abstractmethod
+    def head(self, model: NumpyAlbert, x: Any, pooled: Any) -> Any:
+        """Returns the model's outputs for the last layer, [B, S, H], and the pooled output."""
+
+    def outputs(self, task: Any, found: Any) -> dict[str, Any]:
+        """Returns what the task collects from the outputs of its model."""
+        return task.predictions(found)
+
+    @abc.abstractmethod
+    def answers(self, task: Any, split: Split, outputs: dict[str, Any]) -> Answers:
+        """Returns the answers in outputs [N, …]."""
+
+    @abc.abstractmethod
+    def predicted(self, folder: Path) -> Answers:
+        """Returns the answers in the files of `--do_predict`."""
+
+    def evaluated(self, folder: Path) -> Answers:
+        """Returns the answers in the files of `--do_eval`, other than metrics."""
+        return {}
+
+    @abc.abstractmethod
+    def results(self, rows: list[dict[str, Any]]) -> Answers:
+        """Returns the answers in the objects of run_predict.py and of predictors."""
+
+    @abc.abstractmethod
+    def ask(self, predictor: Any) -> list[dict[str, Any]]:
+        """Returns the objects of a predictor for `rows`."""
+
+    @abc.abstractmethod
+    def columns(self) -> dict[str, Any]:
+        """Returns the inputs of the signature `texts`."""
+
+    @abc.abstractmethod
+    def served(self, outputs: dict[str, Any]) -> Answers:
+        """Returns the answers in the outputs of the signature `texts`."""
+
+
+class Classifier(Kind):
+    program, task = classification, "classification"
+    settings: ClassVar = {"task_name": "tsv", "max_seq_length": 47, "tflite_quantization": "none"}
+    rows: ClassVar = [
+        {"text_a": text, "text_b": TEXTS[number - 4][: 4 * number + 3]}
+        for number, text in enumerate(TEXTS)
+    ]
+    extra_doors = ("TFLite",)
+
+    def write_data(self, folder):
+        for split in ("train", "dev", "test"):
+            rows = [row | {"label": LABELS[n % 3]} for n, row in enumerate(self.rows)]
+            write_lines(folder / f"{split}.jsonl", rows)
+        return {"data_dir": str(folder)}
+
+    def make_task(self, settings, tokenizer):
+        return make_classifier(settings, CONFIG, tokenizer)
+
+    def head(self, model, x, pooled):
+        return model.project(pooled, "")
+
+    def answers(self, task, split, outputs):
+        rows = outputs["probabilities"]
+        return {"probabilities": rows, "labels": [LABELS[number] for number in rows.argmax(1)]}
+
+    def predicted(self, folder):
+        return {"probabilities": np.loadtxt(folder / "test_results.tsv")}
+
+    def evaluated(self, folder):
+        rows = read_columns(folder / "dev_predictions.tsv")[1:]
+        return {
+            "probabilities": np.float32([row[4:] for row in rows]),
+            "labels": [r[3] for r in rows],
+        }
+
+    def results(self, rows):
+        return {
+            "probabilities": [[row["probabilities"][label] for label in LABELS] for row in rows],
+            "labels": [row["label"] for row in rows],
+        }
+
+    def ask(self, predictor):
+        return predictor([(row["text_a"], row["text_b"]) for row in self.rows])
+
+    def columns(self):
+        return {name: [row[name] for row in self.rows] for name in ("text_a", "text_b")}
+
+    def served(self, outputs):
+        labels = [label.decode() for label in outputs["labels"]]
+        return {"probabilities": outputs["probabilities"], "labels": labels}
+
+
+class Tagger(Kind):
+    program, task = token_classification, "token_classification"
+    settings: ClassVar = {"max_seq_length": 23}
+    rows: ClassVar = [{"tokens": [word for word, _ in find_words(text)]} for text in TEXTS]
+    extra_doors = ("SavedModel, words",)
+
+    def write_data(self, folder):
+        lines = []
+        for row in self.rows:
+            lines += [f"{word} {TAGS[len(word) % 3]}" for word in row["tokens"]] + [""]
+        for split in ("train", "dev", "test"):
+            (folder / f"{split}.txt").write_text("\n".join(lines))
+        return {"data_dir": str(folder)}
+
+    def make_task(self, settings, tokenizer):
+        return make_token_classifier(settings, CONFIG, tokenizer)
+
+    def head(self, model, x, pooled):
+        return model.project(x, "")
+
+    def outputs(self, task, found):
+        return {"probabilities": tf.nn.softmax(found), **task.predictions(found)}
+
+    def answers(self, task, split, outputs):
+        rows = split.features.at_tokens(outputs["probabilities"])
+        labels = [TAGS[number] for number in rows.argmax(1)]
+        return {"probabilities": rows, "scores": rows.max(1), "labels": labels}
+
+    def predicted(self, folder):
+        return {"labels": [row[-1] for row in read_columns(folder / "test_predictions.tsv")]}
+
+    def evaluated(self, folder):
+        return {"labels": [row[-1] for row in read_columns(folder / "dev_predictions.tsv")]}
+
+    def results(self, rows):
+        return {name: [x for row in rows for x in row[name]] for name in ("labels", "scores")}
+
+    def ask(self, predictor):
+        return predictor([row["tokens"] for row in self.rows])
+
+    def columns(self):
+        return {"texts": TEXTS}
+
+    def served(self, outputs):
+        is_word = outputs["labels"] != b""
+        found = {name: outputs[name][is_word] for name in ("labels", "scores", "probabilities")}
+        return found | {"labels": found["labels"].astype(str)}
+
+
+class Choice(Kind):
+    program, task = race, "multiple_choice"
+    settings: ClassVar = {"task_name": "choice", "max_seq_length": 47, "max_qa_length": 19}
+    rows: ClassVar = [
+        {
+            "passage": " ".join(LINES[number:]) if number % 2 else line[: 9 * number + 5],
+            "question": "Where is _ now?" if number % 3 else "The boat is",
+            "options": ["in the sea", "a river", "wide", "old"][: 2 + number % 3],
+        }
+        for number, line in enumerate(LINES)
+    ]
+
+    def write_data(self, folder):
+        for split in ("train", "dev", "test"):
+            write_lines(
+                folder / f"{split}.jsonl",
+                [row | {"label": n % 2} for n, row in enumerate(self.rows)],
+            )
+        return {"data_dir": str(folder)}
+
+    def make_task(self, settings, tokenizer):
+        return MultipleChoice(settings, CONFIG, tokenizer)
+
+    def head(self, model, x, pooled):
+        return model.project(pooled, "").T  # [1, C]
+
+    def answers(self, task, split, outputs):
+        rows = outputs["probabilities"]
+        return {"probabilities": rows, "predictions": rows.argmax(1).astype(str)}
+
+    def predicted(self, folder):
+        return self.results(read_lines(folder / "choice_predictions.jsonl"))
+
+    def results(self, rows):
+        lists = [row["probabilities"] for row in rows]
+        return {
+            "probabilities": [row + [0.0] * (max(map(len, lists)) - len(row)) for row in lists],
+            "predictions": [str(row["prediction"]) for row in rows],
+        }
+
+    def ask(self, predictor):
+        return predictor.choose([parse_question(row, "test", 1) for row in self.rows])
+
+    def columns(self):
+        return {
+            "context": [row["passage"] for row in self.rows],
+            "question": [row["question"] for row in self.rows],
+            "choices": padded([row["options"] for row in self.rows]),
+        }
+
+    def served(self, outputs):
+        predictions = outputs["predictions"].astype(str)
+        return {"probabilities": outputs["probabilities"], "predictions": predictions}
+
+
+class Spans(Kind):
+    """Questions on contexts of several windows."""
+
+    program, task = squad, "spans"
+    settings: ClassVar = {
+        "max_seq_length": 32,
+        "max_query_length": 9,
+        "doc_stride": 7,
+        "max_answer_length": 5,
+        "n_best_size": MOST_ANSWERS,
+        "num_workers": 1,
+        "num_train_epochs": 1.0,
+        "version_2_with_negative": False,
+        "tflite_quantization": "none",
+    }
+    rows: ClassVar = [
+        {"question": question, "context": context}
+        for question, context in [
+            ("What waits?", LINES[1]),
+            ("What carries the rain?", LINES[0]),
+            ("Who?", " ".join(LINES[2:5])),
+            ("What had changed?", LINES[5]),
+            ("Where is it?", LINES[4][:20]),
+        ]
+    ]
+    extra_doors = ("TFLite",)
+
+    def write_data(self, folder):
+        paragraphs = []
+        for number, row in enumerate(self.rows):
+            answer = {"text": row["context"], "answer_start": 0}
+            asked = {"id": f"q{number}", "question": row["question"], "answers": [answer]}
+            paragraphs.append({"context": row["context"], "qas": [asked]})
+        path = folder / "questions.json"
+        path.write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}))
+        return {"train_file": str(path), "predict_file": str(path)}
+
+    def make_task(self, settings, tokenizer):
+        return QuestionAnswering(settings, CONFIG, tokenizer, False, read_data(settings))
+
+    def head(self, model, x, pooled):
+        start, end = np.moveaxis(model.project(x, "cls/squad/"), -1, 0)
+        return {"start_logits": start, "end_logits": end}
+
+    def answers(self, task, split, outputs):
+        names = {"start_log_prob": "start_logits", "end_log_prob": "end_logits"}
+        outputs = {names.get(name, name): value for name, value in outputs.items()}
+        return self._of_lists(task.answer(split, outputs).nbest)
+
+    def _of_lists(self, nbest):
+        entries = [(name, entry) for name, entries in nbest.items() for entry in entries]
+        return {
+            "texts": [f"{name} {entry['text']}" for name, entry in entries],
+            "probabilities": [entry["probability"] for _, entry in entries],
+            "logits": [[entry["start_log_prob"], entry["end_log_prob"]] for _, entry in entries],
+        }
+
+    def predicted(self, folder):
+        return self._of_lists(json.loads((folder / "nbest_predictions.json").read_text()))
+
+    def results(self, rows):
+        entries = [(n, entry) for n, row in enumerate(rows) for entry in row["answers"]]
+        return {
+            "texts": [f"q{number} {entry['answer']}" for number, entry in entries],
+            "probabilities": [entry["score"] for _, entry in entries],
+        }
+
+    def ask(self, predictor):
+        return predictor.answer([(row["question"], row["context"]) for row in self.rows])
+
+    def columns(self):
+        return {name: [row[name] for row in self.rows] for name in ("question", "context")}
+
+    def served(self, outputs):
+        is_answer = outputs["begins"] >= 0
+        numbers = np.nonzero(is_answer)[0]
+        texts = [text.decode() for text in outputs["answers"][is_answer]]
+        return {
+            "texts": [f"q{number} {text}" for number, text in zip(numbers, texts, strict=True)],
+            "probabilities": outputs["scores"][is_answer],
+        }
+
+
+KINDS = {kind.__name__: kind for kind in (Classifier, Tagger, Choice, Spans)}
+
+
+def write_lines(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def read_lines(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def read_columns(path):
+    return [line.split("\t") for line in path.read_text().splitlines() if line]
+
+
+def padded(lists):
+    """Lists of strings as the rows of a matrix, with "" at their ends."""
+    width = max(map(len, lists))
+    return [row + [""] * (width - len(row)) for row in lists]
+
+
+@dataclasses.dataclass
+class Made:
+    """A model that a program trained for a step at a learning rate of 0, and its answers."""
+
+    kind: Kind
+    folder: Path  # of the run
+    task: Any
+    split: Split
+    expected: Answers
+
+    @property
+    def export(self) -> Path:
+        """The numbered folder."""
+        (path,) = (path for path in (self.folder / "export").glob("**/[0-9]*") if path.is_dir())
+        return path
+
+    @functools.cached_property
+    def signatures(self) -> Any:
+        """The signatures of the SavedModel."""
+        self._served = tf.saved_model.load(str(self.export))  # which has the weights
+        return self._served.signatures
+
+    @functools.cached_property
+    def hugging_face(self) -> Path:
+        """The model's folder in Hugging Face's format."""
+        target = self.folder / "hugging_face"
+        settings = convert_checkpoint.Settings(str(self.folder), str(target), "huggingface")
+        convert_checkpoint.convert(settings)
+        return target
+
+    def batch(self, length: int | None = None) -> dict[str, Any]:
+        """Returns all examples as tensors that are padded to a length."""
+        features = self.split.features
+        length = length or int(features.lengths.max())
+        batch = features.batch(np.arange(len(features)), length)
+        return {name: batch[name] for name in self.kind.inputs}
+
+    def answers(self, outputs: Any) -> Answers:
+        """Returns the answers in outputs [N, …] of a model."""
+        arrays = {name: np.asarray(value) for name, value in outputs.items()}
+        return self.kind.answers(self.task, self.split, arrays)
+
+
+@pytest.fixture(scope="module", name="make")
+def make_once(tmp_path_factory, toy_spm_model):
+    """A function that returns the `Made` of a kind."""
+
+    @functools.cache
+    def make(name):
+        return train_and_export(KINDS[name](), tmp_path_factory.mktemp(name), toy_spm_model)
+
+    return make
+
+
+def train_and_export(kind, folder, vocabulary):
+    """Returns the `Made` of a kind of model, in a folder."""
+    start, data = folder / "start", folder / "data"
+    start.mkdir()
+    data.mkdir()
+    CONFIG.to_json_file(str(start / "albert_config.json"))
+    settings = kind.program.Settings(
+        **{
+            "albert_config_file": str(start / "albert_config.json"),
+            "init_checkpoint": str(start / "model.ckpt-best"),
+            "spm_model_file": vocabulary,
+            "output_dir": str(folder / "run"),
+            "export_dir": str(folder / "run" / "export"),
+            "precision": "float32",
+            "learning_rate": 0.0,
+            "train_step": 1,
+            "train_batch_size": 5,
+            "eval_batch_size": 4,
+            "predict_batch_size": 3,
+            "do_train": True,
+            "do_eval": True,
+            "do_predict": True,
+        }
+        | kind.settings
+        | kind.write_data(data)
+    )
+    task = kind.make_task(settings, FullTokenizer(spm_model_file=vocabulary))
+    weights = random_weights(task.build_model())
+    save_checkpoint(settings.init_checkpoint, weights)
+    examples = task.read("dev")
+    split = Split("dev", examples, task.make_features(examples, "dev"))
+    outputs = compute_in_numpy(kind, task, weights, split.features)
+    expected = kind.answers(task, split, outputs) | task.measure(
+        split, outputs, settings.eval_batch_size
+    )
+    spread = np.ptp(expected["probabilities"], axis=0)
+    assert spread.min() > 0.1, spread
+    kind.program.run(settings)
+    return Made(kind, folder / "run", task, split, expected)
+
+
+def compute_in_numpy(kind, task, weights, features):
+    """Returns name → outputs [N, …], float64, computed for each example alone."""
+    model, rows = NumpyAlbert(CONFIG, weights), []
+    for number in range(len(features)):
+        length = int(features.lengths[number])
+        batch = features.batch(np.array([number]), length)
+        inputs = [batch[name].reshape(-1, length) for name in kind.inputs]  # [1, S], or [C, S]
+        rows.append(kind.outputs(task, kind.head(model, *model.encode(*inputs))))
+    return {
+        name: stack([np.asarray(row[name])[0] for row in rows], task.outputs.get(name, 0.0))
+        for name in rows[0]
+    }
+
+
+def stack(rows, fill):
+    """Stacks arrays whose first axes differ in size."""
+    size = max(map(len, rows))
+    every = [[(0, size - len(row))] + [(0, 0)] * (row.ndim - 1) for row in rows]
+    return np.stack(
+        [np.pad(row, pads, constant_values=fill) for row, pads in zip(rows, every, strict=True)]
+    )
+
+
+# The doors
+
+
+def evaluated(made, request):
+    text = (made.folder / "eval_results.txt").read_text()
+    metrics = {name: float(value) for name, value in re.findall(r"^(\w+) = (\S+)$", text, re.M)}
+    known = {
+        name: metrics[name] for name in made.expected if isinstance(made.expected[name], float)
+    }
+    return known | made.kind.evaluated(made.folder)
+
+
+def predicted(made, request):
+    return made.kind.predicted(made.folder)
+
+
+def predicted_from(find_folder):
+    def run(made, request):
+        path = made.folder / "rows.jsonl"
+        write_lines(path, made.kind.rows)
+        flags = [f"--input_file={path}", "--precision=float32", f"--top_k={MOST_ANSWERS}"]
+        predict = request.getfixturevalue("predict")
+        return made.kind.results(predict(f"--model_dir={find_folder(made)}", *flags))
+
+    return run
+
+
+def predictor_with(engine):
+    def run(made, request):
+        if engine != "tensorflow":
+            pytest.importorskip(engine, reason=f"{engine} is an extra")
+        predictor = albert_tf.load_predictor(str(made.folder), engine=engine, top_k=MOST_ANSWERS)
+        return made.kind.results(made.kind.ask(predictor))
+
+    return run
+
+
+def served_texts(made, request):
+    return call_signature(made, "texts", made.kind.columns())
+
+
+def served_words(made, request):
+    words = padded([row["tokens"] for row in made.kind.rows])
+    return call_signature(made, "words", {"words": words})
+
+
+def call_signature(made, name, columns):
+    outputs = made.signatures[name](**{key: tf.constant(column) for key, column in columns.items()})
+    return made.kind.served({key: value.numpy() for key, value in outputs.items()})
+
+
+def served_tensors(made, request):
+    signature = made.signatures.get("tensors", made.signatures["serving_default"])
+    batch = made.batch()
+    return made.answers(signature(**{name: tf.constant(value) for name, value in batch.items()}))
+
+
+def run_tflite(made, request):
+    content = (made.folder / "export" / "albert_model.tflite").read_bytes()
+    length = made.kind.settings["max_seq_length"]
+    return made.answers(test_tflite.predict(content, made.batch(length)))
+
+
+def converted(made, request):
+    """Shows that the converted weights are complete and read back, not what others compute."""
+    model, _ = albert_tf.from_pretrained(str(made.hugging_face), made.kind.task)
+    return made.answers(made.kind.outputs(made.task, model(made.batch())))
+
+
+def run_transformers(made, request):
+    """Shows what transformers computes with the converted weights, where it is installed."""
+    python, folder = request.getfixturevalue("transformers_python"), made.hugging_face
+    batch = made.batch()
+    names = ("input_ids", "attention_mask", "token_type_ids")
+    inputs = dict(zip(names, batch.values(), strict=True))
+    np.savez(folder / "in.npz", **{name: x.astype(np.int64) for name, x in inputs.items()})
+    test_huggingface.run(python, RUN_TRANSFORMERS, folder)
+    found = dict(np.load(folder / "out.npz"))
+    if "logits" not in found:
+        return made.answers(found)
+    is_there = batch["input_mask"].any(-1)  # False at options that a question does not have
+    found["logits"][~is_there] = kernels.MASKED_SCORE
+    return made.answers(made.kind.outputs(made.task, found["logits"]))
+
+
+DOORS = {
+    "--do_eval": evaluated,
+    "--do_predict": predicted,
+    "run_predict.py, run": predicted_from(lambda made: made.folder),
+    "run_predict.py, export": predicted_from(lambda made: made.export),
+    "run_predict.py, --export_dir": predicted_from(lambda made: made.folder / "export"),
+    "load_predictor, tensorflow": predictor_with("tensorflow"),
+    "load_predictor, openvino": predictor_with("openvino"),
+    "SavedModel, texts": served_texts,
+    "SavedModel, words": served_words,
+    "SavedModel, tensors": served_tensors,
+    "TFLite": run_tflite,
+    "Hugging Face's format": converted,
+    "transformers": run_transformers,
+}
+OPTIONAL = {"SavedModel, words", "TFLite"}
+
+
+def difference(found, expected):
+    """Returns the largest difference of numbers, or the fraction of strings that differ."""
+    found, expected = np.asarray(found), np.asarray(expected)
+    if found.shape != expected.shape:
+        return np.inf
+    if expected.dtype.kind == "U":
+        return float(np.mean(found != expected))
+    return float(np.abs(found - expected).max())
+
+
+@pytest.fixture(scope="module", name="table")
+def print_table():
+    """(door, kind) → the largest difference; printed at the end, with `-s`."""
+    table: dict[tuple[str, str], float] = {}
+    yield table
+    rows = {"": [*KINDS]}
+    for door in DOORS:
+        rows[door] = [f"{table[door, x]:.1e}" if (door, x) in table else "–" for x in KINDS]
+    for name, row in rows.items():
+        sys.stdout.write(f"\n{name:34}" + "".join(f"{cell:>12}" for cell in row))
+    sys.stdout.write("\n")
+
+
+def cells():
+    for name, kind in KINDS.items():
+        for door in DOORS:
+            if door not in OPTIONAL or door in kind.extra_doors:
+                marks = [] if name == "Classifier" else [pytest.mark.slow]
+                if door == "run_predict.py, --export_dir":
+                    marks.append(pytest.mark.xfail(raises=OSError, strict=True))
+                yield pytest.param(name, door, marks=marks, id=f"{name}-{door}")
+
+
+@pytest.mark.parametrize(("kind", "door"), list(cells()))
+def test_a_door_gives_the_answers_of_numpy(kind, door, make, table, request):
+    made = make(kind)
+    found = DOORS[door](made, request)
+    assert found
+    differences = {name: difference(value, made.expected[name]) for name, value in found.items()}
+    table[door, kind] = max(differences.values())
+    assert max(differences.values()) <= TOLERANCE, differences
