@@ -659,9 +659,7 @@ def cells():
     for name, kind in KINDS.items():
         for door in DOORS:
             if door not in OPTIONAL or door in kind.extra_doors:
-                marks = [] if name == "Classifier" else [pytest.mark.slow]
-                if door == "run_predict.py, --export_dir":
-                    marks.append(pytest.mark.xfail(raises=OSError, strict=True))
+                marks = [] if name == "Classifier" else [pytest.mark.slow, pytest.mark.ci]
                 yield pytest.param(name, door, marks=marks, id=f"{name}-{door}")
 
 
