@@ -34,7 +34,7 @@ from albert_tf.heads import AlbertForClassification, classification_losses, regr
 from albert_tf.serving import saved_model, tflite
 from albert_tf.serving.graph_tokenizer import GraphTokenizer
 from albert_tf.tokenization import FullTokenizer, join, truncated_lengths
-from albert_tf.training.evaluation import Evaluation, digest
+from albert_tf.training.evaluation import Evaluation
 
 EXAMPLES_AT_ONCE = 1000
 LOGGED_EXAMPLES = 5
@@ -203,15 +203,11 @@ class Classifier(FineTuningTask):
         """Returns the metrics of the task; see `evaluate`."""
         return evaluate(self.task, outputs["logits"], _label_ids(split.data), batch_size)
 
-    def measured_on(self, split: Split, batch_size: int, padding: Padding) -> str:
-        """Returns a digest of texts, vocabulary and all settings that affect the metrics."""
-        return digest(
-            split.data.checksum(),
-            f"{self.tokenizer.checksum} {self.settings.do_lower_case}",
-            batch_size,
-            padding.max_seq_length,
-            self.settings.use_pooled_output,
-        )
+    def measured_with(self, split: Split, batch_size: int, padding: Padding) -> tuple[Any, ...]:
+        """Returns the metrics, the head, and the batch size that Google's program averages over."""
+        task = self.task
+        metrics = (*task.metrics, task.is_regression, task.labels)
+        return (*metrics, self.settings.use_pooled_output, batch_size)
 
     def write_evaluations(self, output_dir: str, evaluations: Sequence[Evaluation]) -> str:
         """Writes `eval_results.txt` and `best_trial.txt` like Google's program."""

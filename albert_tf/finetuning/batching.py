@@ -10,6 +10,7 @@ Shapes: B batch size, N examples, S sequence length.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import itertools
 from collections.abc import Iterator
 from typing import Any, Protocol
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 
 DRAWS_AT_ONCE = 4096  # random numbers drawn at once, for speed
 OFFICIAL_SHUFFLE_BUFFER = 100
+EXAMPLES_AT_ONCE = 256  # in memory for `checksum`
 
 Batch = dict[str, NDArray[Any]]
 
@@ -136,6 +138,21 @@ def training_batches(
     lengths = features.lengths
     for rows in _sorted_batches(lengths, order, start_step):
         yield features.batch(rows, padding.length(int(lengths[rows].max())))
+
+
+def checksum(features: Features, seq_length: int) -> str:
+    """Returns the SHA-256 of the features of all examples, in hexadecimal.
+
+    Args:
+        features: the features.
+        seq_length: S that they are padded to, at least the length of the longest one.
+    """
+    content = hashlib.sha256()
+    for begin in range(0, len(features), EXAMPLES_AT_ONCE):
+        rows = np.arange(begin, min(begin + EXAMPLES_AT_ONCE, len(features)))
+        for name, values in sorted(features.batch(rows, seq_length).items()):
+            content.update(f"{name} {values.dtype} {values.shape} ".encode() + values.tobytes())
+    return content.hexdigest()
 
 
 def evaluation_batches(

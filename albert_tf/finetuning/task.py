@@ -17,10 +17,10 @@ from typing import Any
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from albert_tf.finetuning import results
+from albert_tf.finetuning import batching, results
 from albert_tf.finetuning.batching import Features, Padding
 from albert_tf.serving import saved_model
-from albert_tf.training.evaluation import Evaluation, best_of
+from albert_tf.training.evaluation import Evaluation, best_of, digest
 
 Batch = dict[str, tf.Tensor]
 Sums = dict[str, tuple[tf.Tensor, tf.Tensor]]
@@ -155,9 +155,28 @@ class FineTuningTask(abc.ABC):
             Metric name → value.
         """
 
-    @abc.abstractmethod
     def measured_on(self, split: Split, batch_size: int, padding: Padding) -> str:
-        """Returns a `digest` of everything but the checkpoint that affects the metrics."""
+        """Returns a `digest` of everything but the checkpoint that affects the metrics.
+
+        The features contain the effect of all settings of reading and tokenization, so that no such
+        setting can be forgotten.
+        """
+        features = batching.checksum(split.features, padding.max_seq_length)
+        others = self.measured_with(split, batch_size, padding)
+        return digest(self.checksum(split.data), features, others)
+
+    @abc.abstractmethod
+    def measured_with(self, split: Split, batch_size: int, padding: Padding) -> tuple[Any, ...]:
+        """Returns what affects the metrics besides the examples, their features and the checkpoint.
+
+        These are settings that change the model's outputs, how outputs are converted to answers, or
+        how answers are measured.
+
+        Args:
+            split: the examples.
+            batch_size: batch size of the evaluation.
+            padding: how its batches are padded.
+        """
 
     def best_of(self, evaluations: Sequence[Evaluation]) -> Evaluation | None:
         """Returns the best of some evaluations, which are sorted by step; None if there is none."""

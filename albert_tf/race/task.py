@@ -34,7 +34,6 @@ from albert_tf.race.settings import Settings
 from albert_tf.serving import graph_choices, saved_model
 from albert_tf.serving.graph_tokenizer import GraphTokenizer
 from albert_tf.tokenization import FullTokenizer
-from albert_tf.training.evaluation import digest
 
 BLANK = "_"
 SPECIAL_TOKENS = 3
@@ -207,10 +206,9 @@ class MultipleChoice(FineTuningTask):
         """Returns the accuracy and the losses; see `evaluate`."""
         return evaluate(split.data, outputs["logits"], batch_size)
 
-    def measured_on(self, split: Split, batch_size: int, padding: Padding) -> str:
-        """Returns a digest of the texts, the vocabulary, the batch size and the lengths."""
-        lengths = padding.max_seq_length, self.settings.max_qa_length
-        return digest(split.data.checksum(), self.tokenizer.checksum, batch_size, *lengths)
+    def measured_with(self, split: Split, batch_size: int, padding: Padding) -> tuple[Any, ...]:
+        """Returns the batch size, over which Google's program averages the loss."""
+        return (batch_size,)
 
     def write_predictions(self, output_dir: str, split: Split, outputs: Outputs, step: int) -> str:
         """Writes the predicted answers and, if labels are known, `predict_results.txt`.

@@ -47,7 +47,7 @@ from albert_tf.squad.results import format_exactly, write_squad_results
 from albert_tf.squad.settings import Settings
 from albert_tf.squad.windows import WindowSettings, make_features
 from albert_tf.tokenization import FullTokenizer
-from albert_tf.training.evaluation import Evaluation, digest, evaluation_of_best
+from albert_tf.training.evaluation import Evaluation, evaluation_of_best
 
 NOWHERE = -1e30  # logit of padding positions, where no answer can start or end
 # The outputs to collect, and their padding values for batches of shorter sequences.
@@ -227,23 +227,14 @@ class QuestionAnswering(FineTuningTask):
         """Returns exact match and F1; see `evaluate`."""
         return self._evaluate(split.data, self.answer(split, outputs))[0]
 
-    def measured_on(self, split: Split, batch_size: int, padding: Padding) -> str:
-        """Returns a digest of questions, vocabulary and all settings that affect the answers."""
-        settings, tokenizer = self.settings, self.tokenizer
-        return digest(
-            split.data.checksum,
-            split.data.is_chinese,
-            (tokenizer.checksum, tokenizer.do_lower_case, self.windows),
-            self.version_2,
-            settings.start_n_top,
-            settings.end_n_top,
-            {
-                "n_best_size": settings.n_best_size,
-                "max_answer_length": settings.max_answer_length,
-            },
-            padding,
-            settings.null_score_diff_threshold,
-            settings.official_threshold,
+    def measured_with(self, split: Split, batch_size: int, padding: Padding) -> tuple[Any, ...]:
+        """Returns the head, and the settings of the answers and of the metrics."""
+        settings = self.settings
+        return (
+            *(self.version_2, split.data.is_chinese),
+            *(settings.start_n_top, settings.end_n_top, padding),
+            *(settings.n_best_size, settings.max_answer_length),
+            *(settings.null_score_diff_threshold, settings.official_threshold),
         )
 
     def write_evaluations(self, output_dir: str, evaluations: Sequence[Evaluation]) -> str:

@@ -35,6 +35,7 @@ from albert_tf.checkpoints import store
 from albert_tf.checkpoints.finding import TASK_FILE
 from albert_tf.config import AlbertConfig
 from albert_tf.finetuning import results
+from albert_tf.finetuning.batching import Padding
 from albert_tf.finetuning.sequences import TokenSequences
 from albert_tf.finetuning.tables import BadRowError, RowReports
 from albert_tf.finetuning.task import Batch, FineTuningTask, Outputs, Split
@@ -43,7 +44,7 @@ from albert_tf.serving import graph_words, saved_model
 from albert_tf.serving.graph_tokenizer import GraphTokenizer
 from albert_tf.token_classification.settings import AUTO, RAW, Settings
 from albert_tf.tokenization import FullTokenizer
-from albert_tf.training.evaluation import Evaluation, digest
+from albert_tf.training.evaluation import Evaluation
 
 EXTENSIONS = (".txt", ".conll", ".tsv")
 DOCUMENT_START = "-DOCSTART-"
@@ -568,14 +569,9 @@ class TokenClassifier(FineTuningTask):
         gold = [sentence.labels for sentence in split.data.sentences]
         return span_metrics(gold, self.predicted_labels(split, outputs), self.tags.scheme)
 
-    def measured_on(self, split: Split, batch_size: int, padding: Any) -> str:
-        """Returns a digest of the sentences, the tags, the vocabulary and the window length."""
-        return digest(
-            split.data.checksum(),
-            self.tags,
-            f"{self.tokenizer.checksum} {self.settings.do_lower_case}",
-            self.settings.max_seq_length,
-        )
+    def measured_with(self, split: Split, batch_size: int, padding: Padding) -> tuple[Any, ...]:
+        """Returns the labels and the tagging scheme, by which spans are measured."""
+        return (self.tags,)
 
     def describe_evaluations(self, output_dir: str, evaluations: Sequence[Evaluation]) -> str:
         """Returns the metrics of the best checkpoint as text."""

@@ -10,6 +10,8 @@ from albert_tf.classification import task as classification
 from albert_tf.classification.reading import Example, ExampleSet, read_examples
 from albert_tf.classification.settings import Settings
 from albert_tf.classification.tasks import TASKS, ClassificationTask
+from albert_tf.finetuning.batching import Padding
+from albert_tf.finetuning.task import Split
 from albert_tf.tokenization import FullTokenizer
 from tests.conftest import BATCH_SIZE
 
@@ -159,6 +161,22 @@ def batch(tiny_batch):
 def make_classifier(task, config, tokenizer=None, **settings):
     values = Settings(task_name=task, data_dir="none", output_dir="none", **settings)
     return classification.Classifier(TASKS[task], values, config, tokenizer)
+
+
+def test_a_checkpoint_is_evaluated_again_if_the_head_or_the_order_of_labels_changed(
+    tokenizer, tiny_config
+):
+    def name(labels=("entailment", "not_entailment"), **settings):
+        classifier = make_classifier("rte", tiny_config, tokenizer, max_seq_length=9, **settings)
+        classifier.task = dataclasses.replace(classifier.task, labels=labels)
+        data = make_set(("0", "a b", "P", None))
+        data = dataclasses.replace(data, task=classifier.task)
+        split = Split("dev", data, classification.make_features(data, tokenizer, 9))
+        return classifier.measured_on(split, 3, Padding(9))
+
+    names = [name(), name(("not_entailment", "entailment")), name(use_pooled_output=False)]
+    assert len(set(names)) == len(names)
+    assert name() == names[0]
 
 
 def test_the_loss_is_the_mean_and_the_metric_a_sum(tiny_config, batch):

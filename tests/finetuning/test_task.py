@@ -35,7 +35,7 @@ class Distances(FineTuningTask):
     def measure(self, split, outputs, batch_size):
         raise NotImplementedError
 
-    def measured_on(self, split, batch_size, padding):
+    def measured_with(self, split, batch_size, padding):
         raise NotImplementedError
 
     def write_predictions(self, output_dir, split, outputs, step):
@@ -58,7 +58,7 @@ OUTPUTS = tf.constant([1.5, 0.0, 5.0])
         "build_model",
         "losses",
         "measure",
-        "measured_on",
+        "measured_with",
         "write_predictions",
         "served_outputs",
     ],

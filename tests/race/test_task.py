@@ -7,6 +7,8 @@ import tensorflow as tf
 from absl import logging
 
 from albert_tf.data.tfrecord import encode_examples
+from albert_tf.finetuning.batching import Padding
+from albert_tf.finetuning.task import Split
 from albert_tf.race import task as race
 from albert_tf.race.reading import Question, QuestionSet, read_race
 from albert_tf.race.settings import Settings
@@ -116,6 +118,29 @@ def make_task(config, tokenizer=None, **settings):
     return race.MultipleChoice(
         Settings(**{"data_dir": "data", "output_dir": "out"} | settings), config, tokenizer
     )
+
+
+def test_a_checkpoint_is_evaluated_again_if_its_features_changed(tokenizer, tiny_config, tmp_path):
+    (tmp_path / "vocab.txt").write_text("\n".join(WORDS) + "\n")
+    cased = FullTokenizer(str(tmp_path / "vocab.txt"), do_lower_case=False)
+
+    def name(words=tokenizer, data=None, **settings):
+        task = make_task(
+            tiny_config, words, **{"max_seq_length": 12, "max_qa_length": 4} | settings
+        )
+        data = data or make_set(make_question())
+        split = Split("dev", data, task.make_features(data, "dev"))
+        return task.measured_on(split, 3, Padding(task.settings.max_seq_length))
+
+    names = [
+        name(),
+        name(cased),
+        name(max_seq_length=13),
+        name(max_qa_length=3),
+        name(data=make_set(make_question(label=2))),
+    ]
+    assert len(set(names)) == len(names)
+    assert name() == names[0]
 
 
 def test_the_loss_is_the_mean_over_questions(tiny_config, tiny_batch):

@@ -310,8 +310,9 @@ def test_batches_have_room_for_a_beam(tiny_config):
 def test_a_checkpoint_is_evaluated_again_if_relevant_settings_changed(task):
     def name(data=None, **settings):
         changed = make_task(task.config, task.version_2, **settings)
-        split = make_split(data or make_data(task.version_2), None)
-        return changed.measured_on(split, 3, Padding(11, 4))
+        data = data or make_data(task.version_2)
+        split = make_split(data, changed.make_features(data, "dev"))
+        return changed.measured_on(split, 3, Padding(LENGTHS["max_seq_length"], 4))
 
     names = [
         name(),

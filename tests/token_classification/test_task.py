@@ -395,19 +395,19 @@ def test_predictions_are_converted_to_labels_and_evaluated(classifier, tokenizer
     assert (metrics["precision"], metrics["recall"], metrics["accuracy"]) == (0.5, 0.5, 0.75)
 
 
-def test_the_evaluation_digest_depends_on_data_tags_and_windows(classifier, tiny_config, tokenizer):
-    split = Split("dev", labeled("O B-LOC"), None)
+def test_the_evaluation_digest_depends_on_data_and_tags(classifier, tiny_config, tokenizer):
     other = task.TokenClassifier(
         Tags(TAGS.labels, "raw"), classifier.settings, tiny_config, tokenizer
     )
-    padding = Padding(11)
-    found = {
-        classifier.measured_on(split, 8, padding),
-        classifier.measured_on(Split("dev", labeled("O O"), None), 8, padding),
-        other.measured_on(split, 8, padding),
-    }
+
+    def name(which, labels, batch_size=8):
+        data = labeled(labels)
+        split = Split("dev", data, which.make_features(data, "dev"))
+        return which.measured_on(split, batch_size, Padding(11))
+
+    found = {name(classifier, "O B-LOC"), name(classifier, "O O"), name(other, "O B-LOC")}
     assert len(found) == 3
-    assert classifier.measured_on(split, 3, Padding(7)) in found
+    assert name(classifier, "O B-LOC", batch_size=3) in found
 
 
 def test_files_have_the_columns_of_conlleval(tmp_path):
