@@ -1,24 +1,27 @@
-"""`trained_with.json`: the vocabulary, data and settings that checkpoints were trained with.
+"""`trained_with.json`: vocabulary, labels, data and settings that checkpoints were trained with.
 
 Training writes the file with its first checkpoint; converted checkpoints keep the part about the
-vocabulary. Programs that use a checkpoint compare it with their own vocabulary, because a model
-only works with the vocabulary it was trained with, and another one of the same size would give
-wrong results without an error.
+vocabulary and the labels. Programs that use a checkpoint compare it with their own, because a model
+only works with the vocabulary and the order of labels it was trained with, and others of the same
+size would give wrong results without an error.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import typing
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from albert_tf import files
+from albert_tf.checkpoints.finding import TASK_FILE
 from albert_tf.settings import with_current_names
 from albert_tf.tokenization import FullTokenizer
 
 FILE = "trained_with.json"
 VOCABULARY, LOWER_CASE = "vocabulary", "do_lower_case"  # names in the identity
+LABELS = "label list"  # in the order of their ids, as a JSON list
 OF_TEXT = frozenset({VOCABULARY, LOWER_CASE})  # names that tokenization depends on
 _DIGEST_LENGTH = 16
 
@@ -48,6 +51,11 @@ class TrainedWith:
         identity = self.identity | {name: f"sha256 {checksum[:_DIGEST_LENGTH]}"}
         paths = self.paths | ({name: absolute(path)} if path else {})
         return TrainedWith(identity, paths, self.others)
+
+    def with_labels(self, labels: Sequence[str]) -> TrainedWith:
+        """Returns a copy with the labels of the model; unchanged if there are none."""
+        found = {LABELS: json.dumps(labels, ensure_ascii=False)} if labels else {}
+        return dataclasses.replace(self, identity=self.identity | found)
 
     def only(self, names: Collection[str]) -> TrainedWith:
         """Returns a copy with only the given names and their paths."""
@@ -130,6 +138,26 @@ def check_vocabulary(folder: str, vocabulary: TrainedWith) -> TrainedWith | None
             "vocabulary of the training."
         )
     return known.only(OF_TEXT)
+
+
+def check_labels(folder: str, labels: Sequence[str]) -> None:
+    """Compares the labels in `task.json` with those that the model in the folder was trained with.
+
+    Args:
+        folder: folder of the model's checkpoint and of `task.json`.
+        labels: the labels of this file, in the order of their ids.
+
+    Raises:
+        ValueError: they differ in number, order or name. The message has both lists.
+    """
+    known, found = read(folder), json.dumps(labels, ensure_ascii=False)
+    expected = found if known is None else known.identity.get(LABELS, found)
+    if found != expected:
+        raise ValueError(
+            f"{os.path.join(folder, TASK_FILE)} lists the labels {found}, but the model was "
+            f"trained with {expected} ({FILE}). Restore these in this order: each label is the "
+            "name of an output."
+        )
 
 
 def absolute(path: str) -> str:

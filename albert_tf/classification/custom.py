@@ -12,6 +12,7 @@ import os
 from collections.abc import Sequence
 
 from albert_tf import files
+from albert_tf.checkpoints import trained_with
 from albert_tf.checkpoints.finding import TASK_FILE
 from albert_tf.classification import tasks
 from albert_tf.classification.reading import ExampleSet, is_number, read_examples
@@ -155,12 +156,13 @@ def read_task(folder: str) -> RememberedTask | None:
     """Returns the task that `remember_task` saved in a model's folder, or None.
 
     Raises:
-        ValueError: the file is corrupt.
+        ValueError: the file is corrupt, or has other labels than the model.
     """
     path = os.path.join(folder, TASK_FILE)
     if not files.exists(path):
         return None
     known = files.read_own_json(path, _TASK_FIELDS)
+    trained_with.check_labels(folder, known["labels"])
     return RememberedTask(
         known["task_name"], known["folder"], tuple(known["labels"]), known["is_regression"]
     )
@@ -207,10 +209,14 @@ def check_task(folder: str, task: ClassificationTask, is_training: bool) -> None
     if not is_same or (is_training and known.folder != task.folder):
         raise ValueError(
             f"{folder} contains a model of the task {known.task_name} with the labels "
-            f"{_few(known.labels)}, not {task.name} with {_few(task.labels)}. Use another "
+            f"{_all(known.labels)}, not {task.name} with {_all(task.labels)}. Use another "
             "--output_dir; to start from this model, pass it as --init_checkpoint."
         )
 
 
+def _all(labels: Sequence[str]) -> str:
+    return ", ".join(labels) or "numbers"
+
+
 def _few(labels: Sequence[str]) -> str:
-    return (", ".join(labels[:10]) + ", …" * (len(labels) > 10)) or "numbers"
+    return ", ".join(labels[:10]) + ", …" * (len(labels) > 10)

@@ -20,7 +20,7 @@ from absl import logging
 from numpy.typing import NDArray
 
 from albert_tf import files
-from albert_tf.checkpoints import store
+from albert_tf.checkpoints import finding
 from albert_tf.classification import custom
 from albert_tf.classification.reading import ExampleSet, read_examples
 from albert_tf.classification.settings import Settings
@@ -143,7 +143,7 @@ class Classifier(FineTuningTask):
         config: AlbertConfig,
         tokenizer: FullTokenizer,
     ) -> None:
-        self.task, self.settings = task, settings
+        self.task, self.labels, self.settings = task, task.labels, settings
         self.config, self.tokenizer = config, tokenizer
         self.selection_metric = task.selection_metric
 
@@ -246,7 +246,7 @@ class Classifier(FineTuningTask):
         Raises:
             ValueError: the checkpoints belong to another task or have different labels.
         """
-        if store.list_checkpoints(output_dir):
+        if finding.has_trained(output_dir):
             custom.check_task(output_dir, self.task, is_training)
 
     def record(self, output_dir: str) -> None:

@@ -252,14 +252,15 @@ def find_task(settings: Settings, config_file: str) -> dict[str, Any]:
     model, or from `id2label` in a Hugging Face config.
 
     Raises:
-        ValueError: one of these files is damaged.
+        ValueError: one of these files is damaged, or `task.json` has other labels than the model.
     """
-    from albert_tf.checkpoints import huggingface
+    from albert_tf.checkpoints import huggingface, trained_with
     from albert_tf.classification import tasks
     from albert_tf.token_classification.task import OUTSIDE, RAW, guess_tags
 
     task = finding.read_json_if_there(_folder(settings), TASK_FILE)
     if task:
+        trained_with.check_labels(_folder(settings), _labels_of(task))
         return task
     values = files.read_json(config_file)
     labels = finding.read_labels(_folder(settings))
@@ -272,6 +273,11 @@ def find_task(settings: Settings, config_file: str) -> dict[str, Any]:
     if "token_labels" in task:
         return task | {"tag_scheme": guess_tags(task["token_labels"]).scheme}
     return task and {"task_name": tasks.CUSTOM_TASK, "folder": ""} | task
+
+
+def _labels_of(task: dict[str, Any]) -> list[str]:
+    """Returns the labels in the content of a `task.json`."""
+    return list(task.get("token_labels") or task.get("labels") or [])
 
 
 def _write(
@@ -309,8 +315,9 @@ def _write(
         difference = compare(before, after, rounding)
         if called := _other_outputs(settings.output_format, temporary, config, batch):
             difference = max(difference, compare({n: after[n] for n in called}, called))
-        if vocabulary is not None:
-            trained_with.write(temporary, vocabulary)
+        known = (vocabulary or trained_with.TrainedWith({})).with_labels(_labels_of(task))
+        if known.identity:
+            trained_with.write(temporary, known)
     print(
         f"wrote {settings.output} ({settings.output_format}). After reloading, its outputs agree "
         f"with those of the input to {difference:.1g} of the largest output."

@@ -126,7 +126,7 @@ def _make_runs(
 def describe_contents(
     settings: FineTuningSettings, tokenizer: FullTokenizer, task: FineTuningTask, train: Any
 ) -> TrainedWith:
-    """Returns fingerprints of the vocabulary and the training data.
+    """Returns the labels, and fingerprints of the vocabulary and the training data.
 
     Args:
         settings: the settings, shared by all runs.
@@ -135,7 +135,7 @@ def describe_contents(
         train: the training examples, or None without training.
     """
     path = settings.spm_model_file or settings.vocab_file or ""
-    known = trained_with.of_tokenizer(tokenizer, path)
+    known = trained_with.of_tokenizer(tokenizer, path).with_labels(task.labels)
     if train is not None:
         path = getattr(train, "path", "")
         known = known.adding(run_identity.TRAINING_DATA, task.checksum(train), path)

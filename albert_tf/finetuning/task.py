@@ -46,6 +46,8 @@ class FineTuningTask(abc.ABC):
     """The interface of a task. The implementations of non-abstract methods suit most tasks.
 
     Attributes:
+        labels: names of the model's outputs, in the order of their ids; () if they have none. They
+            are recorded with the checkpoints, and compared when these are used.
         selection_metric: name of the metric, among those of `measure`, that selects the best
             checkpoint; larger is better.
         takes_last: whether the last of several equally good checkpoints is selected. Google's
@@ -54,6 +56,7 @@ class FineTuningTask(abc.ABC):
             differs between batches, as with questions that have different numbers of options.
     """
 
+    labels: tuple[str, ...] = ()
     selection_metric: str
     takes_last: bool = True
     outputs: Mapping[str, float]

@@ -7,7 +7,8 @@ and the recorded settings distinguish the others.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import os
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from albert_tf.checkpoints import families, finding, trained_with
@@ -126,16 +127,30 @@ class ModelFolder:
         return next((task for name, task in SIGNS.items() if name in self.recorded), None)
 
     def classification_task(self, task: str) -> ClassificationTask:
-        """Returns the classification or regression task, with labels "0", "1", … if unknown."""
+        """Returns the classification or regression task, with labels "0", "1", … if unknown.
+
+        Raises:
+            ValueError: the recorded labels are those of another head.
+        """
         known = custom.read_task(self.records)
         is_regression = task == "regression"
-        count = 0 if is_regression else self.shapes[HEAD][0]
-        is_same = known is not None and known.is_regression == is_regression
-        if known is not None and is_same and len(known.labels) == count:
+        if known is not None and known.is_regression == is_regression:
+            if not is_regression:
+                self._check_count(known.labels)
             return ClassificationTask(
                 known.task_name, known.folder, {}, known.labels, known.is_regression
             )
+        count = 0 if is_regression else self.shapes[HEAD][0]
         return ClassificationTask("", "", {}, tuple(map(str, range(count))), is_regression)
+
+    def _check_count(self, labels: Sequence[str]) -> None:
+        """Raises ValueError unless there are as many labels as outputs of the model."""
+        count = self.shapes[HEAD][0]
+        if len(labels) != count:
+            raise ValueError(
+                f"{self.records}/{custom.TASK_FILE} lists {len(labels)} labels, and the model "
+                f"has {count} outputs: they do not belong together"
+            )
 
     def tags(self) -> Tags:
         """Returns the labels of token classification.
@@ -148,12 +163,7 @@ class ModelFolder:
             raise ValueError(
                 f"{self.folder} has no {custom.TASK_FILE}, which lists the labels of the tokens"
             )
-        count = self.shapes[HEAD][0]
-        if len(tags.labels) != count:
-            raise ValueError(
-                f"{self.records}/{custom.TASK_FILE} lists {len(tags.labels)} labels, and the model "
-                f"has {count} outputs: they do not belong together"
-            )
+        self._check_count(tags.labels)
         return tags
 
     def settings(self, names: Collection[str], of: type[SettingsGroup]) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from absl import logging
 from numpy.typing import NDArray
 
 from albert_tf import files
-from albert_tf.checkpoints import store
+from albert_tf.checkpoints import finding, trained_with
 from albert_tf.checkpoints.finding import TASK_FILE
 from albert_tf.config import AlbertConfig
 from albert_tf.finetuning import results
@@ -300,7 +300,8 @@ def remembered_tags(folder: str) -> Tags | None:
     """Returns the tags that `remember_tags` saved in a model's folder, or None.
 
     Raises:
-        ValueError: the file is corrupt, or was written by another program.
+        ValueError: the file is corrupt, was written by another program, or has other labels than
+            the model.
     """
     path = os.path.join(folder, TASK_FILE)
     if not files.exists(path):
@@ -308,6 +309,7 @@ def remembered_tags(folder: str) -> Tags | None:
     known = files.read_own_json(path, {"token_labels": list[str], "tag_scheme": str})
     if known["tag_scheme"] not in (*LETTERS, RAW):
         raise ValueError(f"{path}: unknown tag_scheme {known['tag_scheme']!r}; move the file away")
+    trained_with.check_labels(folder, known["token_labels"])
     return Tags(tuple(known["token_labels"]), known["tag_scheme"])
 
 
@@ -514,7 +516,7 @@ class TokenClassifier(FineTuningTask):
     def __init__(
         self, tags: Tags, settings: Settings, config: AlbertConfig, tokenizer: FullTokenizer
     ) -> None:
-        self.tags, self.settings = tags, settings
+        self.tags, self.labels, self.settings = tags, tags.labels, settings
         self.config, self.tokenizer = config, tokenizer
 
     # Data.
@@ -608,11 +610,11 @@ class TokenClassifier(FineTuningTask):
         Raises:
             ValueError: the checkpoints have different labels.
         """
-        known = remembered_tags(output_dir) if store.list_checkpoints(output_dir) else None
-        if known is not None and known.labels != self.tags.labels:
+        known = remembered_tags(output_dir) if finding.has_trained(output_dir) else None
+        if known is not None and known.labels != self.labels:
             raise ValueError(
-                f"{output_dir} contains a model with the labels {', '.join(known.labels[:10])}, "
-                f"but the task has {', '.join(self.tags.labels[:10])}. Use another --output_dir; "
+                f"{output_dir} contains a model with the labels {', '.join(known.labels)}, "
+                f"but the task has {', '.join(self.labels)}. Use another --output_dir; "
                 "to start from this model, pass it as --init_checkpoint."
             )
 

@@ -108,8 +108,9 @@ def _columns(rows: Iterable[Sequence[str]], indent: int = 2) -> list[str]:
 def check(run: RunSettings, identity: TrainedWith) -> Changes:
     """Compares a run with the training of the model in its folder or of `init_checkpoint`.
 
-    Resumed training needs the same identity as before. Evaluation, prediction, and training that
-    starts from an `init_checkpoint` only need the same vocabulary and tokenization.
+    Resumed training needs the same identity as before. Training that starts from an
+    `init_checkpoint` only needs the same vocabulary and tokenization; evaluation, prediction and
+    export also need the same labels, and the settings that the output of the model depends on.
 
     Args:
         run: the settings of the run; with `allow_changed_settings`, changes are only logged.
@@ -127,7 +128,9 @@ def check(run: RunSettings, identity: TrainedWith) -> Changes:
         if changes:
             return changes
     folder = weights_folder(run)
-    names = trained_with.OF_TEXT | (set() if run.do_train else run.names_for_model)
+    names = set(trained_with.OF_TEXT)
+    if not run.do_train:
+        names |= {trained_with.LABELS, *run.names_for_model}
     return check_model(folder, identity, names, allows_changes) if folder else {}
 
 

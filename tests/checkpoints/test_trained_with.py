@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from albert_tf.checkpoints import trained_with
@@ -59,3 +61,19 @@ def test_a_vocabulary_is_identified_by_its_content(tmp_path, monkeypatch):
     other = trained_with.of_tokenizer(FullTokenizer("copy.txt", do_lower_case=False), "copy.txt")
     assert not other.is_same(found, "vocabulary")
     assert not other.is_same(found, "do_lower_case")
+
+
+@pytest.mark.parametrize("labels", [("可", "no"), ("no", "可", "?"), ("no",), ()])
+def test_labels_are_compared_in_number_and_order(tmp_path, labels):
+    folder = str(tmp_path)
+    trained_with.check_labels(folder, labels)
+    trained_with.write(folder, KNOWN)  # of a model without labels
+    trained_with.check_labels(folder, labels)
+    trained_with.write(folder, KNOWN.with_labels(("no", "可")))
+    trained_with.check_labels(folder, ("no", "可"))
+    with pytest.raises(
+        ValueError, match=r"but the model was trained with \[\"no\", \"可\"\]"
+    ) as error:
+        trained_with.check_labels(folder, labels)
+    listed = json.dumps(labels, ensure_ascii=False)
+    assert f"task.json lists the labels {listed}, but" in str(error.value)

@@ -247,6 +247,7 @@ def test_vocabulary_and_labels_come_along_both_ways(tmp_path, toy_spm_model):
     assert (there / "tokenizer.json").exists()
     assert not json.loads((there / "tokenizer_config.json").read_text())["do_lower_case"]
     assert trained_with.read(str(back)).identity["do_lower_case"] == "False"
+    trained_with.check_labels(str(back), ("no", "可"))
     assert json.loads((there / "config.json").read_text())["id2label"] == {"0": "no", "1": "可"}
     assert custom.remembered_labels(str(back)) == ("no", "可")
     assert json.loads((back / "task.json").read_text()) == task
@@ -255,6 +256,9 @@ def test_vocabulary_and_labels_come_along_both_ways(tmp_path, toy_spm_model):
     assert convert(Settings(str(there), str(foreign)))
     known = json.loads((foreign / "task.json").read_text())
     assert known == task | {"task_name": "tsv", "folder": ""}
+    (back / "task.json").write_text(json.dumps(task | {"labels": ["可", "no"]}))
+    with pytest.raises(ValueError, match="the model was trained with"):
+        convert(Settings(str(back), str(tmp_path / "swapped")))
 
 
 def test_labels_of_tokens_get_their_scheme(tmp_path):

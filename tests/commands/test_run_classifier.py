@@ -13,6 +13,7 @@ import pytest
 import tensorflow as tf
 from absl import flags
 
+import albert_tf
 from albert_tf import classification
 from albert_tf.checkpoints import store
 from albert_tf.cli.flags import parse
@@ -461,6 +462,16 @@ def test_custom_data_define_labels_that_are_saved_with_the_model(run, tmp_path):
     lines = (out / "submit_results.tsv").read_text().splitlines()
     assert [line.split("\t")[0] for line in lines] == ["index", "9", "7"]
     assert {line.split("\t")[1] for line in lines[1:]} <= {"no", "yes"}
+    task = json.loads((out / "task.json").read_text())
+    write_own(data, "train.jsonl", rows)
+    for labels in (["yes", "no"], ["no", "yes", "?"]):
+        (out / "task.json").write_text(json.dumps(task | {"labels": labels}))
+        message = re.escape(f"lists the labels {json.dumps(labels)}, but the model was trained")
+        for phase in ("--do_train", "--do_eval", "--do_predict", f"--export_dir={tmp_path}/export"):
+            with pytest.raises(ValueError, match=message):
+                run(*own, *columns, *["--labels=no,yes"] * (phase == "--do_train"), phase)
+        with pytest.raises(ValueError, match=message):
+            albert_tf.from_pretrained(str(out)).classify("The river")
 
 
 def test_a_labeled_test_split_is_evaluated(run, finished, tmp_path):

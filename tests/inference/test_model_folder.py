@@ -68,17 +68,22 @@ def test_a_task_without_its_head_is_rejected(pretrained_dir):
 def test_the_folder_of_exports_is_that_of_the_newest(regression_dir):
     (export,) = (regression_dir / "export").iterdir()
     found = ModelFolder(str(export.parent))
-    assert found.is_export
     assert (found.folder, found.find_task()) == (str(export), "regression")
     ours, run = (albert_tf.from_pretrained(str(p)).model for p in (export.parent, regression_dir))
     for weight, expected in zip(ours.get_weights(), run.get_weights(), strict=True):
         np.testing.assert_array_equal(weight, expected)
 
 
-def test_unrecorded_labels_are_numbers(tmp_path, config_file, toy_spm_model):
+def test_unrecorded_labels_are_numbers_and_recorded_ones_must_fit(
+    tmp_path, config_file, toy_spm_model
+):
     heads = {"output_weights": (3, SIZE), "output_bias": (3,)}
     found = ModelFolder(str(write_folder(tmp_path, config_file, toy_spm_model, heads)))
     assert found.classification_task("classification").labels == ("0", "1", "2")
+    task = {"task_name": "x", "folder": "", "labels": ["n", "y"], "is_regression": False}
+    (tmp_path / "task.json").write_text(json.dumps(task))
+    with pytest.raises(ValueError, match="lists 2 labels, and the model has 3 outputs"):
+        found.classification_task("classification")
 
 
 def test_settings_of_training_are_read(classifier_dir):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import re
 import shutil
 
 import pytest
@@ -205,6 +207,18 @@ def test_initializing_from_a_run_needs_its_vocabulary(settings, tmp_path):
     other = describe(start, TrainedWith({"vocabulary": "9 entries"}))
     with pytest.raises(ValueError, match="first was trained with another vocabulary"):
         run_identity.check(start, other)
+
+
+def test_labels_may_only_change_where_a_new_head_is_trained(settings, tmp_path):
+    trained_with.write(str(tmp_path), describe(settings, DATA.with_labels(("no", "yes"))))
+    for labels in (("yes", "no"), ("no", "yes", "?")):
+        now = describe(settings, DATA.with_labels(labels))
+        for changes in ({"do_train": True}, {"do_train": False, "do_eval": True}):
+            with pytest.raises(ValueError, match=r'label list +\["no", "yes"\] +\["') as error:
+                check(settings, now, **changes)
+            error.match(re.escape(json.dumps(labels)))
+        new = {"output_dir": str(tmp_path / "new"), "init_checkpoint": str(tmp_path)}
+        assert check(settings, now, do_train=True, **new) == {}
 
 
 def test_a_vocabulary_of_another_size_causes_a_warning(settings, tmp_path, caplog):
