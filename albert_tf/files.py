@@ -249,9 +249,10 @@ def file_size(path: str) -> int:
 def version(path: str) -> int | str:
     """Returns a value that changes when a file is replaced.
 
-    For a local file it is the modification time in nanoseconds, rounded down to seconds.
+    For a local file it is the modification time in nanoseconds. It is "" if a remote file system
+    does not tell.
     """
-    return remote.version(path) if is_remote(path) else int(os.stat(path).st_mtime) * 10**9
+    return remote.version(path) if is_remote(path) else os.stat(path).st_mtime_ns
 
 
 def read_text(path: str) -> str:

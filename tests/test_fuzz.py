@@ -45,13 +45,20 @@ from albert_tf.classification import custom, tasks
 from albert_tf.classification.reading import read_examples
 from albert_tf.classification.settings import CustomDataSettings
 from albert_tf.config import AlbertConfig
-from albert_tf.data import corpus, record_index, records, tfrecord, work_directory
+from albert_tf.data import (
+    corpus,
+    record_checksums,
+    record_index,
+    records,
+    tfrecord,
+    work_directory,
+)
 from albert_tf.data.settings import TextSettings
 from albert_tf.data.text_formats import sentences_of
 from albert_tf.finetuning import feature_cache, results
 from albert_tf.finetuning.sequences import TokenSequences
 from albert_tf.inference import reading as inference_reading
-from albert_tf.pretraining import input_pipeline
+from albert_tf.pretraining import input_pipeline, record_files
 from albert_tf.pretraining.task import PretrainingTask
 from albert_tf.race.reading import read_questions, read_race
 from albert_tf.squad.reading import read_squad
@@ -343,6 +350,18 @@ def damage_index(data: bytes, rng: random.Random) -> bytes:
     return rng.choice(actions)().astype("<i8").tobytes()
 
 
+def write_record_checksum(folder):
+    write_index(folder)
+    return Path(record_checksums.path_of(str(folder / "train.tfrecord")))
+
+
+def write_run_checksums(folder):
+    path = write_record_file(folder)
+    entry = record_checksums.describe(str(path), "00ff")
+    (folder / "record_checksums.json").write_text(json.dumps({"files": {str(path): entry}}))
+    return folder / "record_checksums.json"
+
+
 def write_record_metadata(folder):
     path = write_record_file(folder)
     entry = {"name": path.name, "instances": NUM_RECORDS, "bytes": path.stat().st_size}
@@ -398,6 +417,15 @@ def read_by_index(path):
     record_file = str(path.parents[1] / path.name)
     places = list(records.find_places(record_file))
     return records.read_places(record_file, places[::2]), records.read_places(record_file, places)
+
+
+@kind("checksum of records", write_record_checksum, damage_json)
+@kind("checksums of records of a run", write_run_checksums, damage_json)
+def read_checksums(path):
+    is_of_run = path.name == record_files.CHECKSUMS_FILE
+    folder = path.parent if is_of_run else path.parents[1]
+    checksums = record_files.Checksums(str(folder))
+    return checksums.of([record_files.RecordFile(str(folder / "train.tfrecord"), NUM_RECORDS)])
 
 
 @kind("record metadata", write_record_metadata, damage_json)

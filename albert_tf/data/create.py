@@ -30,7 +30,7 @@ from tqdm import tqdm
 
 import albert_tf
 from albert_tf import files, workers
-from albert_tf.data import corpus, record_index, records, shuffling
+from albert_tf.data import corpus, record_checksums, record_index, records, shuffling
 from albert_tf.data.encoding import load_tokenizer, load_word_marker, make_chunk_encoder
 from albert_tf.data.records import Outputs
 from albert_tf.data.settings import (
@@ -379,8 +379,9 @@ def remove_half_written(outputs: Outputs) -> None:
     Only those of local outputs are found.
     """
     names: dict[str, set[str]] = {}
-    written = (*outputs.paths, *map(record_index.path_of, outputs.paths), outputs.metadata_file)
-    for path in itertools.filterfalse(files.is_remote, written):
+    beside = [record_index.path_of, record_checksums.path_of]
+    written = (*outputs.paths, *(of(path) for path in outputs.paths for of in beside))
+    for path in itertools.filterfalse(files.is_remote, (*written, outputs.metadata_file)):
         folder, name = os.path.split(path)
         names.setdefault(folder, set()).add(name)
     for folder, ours in names.items():

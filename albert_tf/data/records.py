@@ -14,6 +14,7 @@ import contextlib
 import dataclasses
 import glob
 import gzip
+import hashlib
 import itertools
 import json
 import math
@@ -21,10 +22,10 @@ import os
 import re
 import zlib
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple, cast
 
 from albert_tf import files
-from albert_tf.data import record_index
+from albert_tf.data import record_checksums, record_index
 from albert_tf.data.tfrecord import (
     FOOTER_BYTES,
     HEADER_BYTES,
@@ -129,7 +130,8 @@ class Outputs:
 def open_output(path: str, compression: str) -> Iterator[Callable[[Sequence[bytes]], None]]:
     """Opens a record file for writing; the file appears at `path` only when it is complete.
 
-    The index of an uncompressed file is written as well (see `record_index`).
+    The checksum of the file and, if it is not compressed, its index are written as well (see
+    `record_checksums` and `record_index`).
 
     Args:
         path: the file.
@@ -140,19 +142,35 @@ def open_output(path: str, compression: str) -> Iterator[Callable[[Sequence[byte
     """
     offsets = array.array("q", [0])
     with files.write_atomically(path, "wb") as stream:
+        hashed = _HashedStream(stream)
         if compression:
             # Without name and time in the gzip header, equal records result in equal files.
-            with gzip.GzipFile("", "wb", COMPRESSION_LEVEL, stream, mtime=0) as packed:
+            with gzip.GzipFile(
+                "", "wb", COMPRESSION_LEVEL, cast(IO[bytes], hashed), mtime=0
+            ) as packed:
                 yield packed.writelines
-            return
+        else:
 
-        def write(frames: Sequence[bytes]) -> None:
-            stream.writelines(frames)
-            for frame in frames:
-                offsets.append(offsets[-1] + len(frame))
+            def write(frames: Sequence[bytes]) -> None:
+                hashed.write(b"".join(frames))
+                for frame in frames:
+                    offsets.append(offsets[-1] + len(frame))
 
-        yield write
-        record_index.write(path, offsets)
+            yield write
+            record_index.write(path, offsets)
+    record_checksums.write(path, hashed.content.hexdigest())
+
+
+class _HashedStream:
+    """A stream for writing that computes the SHA-256 of what is written, in `content`."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream, self.content = stream, hashlib.sha256()
+        self.flush = stream.flush
+
+    def write(self, data: bytes) -> int:
+        self.content.update(data)
+        return self._stream.write(data)
 
 
 def is_gzip(path: str) -> bool:

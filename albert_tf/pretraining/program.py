@@ -89,11 +89,17 @@ def _run(settings: Settings, workers: Workers | None) -> Result:
         train_files = eval_files = task.find_records(settings.input_file, "input_file", skip)
         if settings.do_eval and settings.eval_input_file:
             eval_files = task.find_records(settings.eval_input_file, "eval_input_file", skip)
-        identity = opened.identify(settings, describe_contents(train_files, eval_files))
-        evaluates = settings.do_eval and opened.is_chief
-        evaluator = make_evaluator(settings, task, eval_files, reports) if evaluates else None
+        checksums = record_files.Checksums(settings.output_dir)
+        known = describe_contents(train_files, eval_files, checksums)
+        identity = opened.identify(settings, known)
+        evaluator = None
+        if settings.do_eval and opened.is_chief:
+            evaluator = make_evaluator(settings, task, eval_files, checksums, reports)
         if settings.do_train:
             record_files.check_batch_size(train_files, settings.train_batch_size)
+        if opened.is_chief:
+            checksums.keep()
+        if settings.do_train:
             train(settings, task, train_files, opened, identity, evaluator, reports)
         if evaluator is None:
             if not opened.is_chief:
@@ -105,18 +111,25 @@ def _run(settings: Settings, workers: Workers | None) -> Result:
 
 
 def describe_contents(
-    train_files: Sequence[RecordFile], eval_files: Sequence[RecordFile]
+    train_files: Sequence[RecordFile],
+    eval_files: Sequence[RecordFile],
+    checksums: record_files.Checksums,
 ) -> TrainedWith:
     """Returns fingerprints of the training records and of their vocabulary.
 
     The vocabulary is known if the records were created by create_pretraining_data.py.
+
+    Args:
+        train_files: the records to train on.
+        eval_files: the records to evaluate on.
+        checksums: of the files.
 
     Raises:
         ValueError: the records were created with different vocabularies.
     """
     known = record_files.find_vocabulary([*train_files, *eval_files])
     path = record_files.name_files([file.path for file in train_files])
-    return known.adding(run_identity.TRAINING_DATA, record_files.checksum(train_files), path)
+    return known.adding(run_identity.TRAINING_DATA, checksums.of(train_files), path)
 
 
 def train(
@@ -182,9 +195,18 @@ def make_evaluator(
     settings: Settings,
     task: PretrainingTask,
     files: Sequence[RecordFile],
+    checksums: record_files.Checksums,
     reports: Reports | None = None,
 ) -> CheckpointEvaluator:
-    """Returns an evaluator of the checkpoints in `output_dir`, with a separate model."""
+    """Returns an evaluator of the checkpoints in `output_dir`, with a separate model.
+
+    Args:
+        settings: the settings of the run.
+        task: the pre-training task.
+        files: the records to evaluate on.
+        checksums: of the files.
+        reports: of the run, as in `Curves`.
+    """
     batch_size, max_steps = settings.eval_batch_size, settings.max_eval_steps
     dataset = input_pipeline.evaluation_dataset(files, task.features, batch_size)
     model = task.build_model()
@@ -199,7 +221,7 @@ def make_evaluator(
         model,
         measure,
         task.selection_metric,
-        evaluation.digest(record_files.identity(files), batch_size, max_steps),
+        evaluation.digest(checksums.of(files), batch_size, max_steps),
         write_pretraining_results,
         reports=reports,
     )

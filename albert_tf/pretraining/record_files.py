@@ -9,6 +9,7 @@ import dataclasses
 import hashlib
 import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +21,7 @@ from tqdm import tqdm
 from albert_tf import files
 from albert_tf.checkpoints import finding, trained_with
 from albert_tf.checkpoints.trained_with import TrainedWith
-from albert_tf.data import record_index, records
+from albert_tf.data import record_checksums, record_index, records
 
 
 class Feature(NamedTuple):
@@ -48,7 +49,8 @@ Features = dict[str, Feature]  # by name
 # may not be valid text.
 UNPARSABLE = (tf.errors.InvalidArgumentError, UnicodeDecodeError)
 
-_COMPARED_BYTES = 1 << 16  # at the start and at the end of a file
+CHECKSUMS_FILE, FILES = "record_checksums.json", "files"  # in the folder of a run, and its key
+_READERS = 8  # files read at once for their checksums
 _MAX_LOGGED_NUMBERS = 20  # record numbers in a log message
 _NO_RECORD = "{}: contains no usable record. Omit the file, or create it again."
 
@@ -278,28 +280,54 @@ def check_batch_size(files: Sequence[RecordFile], batch_size: int) -> None:
         )
 
 
-def identity(record_files: Sequence[RecordFile]) -> list[Any]:
-    """Returns the sizes and modification times of files, to detect that they have changed."""
-    found = []
-    for file in record_files:
-        size, version = files.file_size(file.path), files.version(file.path)
-        found.append((dataclasses.astuple(file), size, version))
-    return found
+class Checksums:
+    """The checksums of record files, each of which is computed once from all bytes.
 
+    A checksum that the data program stored beside the records is used if it is valid for the file
+    (see `record_checksums`). Other files, such as those of Google's program and copies with a new
+    modification time, are read; a file in the folder of the run keeps their checksums, so that they
+    are not read again when the run is resumed.
 
-def checksum(record_files: Sequence[RecordFile]) -> str:
-    """Returns a SHA-256 of the records in hexadecimal, independent of where the files are.
+    Args:
+        output_dir: folder of the run.
 
-    It is computed from the size, the start and the end of each file, because record files may be
-    too large to be read just for a checksum.
+    Raises:
+        ValueError: the file in the folder is damaged.
     """
-    content = hashlib.sha256()
-    for file in record_files:
-        size = files.file_size(file.path)
-        ranges = [(0, min(size, _COMPARED_BYTES)), (max(0, size - _COMPARED_BYTES), size)]
-        first, last = files.read_ranges(file.path, ranges)
-        content.update(b"%d " % size + first + last)
-    return content.hexdigest()
+
+    def __init__(self, output_dir: str) -> None:
+        self._path = os.path.join(output_dir, CHECKSUMS_FILE)
+        self._kept: dict[str, dict[str, Any]] = {}  # absolute path → entry
+        if files.exists(self._path):
+            self._kept = files.read_own_json(self._path, {FILES: dict[str, dict]})[FILES]
+        self._found: dict[str, str] = {}  # path → checksum
+
+    def of(self, record_files: Sequence[RecordFile]) -> str:
+        """Returns a SHA-256 of the records in hexadecimal, independent of where the files are."""
+        paths = [file.path for file in record_files if file.path not in self._found]
+        with ThreadPoolExecutor(_READERS) as pool:  # hashing releases the lock of the interpreter
+            self._found |= zip(paths, pool.map(self._find, paths), strict=True)
+            missing = [path for path in paths if not self._found[path]]
+            if missing:
+                logging.info("%s: reading all bytes once for a checksum", name_files(missing))
+            for path, checksum in zip(
+                missing, pool.map(record_checksums.compute, missing), strict=True
+            ):
+                self._found[path] = checksum
+                self._kept[trained_with.absolute(path)] = record_checksums.describe(path, checksum)
+        listed = " ".join(self._found[file.path] for file in record_files)
+        return hashlib.sha256(listed.encode()).hexdigest()
+
+    def _find(self, path: str) -> str:
+        """Returns the checksum of a file if it is known, or else ""."""
+        known = self._kept.get(trained_with.absolute(path))
+        kept = record_checksums.valid(path, known) if known else None
+        return kept or record_checksums.find(path) or ""
+
+    def keep(self) -> None:
+        """Writes the checksums of the files that had to be read to the folder of the run."""
+        if self._kept:
+            files.write_json(self._path, {FILES: self._kept})
 
 
 def find_vocabulary(record_files: Sequence[RecordFile]) -> TrainedWith:

@@ -187,6 +187,15 @@ class CheckpointEvaluator:
                     f"{selection_metric}. The file is damaged: move it away or restore it from a "
                     "backup"
                 )
+        if ignored := len(self._all) - len(self.evaluations):
+            logging.warning(
+                "%s/%s: %d evaluations of other data, with other settings or in another precision "
+                "are kept there, but left out of the results. The checkpoints that still exist are "
+                "evaluated again.",
+                output_dir,
+                EVALUATIONS_FILE,
+                ignored,
+            )
         run_directory.read_results(output_dir)  # report a damaged file before evaluating
 
     @property

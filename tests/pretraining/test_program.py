@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from absl import logging
 
 from albert_tf import pretraining
 from albert_tf.checkpoints import store, trained_with
-from albert_tf.pretraining import task
+from albert_tf.pretraining import record_files, task
 from albert_tf.pretraining.program import (
     choose_learning_rate,
     describe_contents,
@@ -169,8 +170,19 @@ def assert_is_complete(output_dir, result, settings):
     assert run["flags"] == json.loads(json.dumps(dataclasses.asdict(settings)))  # tuples: lists
 
 
-def test_a_run_evaluates_its_checkpoints_and_keeps_the_best(tmp_path, training):
-    assert_is_complete(tmp_path / "out", pretraining.run(training), training)
+def test_a_run_evaluates_its_checkpoints_once_wherever_the_records_are(tmp_path, training, caplog):
+    before = pretraining.run(training)
+    assert_is_complete(tmp_path / "out", before, training)
+    curves = (tmp_path / "out" / "metrics.jsonl").read_bytes()
+    moved = tmp_path / "moved"
+    moved.mkdir()
+    for name in ("train.tfrecord", "held_out.tfrecord"):
+        shutil.copyfile(tmp_path / name, moved / name)  # with another time
+    inputs = {"input_file": f"{moved}/train.tfrecord", "eval_input_file": f"{moved}/held*"}
+    caplog.clear()
+    assert pretraining.run(dataclasses.replace(training, **inputs)) == before
+    assert (tmp_path / "out" / "metrics.jsonl").read_bytes() == curves
+    assert "evaluated" not in caplog.text
 
 
 def write_vocabulary(path, checksum):
@@ -188,7 +200,8 @@ def test_records_of_another_vocabulary_are_rejected(tmp_path, settings):
     write_vocabulary(first, "a")
     write_vocabulary(second, "b")
     store.save_checkpoint(str(tmp_path / "out" / "model.ckpt-9"), read_golden("variable/"))
-    known = describe_contents([RecordFile(str(first), 6)], [])
+    checksums = record_files.Checksums(str(tmp_path / "out"))
+    known = describe_contents([RecordFile(str(first), 6)], [], checksums)
     trained_with.write(str(tmp_path / "out"), known)
     settings = dataclasses.replace(settings, train_batch_size=6, do_eval=True)
     with pytest.raises(ValueError, match="created with different vocabularies: "):

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from albert_tf import files
 from albert_tf.checkpoints.trained_with import TrainedWith
-from albert_tf.data import record_index, records
+from albert_tf.data import record_checksums, record_index, records
 from albert_tf.data.tfrecord import encode_examples, frame_records
 from albert_tf.pretraining import record_files
 from albert_tf.pretraining.record_files import (
@@ -243,13 +243,43 @@ def test_the_checksum_of_records_is_independent_of_their_folder(tmp_path):
     moved.write_bytes(first.read_bytes())
     write_numbers(str(other), range(1, 5))
     assert other.stat().st_size == first.stat().st_size
-    a, b, c = (record_files.checksum([RecordFile(str(path), 4)]) for path in (first, moved, other))
+    checksums = record_files.Checksums(str(tmp_path))
+    a, b, c = (checksums.of([RecordFile(str(path), 4)]) for path in (first, moved, other))
     assert a == b != c
-    large = tmp_path / "large"
-    large.write_bytes(bytes(200_000))
-    before = record_files.checksum([RecordFile(str(large), 4)])
-    large.write_bytes(bytes(199_999) + b"x")
-    assert record_files.checksum([RecordFile(str(large), 4)]) != before
+
+
+def test_the_checksum_of_records_covers_every_byte_and_is_computed_once(tmp_path, monkeypatch):
+    paths, output_dir = [str(tmp_path / name) for name in "ab"], str(tmp_path)
+    found = [RecordFile(path, 4) for path in paths]
+    (tmp_path / "a").write_bytes(bytes(400_000))
+    with records.open_output(paths[1], "") as write:  # stores the checksum
+        write(frame_records([b"the boat"]))
+    read, compute = [], record_checksums.compute
+    monkeypatch.setattr(
+        record_checksums, "compute", lambda path: read.append(path) or compute(path)
+    )
+
+    def checksum():
+        checksums = record_files.Checksums(output_dir)
+        value = checksums.of(found)
+        assert checksums.of(found) == value
+        checksums.keep()
+        return value
+
+    before = checksum()
+    assert checksum() == before
+    assert read == paths[:1]
+    with open(paths[0], "r+b") as stream:
+        stream.seek(200_000)
+        stream.write(b"x")
+    after = checksum()
+    assert after != before
+    assert read == paths[:1] * 2
+    assert checksum() == after
+    assert len(read) == 2
+    (tmp_path / "record_checksums.json").write_text('{"files": 3}')
+    with pytest.raises(ValueError, match=r"record_checksums\.json: not written by this program"):
+        record_files.Checksums(output_dir)
 
 
 def test_files_that_every_process_reads_whole_are_named(tmp_path, caplog):

@@ -141,11 +141,13 @@ def test_an_unmeasured_best_is_measured_before_it_can_be_replaced(tmp_path):
     assert best_step(tmp_path) == 7
 
 
-def test_other_data_repeat_the_evaluation_and_the_selection(tmp_path):
+def test_other_data_repeat_the_evaluation_and_the_selection(tmp_path, caplog):
     save(tmp_path, 0, 0.25)
     make_evaluator(tmp_path).evaluate_all()
     measured = Measured()
+    assert "evaluations of other data" not in caplog.text
     found = make_evaluator(tmp_path, measured, "middle only").evaluate_all()
+    assert "evaluations.jsonl: 1 evaluations of other data, with other settings" in caplog.text
     assert measured.seen == [0.25]
     assert len(found) == 1
     lines = (tmp_path / "evaluations.jsonl").read_text().splitlines()
