@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
 
 import numpy as np
 import pytest
 from absl import logging
 
 from albert_tf.checkpoints import containers
+from albert_tf.training.interruption import InterruptedRunError
 from albert_tf.training.loop import Trainer
 
 
@@ -38,6 +40,23 @@ def killed_at(step):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Trainer, "save", fail)
         with pytest.raises(KeyboardInterrupt):
+            yield
+
+
+@contextlib.contextmanager
+def stopped_at(step):
+    """A run inside receives SIGTERM in this step, and has to stop."""
+    take_step = Trainer._take_step
+
+    def take(trainer, *arguments):
+        result = take_step(trainer, *arguments)
+        if trainer.step == step:
+            signal.raise_signal(signal.SIGTERM)
+        return result
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Trainer, "_take_step", take)
+        with pytest.raises(InterruptedRunError, match=f"stopped at step {step} of"):
             yield
 
 

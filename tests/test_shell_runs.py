@@ -108,7 +108,8 @@ def test_a_signal_saves_and_the_same_command_ends_as_without_it(folder, tmp_path
     output = finish(process, EXIT_STATUS)
     assert "SIGTERM: saving after this step" in output
     assert "as requested, and saved it" in output.splitlines()[-1]
-    assert len(store.list_checkpoints(str(tmp_path / "stopped"))) == 2
+    assert list(store.list_checkpoints(str(tmp_path / "stopped"))) == [0]
+    assert len(store.list_resumable(str(tmp_path / "stopped"))) == 2
     finish(start(folder, tmp_path / "stopped", *flags))
     through = weights_of(tmp_path / "through", 400)
     for name, value in weights_of(tmp_path / "stopped", 400).items():

@@ -15,7 +15,7 @@ from typing import Any
 from absl import logging
 
 from albert_tf import files
-from albert_tf.checkpoints.names import BEST, DATA_SUFFIX, NUMBERED
+from albert_tf.checkpoints.names import BEST, DATA_SUFFIX, INTERRUPTED, NUMBERED
 from albert_tf.settings import with_current_names
 
 SAVED_MODEL = "saved_model.pb"
@@ -155,11 +155,24 @@ def records_of(folder: str) -> str:
     return extra if is_export else folder
 
 
-def list_checkpoints(directory: str) -> dict[int, str]:
+def list_resumable(directory: str) -> dict[int, str]:
+    """Returns all checkpoints that a run can be resumed from, as `list_checkpoints` does.
+
+    These are the numbered ones, and the one of a run that a signal stopped.
+    """
+    stopped = list_checkpoints(directory, INTERRUPTED)
+    return dict(sorted((stopped | list_checkpoints(directory)).items()))
+
+
+def list_checkpoints(directory: str, names_of: re.Pattern[str] = NUMBERED) -> dict[int, str]:
     """Returns the numbered checkpoints of a directory as step → prefix in ascending order.
 
     They are found by their `.index` files. The text file `checkpoint` is ignored because in
     released archives it contains a path on another machine.
+
+    Args:
+        directory: the directory, which may not exist.
+        names_of: pattern of other names to list, whose group 1 is the step.
     """
     if not files.is_directory(directory):
         return {}
@@ -168,7 +181,7 @@ def list_checkpoints(directory: str) -> dict[int, str]:
         for name in files.list_directory(directory)
         if name.endswith(".index")
     )
-    found = map(NUMBERED.fullmatch, names)
+    found = map(names_of.fullmatch, names)
     steps = {int(match[1]): os.path.join(directory, match[0]) for match in found if match}
     return dict(sorted(steps.items()))
 

@@ -11,6 +11,8 @@ from typing import Any
 
 BEST = "model.ckpt-best"  # the best checkpoint of a run
 NUMBERED = re.compile(r"model\.ckpt-([0-9]+)")  # the others, by step
+# Of a run that a signal stopped, by step: only to resume it, neither evaluated nor used otherwise.
+INTERRUPTED = re.compile(r"model\.ckpt-interrupted_([0-9]+)")
 DATA_SUFFIX = ".data-00000-of-00001"  # data file of checkpoints with a single shard
 GLOBAL_STEP = "global_step"
 WORDS = "bert/embeddings/word_embeddings"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import tempfile
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,8 +23,9 @@ from absl import logging
 from albert_tf import files
 from albert_tf.checkpoints import containers
 from albert_tf.checkpoints.finding import list_checkpoints as list_checkpoints
+from albert_tf.checkpoints.finding import list_resumable as list_resumable
 from albert_tf.checkpoints.names import BEST as BEST
-from albert_tf.checkpoints.names import DATA_SUFFIX
+from albert_tf.checkpoints.names import DATA_SUFFIX, INTERRUPTED
 
 # TensorFlow's errors if a file cannot be written.
 _DISK_ERRORS = (
@@ -214,7 +216,7 @@ def find_damage(prefix: str, shapes: dict[str, list[int]] | None = None) -> str:
 
 
 def newest_usable(directory: str) -> tuple[int, str] | None:
-    """Returns the newest numbered checkpoint that can be read completely.
+    """Returns the newest checkpoint to resume from that can be read completely.
 
     Newer checkpoints that are damaged are set aside with a warning.
 
@@ -226,7 +228,7 @@ def newest_usable(directory: str) -> tuple[int, str] | None:
         OSError: a checkpoint cannot be opened.
     """
     damages: dict[str, str] = {}
-    for step, prefix in reversed(list_checkpoints(directory).items()):
+    for step, prefix in reversed(list_resumable(directory).items()):
         damage = find_damage(prefix)
         if not damage:
             for damaged, reason in damages.items():
@@ -288,7 +290,7 @@ def set_aside(prefix: str) -> None:
 
 
 def correct_name(prefix: str, step: int) -> None:
-    """Renames a numbered checkpoint whose name does not match its step, with a warning.
+    """Renames a checkpoint whose name does not match its step, with a warning.
 
     If there already is a checkpoint with the right name, it is renamed to `<prefix>.misnamed.*`.
 
@@ -299,7 +301,7 @@ def correct_name(prefix: str, step: int) -> None:
     Raises:
         OSError: the disk is full or cannot be written to.
     """
-    target = os.path.join(os.path.dirname(prefix), f"model.ckpt-{step}")
+    target = re.sub("[0-9]+$", str(step), prefix)
     if files.exists(target + ".index"):
         target = f"{prefix}.misnamed"
     logging.warning("%s has the global_step %d: renamed to %s", prefix, step, target)
@@ -309,10 +311,17 @@ def correct_name(prefix: str, step: int) -> None:
             files.remove(prefix + suffix)
 
 
-def remove_old_checkpoints(directory: str, keep: int) -> None:
-    """Deletes all numbered checkpoints but the `keep` newest; 0 keeps all."""
-    prefixes = list(list_checkpoints(directory).values())
-    for prefix in prefixes[:-keep] if keep > 0 else []:
-        for suffix in (".index", DATA_SUFFIX, ".meta"):
+def remove_old_checkpoints(directory: str, keep: int, written: str = "") -> None:
+    """Deletes all numbered checkpoints but the `keep` newest, and those of earlier interruptions.
+
+    Args:
+        directory: the directory.
+        keep: number of numbered checkpoints to keep; 0 keeps all.
+        written: the checkpoint that has just been written, which stays; "" if there is none.
+    """
+    numbered = list(list_checkpoints(directory).values())
+    interrupted = list_checkpoints(directory, INTERRUPTED).values()
+    for prefix in (*(numbered[:-keep] if keep > 0 else ()), *interrupted):
+        for suffix in (".index", DATA_SUFFIX, ".meta") if prefix != written else ():
             if files.exists(prefix + suffix):
                 files.remove(prefix + suffix)

@@ -141,7 +141,7 @@ class Trainer:
         self.optimizer.iterations.assign(step)
         return True
 
-    def save(self, waits: bool = True) -> str:
+    def save(self, waits: bool = True, is_regular: bool = True) -> str:
         """Writes `model.ckpt-<step>` and the text file `checkpoint`; returns the prefix.
 
         The state is copied before this returns, and written in the background. There is only one
@@ -149,13 +149,18 @@ class Trainer:
 
         Args:
             waits: whether to return only when the checkpoint is written.
+            is_regular: whether the settings ask for a checkpoint at this step. Otherwise, it is
+                only there to resume from: it is called `model.ckpt-interrupted_<step>`, is not
+                evaluated, and is removed when the next one is written, so that a run which was
+                stopped ends with the same checkpoints as one that was not.
         """
         self._writing.wait()
         directory = self.settings.output_dir
         if self._identity is not None:
             trained_with.write(directory, self._identity)
             self._identity = None
-        prefix = os.path.join(directory, f"model.ckpt-{self.step}")
+        kind = "" if is_regular else "interrupted_"
+        prefix = os.path.join(directory, f"model.ckpt-{kind}{self.step}")
         # In the memory of this machine, where TensorFlow shares the buffer of a variable until the
         # next update of the variable, which then writes to another buffer.
         with tf.device("CPU"):
@@ -172,8 +177,8 @@ class Trainer:
         """Writes a checkpoint, deletes old ones, and lists the others in the file `checkpoint`."""
         directory = self.settings.output_dir
         store.save_checkpoint(prefix, state)
-        store.remove_old_checkpoints(directory, self.settings.keep_checkpoint_max)
-        names = [os.path.basename(p) for p in store.list_checkpoints(directory).values()]
+        store.remove_old_checkpoints(directory, self.settings.keep_checkpoint_max, prefix)
+        names = [os.path.basename(p) for p in store.list_resumable(directory).values()]
         with files.write_atomically(os.path.join(directory, "checkpoint")) as stream:
             stream.write(f'model_checkpoint_path: "{names[-1]}"\n')
             stream.writelines(f'all_model_checkpoint_paths: "{name}"\n' for name in names)
@@ -224,7 +229,8 @@ class Trainer:
                 request.log()
                 # Several workers have to stop at the same step.
                 stops = bool(result["stops"]) if self._is_one_of_many else request.is_made
-                is_saved = stops or self._is_checkpoint_due(time.monotonic() - saved_at)
+                is_due = self._is_checkpoint_due(time.monotonic() - saved_at)
+                is_saved = stops or is_due
                 if is_saved or interval.is_due(self.step):
                     means = self._take_means(batches_from)
                     tokens = means.pop(TOKENS, 0.0)
@@ -233,7 +239,7 @@ class Trainer:
                         log.write(self.step, means, rate, tokens)
                 if is_saved:
                     saved_at = time.monotonic()
-                    is_done = self._save(log, None if stops else after_save)
+                    is_done = self._save(log, None if stops else after_save, is_due)
                 if stops and self.step < self.num_train_steps:
                     self._writing.wait()
                     raise InterruptedRunError(
@@ -315,10 +321,12 @@ class Trainer:
             or 0 < settings.save_checkpoints_secs <= seconds
         )
 
-    def _save(self, log: MetricsLog | None, after_save: AfterSave | None) -> bool:
+    def _save(
+        self, log: MetricsLog | None, after_save: AfterSave | None, is_regular: bool = True
+    ) -> bool:
         """Saves a checkpoint if this process writes files; returns whether to stop training.
 
-        With `after_save`, this waits until the checkpoint is written.
+        With `after_save`, this waits until the checkpoint is written. `is_regular` as in `save`.
 
         Raises:
             NonFiniteLossError: a weight or moment is not finite.
@@ -326,7 +334,7 @@ class Trainer:
         self._check_state()
         if log is None:
             return False
-        prefix = self.save(waits=after_save is not None)
+        prefix = self.save(waits=after_save is not None, is_regular=is_regular)
         is_done = after_save is not None and after_save(prefix, log.curves) is True
         log.restart_clock(self.step)
         if is_done and self._is_one_of_many:
@@ -386,7 +394,7 @@ class Trainer:
 
     def _last_checkpoint(self) -> str:
         self._writing.settle()
-        kept = list(store.list_checkpoints(self.settings.output_dir).values())
+        kept = list(store.list_resumable(self.settings.output_dir).values())
         return kept[-1] if kept else "(none)"
 
     def _fail(self, step: int, batches_from: Batches) -> None:

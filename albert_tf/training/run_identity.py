@@ -236,7 +236,7 @@ def check_model(
 
 def _newest_step(output_dir: str) -> int | None:
     """Returns the step that a run is resumed from; None if there is no checkpoint."""
-    steps = list(store.list_checkpoints(output_dir))
+    steps = list(store.list_resumable(output_dir))
     if not steps and files.exists(os.path.join(output_dir, store.BEST + ".index")):
         return 1  # any step after 0: the model has been trained
     return steps[-1] if steps else None

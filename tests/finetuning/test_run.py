@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import fcntl
 import json
+import os
 
 import numpy as np
 import pytest
@@ -29,7 +30,7 @@ from albert_tf.finetuning.task import FineTuningTask, Split
 from albert_tf.serving import saved_model
 from albert_tf.training import session
 from tests.conftest import TINY_SHAPE
-from tests.script_runner import killed_at, tensors
+from tests.script_runner import killed_at, stopped_at, tensors
 
 CONFIG = AlbertConfig(
     **TINY_SHAPE | {"num_hidden_layers": 1, "num_hidden_groups": 1, "type_vocab_size": 2}
@@ -373,6 +374,32 @@ def test_a_killed_run_resumes_to_the_same_result(fine_tune, tmp_path):
     for name in ("eval_results.txt", "evaluations.jsonl"):
         text = (folder / name).read_text().replace(str(folder), str(tmp_path / "out"))
         assert text == (tmp_path / "out" / name).read_text()
+
+
+def test_a_stopped_run_has_the_checkpoints_and_evaluations_of_one_that_was_not(fine_tune, tmp_path):
+    values = {"train_step": 5, "learning_rate": 0.3, "save_checkpoints_steps": 2}
+    values |= {"keep_checkpoint_max": 2}
+    whole, folder = fine_tune(**values), tmp_path / "stopped"
+    values |= {"output_dir": str(folder)}
+    regular, interrupted = "model.ckpt-", "model.ckpt-interrupted_"
+    for step, kept in {
+        1: [f"{regular}0", f"{interrupted}1"],
+        3: [f"{regular}0", f"{regular}2", f"{interrupted}3"],
+        4: [f"{regular}2", f"{regular}4"],  # which is written anyway
+    }.items():
+        with stopped_at(step):
+            fine_tune(**values)
+        present = store.list_resumable(str(folder)).values()
+        assert [os.path.basename(prefix) for prefix in present] == kept
+    again = fine_tune(**values)
+    assert (again.step, again.metrics) == (whole.step, whole.metrics)
+    for name in ("checkpoint", "eval_results.txt", "evaluations.jsonl"):
+        text = (folder / name).read_text().replace(str(folder), str(tmp_path / "out"))
+        assert text == (tmp_path / "out" / name).read_text()
+    assert not list(folder.glob("*interrupted*"))
+    expected = tensors(tmp_path / "out" / "model.ckpt-5")
+    for name, value in tensors(folder / "model.ckpt-5").items():
+        np.testing.assert_array_equal(value, expected[name], err_msg=name)
 
 
 def test_early_stopping_persists(fine_tune, tmp_path):

@@ -137,6 +137,9 @@ def test_a_folder_without_a_checkpoint_is_a_new_run(settings, tmp_path):
     add_checkpoint(tmp_path, "model.ckpt-best")
     with pytest.raises(ValueError, match=r"seed +12345 +1"):
         check(settings, describe(dataclasses.replace(settings, seed=1)))
+    add_checkpoint(tmp_path, "model.ckpt-interrupted_3")
+    with pytest.raises(ValueError, match=r"train_batch_size +4096 +8"):
+        check(settings, describe(dataclasses.replace(settings, train_batch_size=8)))
 
 
 def test_before_the_first_step_only_the_initialization_counts(settings, tmp_path, caplog):
