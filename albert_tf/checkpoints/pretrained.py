@@ -30,6 +30,7 @@ TASKS = {
     "answerable_spans": heads.AlbertForAnswerableSpans,
     "token_classification": heads.AlbertForTokenClassification,
 }
+POOLED = "use_pooled_output"  # setting of classification, and argument of its head
 TASKS_WITH_LABELS = ("classification", "regression", "token_classification")
 
 
@@ -63,6 +64,8 @@ def load_pretrained(
     length = config.max_position_embeddings
     tokenizer = FullTokenizer(vocab_file, do_lower_case, spm_model_file, max_length=length)
     check_vocabulary(tokenizer, spm_model_file or vocab_file or "", config, config_file, folder)
+    if TASKS[task] is heads.AlbertForClassification:
+        head_arguments = _recorded_head(folder) | head_arguments
     model = _make_model(config, task, num_labels, recognized, head_arguments)
     load_checkpoint(model, weights.path)
     return model, tokenizer
@@ -82,6 +85,12 @@ def _make_model(
     elif num_labels is not None:
         raise ValueError(f"num_labels={num_labels}: task={task!r} has no labels")
     return TASKS[task](config, **head_arguments)
+
+
+def _recorded_head(folder: str) -> dict[str, bool]:
+    """Returns the arguments of a classification head that the run in a folder was trained with."""
+    recorded = trained_with.read_settings(finding.records_of(folder))
+    return {name: text == str(True) for name, text in recorded.items() if name == POOLED}
 
 
 def _num_labels(num_labels: int | None, recognized: families.Recognized) -> int:
@@ -151,16 +160,12 @@ def read_config(path: str, recognized: families.Recognized) -> AlbertConfig:
 
 def find_do_lower_case(folder: str, weights: WeightFile) -> bool:
     """Returns whether a folder's vocabulary is for lowercased text; True if this is not known."""
-    records = finding.records_of(folder)
-    known = trained_with.read(records)
-    if known is not None and trained_with.LOWER_CASE in known.identity:
-        return known.identity[trained_with.LOWER_CASE] == str(True)
-    for flags in (
-        finding.flags_of_run(records)[0],
-        finding.read_json_if_there(folder, TOKENIZER_CONFIG_FILE),
-    ):
-        if "do_lower_case" in flags:
-            return bool(flags["do_lower_case"])
+    recorded = trained_with.read_settings(finding.records_of(folder))
+    if trained_with.LOWER_CASE in recorded:
+        return recorded[trained_with.LOWER_CASE] == str(True)
+    flags = finding.read_json_if_there(folder, TOKENIZER_CONFIG_FILE)
+    if "do_lower_case" in flags:
+        return bool(flags["do_lower_case"])
     if "do_lower_case" in weights.shapes:  # a variable of TF-Hub modules
         return bool(weights.read("do_lower_case"))
     return True

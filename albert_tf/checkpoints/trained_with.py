@@ -15,7 +15,7 @@ import typing
 from collections.abc import Collection, Sequence
 
 from albert_tf import files
-from albert_tf.checkpoints.finding import TASK_FILE
+from albert_tf.checkpoints import finding
 from albert_tf.settings import with_current_names
 from albert_tf.tokenization import FullTokenizer
 
@@ -86,6 +86,17 @@ def read(folder: str) -> TrainedWith | None:
     return TrainedWith(**{name: with_current_names(values[name]) for name in fields})
 
 
+def read_settings(folder: str) -> dict[str, str]:
+    """Returns setting → text of the run in a folder: as trained, or if unknown, as last used.
+
+    Raises:
+        ValueError: a file of the run is damaged.
+    """
+    known = read(folder) or TrainedWith({})
+    flags = finding.flags_of_run(folder)[0]
+    return {name: str(value) for name, value in (flags | known.others | known.identity).items()}
+
+
 def write(folder: str, trained_with: TrainedWith) -> None:
     """Writes `trained_with.json`."""
     files.write_json(os.path.join(folder, FILE), dataclasses.asdict(trained_with))
@@ -154,8 +165,8 @@ def check_labels(folder: str, labels: Sequence[str]) -> None:
     expected = found if known is None else known.identity.get(LABELS, found)
     if found != expected:
         raise ValueError(
-            f"{os.path.join(folder, TASK_FILE)} lists the labels {found}, but the model was "
-            f"trained with {expected} ({FILE}). Restore these in this order: each label is the "
+            f"{os.path.join(folder, finding.TASK_FILE)} lists the labels {found}, but the model "
+            f"was trained with {expected} ({FILE}). Restore these in this order: each label is the "
             "name of an output."
         )
 

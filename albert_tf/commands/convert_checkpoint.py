@@ -365,15 +365,15 @@ def _write_model_garden(
 def _write_hugging_face(
     folder: str, tensors: dict[str, np.ndarray], model: AlbertForPretraining, settings: Settings
 ) -> None:
-    from albert_tf.checkpoints import huggingface
+    from albert_tf.checkpoints import huggingface, trained_with
 
-    flags, _ = finding.flags_of_run(_folder(settings))
-    if flags.get("use_pooled_output") is False:
+    recorded = trained_with.read_settings(_folder(settings))
+    if recorded.get("use_pooled_output") == str(False):
         raise ValueError(
             "Hugging Face's ALBERT classifies the pooled output, but this model was trained with "
             "--nouse_pooled_output and classifies the mean of all tokens"
         )
-    is_multiple_choice = "max_qa_length" in flags  # of run_race.py
+    is_multiple_choice = "max_qa_length" in recorded  # of run_race.py
     task = finding.read_json_if_there(folder, TASK_FILE) | {
         "is_multiple_choice": is_multiple_choice
     }

@@ -7,8 +7,7 @@ and the recorded settings distinguish the others.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from albert_tf.checkpoints import families, finding, trained_with
@@ -57,7 +56,7 @@ class ModelFolder:
         self.checkpoint = weights.path
         entries = families.recognize(weights.shapes).entries
         self.shapes = {name: tuple(entry.shape) for name, entry in entries.items()}
-        self.recorded = _recorded_settings(self.records)
+        self.recorded = trained_with.read_settings(self.records)
 
     def load(self, task: str | None, **arguments: Any) -> tuple[Any, FullTokenizer]:
         """Returns the model for a task and its tokenizer.
@@ -200,12 +199,3 @@ class LoadedModelFolder(ModelFolder):
         model, tokenizer = self._loaded
         is_head = task is None and isinstance(model, AlbertModel)
         return (model.encoder if is_head else model), tokenizer
-
-
-def _recorded_settings(folder: str) -> dict[str, str]:
-    """Returns setting name → text of a run: as trained, or if unknown, as last used."""
-    known = trained_with.read(folder)
-    recorded: Mapping[str, Any] = finding.flags_of_run(folder)[0]
-    if known is not None:
-        recorded = {**recorded, **known.others, **known.identity}
-    return {name: str(value) for name, value in recorded.items()}

@@ -286,13 +286,6 @@ class TextClassifier(TextPredictor):
         self._task = Classifier(row, settings, self.model.config, self.tokenizer)
         self.labels = row.labels
 
-    def load(
-        self, found: ModelFolder, recorded: Mapping[str, Any], model_files: Mapping[str, Any]
-    ) -> tuple[Any, FullTokenizer]:
-        """Returns the model and its tokenizer."""
-        use_pooled_output = recorded.get("use_pooled_output", True)
-        return found.load(self.task, use_pooled_output=use_pooled_output, **model_files)
-
     def __call__(self, texts: Texts, pairs: str | Sequence[str] | None = None) -> Any:
         """Returns the result of each text, in input order; for a single string, its result alone.
 

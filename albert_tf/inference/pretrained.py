@@ -63,7 +63,9 @@ def from_pretrained(
         spm_model_file: a SentencePiece model; defaults to the vocabulary in the folder.
         do_lower_case: whether to lowercase text; defaults to what the folder says (flags of the
             run, Hugging Face's tokenizer_config.json, variable of a TF-Hub module), or else True.
-        **head_arguments: arguments of the model's constructor, such as `use_pooled_output=False`.
+        **head_arguments: arguments of the model's constructor, such as `use_pooled_output=False`,
+            which defaults to what the run in the folder was trained with. Such a model depends on
+            the length that inputs are padded to, as in training `max_seq_length`.
 
     Returns:
         The model and the tokenizer. A head that is missing in the checkpoint has random weights,

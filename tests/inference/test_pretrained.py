@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -31,6 +32,25 @@ def test_a_classifier_is_called_with_texts(classifier_dir, task):
     expected = albert_tf.load_predictor(str(classifier_dir))(TEXTS)
     assert classifier(TEXTS) == classifier.classify(TEXTS) == expected
     assert classifier(TEXTS[0])["label"] == expected[0]["label"]
+
+
+def test_a_classifier_of_the_mean_remains_one(classifier_dir, tmp_path):
+    folder = shutil.copytree(classifier_dir, tmp_path / "mean")
+    path = folder / "trained_with.json"
+    known = json.loads(path.read_text())
+    known["identity"]["use_pooled_output"] = "False"
+    path.write_text(json.dumps(known))
+    classifier = albert_tf.from_pretrained(str(folder), "classification")
+    assert not classifier.model.use_pooled_output
+    expected = albert_tf.load_predictor(str(folder))(TEXTS)
+    assert classifier(TEXTS) == expected != albert_tf.load_predictor(str(classifier_dir))(TEXTS)
+    batch = classifier.tokenizer(TEXTS, max_length=17)
+    padded = {n: np.pad(x, ((0, 0), (0, 17 - x.shape[1]))) for n, x in batch.items()}
+    ours = tf.nn.softmax(classifier.model(padded)).numpy()
+    theirs = [list(result["probabilities"].values()) for result in expected]
+    np.testing.assert_allclose(ours, theirs, atol=1e-6)
+    pooled = albert_tf.from_pretrained(str(folder), "classification", use_pooled_output=True)
+    assert pooled.model.use_pooled_output
 
 
 def test_the_current_weights_and_a_new_head_are_used(pretrained_dir):
