@@ -319,12 +319,16 @@ def read_own_json(path: str, fields: Mapping[str, Any]) -> dict[str, Any]:
     return parse_own_json(read_text(path), fields, path)
 
 
-def read_own_json_lines(path: str, fields: Mapping[str, Any]) -> list[dict[str, Any]]:
+def read_own_json_lines(
+    path: str, fields: Mapping[str, Any], is_appended_to: bool = False
+) -> list[dict[str, Any]]:
     """Reads a file with one JSON object per line written by a program of this package.
 
     Args:
         path: the file.
         fields: as in `parse_own_json`.
+        is_appended_to: whether the program appends lines, so that a kill may leave a part of the
+            last one. It is ignored then.
 
     Returns:
         The objects; [] if the file does not exist.
@@ -335,6 +339,9 @@ def read_own_json_lines(path: str, fields: Mapping[str, Any]) -> list[dict[str, 
     """
     text = read_text(path) if exists(path) else ""
     lines = text.removesuffix("\n").split("\n") if text else []
+    # A line ends with a brace, and no part of it is an object.
+    if is_appended_to and lines and not text.endswith(("}", "\n")):
+        del lines[-1]
     return [
         parse_own_json(line, fields, f"{path}, line {number}")
         for number, line in enumerate(lines, 1)
@@ -659,6 +666,34 @@ def write_atomically(path: str, mode: str = "w") -> Iterator[IO[Any]]:
         os.fsync(stream.fileno())
 
 
+def append_text(path: str, text: str) -> None:
+    """Appends text to a local file, which is created if needed, and flushes it to disk.
+
+    If this fails, the file is as it was. A kill may leave a part of the text.
+
+    Raises:
+        OSError: the disk is full or cannot be written to.
+    """
+    data = memoryview(text.encode("utf-8"))
+    with open(path, "ab", buffering=0) as stream:
+        size = stream.tell()
+        try:
+            while data:
+                data = data[stream.write(data) :]
+            os.fsync(stream.fileno())
+        except OSError as error:
+            stream.truncate(size)
+            _advise_if_full(error, path)
+            raise
+
+
+def _advise_if_full(error: BaseException, path: str) -> None:
+    """Raises an OSError with the path and advice if the disk is full."""
+    if isinstance(error, OSError) and error.errno in _FULL and error.filename is None:
+        advice = f"{error.strerror}. Free some space and run the same command again"
+        raise OSError(error.errno, advice, path) from None
+
+
 @contextlib.contextmanager
 def _temporary_name(path: str) -> Iterator[str]:
     """Yields a temporary name next to `path`, and renames the file written there to `path`."""
@@ -669,7 +704,5 @@ def _temporary_name(path: str) -> Iterator[str]:
     except BaseException as error:
         with contextlib.suppress(OSError):
             remove(temporary)
-        if isinstance(error, OSError) and error.errno in _FULL and error.filename is None:
-            advice = f"{error.strerror}. Free some space and run the same command again"
-            raise OSError(error.errno, advice, path) from None
+        _advise_if_full(error, path)
         raise

@@ -557,3 +557,17 @@ def test_a_key_that_occurs_twice_among_many_is_found_at_once_and_quoted_in_part(
     text = json.dumps(dict.fromkeys(keys))[:-1] + f', "{keys[-1]}": 1}}'
     with pytest.raises(ValueError, match=r"a\.json: the key 'longlong.{1,50} occurs twice"):
         files.parse_json(text, "a.json")
+
+
+def test_a_failed_append_leaves_the_file_as_it_was(tmp_path, monkeypatch):
+    path = tmp_path / "log"
+    files.append_text(str(path), "the boat\n")
+    files.append_text(str(path), "waits\n")
+
+    def fail(descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match=r"Free some space and run the same command again: '.*log'"):
+        files.append_text(str(path), "at the landing\n")
+    assert path.read_text() == "the boat\nwaits\n"

@@ -194,7 +194,9 @@ def plot_training_curve(folder: str) -> bool:
     Returns:
         False if nothing was trained or evaluated.
     """
-    training = files.read_own_json_lines(os.path.join(folder, "metrics.jsonl"), {"step": int})
+    training = files.read_own_json_lines(
+        os.path.join(folder, "metrics.jsonl"), {"step": int}, is_appended_to=True
+    )
     evaluations = read_evaluations(folder)
     if not training and not evaluations:
         return False

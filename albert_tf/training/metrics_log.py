@@ -16,6 +16,7 @@ from albert_tf.training.reporting import Reports
 METRICS_FILE = "metrics.jsonl"
 TRAIN, EVAL = "train/", "eval/"  # what TensorBoard's tags begin with
 _ABBREVIATIONS = {"masked_lm": "mlm", "sentence_order": "sop", "accuracy": "acc"}
+Lines = dict[tuple[int, bool], str]  # (step, whether it is of an evaluation) → line
 # Values in a line of training that are not means.
 _OF_THE_LINE = ("learning_rate", "examples_per_second", "tokens_per_second")
 
@@ -26,6 +27,9 @@ class Curves:
     The file has a line for each training report, {"step": 100, "loss": 2.5, …}, and one for each
     evaluation, {"step": 500, "eval/loss": 2.25, …}. Elsewhere the tags are `train/loss` and
     `eval/loss`. Only one instance may be open at a time, because TensorBoard shows the newest file.
+
+    Lines are appended, so that a report costs the same however long the run is. Only if lines are
+    dropped or do not belong at the end, and in remote directories, the file is written anew.
 
     Args:
         output_dir: an existing directory.
@@ -43,11 +47,15 @@ class Curves:
         self.path = os.path.join(output_dir, METRICS_FILE)
         self._reports = reports or Reports(output_dir)
         self._reports_are_shared = reports is not None
-        self._lines = {
+        rows = _read_lines(self.path)
+        self._lines: Lines = {
             (row["step"], _is_evaluation(row)): json.dumps(row)
-            for row in _read_lines(self.path)
+            for row in rows
             if step is None or row["step"] <= step
         }
+        self._last = max(self._lines, default=(-1, False))
+        # Whether the file has exactly these lines, so that it can be appended to.
+        self._is_current = not rows or files.read_text(self.path) == self._text()
 
     @property
     def lines(self) -> list[str]:
@@ -60,8 +68,8 @@ class Curves:
         Raises:
             OSError: the disk is full, or the file system does not respond.
         """
-        self._lines[step, False] = json.dumps({"step": step} | dict(values))
-        self._write({step: values}, TRAIN)
+        self._write({(step, False): json.dumps({"step": step} | dict(values))})
+        self._report({step: values}, TRAIN)
 
     def set_evaluations(self, evaluations: Mapping[int, Mapping[str, float]]) -> None:
         """Replaces all evaluations, writing TensorBoard summaries of new ones.
@@ -72,21 +80,39 @@ class Curves:
         Raises:
             OSError: the disk is full, or the file system does not respond.
         """
-        known = {key: line for key, line in self._lines.items() if key[1]}
         now = {
             (step, True): json.dumps({"step": step} | {EVAL + n: v for n, v in metrics.items()})
             for step, metrics in evaluations.items()
         }
-        if now == known:
+        gone = [key for key in self._lines if key[1] and key not in now]
+        new = {key: line for key, line in now.items() if self._lines.get(key) != line}
+        if not gone and not new:
             return
-        self._lines = {key: line for key, line in self._lines.items() if not key[1]} | now
-        new = {key[0] for key, line in now.items() if known.get(key) != line}
-        self._write({step: evaluations[step] for step in sorted(new)}, EVAL)
+        for key in gone:
+            del self._lines[key]
+            self._is_current = False
+        self._write(new)
+        self._report({step: evaluations[step] for step, _ in sorted(new)}, EVAL)
 
-    def _write(self, rows: Mapping[int, Mapping[str, float]], prefix: str) -> None:
-        """Writes the file, and the TensorBoard summaries of `rows`, step → values."""
-        with files.write_atomically(self.path) as stream:
-            stream.write("".join(line + "\n" for line in self.lines))
+    def _text(self) -> str:
+        return "".join(line + "\n" for line in self.lines)
+
+    def _write(self, new: Lines) -> None:
+        """Adds lines: appends them to the file if they belong at its end, or else rewrites it."""
+        keys = sorted(new)
+        is_at_end = self._is_current and keys[0] > self._last
+        self._lines |= new
+        self._last = max(self._lines, default=self._last)
+        self._is_current = False
+        if is_at_end and not files.is_remote(self.path):  # object stores cannot append
+            files.append_text(self.path, "".join(new[key] + "\n" for key in keys))
+        else:
+            with files.write_atomically(self.path) as stream:
+                stream.write(self._text())
+        self._is_current = True
+
+    def _report(self, rows: Mapping[int, Mapping[str, float]], prefix: str) -> None:
+        """Writes the summaries of `rows`, step → values, for TensorBoard and the like."""
         self._reports.write(
             {step: {prefix + n: v for n, v in values.items()} for step, values in rows.items()}
         )
@@ -227,5 +253,5 @@ def _is_evaluation(row: Mapping[str, Any]) -> bool:
 
 
 def _read_lines(path: str) -> list[dict[str, Any]]:
-    """Returns the lines of `metrics.jsonl`; raises ValueError if one is damaged."""
-    return files.read_own_json_lines(path, {"step": int})
+    """Returns the complete lines of `metrics.jsonl`; raises ValueError if one is damaged."""
+    return files.read_own_json_lines(path, {"step": int}, is_appended_to=True)

@@ -9,7 +9,9 @@ import pytest
 import tensorflow as tf
 from absl import logging
 
+from albert_tf import files
 from albert_tf.training.metrics_log import Curves, MetricsLog, read_means
+from albert_tf.training.reporting import Reports
 
 
 def lines_of(path):
@@ -154,7 +156,45 @@ def test_the_means_of_the_last_line_can_be_read(tmp_path):
     assert read_means(str(tmp_path), 4) is None
 
 
-@pytest.mark.parametrize("line", ['{"step": 4, "los', '{"loss": 1.5}', '{"step": "4"}', "5"])
+def test_a_report_is_appended_and_costs_the_same_in_a_long_run(tmp_path, monkeypatch):
+    written, append, write = [], files.append_text, files.write_atomically
+    monkeypatch.setattr(
+        files, "append_text", lambda path, text: (written.append(len(text)), append(path, text))
+    )
+    monkeypatch.setattr(
+        files, "write_atomically", lambda path: (written.append("all"), write(path))[1]
+    )
+    curves = Curves(str(tmp_path), 0, Reports(str(tmp_path), ("none",)))
+    for step in range(1, 9):
+        curves.add_training(step, {"loss": 2.0})
+        curves.set_evaluations({number: {"loss": 1.5} for number in range(step + 1)})
+    line, evaluation = len('{"step": 1, "loss": 2.0}\n'), len('{"step": 1, "eval/loss": 1.5}\n')
+    # Step 0 is evaluated after step 1 was reported, and belongs before it.
+    assert written == [line, "all", *[line, evaluation] * 7]
+    expected = (tmp_path / "metrics.jsonl").read_text()
+    assert [json.loads(text)["step"] for text in expected.splitlines()][:4] == [0, 1, 1, 2]
+    again = Curves(str(tmp_path), 8, Reports(str(tmp_path), ("none",)))
+    again.set_evaluations({number: {"loss": 1.5} for number in range(9)})
+    again.add_training(9, {"loss": 2.0})
+    assert written[-1] == line
+    assert (tmp_path / "metrics.jsonl").read_text() == expected + '{"step": 9, "loss": 2.0}\n'
+
+
+@pytest.mark.parametrize("size", range(1, 27))
+def test_a_line_that_a_kill_cut_short_is_ignored_and_replaced(tmp_path, size):
+    lines = ['{"step": 2, "loss": 2.5}\n', '{"step": 4, "loss": 1.5}\n']
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(lines[0] + lines[1][:size])
+    is_whole = size >= len(lines[1]) - 1
+    assert (read_means(str(tmp_path), 4) is not None) == is_whole
+    curves = Curves(str(tmp_path), 4, Reports(str(tmp_path), ("none",)))
+    assert len(curves.lines) == 1 + is_whole
+    curves.add_training(4, {"loss": 1.5})
+    curves.add_training(6, {"loss": 1.25})
+    assert path.read_text() == "".join(lines) + '{"step": 6, "loss": 1.25}\n'
+
+
+@pytest.mark.parametrize("line", ['{"step": 4, "los}', '{"loss": 1.5}', '{"step": "4"}', "5\n"])
 def test_the_error_for_a_damaged_log_names_the_line(tmp_path, line):
     (tmp_path / "metrics.jsonl").write_text(f'{{"step": 2}}\n{line}')
     message = r"metrics\.jsonl, line 2: not written by this program, or damaged since"
