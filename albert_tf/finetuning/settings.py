@@ -150,8 +150,8 @@ class FineTuningSettings(RunSettings, DataSettings):
         """Returns `values`, completed with the settings of the trained model if not training.
 
         The settings are those of the trained run in `output_dir`, if there is one, so that this
-        folder is all that evaluation, prediction and export need. `data_dir` is taken from the most
-        recent run in the folder.
+        folder is all that evaluation, prediction and export need. `data_dir` is taken from the last
+        training in the folder.
 
         Raises:
             ValueError: a file of the run is corrupt.

@@ -30,7 +30,7 @@ class ReportInterval:
 
     def __init__(self, output_dir: str, log_steps: int) -> None:
         self._output_dir = output_dir
-        self.steps = log_steps or int(run_directory.read_reporting(output_dir).get(_LOG_STEPS, 0))
+        self.steps = log_steps or run_directory.read_reporting(output_dir, _LOG_STEPS, int) or 0
 
     def is_due(self, step: int) -> bool:
         """Returns whether to report at a step."""

@@ -101,7 +101,7 @@ class WeightsAndBiases:
     def __init__(self, output_dir: str, settings: Hyperparameters) -> None:
         import wandb
 
-        known = run_directory.read_reporting(output_dir).get(_WANDB)
+        known = run_directory.read_reporting(output_dir, _WANDB, str)
         self._run = wandb.init(
             project=os.environ.get("WANDB_PROJECT", _PROJECT),
             name=os.environ.get("WANDB_NAME", _name(output_dir)),
@@ -134,7 +134,7 @@ class MLflow:
         import mlflow
 
         self._mlflow = mlflow
-        known = run_directory.read_reporting(output_dir).get(_MLFLOW)
+        known = run_directory.read_reporting(output_dir, _MLFLOW, str)
         name = None if known else _name(output_dir)
         run = mlflow.start_run(run_id=known, run_name=name, nested=True)
         self._run_id = run.info.run_id

@@ -2,7 +2,7 @@
 
 * `.lock` is locked by the process that writes to the directory. The kernel releases the lock
   whenever and however the process ends, so it is never stale; the file itself stays.
-* `run.json` describes the run, and `runs.jsonl` this run and all earlier ones, one per line.
+* `run.json` describes the last start that trained, and `runs.jsonl` all starts, one per line.
 * `results.json` contains the final metrics of the run.
 * `reporting.json` contains how the run reports its metrics, so that a resumed run does the same.
 """
@@ -26,9 +26,10 @@ from absl import logging
 
 import albert_tf
 from albert_tf import files
+from albert_tf.checkpoints import finding
+from albert_tf.checkpoints.finding import RUN_FILE
 
 LOCK_FILE = ".lock"
-RUN_FILE = "run.json"
 RUNS_FILE = "runs.jsonl"
 RESULTS_FILE = "results.json"
 REPORTING_FILE = "reporting.json"
@@ -177,6 +178,9 @@ def describe_run(
 ) -> dict[str, Any]:
     """Writes `run.json`, and appends the same content as a line to `runs.jsonl`.
 
+    A start that does not train, such as an evaluation, leaves a `run.json` of one that did, because
+    its settings are those of the model.
+
     Args:
         output_dir: an existing directory.
         command: the program and its arguments, such as `sys.argv`.
@@ -187,7 +191,7 @@ def describe_run(
             that the user accepted; "changed_settings" in the file.
 
     Returns:
-        The content of `run.json`. Besides the arguments it has `started` (UTC), the working
+        The line of `runs.jsonl`. Besides the arguments it has `started` (UTC), the working
         `directory`, `host`, `platform`, `versions`, and `source`, the git commit of this package
         and whether files differ from it, or None outside a git repository.
     """
@@ -205,7 +209,8 @@ def describe_run(
     }
     if changes:
         entry["changed_settings"] = dict(changes)
-    _write(os.path.join(output_dir, RUN_FILE), _to_json(entry, indent=1) + "\n")
+    if settings.get("do_train") or not finding.flags_of_run(output_dir)[0].get("do_train"):
+        _write(os.path.join(output_dir, RUN_FILE), _to_json(entry, indent=1) + "\n")
     path = os.path.join(output_dir, RUNS_FILE)
     _write(path, _read(path) + _to_json(entry) + "\n")
     return entry
@@ -277,20 +282,27 @@ def read_results(output_dir: str) -> dict[str, dict[str, Any]]:
     return {phase: known[phase] for phase in PHASES if known.get(phase) is not None}
 
 
-def read_reporting(output_dir: str) -> dict[str, Any]:
-    """Returns `reporting.json` as name → value; {} if the file does not exist.
+def read_reporting(output_dir: str, name: str, kind: type) -> Any:
+    """Returns an entry of `reporting.json`; None if there is none.
+
+    Args:
+        output_dir: the directory.
+        name: name of the entry.
+        kind: type of its value.
 
     Raises:
-        ValueError: the file is damaged.
+        ValueError: the file is damaged, or the value has another type.
     """
     path = os.path.join(output_dir, REPORTING_FILE)
-    return dict(files.read_own_json(path, {})) if files.exists(path) else {}
+    known = files.read_own_json(path, {}) if files.exists(path) else {}
+    return files.read_own_json(path, {name: kind})[name] if name in known else None
 
 
 def record_reporting(output_dir: str, name: str, value: int | str) -> None:
     """Updates an entry of `reporting.json`: the report interval, or the id of a remote run."""
-    known = read_reporting(output_dir) | {name: value}
-    _write(os.path.join(output_dir, REPORTING_FILE), _to_json(known, indent=1) + "\n")
+    path = os.path.join(output_dir, REPORTING_FILE)
+    known = files.read_own_json(path, {}) if files.exists(path) else {}
+    _write(path, _to_json(known | {name: value}, indent=1) + "\n")
 
 
 def _to_json(content: Mapping[str, Any], indent: int | None = None) -> str:

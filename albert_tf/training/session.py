@@ -193,7 +193,7 @@ class Session:
             self._workers.agree(identity.identity | local, shown)
 
     def begin_work(self) -> None:
-        """Writes `run.json` and the config, once the run is known to be valid.
+        """Writes the files that describe the run, once it is known to be valid.
 
         A run that fails before that leaves no files that would be in the way of the next one.
         """

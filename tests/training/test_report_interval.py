@@ -45,5 +45,13 @@ def test_what_was_chosen_stays(tmp_path):
     assert ReportInterval(str(tmp_path), 7).steps == 7  # given
 
 
+@pytest.mark.parametrize("value", ["null", '"10"', "2.5", "true"])
+def test_a_damaged_number_of_steps_is_reported(tmp_path, value):
+    (tmp_path / "reporting.json").write_text(f'{{"log_steps": {value}, "wandb": "a1"}}')
+    with pytest.raises(ValueError, match=r"reporting\.json: not written .*'log_steps' is .* int"):
+        ReportInterval(str(tmp_path), 0)
+    assert ReportInterval(str(tmp_path), 7).steps == 7
+
+
 def test_round_numbers_of_steps():
     assert [round_steps(most) for most in (0.3, 1, 4.9, 5, 99, 1234)] == [1, 1, 2, 5, 50, 1000]

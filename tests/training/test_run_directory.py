@@ -203,11 +203,11 @@ def test_a_directory_that_cannot_be_created_is_rejected(tmp_path):
         pass
 
 
-def describe(path, step=20):
+def describe(path, step=20, **flags):
     return run_directory.describe_run(
         str(path),
         ["run_pretraining.py", "--num_train_steps=20"],
-        {"num_train_steps": step, "learning_rate": np.float32(0.5), "path": ROOT},
+        {"num_train_steps": step, "learning_rate": np.float32(0.5), "path": ROOT} | flags,
         {"vocab_size": 97},
         {"name": "CPU", "count": 1, "precision": "float32"},
     )
@@ -228,6 +228,16 @@ def test_a_run_is_described_and_earlier_ones_are_kept(tmp_path):
     assert entry["started"].endswith("+00:00")
     assert first["host"] == second["host"] == socket.gethostname()
     assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_start_that_does_not_train_leaves_the_settings_of_the_model(tmp_path):
+    described = []
+    for step, trains in ((10, False), (20, True), (30, False), (40, True)):
+        describe(tmp_path, step, do_train=trains)
+        flags = json.loads((tmp_path / "run.json").read_text())["flags"]
+        described.append(flags["num_train_steps"])
+    assert described == [10, 20, 20, 40]
+    assert len((tmp_path / "runs.jsonl").read_text().splitlines()) == 4
 
 
 def test_the_versions_are_those_in_use():
