@@ -22,7 +22,7 @@ from albert_tf.checkpoints import containers, loading, store
 from albert_tf.checkpoints.store import BEST
 from albert_tf.finetuning import batching
 from albert_tf.finetuning.batching import Features, Padding, TrainingOrder
-from albert_tf.training import progress
+from albert_tf.training import evaluation, progress
 from albert_tf.training.datasets import prefetch
 
 Step = Callable[[Any], Mapping[str, Any]]  # of a batch
@@ -154,6 +154,7 @@ def find_best(output_dir: str, init_checkpoint: str | None = None) -> str:
 
     Raises:
         FileNotFoundError: there is no checkpoint.
+        ValueError: another run wrote it in place of ours.
     """
     found = find_trained(output_dir, init_checkpoint)
     if found is None:
@@ -162,6 +163,8 @@ def find_best(output_dir: str, init_checkpoint: str | None = None) -> str:
             "--init_checkpoint."
         )
     best = os.path.join(output_dir, BEST)
+    if os.path.dirname(found) == os.path.dirname(best):
+        evaluation.check_not_replaced(evaluation.read_evaluations(output_dir), found)
     if found != best:
         logging.warning("%s does not exist: predicting with %s", best, found)
     elif loading.read_step(best) == 0:

@@ -109,6 +109,28 @@ def evaluation_of_best(output_dir: str) -> Evaluation | None:
     return found[-1] if found else None
 
 
+def check_not_replaced(evaluations: Iterable[Evaluation], prefix: str) -> None:
+    """Checks that a checkpoint is the one of its step that a run has evaluated, if it has.
+
+    Args:
+        evaluations: all evaluations of the run.
+        prefix: a checkpoint in its folder, which is not damaged.
+
+    Raises:
+        ValueError: another run wrote the checkpoint; the message names both.
+    """
+    step, name = loading.read_step(prefix), containers.digest(prefix)
+    ours = {e.checkpoint: e for e in evaluations if e.step == step and e.checkpoint}
+    if ours and name not in ours:
+        expected, evaluation = ours.popitem()
+        raise ValueError(
+            f"{prefix} (digest {name}) is not the checkpoint of step {step} that was evaluated in "
+            f"this folder (digest {expected}: {format_figures(evaluation.metrics)}): another run "
+            f"wrote it in its place. Restore that one, or move {EVALUATIONS_FILE} away to go on "
+            "with this one."
+        )
+
+
 @dataclasses.dataclass(frozen=True)
 class EarlyStopping:
     """Stops training when the dev set metric no longer improves.
@@ -289,10 +311,15 @@ class CheckpointEvaluator:
         """Returns `_checkpoints` after setting aside damaged ones.
 
         Only the best checkpoint and those not evaluated yet are checked.
+
+        Raises:
+            ValueError: another run wrote one of them in place of ours, or all are damaged.
         """
         present, known = self._checkpoints(), {e.checkpoint for e in self.evaluations}
         to_read = [p for name, p in present.items() if name not in known or p == self._best_prefix]
         usable = store.set_aside_damaged(to_read, has_others=len(to_read) < len(present))
+        for prefix in usable:
+            check_not_replaced(self._all, prefix)
         return {name: p for name, p in present.items() if p not in to_read or p in usable}
 
     def _evaluate_each(self, prefixes: Iterable[str]) -> None:

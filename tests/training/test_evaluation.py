@@ -11,8 +11,9 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf import files
-from albert_tf.checkpoints import loading, store
+from albert_tf.checkpoints import containers, loading, store
 from albert_tf.checkpoints.names import variable_name
+from albert_tf.finetuning.prediction import find_best
 from albert_tf.pretraining import input_pipeline, record_files
 from albert_tf.pretraining.task import PretrainingTask
 from albert_tf.training import evaluation, precision
@@ -184,18 +185,6 @@ def test_evaluations_without_a_recorded_precision_count(tmp_path):
     assert measured.seen == []
 
 
-def test_a_changed_checkpoint_is_evaluated_again(tmp_path):
-    save(tmp_path, 10, 0.5)
-    make_evaluator(tmp_path).evaluate_all()
-    save(tmp_path, 10, 0.75)
-    measured = Measured()
-    make_evaluator(tmp_path, measured).evaluate_all()
-    assert measured.seen == [0.75]
-    assert tf.train.load_checkpoint(str(tmp_path / "model.ckpt-best")).get_tensor(
-        variable_name(OneWeight().weight)
-    ) == np.float32(0.75)
-
-
 def test_a_new_run_discards_the_evaluations_of_an_earlier_one(tmp_path):
     evaluator = make_evaluator(tmp_path)
     for step, value in ((0, 0.25), (10, 0.75), (20, 0.5)):
@@ -221,6 +210,32 @@ def test_resuming_keeps_evaluations_and_adds_missing_ones(tmp_path):
     again.begin(20)
     assert measured.seen == [0.75]
     assert [e.step for e in again.evaluations] == [0, 10, 20]
+
+
+@pytest.mark.parametrize("name", ["model.ckpt-10", store.BEST])
+def test_a_checkpoint_that_another_run_wrote_is_said_to_be_that(tmp_path, name):
+    evaluator = make_evaluator(tmp_path)
+    for step, value in ((0, 0.25), (10, 0.5)):
+        evaluate(evaluator, save(tmp_path, step, value))
+    ours, evaluations = containers.digest(f"{tmp_path}/{name}"), tmp_path / "evaluations.jsonl"
+    known = evaluations.read_bytes()
+    (tmp_path / "other").mkdir()
+    store.copy_checkpoint(save(tmp_path / "other", 10, 0.75), f"{tmp_path}/{name}")
+    theirs = containers.digest(f"{tmp_path}/{name}")
+    message = (
+        rf"{name} \(digest {theirs}\) is not the .* step 10 .* \(digest {ours}: eval_acc 0.500"
+    )
+    for use in (
+        lambda: make_evaluator(tmp_path).begin(10),
+        make_evaluator(tmp_path).evaluate_all,
+        evaluator.evaluate_all,
+        lambda: find_best(f"{tmp_path}/"),
+    )[: None if name == store.BEST else 3]:
+        with pytest.raises(ValueError, match=message):
+            use()
+    assert evaluations.read_bytes() == known
+    evaluations.unlink()
+    assert 0.75 in [e.metrics[METRIC] for e in make_evaluator(tmp_path).evaluate_all()]
 
 
 class KilledError(BaseException):
