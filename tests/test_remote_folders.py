@@ -43,7 +43,8 @@ pytestmark = pytest.mark.slow
 
 # Files that contain times, speeds, or digests of paths and of times.
 NOT_COMPARED = re.compile(
-    r"(.*/)?(run\.json|(runs|metrics|evaluations)\.jsonl|EVENTS|.*\.(npz|png|pb|safetensors))"
+    r"(.*/)?(run\.json|record_checksums\.json|(runs|metrics|evaluations)\.jsonl|EVENTS|"
+    r".*\.(sha256|npz|png|pb|safetensors))"
 )
 ALL = ["--do_train", "--do_eval", "--do_predict"]
 
