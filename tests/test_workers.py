@@ -148,7 +148,7 @@ def test_there_is_at_least_one_core():
         ("0::/a/b", {"cpu.max": "10000 100000"}, 1),  # as seen in a container
         ("0::/", {"cpu.max": "max 100000"}, 64),
         ("0::/", {}, 64),
-        ("4:memory:/a\n2:cpu,cpuacct:/a", {"cpu,cpuacct/a/cpu.cfs_quota_us": "250000"}, 3),
+        ("4:file://a\n2:cpu,cpuacct:/a", {"cpu,cpuacct/a/cpu.cfs_quota_us": "250000"}, 3),
         ("1:cpu:/", {"cpu/cpu.cfs_quota_us": "-1"}, 64),
     ],
 )

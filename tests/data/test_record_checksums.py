@@ -52,7 +52,7 @@ def test_a_changed_file_has_no_stored_checksum(path):
 
 
 def test_without_a_version_nothing_is_trusted(tmp_path):
-    path = f"memory:/{tmp_path}/train"
+    path = f"file://{tmp_path}/train"
     with records.open_output(path, "") as write:
         write(frame_records([b"the boat"]))
     assert files.exists(record_checksums.path_of(path))

@@ -14,7 +14,7 @@ from albert_tf.data.tfrecord import frame_records
 CONTENTS = [bytes([i]) * (i % 7 + 1) for i in range(23)]
 
 
-@pytest.fixture(name="path", params=["", "memory:/"])
+@pytest.fixture(name="path", params=["", "file://"])
 def record_file(tmp_path, request):
     """The path of a record file with an index, local or remote."""
     path = f"{request.param}{tmp_path}/train"

@@ -291,7 +291,7 @@ def count_ranges(monkeypatch):
     return sizes
 
 
-@pytest.mark.parametrize("scheme", ["", "memory:/"])
+@pytest.mark.parametrize("scheme", ["", "file://"])
 def test_workers_read_each_record_once_with_an_index(tmp_path, monkeypatch, scheme):
     found, total = write_indexed(f"{scheme}{tmp_path}")
     through = np.reshape(read_rows(found, 1, 60, 90)[0], (90, 60))
@@ -309,7 +309,7 @@ def test_workers_read_each_record_once_with_an_index(tmp_path, monkeypatch, sche
 
 
 def test_resuming_reads_nothing_before_the_position(tmp_path, monkeypatch):
-    found, total = write_indexed(f"memory:/{tmp_path}")
+    found, total = write_indexed(f"file://{tmp_path}")
     expected = read_rows(found, 2, 60, 90)[1][-30:]
     sizes = count_ranges(monkeypatch)
     assert read_rows(found, 2, 60, 1, start=60 * 89)[1] == expected

@@ -283,7 +283,7 @@ def test_the_checksum_of_records_covers_every_byte_and_is_computed_once(tmp_path
 
 
 def test_files_that_every_process_reads_whole_are_named(tmp_path, caplog):
-    paths = [f"memory:/{tmp_path}/a", f"{tmp_path}/b", f"{tmp_path}/c.gz", f"memory:/{tmp_path}/d"]
+    paths = [f"file://{tmp_path}/a", f"{tmp_path}/b", f"{tmp_path}/c.gz", f"file://{tmp_path}/d"]
     frames = frame_records([integers_example({"number": [number]}) for number in range(3)])
     for path, compression in zip(paths, ("", "", "gzip", ""), strict=True):
         with records.open_output(path, compression) as write:
@@ -297,5 +297,5 @@ def test_files_that_every_process_reads_whole_are_named(tmp_path, caplog):
     packed, remote = (record.getMessage() for record in caplog.records)
     assert packed.startswith(f"{tmp_path}/c.gz: compressed with gzip, so every process reads and")
     assert "`gzip -dc FILE > NEW_FILE`" in packed
-    index = f"memory:/{tmp_path}/records.index"
+    index = f"file://{tmp_path}/records.index"
     assert remote.startswith(f"{paths[0]} and 1 more: remote and without an index in {index}, so")
