@@ -9,6 +9,8 @@ VENV ?= .venv
 RUN := $(VENV)/bin/python
 READY := $(VENV)/.installed
 EXTRAS := .[dev,gcs,hf,notebooks,openvino,s3,sentences,web,zh,zstd]
+# The tests of a file share fixtures, which one process makes once.
+IN_PARALLEL := -n 2 --dist loadfile
 BEAM_VENV := .venv-beam
 BEAM_READY := $(BEAM_VENV)/.installed
 BEAM_NEEDS := --editable ".[dask]" "pytest>=8.3,<10" "pytest-timeout>=2.3,<3"
@@ -39,12 +41,12 @@ demo: $(READY) ## from text to a pre-trained, fine-tuned model, in demo/ (five m
 	@$(RUN) examples/demo.py
 
 test: $(READY) ## the default tests (five minutes on two cores)
-	$(RUN) -m pytest
+	$(RUN) -m pytest $(IN_PARALLEL)
 
 # Tests that need whole programs (kills, full disks, damaged files, several workers), and some of Google's
 # own training runs.
 test-ci: $(READY) ## the slow tests that .ci/run runs (four minutes)
-	$(RUN) -m pytest -m ci --timeout 1800
+	$(RUN) -m pytest $(IN_PARALLEL) -m ci --timeout 1800
 
 test-all: $(READY) test-beam ## all tests, with ten times as many generated ones (an hour)
 	$(RUN) -m pytest -m "slow or not slow" --timeout 3600 --hypothesis-profile=thorough

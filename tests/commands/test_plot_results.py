@@ -330,7 +330,7 @@ def test_a_sweep_whose_runs_all_diverged_has_nothing_to_compare(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "content", ['{"step": 2', '{"step": 2, "loss": "x"}\n{"step": 2, "loss": 1}']
+    "content", ['{"step": 2\n', '{"step": 2, "loss": "x"}\n{"step": 2, "loss": 1}']
 )
 def test_a_plot_that_cannot_be_drawn_is_a_warning_of_the_program(content, tmp_path, caplog):
     settings = Settings(task_name="mrpc", data_dir="d", output_dir=str(tmp_path), do_eval=True)
