@@ -149,6 +149,7 @@ def config_file(tmp_path_factory):
         "max_position_embeddings": 61,
         "type_vocab_size": 2,
         "hidden_dropout_prob": 0.1,
+        "attention_probs_dropout_prob": 0.1,
     }
     path = tmp_path_factory.mktemp("config") / "albert_config.json"
     AlbertConfig(**TINY_SHAPE | changes).to_json_file(str(path))
