@@ -166,7 +166,7 @@ def find_best(output_dir: str, init_checkpoint: str | None = None) -> str:
     if os.path.dirname(found) == os.path.dirname(best):
         evaluation.check_not_replaced(evaluation.read_evaluations(output_dir), found)
     if found != best:
-        logging.warning("%s does not exist: predicting with %s", best, found)
+        logging.warning("%s does not exist: using %s", best, found)
     elif loading.read_step(best) == 0:
         logging.warning("%s is the checkpoint of step 0: its task head is untrained", best)
     return found

@@ -66,8 +66,9 @@ class RowReports:
         self.num_bad += 1
         if self.num_bad > self.max_bad_rows:
             raise ValueError(
-                f"{self.path}, {_words(place)}: {reason}. Correct the row, or raise "
-                f"--max_bad_rows={self.max_bad_rows} to skip and count more bad rows."
+                f"{self.path}, {_words(place)}: {reason}. Correct the row, or "
+                f"allow more bad rows than --max_bad_rows={self.max_bad_rows}: they are skipped "
+                "and counted."
             )
         self.note(place, f"skipped: {reason}"[:300])
 

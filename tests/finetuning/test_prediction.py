@@ -167,6 +167,6 @@ def test_predictions_use_the_best_or_else_the_latest_checkpoint(tmp_path, monkey
     for step in (20, 3):
         store.save_checkpoint(f"{folder}/model.ckpt-{step}", {"x": np.zeros(2)})
     assert prediction.find_best(folder, start) == f"{folder}/model.ckpt-20"
-    assert f"predicting with {folder}/model.ckpt-20" in logged[-1]
+    assert f"does not exist: using {folder}/model.ckpt-20" in logged[-1]
     store.copy_checkpoint(f"{folder}/model.ckpt-3", f"{folder}/model.ckpt-best")
     assert prediction.find_best(folder, start) == f"{folder}/model.ckpt-best"
