@@ -75,7 +75,7 @@ SAID = {
     "run_squad_v2": "--predict_feature_left_file has no effect",
     "run_pretraining_google": "--export_dir has no effect",
     "create_pretrain_data_batch": "--non_chinese has no effect",
-    "bash create_pretrain_data.sh\n": "albert_zh's defaults apply: --keep_checkpoint_max=20",
+    "bash create_pretrain_data.sh\n": "--optimizer=lamb_albert_zh --keep_checkpoint_max=20",
     "python similarity.py": "New heads with random weights: output_bias",
     "run_classifier_sp_google": "New heads with random weights: output_bias",
     "test_changes.py": "12 layers have the 10,498,048 weights of one layer",

@@ -1,6 +1,6 @@
 r"""Checks how correctly and how fast ALBERT trains on the GPU, TPU or CPU of this machine.
 
-    tools/check_device.sh --device=gpu | tee check.md
+    python tools/check_device.py --device=gpu | tee check.md
 
 prints a Markdown table, a row for each check: versions, agreement with the CPU in float32 and
 bfloat16, determinism, training on two devices, a pre-training run that is killed and resumed, and
