@@ -13,7 +13,7 @@ EXTRAS := .[dev,gcs,hf,notebooks,openvino,s3,sentences,web,zh,zstd]
 IN_PARALLEL := -n 2 --dist loadfile
 BEAM_VENV := .venv-beam
 BEAM_READY := $(BEAM_VENV)/.installed
-BEAM_NEEDS := --editable ".[dask]" "pytest>=8.3,<10" "pytest-timeout>=2.3,<3"
+BEAM_NEEDS := --editable ".[dask]" "hypothesis>=6.100,<7" "pytest>=8.3,<10" "pytest-timeout>=2.3,<3"
 DOCS_READY := $(VENV)/.docs-installed
 
 # Silences TensorFlow's start-up messages (CPU features, no CUDA). Errors are still raised in Python.
