@@ -30,7 +30,7 @@ from tqdm import tqdm
 
 import albert_tf
 from albert_tf import files, workers
-from albert_tf.data import corpus, record_checksums, record_index, records, shuffling
+from albert_tf.data import corpus, records, shuffling
 from albert_tf.data.encoding import load_tokenizer, load_word_marker, make_chunk_encoder
 from albert_tf.data.records import Outputs
 from albert_tf.data.settings import (
@@ -164,9 +164,8 @@ def _check_paths(settings: Settings, sources: list[Source], outputs: Outputs) ->
     paths = [source.path for source in sources]
     if not any(source.size for source in sources):
         raise ValueError(f"--input_file: {', '.join(paths)}: all input files are empty")
-    indexes = map(record_index.path_of, outputs.paths)
     files.check_outputs(
-        {"--output_file": [*outputs.paths, outputs.metadata_file, *indexes]},
+        {"--output_file": outputs.all_files},
         {
             "--input_file": paths,
             "--spm_model_file": settings.spm_model_file,
@@ -379,9 +378,7 @@ def remove_half_written(outputs: Outputs) -> None:
     Only those of local outputs are found.
     """
     names: dict[str, set[str]] = {}
-    beside = [record_index.path_of, record_checksums.path_of]
-    written = (*outputs.paths, *(of(path) for path in outputs.paths for of in beside))
-    for path in itertools.filterfalse(files.is_remote, (*written, outputs.metadata_file)):
+    for path in itertools.filterfalse(files.is_remote, outputs.all_files):
         folder, name = os.path.split(path)
         names.setdefault(folder, set()).add(name)
     for folder, ours in names.items():

@@ -98,6 +98,13 @@ class Outputs:
         """Path of the metadata file."""
         return self.stem + METADATA_SUFFIX
 
+    @property
+    def all_files(self) -> list[str]:
+        """Paths of the record files, of their indexes and checksums, and of the metadata file."""
+        beside = (record_index.path_of, record_checksums.path_of)
+        others = [of(path) for path in self.paths for of in beside]
+        return [*self.paths, *others, self.metadata_file]
+
     @classmethod
     def parse(cls, pattern: str, compression: str = "") -> Outputs:
         """Parses `--output_file`: comma-separated names, where `name@64` stands for 64 shards.

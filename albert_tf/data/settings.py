@@ -18,9 +18,8 @@ from albert_tf.settings import MODEL, REQUIRED, TRAINING, SettingsGroup, setting
 
 SPECIAL_TOKENS_PER_PAIR = 3  # [CLS] A [SEP] B [SEP]
 MIN_TARGET = 2  # tokens; the shortest target length of a segment pair
-MAX_LENGTH = (
-    1 << 16
-)  # tokens; no model has more positions, and arrays of this width fit into memory
+# Tokens; no model has more positions, and arrays of this width fit into memory.
+MAX_LENGTH = 1 << 16
 MAX_NGRAM = 100  # words; each takes a pass over all instances
 MEGABYTE = 1 << 20
 _MIN_MEGABYTES, _MAX_MEGABYTES = 1e-6, 1e6  # one byte, and a terabyte

@@ -530,15 +530,17 @@ def test_empty_inputs_are_rejected_before_any_work(tmp_path, make):
 
 
 def test_an_output_that_is_an_input_is_rejected(tmp_path, make, corpus_file, toy_spm_model):
-    named = {
-        "link.txt": ("--input_file", corpus_file),
-        "v.model": ("--spm_model_file", toy_spm_model),
-        "train.records.json": ("--input_file", corpus_file),
-    }
-    for name, (flag, source) in named.items():
+    named = [
+        ("link.txt", "link.txt", "--input_file", corpus_file),
+        ("v.model", "v.model", "--spm_model_file", toy_spm_model),
+        ("train", "train.records.json", "--input_file", corpus_file),
+        ("other", "records.index/other.sha256", "--input_file", corpus_file),
+    ]
+    (tmp_path / "records.index").mkdir()
+    for output, name, flag, source in named:
         (tmp_path / name).symlink_to(source)
         with pytest.raises(ValueError, match=rf"--output_file: .*{name} is an input, {flag}"):
-            make(name.removesuffix(".records.json"))
+            make(output)
         assert (tmp_path / name).is_symlink()
 
 
