@@ -14,7 +14,7 @@ from typing import Any
 
 from absl import logging
 
-from albert_tf import files, included
+from albert_tf import files, included, sharing
 
 ACTIVATIONS = ("gelu", "relu", "tanh", "linear")
 LAYER_NORM_EPSILON = 1e-12  # Google's; Keras and PyTorch have larger defaults
@@ -77,6 +77,13 @@ class AlbertConfig:
             have the size H, the projection from E to H has no bias, and the masked language
             modeling head is also tied to it.
         ln_type: "postln" as in the paper, or "preln" (only with the layout "albert_zh").
+        share: which layers share their attention and feed-forward modules: "groups" (Google's
+            `num_hidden_groups`), "all", "attention", "ffn", "none", "cyclic" (layer i uses module
+            i mod `num_hidden_groups`), "sandwich" (all but the first and the last layer); a number
+            for each layer, as in `(0, 0, 1, 1)`; or a dict of "attention" and "ffn" to one of
+            these. What Google's groups can express becomes "groups". See `sharing`.
+        adapter_rank: rank of a low-rank adapter that every layer adds to each of its kernels, so
+            that layers with shared weights can differ; 0, as in ALBERT, for none.
 
     >>> config = AlbertConfig.from_json_file("albert_config.json")
     >>> config.num_hidden_layers, config.num_hidden_groups
@@ -99,9 +106,16 @@ class AlbertConfig:
     initializer_range: float = 0.02
     layout: str = "google"
     ln_type: str = "postln"
+    share: sharing.Share = dataclasses.field(default=sharing.GROUPS, hash=False)
+    adapter_rank: int = 0
 
     def __post_init__(self) -> None:
         self._check_types()
+        share, groups = sharing.canonical(
+            self.share, self.num_hidden_layers, self.num_hidden_groups
+        )
+        object.__setattr__(self, "share", share)
+        object.__setattr__(self, "num_hidden_groups", groups)
         if self.hidden_size % self.num_attention_heads:
             raise ValueError(
                 f"hidden_size={self.hidden_size} is not a multiple of "
@@ -118,18 +132,27 @@ class AlbertConfig:
                 )
         if self.layout == "google" and self.ln_type != "postln":
             raise ValueError('ln_type="preln" requires the layout "albert_zh"')
-        if self.layout == "albert_zh" and (self.num_hidden_groups, self.inner_group_num) != (1, 1):
+        is_google = (self.share, self.num_hidden_groups, self.inner_group_num) == (
+            sharing.GROUPS,
+            1,
+            1,
+        )
+        if self.layout == "albert_zh" and not is_google:
             raise ValueError(
-                'the layout "albert_zh" requires num_hidden_groups=1 and inner_group_num=1'
+                'the layout "albert_zh" requires num_hidden_groups=1 and inner_group_num=1, and '
+                "shares all weights"
             )
 
     def _check_types(self) -> None:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if field.type == "int":
-                if type(value) is not int or value < 1:
+                least = 0 if field.name == "adapter_rank" else 1
+                if type(value) is not int or value < least:
                     found = files.shown(value)
-                    raise ValueError(f"{field.name}={found}: expected an integer of 1 or more")
+                    raise ValueError(
+                        f"{field.name}={found}: expected an integer of {least} or more"
+                    )
                 if value > _LARGEST_SIZE:
                     raise ValueError(f"{field.name}={value}: expected at most {_LARGEST_SIZE}")
             if field.type == "float":
@@ -202,6 +225,10 @@ class AlbertConfig:
             del values["layout"], values["ln_type"]
         else:
             del values["layout"], values["num_hidden_groups"], values["inner_group_num"]
+        if self.share == sharing.GROUPS:
+            del values["share"]
+        if not self.adapter_rank:
+            del values["adapter_rank"]
         return values
 
     def to_json_file(self, path: str) -> None:
@@ -234,7 +261,9 @@ class AlbertConfig:
         needed = _least_bytes(sizes)
         if needed > available:
             # The key that would make the model smallest if it were 1.
-            whole_numbers = [name for name, value in sizes.items() if type(value) is int]
+            whole_numbers = {name for name, value in sizes.items() if type(value) is int}
+            if self.share != sharing.GROUPS:  # which depends on the numbers of layers and groups
+                whole_numbers -= {"num_hidden_layers", "num_hidden_groups"}
             name = min(whole_numbers, key=lambda name: _least_bytes(sizes | {name: 1}))
             raise ValueError(
                 f"{name}={sizes[name]}: a model of this size needs at least "
@@ -251,13 +280,13 @@ class AlbertConfig:
                 available / _GIB,
             )
 
-    def group_of_layer(self, layer: int) -> int:
-        """Returns the hidden group whose weights a layer uses, ⌊layer / L · G⌋, both from 0.
+    def modules_of_layers(self) -> tuple[sharing.Pattern, sharing.Pattern]:
+        """Returns the numbers of the attention and feed-forward modules that each layer uses."""
+        return sharing.patterns(self.share, self.num_hidden_layers, self.num_hidden_groups)
 
-        Computed in floating point as in Google's `transformer_model`: if rounding skips a group (as
-        with G = L = 22 at layer 15), Google's checkpoints do not contain that group either.
-        """
-        return int(layer / self.num_hidden_layers * self.num_hidden_groups)
+    def group_of_layer(self, layer: int) -> int:
+        """Returns the hidden group whose weights a layer of Google's model uses."""
+        return sharing.google_group(layer, self.num_hidden_layers, self.num_hidden_groups)
 
     @property
     def num_weights(self) -> int:
@@ -324,10 +353,14 @@ def _count_weights(sizes: dict[str, Any]) -> int:
     elif c.embedding_size != hidden:
         projection = (c.embedding_size + 1) * hidden
     dense = (hidden + 1) * hidden
-    block = 4 * dense + (hidden + 1) * inner + (inner + 1) * hidden + 4 * hidden
-    blocks = min(c.num_hidden_groups, c.num_hidden_layers) * c.inner_group_num
+    attention = 4 * dense + 2 * hidden
+    ffn = (hidden + 1) * inner + (inner + 1) * hidden + 2 * hidden
+    counts = sharing.count_modules(c.share, c.num_hidden_layers, c.num_hidden_groups)
+    modules = (counts[0] * attention + counts[1] * ffn) * c.inner_group_num
+    # An adapter of a kernel [n, m] has the kernels [n, r] and [r, m].
+    adapters = c.num_hidden_layers * c.inner_group_num * (10 * hidden + 2 * inner) * c.adapter_rank
     pooler = dense
-    total: int = words + others + projection + blocks * block + pooler
+    total: int = words + others + projection + modules + adapters + pooler
     return total
 
 
