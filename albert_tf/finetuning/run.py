@@ -307,6 +307,7 @@ class FineTuningRun:
             schedule,
             self.strategy,
             signature,
+            freeze_encoder=settings.freeze_encoder,
             identity=self.identity,
             reports=self._reports,
         )

@@ -111,6 +111,12 @@ class FineTuningSettings(RunSettings, DataSettings):
         "Number of runs per learning rate, with the random seeds seed, seed + 1 and so on.",
         minimum=1,
     )
+    freeze_encoder: bool = setting(
+        False,
+        "Train the task's head only: the encoder keeps the weights of init_checkpoint, and dropout "
+        "stays on.",
+        decides=TRAINING,
+    )
     early_stopping_patience: int = setting(
         0,
         "Number of checkpoints in a row without improvement of the dev metric after which "

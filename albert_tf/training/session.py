@@ -250,6 +250,7 @@ def make_trainer(
     strategy: tf.distribute.Strategy,
     batch_signature: dict[str, tf.TensorSpec] | None = None,
     init_from_group0: bool = False,
+    freeze_encoder: bool = False,
     identity: TrainedWith | None = None,
     reports: Reports | None = None,
 ) -> loop.Trainer:
@@ -262,13 +263,13 @@ def make_trainer(
         strategy: the strategy of the session.
         batch_signature: as in `TrainStep`.
         init_from_group0: as in `load_checkpoint`, for `init_checkpoint`.
+        freeze_encoder: whether to train the head only.
         identity: as in `Trainer`.
         reports: as in `Trainer`.
 
     Raises:
         ValueError: a checkpoint in `output_dir`, or `init_checkpoint`, does not match the model;
-            the batch size is not divisible by the number of devices; or the warm-up starts at a
-            later step.
+            the batch size is not divisible by the devices; or the warm-up starts at a later step.
     """
     options = StepOptions(
         seed=settings.seed,
@@ -286,6 +287,7 @@ def make_trainer(
     with strategy.scope():
         model = task.build_model()
         model.encoder.recompute = settings.gradient_checkpointing
+        model.encoder.trainable = not freeze_encoder
         optimizer = optimization.create_optimizer(settings.optimizer, schedule)
         loss_scale = precision.LossScale() if precision.current() == "float16" else None
     take_step = TrainStep(model, task, optimizer, options, strategy, batch_signature, loss_scale)
@@ -310,12 +312,15 @@ def log_size(trainer: loop.Trainer, num_examples: int) -> None:
         trainer: the trainer.
         num_examples: number of training examples.
     """
-    num_parameters = sum(variable.shape.num_elements() for variable in trainer.take_step.variables)
+    model = trainer.take_step.model
+    num_parameters = sum(variable.shape.num_elements() for variable in model.variables)
+    num_frozen = sum(variable.shape.num_elements() for variable in model.non_trainable_variables)
     steps_per_epoch = num_examples / trainer.settings.train_batch_size
     logging.info(
-        "The model has %s parameters. An epoch of %s examples has %.6g steps of %d, so that %d "
+        "The model has %s parameters%s. An epoch of %s examples has %.6g steps of %d, so that %d "
         "steps are %.3g epochs.",
         f"{num_parameters:,}",
+        f", of which {num_frozen:,} are frozen" if num_frozen else "",
         f"{num_examples:,}",
         steps_per_epoch,
         trainer.settings.train_batch_size,

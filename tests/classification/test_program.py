@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tf_keras
@@ -62,6 +64,31 @@ def test_a_classifier_is_trained_from_python(model_folder, data_dir, tmp_path):
     )
     np.testing.assert_array_equal(first, expected)
     assert tf_keras.mixed_precision.global_policy().name == "float32"
+
+
+def test_a_frozen_encoder_keeps_its_weights(model_folder, data_dir, tmp_path):
+    settings = classification.Settings(
+        task_name="lcqmc",
+        data_dir=str(data_dir),
+        init_checkpoint=str(model_folder),
+        output_dir=str(tmp_path),
+        max_seq_length=17,
+        train_batch_size=5,
+        train_step=3,
+        learning_rate=0.1,
+        warmup_step=0,
+        freeze_encoder=True,
+    )
+    result = classification.run(settings)
+    assert result.step == 3
+    first, last = (tensors(tmp_path / f"model.ckpt-{step}") for step in (0, 3))
+    changed = {name for name in first if np.any(first[name] != last[name])} - {"global_step"}
+    heads = {"output_weights", "output_bias"}
+    assert heads <= changed
+    # The encoder has no moments either.
+    assert {name.split("/adam_")[0].split("/lamb_")[0] for name in changed} == heads
+    with pytest.raises(ValueError, match="freeze_encoder"):
+        classification.run(dataclasses.replace(settings, freeze_encoder=False, train_step=4))
 
 
 def test_a_custom_task_uses_the_labels_of_the_settings(tmp_path, tiny_config):
