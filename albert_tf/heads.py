@@ -23,17 +23,10 @@ from typing import Any
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
-from albert_tf.kernels import MASKED_SCORE, dropout, dropout_seeds
-from albert_tf.modeling import (
-    AlbertLayer,
-    AlbertModel,
-    LayerNorm,
-    Linear,
-    OutputLayer,
-    one_of,
-    register,
-    unpack,
-)
+from albert_tf.inputs import one_of, read_inputs
+from albert_tf.layers import AlbertLayer, LayerNorm, Linear, OutputLayer, register
+from albert_tf.modeling import AlbertModel
+from albert_tf.ops import MASKED_SCORE, dropout, dropout_seeds
 
 # Standard deviation of new output weights. As in Google's code, the config does not change it.
 HEAD_STDDEV = 0.02
@@ -46,9 +39,9 @@ def _check_dropout(dropout_prob: float) -> None:
         raise ValueError(f"dropout_prob={dropout_prob} is not in [0, 1)")
 
 
-def _no_positions(input_ids: tf.Tensor) -> tf.Tensor:
+def _no_positions(tokens: tf.Tensor) -> tf.Tensor:
     """Returns empty positions, int32 [B, 0], for heads that use only [CLS] of the last layer."""
-    return tf.zeros((tf.shape(input_ids)[0], 0), tf.int32)
+    return tf.zeros((tf.shape(tokens)[0], 0), tf.int32)
 
 
 class _Head(AlbertModel):
@@ -75,10 +68,12 @@ class _Head(AlbertModel):
         dropout_seed=None,
         output_hidden_states=False,
     ):
-        inputs = unpack(input_ids, input_mask, segment_ids)  # [B, S] each
+        inputs = read_inputs(input_ids, input_mask, segment_ids)
         encoder_seed, *seeds = dropout_seeds(training, dropout_seed, 1 + self.num_dropouts)
-        positions = None if self.reads_sequence else _no_positions(inputs[0])  # [B, 0]
-        encoded = self.encode(inputs, training, encoder_seed, output_hidden_states, positions)
+        positions = None if self.reads_sequence else _no_positions(inputs.tokens)  # [B, 0]
+        encoded = self.encode(
+            (inputs.to_dict(),), training, encoder_seed, output_hidden_states, positions
+        )
         answer = self.answer(encoded, *seeds)
         return (answer, encoded["hidden_states"]) if output_hidden_states else answer
 
@@ -169,22 +164,23 @@ class AlbertForMultipleChoice(AlbertModel):
         dropout_seed=None,
         output_hidden_states=False,
     ):
-        input_ids, input_mask, segment_ids = unpack(input_ids, input_mask, segment_ids)
+        inputs = read_inputs(input_ids, input_mask, segment_ids)
         encoder_seed, seed = dropout_seeds(training, dropout_seed, 2)  # [2] each
-        flat = [_join_first_axes(x) for x in (input_ids, input_mask, segment_ids)]  # [B·C, S] each
-        outputs = self.encode(
-            flat, training, encoder_seed, output_hidden_states, _no_positions(flat[0])
-        )
+        flat = {name: _join_first_axes(x) for name, x in inputs.to_dict().items()}  # [B·C, …] each
+        positions = _no_positions(_join_first_axes(inputs.tokens))  # [B·C, 0]
+        outputs = self.encode((flat,), training, encoder_seed, output_hidden_states, positions)
         x = dropout(outputs["pooled_output"], self.dropout_prob, seed)  # [B·C, H]
-        logits = tf.reshape(self.classifier(x), tf.shape(input_ids)[:2])  # [B, C]
-        if input_mask is not None:
-            exists = tf.reduce_any(input_mask > 0, axis=-1)  # [B, C]
+        logits = tf.reshape(self.classifier(x), tf.shape(inputs.tokens)[:2])  # [B, C]
+        if inputs.input_mask is not None:
+            exists = tf.reduce_any(inputs.input_mask > 0, axis=-1)  # [B, C]
             logits = tf.where(exists, logits, MASKED_SCORE)  # [B, C]
         return (logits, outputs["hidden_states"]) if output_hidden_states else logits
 
 
-def _join_first_axes(x: tf.Tensor | None) -> tf.Tensor | None:
-    return None if x is None else tf.reshape(x, (-1, x.shape[-1] or tf.shape(x)[-1]))  # [B·C, S]
+def _join_first_axes(x: tf.Tensor) -> tf.Tensor:
+    """Returns `x`, [B, C, …], as [B·C, …]."""
+    sizes = [size or tf.shape(x)[axis] for axis, size in enumerate(x.shape) if axis > 1]
+    return tf.reshape(x, (-1, *sizes))
 
 
 @register
@@ -412,7 +408,6 @@ class Answerability(AlbertLayer):
             "answer_class/dense_0",
             2 * size,
             size,
-            "tanh",
             name="hidden",
             dtype=self.dtype_policy,
         )
@@ -421,7 +416,7 @@ class Answerability(AlbertLayer):
     def call(self, x, start_probs, training=False, dropout_seed=None):
         weights = tf.cast(start_probs, x.dtype)[:, None]  # [B, 1, S]
         expected = tf.matmul(weights, x)[:, 0]  # [B, H]
-        hidden = self.hidden(tf.concat((expected, x[:, 0]), axis=-1))  # [B, H]
+        hidden = tf.math.tanh(self.hidden(tf.concat((expected, x[:, 0]), axis=-1)))  # [B, H]
         (seed,) = dropout_seeds(training, dropout_seed, 1)  # [2]
         hidden = dropout(hidden, self.dropout_prob, seed)  # [B, H]
         return tf.cast(tf.matmul(hidden, self.kernel)[:, 0], tf.float32)  # [B]

@@ -10,18 +10,22 @@ consists of `SelfAttention` and a `FeedForward` network. ALBERT differs from BER
   to the hidden size H: V·E + E·H weights instead of V·H. With V = 30,000, E = 128 and H = 4096
   (xxlarge), that is 4.4 million weights instead of 123 million. See `Embeddings` and
   `AlbertEncoder.embedding_projection`.
-* **Cross-layer parameter sharing.** All layers of a hidden group share their weights, and nearly
-  every model has a single group: twelve layers with the parameters of one. See the loop in
-  `AlbertEncoder.__init__`.
+* **Cross-layer parameter sharing.** A layer is a pair of an attention module and a feed-forward
+  module, which other layers use as well. Nearly every model has one of each: twelve layers with
+  the parameters of one. See `AlbertEncoder.make_blocks`.
 * **Sentence-order prediction (SOP).** In BERT's next-sentence prediction, the second segment either
   follows the first or comes from another document. The topics of the segments reveal which, and
   masked language modeling already teaches topics. ALBERT predicts whether two consecutive segments
   are in order or swapped: the topic is the same either way, so the model has to learn coherence.
   See `AlbertForPretraining`.
 
-Everything here is a Keras layer or model. Constructors create the weights under the names used in
-Google's checkpoints, so a checkpoint is simply a mapping from names to arrays. The optimized
-operations are in `kernels.py`; brightmart's variant of ALBERT is in `albert_zh.py`.
+Everything here is a Keras layer or model, whose weights have the names used in Google's
+checkpoints. The arithmetic is in `ops.py`, the layers that it is wrapped in are in `layers.py`,
+and which layers share which modules is in `sharing.py`.
+
+brightmart's variant of ALBERT (https://github.com/brightmart/albert_zh), the layout "albert_zh" of
+the config, differs in three places, each marked here by that name: word embeddings are projected to
+H before the others are added, weights have BERT's names, and models may be pre-LN.
 
 Dimensions: B batch size, S sequence length, V vocabulary size, E embedding size, H hidden size,
 A attention heads, D = H/A head size, I intermediate size, Q queries, P masked positions, L layers,
@@ -30,71 +34,469 @@ N blocks per layer.
 
 from __future__ import annotations
 
-import importlib
-import inspect
-import sys
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+import functools
+from typing import Any
 
 import tensorflow as tf
 import tf_keras
 
-from albert_tf import kernels
+from albert_tf import fused, ops  # noqa: F401, `fused` registers the accelerated forms
 from albert_tf.config import AlbertConfig
+from albert_tf.inputs import one_of, read_inputs
+from albert_tf.layers import (
+    Adapted,
+    AddAndNorm,
+    AlbertLayer,
+    Configured,
+    LayerNorm,
+    Linear,
+    OutputLayer,
+    call_layer,
+    register,
+)
+from albert_tf.repeated import share
 
 DROPOUTS = 3  # per block
-register = tf_keras.saving.register_keras_serializable(package="albert_tf")
 
 
-class _Configured:
-    """Mixin that serializes layers and models built from an `AlbertConfig`.
+@register
+class Embeddings(AlbertLayer):
+    """Normalized sum of word, segment and position embeddings (section 3.1 of the paper).
 
-    Subclasses store every constructor argument in an attribute of the same name.
-    """
+    All three have the embedding size E. This is the first factor of the factorized embedding, with
+    V·E weights for the words. In albert_zh's layout, `projection` is the second factor: it projects
+    the words before the others are added, so that all else has the size H.
 
-    config: AlbertConfig
-
-    def get_config(self) -> dict[str, Any]:
-        """Returns the constructor's arguments in JSON-serializable form."""
-        names = inspect.signature(type(self).__init__).parameters.keys()
-        arguments = {name: getattr(self, name) for name in names if name not in ("self", "kwargs")}
-        return (
-            tf_keras.layers.Layer.get_config(self) | arguments | {"config": self.config.to_dict()}
-        )
-
-    @classmethod
-    def from_config(cls, config: Mapping[str, Any], custom_objects: Any = None) -> Any:
-        """Returns a new layer or model from the output of `get_config`."""
-        return cls(**{**config, "config": AlbertConfig.from_dict(config["config"])})
-
-
-class AlbertLayer(_Configured, tf_keras.layers.Layer):
-    """Base layer with ALBERT's initializers: truncated normal for kernels, zeros for biases.
-
-    Args:
-        config: the model configuration.
-        **kwargs: `name` and `dtype` of a Keras layer. Sublayers get fixed names: gradients are
-            summed in the order of the names, so Keras' automatic numbering would change the last
-            bits of the sum from one model of a process to the next.
+    Call arguments: `input_ids` int32 [B, S]; `segment_ids` int32 [B, S], zeros by default;
+        `inputs_embeds` float [B, S, E], used instead of the word embeddings of `input_ids`;
+        `training` and `dropout_seed` as in `AlbertEncoder`.
+    Returns: float [B, S, E].
     """
 
     def __init__(self, config: AlbertConfig, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.config = config
-        self.built = True  # constructors create all weights
-
-    def add_kernel(self, name: str, *shape: int) -> tf.Variable:
-        initializer = tf_keras.initializers.TruncatedNormal(stddev=self.config.initializer_range)
-        return self.add_weight(name, shape, initializer=initializer)
-
-    def add_bias(self, name: str, size: int, initializer: str = "zeros") -> tf.Variable:
-        """Adds a vector that stays float32 in half and in mixed precision."""
-        return self.add_weight(
-            name, (size,), "float32", initializer=initializer, experimental_autocast=False
+        super().__init__(config, **kwargs)
+        scope, E, H = "bert/embeddings", config.embedding_size, config.hidden_size
+        self.words = self.add_kernel(f"{scope}/word_embeddings", config.vocab_size, E)
+        self.projection, self.size = None, E
+        if config.layout == "albert_zh":
+            self.projection, self.size = self.add_kernel(f"{scope}/word_embeddings_2", E, H), H
+        self.segments = self.add_kernel(
+            f"{scope}/token_type_embeddings", config.type_vocab_size, self.size
         )
+        self.positions = self.add_kernel(
+            f"{scope}/position_embeddings", config.max_position_embeddings, self.size
+        )
+        self.norm = LayerNorm(config, f"{scope}/LayerNorm", self.size, name="norm")
+
+    def call(
+        self, input_ids, segment_ids=None, inputs_embeds=None, training=False, dropout_seed=None
+    ):
+        x = tf.gather(self.words, input_ids) if inputs_embeds is None else inputs_embeds
+        shape = tf.shape(x)[:2]
+        if self.projection is not None:
+            x = ops.matmul(x, self.projection)  # [B, S, H]
+        x += self.embed_segments(tf.zeros(shape, tf.int32) if segment_ids is None else segment_ids)
+        x += self.positions[: shape[1]]  # [S, E], broadcast over the batch
+        (seed,) = ops.dropout_seeds(training, dropout_seed, 1)  # [2]
+        return ops.dropout(self.norm(x), self.config.hidden_dropout_prob, seed)  # [B, S, E]
+
+    def embed_segments(self, segment_ids):
+        """Returns the segment embeddings, float [B, S, E].
+
+        albert_zh multiplies the table by one-hot rows. The result is the same, but the gradient is
+        the sum over the tokens of a segment, which clipping by the global norm squares, whereas it
+        squares the rows of the tokens where the gradient is `tf.IndexedSlices`.
+        """
+        if self.config.layout == "google":
+            return tf.gather(self.segments, segment_ids)  # [B, S, E]
+        # The gradient of a reshape is dense. It is added up in float32.
+        table = tf.reshape(tf.cast(self.segments, tf.float32), self.segments.shape)  # [types, H]
+        return tf.cast(tf.gather(table, segment_ids), self.compute_dtype)  # [B, S, H]
+
+    def logits(self, x):
+        """Returns the dot product with every word embedding: [B, P, E] → [B, P, V]."""
+        if self.projection is not None:
+            x = ops.matmul(x, self.projection, transpose_b=True)  # [B, P, H] → [B, P, E]
+        return ops.matmul(x, self.words, transpose_b=True)  # [B, P, V]
 
 
-class AlbertModel(_Configured, tf_keras.Model):
+# Scopes of the weights of a block, and in it of both sublayers. albert_zh has BERT's names.
+BLOCK_SCOPES = {
+    "google": "bert/encoder/transformer/group_{group}/inner_group_{inner}",
+    "albert_zh": "bert/encoder/layer_shared",
+}
+ATTENTION_SCOPES = {
+    "google": ("attention_1/self", "attention_1/output/dense", "LayerNorm"),
+    "albert_zh": ("attention/self", "attention/output/dense", "attention/output/LayerNorm"),
+}
+FEED_FORWARD_SCOPES = {
+    "google": ("ffn_1/intermediate/dense", "ffn_1/intermediate/output/dense", "LayerNorm_1"),
+    "albert_zh": ("intermediate/dense", "output/dense", "output/LayerNorm"),
+}
+
+
+class Sublayer(AlbertLayer):
+    """Base class of the two sublayers of a block: dense layers, and a LayerNorm.
+
+    The LayerNorm follows the sum with the residual (post-LN). In albert_zh's pre-LN models, it
+    precedes the dense layers instead.
+
+    Args:
+        config: the model configuration.
+        group: number of this module in the variable scopes, Google's hidden group.
+        inner: index of the block within its layer.
+        shared: a module whose layers this one uses, its dense layers each with an adapter of the
+            rank `config.adapter_rank`; None for layers of its own.
+        adapter_scope: prefix of the variable scopes of the adapters.
+    """
+
+    def __init__(
+        self,
+        config: AlbertConfig,
+        group: int = 0,
+        inner: int = 0,
+        shared: Any = None,
+        adapter_scope: str = "",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(config, **kwargs)
+        self.group, self.inner = group, inner
+        self.shared, self.adapter_scope = shared, adapter_scope
+        self.block_scope = BLOCK_SCOPES[config.layout].format(group=group, inner=inner)
+        self.is_pre_ln = config.ln_type == "preln"
+
+    def make_linear(self, name: str, scope: str, input_size: int, output_size: int) -> AlbertLayer:
+        """Returns a new dense layer, or that of `shared` with an adapter."""
+        options = {"name": name, "dtype": self.dtype_policy}
+        if self.shared is None:
+            scope = f"{self.block_scope}/{scope}"
+            return Linear(self.config, scope, input_size, output_size, **options)
+        scope = f"{self.adapter_scope}/{name}"
+        return Adapted(self.config, getattr(self.shared, name), scope, **options)
+
+    def make_norm(self, scope: str) -> LayerNorm:
+        """Returns a new LayerNorm, or that of `shared`."""
+        if self.shared is not None:
+            return self.shared.norm
+        make, scope = LayerNorm if self.is_pre_ln else AddAndNorm, f"{self.block_scope}/{scope}"
+        return make(self.config, scope, self.config.hidden_size, name="norm")
+
+    def add(self, x, residual, seed):
+        """Returns residual + dropout(x), float [B, Q, H]."""
+        return residual + ops.dropout(x, self.config.hidden_dropout_prob, seed)  # [B, Q, H]
+
+
+@register
+class SelfAttention(Sublayer):
+    """LayerNorm(x + dropout(attention(x))), with multi-head scaled dot-product self-attention.
+
+    Args: as in `Sublayer`.
+
+    Call arguments:
+        x: float [B, S, H].
+        input_mask: attention mask, [B, S], 1 for tokens and 0 for padding; all tokens by default.
+        positions: int32 [B, Q], positions to compute the output for; all by default.
+        training: whether to apply dropout.
+        dropout_seeds: two seeds, int32 [2] each: for the attention probabilities and the output.
+        output_attentions: whether to return the attention probabilities as well.
+    Returns: float [B, Q, H]; with `output_attentions`, also the probabilities before dropout,
+        float32 [B, A, Q, S].
+    """
+
+    def __init__(self, config: AlbertConfig, group: int = 0, inner: int = 0, **kwargs: Any) -> None:
+        super().__init__(config, group, inner, **kwargs)
+        H, (heads, output, norm) = config.hidden_size, ATTENTION_SCOPES[config.layout]
+        self.query = self.make_linear("query", f"{heads}/query", H, H)
+        self.key = self.make_linear("key", f"{heads}/key", H, H)
+        self.value = self.make_linear("value", f"{heads}/value", H, H)
+        self.projection = self.make_linear("projection", output, H, H)
+        self.norm = self.make_norm(norm)
+
+    def call(
+        self,
+        x,
+        input_mask=None,
+        positions=None,
+        training=False,
+        dropout_seeds=None,
+        output_attentions=False,
+    ):
+        attention_seed, seed = ops.dropout_seeds(training, dropout_seeds, 2)  # [2] each
+        residual = ops.take(x, positions)  # [B, Q, H]
+        x = self.norm(x) if self.is_pre_ln else x  # [B, S, H]
+        rows = ops.take(x, positions) if self.is_pre_ln else residual  # [B, Q, H]
+        y, probs = self.attend(rows, x, input_mask, attention_seed, output_attentions)
+        if self.is_pre_ln:
+            y = self.add(y, residual, seed)  # [B, Q, H]
+        else:
+            y = self.norm(y, residual, training, seed)  # [B, Q, H]
+        return (y, probs) if output_attentions else y
+
+    def attend(self, rows, x, input_mask, seed, output_attentions):
+        """Returns the attention from `rows` to `x`, float [B, Q, H], and its probabilities."""
+        H, rate = self.config.hidden_size, self.config.attention_probs_dropout_prob
+        # Queries [B, A, Q, D], keys and values [B, A, S, D].
+        query, key, value = self.project_heads(rows, x)
+        y = ops.attention(query, key, value, input_mask, rate, seed)  # [B, Q, H]
+        probs = ops.attention_probs(query, key, input_mask) if output_attentions else None
+        return call_layer(self.projection, y, H), probs  # [B, Q, H], [B, A, Q, S]
+
+    def project_heads(self, rows, x):
+        """Returns the queries of `rows`, keys and values of `x`, by one matmul where possible."""
+        H, A = self.config.hidden_size, self.config.num_attention_heads
+        layers = self.query, self.key, self.value
+        if all(type(layer) is Linear for layer in layers):
+            kernels, biases = zip(*((layer.kernel, layer.bias) for layer in layers), strict=True)
+            return ops.project_heads(rows, x, kernels, biases, A)
+        inputs = zip(layers, (rows, x, x), strict=True)
+        return [ops.split_heads(call_layer(layer, y, H), A) for layer, y in inputs]
+
+
+@register
+class FeedForward(Sublayer):
+    """LayerNorm(x + dropout(projection(activation(intermediate(x))))).
+
+    Args: as in `Sublayer`.
+
+    Call arguments: `x` float [B, Q, H]; `training` and `dropout_seed` as in `AlbertEncoder`.
+    Returns: float [B, Q, H].
+    """
+
+    def __init__(self, config: AlbertConfig, group: int = 0, inner: int = 0, **kwargs: Any) -> None:
+        super().__init__(config, group, inner, **kwargs)
+        H, I = config.hidden_size, config.intermediate_size  # noqa: E741
+        intermediate, output, norm = FEED_FORWARD_SCOPES[config.layout]
+        self.intermediate = self.make_linear("intermediate", intermediate, H, I)
+        self.projection = self.make_linear("projection", output, I, H)
+        self.norm = self.make_norm(norm)
+
+    def call(self, x, training=False, dropout_seed=None):
+        (seed,) = ops.dropout_seeds(training, dropout_seed, 1)  # [2]
+        if self.is_pre_ln:
+            return self.add(self.transform(self.norm(x)), x, seed)  # [B, Q, H]
+        return self.norm(self.transform(x), x, training, seed)  # [B, Q, H]
+
+    def transform(self, x):
+        """Returns projection(activation(intermediate(x))), float [B, Q, H]."""
+        first, second, name = self.intermediate, self.projection, self.config.hidden_act
+        if type(first) is type(second) is Linear:
+            weights = first.kernel, first.bias, name, second.kernel, second.bias
+            return ops.feed_forward(x, *weights)  # [B, Q, H]
+        x = call_layer(first, x, self.config.intermediate_size)  # [B, Q, I]
+        return call_layer(second, ops.ACTIVATIONS[name](x), self.config.hidden_size)  # [B, Q, H]
+
+
+@register
+class TransformerBlock(AlbertLayer):
+    """Self-attention followed by a feed-forward network.
+
+    Args:
+        config: the model configuration.
+        attention: the first sublayer; a new `SelfAttention` by default.
+        feed_forward: the second sublayer; a new `FeedForward` by default.
+
+    Call arguments:
+        x: float [B, S, H].
+        input_mask: attention mask, [B, S], 1 for tokens and 0 for padding; all tokens by default.
+        training: whether to apply dropout.
+        dropout_seeds: three seeds, int32 [2] each: for the attention probabilities, and for the
+            outputs of attention and feed-forward network. Drawn at random by default.
+        positions: int32 [B, Q], positions to compute the output for; all by default.
+        output_attentions: whether to return the attention probabilities as well.
+    Returns: float [B, S, H], or [B, Q, H] with `positions`; with `output_attentions`, also the
+        probabilities, float32 [B, A, Q, S].
+
+    >>> config = AlbertConfig(97, hidden_size=12, num_attention_heads=4, intermediate_size=20)
+    >>> TransformerBlock(config)(tf.zeros((5, 11, 12))).shape
+    TensorShape([5, 11, 12])
+    """
+
+    def __init__(
+        self, config: AlbertConfig, attention: Any = None, feed_forward: Any = None, **kwargs: Any
+    ) -> None:
+        super().__init__(config, **kwargs)
+        dtype = self.dtype_policy
+        self.attention = attention or SelfAttention(config, name="attention", dtype=dtype)
+        self.feed_forward = feed_forward or FeedForward(config, name="feed_forward", dtype=dtype)
+
+    def call(
+        self,
+        x,
+        input_mask=None,
+        training=False,
+        dropout_seeds=None,
+        positions=None,
+        output_attentions=False,
+    ):
+        seeds = ops.dropout_seeds(training, dropout_seeds, DROPOUTS)  # [2] each
+        y = self.attention(x, input_mask, positions, training, seeds[:2], output_attentions)
+        x, *probs = y if output_attentions else (y,)  # [B, Q, H], [B, A, Q, S]
+        x = self.feed_forward(x, training, seeds[2])  # [B, Q, H]
+        return (x, *probs) if output_attentions else x
+
+
+@register
+class AlbertEncoder(AlbertLayer):
+    """The ALBERT encoder: L layers that share the weights of one or a few modules.
+
+    Args:
+        config: the model configuration.
+        recompute: whether to use gradient checkpointing (rematerialization): store only the input
+            of each layer in the forward pass and recompute its activations in the backward pass.
+            This saves memory at the cost of time and does not change the result.
+
+    Call arguments:
+        input_ids: int32 [B, S]; or a dict of `input_ids`, `input_mask` and `segment_ids`. The dict
+            may use Hugging Face's names `attention_mask` and `token_type_ids`, may give
+            `inputs_embeds`, float [B, S, E], instead of `input_ids` to replace the word
+            embeddings, and may contain other features, such as labels, which are ignored.
+        input_mask: attention mask, [B, S], 1 for tokens and 0 for padding; all tokens by default.
+        segment_ids: int32 [B, S]; zeros by default.
+        training: whether to apply dropout.
+        dropout_seed: int32 [2]; the same seed drops the same elements. Drawn at random by default.
+        positions: int32 [B, P]; computes the last layer only at these positions and at [CLS].
+        output_hidden_states: whether to return the output of every layer.
+        output_attentions: whether to return the attention probabilities of every layer.
+
+    Returns: dict of
+        sequence_output: float [B, S, H], the output of the last layer; absent with `positions`.
+        pooled_output: float [B, H], the output of a dense tanh layer at [CLS].
+        position_output: float [B, P, H], the output of the last layer at `positions`.
+        hidden_states: with `output_hidden_states`, a tuple of the input of the first layer and the
+            output of each of the L·N blocks, float [B, S, H] each.
+        attentions: with `output_attentions`, a tuple of the probabilities of each block, before
+            dropout, float32 [B, A, S, S] each.
+
+    Raises:
+        ValueError: S exceeds `max_position_embeddings`; the inputs are not as described; or, in the
+            constructor, the weights do not fit into the machine's memory.
+
+    >>> config = AlbertConfig(97, hidden_size=12, num_attention_heads=4, intermediate_size=20)
+    >>> outputs = AlbertEncoder(config)(tf.constant([[2, 45, 61, 3], [2, 77, 3, 0]]))
+    >>> {name: tuple(value.shape) for name, value in outputs.items()}
+    {'sequence_output': (2, 4, 12), 'pooled_output': (2, 12)}
+    """
+
+    def __init__(self, config: AlbertConfig, recompute: bool = False, **kwargs: Any) -> None:
+        config.check_memory()
+        super().__init__(config, **kwargs)
+        self.recompute = recompute
+        H, dtype = config.hidden_size, self.dtype_policy
+        # Factorized embedding: V·E weights in `embeddings` and E·H in `embedding_projection`,
+        # instead of V·H.
+        self.embeddings = Embeddings(config, name="embeddings", dtype=dtype)
+        E = self.embeddings.size
+        self.embedding_projection = None
+        if E != H:
+            scope = "bert/encoder/embedding_hidden_mapping_in"
+            self.embedding_projection = Linear(
+                config, scope, E, H, name="embedding_projection", dtype=dtype
+            )
+        self.blocks = self.make_blocks()
+        self.pooler = Linear(config, "bert/pooler/dense", H, H, name="pooler", dtype=dtype)
+
+    def make_blocks(self) -> list[TransformerBlock]:
+        """Returns the blocks of all layers, [L·N], which share their weights across layers."""
+        config, dtype = self.config, self.dtype_policy
+
+        @functools.cache
+        def module(kind: str, group: int, n: int, layer: int | None = None) -> Sublayer:
+            """Returns the module of a group; for a layer, that module with adapters."""
+            make = SelfAttention if kind == "attention" else FeedForward
+            options: dict[str, Any] = {"name": f"{kind}_{group}_{n}", "dtype": dtype}
+            if layer is not None:
+                options["shared"] = module(kind, group, n)
+                options["adapter_scope"] = f"adapters/layer_{layer}/block_{n}/{kind}"
+            return make(config, group, n, **options)
+
+        @functools.cache
+        def block(attention: int, ffn: int, n: int, layer: int | None) -> TransformerBlock:
+            """Returns a pair of modules, the same object for the same pair."""
+            pair = module("attention", attention, n, layer), module("feed_forward", ffn, n, layer)
+            name = f"block_{attention}_{ffn}_{n}"
+            return TransformerBlock(config, *pair, name=name, dtype=dtype)
+
+        return [
+            block(attention, ffn, n, layer if config.adapter_rank else None)
+            for layer, (attention, ffn) in enumerate(zip(*config.modules_of_layers(), strict=True))
+            for n in range(config.inner_group_num)
+        ]
+
+    def call(
+        self,
+        input_ids,
+        input_mask=None,
+        segment_ids=None,
+        training=False,
+        dropout_seed=None,
+        positions=None,
+        output_hidden_states=False,
+        output_attentions=False,
+    ):
+        inputs = read_inputs(input_ids, input_mask, segment_ids)
+        inputs.check_length(self.config.max_position_embeddings)
+        num_seeds = 1 + DROPOUTS * len(self.blocks)
+        seed, *seeds = ops.dropout_seeds(training, dropout_seed, num_seeds)  # [2] each
+        x = self.embeddings(
+            inputs.input_ids, inputs.segment_ids, inputs.inputs_embeds, training, seed
+        )  # [B, S, E]
+        if self.embedding_projection is not None:
+            x = self.embedding_projection(x)  # [B, S, H]
+        hidden_states, attentions = [x], []
+        # Equivalent to `block(x, ...)`, but casts each weight and traces each block only once.
+        apply = share(self.blocks, self.recompute)
+        for number, block in enumerate(self.blocks):
+            block_seeds, rows = seeds[DROPOUTS * number :][:DROPOUTS], None
+            if positions is not None and number == len(self.blocks) - 1:
+                rows = tf.pad(positions, ((0, 0), (1, 0)))  # [B, 1+P], [CLS] first
+            y = apply(block, x, inputs.input_mask, training, block_seeds, rows, output_attentions)
+            x, *probs = y if output_attentions else (y,)  # [B, S or 1+P, H], [B, A, S or 1+P, S]
+            hidden_states.append(x)
+            attentions += probs
+
+        outputs = {"pooled_output": tf.math.tanh(self.pooler(x[:, 0]))}  # [B, H]
+        if positions is None:
+            outputs = {"sequence_output": x} | outputs  # [B, S, H]
+        else:
+            outputs["position_output"] = x[:, 1:]  # [B, P, H]
+        if output_hidden_states:
+            outputs["hidden_states"] = tuple(hidden_states)
+        if output_attentions:
+            outputs["attentions"] = tuple(attentions)
+        return outputs
+
+
+@register
+class MaskedLMHead(AlbertLayer):
+    """Masked language modeling head; its output kernel is tied to the word embeddings.
+
+    Call arguments: `x` float [B, P, H], the encoder's output at the masked positions;
+        `embeddings`, the encoder's `Embeddings` layer.
+    Returns: logits, float32 [B, P, V].
+    """
+
+    def __init__(self, config: AlbertConfig, **kwargs: Any) -> None:
+        super().__init__(config, **kwargs)
+        scope, dtype = "cls/predictions", self.dtype_policy
+        size = config.hidden_size if config.layout == "albert_zh" else config.embedding_size
+        self.transform = Linear(
+            config,
+            f"{scope}/transform/dense",
+            config.hidden_size,
+            size,
+            name="transform",
+            dtype=dtype,
+        )
+        self.norm = LayerNorm(config, f"{scope}/transform/LayerNorm", size, name="norm")
+        self.bias = self.add_bias(f"{scope}/output_bias", config.vocab_size)
+
+    def call(self, x, embeddings):
+        x = ops.ACTIVATIONS[self.config.hidden_act](self.transform(x))  # [B, P, E]
+        logits = tf.cast(embeddings.logits(self.norm(x)), tf.float32)  # [B, P, V]
+        return ops.add_bias(logits, self.bias)  # [B, P, V]
+
+
+class AlbertModel(Configured, tf_keras.Model):
     """Base class of Keras models with an `AlbertEncoder`; the constructor creates the weights.
 
     Args:
@@ -123,601 +525,6 @@ class AlbertModel(_Configured, tf_keras.Model):
 
 
 @register
-class Linear(AlbertLayer):
-    """Dense layer: activation(x · kernel + bias) over the last axis.
-
-    Args:
-        config: the model configuration.
-        scope: variable scope; the weights are `scope`/kernel and `scope`/bias.
-        input_size: size of the last axis of the input.
-        output_size: size of the last axis of the output.
-        activation: a key of `kernels.ACTIVATIONS`.
-    """
-
-    def __init__(
-        self,
-        config: AlbertConfig,
-        scope: str,
-        input_size: int,
-        output_size: int,
-        activation: str = "linear",
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(config, **kwargs)
-        self.scope, self.activation = scope, activation
-        self.input_size, self.output_size = input_size, output_size
-        self.kernel = self.add_kernel(f"{scope}/kernel", input_size, output_size)
-        self.bias = self.add_bias(f"{scope}/bias", output_size)
-
-    def call(self, x):
-        x = kernels.matmul(x, kernels.value(self.kernel))  # [..., output_size]
-        return kernels.activate(x, kernels.value(self.bias), self.activation)  # same shape
-
-
-@register
-class LayerNorm(AlbertLayer):
-    """Layer normalization over the last axis, computed in float32 and returned in x's dtype.
-
-    Args:
-        config: the model configuration.
-        scope: variable scope; the weights are `scope`/beta and `scope`/gamma.
-        size: size of the last axis.
-    """
-
-    def __init__(self, config: AlbertConfig, scope: str, size: int, **kwargs: Any) -> None:
-        super().__init__(config, autocast=False, **{**kwargs, "dtype": "float32"})
-        self.scope, self.size = scope, size
-        self.beta = self.add_bias(f"{scope}/beta", size)
-        self.gamma = self.add_bias(f"{scope}/gamma", size, initializer="ones")
-
-    def call(self, x):
-        beta, gamma = kernels.value(self.beta), kernels.value(self.gamma)  # [size] each
-        return kernels.layer_norm(x, beta, gamma)  # [..., size]
-
-
-@register
-class ResidualLinear(AlbertLayer):
-    """LayerNorm(residual + dropout(x · kernel + bias)), which ends both sublayers of a block.
-
-    This is a single layer because everything after the matmul is one pass over memory
-    (`kernels.add_and_norm`).
-
-    Args:
-        config: the model configuration.
-        scope: variable scope; the weights are `scope`/kernel and `scope`/bias.
-        norm_scope: variable scope of beta and gamma; None disables LayerNorm.
-        input_size: size of the last axis of `x`; that of the output is H.
-
-    Call arguments: `x` float [B, Q, input_size]; `residual` float [B, Q, H]; `training` and
-        `dropout_seed` as in `AlbertEncoder`.
-    Returns: float [B, Q, H].
-    """
-
-    def __init__(
-        self, config: AlbertConfig, scope: str, norm_scope: str | None, input_size: int, **kwargs
-    ) -> None:
-        super().__init__(config, **kwargs)
-        self.scope, self.norm_scope, self.input_size = scope, norm_scope, input_size
-        self.kernel = self.add_kernel(f"{scope}/kernel", input_size, config.hidden_size)
-        self.bias = self.add_bias(f"{scope}/bias", config.hidden_size)
-        if norm_scope is not None:
-            self.beta = self.add_bias(f"{norm_scope}/beta", config.hidden_size)
-            self.gamma = self.add_bias(f"{norm_scope}/gamma", config.hidden_size, "ones")
-
-    def call(self, x, residual, training=False, dropout_seed=None):
-        x = kernels.matmul(x, kernels.value(self.kernel))  # [B, Q, H]
-        return self.add_and_norm(x, residual, training, dropout_seed)
-
-    def add_and_norm(self, x, residual, training, dropout_seed):
-        """Returns LayerNorm(residual + dropout(x + bias)), float [B, Q, H]."""
-        (seed,) = kernels.dropout_seeds(training, dropout_seed, 1)  # [2]
-        norm = None
-        if self.norm_scope is not None:
-            norm = kernels.value(self.beta), kernels.value(self.gamma)  # [H] each
-        rate = self.config.hidden_dropout_prob
-        return kernels.add_and_norm(x, kernels.value(self.bias), residual, norm, rate, seed)
-
-
-@register
-class OutputLayer(AlbertLayer):
-    """Computes logits, float32 [..., K], from float [..., H].
-
-    The kernel has the shape [K, H], as in Google's checkpoints.
-
-    Args:
-        config: the model configuration.
-        scope: prefix of the weights' names, `scope`output_weights and `scope`output_bias.
-        num_outputs: K.
-        stddev: standard deviation of the kernel's initializer; defaults to the config's
-            `initializer_range`.
-    """
-
-    def __init__(
-        self,
-        config: AlbertConfig,
-        scope: str,
-        num_outputs: int,
-        stddev: float | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(config, **kwargs)
-        self.scope, self.num_outputs, self.stddev = scope, num_outputs, stddev
-        initializer = tf_keras.initializers.TruncatedNormal(
-            stddev=config.initializer_range if stddev is None else stddev
-        )
-        shape = num_outputs, config.hidden_size
-        self.kernel = self.add_weight(f"{scope}output_weights", shape, initializer=initializer)
-        self.bias = self.add_weight(f"{scope}output_bias", (num_outputs,), initializer="zeros")
-
-    def call(self, x):
-        logits = kernels.matmul(x, self.kernel, transpose_b=True) + self.bias  # [..., K]
-        return tf.cast(logits, tf.float32)
-
-
-@register
-class Embeddings(AlbertLayer):
-    """Normalized sum of word, segment and position embeddings (section 3.1 of the paper).
-
-    All three have the embedding size E. This is the first factor of the factorized embedding, with
-    V·E weights for the words.
-
-    Call arguments: `input_ids` int32 [B, S]; `segment_ids` int32 [B, S], zeros by default;
-        `training` and `dropout_seed` as in `AlbertEncoder`.
-    Returns: float [B, S, E].
-    """
-
-    def __init__(self, config: AlbertConfig, **kwargs: Any) -> None:
-        super().__init__(config, **kwargs)
-        scope, size = "bert/embeddings", self.size
-        self.add_words(scope)
-        self.segments = self.add_kernel(
-            f"{scope}/token_type_embeddings", config.type_vocab_size, size
-        )
-        self.positions = self.add_kernel(
-            f"{scope}/position_embeddings", config.max_position_embeddings, size
-        )
-        self.norm = LayerNorm(config, f"{scope}/LayerNorm", size, name="norm")
-
-    @property
-    def size(self) -> int:
-        """Size of the output, and of the segment and position embeddings."""
-        return self.config.embedding_size
-
-    def add_words(self, scope: str) -> None:
-        """Creates the word embedding table."""
-        config = self.config
-        self.words = self.add_kernel(
-            f"{scope}/word_embeddings", config.vocab_size, config.embedding_size
-        )
-
-    def embed_words(self, input_ids):
-        """Returns the word embeddings, float [B, S, E]."""
-        return tf.gather(self.words, input_ids)  # [B, S, E]
-
-    def embed_segments(self, segment_ids):
-        """Returns the segment embeddings, float [B, S, E]."""
-        return tf.gather(self.segments, segment_ids)  # [B, S, E]
-
-    def call(self, input_ids, segment_ids=None, training=False, dropout_seed=None):
-        segment_ids = tf.zeros_like(input_ids) if segment_ids is None else segment_ids  # [B, S]
-        x = self.embed_words(input_ids)  # [B, S, E]
-        x += self.embed_segments(segment_ids)  # [B, S, E]
-        x += self.positions[: tf.shape(input_ids)[1]]  # [S, E], broadcast over the batch
-        (seed,) = kernels.dropout_seeds(training, dropout_seed, 1)  # [2]
-        return kernels.dropout(self.norm(x), self.config.hidden_dropout_prob, seed)  # [B, S, E]
-
-    def logits(self, x):
-        """Returns the dot product with every word embedding: [B, P, E] → [B, P, V]."""
-        return kernels.matmul(x, self.words, transpose_b=True)  # [B, P, V]
-
-
-@register
-class SelfAttention(AlbertLayer):
-    """Multi-head scaled dot-product self-attention, without the output projection.
-
-    The block applies the output projection together with the residual connection
-    (`ResidualLinear`).
-
-    Call arguments:
-        x: float [B, S, H].
-        input_mask: attention mask, [B, S], 1 for tokens and 0 for padding; all tokens by default.
-        queries: float [B, Q, H], the rows of `x` to compute the output for; all by default.
-        training, dropout_seed: as in `AlbertEncoder`.
-    Returns: float [B, Q, H], the concatenated heads.
-    """
-
-    def __init__(self, config: AlbertConfig, scope: str = "attention/self", **kwargs: Any) -> None:
-        super().__init__(config, **kwargs)
-        self.scope, H, dtype = scope, config.hidden_size, self.dtype_policy
-        self.query = Linear(config, f"{scope}/query", H, H, name="query", dtype=dtype)
-        self.key = Linear(config, f"{scope}/key", H, H, name="key", dtype=dtype)
-        self.value = Linear(config, f"{scope}/value", H, H, name="value", dtype=dtype)
-
-    def call(self, x, input_mask=None, queries=None, training=False, dropout_seed=None):
-        A = self.config.num_attention_heads
-        layers = self.query, self.key, self.value
-        kernel = tf.concat([kernels.value(layer.kernel) for layer in layers], -1)  # [H, 3·H]
-        bias = tf.concat([kernels.value(layer.bias) for layer in layers], -1)  # [3·H]
-        # Queries [B, A, Q, D], keys and values [B, A, S, D].
-        query, key, value = kernels.project_heads(x, queries, kernel, bias, A)
-        (seed,) = kernels.dropout_seeds(training, dropout_seed, 1)  # [2]
-        rate = self.config.attention_probs_dropout_prob
-        return kernels.attend(query, key, value, input_mask, rate, seed)  # [B, Q, H]
-
-
-@register
-class FeedForward(AlbertLayer):
-    """LayerNorm(residual + dropout(activation(x · kernel + bias) · kernel + bias)).
-
-    This is a single layer because the output of the activation, [B, Q, I], is not stored for the
-    backward pass (`kernels.feed_forward`).
-
-    Args:
-        config: the model configuration.
-        scope: variable scope of the first kernel and bias.
-        output_scope: variable scope of the second kernel and bias.
-        norm_scope: variable scope of beta and gamma; None disables LayerNorm.
-
-    Call arguments: `x` and `residual` float [B, Q, H]; `training` and `dropout_seed` as in
-        `AlbertEncoder`.
-    Returns: float [B, Q, H].
-    """
-
-    def __init__(
-        self, config: AlbertConfig, scope: str, output_scope: str, norm_scope: str | None, **kwargs
-    ) -> None:
-        super().__init__(config, **kwargs)
-        self.scope, self.output_scope, self.norm_scope = scope, output_scope, norm_scope
-        H, I, dtype = config.hidden_size, config.intermediate_size, self.dtype_policy  # noqa: E741
-        self.intermediate = Linear(config, scope, H, I, name="intermediate", dtype=dtype)
-        self.projection = ResidualLinear(
-            config, output_scope, norm_scope, I, name="projection", dtype=dtype
-        )
-
-    def call(self, x, residual, training=False, dropout_seed=None):
-        first, second = self.intermediate, self.projection
-        weights = map(kernels.value, (first.kernel, first.bias, second.kernel))
-        kernel, bias, output_kernel = weights  # [H, I], [I], [I, H]
-        x = kernels.feed_forward(x, kernel, bias, self.config.hidden_act, output_kernel)
-        return second.add_and_norm(x, residual, training, dropout_seed)  # [B, Q, H]
-
-
-class BlockScopes(NamedTuple):
-    """Variable scopes of a block's weights in checkpoints."""
-
-    attention: str
-    attention_output: str
-    attention_norm: str
-    intermediate: str
-    output: str
-    output_norm: str
-
-
-@register
-class TransformerBlock(AlbertLayer):
-    """Self-attention and a feed-forward network, each with a residual connection and LayerNorm.
-
-    Args:
-        config: the model configuration.
-        group: index of the hidden group.
-        inner: index of the block within its layer.
-
-    Call arguments:
-        x: float [B, S, H].
-        input_mask: attention mask, [B, S], 1 for tokens and 0 for padding; all tokens by default.
-        training: whether to apply dropout.
-        dropout_seeds: three seeds, int32 [2] each: for the attention probabilities, and for the
-            outputs of attention and feed-forward network. Drawn at random by default.
-        positions: int32 [B, Q], positions to compute the output for; all by default.
-    Returns: float [B, S, H], or [B, Q, H] with `positions`.
-
-    >>> config = AlbertConfig(97, hidden_size=12, num_attention_heads=4, intermediate_size=20)
-    >>> TransformerBlock(config)(tf.zeros((5, 11, 12))).shape
-    TensorShape([5, 11, 12])
-    """
-
-    def __init__(self, config: AlbertConfig, group: int = 0, inner: int = 0, **kwargs: Any) -> None:
-        super().__init__(config, **kwargs)
-        self.group, self.inner = group, inner
-        self.add_layers(self.scopes(), self.dtype_policy)
-
-    def scopes(self) -> BlockScopes:
-        """Returns the variable scopes of this block."""
-        block = f"bert/encoder/transformer/group_{self.group}/inner_group_{self.inner}"
-        return BlockScopes(
-            attention=f"{block}/attention_1/self",
-            attention_output=f"{block}/attention_1/output/dense",
-            attention_norm=f"{block}/LayerNorm",
-            intermediate=f"{block}/ffn_1/intermediate/dense",
-            output=f"{block}/ffn_1/intermediate/output/dense",
-            output_norm=f"{block}/LayerNorm_1",
-        )
-
-    def add_layers(self, scopes: BlockScopes, dtype: Any) -> None:
-        """Creates the sublayers and their weights."""
-        config, H = self.config, self.config.hidden_size
-        self.attention = SelfAttention(config, scopes.attention, name="attention", dtype=dtype)
-        self.attention_output = ResidualLinear(
-            config,
-            scopes.attention_output,
-            scopes.attention_norm,
-            H,
-            name="attention_output",
-            dtype=dtype,
-        )
-        self.feed_forward = FeedForward(
-            config,
-            scopes.intermediate,
-            scopes.output,
-            scopes.output_norm,
-            name="feed_forward",
-            dtype=dtype,
-        )
-
-    def call(self, x, input_mask=None, training=False, dropout_seeds=None, positions=None):
-        seeds = kernels.dropout_seeds(training, dropout_seeds, DROPOUTS)  # [2] each
-        queries = kernels.take(x, positions)  # [B, Q, H], or None for all positions
-        residual = x if queries is None else queries  # [B, Q, H]
-        # First sublayer: x becomes LayerNorm(x + dropout(attention(x))).
-        y = self.attention(x, input_mask, queries, training, seeds[0])  # [B, Q, H]
-        x = self.attention_output(y, residual, training, seeds[1])  # [B, Q, H]
-        # Second sublayer: returns LayerNorm(x + dropout(feed_forward(x))).
-        return self.feed_forward(x, x, training, seeds[2])  # [B, Q, H]
-
-
-class Parts(NamedTuple):
-    """The classes in which Google's and brightmart's layouts of ALBERT differ."""
-
-    embeddings: type[Embeddings]
-    block: type[TransformerBlock]
-    masked_lm: type[MaskedLMHead]
-
-
-# Layout → module with a function `parts(config)`. The modules are imported on first use because
-# `albert_zh` subclasses the classes in this module.
-_LAYOUTS = {"google": __name__, "albert_zh": "albert_tf.albert_zh"}
-
-
-def parts_of(config: AlbertConfig) -> Parts:
-    """Returns the classes that a model with this config is built from."""
-    return importlib.import_module(_LAYOUTS[config.layout]).parts(config)
-
-
-# Hugging Face's names of the inputs → Google's, which are used here.
-_SYNONYMS = {"attention_mask": "input_mask", "token_type_ids": "segment_ids"}
-_INPUTS = ("input_ids", "input_mask", "segment_ids")
-# Other features in the programs' batches: inputs of some heads, labels, and metrics' inputs.
-_OTHER_FEATURES = frozenset(
-    [
-        "masked_lm_positions",
-        "masked_lm_ids",
-        "masked_lm_weights",
-        "next_sentence_labels",
-        "token_boundary",
-        "label_ids",
-        "unique_ids",
-        "p_mask",
-        "start_positions",
-        "end_positions",
-        "is_impossible",
-    ]
-)
-
-
-def unpack(input_ids: Any, input_mask: Any, segment_ids: Any) -> tuple[Any, Any, Any]:
-    """Returns the encoder's three inputs; the first may be a dict that contains them all.
-
-    Raises:
-        ValueError: `input_ids` are missing or not integers; a name is unknown or given twice; or
-            the layer is used in a Keras 3 model. Float ids are rejected because mixed precision
-            would round them to the ids of other words.
-    """
-    _reject_keras_3(input_ids)
-    if isinstance(input_ids, Mapping):
-        if "input_ids" not in input_ids:
-            raise ValueError(f"the inputs are {', '.join(input_ids)}: input_ids is missing")
-        inputs = _canonical_names(input_ids)
-        input_mask = one_of(inputs, "input_mask", input_mask)
-        segment_ids = one_of(inputs, "segment_ids", segment_ids)
-        input_ids = inputs["input_ids"]
-    dtype = tf.as_dtype(input_ids.dtype)
-    if not dtype.is_integer:
-        raise ValueError(
-            f"input_ids have the dtype {dtype.name}, expected int32 or int64. In a functional "
-            'model, use tf_keras.Input(shape, dtype="int32")'
-        )
-    return input_ids, input_mask, segment_ids
-
-
-def _canonical_names(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the inputs with Hugging Face's names replaced by Google's."""
-    found = {}
-    for name, value in inputs.items():
-        canonical = _SYNONYMS.get(name, name)
-        if canonical in found:
-            raise ValueError(f"the inputs are {', '.join(inputs)}: two of them are {canonical}")
-        if canonical not in _INPUTS and canonical not in _OTHER_FEATURES:
-            raise ValueError(
-                f"unknown input {name!r}. Expected input_ids, input_mask (or attention_mask) and "
-                "segment_ids (or token_type_ids)"
-            )
-        found[canonical] = value
-    return found
-
-
-def one_of(inputs: Any, name: str, argument: Any) -> Any:
-    """Returns an input given in the dict `inputs` or as a separate argument; None if neither.
-
-    Raises:
-        ValueError: the input is given both ways.
-    """
-    if not isinstance(inputs, Mapping) or inputs.get(name) is None:
-        return argument
-    if argument is not None:
-        raise ValueError(f"{name} is given twice: in the dict of inputs and as an argument")
-    return inputs[name]
-
-
-def _reject_keras_3(inputs: Any) -> None:
-    """Raises ValueError inside a Keras 3 model, which would not train these weights."""
-    keras = sys.modules.get("keras")
-    state = sys.modules.get("keras.src.backend.common.global_state")
-    if keras is None or state is None:  # Keras 3 has not been imported
-        return
-    # Called inside a Keras 3 layer, or on a symbolic tensor of Keras 3.
-    is_inside = state.get_global_attribute("current_call_ctx") is not None
-    if is_inside or any(isinstance(x, keras.KerasTensor) for x in tf.nest.flatten(inputs)):
-        raise ValueError(
-            "this is a tf_keras layer. A Keras 3 model (TensorFlow's built-in Keras) would neither "
-            "train nor save its weights. Build the model from tf_keras layers (import tf_keras), "
-            "or set the environment variable TF_USE_LEGACY_KERAS=1 before importing TensorFlow."
-        )
-
-
-@register
-class AlbertEncoder(AlbertLayer):
-    """The ALBERT encoder: L layers that share the weights of one or a few hidden groups.
-
-    Args:
-        config: the model configuration.
-        recompute: whether to use gradient checkpointing (rematerialization): store only the input
-            of each layer in the forward pass and recompute its activations in the backward pass.
-            This saves memory at the cost of time and does not change the result.
-
-    Call arguments:
-        input_ids: int32 [B, S]; or a dict of `input_ids`, `input_mask` and `segment_ids`. The dict
-            may use Hugging Face's names `attention_mask` and `token_type_ids`, and may contain
-            labels, which are ignored.
-        input_mask: attention mask, [B, S], 1 for tokens and 0 for padding; all tokens by default.
-        segment_ids: int32 [B, S]; zeros by default.
-        training: whether to apply dropout.
-        dropout_seed: int32 [2]; the same seed drops the same elements. Drawn at random by default.
-        positions: int32 [B, P]; computes the last layer only at these positions and at [CLS].
-        output_hidden_states: whether to return the output of every layer.
-
-    Returns: dict of
-        sequence_output: float [B, S, H], the output of the last layer; absent with `positions`.
-        pooled_output: float [B, H], the output of a dense tanh layer at [CLS].
-        position_output: float [B, P, H], the output of the last layer at `positions`.
-        hidden_states: with `output_hidden_states`, a tuple of the input of the first layer and the
-            output of each of the L·N blocks, float [B, S, H] each.
-
-    Raises:
-        ValueError: S exceeds `max_position_embeddings`, or, in the constructor, the weights do not
-            fit into the machine's memory.
-
-    >>> config = AlbertConfig(97, hidden_size=12, num_attention_heads=4, intermediate_size=20)
-    >>> outputs = AlbertEncoder(config)(tf.constant([[2, 45, 61, 3], [2, 77, 3, 0]]))
-    >>> {name: tuple(value.shape) for name, value in outputs.items()}
-    {'sequence_output': (2, 4, 12), 'pooled_output': (2, 12)}
-    """
-
-    def __init__(self, config: AlbertConfig, recompute: bool = False, **kwargs: Any) -> None:
-        config.check_memory()
-        super().__init__(config, **kwargs)
-        self.recompute = recompute
-        H, dtype, parts = config.hidden_size, self.dtype_policy, parts_of(config)
-        # Factorized embedding: V·E weights in `embeddings` and E·H in `embedding_projection`,
-        # instead of V·H.
-        self.embeddings = parts.embeddings(config, name="embeddings", dtype=dtype)
-        E = self.embeddings.size
-        self.embedding_projection = None
-        if E != H:
-            scope = "bert/encoder/embedding_hidden_mapping_in"
-            self.embedding_projection = Linear(
-                config, scope, E, H, name="embedding_projection", dtype=dtype
-            )
-        # Cross-layer parameter sharing: the blocks of a group are created for its first layer and
-        # reused by all others.
-        self.blocks, groups = [], {}
-        for layer in range(config.num_hidden_layers):
-            group = config.group_of_layer(layer)
-            if group not in groups:
-                groups[group] = [
-                    parts.block(config, group, n, name=f"group_{group}_block_{n}", dtype=dtype)
-                    for n in range(config.inner_group_num)
-                ]
-            self.blocks += groups[group]
-        self.pooler = Linear(config, "bert/pooler/dense", H, H, "tanh", name="pooler", dtype=dtype)
-
-    def call(
-        self,
-        input_ids,
-        input_mask=None,
-        segment_ids=None,
-        training=False,
-        dropout_seed=None,
-        positions=None,
-        output_hidden_states=False,
-    ):
-        input_ids, input_mask, segment_ids = unpack(input_ids, input_mask, segment_ids)  # [B, S]
-        limit = self.config.max_position_embeddings
-        if (input_ids.shape[1] or 0) > limit:
-            raise ValueError(
-                f"the sequence length {input_ids.shape[1]} exceeds max_position_embeddings={limit}"
-            )
-
-        num_seeds = 1 + DROPOUTS * len(self.blocks)
-        seed, *seeds = kernels.dropout_seeds(training, dropout_seed, num_seeds)  # [2] each
-        x = self.embeddings(input_ids, segment_ids, training, seed)  # [B, S, E]
-        if self.embedding_projection is not None:
-            x = self.embedding_projection(x)  # [B, S, H]
-        hidden_states = [x]
-        # Equivalent to `block(x, ...)`, but casts each weight and traces each block only once.
-        apply = kernels.share(self.blocks, self.recompute)
-        for number, block in enumerate(self.blocks):
-            block_seeds, rows = seeds[DROPOUTS * number :][:DROPOUTS], None
-            if positions is not None and number == len(self.blocks) - 1:
-                rows = tf.pad(positions, ((0, 0), (1, 0)))  # [B, 1+P], [CLS] first
-            x = apply(block, x, input_mask, training, block_seeds, rows)  # [B, S or 1+P, H]
-            hidden_states.append(x)
-
-        pooled = self.pooler(x[:, 0])  # [B, H]
-        if positions is None:
-            outputs = {"sequence_output": x, "pooled_output": pooled}
-        else:
-            outputs = {"pooled_output": pooled, "position_output": x[:, 1:]}  # [B, P, H]
-        if output_hidden_states:
-            outputs["hidden_states"] = tuple(hidden_states)
-        return outputs
-
-
-@register
-class MaskedLMHead(AlbertLayer):
-    """Masked language modeling head; its output kernel is tied to the word embeddings.
-
-    Call arguments: `x` float [B, P, H], the encoder's output at the masked positions;
-        `embeddings`, the encoder's `Embeddings` layer.
-    Returns: logits, float32 [B, P, V].
-    """
-
-    def __init__(self, config: AlbertConfig, **kwargs: Any) -> None:
-        super().__init__(config, **kwargs)
-        scope, size, dtype = "cls/predictions", self.size, self.dtype_policy
-        self.transform = Linear(
-            config,
-            f"{scope}/transform/dense",
-            config.hidden_size,
-            size,
-            config.hidden_act,
-            name="transform",
-            dtype=dtype,
-        )
-        self.norm = LayerNorm(config, f"{scope}/transform/LayerNorm", size, name="norm")
-        self.bias = self.add_bias(f"{scope}/output_bias", config.vocab_size)
-
-    @property
-    def size(self) -> int:
-        """Size of the word embeddings."""
-        return self.config.embedding_size
-
-    def call(self, x, embeddings):
-        x = self.norm(self.transform(x))  # [B, P, E]
-        logits = tf.cast(embeddings.logits(x), tf.float32)  # [B, P, V]
-        return kernels.add_bias(logits, kernels.value(self.bias))  # [B, P, V]
-
-
-@register
 class AlbertForPretraining(AlbertModel):
     """ALBERT with its pre-training heads: masked language modeling and sentence order.
 
@@ -739,7 +546,7 @@ class AlbertForPretraining(AlbertModel):
     def __init__(self, config: AlbertConfig, **kwargs: Any) -> None:
         super().__init__(config, **kwargs)
         dtype = self.dtype_policy
-        self.masked_lm = parts_of(config).masked_lm(config, name="masked_lm", dtype=dtype)
+        self.masked_lm = MaskedLMHead(config, name="masked_lm", dtype=dtype)
         self.sentence_order = OutputLayer(
             config, "cls/seq_relationship/", 2, name="sentence_order", dtype=dtype
         )
@@ -765,8 +572,3 @@ class AlbertForPretraining(AlbertModel):
             "sentence_order_logits": self.sentence_order(encoded["pooled_output"]),  # [B, 2]
         }
         return (outputs, encoded["hidden_states"]) if output_hidden_states else outputs
-
-
-def parts(config: AlbertConfig) -> Parts:
-    """Returns the classes of Google's layout."""
-    return Parts(Embeddings, TransformerBlock, MaskedLMHead)

@@ -16,13 +16,15 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 import tf_keras
 
-from albert_tf import kernels
+from albert_tf import fused
+from albert_tf.acceleration import formula
 
 # XLA takes 0.1 s to compile each shape, which pays off from half a million elements on.
-ELEMENTS_PER_WIDTH = 2048
+MIN_COMPILED_ELEMENTS = 2**19
 WEIGHT_DECAY = 0.01  # of Google's programs
 
 
@@ -238,8 +240,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
         """Updates a variable and its moments, or leaves them unchanged if `is_applied` is False."""
         m, v = (self._moments[slot][self._index(variable)] for slot in self.SLOTS)
         is_included = self._use_weight_decay(variable)
-        new_m, new_v, new_weight = _updated(
-            variable.shape.num_elements() // ELEMENTS_PER_WIDTH,
+        new_m, new_v, new_weight = updated(
             tf.convert_to_tensor(gradient),
             tf.convert_to_tensor(m),
             tf.convert_to_tensor(v),
@@ -284,11 +285,11 @@ class AdamW(tf_keras.optimizers.Optimizer):
         return super().from_config(config, custom_objects)
 
 
-@kernels.fused
-def _updated(
-    _, gradient, m, v, weight, beta_1, share_1, beta_2, share_2, rate, epsilon, decay_rate, adapts
+@formula
+def updated(
+    gradient, m, v, weight, beta_1, share_1, beta_2, share_2, rate, epsilon, decay_rate, adapts
 ):
-    """Returns the updated moments and weight, in one pass over memory for large variables.
+    """Returns the updated moments and weight.
 
     `share_1` and `share_2` are 1 − β₁ and 1 − β₂, or 0 in a skipped step.
     """
@@ -300,6 +301,21 @@ def _updated(
     if adapts:
         update *= trust_ratio(tf.norm(weight), tf.norm(update))
     return m, v, weight - rate * update
+
+
+def _is_large(gradient, *_):
+    return gradient.shape.num_elements() >= MIN_COMPILED_ELEMENTS
+
+
+def _arguments(random):
+    gradient, m, v, weight = tf.unstack(tf.constant(random.standard_normal((4, 5, 7), np.float32)))
+    decay_rate, adapts = float(random.choice((0.0, 0.01))), bool(random.random() < 0.5)
+    rates = tf.unstack(tf.constant((0.9, 0.1, 0.999, 0.001, 0.01)))
+    return gradient, m, tf.square(v), weight, *rates, 1e-6, decay_rate, adapts
+
+
+# The same operations in one pass over memory.
+fused.accelerates(updated, _is_large, _arguments)(fused.compiled(updated.function))
 
 
 @tf_keras.saving.register_keras_serializable(package="albert_tf")

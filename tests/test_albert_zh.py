@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf import albert_zh
+from albert_tf import modeling
 from albert_tf.checkpoints.names import variable_name
-from albert_tf.modeling import AlbertEncoder, AlbertForPretraining
+from albert_tf.modeling import AlbertEncoder
 
 
 def zh_config(tiny_config, ln_type):
@@ -19,21 +19,10 @@ def zh_config(tiny_config, ln_type):
     )
 
 
-@pytest.mark.parametrize(
-    ("ln_type", "block"),
-    [("postln", albert_zh.ZhTransformerBlock), ("preln", albert_zh.PreLNTransformerBlock)],
-)
-def test_the_config_selects_the_classes(tiny_config, ln_type, block):
-    model = AlbertForPretraining(zh_config(tiny_config, ln_type))
-    assert type(model.encoder.embeddings) is albert_zh.ZhEmbeddings
-    assert {type(layer) for layer in model.encoder.blocks} == {block}
-    assert type(model.masked_lm) is albert_zh.ZhMaskedLMHead
-    assert model.encoder.embedding_projection is None
-
-
 @pytest.mark.parametrize("ln_type", ["postln", "preln"])
 def test_names_and_shapes_match_its_checkpoints(tiny_config, ln_type):
     encoder = AlbertEncoder(zh_config(tiny_config, ln_type))
+    assert encoder.embedding_projection is None
     shapes = {variable_name(v): tuple(v.shape) for v in encoder.variables}
     embeddings = {n.split("/")[2]: s for n, s in shapes.items() if "/embeddings/" in n}
     assert embeddings == {
@@ -55,15 +44,17 @@ def test_names_and_shapes_match_its_checkpoints(tiny_config, ln_type):
 
 
 def test_one_matrix_projects_words_to_the_hidden_size_and_back(tiny_config, tiny_batch):
-    layer = albert_zh.ZhEmbeddings(zh_config(tiny_config, "postln"))
+    layer = modeling.Embeddings(zh_config(tiny_config, "postln"))
     ids = tiny_batch["input_ids"]
     words, projection = layer.words.numpy(), layer.projection.numpy()
-    np.testing.assert_allclose(layer.embed_words(ids), words[ids] @ projection, atol=1e-6)
+    others = layer.positions[:11] + layer.segments[0]
+    expected = layer.norm(words[ids] @ projection + others)
+    np.testing.assert_allclose(layer(ids), expected, atol=1e-5)
     x = np.random.default_rng(3).normal(size=(5, 7, 12)).astype(np.float32)
     np.testing.assert_allclose(layer.logits(tf.constant(x)), x @ projection.T @ words.T, atol=1e-6)
 
 
-class SegmentLookup(albert_zh.ZhEmbeddings):
+class SegmentLookup(modeling.Embeddings):
     def call(self, segment_ids):
         return self.embed_segments(segment_ids)
 
@@ -85,7 +76,7 @@ def test_pre_ln_does_not_normalize_the_residual(tiny_config):
     x = tf.random.stateless_normal((5, 11, 12), (1, 2))
     for ln_type, is_unchanged in (("preln", True), ("postln", False)):
         config = zh_config(tiny_config, ln_type)
-        block = albert_zh.parts(config).block(config)
+        block = AlbertEncoder(config).blocks[0]
         for variable in block.variables:
             if "kernel" in variable.name:
                 variable.assign(tf.zeros_like(variable))

@@ -245,12 +245,6 @@ def test_flags_are_made_of_settings_alone():
         assert not places or name_of(path) == "albert_tf/cli/flags.py", places
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_every_module_has_its_test_file(path):
-    folder = ROOT / "tests" / path.relative_to(ROOT / "albert_tf").parent
-    assert "\ndef test_" in (folder / f"test_{path.stem}.py").read_text(encoding="utf-8")
-
-
 def test_nothing_is_called_utils():
     homeless = re.compile(r"(^|_)(utils?|common|helpers?|misc)(_|$)")
     assert not [name_of(path) for path in SOURCES if homeless.search(path.stem)]

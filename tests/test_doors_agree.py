@@ -25,7 +25,7 @@ import pytest
 import tensorflow as tf
 
 import albert_tf
-from albert_tf import classification, kernels, race, squad, token_classification
+from albert_tf import classification, ops, race, squad, token_classification
 from albert_tf.checkpoints.names import variable_name
 from albert_tf.checkpoints.store import save_checkpoint
 from albert_tf.classification.program import make_task as make_classifier
@@ -610,7 +610,7 @@ def run_transformers(made, request):
     if "logits" not in found:
         return made.answers(found)
     is_there = batch["input_mask"].any(-1)  # False at options that a question does not have
-    found["logits"][~is_there] = kernels.MASKED_SCORE
+    found["logits"][~is_there] = ops.MASKED_SCORE
     return made.answers(made.kind.outputs(made.task, found["logits"]))
 
 

@@ -1,6 +1,6 @@
 """Accelerated forms in every mode: with and without dropout, compiled or not, in all precisions.
 
-Hypothesis draws operations, models and modes. Each operation is held to its plain form. A whole
+Hypothesis draws arguments, models and modes. Each accelerated form is held to its formula. A whole
 model is held to the forward pass in NumPy (`numpy_albert`), its gradients to those of its plain
 form. `--hypothesis-profile=thorough` draws ten times as many.
 """
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 from unittest import mock
 
 import numpy as np
@@ -18,7 +17,7 @@ import tensorflow as tf
 from hypothesis import given, note
 from hypothesis import strategies as st
 
-from albert_tf import kernels
+from albert_tf import acceleration, fused, ops, optimization
 from albert_tf.checkpoints.names import variable_name
 from albert_tf.config import ACTIVATIONS, AlbertConfig
 from albert_tf.modeling import AlbertForPretraining
@@ -33,7 +32,7 @@ class Mode:
     """How TensorFlow runs a function, and on which side of the thresholds on width it is."""
 
     run: str  # "eager", "graph" or "xla"
-    compiled_from: int  # width from which a fused operation is compiled inside a graph
+    accelerated_from: int  # width from which accelerated forms are used in a graph
     folded_from: int  # width below which an axis is reduced as it is
     dtype: str
 
@@ -45,8 +44,8 @@ class Mode:
     @contextlib.contextmanager
     def thresholds(self):
         with (
-            mock.patch.object(kernels, "MIN_COMPILED_WIDTH", self.compiled_from),
-            mock.patch.object(kernels, "_MIN_FOLDED_WIDTH", self.folded_from),
+            mock.patch.object(fused, "MIN_WIDTH", self.accelerated_from),
+            mock.patch.object(fused, "_MIN_FOLDED_WIDTH", self.folded_from),
         ):
             yield
 
@@ -61,124 +60,21 @@ class Mode:
 MODES = st.builds(
     Mode,
     st.sampled_from(("graph", "eager", "xla")),
-    compiled_from=st.sampled_from((1, 10**6)),
+    accelerated_from=st.sampled_from((1, 10**6)),
     folded_from=st.sampled_from((2, 64)),
     dtype=st.sampled_from(("float32", "bfloat16")),
 )
 
 
-def normal(draw, *shape):
-    seed = draw(st.integers(0, 2**31 - 1))
-    return tf.random.stateless_normal(shape, (seed, 7), stddev=1.5)
-
-
-def draw_seed(draw):
-    """Returns a seed for dropout; None, as outside training, in half of the cases."""
-    seed = draw(st.none() | st.integers(0, 2**31 - 1))
-    return None if seed is None else tf.constant((seed, 11))
-
-
-def draw_sizes(draw):
-    """Returns a batch size, a sequence length, a number of heads and a head size."""
-    head_size = st.sampled_from((3, 8, 32))
-    return tuple(map(draw, (st.integers(1, 5), st.integers(1, 11), st.integers(1, 4), head_size)))
-
-
-def draw_mask(draw, B, S):
-    """Returns an attention mask whose rows have one token or more; or None."""
-    if draw(st.booleans()):
-        return None
-    lengths = draw(st.lists(st.integers(1, S), min_size=B, max_size=B))
-    return tf.cast(tf.range(S) < tf.constant(lengths)[:, None], tf.int32)  # [B, S]
-
-
-def attend(draw):
-    B, S, A, D = draw_sizes(draw)
-    mask, rate, seed = draw_mask(draw, B, S), draw(RATES), draw_seed(draw)
-    Q = draw(st.integers(1, S))
-    tensors = normal(draw, B, A, Q, D), normal(draw, B, A, S, D), normal(draw, B, A, S, D)
-    return lambda *qkv: kernels.attend(*qkv, mask, rate, seed), *tensors
-
-
-def add_and_norm(draw):
-    B, S, A, D = draw_sizes(draw)
-    rate, seed, has_norm = draw(RATES), draw_seed(draw), draw(st.booleans())
-
-    def run(x, bias, residual, beta, gamma):
-        norm = (beta, gamma) if has_norm else None
-        return kernels.add_and_norm(x, bias, residual, norm, rate, seed)
-
-    vectors = (normal(draw, A * D) for _ in range(3))
-    bias, beta, gamma = vectors
-    rows = B, S, A * D
-    return run, normal(draw, *rows), bias, normal(draw, *rows), beta, gamma
-
-
-def layer_norm(draw):
-    B, S, A, D = draw_sizes(draw)
-    H = A * D
-    return kernels.layer_norm, normal(draw, B, S, H), normal(draw, H), normal(draw, H)
-
-
-def activate(draw):
-    B, S, A, D = draw_sizes(draw)
-    name = draw(st.sampled_from(ACTIVATIONS))
-    tensors = normal(draw, B, S, A * D), normal(draw, A * D)
-    return functools.partial(kernels.activate, name=name), *tensors
-
-
-def feed_forward(draw):
-    B, S, A, D = draw_sizes(draw)
-    name, H, K = draw(st.sampled_from(ACTIVATIONS)), 12, 7
-
-    def run(x, kernel, bias, output_kernel):
-        return kernels.feed_forward(x, kernel, bias, name, output_kernel)
-
-    kernel, output_kernel = normal(draw, H, A * D) / H, normal(draw, A * D, K) / H
-    return run, normal(draw, B, S, H), kernel, normal(draw, A * D), output_kernel
-
-
-def add_bias(draw):
-    B, S, A, D = draw_sizes(draw)
-    return kernels.add_bias, normal(draw, B, S, A * D), normal(draw, A * D)
-
-
-def project_heads(draw):
-    B, S, A, D = draw_sizes(draw)
-    Q, H = draw(st.none() | st.integers(1, S)), 12
-    kernel, bias = normal(draw, H, 3 * A * D), normal(draw, 3 * A * D)
-    x = normal(draw, B, S, H)
-    if Q is None:
-        return lambda x, *weights: kernels.project_heads(x, None, *weights, A), x, kernel, bias
-    run = functools.partial(kernels.project_heads, heads=A)
-    return run, x, normal(draw, B, Q, H), kernel, bias
-
-
-def cross_entropy(draw):
-    B, S, A, D = draw_sizes(draw)
-    labels = tf.random.stateless_uniform((B, S), (3, 5), 0, A * D, tf.int32)
-    return lambda logits: kernels.cross_entropy(logits, labels), normal(draw, B, S, A * D)
-
-
-OPERATIONS = (
-    attend,
-    add_and_norm,
-    layer_norm,
-    activate,
-    feed_forward,
-    add_bias,
-    project_heads,
-    cross_entropy,
-)
-
-
-def values_and_gradients(function, *tensors):
+def values_and_gradients(function, *arguments):
+    """Returns the results, and the gradients with respect to the floating-point tensors."""
+    sources = [x for x in tf.nest.flatten(arguments) if tf.is_tensor(x) and x.dtype.is_floating]
     with tf.GradientTape() as tape:
-        tape.watch(tensors)
-        results = tf.nest.flatten(function(*tensors))
+        tape.watch(sources)
+        results = tf.nest.flatten(function(*arguments))
         # Not the plain sum: that of a softmax has no gradient.
         total = tf.add_n([tf.reduce_sum(tf.sin(tf.cast(x, tf.float32))) for x in results])
-    return results, tape.gradient(total, tensors, unconnected_gradients="zero")
+    return results, tape.gradient(total, sources, unconnected_gradients="zero")
 
 
 def error(found, expected, scale=1.0):
@@ -191,20 +87,32 @@ def error(found, expected, scale=1.0):
     return np.abs(found - expected).max() / max(np.abs(expected).max(), scale)
 
 
-@pytest.mark.parametrize("operation", OPERATIONS)
-@given(data=st.data(), mode=MODES)
-def test_operations_equal_their_plain_form(operation, data, mode):
-    """In half precision, they are as close to the results in float32 as the plain form."""
-    function, *tensors = operation(data.draw)
-    # Activations and kernels are half precision, biases and LayerNorm's weights always float32.
-    tensors = [tf.cast(x, mode.dtype) if x.shape.rank > 1 else x for x in tensors]
-    with kernels.plain():
-        plain = values_and_gradients(function, *tensors)
-        full = values_and_gradients(function, *(tf.cast(x, tf.float32) for x in tensors))
-    found = mode(functools.partial(values_and_gradients, function), *tensors)
-    for ours, theirs, expected in zip(*map(tf.nest.flatten, (found, plain, full)), strict=True):
+def with_dtype(arguments, dtype):
+    """Casts activations and kernels; biases and LayerNorm's weights are always float32."""
+
+    def cast(x):
+        is_cast = tf.is_tensor(x) and x.dtype.is_floating and x.shape.rank > 1
+        return tf.cast(x, dtype) if is_cast else x
+
+    return tf.nest.map_structure(cast, arguments)
+
+
+@pytest.mark.parametrize("formula", fused.REGISTERED, ids=lambda formula: formula.__name__)
+@given(seed=st.integers(0, 2**31 - 1), mode=MODES)
+def test_accelerated_forms_equal_their_formula(formula, seed, mode):
+    """In half precision, they are as close to the results in float32 as the formula."""
+    arguments = formula.accelerator.make_arguments(np.random.default_rng(seed))
+    if formula is optimization.updated:  # optimizers compute in float32
+        mode = dataclasses.replace(mode, dtype="float32")
+    arguments = with_dtype(arguments, mode.dtype)
+    expected = values_and_gradients(formula, *with_dtype(arguments, tf.float32))
+    plain = values_and_gradients(formula, *arguments)  # eager
+    # Inside XLA and in eager execution, the formula itself runs.
+    function = formula.accelerator.function if mode.run == "graph" else formula
+    found = mode(lambda: values_and_gradients(function, *arguments))
+    for ours, theirs, exact in zip(*map(tf.nest.flatten, (found, plain, expected)), strict=True):
         assert ours.dtype == theirs.dtype
-        assert error(ours, expected) <= mode.rounding + 2 * error(theirs, expected)
+        assert error(ours, exact) <= mode.rounding + 2 * error(theirs, exact)
 
 
 @st.composite
@@ -283,14 +191,14 @@ def test_models_equal_numpy_and_their_plain_form(
     randomize(full)
     names = {"input_ids", "input_mask", "segment_ids", "masked_lm_positions"} - left_out
     inputs = {name: tiny_batch[name] for name in names}
-    keeps, keep_mask = [], kernels.keep_mask
+    keeps, keep_mask = [], ops.keep_mask
 
     def record(*arguments):
         keeps.append(keep_mask(*arguments))
         return keeps[-1]
 
-    with kernels.plain():
-        with mock.patch.object(kernels, "keep_mask", record):
+    with acceleration.plain():
+        with mock.patch.object(ops, "keep_mask", record):
             outputs_of(full, inputs, training)
         expected = numpy_outputs(full, inputs, [x.numpy() for x in keeps] if training else None)
         _, gradients = outputs_and_gradients(full, inputs, training)

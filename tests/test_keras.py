@@ -11,7 +11,7 @@ import tensorflow as tf
 import tf_keras
 from absl import logging
 
-from albert_tf import albert_zh, heads, modeling
+from albert_tf import heads, modeling
 from albert_tf.checkpoints.names import variable_name
 from albert_tf.config import AlbertConfig
 from tests.conftest import TINY_SHAPE
@@ -24,6 +24,7 @@ PRE_LN = dataclasses.replace(ZH, ln_type="preln")
 WITH_DROPOUT = dataclasses.replace(
     CONFIG, hidden_dropout_prob=0.3, attention_probs_dropout_prob=0.2
 )
+ADAPTED = dataclasses.replace(CONFIG, adapter_rank=2)
 MODELS = {
     "pretraining": lambda config, **kwargs: modeling.AlbertForPretraining(config, **kwargs),
     "classification": lambda config, **kwargs: heads.AlbertForClassification(config, 3, **kwargs),
@@ -34,22 +35,28 @@ MODELS = {
     "answerable": lambda config, **kwargs: heads.AlbertForAnswerableSpans(config, 2, 3, **kwargs),
 }
 LAYERS = {
-    "linear": lambda: modeling.Linear(CONFIG, "some/dense", 7, 3, "gelu"),
+    "linear": lambda: modeling.Linear(CONFIG, "some/dense", 7, 3),
+    "adapted": lambda: modeling.Adapted(ADAPTED, modeling.Linear(CONFIG, "a/b", 7, 3), "adapter"),
     "norm": lambda: modeling.LayerNorm(CONFIG, "some/LayerNorm", 7),
-    "residual": lambda: modeling.ResidualLinear(CONFIG, "some/dense", "some/LayerNorm", 7),
-    "feed_forward": lambda: modeling.FeedForward(CONFIG, "some/dense", "other/dense", None),
+    "add and norm": lambda: modeling.AddAndNorm(CONFIG, "some/LayerNorm", 7),
+    "feed_forward": lambda: modeling.FeedForward(CONFIG, 1),
     "output": lambda: modeling.OutputLayer(CONFIG, "some/", 3, 0.1),
     "embeddings": lambda: modeling.Embeddings(CONFIG),
     "attention": lambda: modeling.SelfAttention(CONFIG),
-    "block": lambda: modeling.TransformerBlock(CONFIG, group=1),
+    "attention with adapters": lambda: modeling.SelfAttention(
+        ADAPTED, shared=modeling.SelfAttention(CONFIG), adapter_scope="adapters/layer_0"
+    ),
+    "block": lambda: modeling.TransformerBlock(CONFIG, modeling.SelfAttention(CONFIG, 1)),
     "encoder": lambda: modeling.AlbertEncoder(CONFIG, recompute=True),
     "masked_lm": lambda: modeling.MaskedLMHead(CONFIG),
     "span end": lambda: heads.SpanEnd(CONFIG),
     "answerability": lambda: heads.Answerability(CONFIG, 0.2),
-    "zh embeddings": lambda: albert_zh.ZhEmbeddings(ZH),
-    "zh block": lambda: albert_zh.ZhTransformerBlock(ZH),
-    "pre-LN block": lambda: albert_zh.PreLNTransformerBlock(PRE_LN),
-    "zh masked_lm": lambda: albert_zh.ZhMaskedLMHead(ZH),
+    "zh embeddings": lambda: modeling.Embeddings(ZH),
+    "zh attention": lambda: modeling.SelfAttention(ZH),
+    "zh feed_forward": lambda: modeling.FeedForward(ZH),
+    "pre-LN attention": lambda: modeling.SelfAttention(PRE_LN),
+    "pre-LN feed_forward": lambda: modeling.FeedForward(PRE_LN),
+    "zh masked_lm": lambda: modeling.MaskedLMHead(ZH),
 }
 CROSS_ENTROPY = tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
@@ -160,7 +167,10 @@ def test_inputs_may_have_hugging_faces_names(inputs):
     [
         ({"attention_mask": "input_mask"}, {}, "two of them are input_mask"),
         ({"token_type_ids": "segment_ids"}, {}, "two of them are segment_ids"),
-        ({"input_masks": "input_mask"}, {}, r"unknown input 'input_masks'. Expected input_ids, "),
+        ({"input_masks": "input_mask"}, {}, "unknown input 'input_masks': is it input_mask?"),
+        ({"token_type_id": "segment_ids"}, {}, "unknown input 'token_type_id': is it token_type_"),
+        ({"position_ids": "input_ids"}, {}, "the input 'position_ids' is not supported"),
+        ({"inputs_embeds": "input_ids"}, {}, "input_ids and inputs_embeds: expected one of them"),
         ({}, {"input_mask": "input_mask"}, "input_mask is given twice: in the dict of inputs"),
         ({}, {"segment_ids": "segment_ids"}, "segment_ids is given twice: in the dict of inputs"),
     ],
@@ -252,7 +262,7 @@ def test_eager_calls_compute_no_block_twice(tiny_batch, monkeypatch):
     monkeypatch.setattr(modeling.TransformerBlock, "call", count)
     for name, make in MODELS.items():
         make(CONFIG)(features_of(name, tiny_batch))
-        assert calls == ["group_0_block_0", "group_1_block_0"]
+        assert calls == ["block_0_0_0", "block_1_1_0"]
         calls.clear()
 
 

@@ -26,6 +26,7 @@ from albert_tf.checkpoints.names import (
     unwrap,
 )
 from albert_tf.config import AlbertConfig
+from albert_tf.sharing import GROUPS
 
 Shape = tuple[int, ...]
 
@@ -322,7 +323,7 @@ def differences(
     layout = "albert_zh" if WORDS_2 in entries else "google"
     if layout != config.layout:
         lines.append(f"layout is {layout!r} in the checkpoint, {config.layout!r} in the config")
-    groups = {config.group_of_layer(layer) for layer in range(config.num_hidden_layers)}
+    groups = set().union(*config.modules_of_layers())
     expected = config.to_dict() | {"num_hidden_groups": len(groups)}
     for key, size in sizes(entries).items():
         if size != expected.get(key, size):
@@ -339,13 +340,19 @@ def check_google_layout(config: AlbertConfig, whose: str) -> None:
         whose: name of the other library, in the possessive.
 
     Raises:
-        ValueError: the model has albert_zh's layout. The message says how to convert it.
+        ValueError: the model has albert_zh's layout (the message says how to convert it), or
+            shares its weights in a way that Google's hidden groups cannot express, or adapters.
     """
     if config.layout != "google":
         raise ValueError(
             f"{whose} ALBERT only supports Google's layout. With --merge_embeddings, "
             "albert-convert (tools/convert_checkpoint.py) converts albert_zh's post-LN models to "
             "it, with E = H"
+        )
+    if config.share != GROUPS or config.adapter_rank:
+        raise ValueError(
+            f"{whose} ALBERT has hidden groups only, and no adapters: this model has "
+            f"share={config.share!r}, adapter_rank={config.adapter_rank}"
         )
 
 

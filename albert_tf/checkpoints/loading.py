@@ -17,9 +17,10 @@ import numpy as np
 from absl import logging
 
 from albert_tf import files
-from albert_tf.checkpoints import families
+from albert_tf.checkpoints import families, finding
 from albert_tf.checkpoints.containers import WeightFile, open_checkpoint, open_weights, read_tensor
 from albert_tf.checkpoints.names import (
+    ADAPTERS,
     GLOBAL_STEP,
     PARTS,
     PROJECTION,
@@ -28,6 +29,7 @@ from albert_tf.checkpoints.names import (
     variable_name,
 )
 from albert_tf.config import AlbertConfig
+from albert_tf.sharing import GROUPS
 
 _COLUMNS = ("part", "found", "loaded", "missing", "misshapen", "unused")
 _MAX_LISTED_NAMES = 16  # per list of a report
@@ -163,6 +165,8 @@ def _log(report: LoadReport) -> None:
         logging.debug("%s", report)
     heads = [name for name in report.loaded if not is_encoder(name)]
     new = [name for name in (*report.missing, *report.misshapen) if not is_encoder(name)]
+    adapters = [name for name in new if name.startswith(ADAPTERS)]
+    new = [name for name in new if name not in adapters]
     parts = [f"{report.prefix}: {report.title}, {len(report.loaded)} variables loaded"]
     if report.unused:
         parts.append(f"{len(report.unused)} not in the model are ignored")
@@ -170,6 +174,8 @@ def _log(report: LoadReport) -> None:
         parts.append(f"Heads loaded from the checkpoint: {', '.join(heads)}")
     if new:
         parts.append(f"New heads with random weights: {', '.join(sorted(new))}")
+    if adapters:
+        parts.append(f"New adapters, which change nothing yet: {len(adapters)} variables")
     log = logging.warning if new else logging.info
     log("%s", ". ".join(parts))
 
@@ -240,6 +246,8 @@ def _compare(
     if model is not None:
         _drop_identity_projection(weights, entries, wanted)
     obstacles, notes = _remarks(recognized, entries, model)
+    if model is not None and not init_from_group0:
+        obstacles += _other_sharing(weights.path, getattr(model, "config", None))
     common = sorted(entries.keys() & wanted.keys())
     loaded = [name for name in common if entries[name].shape == wanted[name]]
     misshapen = {
@@ -253,6 +261,8 @@ def _compare(
     # encoder mean that the checkpoint belongs to another model.
     surplus = [n for n in unused if not (init_from_group0 and re.search("/group_[1-9]", n))]
     misfits = any(is_encoder(name) for name in (*missing, *misshapen, *surplus))
+    # New adapters change nothing, but a model is wrong without those that it was trained with.
+    misfits |= any(name.startswith(ADAPTERS) for name in (*misshapen, *surplus))
     report = LoadReport(
         prefix=weights.path,
         loaded=loaded,
@@ -284,6 +294,28 @@ def _remarks(
     obstacles = families.group_obstacles(config) if is_theirs else []
     notes = families.differences(recognized, entries, config) + families.contradictions(config)
     return obstacles, notes
+
+
+def _other_sharing(path: str, config: Any) -> list[str]:
+    """Returns how the sharing of a checkpoint differs from the model's, by the config beside it.
+
+    Patterns such as (0, 0, 1, 1) and (0, 1, 0, 1) have the same weights, so only the config tells
+    them apart.
+    """
+    try:
+        theirs = AlbertConfig.from_json_file(finding.find_config(finding.folder_of(path)))
+    except (OSError, ValueError):  # there is none, or it is not this checkpoint's
+        return []
+    if not isinstance(config, AlbertConfig) or theirs.share == config.share == GROUPS:
+        return []
+    is_same_depth = theirs.num_hidden_layers == config.num_hidden_layers
+    if not is_same_depth or theirs.modules_of_layers() == config.modules_of_layers():
+        return []
+    return [
+        f"share is {theirs.share!r} in the config beside the checkpoint (num_hidden_groups="
+        f"{theirs.num_hidden_groups}), {config.share!r} in the model's "
+        f"(num_hidden_groups={config.num_hidden_groups}): the layers would use other modules"
+    ]
 
 
 def _drop_identity_projection(

@@ -18,6 +18,7 @@ GLOBAL_STEP = "global_step"
 WORDS = "bert/embeddings/word_embeddings"
 MASKED_LM_BIAS = "cls/predictions/output_bias"  # a number for each entry of the vocabulary
 WORDS_2 = "bert/embeddings/word_embeddings_2"  # albert_zh's projection from E to H
+ADAPTERS = "adapters/"  # prefix of the low-rank adapters, which Google's models do not have
 PROJECTION = "bert/encoder/embedding_hidden_mapping_in"  # Google's projection from E to H
 BLOCK = "bert/encoder/transformer/group_{g}/inner_group_{n}"
 # Google's scope → scope in another family; `{block}` is replaced by BLOCK. For BERT, layer i is
@@ -137,6 +138,7 @@ PARTS = {
     "pooler": ("bert/pooler/",),
     "masked-LM head": ("cls/predictions/",),
     "sentence-order head": ("cls/seq_relationship/",),
+    "adapters": (ADAPTERS,),
     "other heads": ("",),
 }
 

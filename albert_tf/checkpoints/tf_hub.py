@@ -26,7 +26,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from albert_tf import files, kernels
+from albert_tf import acceleration, files
 from albert_tf.checkpoints import store
 from albert_tf.config import AlbertConfig
 
@@ -43,7 +43,7 @@ _function = functools.partial(tf.function, autograph=False)
 _SIGNATURE_OUTPUTS = ("default", "pooled_output", "sequence_output")
 
 
-@kernels.plain()
+@acceleration.plain()
 def save_hub_module(
     directory: str,
     model: Any,

@@ -23,7 +23,7 @@ import tensorflow as tf
 import tf_keras
 from numpy.typing import NDArray
 
-from albert_tf import included, kernels, optimization
+from albert_tf import acceleration, included, optimization
 from albert_tf.config import AlbertConfig
 from albert_tf.pretraining.task import PretrainingTask
 from albert_tf.training import devices, gpus, precision
@@ -172,7 +172,7 @@ def _errors(device: str, tpu_name: str, precision_name: str, uses_tf32: bool) ->
     """Returns the relative errors of outputs and gradient against plain operations on the CPU."""
     strategy = find_strategy(device, tpu_name)  # a TPU must be found before anything else
     tf.config.experimental.enable_tensor_float_32_execution(uses_tf32)
-    with kernels.plain():
+    with acceleration.plain():
         weights, *expected = _outputs_and_gradients(find_strategy("cpu"), "float32")
     _, *found = _outputs_and_gradients(strategy, precision_name, weights)
     return [relative_error(a, b) for a, b in zip(found, expected, strict=True)]

@@ -16,8 +16,8 @@ from albert_tf import files
 from albert_tf.checkpoints.names import GLOBAL_STEP
 from albert_tf.config import AlbertConfig
 from albert_tf.data import records
-from albert_tf.kernels import cross_entropy
 from albert_tf.modeling import AlbertForPretraining
+from albert_tf.ops import cross_entropy
 from albert_tf.pretraining import input_pipeline, record_files
 from albert_tf.training.evaluation import Evaluation, heading
 

@@ -28,7 +28,7 @@ from albert_tf.finetuning.batching import Padding
 from albert_tf.finetuning.sequences import TokenSequences
 from albert_tf.finetuning.task import Batch, FineTuningTask, Outputs, Split
 from albert_tf.heads import AlbertForMultipleChoice, classification_losses
-from albert_tf.kernels import MASKED_SCORE
+from albert_tf.ops import MASKED_SCORE
 from albert_tf.race.reading import LEVELS, QuestionSet, read_questions, read_race
 from albert_tf.race.settings import Settings
 from albert_tf.serving import graph_choices, saved_model

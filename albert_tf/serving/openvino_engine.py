@@ -15,7 +15,7 @@ from typing import Any
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from albert_tf import kernels
+from albert_tf import acceleration
 
 Arrays = dict[str, NDArray[Any]]
 DEVICE = "CPU"
@@ -38,7 +38,7 @@ def check_installed() -> None:
         ) from None
 
 
-@kernels.plain()
+@acceleration.plain()
 def compile_step(
     step: Callable[[dict[str, tf.Tensor]], Mapping[str, tf.Tensor]],
     signature: Mapping[str, tf.TensorSpec],

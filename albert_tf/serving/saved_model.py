@@ -35,7 +35,7 @@ import tensorflow as tf
 import tf_keras
 from absl import logging
 
-from albert_tf import files, kernels
+from albert_tf import acceleration, files
 from albert_tf.checkpoints import store
 from albert_tf.serving import stored_weights
 
@@ -98,7 +98,7 @@ def float32_models() -> Iterator[None]:
         tf_keras.mixed_precision.set_global_policy(policy)
 
 
-@kernels.plain()
+@acceleration.plain()
 def export_saved_model(
     export_dir: str,
     model: Any,
@@ -145,7 +145,7 @@ def export_saved_model(
     return _write(export_dir, root, signatures, extra_files or {})
 
 
-@kernels.plain()
+@acceleration.plain()
 def save(
     folder: str,
     model: Any,

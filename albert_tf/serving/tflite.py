@@ -27,7 +27,7 @@ import tensorflow as tf
 from absl import logging
 from tensorflow.lite.python import schema_py_generated as schema
 
-from albert_tf import files, kernels
+from albert_tf import acceleration, files
 from albert_tf.serving.saved_model import Tensors
 
 FILE = "albert_model.tflite"  # official
@@ -70,7 +70,7 @@ class Metadata:
         return {self.vocabulary_name: self.vocabulary} | ({LABELS_FILE: labels} if labels else {})
 
 
-@kernels.plain()
+@acceleration.plain()
 def export_tflite(
     path: str,
     model: Any,

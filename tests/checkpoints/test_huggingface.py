@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 from safetensors import safe_open
 
-from albert_tf import kernels
+from albert_tf import ops
 from albert_tf.checkpoints import huggingface
 from albert_tf.checkpoints.huggingface import (
     config_to_hugging_face,
@@ -292,7 +292,7 @@ def initial_weights(config):
 def logits_with_epsilon(model, sequence_output, positions, epsilon, monkeypatch):
     """Returns our masked-LM logits with another epsilon in the LayerNorm of that head only."""
     with monkeypatch.context() as context:
-        context.setattr(kernels, "LAYER_NORM_EPSILON", epsilon)
+        context.setattr(ops, "LAYER_NORM_EPSILON", epsilon)
         x = tf.gather(sequence_output, positions, batch_dims=1)  # [B, P, H]
         return model.masked_lm(x, model.encoder.embeddings).numpy()
 

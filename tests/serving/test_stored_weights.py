@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf import heads, kernels, modeling
+from albert_tf import acceleration, heads, modeling
 from albert_tf.config import AlbertConfig
 from albert_tf.serving import saved_model, stored_weights
 
@@ -30,7 +30,7 @@ def test_outputs_are_float32_and_differ_by_rounding(name, precision):
     kinds = {weight.dtype.name for weight in stored.variables if weight.shape.rank > 1}
     assert kinds == {precision}
     batch = {"input_ids": tf.constant([[5, 6, 7, 8, 9, 10, 11], [5, 6, 7, 8, 9, 0, 0]])}
-    with kernels.plain():
+    with acceleration.plain():
         found = tf.nest.flatten(stored(batch, training=False))
         expected = tf.nest.flatten(model(batch, training=False))
     for ours, theirs in zip(found, expected, strict=True):

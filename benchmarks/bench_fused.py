@@ -1,9 +1,9 @@
-"""Compares fused kernels between the matmuls (XLA with custom gradients) with TensorFlow's ops.
+"""Compares the accelerated forms in `fused.py` with their formulas in plain TensorFlow.
 
-    python benchmarks/bench_kernels.py
+    python benchmarks/bench_fused.py
 
-Measures the forward and backward pass of each function in `kernels.py`, in bfloat16 and with the
-sizes of ALBERT base. The measurements of both variants alternate. Prints one JSON line: the minimum
+Measures the forward and backward pass of the largest ones, in bfloat16 and with the sizes of ALBERT
+base. The measurements of both variants alternate. Prints one JSON line: the minimum
 CPU time in milliseconds, and `matmul_seconds`, the wall time of the matmuls of all layers, forward
 and backward, run one at a time. No step can be faster without faster matmuls.
 """
@@ -22,7 +22,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import reporting
 import tensorflow as tf
 
-from albert_tf import kernels
+from albert_tf import acceleration, fused, ops  # noqa: F401, `fused` registers the accelerated forms
 
 HIDDEN, INTERMEDIATE, HEADS, LAYERS = 768, 3072, 12, 12
 # Query, key and value; attention output; intermediate layer; output of the feed-forward network.
@@ -36,17 +36,24 @@ def half(*shape: int) -> tf.Tensor:
 
 def cases(rows: int, length: int) -> dict[str, tuple[Any, ...]]:
     """Returns name → function and its arguments."""
-    size, wide, norm = rows * length, tf.zeros(INTERMEDIATE), (tf.zeros(HIDDEN), tf.ones(HIDDEN))
+    size, gamma, beta = rows * length, tf.ones(HIDDEN), tf.zeros(HIDDEN)
     mask, head_size = tf.ones((rows, length)), HIDDEN // HEADS
     return {
-        "gelu": (lambda x: kernels.activate(x, wide, "gelu"), half(size, INTERMEDIATE)),
-        "layer_norm": (
-            lambda x, residual: kernels.add_and_norm(x, norm[0], residual, norm),
+        "feed_forward": (
+            lambda x, kernel, output_kernel: ops.feed_forward(
+                x, kernel, tf.zeros(INTERMEDIATE), "gelu", output_kernel, beta
+            ),
+            half(size, HIDDEN),
+            half(HIDDEN, INTERMEDIATE),
+            half(INTERMEDIATE, HIDDEN),
+        ),
+        "add_and_norm": (
+            lambda x, residual: ops.add_and_norm(x, residual, gamma, beta),
             half(size, HIDDEN),
             half(size, HIDDEN),
         ),
         "attention": (
-            lambda query, key, value: kernels.attend(query, key, value, mask),
+            lambda query, key, value: ops.attention(query, key, value, mask),
             *[half(rows, HEADS, length, head_size) for _ in range(3)],
         ),
     }
@@ -130,12 +137,12 @@ def main() -> None:
     found: dict[str, dict[str, float]] = {}
     for name, (function, *tensors) in cases(rows, length).items():
         ways = {"fused": make(function, tuple(tensors))}
-        with kernels.plain():
+        with acceleration.plain():
             ways["plain"] = make(function, tuple(tensors))
         found[name] = fastest(ways, flags.rounds)
     layer = sum(seconds_of(factors, flags.rounds) for factors in matmuls(rows, length))
     seconds = round(LAYERS * layer, 2)
-    reporting.print_line("kernels", shape=flags.shape, milliseconds=found, matmul_seconds=seconds)
+    reporting.print_line("fused", shape=flags.shape, milliseconds=found, matmul_seconds=seconds)
     reporting.write_table(flags.results, table_of(flags.shape, found, seconds))
 
 

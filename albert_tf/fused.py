@@ -1,0 +1,527 @@
+"""Accelerated forms of the formulas in `ops.py`, for CPUs.
+
+`accelerates` registers a form for a formula, together with the condition under which it stands in
+for the formula, and with a generator of inputs that the tests compare the two on. Each form has a
+gradient of its own, which stores a single tensor of the size of its input; it computes in float32
+whatever the input's dtype, and XLA compiles it into one loop (`compiled`). Matmuls stay outside XLA
+because they are faster without it on CPUs. `benchmarks/bench_fused.py` compares the speed of both.
+
+Dimensions: as in `ops.py`; N rows (tokens).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf import ops
+from albert_tf.acceleration import Formula
+from albert_tf.config import LAYER_NORM_EPSILON
+
+# XLA takes 0.1 s to compile each function and shape, which does not pay off for narrow tensors.
+MIN_WIDTH = 256
+_MIN_FOLDED_WIDTH = 64  # a narrower axis is reduced as it is
+REGISTERED: list[Formula] = []  # the formulas that have an accelerated form
+
+
+@dataclasses.dataclass(frozen=True)
+class Accelerator:
+    """An accelerated form of a formula.
+
+    Attributes:
+        function: computes the same as the formula, from the same arguments.
+        applies: returns whether the form is used, given the formula's arguments.
+        make_arguments: returns arguments for the formula, float32 tensors among them, drawn from
+            a NumPy generator.
+    """
+
+    function: Callable[..., Any]
+    applies: Callable[..., bool]
+    make_arguments: Callable[[np.random.Generator], tuple[Any, ...]]
+
+
+def accelerates(
+    formula: Formula,
+    applies: Callable[..., bool],
+    make_arguments: Callable[[np.random.Generator], tuple[Any, ...]],
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorator that registers a function as the accelerated form of a formula.
+
+    Args:
+        formula: a function decorated with `formula` that has no accelerated form yet.
+        applies: as in `Accelerator`.
+        make_arguments: as in `Accelerator`.
+
+    Raises:
+        TypeError: `formula` is not decorated with `formula`, or has an accelerated form.
+    """
+    if not isinstance(formula, Formula) or formula.accelerator is not None:
+        raise TypeError(f"{formula!r} must be decorated with formula, and have no form yet")
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        accelerator = Accelerator(function, applies, make_arguments)
+        formula.accelerator = accelerator
+        REGISTERED.append(formula)
+        return function
+
+    return register
+
+
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorator that compiles a function of tensors with XLA, once for each shape."""
+    return tf.function(function, jit_compile=True, autograph=False)
+
+
+def is_wide(x: tf.Tensor, *_: Any) -> bool:
+    """Returns whether the last axis of the first argument is wide enough for a compiled loop."""
+    return x.shape[-1] >= MIN_WIDTH
+
+
+# The building blocks of the compiled loops, and sums outside them.
+
+
+def _float(x: tf.Tensor) -> tf.Tensor:
+    return tf.cast(x, tf.float32)
+
+
+def _narrow(x: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+    """Casts float32 to a dtype; rounds to bfloat16 by operations on the bits.
+
+    With XLA's own cast, a loop with a tanh or an exponential takes up to twice as long on CPUs.
+    """
+    if dtype != tf.bfloat16:
+        return tf.cast(x, dtype)
+    bits = tf.bitcast(x, tf.uint32)
+    is_odd = tf.bitwise.right_shift(bits, 16) & 1
+    rounded = tf.bitwise.right_shift(bits + 0x7FFF + is_odd, 16)  # ties to even
+    return tf.bitcast(tf.cast(rounded, tf.uint16), tf.bfloat16)
+
+
+def _folded(x: tf.Tensor, operation: Callable[[tf.Tensor, tf.Tensor], tf.Tensor]) -> tf.Tensor:
+    """Combines the halves of the last axis, repeatedly, to prepare a reduction over it.
+
+    XLA does not vectorize reductions of floats over the last axis on CPUs, but does so here.
+    """
+    while x.shape[-1] and x.shape[-1] % (2 * _MIN_FOLDED_WIDTH) == 0:
+        x = operation(*tf.split(x, 2, axis=-1))
+    return x
+
+
+def _row_sums(x: tf.Tensor) -> tf.Tensor:
+    """Returns the sums over the last axis, which is kept with size 1."""
+    return tf.reduce_sum(_folded(x, tf.add), axis=-1, keepdims=True)
+
+
+def _row_max(x: tf.Tensor) -> tf.Tensor:
+    """Returns the maximum over the last axis of float32 `x`, which is kept with size 1.
+
+    XLA vectorizes the maximum of integers on CPUs but not that of floats, so the bits are compared
+    as integers.
+    """
+
+    def flip(bits):  # flips all bits but the sign of negative floats: integers then sort as floats
+        return tf.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
+
+    bits = tf.bitcast(_folded(x, tf.maximum), tf.int32)
+    return tf.bitcast(flip(tf.reduce_max(flip(bits), axis=-1, keepdims=True)), tf.float32)
+
+
+def _column_sums(x: tf.Tensor) -> tf.Tensor:
+    """Returns the sums over all axes but the last, float32 [H], as a matmul with ones.
+
+    TensorFlow takes up to four times as long for these sums on CPUs.
+    """
+    rows = tf.reshape(x, (-1, x.shape[-1]))  # [N, H]
+    if rows.dtype == tf.float16:  # a sum may be too large for float16
+        return tf.reduce_sum(_float(rows), axis=0)
+    sums = tf.matmul(tf.ones((1, tf.shape(rows)[0]), rows.dtype), rows)  # [1, H]
+    return _float(tf.squeeze(sums, 0))
+
+
+# Inputs for the tests: sizes that no loop is made for, masks with and without padding, dropout.
+
+
+def _normal(random: np.random.Generator, *shape: int) -> tf.Tensor:
+    return tf.constant(1.5 * random.standard_normal(shape, np.float32))
+
+
+def _sizes(random: np.random.Generator) -> tuple[int, int, int, int]:
+    """Returns B, S, A and D."""
+    B, S, A = (int(random.integers(1, limit)) for limit in (6, 12, 5))
+    return B, S, A, int(random.choice((3, 8, 32)))
+
+
+def _dropout(random: np.random.Generator) -> tuple[float, tf.Tensor | None]:
+    """Returns a rate, 0 in half of the cases, and a seed, None as outside training in half."""
+    seed = tf.constant(random.integers(0, 2**31, 2), tf.int32) if random.random() < 0.5 else None
+    return float(random.choice((0.0, 0.3))), seed
+
+
+def _bias_arguments(random):
+    B, S, A, D = _sizes(random)
+    return _normal(random, B, S, A * D), _normal(random, A * D)
+
+
+@accelerates(ops.add_bias, is_wide, _bias_arguments)
+def _add_bias(x: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
+    """The gradient of the bias is a sum over N rows, which a matmul is faster for."""
+
+    @tf.custom_gradient
+    def run(x, bias):
+        return tf.nn.bias_add(x, tf.cast(bias, x.dtype)), lambda dy: (dy, _column_sums(dy))
+
+    return run(x, bias)
+
+
+def _add_arguments(random):
+    x, _ = _bias_arguments(random)
+    return x, tf.sin(x)
+
+
+@compiled
+def _sum(x, y):
+    return _narrow(_float(x) + _float(y), x.dtype)
+
+
+@accelerates(ops.add, is_wide, _add_arguments)
+@tf.custom_gradient
+def _add(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    return _sum(x, y), lambda dy: (dy, dy)
+
+
+@compiled
+def _gelu(x, bias):
+    z = _float(x) + bias  # [N, I]
+    cubic = ops.GELU_SCALE * (z + ops.GELU_CUBE * z * z * z)
+    return _narrow(0.5 * z * (1.0 + tf.tanh(cubic)), x.dtype)
+
+
+@compiled
+def _gelu_gradient(x, bias, dy):
+    """Returns the gradient of x, [N, I], and gelu(x + bias), [N, I], which costs little here."""
+    z = _float(x) + bias  # [N, I]
+    square = z * z
+    tanh = tf.tanh(ops.GELU_SCALE * z * (1.0 + ops.GELU_CUBE * square))
+    slope = ops.GELU_SCALE * (1.0 + 3.0 * ops.GELU_CUBE * square)
+    dz = _float(dy) * 0.5 * (1.0 + tanh + z * (1.0 - tanh * tanh) * slope)  # [N, I]
+    return _narrow(dz, x.dtype), _narrow(0.5 * z * (1.0 + tanh), x.dtype)
+
+
+@compiled
+def _relu(x, bias):
+    return _narrow(tf.nn.relu(_float(x) + bias), x.dtype)  # [N, I]
+
+
+@compiled
+def _relu_gradient(x, bias, dy):
+    """Returns the gradient of x, [N, I], and relu(x + bias), [N, I]."""
+    z = _float(x) + bias  # [N, I]
+    return tf.where(z > 0, dy, tf.zeros_like(dy)), _narrow(tf.nn.relu(z), x.dtype)
+
+
+_ACTIVATIONS = {"gelu": (_gelu, _gelu_gradient), "relu": (_relu, _relu_gradient)}
+
+
+def _feed_forward_arguments(random):
+    B, S, A, D = _sizes(random)
+    H, I = 12, A * D  # noqa: E741
+    kernel, output_kernel = _normal(random, H, I) / H, _normal(random, I, H) / H
+    x, activation = _normal(random, B, S, H), str(random.choice(list(_ACTIVATIONS)))
+    return x, kernel, _normal(random, I), activation, output_kernel, _normal(random, H)
+
+
+def _is_wide_feed_forward(x, kernel, bias, activation, *_):
+    return is_wide(kernel) and activation in _ACTIVATIONS
+
+
+@accelerates(ops.feed_forward, _is_wide_feed_forward, _feed_forward_arguments)
+def _feed_forward(
+    x: tf.Tensor,
+    kernel: tf.Tensor,
+    bias: tf.Tensor,
+    activation: str,
+    output_kernel: tf.Tensor,
+    output_bias: tf.Tensor,
+) -> tf.Tensor:
+    """The output of the activation is not stored for the gradient, but computed again.
+
+    With the formula for "gelu", a training step of the base model (8 x 128 tokens, bfloat16, two
+    cores) takes 1.26 times the CPU time and 228 MB more memory.
+    """
+    compute, differentiate = _ACTIVATIONS[activation]
+
+    @tf.custom_gradient
+    def run(rows, bias, output_kernel):
+        def gradient(dy):
+            dactive = tf.matmul(dy, output_kernel, transpose_b=True)  # [N, I]
+            drows, active = differentiate(rows, bias, dactive)  # [N, I] each
+            return drows, _column_sums(drows), tf.matmul(active, dy, transpose_a=True)
+
+        return tf.matmul(compute(rows, bias), output_kernel), gradient  # [N, H]
+
+    rows = tf.matmul(tf.reshape(x, (-1, x.shape[-1])), kernel)  # [N, I]
+    y = _add_bias(run(rows, bias, output_kernel), output_bias)  # [N, H]
+    return tf.reshape(y, tf.concat((tf.shape(x)[:-1], y.shape[1:]), axis=0))  # [..., H]
+
+
+@compiled
+def _norm(x, keep, keep_scale, residual, gamma, beta):
+    total = _float(x)  # [N, H]
+    if keep is not None:
+        total = tf.where(keep, total * keep_scale, 0.0)
+    if residual is not None:
+        total += _float(residual)
+    width = x.shape[-1]
+    total -= _row_sums(total) / width
+    variance = _row_sums(tf.square(total)) / width  # [N, 1]
+    rsqrt = tf.math.rsqrt(variance + LAYER_NORM_EPSILON)  # [N, 1]
+    normal = total * rsqrt  # [N, H]
+    return _narrow(normal * gamma + beta, x.dtype), _narrow(normal, x.dtype), rsqrt
+
+
+@compiled
+def _norm_gradient(normal, rsqrt, gamma, keep, keep_scale, dy):
+    dtype, width, normal, dy = dy.dtype, dy.shape[-1], _float(normal), _float(dy)
+    dn = dy * gamma  # [N, H]
+    mean = _row_sums(dn) / width  # [N, 1]
+    along = _row_sums(dn * normal) / width  # [N, 1]
+    dtotal = rsqrt * (dn - mean - normal * along)  # [N, H]
+    dresidual = _narrow(dtotal, dtype)
+    dx = dresidual if keep is None else _narrow(tf.where(keep, dtotal * keep_scale, 0.0), dtype)
+    return dx, dresidual, _narrow(dy * normal, dtype)
+
+
+def _add_and_norm_arguments(random):
+    B, S, A, D = _sizes(random)
+    x, residual = (_normal(random, B, S, A * D) for _ in range(2))
+    return x, residual, _normal(random, A * D), _normal(random, A * D), *_dropout(random)
+
+
+@accelerates(ops.add_and_norm, is_wide, _add_and_norm_arguments)
+def _add_and_norm(
+    x: tf.Tensor,
+    residual: tf.Tensor,
+    gamma: tf.Tensor,
+    beta: tf.Tensor,
+    rate: float = 0.0,
+    seed: tf.Tensor | None = None,
+) -> tf.Tensor:
+    """One pass over memory for dropout, sum and LayerNorm.
+
+    With only LayerNorm accelerated, a training step of the base model (8 x 128 tokens, bfloat16,
+    two cores) takes 4 % more CPU time.
+    """
+    shape, width, scale = tf.shape(x), x.shape[-1], 1.0 / (1.0 - rate)
+    x, residual = tf.reshape(x, (-1, width)), tf.reshape(residual, (-1, width))  # [N, H] each
+    keep = None if seed is None or not rate else ops.keep_mask(tf.shape(x), rate, seed)  # [N, H]
+
+    @tf.custom_gradient
+    def run(x, residual, gamma, beta):
+        y, normal, rsqrt = _norm(x, keep, scale, residual, gamma, beta)
+
+        def gradient(dy):
+            dx, dresidual, scaled = _norm_gradient(normal, rsqrt, gamma, keep, scale, dy)
+            return dx, dresidual, _column_sums(scaled), _column_sums(dy)
+
+        return y, gradient
+
+    return tf.reshape(run(x, residual, gamma, beta), shape)
+
+
+def _layer_norm_arguments(random):
+    x, gamma = _bias_arguments(random)
+    return x, gamma, gamma - 1.0
+
+
+@accelerates(ops.layer_norm, is_wide, _layer_norm_arguments)
+def _layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Tensor:
+    width, shape = x.shape[-1], tf.shape(x)
+
+    @tf.custom_gradient
+    def run(rows, gamma, beta):
+        y, normal, rsqrt = _norm(rows, None, 1.0, None, gamma, beta)
+
+        def gradient(dy):
+            dx, _, scaled = _norm_gradient(normal, rsqrt, gamma, None, 1.0, dy)
+            return dx, _column_sums(scaled), _column_sums(dy)
+
+        return y, gradient
+
+    return tf.reshape(run(tf.reshape(x, (-1, width)), gamma, beta), shape)
+
+
+def _project_heads_arguments(random):
+    B, S, A, D = _sizes(random)
+    H, Q = 12, int(random.integers(1, S + 1))
+    x = _normal(random, B, S, H)
+    queries = x if random.random() < 0.5 else _normal(random, B, Q, H)
+    kernels, biases = (_normal(random, 3, *shape) for shape in ((H, A * D), (A * D,)))
+    return queries, x, tf.unstack(kernels), tf.unstack(biases), A
+
+
+@accelerates(ops.project_heads, is_wide, _project_heads_arguments)
+def _project_heads(
+    queries: tf.Tensor,
+    x: tf.Tensor,
+    kernels: Sequence[tf.Tensor],
+    biases: Sequence[tf.Tensor],
+    heads: int,
+) -> list[tf.Tensor]:
+    """One matmul for queries, keys and values; for keys and values if the queries are others."""
+    if queries is x:
+        return _projected(x, kernels, biases, heads)
+    query = _projected(queries, kernels[:1], biases[:1], heads)
+    return [*query, *_projected(x, kernels[1:], biases[1:], heads)]
+
+
+def _projected(x, kernels, biases, heads):
+    """Returns a tensor [B, A, S, D] for each of the kernels."""
+    count, shape = len(kernels), tf.shape(x)
+    y = _add_bias(ops.matmul(x, tf.concat(kernels, -1)), tf.concat(biases, -1))  # [B, S, count·A·D]
+    head_size = y.shape[-1] // (count * heads)
+    y = tf.reshape(y, (shape[0], shape[1], count, heads, head_size))  # [B, S, count, A, D]
+    return tf.unstack(tf.transpose(y, (2, 0, 3, 1, 4)))  # count times [B, A, S, D]
+
+
+@compiled
+def _exponentials(scores, scale, mask_adder):
+    z = _float(scores) * scale + mask_adder  # [B, A, Q, S]
+    exps = tf.exp(z - _row_max(z))  # [B, A, Q, S]
+    if scores.dtype == tf.float16:  # the sum of S values may exceed its range, unlike their mean
+        exps /= _row_sums(exps)
+    return _narrow(exps, scores.dtype)
+
+
+@compiled
+def _sums(x):
+    return _row_sums(_float(x))
+
+
+@compiled
+def _divided(x, divisor):
+    return _narrow(_float(x) / divisor, x.dtype)
+
+
+@compiled
+def _context_gradient(context, total, keep_scale, dcontext):
+    """Returns the gradients of the sum of the values, [B, Q, A, D], and of -total, [B, Q, A, 1]."""
+    dsum = _float(dcontext) / total  # [B, Q, A, D]
+    return _narrow(dsum * keep_scale, dcontext.dtype), _row_sums(dsum * _float(context))
+
+
+@compiled
+def _score_gradient(exps, scale, keep, dexps, dtotal):
+    dexps = _float(dexps)  # [B, A, Q, S]
+    if keep is not None:
+        dexps = tf.where(keep, dexps, 0.0)
+    return _narrow(scale * _float(exps) * (dexps - dtotal), exps.dtype)
+
+
+def _attention_arguments(random):
+    B, S, A, D = _sizes(random)
+    lengths = random.integers(1, S + 1, (B, 1))
+    mask = tf.constant(np.arange(S) < lengths, tf.int32) if random.random() < 0.5 else None
+    sizes = int(random.integers(1, S + 1)), S, S
+    return *(_normal(random, B, A, size, D) for size in sizes), mask, *_dropout(random)
+
+
+def _is_wide_attention(query, *_):
+    return query.shape[1] * query.shape[3] >= MIN_WIDTH  # A · D
+
+
+@accelerates(ops.attention, _is_wide_attention, _attention_arguments)
+def _attention(
+    query: tf.Tensor,
+    key: tf.Tensor,
+    value: tf.Tensor,
+    input_mask: tf.Tensor | None = None,
+    rate: float = 0.0,
+    seed: tf.Tensor | None = None,
+) -> tf.Tensor:
+    """Divides after the second matmul, and stores the numerators of the softmax only.
+
+    As in FlashAttention (arXiv 2205.14135), the denominators of the softmax divide the weighted
+    sums of the values, which are smaller than the probabilities; and the gradient sums over D, not
+    over S, because Σⱼ probsⱼ · dprobsⱼ = Σ context · dcontext.
+    """
+    scale = query.shape[-1] ** -0.5
+    is_dropping = seed is not None and rate > 0.0
+    keep_scale = 1.0 / (1.0 - rate) if is_dropping else 1.0
+    adder = tf.zeros((1, 1, 1, 1)) if input_mask is None else ops.mask_adder(input_mask)
+
+    @tf.custom_gradient
+    def run(query, key, value):
+        scores = tf.matmul(query, key, transpose_b=True)  # [B, A, Q, S]
+        keep = ops.keep_mask(tf.shape(scores), rate, seed) if is_dropping else None
+        exps = _exponentials(scores, scale, adder)  # [B, A, Q, S]
+        kept = exps if keep is None else tf.where(keep, exps, tf.zeros_like(exps))
+        total = ops.swap_heads(_sums(exps))  # [B, Q, A, 1]
+        sums = ops.swap_heads(tf.matmul(kept, value))  # [B, Q, A, D]
+        context = _divided(sums, total / keep_scale)  # [B, Q, A, D]
+
+        def gradient(dcontext):
+            gradients = _context_gradient(context, total, keep_scale, dcontext)
+            dsums, dtotal = map(ops.swap_heads, gradients)  # [B, A, Q, D], [B, A, Q, 1]
+            dexps = tf.matmul(dsums, value, transpose_b=True)  # [B, A, Q, S]
+            dscores = _score_gradient(exps, scale, keep, dexps, dtotal)  # [B, A, Q, S]
+            dquery = tf.matmul(dscores, key)  # [B, A, Q, D]
+            dkey = tf.matmul(dscores, query, transpose_a=True)  # [B, A, S, D]
+            return dquery, dkey, tf.matmul(kept, dsums, transpose_a=True)
+
+        return context, gradient
+
+    return ops.join_heads(run(query, key, value))  # [B, Q, A·D]
+
+
+@compiled
+def _cross_entropy(logits, labels):
+    """Returns losses [N], the logarithms of the softmax's denominators [N], and hits [N]."""
+    width = logits.shape[-1]
+    classes = tf.range(width)[None, :]  # [1, V]
+    top = _row_max(logits)  # [N, 1]
+    total = tf.reduce_sum(tf.exp(logits - top), axis=-1)  # [N]
+    log_total = tf.squeeze(top, -1) + tf.math.log(total)  # [N]
+    is_label = tf.equal(classes, labels[:, None])  # [N, V]
+    chosen = tf.reduce_sum(tf.where(is_label, logits, 0.0), axis=-1)  # [N]
+    first = tf.reduce_min(tf.where(tf.equal(logits, top), classes, width), axis=-1)  # [N]
+    return log_total - chosen, log_total, tf.cast(tf.equal(first, labels), tf.float32)
+
+
+@compiled
+def _cross_entropy_gradient(logits, labels, log_total, dy):
+    is_label = tf.equal(tf.range(logits.shape[-1])[None, :], labels[:, None])  # [N, V]
+    probs = tf.exp(logits - log_total[:, None])  # [N, V]
+    return (probs - tf.cast(is_label, tf.float32)) * dy[:, None]
+
+
+def _cross_entropy_arguments(random):
+    B, S, A, D = _sizes(random)
+    labels = tf.constant(random.integers(0, A * D, (B, S)), tf.int32)
+    return _normal(random, B, S, A * D), labels
+
+
+@accelerates(ops.cross_entropy, is_wide, _cross_entropy_arguments)
+def _cross_entropy_form(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """One loop each for the losses and for the gradient.
+
+    With the formula, a training step of a model of 6 layers of 256 units (128 x 96 tokens, 8,000
+    words, bfloat16, two cores) takes 1.13 times the CPU time.
+    """
+    logits, width, shape = _float(logits), logits.shape[-1], tf.shape(labels)
+    flat_labels = tf.reshape(tf.cast(labels, tf.int32), (-1,))  # [N]
+
+    @tf.custom_gradient
+    def run(logits):
+        losses, log_total, hits = _cross_entropy(logits, flat_labels)
+
+        def gradient(dlosses, _):
+            return _cross_entropy_gradient(logits, flat_labels, log_total, dlosses)
+
+        return (losses, hits), gradient
+
+    losses, hits = run(tf.reshape(logits, (-1, width)))
+    return tf.reshape(losses, shape), tf.reshape(hits, shape)

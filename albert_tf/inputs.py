@@ -1,0 +1,136 @@
+"""Checks of the inputs that the models are called with.
+
+Dimensions: B batch size, S sequence length, E embedding size.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+# Hugging Face's names of the inputs → Google's, which are used here.
+_SYNONYMS = {"attention_mask": "input_mask", "token_type_ids": "segment_ids"}
+_NAMES = ("input_ids", "input_mask", "segment_ids", "inputs_embeds")
+_UNSUPPORTED = ("position_ids", "head_mask")  # of other ALBERTs; ignoring them would be wrong
+_LIKENESS = 0.8  # of a name that is taken for a misspelled input; that of other features is ≤ 0.7
+
+
+@dataclasses.dataclass(frozen=True)
+class EncoderInputs:
+    """The inputs of the encoder.
+
+    Attributes:
+        input_ids: int32 or int64 [B, S]; None with `inputs_embeds`.
+        input_mask: attention mask, [B, S], 1 for tokens and 0 for padding; None for all tokens.
+        segment_ids: int32 or int64 [B, S]; None for zeros.
+        inputs_embeds: float [B, S, E], word embeddings to use instead of those of `input_ids`.
+    """
+
+    input_ids: Any = None
+    input_mask: Any = None
+    segment_ids: Any = None
+    inputs_embeds: Any = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the inputs that are given, by name."""
+        given = {name: getattr(self, name) for name in _NAMES}
+        return {name: value for name, value in given.items() if value is not None}
+
+    @property
+    def tokens(self) -> Any:
+        """The `input_ids` or, if there are none, the `inputs_embeds`."""
+        return self.inputs_embeds if self.input_ids is None else self.input_ids
+
+    def check_length(self, max_position_embeddings: int) -> None:
+        """Raises ValueError if the sequences are longer than the model has position embeddings."""
+        length = self.tokens.shape[1] or 0
+        if length > max_position_embeddings:
+            raise ValueError(
+                f"the sequence length {length} exceeds "
+                f"max_position_embeddings={max_position_embeddings}"
+            )
+
+
+def read_inputs(input_ids: Any, input_mask: Any = None, segment_ids: Any = None) -> EncoderInputs:
+    """Returns the encoder's inputs; the first argument may be a dict that contains them all.
+
+    Raises:
+        ValueError: `input_ids` are missing or not integers; a name is misspelled or given twice; or
+            the layer is used in a Keras 3 model. Float ids are rejected because mixed precision
+            would round them to the ids of other words.
+    """
+    _reject_keras_3(input_ids)
+    found = {"input_ids": input_ids}
+    if isinstance(input_ids, Mapping):
+        found = _canonical_names(input_ids)
+    found["input_mask"] = one_of(found, "input_mask", input_mask)
+    found["segment_ids"] = one_of(found, "segment_ids", segment_ids)
+    inputs = EncoderInputs(**found)
+    if inputs.input_ids is None and inputs.inputs_embeds is None:
+        names = ", ".join(input_ids) if isinstance(input_ids, Mapping) else "None"
+        raise ValueError(f"the inputs are {names}: input_ids is missing")
+    if inputs.input_ids is not None and inputs.inputs_embeds is not None:
+        raise ValueError("the inputs contain input_ids and inputs_embeds: expected one of them")
+    if inputs.input_ids is not None:
+        dtype = tf.as_dtype(inputs.input_ids.dtype)
+        if not dtype.is_integer:
+            raise ValueError(
+                f"input_ids have the dtype {dtype.name}, expected int32 or int64. In a functional "
+                'model, use tf_keras.Input(shape, dtype="int32")'
+            )
+    return inputs
+
+
+def _canonical_names(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the encoder's inputs in a dict of features, with Google's names."""
+    found: dict[str, Any] = {}
+    for name, value in inputs.items():
+        canonical = _SYNONYMS.get(name, name)
+        if canonical in found:
+            raise ValueError(f"the inputs are {', '.join(inputs)}: two of them are {canonical}")
+        if canonical in _NAMES:
+            found[canonical] = value
+            continue
+        if name in _UNSUPPORTED:
+            raise ValueError(f"the input {name!r} is not supported by this model")
+        similar = difflib.get_close_matches(name, (*_NAMES, *_SYNONYMS), 1, _LIKENESS)
+        if similar:
+            raise ValueError(
+                f"unknown input {name!r}: is it {similar[0]}? Expected input_ids, input_mask (or "
+                "attention_mask) and segment_ids (or token_type_ids)"
+            )
+    return found
+
+
+def one_of(inputs: Any, name: str, argument: Any) -> Any:
+    """Returns an input given in the dict `inputs` or as a separate argument; None if neither.
+
+    Raises:
+        ValueError: the input is given both ways.
+    """
+    if not isinstance(inputs, Mapping) or inputs.get(name) is None:
+        return argument
+    if argument is not None:
+        raise ValueError(f"{name} is given twice: in the dict of inputs and as an argument")
+    return inputs[name]
+
+
+def _reject_keras_3(inputs: Any) -> None:
+    """Raises ValueError inside a Keras 3 model, which would not train these weights."""
+    keras = sys.modules.get("keras")
+    state = sys.modules.get("keras.src.backend.common.global_state")
+    if keras is None or state is None:  # Keras 3 has not been imported
+        return
+    # Called inside a Keras 3 layer, or on a symbolic tensor of Keras 3.
+    is_inside = state.get_global_attribute("current_call_ctx") is not None
+    if is_inside or any(isinstance(x, keras.KerasTensor) for x in tf.nest.flatten(inputs)):
+        raise ValueError(
+            "this is a tf_keras layer. A Keras 3 model (TensorFlow's built-in Keras) would neither "
+            "train nor save its weights. Build the model from tf_keras layers (import tf_keras), "
+            "or set the environment variable TF_USE_LEGACY_KERAS=1 before importing TensorFlow."
+        )

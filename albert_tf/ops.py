@@ -1,0 +1,302 @@
+"""The operations of ALBERT, each as a formula in plain TensorFlow.
+
+`modeling.py` composes the model from these functions. On GPUs and TPUs, inside XLA, in eager
+execution and in exported models they run as they stand here. Inside a `tf.function` on CPUs, an
+accelerated form from `fused.py` replaces those decorated with `formula` (see `acceleration.py`).
+
+Dimensions: B batch size, S sequence length, Q queries, H hidden size, A attention heads, D = H/A
+head size, I intermediate size, V classes; `...` any leading axes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from albert_tf.acceleration import formula
+from albert_tf.config import LAYER_NORM_EPSILON
+
+MASKED_SCORE = -10_000.0  # added to the scores of padding: the softmax is 0, even in bfloat16
+GELU_SCALE, GELU_CUBE = 0.7978845608028654, 0.044715  # √(2/π), and the factor of x³
+
+
+def matmul(x: tf.Tensor, kernel: tf.Tensor, transpose_b: bool = False) -> tf.Tensor:
+    """Returns x · kernel over the last axis: [..., n] times [n, m] → [..., m].
+
+    With `transpose_b`, the kernel is given as [m, n].
+
+    The leading axes are flattened into a single 2-D matmul: with a 3-D input, `tf.matmul` would
+    broadcast the kernel over the batch and sum its gradient over the copies.
+    """
+    if x.shape.rank == 2:
+        return tf.matmul(x, kernel, transpose_b=transpose_b)
+    rows = tf.matmul(tf.reshape(x, (-1, x.shape[-1])), kernel, transpose_b=transpose_b)  # [N, m]
+    return tf.reshape(rows, tf.concat((tf.shape(x)[:-1], rows.shape[1:]), axis=0))  # [..., m]
+
+
+@formula
+def add(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    """Returns x + y, of the same shape and dtype."""
+    return x + y
+
+
+@formula
+def add_bias(x: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
+    """Returns x + bias, float [..., H] in the dtype of `x`; bias: float32 [H]."""
+    return x + tf.cast(bias, x.dtype)
+
+
+def dense(x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
+    """Returns x · kernel + bias, [..., m], for x [..., n], kernel [n, m], bias float32 [m]."""
+    return add_bias(matmul(x, kernel), bias)
+
+
+def gelu(x: tf.Tensor) -> tf.Tensor:
+    """Returns x · Φ(x) with Φ, the normal distribution function, approximated by tanh.
+
+    Source: Hendrycks and Gimpel, arXiv 1606.08415, section 2; `gelu` in Google's `modeling.py`.
+    """
+    return 0.5 * x * (1.0 + tf.math.tanh(GELU_SCALE * (x + GELU_CUBE * tf.pow(x, 3))))
+
+
+ACTIVATIONS: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
+    "gelu": gelu,
+    "relu": tf.nn.relu,
+    "tanh": tf.math.tanh,
+    "linear": tf.identity,
+}
+
+
+@formula
+def feed_forward(
+    x: tf.Tensor,
+    kernel: tf.Tensor,
+    bias: tf.Tensor,
+    activation: str,
+    output_kernel: tf.Tensor,
+    output_bias: tf.Tensor,
+) -> tf.Tensor:
+    """Returns activation(x · kernel + bias) · output_kernel + output_bias, float [..., H].
+
+    Source: Vaswani et al., arXiv 1706.03762, section 3.3; the activation is ALBERT's.
+
+    Args:
+        x: float [..., H].
+        kernel: float [H, I].
+        bias: float32 [I].
+        activation: a key of `ACTIVATIONS`.
+        output_kernel: float [I, H].
+        output_bias: float32 [H].
+    """
+    x = ACTIVATIONS[activation](dense(x, kernel, bias))  # [..., I]
+    return dense(x, output_kernel, output_bias)  # [..., H]
+
+
+@formula
+def layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Tensor:
+    """Returns `x`, float [..., H], normalized over the last axis, times gamma plus beta.
+
+    Computed in float32 and returned in the dtype of `x`. Source: Ba et al., arXiv 1607.06450,
+    section 3.1.
+
+    Args:
+        x: float [..., H].
+        gamma: float32 [H].
+        beta: float32 [H].
+    """
+    z = tf.cast(x, tf.float32)  # [..., H]
+    mean, variance = tf.nn.moments(z, axes=[-1], keepdims=True)  # [..., 1] each
+    normal = (z - mean) * tf.math.rsqrt(variance + LAYER_NORM_EPSILON)  # [..., H]
+    return tf.cast(normal * gamma + beta, x.dtype)
+
+
+@formula
+def add_and_norm(
+    x: tf.Tensor,
+    residual: tf.Tensor,
+    gamma: tf.Tensor,
+    beta: tf.Tensor,
+    rate: float = 0.0,
+    seed: tf.Tensor | None = None,
+) -> tf.Tensor:
+    """Returns LayerNorm(residual + dropout(x)), float [..., H] in the dtype of `x`.
+
+    Source: arXiv 1706.03762, sections 3.1 and 5.4.
+
+    Args:
+        x: float [..., H].
+        residual: float [..., H].
+        gamma: float32 [H].
+        beta: float32 [H].
+        rate: dropout rate.
+        seed: as in `dropout`.
+    """
+    return layer_norm(residual + dropout(x, rate, seed), gamma, beta)
+
+
+@formula
+def project_heads(
+    queries: tf.Tensor,
+    x: tf.Tensor,
+    kernels: Sequence[tf.Tensor],
+    biases: Sequence[tf.Tensor],
+    heads: int,
+) -> list[tf.Tensor]:
+    """Returns the attention's queries, float [B, A, Q, D], keys and values, float [B, A, S, D].
+
+    Args:
+        queries: float [B, Q, H], the positions to compute the attention for; `x` for all.
+        x: float [B, S, H].
+        kernels: three of float [H, A·D], for queries, keys and values.
+        biases: three of float32 [A·D].
+        heads: A.
+    """
+    inputs = queries, x, x
+    layers = zip(inputs, kernels, biases, strict=True)
+    return [split_heads(dense(*layer), heads) for layer in layers]
+
+
+def split_heads(x: tf.Tensor, heads: int) -> tf.Tensor:
+    """Splits the last axis into attention heads: float [B, S, A·D] → [B, A, S, D]."""
+    shape = tf.shape(x)
+    x = tf.reshape(x, (shape[0], shape[1], heads, x.shape[-1] // heads))  # [B, S, A, D]
+    return swap_heads(x)  # [B, A, S, D]
+
+
+def swap_heads(x: tf.Tensor) -> tf.Tensor:
+    """Swaps attention heads and positions: [B, A, S, D] ↔ [B, S, A, D]."""
+    return tf.transpose(x, (0, 2, 1, 3))
+
+
+def join_heads(x: tf.Tensor) -> tf.Tensor:
+    """Joins the attention heads: float [B, S, A, D] → [B, S, A·D]."""
+    shape = tf.shape(x)
+    return tf.reshape(x, (shape[0], shape[1], x.shape[2] * x.shape[3]))
+
+
+def attention_probs(
+    query: tf.Tensor, key: tf.Tensor, input_mask: tf.Tensor | None = None
+) -> tf.Tensor:
+    """Returns softmax(query · keyᵀ / √D), float32 [B, A, Q, S], which is 0 for padding.
+
+    Source: arXiv 1706.03762, section 3.2.1.
+
+    Args:
+        query: float [B, A, Q, D].
+        key: float [B, A, S, D].
+        input_mask: attention mask, [B, S], 1 for tokens and 0 for padding; None for no padding.
+    """
+    scores = tf.cast(tf.matmul(query, key, transpose_b=True), tf.float32)  # [B, A, Q, S]
+    scores *= query.shape[-1] ** -0.5
+    if input_mask is not None:
+        scores += mask_adder(input_mask)
+    return tf.nn.softmax(scores)
+
+
+def mask_adder(input_mask: tf.Tensor) -> tf.Tensor:
+    """Returns 0 for tokens and MASKED_SCORE for padding, float32 [B, 1, 1, S], of a mask [B, S]."""
+    return (1.0 - tf.cast(input_mask[:, None, None, :], tf.float32)) * MASKED_SCORE
+
+
+@formula
+def attention(
+    query: tf.Tensor,
+    key: tf.Tensor,
+    value: tf.Tensor,
+    input_mask: tf.Tensor | None = None,
+    rate: float = 0.0,
+    seed: tf.Tensor | None = None,
+) -> tf.Tensor:
+    """Returns dropout(softmax(query · keyᵀ / √D)) · value with joined heads, float [B, Q, A·D].
+
+    Source: arXiv 1706.03762, section 3.2; dropout as in Google's `dot_product_attention`.
+
+    Args:
+        query: float [B, A, Q, D].
+        key: float [B, A, S, D].
+        value: float [B, A, S, D].
+        input_mask: as in `attention_probs`. It gets no gradient.
+        rate: dropout rate.
+        seed: as in `dropout`.
+    """
+    probs = tf.cast(attention_probs(query, key, input_mask), value.dtype)  # [B, A, Q, S]
+    context = tf.matmul(dropout(probs, rate, seed), value)  # [B, A, Q, D]
+    return join_heads(swap_heads(context))  # [B, Q, A·D]
+
+
+@formula
+def cross_entropy(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns -log softmax(logits) of the labels, and 1.0 where the largest logit is correct.
+
+    The masked-LM loss is the weighted mean of the former over the masked positions (Devlin et
+    al., "BERT", section 3.1).
+
+    Args:
+        logits: float [..., V], cast to float32.
+        labels: int32 or int64 [...], in [0, V). Of equal logits, the first counts as the largest.
+
+    Returns:
+        Both float32 [...].
+    """
+    logits = tf.cast(logits, tf.float32)  # [..., V]
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)  # [...]
+    hits = tf.argmax(logits, -1, output_type=labels.dtype) == labels  # [...]
+    return losses, tf.cast(hits, tf.float32)
+
+
+def take(x: tf.Tensor, positions: tf.Tensor | None) -> tf.Tensor:
+    """Returns `x`, float [B, S, H], at `positions`, int32 [B, Q]; all of it without positions."""
+    return x if positions is None else tf.gather(x, positions, batch_dims=1)  # [B, Q, H]
+
+
+def dropout(x: tf.Tensor, rate: float, seed: tf.Tensor | None) -> tf.Tensor:
+    """Sets elements to 0 with probability `rate`, and divides the others by 1 − rate.
+
+    Returns `x` unchanged if the seed is None or the rate is 0; the same seed, int32 [2], drops the
+    same elements. Source: Srivastava et al., 2014, with the scaling in training.
+    """
+    if seed is None or rate == 0.0:
+        return x
+    keep = keep_mask(tf.shape(x), rate, seed)  # shape of x
+    return tf.where(keep, x * tf.cast(1.0 / (1.0 - rate), x.dtype), tf.zeros_like(x))
+
+
+def keep_mask(shape: Any, rate: float, seed: tf.Tensor) -> tf.Tensor:
+    """Returns the mask of the elements that dropout keeps, bool `shape`, for a seed, int32 [2].
+
+    Generating random numbers dominates the cost of dropout, so each 32-bit number decides about two
+    elements, with 16 bits each. The dropped fraction equals `rate` to within 1 / 131072.
+    """
+    count, limit = tf.reduce_prod(shape), round(rate * 2**16)
+    bits = tf.random.stateless_uniform(((count + 1) // 2,), seed, None, None, tf.int32)
+    low, high = (bits & 0xFFFF) >= limit, bits >= (limit << 16) - 2**31
+    return tf.reshape(tf.concat((low, high), axis=0)[:count], shape)
+
+
+def split_seed(seed: tf.Tensor, count: int) -> tf.Tensor:
+    """Splits a seed, int32 [2], into `count` seeds for `dropout`, int32 [count, 2].
+
+    The seeds are never negative because XLA and TensorFlow generate different numbers from negative
+    ones.
+    """
+    return tf.random.split(seed & 0x7FFFFFFF, count) & 0x7FFFFFFF
+
+
+def dropout_seeds(training: bool | None, seed: Any, count: int) -> list[tf.Tensor | None]:
+    """Returns `count` seeds for `dropout`, int32 [2] each, or as many None outside training.
+
+    Args:
+        training: whether to apply dropout.
+        seed: int32 [2], which is split; or a list of `count` seeds, which is returned; or None, to
+            draw a seed at random.
+        count: number of dropout operations.
+    """
+    if not training:
+        return [None] * count
+    if isinstance(seed, (list, tuple)) and len(seed) == count:
+        return list(seed)
+    if seed is None:
+        seed = tf.random.uniform((2,), maxval=2**31 - 1, dtype=tf.int32)  # [2]
+    return [seed] if count == 1 else tf.unstack(split_seed(seed, count), count)

@@ -1,0 +1,181 @@
+"""Accelerated forms in TFLite, in float16, at the limits of their ranges; and where they are used.
+
+`test_every_mode.py` compares them with their formulas.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf import acceleration, fused, ops, optimization
+
+B, S, A, D, H = 5, 11, 4, 3, 12
+OF_THE_MODEL = [formula for formula in fused.REGISTERED if formula is not optimization.updated]
+
+
+def names(formulas):
+    return [formula.__name__ for formula in formulas]
+
+
+def normal(*shape):
+    return tf.random.stateless_normal(shape, (sum(shape), 7), stddev=1.5)
+
+
+def arguments_without_dropout(formula):
+    """Returns arguments that a generator makes without a seed: TFLite lacks random numbers."""
+    for seed in range(99):
+        arguments = formula.accelerator.make_arguments(np.random.default_rng(seed))
+        last = arguments[-1]
+        if not (tf.is_tensor(last) and last.dtype == tf.int32 and last.shape == (2,)):
+            return arguments
+    raise AssertionError(formula)
+
+
+@pytest.mark.filterwarnings("ignore:.*tf.lite.Interpreter is deprecated:UserWarning")
+@pytest.mark.parametrize("formula", OF_THE_MODEL, ids=names(OF_THE_MODEL))
+def test_tflite_computes_the_same_values(formula):
+    arguments = arguments_without_dropout(formula)
+    flat = tf.nest.flatten(arguments)
+    tensors = {i: x for i, x in enumerate(flat) if tf.is_tensor(x) and x.dtype == tf.float32}
+
+    def run(**given):
+        every = [given.get(f"x{i}", x) for i, x in enumerate(flat)]
+        return formula.accelerator.function(*tf.nest.pack_sequence_as(arguments, every))
+
+    specs = {f"x{i}": tf.TensorSpec(x.shape, x.dtype, f"x{i}") for i, x in tensors.items()}
+    graph = tf.function(run, autograph=False).get_concrete_function(**specs)
+    content = tf.lite.TFLiteConverter.from_concrete_functions([graph]).convert()
+    interpreter = tf.lite.Interpreter(model_content=content)
+    interpreter.allocate_tensors()
+    for detail in interpreter.get_input_details():
+        interpreter.set_tensor(detail["index"], tensors[int(detail["name"][1:])].numpy())
+    interpreter.invoke()
+    found = [interpreter.get_tensor(x["index"]) for x in interpreter.get_output_details()]
+    expected = tf.nest.flatten(formula(*arguments))
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-5 * np.abs(theirs).max())
+
+
+def test_compiled_loops_round_to_bfloat16_as_tensorflow_does():
+    bits = tf.random.stateless_uniform((99_999,), (3, 4), None, None, tf.uint32)
+    ties = tf.range(0x3F800000, 0x3F900000, 0x8000, tf.int64)
+    special = tf.constant((0.0, -0.0, np.inf, -np.inf, np.nan, 3.4e38, -3.4e38))
+    x = tf.concat(
+        (tf.bitcast(bits, tf.float32), tf.bitcast(tf.cast(ties, tf.uint32), tf.float32)), 0
+    )
+    x = tf.concat((tf.boolean_mask(x, ~tf.math.is_nan(x)), special), 0)
+    found = fused.compiled(lambda x: fused._narrow(x, tf.bfloat16))(x)
+    expected = tf.cast(x, tf.bfloat16)
+    np.testing.assert_array_equal(tf.cast(found, tf.float32), tf.cast(expected, tf.float32))
+
+
+def test_accelerated_forms_run_only_for_wide_tensors_in_graphs_outside_xla():
+    def is_accelerated(width, **options):
+        graph = tf.function(lambda x: ops.layer_norm(x, tf.ones(width), 0.0), **options)
+        concrete = graph.get_concrete_function(tf.zeros((5, width)))
+        calls = [op for op in concrete.graph.get_operations() if "Call" in op.type]
+        return any(op.get_attr("_XlaMustCompile") for op in calls)
+
+    assert is_accelerated(fused.MIN_WIDTH)
+    assert not is_accelerated(fused.MIN_WIDTH - 1)
+    assert not is_accelerated(fused.MIN_WIDTH, jit_compile=True)
+    with acceleration.plain():
+        assert not is_accelerated(fused.MIN_WIDTH)
+    is_inside = []
+    tf.function(lambda: is_inside.append(acceleration.is_accelerated()))()
+    outer = tf.function(
+        lambda: tf.function(lambda: is_inside.append(acceleration.is_accelerated()))()
+    )
+    tf.function(outer, jit_compile=True).get_concrete_function()
+    is_inside.append(acceleration.is_accelerated())  # eager
+    assert is_inside == [True, False, False]
+
+
+def test_no_accelerated_form_runs_where_there_is_a_gpu(monkeypatch):
+    found = []
+    monkeypatch.setattr(
+        tf.config, "list_physical_devices", lambda kind=None: ["a GPU"] if kind == "GPU" else []
+    )
+    tf.function(lambda: found.append(acceleration.is_accelerated()))()
+    assert found == [False]
+
+
+def test_a_form_needs_a_formula_that_has_none():
+    def make_arguments(random):
+        return (tf.constant(random.standard_normal(3)),)
+
+    for wrong in (tf.nn.relu, ops.gelu, ops.layer_norm):
+        with pytest.raises(TypeError, match="must be decorated with formula"):
+            fused.accelerates(wrong, fused.is_wide, make_arguments)
+    with pytest.raises(TypeError, match="make_arguments"):
+        fused.accelerates(acceleration.formula(tf.nn.relu), fused.is_wide)
+
+
+@pytest.mark.parametrize("run_functions_eagerly", [False, True])
+@pytest.mark.parametrize("dtype", [tf.bfloat16, tf.float16])
+def test_half_precision_inputs_are_computed_in_float32(dtype, run_functions_eagerly):
+    """The result is that of float32, rounded once."""
+    x, residual = (tf.cast(normal(B, size, H), dtype) for size in (S, S))
+    gamma, beta = normal(H), normal(2 * H)[:H]
+    form = ops.add_and_norm if run_functions_eagerly else ops.add_and_norm.accelerator.function
+    found = form(x, residual, gamma, beta, 0.0, None)
+    full = tf.cast(x, tf.float32) + tf.cast(residual, tf.float32)
+    expected = tf.cast(ops.layer_norm(full, gamma, beta), dtype)
+    assert found.dtype == dtype
+    np.testing.assert_allclose(
+        tf.cast(found, tf.float32), tf.cast(expected, tf.float32), rtol=0.02, atol=0.02
+    )
+
+
+ATTENTIONS = [ops.attention, ops.attention.accelerator.function]
+
+
+@pytest.mark.parametrize("attention", ATTENTIONS)
+@pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16, tf.float16])
+def test_attention_handles_scores_and_values_of_any_magnitude(attention, dtype):
+    scores = tf.constant(((-3e4, 0.0, 3e4), (-3e4, -3e4, -3e4), (0.0, -0.0, -0.5)))
+    value = tf.constant(((1.0, 0.0), (3e4, 1.0), (3e4, 0.0)))
+    # The keys are the unit vectors times √D, so that the scaled scores are the queries.
+    tensors = [tf.cast(t, dtype)[None, None] for t in (scores, tf.eye(3) * 3**0.5, value)]
+    tensors[2] = tf.pad(tensors[2], ((0, 0), (0, 0), (0, 0), (0, 1)))
+    found = tf.cast(attention(*tensors, None), tf.float32)[0, :, :2]
+    np.testing.assert_allclose(found, tf.nn.softmax(scores) @ value, rtol=0.01)
+
+
+@pytest.mark.parametrize("attention", ATTENTIONS)
+def test_rows_without_any_token_are_finite(attention):
+    tensors = [normal(B, A, S, D) for _ in range(3)]
+    found = attention(*tensors, tf.zeros((B, S), tf.int32))
+    np.testing.assert_allclose(found, attention(*tensors, None), rtol=0, atol=0.01)
+
+
+@pytest.mark.parametrize(
+    "cross_entropy", [ops.cross_entropy, ops.cross_entropy.accelerator.function]
+)
+def test_the_first_of_equal_logits_is_the_answer(cross_entropy):
+    logits = tf.constant(((-3.0, 2.0, 2.0), (-3.0, 2.0, 2.0), (-5.0, -7.0, -5.0), (0.0, 0.0, 0.0)))
+    labels = tf.constant((1, 2, 0, 2))
+    losses, hits = cross_entropy(logits, labels)
+    assert hits.numpy().tolist() == [1.0, 0.0, 1.0, 0.0]
+    expected = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
+    np.testing.assert_allclose(losses, expected, rtol=1e-6)
+
+
+def test_float16_sums_beyond_its_range_are_exact():
+    x, bias = tf.ones((70_000, 2), tf.float16), tf.zeros(2)
+    with tf.GradientTape() as tape:
+        tape.watch(bias)
+        y = ops.add_bias.accelerator.function(x, bias)
+        total = tf.reduce_sum(tf.cast(y, tf.float32))
+    assert tape.gradient(total, bias).numpy().tolist() == [70_000.0, 70_000.0]
+
+
+def test_dropout_follows_its_rate_for_any_number_of_elements():
+    kept = ops.keep_mask((97, 1031), 0.1, tf.constant((1, 2))).numpy()
+    assert abs(kept.mean() - 0.9) < 0.003
+    # One random number decides about two elements, half the tensor apart: independently.
+    first, second = kept.ravel()[:-1].reshape(2, -1)
+    assert abs((first & second).mean() - 0.81) < 0.004
+    assert ops.keep_mask((3, 5), 0.1, tf.constant((1, 2))).shape == (3, 5)
