@@ -40,7 +40,7 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
-from albert_tf import fused, ops  # noqa: F401, `fused` registers the accelerated forms
+from albert_tf import fused, ops, sentence_objectives  # noqa: F401, `fused` registers forms
 from albert_tf.config import AlbertConfig
 from albert_tf.inputs import one_of, read_inputs
 from albert_tf.layers import (
@@ -526,14 +526,22 @@ class AlbertModel(Configured, tf_keras.Model):
 
 @register
 class AlbertForPretraining(AlbertModel):
-    """ALBERT with its pre-training heads: masked language modeling and sentence order.
+    """ALBERT with its pre-training heads: masked language modeling and a sentence objective.
+
+    Args:
+        config: the model configuration.
+        sentence_objective: abbreviation of a `SentenceObjective`: sop, nsp, none or one's own.
+
+    Raises:
+        ValueError: there is no such sentence objective.
 
     Call arguments: as in `AlbertEncoder`, and
         masked_lm_positions: int32 [B, P], as an argument or in the dict; all positions by default.
 
     Returns: dict of
         masked_lm_logits: float32 [B, P, V].
-        sentence_order_logits: float32 [B, 2]; class 0 is segments in order, class 1 swapped.
+        <name>_logits: float32 [B, K], for the K classes of the sentence objective. The default has
+            `sentence_order_logits`: class 0 is segments in order, class 1 swapped. "none" has none.
         With `output_hidden_states`, a tuple of this dict and the encoder's `hidden_states`.
 
     >>> config = AlbertConfig(97, hidden_size=12, num_attention_heads=4, intermediate_size=20)
@@ -543,13 +551,23 @@ class AlbertForPretraining(AlbertModel):
     (TensorShape([5, 7, 97]), TensorShape([5, 2]))
     """
 
-    def __init__(self, config: AlbertConfig, **kwargs: Any) -> None:
+    def __init__(
+        self, config: AlbertConfig, sentence_objective: str = sentence_objectives.SOP, **kwargs: Any
+    ) -> None:
         super().__init__(config, **kwargs)
-        dtype = self.dtype_policy
+        self.sentence_objective = sentence_objective
+        dtype, scope, objective = self.dtype_policy, sentence_objectives.SCOPE, self.objective
         self.masked_lm = MaskedLMHead(config, name="masked_lm", dtype=dtype)
-        self.sentence_order = OutputLayer(
-            config, "cls/seq_relationship/", 2, name="sentence_order", dtype=dtype
-        )
+        self.sentence_head = None
+        if objective.has_head:
+            self.sentence_head = OutputLayer(
+                config, scope, objective.num_classes, name=objective.name, dtype=dtype
+            )
+
+    @property
+    def objective(self) -> sentence_objectives.SentenceObjective:
+        """The sentence objective."""
+        return sentence_objectives.find(self.sentence_objective)
 
     def call(
         self,
@@ -569,6 +587,8 @@ class AlbertForPretraining(AlbertModel):
         x = encoded["sequence_output" if masked_lm_positions is None else "position_output"]
         outputs = {
             "masked_lm_logits": self.masked_lm(x, self.encoder.embeddings),  # [B, P, V]
-            "sentence_order_logits": self.sentence_order(encoded["pooled_output"]),  # [B, 2]
         }
+        if self.sentence_head is not None:
+            pooled = encoded["pooled_output"]
+            outputs[self.objective.logits_name] = self.sentence_head(pooled)  # [B, K]
         return (outputs, encoded["hidden_states"]) if output_hidden_states else outputs

@@ -15,7 +15,7 @@ import dataclasses
 import math
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def setting(
     *,
     minimum: float | None = None,
     maximum: float | None = None,
-    choices: Sequence[str] | None = None,
+    choices: Collection[str] | None = None,
     group: str | None = None,
     decides: str = NOTHING,
     is_repeated: bool = False,
@@ -72,7 +72,7 @@ def redefined(
     help: str | None = None,
     *,
     minimum: float | None = None,
-    choices: Sequence[str] | None = None,
+    choices: Collection[str] | None = None,
 ) -> Any:
     """Returns a copy of another class's field with a different default.
 
@@ -191,7 +191,7 @@ class FieldInfo:
     help: str
     minimum: float | None
     maximum: float | None
-    choices: Sequence[str] | None
+    choices: Collection[str] | None
     decides: str
     is_repeated: bool
 

@@ -31,7 +31,7 @@ RANKS = [
 ]
 FLOOR = {"files", "included", "remote", "settings", "workers"}
 # `data/` and ALBERT's files know each other through these alone.
-WITHOUT_TENSORFLOW = {"config", "tokenization"}
+WITHOUT_TENSORFLOW = {"config", "sentence_objectives", "tokenization"}
 RANK_OF = {folder: rank for rank, folders in enumerate(RANKS) for folder in folders}
 
 PACKAGE = sorted((ROOT / "albert_tf").rglob("*.py"))

@@ -17,7 +17,7 @@ import numpy as np
 from absl import logging
 
 from albert_tf import files
-from albert_tf.checkpoints import families, finding
+from albert_tf.checkpoints import families, finding, trained_with
 from albert_tf.checkpoints.containers import WeightFile, open_checkpoint, open_weights, read_tensor
 from albert_tf.checkpoints.names import (
     ADAPTERS,
@@ -29,6 +29,7 @@ from albert_tf.checkpoints.names import (
     variable_name,
 )
 from albert_tf.config import AlbertConfig
+from albert_tf.sentence_objectives import SCOPE
 from albert_tf.sharing import GROUPS
 
 _COLUMNS = ("part", "found", "loaded", "missing", "misshapen", "unused")
@@ -129,8 +130,9 @@ def load_checkpoint(
             that a model with num_hidden_groups = num_hidden_layers starts from shared weights.
 
     Returns:
-        A report of loaded, missing and unused weights. Heads that are missing in the checkpoint or
-        have another shape keep their values; the report and the log name them.
+        A report of loaded, missing and unused weights. Heads that are missing in the checkpoint,
+        have another shape or were trained with another sentence objective keep their values; the
+        report and the log name them.
 
     Raises:
         FileNotFoundError: the checkpoint does not exist.
@@ -139,6 +141,7 @@ def load_checkpoint(
     """
     weights = open_weights(path)
     report, entries = _compare(model, weights, init_from_group0)
+    report = _without_other_objective(model, report)
     if not report.loaded:
         raise ValueError(f"{report}\nNothing in this checkpoint fits the model.")
     if not (report.fits or allow_partial):
@@ -150,6 +153,26 @@ def load_checkpoint(
     _log(report)
     _assign(model, weights, {name: entries[name] for name in report.loaded})
     return report
+
+
+def _without_other_objective(model: Any, report: LoadReport) -> LoadReport:
+    """Returns the report without the sentence head if it was trained with another objective.
+
+    The heads of all objectives have the same names in checkpoints, and often the same shapes.
+    """
+    known = trained_with.read(finding.records_of(finding.folder_of(report.prefix)))
+    theirs = known and known.identity.get(trained_with.OBJECTIVE)
+    ours = getattr(model, trained_with.OBJECTIVE, theirs)
+    if not theirs or theirs == ours:
+        return report
+    head = [name for name in report.loaded if name.startswith(SCOPE)]
+    note = f"trained with sentence_objective={theirs}, here {ours}: no sentence head is loaded"
+    return dataclasses.replace(
+        report,
+        loaded=[name for name in report.loaded if name not in head],
+        missing=sorted(report.missing + head),
+        notes=[*report.notes, note],
+    )
 
 
 def _log(report: LoadReport) -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from albert_tf.sentence_objectives import SCOPE
+
 BEST = "model.ckpt-best"  # the best checkpoint of a run
 NUMBERED = re.compile(r"model\.ckpt-([0-9]+)")  # the others, by step
 # Of a run that a signal stopped, by step: only to resume it, neither evaluated nor used otherwise.
@@ -137,7 +139,7 @@ PARTS = {
     "encoder": ("bert/encoder/",),
     "pooler": ("bert/pooler/",),
     "masked-LM head": ("cls/predictions/",),
-    "sentence-order head": ("cls/seq_relationship/",),
+    "sentence head": (SCOPE,),
     "adapters": (ADAPTERS,),
     "other heads": ("",),
 }

@@ -66,6 +66,9 @@ def load_pretrained(
     check_vocabulary(tokenizer, spm_model_file or vocab_file or "", config, config_file, folder)
     if TASKS[task] is heads.AlbertForClassification:
         head_arguments = _recorded_head(folder) | head_arguments
+    if TASKS[task] is modeling.AlbertForPretraining:
+        objective = trained_with.read_objective(finding.records_of(folder))
+        head_arguments = {trained_with.OBJECTIVE: objective} | head_arguments
     model = _make_model(config, task, num_labels, recognized, head_arguments)
     load_checkpoint(model, weights.path)
     return model, tokenizer

@@ -10,9 +10,10 @@ The SavedModels written by `save_hub_module` can be loaded with `hub.KerasLayer(
 The inputs are int32 [B, S], and [B, P] for the positions. The outputs are float32: `pooled_output`
 and the identical `default` [B, H], `sequence_output` [B, S, H], and `encoder_outputs`, a list of
 the outputs of the layers [B, S, H]. `mlm` adds `mlm_logits` [B, P, V], and `sop` adds
-`sop_log_probs` [B, 2], with class 0 for segments in the original order. The signature
-`serving_default` is for TensorFlow Serving. The attributes `sp_model_file`, or `vocab_file` and
-`do_lower_case`, contain the vocabulary, and `albert_config_file` contains the config.
+`sop_log_probs` [B, 2], with class 0 for segments in the original order; models of another sentence
+objective have its abbreviation in place of `sop`. The signature `serving_default` is for TensorFlow
+Serving. The attributes `sp_model_file`, or `vocab_file` and `do_lower_case`, contain the
+vocabulary, and `albert_config_file` contains the config.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def save_hub_module(
     model: Any,
     config: AlbertConfig,
     has_masked_lm: bool = True,
-    has_sentence_order: bool = True,
+    has_sentence_head: bool = True,
     vocab_file: str | None = None,
     spm_model_file: str | None = None,
     do_lower_case: bool = True,
@@ -61,7 +62,7 @@ def save_hub_module(
         model: an `AlbertForPretraining`.
         config: the model's config.
         has_masked_lm: whether to include `mlm`; False if the head was not trained.
-        has_sentence_order: whether to include `sop`; False if the head was not trained.
+        has_sentence_head: whether to include `sop`; False if the head was not trained.
         vocab_file: WordPiece vocabulary to include.
         spm_model_file: SentencePiece model to include.
         do_lower_case: stored with `vocab_file`; SentencePiece modules on TF-Hub always lowercase.
@@ -80,10 +81,10 @@ def save_hub_module(
         return outputs | {"mlm_logits": logits}
 
     @_function
-    def predict_order(inputs: Tensors, training: bool = False) -> Tensors:
+    def classify_pairs(inputs: Tensors, training: bool = False) -> Tensors:
         outputs = encode(inputs, training=training)
-        logits = model.sentence_order(outputs["pooled_output"])
-        return outputs | {"sop_log_probs": tf.nn.log_softmax(logits)}
+        logits = model.sentence_head(outputs["pooled_output"])
+        return outputs | {f"{model.sentence_objective}_log_probs": tf.nn.log_softmax(logits)}
 
     @tf.function(
         input_signature=[tf.TensorSpec(_IDS.shape, _IDS.dtype, name) for name in _INPUTS.values()]
@@ -96,9 +97,9 @@ def save_hub_module(
     if has_masked_lm:
         variables = encoder.variables + model.masked_lm.variables
         root.mlm = _callable_object(predict_words, variables, _POSITIONS)
-    if has_sentence_order:
-        variables = encoder.variables + model.sentence_order.variables
-        root.sop = _callable_object(predict_order, variables)
+    if has_sentence_head and model.sentence_head is not None:
+        variables = encoder.variables + model.sentence_head.variables
+        setattr(root, model.sentence_objective, _callable_object(classify_pairs, variables))
     with (
         _assets(root, config, vocab_file, spm_model_file, do_lower_case),
         store.naming_disk_errors(directory, "the SavedModel"),

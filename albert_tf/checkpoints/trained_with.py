@@ -14,13 +14,17 @@ import os
 import typing
 from collections.abc import Collection, Sequence
 
+from absl import logging
+
 from albert_tf import files
 from albert_tf.checkpoints import finding
+from albert_tf.sentence_objectives import NONE, OBJECTIVES, SOP
 from albert_tf.settings import with_current_names
 from albert_tf.tokenization import FullTokenizer
 
 FILE = "trained_with.json"
 VOCABULARY, LOWER_CASE = "vocabulary", "do_lower_case"  # names in the identity
+OBJECTIVE = "sentence_objective"
 LABELS = "label list"  # in the order of their ids, as a JSON list
 OF_TEXT = frozenset({VOCABULARY, LOWER_CASE})  # names that tokenization depends on
 _DIGEST_LENGTH = 16
@@ -95,6 +99,23 @@ def read_settings(folder: str) -> dict[str, str]:
     known = read(folder) or TrainedWith({})
     flags = finding.flags_of_run(folder)[0]
     return {name: str(value) for name, value in (flags | known.others | known.identity).items()}
+
+
+def read_objective(folder: str) -> str:
+    """Returns the sentence objective that the model in a folder was trained with.
+
+    Without a record, this is "sop". If it is not registered here, it is "none", with a warning: the
+    model is then used without its sentence head.
+
+    Raises:
+        ValueError: a file of the run is damaged.
+    """
+    found = read_settings(folder).get(OBJECTIVE, SOP)
+    if found in OBJECTIVES:
+        return found
+    text = "%s: trained with sentence_objective=%s, which is not registered here (only %s)"
+    logging.warning(text + ": the sentence head is left out", folder, found, ", ".join(OBJECTIVES))
+    return NONE
 
 
 def write(folder: str, trained_with: TrainedWith) -> None:

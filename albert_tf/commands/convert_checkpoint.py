@@ -11,7 +11,7 @@ writes a new folder. The formats are `tensorflow` (model.ckpt-best.* and albert_
 programs of Google and of this repository), `huggingface` (for from_pretrained in transformers),
 `tf_hub` (a SavedModel for TensorFlow Hub), `saved_model` (for servers; it maps texts to embeddings
 and to words for [MASK], see docs/serving.md) and `model_garden` (an object-based checkpoint for the
-AlbertEncoder of tf-models-official, without the sentence-order head). The program loads the new
+AlbertEncoder of tf-models-official, without the sentence head). The program loads the new
 folder, compares the outputs of both models on a random batch, and keeps the folder only if they
 agree.
 
@@ -37,6 +37,7 @@ from albert_tf import files, included
 from albert_tf.checkpoints import finding
 from albert_tf.cli import program
 from albert_tf.config import AlbertConfig, is_hugging_face
+from albert_tf.sentence_objectives import SCOPE, SOP
 from albert_tf.settings import REQUIRED, SettingsGroup, setting
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ TOLERANCE = 1e-5  # relative to the largest output
 MERGED_TOLERANCE = 1e-4  # layers amplify the rounding error of multiplying the two tables
 # Type of the exported weights → tolerance; rounding changes a weight by up to 0.4 % or 0.05 %.
 PRECISIONS = {"float32": TOLERANCE, "bfloat16": 0.1, "float16": 0.01}
-HEADS = {"masked_lm_logits": "cls/predictions/", "sentence_order_logits": "cls/seq_relationship/"}
+MASKED_LM = "cls/predictions/"  # prefix of the names of the masked-LM head's weights
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,7 +154,7 @@ def convert(settings: Settings) -> bool:
     _check_output(settings)
     finding.find_checkpoint(settings.input)
 
-    from albert_tf.checkpoints import containers, families, loading, pretrained
+    from albert_tf.checkpoints import containers, families, loading, pretrained, trained_with
     from albert_tf.modeling import AlbertForPretraining
 
     weights = containers.open_weights(settings.input)
@@ -161,7 +162,9 @@ def convert(settings: Settings) -> bool:
     config_file = find_config(settings)
     model = None
     if config_file is not None and not recognized.kind.refusal:
-        model = AlbertForPretraining(pretrained.read_config(config_file, recognized))
+        config = pretrained.read_config(config_file, recognized)
+        records = finding.records_of(_folder(settings))
+        model = AlbertForPretraining(config, trained_with.read_objective(records))
     report = loading.inspect_checkpoint(settings.input, model)
     if settings.inspect:
         print(report)
@@ -292,12 +295,14 @@ def _write(
     from albert_tf.modeling import AlbertForPretraining
 
     config = target_config(source.config, settings)
-    target = source if config == source.config else AlbertForPretraining(config)
+    target = source
+    if config != source.config:
+        target = AlbertForPretraining(config, source.sentence_objective)
     names = {variable_name(variable) for variable in target.variables}
     tensors = loading.read_weights(settings.input, target, bool(settings.num_hidden_groups))
     tensors = {name: x for name, x in tensors.items() if name in names or not is_encoder(name)}
     if settings.output_format == "model_garden":
-        tensors = _without_sentence_order(tensors)
+        tensors = _without_sentence_head(tensors)
     batch = _random_batch(config)
     if source.config.layout != config.layout:
         before = _outputs(source, loading.read_weights(settings.input, source), batch)
@@ -315,13 +320,23 @@ def _write(
         difference = compare(before, after, rounding)
         if called := _other_outputs(settings.output_format, temporary, config, batch):
             difference = max(difference, compare({n: after[n] for n in called}, called))
-        known = (vocabulary or trained_with.TrainedWith({})).with_labels(_labels_of(task))
+        known = _known_of(settings, vocabulary).with_labels(_labels_of(task))
         if known.identity:
             trained_with.write(temporary, known)
     print(
         f"wrote {settings.output} ({settings.output_format}). After reloading, its outputs agree "
         f"with those of the input to {difference:.1g} of the largest output."
     )
+
+
+def _known_of(settings: Settings, vocabulary: TrainedWith | None) -> TrainedWith:
+    """Returns what is known of the input's training: vocabulary and sentence objective."""
+    from albert_tf.checkpoints import trained_with
+
+    kept = vocabulary or trained_with.TrainedWith({})
+    before = trained_with.read(finding.records_of(_folder(settings)))
+    objective = before.only({trained_with.OBJECTIVE}).identity if before is not None else {}
+    return dataclasses.replace(kept, identity=kept.identity | objective)
 
 
 def _write_tensorflow(
@@ -343,9 +358,8 @@ def _write_config_and_vocabulary(
         files.copy(path, os.path.join(folder, os.path.basename(path)))
 
 
-def _without_sentence_order(tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    scope = HEADS["sentence_order_logits"]
-    left_out = sorted(name for name in tensors if name.startswith(scope))
+def _without_sentence_head(tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    left_out = sorted(name for name in tensors if name.startswith(SCOPE))
     if left_out:
         logging.warning(
             "The Model Garden's encoder has no variables for %s: not converted", ", ".join(left_out)
@@ -373,6 +387,12 @@ def _write_hugging_face(
             "Hugging Face's ALBERT classifies the pooled output, but this model was trained with "
             "--nouse_pooled_output and classifies the mean of all tokens"
         )
+    if model.objective.has_head and model.sentence_objective != SOP:
+        logging.warning(
+            "Hugging Face's name of the sentence head is sop_classifier, but this one was trained "
+            "with sentence_objective=%s",
+            model.sentence_objective,
+        )
     is_multiple_choice = "max_qa_length" in recorded  # of run_race.py
     task = finding.read_json_if_there(folder, TASK_FILE) | {
         "is_multiple_choice": is_multiple_choice
@@ -386,9 +406,9 @@ def _write_tf_hub(
 ) -> None:
     from albert_tf.checkpoints import tf_hub
 
-    masked_lm, order = _assign_with_heads(model, tensors, "a TF-Hub module")
+    masked_lm, pairs = _assign_with_heads(model, tensors, "a TF-Hub module")
     vocabulary = (settings.vocab_file, settings.spm_model_file, bool(settings.do_lower_case))
-    tf_hub.save_hub_module(folder, model, model.config, masked_lm, order, *vocabulary)
+    tf_hub.save_hub_module(folder, model, model.config, masked_lm, pairs, *vocabulary)
 
 
 def _assign_with_heads(
@@ -402,12 +422,20 @@ def _assign_with_heads(
         target: the form in which the model is written, for the warnings.
 
     Returns:
-        Whether the weights contain the masked-LM head, and the sentence-order head.
+        Whether the weights contain the masked-LM head, and the sentence head of the model.
     """
     for name in sorted(_assign(model, tensors)):
         logging.warning("%s is not part of %s and is left out", name, target)
-    masked_lm, order = (any(n.startswith(scope) for n in tensors) for scope in HEADS.values())
-    return masked_lm, order
+    heads = _heads_in(tensors, model)
+    return "masked_lm_logits" in heads, model.objective.logits_name in heads
+
+
+def _heads_in(tensors: dict[str, np.ndarray], model: AlbertForPretraining) -> list[str]:
+    """Returns the outputs of the model's heads for which there are weights."""
+    scopes = {"masked_lm_logits": MASKED_LM}
+    if model.objective.has_head:
+        scopes[model.objective.logits_name] = SCOPE
+    return [output for output, scope in scopes.items() if any(n.startswith(scope) for n in tensors)]
 
 
 def _assign(model: AlbertForPretraining, tensors: dict[str, np.ndarray]) -> set[str]:
@@ -426,7 +454,7 @@ def _write_saved_model(
     from albert_tf.serving import pretrained_model, stored_weights
     from albert_tf.tokenization import FullTokenizer
 
-    masked_lm, order = _assign_with_heads(model, tensors, "a pre-trained SavedModel")
+    masked_lm, pairs = _assign_with_heads(model, tensors, "a pre-trained SavedModel")
     tokenizer = None
     if settings.spm_model_file or settings.vocab_file:
         is_lower = bool(settings.do_lower_case)
@@ -438,7 +466,7 @@ def _write_saved_model(
         tokenizer,
         length,
         masked_lm,
-        order,
+        pairs,
         settings.top_k,
     )
     _write_config_and_vocabulary(folder, model, settings)
@@ -501,10 +529,8 @@ def _outputs(
     """Returns the outputs of a model with these weights, except those of heads without weights."""
     _assign(model, tensors)
     outputs = model.encoder(batch) | model(batch)
-    heads = [
-        output for output, scope in HEADS.items() if any(name.startswith(scope) for name in tensors)
-    ]
-    return {name: outputs[name].numpy() for name in ("sequence_output", "pooled_output", *heads)}
+    names = ("sequence_output", "pooled_output", *_heads_in(tensors, model))
+    return {name: outputs[name].numpy() for name in names}
 
 
 def _other_outputs(

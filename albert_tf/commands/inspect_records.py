@@ -26,11 +26,11 @@ from albert_tf.cli import program
 from albert_tf.data import records
 from albert_tf.data.settings import InputSettings
 from albert_tf.data.tfrecord import decode_example
+from albert_tf.sentence_objectives import NONE, OBJECTIVES, SOP, SentenceObjective
 from albert_tf.settings import setting
 from albert_tf.tokenization import SPIECE_UNDERLINE, FullTokenizer
 
 LEGEND = "[word] masked, [word=] to predict but unchanged, [word>other] replaced by another word"
-LABELS = {0: "0 (in order)", 1: "1 (swapped, or a random second segment)"}
 BINS = 10
 BAR_CHARS = 40
 
@@ -84,12 +84,17 @@ def _is_joined(piece: str, before: str) -> bool:
     return piece.startswith("##") or (len(piece) == 1 and not (piece + before[-1:]).isascii())
 
 
-def render(features: Features, tokenizer: FullTokenizer | None) -> str:
+def render(
+    features: Features,
+    tokenizer: FullTokenizer | None,
+    objective: SentenceObjective = OBJECTIVES[SOP],
+) -> str:
     """Returns an instance as readable text, with predicted tokens in brackets (see LEGEND).
 
     Args:
         features: features of one record.
         tokenizer: the tokenizer; None to render ids.
+        objective: the sentence objective, which names the label.
     """
 
     def piece_of(token_id: int) -> str:
@@ -115,9 +120,9 @@ def render(features: Features, tokenizer: FullTokenizer | None) -> str:
             became = "" if is_mask else "=" if is_kept else f">{found or SPIECE_UNDERLINE}"
             shown = f"[{shown or SPIECE_UNDERLINE}{became}]"
         words.append(space + shown)
-    order = int(features["next_sentence_labels"][0])
+    meaning = objective.describe(int(features["next_sentence_labels"][0]))
     return (
-        f"{end_b} tokens, {len(labels)} to predict, label {LABELS.get(order, order)}\n"
+        f"{end_b} tokens, {len(labels)} to predict, label {meaning}\n"
         f"  A {''.join(words[:end_a])}\n  B {''.join(words[end_a:])}"
     )
 
@@ -128,7 +133,7 @@ class Statistics:
 
     Attributes:
         histograms: title → one value per instance (or per run of adjacent positions).
-        labels: sentence order label → number of instances.
+        labels: label of the sentence objective → number of instances.
         replacements: kind of replacement → number of predicted positions.
         inner_labels: number of positions whose label is a piece inside a word ("##").
     """
@@ -161,8 +166,8 @@ class Statistics:
                 self.inner_labels += tokenizer.pieces[label].startswith("##")
             self.replacements[kind] += 1
 
-    def summary(self) -> str:
-        """Returns the counts as lines of text."""
+    def summary(self, objective: SentenceObjective = OBJECTIVES[SOP]) -> str:
+        """Returns the counts as lines of text; `objective` names the labels."""
         lengths = self.histograms["tokens of an instance"]
         instances, tokens = len(lengths), int(sum(lengths))
         predicted = self.replacements.total()
@@ -171,7 +176,7 @@ class Statistics:
             f"({100 * predicted / max(1, tokens):.2f} %)"
         ]
         for label, count in sorted(self.labels.items()):
-            name = LABELS.get(label, label)
+            name = objective.describe(label)
             lines.append(f"label {name}: {count:,} ({100 * count / instances:.1f} %)")
         for kind, count in self.replacements.most_common():
             lines.append(f"predicted at {kind}: {count:,} ({100 * count / predicted:.1f} %)")
@@ -268,22 +273,33 @@ def load_tokenizer(settings: Settings, paths: list[str]) -> FullTokenizer | None
     return tokenizer
 
 
+def find_objective(paths: list[str]) -> SentenceObjective:
+    """Returns the sentence objective in the metadata of records; `sop` if there is none.
+
+    If it is not registered here, this is `none`, without names of labels.
+    """
+    for info in records.read_metadata(paths).values():
+        name = info.settings.get("sentence_objective", SOP)
+        return OBJECTIVES.get(name, OBJECTIVES[NONE])
+    return OBJECTIVES[SOP]
+
+
 def run(settings: Settings) -> None:
     """Prints instances, statistics and histograms of the records."""
     paths = records.exclude_own_files(files.expand_patterns(settings.input_file, "--input_file"))
     if settings.plot:
         named = {"--spm_model_file": settings.spm_model_file, "--vocab_file": settings.vocab_file}
         files.check_outputs({"--plot": settings.plot}, {"--input_file": paths, **named})
-    tokenizer = load_tokenizer(settings, paths)
+    tokenizer, objective = load_tokenizer(settings, paths), find_objective(paths)
     statistics = Statistics()
     examples = itertools.islice(read_examples(paths), settings.max_records or None)
     for number, features in enumerate(examples):
         if number < settings.num_instances:
-            print(("" if number else f"{LEGEND}\n") + f"\n{render(features, tokenizer)}")
+            print(("" if number else f"{LEGEND}\n") + f"\n{render(features, tokenizer, objective)}")
         statistics.add(features, tokenizer)
     if not statistics.labels:
         raise ValueError(f"--input_file: no records in {', '.join(paths) or 'there'}")
-    print(f"\n{statistics.summary()}")
+    print(f"\n{statistics.summary(objective)}")
     for title, values in statistics.histograms.items():
         if values:
             print(f"\n{draw_text(title, values)}")

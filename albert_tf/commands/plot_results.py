@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from albert_tf import files
 from albert_tf.checkpoints import finding
 from albert_tf.cli import program
+from albert_tf.sentence_objectives import OBJECTIVES
 from albert_tf.settings import REQUIRED, SettingsGroup, setting
 from albert_tf.squad.reading import SquadData, read_squad
 from albert_tf.training.settings import RunSettings
@@ -42,8 +43,6 @@ SWEEP = "sweep.png"
 
 # Selection metrics, by priority: if a run has several of these, the first one is used.
 SELECTION_METRICS = ("matthew_corr", "pearson", "eval_accuracy", "f1", "masked_lm_accuracy")
-# Metrics plotted for pre-training, in addition to the loss and the selection metric.
-PRETRAINING_METRICS = ("masked_lm_loss", "masked_lm_accuracy", "sentence_order_accuracy")
 THRESHOLD = "null_score_diff_threshold"
 
 MOST_NAMES = 30  # with more labels, names and counts would be too small to read
@@ -189,7 +188,8 @@ def selection_metric(rows: Iterable[Row]) -> str | None:
 def plot_training_curve(folder: str) -> bool:
     """Draws the losses and the main metrics over the steps.
 
-    The main metrics are the selection metric and, for pre-training, `PRETRAINING_METRICS`.
+    The main metrics are the selection metric and, for pre-training, masked-LM loss and accuracy and
+    the accuracy of the sentence objective.
 
     Returns:
         False if nothing was trained or evaluated.
@@ -201,7 +201,9 @@ def plot_training_curve(folder: str) -> bool:
     if not training and not evaluations:
         return False
     known = {name for row in [*training, *evaluations] for name in row}
-    names = [name for name in PRETRAINING_METRICS if name in known]
+    of_pairs = [objective.accuracy_name for objective in OBJECTIVES.values()]
+    of_pretraining = ["masked_lm_loss", "masked_lm_accuracy", *of_pairs]
+    names = [name for name in of_pretraining if name in known]
     metric = selection_metric(evaluations)
     if metric and metric not in names:
         names.insert(0, metric)

@@ -180,8 +180,10 @@ def _record_settings(settings: Settings) -> dict[str, Any]:
         field.name
         for group in (MaskingSettings, InstanceSettings, TextSettings)
         for field in dataclasses.fields(group)
+        if field.name != "random_next_sentence"  # another name of an objective
     ]
     return {name: getattr(settings, name) for name in names} | {
+        "sentence_objective": settings.objective.abbreviation,
         "compression": settings.compression,
         "chunk_bytes": settings.chunk_bytes,
         "shuffle_bytes": settings.shuffle_bytes,

@@ -71,11 +71,12 @@ def load_word_marker(settings: InstanceSettings, tokenizer: FullTokenizer) -> Wo
 
 
 def _count(batch: dict[str, np.ndarray]) -> collections.Counter[str]:
+    labels = np.bincount(batch["next_sentence_labels"][:, 0], minlength=2).tolist()
     return collections.Counter(
         instances=len(batch["input_ids"]),
         positions=int(batch["input_mask"].sum()),
         predictions=int(batch["masked_lm_weights"].sum()),
-        label_1=int(batch["next_sentence_labels"].sum()),
+        **{f"label_{label}": count for label, count in enumerate(labels) if label},
     )
 
 

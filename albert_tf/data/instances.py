@@ -12,6 +12,7 @@ Source: ALBERT (arXiv 1909.11942), section 3.1, for sentence-order prediction.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import random
 from bisect import bisect_left
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 
 from albert_tf.data.masking import mask_batch, num_to_predict, starts_word
 from albert_tf.data.settings import MIN_TARGET, SPECIAL_TOKENS_PER_PAIR, InstanceSettings
+from albert_tf.sentence_objectives import SentenceObjective
 from albert_tf.tokenization import FullTokenizer
 
 BATCH_SIZE = 512  # instances built at once: small enough to fit in the CPU cache
@@ -33,8 +35,8 @@ DRAWS_FOR_ANOTHER_DOCUMENT = 10  # then the same document is used, as in Google'
 # Changing this number, the order of the random draws or BATCH_SIZE would change every record.
 _MASKING = 11
 
-# A segment pair: start and end offset of A, start and end offset of B, sentence-order label.
-Pair = tuple[int, int, int, int, int]
+# A segment pair: start and end offset of A, start and end offset of B, label.
+Row = tuple[int, int, int, int, int]
 
 
 class WordMarker(Protocol):
@@ -180,15 +182,14 @@ def _correct_unknown_pieces(
 
 def _pairs_of_document(
     documents: Documents, document: int, settings: InstanceSettings, rng: random.Random
-) -> Iterator[Pair]:
+) -> Iterator[Row]:
     """Yields the segment pairs of one pass over one document.
 
     Sentences are collected until they reach the target length, and split at a random sentence
-    boundary into segments A and B. In half of the pairs A and B are swapped (label 1). A single
-    sentence cannot be split: it becomes A, and B is taken from another document (label 1). With
-    `random_next_sentence`, segments are never swapped; B is random in half of the pairs, as in
-    BERT.
+    boundary into segments A and B, of which the sentence objective makes a pair and its label. A
+    single sentence cannot be split: it becomes A, and there is no B.
     """
+    make_pair = settings.objective.make_pair
     starts = documents.sentence_starts
     sentence, end = documents.document_starts[document : document + 2]
     target = max_tokens = settings.max_seq_length - SPECIAL_TOKENS_PER_PAIR
@@ -203,17 +204,14 @@ def _pairs_of_document(
                 return
         split = sentence + (rng.randrange(1, last - sentence) if last - sentence > 1 else 1)
         a = starts[sentence], starts[split]
-        if split == last or (settings.random_next_sentence and rng.random() < 0.5):
-            b = _random_segment(documents, document, target - (a[1] - a[0]), rng)
-            yield (*a, *b, 1)
-            sentence = split  # the sentences after A were not used: the next pair starts there
-            continue
-        b = starts[split], starts[last]
-        if not settings.random_next_sentence and rng.random() < 0.5:
-            yield (*b, *a, 1)
-        else:
-            yield (*a, *b, 0)
-        sentence = last
+        b = (starts[split], starts[last]) if split < last else None
+        rest = target - (a[1] - a[0])
+        random_segment = functools.partial(_random_segment, documents, document, rest, rng)
+        first, second, label = make_pair(a, b, rng, random_segment)
+        yield (*first, *second, label)
+        # Where a random segment replaces B, the next pair starts with the sentences of B. Compared
+        # by identity, because a random segment may be equal to B if there is a single document.
+        sentence = last if first is b or second is b else split
 
 
 def _random_segment(
@@ -245,7 +243,7 @@ def _truncate(
     segment loses is therefore fixed, and the number lost at the front is binomially distributed.
 
     Args:
-        pairs: int64 [N, 5]; see `Pair`.
+        pairs: int64 [N, 5]; see `Row`.
         max_tokens: maximum number of tokens of A and B together.
         rng: random generator.
 
@@ -266,7 +264,7 @@ def _truncate(
 
 def _build_batch(
     documents: Documents,
-    pairs: list[Pair],
+    pairs: list[Row],
     settings: InstanceSettings,
     tokenizer: FullTokenizer,
     rng: np.random.Generator,
@@ -274,6 +272,7 @@ def _build_batch(
     """Assembles and masks one instance for each pair; returns feature name → array [N, width]."""
     seq_length = settings.max_seq_length
     table = np.array(pairs, np.int64)  # [N, 5]
+    labels = _check_labels(table[:, 4:], settings.objective)
     begin_a, length_a, begin_b, length_b = (
         column[:, None]  # [N, 1]
         for column in _truncate(table, seq_length - SPECIAL_TOKENS_PER_PAIR, rng)
@@ -306,8 +305,19 @@ def _build_batch(
         "input_mask": input_mask.astype(np.uint8),
         "segment_ids": (input_mask & ~in_first).astype(np.uint8),
         "token_boundary": (input_mask & (word_starts | is_special)).astype(np.uint8),
-        "next_sentence_labels": table[:, 4:].astype(np.uint8),
+        "next_sentence_labels": labels.astype(np.uint8),
     }
+
+
+def _check_labels(labels: NDArray[np.int64], objective: SentenceObjective) -> NDArray[np.int64]:
+    """Returns the labels, int64 [N, 1]; raises ValueError if one is not of the objective."""
+    limit = max(1, objective.num_classes)
+    if labels.min() < 0 or labels.max() >= limit:
+        raise ValueError(
+            f"sentence objective {objective.abbreviation!r} made the label "
+            f"{labels.min() if labels.min() < 0 else labels.max()}: expected 0 to {limit - 1}"
+        )
+    return labels
 
 
 def create_batches(

@@ -3,8 +3,9 @@
 create_pretraining_data.py writes both; run_pretraining.py reads the metadata. A record is a
 serialized `tf.train.Example` (see `tfrecord`).
 
-Feature names are Google's. Note that `next_sentence_labels` is BERT's name, but holds ALBERT's
-sentence-order label: 0 if the segments are in order, 1 if they are swapped.
+Feature names are Google's. Note that `next_sentence_labels` is BERT's name, but holds the label of
+any sentence objective (`sentence_objectives`), by default ALBERT's: 0 if the segments are in order,
+1 if they are swapped.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from albert_tf.data.tfrecord import (
     frame_header,
     has_good_length,
 )
+from albert_tf.sentence_objectives import NSP, SOP
 
 # Feature → (dtype on disk, width), where the width is the name of a setting or a number.
 FEATURES: dict[str, tuple[str, str | int]] = {
@@ -62,7 +64,7 @@ class RecordFileInfo:
 
     Attributes:
         instances: number of records.
-        settings: settings of the data program: max_seq_length, max_predictions_per_seq, …
+        settings: settings of the data program: max_seq_length, sentence_objective, …
         vocabulary: the vocabulary's `checksum` (SHA-256 of its file), `size` and `file`.
         metadata_file: path of the metadata file.
     """
@@ -512,6 +514,20 @@ def _find_metadata(folder: str) -> list[str]:
         return []
 
 
+def _with_objective(settings: dict[str, Any]) -> dict[str, Any]:
+    """Returns the settings of a metadata file with `sentence_objective`, if they say which one.
+
+    Earlier versions wrote Google's flag, `random_next_sentence`.
+    """
+    settings = dict(settings)
+    former = settings.pop("random_next_sentence", None)
+    if former is not None:
+        settings.setdefault("sentence_objective", NSP if former else SOP)
+    if not isinstance(settings.get("sentence_objective", ""), str):
+        raise TypeError("sentence_objective must be a name")
+    return settings
+
+
 def load_metadata(path: str) -> dict[str, Any]:
     """Returns the content of a metadata file written by `write_metadata`.
 
@@ -528,7 +544,7 @@ def load_metadata(path: str) -> dict[str, Any]:
         for name, kind in _VOCABULARY.items():
             if not isinstance(metadata["vocabulary"][name], kind):
                 raise TypeError(f"{name!r} of the vocabulary must be {kind.__name__}")
-        return metadata
+        return metadata | {"settings": _with_objective(metadata["settings"])}
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(
             f"{path}: not a metadata file of create_pretraining_data.py ({error!r}). Remove or "

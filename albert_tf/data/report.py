@@ -15,13 +15,14 @@ from absl import logging
 
 from albert_tf.data.corpus import SENTENCES
 from albert_tf.data.settings import EncodingSettings
+from albert_tf.sentence_objectives import SentenceObjective
 
-# In well-formed text, 50 to 60 % of the labels are 1 and about 0.1 % of the tokens are unknown. The
-# latter rises to 5 % with typographic quotes, which the vocabularies of the released English models
-# lack, and to 50 % in the wrong language.
+# In well-formed text, the labels are about equally frequent (of two, 50 to 60 % are 1), and about
+# 0.1 % of the tokens are unknown. The latter rises to 5 % with typographic quotes, which the
+# vocabularies of the released English models lack, and to 50 % in the wrong language.
 MAX_UNKNOWN = 0.07  # fraction of the tokens
 MAX_LONG_SENTENCES = 0.05  # fraction of the sentences
-MAX_IMBALANCE = 1 / 6  # deviation from 1/2 of the fraction of instances labeled 1
+MAX_IMBALANCE = 1 / 6  # deviation of the fraction of instances with a label from equal shares
 MIN_LENGTH = 0.25  # mean length of an instance, as a fraction of max_seq_length
 
 
@@ -29,16 +30,20 @@ def log(metadata: Mapping[str, Any], settings: EncodingSettings) -> None:
     """Logs the counts of a metadata file, with a warning for each likely problem."""
     counts = collections.Counter[str](metadata["counts"])
     instances, positions = counts["instances"], counts["positions"]
+    shares = (
+        f", {100 * counts[f'label_{label}'] / instances:.2f} % of the instances labeled {label}"
+        for label in range(1, settings.objective.num_classes)
+    )
     logging.info(
         "%d documents, %d sentences, %d tokens of text -> %d instances of %.1f tokens on average; "
-        "%.2f %% of the tokens to predict, %.2f %% of the instances labeled 1",
+        "%.2f %% of the tokens to predict%s",
         counts["documents"],
         counts["sentences"],
         counts["tokens"],
         instances,
         positions / instances,
         100 * counts["predictions"] / positions,
-        100 * counts["label_1"] / instances,
+        "".join(shares),
     )
     logging.info(
         "%.1f sentences per document, %.1f tokens per sentence; %.2f %% of the sentences are "
@@ -62,7 +67,8 @@ def find_problems(
         settings: the settings the records were created with.
         vocabulary: file name of the vocabulary.
     """
-    problems = _problems_of_shape(counts, settings.max_seq_length)
+    problems = _problems_of_labels(counts, settings.objective)
+    problems += _problems_of_shape(counts, settings.max_seq_length)
     if problems:
         problems.append(_advice(settings))
     if counts["unknown"] > MAX_UNKNOWN * counts["tokens"]:
@@ -75,9 +81,27 @@ def find_problems(
     if not counts["predictions"]:
         problems.append(
             f"no token is masked (masked_lm_prob={settings.masked_lm_prob:g}): models can learn "
-            "only the order of sentences from these records. Raise --masked_lm_prob."
+            "only the sentence objective from these records. Raise --masked_lm_prob."
         )
     return problems
+
+
+def _problems_of_labels(
+    counts: collections.Counter[str], objective: SentenceObjective
+) -> list[str]:
+    """Returns messages about labels that are much more or less frequent than the others."""
+    instances, sentences = counts["instances"], counts["sentences"]
+    # At least four standard deviations: by chance, a few instances may all have the same label.
+    tolerance = max(MAX_IMBALANCE * instances, 2 * math.sqrt(instances))
+    return [
+        f"{counts[f'label_{label}'] / instances:.0%} of the instances are labeled "
+        f"{objective.describe(label)}, so that models learn little from the labels. The second "
+        "segment is random where a sentence is alone in its document or fills a sequence; "
+        f"documents have {sentences / counts['documents']:.1f} sentences of "
+        f"{counts['tokens'] / sentences:.0f} tokens on average."
+        for label in range(1, objective.num_classes)
+        if abs(counts[f"label_{label}"] - instances / objective.num_classes) > tolerance
+    ]
 
 
 def _problems_of_shape(counts: collections.Counter[str], max_seq_length: int) -> list[str]:
@@ -85,16 +109,6 @@ def _problems_of_shape(counts: collections.Counter[str], max_seq_length: int) ->
     instances, sentences = counts["instances"], counts["sentences"]
     length = counts["positions"] / instances
     problems = []
-    # At least four standard deviations: by chance, a few instances may all have the same label.
-    tolerance = max(MAX_IMBALANCE * instances, 2 * math.sqrt(instances))
-    if abs(counts["label_1"] - instances / 2) > tolerance:
-        problems.append(
-            f"{counts['label_1'] / instances:.0%} of the instances are labeled 1, so that models "
-            "learn little about the order of sentences. The second segment is random (label 1) "
-            "where a sentence is alone in its document or fills a sequence; documents have "
-            f"{sentences / counts['documents']:.1f} sentences of "
-            f"{counts['tokens'] / sentences:.0f} tokens on average."
-        )
     if counts["long_sentences"] > MAX_LONG_SENTENCES * sentences:
         problems.append(
             f"{counts['long_sentences'] / sentences:.0%} of the sentences are longer than a "

@@ -12,8 +12,9 @@ from typing import Any
 
 from absl import logging
 
-from albert_tf import files
+from albert_tf import files, sentence_objectives
 from albert_tf.data.corpus import INPUT_FORMATS, SENTENCES
+from albert_tf.sentence_objectives import NSP, SOP, SentenceObjective, find
 from albert_tf.settings import MODEL, REQUIRED, TRAINING, SettingsGroup, setting
 
 SPECIAL_TOKENS_PER_PAIR = 3  # [CLS] A [SEP] B [SEP]
@@ -159,8 +160,9 @@ class InstanceSettings(MaskingSettings, SequenceSettings):
     """How documents are turned into instances.
 
     Raises:
-        ValueError: sequences are too short for a segment pair, or albert_zh_compat is combined with
-            an option that albert_zh does not have.
+        ValueError: sequences are too short for a segment pair, random_next_sentence contradicts
+            sentence_objective, or albert_zh_compat is combined with an option that albert_zh does
+            not have.
     """
 
     GROUP = "instances"
@@ -177,10 +179,15 @@ class InstanceSettings(MaskingSettings, SequenceSettings):
         minimum=0,
         maximum=1,
     )
+    sentence_objective: str | None = setting(
+        None,
+        "What is to be learned from segment pairs: whether they are in order or swapped (sop), "
+        "whether the second one is random (nsp) or nothing (none); if not given, sop.",
+        choices=sentence_objectives.OBJECTIVES.keys(),  # of the moment, with one's own
+        decides=MODEL,
+    )
     random_next_sentence: bool = setting(
-        False,
-        "Create instances for BERT's next-sentence prediction, in which half of the second "
-        "segments are random, instead of sentence order.",
+        False, "Google's flag for sentence_objective=nsp.", group="compatibility"
     )
     random_seed: int = setting(
         12345,
@@ -205,16 +212,26 @@ class InstanceSettings(MaskingSettings, SequenceSettings):
                 f"max_seq_length={self.max_seq_length}: expected {smallest} or more, for "
                 f"{SPECIAL_TOKENS_PER_PAIR} special tokens and {MIN_TARGET} others"
             )
+        if self.random_next_sentence and self.sentence_objective not in (None, NSP):
+            raise ValueError(
+                f"sentence_objective={self.sentence_objective!r} contradicts random_next_sentence, "
+                f"which is Google's flag for {NSP!r}: give one of them"
+            )
         unknown = {
             "ngram above 1": self.ngram > 1,
             "do_permutation": self.do_permutation,
-            "random_next_sentence": self.random_next_sentence,
+            f"sentence_objective={self.objective.abbreviation}": self.objective != find(SOP),
         }
         if self.albert_zh_compat and any(unknown.values()):
             names = " or ".join(name for name, given in unknown.items() if given)
             raise ValueError(
                 f"albert_zh_compat cannot be combined with {names}, which albert_zh does not have"
             )
+
+    @property
+    def objective(self) -> SentenceObjective:
+        """The sentence objective that the records are for."""
+        return find(self.sentence_objective or (NSP if self.random_next_sentence else SOP))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

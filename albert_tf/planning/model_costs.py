@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 
 from albert_tf.config import AlbertConfig
+from albert_tf.sentence_objectives import SOP, find
 
 FLOAT_BYTES = 4
 MOMENTS = 2  # of AdamW and LAMB
@@ -60,11 +61,14 @@ class StepCosts:
 
 
 def count_parameters(config: AlbertConfig) -> int:
-    """Returns the number of weights of the encoder and both pre-training heads."""
+    """Returns the number of weights of the encoder and both pre-training heads.
+
+    The sentence head is the default one; in one of another objective, each class has H + 1 weights.
+    """
     H, width = config.hidden_size, _head_width(config)  # noqa: N806
     masked_lm = (H + 1) * width + 2 * width + config.vocab_size  # dense, LayerNorm, output bias
-    sentence_order = 2 * H + 2
-    return config.num_weights + masked_lm + sentence_order
+    sentence_head = find(SOP).num_classes * (H + 1)
+    return config.num_weights + masked_lm + sentence_head
 
 
 def _head_width(config: AlbertConfig) -> int:
@@ -94,7 +98,8 @@ def step_costs(config: AlbertConfig, shape: StepShape, checkpointing: bool = Fal
     width = _head_width(config)
     # albert_zh's head projects from H to E, as the embeddings do from E to H.
     of_word = H * width + (H * E if config.layout == "albert_zh" else 0) + E * config.vocab_size
-    heads = shape.rows * (shape.predictions * of_word + H * H + 2 * H)  # pooler, sentence order
+    of_pair = H * H + find(SOP).num_classes * H  # pooler and sentence head
+    heads = shape.rows * (shape.predictions * of_word + of_pair)
     layers = blocks * shape.tokens * of_tokens + computed * of_rows
     attention = computed * 2 * shape.length * H
     norms, probabilities = 2 * H, config.num_attention_heads * shape.length

@@ -79,7 +79,10 @@ def _run(settings: Settings, workers: Workers | None) -> Result:
     if settings.has_workers:  # checked after joining them, so that they learn of a failure
         settings.check_paths()
     config = session.read_config(settings.output_dir, settings.albert_config_file)
-    task = PretrainingTask(config, settings.max_seq_length, settings.max_predictions_per_seq)
+    objective = settings.sentence_objective or record_files.find_objective(settings.input_file)
+    settings = dataclasses.replace(settings, sentence_objective=objective)
+    lengths = settings.max_seq_length, settings.max_predictions_per_seq
+    task = PretrainingTask(config, *lengths, objective, settings.sentence_loss_weight)
     with (
         run_directory.made(settings.output_dir, is_shared=workers is not None),
         session.open_session(settings, config, workers) as opened,
@@ -208,6 +211,7 @@ def make_evaluator(
         reports: of the run, as in `Curves`.
     """
     batch_size, max_steps = settings.eval_batch_size, settings.max_eval_steps
+    objective = task.objective.abbreviation, task.sentence_loss_weight
     dataset = input_pipeline.evaluation_dataset(files, task.features, batch_size)
     model = task.build_model()
     one_checkpoint = evaluation.Evaluator(model, task, dataset, max_steps)
@@ -221,7 +225,7 @@ def make_evaluator(
         model,
         measure,
         task.selection_metric,
-        evaluation.digest(checksums.of(files), batch_size, max_steps),
+        evaluation.digest(checksums.of(files), batch_size, max_steps, *objective),
         write_pretraining_results,
         reports=reports,
     )

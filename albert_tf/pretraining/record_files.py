@@ -22,6 +22,7 @@ from albert_tf import files
 from albert_tf.checkpoints import finding, trained_with
 from albert_tf.checkpoints.trained_with import TrainedWith
 from albert_tf.data import record_checksums, record_index, records
+from albert_tf.sentence_objectives import OBJECTIVES, SOP
 
 
 class Feature(NamedTuple):
@@ -278,6 +279,28 @@ def check_batch_size(files: Sequence[RecordFile], batch_size: int) -> None:
             f"--train_batch_size={batch_size} is larger than the data: {total} records in "
             f"{len(files)} file(s). Reduce it, or create more data (a larger --dupe_factor)."
         )
+
+
+def find_objective(patterns: str) -> str:
+    """Returns the sentence objective that records were created for; `sop` if it is not known.
+
+    Args:
+        patterns: `--input_file`.
+
+    Raises:
+        ValueError: it is not registered here. The message names the metadata file.
+    """
+    paths = records.exclude_own_files(files.expand_patterns(patterns, "--input_file"))
+    for info in records.read_metadata(paths).values():
+        name: str = info.settings.get("sentence_objective", SOP)
+        if name not in OBJECTIVES:
+            raise ValueError(
+                f"{info.metadata_file}: the records were created for sentence_objective={name!r}, "
+                f"expected one of {', '.join(OBJECTIVES)}, or register it before training"
+            )
+        logging.info("Sentence objective of the records: %s", name)
+        return name
+    return SOP
 
 
 class Checksums:

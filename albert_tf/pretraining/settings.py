@@ -5,8 +5,13 @@ from __future__ import annotations
 import dataclasses
 
 from albert_tf import files
-from albert_tf.data.settings import InputSettings, MaskingSettings, SequenceSettings
-from albert_tf.settings import REQUIRED, TRAINING, redefined, setting
+from albert_tf.data.settings import (
+    InputSettings,
+    InstanceSettings,
+    MaskingSettings,
+    SequenceSettings,
+)
+from albert_tf.settings import MODEL, REQUIRED, TRAINING, redefined, setting
 from albert_tf.training.settings import (
     EvaluationSettings,
     ModelSettings,
@@ -69,6 +74,21 @@ class Settings(RunSettings, RecordSettings):
         "group.",
         group="model",
         decides=TRAINING,
+    )
+    sentence_objective: str | None = redefined(
+        InstanceSettings,
+        "sentence_objective",
+        None,
+        "What is learned from segment pairs: whether they are in order or swapped (sop), whether "
+        "the second one is random (nsp) or nothing, without a head (none); if not given, what the "
+        "records were created for.",
+    )
+    sentence_loss_weight: float = setting(
+        1.0,
+        "Weight of the loss of the sentence objective, which is added to the masked-LM loss; 0 "
+        "leaves it out.",
+        minimum=0,
+        decides=MODEL,
     )
     do_train: bool = redefined(TrainingSettings, "do_train", True)
     train_batch_size: int = redefined(TrainingSettings, "train_batch_size", 4096)

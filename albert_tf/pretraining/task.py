@@ -1,7 +1,7 @@
 """The pre-training task: its features, losses, metrics and evaluation files.
 
-The loss is the sum of the masked-LM loss and the sentence-order loss, unweighted. Source: ALBERT
-(arXiv 1909.11942), section 3.1, and Google's `run_pretraining.py`.
+The loss is the masked-LM loss plus the weighted loss of the sentence objective. Source: ALBERT
+(arXiv 1909.11942), section 3.1, and Google's `run_pretraining.py`, where the weight is 1.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ from albert_tf.data import records
 from albert_tf.modeling import AlbertForPretraining
 from albert_tf.ops import cross_entropy
 from albert_tf.pretraining import input_pipeline, record_files
+from albert_tf.sentence_objectives import SOP, find
 from albert_tf.training.evaluation import Evaluation, heading
 
 CHECKED_RECORDS = 100
+LABELS = "next_sentence_labels"  # BERT's name, of the labels of any sentence objective
 # Feature → flag that sets its length.
 FLAG_OF_FEATURE = {
     name: width
@@ -33,24 +35,34 @@ Sums = dict[str, tuple[tf.Tensor, tf.Tensor]]
 
 
 class PretrainingTask:
-    """Pre-training by masked language modeling and sentence-order prediction.
+    """Pre-training by masked language modeling and a sentence objective.
 
     Args:
         config: the model's config.
         max_seq_length: S, number of tokens per sequence.
         max_predictions_per_seq: P, number of masked positions per sequence.
+        sentence_objective: abbreviation of the sentence objective. Without a head, there is no
+            loss of pairs, and the labels in the records are not read.
+        sentence_loss_weight: weight of its loss, 0 or more.
 
     Raises:
-        ValueError: S is larger than `max_position_embeddings`.
+        ValueError: S is larger than `max_position_embeddings`, or there is no such objective.
     """
 
     selection_metric = "masked_lm_accuracy"
 
     def __init__(
-        self, config: AlbertConfig, max_seq_length: int, max_predictions_per_seq: int
+        self,
+        config: AlbertConfig,
+        max_seq_length: int,
+        max_predictions_per_seq: int,
+        sentence_objective: str = SOP,
+        sentence_loss_weight: float = 1.0,
     ) -> None:
         config.check_length(max_seq_length)
         self.config = config
+        self.objective = find(sentence_objective)
+        self.sentence_loss_weight = sentence_loss_weight
         words = f"the model has vocab_size={config.vocab_size}: is the vocabulary a different one?"
         segments = f"the model has type_vocab_size={config.type_vocab_size}"
         tokens, masked = (max_seq_length,), (max_predictions_per_seq,)
@@ -62,13 +74,14 @@ class PretrainingTask:
             "masked_lm_positions": feature(masked, int64, max_seq_length),
             "masked_lm_ids": feature(masked, int64, config.vocab_size, words),
             "masked_lm_weights": feature(masked, tf.float32),
-            # The name is BERT's; the content is ALBERT's sentence-order label.
-            "next_sentence_labels": feature((1,), int64, 2),
         }
+        if self.objective.has_head:
+            labels = f"the labels of sentence_objective={sentence_objective}"
+            self.features[LABELS] = feature((1,), int64, self.objective.num_classes, labels)
 
     def build_model(self) -> AlbertForPretraining:
         """Returns the model with random weights."""
-        return AlbertForPretraining(self.config)
+        return AlbertForPretraining(self.config, self.objective.abbreviation)
 
     def find_records(
         self, patterns: str, flag: str, skip_bad_records: bool = False
@@ -81,12 +94,14 @@ class PretrainingTask:
             skip_bad_records: whether to read all records now, and skip corrupt ones.
 
         Raises:
-            ValueError: no file matches, a file is corrupt, its records have different lengths, or
-                its vocabulary is larger than the model's.
+            ValueError: no file matches, a file is corrupt, its records have different lengths or
+                were created for another sentence objective, or its vocabulary is larger than the
+                model's.
         """
         paths = records.exclude_own_files(files.expand_patterns(patterns, f"--{flag}"))
         if not paths:
             raise ValueError(f"--{flag}={patterns}: matches no record file")
+        self._check_metadata(paths)
         for path in paths:
             record_files.check_features(path, self.features, FLAG_OF_FEATURE)
         if skip_bad_records:
@@ -95,7 +110,6 @@ class PretrainingTask:
             found = record_files.find_record_files(paths)
         for file in found:
             self._check_first_records(file)
-        self._check_vocabulary([file.path for file in found])
         return found
 
     def _check_first_records(self, file: record_files.RecordFile) -> None:
@@ -104,12 +118,21 @@ class PretrainingTask:
         if not tf.reduce_any(batch["masked_lm_weights"] > 0):
             logging.warning(
                 "%s: the first records have no masked tokens (created with --masked_lm_prob=0?): "
-                "the model learns only the order of sentences from them",
+                "the model learns only the sentence objective from them",
                 file.path,
             )
 
-    def _check_vocabulary(self, paths: Sequence[str]) -> None:
+    def _check_metadata(self, paths: Sequence[str]) -> None:
+        """Checks vocabulary and sentence objective of the records that have metadata."""
+        ours = self.objective.abbreviation
         for path, info in records.read_metadata(paths).items():
+            theirs = info.settings.get("sentence_objective", ours)
+            if theirs != ours:
+                raise ValueError(
+                    f"{path} was created for sentence_objective={theirs}, but the model is one of "
+                    f"sentence_objective={ours}. Pass --sentence_objective={theirs}, or create the "
+                    f"records again with --sentence_objective={ours}."
+                )
             size = info.vocabulary["size"]
             if size > self.config.vocab_size:
                 raise ValueError(
@@ -143,19 +166,22 @@ class PretrainingTask:
         totals = self.loss_weights(batch) if weights is None else weights  # [2]
         labels, weights = batch["masked_lm_ids"], batch["masked_lm_weights"]  # [B, P]
         word_losses, word_hits = cross_entropy(outputs["masked_lm_logits"], labels)  # [B, P]
-        order = batch["next_sentence_labels"][:, 0]  # [B]
-        order_losses, order_hits = cross_entropy(outputs["sentence_order_logits"], order)  # [B]
-
-        words, count = tf.reduce_sum(weights), tf.cast(tf.size(order), tf.float32)
-        word_sum, order_sum = tf.reduce_sum(weights * word_losses), tf.reduce_sum(order_losses)
+        words, word_sum = tf.reduce_sum(weights), tf.reduce_sum(weights * word_losses)
         # 1e-5 as in Google's `get_masked_lm_output`.
-        loss = word_sum / (totals[0] + 1e-5) + order_sum / totals[1]
-        return loss, {
+        loss = word_sum / (totals[0] + 1e-5)
+        sums = {
             "masked_lm_loss": (word_sum, words),
             "masked_lm_accuracy": (tf.reduce_sum(weights * word_hits), words),
-            "sentence_order_loss": (order_sum, count),
-            "sentence_order_accuracy": (tf.reduce_sum(order_hits), count),
         }
+        objective = self.objective
+        if objective.has_head:
+            labels = batch[LABELS][:, 0]  # [B]
+            pair_losses, pair_hits = objective.loss(outputs[objective.logits_name], labels)  # [B]
+            pair_sum, count = tf.reduce_sum(pair_losses), tf.cast(tf.size(labels), tf.float32)
+            loss += self.sentence_loss_weight * pair_sum / totals[1]
+            sums[objective.loss_name] = (pair_sum, count)
+            sums[objective.accuracy_name] = (tf.reduce_sum(pair_hits), count)
+        return loss, sums
 
 
 def format_results(evaluation: Evaluation) -> str:

@@ -66,7 +66,7 @@ def save_pretrained(
     tokenizer: FullTokenizer | None,
     max_seq_length: int,
     has_masked_lm: bool,
-    has_sentence_order: bool,
+    has_sentence_head: bool,
     top_k: int,
 ) -> None:
     """Writes a SavedModel of a pre-trained model.
@@ -77,12 +77,12 @@ def save_pretrained(
         tokenizer: the tokenizer of the model; None omits the signatures that take raw strings.
         max_seq_length: S of serialized examples, and the maximum of S for texts.
         has_masked_lm: whether the masked-LM head was trained; if not, `fill_mask` is omitted.
-        has_sentence_order: whether to include the weights of the sentence-order head.
+        has_sentence_head: whether to include the weights of the sentence head.
         top_k: K.
     """
     variables = list(model.encoder.variables)
     variables += model.masked_lm.variables if has_masked_lm else []
-    variables += model.sentence_order.variables if has_sentence_order else []
+    variables += model.sentence_head.variables if has_sentence_head else []
     embed = _Embedder(model.encoder, variables)
     texts = {}
     if tokenizer is not None:

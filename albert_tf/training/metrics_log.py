@@ -11,11 +11,12 @@ from typing import Any
 from absl import logging
 
 from albert_tf import files
+from albert_tf.sentence_objectives import OBJECTIVES
 from albert_tf.training.reporting import Reports
 
 METRICS_FILE = "metrics.jsonl"
 TRAIN, EVAL = "train/", "eval/"  # what TensorBoard's tags begin with
-_ABBREVIATIONS = {"masked_lm": "mlm", "sentence_order": "sop", "accuracy": "acc"}
+_ABBREVIATIONS = {"masked_lm": "mlm", "accuracy": "acc"}
 Lines = dict[tuple[int, bool], str]  # (step, whether it is of an evaluation) → line
 # Values in a line of training that are not means.
 _OF_THE_LINE = ("learning_rate", "examples_per_second", "tokens_per_second")
@@ -207,8 +208,9 @@ def format_figures(values: Mapping[str, float]) -> str:
     'loss 6.28  mlm_acc 0.100'
     """
     texts = []
+    objectives = {found.name: found.abbreviation for found in OBJECTIVES.values()}
     for name, value in values.items():
-        for long, short in _ABBREVIATIONS.items():
+        for long, short in (_ABBREVIATIONS | objectives).items():
             name = name.replace(long, short)
         text = f"{value:.0f}" if abs(value) >= 1000 else f"{value:#.3g}".rstrip(".")
         texts.append(f"{name} {text}")

@@ -319,7 +319,7 @@ def test_the_report_has_a_table_by_part(tmp_path):
         "encoder": [16, 16, 0, 0, 0],
         "pooler": [2, 2, 0, 0, 0],
         "masked-LM head": [4, 4, 1, 0, 0],
-        "sentence-order head": [2, 2, 0, 0, 0],
+        "sentence head": [2, 2, 0, 0, 0],
         "other heads": [1, 0, 0, 0, 1],
         "all": [32, 31, 1, 0, 1],
     }

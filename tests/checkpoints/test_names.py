@@ -105,7 +105,7 @@ def test_weights_belong_to_parts():
     assert part_of("bert/encoder/embedding_hidden_mapping_in/bias") == "embeddings"
     assert part_of("bert/embeddings/word_embeddings_2") == "embeddings"
     assert part_of("bert/encoder/layer_shared/output/dense/bias") == "encoder"
-    assert part_of("cls/seq_relationship/output_bias") == "sentence-order head"
+    assert part_of("cls/seq_relationship/output_bias") == "sentence head"
     assert part_of("cls/squad/output_bias") == "other heads"
     assert is_encoder("bert/pooler/dense/bias")
     assert not is_encoder("cls/predictions/output_bias")

@@ -79,6 +79,18 @@ def test_head_outputs_match_the_model(model, loaded, tiny_batch):
     )
 
 
+@pytest.mark.parametrize(("objective", "heads"), [("nsp", {"mlm", "nsp"}), ("none", {"mlm"})])
+def test_the_sentence_head_has_the_name_of_its_objective(tmp_path, tiny_batch, objective, heads):
+    model = AlbertForPretraining(CONFIG, objective)
+    tf_hub.save_hub_module(str(tmp_path / "hub"), model, CONFIG)
+    loaded = tf.saved_model.load(str(tmp_path / "hub"))
+    assert {name for name in ("mlm", "sop", "nsp", "none") if hasattr(loaded, name)} == heads
+    if "nsp" in heads:
+        found = loaded.nsp(hub_inputs(tiny_batch))["nsp_log_probs"]
+        expected = tf.nn.log_softmax(model(tiny_batch)["next_sentence_logits"])
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
 def test_the_serving_signature_matches_the_model(model, loaded, tiny_batch):
     serve = loaded.signatures["serving_default"]
     outputs = serve(**{n: tf.constant(x) for n, x in hub_inputs(tiny_batch).items()})

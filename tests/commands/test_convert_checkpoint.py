@@ -133,6 +133,19 @@ def test_the_vocabulary_of_the_training_stays_known(google, tmp_path):
     assert not (tmp_path / "other").exists()
 
 
+@pytest.mark.parametrize("objective", ["nsp", "none", "not registered"])
+def test_the_sentence_objective_of_the_training_stays_known(google, tmp_path, caplog, objective):
+    trained_with.write(google, trained_with.TrainedWith({"sentence_objective": objective}))
+    there, back = str(tmp_path / "there"), str(tmp_path / "back")
+    assert convert(Settings(google, there, "huggingface"))
+    text = "sop_classifier, but this one was trained with sentence_objective=nsp"
+    assert (text in caplog.text) == (objective == "nsp")
+    assert ("which is not registered here" in caplog.text) == (objective == "not registered")
+    assert convert(Settings(there, back))
+    assert trained_with.read(back).identity == {"sentence_objective": objective}
+    assert_same(read_weights(back), random_weights(SMALL))
+
+
 @pytest.mark.parametrize("config", [ZH, PRE_LN_ZH])
 def test_albert_zh_keeps_its_layout_and_comes_back_bit_for_bit(config, tmp_path):
     source = make_input(tmp_path / "zh", random_weights(config), config)
@@ -142,7 +155,7 @@ def test_albert_zh_keeps_its_layout_and_comes_back_bit_for_bit(config, tmp_path)
     assert AlbertConfig.from_json_file(str(tmp_path / "b" / "albert_config.json")) == config
 
 
-def test_the_model_garden_and_back_is_the_same_but_for_the_sentence_order_head(tmp_path, caplog):
+def test_the_model_garden_and_back_is_the_same_but_for_the_sentence_head(tmp_path, caplog):
     source = make_input(tmp_path / "shared", random_weights(SHORT), SHORT)
     there, back = str(tmp_path / "there"), str(tmp_path / "back")
     assert convert(Settings(source, there, "model_garden"))

@@ -70,7 +70,7 @@ def call(*arguments):
 def test_what_is_to_be_predicted_stands_in_brackets(vocab_file):
     tokenizer = FullTokenizer(vocab_file)
     assert [render(example, tokenizer) for example in EXAMPLES] == [
-        "9 tokens, 2 to predict, label 1 (swapped, or a random second segment)\n"
+        "9 tokens, 2 to predict, label 1 (swapped)\n"
         "  A  [CLS] playing [boat] [SEP]\n"
         "  B 画[##蛇=] boat [SEP]",
         "8 tokens, 3 to predict, label 0 (in order)\n"
@@ -123,6 +123,28 @@ def test_a_histogram_loses_no_value(values):
     assert edges[0] <= min(values)
     assert edges[-1] > max(values)
     assert draw_text("title", values).count("\n") == len(counts)
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ({}, "1 (swapped)"),
+        ({"random_next_sentence": True}, "1 (random)"),
+        ({"sentence_objective": "nsp"}, "1 (random)"),
+        ({"sentence_objective": "not registered"}, "1"),
+    ],
+)
+def test_the_metadata_say_what_a_label_means(tmp_path, capsys, settings, name):
+    path = tmp_path / "train"
+    write_records(path, EXAMPLES[:1])
+    entry = {"name": path.name, "instances": 1, "bytes": path.stat().st_size}
+    vocabulary = {"size": 9, "checksum": "a", "file": "a.model"}
+    metadata = {"files": [entry], "settings": settings, "vocabulary": vocabulary}
+    write_metadata(str(tmp_path / "train.records.json"), metadata)
+    inspect_records.run(inspect_records.Settings(input_file=str(path)))
+    shown = capsys.readouterr().out
+    assert f"2 to predict, label {name}\n" in shown
+    assert f"\nlabel {name}: 1 (100.0 %)\n" in shown
 
 
 def test_the_script_prints_instances_and_histograms(tmp_path, vocab_file):

@@ -19,6 +19,7 @@ from albert_tf.data.instances import (
 )
 from albert_tf.data.masking import word_start_table
 from albert_tf.data.settings import InstanceSettings
+from albert_tf.sentence_objectives import OBJECTIVES
 
 CLS, SEP, MASK = 2, 3, 4
 
@@ -194,6 +195,39 @@ def test_sentences_replaced_by_a_random_segment_are_used_again():
             at = end_a if is_random else end_b
         assert at == 10
     assert replaced > 100
+
+
+def test_half_of_the_second_segments_of_next_sentence_prediction_are_from_other_documents():
+    documents = make_documents([4, 4], [9])
+    options = settings(sentence_objective="nsp")
+    firsts = [pairs_of(documents, options, seed=seed)[0] for seed in range(2000)]
+    assert {row[:4] for row in firsts} == {(0, 4, 4, 8), (0, 4, 8, 17)}
+    assert all((row[2] == 8) == row[4] for row in firsts)
+    assert np.mean([row[4] for row in firsts]) == pytest.approx(0.5, abs=0.05)
+
+
+def test_without_an_objective_the_pairs_are_the_text_in_its_order():
+    documents = make_documents([3, 1, 4, 1, 5, 2, 6, 30, 5, 3], [4], [2, 2])
+    options = settings(sentence_objective="none", short_seq_prob=0.5)
+    for seed in range(50):
+        for document, (begin, end) in enumerate([(0, 60), (60, 64), (64, 68)]):
+            rows = pairs_of(documents, options, document, seed)
+            assert {label for *_, label in rows} == {0}
+            offsets = [begin, *(offset for row in rows for offset in row[:4]), end]
+            assert offsets[::2] == offsets[1::2]  # each segment begins where the last one ended
+
+
+def test_an_empty_second_segment_leaves_only_its_separator():
+    rows = rows_of(make_documents([4]), settings(sentence_objective="none", masked_lm_prob=0.0))
+    assert rows["input_ids"].tolist() == [[CLS, 10, 11, 12, 13, SEP, SEP, 0, 0, 0, 0]]
+    assert rows["segment_ids"].tolist() == [[0] * 6 + [1] + [0] * 4]
+
+
+def test_a_label_that_the_objective_does_not_have_is_refused(monkeypatch):
+    wrong = dataclasses.replace(OBJECTIVES["nsp"], make_pair=lambda a, b, *_: (a, b or a, 2))
+    monkeypatch.setitem(OBJECTIVES, "nsp", wrong)
+    with pytest.raises(ValueError, match="objective 'nsp' made the label 2: expected 0 to 1"):
+        rows_of(make_documents([4]), settings(sentence_objective="nsp"))
 
 
 def test_a_single_document_supplies_its_own_random_segments():

@@ -9,6 +9,7 @@ import pytest
 
 from albert_tf.data import report
 from albert_tf.data.settings import EncodingSettings
+from albert_tf.sentence_objectives import OBJECTIVES
 
 SETTINGS = EncodingSettings(vocab_file="vocab.txt", max_seq_length=100)
 GOOD = {
@@ -73,6 +74,15 @@ def test_each_problem_is_reported_with_the_flag_that_helps(changes, problem, fla
 )
 def test_chance_deviations_are_not_reported(changes):
     assert problems(changes) == []
+
+
+def test_the_labels_are_judged_by_the_classes_of_the_objective(monkeypatch):
+    assert problems({"label_1": 0}, sentence_objective="none") == []
+    three = dataclasses.replace(OBJECTIVES["nsp"], classes=("next", "random", "other"))
+    monkeypatch.setitem(OBJECTIVES, "nsp", three)
+    assert problems({"label_1": 333, "label_2": 333}, sentence_objective="nsp") == []
+    found = problems({"label_1": 333, "label_2": 550}, sentence_objective="nsp")
+    assert found[0].startswith("55% of the instances are labeled 2 (other), so that")
 
 
 def test_a_novel_with_one_paragraph_per_line_is_recognized():

@@ -35,13 +35,23 @@ PATHS = {"input_file": "text.txt", "output_file": "records"}
         ({"albert_zh_compat": True, "ngram": 1, "do_permutation": True}, "with do_permutation"),
         (
             {"albert_zh_compat": True, "ngram": 1, "random_next_sentence": True},
-            "with random_next_sentence",
+            "with sentence_objective=nsp",
         ),
     ],
 )
 def test_invalid_settings_are_rejected(values, message):
     with pytest.raises(ValueError, match=message):
         Settings(**PATHS, **values)
+
+
+def test_googles_flag_for_next_sentence_prediction_is_another_name_of_nsp():
+    assert Settings(**PATHS).objective.abbreviation == "sop"
+    for values in ({}, {"sentence_objective": "nsp"}):
+        assert Settings(**PATHS, random_next_sentence=True, **values).objective.name == (
+            "next_sentence"
+        )
+    with pytest.raises(ValueError, match="'sop' contradicts random_next_sentence, which is Google"):
+        Settings(**PATHS, random_next_sentence=True, sentence_objective="sop")
 
 
 def test_without_sentencex_the_error_names_the_extra(monkeypatch):

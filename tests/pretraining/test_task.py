@@ -38,12 +38,19 @@ def write_metadata(path, size=97, checksum="a", name="x.records.json"):
     (path.parent / name).write_text(json.dumps(metadata))
 
 
-def test_losses_follow_the_formula(task, tiny_batch):
+@pytest.mark.parametrize("weight", [1.0, 0.25, 0.0])
+@pytest.mark.parametrize("name", ["sentence_order", "next_sentence", None])
+def test_losses_follow_the_formula(tiny_config, tiny_batch, name, weight):
+    objective = {"sentence_order": "sop", "next_sentence": "nsp", None: "none"}[name]
+    task = PretrainingTask(tiny_config, SEQ_LENGTH, MAX_PREDICTIONS, objective, weight)
+    assert ("next_sentence_labels" in task.features) == (name is not None)
     rng = np.random.default_rng(3)
     words = rng.normal(size=(BATCH_SIZE, MAX_PREDICTIONS, 97)).astype(np.float32)
     order = rng.normal(size=(BATCH_SIZE, 2)).astype(np.float32)
-    outputs = {"masked_lm_logits": tf.constant(words), "sentence_order_logits": tf.constant(order)}
-    loss, sums = task.loss(outputs, {k: tf.constant(v) for k, v in tiny_batch.items()})
+    outputs = {"masked_lm_logits": tf.constant(words)}
+    outputs |= {f"{name}_logits": tf.constant(order)} if name else {}
+    batch = {k: tf.constant(v) for k, v in tiny_batch.items() if k in task.features}
+    loss, sums = task.loss(outputs, batch)
 
     def log_softmax(x):
         return x - np.log(np.exp(x).sum(-1, keepdims=True))
@@ -52,13 +59,18 @@ def test_losses_follow_the_formula(task, tiny_batch):
     losses = -np.take_along_axis(log_softmax(words), labels[..., None], -1)[..., 0]
     targets = tiny_batch["next_sentence_labels"]
     order_losses = -np.take_along_axis(log_softmax(order), targets, -1)
-    expected = (losses * weights).sum() / (weights.sum() + 1e-5) + order_losses.mean()
+    expected = (losses * weights).sum() / (weights.sum() + 1e-5)
+    expected += weight * order_losses.mean() if name else 0
     assert float(loss) == pytest.approx(expected, rel=1e-5)
     assert float(sums["masked_lm_loss"][0]) == pytest.approx((losses * weights).sum(), rel=1e-5)
     hits = ((words.argmax(-1) == labels) * weights).sum()
     assert [float(x) for x in sums["masked_lm_accuracy"]] == [hits, weights.sum()]
-    right = (order.argmax(-1) == targets[:, 0]).sum()
-    assert [float(x) for x in sums["sentence_order_accuracy"]] == [right, BATCH_SIZE]
+    of_pairs = {metric: values for metric, values in sums.items() if "masked_lm" not in metric}
+    assert set(of_pairs) == ({f"{name}_loss", f"{name}_accuracy"} if name else set())
+    if name:
+        right = (order.argmax(-1) == targets[:, 0]).sum()
+        assert [float(x) for x in sums[f"{name}_accuracy"]] == [right, BATCH_SIZE]
+        assert float(sums[f"{name}_loss"][0]) == pytest.approx(order_losses.sum(), rel=1e-5)
 
 
 def test_empty_prediction_slots_do_not_count(task, tiny_batch, tiny_model):
