@@ -67,9 +67,9 @@ class PairRule(Protocol):
 
 
 def _cross_entropy(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    from albert_tf import kernels  # imported late: needs TensorFlow
+    from albert_tf import ops  # imported late: needs TensorFlow
 
-    return kernels.cross_entropy(logits, labels)
+    return ops.cross_entropy(logits, labels)
 
 
 @dataclasses.dataclass(frozen=True)
