@@ -71,8 +71,12 @@ class _Head(AlbertModel):
         inputs = read_inputs(input_ids, input_mask, segment_ids)
         encoder_seed, *seeds = dropout_seeds(training, dropout_seed, 1 + self.num_dropouts)
         positions = None if self.reads_sequence else _no_positions(inputs.tokens)  # [B, 0]
-        encoded = self.encode(
-            (inputs.to_dict(),), training, encoder_seed, output_hidden_states, positions
+        encoded = self.encoder(
+            inputs.to_dict(),
+            training=training,
+            dropout_seed=encoder_seed,
+            positions=positions,
+            output_hidden_states=output_hidden_states,
         )
         answer = self.answer(encoded, *seeds)
         return (answer, encoded["hidden_states"]) if output_hidden_states else answer
@@ -168,7 +172,13 @@ class AlbertForMultipleChoice(AlbertModel):
         encoder_seed, seed = dropout_seeds(training, dropout_seed, 2)  # [2] each
         flat = {name: _join_first_axes(x) for name, x in inputs.to_dict().items()}  # [B·C, …] each
         positions = _no_positions(_join_first_axes(inputs.tokens))  # [B·C, 0]
-        outputs = self.encode((flat,), training, encoder_seed, output_hidden_states, positions)
+        outputs = self.encoder(
+            flat,
+            training=training,
+            dropout_seed=encoder_seed,
+            positions=positions,
+            output_hidden_states=output_hidden_states,
+        )
         x = dropout(outputs["pooled_output"], self.dropout_prob, seed)  # [B·C, H]
         logits = tf.reshape(self.classifier(x), tf.shape(inputs.tokens)[:2])  # [B, C]
         if inputs.input_mask is not None:
@@ -325,8 +335,13 @@ class AlbertForAnswerableSpans(AlbertModel):
         p_mask = one_of(input_ids, "p_mask", p_mask)
         start_positions = one_of(input_ids, "start_positions", start_positions)
         encoder_seed, seed = dropout_seeds(training, dropout_seed, 2)  # [2] each
-        encoded = self.encode(
-            (input_ids, input_mask, segment_ids), training, encoder_seed, output_hidden_states
+        encoded = self.encoder(
+            input_ids,
+            input_mask,
+            segment_ids,
+            training=training,
+            dropout_seed=encoder_seed,
+            output_hidden_states=output_hidden_states,
         )
         x = encoded["sequence_output"]  # [B, S, H]
         if p_mask is None:

@@ -477,18 +477,11 @@ class MaskedLMHead(AlbertLayer):
 
     def __init__(self, config: AlbertConfig, **kwargs: Any) -> None:
         super().__init__(config, **kwargs)
-        scope, dtype = "cls/predictions", self.dtype_policy
-        size = config.hidden_size if config.layout == "albert_zh" else config.embedding_size
-        self.transform = Linear(
-            config,
-            f"{scope}/transform/dense",
-            config.hidden_size,
-            size,
-            name="transform",
-            dtype=dtype,
-        )
-        self.norm = LayerNorm(config, f"{scope}/transform/LayerNorm", size, name="norm")
-        self.bias = self.add_bias(f"{scope}/output_bias", config.vocab_size)
+        scope, H, dtype = "cls/predictions/transform", config.hidden_size, self.dtype_policy
+        E = H if config.layout == "albert_zh" else config.embedding_size
+        self.transform = Linear(config, f"{scope}/dense", H, E, name="transform", dtype=dtype)
+        self.norm = LayerNorm(config, f"{scope}/LayerNorm", E, name="norm")
+        self.bias = self.add_bias("cls/predictions/output_bias", config.vocab_size)
 
     def call(self, x, embeddings):
         x = ops.ACTIVATIONS[self.config.hidden_act](self.transform(x))  # [B, P, E]
@@ -512,16 +505,6 @@ class AlbertModel(Configured, tf_keras.Model):
         self.config = config
         self.encoder = AlbertEncoder(config, name="encoder", dtype=self.dtype_policy)
         self.built = True
-
-    def encode(self, inputs, training, dropout_seed, output_hidden_states, positions=None):
-        """Returns the encoder's outputs; `inputs` are its first three call arguments."""
-        return self.encoder(
-            *inputs,
-            training=training,
-            dropout_seed=dropout_seed,
-            positions=positions,
-            output_hidden_states=output_hidden_states,
-        )
 
 
 @register
@@ -580,14 +563,17 @@ class AlbertForPretraining(AlbertModel):
         output_hidden_states=False,
     ):
         masked_lm_positions = one_of(input_ids, "masked_lm_positions", masked_lm_positions)
-        inputs = input_ids, input_mask, segment_ids
-        encoded = self.encode(
-            inputs, training, dropout_seed, output_hidden_states, masked_lm_positions
+        encoded = self.encoder(
+            input_ids,
+            input_mask,
+            segment_ids,
+            training=training,
+            dropout_seed=dropout_seed,
+            positions=masked_lm_positions,
+            output_hidden_states=output_hidden_states,
         )
         x = encoded["sequence_output" if masked_lm_positions is None else "position_output"]
-        outputs = {
-            "masked_lm_logits": self.masked_lm(x, self.encoder.embeddings),  # [B, P, V]
-        }
+        outputs = {"masked_lm_logits": self.masked_lm(x, self.encoder.embeddings)}  # [B, P, V]
         if self.sentence_head is not None:
             pooled = encoded["pooled_output"]
             outputs[self.objective.logits_name] = self.sentence_head(pooled)  # [B, K]

@@ -30,27 +30,36 @@ def matmul(x: tf.Tensor, kernel: tf.Tensor, transpose_b: bool = False) -> tf.Ten
     The leading axes are flattened into a single 2-D matmul: with a 3-D input, `tf.matmul` would
     broadcast the kernel over the batch and sum its gradient over the copies.
     """
+    return with_axes_of(x, tf.matmul(as_rows(x), kernel, transpose_b=transpose_b))  # [..., m]
+
+
+def as_rows(x: tf.Tensor) -> tf.Tensor:
+    """Returns `x`, [..., n], as a matrix [N, n]."""
+    return x if x.shape.rank == 2 else tf.reshape(x, (-1, x.shape[-1]))  # [N, n]
+
+
+def with_axes_of(x: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
+    """Gives rows, [N, m], the leading axes of `x`, [..., n]: returns [..., m]."""
     if x.shape.rank == 2:
-        return tf.matmul(x, kernel, transpose_b=transpose_b)
-    rows = tf.matmul(tf.reshape(x, (-1, x.shape[-1])), kernel, transpose_b=transpose_b)  # [N, m]
+        return rows
     return tf.reshape(rows, tf.concat((tf.shape(x)[:-1], rows.shape[1:]), axis=0))  # [..., m]
 
 
 @formula
 def add(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
     """Returns x + y, of the same shape and dtype."""
-    return x + y
+    return x + y  # [..., H]
 
 
 @formula
 def add_bias(x: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
     """Returns x + bias, float [..., H] in the dtype of `x`; bias: float32 [H]."""
-    return x + tf.cast(bias, x.dtype)
+    return tf.nn.bias_add(x, tf.cast(bias, x.dtype))  # [..., H]
 
 
 def dense(x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
     """Returns x · kernel + bias, [..., m], for x [..., n], kernel [n, m], bias float32 [m]."""
-    return add_bias(matmul(x, kernel), bias)
+    return with_axes_of(x, add_bias(tf.matmul(as_rows(x), kernel), bias))  # [..., m]
 
 
 def gelu(x: tf.Tensor) -> tf.Tensor:
@@ -90,8 +99,8 @@ def feed_forward(
         output_kernel: float [I, H].
         output_bias: float32 [H].
     """
-    x = ACTIVATIONS[activation](dense(x, kernel, bias))  # [..., I]
-    return dense(x, output_kernel, output_bias)  # [..., H]
+    rows = ACTIVATIONS[activation](dense(as_rows(x), kernel, bias))  # [N, I]
+    return with_axes_of(x, dense(rows, output_kernel, output_bias))  # [..., H]
 
 
 @formula
