@@ -72,16 +72,26 @@ def accelerates(
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorator that compiles a function of tensors with XLA, once for each shape."""
+    """Returns a function of tensors, compiled with XLA, once for each shape."""
     return tf.function(function, jit_compile=True, autograph=False)
 
 
-def is_wide(x: tf.Tensor, *_: Any) -> bool:
-    """Returns whether the last axis of the first argument is wide enough for a compiled loop."""
-    return x.shape[-1] >= MIN_WIDTH
+class Loop:
+    """Decorator for a function of tensors that XLA compiles into one loop where this pays off."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function, self.compiled = function, compiled(function)
+
+    def at(self, width: int) -> Callable[..., Any]:
+        """Returns the function for tensors of a width, compiled from MIN_WIDTH on."""
+        return self.compiled if width >= MIN_WIDTH else self.function
 
 
-# The building blocks of the compiled loops, and sums outside them.
+def _always(*_: Any) -> bool:
+    return True
+
+
+# The building blocks of the loops, and sums outside them.
 
 
 def _float(x: tf.Tensor) -> tf.Tensor:
@@ -166,7 +176,7 @@ def _bias_arguments(random):
     return _normal(random, B, S, A * D), _normal(random, A * D)
 
 
-@accelerates(ops.add_bias, is_wide, _bias_arguments)
+@accelerates(ops.add_bias, _always, _bias_arguments)
 def _add_bias(x: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
     """The gradient of the bias is a sum over N rows, which a matmul is faster for."""
 
@@ -182,28 +192,28 @@ def _add_arguments(random):
     return x, tf.sin(x)
 
 
-@compiled
+@Loop
 def _sum(x, y):
     return _narrow(_float(x) + _float(y), x.dtype)
 
 
-@accelerates(ops.add, is_wide, _add_arguments)
+@accelerates(ops.add, _always, _add_arguments)
 @tf.custom_gradient
 def _add(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
-    return _sum(x, y), lambda dy: (dy, dy)
+    return _sum.at(x.shape[-1])(x, y), lambda dy: (dy, dy)
 
 
-@compiled
+@Loop
 def _gelu(x, bias):
-    z = _float(x) + bias  # [N, I]
+    z = _float(x) if bias is None else _float(x) + bias  # [N, I]
     cubic = ops.GELU_SCALE * (z + ops.GELU_CUBE * z * z * z)
     return _narrow(0.5 * z * (1.0 + tf.tanh(cubic)), x.dtype)
 
 
-@compiled
+@Loop
 def _gelu_gradient(x, bias, dy):
     """Returns the gradient of x, [N, I], and gelu(x + bias), [N, I], which costs little here."""
-    z = _float(x) + bias  # [N, I]
+    z = _float(x) if bias is None else _float(x) + bias  # [N, I]
     square = z * z
     tanh = tf.tanh(ops.GELU_SCALE * z * (1.0 + ops.GELU_CUBE * square))
     slope = ops.GELU_SCALE * (1.0 + 3.0 * ops.GELU_CUBE * square)
@@ -211,12 +221,24 @@ def _gelu_gradient(x, bias, dy):
     return _narrow(dz, x.dtype), _narrow(0.5 * z * (1.0 + tanh), x.dtype)
 
 
-@compiled
+def _gelu_arguments(random):
+    x, _ = _bias_arguments(random)
+    return (x,)
+
+
+@accelerates(ops.gelu, _always, _gelu_arguments)
+@tf.custom_gradient
+def _gelu_form(x: tf.Tensor) -> tf.Tensor:
+    width = x.shape[-1]
+    return _gelu.at(width)(x, None), lambda dy: _gelu_gradient.at(width)(x, None, dy)[0]
+
+
+@Loop
 def _relu(x, bias):
     return _narrow(tf.nn.relu(_float(x) + bias), x.dtype)  # [N, I]
 
 
-@compiled
+@Loop
 def _relu_gradient(x, bias, dy):
     """Returns the gradient of x, [N, I], and relu(x + bias), [N, I]."""
     z = _float(x) + bias  # [N, I]
@@ -234,11 +256,11 @@ def _feed_forward_arguments(random):
     return x, kernel, _normal(random, I), activation, output_kernel, _normal(random, H)
 
 
-def _is_wide_feed_forward(x, kernel, bias, activation, *_):
-    return is_wide(kernel) and activation in _ACTIVATIONS
+def _is_accelerated_activation(x, kernel, bias, activation, *_):
+    return activation in _ACTIVATIONS
 
 
-@accelerates(ops.feed_forward, _is_wide_feed_forward, _feed_forward_arguments)
+@accelerates(ops.feed_forward, _is_accelerated_activation, _feed_forward_arguments)
 def _feed_forward(
     x: tf.Tensor,
     kernel: tf.Tensor,
@@ -252,7 +274,7 @@ def _feed_forward(
     With the formula for "gelu", a training step of the base model (8 x 128 tokens, bfloat16, two
     cores) takes 1.26 times the CPU time and 228 MB more memory.
     """
-    compute, differentiate = _ACTIVATIONS[activation]
+    compute, differentiate = (loop.at(bias.shape[0]) for loop in _ACTIVATIONS[activation])
 
     @tf.custom_gradient
     def run(rows, bias, output_kernel):
@@ -268,7 +290,7 @@ def _feed_forward(
     return ops.with_axes_of(x, y)  # [..., H]
 
 
-@compiled
+@Loop
 def _norm(x, keep, keep_scale, residual, gamma, beta):
     total = _float(x)  # [N, H]
     if keep is not None:
@@ -283,7 +305,7 @@ def _norm(x, keep, keep_scale, residual, gamma, beta):
     return _narrow(normal * gamma + beta, x.dtype), _narrow(normal, x.dtype), rsqrt
 
 
-@compiled
+@Loop
 def _norm_gradient(normal, rsqrt, gamma, keep, keep_scale, dy):
     dtype, width, normal, dy = dy.dtype, dy.shape[-1], _float(normal), _float(dy)
     dn = dy * gamma  # [N, H]
@@ -301,7 +323,7 @@ def _add_and_norm_arguments(random):
     return x, residual, _normal(random, A * D), _normal(random, A * D), *_dropout(random)
 
 
-@accelerates(ops.add_and_norm, is_wide, _add_and_norm_arguments)
+@accelerates(ops.add_and_norm, _always, _add_and_norm_arguments)
 def _add_and_norm(
     x: tf.Tensor,
     residual: tf.Tensor,
@@ -321,10 +343,12 @@ def _add_and_norm(
 
     @tf.custom_gradient
     def run(x, residual, gamma, beta):
-        y, normal, rsqrt = _norm(x, keep, scale, residual, gamma, beta)
+        y, normal, rsqrt = _norm.at(x.shape[-1])(x, keep, scale, residual, gamma, beta)
 
         def gradient(dy):
-            dx, dresidual, scaled = _norm_gradient(normal, rsqrt, gamma, keep, scale, dy)
+            dx, dresidual, scaled = _norm_gradient.at(x.shape[-1])(
+                normal, rsqrt, gamma, keep, scale, dy
+            )
             return dx, dresidual, _column_sums(scaled), _column_sums(dy)
 
         return y, gradient
@@ -337,14 +361,14 @@ def _layer_norm_arguments(random):
     return x, gamma, gamma - 1.0
 
 
-@accelerates(ops.layer_norm, is_wide, _layer_norm_arguments)
+@accelerates(ops.layer_norm, _always, _layer_norm_arguments)
 def _layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Tensor:
     @tf.custom_gradient
     def run(rows, gamma, beta):
-        y, normal, rsqrt = _norm(rows, None, 1.0, None, gamma, beta)
+        y, normal, rsqrt = _norm.at(x.shape[-1])(rows, None, 1.0, None, gamma, beta)
 
         def gradient(dy):
-            dx, _, scaled = _norm_gradient(normal, rsqrt, gamma, None, 1.0, dy)
+            dx, _, scaled = _norm_gradient.at(x.shape[-1])(normal, rsqrt, gamma, None, 1.0, dy)
             return dx, _column_sums(scaled), _column_sums(dy)
 
         return y, gradient
@@ -361,7 +385,7 @@ def _project_heads_arguments(random):
     return queries, x, tf.unstack(kernels), tf.unstack(biases), A
 
 
-@accelerates(ops.project_heads, is_wide, _project_heads_arguments)
+@accelerates(ops.project_heads, _always, _project_heads_arguments)
 def _project_heads(
     queries: tf.Tensor,
     x: tf.Tensor,
@@ -385,7 +409,7 @@ def _projected(x, kernels, biases, heads):
     return tf.unstack(tf.transpose(y, (2, 0, 3, 1, 4)))  # count times [B, A, S, D]
 
 
-@compiled
+@Loop
 def _exponentials(scores, scale, mask_adder):
     z = _float(scores) * scale + mask_adder  # [B, A, Q, S]
     exps = tf.exp(z - _row_max(z))  # [B, A, Q, S]
@@ -394,24 +418,24 @@ def _exponentials(scores, scale, mask_adder):
     return _narrow(exps, scores.dtype)
 
 
-@compiled
+@Loop
 def _sums(x):
     return _row_sums(_float(x))
 
 
-@compiled
+@Loop
 def _divided(x, divisor):
     return _narrow(_float(x) / divisor, x.dtype)
 
 
-@compiled
+@Loop
 def _context_gradient(context, total, keep_scale, dcontext):
     """Returns the gradients of the sum of the values, [B, Q, A, D], and of -total, [B, Q, A, 1]."""
     dsum = _float(dcontext) / total  # [B, Q, A, D]
     return _narrow(dsum * keep_scale, dcontext.dtype), _row_sums(dsum * _float(context))
 
 
-@compiled
+@Loop
 def _score_gradient(exps, scale, keep, dexps, dtotal):
     dexps = _float(dexps)  # [B, A, Q, S]
     if keep is not None:
@@ -427,11 +451,7 @@ def _attention_arguments(random):
     return *(_normal(random, B, A, size, D) for size in sizes), mask, *_dropout(random)
 
 
-def _is_wide_attention(query, *_):
-    return query.shape[1] * query.shape[3] >= MIN_WIDTH  # A · D
-
-
-@accelerates(ops.attention, _is_wide_attention, _attention_arguments)
+@accelerates(ops.attention, _always, _attention_arguments)
 def _attention(
     query: tf.Tensor,
     key: tf.Tensor,
@@ -446,7 +466,7 @@ def _attention(
     sums of the values, which are smaller than the probabilities; and the gradient sums over D, not
     over S, because Σⱼ probsⱼ · dprobsⱼ = Σ context · dcontext.
     """
-    scale = query.shape[-1] ** -0.5
+    width, scale = query.shape[1] * query.shape[3], query.shape[3] ** -0.5
     is_dropping = seed is not None and rate > 0.0
     keep_scale = 1.0 / (1.0 - rate) if is_dropping else 1.0
     adder = tf.zeros((1, 1, 1, 1)) if input_mask is None else ops.mask_adder(input_mask)
@@ -455,17 +475,17 @@ def _attention(
     def run(query, key, value):
         scores = tf.matmul(query, key, transpose_b=True)  # [B, A, Q, S]
         keep = ops.keep_mask(tf.shape(scores), rate, seed) if is_dropping else None
-        exps = _exponentials(scores, scale, adder)  # [B, A, Q, S]
+        exps = _exponentials.at(width)(scores, scale, adder)  # [B, A, Q, S]
         kept = exps if keep is None else tf.where(keep, exps, tf.zeros_like(exps))
-        total = ops.swap_heads(_sums(exps))  # [B, Q, A, 1]
+        total = ops.swap_heads(_sums.at(width)(exps))  # [B, Q, A, 1]
         sums = ops.swap_heads(tf.matmul(kept, value))  # [B, Q, A, D]
-        context = _divided(sums, total / keep_scale)  # [B, Q, A, D]
+        context = _divided.at(width)(sums, total / keep_scale)  # [B, Q, A, D]
 
         def gradient(dcontext):
-            gradients = _context_gradient(context, total, keep_scale, dcontext)
+            gradients = _context_gradient.at(width)(context, total, keep_scale, dcontext)
             dsums, dtotal = map(ops.swap_heads, gradients)  # [B, A, Q, D], [B, A, Q, 1]
             dexps = tf.matmul(dsums, value, transpose_b=True)  # [B, A, Q, S]
-            dscores = _score_gradient(exps, scale, keep, dexps, dtotal)  # [B, A, Q, S]
+            dscores = _score_gradient.at(width)(exps, scale, keep, dexps, dtotal)  # [B, A, Q, S]
             dquery = tf.matmul(dscores, key)  # [B, A, Q, D]
             dkey = tf.matmul(dscores, query, transpose_a=True)  # [B, A, S, D]
             return dquery, dkey, tf.matmul(kept, dsums, transpose_a=True)
@@ -475,7 +495,7 @@ def _attention(
     return ops.join_heads(run(query, key, value))  # [B, Q, A·D]
 
 
-@compiled
+@Loop
 def _cross_entropy(logits, labels):
     """Returns losses [N], the logarithms of the softmax's denominators [N], and hits [N]."""
     width = logits.shape[-1]
@@ -489,7 +509,7 @@ def _cross_entropy(logits, labels):
     return log_total - chosen, log_total, tf.cast(tf.equal(first, labels), tf.float32)
 
 
-@compiled
+@Loop
 def _cross_entropy_gradient(logits, labels, log_total, dy):
     is_label = tf.equal(tf.range(logits.shape[-1])[None, :], labels[:, None])  # [N, V]
     probs = tf.exp(logits - log_total[:, None])  # [N, V]
@@ -502,7 +522,7 @@ def _cross_entropy_arguments(random):
     return _normal(random, B, S, A * D), labels
 
 
-@accelerates(ops.cross_entropy, is_wide, _cross_entropy_arguments)
+@accelerates(ops.cross_entropy, _always, _cross_entropy_arguments)
 def _cross_entropy_form(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """One loop each for the losses and for the gradient.
 
@@ -514,10 +534,10 @@ def _cross_entropy_form(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor
 
     @tf.custom_gradient
     def run(logits):
-        losses, log_total, hits = _cross_entropy(logits, flat_labels)
+        losses, log_total, hits = _cross_entropy.at(width)(logits, flat_labels)
 
         def gradient(dlosses, _):
-            return _cross_entropy_gradient(logits, flat_labels, log_total, dlosses)
+            return _cross_entropy_gradient.at(width)(logits, flat_labels, log_total, dlosses)
 
         return (losses, hits), gradient
 

@@ -62,6 +62,7 @@ def dense(x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
     return with_axes_of(x, add_bias(tf.matmul(as_rows(x), kernel), bias))  # [..., m]
 
 
+@formula
 def gelu(x: tf.Tensor) -> tf.Tensor:
     """Returns x · Φ(x) with Φ, the normal distribution function, approximated by tanh.
 

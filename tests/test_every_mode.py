@@ -32,7 +32,7 @@ class Mode:
     """How TensorFlow runs a function, and on which side of the thresholds on width it is."""
 
     run: str  # "eager", "graph" or "xla"
-    accelerated_from: int  # width from which accelerated forms are used in a graph
+    compiled_from: int  # width from which accelerated forms are compiled
     folded_from: int  # width below which an axis is reduced as it is
     dtype: str
 
@@ -44,7 +44,7 @@ class Mode:
     @contextlib.contextmanager
     def thresholds(self):
         with (
-            mock.patch.object(fused, "MIN_WIDTH", self.accelerated_from),
+            mock.patch.object(fused, "MIN_WIDTH", self.compiled_from),
             mock.patch.object(fused, "_MIN_FOLDED_WIDTH", self.folded_from),
         ):
             yield
@@ -60,7 +60,7 @@ class Mode:
 MODES = st.builds(
     Mode,
     st.sampled_from(("graph", "eager", "xla")),
-    accelerated_from=st.sampled_from((1, 10**6)),
+    compiled_from=st.sampled_from((1, 10**6)),
     folded_from=st.sampled_from((2, 64)),
     dtype=st.sampled_from(("float32", "bfloat16")),
 )

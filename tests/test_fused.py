@@ -71,18 +71,21 @@ def test_compiled_loops_round_to_bfloat16_as_tensorflow_does():
     np.testing.assert_array_equal(tf.cast(found, tf.float32), tf.cast(expected, tf.float32))
 
 
-def test_accelerated_forms_run_only_for_wide_tensors_in_graphs_outside_xla():
-    def is_accelerated(width, **options):
-        graph = tf.function(lambda x: ops.layer_norm(x, tf.ones(width), 0.0), **options)
-        concrete = graph.get_concrete_function(tf.zeros((5, width)))
-        calls = [op for op in concrete.graph.get_operations() if "Call" in op.type]
-        return any(op.get_attr("_XlaMustCompile") for op in calls)
+def test_accelerated_forms_run_in_graphs_outside_xla_and_are_compiled_for_wide_tensors():
+    def kind(width, **options):
+        """Returns what runs: the formula, the form, or the form compiled by XLA."""
+        graph = tf.function(lambda x: ops.layer_norm(x, tf.ones(width), tf.ones(width)), **options)
+        operations = graph.get_concrete_function(tf.zeros((5, width))).graph.get_operations()
+        if any("Call" in op.type and op.get_attr("_XlaMustCompile") for op in operations):
+            return "compiled"
+        # The form has a gradient of its own, which `IdentityN` marks.
+        return "form" if any(op.type == "IdentityN" for op in operations) else "formula"
 
-    assert is_accelerated(fused.MIN_WIDTH)
-    assert not is_accelerated(fused.MIN_WIDTH - 1)
-    assert not is_accelerated(fused.MIN_WIDTH, jit_compile=True)
+    assert kind(fused.MIN_WIDTH) == "compiled"
+    assert kind(fused.MIN_WIDTH - 1) == "form"
+    assert kind(fused.MIN_WIDTH, jit_compile=True) == "formula"
     with acceleration.plain():
-        assert not is_accelerated(fused.MIN_WIDTH)
+        assert kind(fused.MIN_WIDTH) == "formula"
     is_inside = []
     tf.function(lambda: is_inside.append(acceleration.is_accelerated()))()
     outer = tf.function(
@@ -108,9 +111,9 @@ def test_a_form_needs_a_formula_that_has_none():
 
     for wrong in (tf.nn.relu, ops.gelu, ops.layer_norm):
         with pytest.raises(TypeError, match="must be decorated with formula"):
-            fused.accelerates(wrong, fused.is_wide, make_arguments)
+            fused.accelerates(wrong, fused._always, make_arguments)
     with pytest.raises(TypeError, match="make_arguments"):
-        fused.accelerates(acceleration.formula(tf.nn.relu), fused.is_wide)
+        fused.accelerates(acceleration.formula(tf.nn.relu), fused._always)
 
 
 @pytest.mark.parametrize("run_functions_eagerly", [False, True])
