@@ -277,17 +277,18 @@ def _feed_forward(
     compute, differentiate = (loop.at(bias.shape[0]) for loop in _ACTIVATIONS[activation])
 
     @tf.custom_gradient
-    def run(rows, bias, output_kernel):
+    def run(rows, bias, output_kernel, output_bias):
         def gradient(dy):
             dactive = tf.matmul(dy, output_kernel, transpose_b=True)  # [N, I]
             drows, active = differentiate(rows, bias, dactive)  # [N, I] each
-            return drows, _column_sums(drows), tf.matmul(active, dy, transpose_a=True)
+            doutput_kernel = tf.matmul(active, dy, transpose_a=True)  # [I, H]
+            return drows, _column_sums(drows), doutput_kernel, _column_sums(dy)
 
-        return tf.matmul(compute(rows, bias), output_kernel), gradient  # [N, H]
+        y = tf.matmul(compute(rows, bias), output_kernel)  # [N, H]
+        return tf.nn.bias_add(y, tf.cast(output_bias, y.dtype)), gradient
 
     rows = tf.matmul(ops.as_rows(x), kernel)  # [N, I]
-    y = _add_bias(run(rows, bias, output_kernel), output_bias)  # [N, H]
-    return ops.with_axes_of(x, y)  # [..., H]
+    return ops.with_axes_of(x, run(rows, bias, output_kernel, output_bias))  # [..., H]
 
 
 @Loop
