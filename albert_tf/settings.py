@@ -195,6 +195,11 @@ class FieldInfo:
     decides: str
     is_repeated: bool
 
+    @property
+    def is_recorded(self) -> bool:
+        """Whether a run records the value, unlike paths and other texts that decide nothing."""
+        return self.type is not str or bool(self.choices) or self.decides != NOTHING
+
 
 def describe(settings: type[SettingsGroup]) -> list[FieldInfo]:
     """Returns the fields of a settings class, with those of base classes first."""

@@ -29,7 +29,7 @@ RANKS = [
     {"cli"},
     {"commands"},
 ]
-FLOOR = {"files", "included", "remote", "settings", "workers"}
+FLOOR = {"files", "included", "remote", "settings", "tasks", "workers"}
 # `data/` and ALBERT's files know each other through these alone.
 WITHOUT_TENSORFLOW = {"config", "sentence_objectives", "tokenization"}
 RANK_OF = {folder: rank for rank, folders in enumerate(RANKS) for folder in folders}

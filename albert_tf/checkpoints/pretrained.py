@@ -8,30 +8,21 @@ Users call `albert_tf.from_pretrained`, whose result can also be called with tex
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 from absl import logging
 
-from albert_tf import files, heads, included, modeling
+from albert_tf import files, included, tasks
 from albert_tf.checkpoints import families, finding, trained_with
 from albert_tf.checkpoints.containers import WeightFile, open_weights
 from albert_tf.checkpoints.huggingface import TOKENIZER_CONFIG_FILE
 from albert_tf.checkpoints.loading import load_checkpoint
 from albert_tf.config import AlbertConfig, is_hugging_face
+from albert_tf.tasks import TaskSpec
 from albert_tf.tokenization import FullTokenizer
 
-TASKS = {
-    None: modeling.AlbertEncoder,
-    "pretraining": modeling.AlbertForPretraining,
-    "classification": heads.AlbertForClassification,
-    "regression": heads.AlbertForClassification,
-    "multiple_choice": heads.AlbertForMultipleChoice,
-    "spans": heads.AlbertForSpans,
-    "answerable_spans": heads.AlbertForAnswerableSpans,
-    "token_classification": heads.AlbertForTokenClassification,
-}
-POOLED = "use_pooled_output"  # setting of classification, and argument of its head
-TASKS_WITH_LABELS = ("classification", "regression", "token_classification")
+NUM_LABELS = "num_labels"  # argument of the heads whose number of outputs is not fixed
 
 
 def load_pretrained(
@@ -49,9 +40,7 @@ def load_pretrained(
 
     The public function is `albert_tf.from_pretrained`, which documents arguments and errors.
     """
-    if task not in TASKS:
-        known = ", ".join(repr(name) for name in TASKS)
-        raise ValueError(f"task={task!r}: expected one of {known}")
+    spec = tasks.get(tasks.EMBEDDINGS if task is None else task)
     weights = open_weights(folder)
     recognized = families.recognize(weights.shapes)
     folder = finding.folder_of(folder)
@@ -64,46 +53,48 @@ def load_pretrained(
     length = config.max_position_embeddings
     tokenizer = FullTokenizer(vocab_file, do_lower_case, spm_model_file, max_length=length)
     check_vocabulary(tokenizer, spm_model_file or vocab_file or "", config, config_file, folder)
-    if TASKS[task] is heads.AlbertForClassification:
-        head_arguments = _recorded_head(folder) | head_arguments
-    if TASKS[task] is modeling.AlbertForPretraining:
+    head_arguments = {**spec.head_arguments, **_recorded_head(folder, spec), **head_arguments}
+    if spec.name == tasks.FILL_MASK:  # the model has the heads of pre-training
         objective = trained_with.read_objective(finding.records_of(folder))
-        head_arguments = {trained_with.OBJECTIVE: objective} | head_arguments
-    model = _make_model(config, task, num_labels, recognized, head_arguments)
+        head_arguments = {trained_with.OBJECTIVE: objective, **head_arguments}
+    model = _make_model(config, spec, num_labels, recognized, head_arguments)
     load_checkpoint(model, weights.path)
     return model, tokenizer
 
 
 def _make_model(
     config: AlbertConfig,
-    task: str | None,
+    spec: TaskSpec,
     num_labels: int | None,
     recognized: families.Recognized,
     head_arguments: dict[str, Any],
 ) -> Any:
-    if task == "regression":
-        num_labels, head_arguments = 1, {"is_regression": True, **head_arguments}
-    if task in TASKS_WITH_LABELS:
-        head_arguments = {**head_arguments, "num_labels": _num_labels(num_labels, recognized)}
-    elif num_labels is not None:
-        raise ValueError(f"num_labels={num_labels}: task={task!r} has no labels")
-    return TASKS[task](config, **head_arguments)
+    head = tasks.resolve(spec.head)
+    takes_labels = NUM_LABELS in inspect.signature(head.__init__).parameters
+    if takes_labels and NUM_LABELS not in head_arguments:
+        head_arguments[NUM_LABELS] = _num_labels(num_labels, spec, recognized)
+    elif num_labels is not None and not takes_labels:
+        raise ValueError(f"num_labels={num_labels}: task={spec.name!r} has no labels")
+    return head(config, **head_arguments)
 
 
-def _recorded_head(folder: str) -> dict[str, bool]:
-    """Returns the arguments of a classification head that the run in a folder was trained with."""
+def _recorded_head(folder: str, spec: TaskSpec) -> dict[str, Any]:
+    """Returns the arguments of the head that the run in a folder was trained with."""
+    if not spec.head_settings:
+        return {}
     recorded = trained_with.read_settings(finding.records_of(folder))
-    return {name: text == str(True) for name, text in recorded.items() if name == POOLED}
+    return trained_with.values_of(recorded, spec.head_settings, tasks.resolve(spec.settings))
 
 
-def _num_labels(num_labels: int | None, recognized: families.Recognized) -> int:
+def _num_labels(num_labels: int | None, spec: TaskSpec, recognized: families.Recognized) -> int:
     if num_labels is not None:
         return num_labels
-    if "output_weights" not in recognized.entries:
+    if spec.head_variable not in recognized.entries:
         raise ValueError(
-            "num_labels is required, because the checkpoint has no classification head"
+            f"num_labels is required, because the checkpoint has no {spec.name} head "
+            f"({spec.head_variable})"
         )
-    return recognized.entries["output_weights"].shape[0]
+    return recognized.entries[spec.head_variable].shape[0]
 
 
 def check_vocabulary(

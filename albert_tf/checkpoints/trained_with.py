@@ -1,9 +1,9 @@
-"""`trained_with.json`: vocabulary, labels, data and settings that checkpoints were trained with.
+"""`trained_with.json`: task, vocabulary, data and settings that checkpoints were trained with.
 
 Training writes the file with its first checkpoint; converted checkpoints keep the part about the
-vocabulary and the labels. Programs that use a checkpoint compare it with their own, because a model
-only works with the vocabulary and the order of labels it was trained with, and others of the same
-size would give wrong results without an error.
+task, its labels and the vocabulary. Programs that use a checkpoint compare it with their own,
+because a model only works with the vocabulary and the order of labels it was trained with, and
+others of the same size would give wrong results without an error.
 """
 
 from __future__ import annotations
@@ -12,19 +12,21 @@ import dataclasses
 import json
 import os
 import typing
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from absl import logging
 
 from albert_tf import files
 from albert_tf.checkpoints import finding
 from albert_tf.sentence_objectives import NONE, OBJECTIVES, SOP
-from albert_tf.settings import with_current_names
+from albert_tf.settings import SettingsGroup, describe, from_text, with_current_names
 from albert_tf.tokenization import FullTokenizer
 
 FILE = "trained_with.json"
 VOCABULARY, LOWER_CASE = "vocabulary", "do_lower_case"  # names in the identity
 OBJECTIVE = "sentence_objective"
+TASK = "task"  # name in the identity of the row of `albert_tf.tasks`
 LABELS = "label list"  # in the order of their ids, as a JSON list
 OF_TEXT = frozenset({VOCABULARY, LOWER_CASE})  # names that tokenization depends on
 _DIGEST_LENGTH = 16
@@ -59,6 +61,11 @@ class TrainedWith:
     def with_labels(self, labels: Sequence[str]) -> TrainedWith:
         """Returns a copy with the labels of the model; unchanged if there are none."""
         found = {LABELS: json.dumps(labels, ensure_ascii=False)} if labels else {}
+        return dataclasses.replace(self, identity=self.identity | found)
+
+    def with_task(self, name: str) -> TrainedWith:
+        """Returns a copy with the name of the model's task; unchanged if it is empty."""
+        found = {TASK: name} if name else {}
         return dataclasses.replace(self, identity=self.identity | found)
 
     def only(self, names: Collection[str]) -> TrainedWith:
@@ -116,6 +123,34 @@ def read_objective(folder: str) -> str:
     text = "%s: trained with sentence_objective=%s, which is not registered here (only %s)"
     logging.warning(text + ": the sentence head is left out", folder, found, ", ".join(OBJECTIVES))
     return NONE
+
+
+def read_task(folder: str) -> str:
+    """Returns the name of the task that the model in a folder was trained for; "" if unknown.
+
+    Raises:
+        ValueError: the file is damaged.
+    """
+    known = read(folder)
+    return "" if known is None else known.identity.get(TASK, "")
+
+
+def values_of(
+    recorded: Mapping[str, str], names: Collection[str], of: type[SettingsGroup]
+) -> dict[str, Any]:
+    """Returns name → value of those settings in `names` that are recorded.
+
+    Args:
+        recorded: setting → text, as returned by `read_settings`.
+        names: names of settings.
+        of: the settings class that defines them.
+    """
+    fields = {field.name: field for field in describe(of)}
+    return {
+        name: from_text(recorded[name], fields[name])
+        for name in names
+        if name in fields and name in recorded
+    }
 
 
 def write(folder: str, trained_with: TrainedWith) -> None:

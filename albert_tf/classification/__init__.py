@@ -11,8 +11,9 @@
 """
 
 from albert_tf.classification.settings import Settings
-from albert_tf.finetuning import model_files
+from albert_tf.finetuning.program import run_task
 from albert_tf.finetuning.result import FineTuningResult
+from albert_tf.tasks import CLASSIFICATION
 
 __all__ = ["Settings", "run"]
 
@@ -32,7 +33,4 @@ def run(settings: Settings) -> FineTuningResult:
         ValueError, OSError: settings, files or data are invalid or inconsistent; the message says
             which.
     """
-    settings = model_files.complete_early(settings)
-    from albert_tf.classification import program  # imported late: needs TensorFlow
-
-    return program.run(settings)
+    return run_task(CLASSIFICATION, settings)

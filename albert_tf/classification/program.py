@@ -1,4 +1,4 @@
-"""The classification program, as a function of its settings."""
+"""Makes the classification task from the settings of the program and the data."""
 
 from __future__ import annotations
 
@@ -6,14 +6,8 @@ from albert_tf.classification import custom
 from albert_tf.classification.settings import Settings
 from albert_tf.classification.task import Classifier
 from albert_tf.config import AlbertConfig
-from albert_tf.finetuning.result import FineTuningResult
-from albert_tf.finetuning.run import fine_tune, list_model_folders
+from albert_tf.finetuning.run import list_model_folders
 from albert_tf.tokenization import FullTokenizer
-
-
-def run(settings: Settings) -> FineTuningResult:
-    """Trains, evaluates, predicts and exports; see `fine_tune`."""
-    return fine_tune(settings, make_task)
 
 
 def make_task(settings: Settings, config: AlbertConfig, tokenizer: FullTokenizer) -> Classifier:

@@ -19,7 +19,7 @@ import tensorflow as tf
 from absl import logging
 from numpy.typing import NDArray
 
-from albert_tf import files
+from albert_tf import files, tasks
 from albert_tf.checkpoints import finding
 from albert_tf.classification import custom
 from albert_tf.classification.reading import ExampleSet, read_examples
@@ -144,6 +144,7 @@ class Classifier(FineTuningTask):
         tokenizer: FullTokenizer,
     ) -> None:
         self.task, self.labels, self.settings = task, task.labels, settings
+        self.name = tasks.REGRESSION if task.is_regression else tasks.CLASSIFICATION
         self.config, self.tokenizer = config, tokenizer
         self.selection_metric = task.selection_metric
 
@@ -208,6 +209,16 @@ class Classifier(FineTuningTask):
         task = self.task
         metrics = (*task.metrics, task.is_regression, task.labels)
         return (*metrics, self.settings.use_pooled_output, batch_size)
+
+    def result(self, outputs: Outputs) -> dict[str, Any]:
+        """Returns `label` and `probabilities` (label → probability), or `score` in regression."""
+        row = outputs["probabilities"]  # [K]
+        if self.task.is_regression:
+            return {"score": row[0]}
+        return {
+            "label": self.labels[row.argmax()],
+            "probabilities": dict(zip(self.labels, row, strict=True)),
+        }
 
     def write_evaluations(self, output_dir: str, evaluations: Sequence[Evaluation]) -> str:
         """Writes `eval_results.txt` and `best_trial.txt` like Google's program."""

@@ -321,6 +321,7 @@ def _write(
         if called := _other_outputs(settings.output_format, temporary, config, batch):
             difference = max(difference, compare({n: after[n] for n in called}, called))
         known = _known_of(settings, vocabulary).with_labels(_labels_of(task))
+        known = known.with_task(trained_with.read_task(_folder(settings)))
         if known.identity:
             trained_with.write(temporary, known)
     print(

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import tensorflow as tf
 from absl import logging
 
-from albert_tf import files, optimization
+from albert_tf import files, optimization, tasks
 from albert_tf.checkpoints import containers, finding, loading, trained_with
 from albert_tf.checkpoints.trained_with import TrainedWith
 from albert_tf.config import AlbertConfig
@@ -39,7 +39,9 @@ SettingsType = TypeVar("SettingsType", bound=FineTuningSettings)
 MakeTask = Callable[[SettingsType, AlbertConfig, FullTokenizer], FineTuningTask]
 
 
-def fine_tune(settings: SettingsType, make_task: MakeTask[SettingsType]) -> FineTuningResult:
+def fine_tune(
+    settings: SettingsType, make_task: MakeTask[SettingsType], name: str = ""
+) -> FineTuningResult:
     """Runs the phases that the settings enable: training, evaluation, prediction and export.
 
     If no phase is enabled, trains and evaluates.
@@ -47,6 +49,8 @@ def fine_tune(settings: SettingsType, make_task: MakeTask[SettingsType]) -> Fine
     Args:
         settings: the settings, shared by all runs of a sweep.
         make_task: builds the task from the settings, the model's config and the tokenizer.
+        name: name of the task in `albert_tf.tasks`, unless the task itself has one; "" if it is not
+            registered, so that its models cannot be used for prediction from text.
 
     Returns:
         The result of the best checkpoint; in a sweep, of the best run.
@@ -68,8 +72,11 @@ def fine_tune(settings: SettingsType, make_task: MakeTask[SettingsType]) -> Fine
             files.make_directory(settings.export_dir, "--export_dir")
         tokenizer = read_tokenizer(settings, config)
         task = make_task(settings, config, tokenizer)
+        name = task.name or name
+        if name:
+            tasks.get(name)
         data = {split: task.read(split) for split in settings.splits}
-        known = describe_contents(settings, tokenizer, task, data.get("train"))
+        known = describe_contents(settings, tokenizer, task, data.get("train")).with_task(name)
         run_identity.warn_of_vocabulary(runs[0], tokenizer.vocab_size, config.vocab_size)
         with (
             session.open_session(settings, config, workers) as opened,

@@ -11,12 +11,17 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import hashlib
+import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
+from absl import logging
 from numpy.typing import NDArray
 
+from albert_tf import files
 from albert_tf.finetuning import batching, results
 from albert_tf.finetuning.batching import Features, Padding
 from albert_tf.serving import saved_model
@@ -46,6 +51,9 @@ class FineTuningTask(abc.ABC):
     """The interface of a task. The implementations of non-abstract methods suit most tasks.
 
     Attributes:
+        settings: the settings of the program, `FineTuningSettings` and its own.
+        name: name of the task in `albert_tf.tasks`, which a run records; "" for the name with which
+            `finetuning.program.run_task` was called.
         labels: names of the model's outputs, in the order of their ids; () if they have none. They
             are recorded with the checkpoints, and compared when these are used.
         selection_metric: name of the metric, among those of `measure`, that selects the best
@@ -56,6 +64,8 @@ class FineTuningTask(abc.ABC):
             differs between batches, as with questions that have different numbers of options.
     """
 
+    settings: Any
+    name: str = ""
     labels: tuple[str, ...] = ()
     selection_metric: str
     takes_last: bool = True
@@ -76,7 +86,13 @@ class FineTuningTask(abc.ABC):
         """Returns the features of the examples that `read` returned for a split."""
 
     def checksum(self, data: Any) -> str:
-        """Returns the SHA-256 of the examples that `read` returned, in hexadecimal."""
+        """Returns the SHA-256 of the examples that `read` returned, in hexadecimal.
+
+        The examples have a method `checksum`, or are lists of values with the same `repr` in every
+        process.
+        """
+        if isinstance(data, list):
+            return hashlib.sha256(repr(data).encode("utf-8")).hexdigest()
         return str(data.checksum())
 
     def num_examples(self, train: Split) -> int:
@@ -168,18 +184,19 @@ class FineTuningTask(abc.ABC):
         others = self.measured_with(split, batch_size, padding)
         return digest(self.checksum(split.data), features, others)
 
-    @abc.abstractmethod
     def measured_with(self, split: Split, batch_size: int, padding: Padding) -> tuple[Any, ...]:
         """Returns what affects the metrics besides the examples, their features and the checkpoint.
 
         These are settings that change the model's outputs, how outputs are converted to answers, or
-        how answers are measured.
+        how answers are measured. By default, those that decide `settings.MODEL`.
 
         Args:
             split: the examples.
             batch_size: batch size of the evaluation.
             padding: how its batches are padded.
         """
+        names = sorted(self.settings.names_for_model)
+        return tuple((name, getattr(self.settings, name)) for name in names)
 
     def best_of(self, evaluations: Sequence[Evaluation]) -> Evaluation | None:
         """Returns the best of some evaluations, which are sorted by step; None if there is none."""
@@ -216,9 +233,19 @@ class FineTuningTask(abc.ABC):
 
     # Prediction.
 
-    @abc.abstractmethod
+    def result(self, outputs: Outputs) -> dict[str, Any]:
+        """Returns the prediction for an example as a JSON object, in which NumPy values may be.
+
+        Args:
+            outputs: name → [...], the `predictions` for the example. By default, all of them are
+                the result.
+        """
+        return dict(outputs)
+
     def write_predictions(self, output_dir: str, split: Split, outputs: Outputs, step: int) -> str:
         """Writes the best checkpoint's predictions for a split, and metrics if labels are known.
+
+        By default, `<split>_predictions.jsonl` has the `result` of each example in a line.
 
         Args:
             output_dir: folder of the run.
@@ -229,6 +256,17 @@ class FineTuningTask(abc.ABC):
         Returns:
             The text to print.
         """
+        path = os.path.join(output_dir, f"{split.name}_predictions.jsonl")
+        with files.write_atomically(path) as stream:
+            for result in self.results(outputs):
+                stream.write(json.dumps(result, ensure_ascii=False) + "\n")
+        logging.info("Predictions: %s", path)
+        return ""
+
+    def results(self, outputs: Outputs) -> list[dict[str, Any]]:
+        """Returns the `result` of each of N examples, given `predictions` of the shapes [N, …]."""
+        rows = (dict(zip(outputs, row, strict=True)) for row in zip(*outputs.values(), strict=True))
+        return [results.as_json(self.result(row)) for row in rows]
 
     # The folder of a run, and its export.
 
@@ -248,9 +286,9 @@ class FineTuningTask(abc.ABC):
         """Records in the folder of a run which task its checkpoints belong to."""
         return
 
-    @abc.abstractmethod
     def served_outputs(self, outputs: Any) -> dict[str, tf.Tensor]:
         """Converts the model's outputs to the outputs of the exported model, name → tensor."""
+        return self.predictions(outputs)
 
     def export(
         self,
@@ -276,4 +314,5 @@ class FineTuningTask(abc.ABC):
             self.served_outputs,
             any_length=True,
             extra_files=extra_files,
+            precision=self.settings.export_precision,
         )

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from albert_tf import tasks
 from albert_tf.inference.settings import Settings
 
 __all__ = ["Settings", "run", "serve"]
@@ -26,7 +27,7 @@ def run(settings: Settings) -> Iterator[dict[str, Any]]:
         ValueError, OSError: settings, model or input are invalid or inconsistent; the message says
             which.
     """
-    settings.check_paths()
+    _prepare(settings)
     from albert_tf.inference import program  # imports TensorFlow, which the settings do not need
 
     return program.run(settings)
@@ -42,7 +43,14 @@ def serve(settings: Settings) -> None:
         ValueError, OSError: the model cannot be used, the extra `web` is not installed, or the
             address is already in use.
     """
-    settings.check_paths()
+    _prepare(settings)
     from albert_tf.inference import web  # imports TensorFlow and Starlette
 
     web.serve(settings)
+
+
+def _prepare(settings: Settings) -> None:
+    """Checks the paths, and registers the tasks of the user."""
+    settings.check_paths()
+    if settings.task_module:
+        tasks.import_tasks(settings.task_module)

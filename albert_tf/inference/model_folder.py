@@ -1,32 +1,30 @@
 """Determines the task, labels and training settings of a model from the files in its folder.
 
-The folder is the output directory of one of the programs, or any folder that `from_pretrained`
-accepts, such as a released archive. The head in the checkpoint identifies most tasks; `task.json`
-and the recorded settings distinguish the others.
+The folder is the output directory of one of the programs, which record their task, or any folder
+that `from_pretrained` accepts, such as a released archive. There, the head in the checkpoint
+identifies most tasks; `task.json` and the recorded settings distinguish the others.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from albert_tf import tasks
 from albert_tf.checkpoints import families, finding, trained_with
 from albert_tf.checkpoints.containers import open_weights
 from albert_tf.checkpoints.names import variable_name
 from albert_tf.checkpoints.pretrained import load_pretrained
 from albert_tf.classification import custom
 from albert_tf.classification.tasks import ClassificationTask
-from albert_tf.inference.settings import EMBEDDINGS, FILL_MASK, TASKS
 from albert_tf.modeling import AlbertModel
-from albert_tf.settings import SettingsGroup, describe, from_text
-from albert_tf.squad.task import HEAD_V1, HEAD_V2
+from albert_tf.settings import SettingsGroup, describe
+from albert_tf.tasks import CLASSIFICATION, EMBEDDINGS, MULTIPLE_CHOICE, REGRESSION, TaskSpec
 from albert_tf.token_classification.task import Tags, remembered_tags
 from albert_tf.tokenization import FullTokenizer
 
-HEAD = "output_weights"  # of classification, regression, multiple choice and token classification
-MASKED_LM_HEAD = "cls/predictions/output_bias"
-# A setting that is unique to one program → the task that this program trains models for.
-SIGNS = {"max_qa_length": "multiple_choice", "use_pooled_output": "classification"}
+HEAD = tasks.get(CLASSIFICATION).head_variable
 
 
 class ModelFolder:
@@ -58,7 +56,7 @@ class ModelFolder:
         self.shapes = {name: tuple(entry.shape) for name, entry in entries.items()}
         self.recorded = trained_with.read_settings(self.records)
 
-    def load(self, task: str | None, **arguments: Any) -> tuple[Any, FullTokenizer]:
+    def load(self, task: str, **arguments: Any) -> tuple[Any, FullTokenizer]:
         """Returns the model for a task and its tokenizer.
 
         Args:
@@ -68,25 +66,25 @@ class ModelFolder:
         return load_pretrained(self.checkpoint, task, **arguments)
 
     def find_task(self, wanted: str | None = None) -> str:
-        """Returns the task to use the model for, one of `TASKS`.
+        """Returns the name of the task to use the model for.
 
         Args:
             wanted: the requested task. None selects the task that the model was fine-tuned for, or
                 embeddings if it was not fine-tuned.
 
         Raises:
-            ValueError: the checkpoint has no head for the task, or its task is ambiguous.
+            ValueError: the task is not registered, the checkpoint has no head for it, or its task
+                is ambiguous.
         """
         if wanted is None:
             return self._trained_task() or EMBEDDINGS
-        if wanted not in TASKS:
-            raise ValueError(f"task={wanted!r}: expected one of {', '.join(map(repr, TASKS))}")
-        if wanted != EMBEDDINGS and not self._has_head_of(wanted):
+        spec = tasks.get(wanted)
+        if not self._has_head_of(spec):
             trained = self._trained_task() or "no task"
             raise ValueError(
                 f"{self.path} has no head for the task {wanted}: it was fine-tuned for {trained}"
             )
-        return wanted
+        return spec.name
 
     def possible_tasks(self) -> tuple[str, ...]:
         """Returns all tasks that the model supports, starting with the one it was fine-tuned for.
@@ -94,36 +92,38 @@ class ModelFolder:
         Raises:
             ValueError: the task of the model is ambiguous.
         """
-        masks = (FILL_MASK,) if self._has_head_of(FILL_MASK) else ()
-        return tuple(dict.fromkeys((self.find_task(), *masks, EMBEDDINGS)))
+        others = [spec.name for spec in tasks.rows() if spec.make_task is None]
+        others = [name for name in others if self._has_head_of(tasks.get(name))]
+        return tuple(dict.fromkeys((self.find_task(), *others)))
 
-    def _has_head_of(self, task: str) -> bool:
-        heads = {FILL_MASK: MASKED_LM_HEAD, "spans": HEAD_V1, "answerable_spans": HEAD_V2}
-        return heads.get(task, HEAD) in self.shapes
+    def _has_head_of(self, spec: TaskSpec) -> bool:
+        return not spec.head_variable or spec.head_variable in self.shapes
 
     def _trained_task(self) -> str | None:
-        if HEAD_V2 in self.shapes or HEAD_V1 in self.shapes:
-            return "answerable_spans" if HEAD_V2 in self.shapes else "spans"
-        if HEAD not in self.shapes:
-            return None
-        task = self._remembered_task()
-        if task is None and self.shapes[HEAD][0] == 1:
+        """Returns the task that the model was fine-tuned for; None if it was not.
+
+        Raises:
+            ValueError: the recorded task is not registered, or none is recorded and it is
+                ambiguous.
+        """
+        name = trained_with.read_task(self.records)
+        try:
+            if name and self._has_head_of(tasks.get(name)):
+                return name
+        except ValueError as error:
+            path = os.path.join(self.records, trained_with.FILE)
+            raise ValueError(f"{path}: {error}") from None
+        known = self.recorded | finding.read_json_if_there(self.records, custom.TASK_FILE)
+        fine_tuned = [spec for spec in tasks.rows() if spec.make_task and self._has_head_of(spec)]
+        for spec in fine_tuned:
+            if spec.recognize is not None and spec.recognize(known):
+                return spec.name
+        if HEAD in self.shapes and self.shapes[HEAD][0] == 1:
             raise ValueError(
                 f"{self.path} has a head with one output, and no file that records its task: pass "
-                "the task, regression or multiple_choice"
+                f"the task, {REGRESSION} or {MULTIPLE_CHOICE}"
             )
-        return task or "classification"
-
-    def _remembered_task(self) -> str | None:
-        """Returns the task according to `task.json` or the recorded settings, or None."""
-        known = finding.read_json_if_there(self.records, custom.TASK_FILE)
-        if "token_labels" in known:
-            return "token_classification"
-        if known:
-            remembered = custom.read_task(self.records)
-            is_regression = remembered is not None and remembered.is_regression
-            return "regression" if is_regression else "classification"
-        return next((task for name, task in SIGNS.items() if name in self.recorded), None)
+        return CLASSIFICATION if HEAD in self.shapes else None
 
     def classification_task(self, task: str) -> ClassificationTask:
         """Returns the classification or regression task, with labels "0", "1", … if unknown.
@@ -132,7 +132,7 @@ class ModelFolder:
             ValueError: the recorded labels are those of another head.
         """
         known = custom.read_task(self.records)
-        is_regression = task == "regression"
+        is_regression = task == REGRESSION
         if known is not None and known.is_regression == is_regression:
             if not is_regression:
                 self._check_count(known.labels)
@@ -172,12 +172,20 @@ class ModelFolder:
             names: names of settings.
             of: the settings class that defines them.
         """
-        fields = {field.name: field for field in describe(of)}
-        return {
-            name: from_text(self.recorded[name], fields[name])
-            for name in names
-            if name in fields and name in self.recorded
-        }
+        return trained_with.values_of(self.recorded, names, of)
+
+    def all_settings(self, of: type[SettingsGroup]) -> dict[str, Any]:
+        """Returns name → value for a program that uses the trained model, without its data.
+
+        Paths are not recorded; those that a program requires are the folder of the run's records.
+
+        Args:
+            of: the settings class of the program.
+        """
+        fields = describe(of)
+        values = dict.fromkeys((field.name for field in fields if field.is_required), self.records)
+        recorded = self.settings([field.name for field in fields if field.is_recorded], of)
+        return values | recorded | {"output_dir": self.records, "do_train": False}
 
 
 class LoadedModelFolder(ModelFolder):
@@ -194,8 +202,8 @@ class LoadedModelFolder(ModelFolder):
         self.shapes = {variable_name(weight): tuple(weight.shape) for weight in model.variables}
         self._loaded = model, tokenizer
 
-    def load(self, task: str | None, **arguments: Any) -> tuple[Any, FullTokenizer]:
-        """Returns the model, or its encoder if the task is None; ignores the arguments."""
+    def load(self, task: str, **arguments: Any) -> tuple[Any, FullTokenizer]:
+        """Returns the model, or its encoder for embeddings; ignores the arguments."""
         model, tokenizer = self._loaded
-        is_head = task is None and isinstance(model, AlbertModel)
+        is_head = task == EMBEDDINGS and isinstance(model, AlbertModel)
         return (model.encoder if is_head else model), tokenizer

@@ -19,34 +19,30 @@ import contextlib
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import tensorflow as tf
 import tf_keras
 from numpy.typing import NDArray
 
-from albert_tf import classification, race, squad, token_classification
+from albert_tf import classification, race, squad, tasks, token_classification
 from albert_tf.classification.task import MIN_SEQ_LENGTH, Classifier
 from albert_tf.finetuning.batching import Features, Padding
 from albert_tf.finetuning.prediction import Predictor, Step
+from albert_tf.finetuning.results import as_json
 from albert_tf.finetuning.sequences import TokenSequences
+from albert_tf.finetuning.tables import BadRowError, Row
 from albert_tf.finetuning.task import FineTuningTask, Outputs, Split
+from albert_tf.inference import reading
 from albert_tf.inference.model_folder import ModelFolder
-from albert_tf.inference.settings import (
-    EMBEDDINGS,
-    ENGINES,
-    FILL_MASK,
-    OPENVINO,
-    TENSORFLOW,
-)
+from albert_tf.inference.settings import ENGINES, OPENVINO, TENSORFLOW
 from albert_tf.race.reading import Question, QuestionSet
 from albert_tf.race.task import SPECIAL_TOKENS, MultipleChoice, option_sequences
 from albert_tf.serving import openvino_engine, saved_model
 from albert_tf.serving.graph_masks import MASK, id_without_space, is_word
 from albert_tf.serving.poolings import MEAN, MEAN_LAST_4, POOLINGS
 from albert_tf.serving.pretrained_model import pool
-from albert_tf.settings import SettingsGroup
 from albert_tf.squad import windows
 from albert_tf.squad.reading import SquadData, SquadExample
 from albert_tf.squad.task import QuestionAnswering
@@ -57,11 +53,7 @@ from albert_tf.token_classification.task import (
     find_spans,
     make_features,
 )
-from albert_tf.tokenization import (
-    FullTokenizer,
-    find_words,
-    split_pairs,
-)
+from albert_tf.tokenization import find_words, split_pairs
 
 BATCH_SIZE, PAD_TO_MULTIPLE = 32, 8  # if the folder does not record them
 TOP_K = 5
@@ -149,8 +141,8 @@ def load_predictor(
         folder: the output directory of one of the programs, a released archive, or any other folder
             that `from_pretrained` accepts; or a checkpoint in it.
         task: "classification", "regression", "token_classification", "multiple_choice", "spans",
-            "answerable_spans", "embeddings" or "fill_mask". Default: the task that the model was
-            fine-tuned for, or else "embeddings".
+            "answerable_spans", "fill_mask", "embeddings", or a registered task of your own.
+            Default: the task that the model was fine-tuned for, or else "embeddings".
         batch_size: number of sequences per batch; see `Options` for this and the next four.
         max_seq_length: maximum number of tokens in a text or a window.
         top_k: maximum number of answers, and of words per mask, to return.
@@ -160,8 +152,8 @@ def load_predictor(
             `from_pretrained`; by default, they are found in the folder.
 
     Returns:
-        A `TextClassifier`, `TokenTagger`, `ChoiceAnswerer`, `SpanAnswerer`, `Embedder` or
-        `MaskFiller`.
+        A `TextClassifier`, `TokenTagger`, `ChoiceAnswerer`, `SpanAnswerer`, `Embedder`,
+        `MaskFiller`, or the predictor of a task of your own.
 
     Raises:
         FileNotFoundError, ValueError: as in `from_pretrained`, or if the model has no head for the
@@ -180,19 +172,28 @@ def make_predictor(
 
     Args:
         found: the folder of the model.
-        task: one of `TASKS`.
+        task: name of a task.
         options: the options of inference.
         model_files: as in `load_predictor`; values of None are ignored.
     """
-    return PREDICTORS[task](found, task, options, model_files)
+    return predictor_class(task)(found, task, options, model_files)
+
+
+def predictor_class(task: str) -> type[TextPredictor]:
+    """Returns the class of a task's predictor."""
+    found: type[TextPredictor] = tasks.resolve(tasks.get(task).predictor)
+    return found
 
 
 class TextPredictor:
     """Base class of all predictors: computes the outputs of a model in batches.
 
+    A subclass has a method `__call__`. For programs, `parse` converts a row of a file or a request
+    to an input, and `predict` returns the results of inputs.
+
     Args:
         found: the folder of the model.
-        task: one of `TASKS`.
+        task: name of a task.
         options: the options of inference.
         model_files: as in `load_predictor`.
 
@@ -202,17 +203,15 @@ class TextPredictor:
         max_seq_length: the maximum of S.
     """
 
-    settings_class: type[SettingsGroup] = classification.Settings
-
     def __init__(
         self, found: ModelFolder, task: str, options: Options, model_files: Mapping[str, Any]
     ) -> None:
         self.task, self.options = task, options
-        recorded = found.settings(DECISIVE, self.settings_class)
+        recorded = found.settings(DECISIVE, tasks.resolve(tasks.get(task).settings))
         self._precision = tf_keras.mixed_precision.global_policy().compute_dtype
         is_tensorflow = options.engine == TENSORFLOW  # other engines cast float32 models themselves
         with contextlib.nullcontext() if is_tensorflow else saved_model.float32_models():
-            self.model, self.tokenizer = self.load(found, recorded, model_files)
+            self.model, self.tokenizer = found.load(task, **model_files)
         config = self.model.config
         limit = config.max_position_embeddings
         self.max_seq_length = options.max_seq_length or recorded.get("max_seq_length", limit)
@@ -224,11 +223,19 @@ class TextPredictor:
         self._recorded = recorded | {"max_seq_length": self.max_seq_length}
         self._predictor: Predictor | None = None
 
-    def load(
-        self, found: ModelFolder, recorded: Mapping[str, Any], model_files: Mapping[str, Any]
-    ) -> tuple[Any, FullTokenizer]:
-        """Returns the model and its tokenizer."""
-        return found.load(self.task, **model_files)
+    @staticmethod
+    def parse(row: Row) -> Any:
+        """Returns the input in a row: here, a text or a pair of texts, as (text, text or "").
+
+        Raises:
+            BadRowError: the row is not an input; the message says why.
+        """
+        return reading.parse_pair(row)
+
+    def predict(self, inputs: list[Any]) -> Sequence[Result]:
+        """Returns the results of inputs from `parse`, in their order."""
+        results: Sequence[Result] = cast(Any, self)(inputs)
+        return results
 
     def compute(
         self,
@@ -266,25 +273,28 @@ class TextPredictor:
         )
 
 
-class TextClassifier(TextPredictor):
-    """Classifies texts or text pairs; in regression, computes their scores.
+class TaskPredictor(TextPredictor):
+    """Predicts texts or text pairs with the fine-tuning task, as `FineTuningTask.result` says.
 
-        classify = albert_tf.load_predictor("lcqmc_model/")
-        classify([("你多大了", "你几岁"), ("天气好", "天气不好")])
-
-    A result has `label` and `probabilities` (label → probability), or `score` in regression.
+    This is the predictor of a task of your own, unless its row names another one.
     """
 
     def __init__(
         self, found: ModelFolder, task: str, options: Options, model_files: Mapping[str, Any]
     ) -> None:
         super().__init__(found, task, options, model_files)
-        row = found.classification_task(task)
-        settings = classification.Settings(
-            task_name="tsv", data_dir=found.folder, output_dir=found.folder, **self._recorded
+        self._task = self.make_task(found)
+        self.labels = self._task.labels
+
+    def make_task(self, found: ModelFolder) -> FineTuningTask:
+        """Returns the fine-tuning task, made of the settings that the model was trained with."""
+        spec = tasks.get(self.task)
+        of = tasks.resolve(spec.settings)
+        settings = of(**found.all_settings(of) | self._recorded)
+        task: FineTuningTask = tasks.resolve(spec.make_task)(
+            settings, self.model.config, self.tokenizer
         )
-        self._task = Classifier(row, settings, self.model.config, self.tokenizer)
-        self.labels = row.labels
+        return task
 
     def __call__(self, texts: Texts, pairs: str | Sequence[str] | None = None) -> Any:
         """Returns the result of each text, in input order; for a single string, its result alone.
@@ -296,31 +306,30 @@ class TextClassifier(TextPredictor):
         Raises:
             ValueError: an input is not a string.
         """
-        results = [self._result(row) for row in self.compute_probabilities(texts, pairs)]
-        return results[0] if isinstance(texts, str) else results
-
-    def compute_probabilities(
-        self, texts: Texts, pairs: str | Sequence[str] | None = None
-    ) -> NDArray[np.float32]:
-        """Returns the probabilities of N texts, float32 [N, K]; in regression, scores [N, 1]."""
         sequences = self.tokenizer.sequences(texts, pairs, self.max_seq_length)
         if not sequences:
-            return np.zeros((0, len(self.labels)), np.float32)
+            return []
         outputs = self.compute_task(self._task, TokenSequences.pack(sequences, {}))
-        return outputs["probabilities"]
-
-    def _result(self, row: NDArray[Any]) -> Result:
-        if self.task == "regression":
-            return {"score": _number(row[0])}
-        return {
-            "label": self.labels[row.argmax()],
-            "probabilities": dict(zip(self.labels, map(_number, row), strict=True)),
-        }
+        results = self._task.results(outputs)
+        return results[0] if isinstance(texts, str) else results
 
 
-def _number(value: Any) -> float:
-    """Returns the float with the fewest digits that rounds to the same float32."""
-    return float(str(np.float32(value)))
+class TextClassifier(TaskPredictor):
+    """Classifies texts or text pairs; in regression, computes their scores.
+
+        classify = albert_tf.load_predictor("lcqmc_model/")
+        classify([("你多大了", "你几岁"), ("天气好", "天气不好")])
+
+    A result has `label` and `probabilities` (label → probability), or `score` in regression.
+    """
+
+    def make_task(self, found: ModelFolder) -> Classifier:
+        """Returns the task, whose labels are "0", "1", … if they are unknown."""
+        settings = classification.Settings(
+            task_name="tsv", data_dir=found.folder, output_dir=found.folder, **self._recorded
+        )
+        row = found.classification_task(self.task)
+        return Classifier(row, settings, self.model.config, self.tokenizer)
 
 
 class TaggedWords(NamedTuple):
@@ -343,8 +352,6 @@ class TokenTagger(TextPredictor):
     for strings, `begin` and `end` (character offsets).
     """
 
-    settings_class = token_classification.Settings
-
     def __init__(
         self, found: ModelFolder, task: str, options: Options, model_files: Mapping[str, Any]
     ) -> None:
@@ -354,6 +361,11 @@ class TokenTagger(TextPredictor):
             data_dir=found.folder, output_dir=found.folder, **self._recorded
         )
         self._task = TokenClassifier(self.tags, settings, self.model.config, self.tokenizer)
+
+    @staticmethod
+    def parse(row: Row) -> str | list[str]:
+        """Returns the text or the tokens in a row."""
+        return reading.parse_words(row)
 
     def __call__(self, texts: str | Sequence[str | Sequence[str]]) -> Any:
         """Returns the result of each text, in input order; for a single string, its result alone.
@@ -386,7 +398,7 @@ class TokenTagger(TextPredictor):
         labels = self._task.predicted_labels(Split("test", data, features), outputs)
         scores = iter(features.at_tokens(outputs["scores"]))
         return [
-            TaggedWords(found, list(names), [_number(next(scores)) for _ in found])
+            TaggedWords(found, list(names), as_json([next(scores) for _ in found]))
             for found, names in zip(words, labels, strict=True)
         ]
 
@@ -420,8 +432,6 @@ class ChoiceAnswerer(TextPredictor):
     A result has `prediction` (zero-based index), `answer` (the option) and `probabilities`.
     """
 
-    settings_class = race.Settings
-
     def __init__(
         self, found: ModelFolder, task: str, options: Options, model_files: Mapping[str, Any]
     ) -> None:
@@ -429,6 +439,15 @@ class ChoiceAnswerer(TextPredictor):
         settings = race.Settings(data_dir=found.folder, output_dir=found.folder, **self._recorded)
         self._max_qa_length = min(settings.max_qa_length, self.max_seq_length - SPECIAL_TOKENS)
         self._task = MultipleChoice(settings, self.model.config, self.tokenizer)
+
+    @staticmethod
+    def parse(row: Row) -> Question:
+        """Returns the question in a row."""
+        return reading.parse_choice(row)
+
+    def predict(self, inputs: list[Any]) -> Sequence[Result]:
+        """Returns the results of questions."""
+        return self.choose(inputs)
 
     def __call__(self, passage: str, question: str, options: Sequence[str]) -> Result:
         """Returns the result of one question.
@@ -448,7 +467,7 @@ class ChoiceAnswerer(TextPredictor):
             {
                 "prediction": int(row.argmax()),
                 "answer": question.options[row.argmax()],
-                "probabilities": [_number(value) for value in row[: len(question.options)]],
+                "probabilities": as_json(row[: len(question.options)]),
             }
             for question, row in zip(questions, self._probabilities(questions), strict=True)
         ]
@@ -472,29 +491,25 @@ class SpanAnswerer(TextPredictor):
     is "", and `begin` and `end` are -1. The same holds for a SQuAD 1.1 model that finds no answer.
     """
 
-    settings_class = squad.Settings
-
     def __init__(
         self, found: ModelFolder, task: str, options: Options, model_files: Mapping[str, Any]
     ) -> None:
         super().__init__(found, task, options, model_files)
         settings = squad.Settings(output_dir=found.folder, num_workers=1, **self._recorded)
-        is_answerable = task == "answerable_spans"
+        is_answerable = task == tasks.ANSWERABLE_SPANS
         self._task = QuestionAnswering(
             settings, self.model.config, self.tokenizer, is_answerable, {}
         )
         self._threshold = self._task.threshold(found.records) if is_answerable else None
 
-    def load(
-        self, found: ModelFolder, recorded: Mapping[str, Any], model_files: Mapping[str, Any]
-    ) -> tuple[Any, FullTokenizer]:
-        """Returns the model and its tokenizer."""
-        tops: dict[str, Any] = {}
-        if self.task == "answerable_spans":
-            tops = {
-                name: recorded[name] for name in ("start_n_top", "end_n_top") if name in recorded
-            }
-        return found.load(self.task, **tops, **model_files)
+    @staticmethod
+    def parse(row: Row) -> tuple[str, str]:
+        """Returns the question and the context in a row."""
+        return reading.parse_question(row)
+
+    def predict(self, inputs: list[Any]) -> Sequence[Result]:
+        """Returns the results of pairs (question, context)."""
+        return self.answer(inputs)
 
     def __call__(self, question: str, context: str) -> Result:
         """Returns the result of one question."""
@@ -545,12 +560,6 @@ class Embedder(TextPredictor):
     embed(["你好", "再见"])
     """
 
-    def load(
-        self, found: ModelFolder, recorded: Mapping[str, Any], model_files: Mapping[str, Any]
-    ) -> tuple[Any, FullTokenizer]:
-        """Returns the encoder and the tokenizer."""
-        return found.load(None, **model_files)
-
     def __call__(
         self, texts: Texts, pairs: str | Sequence[str] | None = None
     ) -> NDArray[np.float32]:
@@ -566,6 +575,10 @@ class Embedder(TextPredictor):
         features = TokenSequences.pack(sequences, {})
         rows = self.compute(features, self._embed, {"embedding": 0.0})["embedding"]
         return rows[0] if isinstance(texts, str) else rows
+
+    def predict(self, inputs: list[Any]) -> Sequence[Result]:
+        """Returns the embeddings as lists of numbers."""
+        return [{"embedding": as_json(row)} for row in self(inputs)]
 
     def _embed(self, batch: Mapping[str, tf.Tensor], training: bool) -> dict[str, tf.Tensor]:
         pooling = self.options.pooling
@@ -598,11 +611,13 @@ class MaskFiller(TextPredictor):
         tokenizer = self.tokenizer
         self._is_word = np.array(is_word(tokenizer), np.float32)  # [V]
 
-    def load(
-        self, found: ModelFolder, recorded: Mapping[str, Any], model_files: Mapping[str, Any]
-    ) -> tuple[Any, FullTokenizer]:
-        """Returns the model and its tokenizer."""
-        return found.load("pretraining", **model_files)
+    @staticmethod
+    def parse(row: Row) -> str:
+        """Returns the text in a row."""
+        text = reading.parse_text(row)
+        if MASK not in text:
+            raise BadRowError(f"no {MASK} in the text: put it in place of a word to predict")
+        return text
 
     def __call__(self, texts: str | Sequence[str]) -> Any:
         """Returns the result of each text, in input order; for a single string, its result alone.
@@ -666,7 +681,7 @@ class MaskFiller(TextPredictor):
     def _result(self, text: str, ids: NDArray[Any], scores: NDArray[Any]) -> Result:
         masks: list[list[Result]] = [
             [
-                {"token": self._word(token_id), "score": _number(score)}
+                {"token": self._word(token_id), "score": as_json(score)}
                 for token_id, score in zip(row, values, strict=True)
             ]
             for row, values in zip(ids, scores, strict=True)
@@ -679,15 +694,3 @@ class MaskFiller(TextPredictor):
     def _word(self, token_id: int) -> str:
         (piece,) = self.tokenizer.convert_ids_to_tokens([int(token_id)])
         return self.tokenizer.detokenize([piece])
-
-
-PREDICTORS: dict[str, type[TextPredictor]] = {
-    "classification": TextClassifier,
-    "regression": TextClassifier,
-    "token_classification": TokenTagger,
-    "multiple_choice": ChoiceAnswerer,
-    "spans": SpanAnswerer,
-    "answerable_spans": SpanAnswerer,
-    EMBEDDINGS: Embedder,
-    FILL_MASK: MaskFiller,
-}

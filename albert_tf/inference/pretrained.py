@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from albert_tf import tasks
 from albert_tf.checkpoints.pretrained import load_pretrained
 from albert_tf.inference.model_folder import LoadedModelFolder, ModelFolder
-from albert_tf.inference.settings import EMBEDDINGS, FILL_MASK
 from albert_tf.serving.poolings import MEAN
 from albert_tf.tokenization import FullTokenizer
 
@@ -56,7 +56,7 @@ def from_pretrained(
             is used, or else the newest one; of an `--export_dir` the newest export.
         task: None for an `AlbertEncoder`, "pretraining" for an `AlbertForPretraining`, or the task
             of a head: "classification", "regression", "multiple_choice", "spans",
-            "answerable_spans" or "token_classification".
+            "answerable_spans", "token_classification", or a registered task of your own.
         num_labels: number of labels; defaults to that of the head in the checkpoint.
         config_file: the config; defaults to the one in the folder.
         vocab_file: a WordPiece vocabulary; defaults to the vocabulary in the folder.
@@ -145,24 +145,26 @@ class Pretrained(tuple[Any, FullTokenizer]):
 
     def classify(self, texts: Texts, pairs: str | Sequence[str] | None = None) -> Any:
         """Returns labels with probabilities, or the scores of a regression: `TextClassifier`."""
-        return self._predictor(self._choose_task("classification", "regression"))(texts, pairs)
+        task = self._choose_task(tasks.CLASSIFICATION, tasks.REGRESSION)
+        return self._predictor(task)(texts, pairs)
 
     def tag(self, texts: str | Sequence[str | Sequence[str]]) -> Any:
         """Returns labels of the tokens of texts, and the spans that they mark: `TokenTagger`."""
-        return self._predictor(self._choose_task("token_classification"))(texts)
+        return self._predictor(self._choose_task(tasks.TOKEN_CLASSIFICATION))(texts)
 
     def choose(self, passage: str, question: str, options: Sequence[str]) -> dict[str, Any]:
         """Returns the option that answers a question about a passage: `ChoiceAnswerer`."""
-        return self._predictor(self._choose_task("multiple_choice"))(passage, question, options)
+        task = self._choose_task(tasks.MULTIPLE_CHOICE)
+        return self._predictor(task)(passage, question, options)
 
     def answer(self, question: str, context: str, top_k: int = 5) -> dict[str, Any]:
         """Returns the spans of a context that answer a question: `SpanAnswerer`."""
-        task = self._choose_task("spans", "answerable_spans")
+        task = self._choose_task(tasks.SPANS, tasks.ANSWERABLE_SPANS)
         return self._predictor(task, top_k=top_k)(question, context)
 
     def fill_mask(self, texts: str | Sequence[str], top_k: int = 5) -> Any:
         """Returns the best words for each "[MASK]" in texts: `MaskFiller`."""
-        return self._predictor(FILL_MASK, top_k=top_k)(texts)
+        return self._predictor(tasks.FILL_MASK, top_k=top_k)(texts)
 
     def embed(
         self,
@@ -171,12 +173,12 @@ class Pretrained(tuple[Any, FullTokenizer]):
         pooling: str = MEAN,
     ) -> NDArray[np.float32]:
         """Returns embeddings of texts, float32 [N, H], or [H] for a single string: `Embedder`."""
-        return self._predictor(EMBEDDINGS, pooling=pooling)(texts, pairs)
+        return self._predictor(tasks.EMBEDDINGS, pooling=pooling)(texts, pairs)
 
     @property
     def _own_task(self) -> str | None:
-        """The task of the model as a predictor's task; None for an encoder."""
-        return FILL_MASK if self.task == "pretraining" else self.task
+        """The task of the model, under the name of its row; None for an encoder."""
+        return None if self.task is None else tasks.get(self.task).name
 
     @functools.cached_property
     def _folder_task(self) -> str:
@@ -200,7 +202,7 @@ class Pretrained(tuple[Any, FullTokenizer]):
 
         key = (task, *options.items())
         if key not in self._predictors:
-            is_own = task in (self._own_task, EMBEDDINGS)
+            is_own = task in (self._own_task, tasks.EMBEDDINGS)
             found = LoadedModelFolder(self.folder, *self) if is_own else ModelFolder(self.folder)
             self._predictors[key] = predictors.make_predictor(
                 found, found.find_task(task), predictors.Options(**options), self._model_files

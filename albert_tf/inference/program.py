@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import sys
@@ -11,56 +10,27 @@ from typing import Any
 
 import numpy as np
 from absl import logging
-from numpy.typing import NDArray
 from tqdm import tqdm
 
 from albert_tf import files
+from albert_tf.finetuning.results import as_json
 from albert_tf.finetuning.tables import BadRowError, Row
 from albert_tf.inference import reading
 from albert_tf.inference.model_folder import ModelFolder
 from albert_tf.inference.predictors import (
-    MASK,
     Options,
     Result,
     TextPredictor,
     make_predictor,
+    predictor_class,
     similarities,
 )
-from albert_tf.inference.settings import EMBEDDINGS, FILL_MASK, STANDARD_INPUT, Settings
+from albert_tf.inference.settings import STANDARD_INPUT, Settings
 from albert_tf.training import interruption, run_identity, session
 from albert_tf.training.settings import DeviceSettings
 
 Block = list[tuple[int, Any]]  # (line, input) pairs
 NPY = ".npy"
-
-
-@dataclasses.dataclass(frozen=True)
-class Kind:
-    """Functions that parse and predict the inputs of a task.
-
-    Attributes:
-        parse: converts a row to an input.
-        predict: returns the results for a predictor and a list of inputs.
-    """
-
-    parse: Callable[[Row], Any]
-    predict: Callable[[Any, list[Any]], Sequence[Result]]
-
-
-def _embeddings(predictor: Any, inputs: list[Any]) -> list[Result]:
-    return [{"embedding": _numbers(row)} for row in predictor(inputs)]
-
-
-def _numbers(row: NDArray[np.float32]) -> list[float]:
-    """Returns floats with the fewest digits that round to the same float32 values."""
-    return [float(str(value)) for value in row]
-
-
-def _parse_masked(row: Row) -> str:
-    text = reading.parse_text(row)
-    if MASK not in text:
-        raise BadRowError(f"no {MASK} in the text: put it in place of a word to predict")
-    return text
 
 
 def parse_two(row: Row) -> tuple[str, str]:
@@ -69,22 +39,6 @@ def parse_two(row: Row) -> tuple[str, str]:
     if not pair[1]:
         raise BadRowError("expected two texts to compare, got one")
     return pair
-
-
-_TEXTS = Kind(reading.parse_pair, lambda predictor, inputs: predictor(inputs))
-_QUESTIONS = Kind(reading.parse_question, lambda predictor, inputs: predictor.answer(inputs))
-KINDS = {
-    "classification": _TEXTS,
-    "regression": _TEXTS,
-    "token_classification": Kind(reading.parse_words, _TEXTS.predict),
-    "multiple_choice": Kind(
-        reading.parse_choice, lambda predictor, inputs: predictor.choose(inputs)
-    ),
-    "spans": _QUESTIONS,
-    "answerable_spans": _QUESTIONS,
-    EMBEDDINGS: Kind(reading.parse_pair, _embeddings),
-    FILL_MASK: Kind(_parse_masked, _TEXTS.predict),
-}
 
 
 def run(settings: Settings) -> Iterator[Result]:
@@ -96,12 +50,11 @@ def run(settings: Settings) -> Iterator[Result]:
     """
     found = ModelFolder(settings.model_dir)
     task = found.find_task(settings.wanted_task)
-    kind = KINDS[task]
     if settings.embeddings_file:
         _prepare(settings.embeddings_file, settings, found)
     is_search = settings.input_file is not None and settings.text is not None
     compares_pairs = settings.similarity and not is_search
-    blocks = read_inputs(settings, parse_two if compares_pairs else kind.parse)
+    blocks = read_inputs(settings, parse_two if compares_pairs else predictor_class(task).parse)
     with session.use_devices(device_settings(settings, found)):
         predictor = load(settings, found, task)
         shown = _with_progress(settings, blocks)
@@ -115,7 +68,7 @@ def run(settings: Settings) -> Iterator[Result]:
             with interruption.ending_by_exception():
                 _write(settings.embeddings_file, predictor, shown)
         else:
-            yield from _predict(kind, predictor, shown)
+            yield from _predict(predictor, shown)
 
 
 def read_inputs(settings: Settings, parse: Callable[[Row], Any]) -> Iterator[Block]:
@@ -199,9 +152,9 @@ def _with_progress(settings: Settings, blocks: Iterator[Block]) -> Iterator[Bloc
             bar.update(len(block))
 
 
-def _predict(kind: Kind, predictor: Any, blocks: Iterator[Block]) -> Iterator[Result]:
+def _predict(predictor: TextPredictor, blocks: Iterator[Block]) -> Iterator[Result]:
     for block in blocks:
-        results = kind.predict(predictor, [row for _, row in block])
+        results = predictor.predict([row for _, row in block])
         for (line, _), result in zip(block, results, strict=True):
             yield {"line": line, **result} if line else result
 
@@ -209,7 +162,7 @@ def _predict(kind: Kind, predictor: Any, blocks: Iterator[Block]) -> Iterator[Re
 def compare(embed: Any, block: Block) -> Iterator[Result]:
     """Yields the similarity of each pair of texts, with its line number if it has one."""
     first, second = (embed([pair[place] for _, pair in block]) for place in (0, 1))
-    for (line, _), score in zip(block, _numbers(similarities(first, second)), strict=True):
+    for (line, _), score in zip(block, as_json(similarities(first, second)), strict=True):
         yield {"line": line, "similarity": score} if line else {"similarity": score}
 
 
@@ -221,7 +174,7 @@ def search(embed: Any, text: str, blocks: Iterable[Block], top_k: int) -> list[R
         scores = similarities(query, embed([text for _, (text, _) in block]))
         best += [
             {"line": line, "similarity": score, "text": text}
-            for (line, (text, _)), score in zip(block, _numbers(scores), strict=True)
+            for (line, (text, _)), score in zip(block, as_json(scores), strict=True)
         ]
         best = sorted(best, key=lambda row: -row["similarity"])[:top_k]
     return best
@@ -240,7 +193,7 @@ def _write(path: str, embed: Any, blocks: Iterator[Block]) -> None:
     if path.endswith(NPY):
         _write_array(path, embed, blocks)
     else:
-        _write_lines(path, _predict(KINDS[EMBEDDINGS], embed, blocks))
+        _write_lines(path, _predict(embed, blocks))
 
 
 def _write_array(path: str, embed: Any, blocks: Iterator[Block]) -> None:

@@ -6,7 +6,7 @@ import dataclasses
 import importlib.util
 import os
 
-from albert_tf import files, included, squad
+from albert_tf import files, included, squad, tasks
 from albert_tf.data.settings import (
     InputSettings,
     SequenceSettings,
@@ -16,20 +16,10 @@ from albert_tf.data.settings import (
 from albert_tf.finetuning.settings import TaskSettings
 from albert_tf.serving.poolings import MEAN, POOLINGS
 from albert_tf.settings import REQUIRED, SettingsGroup, redefined, setting
+from albert_tf.tasks import EMBEDDINGS, FILL_MASK
 from albert_tf.training.settings import DeviceSettings, ModelSettings
 
-EMBEDDINGS, FILL_MASK, SIMILARITY = "embeddings", "fill_mask", "similarity"
-# The tasks that a model can be used for.
-TASKS = (
-    "classification",
-    "regression",
-    "token_classification",
-    "multiple_choice",
-    "spans",
-    "answerable_spans",
-    EMBEDDINGS,
-    FILL_MASK,
-)
+SIMILARITY = "similarity"
 TENSORFLOW, OPENVINO = ENGINES = ("tensorflow", "openvino")
 STANDARD_INPUT = "-"
 TEXT, TABS, COMMAS, JSON_LINES = FORMATS = ("txt", "tsv", "csv", "jsonl")
@@ -50,8 +40,13 @@ class ModelFolderSettings(SettingsGroup):
     )
     task: str | None = setting(
         None,
-        "Task to predict; if not given, the one the model was fine-tuned for, or else embeddings.",
-        choices=TASKS,
+        f"Task to predict: {', '.join(tasks.names())}, or one that task_module registers; if not "
+        "given, the one the model was fine-tuned for, or else embeddings.",
+    )
+    task_module: str | None = setting(
+        None,
+        "Python file, or module, that registers a task of your own; only required if the model "
+        "was fine-tuned for it.",
     )
     mask: bool = setting(
         False, "Fill in the [MASK] tokens of texts, which is the same as task=fill_mask."
@@ -250,6 +245,8 @@ class Settings(ModelFolderSettings, TextInputSettings, WebSettings):
             raise ValueError(f"{' and '.join(wanted)}: only one of them can be computed at a time")
         if self.embeddings_file and wanted not in ([], [EMBEDDINGS]):
             raise ValueError(f"--embeddings_file is only for embeddings, not for {wanted[0]}")
+        if self.wanted_task is not None and self.task_module is None:
+            tasks.get(self.wanted_task)
         self._check_input()
 
     def _check_input(self) -> None:
@@ -304,10 +301,10 @@ class Settings(ModelFolderSettings, TextInputSettings, WebSettings):
 
     @property
     def wanted_task(self) -> str | None:
-        """The requested task, one of `TASKS`; None if the model determines it."""
+        """The name of the requested task; None if the model determines it."""
         if self.embeddings or self.similarity or self.embeddings_file:
             return EMBEDDINGS
-        return FILL_MASK if self.mask else self.task
+        return FILL_MASK if self.mask else self.task and self.task.lower()
 
     @property
     def format(self) -> str:

@@ -50,7 +50,8 @@ from albert_tf.finetuning.tables import BadRowError, Row
 from albert_tf.inference import program, reading
 from albert_tf.inference.model_folder import ModelFolder
 from albert_tf.inference.predictors import Result
-from albert_tf.inference.settings import EMBEDDINGS, SIMILARITY, Settings
+from albert_tf.inference.settings import SIMILARITY, Settings
+from albert_tf.tasks import EMBEDDINGS
 from albert_tf.training import session
 
 MAX_TEXTS = 1000  # in a request, since even short texts cost time
@@ -129,8 +130,8 @@ def load_tasks(settings: Settings, found: ModelFolder) -> dict[str, Task]:
     names = found.possible_tasks() if wanted is None else (found.find_task(wanted),)
     tasks = {}
     for name in names:
-        predictor, kind = program.load(settings, found, name), program.KINDS[name]
-        tasks[name] = Task(kind.parse, functools.partial(kind.predict, predictor))
+        predictor = program.load(settings, found, name)
+        tasks[name] = Task(predictor.parse, predictor.predict)
         if name == EMBEDDINGS:
             search = functools.partial(_compare, predictor, settings.top_k)
             tasks[SIMILARITY] = Task(_parse_comparison, search)

@@ -1,8 +1,9 @@
 """Fine-tunes ALBERT on multiple-choice questions: RACE, and custom questions."""
 
-from albert_tf.finetuning import model_files
+from albert_tf.finetuning.program import run_task
 from albert_tf.finetuning.result import FineTuningResult
 from albert_tf.race.settings import Settings
+from albert_tf.tasks import MULTIPLE_CHOICE
 
 __all__ = ["Settings", "run"]
 
@@ -21,7 +22,4 @@ def run(settings: Settings) -> FineTuningResult:
         ValueError, OSError: settings, files or data are invalid or inconsistent; the message says
             which.
     """
-    settings = model_files.complete_early(settings)
-    from albert_tf.race import program  # imported late: needs TensorFlow, unlike the settings
-
-    return program.run(settings)
+    return run_task(MULTIPLE_CHOICE, settings)

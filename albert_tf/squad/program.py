@@ -61,9 +61,17 @@ def make_task(
     settings: Settings,
     config: AlbertConfig,
     tokenizer: FullTokenizer,
-    data: Mapping[str, SquadData],
+    data: Mapping[str, SquadData] | None = None,
 ) -> QuestionAnswering:
-    """Returns the task, with the head of SQuAD 2.0 if the settings, model or data require it."""
+    """Returns the task, with the head of SQuAD 2.0 if the settings, model or data require it.
+
+    Args:
+        settings: the settings of the program.
+        config: the model's config.
+        tokenizer: the tokenizer.
+        data: the questions; None reads them, see `read_data`.
+    """
+    data = read_data(settings) if data is None else data
     folders = [run.output_dir for run in sweeps.plan_runs(settings)]
     trained = next(filter(None, map(prediction.find_trained, folders)), None)
     if trained is None:

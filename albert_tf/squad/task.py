@@ -19,6 +19,7 @@ import tensorflow as tf
 from absl import logging
 from numpy.typing import NDArray
 
+from albert_tf import tasks
 from albert_tf.checkpoints import containers, finding
 from albert_tf.config import AlbertConfig
 from albert_tf.finetuning import feature_cache
@@ -57,8 +58,7 @@ OUTPUTS_V2 = dict.fromkeys(
     0.0,
 )
 
-# A variable of each head, by which checkpoints are recognized.
-HEAD_V1, HEAD_V2 = "cls/squad/output_weights", "start_logits/dense/kernel"
+HEAD_V1, HEAD_V2 = (tasks.get(name).head_variable for name in (tasks.SPANS, tasks.ANSWERABLE_SPANS))
 
 THRESHOLD = "null_score_diff_threshold"
 THRESHOLD_FILE = "null_odds_threshold.json"  # of an exported model
@@ -89,6 +89,7 @@ class QuestionAnswering(FineTuningTask):
     ) -> None:
         self.settings, self.config, self.tokenizer = settings, config, tokenizer
         self.version_2, self._data = version_2, data
+        self.name = tasks.ANSWERABLE_SPANS if version_2 else tasks.SPANS
         self.outputs = OUTPUTS_V2 if version_2 else OUTPUTS_V1
         self.windows = WindowSettings(
             settings.max_seq_length, settings.doc_stride, settings.max_query_length

@@ -9,8 +9,9 @@
 >>> token_classification.run(settings).metrics["f1"]  # doctest: +SKIP
 """
 
-from albert_tf.finetuning import model_files
+from albert_tf.finetuning.program import run_task
 from albert_tf.finetuning.result import FineTuningResult
+from albert_tf.tasks import TOKEN_CLASSIFICATION
 from albert_tf.token_classification.settings import Settings
 
 __all__ = ["Settings", "run"]
@@ -31,7 +32,4 @@ def run(settings: Settings) -> FineTuningResult:
         ValueError, OSError: settings, files or data are invalid or inconsistent; the message says
             which.
     """
-    settings = model_files.complete_early(settings)
-    from albert_tf.token_classification import program  # imported late: needs TensorFlow
-
-    return program.run(settings)
+    return run_task(TOKEN_CLASSIFICATION, settings)

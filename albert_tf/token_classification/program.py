@@ -1,18 +1,12 @@
-"""The token classification program, as a function of its settings."""
+"""Makes the token classification task from the settings of the program and the data."""
 
 from __future__ import annotations
 
 from albert_tf.config import AlbertConfig
-from albert_tf.finetuning.result import FineTuningResult
-from albert_tf.finetuning.run import fine_tune, list_model_folders
+from albert_tf.finetuning.run import list_model_folders
 from albert_tf.token_classification.settings import Settings
 from albert_tf.token_classification.task import TokenClassifier, find_tags
 from albert_tf.tokenization import FullTokenizer
-
-
-def run(settings: Settings) -> FineTuningResult:
-    """Trains, evaluates, predicts and exports; see `fine_tune`."""
-    return fine_tune(settings, make_task)
 
 
 def make_task(

@@ -60,8 +60,7 @@ def describe(
     others = {
         name: texts[name]
         for name, field in fields.items()
-        if name not in decisive | {"allow_changed_settings"}
-        and (field.type is not str or field.choices or field.decides == settings.READING)
+        if name not in decisive | {"allow_changed_settings"} and field.is_recorded
     }
     described = TrainedWith(identity | known.identity, paths | known.paths, others)
     return adding_config(described, config, included.config_file(run.albert_config_file or ""))
@@ -110,7 +109,7 @@ def check(run: RunSettings, identity: TrainedWith) -> Changes:
 
     Resumed training needs the same identity as before. Training that starts from an
     `init_checkpoint` only needs the same vocabulary and tokenization; evaluation, prediction and
-    export also need the same labels, and the settings that the output of the model depends on.
+    export also need the same task and labels, and the settings that the model's output depends on.
 
     Args:
         run: the settings of the run; with `allow_changed_settings`, changes are only logged.
@@ -130,7 +129,7 @@ def check(run: RunSettings, identity: TrainedWith) -> Changes:
     folder = weights_folder(run)
     names = set(trained_with.OF_TEXT)
     if not run.do_train:
-        names |= {trained_with.LABELS, *run.names_for_model}
+        names |= {trained_with.TASK, trained_with.LABELS, *run.names_for_model}
     return check_model(folder, identity, names, allows_changes) if folder else {}
 
 

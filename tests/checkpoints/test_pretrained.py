@@ -273,7 +273,7 @@ def test_an_incomplete_encoder_is_rejected(folder):
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        ({"task": "classify"}, "task='classify': expected one of None, 'pretraining'"),
+        ({"task": "classify"}, "task='classify': expected one of 'classification'"),
         ({"task": "classification"}, "num_labels is required"),
         ({"task": "spans", "num_labels": 3}, "task='spans' has no labels"),
     ],

@@ -1,0 +1,34 @@
+"""Fine-tunes a model for a registered task, after checking the paths without TensorFlow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from albert_tf import tasks
+from albert_tf.finetuning import model_files
+from albert_tf.finetuning.result import FineTuningResult
+
+
+def run_task(name: str, settings: Any) -> FineTuningResult:
+    """Trains, evaluates, predicts and exports a model for a task.
+
+    Args:
+        name: name of the task in `albert_tf.tasks`.
+        settings: of the class in the task's row. If none of `do_train`, `do_eval`, `do_predict` and
+            `export_dir` is set, it trains and evaluates. Config and vocabulary can be omitted if
+            they are beside `init_checkpoint`.
+
+    Returns:
+        The folder, step and metrics of the best checkpoint on the dev set.
+
+    Raises:
+        ValueError, OSError: the task does not exist, or settings, files or data are invalid or
+            inconsistent; the message says which.
+    """
+    spec = tasks.get(name)
+    if spec.make_task is None:
+        raise ValueError(f"task={name!r}: no model is fine-tuned for it")
+    settings = model_files.complete_early(settings)
+    from albert_tf.finetuning.run import fine_tune  # imported late: needs TensorFlow
+
+    return fine_tune(settings, tasks.resolve(spec.make_task), name)

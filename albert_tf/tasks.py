@@ -1,0 +1,247 @@
+"""The registry of tasks, with a row for everything that a model is fine-tuned or used for.
+
+    tasks.register(
+        tasks.TaskSpec("multi_label", Settings, MultiLabel, AlbertForClassification, Predictor)
+    )
+
+`from_pretrained`, `load_predictor`, `run_predict.py` and its web page take all that they know about
+a task from its row, and a run records the name of the row with its checkpoints. Rows of this
+package refer to classes and functions by "module:name", which are imported on first use.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from albert_tf.settings import SettingsGroup
+
+CLASSIFICATION, REGRESSION = "classification", "regression"
+TOKEN_CLASSIFICATION, MULTIPLE_CHOICE = "token_classification", "multiple_choice"
+SPANS, ANSWERABLE_SPANS = "spans", "answerable_spans"
+FILL_MASK, EMBEDDINGS = "fill_mask", "embeddings"
+PRETRAINING = "pretraining"  # of a model for pre-training, which is used to fill in masks
+_ALIASES = {PRETRAINING: FILL_MASK}
+
+_NAME = re.compile("[a-z][a-z0-9_]*")
+_REFERENCE = re.compile(r"[\w.]+:\w+")
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskSpec:
+    """A row of the registry.
+
+    A class or function is given itself, or by "module:name"; see `resolve`.
+
+    Attributes:
+        name: name of the task in `from_pretrained`, `load_predictor` and `--task`, and in
+            `trained_with.json`; lowercase letters, digits and underscores.
+        settings: the class of the fine-tuning program's settings, a subclass of
+            `FineTuningSettings`.
+        make_task: returns the `FineTuningTask` for settings, a model's config and a tokenizer. None
+            if models are used for the task without being fine-tuned for it.
+        head: the class of the model, called with the config and with `num_labels` if it has such
+            an argument.
+        predictor: the class that predicts from text, a subclass of `TextPredictor`; the default
+            predicts texts or pairs of texts with the `FineTuningTask`.
+        head_variable: name of a variable of the head in checkpoints, which tells whether a
+            checkpoint has the head; its first axis is that of the labels. "" if there is no head.
+        head_arguments: further arguments of `head`, the same for all models of the task.
+        head_settings: names of settings that are also arguments of `head`, with the values that
+            the model was trained with.
+        recognize: whether a model was fine-tuned for the task, given its settings and the content
+            of its `task.json`; asked for models with `head_variable` whose task is not recorded.
+            None if the task is always recorded.
+
+    Raises:
+        ValueError: an attribute has a value of the wrong kind.
+    """
+
+    name: str
+    settings: str | type[SettingsGroup]
+    make_task: str | Callable[..., Any] | None
+    head: str | type[Any]
+    predictor: str | type[Any] = "albert_tf.inference.predictors:TaskPredictor"
+    head_variable: str = "output_weights"
+    head_arguments: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    head_settings: tuple[str, ...] = ()
+    recognize: Callable[[Mapping[str, Any]], bool] | None = None
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.name, str) and _NAME.fullmatch(self.name)):
+            raise ValueError(
+                f"TaskSpec.name={self.name!r}: expected lowercase letters, digits and underscores"
+            )
+        expected = {
+            "settings": (self.settings, "a subclass of SettingsGroup", _is_settings),
+            "make_task": (self.make_task or len, "a function", callable),
+            "head": (self.head, "a class", _is_class),
+            "predictor": (self.predictor, "a class", _is_class),
+        }
+        for field, (value, kind, is_right) in expected.items():
+            is_reference = isinstance(value, str) and _REFERENCE.fullmatch(value)
+            if not (is_reference or is_right(value)):
+                raise ValueError(
+                    f"TaskSpec({self.name!r}).{field}={value!r}: expected {kind}, or "
+                    "'module:name' of it"
+                )
+
+
+def _is_class(value: Any) -> bool:
+    return isinstance(value, type)
+
+
+def _is_settings(value: Any) -> bool:
+    return isinstance(value, type) and issubclass(value, SettingsGroup)
+
+
+def resolve(reference: Any) -> Any:
+    """Returns the object that "module:name" refers to, after importing it; others unchanged."""
+    if not isinstance(reference, str):
+        return reference
+    module, _, name = reference.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+_PREDICTORS = "albert_tf.inference.predictors"
+_ANY_SETTINGS = "albert_tf.finetuning.settings:FineTuningSettings"
+_CLASSIFIER = TaskSpec(
+    CLASSIFICATION,
+    "albert_tf.classification:Settings",
+    "albert_tf.classification.program:make_task",
+    "albert_tf.heads:AlbertForClassification",
+    f"{_PREDICTORS}:TextClassifier",
+    head_settings=("use_pooled_output",),
+    recognize=lambda known: (
+        not {"labels", "use_pooled_output"}.isdisjoint(known)
+        and known.get("is_regression") is not True
+    ),
+)
+_SPANS = TaskSpec(
+    SPANS,
+    "albert_tf.squad:Settings",
+    "albert_tf.squad.program:make_task",
+    "albert_tf.heads:AlbertForSpans",
+    f"{_PREDICTORS}:SpanAnswerer",
+    head_variable="cls/squad/output_weights",
+    recognize=lambda known: True,
+)
+_BUILT_IN = (
+    _CLASSIFIER,
+    dataclasses.replace(
+        _CLASSIFIER,
+        name=REGRESSION,
+        head_arguments={"num_labels": 1, "is_regression": True},
+        recognize=lambda known: known.get("is_regression") is True,
+    ),
+    TaskSpec(
+        TOKEN_CLASSIFICATION,
+        "albert_tf.token_classification:Settings",
+        "albert_tf.token_classification.program:make_task",
+        "albert_tf.heads:AlbertForTokenClassification",
+        f"{_PREDICTORS}:TokenTagger",
+        recognize=lambda known: "token_labels" in known,
+    ),
+    TaskSpec(
+        MULTIPLE_CHOICE,
+        "albert_tf.race:Settings",
+        "albert_tf.race.task:MultipleChoice",
+        "albert_tf.heads:AlbertForMultipleChoice",
+        f"{_PREDICTORS}:ChoiceAnswerer",
+        recognize=lambda known: "max_qa_length" in known,
+    ),
+    _SPANS,
+    dataclasses.replace(
+        _SPANS,
+        name=ANSWERABLE_SPANS,
+        head="albert_tf.heads:AlbertForAnswerableSpans",
+        head_variable="start_logits/dense/kernel",
+        head_settings=("start_n_top", "end_n_top"),
+    ),
+    TaskSpec(
+        FILL_MASK,
+        _ANY_SETTINGS,
+        None,
+        "albert_tf.modeling:AlbertForPretraining",
+        f"{_PREDICTORS}:MaskFiller",
+        head_variable="cls/predictions/output_bias",
+    ),
+    TaskSpec(
+        EMBEDDINGS,
+        _ANY_SETTINGS,
+        None,
+        "albert_tf.modeling:AlbertEncoder",
+        f"{_PREDICTORS}:Embedder",
+        head_variable="",
+    ),
+)
+_rows = {spec.name: spec for spec in _BUILT_IN}
+
+
+def register(spec: TaskSpec) -> None:
+    """Adds a task; one of the same name is replaced, as when a file is imported again.
+
+    Raises:
+        ValueError: a task of this package has the same name.
+    """
+    if spec.name in _ALIASES or any(spec.name == own.name for own in _BUILT_IN):
+        raise ValueError(f"{spec.name!r} is a task of albert_tf: give yours another name")
+    _rows[spec.name] = spec
+
+
+def names() -> tuple[str, ...]:
+    """Returns the names of all tasks, those of this package first."""
+    return tuple(_rows)
+
+
+def rows() -> tuple[TaskSpec, ...]:
+    """Returns the rows of all tasks, in the order of `names`."""
+    return tuple(_rows.values())
+
+
+def get(name: str) -> TaskSpec:
+    """Returns the row of a task; "pretraining" is another name of "fill_mask".
+
+    Raises:
+        ValueError: there is no such task. The message lists all tasks.
+    """
+    spec = _rows.get(_ALIASES.get(name, name))
+    if spec is None:
+        raise ValueError(
+            f"task={name!r}: expected one of {', '.join(map(repr, (*_rows, *_ALIASES)))}. If it is "
+            "a task of your own, import the file that registers it (run_predict.py: --task_module)"
+        )
+    return spec
+
+
+def import_tasks(module: str) -> None:
+    """Imports a module that registers tasks.
+
+    Args:
+        module: path of a Python file, whose folder is added to `sys.path` as for a script; or the
+            dotted name of an installed module.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: the module cannot be imported, or another one of the same name has been.
+    """
+    name, path = module, None
+    if module.endswith(".py"):
+        path = os.path.realpath(module)
+        if not os.path.isfile(path):
+            raise FileNotFoundError(f"{module}: no such file. Expected one that registers a task")
+        folder, name = os.path.dirname(path), os.path.basename(path).removesuffix(".py")
+        if folder not in sys.path:
+            sys.path.insert(0, folder)
+    try:
+        imported = importlib.import_module(name)
+    except ImportError as error:
+        raise ValueError(f"{module}: cannot be imported: {error}") from error
+    source = os.path.realpath(imported.__file__ or "")
+    if path is not None and source != path:
+        raise ValueError(f"{module}: {source} has the same module name, {name!r}. Rename the file")

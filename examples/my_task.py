@@ -1,0 +1,81 @@
+r"""Fine-tunes ALBERT to give a text any number of labels: a task outside of the package.
+
+    python examples/my_task.py --data_dir=topics --labels=boats,rain --output_dir=topics_model \
+        --init_checkpoint=albert_base --do_train --do_eval --do_predict --num_train_epochs=3
+    python run_predict.py --task_module=examples/my_task.py --model_dir=topics_model --text="Rain."
+
+--data_dir has train.jsonl, dev.jsonl and test.jsonl with lines {"text": "…", "labels": ["rain"]}.
+"""
+
+import dataclasses
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf import tasks
+from albert_tf.commands import fine_tune
+from albert_tf.finetuning import tables
+from albert_tf.finetuning.sequences import TokenSequences
+from albert_tf.finetuning.settings import FineTuningSettings, TaskSettings
+from albert_tf.finetuning.task import FineTuningTask
+from albert_tf.heads import AlbertForClassification
+from albert_tf.inference import reading
+from albert_tf.settings import MODEL, REQUIRED, redefined, setting
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings(FineTuningSettings):
+    """The flags of all fine-tuning programs, and two more."""
+
+    data_dir: str = redefined(TaskSettings, "data_dir", REQUIRED)
+    labels: tuple[str, ...] = setting(REQUIRED, "Labels, separated by commas.", decides=MODEL)
+
+
+class MultiLabel(FineTuningTask):
+    """A logit for each of K labels, whose sigmoid is the label's probability."""
+
+    selection_metric = "f1"
+
+    def __init__(self, settings, config, tokenizer):
+        self.settings, self.config, self.tokenizer = settings, config, tokenizer
+        self.labels, self.outputs = settings.labels, {"probabilities": 0.0}
+
+    def parse(self, row):
+        labels = tables.text_cell(row, "labels").split() if "labels" in row else []
+        if not set(labels) <= set(self.labels):
+            raise tables.BadRowError(f"labels {labels}: expected some of {self.labels}")
+        return reading.parse_text(row), [label in labels for label in self.labels]
+
+    def read(self, split):
+        path = f"{self.settings.data_dir}/{split}.jsonl"
+        blocks = reading.read_blocks(path, reading.JSON_LINES, self.parse)
+        return [row for block in blocks for _, row in block]
+
+    def make_features(self, data, split):
+        texts, targets = zip(*data, strict=True)
+        sequences = self.tokenizer.sequences(texts, None, self.settings.max_seq_length)
+        return TokenSequences.pack(sequences, {"targets": np.array(targets, np.float32)})
+
+    def build_model(self):
+        return AlbertForClassification(self.config, len(self.labels))
+
+    def losses(self, outputs, batch):
+        losses = tf.nn.sigmoid_cross_entropy_with_logits(batch["targets"], outputs)  # [B, K]
+        return tf.reduce_mean(losses, axis=1), {}
+
+    def predictions(self, outputs):
+        return {"probabilities": tf.sigmoid(outputs)}
+
+    def measure(self, split, outputs, batch_size):
+        found, wanted = outputs["probabilities"] > 0.5, split.features.columns["targets"] > 0
+        return {"f1": float(2 * (found & wanted).sum() / max(found.sum() + wanted.sum(), 1))}
+
+    def result(self, outputs):
+        rows = dict(zip(self.labels, outputs["probabilities"], strict=True))
+        return {"labels": [label for label in rows if rows[label] > 0.5], "probabilities": rows}
+
+
+tasks.register(tasks.TaskSpec("multi_label", Settings, MultiLabel, AlbertForClassification))
+
+if __name__ == "__main__":
+    fine_tune.main("multi_label", __doc__)
