@@ -47,27 +47,26 @@ class MultiLabel(FineTuningTask):
         return reading.parse_text(row), [label in labels for label in self.labels]
 
     def read(self, split):
-        path = f"{self.settings.data_dir}/{split}.jsonl"
-        blocks = reading.read_blocks(path, reading.JSON_LINES, self.parse)
+        blocks = reading.read_blocks(f"{self.settings.data_dir}/{split}.jsonl", "jsonl", self.parse)
         return [row for block in blocks for _, row in block]
 
     def make_features(self, data, split):
         texts, targets = zip(*data, strict=True)
-        sequences = self.tokenizer.sequences(texts, None, self.settings.max_seq_length)
-        return TokenSequences.pack(sequences, {"targets": np.array(targets, np.float32)})
+        sequences = self.tokenizer.sequences(list(texts), None, self.settings.max_seq_length)
+        return TokenSequences.pack(sequences, {"label_ids": np.array(targets, np.float32)})
 
     def build_model(self):
         return AlbertForClassification(self.config, len(self.labels))
 
     def losses(self, outputs, batch):
-        losses = tf.nn.sigmoid_cross_entropy_with_logits(batch["targets"], outputs)  # [B, K]
+        losses = tf.nn.sigmoid_cross_entropy_with_logits(batch["label_ids"], outputs)  # [B, K]
         return tf.reduce_mean(losses, axis=1), {}
 
     def predictions(self, outputs):
         return {"probabilities": tf.sigmoid(outputs)}
 
     def measure(self, split, outputs, batch_size):
-        found, wanted = outputs["probabilities"] > 0.5, split.features.columns["targets"] > 0
+        found, wanted = outputs["probabilities"] > 0.5, split.features.columns["label_ids"] > 0
         return {"f1": float(2 * (found & wanted).sum() / max(found.sum() + wanted.sum(), 1))}
 
     def result(self, outputs):

@@ -83,7 +83,10 @@ class FineTuningTask(abc.ABC):
 
     @abc.abstractmethod
     def make_features(self, data: Any, split: str) -> Features:
-        """Returns the features of the examples that `read` returned for a split."""
+        """Returns the features of the examples that `read` returned for a split.
+
+        Models of this package ignore a feature with the name `label_ids`, of any shape and type.
+        """
 
     def checksum(self, data: Any) -> str:
         """Returns the SHA-256 of the examples that `read` returned, in hexadecimal.
