@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from types import MappingProxyType
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from albert_tf import classification
 from albert_tf.finetuning.batching import Padding
 from albert_tf.finetuning.task import FineTuningTask, Split
 from albert_tf.training.evaluation import Evaluation
@@ -35,15 +37,6 @@ class Distances(FineTuningTask):
     def measure(self, split, outputs, batch_size):
         raise NotImplementedError
 
-    def measured_with(self, split, batch_size, padding):
-        raise NotImplementedError
-
-    def write_predictions(self, output_dir, split, outputs, step):
-        raise NotImplementedError
-
-    def served_outputs(self, outputs):
-        raise NotImplementedError
-
 
 TASK = Distances()
 BATCH = {"input_ids": tf.zeros((3, 7), tf.int32), "label_ids": tf.constant([1.0, 2.0, 5.0])}
@@ -58,9 +51,6 @@ OUTPUTS = tf.constant([1.5, 0.0, 5.0])
         "build_model",
         "losses",
         "measure",
-        "measured_with",
-        "write_predictions",
-        "served_outputs",
     ],
 )
 def test_a_task_that_lacks_a_method_cannot_be_instantiated(method):
@@ -105,7 +95,25 @@ def test_examples_with_a_weight_of_zero_do_not_count():
 def test_the_defaults_suit_most_tasks():
     assert TASK.padding(Padding(11, 4)) == Padding(11, 4)
     assert TASK.num_examples(Split("train", [], [1, 2, 3])) == 3
-    assert TASK.predictions({"logits": 1}) == {"logits": 1}
+    assert TASK.predictions({"logits": 1}) == TASK.served_outputs({"logits": 1}) == {"logits": 1}
+    assert TASK.checksum(["a", "b"]) == TASK.checksum(["a", "b"]) != TASK.checksum(["ab"])
+
+
+def test_metrics_depend_on_the_settings_of_the_model():
+    task = Distances()
+    task.settings = classification.Settings(task_name="x", data_dir="x", output_dir="x")
+    before = task.measured_with(None, 3, None)
+    task.settings = dataclasses.replace(task.settings, learning_rate=1.0)
+    assert task.measured_with(None, 3, None) == before
+    task.settings = dataclasses.replace(task.settings, use_pooled_output=False)
+    assert task.measured_with(None, 3, None) != before
+
+
+def test_predictions_are_json_lines_with_the_fewest_digits(tmp_path):
+    outputs = {"logits": np.array([[0.1, 2], [3, 4]], np.float32), "best": np.array([1, 0])}
+    TASK.write_predictions(str(tmp_path), Split("test", [], []), outputs, 7)
+    lines = (tmp_path / "test_predictions.jsonl").read_text().splitlines()
+    assert lines == ['{"logits": [0.1, 2.0], "best": 1}', '{"logits": [3.0, 4.0], "best": 0}']
 
 
 def test_evaluations_are_described_by_the_last_one_and_the_best_value():

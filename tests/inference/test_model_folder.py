@@ -9,6 +9,7 @@ import pytest
 
 import albert_tf
 from albert_tf import classification
+from albert_tf.checkpoints import trained_with
 from albert_tf.inference.model_folder import ModelFolder
 from tests.inference.conftest import write_folder
 
@@ -46,6 +47,32 @@ def test_head_and_files_determine_the_task(
     for name, content in written.items():
         (tmp_path / name).write_text(json.dumps(content))
     assert ModelFolder(str(tmp_path)).find_task() == task
+
+
+@pytest.mark.parametrize(
+    ("recorded", "task"),
+    [("regression", "regression"), ("multiple_choice", "multiple_choice"), ("spans", None)],
+)
+def test_the_recorded_name_decides_if_the_checkpoint_has_its_head(
+    tmp_path, config_file, toy_spm_model, recorded, task
+):
+    heads = {"output_weights": (1, SIZE), "output_bias": (1,)}
+    write_folder(tmp_path, config_file, toy_spm_model, heads)
+    trained_with.write(str(tmp_path), trained_with.TrainedWith({}).with_task(recorded))
+    found = ModelFolder(str(tmp_path))
+    if task is None:
+        with pytest.raises(ValueError, match="has a head with one output"):
+            found.find_task()
+    else:
+        assert found.find_task() == task
+
+
+def test_the_programs_record_their_tasks(classifier_dir, regression_dir, answers_dir):
+    names = [
+        trained_with.read_task(str(folder))
+        for folder in (classifier_dir, regression_dir, answers_dir)
+    ]
+    assert names == ["classification", "regression", "answerable_spans"]
 
 
 def test_a_head_with_one_output_and_no_task_is_rejected(tmp_path, config_file, toy_spm_model):

@@ -224,6 +224,16 @@ def test_labels_may_only_change_where_a_new_head_is_trained(settings, tmp_path):
         assert check(settings, now, do_train=True, **new) == {}
 
 
+def test_a_model_of_another_task_is_not_resumed_or_evaluated(settings, tmp_path):
+    trained_with.write(str(tmp_path), describe(settings, DATA.with_task("spans")))
+    now = describe(settings, DATA.with_task("regression"))
+    for changes in ({"do_train": True}, {"do_train": False, "do_eval": True}):
+        with pytest.raises(ValueError, match=r"task +spans +regression"):
+            check(settings, now, **changes)
+    trained_with.write(str(tmp_path), describe(settings, DATA))  # of an earlier version
+    assert check(settings, now, do_train=True) == {}
+
+
 def test_a_vocabulary_of_another_size_causes_a_warning(settings, tmp_path, caplog):
     run_identity.warn_of_vocabulary(settings, 97, 97)
     assert not caplog.records

@@ -1,4 +1,4 @@
-"""Multiple choice from Python: errors before training; commands/test_run_race.py trains."""
+"""Registered tasks from Python: errors before training; the programs' tests train."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import json
 import pytest
 
 from albert_tf import race
+from albert_tf.finetuning.program import run_task
+from albert_tf.finetuning.settings import FineTuningSettings
 
 
 def test_data_errors_are_reported_before_training(tmp_path, config_file, toy_spm_model):
@@ -22,3 +24,12 @@ def test_data_errors_are_reported_before_training(tmp_path, config_file, toy_spm
     )
     with pytest.raises(ValueError, match=r"dev\.jsonl, line 1: .*options"):
         race.run(settings)
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [("poetry", "task='poetry': expected one of"), ("embeddings", "no model is fine-tuned for it")],
+)
+def test_only_a_registered_task_with_training_is_run(name, problem):
+    with pytest.raises(ValueError, match=problem):
+        run_task(name, FineTuningSettings(output_dir="out"))

@@ -1,0 +1,105 @@
+"""The registry of tasks: its rows, what it refuses, and the files that add to it."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import sys
+
+import pytest
+
+from albert_tf import tasks
+from albert_tf.finetuning.settings import FineTuningSettings
+from albert_tf.finetuning.task import FineTuningTask
+from albert_tf.settings import describe
+from albert_tf.tasks import TaskSpec
+
+SPEC = TaskSpec("poetry", FineTuningSettings, len, FineTuningTask)
+
+
+@pytest.fixture(autouse=True)
+def own_registry(monkeypatch):
+    """What a test registers or imports is gone after it."""
+    monkeypatch.setattr(tasks, "_rows", dict(tasks._rows))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "modules", dict(sys.modules))
+
+
+@pytest.mark.parametrize("spec", tasks._BUILT_IN, ids=lambda spec: spec.name)
+def test_every_row_refers_to_what_exists(spec):
+    from albert_tf.inference.predictors import TextPredictor
+
+    settings_class, head = tasks.resolve(spec.settings), tasks.resolve(spec.head)
+    assert issubclass(settings_class, FineTuningSettings)
+    assert issubclass(tasks.resolve(spec.predictor), TextPredictor)
+    assert callable(tasks.resolve(spec.make_task or len))
+    assert set(spec.head_settings) <= {field.name for field in describe(settings_class)}
+    arguments = set(inspect.signature(head.__init__).parameters)
+    assert {*spec.head_settings, *spec.head_arguments} <= arguments
+    assert (spec.recognize is None) == (spec.make_task is None)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "problem"),
+    [
+        ("name", "Poetry!", r"name='Poetry!': expected lowercase letters"),
+        ("settings", dict, r"settings=<class 'dict'>: expected a subclass of SettingsGroup"),
+        ("make_task", 3, r"make_task=3: expected a function, or 'module:name'"),
+        ("head", "albert_tf.heads", r"head='albert_tf\.heads': expected a class, or 'module:name'"),
+        ("predictor", None, "predictor=None: expected a class"),
+    ],
+)
+def test_a_broken_row_is_refused(field, value, problem):
+    with pytest.raises(ValueError, match=problem):
+        dataclasses.replace(SPEC, **{field: value})
+
+
+def test_a_task_is_found_by_its_name_and_may_be_replaced():
+    with pytest.raises(ValueError, match=r"task='poetry': expected one of 'classifi.*import"):
+        tasks.get("poetry")
+    tasks.register(SPEC)
+    again = dataclasses.replace(SPEC, head_variable="verses")
+    tasks.register(again)
+    assert tasks.get("poetry") is again
+    assert tasks.names()[-1] == "poetry"
+
+
+@pytest.mark.parametrize("name", ["spans", "pretraining"])
+def test_a_task_of_the_package_is_not_replaced(name):
+    before = tasks.rows()
+    with pytest.raises(ValueError, match=f"'{name}' is a task of albert_tf"):
+        tasks.register(dataclasses.replace(SPEC, name=name))
+    assert tasks.rows() == before
+
+
+def test_a_file_is_imported_once_as_a_module(tmp_path):
+    (tmp_path / "verse.py").write_text("import rhyme\nvalues = []\n")
+    (tmp_path / "rhyme.py").write_text("")
+    for name in (str(tmp_path / "verse.py"), "verse"):
+        tasks.import_tasks(name)
+        sys.modules["verse"].values.append(name)
+    assert len(sys.modules["verse"].values) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "error", "problem"),
+    [
+        ("gone.py", None, FileNotFoundError, r"gone\.py: no such file"),
+        ("no_such_module", None, ValueError, "no_such_module: cannot be imported"),
+        (
+            "broken.py",
+            "import no_such_module",
+            ValueError,
+            r"broken\.py: cannot be imported: No",
+        ),
+        ("json.py", "", ValueError, r"json\.py: .* has the same module name, 'json'. Rename"),
+    ],
+)
+def test_a_module_that_cannot_be_imported_is_reported(
+    tmp_path, monkeypatch, name, content, error, problem
+):
+    monkeypatch.chdir(tmp_path)
+    if content is not None:
+        (tmp_path / name).write_text(content)
+    with pytest.raises(error, match=problem):
+        tasks.import_tasks(name)
