@@ -77,4 +77,4 @@ class MultiLabel(FineTuningTask):
 tasks.register(tasks.TaskSpec("multi_label", Settings, MultiLabel, AlbertForClassification))
 
 if __name__ == "__main__":
-    fine_tune.main("multi_label", __doc__)
+    fine_tune("multi_label", __doc__)
