@@ -12,7 +12,7 @@ Dimensions: as in `ops.py`; N rows (tokens).
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -375,39 +375,6 @@ def _layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Tensor:
         return y, gradient
 
     return tf.reshape(run(ops.as_rows(x), gamma, beta), tf.shape(x))
-
-
-def _project_heads_arguments(random):
-    B, S, A, D = _sizes(random)
-    H, Q = 12, int(random.integers(1, S + 1))
-    x = _normal(random, B, S, H)
-    queries = x if random.random() < 0.5 else _normal(random, B, Q, H)
-    kernels, biases = (_normal(random, 3, *shape) for shape in ((H, A * D), (A * D,)))
-    return queries, x, tf.unstack(kernels), tf.unstack(biases), A
-
-
-@accelerates(ops.project_heads, _always, _project_heads_arguments)
-def _project_heads(
-    queries: tf.Tensor,
-    x: tf.Tensor,
-    kernels: Sequence[tf.Tensor],
-    biases: Sequence[tf.Tensor],
-    heads: int,
-) -> list[tf.Tensor]:
-    """One matmul for queries, keys and values; for keys and values if the queries are others."""
-    if queries is x:
-        return _projected(x, kernels, biases, heads)
-    query = _projected(queries, kernels[:1], biases[:1], heads)
-    return [*query, *_projected(x, kernels[1:], biases[1:], heads)]
-
-
-def _projected(x, kernels, biases, heads):
-    """Returns a tensor [B, A, S, D] for each of the kernels."""
-    count, shape = len(kernels), tf.shape(x)
-    y = _add_bias(ops.matmul(x, tf.concat(kernels, -1)), tf.concat(biases, -1))  # [B, S, count·A·D]
-    head_size = y.shape[-1] // (count * heads)
-    y = tf.reshape(y, (shape[0], shape[1], count, heads, head_size))  # [B, S, count, A, D]
-    return tf.unstack(tf.transpose(y, (2, 0, 3, 1, 4)))  # count times [B, A, S, D]
 
 
 @Loop

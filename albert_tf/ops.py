@@ -146,7 +146,6 @@ def add_and_norm(
     return layer_norm(residual + dropout(x, rate, seed), gamma, beta)
 
 
-@formula
 def project_heads(
     queries: tf.Tensor,
     x: tf.Tensor,
@@ -156,6 +155,8 @@ def project_heads(
 ) -> list[tf.Tensor]:
     """Returns the attention's queries, float [B, A, Q, D], keys and values, float [B, A, S, D].
 
+    One matmul computes all three, or keys and values if the queries are others.
+
     Args:
         queries: float [B, Q, H], the positions to compute the attention for; `x` for all.
         x: float [B, S, H].
@@ -163,9 +164,13 @@ def project_heads(
         biases: three of float32 [A·D].
         heads: A.
     """
-    inputs = queries, x, x
-    layers = zip(inputs, kernels, biases, strict=True)
-    return [split_heads(dense(*layer), heads) for layer in layers]
+    if queries is not x:
+        query = project_heads(queries, queries, kernels[:1], biases[:1], heads)
+        return [*query, *project_heads(x, x, kernels[1:], biases[1:], heads)]
+    y = dense(x, tf.concat(kernels, -1), tf.concat(biases, -1))  # [B, S, 3·A·D]
+    shape, count = tf.shape(x), len(kernels)
+    y = tf.reshape(y, (shape[0], shape[1], count, heads, y.shape[-1] // (count * heads)))
+    return tf.unstack(tf.transpose(y, (2, 0, 3, 1, 4)))  # 3 of [B, A, S, D]
 
 
 def split_heads(x: tf.Tensor, heads: int) -> tf.Tensor:
