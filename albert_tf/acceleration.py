@@ -29,6 +29,7 @@ class Formula:
         self.accelerator: Any = None
         functools.update_wrapper(self, function)
 
+    @tf.autograph.experimental.do_not_convert  # which takes time to trace
     def __call__(self, *arguments: Any) -> Any:
         """Returns the result of the accelerated form where it applies, else of the operation."""
         form = self.accelerator

@@ -56,6 +56,7 @@ class EncoderInputs:
             )
 
 
+@tf.autograph.experimental.do_not_convert  # there is nothing to convert
 def read_inputs(input_ids: Any, input_mask: Any = None, segment_ids: Any = None) -> EncoderInputs:
     """Returns the encoder's inputs; the first argument may be a dict that contains them all.
 

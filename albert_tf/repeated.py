@@ -69,6 +69,7 @@ def _weights_of(block: tf.Module) -> list[tf.Variable]:
     return list(found.values())
 
 
+@tf.autograph.experimental.do_not_convert  # which takes seconds for these loops over attributes
 def share(blocks: Sequence[Any], is_recomputed: bool = False) -> Callable[..., Any]:
     """Returns a function `apply(block, x, *others)` that computes `block(x, *others)`.
 
@@ -88,6 +89,7 @@ def share(blocks: Sequence[Any], is_recomputed: bool = False) -> Callable[..., A
     copies = {key: _copies(tf.convert_to_tensor(x), uses[key]) for key, x in shared.items()}
     calls = {id(block): _call(block, variables[id(block)], is_recomputed) for block in blocks}
 
+    @tf.autograph.experimental.do_not_convert
     def apply(block: Any, x: tf.Tensor, *others: Any) -> Any:
         weights = [next(copies[id(variable)]) for variable in variables[id(block)]]
         return calls[id(block)](x, weights, *others)
