@@ -65,8 +65,11 @@ class NumpyAlbert:
             return x
         return np.where(next(self.keeps), x / (1 - rate), 0)
 
-    def dense(self, x, scope):
-        return x @ self.weights[f"{scope}/kernel"] + self.weights[f"{scope}/bias"]
+    def dense(self, x, scope, adapter=""):
+        y = x @ self.weights[f"{scope}/kernel"] + self.weights[f"{scope}/bias"]
+        if f"{adapter}/down" in self.weights:
+            y = y + x @ (self.weights[f"{adapter}/down"] @ self.weights[f"{adapter}/up"])
+        return y
 
     def norm(self, x, scope):
         x = x - x.mean(-1, keepdims=True)
@@ -84,11 +87,11 @@ class NumpyAlbert:
         mapping = "bert/encoder/embedding_hidden_mapping_in"
         return self.dense(x, mapping) if f"{mapping}/kernel" in self.weights else x  # [B, S, H]
 
-    def attention(self, x, queries, input_mask, scope):
+    def attention(self, x, queries, input_mask, scope, adapter):
         heads = self.config.num_attention_heads
 
         def project(x, name):  # [B, S, H] → [B, A, S, D]
-            x = self.dense(x, f"{scope}/{name}")
+            x = self.dense(x, f"{scope}/{name}", f"{adapter}/{name}")
             return x.reshape(*x.shape[:2], heads, -1).swapaxes(1, 2)
 
         query, key, value = project(queries, "query"), project(x, "key"), project(x, "value")
@@ -97,32 +100,46 @@ class NumpyAlbert:
         probs = self.dropout(softmax(scores), self.config.attention_probs_dropout_prob)
         return (probs @ value).swapaxes(1, 2).reshape(queries.shape)  # [B, Q, H]
 
-    def block(self, x, input_mask, rows, group, inner):
+    def modules(self, layer):
+        """Returns the numbers of the attention and of the feed-forward module of a layer."""
+        group = layer * self.config.num_hidden_groups // self.config.num_hidden_layers
+        return {"attention": (0, layer), "ffn": (layer, 0)}.get(self.config.share, (group, group))
+
+    def block(self, x, input_mask, rows, layer, inner):
         """Returns the output of a block at `rows`, int [B, Q]: float [B, Q, H]."""
-        block = f"bert/encoder/transformer/group_{group}/inner_group_{inner}"
-        if self.is_zh:
-            block = "bert/encoder/layer_shared"
+        blocks = [
+            "bert/encoder/layer_shared"
+            if self.is_zh
+            else f"bert/encoder/transformer/group_{module}/inner_group_{inner}"
+            for module in self.modules(layer)
+        ]
         attention, output, norm, ffn, ffn_output, ffn_norm = (
-            f"{block}/{scope}" for scope in SCOPES[self.config.layout]
+            f"{blocks[number // 3]}/{scope}"
+            for number, scope in enumerate(SCOPES[self.config.layout])
         )
+        adapters = [
+            f"adapters/layer_{layer}/block_{inner}/{x}" for x in ("attention", "feed_forward")
+        ]
 
         def take(x):
             return np.take_along_axis(x, rows[..., None], axis=1)  # [B, Q, H]
 
-        def dropped_dense(x, scope):
-            return self.dropout(self.dense(x, scope), self.config.hidden_dropout_prob)
+        def dropped_dense(x, scope, adapter):
+            y = self.dense(x, scope, f"{adapter}/projection")
+            return self.dropout(y, self.config.hidden_dropout_prob)
+
+        def hidden(x):
+            return activation(self.dense(x, ffn, f"{adapters[1]}/intermediate"))
 
         activation = ACTIVATIONS[self.config.hidden_act]
         if self.config.ln_type == "preln":
             normal = self.norm(x, norm)
-            y = self.attention(normal, take(normal), input_mask, attention)
-            x = take(x) + dropped_dense(y, output)
-            y = activation(self.dense(self.norm(x, ffn_norm), ffn))
-            return x + dropped_dense(y, ffn_output)
-        y = self.attention(x, take(x), input_mask, attention)
-        x = self.norm(take(x) + dropped_dense(y, output), norm)
-        y = activation(self.dense(x, ffn))
-        return self.norm(x + dropped_dense(y, ffn_output), ffn_norm)
+            y = self.attention(normal, take(normal), input_mask, attention, adapters[0])
+            x = take(x) + dropped_dense(y, output, adapters[0])
+            return x + dropped_dense(hidden(self.norm(x, ffn_norm)), ffn_output, adapters[1])
+        y = self.attention(x, take(x), input_mask, attention, adapters[0])
+        x = self.norm(take(x) + dropped_dense(y, output, adapters[0]), norm)
+        return self.norm(x + dropped_dense(hidden(x), ffn_output, adapters[1]), ffn_norm)
 
     def encode(self, input_ids, input_mask, segment_ids, positions=None):
         """Returns the last layer, [B, S, H], and the pooled output, [B, H].
@@ -135,10 +152,9 @@ class NumpyAlbert:
         wanted = every_row if positions is None else np.pad(positions, ((0, 0), (1, 0)))
         last = config.num_hidden_layers - 1, config.inner_group_num - 1
         for layer in range(config.num_hidden_layers):
-            group = layer * config.num_hidden_groups // config.num_hidden_layers
             for inner in range(config.inner_group_num):
                 rows = wanted if (layer, inner) == last else every_row
-                x = self.block(x, input_mask, rows, group, inner)
+                x = self.block(x, input_mask, rows, layer, inner)
         return x, np.tanh(self.dense(x[:, 0], "bert/pooler/dense"))
 
     def project(self, x, scope):

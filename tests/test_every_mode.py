@@ -125,11 +125,14 @@ def configs(draw):
         "attention_probs_dropout_prob": draw(RATES),
         "layout": draw(st.sampled_from(("google", "albert_zh"))),
         "num_hidden_groups": 1,
+        "adapter_rank": draw(st.sampled_from((0, 2))),
     }
     if changes["layout"] == "albert_zh":
         changes["ln_type"] = draw(st.sampled_from(("postln", "preln")))
     else:
-        changes["num_hidden_groups"] = draw(st.integers(1, changes["num_hidden_layers"]))
+        changes["share"] = draw(st.sampled_from(("groups", "attention", "ffn")))
+        if changes["share"] == "groups":
+            changes["num_hidden_groups"] = draw(st.integers(1, changes["num_hidden_layers"]))
         changes["inner_group_num"] = draw(st.integers(1, 2))
         changes["embedding_size"] = draw(st.sampled_from((8, 12)))
     return AlbertConfig(**TINY_SHAPE | changes)

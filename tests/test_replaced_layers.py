@@ -105,6 +105,13 @@ def test_layers_of_the_feed_forward_network_can_be_wrapped(inputs, name):
     np.testing.assert_allclose(encoder(inputs)["sequence_output"], expected, atol=1e-5)
 
 
+def test_the_hidden_layer_of_the_span_head_can_be_wrapped(inputs):
+    model = seeded(heads.AlbertForAnswerableSpans)
+    expected = model(inputs)["end_top_log_probs"]
+    model.end.hidden = LoRA(model.end.hidden, 2)
+    np.testing.assert_allclose(model(inputs)["end_top_log_probs"], expected, atol=1e-5)
+
+
 @pytest.mark.parametrize(("part", "name"), [("attention", "query"), ("feed_forward", "projection")])
 def test_a_layer_of_the_wrong_shape_fails_with_both_shapes(inputs, part, name):
     encoder = seeded(modeling.AlbertEncoder)
