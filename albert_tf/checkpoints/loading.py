@@ -145,10 +145,12 @@ def load_checkpoint(
     if not report.loaded:
         raise ValueError(f"{report}\nNothing in this checkpoint fits the model.")
     if not (report.fits or allow_partial):
+        is_other_sharing = any(re.search("/group_[1-9]", name) for name in report.missing)
+        copies = ", --init_from_group0 (run_pretraining.py) to copy them from group 0"
         raise ValueError(
             f"{report}\nThe checkpoint does not contain this model's encoder. Check that "
             "albert_config.json is the one that came with it, or pass --allow_partial_init to "
-            "keep the random initialization of these variables."
+            f"keep the random initialization of these variables{copies * is_other_sharing}."
         )
     _log(report)
     _assign(model, weights, {name: entries[name] for name in report.loaded})
