@@ -41,8 +41,10 @@ def write_lcqmc(tmp_path_factory):
     return folder
 
 
-def test_a_classifier_is_trained_from_python(model_folder, data_dir, tmp_path):
-    settings = classification.Settings(
+@pytest.fixture(name="settings")
+def make_settings(model_folder, data_dir, tmp_path):
+    """Returns the settings of three steps of training."""
+    return classification.Settings(
         task_name="lcqmc",
         data_dir=str(data_dir),
         init_checkpoint=str(model_folder),
@@ -50,8 +52,11 @@ def test_a_classifier_is_trained_from_python(model_folder, data_dir, tmp_path):
         max_seq_length=17,
         train_batch_size=5,
         train_step=3,
-        precision="bfloat16",
     )
+
+
+def test_a_classifier_is_trained_from_python(settings, model_folder, tmp_path):
+    settings = dataclasses.replace(settings, precision="bfloat16")
     result = classification.run(settings)
     assert set(result.metrics) == {"eval_accuracy", "f1", "eval_loss", "loss"}
     assert result.output_dir == str(tmp_path)
@@ -66,19 +71,8 @@ def test_a_classifier_is_trained_from_python(model_folder, data_dir, tmp_path):
     assert tf_keras.mixed_precision.global_policy().name == "float32"
 
 
-def test_a_frozen_encoder_keeps_its_weights(model_folder, data_dir, tmp_path):
-    settings = classification.Settings(
-        task_name="lcqmc",
-        data_dir=str(data_dir),
-        init_checkpoint=str(model_folder),
-        output_dir=str(tmp_path),
-        max_seq_length=17,
-        train_batch_size=5,
-        train_step=3,
-        learning_rate=0.1,
-        warmup_step=0,
-        freeze_encoder=True,
-    )
+def test_a_frozen_encoder_keeps_its_weights(settings, tmp_path):
+    settings = dataclasses.replace(settings, learning_rate=0.1, warmup_step=0, freeze_encoder=True)
     result = classification.run(settings)
     assert result.step == 3
     first, last = (tensors(tmp_path / f"model.ckpt-{step}") for step in (0, 3))
