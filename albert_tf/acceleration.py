@@ -1,6 +1,7 @@
 """Decides where the accelerated form of a formula runs.
 
-The formulas are in `ops.py`, their accelerated forms in `fused.py`. `plain` is the only switch.
+The formulas are in `ops.py`, their accelerated forms in `fused.py` for graphs on CPUs, and in
+`fused_xla.py` for XLA programs on any device. `plain` is the only switch.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 
 import tensorflow as tf
 
+CPU, XLA = "cpu", "xla"  # targets of accelerated forms
 _is_plain = contextvars.ContextVar("_is_plain", default=False)
 
 
@@ -21,19 +23,19 @@ class Formula:
 
     Attributes:
         function: the operation.
-        accelerator: the `fused.Accelerator` that is registered for it, or None.
+        forms: target, CPU or XLA, → the `fused.Accelerator` that is registered for it.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
-        self.accelerator: Any = None
+        self.forms: dict[str, Any] = {}
         functools.update_wrapper(self, function)
 
     @tf.autograph.experimental.do_not_convert  # which takes time to trace
     def __call__(self, *arguments: Any) -> Any:
         """Returns the result of the accelerated form where it applies, else of the operation."""
-        form = self.accelerator
-        if form is not None and is_accelerated() and form.applies(*arguments):
+        form = self.forms.get(target()) if self.forms else None
+        if form is not None and form.applies(*arguments):
             return form.function(*arguments)
         return self.function(*arguments)
 
@@ -58,14 +60,19 @@ def is_plain() -> bool:
     return _is_plain.get()
 
 
-def is_accelerated() -> bool:
-    """Returns whether accelerated forms may replace formulas: in graphs for CPUs, outside XLA."""
-    return (
-        not is_plain()
-        and tf.inside_function()
-        and not is_inside_xla()
-        and not (tf.config.list_physical_devices("GPU") or tf.config.list_physical_devices("TPU"))
-    )
+def target() -> str:
+    """Returns what the code that is being traced is for, as far as forms are made for it.
+
+    Returns:
+        XLA inside programs that XLA compiles whole, for any device; CPU in other graphs on machines
+        without an accelerator; otherwise "": in eager execution, and within `plain`.
+    """
+    if is_plain() or not tf.inside_function():
+        return ""
+    if is_inside_xla():
+        return XLA
+    devices = tf.config.list_physical_devices("GPU") + tf.config.list_physical_devices("TPU")
+    return "" if devices else CPU
 
 
 def is_inside_xla() -> bool:

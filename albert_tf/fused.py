@@ -19,13 +19,13 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf import ops
-from albert_tf.acceleration import Formula
+from albert_tf.acceleration import CPU, Formula
 from albert_tf.config import LAYER_NORM_EPSILON
 
 # XLA takes 0.1 s to compile each function and shape, which does not pay off for narrow tensors.
 MIN_WIDTH = 256
 _MIN_FOLDED_WIDTH = 64  # a narrower axis is reduced as it is
-REGISTERED: list[Formula] = []  # the formulas that have an accelerated form
+_MIN_MASK_WIDTH = 32  # from which masks are compiled
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,39 +33,48 @@ class Accelerator:
     """An accelerated form of a formula.
 
     Attributes:
+        formula: the formula.
+        target: CPU or XLA of `acceleration`: the graphs in which the form is used.
         function: computes the same as the formula, from the same arguments.
         applies: returns whether the form is used, given the formula's arguments.
         make_arguments: returns arguments for the formula, float32 tensors among them, drawn from
             a NumPy generator.
     """
 
+    formula: Formula
+    target: str
     function: Callable[..., Any]
     applies: Callable[..., bool]
     make_arguments: Callable[[np.random.Generator], tuple[Any, ...]]
+
+
+REGISTERED: list[Accelerator] = []
 
 
 def accelerates(
     formula: Formula,
     applies: Callable[..., bool],
     make_arguments: Callable[[np.random.Generator], tuple[Any, ...]],
+    target: str = CPU,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Decorator that registers a function as the accelerated form of a formula.
 
     Args:
-        formula: a function decorated with `formula` that has no accelerated form yet.
+        formula: a function decorated with `formula` that has no form for the target yet.
         applies: as in `Accelerator`.
         make_arguments: as in `Accelerator`.
+        target: as in `Accelerator`.
 
     Raises:
         TypeError: `formula` is not decorated with `formula`, or has an accelerated form.
     """
-    if not isinstance(formula, Formula) or formula.accelerator is not None:
+    if not isinstance(formula, Formula) or target in formula.forms:
         raise TypeError(f"{formula!r} must be decorated with formula, and have no form yet")
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        accelerator = Accelerator(function, applies, make_arguments)
-        formula.accelerator = accelerator
-        REGISTERED.append(formula)
+        accelerator = Accelerator(formula, target, function, applies, make_arguments)
+        formula.forms[target] = accelerator
+        REGISTERED.append(accelerator)
         return function
 
     return register
@@ -87,7 +96,8 @@ class Loop:
         return self.compiled if width >= MIN_WIDTH else self.function
 
 
-def _always(*_: Any) -> bool:
+def always(*_: Any) -> bool:
+    """Returns True: the form applies to all arguments."""
     return True
 
 
@@ -155,11 +165,12 @@ def _column_sums(x: tf.Tensor) -> tf.Tensor:
 # Inputs for the tests: sizes that no loop is made for, masks with and without padding, dropout.
 
 
-def _normal(random: np.random.Generator, *shape: int) -> tf.Tensor:
+def draw_normal(random: np.random.Generator, *shape: int) -> tf.Tensor:
+    """Returns normally distributed numbers, float32 `shape`."""
     return tf.constant(1.5 * random.standard_normal(shape, np.float32))
 
 
-def _sizes(random: np.random.Generator) -> tuple[int, int, int, int]:
+def draw_sizes(random: np.random.Generator) -> tuple[int, int, int, int]:
     """Returns B, S, A and D."""
     B, S, A = (int(random.integers(1, limit)) for limit in (6, 12, 5))
     return B, S, A, int(random.choice((3, 8, 32)))
@@ -171,12 +182,25 @@ def _dropout(random: np.random.Generator) -> tuple[float, tf.Tensor | None]:
     return float(random.choice((0.0, 0.3))), seed
 
 
+def _mask_arguments(random):
+    x, _ = _bias_arguments(random)
+    return x, 0.3, tf.constant(random.integers(0, 2**31, 2), tf.int32)
+
+
+def _is_wide(x, *_):
+    return x.shape[-1] is None or x.shape[-1] >= _MIN_MASK_WIDTH
+
+
+# The dozen operations of the hash in one pass over memory.
+accelerates(ops.keep_mask, _is_wide, _mask_arguments)(compiled(ops.keep_mask.function))
+
+
 def _bias_arguments(random):
-    B, S, A, D = _sizes(random)
-    return _normal(random, B, S, A * D), _normal(random, A * D)
+    B, S, A, D = draw_sizes(random)
+    return draw_normal(random, B, S, A * D), draw_normal(random, A * D)
 
 
-@accelerates(ops.add_bias, _always, _bias_arguments)
+@accelerates(ops.add_bias, always, _bias_arguments)
 def _add_bias(x: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
     """The gradient of the bias is a sum over N rows, which a matmul is faster for."""
 
@@ -197,7 +221,7 @@ def _sum(x, y):
     return _narrow(_float(x) + _float(y), x.dtype)
 
 
-@accelerates(ops.add, _always, _add_arguments)
+@accelerates(ops.add, always, _add_arguments)
 @tf.custom_gradient
 def _add(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
     return _sum.at(x.shape[-1])(x, y), lambda dy: (dy, dy)
@@ -226,7 +250,7 @@ def _gelu_arguments(random):
     return (x,)
 
 
-@accelerates(ops.gelu, _always, _gelu_arguments)
+@accelerates(ops.gelu, always, _gelu_arguments)
 @tf.custom_gradient
 def _gelu_form(x: tf.Tensor) -> tf.Tensor:
     width = x.shape[-1]
@@ -249,11 +273,11 @@ _ACTIVATIONS = {"gelu": (_gelu, _gelu_gradient), "relu": (_relu, _relu_gradient)
 
 
 def _feed_forward_arguments(random):
-    B, S, A, D = _sizes(random)
+    B, S, A, D = draw_sizes(random)
     H, I = 12, A * D  # noqa: E741
-    kernel, output_kernel = _normal(random, H, I) / H, _normal(random, I, H) / H
-    x, activation = _normal(random, B, S, H), str(random.choice(list(_ACTIVATIONS)))
-    return x, kernel, _normal(random, I), activation, output_kernel, _normal(random, H)
+    kernel, output_kernel = draw_normal(random, H, I) / H, draw_normal(random, I, H) / H
+    x, activation = draw_normal(random, B, S, H), str(random.choice(list(_ACTIVATIONS)))
+    return x, kernel, draw_normal(random, I), activation, output_kernel, draw_normal(random, H)
 
 
 def _is_accelerated_activation(x, kernel, bias, activation, *_):
@@ -319,12 +343,12 @@ def _norm_gradient(normal, rsqrt, gamma, keep, keep_scale, dy):
 
 
 def _add_and_norm_arguments(random):
-    B, S, A, D = _sizes(random)
-    x, residual = (_normal(random, B, S, A * D) for _ in range(2))
-    return x, residual, _normal(random, A * D), _normal(random, A * D), *_dropout(random)
+    B, S, A, D = draw_sizes(random)
+    x, residual = (draw_normal(random, B, S, A * D) for _ in range(2))
+    return x, residual, draw_normal(random, A * D), draw_normal(random, A * D), *_dropout(random)
 
 
-@accelerates(ops.add_and_norm, _always, _add_and_norm_arguments)
+@accelerates(ops.add_and_norm, always, _add_and_norm_arguments)
 def _add_and_norm(
     x: tf.Tensor,
     residual: tf.Tensor,
@@ -340,7 +364,7 @@ def _add_and_norm(
     """
     shape, scale = tf.shape(x), 1.0 / (1.0 - rate)
     x, residual = ops.as_rows(x), ops.as_rows(residual)  # [N, H] each
-    keep = None if seed is None or not rate else ops.keep_mask(tf.shape(x), rate, seed)  # [N, H]
+    keep = None if seed is None or not rate else ops.keep_mask(x, rate, seed)  # [N, H]
 
     @tf.custom_gradient
     def run(x, residual, gamma, beta):
@@ -362,7 +386,7 @@ def _layer_norm_arguments(random):
     return x, gamma, gamma - 1.0
 
 
-@accelerates(ops.layer_norm, _always, _layer_norm_arguments)
+@accelerates(ops.layer_norm, always, _layer_norm_arguments)
 def _layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Tensor:
     @tf.custom_gradient
     def run(rows, gamma, beta):
@@ -411,15 +435,16 @@ def _score_gradient(exps, scale, keep, dexps, dtotal):
     return _narrow(scale * _float(exps) * (dexps - dtotal), exps.dtype)
 
 
-def _attention_arguments(random):
-    B, S, A, D = _sizes(random)
+def attention_arguments(random):
+    """Returns arguments of `ops.attention`."""
+    B, S, A, D = draw_sizes(random)
     lengths = random.integers(1, S + 1, (B, 1))
     mask = tf.constant(np.arange(S) < lengths, tf.int32) if random.random() < 0.5 else None
     sizes = int(random.integers(1, S + 1)), S, S
-    return *(_normal(random, B, A, size, D) for size in sizes), mask, *_dropout(random)
+    return *(draw_normal(random, B, A, size, D) for size in sizes), mask, *_dropout(random)
 
 
-@accelerates(ops.attention, _always, _attention_arguments)
+@accelerates(ops.attention, always, attention_arguments)
 def _attention(
     query: tf.Tensor,
     key: tf.Tensor,
@@ -442,7 +467,7 @@ def _attention(
     @tf.custom_gradient
     def run(query, key, value):
         scores = tf.matmul(query, key, transpose_b=True)  # [B, A, Q, S]
-        keep = ops.keep_mask(tf.shape(scores), rate, seed) if is_dropping else None
+        keep = ops.keep_mask(scores, rate, seed) if is_dropping else None
         exps = _exponentials.at(width)(scores, scale, adder)  # [B, A, Q, S]
         kept = exps if keep is None else tf.where(keep, exps, tf.zeros_like(exps))
         total = ops.swap_heads(_sums.at(width)(exps))  # [B, Q, A, 1]
@@ -485,12 +510,12 @@ def _cross_entropy_gradient(logits, labels, log_total, dy):
 
 
 def _cross_entropy_arguments(random):
-    B, S, A, D = _sizes(random)
+    B, S, A, D = draw_sizes(random)
     labels = tf.constant(random.integers(0, A * D, (B, S)), tf.int32)
-    return _normal(random, B, S, A * D), labels
+    return draw_normal(random, B, S, A * D), labels
 
 
-@accelerates(ops.cross_entropy, _always, _cross_entropy_arguments)
+@accelerates(ops.cross_entropy, always, _cross_entropy_arguments)
 def _cross_entropy_form(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """One loop each for the losses and for the gradient.
 

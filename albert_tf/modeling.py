@@ -40,7 +40,12 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
-from albert_tf import fused, ops, sentence_objectives  # noqa: F401, `fused` registers forms
+from albert_tf import (  # noqa: F401, `fused` and `fused_xla` register forms
+    fused,
+    fused_xla,
+    ops,
+    sentence_objectives,
+)
 from albert_tf.config import AlbertConfig
 from albert_tf.inputs import one_of, read_inputs
 from albert_tf.layers import (

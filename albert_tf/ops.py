@@ -1,8 +1,9 @@
 """The operations of ALBERT, each as a formula in plain TensorFlow.
 
-`modeling.py` composes the model from these functions. On GPUs and TPUs, inside XLA, in eager
-execution and in exported models they run as they stand here. Inside a `tf.function` on CPUs, an
-accelerated form from `fused.py` replaces those decorated with `formula` (see `acceleration.py`).
+`modeling.py` composes the model from these functions. In eager execution and in exported models
+they run as they stand here. Inside a `tf.function`, an accelerated form replaces those decorated
+with `formula`: one of `fused.py` on CPUs, or one of `fused_xla.py` where XLA compiles the whole
+program, as it does on GPUs and TPUs (see `acceleration.py`).
 
 Dimensions: B batch size, S sequence length, Q queries, H hidden size, A attention heads, D = H/A
 head size, I intermediate size, V classes; `...` any leading axes.
@@ -20,6 +21,8 @@ from albert_tf.config import LAYER_NORM_EPSILON
 
 MASKED_SCORE = -10_000.0  # added to the scores of padding: the softmax is 0, even in bfloat16
 GELU_SCALE, GELU_CUBE = 0.7978845608028654, 0.044715  # √(2/π), and the factor of x³
+HASH_STEP = 0x9E3779B9  # 2³² divided by the golden ratio
+HASH_FACTORS, HASH_SHIFTS = (0x7FEB352D, 0x846CA68B), (16, 15)
 
 
 def matmul(x: tf.Tensor, kernel: tf.Tensor, transpose_b: bool = False) -> tf.Tensor:
@@ -146,6 +149,7 @@ def add_and_norm(
     return layer_norm(residual + dropout(x, rate, seed), gamma, beta)
 
 
+@formula
 def project_heads(
     queries: tf.Tensor,
     x: tf.Tensor,
@@ -266,6 +270,17 @@ def take(x: tf.Tensor, positions: tf.Tensor | None) -> tf.Tensor:
     return x if positions is None else tf.gather(x, positions, batch_dims=1)  # [B, Q, H]
 
 
+def after(x: tf.Tensor, dy: tf.Tensor) -> tf.Tensor:
+    """Returns `x` as a tensor that depends on `dy`, a gradient.
+
+    What a backward pass recomputes from it can neither be scheduled before `dy` is known, nor be
+    merged with the forward pass, where the same is computed from `x`.
+    """
+    first = tf.reshape(dy, (-1,))[0]
+    zero = tf.where(tf.equal(first, first), tf.zeros_like(first), first)  # unless it is not finite
+    return x + tf.cast(zero, x.dtype)
+
+
 def dropout(x: tf.Tensor, rate: float, seed: tf.Tensor | None) -> tf.Tensor:
     """Sets elements to 0 with probability `rate`, and divides the others by 1 − rate.
 
@@ -274,20 +289,43 @@ def dropout(x: tf.Tensor, rate: float, seed: tf.Tensor | None) -> tf.Tensor:
     """
     if seed is None or rate == 0.0:
         return x
-    keep = keep_mask(tf.shape(x), rate, seed)  # shape of x
+    keep = keep_mask(x, rate, seed)  # shape of x
     return tf.where(keep, x * tf.cast(1.0 / (1.0 - rate), x.dtype), tf.zeros_like(x))
 
 
-def keep_mask(shape: Any, rate: float, seed: tf.Tensor) -> tf.Tensor:
-    """Returns the mask of the elements that dropout keeps, bool `shape`, for a seed, int32 [2].
+@formula
+def keep_mask(x: tf.Tensor, rate: float, seed: tf.Tensor) -> tf.Tensor:
+    """Returns the mask of the elements that dropout keeps, bool in the shape of `x`.
 
-    Generating random numbers dominates the cost of dropout, so each 32-bit number decides about two
-    elements, with 16 bits each. The dropped fraction equals `rate` to within 1 / 131072.
+    Each element has a random number of 32 bits, a hash of its position and the seed. XLA computes
+    a hash where the mask is used, in the forward and again in the backward pass, so that neither
+    random numbers nor masks are stored; a random number generator of the device would store both.
+    The hash is the same on every device.
+
+    Args:
+        x: [..., n].
+        rate: fraction of the elements to drop, exact to within 2⁻³².
+        seed: int32 [2].
     """
-    count, limit = tf.reduce_prod(shape), round(rate * 2**16)
-    bits = tf.random.stateless_uniform(((count + 1) // 2,), seed, None, None, tf.int32)
-    low, high = (bits & 0xFFFF) >= limit, bits >= (limit << 16) - 2**31
-    return tf.reshape(tf.concat((low, high), axis=0)[:count], shape)
+    shape = tf.shape(x)
+    first, second = tf.unstack(tf.cast(seed, tf.uint32))  # scalars
+    row = tf.range(tf.reduce_prod(shape[:-1]))  # a row is what precedes the last axis
+    row = tf.reshape(row, tf.concat((shape[:-1], (1,)), axis=0))  # [..., 1]
+    row = tf.cast(row, tf.uint32) * HASH_STEP
+    column = tf.cast(tf.range(shape[-1]), tf.uint32) * HASH_STEP  # [n]
+    # Two keys per row: with a single one, rows would share parts of their masks.
+    keys = mix_bits(row + first, second), mix_bits(row + second, first)  # [..., 1] each
+    return mix_bits(column + keys[0], keys[1]) >= tf.constant(round(rate * 2**32), tf.uint32)
+
+
+def mix_bits(x: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
+    """Returns a hash of `x` and a key, uint32 in their broadcast shape.
+
+    Source: the function "lowbias32" of Chris Wellons' hash prospector, with a key in its middle.
+    """
+    x = (x ^ tf.bitwise.right_shift(x, HASH_SHIFTS[0])) * HASH_FACTORS[0] ^ key
+    x = (x ^ tf.bitwise.right_shift(x, HASH_SHIFTS[1])) * HASH_FACTORS[1]
+    return x ^ tf.bitwise.right_shift(x, HASH_SHIFTS[0])
 
 
 def split_seed(seed: tf.Tensor, count: int) -> tf.Tensor:

@@ -143,11 +143,7 @@ def _recomputed(function):
         @tf.custom_gradient
         def run(x, *weights):
             def gradient(*dy, variables=()):
-                # The input depends on `dy` so that TensorFlow can neither schedule the
-                # recomputation early nor merge it with the forward pass.
-                first = tf.reshape(dy[0], (-1,))[0]
-                zero = tf.where(tf.equal(first, first), tf.zeros_like(first), first)
-                again = x + tf.cast(zero, x.dtype)
+                again = ops.after(x, dy[0])
                 sources = [again, *weights, *variables]  # variables of other libraries' layers
                 with tf.GradientTape() as tape:
                     tape.watch(sources)
