@@ -14,12 +14,15 @@ IN_PARALLEL := -n 2 --dist loadfile
 BEAM_VENV := .venv-beam
 BEAM_READY := $(BEAM_VENV)/.installed
 BEAM_NEEDS := --editable ".[dask]" "hypothesis>=6.100,<7" "pytest>=8.3,<10" "pytest-timeout>=2.3,<3"
+TPU_VENV := .venv-tpu
+TPU_READY := $(TPU_VENV)/.installed
+TPU_COMPILER := .venv-tpu-compiler
 DOCS_READY := $(VENV)/.docs-installed
 
 # Silences TensorFlow's start-up messages (CPU features, no CUDA). Errors are still raised in Python.
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-.PHONY: help setup demo test test-ci test-beam test-all lint format types docs bench check clean
+.PHONY: help setup demo test test-ci test-beam test-tpu test-all lint format types docs bench check clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -60,6 +63,24 @@ $(BEAM_READY): pyproject.toml
 	@{ command -v uv > /dev/null && uv pip install --quiet --python $(BEAM_VENV)/bin/python $(BEAM_NEEDS); } \
 	  || $(BEAM_VENV)/bin/python -m pip install --quiet --disable-pip-version-check $(BEAM_NEEDS)
 	@touch $(BEAM_READY)
+
+# Two environments of their own: `tensorflow-tpu` has the files of `tensorflow`, and looks for a TPU where
+# it finds libtpu, which the compiler needs.
+test-tpu: ## compile all steps with Google's TPU compiler, without a TPU (15 minutes)
+	@$(MAKE) --no-print-directory $(TPU_READY) || { echo "skipped: cannot install $(TPU_VENV)"; exit 0; }; \
+	ALBERT_TPU_COMPILER=$(CURDIR)/$(TPU_COMPILER)/bin/python \
+	  $(TPU_VENV)/bin/python -m pytest -m slow tests/test_tpu_programs.py
+
+$(TPU_READY): pyproject.toml
+	@$(PYTHON) -m venv $(TPU_VENV)
+	@$(PYTHON) -m venv $(TPU_COMPILER)
+	@echo "Installing into $(TPU_VENV) and $(TPU_COMPILER) (the first time takes about five minutes) ..."
+	@$(TPU_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
+	@$(TPU_VENV)/bin/python -m pip uninstall --quiet --yes tensorflow libtpu
+	@$(TPU_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --force-reinstall \
+	  --no-deps tensorflow-tpu==2.20.0
+	@$(TPU_COMPILER)/bin/python -m pip install --quiet --disable-pip-version-check "jax[tpu]==0.10.2"
+	@touch $(TPU_READY)
 
 lint: $(READY) ## ruff: rules and formatting
 	$(RUN) -m ruff check .

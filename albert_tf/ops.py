@@ -21,6 +21,7 @@ from albert_tf.config import LAYER_NORM_EPSILON
 
 MASKED_SCORE = -10_000.0  # added to the scores of padding: the softmax is 0, even in bfloat16
 GELU_SCALE, GELU_CUBE = 0.7978845608028654, 0.044715  # √(2/π), and the factor of x³
+SEED_ALGORITHM = "philox"  # the default of CPUs and GPUs; that of TPUs makes other numbers
 HASH_STEP = 0x9E3779B9  # 2³² divided by the golden ratio
 HASH_FACTORS, HASH_SHIFTS = (0x7FEB352D, 0x846CA68B), (16, 15)
 
@@ -334,7 +335,7 @@ def split_seed(seed: tf.Tensor, count: int) -> tf.Tensor:
     The seeds are never negative because XLA and TensorFlow generate different numbers from negative
     ones.
     """
-    return tf.random.split(seed & 0x7FFFFFFF, count) & 0x7FFFFFFF
+    return tf.random.split(seed & 0x7FFFFFFF, count, alg=SEED_ALGORITHM) & 0x7FFFFFFF
 
 
 def dropout_seeds(training: bool | None, seed: Any, count: int) -> list[tf.Tensor | None]:

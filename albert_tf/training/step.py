@@ -25,6 +25,7 @@ from typing import Any, NamedTuple, Protocol
 
 import tensorflow as tf
 
+from albert_tf.ops import SEED_ALGORITHM
 from albert_tf.optimization import AdamW
 from albert_tf.training import devices
 from albert_tf.training.precision import LossScale
@@ -261,9 +262,10 @@ class TrainStep:
     def _dropout_seed(self, micro_batch: tf.Tensor | int) -> tf.Tensor:
         """Returns the dropout seed of a micro-batch, given by its index over all replicas."""
         step = tf.cast(self.optimizer.iterations, tf.int32)
-        seed = tf.random.fold_in((self.options.seed, DROPOUT_STREAM), step)
+        stream = self.options.seed, DROPOUT_STREAM
+        seed = tf.random.fold_in(stream, step, alg=SEED_ALGORITHM)
         is_whole = self.strategy.num_replicas_in_sync * self.options.micro_batches == 1
-        return seed if is_whole else tf.random.fold_in(seed, micro_batch)
+        return seed if is_whole else tf.random.fold_in(seed, micro_batch, alg=SEED_ALGORITHM)
 
     def _gradients(
         self, batch: Batch, weights: tf.Tensor, seed: tf.Tensor

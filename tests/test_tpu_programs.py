@@ -1,0 +1,240 @@
+"""The programs of all steps on TPUs: Google's compiler accepts them, and they compute the same.
+
+`make test-tpu` runs these tests, in an environment with `tensorflow-tpu`, which lowers the steps to
+the programs that a TPU runs; JAX, in an environment of its own, calls the compiler. No TPU is used.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import json
+import os
+import subprocess
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+from lowering import lower, variables_of
+
+from albert_tf import config
+from albert_tf.checkpoints.names import variable_name
+from albert_tf.modeling import AlbertForPretraining
+from albert_tf.pretraining.task import PretrainingTask
+from albert_tf.training.step import StepOptions, TrainStep
+from tests.conftest import ROOT
+from tests.test_accelerators import CONFIG, FINE_TUNING, make_step, pretraining_task
+from tests.training.distributed_steps import batch_of
+
+COMPILER = os.environ.get("ALBERT_TPU_COMPILER", "")  # the Python with jax[tpu]
+
+
+def why_skipped():
+    installed = {found.metadata["Name"].lower() for found in importlib.metadata.distributions()}
+    if not installed & {"tensorflow-tpu", "tensorflow_tpu"} or importlib.util.find_spec("libtpu"):
+        return "needs tensorflow-tpu without libtpu: make test-tpu"
+    return "" if COMPILER else "needs ALBERT_TPU_COMPILER: make test-tpu"
+
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(bool(why_skipped()), reason=why_skipped()),
+]
+TOPOLOGIES = ("v4:2x2x1", "v5e:2x2", "v6e:2x2")
+REPLICAS = 8
+
+
+class Compiler:
+    """The process that compiles and runs programs."""
+
+    def __init__(self, folder):
+        self._folder = folder
+        program = ROOT / "benchmarks" / "worker_compile.py"
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+        # In a folder of its own: libtpu writes files into the current one.
+        self._process = subprocess.Popen([COMPILER, program], text=True, cwd=folder, **pipes)
+
+    def _ask(self, program, **order):
+        path = self._folder / "program.hlo"
+        path.write_bytes(program)
+        self._process.stdin.write(json.dumps({"program": str(path), **order}) + "\n")
+        self._process.stdin.flush()
+        answer = json.loads(self._process.stdout.readline())
+        assert "error" not in answer, answer["error"]
+        return answer
+
+    def compile(self, program, topology, replicas=1):
+        return self._ask(program, topology=topology, replicas=replicas)
+
+    def run(self, program, *inputs):
+        """Returns the results of a program on the CPU."""
+        paths = [str(self._folder / name) for name in ("in.npz", "out.npz")]
+        np.savez(paths[0], **{str(i): value for i, value in enumerate(tf.nest.flatten(inputs))})
+        self._ask(program, inputs=paths[0], outputs=paths[1])
+        with np.load(paths[1]) as arrays:
+            return [arrays[str(i)] for i in range(len(arrays.files))]
+
+    def close(self):
+        with self._process:  # closes its pipes, and waits for it
+            pass
+
+
+@pytest.fixture(scope="module")
+def compiler(tmp_path_factory):
+    made = Compiler(tmp_path_factory.mktemp("compiler"))
+    yield made
+    made.close()
+
+
+def lowered_step(step, batch, platform="TPU"):
+    return lower(step._run, variables_of(step), platform, batch, np.array(True), np.array(False))
+
+
+def pretraining_programs():
+    """Yields a name, the options of `make_step`, and the config."""
+    shape = CONFIG.to_dict() | {"num_hidden_groups": 1, "inner_group_num": 1}
+    zh = config.AlbertConfig.from_dict(shape | {"layout": "albert_zh", "ln_type": "preln"})
+    yield "lamb", {"optimizer": "lamb"}, CONFIG
+    yield "adamw bfloat16", {"optimizer": "adamw", "precision_name": "bfloat16"}, CONFIG
+    yield "accumulation", {"micro_batches": 3, "precision_name": "bfloat16"}, CONFIG
+    yield "checkpointing", {"recompute": True, "precision_name": "bfloat16"}, CONFIG
+    both = {"optimizer": "adamw", "micro_batches": 3, "recompute": True}
+    yield "accumulation and checkpointing", both, CONFIG
+    yield "albert_zh", {"optimizer": "lamb_albert_zh", "precision_name": "bfloat16"}, zh
+    unshared = config.AlbertConfig.from_dict(shape | {"share": "none"})
+    yield "share none", {"precision_name": "bfloat16"}, unshared
+
+
+PRETRAINING = {name: case for name, *case in pretraining_programs()}
+
+
+def check(compiled, precision_name):
+    """Checks that a program suits a TPU, and computes its matmuls in the precision asked for."""
+    assert compiled["problems"] == []
+    flops = compiled["matmul_flops"]
+    dtype = "bf16" if precision_name == "bfloat16" else "f32"
+    assert flops[dtype] == sum(flops.values()) > 0
+
+
+@pytest.mark.parametrize("topology", TOPOLOGIES)
+@pytest.mark.parametrize("name", PRETRAINING)
+def test_the_pretraining_step_compiles(compiler, name, topology):
+    options, made_of = PRETRAINING[name]
+    program = lowered_step(make_step(pretraining_task(made_of), **options), batch_of(0))
+    check(compiler.compile(program, topology), options.get("precision_name"))
+
+
+@pytest.mark.parametrize("name", FINE_TUNING)
+def test_the_fine_tuning_step_compiles(compiler, name):
+    task, batch = FINE_TUNING[name]
+    program = lowered_step(make_step(task, "adamw", "bfloat16"), batch)
+    for topology in TOPOLOGIES:
+        check(compiler.compile(program, topology), "bfloat16")
+
+
+@pytest.mark.parametrize("name", FINE_TUNING)
+def test_evaluation_and_prediction_compile(compiler, name):
+    task, batch = FINE_TUNING[name]
+    model = make_step(task, "adamw", "bfloat16").model
+
+    def predict(batch):
+        outputs = model(batch, training=False)
+        return task.predictions(outputs), task.loss(outputs, batch)
+
+    program = lower(predict, model.variables, "TPU", batch)
+    for topology in TOPOLOGIES:
+        check(compiler.compile(program, topology), "bfloat16")
+
+
+class ReplicaStep(TrainStep):
+    """The step of one of several replicas, with the operation that TPUs sum over replicas by."""
+
+    def _all_reduce(self, values):
+        groups = [list(range(REPLICAS))]
+        return tf.nest.map_structure(
+            lambda x: tf.raw_ops.CrossReplicaSum(input=x, group_assignment=groups), values
+        )
+
+
+@pytest.mark.parametrize("topology", ["v4:2x2x2", "v5e:2x4", "v6e:2x4"])
+def test_replicas_sum_each_gradient_once(compiler, topology):
+    step = make_step(pretraining_task(), "lamb")
+    replica = ReplicaStep(step.model, step.task, step.optimizer, StepOptions())
+    flags = np.array(True), np.array(False)
+    program = lower(replica._replica_step, variables_of(step), "TPU", batch_of(0), *flags)
+    compiled = compiler.compile(program, topology, REPLICAS)
+    check(compiled, "float32")
+    weights = 4 * sum(variable.shape.num_elements() for variable in step.variables)
+    assert set(compiled["collectives"]) <= {"all-reduce", "reduce-scatter", "all-gather"}
+    total = sum(size for _, size in compiled["collectives"].values())
+    # The gradients, once, and the sums of the metrics and of the loss' weights.
+    assert weights <= total <= 1.05 * weights + 1000
+
+
+def test_a_full_size_step_accesses_few_bytes(compiler):
+    """3 of the 12 layers of base; each bound is 1.1 times what was measured."""
+    made_of = config.AlbertConfig.from_json_file(str(ROOT / "configs" / "albert_base.json"))
+    made_of = config.AlbertConfig.from_dict(
+        made_of.to_dict()
+        | {"num_hidden_layers": 3, "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
+    )
+    rows, length, predictions = 8, 512, 20
+    task = PretrainingTask(made_of, length, predictions)
+    step = make_step(task, "lamb", "bfloat16")
+    sizes = {"input_ids": length, "input_mask": length, "segment_ids": length}
+    sizes |= {"masked_lm_positions": predictions, "masked_lm_ids": predictions}
+    batch = {name: np.zeros((rows, size), np.int32) for name, size in sizes.items()}
+    batch["masked_lm_weights"] = np.zeros((rows, predictions), np.float32)
+    batch["next_sentence_labels"] = np.zeros((rows, 1), np.int32)
+    compiled = compiler.compile(lowered_step(step, batch), "v4:2x2x1")
+    check(compiled, "bfloat16")
+    assert compiled["bytes_accessed"] <= MAX_BYTES
+    assert compiled["temporary_bytes"] <= MAX_TEMPORARY_BYTES
+
+
+MAX_BYTES, MAX_TEMPORARY_BYTES = 99e9, 99e9
+
+
+def test_the_lowered_program_computes_googles_losses_and_gradients(compiler):
+    folder = ROOT / "tests" / "golden"
+    made_of = config.AlbertConfig.from_json_file(str(folder / "encoder_shared.json"))
+    tf_keras.mixed_precision.set_global_policy("float32")
+    model = AlbertForPretraining(made_of)
+    with np.load(folder / "encoder_shared.npz") as golden:
+        arrays = {name: golden[name] for name in golden.files}
+    for variable in model.variables:
+        variable.assign(arrays[f"variable/{variable_name(variable)}"])
+    batch = {name[6:]: x for name, x in arrays.items() if name.startswith("input/")}
+    task = PretrainingTask(made_of, *(batch[x].shape[1] for x in ("input_ids", "masked_lm_ids")))
+
+    def loss_and_gradients(batch):
+        with tf.GradientTape() as tape:
+            loss, _ = task.loss(model(batch), batch)
+        gradients = tape.gradient(loss, model.trainable_variables)
+        return loss, [tf.convert_to_tensor(gradient) for gradient in gradients]
+
+    program = lower(loss_and_gradients, model.variables, "TPU", batch)
+    values = [variable.numpy() for variable in model.variables]
+    loss, *results = compiler.run(program, values, batch)
+    np.testing.assert_allclose(loss, arrays["output/total_loss"], rtol=1e-5)
+    for variable, found in zip(model.trainable_variables, results, strict=False):
+        expected = arrays[f"gradient/{variable_name(variable)}"]
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-7)
+
+
+def test_the_step_lowered_for_a_tpu_updates_weights_as_here(compiler):
+    """With dropout, whose masks are the same on every device."""
+    rates = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.3}
+    made_of = config.AlbertConfig.from_dict(CONFIG.to_dict() | rates)
+    step = make_step(pretraining_task(made_of), "lamb")
+    variables = variables_of(step)
+    values = [variable.numpy() for variable in variables]
+    program = lowered_step(step, batch_of(0))
+    flags = np.array(True), np.array(False)
+    results = compiler.run(program, values, batch_of(0), *flags)
+    here = TrainStep(step.model, step.task, step.optimizer, StepOptions())
+    here({name: tf.constant(value) for name, value in batch_of(0).items()})
+    for variable, found in zip(variables, results[-len(variables) :], strict=True):
+        np.testing.assert_allclose(found, variable.numpy(), rtol=1e-4, atol=1e-6)
