@@ -17,6 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from albert_tf.pretraining.settings import Settings
+from albert_tf.training import installation
 
 if TYPE_CHECKING:
     from albert_tf.pretraining.program import Result
@@ -45,6 +46,7 @@ def run(settings: Settings) -> Result:
         not settings.has_workers
     ):  # with workers, after joining them, so that they learn of a failure
         settings.check_paths()
+    installation.check(settings)
     from albert_tf.pretraining import (
         program,
     )  # imported late: needs TensorFlow, unlike the settings

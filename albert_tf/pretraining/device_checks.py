@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from albert_tf import acceleration, included, optimization
 from albert_tf.config import AlbertConfig
 from albert_tf.pretraining.task import PretrainingTask
-from albert_tf.training import devices, gpus, precision
+from albert_tf.training import devices, precision
 from albert_tf.training.settings import DeviceSettings
 from albert_tf.training.step import StepOptions, TrainStep
 
@@ -92,7 +92,7 @@ def find_strategy(device: str, tpu_name: str = "") -> tf.distribute.Strategy:
     if device == "tpu":
         return devices.make_strategy(DeviceSettings(use_tpu=True, tpu_name=tpu_name or None))
     if device == "gpu" and not tf.config.list_physical_devices("GPU"):
-        raise ValueError(f"TensorFlow finds no GPU. {gpus.why_none()}")
+        raise ValueError(f"TensorFlow finds no GPU: {devices.why_no_gpu()}")
     return tf.distribute.OneDeviceStrategy(f"/{device}:0")
 
 

@@ -8,6 +8,7 @@ number of replicas, and the rows of a batch that each process computes.
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 from collections.abc import Iterator
 
@@ -15,12 +16,13 @@ import tensorflow as tf
 from absl import logging
 from official.common import distribute_utils
 
-from albert_tf.training import cluster, gpus, interruption
+from albert_tf.training import cluster, installation, interruption
 from albert_tf.training.settings import DeviceSettings
 
 _TF_CONFIG_EXAMPLE = (
     '{"cluster": {"worker": ["host1:2222", "host2:2222"]}, "task": {"type": "worker", "index": 0}}'
 )
+_GPU_FILES = ("/dev/nvidia[0-9]*", "/dev/dxg")  # Linux, and Windows Subsystem for Linux
 
 
 def choose_distribution(settings: DeviceSettings) -> str:
@@ -90,7 +92,7 @@ def _mirrored_strategy(num_devices: int) -> tf.distribute.Strategy:
         return distribute_utils.get_distribution_strategy("mirrored", num_gpus=num_devices or count)
     if not num_devices:
         raise ValueError(
-            f"--distribution=mirrored: TensorFlow finds no GPU. {gpus.why_none()} To use logical "
+            f"--distribution=mirrored: TensorFlow finds no GPU: {why_no_gpu()}. To use logical "
             "devices of the CPU instead, set their number, for example --num_devices=2."
         )
     logging.warning(
@@ -104,10 +106,23 @@ def _mirrored_strategy(num_devices: int) -> tf.distribute.Strategy:
 
 
 def _warn_of_unused_gpus() -> None:
-    """Warns if this machine has a GPU that TensorFlow does not find."""
-    if gpus.is_in_machine() and not tf.config.list_physical_devices("GPU"):
-        text = "This machine has an NVIDIA GPU, but TensorFlow finds none. %s"
-        logging.warning(text, gpus.why_none())
+    """Warns if this machine has an NVIDIA GPU that TensorFlow does not find."""
+    if any(map(glob.glob, _GPU_FILES)) and not tf.config.list_physical_devices("GPU"):
+        text = "This machine has an NVIDIA GPU, but TensorFlow finds none: %s"
+        logging.warning(text, why_no_gpu())
+
+
+def why_no_gpu() -> str:
+    """Returns why TensorFlow finds no GPU, or what to check, and the command that repairs it."""
+    if not tf.test.is_built_with_cuda():
+        return f"it is built without CUDA. Run: {installation.INSTALL_CUDA}"
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if hidden is not None and hidden.strip() in ("", "-1"):
+        return f"CUDA_VISIBLE_DEVICES={hidden!r} hides them"
+    return (
+        "check the driver with nvidia-smi, and install the CUDA libraries with "
+        f"{installation.INSTALL_CUDA}"
+    )
 
 
 def _split_cpu(count: int) -> None:
@@ -154,8 +169,9 @@ def _check_workers() -> None:
 
 def _multi_worker_strategy(num_devices: int) -> tf.distribute.Strategy:
     _check_workers()
-    if num_devices > 1 and not tf.config.list_physical_devices("GPU"):
-        raise ValueError("--num_devices: a worker without GPUs can only use one device")
+    count = max(1, len(tf.config.list_physical_devices("GPU")))
+    if num_devices > count:
+        raise ValueError(f"--num_devices={num_devices}: this worker can only use {count} device(s)")
     with interruption.unchanged_handlers():
         return distribute_utils.get_distribution_strategy("multi_worker_mirrored")
 
@@ -172,9 +188,8 @@ def _tpu_strategy(settings: DeviceSettings) -> tf.distribute.Strategy:
         tf.tpu.experimental.initialize_tpu_system(resolver)
     except (ValueError, tf.errors.OpError) as error:
         raise ValueError(
-            f"--use_tpu: cannot connect to the TPU --tpu_name={name} ({error}). On a TPU machine, "
-            "install tensorflow-tpu instead of tensorflow; from another machine, set --tpu_name, "
-            "--tpu_zone and --gcp_project."
+            f"--use_tpu: cannot connect to the TPU --tpu_name={name} ({error}). From another "
+            "machine than the TPU's, set --tpu_name, --tpu_zone and --gcp_project."
         ) from None
     return tf.distribute.TPUStrategy(resolver)
 

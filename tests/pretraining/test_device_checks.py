@@ -10,7 +10,6 @@ import tensorflow as tf
 
 from albert_tf.pretraining import device_checks
 from albert_tf.pretraining.task import PretrainingTask
-from albert_tf.training import gpus
 
 
 @pytest.fixture
@@ -58,11 +57,10 @@ def test_a_device_that_computes_something_else_fails(monkeypatch):
     assert "(at most 0.0001)" in outcome.text
 
 
-def test_a_missing_gpu_is_explained(monkeypatch):
+def test_a_missing_gpu_is_explained():
     if tf.config.list_physical_devices("GPU"):
         pytest.skip("this machine has a GPU")
-    monkeypatch.setattr(gpus, "why_none", lambda: "It is built without CUDA.")
-    with pytest.raises(ValueError, match=r"^TensorFlow finds no GPU\. It is built without CUDA\.$"):
+    with pytest.raises(ValueError, match=r"^TensorFlow finds no GPU"):
         device_checks.find_strategy("gpu")
 
 

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 from absl import logging
 
-from albert_tf.training import cluster, devices, gpus
+from albert_tf.training import cluster, devices, installation
 from albert_tf.training.settings import DeviceSettings
 
 
@@ -46,19 +46,42 @@ def test_auto_uses_all_gpus_and_all_workers(monkeypatch):
 
 @pytest.fixture(name="no_gpu")
 def hide_gpus(monkeypatch):
-    """Hides GPUs, replaces the reason of `why_none`, and returns the list of warnings."""
+    """Hides GPUs of this machine and of TensorFlow, and returns the list of warnings."""
     warnings = []
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [])
-    monkeypatch.setattr(gpus, "why_none", lambda: "The cable is cut.")
-    monkeypatch.setattr(gpus, "is_in_machine", lambda: False)
+    monkeypatch.setattr(devices, "_GPU_FILES", ())
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setattr(logging, "warning", lambda text, *args: warnings.append(text % args))
     return warnings
 
 
-def test_requested_gpus_must_exist(no_gpu):
-    with pytest.raises(ValueError, match=r"finds no GPU\. The cable is cut\. .*--num_dev"):
+def test_requested_gpus_must_exist(no_gpu, monkeypatch):
+    with pytest.raises(ValueError, match=r"finds no GPU: .*--num_devices=2"):
         devices.make_strategy(DeviceSettings(distribution="mirrored"))
     assert not no_gpu
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: ["a", "b", "c"])
+    with pytest.raises(ValueError, match="--num_devices=4: this machine has 3"):
+        devices.make_strategy(DeviceSettings(num_devices=4))
+    with_workers(monkeypatch, 2)
+    with pytest.raises(ValueError, match="--num_devices=4: this worker can only use 3"):
+        devices.make_strategy(DeviceSettings(num_devices=4))
+
+
+@pytest.mark.parametrize(
+    ("has_cuda", "visible", "reason"),
+    [
+        (False, "", f"it is built without CUDA. Run: {installation.INSTALL_CUDA}"),
+        (True, "-1", "CUDA_VISIBLE_DEVICES='-1' hides them"),
+        (True, "", "CUDA_VISIBLE_DEVICES='' hides them"),
+        (True, "0", "check the driver with nvidia-smi, and"),
+    ],
+)
+def test_the_build_the_environment_or_the_libraries_hide_gpus(
+    monkeypatch, has_cuda, visible, reason
+):
+    monkeypatch.setattr(tf.test, "is_built_with_cuda", lambda: has_cuda)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert devices.why_no_gpu().startswith(reason)
 
 
 @pytest.mark.parametrize("distribution", ["auto", "mirrored"])
@@ -72,13 +95,15 @@ def test_several_logical_cpu_devices_cause_a_warning(no_gpu, monkeypatch, distri
     assert "finds no GPU in this machine. Using 2 logical devices of the CPU" in warning
 
 
-def test_an_unused_gpu_causes_a_warning(no_gpu, monkeypatch):
+def test_an_unused_gpu_causes_a_warning(no_gpu, monkeypatch, tmp_path):
+    monkeypatch.setattr(devices, "_GPU_FILES", (f"{tmp_path}/nvidia[0-9]*",))
+    (tmp_path / "nvidia-modeset").touch()
     devices.make_strategy(DeviceSettings(distribution="one_device"))
     assert not no_gpu
-    monkeypatch.setattr(gpus, "is_in_machine", lambda: True)
+    (tmp_path / "nvidia0").touch()
     devices.make_strategy(DeviceSettings(distribution="one_device"))
-    text = "This machine has an NVIDIA GPU, but TensorFlow finds none. The cable is cut."
-    assert no_gpu == [text]
+    (warning,) = no_gpu
+    assert warning.startswith("This machine has an NVIDIA GPU, but TensorFlow finds none: ")
 
 
 def test_contradictions_and_unknown_names_are_rejected():
