@@ -752,7 +752,7 @@ def _table():
 
 
 @kind("text, bzip2", write_packed_text("bz2", "text.txt.bz2"), damage_bytes)
-@kind("text, Zstandard", write_packed_text("zstandard", "text.txt.zst"), damage_bytes)
+@kind("text, Zstandard", write_packed_text("backports.zstd", "text.txt.zst"), damage_bytes)
 @kind("text, Parquet", write_parquet, damage_bytes)
 @kind("text, Arrow", write_arrow, damage_bytes)
 @kind("text, jsonl", write_lines("text.jsonl", *map(json.dumps, ROWS)), damage_json_line)
