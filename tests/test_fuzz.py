@@ -40,7 +40,7 @@ import pytest
 import tensorflow as tf
 from pyarrow import ipc, parquet
 
-from albert_tf.checkpoints import containers, families, finding, pretrained, store, trained_with
+from albert_tf.checkpoints import containers, finding, pretrained, store, trained_with
 from albert_tf.classification import custom, tasks
 from albert_tf.classification.reading import read_examples
 from albert_tf.classification.settings import CustomDataSettings
@@ -453,11 +453,13 @@ def write_hugging_face_config(folder):
 
 
 def write_tokenizer_config(folder):
+    store.save_checkpoint(str(folder / "model.ckpt-1"), {"output_bias": np.zeros(2)})
     (folder / "tokenizer_config.json").write_text('{"do_lower_case": false, "other": [1]}')
     return folder / "tokenizer_config.json"
 
 
 def write_run(folder):
+    store.save_checkpoint(str(folder / "model.ckpt-1"), {"output_bias": np.zeros(2)})
     (folder / "words").write_text("[PAD]\n")
     flags = {"do_lower_case": True, "vocab_file": "words", "spm_model_file": None}
     content = {"flags": flags, "directory": str(folder), "command": ["run"], "config": TINY_SHAPE}
@@ -466,21 +468,15 @@ def write_run(folder):
 
 
 @kind("config", write_config, damage_json)
+@kind("config of Hugging Face", write_hugging_face_config, damage_json)
 def read_config(path):
     return AlbertConfig.from_json_file(str(path)).to_dict()
-
-
-@kind("config of Hugging Face", write_hugging_face_config, damage_json)
-def read_hugging_face_config(path):
-    recognized = families.recognize({"bert/embeddings/word_embeddings": (97, 8)})
-    return pretrained.read_config(str(path), recognized).to_dict()
 
 
 @kind("tokenizer config", write_tokenizer_config, damage_json)
 @kind("run.json", write_run, damage_json)
 def read_tokenizer_flags(path):
-    weights = containers.WeightFile("", "", {}, lambda name: np.zeros(0))
-    flags = pretrained.find_do_lower_case(str(path.parent), weights)
+    flags = pretrained.ModelSource(str(path.parent)).do_lower_case
     return flags, finding.find_vocabulary(str(path.parent)) if path.name == "run.json" else None
 
 

@@ -25,41 +25,41 @@ of the old model, feature caches and exports are not copied. The old folder is n
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import os
+import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+if __name__ == "__main__":
+    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 import numpy as np
 from absl import logging
 
-from albert_tf import files
+from albert_tf import files, tokenization
 from albert_tf.checkpoints import finding, trained_with
 from albert_tf.cli import program
-from albert_tf.config import AlbertConfig, is_hugging_face
+from albert_tf.commands.convert_checkpoint import SourceSettings, check_new_folder
+from albert_tf.config import AlbertConfig
 from albert_tf.data import corpus
-from albert_tf.settings import REQUIRED, SettingsGroup, setting
-from albert_tf.tokenization import (
-    SPIECE_UNDERLINE,
-    BasicTokenizer,
-    FullTokenizer,
-    is_cjk,
-    is_punctuation,
-)
+from albert_tf.settings import REQUIRED, setting
+from albert_tf.tokenization import SPIECE_UNDERLINE, BasicTokenizer, FullTokenizer
+
+if TYPE_CHECKING:
+    from albert_tf.checkpoints.pretrained import ModelSource
 
 REPORT_FILE = "vocabulary_edit.json"
+CONVERT_FIRST = "convert the model with tools/convert_checkpoint.py first"
 COPIED_FILES = ("task.json", "labels.txt", "tokenizer_config.json")
 CHUNK_BYTES = 1 << 20  # text in memory at a time
-LINES_AT_ONCE = 1000
 NORMAL, UNIGRAM = 1, 1  # enum values in SentencePiece's files: type of a piece, type of a model
 UNKNOWN_PENALTY = 10.0  # SentencePiece scores an unknown piece this far below the worst piece
 MARGIN = 0.1  # a new piece scores this much better than the pieces that spelled it
-SHOWN = 8
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings(SettingsGroup):
+class Settings(SourceSettings):
     """What to edit."""
 
     input: str = setting(REQUIRED, "Folder of a model, or one checkpoint in it.")
@@ -76,41 +76,14 @@ class Settings(SettingsGroup):
     new_tokens_file: str | None = setting(
         None, "Text file with the words to add to the vocabulary, one per line."
     )
-    albert_config_file: str | None = setting(
-        None, "JSON config of the input model; if not given, the one beside the input."
-    )
-    vocab_file: str | None = setting(
-        None, "WordPiece vocabulary of the input; if not given, the one beside the input."
-    )
-    spm_model_file: str | None = setting(
-        None, "SentencePiece model of the input; if not given, the one beside the input."
-    )
-    do_lower_case: bool | None = setting(
-        None,
-        "Whether the vocabulary is uncased; if not given, as recorded with the input, or true if "
-        "nothing is recorded.",
-    )
 
-
-@dataclasses.dataclass(frozen=True)
-class Model:
-    """The model to edit.
-
-    Attributes:
-        folder: folder of the model.
-        prefixes: checkpoint prefixes.
-        config_file: path of the config.
-        config: content of the config.
-        vocabulary: path of the SentencePiece model or of vocab.txt.
-        tokenizer: tokenizer with this vocabulary.
-    """
-
-    folder: str
-    prefixes: list[str]
-    config_file: str
-    config: AlbertConfig
-    vocabulary: str
-    tokenizer: FullTokenizer
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not (self.corpus_file or self.new_tokens_file):
+            raise ValueError(
+                "nothing to do: set --corpus_file to drop unused pieces, or --new_tokens_file to "
+                "add words"
+            )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,43 +113,6 @@ class Edit:
         return np.concatenate([kept, np.stack(means).astype(table.dtype)])
 
 
-def open_model(settings: Settings) -> Model:
-    """Finds the files of a model and checks that they belong together.
-
-    Raises:
-        OSError, ValueError: a file is missing, or belongs to another model.
-    """
-    from albert_tf.checkpoints import containers, pretrained
-
-    path = settings.input
-    found = finding.find_checkpoint(path)
-    folder = path if files.is_directory(path) else os.path.dirname(path) or "."
-    if not files.exists(found + ".index"):
-        raise ValueError(
-            f"{found} is not a TensorFlow checkpoint: convert it with tools/convert_checkpoint.py "
-            "first"
-        )
-    numbered = finding.list_checkpoints(folder).values() if folder == path else ()
-    prefixes = sorted({found, *numbered})
-    config_file = settings.albert_config_file or finding.find_config(folder)
-    if is_hugging_face(files.read_json(config_file)):
-        raise ValueError(
-            f"{config_file} is a Hugging Face config: convert the model with "
-            "tools/convert_checkpoint.py first"
-        )
-    config = AlbertConfig.from_json_file(config_file)
-    vocab_file, spm_model_file = settings.vocab_file, settings.spm_model_file
-    if not (vocab_file or spm_model_file):
-        vocab_file, spm_model_file = finding.find_vocabulary(folder)
-    is_lower = settings.do_lower_case
-    if is_lower is None:
-        is_lower = pretrained.find_do_lower_case(folder, containers.open_weights(found))
-    tokenizer = FullTokenizer(None if spm_model_file else vocab_file, is_lower, spm_model_file)
-    vocabulary = spm_model_file or vocab_file or ""
-    pretrained.check_vocabulary(tokenizer, vocabulary, config, config_file, folder)
-    return Model(folder, prefixes, config_file, config, vocabulary, tokenizer)
-
-
 # Selecting pieces
 
 
@@ -187,10 +123,8 @@ def read_lines(paths: list[str]) -> Iterator[list[str]]:
         ValueError: a line is not UTF-8; the message names it.
     """
     for chunk in corpus.read_chunks(paths, CHUNK_BYTES):
-        lines = (line.strip() for lines in chunk.lines() for line in lines)
-        texts = filter(None, lines)
-        while batch := list(itertools.islice(texts, LINES_AT_ONCE)):
-            yield batch
+        for lines in chunk.lines():
+            yield list(filter(None, map(str.strip, lines)))
 
 
 def used_ids(tokenizer: FullTokenizer, paths: list[str]) -> set[int]:
@@ -215,7 +149,7 @@ def used_ids(tokenizer: FullTokenizer, paths: list[str]) -> set[int]:
     return found
 
 
-def _model_proto(tokenizer: FullTokenizer) -> Any:
+def parse_model(tokenizer: FullTokenizer) -> Any:
     """Returns the parsed SentencePiece model.
 
     Raises:
@@ -240,7 +174,7 @@ def required_ids(tokenizer: FullTokenizer, keep_characters: bool) -> set[int]:
     kept = {tokenizer.pad_id, tokenizer.unk_id}
     kept |= {tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id}
     if tokenizer.is_sentencepiece:
-        pieces = _model_proto(tokenizer).pieces
+        pieces = parse_model(tokenizer).pieces
         kept |= {i for i, piece in enumerate(pieces) if piece.type != NORMAL}
         scores = {i: piece.score for i, piece in enumerate(pieces) if piece.type == NORMAL}
         kept |= {min(scores, key=scores.__getitem__), max(scores, key=scores.__getitem__)}
@@ -254,7 +188,7 @@ def _is_character(piece: str) -> bool:
     body = piece.removeprefix("##") or piece
     if len(body) != 1:
         return False
-    return body == piece or not (is_cjk(body) or is_punctuation(body))
+    return body == piece or not (tokenization.is_cjk(body) or tokenization.is_punctuation(body))
 
 
 def read_new_tokens(path: str, tokenizer: FullTokenizer) -> dict[str, str]:
@@ -285,36 +219,30 @@ def read_new_tokens(path: str, tokenizer: FullTokenizer) -> dict[str, str]:
                 "Write words in their normalized form."
             )
         if piece in tokenizer.vocab or piece in found:
-            raise ValueError(
-                f"{place} is already in the vocabulary. Remove this line from the file."
-            )
+            raise ValueError(f"{place} is already in the vocabulary. Remove this line.")
         found[piece] = text
     if not found:
         raise ValueError(f"{path}: no token to add; expected one per line")
     return found
 
 
-def plan(settings: Settings, tokenizer: FullTokenizer) -> tuple[Edit, dict[str, str]]:
-    """Returns the new vocabulary and the texts of its new pieces.
+def make_edit(settings: Settings, tokenizer: FullTokenizer, texts: dict[str, str]) -> Edit:
+    """Returns the new vocabulary.
+
+    Args:
+        settings: what to edit.
+        tokenizer: the old tokenizer.
+        texts: new piece → the text that is tokenized into it.
 
     Raises:
-        ValueError: there is nothing to do, the corpus is empty, or a token cannot be added.
+        ValueError: the corpus is empty.
     """
-    if not (settings.corpus_file or settings.new_tokens_file):
-        raise ValueError(
-            "nothing to do: set --corpus_file to drop unused pieces, or --new_tokens_file to add "
-            "words"
-        )
-    texts: dict[str, str] = {}
-    if settings.new_tokens_file:
-        texts = read_new_tokens(settings.new_tokens_file, tokenizer)
-    kept = list(range(tokenizer.vocab_size))
+    kept = set(range(tokenizer.vocab_size))
     if settings.corpus_file:
         paths = files.expand_patterns(settings.corpus_file, "--corpus_file")
-        used = used_ids(tokenizer, paths)
-        kept = sorted(used | required_ids(tokenizer, settings.keep_characters))
+        kept = used_ids(tokenizer, paths) | required_ids(tokenizer, settings.keep_characters)
     added = {piece: _spell(tokenizer, piece, text) for piece, text in texts.items()}
-    return Edit(kept, added), texts
+    return Edit(sorted(kept), added)
 
 
 def _spell(tokenizer: FullTokenizer, piece: str, text: str) -> list[int]:
@@ -332,14 +260,28 @@ def _spell(tokenizer: FullTokenizer, piece: str, text: str) -> list[int]:
 # Writing the output
 
 
-def write_vocabulary(path: str, tokenizer: FullTokenizer, edit: Edit) -> None:
-    """Writes the new vocabulary file or SentencePiece model."""
-    if not tokenizer.is_sentencepiece:
-        with files.write_atomically(path) as stream:
-            pieces = [*(tokenizer.pieces[i] for i in edit.kept), *edit.added]
+def write_vocabulary(folder: str, source: ModelSource, edit: Edit) -> FullTokenizer:
+    """Writes the new vocabulary under the name of the old one, and returns its tokenizer."""
+    old = source.tokenizer
+    vocabulary = os.path.join(folder, os.path.basename(source.vocabulary_file))
+    if not old.is_sentencepiece:
+        with files.write_atomically(vocabulary) as stream:
+            pieces = [*(old.pieces[i] for i in edit.kept), *edit.added]
             stream.writelines(f"{piece}\n" for piece in pieces)
-        return
-    model = _model_proto(tokenizer)
+        return FullTokenizer(vocabulary, old.do_lower_case)
+    model = edit_model(old, edit)
+    with files.write_atomically(vocabulary, "wb") as stream:
+        stream.write(model.SerializeToString())
+    listing = os.path.splitext(source.vocabulary_file)[0] + ".vocab"
+    if files.exists(listing):
+        with files.write_atomically(os.path.join(folder, os.path.basename(listing))) as stream:
+            stream.writelines(f"{piece.piece}\t{piece.score:g}\n" for piece in model.pieces)
+    return FullTokenizer(None, old.do_lower_case, vocabulary)
+
+
+def edit_model(tokenizer: FullTokenizer, edit: Edit) -> Any:
+    """Returns the SentencePiece model of the new vocabulary."""
+    model = parse_model(tokenizer)
     old_pieces, scores = list(model.pieces), [piece.score for piece in model.pieces]
     learned = [piece.score for piece in old_pieces if piece.type == NORMAL]
     scores[tokenizer.unk_id] = min(learned) - UNKNOWN_PENALTY
@@ -350,8 +292,7 @@ def write_vocabulary(path: str, tokenizer: FullTokenizer, edit: Edit) -> None:
         # The score is clipped because that of unknown pieces is derived from the worst score.
         model.pieces.add(piece=piece, score=min(max(score, min(learned)), max(learned)))
     model.trainer_spec.vocab_size = edit.size
-    with files.write_atomically(path, "wb") as stream:
-        stream.write(model.SerializeToString())
+    return model
 
 
 def write_checkpoint(prefix: str, target: str, config: AlbertConfig, edit: Edit) -> None:
@@ -370,94 +311,72 @@ def write_checkpoint(prefix: str, target: str, config: AlbertConfig, edit: Edit)
     reader = containers.open_checkpoint(prefix)
     names = sorted(reader.get_variable_to_shape_map())
     if WORDS not in names:
-        raise ValueError(
-            f"{prefix} has no {WORDS}: convert it with tools/convert_checkpoint.py first"
-        )
-    tensors = {}
-    for name in names:
-        value = containers.read_tensor(reader, name, prefix)
-        if name.startswith((WORDS + "/", MASKED_LM_BIAS + "/")) or name in (WORDS, MASKED_LM_BIAS):
+        raise ValueError(f"{prefix} has no {WORDS}: {CONVERT_FIRST}")
+    tensors = {name: containers.read_tensor(reader, name, prefix) for name in names}
+    for name, value in tensors.items():
+        if f"{name}/".startswith((f"{WORDS}/", f"{MASKED_LM_BIAS}/")):
             if len(value) != config.vocab_size:
                 raise ValueError(
                     f"{prefix}: {name} has {len(value)} rows, but the config has vocab_size="
                     f"{config.vocab_size}"
                 )
-            value = edit.rows(value)
-        tensors[name] = value
+            tensors[name] = edit.rows(value)
     store.save_checkpoint(target, tensors)
 
 
-def write_folder(temporary: str, output: str, model: Model, edit: Edit) -> FullTokenizer:
-    """Writes everything except the report to a folder.
+def write_records(
+    temporary: str, output: str, source: ModelSource, new: FullTokenizer, config: AlbertConfig
+) -> None:
+    """Writes run.json and trained_with.json, with the new vocabulary and config.
+
+    The fingerprints of pre-training records are left out, because they must be created again.
 
     Args:
         temporary: the folder to write to.
         output: the path that the folder will be renamed to.
-        model: the old model.
-        edit: the new vocabulary.
-
-    Returns:
-        The new tokenizer.
-    """
-    old = model.tokenizer
-    name = os.path.basename(model.vocabulary)
-    path = os.path.join(temporary, name)
-    write_vocabulary(path, old, edit)
-    sentencepiece = path if old.is_sentencepiece else None
-    new = FullTokenizer(None if sentencepiece else path, old.do_lower_case, sentencepiece)
-    listing = os.path.splitext(model.vocabulary)[0] + ".vocab"
-    if old.is_sentencepiece and files.exists(listing):
-        with files.write_atomically(os.path.join(temporary, os.path.basename(listing))) as stream:
-            for piece in _model_proto(new).pieces:
-                stream.write(f"{piece.piece}\t{piece.score:g}\n")
-    config_name = os.path.basename(model.config_file)
-    values = files.read_json(model.config_file) | {"vocab_size": edit.size}
-    files.write_json(os.path.join(temporary, config_name), values)
-    for prefix in model.prefixes:
-        target = os.path.join(temporary, os.path.basename(prefix))
-        write_checkpoint(prefix, target, model.config, edit)
-    for copied in COPIED_FILES:
-        if files.exists(os.path.join(model.folder, copied)):
-            files.copy(os.path.join(model.folder, copied), os.path.join(temporary, copied))
-    config = AlbertConfig.from_json_file(os.path.join(temporary, config_name))
-    _write_run(temporary, model, config, os.path.join(output, name))
-    _write_trained_with(temporary, model, new, config, output)
-    return new
-
-
-def _write_run(temporary: str, model: Model, config: AlbertConfig, vocabulary: str) -> None:
-    """Writes the description of the run, with the new config and path of the vocabulary."""
-    run = finding.read_json_if_there(model.folder, finding.RUN_FILE)
-    if not run:
-        return
-    name = "spm_model_file" if model.tokenizer.is_sentencepiece else "vocab_file"
-    flags = run.get("flags", {})
-    run["flags"] = flags | ({name: trained_with.absolute(vocabulary)} if name in flags else {})
-    run["config"] = config.to_dict()
-    files.write_json(os.path.join(temporary, finding.RUN_FILE), run)
-
-
-def _write_trained_with(
-    temporary: str, model: Model, new: FullTokenizer, config: AlbertConfig, output: str
-) -> None:
-    """Writes the fingerprints of the new vocabulary and config.
-
-    Those of pre-training records are left out, because records must be created again.
+        source: the old model.
+        new: the new tokenizer.
+        config: the new config.
     """
     from albert_tf.training import run_identity
 
-    known = trained_with.read(model.folder) or trained_with.TrainedWith({})
-    is_pretraining = "max_predictions_per_seq" in known.identity
+    vocabulary = os.path.join(output, os.path.basename(source.vocabulary_file))
+    if run := finding.read_json_if_there(source.folder, finding.RUN_FILE):
+        name = "spm_model_file" if new.is_sentencepiece else "vocab_file"
+        if name in run.get("flags", {}):
+            run["flags"][name] = trained_with.absolute(vocabulary)
+        run["config"] = config.to_dict()
+        files.write_json(os.path.join(temporary, finding.RUN_FILE), run)
+    before = trained_with.read(source.folder) or trained_with.TrainedWith({})
+    is_pretraining = "max_predictions_per_seq" in before.identity
     left_out = {run_identity.TRAINING_DATA} if is_pretraining else set()
-    known = dataclasses.replace(known.only(known.identity.keys() - left_out), others=known.others)
-    now = trained_with.of_tokenizer(new, os.path.join(output, os.path.basename(model.vocabulary)))
-    found = trained_with.TrainedWith(
-        known.identity | now.identity, known.paths | now.paths, known.others
+    kept = before.only(before.identity.keys() - left_out)
+    now = trained_with.of_tokenizer(new, vocabulary)
+    after = trained_with.TrainedWith(
+        kept.identity | now.identity, kept.paths | now.paths, before.others
     )
-    if run_identity.CONFIG in known.identity:
-        path = os.path.join(output, os.path.basename(model.config_file))
-        found = run_identity.adding_config(found, config, path)
-    trained_with.write(temporary, found)
+    if run_identity.CONFIG in before.identity:
+        path = os.path.join(output, os.path.basename(source.config_file))
+        after = run_identity.adding_config(after, config, path)
+    trained_with.write(temporary, after)
+
+
+def write_folder(
+    temporary: str, output: str, source: ModelSource, prefixes: list[str], edit: Edit
+) -> FullTokenizer:
+    """Writes everything except the report, and returns the new tokenizer; see `write_records`."""
+    new = write_vocabulary(temporary, source, edit)
+    config_file = os.path.join(temporary, os.path.basename(source.config_file))
+    values = files.read_json(source.config_file) | {"vocab_size": edit.size}
+    files.write_json(config_file, values)
+    for prefix in prefixes:
+        target = os.path.join(temporary, os.path.basename(prefix))
+        write_checkpoint(prefix, target, source.config, edit)
+    for name in COPIED_FILES:
+        if files.exists(os.path.join(source.folder, name)):
+            files.copy(os.path.join(source.folder, name), os.path.join(temporary, name))
+    write_records(temporary, output, source, new, AlbertConfig.from_json_file(config_file))
+    return new
 
 
 # Comparing before and after
@@ -495,56 +414,8 @@ def _check_new_tokens(new: FullTokenizer, texts: dict[str, str]) -> None:
             )
 
 
-def _report(
-    model: Model, edit: Edit, sizes: tuple[int, int], counts: tuple[int, int] | None
-) -> tuple[dict[str, Any], str]:
-    """Returns what was done, as the content of the report file and as text to print."""
-    pieces = model.tokenizer.pieces
-    dropped = [pieces[i] for i in sorted(set(range(len(pieces))) - set(edit.kept))]
-    added = {piece: [pieces[i] for i in ids] for piece, ids in edit.added.items()}
-    content = {
-        "input": trained_with.absolute(model.folder),
-        "old_ids": edit.kept,
-        "dropped": dropped,
-        "added": added,
-        "checkpoint_bytes": {"before": sizes[0], "after": sizes[1]},
-    }
-    lines = [
-        f"vocabulary: {len(pieces)} pieces before, {edit.size} now: {len(edit.kept)} kept, "
-        f"{len(dropped)} dropped{_some(dropped)}, {len(added)} added{_some(list(added))}",
-        f"checkpoints: {sizes[0] / 1e6:.1f} MB before, {sizes[1] / 1e6:.1f} MB now",
-    ]
-    if counts is not None:
-        total, changed = counts
-        content["corpus_tokens"] = {"all": total, "changed": changed}
-        lines.append(
-            f"corpus: {changed} of {total} tokens ({changed / max(1, total):.2%}) are tokenized "
-            "differently"
-        )
-    return content, "\n".join(lines)
-
-
-def _some(pieces: Sequence[str]) -> str:
-    if not pieces:
-        return ""
-    more = ", …" if len(pieces) > SHOWN else ""
-    return f" ({', '.join(pieces[:SHOWN])}{more})"
-
-
-def _checkpoint_bytes(prefixes: Iterable[str]) -> int:
-    names = [
-        os.path.join(os.path.dirname(prefix), name)
-        for prefix in prefixes
-        for name in files.list_directory(os.path.dirname(prefix) or ".")
-        if name.startswith(
-            (f"{os.path.basename(prefix)}.data-", f"{os.path.basename(prefix)}.index")
-        )
-    ]
-    return sum(files.file_size(name) for name in names)
-
-
-def run(settings: Settings) -> None:
-    """Edits a vocabulary, and prints what was done.
+def run(settings: Settings) -> str:
+    """Edits a vocabulary, and returns what was done.
 
     Raises:
         OSError, ValueError: the input, the output or the settings are invalid; the message says
@@ -552,25 +423,41 @@ def run(settings: Settings) -> None:
     """
     if logging.get_verbosity() == logging.INFO:
         logging.set_verbosity(logging.WARNING)
-    files.check_path(settings.output, "--output")
+    check_new_folder(settings.output)
     output = files.real_path(settings.output)
-    if files.is_file(output) or (files.is_directory(output) and files.list_directory(output)):
-        raise ValueError(f"--output={settings.output} already exists. Name a new folder.")
-    files.make_directory(os.path.dirname(output), "--output")
-    model = open_model(settings)
-    edit, texts = plan(settings, model.tokenizer)
+    source = settings.open(settings.input)
+    if not files.exists(source.weights.path + ".index"):
+        raise ValueError(f"{source.weights.path} is not a TensorFlow checkpoint: {CONVERT_FIRST}")
+    # All checkpoints of a folder are edited, or the one that was named.
+    numbered = finding.list_checkpoints(settings.input).values()
+    prefixes, old = sorted({source.weights.path, *numbered}), source.tokenizer
+    texts = read_new_tokens(settings.new_tokens_file, old) if settings.new_tokens_file else {}
+    edit = make_edit(settings, old, texts)
+    dropped = [old.pieces[i] for i in sorted(set(range(old.vocab_size)) - set(edit.kept))]
+    report = {
+        "input": trained_with.absolute(source.folder),
+        "old_ids": edit.kept,
+        "dropped": dropped,
+        "added": {piece: [old.pieces[i] for i in ids] for piece, ids in edit.added.items()},
+    }
+    lines = [
+        f"wrote {settings.output}",
+        f"vocabulary: {old.vocab_size} pieces before, {edit.size} now: {len(edit.kept)} kept, "
+        f"{len(dropped)} dropped, {len(texts)} added; see {REPORT_FILE}",
+    ]
     with files.new_directory(output, "--output") as temporary:
-        new = write_folder(temporary, output, model, edit)
+        new = write_folder(temporary, output, source, prefixes, edit)
         _check_new_tokens(new, texts)
-        counts = None
         if settings.corpus_file:
             paths = files.expand_patterns(settings.corpus_file, "--corpus_file")
-            counts = compare(model.tokenizer, new, edit, paths)
-        written = [os.path.join(temporary, os.path.basename(prefix)) for prefix in model.prefixes]
-        sizes = _checkpoint_bytes(model.prefixes), _checkpoint_bytes(written)
-        content, text = _report(model, edit, sizes, counts)
-        files.write_json(os.path.join(temporary, REPORT_FILE), content)
-    print(f"wrote {settings.output}\n{text}")
+            total, changed = compare(old, new, edit, paths)
+            report["corpus_tokens"] = {"all": total, "changed": changed}
+            share = changed / max(1, total)
+            lines.append(
+                f"corpus: {changed} of {total} tokens ({share:.2%}) are tokenized differently"
+            )
+        files.write_json(os.path.join(temporary, REPORT_FILE), report)
+    return "\n".join(lines)
 
 
 def main() -> None:
