@@ -186,7 +186,7 @@ def test_a_sweep_with_plots(tmp_path, folders, fine_tune):
         *("--learning_rate=0.01,0.02", "--log_steps=1"),
     )
     found = contents(folder)
-    assert {"out/sweep_results.tsv", "out/sweep.png"} <= found.keys()
+    assert "out/sweep_results.tsv" in found
     for rate in (0.01, 0.02):
         run = f"out/lr{rate}_seed12345"
         assert {f"{run}/model.ckpt-4.index", f"{run}/training_curve.png"} <= found.keys()

@@ -40,6 +40,8 @@ EXAMPLES_AT_ONCE = 1000
 LOGGED_EXAMPLES = 5
 MIN_SEQ_LENGTH = 5  # [CLS] a [SEP] b [SEP]
 DEV_PREDICTIONS = "dev_predictions.tsv"
+DEV_COLUMNS = ("line", "guid", "label", "prediction")  # and one for each label, or the score
+SCORE = "score"
 # The outputs to collect, and their padding values.
 OUTPUTS = {"logits": 0.0, "probabilities": 0.0}
 
@@ -409,14 +411,43 @@ def write_dev_predictions(
         data: the examples of the dev split.
         probabilities: see `write_predictions`.
     """
-    names = data.task.labels or ("score",)
+    names = data.task.labels or (SCORE,)
     rows = probabilities.astype(np.float32)
     predictions = _predicted_labels(data, rows)
     with files.write_atomically(os.path.join(output_dir, DEV_PREDICTIONS)) as stream:
-        stream.write("\t".join(("line", "guid", "label", "prediction", *names)) + "\n")
+        stream.write("\t".join((*DEV_COLUMNS, *names)) + "\n")
         for example, prediction, row in zip(data.examples, predictions, rows, strict=True):
             cells = (example.line, example.guid, example.label, prediction, *row)
             stream.write("\t".join(map(str, cells)) + "\n")
+
+
+def read_dev_predictions(output_dir: str) -> tuple[list[str], list[tuple[str, str]]]:
+    """Reads the labels in `dev_predictions.tsv`.
+
+    Returns:
+        The labels of the task, and the label and the prediction of each example. Both are empty if
+        there is no such file, or if it is that of a regression or of token classification.
+
+    Raises:
+        ValueError: a row is damaged; the message names the line.
+    """
+    path = os.path.join(output_dir, DEV_PREDICTIONS)
+    if not files.exists(path):
+        return [], []
+    lines = files.read_text(path).removesuffix("\n").split("\n")
+    header, *rows = [line.split("\t") for line in lines]
+    count = len(DEV_COLUMNS)
+    labels, found = header[count:], []
+    if tuple(header[:count]) != DEV_COLUMNS or labels == [SCORE]:
+        return [], []
+    for number, row in enumerate(rows, 2):
+        if len(row) != len(header) or not {row[2], row[3]} <= set(labels):
+            raise ValueError(
+                f"{path}:{number}: expected {len(header)} cells, as in the header, with two of its "
+                f"labels in columns 3 and 4; got {files.listed(row)}"
+            )
+        found.append((row[2], row[3]))
+    return labels, found
 
 
 def _predicted_labels(data: ExampleSet, rows: NDArray[np.float32]) -> list[str]:
