@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
 CONFIG_NAME = "albert_config.json"
 FORMATS = ("tensorflow", "huggingface", "tf_hub", "model_garden", "saved_model")
+WITH_OWN_CONFIG = {"huggingface", "tf_hub"}  # config and vocabulary have other names there
 BATCH_SIZE, SEQ_LENGTH, MAX_PREDICTIONS = 2, 17, 3  # upper limits, for the comparison
 TOLERANCE = 1e-5  # relative to the largest output
 MERGED_TOLERANCE = 1e-4  # layers amplify the rounding error of multiplying the two tables
@@ -297,6 +298,10 @@ def _write(settings: Settings, source: ModelSource, model: AlbertForPretraining)
         if task:
             files.write_json(os.path.join(temporary, finding.TASK_FILE), task)
         _WRITERS[settings.output_format](temporary, tensors, target, settings)
+        if settings.output_format not in WITH_OWN_CONFIG:
+            config.to_json_file(os.path.join(temporary, CONFIG_NAME))
+            for path in filter(None, (settings.vocab_file, settings.spm_model_file)):
+                files.copy(path, os.path.join(temporary, os.path.basename(path)))
         after = _outputs(target, loading.read_weights(temporary, target), batch)
         rounding = MERGED_TOLERANCE if is_merged else TOLERANCE
         rounding = max(rounding, PRECISIONS[settings.export_precision])
@@ -336,15 +341,6 @@ def _write_tensorflow(
 
     step = {GLOBAL_STEP: np.int64(0)}  # Google's programs expect int64
     store.save_checkpoint(os.path.join(folder, store.BEST), tensors | step)
-    _write_config_and_vocabulary(folder, model, settings)
-
-
-def _write_config_and_vocabulary(
-    folder: str, model: AlbertForPretraining, settings: Settings
-) -> None:
-    model.config.to_json_file(os.path.join(folder, CONFIG_NAME))
-    for path in filter(None, (settings.vocab_file, settings.spm_model_file)):
-        files.copy(path, os.path.join(folder, os.path.basename(path)))
 
 
 def _without_sentence_head(tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -362,7 +358,6 @@ def _write_model_garden(
     from albert_tf.checkpoints import model_garden
 
     model_garden.save_model_garden(folder, tensors, model.config)
-    _write_config_and_vocabulary(folder, model, settings)
 
 
 def _write_hugging_face(
@@ -458,7 +453,6 @@ def _write_saved_model(
         pairs,
         settings.top_k,
     )
-    _write_config_and_vocabulary(folder, model, settings)
 
 
 _WRITERS = {
