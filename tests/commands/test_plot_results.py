@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -16,7 +14,6 @@ from albert_tf.classification.tasks import TASKS
 from albert_tf.commands import plot_results
 from albert_tf.finetuning import sweeps
 from albert_tf.finetuning.result import FineTuningResult
-from tests.conftest import ROOT
 
 PNG = b"\x89PNG"
 
@@ -227,10 +224,8 @@ def test_a_plot_that_cannot_be_drawn_is_a_warning_of_the_program(content, tmp_pa
 
 
 def test_the_command_names_what_it_draws_and_what_it_looks_for(tmp_path):
-    command = [sys.executable, str(ROOT / "tools" / "plot_results.py"), f"--output_dir={tmp_path}"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert "nothing to plot; expected metrics.jsonl" in done.stderr
+    settings = plot_results.Settings(output_dir=str(tmp_path))
+    with pytest.raises(ValueError, match=r"nothing to plot; expected metrics\.jsonl"):
+        plot_results.run(settings)
     write_json_lines(tmp_path / "metrics.jsonl", [{"step": 2, "loss": 3.0}])
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.stdout == f"{tmp_path}/training_curve.png\n"
+    assert plot_results.run(settings) == f"{tmp_path}/training_curve.png"
