@@ -175,7 +175,7 @@ class WebSettings(SettingsGroup):
     )
     web_max_characters: int = setting(
         20000,
-        "Maximum number of characters in all texts of a request; used only with web.",
+        "Maximum number of characters in the JSON of a request; used only with web.",
         minimum=1,
     )
     web_max_waiting: int = setting(
