@@ -15,7 +15,7 @@ from albert_tf import files
 from albert_tf.checkpoints import trained_with
 from albert_tf.checkpoints.finding import TASK_FILE
 from albert_tf.classification import tasks
-from albert_tf.classification.reading import ExampleSet, is_number, read_examples
+from albert_tf.classification.reading import Example, is_number, read_examples
 from albert_tf.classification.settings import CustomDataSettings
 from albert_tf.classification.tasks import (
     ACCURACY,
@@ -26,13 +26,14 @@ from albert_tf.classification.tasks import (
     Source,
 )
 from albert_tf.finetuning import tables
+from albert_tf.finetuning.examples import Examples
 
 EXTENSIONS = (".tsv", ".csv", ".jsonl", ".json", ".txt")
 _TASK_FIELDS = {"task_name": str, "folder": str, "labels": list[str], "is_regression": bool}
 MAX_LABELS = 1000  # more indicate a wrong column
 
 
-def labels_of(train: ExampleSet) -> tuple[str, ...]:
+def labels_of(train: Examples[Example]) -> tuple[str, ...]:
     """Returns the labels of training data, in numerical order if they are integers, else sorted.
 
     Raises:

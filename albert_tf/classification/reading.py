@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import itertools
 import math
 import os
@@ -15,6 +14,7 @@ from absl import logging
 from albert_tf import files
 from albert_tf.classification.tasks import ClassificationTask, Columns, Source
 from albert_tf.finetuning import tables
+from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.tables import BadRowError, Column, Row, RowReports, ShortRowError
 
 # Default names of the columns of a custom task, in lower case; the first one found is used.
@@ -44,38 +44,15 @@ class Example:
     label: str | None = None
     line: int = 0
 
-
-@dataclasses.dataclass(frozen=True)
-class ExampleSet:
-    """The examples of a split, in the order of the file.
-
-    Attributes:
-        task: the task.
-        split: "train", "dev" or "test".
-        path: the file.
-        examples: all usable examples.
-    """
-
-    task: ClassificationTask
-    split: str
-    path: str
-    examples: list[Example]
-
-    def __len__(self) -> int:
-        return len(self.examples)
+    @property
+    def is_labeled(self) -> bool:
+        """Whether its label is known."""
+        return self.label is not None
 
     @property
-    def has_labels(self) -> bool:
-        """Whether every example has a label."""
-        return all(example.label is not None for example in self.examples)
-
-    def checksum(self) -> str:
-        """Returns the SHA-256 of the content of all examples, in hexadecimal."""
-        digest = hashlib.sha256()
-        for example in self.examples:
-            parts = (example.guid, example.text_a, example.text_b, example.label)
-            digest.update(repr(parts).encode("utf-8"))
-        return digest.hexdigest()
+    def content(self) -> tuple[str | None, ...]:
+        """All but the line, which a file with the same examples may place elsewhere."""
+        return self.guid, self.text_a, self.text_b, self.label
 
 
 def parse_label(value: Any, task: ClassificationTask) -> str:
@@ -298,7 +275,7 @@ def read_examples(
     max_bad_rows: int = 0,
     is_logged: bool = True,
     quoting: bool = False,
-) -> ExampleSet:
+) -> Examples[Example]:
     """Reads the examples of a split.
 
     Args:
@@ -347,4 +324,4 @@ def read_examples(
         reports.log()
     if not examples:
         raise ValueError(f"{path}: contains no usable example")
-    return ExampleSet(task, split, path, examples)
+    return Examples(path, split, examples, task)

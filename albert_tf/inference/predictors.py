@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from albert_tf import classification, race, squad, tasks, token_classification
 from albert_tf.classification.task import MIN_SEQ_LENGTH, Classifier
 from albert_tf.finetuning.batching import Features, Padding
+from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.prediction import Predictor, Step
 from albert_tf.finetuning.results import as_json
 from albert_tf.finetuning.sequences import TokenSequences
@@ -37,7 +38,7 @@ from albert_tf.finetuning.task import FineTuningTask, Outputs, Split
 from albert_tf.inference import reading
 from albert_tf.inference.model_folder import ModelFolder
 from albert_tf.inference.settings import ENGINES, OPENVINO, TENSORFLOW
-from albert_tf.race.reading import Question, QuestionSet
+from albert_tf.race.reading import Question, num_choices
 from albert_tf.race.task import SPECIAL_TOKENS, MultipleChoice, option_sequences
 from albert_tf.serving import openvino_engine, saved_model
 from albert_tf.serving.graph_masks import MASK, id_without_space, is_word
@@ -48,7 +49,6 @@ from albert_tf.squad.reading import SquadData, SquadExample
 from albert_tf.squad.task import QuestionAnswering
 from albert_tf.token_classification.task import (
     Sentence,
-    SentenceSet,
     TokenClassifier,
     find_spans,
     make_features,
@@ -388,7 +388,7 @@ class TokenTagger(TextPredictor):
             Sentence(number, tuple(word for word, _ in found), (None,) * len(found))
             for number, found in enumerate(words, 1)
         ]
-        data = SentenceSet("texts", sentences)
+        data = Examples("texts", "test", sentences)
         features = make_features(
             data, self.tags.labels, self.tokenizer, self.max_seq_length, is_logged=False
         )
@@ -473,9 +473,9 @@ class ChoiceAnswerer(TextPredictor):
         ]
 
     def _probabilities(self, questions: Sequence[Question]) -> Any:
-        data = QuestionSet("choice", "test", "questions", list(questions))
+        data = Examples("questions", "test", list(questions))
         sequences = option_sequences(data, self.tokenizer, self.max_seq_length, self._max_qa_length)
-        features = TokenSequences.pack(sequences, {}, data.num_choices)
+        features = TokenSequences.pack(sequences, {}, num_choices(questions))
         return self.compute_task(self._task, features)["probabilities"]
 
 
