@@ -46,7 +46,7 @@ def labels_of(train: Examples[Example]) -> tuple[str, ...]:
     if not 2 <= len(labels) <= MAX_LABELS:
         raise ValueError(
             f"{train.path}: {len(train)} examples with {len(labels)} different labels "
-            f"({_few(labels)}), expected 2 to {MAX_LABELS}. {advice}"
+            f"({tables.few(labels)}), expected 2 to {MAX_LABELS}. {advice}"
         )
     fraction = next((label for label in labels if is_number(label) and float(label) % 1), None)
     if fraction is not None:
@@ -217,7 +217,3 @@ def check_task(folder: str, task: ClassificationTask, is_training: bool) -> None
 
 def _all(labels: Sequence[str]) -> str:
     return ", ".join(labels) or "numbers"
-
-
-def _few(labels: Sequence[str]) -> str:
-    return ", ".join(labels[:10]) + ", …" * (len(labels) > 10)

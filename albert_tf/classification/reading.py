@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import math
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeGuard
 
 from absl import logging
@@ -75,8 +75,7 @@ def parse_label(value: Any, task: ClassificationTask) -> str:
         return label
     if label.lower() in task.labels:  # Google's program lower-cases labels along with texts
         return label.lower()
-    shown = ", ".join(task.labels[:10]) + ", …" * (len(task.labels) > 10)
-    raise BadRowError(f"unknown label {files.shown(label)}; expected {shown}")
+    raise BadRowError(f"unknown label {files.shown(label)}; expected {tables.few(task.labels)}")
 
 
 def is_number(text: str) -> bool:
@@ -186,11 +185,7 @@ def _is_header(row: Row | BadRowError, source: Source) -> TypeGuard[Sequence[str
         return source.has_header
     asked = (name for name in dataclasses.astuple(source.columns) if isinstance(name, str))
     names = {name.lower() for name in asked}.union(*USUAL_NAMES.values())
-    return not names.isdisjoint(_normalized(row))
-
-
-def _normalized(names: Iterable[str]) -> list[str]:
-    return [name.strip().lower() for name in names]
+    return bool(tables.find_header(row, names))
 
 
 def _refuse_example(
@@ -226,9 +221,9 @@ def _find_columns(
     """
     places: dict[str, Column] = {}
     if isinstance(row, dict):
-        places = dict(zip(_normalized(row), row, strict=True))
+        places = dict(zip(tables.normalized(row), row, strict=True))
     elif header:
-        places = {name: place for place, name in reversed([*enumerate(_normalized(header))])}
+        places = {name: place for place, name in reversed([*enumerate(tables.normalized(header))])}
     found: dict[str, Column | None] = {}
     for field, usual in USUAL_NAMES.items():
         column: Column | None = getattr(asked, field)
@@ -236,7 +231,7 @@ def _find_columns(
             found[field] = column
             continue
         names = usual if column is None else (column,)
-        found[field] = next((places[n] for n in _normalized(names) if n in places), None)
+        found[field] = next((places[n] for n in tables.normalized(names) if n in places), None)
         is_optional = is_test if field == "label" else column is None and field != "text_a"
         if found[field] is None and not is_optional:
             raise ValueError(

@@ -33,7 +33,7 @@ from albert_tf import files
 from albert_tf.checkpoints import finding, trained_with
 from albert_tf.checkpoints.finding import TASK_FILE
 from albert_tf.config import AlbertConfig
-from albert_tf.finetuning import results
+from albert_tf.finetuning import results, tables
 from albert_tf.finetuning.batching import Padding
 from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.sequences import TokenSequences
@@ -187,8 +187,7 @@ def _parse_line(
         return cells[place], None
     if not label:
         raise BadRowError(f"no label in column {settings.label_column} of {count}")
-    shown = ", ".join(labels[:10]) + ", …" * (len(labels) > 10)
-    raise BadRowError(f"unknown label {files.shown(label)}; expected {shown}")
+    raise BadRowError(f"unknown label {files.shown(label)}; expected {tables.few(labels)}")
 
 
 # Tags
