@@ -53,10 +53,11 @@ class RowReports:
     Args:
         path: the file.
         max_bad_rows: number of bad rows that may be skipped.
+        needs_all: whether none may be skipped, because every row needs a prediction.
     """
 
-    def __init__(self, path: str, max_bad_rows: int) -> None:
-        self.path, self.max_bad_rows = path, max_bad_rows
+    def __init__(self, path: str, max_bad_rows: int, needs_all: bool = False) -> None:
+        self.path, self.max_bad_rows, self.needs_all = path, max_bad_rows, needs_all
         self.num_bad = 0
         self._notes: dict[str, list[str]] = {}
 
@@ -68,9 +69,14 @@ class RowReports:
             reason: what is wrong with it.
 
         Raises:
-            ValueError: there are more than `max_bad_rows`; the message names the file and the
-                place.
+            ValueError: all rows are needed, or there are more than `max_bad_rows` bad ones; the
+                message names the file and the place.
         """
+        if self.needs_all:
+            raise ValueError(
+                f"{self.path}, {_words(place)}: {reason}. Rows of a test file cannot be skipped, "
+                "because every row needs a prediction."
+            )
         self.num_bad += 1
         if self.num_bad > self.max_bad_rows:
             raise ValueError(

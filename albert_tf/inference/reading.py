@@ -20,7 +20,7 @@ from albert_tf.race import reading as race
 from albert_tf.race.reading import Question
 
 ROWS_AT_ONCE = 1024  # rows in a block; sorted by length and batched together
-_BYTES_AT_ONCE = 1 << 16
+_BYTES_AT_ONCE = 1 << 20
 _QUESTION, _CONTEXT, _PASSAGE, _TOKENS = "question", "context", "passage", "tokens"
 # A first line with one of these names is a header.
 _NAMES = {*USUAL_NAMES["text_a"], _QUESTION, _CONTEXT, _PASSAGE, _TOKENS}
@@ -38,36 +38,21 @@ class _Lines:
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream: Any = stream
         self._ready: collections.deque[bytes] = collections.deque()
-        self._rest: list[bytes] = []
 
     @property
     def is_waiting(self) -> bool:
         return not self._ready
 
     def __iter__(self) -> Iterator[str]:
-        is_first = True
-        while self._ready or self._read():
-            line = self._ready.popleft().decode("utf-8", "surrogateescape").removesuffix("\r")
-            yield line.removeprefix("\ufeff") if is_first else line
-            is_first = False
-
-    def _read(self) -> bool:
-        """Reads available data, waiting until a line is complete; returns False at the end."""
-        while not self._ready:
-            data = self._stream.read1(_BYTES_AT_ONCE)
-            if not data:
-                last = b"".join(self._rest)
-                self._rest = []
-                self._ready.extend([last] if last else [])
-                return bool(last)
-            first, *lines = data.split(b"\n")
-            self._rest.append(first)
-            if lines:
-                self._ready.append(b"".join(self._rest))
-                *complete, rest = lines
-                self._ready.extend(complete)
-                self._rest = [rest]
-        return True
+        encoding, data, rest = "utf-8-sig", b"\n", b""
+        while data:
+            data = self._stream.read1(_BYTES_AT_ONCE)  # as much as there is
+            *lines, rest = (rest + data).split(b"\n")
+            self._ready.extend(lines if data or not rest else [rest])
+            while self._ready:
+                line = self._ready.popleft().removesuffix(b"\r")
+                yield line.decode(encoding, "surrogateescape")
+                encoding = "utf-8"
 
 
 def _rows(lines: _Lines, form: str, path: str) -> Iterator[NumberedRow]:

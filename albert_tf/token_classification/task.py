@@ -127,7 +127,7 @@ def read_sentences(
             the message names the file and the line.
     """
     path, is_test = find_file(settings.data_dir, split), split == "test"
-    reports = RowReports(path, settings.max_bad_rows)
+    reports = RowReports(path, settings.max_bad_rows, needs_all=is_test)
     sentences = []
     for first_line, lines in _split_sentences(files.read_text(path)):
         words = []
@@ -135,13 +135,7 @@ def read_sentences(
             for line in lines:
                 words.append(_parse_line(line, settings, labels, is_test))
         except BadRowError as error:
-            place = first_line + len(words)
-            if is_test:
-                raise ValueError(
-                    f"{path}, line {place}: {error}. Sentences of a test file cannot be skipped, "
-                    "because every token needs a prediction."
-                ) from None
-            reports.bad(place, str(error))
+            reports.bad(first_line + len(words), str(error))
             continue
         tokens, found = zip(*words, strict=True)
         sentences.append(Sentence(first_line, tokens, found))
