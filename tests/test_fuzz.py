@@ -587,13 +587,13 @@ CHOICE = {"passage": TOY_TEXT, "question": "What?", "options": ["a", "b", "c"], 
 )
 def read_race_folder(path):
     found = read_race(str(path.parents[3]), "dev", ["middle"])
-    return [dataclasses.astuple(question) for question in found.questions]
+    return [dataclasses.astuple(question) for question in found.examples]
 
 
 @kind("choices, jsonl", write_lines("train.jsonl", *[json.dumps(CHOICE)] * 3), damage_json_line)
 def read_choices(path):
     found = read_questions(str(path.parent), "train")
-    return [dataclasses.astuple(question) for question in found.questions]
+    return [dataclasses.astuple(question) for question in found.examples]
 
 
 @kind("CoNLL", write_lines("train.txt", *CONLL), damage_bytes)
@@ -601,7 +601,7 @@ def read_conll(path):
     settings = TokenSettings(output_dir="out", data_dir=str(path.parent))
     tags = tokens.find_tags(settings)
     found = tokens.read_sentences(settings, "train", tags.labels)
-    return dataclasses.astuple(tags), [dataclasses.astuple(s) for s in found.sentences]
+    return dataclasses.astuple(tags), [dataclasses.astuple(s) for s in found.examples]
 
 
 @kind("inputs, tsv", write_lines("inputs.tsv", *TSV), damage_bytes)

@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from albert_tf import tasks
 from albert_tf.classification.task import MIN_SEQ_LENGTH, Classifier
 from albert_tf.finetuning.batching import Features, Padding
+from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.prediction import Predictor
 from albert_tf.finetuning.results import as_json
 from albert_tf.finetuning.sequences import TokenSequences
@@ -38,7 +39,7 @@ from albert_tf.finetuning.task import Outputs, Split
 from albert_tf.inference import reading
 from albert_tf.inference.model_folder import ModelFolder
 from albert_tf.inference.settings import ENGINES, OPENVINO, TENSORFLOW
-from albert_tf.race.reading import Question, QuestionSet
+from albert_tf.race.reading import Question, num_choices
 from albert_tf.race.task import SPECIAL_TOKENS, option_sequences
 from albert_tf.serving import openvino_engine, saved_model
 from albert_tf.serving.graph_masks import MASK, id_without_space, is_word
@@ -49,7 +50,6 @@ from albert_tf.squad.reading import SquadData, SquadExample
 from albert_tf.squad.task import QuestionAnswering
 from albert_tf.token_classification.task import (
     Sentence,
-    SentenceSet,
     TokenClassifier,
     find_spans,
     make_features,
@@ -372,7 +372,7 @@ class TokenTagger(FineTunedPredictor):
             Sentence(number, tuple(word for word, _ in found), (None,) * len(found))
             for number, found in enumerate(words, 1)
         ]
-        data = SentenceSet("texts", sentences)
+        data = Examples("texts", "test", sentences)
         features = make_features(
             data, self.labels, self.tokenizer, self.max_seq_length, is_logged=False
         )
@@ -437,11 +437,11 @@ class ChoiceAnswerer(FineTunedPredictor):
         """Returns the result of each question, in input order."""
         if not questions:
             return []
-        data = QuestionSet("choice", "test", "questions", list(questions))
+        data = Examples("questions", "test", list(questions))
         length = self.max_seq_length
         max_qa_length = min(self._task.settings.max_qa_length, length - SPECIAL_TOKENS)
         sequences = option_sequences(data, self.tokenizer, length, max_qa_length)
-        outputs = self.compute(TokenSequences.pack(sequences, {}, data.num_choices))
+        outputs = self.compute(TokenSequences.pack(sequences, {}, num_choices(questions)))
         return [
             {
                 "prediction": int(row.argmax()),

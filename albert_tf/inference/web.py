@@ -275,7 +275,7 @@ def _parse_rows(task: Task, rows: Sequence[object]) -> list[Any]:
     inputs = []
     for number, value in enumerate(rows, 1):
         try:
-            row = reading.json_row(value)
+            row = tables.json_row(value)
             if isinstance(row, BadRowError):
                 raise row
             inputs.append(task.parse(row))
