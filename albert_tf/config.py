@@ -370,9 +370,6 @@ def _least_bytes(sizes: dict[str, Any]) -> int:
     return _FLOAT_BYTES * _count_weights(sizes) + _BLOCK_BYTES * blocks
 
 
-def _memory_of_machine() -> float:
-    """Returns the size of this machine's memory in bytes, or infinity if it is unknown."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):  # not POSIX
-        return float("inf")
+def _memory_of_machine() -> int:
+    """Returns the size of this machine's memory in bytes."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

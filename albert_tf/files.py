@@ -1,8 +1,13 @@
 """Opens, finds and safely writes local and remote files.
 
-Local paths only need the standard library. Paths with a scheme (`s3://bucket/name`) are accessed
-with fsspec (see `remote`), which is only then imported. All failures, local and remote, raise
-OSError; a scheme that is not supported raises ValueError.
+File systems are those of fsspec, which is imported on first use, as is the package that a scheme
+such as `s3://` needs (an extra). Local files are opened, renamed and matched by Python itself:
+fsspec's streams are slower, it moves files by copying them, and its patterns match hidden files.
+
+All failures, local and remote, raise OSError; a scheme that is not supported raises ValueError.
+
+Object stores have no directories, only names with slashes, and an object appears whole or not at
+all, when its upload is complete.
 """
 
 from __future__ import annotations
@@ -10,27 +15,226 @@ from __future__ import annotations
 import collections
 import contextlib
 import errno
+import functools
 import glob
+import importlib.util
 import io
 import itertools
 import json
+import logging
 import os
 import posixpath
-import shutil
 import tempfile
 import types
 import typing
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import IO, Any
-
-from albert_tf import remote
-from albert_tf.remote import is_remote as is_remote
+from typing import IO, Any, NamedTuple
 
 GZIP_MAGIC = b"\x1f\x8b\x08"  # the first bytes of a file compressed with gzip
 Paths = str | Iterable[str] | None
 MAX_LISTED, MAX_SHOWN = 10, 50  # values in a message, and characters of each
 _FULL = (errno.ENOSPC, errno.EDQUOT)  # the disk is full or the quota is exceeded
+
+
+class _ObjectStore(NamedTuple):
+    """What a scheme needs: a package, the extra with it, and advice about credentials."""
+
+    package: str
+    extra: str
+    login: str
+
+
+_OBJECT_STORES = {
+    "gs": _ObjectStore(
+        "gcsfs",
+        "gcs",
+        "log in with `gcloud auth application-default login`, or set "
+        "GOOGLE_APPLICATION_CREDENTIALS",
+    ),
+    "s3": _ObjectStore(
+        "s3fs", "s3", "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
+    ),
+}
+# Not memory://, whose files vanish with the process.
+_SCHEMES = ("file", "gs", "hdfs", "s3")
+
+# Classes of the clients' errors: of botocore, aiohttp and google.auth.
+_CREDENTIAL_ERRORS = {"NoCredentialsError", "PartialCredentialsError", "GoogleAuthError"}
+_NETWORK_ERRORS = {"ConnectionError", "HTTPClientError", "ClientError", "TransportError"}
+
+# Without these limits the clients repeat requests for up to half an hour.
+CONNECT_SECONDS = 10
+READ_SECONDS = 30  # without receiving a byte
+_ATTEMPTS = 2  # s3fs itself repeats failed reads as well
+_METADATA_SECONDS = 1  # Google's metadata server is on the same machine
+_READ_BYTES = 4 << 20  # per request
+_REASON_CHARS = 300  # of an error message; that of a missing Hadoop lists a hundred paths
+
+
+def is_remote(path: str) -> bool:
+    """Returns whether `path` has a scheme, such as `gs://…`."""
+    return "://" in path
+
+
+def _is_object_store(path: str) -> bool:
+    """Returns whether a path is on a store without directories and renaming."""
+    return _scheme(path) in _OBJECT_STORES
+
+
+def _scheme(path: str) -> str:
+    """Returns what is before `://` in a path; "" if it is local."""
+    return path.partition("://")[0] if is_remote(path) else ""
+
+
+@contextlib.contextmanager
+def _file_system(path: str) -> Iterator[tuple[Any, str]]:
+    """Yields the file system of a path and the path in it.
+
+    The errors of remote file systems become OSErrors with the path. The file system is not kept,
+    because a forked process must not use that of its parent; fsspec has a cache that knows.
+
+    Raises:
+        ValueError: `check_path` refuses the path.
+    """
+    if not is_remote(path):
+        from fsspec.implementations.local import LocalFileSystem
+
+        # Absolute, because fsspec takes "~" and "file:" at the beginning for something else.
+        yield LocalFileSystem(), os.path.join(os.getcwd(), path)
+        return
+    check_path(path)
+    with _translating_errors(path):
+        from fsspec.core import url_to_fs
+
+        yield url_to_fs(path, **_options(_scheme(path)))
+
+
+def _options(scheme: str) -> dict[str, Any]:
+    """Returns the options of a file system; those in fsspec's own configuration have priority."""
+    import fsspec.config
+
+    options: dict[str, Any] = {}
+    configured = fsspec.config.conf.get(scheme, {})
+    if scheme in _OBJECT_STORES:
+        options["use_listings_cache"] = False  # other processes add and remove files
+    if scheme == "s3":
+        options["config_kwargs"] = {
+            "connect_timeout": CONNECT_SECONDS,
+            "read_timeout": READ_SECONDS,
+            "retries": {"total_max_attempts": _ATTEMPTS, "mode": "standard"},
+        }
+    elif scheme == "gs":
+        import aiohttp
+
+        options["requests_timeout"] = aiohttp.ClientTimeout(
+            total=None, sock_connect=CONNECT_SECONDS, sock_read=READ_SECONDS
+        )
+        options["consistency"] = "md5"
+        if "token" not in configured and not _may_have_google_credentials():
+            options["token"] = "anon"  # enough for public buckets
+        # gcsfs logs a traceback for every error, including those that are handled here.
+        logging.getLogger("gcsfs").setLevel(logging.CRITICAL)
+    return {name: value for name, value in options.items() if name not in configured}
+
+
+@functools.cache
+def _may_have_google_credentials() -> bool:
+    """Returns whether google.auth may find credentials: in a file, or from a metadata server.
+
+    It would itself ask the server for 17 seconds.
+    """
+    import http.client
+
+    folder = os.environ.get("CLOUDSDK_CONFIG") or os.path.expanduser("~/.config/gcloud")
+    places = (
+        os.environ.get("GOOGLE_APPLICATION_CREDENTIALS", ""),
+        os.path.join(folder, "application_default_credentials.json"),
+        os.path.expanduser("~/.gcs_tokens"),  # of gcsfs
+    )
+    if places[0] or any(map(os.path.exists, places)):
+        return True
+    if os.environ.get("NO_GCE_CHECK") == "true":
+        return False
+    names = ("GCE_METADATA_IP", "GCE_METADATA_HOST")
+    server = next(filter(None, map(os.environ.get, names)), "169.254.169.254")
+    connection = http.client.HTTPConnection(server, timeout=_METADATA_SECONDS)
+    header = "Metadata-Flavor"
+    try:
+        connection.request("GET", "/", headers={header: "Google"})
+        return connection.getresponse().getheader(header) == "Google"
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+@contextlib.contextmanager
+def _translating_errors(path: str) -> Iterator[None]:
+    """Turns all errors of fsspec and of the clients below it into OSErrors with one line."""
+    try:
+        yield
+    except Exception as error:
+        raise _translated(error, path) from error
+
+
+def _translated(error: Exception, path: str) -> OSError:
+    """Returns an error as an OSError with its reason in one line, the path and advice."""
+    # The clients have their own classes of errors: botocore, aiohttp, google.auth, …
+    kinds = {kind.__name__ for kind in type(error).__mro__}
+    number = getattr(error, "errno", None)
+    text = getattr(error, "strerror", None) or str(error)
+    reason = " ".join(text.split()).rstrip(".")[:_REASON_CHARS] or type(error).__name__
+    is_denied = getattr(error, "code", None) in (401, 403) or reason.startswith("Forbidden")
+    if isinstance(error, FileNotFoundError):
+        number = errno.ENOENT
+        if " " not in reason:  # only the path
+            reason = "no such file or bucket"
+    elif is_denied or isinstance(error, PermissionError) or kinds & _CREDENTIAL_ERRORS:
+        number = errno.EACCES
+        if store := _OBJECT_STORES.get(_scheme(path)):
+            reason += f". Check that you may access the bucket, and {store.login}"
+    elif isinstance(error, TimeoutError):
+        number = errno.ETIMEDOUT
+    elif not isinstance(number, int) and kinds & _NETWORK_ERRORS:
+        reason += ". Check the network and run the same command again"
+    return OSError(number if isinstance(number, int) else errno.EIO, reason, path)
+
+
+class _Reader(io.RawIOBase):
+    """A remote file as a binary Python stream; each `readinto` is one request."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self._path = path
+        with _file_system(path) as (system, name):
+            self._stream = system.open(name, "rb", cache_type="none")
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        with _translating_errors(self._path):
+            data: bytes = self._stream.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def readall(self) -> bytes:
+        with _translating_errors(self._path):  # `RawIOBase` would read a few kilobytes at a time
+            data: bytes = self._stream.read()
+        return data
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        with _translating_errors(self._path):
+            return int(self._stream.seek(offset, whence))
+
+    def close(self) -> None:
+        if not self.closed:
+            self._stream.close()
+        super().close()
 
 
 def open_binary(path: str) -> IO[bytes]:
@@ -39,8 +243,8 @@ def open_binary(path: str) -> IO[bytes]:
     Raises:
         FileNotFoundError: the file does not exist, or it is a directory, a pipe or a device.
     """
-    _check_readable(path)
-    return remote.open_binary(path) if is_remote(path) else open(path, "rb")
+    _require_file(path)
+    return io.BufferedReader(_Reader(path), _READ_BYTES) if is_remote(path) else open(path, "rb")
 
 
 def open_unbuffered(path: str) -> io.RawIOBase:
@@ -49,17 +253,19 @@ def open_unbuffered(path: str) -> io.RawIOBase:
     Raises:
         FileNotFoundError: as `open_binary`.
     """
-    _check_readable(path)
-    return remote.open_unbuffered(path) if is_remote(path) else open(path, "rb", buffering=0)
+    _require_file(path)
+    return _Reader(path) if is_remote(path) else open(path, "rb", buffering=0)
 
 
 def read_ranges(path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
     """Returns the bytes of a file in each range, given by its begin and its end.
 
-    Those of a remote file are requested at the same time.
+    Those of a remote file are requested at the same time, if the client can do that.
     """
     if is_remote(path):
-        return remote.read_ranges(path, ranges)
+        begins, ends = [begin for begin, _ in ranges], [end for _, end in ranges]
+        with _file_system(path) as (system, name):
+            return list(system.cat_ranges([name] * len(ranges), begins, ends, on_error="raise"))
     found = []
     with open_unbuffered(path) as stream:
         for begin, end in ranges:
@@ -68,44 +274,56 @@ def read_ranges(path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
     return found
 
 
-def _check_readable(path: str) -> None:
-    """Raises FileNotFoundError if `path` is not a file."""
-    kind = _kind(path)
-    if kind == "directory":
+def _describe(path: str) -> dict[str, Any]:
+    """Returns fsspec's description of a file or directory; {} if it does not exist."""
+    try:
+        with _file_system(path) as (system, name):
+            found: dict[str, Any] = system.info(name)
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError):
+        if is_remote(path):
+            raise
+        return {}  # not a possible name, or below a file or a folder that cannot be entered
+    return found
+
+
+def _require_file(path: str) -> dict[str, Any]:
+    """Returns the description of a file.
+
+    Raises:
+        FileNotFoundError: `path` is not a file.
+    """
+    found = _describe(path)
+    if not found:
+        raise FileNotFoundError(f"{path}: no such file{_looked_in(path)}")
+    if found["type"] == "directory":
         raise FileNotFoundError(f"{path}: expected a file, but this is a directory")
-    if not kind:
-        looked = "" if is_remote(path) else f" (current directory: {os.getcwd()})"
-        raise FileNotFoundError(f"{path}: no such file{looked}")
-    # Opening a pipe blocks, and files may be read more than once.
-    if not is_remote(path) and not os.path.isfile(path):
+    if found["type"] != "file":  # opening a pipe blocks, and files may be read more than once
         raise FileNotFoundError(
             f"{path}: expected a file, but this is a pipe or a device. Copy its content to a file"
         )
+    return found
 
 
-def _kind(path: str) -> str:
-    """Returns "file" or "directory", or "" if the path does not exist."""
-    if is_remote(path):
-        found = remote.describe(path)
-        return str(found["type"]) if found else ""
-    if os.path.isdir(path):
-        return "directory"
-    return "file" if os.path.exists(path) else ""
+def _looked_in(path: str) -> str:
+    """Returns the current directory, in which a path was looked for, for a message."""
+    return "" if is_remote(path) else f" (current directory: {os.getcwd()})"
 
 
 def exists(path: str) -> bool:
     """Returns whether a file or directory exists."""
-    return bool(_kind(path))
+    return bool(_describe(path))
 
 
 def is_file(path: str) -> bool:
     """Returns whether `path` exists and is not a directory; pipes count, `open_binary` fails."""
-    return _kind(path) not in ("", "directory")
+    return bool(_describe(path).get("type", "directory") != "directory")
 
 
 def is_directory(path: str) -> bool:
     """Returns whether `path` is an existing directory; on an object store, whether it has files."""
-    return _kind(path) == "directory"
+    return bool(_describe(path).get("type") == "directory")
 
 
 def list_directory(path: str) -> list[str]:
@@ -114,52 +332,65 @@ def list_directory(path: str) -> list[str]:
     Raises:
         FileNotFoundError: the directory does not exist.
     """
-    if not is_remote(path):
-        return sorted(os.listdir(path or "."))
-    return remote.list_directory(path)
+    with _file_system(path) as (system, name):
+        entries = [entry.rstrip("/") for entry in system.ls(name, detail=False)]
+    # An object may have the name of the directory itself with a slash.
+    return sorted(posixpath.basename(entry) for entry in entries if entry != name.rstrip("/"))
 
 
 def remove(path: str) -> None:
     """Removes a file."""
-    if is_remote(path):
-        remote.remove(path)
-    else:
-        os.remove(path)
+    with _file_system(path) as (system, name):
+        system.rm_file(name)
 
 
 def remove_tree(path: str) -> None:
     """Removes a directory and its contents."""
-    if is_remote(path):
-        remote.remove_tree(path)
-    else:
-        shutil.rmtree(path)
+    with _file_system(path) as (system, name):
+        system.rm(name, recursive=True)
 
 
 def rename(source: str, target: str) -> None:
-    """Renames a file, replacing `target` if that exists, or a local directory."""
-    if is_remote(source):
-        remote.rename(source, target)
-    else:
+    """Renames a file, replacing `target` if that exists, or a local directory.
+
+    An object is copied and then removed.
+    """
+    if not is_remote(source):
         os.replace(source, target)
+        return
+    with _file_system(source) as (system, name), _file_system(target) as (_, new_name):
+        if _scheme(source) == "hdfs" and system.exists(new_name):  # it does not replace files
+            system.rm_file(new_name)
+        system.mv(name, new_name)
 
 
 def copy(source: str, target: str) -> None:
     """Copies a file, replacing `target` if that exists. Either path may be remote.
 
-    A remote `target` is never seen incomplete.
+    `target` is never seen incomplete.
     """
-    if not is_remote(target):
-        copy_local = remote.download if is_remote(source) else shutil.copyfile
-        copy_local(source, target)
-    elif not is_remote(source):
-        remote.upload(source, target)
-    elif remote.scheme_of(source) == remote.scheme_of(target):
-        remote.copy(source, target)
-    else:
-        with tempfile.TemporaryDirectory() as folder:
-            local = os.path.join(folder, "content")
-            remote.download(source, local)
-            remote.upload(local, target)
+    _require_file(source)
+    with _published(target) as temporary:
+        if not is_remote(target):
+            with _file_system(source) as (system, name):
+                system.get_file(name, temporary)
+        elif _scheme(source) == _scheme(target):
+            with _file_system(source) as (system, name), _file_system(temporary) as (_, new_name):
+                system.cp_file(name, new_name)
+        else:
+            with local_copy(source) as local, _file_system(temporary) as (system, new_name):
+                system.put_file(local, new_name)
+
+
+def _copy_tree(source: str, target: str) -> None:
+    """Copies a file, or a directory with its files: those below it first."""
+    if not is_directory(source):
+        copy(source, target)
+        return
+    create_directory(target)
+    paths = [posixpath.join(source, name) for name in list_directory(source)]
+    for path in sorted(paths, key=is_file):
+        _copy_tree(path, posixpath.join(target, posixpath.basename(path)))
 
 
 @contextlib.contextmanager
@@ -173,17 +404,8 @@ def local_copy(path: str) -> Iterator[str]:
         return
     with tempfile.TemporaryDirectory() as folder:
         target = os.path.join(folder, os.path.basename(path.rstrip("/")))
-        _download_tree(path, target)
+        _copy_tree(path, target)
         yield target
-
-
-def _download_tree(source: str, target: str) -> None:
-    if not is_directory(source):
-        remote.download(source, target)
-        return
-    os.mkdir(target)
-    for name in remote.list_directory(source):
-        _download_tree(f"{source.rstrip('/')}/{name}", os.path.join(target, name))
 
 
 @contextlib.contextmanager
@@ -203,7 +425,8 @@ def new_directory(path: str, what: str) -> Iterator[str]:
     if is_remote(path):
         with tempfile.TemporaryDirectory() as folder:
             yield folder
-            _upload_tree(folder, path, what)
+            make_directory(path, what)
+            _copy_tree(folder, path)
         return
     folder, name = os.path.split(path)
     temporary = os.path.join(folder, f".{name}-{uuid.uuid4().hex[:8]}.tmp")
@@ -214,17 +437,6 @@ def new_directory(path: str, what: str) -> Iterator[str]:
     finally:
         with contextlib.suppress(OSError):  # the directory was renamed
             remove_tree(temporary)
-
-
-def _upload_tree(source: str, target: str, what: str) -> None:
-    make_directory(target, what)
-    names = sorted(os.listdir(source))
-    for name in sorted(names, key=lambda name: os.path.isfile(os.path.join(source, name))):
-        local, path = os.path.join(source, name), f"{target}/{name}"
-        if os.path.isdir(local):
-            _upload_tree(local, path, what)
-        else:
-            remote.upload(local, path)
 
 
 def join(directory: str, path: str) -> str:
@@ -239,11 +451,7 @@ def real_path(path: str) -> str:
 
 def file_size(path: str) -> int:
     """Returns the size of a file in bytes."""
-    if is_remote(path) and (found := remote.describe(path)) and found["type"] == "file":
-        return int(found["size"])
-    with open_binary(path) as stream:
-        stream.seek(0, os.SEEK_END)
-        return stream.tell()
+    return int(_require_file(path)["size"])
 
 
 def version(path: str) -> int | str:
@@ -252,7 +460,11 @@ def version(path: str) -> int | str:
     For a local file it is the modification time in nanoseconds. It is "" if a remote file system
     does not tell.
     """
-    return remote.version(path) if is_remote(path) else os.stat(path).st_mtime_ns
+    if not is_remote(path):
+        return os.stat(path).st_mtime_ns
+    found = _require_file(path)
+    keys = ("ETag", "etag", "LastModified", "mtime", "last_modified")
+    return next((str(found[key]) for key in keys if found.get(key)), "")
 
 
 def read_text(path: str) -> str:
@@ -457,12 +669,11 @@ def expand_patterns(patterns: str | list[str], what: str) -> list[str]:
     found: dict[str, None] = {}
     for pattern in patterns:
         check_path(pattern, what)
-        matches = (remote.expand_pattern if is_remote(pattern) else glob.glob)(pattern)
+        matches = _remote_matches(pattern) if is_remote(pattern) else glob.glob(pattern)
         if not matches:
-            looked = f" (current directory: {os.getcwd()})"
-            if is_remote(pattern):
-                root = remote.root(pattern)
-                looked = "" if exists(root) else f" ({root} does not exist)"
+            looked, root = _looked_in(pattern), "/".join(pattern.split("/")[:3])  # scheme, bucket
+            if is_remote(pattern) and not exists(root):
+                looked = f" ({root} does not exist)"
             raise ValueError(
                 f"{what}: {pattern!r} matches no file{looked}. "
                 "Check the spelling, and quote glob patterns to keep the shell from expanding them."
@@ -471,13 +682,24 @@ def expand_patterns(patterns: str | list[str], what: str) -> list[str]:
     return list(found)
 
 
+def _remote_matches(pattern: str) -> list[str]:
+    """Returns the remote paths that match a glob pattern."""
+    with _file_system(pattern) as (system, name):
+        try:
+            matches = system.glob(name)
+        except FileNotFoundError:  # the folder does not exist
+            matches = []
+    begin = pattern.rstrip("/").removesuffix(name)  # the scheme, and the host of hdfs://
+    return [begin + match for match in matches]
+
+
 def create_directory(path: str) -> None:
-    """Creates a directory and its parents unless they exist."""
-    if is_remote(path):
-        remote.make_directory(path)
+    """Creates a directory and its parents unless they exist; does nothing on object stores."""
+    if _is_object_store(path):  # fsspec would only create the bucket
         return
     try:
-        os.makedirs(path or ".", exist_ok=True)
+        with _file_system(path) as (system, name):
+            system.makedirs(name, exist_ok=True)
     except RecursionError:  # it calls itself for each of a thousand parents
         raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), path) from None
 
@@ -535,9 +757,20 @@ def check_path(path: str, what: str = "") -> None:
         ValueError: the scheme is not supported, its package is not installed, or the path begins
             with the home directory of a user, as `~` or `~name`.
     """
-    remote.check_scheme(path, what)
+    begin, scheme = what and what + ": ", _scheme(path)
+    if scheme and scheme not in _SCHEMES:
+        supported = ", ".join(f"{name}://" for name in _SCHEMES)
+        raise ValueError(
+            f"{begin}{path}: {scheme}:// is not supported. Expected a local path or one of "
+            f"{supported}"
+        )
+    store = _OBJECT_STORES.get(scheme)
+    if store and importlib.util.find_spec(store.package) is None:
+        raise ValueError(
+            f"{begin}{path}: {scheme}:// requires {store.package}: "
+            f"pip install 'albert-tf2[{store.extra}]'"
+        )
     if path.startswith("~") and (expanded := os.path.expanduser(path)) != path:
-        begin = what and what + ": "
         raise ValueError(
             f"{begin}{path}: the shell has not replaced ~. Write {expanded}, or ./{path} for a "
             "name that begins with ~"
@@ -548,7 +781,7 @@ def check_file(path: str, what: str) -> None:
     """Raises FileNotFoundError, naming the flag or argument `what`, if `path` is not a file."""
     check_path(path, what)
     try:
-        open_binary(path).close()
+        _require_file(path)
     except FileNotFoundError as error:
         raise FileNotFoundError(f"{what}: {error}") from None
 
@@ -557,8 +790,7 @@ def check_directory(path: str, what: str) -> None:
     """Raises FileNotFoundError, naming the flag or argument `what`, if there is no directory."""
     check_path(path, what)
     if not is_directory(path):
-        looked = "" if is_remote(path) else f" (current directory: {os.getcwd()})"
-        raise FileNotFoundError(f"{what}: {path}: no such directory{looked}")
+        raise FileNotFoundError(f"{what}: {path}: no such directory{_looked_in(path)}")
 
 
 def check_writable(path: str, what: str) -> None:
@@ -579,7 +811,7 @@ def check_writable(path: str, what: str) -> None:
         raise ValueError(f"{what}: cannot write to {path!r}: {reason}. Choose another.")
 
 
-def check_replaceable(path: str) -> None:
+def _check_replaceable(path: str) -> None:
     """Raises ValueError if `path` is a directory, a pipe or a device, which no file may replace.
 
     Also checks the path as `check_path` does.
@@ -598,8 +830,8 @@ def check_outputs(outputs: Mapping[str, Paths], inputs: Mapping[str, Paths]) -> 
         inputs: flag → file or files to read, or folders, all of whose files count.
 
     Raises:
-        ValueError: a file to write is an input, or cannot be replaced (see `check_replaceable`).
-            The message names both flags.
+        ValueError: a file to write is an input, or it is a directory, a pipe or a device. The
+            message names both flags.
     """
     read = {_identity(path): flag for flag, paths in inputs.items() for path in _listed(paths)}
     for flag, paths in outputs.items():
@@ -612,7 +844,7 @@ def check_outputs(outputs: Mapping[str, Paths], inputs: Mapping[str, Paths]) -> 
                         f"{flag}: {path} is an input, {other}, and would be replaced. Choose "
                         "another name"
                     )
-            check_replaceable(path)
+            _check_replaceable(path)
 
 
 def _listed(paths: Paths) -> Iterable[str]:
@@ -647,20 +879,18 @@ def write_atomically(path: str, mode: str = "w") -> Iterator[IO[Any]]:
         mode: "w" for UTF-8 text or "wb" for bytes.
 
     Raises:
-        ValueError: `check_replaceable` refuses the path.
+        ValueError: the path is a directory, a pipe or a device, or `check_path` refuses it.
     """
-    check_replaceable(path)
+    _check_replaceable(path)
+    encoding = None if "b" in mode else "utf-8"
     if is_remote(path):
         with tempfile.TemporaryDirectory() as folder:
             local = os.path.join(folder, "content")
-            with open(local, mode, encoding=None if "b" in mode else "utf-8") as stream:
+            with open(local, mode, encoding=encoding) as stream:
                 yield stream
-            remote.upload(local, path)
+            copy(local, path)
         return
-    with (
-        _temporary_name(path) as temporary,
-        open(temporary, mode, encoding=None if "b" in mode else "utf-8") as stream,
-    ):
+    with _published(path) as temporary, open(temporary, mode, encoding=encoding) as stream:
         yield stream
         stream.flush()
         os.fsync(stream.fileno())
@@ -695,8 +925,15 @@ def _advise_if_full(error: BaseException, path: str) -> None:
 
 
 @contextlib.contextmanager
-def _temporary_name(path: str) -> Iterator[str]:
-    """Yields a temporary name next to `path`, and renames the file written there to `path`."""
+def _published(path: str) -> Iterator[str]:
+    """Yields the name under which to write a file that must appear complete as `path`.
+
+    On an object store that is `path` itself. Elsewhere it is a temporary name next to it, which is
+    renamed at the end, or removed after an error.
+    """
+    if _is_object_store(path):
+        yield path
+        return
     temporary = f"{path}.{uuid.uuid4().hex[:8]}.tmp"
     try:
         yield temporary

@@ -14,6 +14,7 @@ import time
 import fsspec
 import pytest
 
+from albert_tf import files
 from tests.conftest import free_ports
 
 S3_KEYS = {
@@ -102,6 +103,7 @@ def forget():
     for scheme in ("s3", "gs"):
         with contextlib.suppress(ImportError):
             fsspec.get_filesystem_class(scheme).clear_instance_cache()
+    files._may_have_google_credentials.cache_clear()
 
 
 def file_system(scheme):

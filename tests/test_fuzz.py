@@ -40,7 +40,7 @@ import pytest
 import tensorflow as tf
 from pyarrow import ipc, parquet
 
-from albert_tf.checkpoints import containers, families, finding, pretrained, store, trained_with
+from albert_tf.checkpoints import containers, finding, pretrained, store, trained_with
 from albert_tf.classification import custom, tasks
 from albert_tf.classification.reading import read_examples
 from albert_tf.classification.settings import CustomDataSettings
@@ -453,11 +453,13 @@ def write_hugging_face_config(folder):
 
 
 def write_tokenizer_config(folder):
+    store.save_checkpoint(str(folder / "model.ckpt-1"), {"output_bias": np.zeros(2)})
     (folder / "tokenizer_config.json").write_text('{"do_lower_case": false, "other": [1]}')
     return folder / "tokenizer_config.json"
 
 
 def write_run(folder):
+    store.save_checkpoint(str(folder / "model.ckpt-1"), {"output_bias": np.zeros(2)})
     (folder / "words").write_text("[PAD]\n")
     flags = {"do_lower_case": True, "vocab_file": "words", "spm_model_file": None}
     content = {"flags": flags, "directory": str(folder), "command": ["run"], "config": TINY_SHAPE}
@@ -466,21 +468,15 @@ def write_run(folder):
 
 
 @kind("config", write_config, damage_json)
+@kind("config of Hugging Face", write_hugging_face_config, damage_json)
 def read_config(path):
     return AlbertConfig.from_json_file(str(path)).to_dict()
-
-
-@kind("config of Hugging Face", write_hugging_face_config, damage_json)
-def read_hugging_face_config(path):
-    recognized = families.recognize({"bert/embeddings/word_embeddings": (97, 8)})
-    return pretrained.read_config(str(path), recognized).to_dict()
 
 
 @kind("tokenizer config", write_tokenizer_config, damage_json)
 @kind("run.json", write_run, damage_json)
 def read_tokenizer_flags(path):
-    weights = containers.WeightFile("", "", {}, lambda name: np.zeros(0))
-    flags = pretrained.find_do_lower_case(str(path.parent), weights)
+    flags = pretrained.ModelSource(str(path.parent)).do_lower_case
     return flags, finding.find_vocabulary(str(path.parent)) if path.name == "run.json" else None
 
 
@@ -591,13 +587,13 @@ CHOICE = {"passage": TOY_TEXT, "question": "What?", "options": ["a", "b", "c"], 
 )
 def read_race_folder(path):
     found = read_race(str(path.parents[3]), "dev", ["middle"])
-    return [dataclasses.astuple(question) for question in found.questions]
+    return [dataclasses.astuple(question) for question in found.examples]
 
 
 @kind("choices, jsonl", write_lines("train.jsonl", *[json.dumps(CHOICE)] * 3), damage_json_line)
 def read_choices(path):
     found = read_questions(str(path.parent), "train")
-    return [dataclasses.astuple(question) for question in found.questions]
+    return [dataclasses.astuple(question) for question in found.examples]
 
 
 @kind("CoNLL", write_lines("train.txt", *CONLL), damage_bytes)
@@ -605,7 +601,7 @@ def read_conll(path):
     settings = TokenSettings(output_dir="out", data_dir=str(path.parent))
     tags = tokens.find_tags(settings)
     found = tokens.read_sentences(settings, "train", tags.labels)
-    return dataclasses.astuple(tags), [dataclasses.astuple(s) for s in found.sentences]
+    return dataclasses.astuple(tags), [dataclasses.astuple(s) for s in found.examples]
 
 
 @kind("inputs, tsv", write_lines("inputs.tsv", *TSV), damage_bytes)
@@ -752,7 +748,7 @@ def _table():
 
 
 @kind("text, bzip2", write_packed_text("bz2", "text.txt.bz2"), damage_bytes)
-@kind("text, Zstandard", write_packed_text("zstandard", "text.txt.zst"), damage_bytes)
+@kind("text, Zstandard", write_packed_text("backports.zstd", "text.txt.zst"), damage_bytes)
 @kind("text, Parquet", write_parquet, damage_bytes)
 @kind("text, Arrow", write_arrow, damage_bytes)
 @kind("text, jsonl", write_lines("text.jsonl", *map(json.dumps, ROWS)), damage_json_line)

@@ -48,7 +48,7 @@ def test_the_operating_systems_are_those_of_tensorflow_text():
 
 def packages_of(section):
     """The names of the packages that a part of pyproject.toml requires."""
-    names = re.findall(r'"([\w-]+)[^"]*"', section)
+    names = re.findall(r'"([\w.-]+)[^"]*"', section)
     return {name.lower().replace("_", "-") for name in names}
 
 

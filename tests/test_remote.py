@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import glob
+import http.server
 import os
 import signal
 import socket
@@ -14,7 +15,7 @@ import time
 
 import pytest
 
-from albert_tf import files, remote
+from albert_tf import files
 from tests import object_stores
 
 
@@ -24,23 +25,18 @@ def write(path, content):
 
 
 def test_the_error_for_a_missing_package_names_its_extra(monkeypatch):
-    monkeypatch.setattr(remote.importlib.util, "find_spec", lambda name: None)
-    remote.check_scheme("file:///a")
+    monkeypatch.setattr(files.importlib.util, "find_spec", lambda name: None)
+    files.check_path("file:///a")
     for scheme, package, extra in (("s3", "s3fs", "s3"), ("gs", "gcsfs", "gcs")):
         message = rf"^--x: {scheme}://b/a: {scheme}:// requires {package}: pip .*\[{extra}\]'$"
         with pytest.raises(ValueError, match=message):
-            remote.check_scheme(f"{scheme}://b/a", "--x")
+            files.check_path(f"{scheme}://b/a", "--x")
 
 
 def test_the_error_without_hadoop_is_one_line():
     with pytest.raises(OSError, match=r"lib(jvm|hdfs).*: 'hdfs://host:9000/a'$") as caught:
         files.exists("hdfs://host:9000/a")
     assert len(str(caught.value)) < 400
-
-
-def test_a_path_has_a_root():
-    assert remote.root("s3://bucket/a/b") == remote.root("s3://bucket") == "s3://bucket"
-    assert remote.root("file:///a/b") == "file://"
 
 
 def test_an_uploaded_folder_is_complete_or_absent(tmp_path):
@@ -142,8 +138,8 @@ def test_a_killed_upload_leaves_the_old_file(tmp_path):
 
 @pytest.fixture(name="short_limits")
 def shorten(monkeypatch):
-    monkeypatch.setattr(remote, "CONNECT_SECONDS", 0.5)
-    monkeypatch.setattr(remote, "READ_SECONDS", 0.5)
+    monkeypatch.setattr(files, "CONNECT_SECONDS", 0.5)
+    monkeypatch.setattr(files, "READ_SECONDS", 0.5)
     object_stores.forget()
 
 
@@ -197,6 +193,45 @@ def test_missing_credentials_are_reported(tmp_path):
         files.exists("s3://b/a")
 
 
+class Refusing(http.server.BaseHTTPRequestHandler):
+    """Answers like Google Cloud Storage to a request without credentials."""
+
+    def do_GET(self):
+        content = b'{"error": {"code": 401, "message": "Anonymous caller has no access"}}'
+        self.send_response(401)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *arguments):
+        pass
+
+
+@pytest.mark.slow
+def test_missing_google_credentials_are_reported_at_once(tmp_path, monkeypatch):
+    object_stores.require("gcsfs")
+    for name in ("GOOGLE_APPLICATION_CREDENTIALS", "NO_GCE_CHECK"):
+        monkeypatch.delenv(name, raising=False)
+    message = r"Anonymous caller.*, and log in with `gcloud .*: 'gs://bucket/a'$"
+    with (
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        http.server.ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as store,
+    ):
+        threading.Thread(target=store.serve_forever, daemon=True).start()
+        nowhere = {
+            "HOME": str(tmp_path),
+            "CLOUDSDK_CONFIG": str(tmp_path),
+            "GCE_METADATA_IP": f"127.0.0.1:{silent.getsockname()[1]}",
+            "STORAGE_EMULATOR_HOST": f"http://127.0.0.1:{store.server_port}",
+        }
+        with object_stores.environment(nowhere):
+            begin = time.monotonic()
+            with pytest.raises(PermissionError, match=message):
+                files.exists("gs://bucket/a")
+            assert time.monotonic() - begin < 10
+        store.shutdown()
+
+
 @pytest.mark.slow
 def test_a_wrong_key_is_reported(monkeypatch):
     monkeypatch.setenv("INITIAL_NO_AUTH_ACTION_COUNT", "0")  # moto checks keys
@@ -232,6 +267,6 @@ def test_threads_read_at_the_same_time(tmp_path):
 
 
 def test_errors_of_the_file_system_name_the_path(tmp_path):
-    with pytest.raises(OSError, match=f"no such file.*: 'file://{tmp_path}/none'$") as caught:
-        remote.download(f"file://{tmp_path}/none", str(tmp_path / "b"))
+    with pytest.raises(OSError, match=f"No such file.*: 'file://{tmp_path}/none'$") as caught:
+        files.remove(f"file://{tmp_path}/none")
     assert caught.value.errno == errno.ENOENT

@@ -17,7 +17,7 @@ import numpy as np
 from absl import logging
 
 from albert_tf import files
-from albert_tf.checkpoints import families, finding, trained_with
+from albert_tf.checkpoints import families, finding, releases, trained_with
 from albert_tf.checkpoints.containers import WeightFile, open_checkpoint, open_weights, read_tensor
 from albert_tf.checkpoints.names import (
     ADAPTERS,
@@ -152,8 +152,9 @@ def load_checkpoint(
             "albert_config.json is the one that came with it, or pass --allow_partial_init to "
             f"keep the random initialization of these variables{copies * is_other_sharing}."
         )
-    _log(report)
-    _assign(model, weights, {name: entries[name] for name in report.loaded})
+    values = _read_all(weights, {name: entries[name] for name in report.loaded})
+    _log(report, releases.containing(values))
+    _assign(model, values)
     return report
 
 
@@ -177,10 +178,11 @@ def _without_other_objective(model: Any, report: LoadReport) -> LoadReport:
     )
 
 
-def _log(report: LoadReport) -> None:
+def _log(report: LoadReport, release: releases.Release | None) -> None:
     """Logs what was loaded in one line, with a table if something is unusual.
 
-    The line says which heads are new and which are loaded, so that these are not mixed up.
+    The line names the release of these weights. It says which heads are new and which are loaded,
+    so that these are not mixed up.
     """
     if not report.fits:
         logging.warning("Loading a part of the encoder because of allow_partial:\n%s", report)
@@ -193,6 +195,8 @@ def _log(report: LoadReport) -> None:
     adapters = [name for name in new if name.startswith(ADAPTERS)]
     new = [name for name in new if name not in adapters]
     parts = [f"{report.prefix}: {report.title}, {len(report.loaded)} variables loaded"]
+    if release:
+        parts.append(f"They are those of {release}")
     if report.unused:
         parts.append(f"{len(report.unused)} not in the model are ignored")
     if heads:
@@ -219,7 +223,7 @@ def load_weights(model: Any, prefix: str) -> None:
             f"{report}\nThe checkpoint does not contain all weights of this task and model. Pass "
             "the --albert_config_file that belongs to it, or train first."
         )
-    _assign(model, weights, entries)
+    _assign(model, _read_all(weights, entries))
 
 
 def inspect_checkpoint(path: str, model: Any = None, init_from_group0: bool = False) -> LoadReport:
@@ -244,6 +248,10 @@ def read_weights(
     """
     weights = open_weights(path)
     entries = _compare(model, weights, init_from_group0)[1]
+    return _read_all(weights, entries)
+
+
+def _read_all(weights: WeightFile, entries: Mapping[str, families.Entry]) -> dict[str, np.ndarray]:
     return {name: _read(weights, entry) for name, entry in entries.items()}
 
 
@@ -252,9 +260,8 @@ def _read(weights: WeightFile, entry: families.Entry) -> np.ndarray:
     return np.asarray(value, np.float32)
 
 
-def _assign(model: Any, weights: WeightFile, entries: Mapping[str, families.Entry]) -> None:
-    """Assigns the variables after reading all values, because the file may be damaged."""
-    values = {name: _read(weights, entry) for name, entry in entries.items()}
+def _assign(model: Any, values: Mapping[str, np.ndarray]) -> None:
+    """Assigns the variables once all values were read, because the file may be damaged."""
     for variable in model.variables:
         if (name := variable_name(variable)) in values:
             variable.assign(values[name])

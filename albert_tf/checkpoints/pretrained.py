@@ -8,6 +8,7 @@ Users call `albert_tf.from_pretrained`, whose result can also be called with tex
 
 from __future__ import annotations
 
+import functools
 import inspect
 from typing import Any
 
@@ -15,7 +16,7 @@ from absl import logging
 
 from albert_tf import files, included, tasks
 from albert_tf.checkpoints import families, finding, trained_with
-from albert_tf.checkpoints.containers import WeightFile, open_weights
+from albert_tf.checkpoints.containers import open_weights
 from albert_tf.checkpoints.huggingface import TOKENIZER_CONFIG_FILE
 from albert_tf.checkpoints.loading import load_checkpoint
 from albert_tf.config import AlbertConfig, is_hugging_face
@@ -23,6 +24,137 @@ from albert_tf.tasks import TaskSpec
 from albert_tf.tokenization import FullTokenizer
 
 NUM_LABELS = "num_labels"  # argument of the heads whose number of outputs is not fixed
+
+
+class ModelSource:
+    """A model in a folder of any origin, whose parts are found and read when they are asked for.
+
+    Attributes:
+        weights: the checkpoint, of which only names and shapes have been read.
+        recognized: the family of the checkpoint.
+        folder: the folder with the config, the vocabulary and the records of the training.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        config_file: str | None = None,
+        vocab_file: str | None = None,
+        spm_model_file: str | None = None,
+        do_lower_case: bool | None = None,
+    ) -> None:
+        """Opens a checkpoint.
+
+        Args:
+            path: as in `find_checkpoint`.
+            config_file: path of the config, or name of one of this package; None to look for it.
+            vocab_file: path of the WordPiece vocabulary; None to look for a vocabulary.
+            spm_model_file: path of the SentencePiece model, likewise.
+            do_lower_case: whether the vocabulary is uncased; None for what is recorded, or True.
+
+        Raises:
+            FileNotFoundError, ValueError: there is no such checkpoint, or it is damaged.
+        """
+        self.weights = open_weights(path)
+        self.recognized = families.recognize(self.weights.shapes)
+        self.folder = finding.folder_of(path)
+        self._config_file, self._do_lower_case = config_file, do_lower_case
+        self._vocabulary = vocab_file, spm_model_file
+
+    @functools.cached_property
+    def config_file(self) -> str:
+        """Path of the config.
+
+        Raises:
+            FileNotFoundError, ValueError: see `finding.find_config`.
+        """
+        if self._config_file:
+            return included.config_file(self._config_file)
+        return finding.find_config(self.folder)
+
+    @functools.cached_property
+    def config(self) -> AlbertConfig:
+        """The config: Google's, albert_zh's, BERT's or Hugging Face's.
+
+        If the weights only fit a model with E = H, the config is changed accordingly.
+
+        Raises:
+            FileNotFoundError, ValueError: there is no config, or it is invalid.
+        """
+        values = files.read_json(self.config_file)
+        try:
+            if self.recognized.kind.is_square and not is_hugging_face(values):
+                sizes = families.sizes(self.recognized.entries)
+                keys = sizes.keys() & {"embedding_size", "num_hidden_groups"}
+                values |= {key: sizes[key] for key in keys}
+                values["layout"] = "google"
+            return AlbertConfig.from_dict(values)
+        except ValueError as error:
+            raise ValueError(f"{self.config_file}: {error}") from None
+
+    @functools.cached_property
+    def vocabulary(self) -> tuple[str | None, str | None]:
+        """Paths of the WordPiece vocabulary and of the SentencePiece model; one may be None.
+
+        Raises:
+            FileNotFoundError, ValueError: see `finding.find_vocabulary`.
+        """
+        return self._vocabulary if any(self._vocabulary) else finding.find_vocabulary(self.folder)
+
+    @property
+    def vocabulary_file(self) -> str:
+        """Path of the file that the tokenizer uses, which is the SentencePiece model of the two."""
+        vocab_file, spm_model_file = self.vocabulary
+        return spm_model_file or vocab_file or ""
+
+    @functools.cached_property
+    def do_lower_case(self) -> bool:
+        """Whether the vocabulary is for lowercased text; True if this is not known."""
+        if self._do_lower_case is not None:
+            return self._do_lower_case
+        recorded = trained_with.read_settings(self.records)
+        if trained_with.LOWER_CASE in recorded:
+            return recorded[trained_with.LOWER_CASE] == str(True)
+        flags = finding.read_json_if_there(self.folder, TOKENIZER_CONFIG_FILE)
+        if "do_lower_case" in flags:
+            return bool(flags["do_lower_case"])
+        if "do_lower_case" in self.weights.shapes:  # a variable of TF-Hub modules
+            return bool(self.weights.read("do_lower_case"))
+        return True
+
+    @functools.cached_property
+    def tokenizer(self) -> FullTokenizer:
+        """The tokenizer, whose vocabulary is that of the model; a warning if it probably is not.
+
+        Raises:
+            FileNotFoundError: there is no vocabulary.
+            ValueError: it is larger than the embedding table, or not the one that the model was
+                trained with.
+        """
+        vocab_file, spm_model_file = self.vocabulary
+        tokenizer = FullTokenizer(
+            vocab_file,
+            self.do_lower_case,
+            spm_model_file,
+            max_length=self.config.max_position_embeddings,
+        )
+        found = trained_with.of_tokenizer(tokenizer, self.vocabulary_file)
+        is_known = trained_with.check_vocabulary(self.records, found) is not None
+        entries, vocab_size = tokenizer.vocab_size, self.config.vocab_size
+        message = (
+            f"{self.vocabulary_file} has {entries} entries, the model of {self.config_file} has "
+            f"vocab_size={vocab_size}"
+        )
+        if entries > vocab_size:
+            raise ValueError(f"{message}: they do not match")
+        if entries < vocab_size and not is_known:
+            logging.warning("%s: make sure that they belong together", message)
+        return tokenizer
+
+    @property
+    def records(self) -> str:
+        """The folder with the records of the training."""
+        return finding.records_of(self.folder)
 
 
 def load_pretrained(
@@ -41,24 +173,15 @@ def load_pretrained(
     The public function is `albert_tf.from_pretrained`, which documents arguments and errors.
     """
     spec = tasks.get(tasks.EMBEDDINGS if task is None else task)
-    weights = open_weights(folder)
-    recognized = families.recognize(weights.shapes)
-    folder = finding.folder_of(folder)
-    config_file = config_file or finding.find_config(folder)
-    config = read_config(config_file, recognized)
-    if not (vocab_file or spm_model_file):
-        vocab_file, spm_model_file = finding.find_vocabulary(folder)
-    if do_lower_case is None:
-        do_lower_case = find_do_lower_case(folder, weights)
-    length = config.max_position_embeddings
-    tokenizer = FullTokenizer(vocab_file, do_lower_case, spm_model_file, max_length=length)
-    check_vocabulary(tokenizer, spm_model_file or vocab_file or "", config, config_file, folder)
-    head_arguments = {**spec.head_arguments, **_recorded_head(folder, spec), **head_arguments}
+    source = ModelSource(folder, config_file, vocab_file, spm_model_file, do_lower_case)
+    config, tokenizer = source.config, source.tokenizer
+    recorded = _recorded_head(source.records, spec)
+    head_arguments = {**spec.head_arguments, **recorded, **head_arguments}
     if spec.name == tasks.FILL_MASK:  # the model has the heads of pre-training
-        objective = trained_with.read_objective(finding.records_of(folder))
+        objective = trained_with.read_objective(source.records)
         head_arguments = {trained_with.OBJECTIVE: objective, **head_arguments}
-    model = _make_model(config, spec, num_labels, recognized, head_arguments)
-    load_checkpoint(model, weights.path)
+    model = _make_model(config, spec, num_labels, source.recognized, head_arguments)
+    load_checkpoint(model, source.weights.path)
     return model, tokenizer
 
 
@@ -78,11 +201,11 @@ def _make_model(
     return head(config, **head_arguments)
 
 
-def _recorded_head(folder: str, spec: TaskSpec) -> dict[str, Any]:
-    """Returns the arguments of the head that the run in a folder was trained with."""
+def _recorded_head(records: str, spec: TaskSpec) -> dict[str, Any]:
+    """Returns the arguments of the head that the run with these records was trained with."""
     if not spec.head_settings:
         return {}
-    recorded = trained_with.read_settings(finding.records_of(folder))
+    recorded = trained_with.read_settings(records)
     return trained_with.values_of(recorded, spec.head_settings, tasks.resolve(spec.settings))
 
 
@@ -95,71 +218,3 @@ def _num_labels(num_labels: int | None, spec: TaskSpec, recognized: families.Rec
             f"({spec.head_variable})"
         )
     return recognized.entries[spec.head_variable].shape[0]
-
-
-def check_vocabulary(
-    tokenizer: FullTokenizer, vocabulary: str, config: AlbertConfig, config_file: str, folder: str
-) -> None:
-    """Checks that a vocabulary belongs to a model; warns if it probably does not.
-
-    Args:
-        tokenizer: the tokenizer with the vocabulary.
-        vocabulary: path of the vocabulary.
-        config: the model's config.
-        config_file: path of the config.
-        folder: folder of the model's checkpoint.
-
-    Raises:
-        ValueError: the vocabulary is larger than the embedding table, or not the one that the model
-            was trained with.
-    """
-    found = trained_with.of_tokenizer(tokenizer, vocabulary)
-    records = finding.records_of(folder)
-    is_known = trained_with.check_vocabulary(records, found) is not None
-    if tokenizer.vocab_size == config.vocab_size:
-        return
-    message = (
-        f"{vocabulary} has {tokenizer.vocab_size} entries, the model of {config_file} has "
-        f"vocab_size={config.vocab_size}"
-    )
-    if tokenizer.vocab_size > config.vocab_size:
-        raise ValueError(f"{message}: they do not match")
-    if not is_known:
-        logging.warning("%s: make sure that they belong together", message)
-
-
-def read_config(path: str, recognized: families.Recognized) -> AlbertConfig:
-    """Reads the config of a checkpoint: Google's, albert_zh's, BERT's or Hugging Face's.
-
-    Args:
-        path: the JSON file, or the name of a config of this package.
-        recognized: the checkpoint. If its weights only fit a model with E = H, the config is
-            changed accordingly.
-
-    Raises:
-        FileNotFoundError: the file does not exist.
-        ValueError: the config is invalid.
-    """
-    values = files.read_json(included.config_file(path))
-    try:
-        if recognized.kind.is_square and not is_hugging_face(values):
-            sizes = families.sizes(recognized.entries)
-            keys = sizes.keys() & {"embedding_size", "num_hidden_groups"}
-            values |= {key: sizes[key] for key in keys}
-            values["layout"] = "google"
-        return AlbertConfig.from_dict(values)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
-
-
-def find_do_lower_case(folder: str, weights: WeightFile) -> bool:
-    """Returns whether a folder's vocabulary is for lowercased text; True if this is not known."""
-    recorded = trained_with.read_settings(finding.records_of(folder))
-    if trained_with.LOWER_CASE in recorded:
-        return recorded[trained_with.LOWER_CASE] == str(True)
-    flags = finding.read_json_if_there(folder, TOKENIZER_CONFIG_FILE)
-    if "do_lower_case" in flags:
-        return bool(flags["do_lower_case"])
-    if "do_lower_case" in weights.shapes:  # a variable of TF-Hub modules
-        return bool(weights.read("do_lower_case"))
-    return True

@@ -15,7 +15,6 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from albert_tf.checkpoints.loading import read_weights
 from albert_tf.data import tfrecord
 
 _TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "releases.json")
@@ -36,6 +35,9 @@ class Release:
     name: str
     title: str
     tensors: Mapping[str, int]
+
+    def __str__(self) -> str:
+        return f"{self.title}, {self.name}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,10 +69,9 @@ class ReleaseReport:
         if self.release is None:
             return f"{self.path}: no tensor matches a known release"
         count = f"{len(self.same)} of {len(self.release.tensors)} tensors"
-        title = f"{self.release.title}, {self.release.name}"
         if self.is_release:
-            return f"{self.path}: {title}; all {len(self.same)} tensors match the release"
-        lines = [f"{self.path}: not an unmodified release; {count} match {title}"]
+            return f"{self.path}: {self.release}; all {len(self.same)} tensors match the release"
+        lines = [f"{self.path}: not an unmodified release; {count} match {self.release}"]
         for kind in ("altered", "missing", "added"):
             names = getattr(self, kind)
             more = len(names) - _MAX_LISTED_NAMES
@@ -96,19 +97,28 @@ def checksum(values: np.ndarray) -> int:
     return int.from_bytes(tfrecord.checksum(data), "little")
 
 
-def identify(path: str) -> ReleaseReport:
-    """Compares a checkpoint with all known releases and reports the closest one.
-
-        >>> str(identify("albert_tiny/"))  # doctest: +SKIP
-        'albert_tiny/albert_model.ckpt: ALBERT tiny, Chinese (albert_zh), albert_tiny_brightmart; …'
+def containing(tensors: Mapping[str, np.ndarray]) -> Release | None:
+    """Returns the release that has all these tensors, with the same values; None if none has.
 
     Args:
-        path: a checkpoint of any family and format, as in `load_checkpoint`.
-
-    Raises:
-        FileNotFoundError, ValueError: see `inspect_checkpoint`.
+        tensors: variable name → value, such as those of the encoder.
     """
-    found = {name: checksum(value) for name, value in read_weights(path).items()}
+    found = {name: checksum(value) for name, value in tensors.items()}
+    matching = (known for known in known_releases() if found.items() <= known.tensors.items())
+    return next(matching, None) if found else None
+
+
+def identify(path: str, tensors: Mapping[str, np.ndarray]) -> ReleaseReport:
+    """Compares a checkpoint with all known releases and reports the closest one.
+
+        >>> str(identify("albert_tiny/", read_weights("albert_tiny/")))  # doctest: +SKIP
+        'albert_tiny/: ALBERT tiny, Chinese (albert_zh), albert_tiny_brightmart; …'
+
+    Args:
+        path: the checkpoint, for the report.
+        tensors: its weights, as returned by `loading.read_weights`.
+    """
+    found = {name: checksum(value) for name, value in tensors.items()}
     best = max(known_releases(), key=lambda release: _num_same(found, release))
     if not _num_same(found, best):
         return ReleaseReport(path, None, [], [], [], sorted(found))

@@ -15,7 +15,7 @@ from albert_tf import files
 from albert_tf.checkpoints import trained_with
 from albert_tf.checkpoints.finding import TASK_FILE
 from albert_tf.classification import tasks
-from albert_tf.classification.reading import ExampleSet, is_number, read_examples
+from albert_tf.classification.reading import Example, is_number, read_examples
 from albert_tf.classification.settings import CustomDataSettings
 from albert_tf.classification.tasks import (
     ACCURACY,
@@ -26,13 +26,14 @@ from albert_tf.classification.tasks import (
     Source,
 )
 from albert_tf.finetuning import tables
+from albert_tf.finetuning.examples import Examples
 
 EXTENSIONS = (".tsv", ".csv", ".jsonl", ".json", ".txt")
 _TASK_FIELDS = {"task_name": str, "folder": str, "labels": list[str], "is_regression": bool}
 MAX_LABELS = 1000  # more indicate a wrong column
 
 
-def labels_of(train: ExampleSet) -> tuple[str, ...]:
+def labels_of(train: Examples[Example]) -> tuple[str, ...]:
     """Returns the labels of training data, in numerical order if they are integers, else sorted.
 
     Raises:
@@ -45,7 +46,7 @@ def labels_of(train: ExampleSet) -> tuple[str, ...]:
     if not 2 <= len(labels) <= MAX_LABELS:
         raise ValueError(
             f"{train.path}: {len(train)} examples with {len(labels)} different labels "
-            f"({_few(labels)}), expected 2 to {MAX_LABELS}. {advice}"
+            f"({tables.few(labels)}), expected 2 to {MAX_LABELS}. {advice}"
         )
     fraction = next((label for label in labels if is_number(label) and float(label) % 1), None)
     if fraction is not None:
@@ -216,7 +217,3 @@ def check_task(folder: str, task: ClassificationTask, is_training: bool) -> None
 
 def _all(labels: Sequence[str]) -> str:
     return ", ".join(labels) or "numbers"
-
-
-def _few(labels: Sequence[str]) -> str:
-    return ", ".join(labels[:10]) + ", …" * (len(labels) > 10)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import itertools
 import math
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeGuard
 
 from absl import logging
@@ -15,6 +14,7 @@ from absl import logging
 from albert_tf import files
 from albert_tf.classification.tasks import ClassificationTask, Columns, Source
 from albert_tf.finetuning import tables
+from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.tables import BadRowError, Column, Row, RowReports, ShortRowError
 
 # Default names of the columns of a custom task, in lower case; the first one found is used.
@@ -44,38 +44,15 @@ class Example:
     label: str | None = None
     line: int = 0
 
-
-@dataclasses.dataclass(frozen=True)
-class ExampleSet:
-    """The examples of a split, in the order of the file.
-
-    Attributes:
-        task: the task.
-        split: "train", "dev" or "test".
-        path: the file.
-        examples: all usable examples.
-    """
-
-    task: ClassificationTask
-    split: str
-    path: str
-    examples: list[Example]
-
-    def __len__(self) -> int:
-        return len(self.examples)
+    @property
+    def is_labeled(self) -> bool:
+        """Whether its label is known."""
+        return self.label is not None
 
     @property
-    def has_labels(self) -> bool:
-        """Whether every example has a label."""
-        return all(example.label is not None for example in self.examples)
-
-    def checksum(self) -> str:
-        """Returns the SHA-256 of the content of all examples, in hexadecimal."""
-        digest = hashlib.sha256()
-        for example in self.examples:
-            parts = (example.guid, example.text_a, example.text_b, example.label)
-            digest.update(repr(parts).encode("utf-8"))
-        return digest.hexdigest()
+    def content(self) -> tuple[str | None, ...]:
+        """All but the line, which a file with the same examples may place elsewhere."""
+        return self.guid, self.text_a, self.text_b, self.label
 
 
 def parse_label(value: Any, task: ClassificationTask) -> str:
@@ -98,8 +75,7 @@ def parse_label(value: Any, task: ClassificationTask) -> str:
         return label
     if label.lower() in task.labels:  # Google's program lower-cases labels along with texts
         return label.lower()
-    shown = ", ".join(task.labels[:10]) + ", …" * (len(task.labels) > 10)
-    raise BadRowError(f"unknown label {files.shown(label)}; expected {shown}")
+    raise BadRowError(f"unknown label {files.shown(label)}; expected {tables.few(task.labels)}")
 
 
 def is_number(text: str) -> bool:
@@ -132,12 +108,8 @@ class _File:
 
     def _refuse(self, line: int, error: Exception) -> None:
         reason = f"no key {error}" if isinstance(error, KeyError) else str(error)
-        if self.split == "test":
-            raise ValueError(
-                f"{self.reports.path}, line {line}: {reason}. Rows of a test file cannot be "
-                "skipped, because every row needs a prediction."
-            )
-        if self.task.skips_short_rows and isinstance(error, ShortRowError):
+        is_skipped = self.task.skips_short_rows and isinstance(error, ShortRowError)
+        if is_skipped and self.split != "test":
             self.reports.note(line, "too few columns, skipped as in Google's program")
         else:
             self.reports.bad(line, reason)
@@ -209,11 +181,7 @@ def _is_header(row: Row | BadRowError, source: Source) -> TypeGuard[Sequence[str
         return source.has_header
     asked = (name for name in dataclasses.astuple(source.columns) if isinstance(name, str))
     names = {name.lower() for name in asked}.union(*USUAL_NAMES.values())
-    return not names.isdisjoint(_normalized(row))
-
-
-def _normalized(names: Iterable[str]) -> list[str]:
-    return [name.strip().lower() for name in names]
+    return bool(tables.find_header(row, names))
 
 
 def _refuse_example(
@@ -249,9 +217,9 @@ def _find_columns(
     """
     places: dict[str, Column] = {}
     if isinstance(row, dict):
-        places = dict(zip(_normalized(row), row, strict=True))
+        places = dict(zip(tables.normalized(row), row, strict=True))
     elif header:
-        places = {name: place for place, name in reversed([*enumerate(_normalized(header))])}
+        places = {name: place for place, name in reversed([*enumerate(tables.normalized(header))])}
     found: dict[str, Column | None] = {}
     for field, usual in USUAL_NAMES.items():
         column: Column | None = getattr(asked, field)
@@ -259,7 +227,7 @@ def _find_columns(
             found[field] = column
             continue
         names = usual if column is None else (column,)
-        found[field] = next((places[n] for n in _normalized(names) if n in places), None)
+        found[field] = next((places[n] for n in tables.normalized(names) if n in places), None)
         is_optional = is_test if field == "label" else column is None and field != "text_a"
         if found[field] is None and not is_optional:
             raise ValueError(
@@ -298,7 +266,7 @@ def read_examples(
     max_bad_rows: int = 0,
     is_logged: bool = True,
     quoting: bool = False,
-) -> ExampleSet:
+) -> Examples[Example]:
     """Reads the examples of a split.
 
     Args:
@@ -317,7 +285,7 @@ def read_examples(
             example; the message names the file and the line.
     """
     source, path = find_file(task, data_dir, split)
-    reports = RowReports(path, max_bad_rows)
+    reports = RowReports(path, max_bad_rows, needs_all=split == "test")
     if is_logged and not quoting and tables.looks_quoted(path):
         logging.warning(
             "%s has cells in quotation marks, as written by pandas and Excel. They are read as "
@@ -347,4 +315,4 @@ def read_examples(
         reports.log()
     if not examples:
         raise ValueError(f"{path}: contains no usable example")
-    return ExampleSet(task, split, path, examples)
+    return Examples(path, split, examples, task)

@@ -22,12 +22,13 @@ from numpy.typing import NDArray
 from albert_tf import files, tasks
 from albert_tf.checkpoints import finding
 from albert_tf.classification import custom
-from albert_tf.classification.reading import ExampleSet, read_examples
+from albert_tf.classification.reading import Example, read_examples
 from albert_tf.classification.settings import Settings
 from albert_tf.classification.tasks import ClassificationTask
 from albert_tf.config import AlbertConfig
 from albert_tf.finetuning import feature_cache, metrics, results
 from albert_tf.finetuning.batching import Padding
+from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.sequences import TokenSequences
 from albert_tf.finetuning.task import Batch, FineTuningTask, Outputs, Split
 from albert_tf.heads import AlbertForClassification, classification_losses, regression_losses
@@ -40,12 +41,14 @@ EXAMPLES_AT_ONCE = 1000
 LOGGED_EXAMPLES = 5
 MIN_SEQ_LENGTH = 5  # [CLS] a [SEP] b [SEP]
 DEV_PREDICTIONS = "dev_predictions.tsv"
+DEV_COLUMNS = ("line", "guid", "label", "prediction")  # and one for each label, or the score
+SCORE = "score"
 # The outputs to collect, and their padding values.
 OUTPUTS = {"logits": 0.0, "probabilities": 0.0}
 
 
 def _sequences(
-    data: ExampleSet, tokenizer: FullTokenizer, max_seq_length: int
+    data: Examples[Example], tokenizer: FullTokenizer, max_seq_length: int
 ) -> Iterator[tuple[list[int], int]]:
     num_cut = 0
     for begin in range(0, len(data), EXAMPLES_AT_ONCE):
@@ -75,7 +78,7 @@ def _sequences(
         )
 
 
-def _label_ids(data: ExampleSet) -> NDArray[Any]:
+def _label_ids(data: Examples[Example]) -> NDArray[Any]:
     """Returns label ids, int32 [N], or numbers in regression, float32 [N]; 0 if unknown."""
     if data.task.is_regression:
         return np.array([float(example.label or 0) for example in data.examples], np.float32)
@@ -84,7 +87,7 @@ def _label_ids(data: ExampleSet) -> NDArray[Any]:
 
 
 def make_features(
-    data: ExampleSet, tokenizer: FullTokenizer, max_seq_length: int, cache_dir: str = ""
+    data: Examples[Example], tokenizer: FullTokenizer, max_seq_length: int, cache_dir: str = ""
 ) -> TokenSequences:
     """Returns the token sequences of a split, identical to those of Google's program.
 
@@ -148,7 +151,7 @@ class Classifier(FineTuningTask):
         self.config, self.tokenizer = config, tokenizer
         self.selection_metric = task.selection_metric
 
-    def read(self, split: str) -> ExampleSet:
+    def read(self, split: str) -> Examples[Example]:
         """Returns the examples of a split; see `read_examples`."""
         settings = self.settings
         return read_examples(
@@ -159,7 +162,7 @@ class Classifier(FineTuningTask):
             quoting=settings.quoting,
         )
 
-    def make_features(self, data: ExampleSet, split: str) -> TokenSequences:
+    def make_features(self, data: Examples[Example], split: str) -> TokenSequences:
         """Returns the token sequences and labels of a split, from the cache if it is up to date."""
         settings = self.settings
         folder = settings.cached_dir or settings.output_dir
@@ -357,7 +360,7 @@ def evaluate(
 
 
 def write_predictions(
-    output_dir: str, data: ExampleSet, probabilities: NDArray[np.float32]
+    output_dir: str, data: Examples[Example], probabilities: NDArray[np.float32]
 ) -> list[str]:
     """Writes predictions for the test split, in all formats of the task.
 
@@ -397,7 +400,7 @@ def write_predictions(
 
 
 def write_dev_predictions(
-    output_dir: str, data: ExampleSet, probabilities: NDArray[np.float32]
+    output_dir: str, data: Examples[Example], probabilities: NDArray[np.float32]
 ) -> None:
     """Writes `dev_predictions.tsv`, for error analysis.
 
@@ -409,24 +412,55 @@ def write_dev_predictions(
         data: the examples of the dev split.
         probabilities: see `write_predictions`.
     """
-    names = data.task.labels or ("score",)
+    names = data.task.labels or (SCORE,)
     rows = probabilities.astype(np.float32)
     predictions = _predicted_labels(data, rows)
     with files.write_atomically(os.path.join(output_dir, DEV_PREDICTIONS)) as stream:
-        stream.write("\t".join(("line", "guid", "label", "prediction", *names)) + "\n")
+        stream.write("\t".join((*DEV_COLUMNS, *names)) + "\n")
         for example, prediction, row in zip(data.examples, predictions, rows, strict=True):
             cells = (example.line, example.guid, example.label, prediction, *row)
             stream.write("\t".join(map(str, cells)) + "\n")
 
 
-def _predicted_labels(data: ExampleSet, rows: NDArray[np.float32]) -> list[str]:
+def read_dev_predictions(output_dir: str) -> tuple[list[str], list[tuple[str, str]]]:
+    """Reads the labels in `dev_predictions.tsv`.
+
+    Returns:
+        The labels of the task, and the label and the prediction of each example. Both are empty if
+        there is no such file, or if it is that of a regression or of token classification.
+
+    Raises:
+        ValueError: a row is damaged; the message names the line.
+    """
+    path = os.path.join(output_dir, DEV_PREDICTIONS)
+    if not files.exists(path):
+        return [], []
+    lines = files.read_text(path).removesuffix("\n").split("\n")
+    header, *rows = [line.split("\t") for line in lines]
+    count = len(DEV_COLUMNS)
+    labels, found = header[count:], []
+    if tuple(header[:count]) != DEV_COLUMNS or labels == [SCORE]:
+        return [], []
+    for number, row in enumerate(rows, 2):
+        if len(row) != len(header) or not {row[2], row[3]} <= set(labels):
+            raise ValueError(
+                f"{path}:{number}: expected {len(header)} cells, as in the header, with two of its "
+                f"labels in columns 3 and 4; got {files.listed(row)}"
+            )
+        found.append((row[2], row[3]))
+    return labels, found
+
+
+def _predicted_labels(data: Examples[Example], rows: NDArray[np.float32]) -> list[str]:
     """Returns the most probable label of each example, or the score in regression."""
     if data.task.is_regression:
         return [str(score) for score in rows[:, 0]]
     return [data.task.labels[label] for label in rows.argmax(axis=1)]
 
 
-def _clue_lines(data: ExampleSet, rows: NDArray[np.float32], predictions: Sequence[str]) -> str:
+def _clue_lines(
+    data: Examples[Example], rows: NDArray[np.float32], predictions: Sequence[str]
+) -> str:
     task = data.task
     guids: Sequence[str] = [example.guid for example in data.examples]
     if task.group_size > 1:  # options of one question, whose label is the most probable option

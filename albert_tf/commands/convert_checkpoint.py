@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from absl import logging
 
-from albert_tf import files, included
+from albert_tf import files
 from albert_tf.checkpoints import finding
 from albert_tf.cli import program
 from albert_tf.config import AlbertConfig, is_hugging_face
@@ -41,11 +41,13 @@ from albert_tf.sentence_objectives import SCOPE, SOP
 from albert_tf.settings import REQUIRED, SettingsGroup, setting
 
 if TYPE_CHECKING:
+    from albert_tf.checkpoints.pretrained import ModelSource
     from albert_tf.checkpoints.trained_with import TrainedWith
     from albert_tf.modeling import AlbertForPretraining
 
-CONFIG_NAME, TASK_FILE = "albert_config.json", "task.json"
+CONFIG_NAME = "albert_config.json"
 FORMATS = ("tensorflow", "huggingface", "tf_hub", "model_garden", "saved_model")
+WITH_OWN_CONFIG = {"huggingface", "tf_hub"}  # config and vocabulary have other names there
 BATCH_SIZE, SEQ_LENGTH, MAX_PREDICTIONS = 2, 17, 3  # upper limits, for the comparison
 TOLERANCE = 1e-5  # relative to the largest output
 MERGED_TOLERANCE = 1e-4  # layers amplify the rounding error of multiplying the two tables
@@ -54,8 +56,42 @@ PRECISIONS = {"float32": TOLERANCE, "bfloat16": 0.1, "float16": 0.01}
 MASKED_LM = "cls/predictions/"  # prefix of the names of the masked-LM head's weights
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SourceSettings(SettingsGroup):
+    """The files of a model to convert or to edit, besides the checkpoint."""
+
+    albert_config_file: str | None = setting(
+        None,
+        "JSON file with the architecture of the input model; if not given, the one beside the "
+        "input.",
+    )
+    vocab_file: str | None = setting(
+        None, "WordPiece vocabulary of the input; if not given, the one beside the input."
+    )
+    spm_model_file: str | None = setting(
+        None, "SentencePiece model of the input; if not given, the one beside the input."
+    )
+    do_lower_case: bool | None = setting(
+        None,
+        "Whether the vocabulary is uncased; if not given, as recorded with the input, or true if "
+        "nothing is recorded.",
+    )
+
+    def open(self, path: str) -> ModelSource:
+        """Opens the model of a checkpoint, with these files; see `ModelSource`."""
+        from albert_tf.checkpoints.pretrained import ModelSource
+
+        return ModelSource(
+            path,
+            self.albert_config_file,
+            self.vocab_file,
+            self.spm_model_file,
+            self.do_lower_case,
+        )
+
+
 @dataclasses.dataclass(frozen=True)
-class Settings(SettingsGroup):
+class Settings(SourceSettings):
     """What to convert."""
 
     input: str = setting(REQUIRED, "Checkpoint to read: a prefix, a file or a folder.")
@@ -63,11 +99,6 @@ class Settings(SettingsGroup):
         None, "Folder to write, which must be new or empty; required unless inspect is set."
     )
     output_format: str = setting("tensorflow", "Format to write.", choices=FORMATS)
-    albert_config_file: str | None = setting(
-        None,
-        "JSON file with the architecture of the input model; if not given, the one beside the "
-        "input.",
-    )
     inspect: bool = setting(False, "Only print what the input contains.")
     merge_embeddings: bool = setting(
         False,
@@ -80,12 +111,6 @@ class Settings(SettingsGroup):
         "given, as in the input.",
         minimum=1,
     )
-    vocab_file: str | None = setting(
-        None, "WordPiece vocabulary to copy to the output; if not given, the one beside the input."
-    )
-    spm_model_file: str | None = setting(
-        None, "SentencePiece model to copy to the output; if not given, the one beside the input."
-    )
     top_k: int = setting(
         5, "Number of words to predict for each mask, for the format saved_model.", minimum=1
     )
@@ -95,35 +120,6 @@ class Settings(SettingsGroup):
         "space, and computation and outputs stay in float32.",
         choices=tuple(PRECISIONS),
     )
-    do_lower_case: bool | None = setting(
-        None,
-        "Whether the vocabulary is uncased; if not given, as recorded with the input, or true if "
-        "nothing is recorded.",
-    )
-
-
-def find_config(settings: Settings) -> str | None:
-    """Returns the config file from the settings, or else the one next to the checkpoint.
-
-    Returns:
-        The path; None if there is no config and the input is only inspected.
-
-    Raises:
-        FileNotFoundError: there is no config file, and the conversion needs one.
-        ValueError: there are several config files.
-    """
-    if settings.albert_config_file:
-        return included.config_file(settings.albert_config_file)
-    try:
-        return finding.find_config(_folder(settings))
-    except FileNotFoundError:
-        if settings.inspect:
-            return None
-        raise
-
-
-def _folder(settings: Settings) -> str:
-    return finding.folder_of(settings.input)
 
 
 def target_config(config: AlbertConfig, settings: Settings) -> AlbertConfig:
@@ -154,31 +150,42 @@ def convert(settings: Settings) -> bool:
     _check_output(settings)
     finding.find_checkpoint(settings.input)
 
-    from albert_tf.checkpoints import containers, families, loading, pretrained, trained_with
-    from albert_tf.modeling import AlbertForPretraining
+    from albert_tf.checkpoints import loading, releases
 
-    weights = containers.open_weights(settings.input)
-    recognized = families.recognize(weights.shapes)
-    config_file = find_config(settings)
-    model = None
-    if config_file is not None and not recognized.kind.refusal:
-        config = pretrained.read_config(config_file, recognized)
-        records = finding.records_of(_folder(settings))
-        model = AlbertForPretraining(config, trained_with.read_objective(records))
+    source = settings.open(settings.input)
+    model = _make_model(source, settings)
     report = loading.inspect_checkpoint(settings.input, model)
-    if settings.inspect:
-        print(report)
-        return report.fits
-    if model is None or config_file is None or not report.fits:
+    if not settings.inspect and (model is None or not report.fits):
         raise ValueError(f"{report}\nThis checkpoint cannot be converted.")
     print(report)
-    if settings.do_lower_case is None:
-        is_lower = pretrained.find_do_lower_case(_folder(settings), weights)
-        settings = dataclasses.replace(settings, do_lower_case=is_lower)
-    settings = _with_vocabulary(settings)
-    vocabulary = _check_vocabulary(settings, model.config, config_file)
-    _write(settings, model, vocabulary, find_task(settings, config_file))
-    return True
+    if release := releases.containing(loading.read_weights(settings.input)):
+        print(f"  all weights are those of {release}")
+    if model is not None and not settings.inspect:
+        _write(_with_vocabulary(settings, source), source, model)
+    return report.fits
+
+
+def _make_model(source: ModelSource, settings: Settings) -> AlbertForPretraining | None:
+    """Returns the model of the config; None if the checkpoint is of another kind of model.
+
+    If the input is only inspected, this is None without a config as well.
+
+    Raises:
+        FileNotFoundError: there is no config file, and the conversion needs one.
+        ValueError: there are several config files, or the config is invalid.
+    """
+    from albert_tf.checkpoints import trained_with
+    from albert_tf.modeling import AlbertForPretraining
+
+    if source.recognized.kind.refusal:
+        return None
+    try:
+        config = source.config
+    except FileNotFoundError:
+        if settings.inspect and not settings.albert_config_file:
+            return None
+        raise
+    return AlbertForPretraining(config, trained_with.read_objective(source.records))
 
 
 def _check_output(settings: Settings) -> None:
@@ -191,64 +198,47 @@ def _check_output(settings: Settings) -> None:
             f"--export_precision={settings.export_precision} requires --output_format=saved_model; "
             f"the format {settings.output_format} has float32 weights"
         )
-    files.check_path(settings.output, "--output")
-    if files.is_file(settings.output) or (
-        files.is_directory(settings.output) and files.list_directory(settings.output)
-    ):
-        raise ValueError(f"--output={settings.output} already exists. Name a new folder.")
+    check_new_folder(settings.output)
     for name in ("vocab_file", "spm_model_file"):
         path = getattr(settings, name)
         if path and not files.is_file(path):
             raise FileNotFoundError(f"--{name}={path}: no such file")
-    files.make_directory(os.path.dirname(files.real_path(settings.output)), "--output")
 
 
-def _with_vocabulary(settings: Settings) -> Settings:
+def check_new_folder(path: str) -> None:
+    """Checks that a folder can be written under the path of `--output`, and creates its parents.
+
+    Raises:
+        ValueError: there is a file or a folder that is not empty, or the path cannot be written.
+    """
+    files.check_path(path, "--output")
+    if files.is_file(path) or (files.is_directory(path) and files.list_directory(path)):
+        raise ValueError(f"--output={path} already exists. Name a new folder.")
+    files.make_directory(os.path.dirname(files.real_path(path)), "--output")
+
+
+def _with_vocabulary(settings: Settings, source: ModelSource) -> Settings:
     """Returns the settings, completed with the vocabulary next to the input if they name none.
 
     Raises:
-        ValueError: there are several vocabularies.
+        ValueError: there are several vocabularies, or it is not the one of the model.
     """
-    if settings.vocab_file or settings.spm_model_file:
-        return settings
     try:
-        vocab_file, spm_model_file = finding.find_vocabulary(_folder(settings))
+        vocab_file, spm_model_file = source.vocabulary
     except FileNotFoundError:
         logging.warning(
             "No vocabulary found next to %s: the output will not have one", settings.input
         )
-        return settings
-    return dataclasses.replace(settings, vocab_file=vocab_file, spm_model_file=spm_model_file)
-
-
-def _check_vocabulary(
-    settings: Settings, config: AlbertConfig, config_file: str
-) -> TrainedWith | None:
-    """Returns the fingerprint of the vocabulary that the input was trained with, None if unknown.
-
-    Raises:
-        ValueError: the vocabulary of the settings is a different one, or is too large for the
-            model.
-    """
-    from albert_tf.checkpoints import pretrained, trained_with
-    from albert_tf.tokenization import FullTokenizer
-
-    folder = _folder(settings)
-    path = settings.spm_model_file or settings.vocab_file
-    if not path:
-        known = trained_with.read(folder)
-        return known.only(trained_with.OF_TEXT) if known is not None else None
-    tokenizer = FullTokenizer(
-        None if settings.spm_model_file else settings.vocab_file,
-        bool(settings.do_lower_case),
-        settings.spm_model_file,
+        return dataclasses.replace(settings, do_lower_case=source.do_lower_case)
+    return dataclasses.replace(
+        settings,
+        vocab_file=vocab_file,
+        spm_model_file=spm_model_file,
+        do_lower_case=source.tokenizer.do_lower_case,
     )
-    pretrained.check_vocabulary(tokenizer, path, config, config_file, folder)
-    given = trained_with.of_tokenizer(tokenizer, path)
-    return trained_with.check_vocabulary(folder, given) or given
 
 
-def find_task(settings: Settings, config_file: str) -> dict[str, Any]:
+def find_task(folder: str, config_file: str) -> dict[str, Any]:
     """Returns the task that the input was fine-tuned for, as in `task.json`; {} if unknown.
 
     The labels are read from `task.json` next to the input, or else from `labels.txt` in an exported
@@ -261,12 +251,12 @@ def find_task(settings: Settings, config_file: str) -> dict[str, Any]:
     from albert_tf.classification import tasks
     from albert_tf.token_classification.task import OUTSIDE, RAW, guess_tags
 
-    task = finding.read_json_if_there(_folder(settings), TASK_FILE)
+    task = finding.read_json_if_there(folder, finding.TASK_FILE)
     if task:
-        trained_with.check_labels(_folder(settings), _labels_of(task))
+        trained_with.check_labels(folder, _labels_of(task))
         return task
     values = files.read_json(config_file)
-    labels = finding.read_labels(_folder(settings))
+    labels = finding.read_labels(folder)
     if OUTSIDE in labels and guess_tags(labels).scheme != RAW:
         task = {"token_labels": labels}
     elif labels:
@@ -283,45 +273,42 @@ def _labels_of(task: dict[str, Any]) -> list[str]:
     return list(task.get("token_labels") or task.get("labels") or [])
 
 
-def _write(
-    settings: Settings,
-    source: AlbertForPretraining,
-    vocabulary: TrainedWith | None,
-    task: dict[str, Any],
-) -> None:
+def _write(settings: Settings, source: ModelSource, model: AlbertForPretraining) -> None:
     """Writes the output under a temporary name, verifies it, and renames it."""
     from albert_tf.checkpoints import loading, trained_with
     from albert_tf.checkpoints.names import is_encoder, variable_name
     from albert_tf.modeling import AlbertForPretraining
 
-    config = target_config(source.config, settings)
-    target = source
-    if config != source.config:
-        target = AlbertForPretraining(config, source.sentence_objective)
+    config, target = target_config(model.config, settings), model
+    if config != model.config:
+        target = AlbertForPretraining(config, model.sentence_objective)
     names = {variable_name(variable) for variable in target.variables}
     tensors = loading.read_weights(settings.input, target, bool(settings.num_hidden_groups))
     tensors = {name: x for name, x in tensors.items() if name in names or not is_encoder(name)}
     if settings.output_format == "model_garden":
         tensors = _without_sentence_head(tensors)
-    batch = _random_batch(config)
-    if source.config.layout != config.layout:
-        before = _outputs(source, loading.read_weights(settings.input, source), batch)
+    batch, task = _random_batch(config), find_task(source.folder, source.config_file)
+    is_merged = model.config.layout != config.layout
+    if is_merged:
+        before = _outputs(model, loading.read_weights(settings.input, model), batch)
     else:
         before = _outputs(target, tensors, batch)
     output = files.real_path(settings.output or "")
     with files.new_directory(output, "--output") as temporary:
         if task:
-            files.write_json(os.path.join(temporary, TASK_FILE), task)
+            files.write_json(os.path.join(temporary, finding.TASK_FILE), task)
         _WRITERS[settings.output_format](temporary, tensors, target, settings)
+        if settings.output_format not in WITH_OWN_CONFIG:
+            config.to_json_file(os.path.join(temporary, CONFIG_NAME))
+            for path in filter(None, (settings.vocab_file, settings.spm_model_file)):
+                files.copy(path, os.path.join(temporary, os.path.basename(path)))
         after = _outputs(target, loading.read_weights(temporary, target), batch)
-        is_merged = source.config.layout != config.layout
         rounding = MERGED_TOLERANCE if is_merged else TOLERANCE
         rounding = max(rounding, PRECISIONS[settings.export_precision])
         difference = compare(before, after, rounding)
         if called := _other_outputs(settings.output_format, temporary, config, batch):
             difference = max(difference, compare({n: after[n] for n in called}, called))
-        known = _known_of(settings, vocabulary).with_labels(_labels_of(task))
-        known = known.with_task(trained_with.read_task(_folder(settings)))
+        known = _identity(settings, source).with_labels(_labels_of(task))
         if known.identity:
             trained_with.write(temporary, known)
     print(
@@ -330,14 +317,20 @@ def _write(
     )
 
 
-def _known_of(settings: Settings, vocabulary: TrainedWith | None) -> TrainedWith:
-    """Returns what is known of the input's training: vocabulary and sentence objective."""
+def _identity(settings: Settings, source: ModelSource) -> TrainedWith:
+    """Returns what is known of the input's training: vocabulary, sentence objective and task.
+
+    Without a record, the vocabulary is the one that is written.
+    """
     from albert_tf.checkpoints import trained_with
 
-    kept = vocabulary or trained_with.TrainedWith({})
-    before = trained_with.read(finding.records_of(_folder(settings)))
-    objective = before.only({trained_with.OBJECTIVE}).identity if before is not None else {}
-    return dataclasses.replace(kept, identity=kept.identity | objective)
+    before = trained_with.read(source.records) or trained_with.TrainedWith({})
+    known = before.only({*trained_with.OF_TEXT, trained_with.OBJECTIVE, trained_with.TASK})
+    has_vocabulary = settings.spm_model_file or settings.vocab_file
+    if has_vocabulary and trained_with.VOCABULARY not in known.identity:
+        given = trained_with.of_tokenizer(source.tokenizer, source.vocabulary_file)
+        return trained_with.TrainedWith(known.identity | given.identity, given.paths)
+    return known
 
 
 def _write_tensorflow(
@@ -348,15 +341,6 @@ def _write_tensorflow(
 
     step = {GLOBAL_STEP: np.int64(0)}  # Google's programs expect int64
     store.save_checkpoint(os.path.join(folder, store.BEST), tensors | step)
-    _write_config_and_vocabulary(folder, model, settings)
-
-
-def _write_config_and_vocabulary(
-    folder: str, model: AlbertForPretraining, settings: Settings
-) -> None:
-    model.config.to_json_file(os.path.join(folder, CONFIG_NAME))
-    for path in filter(None, (settings.vocab_file, settings.spm_model_file)):
-        files.copy(path, os.path.join(folder, os.path.basename(path)))
 
 
 def _without_sentence_head(tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -374,7 +358,6 @@ def _write_model_garden(
     from albert_tf.checkpoints import model_garden
 
     model_garden.save_model_garden(folder, tensors, model.config)
-    _write_config_and_vocabulary(folder, model, settings)
 
 
 def _write_hugging_face(
@@ -382,7 +365,7 @@ def _write_hugging_face(
 ) -> None:
     from albert_tf.checkpoints import huggingface, trained_with
 
-    recorded = trained_with.read_settings(_folder(settings))
+    recorded = trained_with.read_settings(finding.folder_of(settings.input))
     if recorded.get("use_pooled_output") == str(False):
         raise ValueError(
             "Hugging Face's ALBERT classifies the pooled output, but this model was trained with "
@@ -395,7 +378,7 @@ def _write_hugging_face(
             model.sentence_objective,
         )
     is_multiple_choice = "max_qa_length" in recorded  # of run_race.py
-    task = finding.read_json_if_there(folder, TASK_FILE) | {
+    task = finding.read_json_if_there(folder, finding.TASK_FILE) | {
         "is_multiple_choice": is_multiple_choice
     }
     vocabulary = (settings.vocab_file, settings.spm_model_file, bool(settings.do_lower_case))
@@ -470,7 +453,6 @@ def _write_saved_model(
         pairs,
         settings.top_k,
     )
-    _write_config_and_vocabulary(folder, model, settings)
 
 
 _WRITERS = {

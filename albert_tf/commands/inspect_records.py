@@ -1,4 +1,4 @@
-r"""Prints the content of pre-training records: instances as text, counts and histograms.
+r"""Prints the content of pre-training records: instances as text, and counts.
 
     python tools/inspect_records.py --input_file='records/train-*' \
         --spm_model_file=30k-clean.model --plot=records.png
@@ -31,8 +31,7 @@ from albert_tf.settings import setting
 from albert_tf.tokenization import SPIECE_UNDERLINE, FullTokenizer
 
 LEGEND = "[word] masked, [word=] to predict but unchanged, [word>other] replaced by another word"
-BINS = 10
-BAR_CHARS = 40
+PLOT_ENDINGS = (".png", ".pdf", ".svg")
 
 Features = Mapping[str, NDArray[Any]]
 
@@ -132,13 +131,13 @@ class Statistics:
     """Statistics of records.
 
     Attributes:
-        histograms: title → one value per instance (or per run of adjacent positions).
+        values: title → one value per instance (or per run of adjacent positions).
         labels: label of the sentence objective → number of instances.
         replacements: kind of replacement → number of predicted positions.
         inner_labels: number of positions whose label is a piece inside a word ("##").
     """
 
-    histograms: dict[str, list[float]] = dataclasses.field(
+    values: dict[str, list[float]] = dataclasses.field(
         default_factory=lambda: collections.defaultdict(list)
     )
     labels: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)
@@ -150,13 +149,13 @@ class Statistics:
         end_a, end_b = segment_ends(features)
         found = predictions(features)
         self.labels[int(features["next_sentence_labels"][0])] += 1
-        self.histograms["tokens of an instance"].append(end_b)
-        self.histograms["tokens to predict in an instance"].append(len(found))
-        self.histograms["share of segment A, %"].append(100 * end_a / max(1, end_b))
+        self.values["tokens of an instance"].append(end_b)
+        self.values["tokens to predict in an instance"].append(len(found))
+        self.values["share of segment A, %"].append(100 * end_a / max(1, end_b))
         # Position minus rank is constant within a run of adjacent positions.
         places = [position - rank for rank, (position, _) in enumerate(found)]
         stretches = collections.Counter(places).values()
-        self.histograms["neighbors to predict in a stretch"].extend(stretches)
+        self.values["neighbors to predict in a stretch"].extend(stretches)
         for position, label in found:
             token_id = int(features["input_ids"][position])
             is_kept = _is_kept(token_id, label, tokenizer)
@@ -168,7 +167,7 @@ class Statistics:
 
     def summary(self, objective: SentenceObjective = OBJECTIVES[SOP]) -> str:
         """Returns the counts as lines of text; `objective` names the labels."""
-        lengths = self.histograms["tokens of an instance"]
+        lengths = self.values["tokens of an instance"]
         instances, tokens = len(lengths), int(sum(lengths))
         predicted = self.replacements.total()
         lines = [
@@ -183,50 +182,24 @@ class Statistics:
         if self.inner_labels:
             share = 100 * self.inner_labels / predicted
             lines.append(f'labels that begin with "##": {self.inner_labels:,} ({share:.1f} %)')
+        for title, values in self.values.items():
+            if values:
+                least, most = min(values), max(values)
+                lines.append(f"{title}: {least:.4g} to {most:.4g}, mean {np.mean(values):.2f}")
         return "\n".join(lines)
 
 
-def bins_of(values: list[float]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Returns the counts and the bin edges of a histogram; edges are whole numbers."""
-    low, high = int(np.floor(min(values))), int(np.floor(max(values))) + 1
-    width = -(-(high - low) // BINS)
-    edges = np.arange(low, high + width, width, dtype=float)
-    return np.histogram(values, edges)[0].astype(np.int64), edges
-
-
-def draw_text(title: str, values: list[float]) -> str:
-    """Returns a histogram as lines of text."""
-    counts, edges = bins_of(values)
-    lines = [f"{title}: mean {np.mean(values):.2f}, median {np.median(values):g}"]
-    for count, (begin, end) in zip(counts.tolist(), itertools.pairwise(edges), strict=True):
-        span = f"{begin:g}" if end - begin == 1 else f"{begin:g}-{end - 1:g}"
-        bar = "#" * round(BAR_CHARS * count / max(1, counts.max()))
-        lines.append(f"{span:>12} |{bar:<{BAR_CHARS}}| {count:,}")
-    return "\n".join(lines)
-
-
 def plot_statistics(statistics: Statistics, path: str) -> None:
-    """Plots all histograms; the file extension of `path` selects the format.
-
-    Raises:
-        ValueError: matplotlib does not support the format.
-    """
+    """Plots a histogram of each of the values; the ending of `path` selects the format."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10, 7), layout="constrained")
-    for axes, (title, values) in zip(
-        figure.subplots(2, 2).flat, statistics.histograms.items(), strict=True
-    ):
-        if values:
-            counts, edges = bins_of(values)
-            axes.stairs(counts, edges, fill=True)
-        axes.set_title(title)
-        axes.set_ylabel("count")
-    kind = os.path.splitext(path)[1].removeprefix(".")
-    if kind not in figure.canvas.get_supported_filetypes():
-        raise ValueError(f"--plot={path}: expected a name that ends in .png, .pdf or .svg")
+    panels = zip(figure.subplots(2, 2).flat, statistics.values.items(), strict=True)
+    for axes, (title, values) in panels:
+        axes.hist(values)
+        axes.set(title=title, ylabel="count")
     with files.write_atomically(path, "wb") as stream:
-        figure.savefig(stream, format=kind)
+        figure.savefig(stream, format=os.path.splitext(path)[1].removeprefix("."))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -250,8 +223,16 @@ class Settings(InputSettings):
         0, "Maximum number of records to read for the statistics; 0 reads all.", minimum=0
     )
     plot: str = setting(
-        "", "File (.png, .pdf or .svg) to plot the histograms to; if empty, they are only printed."
+        "", "File (.png, .pdf or .svg) to plot histograms to; if empty, only counts are printed."
     )
+
+    def __post_init__(self) -> None:
+        """Checks the name of the plot."""
+        super().__post_init__()
+        if self.plot and not self.plot.endswith(PLOT_ENDINGS):
+            raise ValueError(
+                f"--plot={self.plot}: expected a name that ends in {', '.join(PLOT_ENDINGS)}"
+            )
 
 
 def load_tokenizer(settings: Settings, paths: list[str]) -> FullTokenizer | None:
@@ -285,7 +266,7 @@ def find_objective(paths: list[str]) -> SentenceObjective:
 
 
 def run(settings: Settings) -> None:
-    """Prints instances, statistics and histograms of the records."""
+    """Prints instances and statistics of the records, and plots histograms if asked to."""
     paths = records.exclude_own_files(files.expand_patterns(settings.input_file, "--input_file"))
     if settings.plot:
         named = {"--spm_model_file": settings.spm_model_file, "--vocab_file": settings.vocab_file}
@@ -300,9 +281,6 @@ def run(settings: Settings) -> None:
     if not statistics.labels:
         raise ValueError(f"--input_file: no records in {', '.join(paths) or 'there'}")
     print(f"\n{statistics.summary(objective)}")
-    for title, values in statistics.histograms.items():
-        if values:
-            print(f"\n{draw_text(title, values)}")
     if settings.plot:
         plot_statistics(statistics, settings.plot)
 

@@ -1,4 +1,4 @@
-r"""Plots the results of a run: training curves, confusion matrix, null odds and sweep.
+r"""Plots the results of a run: training curves and confusion matrix.
 
     python tools/plot_results.py --output_dir=mrpc_model
 
@@ -6,20 +6,16 @@ Writes the plots whose source files exist to the folder:
 
 * `training_curve.png`: losses and metrics over the steps, from `metrics.jsonl` and
   `evaluations.jsonl`;
-* `confusion_matrix.png`: the confusion matrix of a classifier, from `dev_predictions.tsv`;
-* `null_odds.png`: the null odds of the SQuAD 2.0 questions with and without an answer, from
-  `null_odds.json`, `eval_results.txt` and the question file recorded in `runs.jsonl`;
-* `sweep.png`: the metric over the learning rate, from `sweep_results.tsv`. The plots of the sweep's
-  runs are written to their own folders.
+* `confusion_matrix.png`: the confusion matrix of a classifier, from `dev_predictions.tsv`.
 
-The pre-training and fine-tuning programs do this when they finish.
+The plots of a sweep's runs are written to their own folders. The pre-training and fine-tuning
+programs do all this when they finish.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import os
-import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
@@ -29,21 +25,16 @@ from absl import logging
 from numpy.typing import NDArray
 
 from albert_tf import files
-from albert_tf.checkpoints import finding
 from albert_tf.cli import program
 from albert_tf.sentence_objectives import OBJECTIVES
 from albert_tf.settings import REQUIRED, SettingsGroup, setting
-from albert_tf.squad.reading import SquadData, read_squad
 from albert_tf.training.settings import RunSettings
 
 TRAINING_CURVE = "training_curve.png"
 CONFUSION_MATRIX = "confusion_matrix.png"
-NULL_ODDS = "null_odds.png"
-SWEEP = "sweep.png"
 
 # Selection metrics, by priority: if a run has several of these, the first one is used.
 SELECTION_METRICS = ("matthew_corr", "pearson", "eval_accuracy", "f1", "masked_lm_accuracy")
-THRESHOLD = "null_score_diff_threshold"
 
 MOST_NAMES = 30  # with more labels, names and counts would be too small to read
 _COUNT_SIZES = {5: 11, 10: 9, 20: 7, MOST_NAMES: 5}  # maximum number of labels -> font size (pt)
@@ -58,7 +49,6 @@ _CHINESE_FONTS = (
     "PingFang SC",
     "Arial Unicode MS",
 )
-_NULL_ODDS_BINS = 40
 _TRAIN_COLOR, _DEV_COLOR = "tab:blue", "tab:orange"
 
 Row = Mapping[str, Any]
@@ -99,81 +89,27 @@ def run_and_plot(run: Callable[[SettingsType], ResultType], settings: SettingsTy
     return result
 
 
-def plot_run(folder: str, predict_file: str | None = None) -> list[str]:
+def plot_run(folder: str) -> list[str]:
     """Draws all plots whose source files are in a folder.
 
     Args:
         folder: the output folder of a run or of a sweep.
-        predict_file: the questions of `null_odds.json`, if the file was moved after the run.
 
     Returns:
         The paths of the plots.
 
     Raises:
-        FileNotFoundError: the question file no longer exists.
-        ValueError: a file of the run is damaged.
+        ValueError: a file of the run is damaged; the message names it.
     """
-    drawn = []
-    if plot_training_curve(folder):
-        drawn.append(TRAINING_CURVE)
-    if plot_confusion_matrix(folder):
-        drawn.append(CONFUSION_MATRIX)
-    if plot_null_odds(folder, predict_file):
-        drawn.append(NULL_ODDS)
-    runs = _read_sweep(folder)
-    if plot_sweep(folder, runs):
-        drawn.append(SWEEP)
-    paths = [os.path.join(folder, name) for name in drawn]
-    for run in runs:
-        paths += plot_run(os.path.join(folder, os.path.basename(run["folder"])), predict_file)
+    from albert_tf.finetuning import sweeps
+
+    paths = []
+    for run_folder in (folder, *sweeps.read_folders(folder)):
+        if plot_training_curve(run_folder):
+            paths.append(os.path.join(run_folder, TRAINING_CURVE))
+        if plot_confusion_matrix(run_folder):
+            paths.append(os.path.join(run_folder, CONFUSION_MATRIX))
     return paths
-
-
-# Reading the files of a run
-
-
-def _read(folder: str, name: str) -> str | None:
-    """Returns the text of a file of the run; None if the file does not exist."""
-    try:
-        return files.read_text(os.path.join(folder, name))
-    except FileNotFoundError:
-        return None
-
-
-def _read_table(folder: str, name: str) -> list[list[str]]:
-    """Returns the rows of a tab-separated file, including the header; [] if there is no file.
-
-    Raises:
-        ValueError: a row has more or fewer cells than the header.
-    """
-    text = _read(folder, name)
-    if text is None:
-        return []
-    rows = [line.split("\t") for line in text.split("\n") if line]
-    for number, row in enumerate(rows, 1):
-        if len(row) != len(rows[0]):
-            raise ValueError(
-                f"{os.path.join(folder, name)}:{number}: expected {len(rows[0])} cells, as in the "
-                f"header, got {len(row)}"
-            )
-    return rows
-
-
-def read_evaluations(folder: str) -> list[dict[str, float]]:
-    """Returns the metrics of a run's checkpoints on the data that was last used for evaluation.
-
-    Returns:
-        The metrics and the `step` of each checkpoint, sorted by step.
-    """
-    fields = {"step": int, "metrics": dict[str, float], "measured_on": str}
-    rows = files.read_own_json_lines(os.path.join(folder, "evaluations.jsonl"), fields)
-    found = [
-        row["metrics"] | {"step": row["step"]}
-        for row in rows
-        if row["measured_on"] == rows[-1]["measured_on"]
-        and row.get("precision") in (None, rows[-1].get("precision"))
-    ]
-    return sorted(found, key=lambda row: row["step"])
 
 
 def selection_metric(rows: Iterable[Row]) -> str | None:
@@ -189,17 +125,24 @@ def plot_training_curve(folder: str) -> bool:
     """Draws the losses and the main metrics over the steps.
 
     The main metrics are the selection metric and, for pre-training, masked-LM loss and accuracy and
-    the accuracy of the sentence objective.
+    the accuracy of the sentence objective. Of the evaluations, only those of the last data count.
 
     Returns:
         False if nothing was trained or evaluated.
     """
-    training = files.read_own_json_lines(
-        os.path.join(folder, "metrics.jsonl"), {"step": int}, is_appended_to=True
-    )
-    evaluations = read_evaluations(folder)
+    from albert_tf.training import evaluation, metrics_log
+
+    training = metrics_log.read_lines(folder)
+    measured = evaluation.read_evaluations(folder)
+    evaluations = [
+        found.metrics | {"step": found.step}
+        for found in measured
+        if found.measured_on == measured[-1].measured_on
+        and found.precision in (None, measured[-1].precision)
+    ]
     if not training and not evaluations:
         return False
+    best = evaluation.evaluation_of_best(folder)
     known = {name for row in [*training, *evaluations] for name in row}
     of_pairs = [objective.accuracy_name for objective in OBJECTIVES.values()]
     of_pretraining = ["masked_lm_loss", "masked_lm_accuracy", *of_pairs]
@@ -215,27 +158,14 @@ def plot_training_curve(folder: str) -> bool:
     _draw_panel(panels[0], "loss", _points(training, "loss"), _points(evaluations, dev_loss))
     for axes, name in zip(panels[1:], names, strict=False):
         _draw_panel(axes, name, _points(training, name), _points(evaluations, name))
-        best_step = _best_step(folder, evaluations, metric) if name == metric else None
-        if best_step is not None:
-            axes.axvline(best_step, color="gray", linestyle="--", label=f"best: step {best_step}")
+        if best is not None and name == metric:
+            axes.axvline(best.step, color="gray", linestyle="--", label=f"best: step {best.step}")
     for axes in panels[: 1 + len(names)]:
         _finish(axes)
     for axes in panels[1 + len(names) :]:
         axes.remove()
     _save(figure, os.path.join(folder, TRAINING_CURVE))
     return True
-
-
-def _best_step(folder: str, evaluations: Sequence[Row], metric: str) -> int | None:
-    """Returns the step of the best checkpoint, breaking ties as the program does.
-
-    Among equal values, token classification selects the last step, all other programs the first.
-    """
-    found = [row for row in evaluations if row[metric] > -1]
-    best = max((row[metric] for row in found), default=None)
-    steps = [row["step"] for row in found if row[metric] == best]
-    takes_last = "token_labels" in finding.read_json_if_there(folder, "task.json")
-    return steps[-1 if takes_last else 0] if steps else None
 
 
 Points = tuple[list[float], list[float]]
@@ -264,14 +194,14 @@ def plot_confusion_matrix(folder: str) -> bool:
     Returns:
         False if the run is not a classifier's.
     """
-    rows = _read_table(folder, "dev_predictions.tsv")
-    # Regression has no labels, and the predictions of token classification have no header.
-    if not rows or rows[0][2:4] != ["label", "prediction"] or rows[0][4:] == ["score"]:
+    from albert_tf.classification import task
+
+    labels, rows = task.read_dev_predictions(folder)
+    if not rows:
         return False
-    labels = rows[0][4:]
     ids = {label: number for number, label in enumerate(labels)}
     matrix = np.zeros((len(labels), len(labels)), np.int64)
-    for _, _, label, prediction, *_ in rows[1:]:
+    for label, prediction in rows:
         matrix[ids[label], ids[prediction]] += 1
     draw_confusion_matrix(os.path.join(folder, CONFUSION_MATRIX), matrix, labels)
     return True
@@ -326,157 +256,6 @@ def _drawable_names(names: Sequence[str]) -> tuple[list[str], list[str]]:
     return shown, fonts
 
 
-# The null odds
-
-
-def plot_null_odds(folder: str, predict_file: str | None = None) -> bool:
-    """Draws the null odds of the SQuAD 2.0 questions.
-
-    Args:
-        folder: output folder of the run.
-        predict_file: as in `plot_run`.
-
-    Returns:
-        False if there are no null odds, the correct answers are not known, or the threshold is that
-        of other questions, which were evaluated later.
-
-    Raises:
-        FileNotFoundError: the question file no longer exists at the path that the run used.
-        ValueError: the questions are not those of `null_odds.json`, or a file is damaged.
-    """
-    path, results = os.path.join(folder, "null_odds.json"), _read(folder, "eval_results.txt")
-    if results is None or not files.exists(path):
-        return False
-    predicted, evaluated = _find_question_files(folder)
-    if evaluated not in (None, predicted):
-        return False
-    data = _read_questions(folder, predict_file or predicted)
-    if not data.has_answers:
-        return False
-    null_odds = files.read_own_json(path, {})
-    odds: dict[bool, list[float]] = {True: [], False: []}
-    for example in data.examples:
-        if example.qas_id not in null_odds:
-            raise ValueError(
-                f"{path} has no entry for question {example.qas_id} of {data.path}: set "
-                "--predict_file to the file that was used for prediction"
-            )
-        odds[bool(example.answers)].append(null_odds[example.qas_id])
-    # The last block describes the best checkpoint, which predicted these null odds.
-    thresholds = re.findall(rf"^{THRESHOLD} = (-?\d\S*)$", results, re.MULTILINE)
-    if not thresholds:
-        raise ValueError(
-            f"{os.path.join(folder, 'eval_results.txt')} has no line '{THRESHOLD} = …', which "
-            "evaluations of SQuAD 2.0 write: evaluate again with --do_eval"
-        )
-    draw_null_odds(os.path.join(folder, NULL_ODDS), odds[True], odds[False], float(thresholds[-1]))
-    return True
-
-
-def _find_question_files(folder: str) -> tuple[str | None, str | None]:
-    """Returns the files of the questions that were last predicted, and last evaluated."""
-    # The runs of a sweep are described in its folder, the parent of theirs.
-    places = (folder, os.path.dirname(folder))
-    path = next(filter(files.exists, (os.path.join(place, "runs.jsonl") for place in places)), "")
-    last: dict[str, str | None] = {"do_predict": None, "do_eval": None}
-    fields = {"directory": str, "flags": dict}
-    for run in files.read_own_json_lines(path, fields) if path else ():
-        for phase in last:
-            if run["flags"].get(phase) and run["flags"].get("predict_file"):
-                last[phase] = files.join(run["directory"], run["flags"]["predict_file"])
-    return last["do_predict"], last["do_eval"]
-
-
-def _read_questions(folder: str, path: str | None) -> SquadData:
-    """Returns the questions of a file."""
-    try:
-        return read_squad(path or "", is_training=False)
-    except FileNotFoundError:
-        raise FileNotFoundError(
-            f"{folder}: the null odds belong to the questions of {path or 'an unknown file'}, "
-            "which does not exist: set --predict_file to the question file"
-        ) from None
-
-
-def draw_null_odds(
-    path: str, answerable: Sequence[float], unanswerable: Sequence[float], threshold: float
-) -> None:
-    """Draws the distribution of the null odds of questions with and without an answer.
-
-    Args:
-        path: path of the plot, PNG.
-        answerable: null odds of the questions that have an answer.
-        unanswerable: null odds of the questions that have none.
-        threshold: questions with larger null odds are not answered.
-    """
-    everything = np.array([*answerable, *unanswerable])
-    # A question without features has null odds of a million. Such outliers are drawn at the edge,
-    # as is a distant threshold, such as one that answers every question.
-    low, high = np.percentile(everything, (0.5, 99.5))
-    room = max(high - low, 1.0)
-    shown = float(np.clip(threshold, low - room, high + room))
-    low, high = min(low, shown), max(high, shown)
-    edges = np.linspace(low, high if high > low else low + 1, _NULL_ODDS_BINS + 1)
-    answered = sum(odds <= threshold for odds in answerable)
-    refused = sum(odds > threshold for odds in unanswerable)
-    figure = _new_figure(7, 4)
-    axes = figure.subplots()
-    for odds, color, label in (
-        (answerable, _TRAIN_COLOR, f"with an answer: {answered} of {len(answerable)} answered"),
-        (unanswerable, _DEV_COLOR, f"without: {refused} of {len(unanswerable)} not answered"),
-    ):
-        axes.hist(np.clip(odds, edges[0], edges[-1]), edges, color=color, alpha=0.6, label=label)
-    axes.axvline(shown, color="gray", linestyle="--", label=f"threshold {threshold:.3g}")
-    axes.set(xlabel="null odds", ylabel="questions", title="Which questions are answered")
-    _finish(axes)
-    _save(figure, path)
-
-
-# The sweep
-
-
-def _read_sweep(folder: str) -> list[dict[str, str]]:
-    """Returns the rows of `sweep_results.tsv`, one per run; [] if there was no sweep."""
-    header, *rows = _read_table(folder, "sweep_results.tsv") or [[]]
-    return [dict(zip(header, row, strict=True)) for row in rows]
-
-
-def plot_sweep(folder: str, runs: Sequence[Mapping[str, str]]) -> bool:
-    """Draws the metric of a sweep over the learning rate, with one point per run and the medians.
-
-    Args:
-        folder: output folder of the sweep.
-        runs: the rows of its results table.
-
-    Returns:
-        False if there is nothing to compare.
-    """
-    metric = selection_metric(runs)
-    if metric is None:  # no sweep, or all runs diverged
-        return False
-    values: dict[float, list[float]] = {}
-    for run in runs:
-        if run[metric]:
-            values.setdefault(float(run["learning_rate"]), []).append(float(run[metric]))
-    figure = _new_figure(6, 4)
-    axes = figure.subplots()
-    rates = sorted(values)
-    for rate in rates:
-        label = "runs" if rate == rates[0] else None
-        found = values[rate]
-        axes.plot([rate] * len(found), found, "o", color=_TRAIN_COLOR, alpha=0.6, label=label)
-    medians = [float(np.median(values[rate])) for rate in rates]
-    axes.plot(rates, medians, "_-", color=_DEV_COLOR, markersize=16, label="median")
-    if len(rates) > 1 and rates[0] > 0:
-        axes.set_xscale("log")
-    axes.set_xticks(rates, [f"{rate:g}" for rate in rates])
-    axes.set_xticks([], minor=True)
-    axes.set(xlabel="learning rate", ylabel=metric, title=f"{metric} of the best checkpoints")
-    _finish(axes)
-    _save(figure, os.path.join(folder, SWEEP))
-    return True
-
-
 # Figures
 
 
@@ -505,19 +284,15 @@ class Settings(SettingsGroup):
     """What to plot."""
 
     output_dir: str = setting(REQUIRED, "Folder of the run or of the sweep.")
-    predict_file: str | None = setting(
-        None,
-        "JSON file with the questions of null_odds.json; if not given, the path that the run used.",
-    )
 
 
 def run(settings: Settings) -> str:
     """Draws the plots of a folder and returns their paths."""
-    paths = plot_run(settings.output_dir, settings.predict_file)
+    paths = plot_run(settings.output_dir)
     if not paths:
         raise ValueError(
             f"--output_dir={settings.output_dir}: nothing to plot; expected metrics.jsonl, "
-            "evaluations.jsonl, dev_predictions.tsv, null_odds.json or sweep_results.tsv"
+            "evaluations.jsonl or dev_predictions.tsv"
         )
     return "\n".join(paths)
 

@@ -169,6 +169,14 @@ def read_lines(paths: list[str], settings: TextSettings) -> Iterator[str]:
             yield from filter(None, map(str.strip, lines))
 
 
+def _keeping_first(lines: Iterable[str], kept: list[str]) -> Iterator[str]:
+    """Yields lines, and appends the first ones to `kept`, for the summary."""
+    for line in lines:
+        if len(kept) < SUMMARY_LINES:
+            kept.append(line)
+        yield line
+
+
 def train_sentencepiece(lines: Iterable[str], settings: Settings) -> bytes:
     """Returns a SentencePiece unigram model with ALBERT's special ids, trained on normalized lines.
 
@@ -281,6 +289,8 @@ def learn_pieces(word_counts: dict[str, int], room: int) -> list[str]:
     """Learns at most `room` pieces by repeatedly merging the most frequent pair of adjacent pieces.
 
     This is byte-pair encoding of words in WordPiece's notation. Ties are broken by sort order.
+    TensorFlow Text's `wordpiece_tokenizer_learner_lib` is not used: it takes ten times as long,
+    misses `vocab_size` in both directions, and cuts other text into more pieces.
     """
     words = [([word[0], *("##" + char for char in word[1:])], n) for word, n in word_counts.items()]
     pair_counts: Counter[tuple[str, str]] = Counter()
@@ -328,13 +338,11 @@ def _join(pieces: list[str], pair: tuple[str, str], joined: str) -> list[str]:
     return result
 
 
-def _write_sentencepiece(paths: list[str], settings: Settings) -> FullTokenizer:
+def _write_sentencepiece(lines: Iterable[str], settings: Settings) -> FullTokenizer:
     import sentencepiece
 
-    lines = (
-        preprocess_text(line, lower=settings.do_lower_case) for line in read_lines(paths, settings)
-    )
-    model = train_sentencepiece(lines, settings)
+    normalized = (preprocess_text(line, lower=settings.do_lower_case) for line in lines)
+    model = train_sentencepiece(normalized, settings)
     sp = sentencepiece.SentencePieceProcessor(model_proto=model)
     model_file, vocab_file = (
         settings.output_prefix + ending for ending in OUTPUT_ENDINGS[settings.type]
@@ -348,10 +356,10 @@ def _write_sentencepiece(paths: list[str], settings: Settings) -> FullTokenizer:
     return FullTokenizer(vocab_file, settings.do_lower_case, model_file)
 
 
-def _write_wordpiece(paths: list[str], settings: Settings) -> FullTokenizer:
+def _write_wordpiece(lines: Iterable[str], settings: Settings) -> FullTokenizer:
     basic = BasicTokenizer(settings.do_lower_case)
     counts: Counter[str] = Counter()
-    for line in read_lines(paths, settings):
+    for line in lines:
         counts.update(basic.tokenize(line))
     vocabulary = train_wordpiece(counts, settings)
     vocab_file = settings.output_prefix + OUTPUT_ENDINGS[settings.type][0]
@@ -361,8 +369,7 @@ def _write_wordpiece(paths: list[str], settings: Settings) -> FullTokenizer:
     return FullTokenizer(vocab_file, settings.do_lower_case)
 
 
-def _print_summary(tokenizer: FullTokenizer, paths: list[str], settings: Settings) -> None:
-    lines = list(itertools.islice(read_lines(paths, settings), SUMMARY_LINES))
+def _print_summary(tokenizer: FullTokenizer, lines: list[str]) -> None:
     ids = [piece_id for row in tokenizer.encode_batch(lines) for piece_id in row]
     known = 1 - ids.count(tokenizer.unk_id) / max(1, len(ids))
     characters = sum(len(line) for line in lines)
@@ -406,10 +413,13 @@ def train(settings: Settings) -> None:
     """
     paths = files.expand_patterns(settings.input_file, "--input_file")
     _check_settings(paths, settings)
-    if next(read_lines(paths, settings), None) is None:
+    lines, sample = read_lines(paths, settings), list[str]()
+    first = next(lines, None)
+    if first is None:
         raise ValueError(f"--input_file: no text in {', '.join(paths)}")
     write = _write_wordpiece if settings.type == "wordpiece" else _write_sentencepiece
-    _print_summary(write(paths, settings), paths, settings)
+    tokenizer = write(_keeping_first(itertools.chain([first], lines), sample), settings)
+    _print_summary(tokenizer, sample)
 
 
 def main() -> None:

@@ -19,7 +19,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import IO, cast
 
 from albert_tf import files
-from albert_tf.data import row_files, zstandard_files
+from albert_tf.data import row_files
+
+try:
+    from backports import zstd
+except ImportError:  # the extra `zstd` is not installed
+    zstd = None
 
 OPENED_AT_ONCE = 16  # remote files answer slowly
 
@@ -81,13 +86,25 @@ def _open_bzip2(path: str, raw: IO[bytes]) -> IO[bytes]:
     return cast("IO[bytes]", bz2.BZ2File(raw))
 
 
+def _open_zstandard(path: str, raw: IO[bytes]) -> IO[bytes]:
+    if zstd is None:
+        raise ValueError(
+            f"{path}: reading Zstandard files requires backports.zstd: "
+            "pip install 'albert-tf2[zstd]'"
+        )
+    options = {zstd.DecompressionParameter.window_log_max: _ZSTANDARD_WINDOW_LOG}
+    return cast("IO[bytes]", zstd.ZstdFile(raw, options=options))
+
+
 # First bytes → name of the format, and what opens it.
 _DECOMPRESSORS: dict[bytes, tuple[str, Callable[[str, IO[bytes]], IO[bytes]]]] = {
     files.GZIP_MAGIC: ("gzip", _open_gzip),
     b"BZh": ("bzip2", _open_bzip2),
-    zstandard_files.MAGIC: ("Zstandard", zstandard_files.open_stream),
+    b"\x28\xb5\x2f\xfd": ("Zstandard", _open_zstandard),
 }
 _MAGIC_BYTES = 8
+_ZSTANDARD_WINDOW_LOG = 31  # of `zstd --long=31`
+_DAMAGED = (EOFError, OSError, zlib.error, *((zstd.ZstdError,) if zstd else ()))
 
 
 @contextlib.contextmanager
@@ -120,7 +137,7 @@ def open_source(
         name, open_compressed = _DECOMPRESSORS[found]
         try:
             yield open_compressed(path, raw), raw
-        except (EOFError, OSError, zlib.error) as error:
+        except _DAMAGED as error:
             if isinstance(error, OSError) and error.errno:  # not about the content
                 raise
             raise ValueError(f"{path}: corrupt {name} file: {error}") from None

@@ -196,3 +196,21 @@ def write_comparison(output_dir: str, results: Sequence[Result], metric: str) ->
         with files.write_atomically(os.path.join(output_dir, name)) as stream:
             stream.write(content)
     return summary
+
+
+def read_folders(output_dir: str) -> list[str]:
+    """Returns the folders of the runs in `sweep_results.tsv`; [] if there is no such file.
+
+    Args:
+        output_dir: the folder of the sweep, which may have been moved with its runs.
+
+    Raises:
+        ValueError: the file is damaged.
+    """
+    path = os.path.join(output_dir, TABLE_FILE)
+    if not files.exists(path):
+        return []
+    header, *rows = csv.reader(files.read_text(path).splitlines() or [""], delimiter="\t")
+    if header[:1] != ["folder"] or not all(rows):
+        raise ValueError(f"{path}: expected a table of runs whose first column is their folder")
+    return [os.path.join(output_dir, os.path.basename(row[0])) for row in rows]

@@ -1,4 +1,4 @@
-"""Reads rows of tab-separated, comma-separated and JSON-lines files, and reports bad rows.
+"""Reads rows of tab-separated, comma-separated and JSON-lines text, and reports bad rows.
 
 A bad row is skipped and reported, up to a limit; beyond it, it is an error that names the file and
 the line.
@@ -10,8 +10,9 @@ import csv
 import io
 import itertools
 import json
+import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from absl import logging
@@ -20,12 +21,16 @@ from albert_tf import files
 
 MAX_REPORTED = 5
 
-_JSON_ENDINGS = (".json", ".jsonl")
+TABS, COMMAS, JSON_LINES = "tsv", "csv", "jsonl"  # formats
+_ENDINGS = {".csv": COMMAS, ".json": JSON_LINES, ".jsonl": JSON_LINES}
+MAX_CELL = 1 << 30  # characters
+MAX_NAMED = 10  # labels in a message
 MAX_LINES_SEARCHED = 1000  # for quoted cells
 MIN_QUOTED = 3
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')
 _BLANK_END = re.compile(r"(\A|\n)\s*\Z")
 _SURROGATE = re.compile("[\ud800-\udfff]")  # JSON can encode a lone surrogate
+_NOT_UTF8 = re.compile("[\udc80-\udcff]")  # bytes that are not UTF-8, decoded with surrogateescape
 
 Column = int | str
 Row = Sequence[str] | dict[str, Any]
@@ -39,16 +44,20 @@ class ShortRowError(BadRowError):
     """A row has too few columns."""
 
 
+NumberedRow = tuple[int, Row | BadRowError]
+
+
 class RowReports:
     """Counts and logs the bad rows of a file, and raises an error if there are too many.
 
     Args:
         path: the file.
         max_bad_rows: number of bad rows that may be skipped.
+        needs_all: whether none may be skipped, because every row needs a prediction.
     """
 
-    def __init__(self, path: str, max_bad_rows: int) -> None:
-        self.path, self.max_bad_rows = path, max_bad_rows
+    def __init__(self, path: str, max_bad_rows: int, needs_all: bool = False) -> None:
+        self.path, self.max_bad_rows, self.needs_all = path, max_bad_rows, needs_all
         self.num_bad = 0
         self._notes: dict[str, list[str]] = {}
 
@@ -60,9 +69,14 @@ class RowReports:
             reason: what is wrong with it.
 
         Raises:
-            ValueError: there are more than `max_bad_rows`; the message names the file and the
-                place.
+            ValueError: all rows are needed, or there are more than `max_bad_rows` bad ones; the
+                message names the file and the place.
         """
+        if self.needs_all:
+            raise ValueError(
+                f"{self.path}, {_words(place)}: {reason}. Rows of a test file cannot be skipped, "
+                "because every row needs a prediction."
+            )
         self.num_bad += 1
         if self.num_bad > self.max_bad_rows:
             raise ValueError(
@@ -100,7 +114,7 @@ def looks_quoted(path: str) -> bool:
     It does if a quoted cell contains doubled quotation marks, or if there are several cells with a
     comma or a quotation mark and all of them are quoted. Neither occurs in unquoted text.
     """
-    if path.endswith((".csv", *_JSON_ENDINGS)):
+    if _format(path) != TABS:
         return False
     lines = itertools.islice(io.StringIO(_read_text(path)), MAX_LINES_SEARCHED)
     cells = [cell for line in lines for cell in line.rstrip("\r\n").split("\t")]
@@ -111,66 +125,130 @@ def looks_quoted(path: str) -> bool:
     return len(quoted) == special >= MIN_QUOTED
 
 
-def _read_cells(path: str, quoting: bool) -> Iterator[tuple[int, list[str] | BadRowError]]:
-    is_csv = path.endswith(".csv")
-    is_quoted = is_csv or quoting
-    text = _read_text(path)
-    csv.field_size_limit(max(len(text) + 1, csv.field_size_limit()))
-    reader = csv.reader(
-        io.StringIO(text, newline="\n"),
-        delimiter="," if is_csv else "\t",
-        quoting=csv.QUOTE_MINIMAL if is_quoted else csv.QUOTE_NONE,
-        strict=True,
-    )
-    while True:
-        line = reader.line_num + 1
-        try:
-            cells = next(reader, None)
-        except csv.Error as error:
-            if is_quoted:
-                what = "comma-separated values" if is_csv else "what --quoting expects"
-                raise ValueError(f"{path}, line {line}: not {what} ({error})") from None
-            yield line, BadRowError("a carriage return or NUL character inside a line")
-            continue
-        if cells is None:
-            return
-        if cells or not is_csv:
-            yield line, cells or [""]
+def _format(path: str) -> str:
+    """Returns the format of a file by its name."""
+    return _ENDINGS.get(os.path.splitext(path)[1], TABS)
 
 
-def read_json_lines(path: str) -> Iterator[tuple[int, dict[str, Any] | BadRowError]]:
-    """Yields rows like `read_rows`, from a JSON-lines file of any name."""
-    for number, line in enumerate(io.StringIO(_read_text(path), newline="\n"), 1):
-        try:
-            row = json.loads(line)
-            if not isinstance(row, dict):
-                raise ValueError(f"got {type(row).__name__}")
-        except (ValueError, RecursionError) as error:
-            yield number, BadRowError(f"expected a JSON object in this line: {error}")
-        else:
-            yield number, row
-
-
-def read_rows(path: str, quoting: bool = False) -> Iterator[tuple[int, Row | BadRowError]]:
-    """Yields all rows of a file, including any header, with the lines at which they start.
-
-    `.json` and `.jsonl` files have one JSON object per line. `.csv` files are comma-separated and
-    may quote cells; their blank lines are skipped. All other files are tab-separated and without
-    quoting, as in Google's programs.
+def parse_rows(
+    lines: Iterable[str], form: str, path: str, quoting: bool = False
+) -> Iterator[NumberedRow]:
+    """Yields the rows of lines, including any header, with the lines at which they start.
 
     Args:
-        path: the file.
-        quoting: whether cells of tab-separated files may be quoted, too.
+        lines: the lines; bytes that are not UTF-8 are decoded with "surrogateescape".
+        form: JSON_LINES for a JSON object or string per line; COMMAS for comma-separated cells,
+            which may be quoted, where blank lines are skipped; otherwise, tab-separated cells
+            without quoting, as in Google's programs.
+        path: the file, for messages.
+        quoting: whether cells of tab-separated lines may be quoted, too.
 
     Yields:
         The line number, starting at 1, and the row's cells or JSON object, or an error that says
         what is wrong with it.
 
     Raises:
+        ValueError: quotes are unbalanced.
+    """
+    if form == COMMAS or (quoting and form != JSON_LINES):
+        yield from _quoted_rows(lines, form == COMMAS, path)
+        return
+    for number, line in enumerate(lines, 1):
+        line = line.removesuffix("\n").removesuffix("\r")
+        if _NOT_UTF8.search(line):
+            yield number, _not_utf8(line)
+        else:
+            yield number, _json_row(line) if form == JSON_LINES else line.split("\t")
+
+
+def _quoted_rows(lines: Iterable[str], is_csv: bool, path: str) -> Iterator[NumberedRow]:
+    csv.field_size_limit(max(MAX_CELL, csv.field_size_limit()))
+    reader = csv.reader(lines, delimiter="," if is_csv else "\t", strict=True)
+    while True:
+        number = reader.line_num + 1
+        try:
+            cells = next(reader, None)
+        except csv.Error as error:
+            what = "comma-separated values" if is_csv else "what --quoting expects"
+            raise ValueError(f"{path}, line {number}: not {what} ({error})") from None
+        if cells is None:
+            return
+        wrong = next(filter(_NOT_UTF8.search, cells), None)
+        if cells or not is_csv:
+            yield number, _not_utf8(wrong) if wrong else cells or [""]
+
+
+def _not_utf8(text: str) -> BadRowError:
+    byte = ord(_NOT_UTF8.findall(text)[0]) - 0xDC00
+    return BadRowError(f"not UTF-8: byte 0x{byte:02x}. Convert the file, for example with iconv")
+
+
+def _json_row(line: str) -> Row | BadRowError:
+    try:
+        return json_row(json.loads(line))
+    except (ValueError, RecursionError) as error:
+        return BadRowError(f"expected a JSON object: {error}")
+
+
+def json_row(value: object) -> Row | BadRowError:
+    """Returns a JSON value as a row; it must be an object, or a string, the only cell."""
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, dict):
+        return value
+    return BadRowError(f"expected a JSON object or string, got {type(value).__name__}")
+
+
+def read_json_lines(path: str) -> Iterator[NumberedRow]:
+    """Yields rows like `read_rows`, from a JSON-lines file of any name."""
+    for number, row in parse_rows(io.StringIO(_read_text(path), newline="\n"), JSON_LINES, path):
+        is_text = isinstance(row, list)
+        yield number, BadRowError("expected a JSON object, got text") if is_text else row
+
+
+def read_rows(path: str, quoting: bool = False) -> Iterator[NumberedRow]:
+    """Yields all rows of a file of examples; see `parse_rows`.
+
+    Files are comma-separated if they end in `.csv`, JSON lines without strings if in `.json` or
+    `.jsonl`, and otherwise tab-separated. Blank lines at the end are ignored.
+
+    Raises:
         FileNotFoundError: the file does not exist.
         ValueError: the file is not UTF-8, or has unbalanced quotes.
     """
-    return read_json_lines(path) if path.endswith(_JSON_ENDINGS) else _read_cells(path, quoting)
+    form = _format(path)
+    if form == JSON_LINES:
+        yield from read_json_lines(path)
+        return
+    is_unquoted = form == TABS and not quoting
+    for number, row in parse_rows(io.StringIO(_read_text(path), newline="\n"), form, path, quoting):
+        if is_unquoted and isinstance(row, list) and any("\r" in cell for cell in row):
+            row = BadRowError("a carriage return inside a line")
+        yield number, row
+
+
+def normalized(names: Iterable[str]) -> list[str]:
+    """Returns names of columns as they are compared."""
+    return [name.strip().lower() for name in names]
+
+
+def find_header(row: Row | BadRowError, names: Collection[str]) -> list[str]:
+    """Returns the names of the columns if the first row is a header: if it has one of `names`.
+
+    Args:
+        row: the first row of a file.
+        names: the names, in lower case, by which a header is recognized.
+
+    Returns:
+        The cells in lower case; [] if the row is not a header.
+    """
+    found = [] if isinstance(row, (dict, BadRowError)) else normalized(row)
+    return [] if set(names).isdisjoint(found) else found
+
+
+def few(labels: Sequence[str]) -> str:
+    """Returns the first of several labels, for a message."""
+    return ", ".join(labels[:MAX_NAMED]) + ", …" * (len(labels) > MAX_NAMED)
 
 
 def cell(row: Row, column: Column) -> Any:

@@ -23,6 +23,7 @@ from albert_tf.settings import SettingsGroup, describe
 from albert_tf.tasks import CLASSIFICATION, EMBEDDINGS, MULTIPLE_CHOICE, REGRESSION, TaskSpec
 from albert_tf.token_classification.task import Tags, remembered_tags
 from albert_tf.tokenization import FullTokenizer
+from albert_tf.training.settings import RunSettings
 
 HEAD = tasks.get(CLASSIFICATION).head_variable
 
@@ -177,14 +178,18 @@ class ModelFolder:
     def all_settings(self, of: type[SettingsGroup]) -> dict[str, Any]:
         """Returns name → value for a program that uses the trained model, without its data.
 
-        Paths are not recorded; those that a program requires are the folder of the run's records.
+        These are the recorded settings of data, model and predictions. Paths are not recorded;
+        those that a program requires are the folder of the run's records.
 
         Args:
             of: the settings class of the program.
         """
         fields = describe(of)
         values = dict.fromkeys((field.name for field in fields if field.is_required), self.records)
-        recorded = self.settings([field.name for field in fields if field.is_recorded], of)
+        # Devices, logs and training are those of the machine and of the run that trained.
+        others = {field.name for field in describe(RunSettings)}
+        names = [field.name for field in fields if field.is_recorded and field.name not in others]
+        recorded = self.settings(names, of)
         return values | recorded | {"output_dir": self.records, "do_train": False}
 
 

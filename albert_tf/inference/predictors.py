@@ -15,30 +15,32 @@ K results.
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 import numpy as np
 import tensorflow as tf
 import tf_keras
 from numpy.typing import NDArray
 
-from albert_tf import classification, race, squad, tasks, token_classification
+from albert_tf import tasks
 from albert_tf.classification.task import MIN_SEQ_LENGTH, Classifier
 from albert_tf.finetuning.batching import Features, Padding
-from albert_tf.finetuning.prediction import Predictor, Step
+from albert_tf.finetuning.examples import Examples
+from albert_tf.finetuning.prediction import Predictor
 from albert_tf.finetuning.results import as_json
 from albert_tf.finetuning.sequences import TokenSequences
 from albert_tf.finetuning.tables import BadRowError, Row
-from albert_tf.finetuning.task import FineTuningTask, Outputs, Split
+from albert_tf.finetuning.task import Outputs, Split
 from albert_tf.inference import reading
 from albert_tf.inference.model_folder import ModelFolder
 from albert_tf.inference.settings import ENGINES, OPENVINO, TENSORFLOW
-from albert_tf.race.reading import Question, QuestionSet
-from albert_tf.race.task import SPECIAL_TOKENS, MultipleChoice, option_sequences
+from albert_tf.race.reading import Question, num_choices
+from albert_tf.race.task import SPECIAL_TOKENS, option_sequences
 from albert_tf.serving import openvino_engine, saved_model
 from albert_tf.serving.graph_masks import MASK, id_without_space, is_word
 from albert_tf.serving.poolings import MEAN, MEAN_LAST_4, POOLINGS
@@ -48,7 +50,6 @@ from albert_tf.squad.reading import SquadData, SquadExample
 from albert_tf.squad.task import QuestionAnswering
 from albert_tf.token_classification.task import (
     Sentence,
-    SentenceSet,
     TokenClassifier,
     find_spans,
     make_features,
@@ -57,21 +58,6 @@ from albert_tf.tokenization import find_words, split_pairs
 
 BATCH_SIZE, PAD_TO_MULTIPLE = 32, 8  # if the folder does not record them
 TOP_K = 5
-# Settings of the programs that affect predictions.
-DECISIVE = (
-    "max_seq_length",
-    "pad_to_multiple",
-    "predict_batch_size",
-    "use_pooled_output",
-    "max_qa_length",
-    "doc_stride",
-    "max_query_length",
-    "n_best_size",
-    "max_answer_length",
-    "start_n_top",
-    "end_n_top",
-    "null_score_diff_threshold",
-)
 
 Texts = str | Sequence[str] | Sequence[Sequence[str]]
 Result = dict[str, Any]
@@ -185,11 +171,13 @@ def predictor_class(task: str) -> type[TextPredictor]:
     return found
 
 
-class TextPredictor:
+class TextPredictor(abc.ABC):
     """Base class of all predictors: computes the outputs of a model in batches.
 
-    A subclass has a method `__call__`. For programs, `parse` converts a row of a file or a request
-    to an input, and `predict` returns the results of inputs.
+    A subclass has a method `__call__`, which makes features of inputs, calls `compute` with them,
+    and makes results of its outputs. It also has `step`, which is run by the engine, and `outputs`.
+    Programs call `parse`, which converts a row of a file or a request to an input, and `predict`,
+    which returns the results of inputs.
 
     Args:
         found: the folder of the model.
@@ -199,19 +187,26 @@ class TextPredictor:
 
     Attributes:
         task: the `task` argument.
+        options: the `options` argument.
+        model: the model.
         tokenizer: the tokenizer of the model.
         max_seq_length: the maximum of S.
+        outputs: name of each output of `step` → padding value for outputs whose width differs
+            between batches, as in `FineTuningTask`.
     """
+
+    outputs: Mapping[str, float]
 
     def __init__(
         self, found: ModelFolder, task: str, options: Options, model_files: Mapping[str, Any]
     ) -> None:
         self.task, self.options = task, options
-        recorded = found.settings(DECISIVE, tasks.resolve(tasks.get(task).settings))
         self._precision = tf_keras.mixed_precision.global_policy().compute_dtype
         is_tensorflow = options.engine == TENSORFLOW  # other engines cast float32 models themselves
         with contextlib.nullcontext() if is_tensorflow else saved_model.float32_models():
             self.model, self.tokenizer = found.load(task, **model_files)
+        names = ("max_seq_length", "pad_to_multiple", "predict_batch_size")
+        recorded = found.settings(names, tasks.resolve(tasks.get(task).settings))
         config = self.model.config
         limit = config.max_position_embeddings
         self.max_seq_length = options.max_seq_length or recorded.get("max_seq_length", limit)
@@ -220,7 +215,6 @@ class TextPredictor:
         self._padding = Padding(
             self.max_seq_length, recorded.get("pad_to_multiple") or PAD_TO_MULTIPLE
         )
-        self._recorded = recorded | {"max_seq_length": self.max_seq_length}
         self._predictor: Predictor | None = None
 
     @staticmethod
@@ -237,64 +231,64 @@ class TextPredictor:
         results: Sequence[Result] = cast(Any, self)(inputs)
         return results
 
-    def compute(
-        self,
-        features: Features,
-        model: Any,
-        outputs: Mapping[str, float],
-        predictions: Callable[[Any], Mapping[str, tf.Tensor]] | None = None,
-        padding: Padding | None = None,
-    ) -> Outputs:
-        """Returns name → output [N, …] for N features; see `Predictor` for the arguments."""
+    @abc.abstractmethod
+    def step(self, batch: Mapping[str, tf.Tensor]) -> Mapping[str, tf.Tensor]:
+        """Returns the `outputs` of a batch, name → [B, …]."""
+
+    def compute(self, features: Features) -> Outputs:
+        """Returns the `outputs` of N features, name → [N, …], in their order."""
         if self._predictor is None:
+            compile_step = None
+            if self.options.engine != TENSORFLOW:
+                compile_step = functools.partial(
+                    openvino_engine.compile_step, precision=self._precision
+                )
             self._predictor = Predictor(
-                model,
+                lambda batch, training: self.step(batch),
                 features,
                 self._batch_size,
-                padding or self._padding,
-                outputs,
-                predictions,
+                self._padding,
+                self.outputs,
                 shows_progress=False,
-                compile_step=self._compile_step(),
+                compile_step=compile_step,
             )
         self._predictor.features = features
         return self._predictor.predict()
 
-    def _compile_step(self) -> Callable[..., Step] | None:
-        """Returns the function that compiles a step for the engine, or None for TensorFlow."""
-        if self.options.engine == TENSORFLOW:
-            return None
-        return functools.partial(openvino_engine.compile_step, precision=self._precision)
 
-    def compute_task(self, task: FineTuningTask, features: Features) -> Outputs:
-        """Returns the outputs that a task computes predictions from, as its program does."""
-        return self.compute(
-            features, self.model, task.outputs, task.predictions, task.padding(self._padding)
-        )
+class FineTunedPredictor(TextPredictor):
+    """Base class of the predictors of fine-tuned models, which have the task of the program.
 
-
-class TaskPredictor(TextPredictor):
-    """Predicts texts or text pairs with the fine-tuning task, as `FineTuningTask.result` says.
-
-    This is the predictor of a task of your own, unless its row names another one.
+    Attributes:
+        labels: names of the model's outputs; () if they have none.
     """
 
     def __init__(
         self, found: ModelFolder, task: str, options: Options, model_files: Mapping[str, Any]
     ) -> None:
         super().__init__(found, task, options, model_files)
-        self._task = self.make_task(found)
-        self.labels = self._task.labels
+        of = tasks.resolve(tasks.get(task).settings)
+        values = found.all_settings(of) | {"max_seq_length": self.max_seq_length}
+        self._task = self.make_task(found, of(**values))
+        self._padding = self._task.padding(self._padding)
+        self.labels, self.outputs = self._task.labels, self._task.outputs
 
-    def make_task(self, found: ModelFolder) -> FineTuningTask:
-        """Returns the fine-tuning task, made of the settings that the model was trained with."""
-        spec = tasks.get(self.task)
-        of = tasks.resolve(spec.settings)
-        settings = of(**found.all_settings(of) | self._recorded)
-        task: FineTuningTask = tasks.resolve(spec.make_task)(
-            settings, self.model.config, self.tokenizer
-        )
-        return task
+    def make_task(self, found: ModelFolder, settings: Any) -> Any:
+        """Returns the fine-tuning task, given the settings that the model was trained with."""
+        make = tasks.resolve(tasks.get(self.task).make_task)
+        return make(settings, self.model.config, self.tokenizer)
+
+    def step(self, batch: Mapping[str, tf.Tensor]) -> Mapping[str, tf.Tensor]:
+        """Returns the outputs that the task collects."""
+        found: Mapping[str, tf.Tensor] = self._task.predictions(self.model(batch, training=False))
+        return found
+
+
+class TaskPredictor(FineTunedPredictor):
+    """Predicts texts or text pairs with the fine-tuning task, as `FineTuningTask.result` says.
+
+    This is the predictor of a task of your own, unless its row names another one.
+    """
 
     def __call__(self, texts: Texts, pairs: str | Sequence[str] | None = None) -> Any:
         """Returns the result of each text, in input order; for a single string, its result alone.
@@ -309,8 +303,7 @@ class TaskPredictor(TextPredictor):
         sequences = self.tokenizer.sequences(texts, pairs, self.max_seq_length)
         if not sequences:
             return []
-        outputs = self.compute_task(self._task, TokenSequences.pack(sequences, {}))
-        results = self._task.results(outputs)
+        results = self._task.results(self.compute(TokenSequences.pack(sequences, {})))
         return results[0] if isinstance(texts, str) else results
 
 
@@ -323,24 +316,13 @@ class TextClassifier(TaskPredictor):
     A result has `label` and `probabilities` (label → probability), or `score` in regression.
     """
 
-    def make_task(self, found: ModelFolder) -> Classifier:
+    def make_task(self, found: ModelFolder, settings: Any) -> Classifier:
         """Returns the task, whose labels are "0", "1", … if they are unknown."""
-        settings = classification.Settings(
-            task_name="tsv", data_dir=found.folder, output_dir=found.folder, **self._recorded
-        )
         row = found.classification_task(self.task)
         return Classifier(row, settings, self.model.config, self.tokenizer)
 
 
-class TaggedWords(NamedTuple):
-    """The words of a text, with their character offsets (-1 if unknown), labels and scores."""
-
-    words: list[tuple[str, int]]
-    labels: list[str]
-    scores: list[float]
-
-
-class TokenTagger(TextPredictor):
+class TokenTagger(FineTunedPredictor):
     """Labels each token of texts, and extracts the spans that the labels mark.
 
         tag = albert_tf.load_predictor("ner_model/")
@@ -356,16 +338,22 @@ class TokenTagger(TextPredictor):
         self, found: ModelFolder, task: str, options: Options, model_files: Mapping[str, Any]
     ) -> None:
         super().__init__(found, task, options, model_files)
-        self.tags = found.tags()
-        settings = token_classification.Settings(
-            data_dir=found.folder, output_dir=found.folder, **self._recorded
-        )
-        self._task = TokenClassifier(self.tags, settings, self.model.config, self.tokenizer)
+        self.outputs = {**self.outputs, "scores": 0.0}
+
+    def make_task(self, found: ModelFolder, settings: Any) -> TokenClassifier:
+        """Returns the task, with the labels that were recorded."""
+        return TokenClassifier(found.tags(), settings, self.model.config, self.tokenizer)
 
     @staticmethod
     def parse(row: Row) -> str | list[str]:
         """Returns the text or the tokens in a row."""
         return reading.parse_words(row)
+
+    def step(self, batch: Mapping[str, tf.Tensor]) -> Mapping[str, tf.Tensor]:
+        """Returns the label ids and their probabilities, [B, S] each."""
+        logits = self.model(batch, training=False)
+        scores = tf.reduce_max(tf.nn.softmax(logits), axis=-1)
+        return {**self._task.predictions(logits), "scores": scores}
 
     def __call__(self, texts: str | Sequence[str | Sequence[str]]) -> Any:
         """Returns the result of each text, in input order; for a single string, its result alone.
@@ -376,10 +364,6 @@ class TokenTagger(TextPredictor):
         rows = [texts] if isinstance(texts, str) else list(texts)
         if not rows:
             return []
-        results = list(map(self._result, rows, self._tag(rows)))
-        return results[0] if isinstance(texts, str) else results
-
-    def _tag(self, rows: Sequence[str | Sequence[str]]) -> list[TaggedWords]:
         words = [
             find_words(row) if isinstance(row, str) else [(word, -1) for word in row]
             for row in rows
@@ -388,42 +372,40 @@ class TokenTagger(TextPredictor):
             Sentence(number, tuple(word for word, _ in found), (None,) * len(found))
             for number, found in enumerate(words, 1)
         ]
-        data = SentenceSet("texts", sentences)
+        data = Examples("texts", "test", sentences)
         features = make_features(
-            data, self.tags.labels, self.tokenizer, self.max_seq_length, is_logged=False
+            data, self.labels, self.tokenizer, self.max_seq_length, is_logged=False
         )
-        outputs = self.compute(
-            features, self.model, {"predictions": 0.0, "scores": 0.0}, self._predictions
-        )
+        outputs = self.compute(features)
         labels = self._task.predicted_labels(Split("test", data, features), outputs)
-        scores = iter(features.at_tokens(outputs["scores"]))
-        return [
-            TaggedWords(found, list(names), as_json([next(scores) for _ in found]))
-            for found, names in zip(words, labels, strict=True)
+        scores = iter(as_json(features.at_tokens(outputs["scores"])))
+        results = [
+            {
+                "tokens": [word for word, _ in found],
+                "labels": list(names),
+                "scores": [next(scores) for _ in names],
+                "spans": self._spans(row, found, names),
+            }
+            for row, found, names in zip(rows, words, labels, strict=True)
         ]
+        return results[0] if isinstance(texts, str) else results
 
-    def _predictions(self, logits: tf.Tensor) -> dict[str, tf.Tensor]:
-        scores = tf.reduce_max(tf.nn.softmax(logits), axis=-1)  # [B, S]
-        return {**self._task.predictions(logits), "scores": scores}
-
-    def _result(self, text: str | Sequence[str], tagged: TaggedWords) -> Result:
-        words, spans = tagged.words, []
-        for kind, first, end in find_spans(tagged.labels, self.tags.scheme):
+    def _spans(
+        self, text: str | Sequence[str], words: Sequence[tuple[str, int]], labels: Sequence[str]
+    ) -> list[Result]:
+        """Returns the spans that labels mark, for (word, character offset) pairs of a text."""
+        spans = []
+        for kind, first, end in find_spans(labels, self._task.tags.scheme):
             if isinstance(text, str):
                 begin, stop = words[first][1], words[end - 1][1] + len(words[end - 1][0])
                 place = {"text": text[begin:stop], "begin": begin, "end": stop}
             else:
                 place = {"text": " ".join(text[first:end])}
             spans.append({"type": kind, **place})
-        return {
-            "tokens": [word for word, _ in words],
-            "labels": tagged.labels,
-            "scores": tagged.scores,
-            "spans": spans,
-        }
+        return spans
 
 
-class ChoiceAnswerer(TextPredictor):
+class ChoiceAnswerer(FineTunedPredictor):
     """Chooses the option that answers a question about a passage.
 
         choose = albert_tf.load_predictor("race_model/")
@@ -431,14 +413,6 @@ class ChoiceAnswerer(TextPredictor):
 
     A result has `prediction` (zero-based index), `answer` (the option) and `probabilities`.
     """
-
-    def __init__(
-        self, found: ModelFolder, task: str, options: Options, model_files: Mapping[str, Any]
-    ) -> None:
-        super().__init__(found, task, options, model_files)
-        settings = race.Settings(data_dir=found.folder, output_dir=found.folder, **self._recorded)
-        self._max_qa_length = min(settings.max_qa_length, self.max_seq_length - SPECIAL_TOKENS)
-        self._task = MultipleChoice(settings, self.model.config, self.tokenizer)
 
     @staticmethod
     def parse(row: Row) -> Question:
@@ -463,23 +437,22 @@ class ChoiceAnswerer(TextPredictor):
         """Returns the result of each question, in input order."""
         if not questions:
             return []
+        data = Examples("questions", "test", list(questions))
+        length = self.max_seq_length
+        max_qa_length = min(self._task.settings.max_qa_length, length - SPECIAL_TOKENS)
+        sequences = option_sequences(data, self.tokenizer, length, max_qa_length)
+        outputs = self.compute(TokenSequences.pack(sequences, {}, num_choices(questions)))
         return [
             {
                 "prediction": int(row.argmax()),
                 "answer": question.options[row.argmax()],
                 "probabilities": as_json(row[: len(question.options)]),
             }
-            for question, row in zip(questions, self._probabilities(questions), strict=True)
+            for question, row in zip(questions, outputs["probabilities"], strict=True)
         ]
 
-    def _probabilities(self, questions: Sequence[Question]) -> Any:
-        data = QuestionSet("choice", "test", "questions", list(questions))
-        sequences = option_sequences(data, self.tokenizer, self.max_seq_length, self._max_qa_length)
-        features = TokenSequences.pack(sequences, {}, data.num_choices)
-        return self.compute_task(self._task, features)["probabilities"]
 
-
-class SpanAnswerer(TextPredictor):
+class SpanAnswerer(FineTunedPredictor):
     """Answers questions with spans of their contexts, which may exceed the sequence length.
 
         answer = albert_tf.load_predictor("squad_model/")
@@ -495,12 +468,12 @@ class SpanAnswerer(TextPredictor):
         self, found: ModelFolder, task: str, options: Options, model_files: Mapping[str, Any]
     ) -> None:
         super().__init__(found, task, options, model_files)
-        settings = squad.Settings(output_dir=found.folder, num_workers=1, **self._recorded)
-        is_answerable = task == tasks.ANSWERABLE_SPANS
-        self._task = QuestionAnswering(
-            settings, self.model.config, self.tokenizer, is_answerable, {}
-        )
-        self._threshold = self._task.threshold(found.records) if is_answerable else None
+        self._threshold = self._task.threshold(found.records)
+
+    def make_task(self, found: ModelFolder, settings: Any) -> QuestionAnswering:
+        """Returns the task, with the head of SQuAD 2.0 if questions may be unanswerable."""
+        is_answerable = self.task == tasks.ANSWERABLE_SPANS
+        return QuestionAnswering(settings, self.model.config, self.tokenizer, is_answerable, {})
 
     @staticmethod
     def parse(row: Row) -> tuple[str, str]:
@@ -530,11 +503,9 @@ class SpanAnswerer(TextPredictor):
             )
         except windows.NoFeaturesError:  # such as contexts that consist of accents
             return [_answer("", 0.0, -1) | {"answers": []} for _ in questions]
-        outputs = self.compute_task(self._task, features)
-        answers = self._task.answer(Split("test", data, features), outputs)
-        predictions = answers.predictions(self._threshold)
+        answers = self._task.answer(Split("test", data, features), self.compute(features))
         results = []
-        for name, text in predictions.items():
+        for name, text in answers.predictions(self._threshold).items():
             found = [
                 _answer(entry["text"], entry["probability"], begin)
                 for entry, begin in zip(answers.nbest[name], answers.begins[name], strict=True)
@@ -560,6 +531,15 @@ class Embedder(TextPredictor):
     embed(["你好", "再见"])
     """
 
+    outputs: Mapping[str, float] = {"embedding": 0.0}
+
+    def step(self, batch: Mapping[str, tf.Tensor]) -> Mapping[str, tf.Tensor]:
+        """Returns the embeddings, float32 [B, H]."""
+        pooling = self.options.pooling
+        has_layers = pooling == MEAN_LAST_4
+        outputs = self.model(dict(batch), training=False, output_hidden_states=has_layers)
+        return {"embedding": pool(outputs, batch["input_mask"], [pooling])[pooling]}
+
     def __call__(
         self, texts: Texts, pairs: str | Sequence[str] | None = None
     ) -> NDArray[np.float32]:
@@ -572,20 +552,12 @@ class Embedder(TextPredictor):
         sequences = self.tokenizer.sequences(texts, pairs, self.max_seq_length)
         if not sequences:
             return np.zeros((0, self.model.config.hidden_size), np.float32)
-        features = TokenSequences.pack(sequences, {})
-        rows = self.compute(features, self._embed, {"embedding": 0.0})["embedding"]
+        rows = self.compute(TokenSequences.pack(sequences, {}))["embedding"]
         return rows[0] if isinstance(texts, str) else rows
 
     def predict(self, inputs: list[Any]) -> Sequence[Result]:
         """Returns the embeddings as lists of numbers."""
         return [{"embedding": as_json(row)} for row in self(inputs)]
-
-    def _embed(self, batch: Mapping[str, tf.Tensor], training: bool) -> dict[str, tf.Tensor]:
-        pooling = self.options.pooling
-        outputs = self.model(
-            dict(batch), training=training, output_hidden_states=pooling == MEAN_LAST_4
-        )
-        return {"embedding": pool(outputs, batch["input_mask"], [pooling])[pooling]}
 
 
 def similarities(first: NDArray[np.float32], second: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -604,12 +576,13 @@ class MaskFiller(TextPredictor):
     best words as `token` and `score` (probability). Special tokens and lone spaces are excluded.
     """
 
+    outputs: Mapping[str, float] = {"ids": 0, "scores": 0.0}
+
     def __init__(
         self, found: ModelFolder, task: str, options: Options, model_files: Mapping[str, Any]
     ) -> None:
         super().__init__(found, task, options, model_files)
-        tokenizer = self.tokenizer
-        self._is_word = np.array(is_word(tokenizer), np.float32)  # [V]
+        self._is_word = np.array(is_word(self.tokenizer), np.float32)  # [V]
 
     @staticmethod
     def parse(row: Row) -> str:
@@ -618,6 +591,14 @@ class MaskFiller(TextPredictor):
         if MASK not in text:
             raise BadRowError(f"no {MASK} in the text: put it in place of a word to predict")
         return text
+
+    def step(self, batch: Mapping[str, tf.Tensor]) -> Mapping[str, tf.Tensor]:
+        """Returns the token ids and probabilities of the best words, [B, P, K] each."""
+        logits = self.model(batch, training=False)["masked_lm_logits"]  # [B, P, V or more]
+        count = len(self._is_word)  # V; the embedding table may be larger
+        scores = tf.nn.softmax(logits)[:, :, :count] * self._is_word
+        best = tf.math.top_k(scores, min(self.options.top_k, count))
+        return {"ids": best.indices, "scores": best.values}
 
     def __call__(self, texts: str | Sequence[str]) -> Any:
         """Returns the result of each text, in input order; for a single string, its result alone.
@@ -635,7 +616,7 @@ class MaskFiller(TextPredictor):
             [(ids, len(ids)) for ids, _ in found],
             {"masked_lm_positions": np.array(positions, np.int32)},
         )
-        outputs = self.compute(features, self.model, {"ids": 0, "scores": 0.0}, self._best)
+        outputs = self.compute(features)
         results = []
         for number, (text, (_, places)) in enumerate(zip(rows, found, strict=True)):
             ids, scores = (outputs[name][number, : len(places)] for name in ("ids", "scores"))
@@ -671,12 +652,6 @@ class MaskFiller(TextPredictor):
         (piece,) = self.tokenizer.convert_ids_to_tokens(ids[:1])
         first = id_without_space(self.tokenizer, piece)
         return ids[1:] if first is None else [first, *ids[1:]]
-
-    def _best(self, outputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        count = len(self._is_word)  # V; the embedding table may be larger
-        scores = tf.nn.softmax(outputs["masked_lm_logits"])[:, :, :count] * self._is_word
-        best = tf.math.top_k(scores, min(self.options.top_k, count))
-        return {"ids": best.indices, "scores": best.values}  # [B, P, K]
 
     def _result(self, text: str, ids: NDArray[Any], scores: NDArray[Any]) -> Result:
         masks: list[list[Result]] = [

@@ -6,9 +6,7 @@ Rows from a pipe are yielded as soon as they arrive, so that each line is answer
 from __future__ import annotations
 
 import collections
-import csv
 import json
-import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import IO, Any, TypeVar
@@ -16,21 +14,18 @@ from typing import IO, Any, TypeVar
 from albert_tf import files
 from albert_tf.classification.reading import USUAL_NAMES
 from albert_tf.finetuning import tables
-from albert_tf.finetuning.tables import BadRowError, Row, RowReports
-from albert_tf.inference.settings import COMMAS, JSON_LINES, STANDARD_INPUT, TABS
+from albert_tf.finetuning.tables import COMMAS, TABS, BadRowError, NumberedRow, Row, RowReports
+from albert_tf.inference.settings import STANDARD_INPUT
 from albert_tf.race import reading as race
 from albert_tf.race.reading import Question
 
 ROWS_AT_ONCE = 1024  # rows in a block; sorted by length and batched together
-MAX_CELL = 1 << 30  # characters
-_NOT_UTF8 = re.compile("[\udc80-\udcff]")  # bytes that are not UTF-8, decoded with surrogateescape
-_BYTES_AT_ONCE = 1 << 16
+_BYTES_AT_ONCE = 1 << 20
 _QUESTION, _CONTEXT, _PASSAGE, _TOKENS = "question", "context", "passage", "tokens"
 # A first line with one of these names is a header.
 _NAMES = {*USUAL_NAMES["text_a"], _QUESTION, _CONTEXT, _PASSAGE, _TOKENS}
 
 InputType = TypeVar("InputType")
-NumberedRow = tuple[int, Row | BadRowError]
 
 
 class _Lines:
@@ -43,92 +38,27 @@ class _Lines:
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream: Any = stream
         self._ready: collections.deque[bytes] = collections.deque()
-        self._rest: list[bytes] = []
 
     @property
     def is_waiting(self) -> bool:
         return not self._ready
 
     def __iter__(self) -> Iterator[str]:
-        is_first = True
-        while self._ready or self._read():
-            line = self._ready.popleft().decode("utf-8", "surrogateescape").removesuffix("\r")
-            yield line.removeprefix("\ufeff") if is_first else line
-            is_first = False
-
-    def _read(self) -> bool:
-        """Reads available data, waiting until a line is complete; returns False at the end."""
-        while not self._ready:
-            data = self._stream.read1(_BYTES_AT_ONCE)
-            if not data:
-                last = b"".join(self._rest)
-                self._rest = []
-                self._ready.extend([last] if last else [])
-                return bool(last)
-            first, *lines = data.split(b"\n")
-            self._rest.append(first)
-            if lines:
-                self._ready.append(b"".join(self._rest))
-                *complete, rest = lines
-                self._ready.extend(complete)
-                self._rest = [rest]
-        return True
+        encoding, data, rest = "utf-8-sig", b"\n", b""
+        while data:
+            data = self._stream.read1(_BYTES_AT_ONCE)  # as much as there is
+            *lines, rest = (rest + data).split(b"\n")
+            self._ready.extend(lines if data or not rest else [rest])
+            while self._ready:
+                line = self._ready.popleft().removesuffix(b"\r")
+                yield line.decode(encoding, "surrogateescape")
+                encoding = "utf-8"
 
 
 def _rows(lines: _Lines, form: str, path: str) -> Iterator[NumberedRow]:
     """Yields (line, row), with the line number where the row begins; names columns by a header."""
-    if form == COMMAS:
-        return _with_names(_comma_separated(lines, path))
-    rows = _plain(lines, form)
-    return _with_names(rows) if form == TABS else rows
-
-
-def _plain(lines: _Lines, form: str) -> Iterator[NumberedRow]:
-    for number, line in enumerate(lines, 1):
-        if _NOT_UTF8.search(line):
-            yield number, _not_utf8(line)
-        elif form == JSON_LINES:
-            yield number, _json_row(line)
-        else:
-            yield number, line.split("\t")
-
-
-def _not_utf8(text: str) -> BadRowError:
-    found = _NOT_UTF8.search(text)
-    byte = ord(found[0]) - 0xDC00 if found else 0
-    return BadRowError(f"not UTF-8: byte 0x{byte:02x}. Convert the file, for example with iconv")
-
-
-def _json_row(line: str) -> Row | BadRowError:
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        return BadRowError(f"expected a JSON object: {error}")
-    return json_row(row)
-
-
-def json_row(value: object) -> Row | BadRowError:
-    """Returns a JSON value as a row; it must be an object or a string."""
-    if isinstance(value, str):
-        return [value]
-    return value if isinstance(value, dict) else BadRowError("expected a JSON object or string")
-
-
-def _comma_separated(lines: _Lines, path: str) -> Iterator[NumberedRow]:
-    csv.field_size_limit(max(MAX_CELL, csv.field_size_limit()))
-    reader = csv.reader((line + "\n" for line in lines), strict=True)
-    while True:
-        number = reader.line_num + 1
-        try:
-            cells = next(reader, None)
-        except csv.Error as error:
-            what = "not comma-separated values"
-            raise ValueError(f"{path}, line {number}: {what} ({error})") from None
-        if cells is None:
-            return
-        wrong = [cell for cell in cells if _NOT_UTF8.search(cell)]
-        if cells:
-            yield number, _not_utf8(wrong[0]) if wrong else cells
+    rows = tables.parse_rows((line + "\n" for line in lines), form, path)
+    return _with_names(rows) if form in (TABS, COMMAS) else rows
 
 
 def _with_names(rows: Iterator[NumberedRow]) -> Iterator[NumberedRow]:
@@ -138,9 +68,9 @@ def _with_names(rows: Iterator[NumberedRow]) -> Iterator[NumberedRow]:
         if isinstance(row, BadRowError):
             yield line, row
             continue
-        if not number and not _NAMES.isdisjoint(name.strip().lower() for name in row):
-            header = [name.strip().lower() for name in row]
-        elif not header:
+        if not number and (header := tables.find_header(row, _NAMES)):
+            continue
+        if not header:
             yield line, row
         elif len(row) != len(header):
             expected = f"expected {len(header)} columns, as in the header, got {len(row)}"

@@ -14,6 +14,7 @@ from albert_tf.data.settings import (
     VocabularySettings,
 )
 from albert_tf.finetuning.settings import TaskSettings
+from albert_tf.finetuning.tables import COMMAS, JSON_LINES, TABS
 from albert_tf.serving.poolings import MEAN, POOLINGS
 from albert_tf.settings import REQUIRED, SettingsGroup, redefined, setting
 from albert_tf.tasks import EMBEDDINGS, FILL_MASK
@@ -22,7 +23,8 @@ from albert_tf.training.settings import DeviceSettings, ModelSettings
 SIMILARITY = "similarity"
 TENSORFLOW, OPENVINO = ENGINES = ("tensorflow", "openvino")
 STANDARD_INPUT = "-"
-TEXT, TABS, COMMAS, JSON_LINES = FORMATS = ("txt", "tsv", "csv", "jsonl")
+TEXT = "txt"
+FORMATS = (TEXT, TABS, COMMAS, JSON_LINES)
 WEB_PACKAGES = ("starlette", "uvicorn")
 _ENDINGS = {".tsv": TABS, ".csv": COMMAS, ".jsonl": JSON_LINES, ".json": JSON_LINES}
 
@@ -175,7 +177,7 @@ class WebSettings(SettingsGroup):
     )
     web_max_characters: int = setting(
         20000,
-        "Maximum number of characters in all texts of a request; used only with web.",
+        "Maximum number of characters in the JSON of a request; used only with web.",
         minimum=1,
     )
     web_max_waiting: int = setting(

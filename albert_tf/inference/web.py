@@ -9,8 +9,8 @@ An input is an object as in the lines of `run_predict.py --input_file=….jsonl`
 the object that this program prints. For an array of inputs, the response is an array of results.
 The task "similarity" accepts `text` and `text_b`, or `text` and an array `texts`, from which it
 returns the nearest texts. An error response is `{"error": "…"}`, with status 400 for invalid input,
-413 for input that is too large, 415 if it is not declared as JSON, and 503 while too many requests
-are waiting.
+408 if it does not arrive, 413 if it is too large, 415 if it is not declared as JSON, and 503 while
+too many requests are waiting.
 
 A single thread processes the requests one at a time. Other web sites cannot use the model by the
 browser of a user: requests under a name other than that of the server are rejected (a foreign name
@@ -20,19 +20,15 @@ can be made to resolve to 127.0.0.1), and browsers send JSON to other sites only
 from __future__ import annotations
 
 import asyncio
-import base64
 import concurrent.futures
-import contextlib
 import dataclasses
 import functools
-import hashlib
 import importlib.resources
 import json
 import os
-import re
 import signal
 import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import uvicorn
@@ -54,15 +50,13 @@ from albert_tf.inference.settings import SIMILARITY, Settings
 from albert_tf.tasks import EMBEDDINGS
 from albert_tf.training import session
 
-MAX_TEXTS = 1000  # in a request, since even short texts cost time
 _BYTES_PER_CHARACTER = 12  # outside the Basic Multilingual Plane, escaped as \ud83d\ude00
-_BYTES_OF_KEYS = 1 << 16  # allowance for the rest of the request
+_SECONDS_TO_ARRIVE = 5  # for the body of a request
 _SECONDS_TO_FINISH = 10  # for requests in progress when the server is stopped
 _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 _ANY_ADDRESS = ("0.0.0.0", "::")
 _JSON = "application/json"
 _PAGE = "web_page.html"
-_SCRIPT = re.compile("<script>(.*?)</script>", re.DOTALL)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,12 +81,11 @@ def serve(settings: Settings) -> None:
     with _listen(settings.web_host, settings.web_port) as listener:
         found = ModelFolder(settings.model_dir)
         with session.use_devices(program.device_settings(settings, found)):
-            application = WebApplication(load_tasks(settings, found), settings)
+            server = make_server(load_tasks(settings, found), settings)
             host, port = listener.getsockname()[:2]
             shown = f"[{host}]" if ":" in host else host
             logging.info("Serving at http://%s:%d; press Ctrl-C to stop", shown, port)
-            with contextlib.closing(application):
-                _run_until_stopped(Server(application), listener)
+            _run_until_stopped(server, listener)
             logging.info("Stopped")
 
 
@@ -160,81 +153,50 @@ def _compare(embed: Any, top_k: int, inputs: list[tuple[str, str | list[str]]]) 
     return results
 
 
-class Server(uvicorn.Server):
-    """A server of the application that does not wait for slow clients when it is stopped.
-
-    Args:
-        application: the application.
-    """
-
-    def __init__(self, application: WebApplication) -> None:
-        config = uvicorn.Config(
-            application.starlette,
-            log_config=None,  # uvicorn's warnings go to the log of the program
-            log_level="warning",
-            access_log=False,
-            timeout_graceful_shutdown=_SECONDS_TO_FINISH,
-        )
-        super().__init__(config)
-        self._application = application
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Rejects requests whose bodies have not arrived, and completes the others."""
-        self._application.stop_reading()
-        await super().shutdown(sockets)
-
-
-class WebApplication:
-    """The ASGI application with the web page and the JSON endpoint.
+def make_server(tasks: Mapping[str, Task], settings: Settings) -> uvicorn.Server:
+    """Returns the server of the page and the JSON endpoint.
 
     Args:
         tasks: name → task, default first.
-        settings: the name of the model, and the limits on texts and waiting requests.
-
-    Attributes:
-        starlette: the application.
+        settings: the name of the model, and the limits of requests.
     """
+    pages = _Pages(tasks, settings)
+    host = settings.web_host
+    names = [*_LOOPBACK, f"[{host}]" if ":" in host else host]
+    if host in _ANY_ADDRESS:  # under whatever name other machines know this one
+        names = ["*"]
+    application = Starlette(
+        routes=[
+            Route("/", pages.show),
+            Route("/health", pages.health),
+            Route("/predict", pages.predict, methods=["POST"]),
+        ],
+        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=names, www_redirect=False)],
+        exception_handlers={HTTPException: _reject, Exception: _fail},
+    )
+    config = uvicorn.Config(
+        application,
+        log_config=None,  # uvicorn's warnings go to the log of the program
+        log_level="warning",
+        access_log=False,
+        timeout_graceful_shutdown=_SECONDS_TO_FINISH,
+    )
+    return uvicorn.Server(config)
+
+
+class _Pages:
+    """The functions that answer requests; see `make_server` for the arguments."""
 
     def __init__(self, tasks: Mapping[str, Task], settings: Settings) -> None:
         self._tasks, self._settings = tasks, settings
         self._worker = concurrent.futures.ThreadPoolExecutor(1, "prediction")
         self._waiting = 0
-        self._reading: set[asyncio.Task[Any] | None] = set()  # requests whose bodies are arriving
-        self._page = importlib.resources.files(__package__).joinpath(_PAGE).read_text("utf-8")
-        # Only the page's own script may run, and it may load nothing from elsewhere.
-        digest = hashlib.sha256("".join(_SCRIPT.findall(self._page)).encode()).digest()
-        self._policy = (
-            "default-src 'none'; style-src 'unsafe-inline'; connect-src 'self'; base-uri 'none'; "
-            f"form-action 'none'; script-src 'sha256-{base64.b64encode(digest).decode()}'"
-        )
-        host = settings.web_host
-        names = [*_LOOPBACK, f"[{host}]" if ":" in host else host]
-        if host in _ANY_ADDRESS:  # under whatever name other machines know this one
-            names = ["*"]
-        self.starlette = Starlette(
-            routes=[
-                Route("/", self._show_page),
-                Route("/health", self._health),
-                Route("/predict", self._predict, methods=["POST"]),
-            ],
-            middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=names, www_redirect=False)],
-            exception_handlers={HTTPException: _reject, Exception: _fail},
-        )
 
-    def close(self) -> None:
-        """Cancels waiting requests, and stops the thread after the request in progress."""
-        self._worker.shutdown(cancel_futures=True)
+    async def show(self, request: Request) -> Response:
+        page = importlib.resources.files(__package__).joinpath(_PAGE).read_text("utf-8")
+        return Response(page, media_type="text/html")
 
-    def stop_reading(self) -> None:
-        """Rejects the requests whose bodies have not arrived yet."""
-        for task in filter(None, self._reading):
-            task.cancel()
-
-    async def _show_page(self, request: Request) -> Response:
-        headers = {"Content-Security-Policy": self._policy, "X-Content-Type-Options": "nosniff"}
-        return Response(self._page, headers=headers, media_type="text/html")
-
-    async def _health(self, request: Request) -> Response:
+    async def health(self, request: Request) -> Response:
         return _json_response(
             {
                 "status": "ok",
@@ -243,60 +205,42 @@ class WebApplication:
                 "waiting": self._waiting,
                 "max_waiting": self._settings.web_max_waiting,
                 "max_characters": self._settings.web_max_characters,
-                "max_texts": MAX_TEXTS,
             }
         )
 
-    async def _predict(self, request: Request) -> Response:
+    async def predict(self, request: Request) -> Response:
         name = request.query_params.get("task") or next(iter(self._tasks))
         if name not in self._tasks:
             known = ", ".join(self._tasks)
             raise HTTPException(400, f"task={name[:50]!r}: expected one of {known}")
-        if request.headers.get("Content-Type", "").partition(";")[0].strip().lower() != _JSON:
-            raise HTTPException(415, f"expected the header Content-Type: {_JSON}")
+        content = _parse_json(await self._read(request))
+        if len(json.dumps(content, ensure_ascii=False)) > self._settings.web_max_characters:
+            raise self._too_long()
+        rows = content if isinstance(content, list) else [content]
         try:
-            content = _parse_json(await self._read(request))
-            self._check_size(content)
-            rows = content if isinstance(content, list) else [content]
             inputs = _parse_rows(self._tasks[name], rows)
             results = await self._compute(functools.partial(self._tasks[name].predict, inputs))
-        except asyncio.CancelledError:  # not caught, it would be logged with its traceback
-            raise HTTPException(503, "the server is stopping") from None
+        except ValueError as error:
+            raise HTTPException(400, str(error)) from None
         return _json_response(results if isinstance(content, list) else results[0])
 
     async def _read(self, request: Request) -> bytes:
-        """Returns the body of a request; rejects it if it exceeds the size limit."""
-        limit = self._settings.web_max_characters * _BYTES_PER_CHARACTER + _BYTES_OF_KEYS
-        parts: list[bytes] = []
-        size = 0
-        task = asyncio.current_task()
-        self._reading.add(task)
+        """Returns the body of a request; rejects one that is too large, or not declared as JSON."""
+        if request.headers.get("Content-Type", "").partition(";")[0].strip().lower() != _JSON:
+            raise HTTPException(415, f"expected the header Content-Type: {_JSON}")
+        limit = self._settings.web_max_characters * _BYTES_PER_CHARACTER
+        if int(request.headers.get("Content-Length", limit + 1)) > limit:
+            raise self._too_long()
         try:
-            async for part in request.stream():
-                parts.append(part)
-                size += len(part)
-                if size > limit:
-                    raise self._too_long()
-        except ClientDisconnect:
-            raise HTTPException(400, "the connection was closed before the body ended") from None
-        finally:
-            self._reading.discard(task)
-        return b"".join(parts)
+            return await asyncio.wait_for(request.body(), _SECONDS_TO_ARRIVE)
+        except (asyncio.TimeoutError, ClientDisconnect):
+            raise HTTPException(408, "the body of the request did not arrive") from None
 
     def _too_long(self) -> HTTPException:
         most = self._settings.web_max_characters
         return HTTPException(
-            413, f"expected at most {most} characters in all texts of a request, got more"
+            413, f"expected at most {most} characters of JSON in a request, of declared length"
         )
-
-    def _check_size(self, content: object) -> None:
-        texts = list(_texts_of(content))
-        if sum(map(len, texts)) > self._settings.web_max_characters:
-            raise self._too_long()
-        if len(texts) > MAX_TEXTS:
-            raise HTTPException(
-                413, f"expected at most {MAX_TEXTS} texts in a request, got {len(texts)}"
-            )
 
     async def _compute(self, predict: Callable[[], Sequence[Result]]) -> Sequence[Result]:
         if self._waiting >= self._settings.web_max_waiting:
@@ -307,10 +251,7 @@ class WebApplication:
             )
         self._waiting += 1
         try:
-            loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._worker, predict)
-        except ValueError as error:
-            raise HTTPException(400, str(error)) from None
+            return await asyncio.get_running_loop().run_in_executor(self._worker, predict)
         finally:
             self._waiting -= 1
 
@@ -322,9 +263,7 @@ def _parse_json(body: bytes) -> object:
     except (ValueError, RecursionError) as error:
         what = "not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
         raise HTTPException(
-            400,
-            'expected a JSON object such as {"text": "…"}, or an array of them; the body is not '
-            f"valid JSON: {what}",
+            400, f'expected a JSON object such as {{"text": "…"}}: {what}'
         ) from None
     if content == []:
         raise HTTPException(400, "expected one or more inputs, got an empty array")
@@ -332,26 +271,18 @@ def _parse_json(body: bytes) -> object:
 
 
 def _parse_rows(task: Task, rows: Sequence[object]) -> list[Any]:
+    """Returns the inputs in the rows of a request; raises `BadRowError`, with the number."""
     inputs = []
     for number, value in enumerate(rows, 1):
         try:
-            row = reading.json_row(value)
+            row = tables.json_row(value)
             if isinstance(row, BadRowError):
                 raise row
             inputs.append(task.parse(row))
         except BadRowError as error:
             place = f"input {number}: " if len(rows) > 1 else ""
-            raise HTTPException(400, f"{place}{error}") from None
+            raise BadRowError(f"{place}{error}") from None
     return inputs
-
-
-def _texts_of(content: object) -> Iterator[str]:
-    """Yields all strings in a JSON value, except the keys of objects."""
-    if isinstance(content, str):
-        yield content
-    elif isinstance(content, (list, dict)):
-        for value in content if isinstance(content, list) else content.values():
-            yield from _texts_of(value)
 
 
 def _json_response(
@@ -366,13 +297,7 @@ async def _reject(request: Request, error: Exception) -> Response:
     """Returns the response to an invalid request."""
     if not isinstance(error, HTTPException):
         raise error
-    detail = error.detail
-    if error.status_code in (404, 405):
-        detail = (
-            f"{request.method} {request.url.path[:100]}: expected GET /, GET /health or "
-            "POST /predict"
-        )
-    return _json_response({"error": detail}, error.status_code, error.headers)
+    return _json_response({"error": error.detail}, error.status_code, error.headers)
 
 
 async def _fail(request: Request, error: Exception) -> Response:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import glob
-import hashlib
 import json
 import os
 from collections.abc import Iterator, Sequence
@@ -17,6 +16,7 @@ from absl import logging
 
 from albert_tf import files
 from albert_tf.finetuning import tables
+from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.tables import BadRowError, RowReports
 
 LEVELS = ("middle", "high")
@@ -45,42 +45,20 @@ class Question:
     label: int | None
     level: str = ""
 
-
-@dataclasses.dataclass(frozen=True)
-class QuestionSet:
-    """The questions of a split, in order.
-
-    Attributes:
-        name: name of the task, "race" or "choice".
-        split: "train", "dev" or "test".
-        path: the file or folder.
-        questions: all usable questions.
-    """
-
-    name: str
-    split: str
-    path: str
-    questions: list[Question]
-
-    def __len__(self) -> int:
-        return len(self.questions)
+    @property
+    def is_labeled(self) -> bool:
+        """Whether the correct option is known."""
+        return self.label is not None
 
     @property
-    def num_choices(self) -> int:
-        """The largest number of options of any question."""
-        return max(len(question.options) for question in self.questions)
+    def content(self) -> tuple[Any, ...]:
+        """All attributes."""
+        return dataclasses.astuple(self)
 
-    @property
-    def has_labels(self) -> bool:
-        """Whether every question has a label."""
-        return all(question.label is not None for question in self.questions)
 
-    def checksum(self) -> str:
-        """Returns the SHA-256 of the content of all questions, in hexadecimal."""
-        digest = hashlib.sha256()
-        for question in self.questions:
-            digest.update(repr(dataclasses.astuple(question)).encode("utf-8"))
-        return digest.hexdigest()
+def num_choices(questions: Sequence[Question]) -> int:
+    """Returns the largest number of options of any question."""
+    return max(len(question.options) for question in questions)
 
 
 def _text(row: dict[str, Any], key: str) -> str:
@@ -194,7 +172,7 @@ def _level_folders(data_dir: str, split: str, levels: Sequence[str]) -> dict[str
 
 def read_race(
     data_dir: str, split: str, levels: Sequence[str] = LEVELS, max_bad_rows: int = 0
-) -> QuestionSet:
+) -> Examples[Question]:
     """Reads a split of RACE, middle before high, as Google's program does.
 
     Both formats are supported: `<split>/<level>/all.txt` with one article per line, or the folders
@@ -219,14 +197,16 @@ def read_race(
         for place, row in _read_articles(folder):
             place = f"{level}/{place}"
             found += _questions_of_article(row, level, split == "test", place, reports)
-    return _question_set("race", split, found, reports)
+    return _examples("race", split, found, reports)
 
 
-def _question_set(name: str, split: str, found: list[Question], reports: RowReports) -> QuestionSet:
+def _examples(
+    name: str, split: str, found: list[Question], reports: RowReports
+) -> Examples[Question]:
     reports.log()
     if not found:
         raise ValueError(f"{reports.path}: contains no usable question")
-    return QuestionSet(name, split, reports.path, found)
+    return Examples(reports.path, split, found, name)
 
 
 def parse_question(row: Any, split: str, line: int) -> Question:
@@ -254,7 +234,7 @@ def parse_question(row: Any, split: str, line: int) -> Question:
     return Question(example_id, passage, question, options, label, level)
 
 
-def read_questions(data_dir: str, split: str, max_bad_rows: int = 0) -> QuestionSet:
+def read_questions(data_dir: str, split: str, max_bad_rows: int = 0) -> Examples[Question]:
     """Reads a split of a custom task: `<split>.jsonl` or `.json`, with one JSON object per line.
 
     The keys of an object are:
@@ -288,4 +268,4 @@ def read_questions(data_dir: str, split: str, max_bad_rows: int = 0) -> Question
         except BadRowError as error:
             name = f" ({row['id']})" if isinstance(row, dict) and "id" in row else ""
             reports.bad(f"line {line}{name}", str(error))
-    return _question_set("choice", split, found, reports)
+    return _examples("choice", split, found, reports)

@@ -25,11 +25,12 @@ from albert_tf import files
 from albert_tf.config import AlbertConfig
 from albert_tf.finetuning import feature_cache, metrics, results
 from albert_tf.finetuning.batching import Padding
+from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.sequences import TokenSequences
 from albert_tf.finetuning.task import Batch, FineTuningTask, Outputs, Split
 from albert_tf.heads import AlbertForMultipleChoice, classification_losses
 from albert_tf.ops import MASKED_SCORE
-from albert_tf.race.reading import LEVELS, QuestionSet, read_questions, read_race
+from albert_tf.race.reading import LEVELS, Question, num_choices, read_questions, read_race
 from albert_tf.race.settings import Settings
 from albert_tf.serving import graph_choices, saved_model
 from albert_tf.serving.graph_tokenizer import GraphTokenizer
@@ -48,7 +49,7 @@ def fill_in(question: str, option: str) -> str:
 
 
 def option_sequences(
-    data: QuestionSet, tokenizer: FullTokenizer, max_seq_length: int, max_qa_length: int
+    data: Examples[Question], tokenizer: FullTokenizer, max_seq_length: int, max_qa_length: int
 ) -> Iterator[tuple[list[int], int]]:
     """Yields C sequences for each question: (token ids, number of ids in segment 0).
 
@@ -58,10 +59,10 @@ def option_sequences(
         max_seq_length: see `make_features`.
         max_qa_length: see `make_features`; must fit into `max_seq_length`.
     """
-    cls_id, sep_id, num_choices = tokenizer.cls_id, tokenizer.sep_id, data.num_choices
+    cls_id, sep_id, count = tokenizer.cls_id, tokenizer.sep_id, num_choices(data.examples)
     passage, passage_ids = "", [0]
     num_cut = 0
-    for question in data.questions:
+    for question in data.examples:
         if question.passage != passage:  # consecutive questions share a passage
             passage, passage_ids = question.passage, tokenizer.encode(question.passage)
         text = tokenizer.preprocess(question.question)
@@ -72,7 +73,7 @@ def option_sequences(
             kept = passage_ids[: max_seq_length - SPECIAL_TOKENS - len(ending)]
             num_cut += len(kept) < len(passage_ids)
             yield [cls_id, *kept, sep_id, *ending, sep_id], len(kept) + 2
-        yield from [([], 0)] * (num_choices - len(question.options))
+        yield from [([], 0)] * (count - len(question.options))
     if num_cut:
         logging.info(
             "%s: %d sequences are longer than max_seq_length=%d; their passages were truncated",
@@ -83,7 +84,7 @@ def option_sequences(
 
 
 def make_features(
-    data: QuestionSet,
+    data: Examples[Question],
     tokenizer: FullTokenizer,
     max_seq_length: int,
     max_qa_length: int,
@@ -119,7 +120,7 @@ def make_features(
         )
         max_qa_length = room
     made_of = {
-        "task": data.name,
+        "task": data.task,
         "split": data.split,
         "max_qa_length": max_qa_length,
         "vocabulary": tokenizer.checksum,
@@ -130,9 +131,9 @@ def make_features(
 
     def make() -> TokenSequences:
         logging.info("Tokenizing the %d questions of %s", len(data), data.path)
-        labels = np.array([question.label or 0 for question in data.questions], np.int32)
+        labels = np.array([question.label or 0 for question in data.examples], np.int32)
         sequences = option_sequences(data, tokenizer, max_seq_length, max_qa_length)
-        return TokenSequences.pack(sequences, {"label_ids": labels}, data.num_choices)
+        return TokenSequences.pack(sequences, {"label_ids": labels}, num_choices(data.examples))
 
     return feature_cache.load_or_make(cache_file, made_of, make, TokenSequences)
 
@@ -153,7 +154,7 @@ class MultipleChoice(FineTuningTask):
     def __init__(self, settings: Settings, config: AlbertConfig, tokenizer: FullTokenizer) -> None:
         self.settings, self.config, self.tokenizer = settings, config, tokenizer
 
-    def read(self, split: str) -> QuestionSet:
+    def read(self, split: str) -> Examples[Question]:
         """Returns the questions of a split; see `read_race` and `read_questions`."""
         settings = self.settings
         if settings.task_name == "choice":
@@ -167,7 +168,7 @@ class MultipleChoice(FineTuningTask):
             levels = ["high"]
         return read_race(settings.data_dir, split, levels, settings.max_bad_rows)
 
-    def make_features(self, data: QuestionSet, split: str) -> TokenSequences:
+    def make_features(self, data: Examples[Question], split: str) -> TokenSequences:
         """Returns the token sequences and labels of a split, from the cache file if up to date."""
         settings = self.settings
         caches = {
@@ -282,7 +283,7 @@ class MultipleChoice(FineTuningTask):
         return {saved_model.TEXT_SIGNATURE: saved_model.TextSignature(inputs, tokenizer, answer)}
 
 
-def evaluate(data: QuestionSet, logits: NDArray[Any], batch_size: int) -> dict[str, float]:
+def evaluate(data: Examples[Question], logits: NDArray[Any], batch_size: int) -> dict[str, float]:
     """Returns the metrics of Google's program, and `eval_accuracy_<level>` for each level.
 
     Args:
@@ -290,10 +291,10 @@ def evaluate(data: QuestionSet, logits: NDArray[Any], batch_size: int) -> dict[s
         logits: float [N, C], in the order of the questions.
         batch_size: see `metrics.loss_metrics`.
     """
-    labels = np.array([question.label for question in data.questions])
+    labels = np.array([question.label for question in data.examples])
     predictions = logits.argmax(axis=1)
     found = {SELECTION_METRIC: metrics.accuracy(predictions, labels)}
-    levels = np.array([question.level for question in data.questions])
+    levels = np.array([question.level for question in data.examples])
     for level in sorted(set(levels.tolist()) - {""}):
         chosen = levels == level
         found[f"{SELECTION_METRIC}_{level}"] = metrics.accuracy(predictions[chosen], labels[chosen])
@@ -302,7 +303,7 @@ def evaluate(data: QuestionSet, logits: NDArray[Any], batch_size: int) -> dict[s
 
 
 def write_predictions(
-    output_dir: str, data: QuestionSet, probabilities: NDArray[np.float32]
+    output_dir: str, data: Examples[Question], probabilities: NDArray[np.float32]
 ) -> str:
     """Writes `<task>_predictions.jsonl`, with a JSON object for each question.
 
@@ -312,9 +313,9 @@ def write_predictions(
     Returns:
         The path of the file.
     """
-    path = os.path.join(output_dir, f"{data.name}_predictions.jsonl")
+    path = os.path.join(output_dir, f"{data.task}_predictions.jsonl")
     with files.write_atomically(path) as stream:
-        for question, row in zip(data.questions, probabilities, strict=True):
+        for question, row in zip(data.examples, probabilities, strict=True):
             prediction = int(row.argmax())
             line = {
                 "id": question.example_id,

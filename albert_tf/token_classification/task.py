@@ -17,7 +17,6 @@ Shapes: B batch size, N windows, S sequence length, K labels.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import os
 import re
@@ -34,8 +33,9 @@ from albert_tf import files
 from albert_tf.checkpoints import finding, trained_with
 from albert_tf.checkpoints.finding import TASK_FILE
 from albert_tf.config import AlbertConfig
-from albert_tf.finetuning import results
+from albert_tf.finetuning import results, tables
 from albert_tf.finetuning.batching import Padding
+from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.sequences import TokenSequences
 from albert_tf.finetuning.tables import BadRowError, RowReports
 from albert_tf.finetuning.task import Batch, FineTuningTask, Outputs, Split
@@ -82,28 +82,15 @@ class Sentence:
     tokens: tuple[str, ...]
     labels: tuple[str | None, ...]
 
-
-@dataclasses.dataclass(frozen=True)
-class SentenceSet:
-    """The sentences of a split, in the order of the file `path`."""
-
-    path: str
-    sentences: list[Sentence]
-
-    def __len__(self) -> int:
-        return len(self.sentences)
+    @property
+    def is_labeled(self) -> bool:
+        """Whether every token has a label."""
+        return None not in self.labels
 
     @property
-    def has_labels(self) -> bool:
-        """Whether every token has a label."""
-        return all(None not in sentence.labels for sentence in self.sentences)
-
-    def checksum(self) -> str:
-        """Returns the SHA-256 of all tokens and labels, in hexadecimal."""
-        content = hashlib.sha256()
-        for sentence in self.sentences:
-            content.update(repr((sentence.tokens, sentence.labels)).encode("utf-8"))
-        return content.hexdigest()
+    def content(self) -> tuple[tuple[str | None, ...], ...]:
+        """The tokens and labels."""
+        return self.tokens, self.labels
 
 
 def find_file(data_dir: str, split: str) -> str:
@@ -124,7 +111,7 @@ def find_file(data_dir: str, split: str) -> str:
 
 def read_sentences(
     settings: Settings, split: str, labels: Sequence[str] = (), is_logged: bool = True
-) -> SentenceSet:
+) -> Examples[Sentence]:
     """Reads the sentences of a split.
 
     Args:
@@ -140,7 +127,7 @@ def read_sentences(
             the message names the file and the line.
     """
     path, is_test = find_file(settings.data_dir, split), split == "test"
-    reports = RowReports(path, settings.max_bad_rows)
+    reports = RowReports(path, settings.max_bad_rows, needs_all=is_test)
     sentences = []
     for first_line, lines in _split_sentences(files.read_text(path)):
         words = []
@@ -148,13 +135,7 @@ def read_sentences(
             for line in lines:
                 words.append(_parse_line(line, settings, labels, is_test))
         except BadRowError as error:
-            place = first_line + len(words)
-            if is_test:
-                raise ValueError(
-                    f"{path}, line {place}: {error}. Sentences of a test file cannot be skipped, "
-                    "because every token needs a prediction."
-                ) from None
-            reports.bad(place, str(error))
+            reports.bad(first_line + len(words), str(error))
             continue
         tokens, found = zip(*words, strict=True)
         sentences.append(Sentence(first_line, tokens, found))
@@ -164,7 +145,7 @@ def read_sentences(
         reports.log()
     if not sentences:
         raise ValueError(f"{path}: contains no usable sentence")
-    return SentenceSet(path, sentences)
+    return Examples(path, split, sentences)
 
 
 def _split_sentences(text: str) -> Iterator[tuple[int, list[str]]]:
@@ -200,8 +181,7 @@ def _parse_line(
         return cells[place], None
     if not label:
         raise BadRowError(f"no label in column {settings.label_column} of {count}")
-    shown = ", ".join(labels[:10]) + ", …" * (len(labels) > 10)
-    raise BadRowError(f"unknown label {files.shown(label)}; expected {shown}")
+    raise BadRowError(f"unknown label {files.shown(label)}; expected {tables.few(labels)}")
 
 
 # Tags
@@ -220,7 +200,7 @@ class Tags:
     scheme: str
 
 
-def recognize_tags(train: SentenceSet, scheme: str = AUTO) -> Tags:
+def recognize_tags(train: Examples[Sentence], scheme: str = AUTO) -> Tags:
     """Returns the labels of the training data, sorted, and their tagging scheme.
 
     Raises:
@@ -228,7 +208,7 @@ def recognize_tags(train: SentenceSet, scheme: str = AUTO) -> Tags:
             scheme (or to any scheme); the message names it.
     """
     lines: dict[str, int] = {}
-    for sentence in train.sentences:
+    for sentence in train.examples:
         for line, label in enumerate(sentence.labels, sentence.line):
             lines.setdefault(str(label), line)
     labels = tuple(sorted(lines))
@@ -267,11 +247,11 @@ def guess_tags(labels: Sequence[str]) -> Tags:
     return Tags(tuple(labels), next(fitting, RAW))
 
 
-def _has_iob1(train: SentenceSet) -> bool:
+def _has_iob1(train: Examples[Sentence]) -> bool:
     """Returns whether any span starts with "I-", as in IOB1 unless it follows one of its type."""
     return any(
         str(sentence.labels[begin]).startswith("I")
-        for sentence in train.sentences
+        for sentence in train.examples
         for _, begin, _ in find_spans(sentence.labels)
     )
 
@@ -430,7 +410,7 @@ class Windows:
 
 
 def make_features(
-    data: SentenceSet,
+    data: Examples[Sentence],
     labels: Sequence[str],
     tokenizer: FullTokenizer,
     max_seq_length: int,
@@ -457,7 +437,7 @@ def make_features(
     room = max_seq_length - 2
     sequences, label_ids = [], []
     num_split = num_parts = 0
-    for number, sentence in enumerate(data.sentences):
+    for number, sentence in enumerate(data.examples):
         pieces = [
             (ids or [tokenizer.unk_id])[:room] for ids in tokenizer.encode_batch(sentence.tokens)
         ]
@@ -521,11 +501,11 @@ class TokenClassifier(FineTuningTask):
 
     # Data.
 
-    def read(self, split: str) -> SentenceSet:
+    def read(self, split: str) -> Examples[Sentence]:
         """Returns the sentences of a split; see `read_sentences`."""
         return read_sentences(self.settings, split, self.tags.labels)
 
-    def make_features(self, data: SentenceSet, split: str) -> Windows:
+    def make_features(self, data: Examples[Sentence], split: str) -> Windows:
         """Returns the windows of sentences."""
         length = self.settings.max_seq_length
         return make_features(data, self.tags.labels, self.tokenizer, length)
@@ -564,11 +544,11 @@ class TokenClassifier(FineTuningTask):
         windows = cast(Windows, split.features)
         ids = iter(windows.at_tokens(outputs["predictions"]))
         names = self.tags.labels
-        return [tuple(names[next(ids)] for _ in s.tokens) for s in split.data.sentences]
+        return [tuple(names[next(ids)] for _ in s.tokens) for s in split.data.examples]
 
     def measure(self, split: Split, outputs: Outputs, batch_size: int) -> dict[str, float]:
         """Returns the metrics of `span_metrics`."""
-        gold = [sentence.labels for sentence in split.data.sentences]
+        gold = [sentence.labels for sentence in split.data.examples]
         return span_metrics(gold, self.predicted_labels(split, outputs), self.tags.scheme)
 
     def measured_with(self, split: Split, batch_size: int, padding: Padding) -> tuple[Any, ...]:
@@ -688,7 +668,9 @@ class TokenClassifier(FineTuningTask):
         }
 
 
-def write_predictions(path: str, data: SentenceSet, predicted: Sequence[Sequence[str]]) -> None:
+def write_predictions(
+    path: str, data: Examples[Sentence], predicted: Sequence[Sequence[str]]
+) -> None:
     r"""Writes one token per line and blank lines between sentences, for `conlleval -d '\t'`.
 
     A line contains the token, its label if all labels are known, and the predicted label, separated
@@ -701,7 +683,7 @@ def write_predictions(path: str, data: SentenceSet, predicted: Sequence[Sequence
     """
     has_labels = data.has_labels
     with files.write_atomically(path) as stream:
-        for sentence, guesses in zip(data.sentences, predicted, strict=True):
+        for sentence, guesses in zip(data.examples, predicted, strict=True):
             for cells in zip(sentence.tokens, sentence.labels, guesses, strict=True):
                 shown = cells if has_labels else (cells[0], cells[2])
                 stream.write("\t".join(map(str, shown)) + "\n")

@@ -48,7 +48,7 @@ class Curves:
         self.path = os.path.join(output_dir, METRICS_FILE)
         self._reports = reports or Reports(output_dir)
         self._reports_are_shared = reports is not None
-        rows = _read_lines(self.path)
+        rows = read_lines(output_dir)
         self._lines: Lines = {
             (row["step"], _is_evaluation(row)): json.dumps(row)
             for row in rows
@@ -243,7 +243,7 @@ def _most_telling(means: Mapping[str, float]) -> dict[str, float]:
 
 def read_means(output_dir: str, step: int) -> dict[str, float] | None:
     """Returns the means logged by `MetricsLog.write` for a step if it is the last one, or None."""
-    rows = _read_lines(os.path.join(output_dir, METRICS_FILE))
+    rows = read_lines(output_dir)
     values = next((row for row in reversed(rows) if not _is_evaluation(row)), dict[str, Any]())
     if values.pop("step", None) != step:
         return None
@@ -254,6 +254,11 @@ def _is_evaluation(row: Mapping[str, Any]) -> bool:
     return any(name.startswith(EVAL) for name in row)
 
 
-def _read_lines(path: str) -> list[dict[str, Any]]:
-    """Returns the complete lines of `metrics.jsonl`; raises ValueError if one is damaged."""
+def read_lines(output_dir: str) -> list[dict[str, Any]]:
+    """Returns the complete lines of `metrics.jsonl`; [] if there is no such file.
+
+    Raises:
+        ValueError: a line is damaged.
+    """
+    path = os.path.join(output_dir, METRICS_FILE)
     return files.read_own_json_lines(path, {"step": int}, is_appended_to=True)

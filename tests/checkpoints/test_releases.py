@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from albert_tf.checkpoints import releases
-from albert_tf.checkpoints.releases import ReleaseReport, checksum, identify, known_releases
+from albert_tf.checkpoints import loading, releases
+from albert_tf.checkpoints.releases import ReleaseReport, checksum, known_releases
 from albert_tf.checkpoints.store import save_checkpoint
+from albert_tf.commands import check_release, convert_checkpoint
 from albert_tf.config import AlbertConfig
+from albert_tf.modeling import AlbertEncoder
 from tests.checkpoints.checkpoint_samples import ALBERT_ZH, GOOGLE, as_hugging_face, random_weights
 from tests.conftest import ROOT
 
@@ -73,6 +75,10 @@ def saved(folder, weights):
     return prefix
 
 
+def identify(path):
+    return releases.identify(path, loading.read_weights(path))
+
+
 def test_the_table_has_nine_releases_without_optimizer_slots():
     assert len(known_releases()) == 9
     for release in known_releases():
@@ -99,6 +105,37 @@ def test_a_release_is_recognized(known, tmp_path, name):
     assert report.release is not None
     assert report.release.name == name
     assert f"ALBERT {name}, {name}; all {len(known[name])} tensors match the release" in str(report)
+
+
+def test_a_release_is_named_where_its_encoder_is_loaded(known, tmp_path, caplog):
+    def logged(weights, folder):
+        caplog.clear()
+        folder.mkdir()
+        with caplog.at_level("INFO", "absl"):
+            loading.load_checkpoint(AlbertEncoder(GOOGLE), saved(folder, weights))
+        return caplog.text
+
+    release = "They are those of ALBERT google, google"
+    weights = {name: value for name, value in known["google"].items() if name.startswith("bert/")}
+    assert release in logged(known["google"], tmp_path / "all")
+    assert release in logged(weights, tmp_path / "encoder")
+    weights["bert/pooler/dense/bias"] = weights["bert/pooler/dense/bias"] + 1
+    assert release not in logged(weights, tmp_path / "altered")
+
+
+def test_a_release_is_named_where_it_is_inspected(known, tmp_path, capsys):
+    saved(tmp_path, known["google"])
+    GOOGLE.to_json_file(str(tmp_path / "albert_config.json"))
+    convert_checkpoint.convert(convert_checkpoint.Settings(str(tmp_path), inspect=True))
+    assert capsys.readouterr().out.endswith("  all weights are those of ALBERT google, google\n")
+
+
+def test_the_command_reports_a_release(known, tmp_path):
+    saved(tmp_path, known["google"])
+    report = check_release.run(check_release.Settings(input=str(tmp_path)))
+    assert report.endswith(
+        f"ALBERT google, google; all {len(known['google'])} tensors match the release"
+    )
 
 
 def test_altered_missing_and_added_tensors_are_listed(known, tmp_path):

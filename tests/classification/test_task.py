@@ -7,10 +7,11 @@ import tensorflow as tf
 from absl import logging
 
 from albert_tf.classification import task as classification
-from albert_tf.classification.reading import Example, ExampleSet, read_examples
+from albert_tf.classification.reading import Example, read_examples
 from albert_tf.classification.settings import Settings
 from albert_tf.classification.tasks import TASKS, ClassificationTask
 from albert_tf.finetuning.batching import Padding
+from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.task import Split
 from albert_tf.tokenization import FullTokenizer
 from tests.conftest import BATCH_SIZE
@@ -27,7 +28,7 @@ def tokenizer(tmp_path_factory):
 
 
 def make_set(*examples, task="rte", split="train"):
-    return ExampleSet(TASKS[task], split, "memory", [Example(*example) for example in examples])
+    return Examples("memory", split, [Example(*example) for example in examples], TASKS[task])
 
 
 def ids(text):
@@ -294,7 +295,7 @@ def test_predictions_of_other_examples_are_rejected(tmp_path):
 
 def test_a_custom_task_works_like_any_other(tokenizer, tmp_path):
     task = ClassificationTask("tsv", "", {}, labels=("x", "y", "z"))
-    data = ExampleSet(task, "test", "memory", [Example("test-0", "a")])
+    data = Examples("memory", "test", [Example("test-0", "a")], task)
     assert classification.make_features(data, tokenizer, 9).input_ids.tolist() == ids(
         "[CLS] a [SEP]"
     )

@@ -12,7 +12,7 @@ import shutil
 import numpy as np
 import pytest
 
-from albert_tf.checkpoints import trained_with
+from albert_tf.checkpoints import finding, trained_with
 from albert_tf.checkpoints.containers import open_checkpoint
 from albert_tf.checkpoints.loading import inspect_checkpoint, read_weights
 from albert_tf.checkpoints.store import save_checkpoint
@@ -279,7 +279,7 @@ def test_labels_of_tokens_get_their_scheme(tmp_path):
     names = {"0": "B-LOC", "1": "E-LOC", "2": "O"}
     architectures = ["AlbertForTokenClassification"]
     config.write_text(json.dumps({"architectures": architectures, "id2label": names}))
-    assert convert_checkpoint.find_task(Settings(str(tmp_path)), str(config)) == {
+    assert convert_checkpoint.find_task(str(tmp_path), str(config)) == {
         "token_labels": ["B-LOC", "E-LOC", "O"],
         "tag_scheme": "bioes",
     }
@@ -297,9 +297,9 @@ def test_labels_of_exported_models_are_known(labels, expected, tmp_path):
     (tmp_path / "assets.extra" / "labels.txt").write_text("\n".join(labels) + "\n")
     config = tmp_path / "assets.extra" / "albert_config.json"
     SHORT.to_json_file(str(config))
-    settings = Settings(str(tmp_path))
-    assert convert_checkpoint.find_config(settings) == str(config)
-    assert convert_checkpoint.find_task(settings, str(config)).items() >= expected.items()
+    assert finding.find_config(str(tmp_path)) == str(config)
+    found = convert_checkpoint.find_task(str(tmp_path), str(config))
+    assert found.items() >= expected.items()
 
 
 def test_several_vocabularies_beside_the_input_are_asked_about(google, tmp_path):

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+import os
 
 import numpy as np
 import pytest
 
+from albert_tf.checkpoints import containers, store
 from albert_tf.classification.settings import Settings
 from albert_tf.classification.tasks import TASKS
 from albert_tf.commands import plot_results
 from albert_tf.finetuning import sweeps
 from albert_tf.finetuning.result import FineTuningResult
-from tests.conftest import ROOT
 
 PNG = b"\x89PNG"
 
@@ -36,13 +35,24 @@ def write_json_lines(path, rows):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
-def write_evaluations(folder, rows):
-    """Rows are (digest of the data, step, metrics), in the order of the measurements."""
+def write_evaluations(folder, rows, best=0):
+    """Rows are (digest of the data, step, metrics), in the order of the measurements.
+
+    The checkpoint that was measured in the row `best` is kept.
+    """
+    prefix = str(folder / "model.ckpt-best")
+    store.save_checkpoint(prefix, {"global_step": np.int64(rows[best][1])})
+    names = {best: containers.digest(prefix)}
     write_json_lines(
         folder / "evaluations.jsonl",
         [
-            {"step": step, "metrics": metrics, "checkpoint": "c", "measured_on": data}
-            for data, step, metrics in rows
+            {
+                "step": step,
+                "metrics": metrics,
+                "checkpoint": names.get(number, ""),
+                "measured_on": data,
+            }
+            for number, (data, step, metrics) in enumerate(rows)
         ],
     )
 
@@ -61,6 +71,7 @@ def test_the_training_curve_has_both_losses_the_metric_and_the_best_step(figures
             ("this data", 5, {"f1": 0.75, "exact_match": 0.25, "eval_loss": 0.5, "loss": 9}),
             ("this data", 3, {"f1": 0.5, "exact_match": 0.5, "eval_loss": 1, "loss": 9}),
         ],
+        best=1,
     )
     assert plot_results.plot_run(str(tmp_path)) == [str(tmp_path / "training_curve.png")]
     assert (tmp_path / "training_curve.png").read_bytes().startswith(PNG)
@@ -70,20 +81,6 @@ def test_the_training_curve_has_both_losses_the_metric_and_the_best_step(figures
     assert data_of(metrics.lines[0]) == [[3, 5], [0.5, 0.75]]
     assert metrics.lines[1].get_xdata() == [5, 5]
     assert metrics.get_title() == "f1"
-
-
-@pytest.mark.parametrize(
-    ("task", "best"), [('{"labels": ["a"]}', 1), ('{"token_labels": ["O"]}', 2), (None, 1)]
-)
-def test_of_equal_checkpoints_the_one_that_the_program_keeps_is_marked(
-    figures, tmp_path, task, best
-):
-    if task:
-        (tmp_path / "task.json").write_text(task)
-    values = [0.5, 0.75, 0.75, 0.25]
-    write_evaluations(tmp_path, [("d", step, {"f1": v}) for step, v in enumerate(values)])
-    plot_results.plot_run(str(tmp_path))
-    assert figures[0].axes[1].lines[-1].get_xdata() == [best, best]
 
 
 def test_training_without_evaluations_has_a_curve_of_the_loss_alone(figures, tmp_path):
@@ -178,152 +175,36 @@ def test_labels_of_tokens_have_no_confusion_matrix(tmp_path):
     assert plot_results.plot_run(str(tmp_path)) == []
 
 
-def test_a_table_that_was_cut_short_is_an_error(tmp_path):
-    (tmp_path / "dev_predictions.tsv").write_text("line\tguid\tlabel\tprediction\tno\tyes\n1\tdev")
-    with pytest.raises(ValueError, match=r"dev_predictions.tsv:2: expected 6 cells, .* got 2"):
-        plot_results.plot_run(str(tmp_path))
-
-
-# The null odds
-
-
-@pytest.fixture(name="answered")
-def write_answered(tmp_path):
-    """The folder of a SQuAD 2.0 run: q1 and q2 have an answer, q3 has none."""
-    questions = [
-        {"id": name, "question": "Where?", "answers": found, "is_impossible": not found}
-        for name, found in (
-            ("q1", [{"text": "here", "answer_start": 0}]),
-            ("q2", [{"text": "there", "answer_start": 9}]),
-            ("q3", []),
-        )
-    ]
-    article = {"paragraphs": [{"context": "here and there", "qas": questions}]}
-    (tmp_path / "dev.json").write_text(json.dumps({"version": "v2.0", "data": [article]}))
-    folder = tmp_path / "run"
-    folder.mkdir()
-    (folder / "null_odds.json").write_text(json.dumps({"q1": -2.0, "q2": 3.0, "q3": 1.0}))
-    # A block for each checkpoint, and then the best one's.
-    (folder / "eval_results.txt").write_text(
-        "f1 = 50.0\nnull_score_diff_threshold = 7.0\nf1 = 75.0\nnull_score_diff_threshold = 0.5\n"
-    )
-    flags = {"do_predict": True, "predict_file": "dev.json"}
-    runs = [flags | {"predict_file": "earlier.json"}, flags, {"do_predict": False}]
-    write_json_lines(
-        folder / "runs.jsonl", [{"directory": str(tmp_path), "flags": run} for run in runs]
-    )
-    return folder
-
-
-def test_null_odds_are_drawn_with_the_questions_of_the_run(figures, answered):
-    assert plot_results.plot_run(str(answered)) == [str(answered / "null_odds.png")]
-    (axes,) = figures[0].axes
-    assert {text.get_text() for text in axes.get_legend().get_texts()} == {
-        "with an answer: 1 of 2 answered",
-        "without: 1 of 1 not answered",
-        "threshold 0.5",
-    }
-
-
-def test_null_odds_of_a_sweep_are_drawn_with_the_questions_of_its_folder(answered, tmp_path):
-    (answered / "runs.jsonl").rename(tmp_path / "runs.jsonl")
-    assert plot_results.plot_run(str(answered)) == [str(answered / "null_odds.png")]
-
-
-def test_null_odds_are_not_drawn_with_the_threshold_of_other_questions(answered):
-    flags = {"do_eval": True, "predict_file": "other.json"}
-    with open(answered / "runs.jsonl", "a") as stream:
-        stream.write(json.dumps({"directory": "/", "flags": flags}) + "\n")
-    assert plot_results.plot_run(str(answered)) == []
-
-
-def test_questions_that_were_moved_are_asked_for(answered, tmp_path):
-    moved = (tmp_path / "dev.json").rename(tmp_path / "moved.json")
-    with pytest.raises(FileNotFoundError, match=r"dev.json, which does not exist: set --predict_"):
-        plot_results.plot_run(str(answered))
-    assert plot_results.plot_run(str(answered), str(moved))
-
-
 @pytest.mark.parametrize(
-    ("name", "content", "message"),
+    ("name", "content", "place"),
     [
-        ("null_odds.json", '{"q1": 0.5}', r" has no entry for question q2 of .*dev.json"),
-        ("null_odds.json", '{"q1": 0.5', ": not written by this program, or damaged since"),
-        ("eval_results.txt", "f1 = 75.0\n", " has no line 'null_score_diff_threshold = …'"),
+        ("dev_predictions.tsv", "line\tguid\tlabel\tprediction\tno\tyes\n1\tdev", ":2: .* 'dev'"),
+        ("dev_predictions.tsv", "line\tguid\tlabel\tprediction\tno\n1\td\tno\tyes\t1\n", ":2: "),
+        ("sweep_results.tsv", "", ": "),
+        ("sweep_results.tsv", "folder\n\n", ": "),
+        ("metrics.jsonl", "[1]\n", ", line 1: "),
+        ("evaluations.jsonl", '{"step": 2}\n', ", line 1: "),
     ],
 )
-def test_null_odds_of_other_questions_or_damaged_are_an_error(answered, name, content, message):
-    (answered / name).write_text(content)
-    with pytest.raises(ValueError, match=name + message):
-        plot_results.plot_run(str(answered))
-
-
-def test_far_null_odds_and_thresholds_are_drawn_at_the_edge(figures, tmp_path):
-    path = str(tmp_path / "null_odds.png")
-    plot_results.draw_null_odds(path, [-2.0, -1.0, 0.5, 3.0, 1e6], [0.5, 0.75, 4.0], 0.5)
-    heights = [bar.get_height() for bar in figures[0].axes[0].patches]
-    assert sum(heights) == 5 + 3
-    plot_results.draw_null_odds(path, [-2.0, 1.0], [3.0], 1e9)
-    assert figures[1].axes[0].get_xlim()[1] < 10
-
-
-@pytest.mark.parametrize(
-    ("answerable", "unanswerable"), [([0.5], []), ([], [1.0, 1.0]), ([7.0], [7.0])]
-)
-def test_null_odds_without_a_range_are_drawn(answerable, unanswerable, figures, tmp_path):
-    plot_results.draw_null_odds(str(tmp_path / "odds.png"), answerable, unanswerable, 7.0)
-    heights = [bar.get_height() for bar in figures[0].axes[0].patches]
-    assert sum(heights) == len(answerable) + len(unanswerable)
+def test_a_damaged_file_is_named(tmp_path, name, content, place):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(ValueError, match=name + place):
+        plot_results.plot_run(str(tmp_path))
 
 
 # The sweep
 
 
-def plan_runs(folder, learning_rates, num_runs):
+def test_the_runs_of_a_sweep_have_their_plots_also_where_they_were_moved(tmp_path):
     settings = Settings(
-        task_name="mrpc",
-        data_dir="glue",
-        output_dir=str(folder),
-        do_eval=True,
-        learning_rate=learning_rates,
-        num_runs=num_runs,
-        seed=7,
+        task_name="mrpc", data_dir="glue", output_dir="old", learning_rate=(2e-5, 1.0), do_eval=True
     )
-    return sweeps.plan_runs(settings)
-
-
-def test_a_sweep_has_a_point_a_run_and_medians_and_its_runs_have_their_plots(figures, tmp_path):
-    runs = plan_runs(tmp_path, (2e-5, 1e-5, 1.0), 2)
-    scores = [0.75, 0.25, 0.5, 0.125, None, None]
-    sweeps.write_comparison(
-        str(tmp_path),
-        [
-            sweeps.Result(run, 5, {"f1": score, "loss": 9.0} if score else {}, "diverged")
-            for run, score in zip(runs, scores, strict=True)
-        ],
-        "f1",
-    )
-    (tmp_path / "lr2e-05_seed7").mkdir()
-    write_json_lines(tmp_path / "lr2e-05_seed7" / "metrics.jsonl", [{"step": 2, "loss": 3.0}])
-    assert plot_results.plot_run(str(tmp_path)) == [
-        str(tmp_path / "sweep.png"),
-        str(tmp_path / "lr2e-05_seed7" / "training_curve.png"),
-    ]
-    axes = figures[0].axes[0]
-    assert [data_of(line) for line in axes.lines] == [
-        [[1e-5] * 2, [0.5, 0.125]],
-        [[2e-5] * 2, [0.75, 0.25]],
-        [[1e-5, 2e-5], [0.3125, 0.5]],
-    ]
-    assert axes.get_xscale() == "log"
-    assert axes.get_ylabel() == "f1"
-
-
-def test_a_sweep_whose_runs_all_diverged_has_nothing_to_compare(tmp_path):
-    runs = plan_runs(tmp_path, (2e-5, 1e-5), 1)
-    results = [sweeps.Result(run, remark="diverged") for run in runs]
-    sweeps.write_comparison(str(tmp_path), results, "f1")
-    assert plot_results.plot_run(str(tmp_path)) == []
+    runs = [sweeps.Result(run, remark="diverged") for run in sweeps.plan_runs(settings)]
+    sweeps.write_comparison(str(tmp_path), runs, "f1")
+    folder = tmp_path / os.path.basename(runs[0].settings.output_dir)
+    folder.mkdir()
+    write_json_lines(folder / "metrics.jsonl", [{"step": 2, "loss": 3.0}])
+    assert plot_results.plot_run(str(tmp_path)) == [str(folder / "training_curve.png")]
 
 
 # Programs, and the command
@@ -343,10 +224,8 @@ def test_a_plot_that_cannot_be_drawn_is_a_warning_of_the_program(content, tmp_pa
 
 
 def test_the_command_names_what_it_draws_and_what_it_looks_for(tmp_path):
-    command = [sys.executable, str(ROOT / "tools" / "plot_results.py"), f"--output_dir={tmp_path}"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert "nothing to plot; expected metrics.jsonl" in done.stderr
+    settings = plot_results.Settings(output_dir=str(tmp_path))
+    with pytest.raises(ValueError, match=r"nothing to plot; expected metrics\.jsonl"):
+        plot_results.run(settings)
     write_json_lines(tmp_path / "metrics.jsonl", [{"step": 2, "loss": 3.0}])
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.stdout == f"{tmp_path}/training_curve.png\n"
+    assert plot_results.run(settings) == f"{tmp_path}/training_curve.png"

@@ -217,7 +217,6 @@ def test_answers_are_written_to_googles_files(request, version, rows):
         assert all(entry["text"] in CONTEXTS[context] for entry in nbest[qas_id])
         assert predictions[qas_id] in (nbest[qas_id][0]["text"], "")
     assert (folder / "null_odds.json").exists() == (version == "v2")
-    assert (folder / "null_odds.png").exists() == (version == "v2")
     if version == "v2":
         odds = read_json(folder / "null_odds.json")
         metrics = blocks(folder)[2]
@@ -341,9 +340,8 @@ def test_a_sweep_writes_a_folder_per_run_and_exports_the_best(run, files, tmp_pa
     rows = [line.split("\t") for line in (tmp_path / "sweep_results.tsv").read_text().splitlines()]
     assert [row[0] for row in rows] == ["folder", *folders]
     assert result.metrics["f1"] == max(float(row[rows[0].index("f1")]) for row in rows[1:])
-    assert (tmp_path / "sweep.png").exists()
     for folder in folders:
-        assert {"predictions.json", "null_odds.png"} <= set(os.listdir(folder))
+        assert {"predictions.json", "training_curve.png"} <= set(os.listdir(folder))
     # Later runs use the head of the trained models.
     again = run(
         f"--output_dir={tmp_path}",

@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 
-from albert_tf import files, remote
+from albert_tf import files
 from albert_tf.data import record_checksums, records
 from albert_tf.data.tfrecord import frame_records
 
@@ -52,7 +52,7 @@ def test_a_changed_file_has_no_stored_checksum(path):
 
 
 def test_without_a_version_nothing_is_trusted(tmp_path, monkeypatch):
-    monkeypatch.setattr(remote, "version", lambda path: "")
+    monkeypatch.setattr(files, "version", lambda path: "")
     path = f"file://{tmp_path}/train"
     with records.open_output(path, "") as write:
         write(frame_records([b"the boat"]))

@@ -7,6 +7,7 @@ import gzip
 
 import pytest
 
+from albert_tf.data import sources
 from albert_tf.data.sources import Source, find_sources, open_source
 
 TEXT = "one\ntwo 字\n\n".encode() * 40
@@ -55,3 +56,42 @@ def test_a_damaged_bzip2_file_is_named(tmp_path, damage):
         open_source(str(path)) as (stream, _),
     ):
         stream.read()
+
+
+def test_zstandard_is_recognized_with_any_number_of_frames_and_any_window(tmp_path):
+    zstd = pytest.importorskip("backports.zstd")
+    longest = {
+        zstd.CompressionParameter.window_log: 31,
+        zstd.CompressionParameter.enable_long_distance_matching: 1,
+    }
+    compressor = zstd.ZstdCompressor(options=longest)  # without the size in the header
+    content = compressor.compress(TEXT) + compressor.flush() + zstd.compress(TEXT)
+    path = tmp_path / "text"
+    path.write_bytes(content)
+    assert not find_sources([str(path)])[0].is_splittable
+    with open_source(str(path)) as (stream, _):
+        assert stream.read(3) == b"one"
+        assert stream.read() == TEXT[3:] + TEXT
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[:-5], lambda data: data + b"text"])
+def test_a_damaged_zstandard_file_is_named(tmp_path, damage):
+    zstd = pytest.importorskip("backports.zstd")
+    path = tmp_path / "text"
+    path.write_bytes(damage(zstd.compress(TEXT)))
+    with (
+        pytest.raises(ValueError, match="text: corrupt Zstandard file: "),
+        open_source(str(path)) as (stream, _),
+    ):
+        stream.read()
+
+
+def test_zstandard_without_its_package_names_the_extra(tmp_path, monkeypatch):
+    monkeypatch.setattr(sources, "zstd", None)
+    path = tmp_path / "text"
+    path.write_bytes(b"\x28\xb5\x2f\xfd")
+    with (
+        pytest.raises(ValueError, match=r"text: .*albert-tf2\[zstd\]"),
+        open_source(str(path)),
+    ):
+        pass

@@ -16,11 +16,12 @@ import tf_keras
 from albert_tf.checkpoints import store
 from albert_tf.checkpoints.names import variable_name
 from albert_tf.classification import Settings
-from albert_tf.classification.reading import Example, ExampleSet
+from albert_tf.classification.reading import Example
 from albert_tf.classification.task import Classifier
 from albert_tf.classification.tasks import find_task
 from albert_tf.config import AlbertConfig
 from albert_tf.finetuning import run as engine
+from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.prediction import Predictor
 from albert_tf.finetuning.run import FineTuningRun
 from albert_tf.finetuning.sequences import TokenSequences
@@ -98,7 +99,7 @@ def make_split(task, name, labels):
     column = np.array(numbers, np.float32 if task.is_regression else np.int32)
     rng = np.random.default_rng(5)
     sequences = [([2, *rng.integers(5, 97, 3 + n).tolist(), 3], 5 + n) for n in range(len(labels))]
-    data = ExampleSet(task, name, f"{name}.tsv", examples)
+    data = Examples(f"{name}.tsv", name, examples, task)
     return Split(name, data, TokenSequences.pack(sequences, {"label_ids": column}))
 
 

@@ -112,7 +112,7 @@ def test_token_labels_have_the_highest_logits(tag):
     logits = tag.model(batch).numpy()[0]
     (pieces,) = tag.tokenizer.encode_batch(["The"])
     best = [logits[1].argmax(), logits[1 + len(pieces)].argmax()]
-    assert tag(["The boat"])[0]["labels"] == [tag.tags.labels[n] for n in best]
+    assert tag(["The boat"])[0]["labels"] == [tag.labels[n] for n in best]
 
 
 @pytest.mark.parametrize(
@@ -299,6 +299,15 @@ def test_exports_of_all_programs_answer_as_their_runs(folders, task, tmp_path, m
     folder, ask = folders[task]
     wanted = albert_tf.load_predictor(str(folder))
     check_export(export_of(wanted, folder, tmp_path), wanted, ask)
+
+
+def test_settings_of_the_training_alone_do_not_matter(tmp_path, config_file, toy_spm_model):
+    heads = {"output_weights": (2, SIZE), "output_bias": (2,)}
+    folder = write_folder(tmp_path, config_file, toy_spm_model, heads)
+    flags = {"report_to": ["wandb"], "learning_rate": [1e-5, 2e-5], "max_seq_length": 17}
+    (folder / "run.json").write_text(json.dumps({"flags": flags, "directory": "/"}))
+    classify = albert_tf.load_predictor(str(folder))  # on a machine without wandb
+    assert (classify.labels, classify.max_seq_length) == (("0", "1"), 17)
 
 
 def test_invalid_options_are_rejected(pretrained_dir):

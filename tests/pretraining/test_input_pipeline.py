@@ -12,7 +12,6 @@ import pytest
 import tensorflow as tf
 
 from albert_tf import files as file_access
-from albert_tf import remote
 from albert_tf.data import records
 from albert_tf.data.tfrecord import HEADER_BYTES, frame_records
 from albert_tf.pretraining import input_pipeline, record_files
@@ -274,7 +273,7 @@ def write_indexed(folder):
 def count_ranges(monkeypatch):
     """Returns a list that grows by the sizes of all parts of record files that are read."""
     sizes = []
-    read_ranges, readinto = file_access.read_ranges, remote._Reader.readinto
+    read_ranges, readinto = file_access.read_ranges, file_access._Reader.readinto
 
     def count(path, ranges):
         if path.endswith(".tfrecord") and "records.index" not in path:
@@ -287,7 +286,7 @@ def count_ranges(monkeypatch):
         return size
 
     monkeypatch.setattr(file_access, "read_ranges", count)
-    monkeypatch.setattr(remote._Reader, "readinto", count_stream)
+    monkeypatch.setattr(file_access._Reader, "readinto", count_stream)
     return sizes
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from absl import logging
 
-from albert_tf.race.reading import Question, read_questions, read_race
+from albert_tf.race.reading import Question, num_choices, read_questions, read_race
 
 
 def article(name, answers="AD", **changes):
@@ -41,23 +41,23 @@ def test_both_formats_are_read_middle_before_high(tmp_path, together):
     folder = write_articles(tmp_path, "middle", article("m1", "BA"), together=together)
     data = read_race(folder, "dev")
     options, numbers = ("w", "x", "y", "z"), ("1", "2", "3", "4")
-    assert data.questions == [
+    assert data.examples == [
         Question("m1", "The passage m1.", "m1 is _ ?", options, 1, "middle"),
         Question("m1", "The passage m1.", "Why ?", numbers, 0, "middle"),
         Question("h1", "The passage h1.", "h1 is _ ?", options, 0, "high"),
         Question("h1", "The passage h1.", "Why ?", numbers, 3, "high"),
     ]
-    assert data.num_choices == 4
+    assert num_choices(data.examples) == 4
     assert data.has_labels
 
 
 def test_files_are_sorted_by_name_and_lines_keep_their_order(tmp_path):
     names = ["a", "b", "c"]
     write_articles(tmp_path, "middle", *map(article, names))  # middle8, middle9, middle10
-    found = [question.example_id for question in read_race(str(tmp_path), "dev").questions]
+    found = [question.example_id for question in read_race(str(tmp_path), "dev").examples]
     assert found == ["c", "c", "a", "a", "b", "b"]
     write_articles(tmp_path, "middle", *map(article, names), together=True)
-    found = [question.example_id for question in read_race(str(tmp_path), "dev").questions]
+    found = [question.example_id for question in read_race(str(tmp_path), "dev").examples]
     assert found == ["a", "a", "b", "b", "c", "c"]
 
 
@@ -65,7 +65,7 @@ def test_a_single_level_can_be_read(tmp_path, warnings):
     write_articles(tmp_path, "high", article("h1"))
     folder = write_articles(tmp_path, "middle", article("m1"))
     data = read_race(folder, "dev", levels=["high"])
-    assert {question.level for question in data.questions} == {"high"}
+    assert {question.level for question in data.examples} == {"high"}
     assert not warnings
 
 
@@ -83,7 +83,7 @@ def test_a_missing_level_is_reported(tmp_path, warnings):
 
 def test_the_data_directory_may_be_the_folder_itself(tmp_path):
     folder = write_articles(tmp_path, "middle", article("m1"))
-    assert read_race(folder + "/RACE", "dev").questions == read_race(folder, "dev").questions
+    assert read_race(folder + "/RACE", "dev").examples == read_race(folder, "dev").examples
 
 
 def test_test_articles_may_lack_their_answers(tmp_path):
@@ -91,7 +91,7 @@ def test_test_articles_may_lack_their_answers(tmp_path):
     del unanswered["answers"]
     folder = write_articles(tmp_path, "middle", unanswered, split="test")
     data = read_race(folder, "test")
-    assert [question.label for question in data.questions] == [None, None]
+    assert [question.label for question in data.examples] == [None, None]
     assert not data.has_labels
 
 
@@ -130,7 +130,7 @@ def test_bad_questions_are_an_error_with_their_place_or_counted(tmp_path, warnin
     with pytest.raises(ValueError, match=r"RACE/dev, middle/all.txt, " + problem):
         read_race(folder, "dev", ["middle"])
     data = read_race(folder, "dev", ["middle"], max_bad_rows=1)
-    good = [question.example_id for question in data.questions if question.example_id != "m2"]
+    good = [question.example_id for question in data.examples if question.example_id != "m2"]
     assert good == ["m1", "m1", "m3", "m3"]
     assert "1 bad rows skipped" in warnings[-1]
 
@@ -163,12 +163,12 @@ def test_questions_of_any_data_set_may_have_any_number_of_options(tmp_path):
         question(options=list("pqrst"), label="s"),
     )
     data = read_questions(folder, "train")
-    assert data.questions == [
+    assert data.examples == [
         Question("7", "It rains.", "How ?", ("a", "b", "c"), 1, "d"),
         Question("train-1", "It rains.", "", ("yes", "no"), 0),
         Question("train-2", "It rains.", "How ?", ("p", "q", "r", "s", "t"), 3),
     ]
-    assert data.num_choices == 5
+    assert num_choices(data.examples) == 5
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_questions_of_any_data_set_may_have_any_number_of_options(tmp_path):
 )
 def test_the_answer_is_an_index_a_letter_or_the_option_itself(tmp_path, label, number):
     data = read_questions(write_questions(tmp_path, question(label=label)), "train")
-    assert data.questions[0].label == number
+    assert data.examples[0].label == number
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ def test_an_id_that_is_not_valid_unicode_is_rejected(tmp_path):
 
 def test_test_questions_need_no_label(tmp_path):
     folder = write_questions(tmp_path, question(label=None), name="test.json")
-    assert read_questions(folder, "test").questions[0].label is None
+    assert read_questions(folder, "test").examples[0].label is None
     folder = write_questions(tmp_path, question(label=4), name="test.json")
     with pytest.raises(ValueError, match="label 4 for 3 options"):
         read_questions(folder, "test")
@@ -248,6 +248,6 @@ def test_the_checksum_depends_on_all_fields(tmp_path):
 def test_real_questions_are_read_in_googles_order(shared):
     golden = np.load(shared / "golden" / "tasks" / "race" / "dev.npz")
     data = read_race(str(shared / "data" / "race"), "dev")
-    found = [question.example_id for question in data.questions]
+    found = [question.example_id for question in data.examples]
     assert found[: len(golden["example_id"])] == golden["example_id"].tolist()
     assert len(data) == 100

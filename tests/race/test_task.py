@@ -8,9 +8,10 @@ from absl import logging
 
 from albert_tf.data.tfrecord import encode_examples
 from albert_tf.finetuning.batching import Padding
+from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.task import Split
 from albert_tf.race import task as race
-from albert_tf.race.reading import Question, QuestionSet, read_race
+from albert_tf.race.reading import Question, read_race
 from albert_tf.race.settings import Settings
 from albert_tf.tokenization import FullTokenizer
 
@@ -30,7 +31,7 @@ def ids(text):
 
 
 def make_set(*questions, split="dev"):
-    return QuestionSet("race", split, "memory", list(questions))
+    return Examples("memory", split, list(questions), "race")
 
 
 def make_question(question="The _ is _ ?", options=OPTIONS, label=1, level="", passage=None):
@@ -88,7 +89,7 @@ def test_features_match_googles_program(shared):
     tokenizer = FullTokenizer(spm_model_file=str(shared / "vocab" / "30k-clean.model"))
     data = read_race(str(shared / "data" / "race"), "dev")
     count, _, length = golden["input_ids"].shape
-    data = dataclasses.replace(data, questions=data.questions[:count])
+    data = dataclasses.replace(data, examples=data.examples[:count])
     batch = race.make_features(data, tokenizer, length, 64).batch(np.arange(count), length)
     for key in ("input_ids", "input_mask", "segment_ids"):
         np.testing.assert_array_equal(batch[key], golden[key], err_msg=key)
@@ -103,7 +104,7 @@ def test_the_cache_is_recreated_if_something_changed(tokenizer, tmp_path):
         (data, 12, 4),
         (data, 12, 5),
         (data, 13, 5),
-        (make_set(*data.questions[::-1]), 13, 5),
+        (make_set(*data.examples[::-1]), 13, 5),
     ):
         fresh = race.make_features(questions, tokenizer, length, qa_length)
         for _ in range(2):

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.sequences import TokenSequences
-from albert_tf.race.reading import Question, QuestionSet
+from albert_tf.race.reading import Question
 from albert_tf.race.task import fill_in, option_sequences
 from albert_tf.serving import graph_choices
 from albert_tf.serving.graph_tokenizer import GraphTokenizer
@@ -34,7 +35,7 @@ def test_choices_are_filled_in_as_in_python():
 @pytest.mark.parametrize("max_qa_length", [1, 4, 14])
 def test_sequences_match_the_program(toy_tokenizer, max_qa_length):
     questions = [Question("", *texts, None) for texts in QUESTIONS]
-    data = QuestionSet("choice", "test", "questions", questions)
+    data = Examples("questions", "test", questions)
     sequences = option_sequences(data, toy_tokenizer, 17, max_qa_length)
     features = TokenSequences.pack(sequences, {}, 4)
     expected = features.batch(np.arange(4), int(features.lengths.max()))

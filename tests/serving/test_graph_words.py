@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from albert_tf.finetuning.examples import Examples
 from albert_tf.serving import graph_words
 from albert_tf.serving.graph_tokenizer import GraphTokenizer
-from albert_tf.token_classification.task import Sentence, SentenceSet, make_features
+from albert_tf.token_classification.task import Sentence, make_features
 from albert_tf.tokenization import find_words
 
 TEXTS = [
@@ -57,7 +58,9 @@ def test_windows_match_the_program(splitter, toy_tokenizer, max_seq_length):
         Sentence(1, tuple(word for word, _ in row), (None,) * len(row))
         for row in map(find_words, TEXTS)
     ]
-    windows = make_features(SentenceSet("", sentences), "OB", toy_tokenizer, max_seq_length, False)
+    windows = make_features(
+        Examples("", "test", sentences), "OB", toy_tokenizer, max_seq_length, False
+    )
     expected = windows.batch(np.arange(len(windows)), int(windows.lengths.max()))
     firsts = np.argwhere(expected.pop("label_ids") == 0)
     np.testing.assert_array_equal(found.places, firsts)

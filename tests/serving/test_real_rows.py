@@ -222,7 +222,7 @@ def choices(shared, folder):
     settings = place.always(max_seq_length=128, max_qa_length=48, train_batch_size=4)
     settings |= {"data_dir": str(folder / "RACE"), "do_predict": False, "train_step": 5}
     race.run(race.Settings(task_name="race", **settings))
-    questions = read_race(str(folder / "RACE"), "test").questions[:NUM_ROWS]
+    questions = read_race(str(folder / "RACE"), "test").examples[:NUM_ROWS]
     odd = [dataclasses.replace(questions[0], passage=text) for text in ODD]
     results = albert_tf.load_predictor(place.output).choose([*questions, *odd])
     columns = {

@@ -10,9 +10,10 @@ import tensorflow as tf
 from absl import logging
 
 from albert_tf.finetuning.batching import Padding
+from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.task import Split
 from albert_tf.token_classification import Settings, task
-from albert_tf.token_classification.task import Sentence, SentenceSet, Tags, find_spans
+from albert_tf.token_classification.task import Sentence, Tags, find_spans
 from albert_tf.tokenization import FullTokenizer
 
 CONLL = """\
@@ -45,7 +46,7 @@ def labeled(*sentences):
     for labels in map(str.split, sentences):
         rows.append(Sentence(line, ("x",) * len(labels), tuple(labels)))
         line += len(labels) + 1
-    return SentenceSet("train.txt", rows)
+    return Examples("train.txt", "train", rows)
 
 
 @pytest.fixture(name="warnings")
@@ -60,19 +61,19 @@ def warnings_of_the_log(monkeypatch):
 
 def test_conll_columns_are_read_sentence_by_sentence(tmp_path):
     data = read(tmp_path, CONLL)
-    assert [s.tokens for s in data.sentences] == [("U.N.", "official", "Ekeus"), ("heads",), (".",)]
-    assert data.sentences[0].labels == ("I-ORG", "O", "I-PER")
-    assert [s.line for s in data.sentences] == [3, 7, 10]
+    assert [s.tokens for s in data.examples] == [("U.N.", "official", "Ekeus"), ("heads",), (".",)]
+    assert data.examples[0].labels == ("I-ORG", "O", "I-PER")
+    assert [s.line for s in data.examples] == [3, 7, 10]
     chunks = read(tmp_path, CONLL, label_column=2, token_column=1)
-    assert chunks.sentences[0] == Sentence(3, ("NNP", "NN", "NNP"), ("I-NP",) * 3)
+    assert chunks.examples[0] == Sentence(3, ("NNP", "NN", "NNP"), ("I-NP",) * 3)
 
 
 def test_chinese_has_one_character_per_line_and_an_ideographic_space_is_one(tmp_path):
     text = "\ufeff河\tB-LOC\r\n\u3000\tO\r\n\r\n船\tO\r\n"
     data = read(tmp_path, text, name="train.conll")
-    assert [s.tokens for s in data.sentences] == [("河", "\u3000"), ("船",)]
-    assert data.sentences[0].labels == ("B-LOC", "O")
-    assert read(tmp_path, "\u3000 O\n河 O\n", "dev").sentences[0].tokens == ("\u3000", "河")
+    assert [s.tokens for s in data.examples] == [("河", "\u3000"), ("船",)]
+    assert data.examples[0].labels == ("B-LOC", "O")
+    assert read(tmp_path, "\u3000 O\n河 O\n", "dev").examples[0].tokens == ("\u3000", "河")
 
 
 def test_the_checksum_depends_on_tokens_and_labels(tmp_path):
@@ -99,7 +100,7 @@ def test_a_bad_line_is_rejected_with_its_number(tmp_path, text, message):
 def test_bad_sentences_up_to_the_limit_are_skipped_and_counted(tmp_path, warnings):
     text = "a O\nb\n\nc O\n\nd B-PRE\n"
     data = read(tmp_path, text, labels=TAGS.labels, max_bad_rows=2)
-    assert [s.tokens for s in data.sentences] == [("c",)]
+    assert [s.tokens for s in data.examples] == [("c",)]
     assert any("2 bad rows skipped" in line for line in warnings)
     with pytest.raises(ValueError, match="line 6: unknown label"):
         read(tmp_path, text, labels=TAGS.labels, max_bad_rows=1)
@@ -107,7 +108,7 @@ def test_bad_sentences_up_to_the_limit_are_skipped_and_counted(tmp_path, warning
 
 def test_a_test_file_may_lack_labels_but_not_tokens(tmp_path, warnings):
     data = read(tmp_path, "a\nb O\n\nc B-PRE\n", "test", TAGS.labels)
-    assert [s.labels for s in data.sentences] == [(None, "O"), (None,)]
+    assert [s.labels for s in data.examples] == [(None, "O"), (None,)]
     assert not data.has_labels
     assert "no known label" in warnings[0]
     with pytest.raises(ValueError, match=r"line 2: no token .* cannot be skipped"):
@@ -274,7 +275,9 @@ def make_tokenizer(tmp_path_factory):
 
 
 def features_of(tokenizer, tokens, labels, max_seq_length=11):
-    data = SentenceSet("train.txt", [Sentence(1, tuple(tokens.split()), tuple(labels.split()))])
+    data = Examples(
+        "train.txt", "train", [Sentence(1, tuple(tokens.split()), tuple(labels.split()))]
+    )
     windows = task.make_features(data, TAGS.labels, tokenizer, max_seq_length)
     pieces = [
         " ".join(
@@ -339,8 +342,9 @@ def test_a_token_longer_than_a_window_keeps_its_first_pieces(tokenizer):
 
 
 def test_a_batch_is_padded_with_tokens_that_have_no_label(tokenizer):
-    data = SentenceSet(
+    data = Examples(
         "test.txt",
+        "train",
         [Sentence(1, ("the", "boat"), ("O", "B-LOC")), Sentence(4, ("rivers",), (None,))],
     )
     windows = task.make_features(data, TAGS.labels, tokenizer, 11)
@@ -385,7 +389,7 @@ def test_the_loss_is_the_mean_over_all_tokens_of_the_batch(classifier):
 
 def test_predictions_are_converted_to_labels_and_evaluated(classifier, tokenizer):
     gold = ("B-LOC", "I-LOC", "O", "B-PER")
-    data = SentenceSet("dev.txt", [Sentence(1, ("河", "船", "the", "rivers"), gold)])
+    data = Examples("dev.txt", "train", [Sentence(1, ("河", "船", "the", "rivers"), gold)])
     features = task.make_features(data, TAGS.labels, tokenizer, 6)
     split = Split("dev", data, features)
     # Two windows, "河 船 the" and "rivers"; only first pieces of tokens count.
@@ -411,15 +415,16 @@ def test_the_evaluation_digest_depends_on_data_and_tags(classifier, tiny_config,
 
 
 def test_files_have_the_columns_of_conlleval(tmp_path):
-    data = SentenceSet(
+    data = Examples(
         "test.txt",
+        "train",
         [Sentence(1, ("河", "船"), ("B-LOC", "O")), Sentence(4, ("雨",), ("O",))],
     )
     guesses = [("B-LOC", "I-LOC"), ("O",)]
     path = tmp_path / "predictions.tsv"
     task.write_predictions(str(path), data, guesses)
     assert path.read_text() == "河\tB-LOC\tB-LOC\n船\tO\tI-LOC\n\n雨\tO\tO\n\n"
-    data.sentences[1] = Sentence(4, ("雨",), (None,))
+    data.examples[1] = Sentence(4, ("雨",), (None,))
     task.write_predictions(str(path), data, guesses)
     assert path.read_text() == "河\tB-LOC\n船\tI-LOC\n\n雨\tO\n\n"
 
