@@ -14,7 +14,7 @@ from typing import Any
 from absl import logging
 
 from albert_tf import files, included, tasks
-from albert_tf.checkpoints import families, finding, trained_with
+from albert_tf.checkpoints import families, finding, run_record
 from albert_tf.checkpoints.containers import WeightFile, open_weights
 from albert_tf.checkpoints.huggingface import TOKENIZER_CONFIG_FILE
 from albert_tf.checkpoints.loading import load_checkpoint
@@ -55,8 +55,8 @@ def load_pretrained(
     check_vocabulary(tokenizer, spm_model_file or vocab_file or "", config, config_file, folder)
     head_arguments = {**spec.head_arguments, **_recorded_head(folder, spec), **head_arguments}
     if spec.name == tasks.FILL_MASK:  # the model has the heads of pre-training
-        objective = trained_with.read_objective(finding.records_of(folder))
-        head_arguments = {trained_with.OBJECTIVE: objective, **head_arguments}
+        objective = run_record.read_objective(finding.records_of(folder))
+        head_arguments = {run_record.OBJECTIVE: objective, **head_arguments}
     model = _make_model(config, spec, num_labels, recognized, head_arguments)
     load_checkpoint(model, weights.path)
     return model, tokenizer
@@ -82,8 +82,8 @@ def _recorded_head(folder: str, spec: TaskSpec) -> dict[str, Any]:
     """Returns the arguments of the head that the run in a folder was trained with."""
     if not spec.head_settings:
         return {}
-    recorded = trained_with.read_settings(finding.records_of(folder))
-    return trained_with.values_of(recorded, spec.head_settings, tasks.resolve(spec.settings))
+    recorded = run_record.read_settings(finding.records_of(folder))
+    return run_record.values_of(recorded, spec.head_settings, tasks.resolve(spec.settings))
 
 
 def _num_labels(num_labels: int | None, spec: TaskSpec, recognized: families.Recognized) -> int:
@@ -113,9 +113,9 @@ def check_vocabulary(
         ValueError: the vocabulary is larger than the embedding table, or not the one that the model
             was trained with.
     """
-    found = trained_with.of_tokenizer(tokenizer, vocabulary)
+    found = run_record.of_tokenizer(tokenizer, vocabulary)
     records = finding.records_of(folder)
-    is_known = trained_with.check_vocabulary(records, found) is not None
+    is_known = run_record.check_vocabulary(records, found) is not None
     if tokenizer.vocab_size == config.vocab_size:
         return
     message = (
@@ -154,9 +154,9 @@ def read_config(path: str, recognized: families.Recognized) -> AlbertConfig:
 
 def find_do_lower_case(folder: str, weights: WeightFile) -> bool:
     """Returns whether a folder's vocabulary is for lowercased text; True if this is not known."""
-    recorded = trained_with.read_settings(finding.records_of(folder))
-    if trained_with.LOWER_CASE in recorded:
-        return recorded[trained_with.LOWER_CASE] == str(True)
+    recorded = run_record.read_settings(finding.records_of(folder))
+    if run_record.LOWER_CASE in recorded:
+        return recorded[run_record.LOWER_CASE] == str(True)
     flags = finding.read_json_if_there(folder, TOKENIZER_CONFIG_FILE)
     if "do_lower_case" in flags:
         return bool(flags["do_lower_case"])

@@ -24,10 +24,9 @@ import sys
 from absl import logging
 
 from albert_tf import files, included
-from albert_tf.checkpoints import finding, releases
+from albert_tf.checkpoints import finding, releases, run_record
 from albert_tf.cli import program
 from albert_tf.settings import REQUIRED, SettingsGroup, setting
-from albert_tf.training import run_directory
 
 DATA_FILE_FLAGS = ("train_file", "predict_file")
 
@@ -133,7 +132,7 @@ def _folders(settings: Settings, recipe: Recipe) -> dict[str, str]:
 
 def measured(output_dir: str) -> str:
     """Returns the results of a run as one line, phase by phase."""
-    results = run_directory.read_results(output_dir)
+    results = run_record.read_results(output_dir)
     phases = {
         phase: ", ".join(
             f"{name} {value:.4g}" for name, value in values.items() if isinstance(value, float)

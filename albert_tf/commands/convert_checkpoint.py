@@ -20,7 +20,7 @@ TF-Hub module, a Hugging Face model, or an .h5 file by kamalkraj. It is given as
 prefix, a file, or a folder that contains one of these. Pickle files are refused. The config, the
 vocabulary and the label names are searched for in the same folder and are converted as well: to
 config.json, spiece.model or vocab.txt, tokenizer.json and id2label for Hugging Face, and to files
-of the original names and task.json for the other formats.
+of the original names and run.json for the other formats.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from albert_tf.sentence_objectives import SCOPE, SOP
 from albert_tf.settings import REQUIRED, SettingsGroup, setting
 
 if TYPE_CHECKING:
-    from albert_tf.checkpoints.trained_with import TrainedWith
+    from albert_tf.checkpoints.run_record import TrainedWith
     from albert_tf.modeling import AlbertForPretraining
 
-CONFIG_NAME, TASK_FILE = "albert_config.json", "task.json"
+CONFIG_NAME = "albert_config.json"
 FORMATS = ("tensorflow", "huggingface", "tf_hub", "model_garden", "saved_model")
 BATCH_SIZE, SEQ_LENGTH, MAX_PREDICTIONS = 2, 17, 3  # upper limits, for the comparison
 TOLERANCE = 1e-5  # relative to the largest output
@@ -154,7 +154,7 @@ def convert(settings: Settings) -> bool:
     _check_output(settings)
     finding.find_checkpoint(settings.input)
 
-    from albert_tf.checkpoints import containers, families, loading, pretrained, trained_with
+    from albert_tf.checkpoints import containers, families, loading, pretrained, run_record
     from albert_tf.modeling import AlbertForPretraining
 
     weights = containers.open_weights(settings.input)
@@ -164,7 +164,7 @@ def convert(settings: Settings) -> bool:
     if config_file is not None and not recognized.kind.refusal:
         config = pretrained.read_config(config_file, recognized)
         records = finding.records_of(_folder(settings))
-        model = AlbertForPretraining(config, trained_with.read_objective(records))
+        model = AlbertForPretraining(config, run_record.read_objective(records))
     report = loading.inspect_checkpoint(settings.input, model)
     if settings.inspect:
         print(report)
@@ -230,40 +230,40 @@ def _check_vocabulary(
         ValueError: the vocabulary of the settings is a different one, or is too large for the
             model.
     """
-    from albert_tf.checkpoints import pretrained, trained_with
+    from albert_tf.checkpoints import pretrained, run_record
     from albert_tf.tokenization import FullTokenizer
 
     folder = _folder(settings)
     path = settings.spm_model_file or settings.vocab_file
     if not path:
-        known = trained_with.read(folder)
-        return known.only(trained_with.OF_TEXT) if known is not None else None
+        known = run_record.read(folder)
+        return known.only(run_record.OF_TEXT) if known is not None else None
     tokenizer = FullTokenizer(
         None if settings.spm_model_file else settings.vocab_file,
         bool(settings.do_lower_case),
         settings.spm_model_file,
     )
     pretrained.check_vocabulary(tokenizer, path, config, config_file, folder)
-    given = trained_with.of_tokenizer(tokenizer, path)
-    return trained_with.check_vocabulary(folder, given) or given
+    given = run_record.of_tokenizer(tokenizer, path)
+    return run_record.check_vocabulary(folder, given) or given
 
 
 def find_task(settings: Settings, config_file: str) -> dict[str, Any]:
-    """Returns the task that the input was fine-tuned for, as in `task.json`; {} if unknown.
+    """Returns the task that the input was fine-tuned for, as in `run.json`; {} if unknown.
 
-    The labels are read from `task.json` next to the input, or else from `labels.txt` in an exported
+    The labels are read from the record next to the input, or else from `labels.txt` in an exported
     model, or from `id2label` in a Hugging Face config.
 
     Raises:
-        ValueError: one of these files is damaged, or `task.json` has other labels than the model.
+        ValueError: one of these files is damaged, or the record has other labels than the model.
     """
-    from albert_tf.checkpoints import huggingface, trained_with
+    from albert_tf.checkpoints import huggingface, run_record
     from albert_tf.classification import tasks
     from albert_tf.token_classification.task import OUTSIDE, RAW, guess_tags
 
-    task = finding.read_json_if_there(_folder(settings), TASK_FILE)
+    task, path = run_record.read_details(_folder(settings), {})
     if task:
-        trained_with.check_labels(_folder(settings), _labels_of(task))
+        run_record.check_labels(_folder(settings), _labels_of(task), path)
         return task
     values = files.read_json(config_file)
     labels = finding.read_labels(_folder(settings))
@@ -279,7 +279,7 @@ def find_task(settings: Settings, config_file: str) -> dict[str, Any]:
 
 
 def _labels_of(task: dict[str, Any]) -> list[str]:
-    """Returns the labels in the content of a `task.json`."""
+    """Returns the labels of a task, as in `run.json`."""
     return list(task.get("token_labels") or task.get("labels") or [])
 
 
@@ -290,7 +290,7 @@ def _write(
     task: dict[str, Any],
 ) -> None:
     """Writes the output under a temporary name, verifies it, and renames it."""
-    from albert_tf.checkpoints import loading, trained_with
+    from albert_tf.checkpoints import loading, run_record
     from albert_tf.checkpoints.names import is_encoder, variable_name
     from albert_tf.modeling import AlbertForPretraining
 
@@ -311,7 +311,7 @@ def _write(
     output = files.real_path(settings.output or "")
     with files.new_directory(output, "--output") as temporary:
         if task:
-            files.write_json(os.path.join(temporary, TASK_FILE), task)
+            run_record.write_entry(temporary, run_record.TASK, task)
         _WRITERS[settings.output_format](temporary, tensors, target, settings)
         after = _outputs(target, loading.read_weights(temporary, target), batch)
         is_merged = source.config.layout != config.layout
@@ -321,9 +321,9 @@ def _write(
         if called := _other_outputs(settings.output_format, temporary, config, batch):
             difference = max(difference, compare({n: after[n] for n in called}, called))
         known = _known_of(settings, vocabulary).with_labels(_labels_of(task))
-        known = known.with_task(trained_with.read_task(_folder(settings)))
+        known = known.with_task(run_record.read_task(_folder(settings)))
         if known.identity:
-            trained_with.write(temporary, known)
+            run_record.write(temporary, known)
     print(
         f"wrote {settings.output} ({settings.output_format}). After reloading, its outputs agree "
         f"with those of the input to {difference:.1g} of the largest output."
@@ -332,11 +332,11 @@ def _write(
 
 def _known_of(settings: Settings, vocabulary: TrainedWith | None) -> TrainedWith:
     """Returns what is known of the input's training: vocabulary and sentence objective."""
-    from albert_tf.checkpoints import trained_with
+    from albert_tf.checkpoints import run_record
 
-    kept = vocabulary or trained_with.TrainedWith({})
-    before = trained_with.read(finding.records_of(_folder(settings)))
-    objective = before.only({trained_with.OBJECTIVE}).identity if before is not None else {}
+    kept = vocabulary or run_record.TrainedWith({})
+    before = run_record.read(finding.records_of(_folder(settings)))
+    objective = before.only({run_record.OBJECTIVE}).identity if before is not None else {}
     return dataclasses.replace(kept, identity=kept.identity | objective)
 
 
@@ -380,9 +380,9 @@ def _write_model_garden(
 def _write_hugging_face(
     folder: str, tensors: dict[str, np.ndarray], model: AlbertForPretraining, settings: Settings
 ) -> None:
-    from albert_tf.checkpoints import huggingface, trained_with
+    from albert_tf.checkpoints import huggingface, run_record
 
-    recorded = trained_with.read_settings(_folder(settings))
+    recorded = run_record.read_settings(_folder(settings))
     if recorded.get("use_pooled_output") == str(False):
         raise ValueError(
             "Hugging Face's ALBERT classifies the pooled output, but this model was trained with "
@@ -395,9 +395,8 @@ def _write_hugging_face(
             model.sentence_objective,
         )
     is_multiple_choice = "max_qa_length" in recorded  # of run_race.py
-    task = finding.read_json_if_there(folder, TASK_FILE) | {
-        "is_multiple_choice": is_multiple_choice
-    }
+    task = run_record.content(folder).get(run_record.TASK, {})
+    task = task | {"is_multiple_choice": is_multiple_choice}
     vocabulary = (settings.vocab_file, settings.spm_model_file, bool(settings.do_lower_case))
     huggingface.save_hugging_face(folder, tensors, model.config, *vocabulary, task)
 

@@ -17,8 +17,8 @@ mean embedding of the pieces that it was split into.
 The input is the folder of a run or of a released model, or one checkpoint in it. The variables of
 the TensorFlow checkpoint must have Google's or albert_zh's names; convert other checkpoints with
 tools/convert_checkpoint.py first. The new folder contains the vocabulary, the config, all
-checkpoints (with resized embeddings, masked-LM bias and optimizer moments), task.json, run.json,
-trained_with.json, and vocabulary_edit.json, which lists what was kept, dropped and added. Metrics
+checkpoints (with resized embeddings, masked-LM bias and optimizer moments), run.json, and
+vocabulary_edit.json, which lists what was kept, dropped and added. Metrics
 of the old model, feature caches and exports are not copied. The old folder is not changed.
 """
 
@@ -35,7 +35,7 @@ import numpy as np
 from absl import logging
 
 from albert_tf import files
-from albert_tf.checkpoints import finding, trained_with
+from albert_tf.checkpoints import finding, run_record
 from albert_tf.cli import program
 from albert_tf.config import AlbertConfig, is_hugging_face
 from albert_tf.data import corpus
@@ -49,7 +49,7 @@ from albert_tf.tokenization import (
 )
 
 REPORT_FILE = "vocabulary_edit.json"
-COPIED_FILES = ("task.json", "labels.txt", "tokenizer_config.json")
+COPIED_FILES = ("labels.txt", "tokenizer_config.json")
 CHUNK_BYTES = 1 << 20  # text in memory at a time
 LINES_AT_ONCE = 1000
 NORMAL, UNIGRAM = 1, 1  # enum values in SentencePiece's files: type of a piece, type of a model
@@ -420,44 +420,36 @@ def write_folder(temporary: str, output: str, model: Model, edit: Edit) -> FullT
         if files.exists(os.path.join(model.folder, copied)):
             files.copy(os.path.join(model.folder, copied), os.path.join(temporary, copied))
     config = AlbertConfig.from_json_file(os.path.join(temporary, config_name))
-    _write_run(temporary, model, config, os.path.join(output, name))
-    _write_trained_with(temporary, model, new, config, output)
+    _write_record(temporary, model, new, config, output)
     return new
 
 
-def _write_run(temporary: str, model: Model, config: AlbertConfig, vocabulary: str) -> None:
-    """Writes the description of the run, with the new config and path of the vocabulary."""
-    run = finding.read_json_if_there(model.folder, finding.RUN_FILE)
-    if not run:
-        return
-    name = "spm_model_file" if model.tokenizer.is_sentencepiece else "vocab_file"
-    flags = run.get("flags", {})
-    run["flags"] = flags | ({name: trained_with.absolute(vocabulary)} if name in flags else {})
-    run["config"] = config.to_dict()
-    files.write_json(os.path.join(temporary, finding.RUN_FILE), run)
-
-
-def _write_trained_with(
+def _write_record(
     temporary: str, model: Model, new: FullTokenizer, config: AlbertConfig, output: str
 ) -> None:
-    """Writes the fingerprints of the new vocabulary and config.
+    """Writes the record of the run, with the new vocabulary and config.
 
-    Those of pre-training records are left out, because records must be created again.
+    The fingerprints of pre-training records are left out, because records must be created again.
     """
-    from albert_tf.training import run_identity
-
-    known = trained_with.read(model.folder) or trained_with.TrainedWith({})
+    record = run_record.content(model.folder)
+    vocabulary = os.path.join(output, os.path.basename(model.vocabulary))
+    name = "spm_model_file" if model.tokenizer.is_sentencepiece else "vocab_file"
+    if name in record.get("flags", {}):
+        record["flags"][name] = run_record.absolute(vocabulary)
+    if "config" in record:
+        record["config"] = config.to_dict()
+    known = run_record.read(model.folder) or run_record.TrainedWith({})
     is_pretraining = "max_predictions_per_seq" in known.identity
-    left_out = {run_identity.TRAINING_DATA} if is_pretraining else set()
-    known = dataclasses.replace(known.only(known.identity.keys() - left_out), others=known.others)
-    now = trained_with.of_tokenizer(new, os.path.join(output, os.path.basename(model.vocabulary)))
-    found = trained_with.TrainedWith(
-        known.identity | now.identity, known.paths | now.paths, known.others
-    )
-    if run_identity.CONFIG in known.identity:
-        path = os.path.join(output, os.path.basename(model.config_file))
-        found = run_identity.adding_config(found, config, path)
-    trained_with.write(temporary, found)
+    left_out = {run_record.TRAINING_DATA} if is_pretraining else set()
+    known = known.only(known.identity.keys() - left_out)
+    now = run_record.of_tokenizer(new, vocabulary)
+    found = run_record.TrainedWith(known.identity | now.identity, known.paths | now.paths)
+    if run_record.CONFIG in known.identity:
+        found = found.adding_config(
+            config, os.path.join(output, os.path.basename(model.config_file))
+        )
+    record |= {run_record.IDENTITY: found.identity, run_record.PATHS: found.paths}
+    run_record.write_content(temporary, record)
 
 
 # Comparing before and after
@@ -503,7 +495,7 @@ def _report(
     dropped = [pieces[i] for i in sorted(set(range(len(pieces))) - set(edit.kept))]
     added = {piece: [pieces[i] for i in ids] for piece, ids in edit.added.items()}
     content = {
-        "input": trained_with.absolute(model.folder),
+        "input": run_record.absolute(model.folder),
         "old_ids": edit.kept,
         "dropped": dropped,
         "added": added,

@@ -29,7 +29,7 @@ from absl import logging
 from numpy.typing import NDArray
 
 from albert_tf import files
-from albert_tf.checkpoints import finding
+from albert_tf.checkpoints import run_record
 from albert_tf.cli import program
 from albert_tf.sentence_objectives import OBJECTIVES
 from albert_tf.settings import REQUIRED, SettingsGroup, setting
@@ -234,7 +234,7 @@ def _best_step(folder: str, evaluations: Sequence[Row], metric: str) -> int | No
     found = [row for row in evaluations if row[metric] > -1]
     best = max((row[metric] for row in found), default=None)
     steps = [row["step"] for row in found if row[metric] == best]
-    takes_last = "token_labels" in finding.read_json_if_there(folder, "task.json")
+    takes_last = "token_labels" in run_record.content(folder).get(run_record.TASK, {})
     return steps[-1 if takes_last else 0] if steps else None
 
 

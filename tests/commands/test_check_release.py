@@ -7,11 +7,11 @@ import shutil
 
 import pytest
 
+from albert_tf.checkpoints import run_record
 from albert_tf.checkpoints.store import save_checkpoint
 from albert_tf.commands import check_release
 from albert_tf.commands.check_release import Settings, command_line, measured, read_recipe
 from albert_tf.config import AlbertConfig
-from albert_tf.training import run_directory
 from tests.checkpoints.checkpoint_samples import random_weights
 from tests.conftest import ROOT, TINY_SHAPE
 
@@ -75,7 +75,7 @@ def test_the_files_of_squad_are_taken_from_the_folder(model):
 
 
 def test_results_are_those_of_the_run(tmp_path):
-    run_directory.record_results(str(tmp_path), {"eval": {"eval_accuracy": 0.854321, "step": 3}})
+    run_record.record_results(str(tmp_path), {"eval": {"eval_accuracy": 0.854321, "step": 3}})
     assert measured(str(tmp_path)) == "eval: eval_accuracy 0.8543"
 
 
