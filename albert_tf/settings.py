@@ -56,7 +56,7 @@ def setting(
             resumed with the same value. MODEL: also the output of the trained model, so evaluation
             and prediction need the same value. READING: how data are read; their content is
             compared instead of this value. NOTHING: anything else, and names of files, whose
-            content is compared (`training.run_identity`). A program that uses a trained model
+            content is compared (`checkpoints.run_record`). A program that uses a trained model
             takes values not given, unless they decide NOTHING, from the training run.
         is_repeated: whether several values are given by repeating the flag, not by commas.
     """

@@ -40,7 +40,7 @@ class TaskSpec:
 
     Attributes:
         name: name of the task in `from_pretrained`, `load_predictor` and `--task`, and in
-            `trained_with.json`; lowercase letters, digits and underscores.
+            `run.json`; lowercase letters, digits and underscores.
         settings: the class of the fine-tuning program's settings, a subclass of
             `FineTuningSettings`.
         make_task: returns the `FineTuningTask` for settings, a model's config and a tokenizer. None
@@ -54,9 +54,9 @@ class TaskSpec:
         head_arguments: further arguments of `head`, the same for all models of the task.
         head_settings: names of settings that are also arguments of `head`, with the values that
             the model was trained with.
-        recognize: whether a model was fine-tuned for the task, given its settings and the content
-            of its `task.json`; asked for models with `head_variable` whose task is not recorded.
-            None if the task is always recorded.
+        recognize: whether a model was fine-tuned for the task, given its settings and the entry
+            `task` of its `run.json`; asked for models with `head_variable` whose record does not
+            have the name. None if it always does.
 
     Raises:
         ValueError: an attribute has a value of the wrong kind.

@@ -40,7 +40,7 @@ import pytest
 import tensorflow as tf
 from pyarrow import ipc, parquet
 
-from albert_tf.checkpoints import containers, finding, pretrained, store, trained_with
+from albert_tf.checkpoints import containers, finding, pretrained, run_record, store
 from albert_tf.classification import custom, tasks
 from albert_tf.classification.reading import read_examples
 from albert_tf.classification.settings import CustomDataSettings
@@ -65,7 +65,7 @@ from albert_tf.squad.reading import read_squad
 from albert_tf.token_classification import Settings as TokenSettings
 from albert_tf.token_classification import task as tokens
 from albert_tf.tokenization import FullTokenizer
-from albert_tf.training import evaluation, metrics_log, run_directory
+from albert_tf.training import evaluation, metrics_log
 from tests.conftest import MAX_PREDICTIONS, SEQ_LENGTH, TINY_SHAPE, TOY_TEXT, train_toy_vocabulary
 from tests.training.test_loop import write_records
 
@@ -619,13 +619,16 @@ EVALUATIONS = [json.dumps({"step": step, **EVALUATION}) for step in (0, 2, 4)]
 METRICS = [json.dumps({"step": step, "loss": 1.5, "learning_rate": 0.1}) for step in (2, 4, 6)]
 TASK = {"task_name": "tsv", "folder": "", "labels": ["a", "b"], "is_regression": False}
 TAGS = {"token_labels": ["B-LOC", "I-LOC", "O"], "tag_scheme": "iob2"}
+EARLIER = {"identity": {"optimizer": "lamb"}, "paths": {}, "others": {"log_steps": "100"}}
 RESULTS = {"train": {"step": 6, "loss": 1.5}, "eval": {"f1": 0.5, "global_step": 4}}
 
 
-def write_trained_with(folder):
-    made = trained_with.TrainedWith({"optimizer": "lamb"}, {}, {"log_steps": "100"})
-    trained_with.write(str(folder), made.adding("vocabulary", "ab" * 32, "/x/vocab.txt"))
-    return folder / trained_with.FILE
+def write_record(folder):
+    made = run_record.TrainedWith({"optimizer": "lamb"})
+    run_record.write(str(folder), made.adding("vocabulary", "ab" * 32, "/x/vocab.txt"))
+    run_record.write_entry(str(folder), "task", TASK)
+    run_record.write_entry(str(folder), "reporting", {"log_steps": 100})
+    return folder / run_record.FILE
 
 
 @kind("metrics.jsonl", write_lines("metrics.jsonl", *METRICS), damage_json_line)
@@ -643,9 +646,17 @@ def read_evaluations(path):
     return [dataclasses.astuple(e) for e in made.evaluations], text, made.stops_training
 
 
-@kind("trained_with.json", write_trained_with, damage_json)
+@kind("record", write_record, damage_json)
+def read_record(path):
+    folder = str(path.parent)
+    found = run_record.read(folder) or run_record.TrainedWith({})
+    steps = metrics_log.ReportInterval(folder, 0).steps
+    return dataclasses.astuple(found), custom.remembered_labels(folder), steps
+
+
+@kind("trained_with.json", write_lines("trained_with.json", json.dumps(EARLIER)), damage_json)
 def read_trained_with(path):
-    return dataclasses.astuple(trained_with.read(str(path.parent)))
+    return dataclasses.astuple(run_record.read(str(path.parent)))
 
 
 @kind("task.json of a classifier", write_lines("task.json", json.dumps(TASK)), damage_json)
@@ -663,7 +674,7 @@ def read_tags(path):
 
 @kind("results.json", write_lines("results.json", json.dumps(RESULTS)), damage_json)
 def read_results(path):
-    return run_directory.record_results(str(path.parent), {"test": {"f1": 0.25}})
+    return run_record.record_results(str(path.parent), {"test": {"f1": 0.25}})
 
 
 # Feature caches

@@ -170,7 +170,7 @@ def test_an_objective_goes_from_text_to_a_loaded_model(
     shapes = {name: value.shape for name, value in weights.items() if name in HEAD}
     size = found.num_classes
     assert shapes == ({HEAD[0]: (size,), HEAD[1]: (size, 12)} if size else {})
-    identity = json.loads((tmp_path / "out" / "trained_with.json").read_text())["identity"]
+    identity = json.loads((tmp_path / "out" / "run.json").read_text())["identity"]
     assert identity["sentence_objective"] == objective
     assert identity["sentence_loss_weight"] == "1.0"
 

@@ -17,9 +17,9 @@ mean embedding of the pieces that it was split into.
 The input is the folder of a run or of a released model, or one checkpoint in it. The variables of
 the TensorFlow checkpoint must have Google's or albert_zh's names; convert other checkpoints with
 tools/convert_checkpoint.py first. The new folder contains the vocabulary, the config, all
-checkpoints (with resized embeddings, masked-LM bias and optimizer moments), task.json, run.json,
-trained_with.json, and vocabulary_edit.json, which lists what was kept, dropped and added. Metrics
-of the old model, feature caches and exports are not copied. The old folder is not changed.
+checkpoints (with resized embeddings, masked-LM bias and optimizer moments), run.json, and
+vocabulary_edit.json, which lists what was kept, dropped and added. Metrics of the old model,
+feature caches and exports are not copied. The old folder is not changed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ import numpy as np
 from absl import logging
 
 from albert_tf import files, tokenization
-from albert_tf.checkpoints import finding, trained_with
+from albert_tf.checkpoints import finding, run_record
 from albert_tf.cli import program
 from albert_tf.commands.convert_checkpoint import SourceSettings, check_new_folder
 from albert_tf.config import AlbertConfig
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 REPORT_FILE = "vocabulary_edit.json"
 CONVERT_FIRST = "convert the model with tools/convert_checkpoint.py first"
-COPIED_FILES = ("task.json", "labels.txt", "tokenizer_config.json")
+COPIED_FILES = ("labels.txt", "tokenizer_config.json")
 CHUNK_BYTES = 1 << 20  # text in memory at a time
 NORMAL, UNIGRAM = 1, 1  # enum values in SentencePiece's files: type of a piece, type of a model
 UNKNOWN_PENALTY = 10.0  # SentencePiece scores an unknown piece this far below the worst piece
@@ -324,10 +324,10 @@ def write_checkpoint(prefix: str, target: str, config: AlbertConfig, edit: Edit)
     store.save_checkpoint(target, tensors)
 
 
-def write_records(
+def write_record(
     temporary: str, output: str, source: ModelSource, new: FullTokenizer, config: AlbertConfig
 ) -> None:
-    """Writes run.json and trained_with.json, with the new vocabulary and config.
+    """Writes the record of the run, with the new vocabulary and config.
 
     The fingerprints of pre-training records are left out, because they must be created again.
 
@@ -338,33 +338,30 @@ def write_records(
         new: the new tokenizer.
         config: the new config.
     """
-    from albert_tf.training import run_identity
-
+    record = run_record.content(source.folder)
     vocabulary = os.path.join(output, os.path.basename(source.vocabulary_file))
-    if run := finding.read_json_if_there(source.folder, finding.RUN_FILE):
-        name = "spm_model_file" if new.is_sentencepiece else "vocab_file"
-        if name in run.get("flags", {}):
-            run["flags"][name] = trained_with.absolute(vocabulary)
-        run["config"] = config.to_dict()
-        files.write_json(os.path.join(temporary, finding.RUN_FILE), run)
-    before = trained_with.read(source.folder) or trained_with.TrainedWith({})
+    name = "spm_model_file" if new.is_sentencepiece else "vocab_file"
+    if name in record.get("flags", {}):
+        record["flags"][name] = run_record.absolute(vocabulary)
+    if "config" in record:
+        record["config"] = config.to_dict()
+    before = run_record.read(source.folder) or run_record.TrainedWith({})
     is_pretraining = "max_predictions_per_seq" in before.identity
-    left_out = {run_identity.TRAINING_DATA} if is_pretraining else set()
+    left_out = {run_record.TRAINING_DATA} if is_pretraining else set()
     kept = before.only(before.identity.keys() - left_out)
-    now = trained_with.of_tokenizer(new, vocabulary)
-    after = trained_with.TrainedWith(
-        kept.identity | now.identity, kept.paths | now.paths, before.others
-    )
-    if run_identity.CONFIG in before.identity:
+    now = run_record.of_tokenizer(new, vocabulary)
+    after = run_record.TrainedWith(kept.identity | now.identity, kept.paths | now.paths)
+    if run_record.CONFIG in before.identity:
         path = os.path.join(output, os.path.basename(source.config_file))
-        after = run_identity.adding_config(after, config, path)
-    trained_with.write(temporary, after)
+        after = after.adding_config(config, path)
+    record |= {run_record.IDENTITY: after.identity, run_record.PATHS: after.paths}
+    run_record.write_content(temporary, record)
 
 
 def write_folder(
     temporary: str, output: str, source: ModelSource, prefixes: list[str], edit: Edit
 ) -> FullTokenizer:
-    """Writes everything except the report, and returns the new tokenizer; see `write_records`."""
+    """Writes everything except the report, and returns the new tokenizer; see `write_record`."""
     new = write_vocabulary(temporary, source, edit)
     config_file = os.path.join(temporary, os.path.basename(source.config_file))
     values = files.read_json(source.config_file) | {"vocab_size": edit.size}
@@ -375,7 +372,7 @@ def write_folder(
     for name in COPIED_FILES:
         if files.exists(os.path.join(source.folder, name)):
             files.copy(os.path.join(source.folder, name), os.path.join(temporary, name))
-    write_records(temporary, output, source, new, AlbertConfig.from_json_file(config_file))
+    write_record(temporary, output, source, new, AlbertConfig.from_json_file(config_file))
     return new
 
 
@@ -435,7 +432,7 @@ def run(settings: Settings) -> str:
     edit = make_edit(settings, old, texts)
     dropped = [old.pieces[i] for i in sorted(set(range(old.vocab_size)) - set(edit.kept))]
     report = {
-        "input": trained_with.absolute(source.folder),
+        "input": run_record.absolute(source.folder),
         "old_ids": edit.kept,
         "dropped": dropped,
         "added": {piece: [old.pieces[i] for i in ids] for piece, ids in edit.added.items()},

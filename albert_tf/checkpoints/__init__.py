@@ -3,7 +3,7 @@
 Read the modules in this order: `names` (names of the weights), `finding` (finds checkpoints,
 configs and vocabularies), `containers` (opens the file formats), `families` (recognizes whose
 weights a file contains, and maps them to a model), `loading` (loads them into a model, with a
-report), `store` (the numbered checkpoints of a run), `trained_with` (what they were trained with),
+report), `store` (the numbered checkpoints of a run), `run_record` (what they were trained with),
 `pretrained` (loads model and tokenizer from a folder). `huggingface`, `tf_hub` and `model_garden`
 write the formats of other libraries.
 """

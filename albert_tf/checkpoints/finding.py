@@ -15,8 +15,8 @@ from typing import Any
 from absl import logging
 
 from albert_tf import files
+from albert_tf.checkpoints import run_record
 from albert_tf.checkpoints.names import BEST, DATA_SUFFIX, INTERRUPTED, NUMBERED
-from albert_tf.settings import with_current_names
 
 SAVED_MODEL = "saved_model.pb"
 SPAN_EXPORTS = "saved_model"  # folder with the numbered exports in that of run_squad.py
@@ -37,8 +37,6 @@ SENTENCEPIECE_NAME, WORDPIECE_NAME = "spiece.model", "vocab.txt"  # in runs and 
 ASSETS = "assets"  # folder with such files in a SavedModel, such as a TF-Hub module
 EXTRA_ASSETS = "assets.extra"  # the same in models exported by the fine-tuning programs
 LABELS_FILE = "labels.txt"  # in exported models: label names, one per line
-RUN_FILE = "run.json"  # in the output directories of this package's programs
-TASK_FILE = "task.json"  # there, too: what the checkpoints were fine-tuned for
 
 
 def find_checkpoint(path: str) -> str:
@@ -227,7 +225,7 @@ def find_vocabulary(folder: str) -> tuple[str | None, str | None]:
         return (None, found[0]) if is_sentencepiece else (found[0], None)
     named = _vocabulary_of_run(folder)
     if not named or not all(map(files.exists, named.values())):
-        gone = f" ({RUN_FILE} names {', '.join(named.values())}: missing)" if named else ""
+        gone = f" ({run_record.FILE} names {', '.join(named.values())}: missing)" if named else ""
         way_out = f"vocab_file=… or spm_model_file=…{gone}. load_checkpoint only loads weights"
         raise _missing(folder, "vocabulary", MODEL_PATTERNS + VOCABULARY_PATTERNS, way_out)
     return named.get("vocab_file"), named.get("spm_model_file")
@@ -294,23 +292,9 @@ def _missing(folder: str, what: str, patterns: tuple[str, ...], way_out: str) ->
 
 def _vocabulary_of_run(folder: str) -> dict[str, str]:
     """Returns the vocabulary flags of the run in a folder, as absolute or remote paths."""
-    flags, start = flags_of_run(folder)
+    flags, start = run_record.read_flags(folder)
     named = {name: flags.get(name) for name in ("vocab_file", "spm_model_file")}
     return {name: files.join(start, str(path)) for name, path in named.items() if path}
-
-
-def flags_of_run(folder: str) -> tuple[dict[str, Any], str]:
-    """Returns the flags of the run in a folder, and its working directory; {} and "" if unknown.
-
-    Flags that have since been renamed have their current names.
-    """
-    run = read_json_if_there(folder, RUN_FILE)
-    flags, directory = run.get("flags", {}), run.get("directory", "")
-    if not (isinstance(flags, dict) and isinstance(directory, str)):
-        raise ValueError(
-            f"{os.path.join(folder, RUN_FILE)}: not written by this program; remove it"
-        )
-    return with_current_names(flags), directory
 
 
 def read_json_if_there(folder: str, name: str) -> dict[str, Any]:

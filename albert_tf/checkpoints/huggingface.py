@@ -43,7 +43,7 @@ def config_to_hugging_face(
     Args:
         config: the model's config, with Google's layout.
         tensors: name → weight; the heads among them determine the class that is written.
-        task: the content of `task.json` in the folder of a run, with the label names.
+        task: the entry `task` of a run's `run.json`, with the label names.
 
     Raises:
         ValueError: task and head differ in their number of labels.
@@ -86,7 +86,7 @@ def _head_to_hugging_face(size: int, task: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def labels_from_hugging_face(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Converts the description of a head in `config.json` to that in `task.json`.
+    """Converts the description of a head in `config.json` to that in `run.json`.
 
     Returns:
         A dict with `token_labels`, or with `labels` and `is_regression`; {} if there are no label

@@ -17,7 +17,7 @@ import numpy as np
 from absl import logging
 
 from albert_tf import files
-from albert_tf.checkpoints import families, finding, releases, trained_with
+from albert_tf.checkpoints import families, finding, releases, run_record
 from albert_tf.checkpoints.containers import WeightFile, open_checkpoint, open_weights, read_tensor
 from albert_tf.checkpoints.names import (
     ADAPTERS,
@@ -163,9 +163,9 @@ def _without_other_objective(model: Any, report: LoadReport) -> LoadReport:
 
     The heads of all objectives have the same names in checkpoints, and often the same shapes.
     """
-    known = trained_with.read(finding.records_of(finding.folder_of(report.prefix)))
-    theirs = known and known.identity.get(trained_with.OBJECTIVE)
-    ours = getattr(model, trained_with.OBJECTIVE, theirs)
+    known = run_record.read(finding.records_of(finding.folder_of(report.prefix)))
+    theirs = known and known.identity.get(run_record.OBJECTIVE)
+    ours = getattr(model, run_record.OBJECTIVE, theirs)
     if not theirs or theirs == ours:
         return report
     head = [name for name in report.loaded if name.startswith(SCOPE)]

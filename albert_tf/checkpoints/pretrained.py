@@ -15,7 +15,7 @@ from typing import Any
 from absl import logging
 
 from albert_tf import files, included, tasks
-from albert_tf.checkpoints import families, finding, trained_with
+from albert_tf.checkpoints import families, finding, run_record
 from albert_tf.checkpoints.containers import open_weights
 from albert_tf.checkpoints.huggingface import TOKENIZER_CONFIG_FILE
 from albert_tf.checkpoints.loading import load_checkpoint
@@ -112,9 +112,9 @@ class ModelSource:
         """Whether the vocabulary is for lowercased text; True if this is not known."""
         if self._do_lower_case is not None:
             return self._do_lower_case
-        recorded = trained_with.read_settings(self.records)
-        if trained_with.LOWER_CASE in recorded:
-            return recorded[trained_with.LOWER_CASE] == str(True)
+        recorded = run_record.read_settings(self.records)
+        if run_record.LOWER_CASE in recorded:
+            return recorded[run_record.LOWER_CASE] == str(True)
         flags = finding.read_json_if_there(self.folder, TOKENIZER_CONFIG_FILE)
         if "do_lower_case" in flags:
             return bool(flags["do_lower_case"])
@@ -138,8 +138,8 @@ class ModelSource:
             spm_model_file,
             max_length=self.config.max_position_embeddings,
         )
-        found = trained_with.of_tokenizer(tokenizer, self.vocabulary_file)
-        is_known = trained_with.check_vocabulary(self.records, found) is not None
+        found = run_record.of_tokenizer(tokenizer, self.vocabulary_file)
+        is_known = run_record.check_vocabulary(self.records, found) is not None
         entries, vocab_size = tokenizer.vocab_size, self.config.vocab_size
         message = (
             f"{self.vocabulary_file} has {entries} entries, the model of {self.config_file} has "
@@ -178,8 +178,8 @@ def load_pretrained(
     recorded = _recorded_head(source.records, spec)
     head_arguments = {**spec.head_arguments, **recorded, **head_arguments}
     if spec.name == tasks.FILL_MASK:  # the model has the heads of pre-training
-        objective = trained_with.read_objective(source.records)
-        head_arguments = {trained_with.OBJECTIVE: objective, **head_arguments}
+        objective = run_record.read_objective(source.records)
+        head_arguments = {run_record.OBJECTIVE: objective, **head_arguments}
     model = _make_model(config, spec, num_labels, source.recognized, head_arguments)
     load_checkpoint(model, source.weights.path)
     return model, tokenizer
@@ -205,8 +205,8 @@ def _recorded_head(records: str, spec: TaskSpec) -> dict[str, Any]:
     """Returns the arguments of the head that the run with these records was trained with."""
     if not spec.head_settings:
         return {}
-    recorded = trained_with.read_settings(records)
-    return trained_with.values_of(recorded, spec.head_settings, tasks.resolve(spec.settings))
+    recorded = run_record.read_settings(records)
+    return run_record.values_of(recorded, spec.head_settings, tasks.resolve(spec.settings))
 
 
 def _num_labels(num_labels: int | None, spec: TaskSpec, recognized: families.Recognized) -> int:

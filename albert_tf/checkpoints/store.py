@@ -159,7 +159,7 @@ def _publish(temporary: str, prefix: str, shards: list[str]) -> None:
     else:
         move = files.rename
         for suffix in suffixes:
-            _flush_to_disk(temporary + suffix)
+            flush_to_disk(temporary + suffix)
     _remove_index(prefix)
     for suffix in suffixes:
         move(temporary + suffix, prefix + suffix)
@@ -174,7 +174,7 @@ def _remove_index(prefix: str) -> None:
         files.remove(prefix + ".index")
 
 
-def _flush_to_disk(path: str) -> None:
+def flush_to_disk(path: str) -> None:
     """Flushes a file to disk, or it might be empty under its final name after a power failure."""
     with open(path, "rb") as stream:
         os.fsync(stream.fileno())
@@ -215,26 +215,26 @@ def find_damage(prefix: str, shapes: dict[str, list[int]] | None = None) -> str:
     return "" if size == expected else f"its data has {size} bytes, expected {expected}"
 
 
-def newest_usable(directory: str) -> tuple[int, str] | None:
+def newest_usable(directory: str) -> str | None:
     """Returns the newest checkpoint to resume from that can be read completely.
 
     Newer checkpoints that are damaged are set aside with a warning.
 
     Returns:
-        Step and prefix; None if there is no checkpoint.
+        Its prefix; None if there is no checkpoint.
 
     Raises:
         ValueError: there are checkpoints, but all of them are damaged.
         OSError: a checkpoint cannot be opened.
     """
     damages: dict[str, str] = {}
-    for step, prefix in reversed(list_resumable(directory).items()):
+    for prefix in reversed(list_resumable(directory).values()):
         damage = find_damage(prefix)
         if not damage:
             for damaged, reason in damages.items():
                 logging.warning("%s is damaged (%s); falling back to %s", damaged, reason, prefix)
                 set_aside(damaged)
-            return step, prefix
+            return prefix
         damages[prefix] = damage
     if damages:
         raise _all_damaged(damages)
@@ -289,26 +289,14 @@ def set_aside(prefix: str) -> None:
             logging.warning("%s%s cannot be renamed (%s)", prefix, suffix, error.strerror)
 
 
-def correct_name(prefix: str, step: int) -> None:
-    """Renames a checkpoint whose name does not match its step, with a warning.
-
-    If there already is a checkpoint with the right name, it is renamed to `<prefix>.misnamed.*`.
-
-    Args:
-        prefix: the checkpoint.
-        step: its `global_step`.
-
-    Raises:
-        OSError: the disk is full or cannot be written to.
-    """
-    target = re.sub("[0-9]+$", str(step), prefix)
-    if files.exists(target + ".index"):
-        target = f"{prefix}.misnamed"
-    logging.warning("%s has the global_step %d: renamed to %s", prefix, step, target)
-    copy_checkpoint(prefix, target)  # a kill between two renames would leave two halves
-    for suffix in (".index", DATA_SUFFIX):
-        with contextlib.suppress(FileNotFoundError):  # removed by another worker
-            files.remove(prefix + suffix)
+def check_name(prefix: str, step: int) -> None:
+    """Raises ValueError if a checkpoint is named after another step than its `global_step`."""
+    named = re.search("[0-9]+$", prefix)
+    if named and int(named[0]) != step:
+        raise ValueError(
+            f"{prefix} has the global_step {step}: it was renamed, or copied from elsewhere. "
+            f"Rename its files to model.ckpt-{step}, or move them away."
+        )
 
 
 def remove_old_checkpoints(directory: str, keep: int, written: str = "") -> None:

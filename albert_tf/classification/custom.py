@@ -7,13 +7,11 @@ lines. Columns are found by name or index, and labels are read from the training
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 from collections.abc import Sequence
 
 from albert_tf import files
-from albert_tf.checkpoints import trained_with
-from albert_tf.checkpoints.finding import TASK_FILE
+from albert_tf.checkpoints import run_record
 from albert_tf.classification import tasks
 from albert_tf.classification.reading import Example, is_number, read_examples
 from albert_tf.classification.settings import CustomDataSettings
@@ -121,7 +119,7 @@ def find_task(
     remembered = [remembered_labels(folder) for folder in model_folders]
     labels = next(filter(None, [options.labels, *remembered]), ())
     for label in labels:
-        tables.check_name(label, f"a label of --labels or {TASK_FILE}")
+        tables.check_name(label, f"a label of --labels or {run_record.FILE}")
     splits, is_regression = _find_splits(data_dir, options), options.is_regression
     task = ClassificationTask(
         CUSTOM_TASK,
@@ -159,11 +157,10 @@ def read_task(folder: str) -> RememberedTask | None:
     Raises:
         ValueError: the file is corrupt, or has other labels than the model.
     """
-    path = os.path.join(folder, TASK_FILE)
-    if not files.exists(path):
+    known, path = run_record.read_details(folder, _TASK_FIELDS)
+    if not known:
         return None
-    known = files.read_own_json(path, _TASK_FIELDS)
-    trained_with.check_labels(folder, known["labels"])
+    run_record.check_labels(folder, known["labels"], path)
     return RememberedTask(
         known["task_name"], known["folder"], tuple(known["labels"]), known["is_regression"]
     )
@@ -171,7 +168,7 @@ def read_task(folder: str) -> RememberedTask | None:
 
 @dataclasses.dataclass(frozen=True)
 class RememberedTask:
-    """The content of `task.json`; see `ClassificationTask`."""
+    """What a run records of its task; see `ClassificationTask`."""
 
     task_name: str
     folder: str
@@ -180,16 +177,13 @@ class RememberedTask:
 
 
 def remember_task(folder: str, task: ClassificationTask) -> None:
-    """Writes `task.json`, which records the task of the checkpoints in a folder."""
+    """Records the task of the checkpoints in a folder."""
     now = RememberedTask(task.name, task.folder, task.labels, task.is_regression)
-    if read_task(folder) != now:
-        with files.write_atomically(os.path.join(folder, TASK_FILE)) as stream:
-            json.dump(dataclasses.asdict(now), stream, indent=1, ensure_ascii=False)
-            stream.write("\n")
+    run_record.write_entry(folder, run_record.TASK, dataclasses.asdict(now))
 
 
 def check_task(folder: str, task: ClassificationTask, is_training: bool) -> None:
-    """Compares a task with that of the model in a folder, if `task.json` exists.
+    """Compares a task with that of the model in a folder, if it is recorded.
 
     This prevents that a model is accidentally trained on another task or with other labels. The
     task must be the same only for training: a model may be evaluated on another task with the same

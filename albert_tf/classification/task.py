@@ -255,7 +255,7 @@ class Classifier(FineTuningTask):
         return results.write_test_results(output_dir, found, self.selection_metric)
 
     def check_folder(self, output_dir: str, is_training: bool) -> None:
-        """Compares the task with `task.json` in the folder of a run, if it has checkpoints.
+        """Compares the task with the one recorded in the folder of a run, if it has checkpoints.
 
         Raises:
             ValueError: the checkpoints belong to another task or have different labels.
@@ -264,7 +264,7 @@ class Classifier(FineTuningTask):
             custom.check_task(output_dir, self.task, is_training)
 
     def record(self, output_dir: str) -> None:
-        """Writes `task.json` into the folder of a run."""
+        """Records the task in the folder of a run."""
         custom.remember_task(output_dir, self.task)
 
     def served_outputs(self, outputs: Any) -> dict[str, tf.Tensor]:

@@ -54,7 +54,6 @@ def start(
     if VERSION in sys.argv[1:]:
         sys.stdout.write(f"albert-tf2 {__version__}\n")
         return
-    interruption.repeat_lost_interrupts()
     app.run(
         lambda settings: _run(run, settings), flags_parser=lambda argv: _parse(settings_class, argv)
     )

@@ -20,7 +20,7 @@ TF-Hub module, a Hugging Face model, or an .h5 file by kamalkraj. It is given as
 prefix, a file, or a folder that contains one of these. Pickle files are refused. The config, the
 vocabulary and the label names are searched for in the same folder and are converted as well: to
 config.json, spiece.model or vocab.txt, tokenizer.json and id2label for Hugging Face, and to files
-of the original names and task.json for the other formats.
+of the original names and run.json for the other formats.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from albert_tf.settings import REQUIRED, SettingsGroup, setting
 
 if TYPE_CHECKING:
     from albert_tf.checkpoints.pretrained import ModelSource
-    from albert_tf.checkpoints.trained_with import TrainedWith
+    from albert_tf.checkpoints.run_record import TrainedWith
     from albert_tf.modeling import AlbertForPretraining
 
 CONFIG_NAME = "albert_config.json"
@@ -174,7 +174,7 @@ def _make_model(source: ModelSource, settings: Settings) -> AlbertForPretraining
         FileNotFoundError: there is no config file, and the conversion needs one.
         ValueError: there are several config files, or the config is invalid.
     """
-    from albert_tf.checkpoints import trained_with
+    from albert_tf.checkpoints import run_record
     from albert_tf.modeling import AlbertForPretraining
 
     if source.recognized.kind.refusal:
@@ -185,7 +185,7 @@ def _make_model(source: ModelSource, settings: Settings) -> AlbertForPretraining
         if settings.inspect and not settings.albert_config_file:
             return None
         raise
-    return AlbertForPretraining(config, trained_with.read_objective(source.records))
+    return AlbertForPretraining(config, run_record.read_objective(source.records))
 
 
 def _check_output(settings: Settings) -> None:
@@ -239,21 +239,21 @@ def _with_vocabulary(settings: Settings, source: ModelSource) -> Settings:
 
 
 def find_task(folder: str, config_file: str) -> dict[str, Any]:
-    """Returns the task that the input was fine-tuned for, as in `task.json`; {} if unknown.
+    """Returns the task that the input was fine-tuned for, as in `run.json`; {} if unknown.
 
-    The labels are read from `task.json` next to the input, or else from `labels.txt` in an exported
+    The labels are read from the record next to the input, or else from `labels.txt` in an exported
     model, or from `id2label` in a Hugging Face config.
 
     Raises:
-        ValueError: one of these files is damaged, or `task.json` has other labels than the model.
+        ValueError: one of these files is damaged, or the record has other labels than the model.
     """
-    from albert_tf.checkpoints import huggingface, trained_with
+    from albert_tf.checkpoints import huggingface, run_record
     from albert_tf.classification import tasks
     from albert_tf.token_classification.task import OUTSIDE, RAW, guess_tags
 
-    task = finding.read_json_if_there(folder, finding.TASK_FILE)
+    task, path = run_record.read_details(folder, {})
     if task:
-        trained_with.check_labels(folder, _labels_of(task))
+        run_record.check_labels(folder, _labels_of(task), path)
         return task
     values = files.read_json(config_file)
     labels = finding.read_labels(folder)
@@ -269,13 +269,13 @@ def find_task(folder: str, config_file: str) -> dict[str, Any]:
 
 
 def _labels_of(task: dict[str, Any]) -> list[str]:
-    """Returns the labels in the content of a `task.json`."""
+    """Returns the labels of a task, as in `run.json`."""
     return list(task.get("token_labels") or task.get("labels") or [])
 
 
 def _write(settings: Settings, source: ModelSource, model: AlbertForPretraining) -> None:
     """Writes the output under a temporary name, verifies it, and renames it."""
-    from albert_tf.checkpoints import loading, trained_with
+    from albert_tf.checkpoints import loading, run_record
     from albert_tf.checkpoints.names import is_encoder, variable_name
     from albert_tf.modeling import AlbertForPretraining
 
@@ -296,7 +296,7 @@ def _write(settings: Settings, source: ModelSource, model: AlbertForPretraining)
     output = files.real_path(settings.output or "")
     with files.new_directory(output, "--output") as temporary:
         if task:
-            files.write_json(os.path.join(temporary, finding.TASK_FILE), task)
+            run_record.write_entry(temporary, run_record.TASK, task)
         _WRITERS[settings.output_format](temporary, tensors, target, settings)
         if settings.output_format not in WITH_OWN_CONFIG:
             config.to_json_file(os.path.join(temporary, CONFIG_NAME))
@@ -310,7 +310,7 @@ def _write(settings: Settings, source: ModelSource, model: AlbertForPretraining)
             difference = max(difference, compare({n: after[n] for n in called}, called))
         known = _identity(settings, source).with_labels(_labels_of(task))
         if known.identity:
-            trained_with.write(temporary, known)
+            run_record.write(temporary, known)
     print(
         f"wrote {settings.output} ({settings.output_format}). After reloading, its outputs agree "
         f"with those of the input to {difference:.1g} of the largest output."
@@ -322,14 +322,14 @@ def _identity(settings: Settings, source: ModelSource) -> TrainedWith:
 
     Without a record, the vocabulary is the one that is written.
     """
-    from albert_tf.checkpoints import trained_with
+    from albert_tf.checkpoints import run_record
 
-    before = trained_with.read(source.records) or trained_with.TrainedWith({})
-    known = before.only({*trained_with.OF_TEXT, trained_with.OBJECTIVE, trained_with.TASK})
+    before = run_record.read(source.records) or run_record.TrainedWith({})
+    known = before.only({*run_record.OF_TEXT, run_record.OBJECTIVE, run_record.TASK})
     has_vocabulary = settings.spm_model_file or settings.vocab_file
-    if has_vocabulary and trained_with.VOCABULARY not in known.identity:
-        given = trained_with.of_tokenizer(source.tokenizer, source.vocabulary_file)
-        return trained_with.TrainedWith(known.identity | given.identity, given.paths)
+    if has_vocabulary and run_record.VOCABULARY not in known.identity:
+        given = run_record.of_tokenizer(source.tokenizer, source.vocabulary_file)
+        return run_record.TrainedWith(known.identity | given.identity, given.paths)
     return known
 
 
@@ -363,9 +363,9 @@ def _write_model_garden(
 def _write_hugging_face(
     folder: str, tensors: dict[str, np.ndarray], model: AlbertForPretraining, settings: Settings
 ) -> None:
-    from albert_tf.checkpoints import huggingface, trained_with
+    from albert_tf.checkpoints import huggingface, run_record
 
-    recorded = trained_with.read_settings(finding.folder_of(settings.input))
+    recorded = run_record.read_settings(finding.folder_of(settings.input))
     if recorded.get("use_pooled_output") == str(False):
         raise ValueError(
             "Hugging Face's ALBERT classifies the pooled output, but this model was trained with "
@@ -378,9 +378,8 @@ def _write_hugging_face(
             model.sentence_objective,
         )
     is_multiple_choice = "max_qa_length" in recorded  # of run_race.py
-    task = finding.read_json_if_there(folder, finding.TASK_FILE) | {
-        "is_multiple_choice": is_multiple_choice
-    }
+    task = run_record.content(folder).get(run_record.TASK, {})
+    task = task | {"is_multiple_choice": is_multiple_choice}
     vocabulary = (settings.vocab_file, settings.spm_model_file, bool(settings.do_lower_case))
     huggingface.save_hugging_face(folder, tensors, model.config, *vocabulary, task)
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from albert_tf import files
+from albert_tf.checkpoints import run_record
 from albert_tf.checkpoints.names import DATA_SUFFIX, GLOBAL_STEP
 from albert_tf.checkpoints.store import BEST
-from albert_tf.training import run_directory
 from albert_tf.training.evaluation import Evaluation, best_of, evaluation_of_best, heading
 
 RESULTS_FILE = "eval_results.txt"
@@ -140,5 +140,5 @@ def write_test_results(output_dir: str, metrics: Metrics, metric: str) -> str:
         text += format_best(best, metric)
     with files.write_atomically(os.path.join(output_dir, TEST_RESULTS_FILE)) as stream:
         stream.write(text)
-    run_directory.record_results(output_dir, {"test": metrics})
+    run_record.record_results(output_dir, {"test": metrics})
     return text

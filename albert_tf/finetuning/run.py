@@ -19,8 +19,8 @@ import tensorflow as tf
 from absl import logging
 
 from albert_tf import files, optimization, tasks
-from albert_tf.checkpoints import containers, finding, loading, trained_with
-from albert_tf.checkpoints.trained_with import TrainedWith
+from albert_tf.checkpoints import containers, finding, loading, run_record
+from albert_tf.checkpoints.run_record import TrainedWith
 from albert_tf.config import AlbertConfig
 from albert_tf.finetuning import batching, model_files, prediction, sweeps
 from albert_tf.finetuning.prediction import Predictor
@@ -29,7 +29,7 @@ from albert_tf.finetuning.settings import FineTuningSettings
 from albert_tf.finetuning.task import FineTuningTask, Outputs, Split
 from albert_tf.serving import saved_model
 from albert_tf.tokenization import FullTokenizer
-from albert_tf.training import devices, reporting, run_directory, run_identity, session
+from albert_tf.training import devices, reporting, run_directory, session
 from albert_tf.training.evaluation import CheckpointEvaluator, EarlyStopping
 
 GPU_MULTIPLE = 8  # for which tensor cores are fastest
@@ -77,7 +77,7 @@ def fine_tune(
             tasks.get(name)
         data = {split: task.read(split) for split in settings.splits}
         known = describe_contents(settings, tokenizer, task, data.get("train")).with_task(name)
-        run_identity.warn_of_vocabulary(runs[0], tokenizer.vocab_size, config.vocab_size)
+        session.warn_of_vocabulary(runs[0], tokenizer.vocab_size, config.vocab_size)
         with (
             session.open_session(settings, config, workers) as opened,
             contextlib.ExitStack() as folders,
@@ -142,10 +142,10 @@ def describe_contents(
         train: the training examples, or None without training.
     """
     path = settings.spm_model_file or settings.vocab_file or ""
-    known = trained_with.of_tokenizer(tokenizer, path).with_labels(task.labels)
+    known = run_record.of_tokenizer(tokenizer, path).with_labels(task.labels)
     if train is not None:
         path = getattr(train, "path", "")
-        known = known.adding(run_identity.TRAINING_DATA, task.checksum(train), path)
+        known = known.adding(run_record.TRAINING_DATA, task.checksum(train), path)
     return known
 
 
@@ -265,14 +265,12 @@ class FineTuningRun:
     def begin_work(self) -> None:
         """Writes the files that describe the run and its model, after the first success."""
         settings = self.settings
-        self.session.begin_work()
-        if self.session.is_chief:
-            session.keep_config(settings.output_dir, self.session.config)
-            if "train" in self.splits:
-                self.task.record(settings.output_dir)
-                vocabulary = settings.spm_model_file or settings.vocab_file or ""
-                is_sentencepiece = bool(settings.spm_model_file)
-                finding.keep_vocabulary(vocabulary, is_sentencepiece, settings.output_dir)
+        self.session.begin_work(settings)
+        if self.session.is_chief and "train" in self.splits:
+            self.task.record(settings.output_dir)
+            vocabulary = settings.spm_model_file or settings.vocab_file or ""
+            is_sentencepiece = bool(settings.spm_model_file)
+            finding.keep_vocabulary(vocabulary, is_sentencepiece, settings.output_dir)
 
     def do_all(self) -> tuple[sweeps.Result, str]:
         """Trains, evaluates and predicts, depending on the splits that exist.
@@ -447,12 +445,11 @@ class FineTuningRun:
             loading.load_weights(model, prefix)
             self.begin_work()
             vocabulary = settings.spm_model_file or settings.vocab_file or ""
-            names = (session.CONFIG_NAME, trained_with.FILE, finding.TASK_FILE)
-            paths = [os.path.join(settings.output_dir, name) for name in names]
-            # In a sweep it describes all runs, and is in their parent folder.
-            paths.append(os.path.join(self.session.settings.output_dir, finding.RUN_FILE))
-            extra_files = {}
-            for path in [*filter(files.exists, paths), vocabulary]:
+            # Earlier versions described a run of a sweep in the parent folder alone.
+            record = run_record.content(self.session.settings.output_dir)
+            record |= run_record.content(settings.output_dir)
+            extra_files = {run_record.FILE: run_record.to_json(record).encode()}
+            for path in (os.path.join(settings.output_dir, session.CONFIG_NAME), vocabulary):
                 with files.open_binary(path) as stream:
                     extra_files[os.path.basename(path)] = stream.read()
             self.task.export(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from albert_tf import files
-from albert_tf.checkpoints import finding, trained_with
+from albert_tf.checkpoints import run_record
 from albert_tf.data.settings import SequenceSettings, VocabularySettings
 from albert_tf.settings import (
     NOTHING,
@@ -16,7 +16,6 @@ from albert_tf.settings import (
     TRAINING,
     SettingsGroup,
     describe,
-    from_text,
     redefined,
     setting,
 )
@@ -163,18 +162,14 @@ class FineTuningSettings(RunSettings, DataSettings):
             ValueError: a file of the run is corrupt.
         """
         output_dir = values.get("output_dir") or ""
-        known = trained_with.read(output_dir) if output_dir else None
-        if known is None or values.get("do_train", cls.do_train):
+        is_training = values.get("do_train", cls.do_train)
+        if not output_dir or is_training or run_record.read(output_dir) is None:
             return dict(values)
-        texts = known.others | known.identity
-        fields = {field.name: field for field in describe(cls)}
-        found = {
-            name: from_text(texts[name], field)
-            for name, field in fields.items()
-            if field.decides != NOTHING and name in texts
-        }
-        last, directory = finding.flags_of_run(output_dir)
-        if "data_dir" in fields and "data_dir" in last:
+        fields = describe(cls)
+        names = {field.name for field in fields if field.decides != NOTHING}
+        found = run_record.values_of(run_record.read_settings(output_dir), names, cls)
+        last, directory = run_record.read_flags(output_dir)
+        if "data_dir" in last and any(field.name == "data_dir" for field in fields):
             found["data_dir"] = files.join(directory, str(last["data_dir"]))
         return found | dict(values)
 

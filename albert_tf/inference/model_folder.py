@@ -2,7 +2,7 @@
 
 The folder is the output directory of one of the programs, which record their task, or any folder
 that `from_pretrained` accepts, such as a released archive. There, the head in the checkpoint
-identifies most tasks; `task.json` and the recorded settings distinguish the others.
+identifies most tasks; labels and settings that earlier versions recorded distinguish the others.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from albert_tf import tasks
-from albert_tf.checkpoints import families, finding, trained_with
+from albert_tf.checkpoints import families, finding, run_record
 from albert_tf.checkpoints.containers import open_weights
 from albert_tf.checkpoints.names import variable_name
 from albert_tf.checkpoints.pretrained import load_pretrained
@@ -55,7 +55,7 @@ class ModelFolder:
         self.checkpoint = weights.path
         entries = families.recognize(weights.shapes).entries
         self.shapes = {name: tuple(entry.shape) for name, entry in entries.items()}
-        self.recorded = trained_with.read_settings(self.records)
+        self.recorded = run_record.read_settings(self.records)
 
     def load(self, task: str, **arguments: Any) -> tuple[Any, FullTokenizer]:
         """Returns the model for a task and its tokenizer.
@@ -107,14 +107,14 @@ class ModelFolder:
             ValueError: the recorded task is not registered, or none is recorded and it is
                 ambiguous.
         """
-        name = trained_with.read_task(self.records)
+        name = run_record.read_task(self.records)
         try:
             if name and self._has_head_of(tasks.get(name)):
                 return name
         except ValueError as error:
-            path = os.path.join(self.records, trained_with.FILE)
+            path = os.path.join(self.records, run_record.FILE)
             raise ValueError(f"{path}: {error}") from None
-        known = self.recorded | finding.read_json_if_there(self.records, custom.TASK_FILE)
+        known = self.recorded | run_record.content(self.records).get(run_record.TASK, {})
         fine_tuned = [spec for spec in tasks.rows() if spec.make_task and self._has_head_of(spec)]
         for spec in fine_tuned:
             if spec.recognize is not None and spec.recognize(known):
@@ -148,8 +148,8 @@ class ModelFolder:
         count = self.shapes[HEAD][0]
         if len(labels) != count:
             raise ValueError(
-                f"{self.records}/{custom.TASK_FILE} lists {len(labels)} labels, and the model "
-                f"has {count} outputs: they do not belong together"
+                f"{self.records}/{run_record.FILE} lists {len(labels)} labels, and the model has "
+                f"{count} outputs: they do not belong together"
             )
 
     def tags(self) -> Tags:
@@ -161,7 +161,7 @@ class ModelFolder:
         tags = remembered_tags(self.records)
         if tags is None:
             raise ValueError(
-                f"{self.folder} has no {custom.TASK_FILE}, which lists the labels of the tokens"
+                f"{self.records}/{run_record.FILE} does not list the labels of the tokens"
             )
         self._check_count(tags.labels)
         return tags
@@ -173,7 +173,7 @@ class ModelFolder:
             names: names of settings.
             of: the settings class that defines them.
         """
-        return trained_with.values_of(self.recorded, names, of)
+        return run_record.values_of(self.recorded, names, of)
 
     def all_settings(self, of: type[SettingsGroup]) -> dict[str, Any]:
         """Returns name → value for a program that uses the trained model, without its data.

@@ -13,6 +13,7 @@ from absl import logging
 from tqdm import tqdm
 
 from albert_tf import files
+from albert_tf.checkpoints import run_record
 from albert_tf.finetuning.results import as_json
 from albert_tf.finetuning.tables import BadRowError, Row
 from albert_tf.inference import reading
@@ -26,7 +27,7 @@ from albert_tf.inference.predictors import (
     similarities,
 )
 from albert_tf.inference.settings import STANDARD_INPUT, Settings
-from albert_tf.training import interruption, run_identity, session
+from albert_tf.training import interruption, session
 from albert_tf.training.settings import DeviceSettings
 
 Block = list[tuple[int, Any]]  # (line, input) pairs
@@ -107,7 +108,7 @@ def _rows_of(settings: Settings) -> list[Row]:
 
 def device_settings(settings: Settings, found: ModelFolder) -> DeviceSettings:
     """Returns the device settings; precision auto is float32 if the model was trained in it."""
-    is_float32 = found.recorded.get(run_identity.PRECISION) == "float32"
+    is_float32 = found.recorded.get(run_record.PRECISION) == "float32"
     return DeviceSettings(
         distribution="one_device",
         precision="float32" if settings.precision == "auto" and is_float32 else settings.precision,

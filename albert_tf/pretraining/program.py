@@ -14,8 +14,9 @@ from collections.abc import Iterator, Sequence
 from absl import logging
 
 from albert_tf import optimization
+from albert_tf.checkpoints import run_record
 from albert_tf.checkpoints.names import GLOBAL_STEP
-from albert_tf.checkpoints.trained_with import TrainedWith
+from albert_tf.checkpoints.run_record import TrainedWith
 from albert_tf.config import AlbertConfig
 from albert_tf.pretraining import input_pipeline, record_files
 from albert_tf.pretraining.record_files import RecordFile
@@ -26,7 +27,6 @@ from albert_tf.training import (
     evaluation,
     reporting,
     run_directory,
-    run_identity,
     session,
 )
 from albert_tf.training.cluster import Workers
@@ -132,7 +132,7 @@ def describe_contents(
     """
     known = record_files.find_vocabulary([*train_files, *eval_files])
     path = record_files.name_files([file.path for file in train_files])
-    return known.adding(run_identity.TRAINING_DATA, checksums.of(train_files), path)
+    return known.adding(run_record.TRAINING_DATA, checksums.of(train_files), path)
 
 
 def train(
@@ -236,7 +236,7 @@ def evaluate(settings: Settings, evaluator: CheckpointEvaluator) -> list[Evaluat
     evaluations = evaluator.evaluate_all(settings.init_checkpoint)
     last = evaluations[-1]
     # Unlike in fine-tuning, the results of a run are those of its last checkpoint.
-    run_directory.record_results(
+    run_record.record_results(
         settings.output_dir, {"eval": last.metrics | {GLOBAL_STEP: last.step}}
     )
     return evaluations

@@ -19,8 +19,8 @@ from google.protobuf.message import DecodeError
 from tqdm import tqdm
 
 from albert_tf import files
-from albert_tf.checkpoints import finding, trained_with
-from albert_tf.checkpoints.trained_with import TrainedWith
+from albert_tf.checkpoints import finding, run_record
+from albert_tf.checkpoints.run_record import TrainedWith
 from albert_tf.data import record_checksums, record_index, records
 from albert_tf.sentence_objectives import OBJECTIVES, SOP
 
@@ -337,13 +337,13 @@ class Checksums:
                 missing, pool.map(record_checksums.compute, missing), strict=True
             ):
                 self._found[path] = checksum
-                self._kept[trained_with.absolute(path)] = record_checksums.describe(path, checksum)
+                self._kept[run_record.absolute(path)] = record_checksums.describe(path, checksum)
         listed = " ".join(self._found[file.path] for file in record_files)
         return hashlib.sha256(listed.encode()).hexdigest()
 
     def _find(self, path: str) -> str:
         """Returns the checksum of a file if it is known, or else ""."""
-        known = self._kept.get(trained_with.absolute(path))
+        known = self._kept.get(run_record.absolute(path))
         kept = record_checksums.valid(path, known) if known else None
         return kept or record_checksums.find(path) or ""
 
@@ -370,11 +370,11 @@ def find_vocabulary(record_files: Sequence[RecordFile]) -> TrainedWith:
         logging.info("The vocabulary of the records is unknown: no metadata file lists them")
         return TrainedWith({})
     vocabulary = found[0].vocabulary
-    text = trained_with.describe_vocabulary(vocabulary["size"], vocabulary["checksum"])
-    identity = {trained_with.VOCABULARY: text}
-    if trained_with.LOWER_CASE in vocabulary:
-        identity[trained_with.LOWER_CASE] = str(vocabulary[trained_with.LOWER_CASE])
-    return TrainedWith(identity, {trained_with.VOCABULARY: _name_vocabulary(found[0])})
+    text = run_record.describe_vocabulary(vocabulary["size"], vocabulary["checksum"])
+    identity = {run_record.VOCABULARY: text}
+    if run_record.LOWER_CASE in vocabulary:
+        identity[run_record.LOWER_CASE] = str(vocabulary[run_record.LOWER_CASE])
+    return TrainedWith(identity, {run_record.VOCABULARY: _name_vocabulary(found[0])})
 
 
 def keep_vocabulary(record_files: Sequence[RecordFile], folder: str) -> None:
@@ -394,7 +394,7 @@ def keep_vocabulary(record_files: Sequence[RecordFile], folder: str) -> None:
 
 
 def _name_vocabulary(info: records.RecordFileInfo) -> str:
-    return f"{info.vocabulary['file']} (according to {trained_with.absolute(info.metadata_file)})"
+    return f"{info.vocabulary['file']} (according to {run_record.absolute(info.metadata_file)})"
 
 
 def parse(serialized: Any, features: Features) -> dict[str, tf.Tensor]:

@@ -17,7 +17,6 @@ Shapes: B batch size, N windows, S sequence length, K labels.
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import re
 from collections import Counter
@@ -30,8 +29,7 @@ from absl import logging
 from numpy.typing import NDArray
 
 from albert_tf import files
-from albert_tf.checkpoints import finding, trained_with
-from albert_tf.checkpoints.finding import TASK_FILE
+from albert_tf.checkpoints import finding, run_record
 from albert_tf.config import AlbertConfig
 from albert_tf.finetuning import results, tables
 from albert_tf.finetuning.batching import Padding
@@ -268,7 +266,7 @@ def find_tags(settings: Settings, model_folders: Sequence[str] = ()) -> Tags:
         try:  # Not logged, because training reads the file again.
             train = read_sentences(settings, "train", is_logged=False)
         except FileNotFoundError as error:
-            places = f", nor {TASK_FILE} in " + " or ".join(model_folders) if model_folders else ""
+            places = "".join(f", nor labels in {folder}" for folder in model_folders)
             raise FileNotFoundError(f"{error}{places}; it is needed for the labels") from None
         return recognize_tags(train, settings.tag_scheme)
     if settings.tag_scheme != AUTO:
@@ -283,22 +281,20 @@ def remembered_tags(folder: str) -> Tags | None:
         ValueError: the file is corrupt, was written by another program, or has other labels than
             the model.
     """
-    path = os.path.join(folder, TASK_FILE)
-    if not files.exists(path):
+    fields = {"token_labels": list[str], "tag_scheme": str}
+    known, path = run_record.read_details(folder, fields)
+    if not known:
         return None
-    known = files.read_own_json(path, {"token_labels": list[str], "tag_scheme": str})
     if known["tag_scheme"] not in (*LETTERS, RAW):
         raise ValueError(f"{path}: unknown tag_scheme {known['tag_scheme']!r}; move the file away")
-    trained_with.check_labels(folder, known["token_labels"])
+    run_record.check_labels(folder, known["token_labels"], path)
     return Tags(tuple(known["token_labels"]), known["tag_scheme"])
 
 
 def remember_tags(folder: str, tags: Tags) -> None:
-    """Writes `task.json`, so that later runs know the labels without the training data."""
-    content = {"token_labels": tags.labels, "tag_scheme": tags.scheme}
-    with files.write_atomically(os.path.join(folder, TASK_FILE)) as stream:
-        json.dump(content, stream, indent=1, ensure_ascii=False)
-        stream.write("\n")
+    """Records the tags, so that later runs know the labels without the training data."""
+    values = {"token_labels": tags.labels, "tag_scheme": tags.scheme}
+    run_record.write_entry(folder, run_record.TASK, values)
 
 
 # Spans and metrics
@@ -585,7 +581,7 @@ class TokenClassifier(FineTuningTask):
     # The folder of a run, and its export.
 
     def check_folder(self, output_dir: str, is_training: bool) -> None:
-        """Compares the labels with `task.json` in the folder of a run, if it has checkpoints.
+        """Compares the labels with those recorded in the folder of a run, if it has checkpoints.
 
         Raises:
             ValueError: the checkpoints have different labels.
@@ -599,7 +595,7 @@ class TokenClassifier(FineTuningTask):
             )
 
     def record(self, output_dir: str) -> None:
-        """Writes `task.json` into the folder of a run."""
+        """Records the labels in the folder of a run."""
         remember_tags(output_dir, self.tags)
 
     def served_outputs(self, outputs: Any) -> dict[str, tf.Tensor]:

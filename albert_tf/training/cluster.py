@@ -27,8 +27,8 @@ from typing import Any
 import tensorflow as tf
 from absl import logging
 
+from albert_tf.checkpoints.run_record import differences_table
 from albert_tf.training.interruption import InterruptedRunError
-from albert_tf.training.run_identity import differences_table
 
 Message = dict[str, Any]
 

@@ -21,10 +21,10 @@ import tensorflow as tf
 from absl import logging
 
 from albert_tf import files
-from albert_tf.checkpoints import containers, loading, store
+from albert_tf.checkpoints import containers, loading, run_record, store
 from albert_tf.checkpoints.names import GLOBAL_STEP
 from albert_tf.checkpoints.store import BEST
-from albert_tf.training import precision, progress, run_directory
+from albert_tf.training import precision, progress
 from albert_tf.training.metrics_log import Curves, format_figures
 from albert_tf.training.reporting import Reports
 from albert_tf.training.step import Batch, Sums, Task
@@ -117,9 +117,12 @@ def check_not_replaced(evaluations: Iterable[Evaluation], prefix: str) -> None:
         prefix: a checkpoint in its folder, which is not damaged.
 
     Raises:
-        ValueError: another run wrote the checkpoint; the message names both.
+        ValueError: another run wrote the checkpoint; the message names both. Or its name is that of
+            another step.
     """
     step, name = loading.read_step(prefix), containers.digest(prefix)
+    if step:  # 0 if it has none
+        store.check_name(prefix, step)
     ours = {e.checkpoint: e for e in evaluations if e.step == step and e.checkpoint}
     if ours and name not in ours:
         expected, evaluation = ours.popitem()
@@ -209,16 +212,20 @@ class CheckpointEvaluator:
                     f"{selection_metric}. The file is damaged: move it away or restore it from a "
                     "backup"
                 )
-        if ignored := len(self._all) - len(self.evaluations):
+        ignored = [e for e in self._all if e not in self.evaluations]
+        if ignored:
+            others = sum(e.measured_on != measured_on for e in ignored)
             logging.warning(
-                "%s/%s: %d evaluations of other data, with other settings or in another precision "
-                "are kept there, but left out of the results. The checkpoints that still exist are "
-                "evaluated again.",
+                "%s/%s: %d evaluations of other data or with other settings, and %d in another "
+                "precision than %s, are kept there, but left out of the results. The checkpoints "
+                "that still exist are evaluated again.",
                 output_dir,
                 EVALUATIONS_FILE,
-                ignored,
+                others,
+                len(ignored) - others,
+                self._precision,
             )
-        run_directory.read_results(output_dir)  # report a damaged file before evaluating
+        run_record.read_results(output_dir)  # report a damaged file before evaluating
 
     @property
     def evaluations(self) -> list[Evaluation]:
@@ -348,7 +355,7 @@ class CheckpointEvaluator:
         self._write_results(self.output_dir, self.evaluations)
         if self.best is not None:
             figures = self.best.metrics | {GLOBAL_STEP: self.best.step}
-            run_directory.record_results(self.output_dir, {"eval": figures})
+            run_record.record_results(self.output_dir, {"eval": figures})
 
     def _keep_best(self) -> None:
         """Copies the best checkpoint to `model.ckpt-best` unless it is already there."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import sys
 import threading
 from collections.abc import Iterator
 from types import FrameType
@@ -19,7 +18,6 @@ from absl import logging
 EXIT_STATUS = 75  # EX_TEMPFAIL of sysexits.h: the same command resumes the run
 KEYBOARD_STATUS = 128 + signal.SIGINT  # the status that shells report for Ctrl-C
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-_REPEAT_SECONDS = 0.05
 
 
 class InterruptedRunError(Exception):
@@ -111,23 +109,3 @@ def ending_by_exception() -> Iterator[None]:
                 if signal.getsignal(number) == signal.SIG_DFL:
                     signal.signal(number, end)
         yield
-
-
-def repeat_lost_interrupts() -> None:
-    """Makes sure that Ctrl-C is not lost, by sending SIGINT again if an interrupt was ignored.
-
-    In destructors, of which TensorFlow has many, and in callbacks of the garbage collector Python
-    only reports a KeyboardInterrupt, and the program would keep running.
-    """
-    report = sys.unraisablehook
-
-    def repeat(unraisable: sys.UnraisableHookArgs) -> None:
-        if not issubclass(unraisable.exc_type, KeyboardInterrupt):
-            report(unraisable)
-            return
-        # Delayed, because it would be raised in this hook and be lost as well.
-        timer = threading.Timer(_REPEAT_SECONDS, os.kill, (os.getpid(), signal.SIGINT))
-        timer.daemon = True
-        timer.start()
-
-    sys.unraisablehook = repeat

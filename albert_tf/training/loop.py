@@ -6,6 +6,7 @@ else that a step depends on (its records and dropout masks) is a function of the
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import time
@@ -17,14 +18,13 @@ from absl import logging
 from tqdm import tqdm
 
 from albert_tf import files, optimization
-from albert_tf.checkpoints import containers, loading, store, trained_with
+from albert_tf.checkpoints import containers, loading, run_record, store
 from albert_tf.checkpoints.names import GLOBAL_STEP, variable_name
-from albert_tf.checkpoints.trained_with import TrainedWith
-from albert_tf.training import devices, run_directory
+from albert_tf.checkpoints.run_record import TrainedWith
+from albert_tf.training import devices
 from albert_tf.training.background import BackgroundWork
 from albert_tf.training.interruption import InterruptedRunError, StopRequest
-from albert_tf.training.metrics_log import Curves, MetricsLog, read_means
-from albert_tf.training.report_interval import ReportInterval
+from albert_tf.training.metrics_log import Curves, MetricsLog, ReportInterval, read_means
 from albert_tf.training.reporting import Reports
 from albert_tf.training.settings import RunSettings
 from albert_tf.training.step import Batch, TrainStep
@@ -92,17 +92,13 @@ class Trainer:
     def restore_latest(self) -> bool:
         """Restores the newest checkpoint of the output directory; returns whether there is one.
 
-        If a checkpoint's name and its `global_step` disagree, `global_step` is right, and the
-        checkpoint is renamed.
-
         Raises:
             ValueError: the checkpoint belongs to another model or optimizer (the message lists the
-                differences), or it contains NaN or infinite values.
+                differences), is named after another step, or has NaN or infinite values.
         """
-        found = store.newest_usable(self.settings.output_dir)
-        if found is None:
+        prefix = store.newest_usable(self.settings.output_dir)
+        if prefix is None:
             return False
-        named_step, prefix = found
         reader = containers.open_checkpoint(prefix)
         shapes = reader.get_variable_to_shape_map()
         state = self.state()
@@ -126,9 +122,7 @@ class Trainer:
                 "checkpoint as --init_checkpoint to start a new run from its weights."
             )
         step = loading.read_step(prefix)
-        if step != named_step:
-            store.correct_name(prefix, step)
-            return self.restore_latest()  # another checkpoint may be the newest now
+        store.check_name(prefix, step)
         values = {name: containers.read_tensor(reader, name, prefix) for name in state}
         for name, variable in state.items():
             variable.assign(values[name])
@@ -157,7 +151,7 @@ class Trainer:
         self._writing.wait()
         directory = self.settings.output_dir
         if self._identity is not None:
-            trained_with.write(directory, self._identity)
+            run_record.write(directory, self._identity)
             self._identity = None
         kind = "" if is_regular else "interrupted_"
         prefix = os.path.join(directory, f"model.ckpt-{kind}{self.step}")
@@ -202,13 +196,19 @@ class Trainer:
             logging.info("Training is already complete at step %d", self.step)
             self.complete_results()
             return
-        with StopRequest() as request, self._writing:
-            self._train(batches_from, after_save, request)
+        with StopRequest() as request, self._writing, contextlib.ExitStack() as stack:
+            log = self._open_log()
+            if log is not None:
+                stack.callback(log.close)
+            self._train(batches_from, after_save, request, log)
 
     def _train(
-        self, batches_from: Batches, after_save: AfterSave | None, request: StopRequest
+        self,
+        batches_from: Batches,
+        after_save: AfterSave | None,
+        request: StopRequest,
+        log: MetricsLog | None,
     ) -> None:
-        log = self._open_log()
         interval = ReportInterval(self.settings.output_dir, self.settings.log_steps)
         is_done = self.step == 0 and self._save(log, after_save)
         saved_at = time.monotonic()
@@ -248,7 +248,6 @@ class Trainer:
                         "resume."
                     )
         if log is not None:
-            log.close()
             self._writing.wait()
             self._record_results(means)
 
@@ -283,21 +282,21 @@ class Trainer:
         directory = self.settings.output_dir
         if not self._is_chief:
             return
-        recorded = run_directory.read_results(directory).get("train", {})
+        recorded = run_record.read_results(directory).get("train", {})
         means = read_means(directory, self.step)
         if means is not None and recorded.get("step") != self.step:
             self._record_results(means)
 
     def _record_results(self, means: dict[str, float]) -> None:
         train = {"step": self.step} | means
-        run_directory.record_results(self.settings.output_dir, {"train": train})
+        run_record.record_results(self.settings.output_dir, {"train": train})
 
     def _open_log(self) -> MetricsLog | None:
         """Returns the metrics log; None in processes that do not write files."""
         if not self._is_chief:
             return None
         settings = self.settings
-        run_directory.read_results(settings.output_dir)  # report a damaged file before training
+        run_record.read_results(settings.output_dir)  # report a damaged file before training
         return MetricsLog(
             settings.output_dir,
             self.step,
@@ -334,6 +333,7 @@ class Trainer:
         self._check_state()
         if log is None:
             return False
+        log.curves.sync()
         prefix = self.save(waits=after_save is not None, is_regular=is_regular)
         is_done = after_save is not None and after_save(prefix, log.curves) is True
         log.restart_clock(self.step)

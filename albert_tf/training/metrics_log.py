@@ -11,10 +11,14 @@ from typing import Any
 from absl import logging
 
 from albert_tf import files
+from albert_tf.checkpoints import run_record, store
 from albert_tf.sentence_objectives import OBJECTIVES
 from albert_tf.training.reporting import Reports
 
 METRICS_FILE = "metrics.jsonl"
+LONGEST = 25.0  # seconds between two reports, unless a single step takes longer
+TIMED = 2.0  # seconds of training by which the interval of reports is chosen
+_LOG_STEPS = "log_steps"  # of the interval in run.json
 TRAIN, EVAL = "train/", "eval/"  # what TensorBoard's tags begin with
 _ABBREVIATIONS = {"masked_lm": "mlm", "accuracy": "acc"}
 Lines = dict[tuple[int, bool], str]  # (step, whether it is of an evaluation) → line
@@ -29,8 +33,10 @@ class Curves:
     evaluation, {"step": 500, "eval/loss": 2.25, …}. Elsewhere the tags are `train/loss` and
     `eval/loss`. Only one instance may be open at a time, because TensorBoard shows the newest file.
 
-    Lines are appended, so that a report costs the same however long the run is. Only if lines are
-    dropped or do not belong at the end, and in remote directories, the file is written anew.
+    Lines are appended, so that a report costs the same however long the run is, and `sync` writes
+    them to disk. Only if lines are dropped or do not belong at the end, the file is written anew;
+    in remote directories, which cannot append, this is what `sync` does. A line that a kill cut
+    short is dropped when the file is opened.
 
     Args:
         output_dir: an existing directory.
@@ -103,14 +109,36 @@ class Curves:
         keys = sorted(new)
         is_at_end = self._is_current and keys[0] > self._last
         self._lines |= new
-        self._last = max(self._lines, default=self._last)
+        self._last = max(self._lines)
         self._is_current = False
-        if is_at_end and not files.is_remote(self.path):  # object stores cannot append
-            files.append_text(self.path, "".join(new[key] + "\n" for key in keys))
-        else:
-            with files.write_atomically(self.path) as stream:
-                stream.write(self._text())
+        if files.is_remote(self.path):
+            return
+        if not is_at_end:
+            self._rewrite()
+            return
+        with (
+            store.naming_disk_errors(self.path, "the metrics"),
+            open(self.path, "a", encoding="utf-8") as stream,
+        ):
+            stream.writelines(new[key] + "\n" for key in keys)
         self._is_current = True
+
+    def _rewrite(self) -> None:
+        with files.write_atomically(self.path) as stream:
+            stream.write(self._text())
+        self._is_current = True
+
+    def sync(self) -> None:
+        """Writes all lines to disk, so that a checkpoint written next does not outlast them.
+
+        Raises:
+            OSError: the disk is full, or the file system does not respond.
+        """
+        if files.is_remote(self.path) and not self._is_current:
+            self._rewrite()
+        elif not files.is_remote(self.path) and files.exists(self.path):
+            with store.naming_disk_errors(self.path, "the metrics"):
+                store.flush_to_disk(self.path)
 
     def _report(self, rows: Mapping[int, Mapping[str, float]], prefix: str) -> None:
         """Writes the summaries of `rows`, step → values, for TensorBoard and the like."""
@@ -119,7 +147,8 @@ class Curves:
         )
 
     def close(self) -> None:
-        """Ends reporting, unless the reports are shared."""
+        """Writes all lines to disk, and ends reporting unless the reports are shared."""
+        self.sync()
         if not self._reports_are_shared:
             self._reports.close()
 
@@ -199,6 +228,66 @@ class MetricsLog:
     def close(self) -> None:
         """Ends reporting, as `Curves.close` does."""
         self.curves.close()
+
+
+class ReportInterval:
+    """Says at which steps a run reports: at the multiples of a number of steps.
+
+    With `log_steps=0` the number is 1, 2, 5, 10, 20, 50 or the like, so that a report comes every
+    10 to 25 seconds. It is chosen once, as soon as the first steps have been timed, and is kept in
+    `run.json`, so that a run that is resumed reports at the same steps, whatever it is
+    resumed on.
+
+    Args:
+        output_dir: folder of the run.
+        log_steps: of the settings.
+
+    Attributes:
+        steps: number of steps; 0 until it is chosen.
+
+    Raises:
+        ValueError: the file in the folder is damaged.
+    """
+
+    def __init__(self, output_dir: str, log_steps: int) -> None:
+        self._output_dir = output_dir
+        self.steps = log_steps or run_record.read_reporting(output_dir, _LOG_STEPS, int) or 0
+
+    def is_due(self, step: int) -> bool:
+        """Returns whether to report at a step."""
+        return self.steps > 0 and step % self.steps == 0
+
+    def is_time_to_measure(self, num_steps: int) -> bool:
+        """Returns whether to call `choose` after so many steps.
+
+        Measuring waits for the device, so it is done after 1, 2, 4, 8 and so on.
+        """
+        return self.steps == 0 and num_steps > 0 and num_steps & (num_steps - 1) == 0
+
+    def choose(self, num_steps: int, seconds: float) -> None:
+        """Chooses the interval, unless the steps took too little time to tell their speed.
+
+        Args:
+            num_steps: number of steps that have been timed.
+            seconds: that they took.
+        """
+        if seconds < TIMED:
+            return
+        self.steps = round_steps(num_steps / seconds * LONGEST)
+        chosen = {_LOG_STEPS: self.steps}
+        run_record.write_entry(self._output_dir, run_record.REPORTING, chosen)
+
+
+def round_steps(most: float) -> int:
+    """Returns the largest of 1, 2, 5, 10, 20, 50 and so on that is at most `most`, at least 1.
+
+    >>> [round_steps(most) for most in (0.3, 4.9, 5, 99, 1234)]
+    [1, 2, 5, 50, 1000]
+    """
+    power = 1
+    while power * 10 <= most:
+        power *= 10
+    return max(factor * power for factor in (1, 2, 5) if factor == 1 or factor * power <= most)
 
 
 def format_figures(values: Mapping[str, float]) -> str:

@@ -14,11 +14,11 @@ import tensorflow as tf
 from absl import logging
 
 from albert_tf import files
-from albert_tf.training import run_directory
+from albert_tf.checkpoints import run_record
 from albert_tf.training.settings import LoggingSettings, RunSettings
 
-RETRY_SECONDS = 600.0  # after a service failed
-_WANDB, _MLFLOW = "wandb", "mlflow"  # names in `--report_to` and in reporting.json
+# Names in `--report_to`; the services are also those in run.json.
+_TENSORBOARD, _WANDB, _MLFLOW = "tensorboard", "wandb", "mlflow"
 _UPLOAD_SECONDS = 60  # between two uploads of TensorBoard's file
 _PROJECT = "albert-tf2"  # in Weights & Biases, unless WANDB_PROJECT is set
 
@@ -101,7 +101,7 @@ class WeightsAndBiases:
     def __init__(self, output_dir: str, settings: Hyperparameters) -> None:
         import wandb
 
-        known = run_directory.read_reporting(output_dir, _WANDB, str)
+        known = run_record.read_reporting(output_dir, _WANDB, str)
         self._run = wandb.init(
             project=os.environ.get("WANDB_PROJECT", _PROJECT),
             name=os.environ.get("WANDB_NAME", _name(output_dir)),
@@ -113,7 +113,7 @@ class WeightsAndBiases:
             settings=wandb.Settings(console="off"),  # the console belongs to the program
         )
         if known is None:
-            run_directory.record_reporting(output_dir, _WANDB, self._run.id)
+            run_record.write_entry(output_dir, run_record.REPORTING, {_WANDB: self._run.id})
         # W&B's own step counter can only increase, but a resumed run repeats some steps.
         self._run.define_metric("step")
         self._run.define_metric("*", step_metric="step")
@@ -134,12 +134,12 @@ class MLflow:
         import mlflow
 
         self._mlflow = mlflow
-        known = run_directory.read_reporting(output_dir, _MLFLOW, str)
+        known = run_record.read_reporting(output_dir, _MLFLOW, str)
         name = None if known else _name(output_dir)
         run = mlflow.start_run(run_id=known, run_name=name, nested=True)
         self._run_id = run.info.run_id
         if known is None:
-            run_directory.record_reporting(output_dir, _MLFLOW, self._run_id)
+            run_record.write_entry(output_dir, run_record.REPORTING, {_MLFLOW: self._run_id})
             mlflow.log_params(settings)  # parameters cannot be changed later
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
@@ -151,7 +151,8 @@ class MLflow:
         self._mlflow.end_run("FINISHED" if is_complete else "FAILED")
 
 
-_SERVICES: dict[str, Callable[[str, Hyperparameters], Reporter]] = {
+_REPORTERS: dict[str, Callable[[str, Hyperparameters], Reporter]] = {
+    _TENSORBOARD: TensorBoard,
     _WANDB: WeightsAndBiases,
     _MLFLOW: MLflow,
 }
@@ -160,8 +161,8 @@ _SERVICES: dict[str, Callable[[str, Hyperparameters], Reporter]] = {
 class Reports:
     """Context manager that reports the metrics of a run to each reporter in `--report_to`.
 
-    Reporters are opened when the first metrics are written. If a service fails, training continues:
-    a warning is logged once, and the service is retried later. `metrics.jsonl` has all metrics.
+    Reporters are opened when the first metrics are written. If a service fails, which is logged,
+    training continues without it. `metrics.jsonl` has all metrics.
 
     Args:
         output_dir: the output directory of the run.
@@ -175,10 +176,10 @@ class Reports:
         report_to: tuple[str, ...] = LoggingSettings.report_to,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
-        self._output_dir, self._names = output_dir, report_to
+        self._output_dir = output_dir
+        self._names = [name for name in _REPORTERS if name in report_to]
         self._settings = hyperparameters(settings or {})
         self._open: dict[str, Reporter] = {}
-        self._retry_at: dict[str, float] = {}
 
     def __enter__(self) -> Reports:
         return self
@@ -195,46 +196,35 @@ class Reports:
         Raises:
             OSError: TensorBoard's file cannot be written.
         """
-        if "tensorboard" in self._names:
-            self._write("tensorboard", TensorBoard, rows)
-        for name, service in _SERVICES.items():
-            if name in self._names and time.monotonic() >= self._retry_at.get(name, 0.0):
-                with self._tolerating_failure(name):
-                    self._write(name, service, rows)
-
-    def _write(
-        self,
-        name: str,
-        make: Callable[[str, Hyperparameters], Reporter],
-        rows: Mapping[int, Mapping[str, float]],
-    ) -> None:
-        if name not in self._open:
-            self._open[name] = make(self._output_dir, self._settings)
-        for step, values in rows.items():
-            self._open[name].write(step, values)
+        for name in list(self._names):
+            is_file = name == _TENSORBOARD
+            with contextlib.nullcontext() if is_file else self._without_failed_service(name):
+                if name not in self._open:
+                    self._open[name] = _REPORTERS[name](self._output_dir, self._settings)
+                for step, values in rows.items():
+                    self._open[name].write(step, values)
 
     @contextlib.contextmanager
-    def _tolerating_failure(self, name: str) -> Iterator[None]:
-        """Suppresses the failure of a service, warns once, and schedules a retry."""
+    def _without_failed_service(self, name: str) -> Iterator[None]:
+        """Logs the failure of a service, which is not reported to from then on."""
         try:
             yield
         except Exception as error:  # no error of a service may abort a long training run
-            if name not in self._retry_at:
-                logging.warning(
-                    "Reporting to %s failed: %s. Training continues, all metrics are in "
-                    "metrics.jsonl, and %s is retried every %g minutes.",
-                    name,
-                    " ".join(str(error).split()).rstrip(".") or type(error).__name__,
-                    name,
-                    RETRY_SECONDS / 60,
-                )
-            self._retry_at[name] = time.monotonic() + RETRY_SECONDS
+            if name not in self._names:  # has failed before
+                return
+            self._names.remove(name)
+            logging.warning(
+                "Reporting to %s failed and ends here: %s. Training continues, and metrics.jsonl "
+                "has all metrics.",
+                name,
+                " ".join(str(error).split()).rstrip(".") or type(error).__name__,
+            )
 
     def close(self, is_complete: bool = True) -> None:
         """Closes all reporters; the next `write` opens them again."""
         while self._open:
             name, reporter = self._open.popitem()
-            with self._tolerating_failure(name):
+            with self._without_failed_service(name):
                 reporter.close(is_complete)
 
 

@@ -14,7 +14,6 @@ Every training program starts like this:
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import dataclasses
 import os
 import sys
@@ -26,20 +25,18 @@ import tf_keras
 from absl import logging
 
 import albert_tf
-from albert_tf import files, optimization
-from albert_tf.checkpoints import loading
-from albert_tf.checkpoints.trained_with import TrainedWith
+from albert_tf import files, included, optimization
+from albert_tf.checkpoints import containers, loading, run_record, store
+from albert_tf.checkpoints.run_record import TrainedWith
 from albert_tf.config import AlbertConfig
 from albert_tf.optimization import WarmUpPolynomialDecay
-from albert_tf.training import cluster, devices, loop, precision, run_directory, run_identity
+from albert_tf.settings import MODEL, TRAINING, describe, to_text
+from albert_tf.training import cluster, devices, loop, precision, run_directory
 from albert_tf.training.reporting import Reports
 from albert_tf.training.settings import DeviceSettings, RunSettings
 from albert_tf.training.step import StepOptions, TrainStep
 
 CONFIG_NAME = "albert_config.json"
-# absl::SetMinLogLevel(absl::LogSeverityAtLeast::kWarning) in the Abseil of TensorFlow 2.20.
-_SET_MIN_LOG_LEVEL = "_ZN4absl12lts_2025012714SetMinLogLevelENS0_18LogSeverityAtLeastE"
-_WARNING = 1
 
 
 def read_config(output_dir: str, path: str) -> AlbertConfig:
@@ -90,7 +87,6 @@ def use_devices(settings: DeviceSettings) -> Iterator[tuple[tf.distribute.Strate
     Raises:
         ValueError: the settings require devices that do not exist.
     """
-    hide_compiler_notes()
     _set_threads(settings.threads)
     strategy = devices.make_strategy(settings)
     name, reason = precision.resolve(settings.precision)
@@ -103,20 +99,6 @@ def use_devices(settings: DeviceSettings) -> Iterator[tuple[tf.distribute.Strate
         tf_keras.mixed_precision.set_global_policy(policy)
 
 
-def hide_compiler_notes() -> None:
-    """Hides notes of TensorFlow's C++ code, such as XLA's first compilation, on standard error.
-
-    Applies `TF_CPP_MIN_LOG_LEVEL` (which the programs set to 3) to notes that Abseil writes: the
-    variable does not affect them, and TensorFlow has no Python function for it. Warnings and errors
-    are still shown.
-    """
-    if os.environ.get("TF_CPP_MIN_LOG_LEVEL", "0") == "0":
-        return
-    library = os.path.join(tf.sysconfig.get_lib(), "libtensorflow_framework.so.2")
-    with contextlib.suppress(OSError, AttributeError):  # another release or operating system
-        ctypes.CDLL(library)[_SET_MIN_LOG_LEVEL](ctypes.c_int(_WARNING))
-
-
 def _set_threads(threads: int) -> None:
     if not threads or threads == tf.config.threading.get_intra_op_parallelism_threads():
         return
@@ -127,6 +109,110 @@ def _set_threads(threads: int) -> None:
             f"--threads={threads}: TensorFlow is already initialized, so its number of threads "
             "can no longer be changed. Set it in a new process."
         ) from None
+
+
+def describe_identity(
+    run: RunSettings, config: AlbertConfig, precision: str, known: TrainedWith
+) -> TrainedWith:
+    """Returns the identity of a run.
+
+    Args:
+        run: the settings of the run.
+        config: the model's config.
+        precision: the compute dtype.
+        known: fingerprints and paths of vocabulary and training data, as far as they are known.
+
+    Raises:
+        FileNotFoundError, ValueError: `init_checkpoint` does not exist or is invalid.
+    """
+    fields = {field.name: field for field in describe(type(run))}
+    texts = {name: to_text(getattr(run, name), field) for name, field in fields.items()}
+    decisive = {name for name, field in fields.items() if field.decides in (TRAINING, MODEL)}
+    identity = {name: texts[name] for name in sorted(decisive)}
+    identity |= {run_record.PRECISION: precision, run_record.INIT_CHECKPOINT: "none"}
+    paths = {}
+    if run.init_checkpoint:
+        path = containers.find_checkpoint(run.init_checkpoint)
+        identity[run_record.INIT_CHECKPOINT] = f"digest {containers.digest(path)}"
+        paths[run_record.INIT_CHECKPOINT] = run_record.absolute(path)
+    others = {
+        name: texts[name]
+        for name, field in fields.items()
+        if name not in decisive | {"allow_changed_settings"} and field.is_recorded
+    }
+    described = TrainedWith(identity | known.identity, paths | known.paths, others)
+    return described.adding_config(config, included.config_file(run.albert_config_file or ""))
+
+
+def check_identity(run: RunSettings, identity: TrainedWith) -> run_record.Changes:
+    """Compares a run with the training of the model in its folder or of `init_checkpoint`.
+
+    Resumed training needs the same identity as before. Training that starts from an
+    `init_checkpoint` only needs the same vocabulary and tokenization; evaluation, prediction and
+    export also need the same task and labels, and the settings that the model's output depends on.
+
+    Args:
+        run: the settings of the run; with `allow_changed_settings`, changes are only logged.
+        identity: the identity of the run, as returned by `describe_identity`.
+
+    Returns:
+        The changes.
+
+    Raises:
+        ValueError: something has changed. The message has a table of the changes.
+    """
+    step, allows_changes = _newest_step(run.output_dir), run.allow_changed_settings
+    if run.do_train and step is not None:
+        changes = run_record.check_training(run.output_dir, step, identity, allows_changes)
+        if changes:
+            return changes
+    folder = weights_folder(run)
+    names = set(run_record.OF_TEXT)
+    if not run.do_train:
+        names |= {run_record.TASK, run_record.LABELS, *run.names_for_model}
+    return run_record.check_model(folder, identity, names, allows_changes) if folder else {}
+
+
+def weights_folder(run: RunSettings) -> str | None:
+    """Returns the folder of the weights that a run starts with; None for random weights.
+
+    This is the run's own folder if it contains a trained model, else that of `init_checkpoint`.
+    """
+    step, path = _newest_step(run.output_dir), run.init_checkpoint
+    if step or (step is not None and not run.do_train):
+        return run.output_dir
+    if not path or files.is_directory(path):
+        return path
+    return os.path.dirname(path)
+
+
+def warn_of_vocabulary(run: RunSettings, entries: int, vocab_size: int) -> None:
+    """Warns if the vocabulary's size differs from that of a model with unknown vocabulary.
+
+    Args:
+        run: settings of the run that starts with the model's weights.
+        entries: number of entries in the vocabulary of the run.
+        vocab_size: `vocab_size` of the model's config.
+    """
+    folder = weights_folder(run)
+    if folder is None or entries == vocab_size or run_record.read(folder) is not None:
+        return
+    logging.warning(
+        "The vocabulary has %d entries, but the model has vocab_size=%d. A pre-trained model is "
+        "useless with a vocabulary other than the one it was trained with: use the vocabulary that "
+        "came with %s.",
+        entries,
+        vocab_size,
+        folder or ".",
+    )
+
+
+def _newest_step(output_dir: str) -> int | None:
+    """Returns the step that a run is resumed from; None if there is no checkpoint."""
+    steps = list(store.list_resumable(output_dir))
+    if not steps and files.exists(os.path.join(output_dir, store.BEST + ".index")):
+        return 1  # any step after 0: the model has been trained
+    return steps[-1] if steps else None
 
 
 class Session:
@@ -157,7 +243,8 @@ class Session:
         self.is_chief = devices.is_chief(strategy)
         self._workers = workers
         self._changes: dict[str, Any] = {}
-        self._has_begun = False
+        self._start: dict[str, Any] = {}  # its description, once it has begun
+        self._described: set[str] = set()  # folders with this description
 
     def identify(self, run: RunSettings, known: TrainedWith) -> TrainedWith:
         """Returns the identity of a run, after comparing it with the model that it starts with.
@@ -171,8 +258,8 @@ class Session:
                 another identity, and `allow_changed_settings` is not set.
         """
         read_config(run.output_dir, run.albert_config_file or "")
-        identity = run_identity.describe(run, self.config, self.precision, known)
-        changes = run_identity.check(run, identity)
+        identity = describe_identity(run, self.config, self.precision, known)
+        changes = check_identity(run, identity)
         if changes:
             self._changes[run.output_dir] = changes
         return identity
@@ -192,24 +279,31 @@ class Session:
             shown = {name: identity.show(name) for name in identity.identity}
             self._workers.agree(identity.identity | local, shown)
 
-    def begin_work(self) -> None:
+    def begin_work(self, run: RunSettings | None = None) -> None:
         """Writes the files that describe the run, once it is known to be valid.
 
         A run that fails before that leaves no files that would be in the way of the next one.
+
+        Args:
+            run: one of the runs of a sweep, which has a folder of its own; None for no sweep.
         """
-        if self._has_begun or not self.is_chief:
+        if not self.is_chief:
             return
-        self._has_begun = True
-        output_dir = self.settings.output_dir
-        keep_config(output_dir, self.config)
-        run_directory.describe_run(
-            output_dir,
-            command=sys.argv,
-            settings=dataclasses.asdict(self.settings),
-            config=self.config.to_dict(),
-            device={"devices": devices.describe(self.strategy), "precision": self.precision},
-            changes=self._changes,
-        )
+        if not self._start:
+            self._start = run_record.describe_start(
+                command=sys.argv,
+                settings=dataclasses.asdict(self.settings),
+                config=self.config.to_dict(),
+                device={"devices": devices.describe(self.strategy), "precision": self.precision},
+                changes=self._changes,
+            )
+            run_record.add_start(self.settings.output_dir, self._start)
+        for described in (self.settings, run or self.settings):
+            if described.output_dir not in self._described:
+                self._described.add(described.output_dir)
+                keep_config(described.output_dir, self.config)
+                start = self._start | {"flags": dataclasses.asdict(described)}
+                run_record.write_start(described.output_dir, start)
 
 
 @contextlib.contextmanager

@@ -111,14 +111,6 @@ def test_a_folder_that_does_not_exist_is_reported(tmp_path):
         finding.find_config(f"{tmp_path}/none")
 
 
-def test_flags_of_earlier_versions_are_found_under_current_names(tmp_path):
-    run = {"directory": "/w", "flags": {"recompute": True, "pictures": None, "seed": 7}}
-    (tmp_path / "run.json").write_text(json.dumps(run))
-    flags, directory = finding.flags_of_run(str(tmp_path))
-    assert flags == {"gradient_checkpointing": True, "plots": None, "seed": 7}
-    assert directory == "/w"
-
-
 def test_the_folder_of_a_model_and_its_records_are_found(tmp_path):
     export = tmp_path / "1700000000"
     (export / "variables").mkdir(parents=True)

@@ -12,7 +12,7 @@ import pytest
 import tf_keras
 
 import albert_tf
-from albert_tf.checkpoints import finding, huggingface, tf_hub, trained_with
+from albert_tf.checkpoints import finding, huggingface, run_record, tf_hub
 from albert_tf.checkpoints.names import variable_name
 from albert_tf.checkpoints.store import save_checkpoint
 from albert_tf.config import AlbertConfig
@@ -184,11 +184,11 @@ def test_the_vocabulary_of_a_run_is_found_by_its_flags(folder, tmp_path):
 
 def test_a_vocabulary_other_than_that_of_the_training_is_rejected(folder, tmp_path, caplog):
     def known(path, do_lower_case):
-        return trained_with.of_tokenizer(FullTokenizer(path, do_lower_case), path)
+        return run_record.of_tokenizer(FullTokenizer(path, do_lower_case), path)
 
     write_vocabulary(folder, count=89)
     vocabulary = str(folder / "vocab.txt")
-    trained_with.write(str(folder), known(vocabulary, False))
+    run_record.write(str(folder), known(vocabulary, False))
     _, tokenizer = albert_tf.from_pretrained(str(folder))
     assert not tokenizer.do_lower_case
     assert "belong together" not in caplog.text  # though the model has room for more

@@ -154,7 +154,7 @@ def test_a_folder_with_a_name_like_a_glob_can_contain_checkpoints(tmp_path):
     folder.mkdir()
     prefix = write(folder, 3)
     store.copy_checkpoint(prefix, str(folder / store.BEST))
-    assert newest_usable(str(folder)) == (3, prefix)
+    assert newest_usable(str(folder)) == prefix
     names = [
         name + suffix for name in ("model.ckpt-3", store.BEST) for suffix in (DATA_SUFFIX, ".index")
     ]
@@ -180,7 +180,7 @@ def test_checkpoints_are_saved_copied_listed_and_removed_in_remote_folders(tmp_p
     remove_old_checkpoints(folder, 2)
     assert list_checkpoints(folder) == {n: f"{folder}/model.ckpt-{n}" for n in (3, 20)}
     change(tmp_path / f"model.ckpt-20{DATA_SUFFIX}", flip)
-    assert newest_usable(folder) == (3, f"{folder}/model.ckpt-3")
+    assert newest_usable(folder) == f"{folder}/model.ckpt-3"
     np.testing.assert_array_equal(
         read_all(f"{folder}/{store.BEST}")["a"], random_arrays(SHAPES, 20)["a"]
     )
@@ -222,7 +222,7 @@ def test_the_newest_checkpoint_is_used_if_it_is_not_damaged(tmp_path):
     for step in (3, 20, 100):
         write(tmp_path, step)
     before = names_in(tmp_path)
-    assert newest_usable(str(tmp_path)) == (100, str(tmp_path / "model.ckpt-100"))
+    assert newest_usable(str(tmp_path)) == str(tmp_path / "model.ckpt-100")
     assert names_in(tmp_path) == before
 
 
@@ -237,7 +237,7 @@ def test_a_damaged_newest_checkpoint_is_skipped(tmp_path, caplog, edit, suffix):
         os.remove(prefix + suffix)
     is_gone = edit is None and suffix == ".index"  # it is none any more, so there is no warning
     with caplog.at_level("WARNING", logger="absl"):
-        assert newest_usable(str(tmp_path)) == (20, str(tmp_path / "model.ckpt-20"))
+        assert newest_usable(str(tmp_path)) == str(tmp_path / "model.ckpt-20")
     assert (f"{prefix} is damaged" in caplog.text) != is_gone
     # Later ones are kept in its place, and nothing of the user is gone.
     assert list(list_checkpoints(str(tmp_path))) == [3, 20]
@@ -263,24 +263,12 @@ def test_damaged_checkpoints_are_set_aside_unless_there_are_no_others(tmp_path, 
     assert list(list_checkpoints(str(tmp_path))) == [100]
 
 
-def test_a_checkpoint_with_a_wrong_name_is_renamed(tmp_path, caplog):
-    write(tmp_path, 3, "model.ckpt-00000000000000000060")
-    (step, prefix) = newest_usable(str(tmp_path))
-    assert (step, prefix) == (60, f"{tmp_path}/model.ckpt-00000000000000000060")
-    store.correct_name(prefix, 3)
-    assert f"{prefix} has the global_step 3" in caplog.text
-    assert newest_usable(str(tmp_path)) == (3, f"{tmp_path}/model.ckpt-3")
-    store.correct_name(write(tmp_path, 3, "model.ckpt-70"), 3)
-    assert list(list_checkpoints(str(tmp_path))) == [3]
-    assert f"model.ckpt-70.misnamed{DATA_SUFFIX}" in names_in(tmp_path)
-
-
 def test_damaged_checkpoints_are_skipped_unless_all_are_damaged(tmp_path):
     for step in (3, 20, 100):
         write(tmp_path, step)
     for step in (20, 100):
         change(tmp_path / f"model.ckpt-{step}.index", empty)
-    assert newest_usable(str(tmp_path))[0] == 3
+    assert newest_usable(str(tmp_path)) == str(tmp_path / "model.ckpt-3")
     change(tmp_path / f"model.ckpt-3{DATA_SUFFIX}", flip)
     with pytest.raises(ValueError, match=r"(?s)no checkpoint can be read:.*ckpt-3: .*backup"):
         newest_usable(str(tmp_path))

@@ -174,7 +174,7 @@ def test_labels_of_a_trained_model_survive_its_data(write, tmp_path):
     with pytest.raises(FileNotFoundError, match="needed for the labels"):
         custom.find_task("tsv", folder, options)
     with pytest.raises(
-        ValueError, match=r"a label of --labels or task\.json is 'c\\td', expected text"
+        ValueError, match=r"a label of --labels or run\.json is 'c\\td', expected text"
     ):
         custom.find_task("tsv", folder, CustomDataSettings(labels=("c\td", "d")))
 

@@ -12,7 +12,7 @@ import shutil
 import numpy as np
 import pytest
 
-from albert_tf.checkpoints import finding, trained_with
+from albert_tf.checkpoints import finding, run_record
 from albert_tf.checkpoints.containers import open_checkpoint
 from albert_tf.checkpoints.loading import inspect_checkpoint, read_weights
 from albert_tf.checkpoints.store import save_checkpoint
@@ -123,10 +123,10 @@ def test_the_vocabulary_of_the_training_stays_known(google, tmp_path):
     path.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nsea\n")
     given, again = str(tmp_path / "given"), str(tmp_path / "again")
     assert convert(Settings(google, given, vocab_file=str(path)))
-    known = trained_with.read(given)
+    known = run_record.read(given)
     assert known.identity["vocabulary"].startswith("6 entries, sha256 ")
     assert convert(Settings(given, again))
-    assert trained_with.read(again) == known
+    assert run_record.read(again) == known
     path.write_text(path.read_text().replace("sea", "sky"))
     with pytest.raises(ValueError, match=r"trained with another vocabulary: 6 entries"):
         convert(Settings(given, str(tmp_path / "other"), vocab_file=str(path)))
@@ -135,14 +135,14 @@ def test_the_vocabulary_of_the_training_stays_known(google, tmp_path):
 
 @pytest.mark.parametrize("objective", ["nsp", "none", "not registered"])
 def test_the_sentence_objective_of_the_training_stays_known(google, tmp_path, caplog, objective):
-    trained_with.write(google, trained_with.TrainedWith({"sentence_objective": objective}))
+    run_record.write(google, run_record.TrainedWith({"sentence_objective": objective}))
     there, back = str(tmp_path / "there"), str(tmp_path / "back")
     assert convert(Settings(google, there, "huggingface"))
     text = "sop_classifier, but this one was trained with sentence_objective=nsp"
     assert (text in caplog.text) == (objective == "nsp")
     assert ("which is not registered here" in caplog.text) == (objective == "not registered")
     assert convert(Settings(there, back))
-    assert trained_with.read(back).identity == {"sentence_objective": objective}
+    assert run_record.read(back).identity == {"sentence_objective": objective}
     assert_same(read_weights(back), random_weights(SMALL))
 
 
@@ -259,17 +259,19 @@ def test_vocabulary_and_labels_come_along_both_ways(tmp_path, toy_spm_model):
     assert (there / "spiece.model").read_bytes() == (back / "spiece.model").read_bytes() == content
     assert (there / "tokenizer.json").exists()
     assert not json.loads((there / "tokenizer_config.json").read_text())["do_lower_case"]
-    assert trained_with.read(str(back)).identity["do_lower_case"] == "False"
-    trained_with.check_labels(str(back), ("no", "可"))
+    assert run_record.read(str(back)).identity["do_lower_case"] == "False"
+    assert run_record.read(str(back)).identity["label list"] == '["no", "可"]'
     assert json.loads((there / "config.json").read_text())["id2label"] == {"0": "no", "1": "可"}
     assert custom.remembered_labels(str(back)) == ("no", "可")
-    assert json.loads((back / "task.json").read_text()) == task
+    record = json.loads((back / "run.json").read_text())
+    assert record["task"] == task
     # A folder from elsewhere has config.json alone.
-    (there / "task.json").unlink()
+    (there / "run.json").unlink()
     assert convert(Settings(str(there), str(foreign)))
-    known = json.loads((foreign / "task.json").read_text())
+    known = json.loads((foreign / "run.json").read_text())["task"]
     assert known == task | {"task_name": "tsv", "folder": ""}
-    (back / "task.json").write_text(json.dumps(task | {"labels": ["可", "no"]}))
+    record["task"]["labels"] = ["可", "no"]
+    (back / "run.json").write_text(json.dumps(record))
     with pytest.raises(ValueError, match="the model was trained with"):
         convert(Settings(str(back), str(tmp_path / "swapped")))
 

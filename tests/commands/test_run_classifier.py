@@ -256,9 +256,7 @@ def test_the_exported_model_predicts_like_the_best_checkpoint(finished, run, tmp
         "albert_config.json",
         "labels.txt",
         "run.json",
-        "task.json",
         "toy.model",
-        "trained_with.json",
     }
     assert (extra / "labels.txt").read_text() == "0\n1\n"
 
@@ -461,10 +459,11 @@ def test_custom_data_define_labels_that_are_saved_with_the_model(run, tmp_path):
     lines = (out / "submit_results.tsv").read_text().splitlines()
     assert [line.split("\t")[0] for line in lines] == ["index", "9", "7"]
     assert {line.split("\t")[1] for line in lines[1:]} <= {"no", "yes"}
-    task = json.loads((out / "task.json").read_text())
+    record = json.loads((out / "run.json").read_text())
     write_own(data, "train.jsonl", rows)
     for labels in (["yes", "no"], ["no", "yes", "?"]):
-        (out / "task.json").write_text(json.dumps(task | {"labels": labels}))
+        record["task"]["labels"] = labels
+        (out / "run.json").write_text(json.dumps(record))
         message = re.escape(f"lists the labels {json.dumps(labels)}, but the model was trained")
         for phase in ("--do_train", "--do_eval", "--do_predict", f"--export_dir={tmp_path}/export"):
             with pytest.raises(ValueError, match=message):

@@ -211,7 +211,7 @@ def test_a_sweep_writes_a_folder_per_run_and_exports_the_best(run, tmp_path):
     assert len(list(tmp_path.glob("lr*/training_curve.png"))) == 2
     (saved,) = (tmp_path / "export").iterdir()
     names = {path.name for path in (saved / "assets.extra").iterdir()}
-    assert names == {"albert_config.json", "toy.model", "run.json", "trained_with.json"}
+    assert names == {"albert_config.json", "toy.model", "run.json"}
 
 
 @pytest.mark.slow  # tests/finetuning/test_run.py has it in the default tier

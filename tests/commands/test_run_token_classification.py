@@ -61,7 +61,7 @@ def run_through(run, tmp_path_factory):
 
 
 def contents(folder):
-    times = {"run.json", "runs.jsonl", "trained_with.json"}  # these say when and how it was run
+    times = {"run.json", "runs.jsonl"}  # these say when and how it was run
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in folder.rglob("*")

@@ -13,7 +13,7 @@ import pytest
 
 import albert_tf
 from albert_tf import inference, tasks
-from albert_tf.checkpoints import trained_with
+from albert_tf.checkpoints import run_record
 from albert_tf.cli.flags import parse
 from albert_tf.finetuning.program import run_task
 from albert_tf.inference.model_folder import ModelFolder
@@ -82,8 +82,8 @@ def test_a_stopped_run_resumes_to_the_same_weights(run, trained, tmp_path):
 def test_learning_rates_are_swept(run, tmp_path):
     run("--do_train", "--do_eval", f"--output_dir={tmp_path}", "--learning_rate=0.01,0.001")
     assert (tmp_path / "sweep_results.txt").is_file()
-    runs = [str(path.parent) for path in tmp_path.glob("*/trained_with.json")]
-    assert [trained_with.read_task(folder) for folder in runs] == ["multi_label"] * 2
+    runs = [str(path.parent) for path in tmp_path.glob("*/run.json")]
+    assert [run_record.read_task(folder) for folder in runs] == ["multi_label"] * 2
 
 
 def read(path):
@@ -119,7 +119,7 @@ def test_the_web_page_has_the_task(trained):
 
 def test_a_recorded_task_must_be_registered(trained, predict, monkeypatch):
     monkeypatch.setattr(tasks, "_rows", {spec.name: spec for spec in tasks._BUILT_IN})
-    problem = "trained_with.json: task='multi_label': expected one of .*--task_module"
+    problem = "run.json: task='multi_label': expected one of .*--task_module"
     with pytest.raises(ValueError, match=problem):
         predict(f"--model_dir={trained}", "--text=It rains.")
     (row,) = predict(f"--model_dir={trained}", "--text=It rains.", "--embeddings")

@@ -178,7 +178,7 @@ def test_a_run_records_its_task_once_it_works(make_run, tmp_path):
     run = make_run("mrpc", {"train": list("01")})
     assert not list((tmp_path / "run").iterdir())
     run.begin_work()
-    names = {"albert_config.json", "run.json", "runs.jsonl", "task.json", "vocab.txt"}
+    names = {"albert_config.json", "run.json", "runs.jsonl", "vocab.txt"}
     assert {path.name for path in (tmp_path / "run").iterdir()} == names
     store.save_checkpoint(f"{tmp_path}/run/model.ckpt-1", {"global_step": np.int64(1)})
     other = make_run("cola", {}).task
@@ -488,7 +488,7 @@ def test_training_from_a_run_requires_its_vocabulary(fine_tune, tmp_path, caplog
     assert not (tmp_path / "new").exists()
     fine_tune(train_step=1, learning_rate=0.25, **start)
     assert "The vocabulary has" not in caplog.text
-    (tmp_path / "out" / "trained_with.json").unlink()  # as in a folder of another program
+    (tmp_path / "out" / "run.json").unlink()  # as in a folder of another program
     fine_tune(train_step=1, **start | {"output_dir": str(tmp_path / "foreign")})
     assert "The vocabulary has 5 entries, but the model has vocab_size=97" in caplog.text
 
@@ -535,4 +535,4 @@ def test_a_sweep_writes_a_folder_per_run_and_a_table_and_exports_the_best(fine_t
     best = tensors(f"{result.output_dir}/model.ckpt-best")
     np.testing.assert_array_equal(scores, best[WordTask.weight])
     assert export_dir == f"{tmp_path}/export"
-    assert names == ["albert_config.json", "run.json", "trained_with.json", "vocab.txt"]
+    assert names == ["albert_config.json", "run.json", "vocab.txt"]

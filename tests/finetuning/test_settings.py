@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 
 import pytest
 
 from albert_tf import classification, race, token_classification
-from albert_tf.checkpoints import trained_with
-from albert_tf.checkpoints.trained_with import TrainedWith
+from albert_tf.checkpoints import run_record
 from albert_tf.finetuning.settings import FineTuningSettings
 from albert_tf.settings import NOTHING, describe, to_text
 
@@ -52,9 +50,8 @@ def make_trained(tmp_path):
         for field in describe(classification.Settings)
         if field.decides != NOTHING
     }
-    trained_with.write(str(tmp_path), TrainedWith(texts, {}, {"seed": "9"}))
-    described = {"flags": {"data_dir": "data"}, "directory": "/work"}
-    (tmp_path / "run.json").write_text(json.dumps(described))
+    described = {"flags": {"data_dir": "data", "seed": 9}, "directory": "/work"}
+    run_record.write_content(str(tmp_path), described | {"identity": texts})
     return values
 
 
@@ -82,7 +79,7 @@ def test_training_ignores_settings_of_an_earlier_run(tmp_path, trained, program,
 
 
 def test_settings_of_columns_are_numbers_in_token_classification(tmp_path):
-    texts = {"label_column": "-2", "token_column": "1", "tag_scheme": "bioes"}
-    trained_with.write(str(tmp_path), TrainedWith({}, {}, texts))
+    flags = {"label_column": -2, "token_column": 1, "tag_scheme": "bioes"}
+    run_record.write_content(str(tmp_path), {"identity": {}, "flags": flags})
     made = token_classification.Settings.make(output_dir=str(tmp_path), data_dir="data")
     assert (made.label_column, made.token_column, made.tag_scheme) == (-2, 1, "bioes")

@@ -9,7 +9,7 @@ import pytest
 
 import albert_tf
 from albert_tf import classification
-from albert_tf.checkpoints import trained_with
+from albert_tf.checkpoints import run_record
 from albert_tf.inference.model_folder import ModelFolder
 from tests.inference.conftest import write_folder
 
@@ -58,7 +58,7 @@ def test_the_recorded_name_decides_if_the_checkpoint_has_its_head(
 ):
     heads = {"output_weights": (1, SIZE), "output_bias": (1,)}
     write_folder(tmp_path, config_file, toy_spm_model, heads)
-    trained_with.write(str(tmp_path), trained_with.TrainedWith({}).with_task(recorded))
+    run_record.write(str(tmp_path), run_record.TrainedWith({}).with_task(recorded))
     found = ModelFolder(str(tmp_path))
     if task is None:
         with pytest.raises(ValueError, match="has a head with one output"):
@@ -69,7 +69,7 @@ def test_the_recorded_name_decides_if_the_checkpoint_has_its_head(
 
 def test_the_programs_record_their_tasks(classifier_dir, regression_dir, answers_dir):
     names = [
-        trained_with.read_task(str(folder))
+        run_record.read_task(str(folder))
         for folder in (classifier_dir, regression_dir, answers_dir)
     ]
     assert names == ["classification", "regression", "answerable_spans"]

@@ -36,7 +36,7 @@ def test_a_classifier_is_called_with_texts(classifier_dir, task):
 
 def test_a_classifier_of_the_mean_remains_one(classifier_dir, tmp_path):
     folder = shutil.copytree(classifier_dir, tmp_path / "mean")
-    path = folder / "trained_with.json"
+    path = folder / "run.json"
     known = json.loads(path.read_text())
     known["identity"]["use_pooled_output"] = "False"
     path.write_text(json.dumps(known))

@@ -12,7 +12,7 @@ import tensorflow as tf
 from absl import logging
 
 from albert_tf import pretraining
-from albert_tf.checkpoints import store, trained_with
+from albert_tf.checkpoints import run_record, store
 from albert_tf.pretraining import record_files, task
 from albert_tf.pretraining.program import (
     choose_learning_rate,
@@ -203,7 +203,7 @@ def test_records_of_another_vocabulary_are_rejected(tmp_path, settings):
     store.save_checkpoint(str(tmp_path / "out" / "model.ckpt-9"), read_golden("variable/"))
     checksums = record_files.Checksums(str(tmp_path / "out"))
     known = describe_contents([RecordFile(str(first), 6)], [], checksums)
-    trained_with.write(str(tmp_path / "out"), known)
+    run_record.write(str(tmp_path / "out"), known)
     settings = dataclasses.replace(settings, train_batch_size=6, do_eval=True)
     with pytest.raises(ValueError, match="created with different vocabularies: "):
         pretraining.run(dataclasses.replace(settings, eval_input_file=str(second)))

@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf import files
-from albert_tf.checkpoints.trained_with import TrainedWith
+from albert_tf.checkpoints.run_record import TrainedWith
 from albert_tf.data import record_checksums, record_index, records
 from albert_tf.data.tfrecord import encode_examples, frame_records
 from albert_tf.pretraining import record_files

@@ -176,7 +176,9 @@ def test_tags_are_saved_with_the_model(tmp_path):
 
 
 def test_unknown_labels_are_an_error(tmp_path):
-    message = r"no train\.txt or .*, nor task\.json in model or out; it is needed for the labels"
+    message = (
+        r"no train\.txt or .*, nor labels in model, nor labels in out; it is needed for the labels"
+    )
     with pytest.raises(FileNotFoundError, match=message):
         task.find_tags(settings_for(tmp_path), ["model", "out"])
 

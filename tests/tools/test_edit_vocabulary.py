@@ -13,7 +13,7 @@ from edit_vocabulary import Settings
 
 import albert_tf
 from albert_tf import classification, data, pretraining
-from albert_tf.checkpoints import containers, store, trained_with
+from albert_tf.checkpoints import containers, run_record, store
 from albert_tf.checkpoints.names import GLOBAL_STEP, MASKED_LM_BIAS, WORDS
 from albert_tf.commands import convert_checkpoint
 from albert_tf.config import AlbertConfig
@@ -152,8 +152,8 @@ def test_all_rows_of_all_checkpoints_follow(model, corpus, tmp_path):
         assert after[GLOBAL_STEP] == step
     config = AlbertConfig.from_json_file(str(output / "albert_config.json"))
     assert config == dataclasses.replace(CONFIG, vocab_size=new.vocab_size)
-    assert trained_with.read(str(output)).identity["vocabulary"] == (
-        trained_with.describe_vocabulary(new.vocab_size, new.checksum)
+    assert run_record.read(str(output)).identity["vocabulary"] == (
+        run_record.describe_vocabulary(new.vocab_size, new.checksum)
     )
 
 
@@ -260,8 +260,8 @@ def test_what_does_not_go_together_is_refused(model, corpus, tmp_path):
         corpus_file=text,
         albert_config_file=str(large),
     )
-    other = trained_with.TrainedWith({"vocabulary": "89 entries, sha256 0"})
-    trained_with.write(str(model), other)
+    other = run_record.TrainedWith({"vocabulary": "89 entries, sha256 0"})
+    run_record.write(str(model), other)
     refused("trained with another vocabulary", corpus_file=text)
 
 
@@ -287,7 +287,7 @@ def test_what_describes_a_run_comes_along(classifier, corpus, tmp_path):
     output = tmp_path / "new"
     edit(classifier, output, corpus_file=str(corpus))
     assert {path.name for path in output.iterdir()} == {
-        *("albert_config.json", "run.json", "task.json", "toy.model", "trained_with.json"),
+        *("albert_config.json", "run.json", "toy.model"),
         *(f"model.ckpt-{step}.{end}" for step in (1, 2) for end in ENDINGS),
         "vocabulary_edit.json",
     }
@@ -295,6 +295,7 @@ def test_what_describes_a_run_comes_along(classifier, corpus, tmp_path):
     assert described["flags"]["spm_model_file"] == str(output / "toy.model")
     assert described["flags"]["vocab_file"] is None
     assert described["config"]["vocab_size"] < 97
+    assert described["task"]["labels"] == ["no", "yes"]
 
 
 @pytest.mark.slow

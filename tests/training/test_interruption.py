@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 
@@ -90,34 +89,6 @@ def test_a_signal_ends_a_block_by_an_exception_and_is_then_as_before(number):
         signal.raise_signal(number)
     assert caught.value.code == 128 + number
     assert signal.getsignal(number) == signal.SIG_DFL
-
-
-def test_an_interrupt_lost_in_a_destructor_is_raised_later(monkeypatch):
-    class Owner:
-        def __del__(self):
-            signal.raise_signal(signal.SIGINT)
-
-    reported = []
-    monkeypatch.setattr(sys, "unraisablehook", reported.append)
-    interruption.repeat_lost_interrupts()
-    owners = [Owner()]
-    owners.clear()
-    with pytest.raises(KeyboardInterrupt):
-        time.sleep(10)
-    assert not reported
-
-
-def test_other_errors_in_destructors_are_reported_as_usual(monkeypatch):
-    class Owner:
-        def __del__(self):
-            raise LookupError
-
-    reported = []
-    monkeypatch.setattr(sys, "unraisablehook", lambda found: reported.append(found.exc_type))
-    interruption.repeat_lost_interrupts()
-    owner = Owner()
-    del owner
-    assert reported == [LookupError]
 
 
 def test_signals_keep_their_effect_in_other_threads():

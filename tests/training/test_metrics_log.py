@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 
 import pytest
@@ -10,7 +11,13 @@ import tensorflow as tf
 from absl import logging
 
 from albert_tf import files
-from albert_tf.training.metrics_log import Curves, MetricsLog, read_means
+from albert_tf.training.metrics_log import (
+    Curves,
+    MetricsLog,
+    ReportInterval,
+    read_means,
+    round_steps,
+)
 from albert_tf.training.reporting import Reports
 
 
@@ -157,26 +164,25 @@ def test_the_means_of_the_last_line_can_be_read(tmp_path):
 
 
 def test_a_report_is_appended_and_costs_the_same_in_a_long_run(tmp_path, monkeypatch):
-    written, append, write = [], files.append_text, files.write_atomically
+    done, write, sync = [], files.write_atomically, os.fsync
     monkeypatch.setattr(
-        files, "append_text", lambda path, text: (written.append(len(text)), append(path, text))
+        files, "write_atomically", lambda path: (done.append("all"), write(path))[1]
     )
-    monkeypatch.setattr(
-        files, "write_atomically", lambda path: (written.append("all"), write(path))[1]
-    )
+    monkeypatch.setattr(os, "fsync", lambda stream: (done.append("sync"), sync(stream))[1])
     curves = Curves(str(tmp_path), 0, Reports(str(tmp_path), ("none",)))
     for step in range(1, 9):
         curves.add_training(step, {"loss": 2.0})
         curves.set_evaluations({number: {"loss": 1.5} for number in range(step + 1)})
-    line, evaluation = len('{"step": 1, "loss": 2.0}\n'), len('{"step": 1, "eval/loss": 1.5}\n')
     # Step 0 is evaluated after step 1 was reported, and belongs before it.
-    assert written == [line, "all", *[line, evaluation] * 7]
+    assert done == ["all", "sync"]
+    curves.sync()
+    assert done == ["all", "sync", "sync"]
     expected = (tmp_path / "metrics.jsonl").read_text()
     assert [json.loads(text)["step"] for text in expected.splitlines()][:4] == [0, 1, 1, 2]
     again = Curves(str(tmp_path), 8, Reports(str(tmp_path), ("none",)))
     again.set_evaluations({number: {"loss": 1.5} for number in range(9)})
     again.add_training(9, {"loss": 2.0})
-    assert written[-1] == line
+    assert done == ["all", "sync", "sync"]
     assert (tmp_path / "metrics.jsonl").read_text() == expected + '{"step": 9, "loss": 2.0}\n'
 
 
@@ -194,6 +200,18 @@ def test_a_line_that_a_kill_cut_short_is_ignored_and_replaced(tmp_path, size):
     assert path.read_text() == "".join(lines) + '{"step": 6, "loss": 1.25}\n'
 
 
+def test_in_a_remote_folder_the_lines_are_written_with_checkpoints_and_at_the_end(tmp_path):
+    folder = f"file://{tmp_path}"
+    log = MetricsLog(folder, 0, 7, 5, Reports(folder, ("none",)))
+    log.write(2, {"loss": 2.5}, 0.1)
+    assert not list(tmp_path.iterdir())
+    log.curves.sync()  # a checkpoint of step 2 follows
+    log.write(4, {"loss": 1.5}, 0.1)
+    assert [line["step"] for line in lines_of(tmp_path)] == [2]
+    log.close()
+    assert [line["step"] for line in lines_of(tmp_path)] == [2, 4]
+
+
 @pytest.mark.parametrize("line", ['{"step": 4, "los}', '{"loss": 1.5}', '{"step": "4"}', "5\n"])
 def test_the_error_for_a_damaged_log_names_the_line(tmp_path, line):
     (tmp_path / "metrics.jsonl").write_text(f'{{"step": 2}}\n{line}')
@@ -202,3 +220,54 @@ def test_the_error_for_a_damaged_log_names_the_line(tmp_path, line):
         MetricsLog(str(tmp_path), 4, 7, 5)
     with pytest.raises(ValueError, match=message):
         read_means(str(tmp_path), 4)
+
+
+# The steps between two reports: given, or chosen once by the speed of the first steps
+
+
+def test_steps_that_are_given_are_taken_and_not_recorded(tmp_path):
+    interval = ReportInterval(str(tmp_path), 3)
+    assert [step for step in range(1, 8) if interval.is_due(step)] == [3, 6]
+    assert not interval.is_time_to_measure(4)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("seconds_per_step", [0.0007, 0.004, 0.09, 0.5, 1.1, 6.0])
+def test_a_report_comes_every_10_to_30_seconds(tmp_path, seconds_per_step):
+    interval, step = ReportInterval(str(tmp_path), 0), 0
+    while not interval.steps:
+        assert not interval.is_due(step)
+        step += 1
+        if interval.is_time_to_measure(step):
+            interval.choose(step, step * seconds_per_step)
+    assert step * seconds_per_step <= max(4, seconds_per_step)  # chosen early
+    assert 10 <= interval.steps * seconds_per_step <= 30
+
+
+def test_a_step_that_takes_long_is_a_report(tmp_path):
+    interval = ReportInterval(str(tmp_path), 0)
+    interval.choose(1, 45.0)
+    assert interval.is_due(3)
+
+
+def test_what_was_chosen_stays(tmp_path):
+    first = ReportInterval(str(tmp_path), 0)
+    first.choose(8, 1.9)  # too short to tell
+    assert first.steps == 0
+    first.choose(16, 3.2)
+    assert first.steps == 100
+    assert json.loads((tmp_path / "run.json").read_text()) == {"reporting": {"log_steps": 100}}
+    assert ReportInterval(str(tmp_path), 0).steps == 100
+    assert ReportInterval(str(tmp_path), 7).steps == 7  # given
+
+
+@pytest.mark.parametrize("value", ["null", '"10"', "2.5", "true"])
+def test_a_damaged_number_of_steps_is_reported(tmp_path, value):
+    (tmp_path / "reporting.json").write_text(f'{{"log_steps": {value}, "wandb": "a1"}}')
+    with pytest.raises(ValueError, match=r"reporting\.json: not written .*'log_steps' is .* int"):
+        ReportInterval(str(tmp_path), 0)
+    assert ReportInterval(str(tmp_path), 7).steps == 7
+
+
+def test_round_numbers_of_steps():
+    assert [round_steps(most) for most in (0.3, 1, 4.9, 5, 99, 1234)] == [1, 1, 2, 5, 50, 1000]

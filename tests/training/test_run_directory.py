@@ -1,22 +1,17 @@
-"""The output directory: locking, and the description of runs."""
+"""The output directory: created, locked, and removed if unused."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import platform
 import re
-import shutil
 import signal
 import socket
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 
-import albert_tf
 from albert_tf.training import run_directory
 from tests.conftest import ROOT
 
@@ -201,101 +196,3 @@ def test_a_directory_that_cannot_be_created_is_rejected(tmp_path):
         run_directory.made(str(tmp_path / "file" / "model")),
     ):
         pass
-
-
-def describe(path, step=20, **flags):
-    return run_directory.describe_run(
-        str(path),
-        ["run_pretraining.py", "--num_train_steps=20"],
-        {"num_train_steps": step, "learning_rate": np.float32(0.5), "path": ROOT} | flags,
-        {"vocab_size": 97},
-        {"name": "CPU", "count": 1, "precision": "float32"},
-    )
-
-
-def test_a_run_is_described_and_earlier_ones_are_kept(tmp_path):
-    (tmp_path / "runs.jsonl").write_text('{"cut short')  # not written by this program
-    first, second = describe(tmp_path, 20), describe(tmp_path, 30)
-    entry = json.loads((tmp_path / "run.json").read_text())
-    lines = (tmp_path / "runs.jsonl").read_text().splitlines()
-    assert lines[0] == '{"cut short'
-    assert [json.loads(line)["flags"]["num_train_steps"] for line in lines[1:]] == [20, 30]
-    assert entry == json.loads(lines[-1])
-    assert entry["flags"] == {"num_train_steps": 30, "learning_rate": 0.5, "path": str(ROOT)}
-    assert entry["command"] == ["run_pretraining.py", "--num_train_steps=20"]
-    assert entry["config"] == {"vocab_size": 97}
-    assert entry["device"]["precision"] == "float32"
-    assert entry["started"].endswith("+00:00")
-    assert first["host"] == second["host"] == socket.gethostname()
-    assert len(list(tmp_path.iterdir())) == 2
-
-
-def test_a_start_that_does_not_train_leaves_the_settings_of_the_model(tmp_path):
-    described = []
-    for step, trains in ((10, False), (20, True), (30, False), (40, True)):
-        describe(tmp_path, step, do_train=trains)
-        flags = json.loads((tmp_path / "run.json").read_text())["flags"]
-        described.append(flags["num_train_steps"])
-    assert described == [10, 20, 20, 40]
-    assert len((tmp_path / "runs.jsonl").read_text().splitlines()) == 4
-
-
-def test_the_versions_are_those_in_use():
-    versions = run_directory._versions()
-    assert versions["python"] == platform.python_version()
-    assert versions["numpy"] == np.__version__
-    assert versions["albert_tf"] == albert_tf.__version__
-    assert versions["tensorflow"]
-    assert versions["tf_keras"]
-
-
-def test_the_commit_is_not_that_of_a_surrounding_repository(tmp_path, monkeypatch):
-    if shutil.which("git") is None:
-        pytest.skip("git is not installed")
-    package = tmp_path / "albert_tf"
-    package.mkdir()
-    (package / "run_directory.py").write_text("x = 1\n")
-    monkeypatch.setattr(run_directory, "__file__", str(package / "run_directory.py"))
-    assert run_directory._source() is None
-
-    def git(*arguments):
-        who = ["-c", "user.name=a", "-c", "user.email=a@b.c"]
-        subprocess.run(["git", "-C", str(tmp_path), *who, *arguments], check=True)
-
-    git("init", "--quiet")
-    (tmp_path / "other").write_text("x")
-    git("add", "other")
-    git("commit", "--quiet", "-m", "x")
-    assert run_directory._source() is None  # installed inside another repository
-    git("add", ".")
-    git("commit", "--quiet", "-m", "y")
-    source = run_directory._source()
-    assert re.fullmatch("[0-9a-f]{40}", source["commit"])
-    assert source["dirty"] is False
-    (tmp_path / "notes.txt").write_text("not a part of it")
-    assert run_directory._source() == source
-    (package / "run_directory.py").write_text("x = 2\n")
-    assert run_directory._source() == source | {"dirty": True}
-
-
-def test_git_is_not_required(monkeypatch):
-    monkeypatch.setenv("PATH", "")
-    assert run_directory._source() is None
-
-
-def test_results_of_one_phase_keep_those_of_others(tmp_path):
-    path = str(tmp_path)
-    run_directory.record_results(path, {"eval": {"loss": np.float32(0.5), "accuracy": 0.25}})
-    run_directory.record_results(path, {"train": {"loss": 1.5}})
-    merged = run_directory.record_results(path, {"eval": {"loss": 0.25}})
-    assert merged == {"train": {"loss": 1.5}, "eval": {"loss": 0.25}}
-    assert json.loads((tmp_path / "results.json").read_text()) == merged
-    assert list(merged) == ["train", "eval"]
-
-
-@pytest.mark.parametrize("text", ["{", "[1]", "3"])
-def test_results_of_another_program_are_not_overwritten(tmp_path, text):
-    (tmp_path / "results.json").write_text(text)
-    with pytest.raises(ValueError, match=r"results\.json: not written by this program"):
-        run_directory.record_results(str(tmp_path), {"eval": {"loss": 0.25}})
-    assert (tmp_path / "results.json").read_text() == text

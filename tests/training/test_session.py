@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import subprocess
-import sys
+import re
+import shutil
 
 import numpy as np
 import pytest
@@ -14,15 +14,21 @@ import tensorflow as tf
 import tf_keras
 from absl import logging
 
-from albert_tf.checkpoints import store, trained_with
+from albert_tf import classification, pretraining
+from albert_tf.checkpoints import run_record, store
 from albert_tf.checkpoints.names import variable_name
-from albert_tf.checkpoints.trained_with import TrainedWith
+from albert_tf.checkpoints.run_record import TrainedWith
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling import AlbertForPretraining
 from albert_tf.optimization import LambAlbertZh, WarmUpPolynomialDecay
 from albert_tf.training import session
 from albert_tf.training.settings import RunSettings
 
+CONFIG = AlbertConfig(vocab_size=97, hidden_size=12, num_attention_heads=4)
+DATA = TrainedWith(
+    {"vocabulary": "97 entries, sha256 0a", "training data": "sha256 0b"},
+    {"vocabulary": "/there/vocab.txt", "training data": "/there/train.tsv"},
+)
 SCHEDULE = WarmUpPolynomialDecay(1e-3, 7, 2)
 
 
@@ -116,7 +122,7 @@ def test_accepted_changes_are_recorded(settings, task, tmp_path):
             opened.begin_work()
             return identity
 
-    trained_with.write(str(tmp_path), identify())
+    run_record.write(str(tmp_path), identify())
     store.save_checkpoint(str(tmp_path / "model.ckpt-4"), {"x": np.zeros(1)})
     with pytest.raises(ValueError, match=r"learning_rate +5e-05 +0\.5"):
         identify(learning_rate=0.5)
@@ -177,7 +183,7 @@ def test_training_starts_from_init_checkpoint_or_resumes(settings, task, tmp_pat
         np.testing.assert_array_equal(weights(again)[name], value, err_msg=name)
     again.step = 3
     again.save()
-    assert trained_with.read(str(tmp_path)) is None
+    assert run_record.read(str(tmp_path)) is None
     assert start(settings, task).step == 3
 
 
@@ -187,7 +193,7 @@ def test_the_identity_of_a_run_is_stored_with_its_first_checkpoint(settings, tas
         trainer = session.make_trainer(settings, task, SCHEDULE, strategy, identity=identity)
     assert not list(tmp_path.iterdir())
     trainer.save()
-    assert trained_with.read(str(tmp_path)) == identity
+    assert run_record.read(str(tmp_path)) == identity
 
 
 def test_settings_reach_the_trainer(settings, task, caplog):
@@ -247,18 +253,238 @@ def test_training_before_the_warm_up_is_refused(task, settings):
         session.make_trainer(settings, task, schedule, tf.distribute.get_strategy())
 
 
-@pytest.mark.slow
-def test_the_notes_of_the_compiler_can_be_hidden():
-    program = (
-        "import tensorflow as tf; from albert_tf.training import session;"
-        "session.hide_compiler_notes();"
-        "print(tf.function(lambda x: x + 1, jit_compile=True)(tf.constant(1)).numpy())"
+# The identity of a run, and the errors and logs when it has changed
+
+
+@pytest.fixture(name="run")
+def make_run(tmp_path):
+    """Settings whose folder has a file named like a checkpoint of step 20."""
+    CONFIG.to_json_file(str(tmp_path / "config.json"))
+    add_checkpoint(tmp_path, "model.ckpt-20")
+    add_checkpoint(tmp_path, "init")
+    return pretraining.Settings(
+        albert_config_file=str(tmp_path / "config.json"),
+        input_file="unused",
+        output_dir=str(tmp_path),
+        init_checkpoint=str(tmp_path / "init"),
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_USE_LEGACY_KERAS": "1"},
-        capture_output=True,
-        text=True,
-        check=True,
+
+
+def add_checkpoint(folder, name):
+    (folder / f"{name}.index").write_text(f"content of {name}")
+    (folder / f"{name}.data-00000-of-00001").write_text("")
+
+
+def describe(run, known=DATA, precision="float32", config=CONFIG):
+    return session.describe_identity(run, config, precision, known)
+
+
+def check(run, now, **changes):
+    return session.check_identity(dataclasses.replace(run, **changes), now)
+
+
+def test_an_identity_has_only_what_affects_the_result(run):
+    found = describe(run)
+    names = {"learning_rate", "seed", "optimizer", "num_train_steps", "train_batch_size"}
+    names |= {"precision", "config", "init_checkpoint", "vocabulary", "training data"}
+    assert names < set(found.identity)
+    assert found.identity["learning_rate"] == "0.00176"
+    assert found.identity["precision"] == "float32"
+    assert not {"output_dir", "log_steps", "threads", "do_eval"} & set(found.identity)
+    assert found.others["log_steps"] == "0"
+    assert set(found.paths) == {"config", "init_checkpoint", "vocabulary", "training data"}
+
+
+def test_the_same_run_may_be_moved(run, tmp_path, monkeypatch):
+    run_record.write(str(tmp_path), describe(run))
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(tmp_path, tmp_path / "moved")
+    same = dataclasses.replace(
+        run,
+        albert_config_file="moved/config.json",
+        init_checkpoint="moved/init",
+        output_dir="moved",
+        learning_rate=0.00176,
+        precision="auto",
+        log_steps=7,
+        threads=1,
     )
-    assert (done.stdout, done.stderr) == ("2\n", "")
+    assert check(same, describe(same)) == {}
+
+
+@pytest.mark.parametrize(
+    ("changes", "row"),
+    [
+        ({"learning_rate": 0.5}, r"learning_rate +0\.00176 +0\.5\n"),
+        ({"seed": 1}, r"seed +12345 +1\n"),
+        ({"optimizer": "adamw"}, r"optimizer +lamb +adamw\n"),
+        ({"train_batch_size": 8}, r"train_batch_size +4096 +8\n"),
+        ({"num_train_steps": 40}, r"num_train_steps +125000 +40\n"),
+        (
+            {"init_checkpoint": None},
+            r"init_checkpoint:?\s.*digest \w+ \(/.*/init\)\s+(now +)?none\n",
+        ),
+    ],
+)
+def test_the_error_for_another_setting_has_both_values(run, changes, row):
+    run_record.write(run.output_dir, describe(run))
+    now = describe(dataclasses.replace(run, **changes))
+    with pytest.raises(ValueError, match="contains a run with other settings:") as error:
+        check(run, now)
+    error.match(row)
+    error.match("Choose another --output_dir, or pass --allow_changed_settings")
+    assert list(check(run, now, allow_changed_settings=True)) == list(changes)
+
+
+@pytest.mark.parametrize("name", ["vocabulary", "training data"])
+def test_the_error_for_other_content_has_both_paths(run, name):
+    run_record.write(run.output_dir, describe(run))
+    other = TrainedWith(DATA.identity | {name: "other"}, DATA.paths | {name: "/here/other"})
+    with pytest.raises(ValueError, match=rf"(?s){name}.*sha256 0\w \(/there/.*other \(/here/oth"):
+        check(run, describe(run, other))
+
+
+def test_another_precision_or_initial_checkpoint_is_rejected(run, tmp_path):
+    run_record.write(str(tmp_path), describe(run))
+    with pytest.raises(ValueError, match=r"precision +float32 +bfloat16"):
+        check(run, describe(run, precision="bfloat16"))
+    (tmp_path / "init.index").write_text("trained on since")
+    with pytest.raises(ValueError, match=r"(?s)init_checkpoint.*digest \w+ .* digest"):
+        check(run, describe(run))
+    with pytest.raises(FileNotFoundError, match="none: no such checkpoint"):
+        describe(dataclasses.replace(run, init_checkpoint="none"))
+
+
+def test_unknown_identities_are_not_compared(run, tmp_path, caplog):
+    caplog.set_level("INFO", logger="absl")
+    other = describe(dataclasses.replace(run, seed=1))
+    assert check(run, other) == {}
+    assert "nothing records what it was trained with" in caplog.text
+    run_record.write(str(tmp_path), describe(run, TrainedWith({})))
+    assert check(run, describe(run)) == {}
+
+
+def test_a_folder_without_a_checkpoint_is_a_new_run(run, tmp_path):
+    run_record.write(str(tmp_path), describe(run))
+    (tmp_path / "model.ckpt-20.index").unlink()
+    assert check(run, describe(dataclasses.replace(run, seed=1))) == {}
+    add_checkpoint(tmp_path, "model.ckpt-best")
+    with pytest.raises(ValueError, match=r"seed +12345 +1"):
+        check(run, describe(dataclasses.replace(run, seed=1)))
+    add_checkpoint(tmp_path, "model.ckpt-interrupted_3")
+    with pytest.raises(ValueError, match=r"train_batch_size +4096 +8"):
+        check(run, describe(dataclasses.replace(run, train_batch_size=8)))
+
+
+def test_before_the_first_step_only_the_initialization_counts(run, tmp_path, caplog):
+    caplog.set_level("INFO", logger="absl")
+    (tmp_path / "model.ckpt-20.index").rename(tmp_path / "model.ckpt-0.index")
+    run_record.write(str(tmp_path), describe(run))
+    assert check(run, describe(dataclasses.replace(run, train_batch_size=8))) == {}
+    assert "nothing has been trained yet" in caplog.text
+    with pytest.raises(ValueError, match=r"seed +12345 +1"):
+        check(run, describe(dataclasses.replace(run, seed=1)))
+
+
+def test_other_changes_are_logged(run, caplog):
+    caplog.set_level("INFO", logger="absl")
+    run_record.write_content(run.output_dir, {"flags": {"log_steps": 0, "threads": 0}})
+    run_record.write(run.output_dir, describe(run))
+    moved = TrainedWith(DATA.identity, DATA.paths | {"training data": "/elsewhere"})
+    assert check(run, describe(dataclasses.replace(run, log_steps=7), moved)) == {}
+    (record,) = caplog.records
+    assert "do not affect the result" in record.message
+    rows = [line.split() for line in record.message.splitlines()[2:]]
+    assert rows == [
+        ["log_steps", "0", "7"],
+        ["training", "data", "/there/train.tsv", "/elsewhere"],
+    ]
+
+
+def test_a_model_needs_its_vocabulary_but_not_its_learning_rate(run, tmp_path):
+    run_record.write(str(tmp_path), describe(run))
+    names = {"vocabulary", "do_lower_case"}
+    other = describe(dataclasses.replace(run, seed=1, learning_rate=0.5))
+    assert run_record.check_model(str(tmp_path), other, names, False) == {}
+    other = describe(run, TrainedWith({"vocabulary": "9 entries"}, {"vocabulary": "/here"}))
+    with pytest.raises(ValueError, match="was trained with another vocabulary") as error:
+        run_record.check_model(str(tmp_path), other, names, False)
+    error.match(r"vocabulary +97 entries, sha256 0a \(/there/vocab.txt\) +9 entries \(/here\)")
+    assert run_record.check_model(str(tmp_path), other, names, True).keys() == {"vocabulary"}
+    assert run_record.check_model(str(tmp_path / "foreign"), other, names, False) == {}
+
+
+def test_weights_come_from_the_trained_run_or_from_the_init_checkpoint(run, tmp_path):
+    init = {"init_checkpoint": str(tmp_path / "first" / "model.ckpt-best")}
+    cases = [
+        ("model.ckpt-20", {}, str(tmp_path)),
+        ("model.ckpt-20", init, str(tmp_path)),
+        ("model.ckpt-0", init, str(tmp_path / "first")),
+        ("model.ckpt-0", init | {"do_train": False}, str(tmp_path)),
+        ("model.ckpt-0", {}, None),
+        ("other", {}, None),
+        ("other", init, str(tmp_path / "first")),
+        ("other", {"init_checkpoint": str(tmp_path)}, str(tmp_path)),
+    ]
+    for name, changes, expected in cases:
+        for path in tmp_path.glob("*.index"):
+            path.rename(tmp_path / f"{name}.index")
+        given = dataclasses.replace(run, **{"init_checkpoint": None} | changes)
+        assert session.weights_folder(given) == expected, (name, changes)
+
+
+def test_initializing_from_a_run_needs_its_vocabulary(run, tmp_path):
+    first = tmp_path / "first"
+    first.mkdir()
+    add_checkpoint(first, "model.ckpt-best")
+    run_record.write(str(first), DATA)
+    start = dataclasses.replace(
+        run, init_checkpoint=str(first), output_dir=str(tmp_path / "new"), do_train=True
+    )
+    assert session.check_identity(start, describe(start)) == {}
+    other = describe(start, TrainedWith({"vocabulary": "9 entries"}))
+    with pytest.raises(ValueError, match="first was trained with another vocabulary"):
+        session.check_identity(start, other)
+
+
+def test_labels_may_only_change_where_a_new_head_is_trained(run, tmp_path):
+    run_record.write(str(tmp_path), describe(run, DATA.with_labels(("no", "yes"))))
+    for labels in (("yes", "no"), ("no", "yes", "?")):
+        now = describe(run, DATA.with_labels(labels))
+        for changes in ({"do_train": True}, {"do_train": False, "do_eval": True}):
+            with pytest.raises(ValueError, match=r'label list +\["no", "yes"\] +\["') as error:
+                check(run, now, **changes)
+            error.match(re.escape(json.dumps(labels)))
+        new = {"output_dir": str(tmp_path / "new"), "init_checkpoint": str(tmp_path)}
+        assert check(run, now, do_train=True, **new) == {}
+
+
+def test_a_model_of_another_task_is_not_resumed_or_evaluated(run, tmp_path):
+    run_record.write(str(tmp_path), describe(run, DATA.with_task("spans")))
+    now = describe(run, DATA.with_task("regression"))
+    for changes in ({"do_train": True}, {"do_train": False, "do_eval": True}):
+        with pytest.raises(ValueError, match=r"task +spans +regression"):
+            check(run, now, **changes)
+    run_record.write(str(tmp_path), describe(run, DATA))  # of an earlier version
+    assert check(run, now, do_train=True) == {}
+
+
+def test_a_vocabulary_of_another_size_causes_a_warning(run, tmp_path, caplog):
+    session.warn_of_vocabulary(run, 97, 97)
+    assert not caplog.records
+    session.warn_of_vocabulary(run, 61, 97)
+    (record,) = caplog.records
+    assert "The vocabulary has 61 entries, but the model has vocab_size=97." in record.message
+    assert record.message.endswith(f"use the vocabulary that came with {tmp_path}.")
+    run_record.write(str(tmp_path), DATA)  # then the vocabulary itself is compared
+    session.warn_of_vocabulary(run, 61, 97)
+    fresh = dataclasses.replace(run, init_checkpoint=None, output_dir=str(tmp_path / "new"))
+    session.warn_of_vocabulary(fresh, 61, 97)
+    assert len(caplog.records) == 1
+
+
+def test_mean_pooling_makes_the_sequence_length_part_of_the_model():
+    run = classification.Settings(task_name="cola", data_dir="cola", output_dir="out")
+    assert run.names_for_model == {"do_lower_case", "use_pooled_output"}
+    run = dataclasses.replace(run, use_pooled_output=False)
+    assert run.names_for_model == {"do_lower_case", "use_pooled_output", "max_seq_length"}

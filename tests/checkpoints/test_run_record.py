@@ -1,0 +1,243 @@
+"""The record of a run: what is written when, files of earlier versions, and comparisons."""
+
+from __future__ import annotations
+
+import json
+import platform
+import re
+import shutil
+import socket
+import subprocess
+
+import numpy as np
+import pytest
+
+import albert_tf
+from albert_tf.checkpoints import run_record
+from albert_tf.checkpoints.run_record import TrainedWith
+from albert_tf.tokenization import FullTokenizer
+from tests.conftest import ROOT
+
+KNOWN = TrainedWith({"seed": "7", "vocabulary": "97 entries, sha256 0a"}, {"vocabulary": "/a/b"})
+
+
+def test_written_values_are_read_back_and_other_folders_have_none(tmp_path):
+    assert run_record.read(str(tmp_path)) is None
+    run_record.write(str(tmp_path), KNOWN)
+    assert run_record.read(str(tmp_path)) == KNOWN
+
+
+def write_earlier(folder, name, values):
+    (folder / name).write_text(json.dumps(values))
+
+
+def test_the_files_of_earlier_versions_are_read(tmp_path):
+    folder = str(tmp_path)
+    before = {"identity": {"seed": "7"}, "paths": {}}
+    write_earlier(tmp_path, "trained_with.json", before | {"others": {"recompute": "True"}})
+    write_earlier(tmp_path, "run.json", {"flags": {"seed": 8, "pictures": None}, "directory": "/"})
+    write_earlier(tmp_path, "task.json", {"labels": ["no"]})
+    write_earlier(tmp_path, "reporting.json", {"log_steps": 20})
+    expected = TrainedWith({"seed": "7"}, {}, {"gradient_checkpointing": "True"})
+    assert run_record.read(folder) == expected
+    settings = {"seed": "7", "plots": "None", "gradient_checkpointing": "True"}
+    assert run_record.read_settings(folder) == settings
+    assert run_record.read_details(folder, {"labels": list[str]})[0] == {"labels": ["no"]}
+
+    run_record.write_entry(folder, "reporting", {"wandb": "a1"})
+    assert run_record.read(folder) == expected
+    described = json.loads((tmp_path / "run.json").read_text())
+    assert described["reporting"] == {"log_steps": 20, "wandb": "a1"}
+    run_record.write(folder, KNOWN)  # the next training; its settings are in the same file
+    assert run_record.read(folder) == TrainedWith(
+        KNOWN.identity, KNOWN.paths, {"seed": "8", "plots": "None"}
+    )
+    assert run_record.read_details(folder, {})[0] == {"labels": ["no"]}
+    assert json.loads((tmp_path / "trained_with.json").read_text())["identity"] == {"seed": "7"}
+
+
+def test_the_settings_of_the_start_are_texts_as_in_the_identity(tmp_path):
+    describe(tmp_path, rates=(1e-5, 0.5), report_to=("none",), plots=True, data=None)
+    found = run_record.read_settings(str(tmp_path))
+    assert {name: found[name] for name in ("rates", "report_to", "plots", "data")} == {
+        "rates": "1e-05,0.5",
+        "report_to": "none",
+        "plots": "True",
+        "data": "None",
+    }
+
+
+@pytest.mark.parametrize("name", ["trained_with.json", "run.json"])
+@pytest.mark.parametrize(
+    "content", ["{", "[]", '{"identity": {"seed": 7}, "paths": {}, "others": {}}']
+)
+def test_a_damaged_file_is_reported(tmp_path, name, content):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(ValueError, match=rf"{re.escape(name)}: "):
+        run_record.read(str(tmp_path))
+
+
+def test_a_part_of_it_keeps_its_paths():
+    assert KNOWN.only({"seed"}) == TrainedWith({"seed": "7"})
+    assert KNOWN.only({"vocabulary", "other"}) == TrainedWith(
+        {"vocabulary": "97 entries, sha256 0a"}, {"vocabulary": "/a/b"}
+    )
+    assert KNOWN.show("seed") == "7"
+    assert KNOWN.show("vocabulary") == "97 entries, sha256 0a (/a/b)"
+
+
+def test_a_vocabulary_is_identified_by_its_content(tmp_path, monkeypatch):
+    path, copy = tmp_path / "vocab.txt", tmp_path / "copy.txt"
+    path.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nsea\n")
+    copy.write_bytes(path.read_bytes())
+    monkeypatch.chdir(tmp_path)
+    found = run_record.of_tokenizer(FullTokenizer(str(path)), str(path))
+    same = run_record.of_tokenizer(FullTokenizer(str(copy)), "copy.txt")
+    assert found.identity == same.identity
+    assert found.identity["vocabulary"].startswith("6 entries, sha256 ")
+    assert same.paths == {"vocabulary": str(copy)}
+    copy.write_bytes(path.read_bytes().replace(b"sea", b"sky"))
+    other = run_record.of_tokenizer(FullTokenizer("copy.txt", do_lower_case=False), "copy.txt")
+    assert not other.is_same(found, "vocabulary")
+    assert not other.is_same(found, "do_lower_case")
+
+
+@pytest.mark.parametrize("labels", [("可", "no"), ("no", "可", "?"), ("no",), ()])
+def test_labels_are_compared_in_number_and_order(tmp_path, labels):
+    folder = str(tmp_path)
+    run_record.check_labels(folder, labels, "task.json")
+    run_record.write(folder, KNOWN)  # of a model without labels
+    run_record.check_labels(folder, labels, "task.json")
+    run_record.write(folder, KNOWN.with_labels(("no", "可")))
+    run_record.check_labels(folder, ("no", "可"), "task.json")
+    with pytest.raises(
+        ValueError, match=r"but the model was trained with \[\"no\", \"可\"\]"
+    ) as error:
+        run_record.check_labels(folder, labels, "task.json")
+    listed = json.dumps(labels, ensure_ascii=False)
+    assert f"task.json lists the labels {listed}, but" in str(error.value)
+
+
+def test_a_table_has_the_names_that_differ_in_any_column():
+    columns = {
+        "worker 0": {"seed": "1", "rate": "0.1", "data": "a"},
+        "worker 1": {"seed": "1", "rate": "0.25", "data": "a"},
+        "worker 2": {"seed": "1", "rate": "0.1"},
+    }
+    assert run_record.differences_table(columns).splitlines() == [
+        "        worker 0  worker 1  worker 2",
+        "  data  a         a         -",
+        "  rate  0.1       0.25      0.1",
+    ]
+    assert run_record.differences_table({"a": {"x": "1"}, "b": {"x": "1"}}) == ""
+    wide = {"before": {"x": "1" * 60, "name": "a"}, "now": {"x": "2" * 60, "name": "b"}}
+    assert run_record.differences_table(wide).splitlines() == [
+        "  name:",
+        "    before  a",
+        "    now     b",
+        "  x:",
+        f"    before  {'1' * 60}",
+        f"    now     {'2' * 60}",
+    ]
+
+
+def describe(path, step=20, **flags):
+    start = run_record.describe_start(
+        ["run_pretraining.py", "--num_train_steps=20"],
+        {"num_train_steps": step, "learning_rate": np.float32(0.5), "path": ROOT} | flags,
+        {"vocab_size": 97},
+        {"name": "CPU", "count": 1, "precision": "float32"},
+    )
+    run_record.add_start(str(path), start)
+    run_record.write_start(str(path), start)
+    return start
+
+
+def test_a_run_is_described_and_earlier_ones_are_kept(tmp_path):
+    (tmp_path / "runs.jsonl").write_text('{"cut short')  # not written by this program
+    first, second = describe(tmp_path, 20), describe(tmp_path, 30)
+    entry = json.loads((tmp_path / "run.json").read_text())
+    lines = (tmp_path / "runs.jsonl").read_text().splitlines()
+    assert lines[0] == '{"cut short'
+    assert [json.loads(line)["flags"]["num_train_steps"] for line in lines[1:]] == [20, 30]
+    assert entry == json.loads(lines[-1])
+    assert entry["flags"] == {"num_train_steps": 30, "learning_rate": 0.5, "path": str(ROOT)}
+    assert entry["command"] == ["run_pretraining.py", "--num_train_steps=20"]
+    assert entry["config"] == {"vocab_size": 97}
+    assert entry["device"]["precision"] == "float32"
+    assert entry["started"].endswith("+00:00")
+    assert first["host"] == second["host"] == socket.gethostname()
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_start_that_does_not_train_leaves_the_settings_of_the_model(tmp_path):
+    described = []
+    run_record.write(str(tmp_path), KNOWN)
+    for step, trains in ((10, False), (20, True), (30, False), (40, True)):
+        describe(tmp_path, step, do_train=trains)
+        flags = json.loads((tmp_path / "run.json").read_text())["flags"]
+        described.append(flags["num_train_steps"])
+    assert described == [10, 20, 20, 40]
+    assert run_record.read(str(tmp_path)).identity == KNOWN.identity
+    assert len((tmp_path / "runs.jsonl").read_text().splitlines()) == 4
+
+
+def test_the_versions_are_those_in_use():
+    versions = run_record._versions()
+    assert versions["python"] == platform.python_version()
+    assert versions["numpy"] == np.__version__
+    assert versions["albert_tf"] == albert_tf.__version__
+    assert versions["tensorflow"]
+    assert versions["tf_keras"]
+
+
+def test_the_commit_is_not_that_of_a_surrounding_repository(tmp_path, monkeypatch):
+    if shutil.which("git") is None:
+        pytest.skip("git is not installed")
+    package = tmp_path / "albert_tf"
+    package.mkdir()
+    (package / "run_record.py").write_text("x = 1\n")
+    monkeypatch.setattr(run_record, "__file__", str(package / "run_record.py"))
+    assert run_record._source() is None
+
+    def git(*arguments):
+        who = ["-c", "user.name=a", "-c", "user.email=a@b.c"]
+        subprocess.run(["git", "-C", str(tmp_path), *who, *arguments], check=True)
+
+    git("init", "--quiet")
+    (tmp_path / "other").write_text("x")
+    git("add", "other")
+    git("commit", "--quiet", "-m", "x")
+    assert run_record._source() is None  # installed inside another repository
+    git("add", ".")
+    git("commit", "--quiet", "-m", "y")
+    source = run_record._source()
+    assert re.fullmatch("[0-9a-f]{40}", source["commit"])
+    assert source["dirty"] is False
+    (tmp_path / "notes.txt").write_text("not a part of it")
+    assert run_record._source() == source
+    (package / "run_record.py").write_text("x = 2\n")
+    assert run_record._source() == source | {"dirty": True}
+
+
+def test_git_is_not_required(monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    assert run_record._source() is None
+
+
+def test_results_of_one_phase_keep_those_of_others(tmp_path):
+    path = str(tmp_path)
+    run_record.record_results(path, {"eval": {"loss": np.float32(0.5), "accuracy": 0.25}})
+    run_record.record_results(path, {"train": {"loss": 1.5}})
+    merged = run_record.record_results(path, {"eval": {"loss": 0.25}})
+    assert merged == {"train": {"loss": 1.5}, "eval": {"loss": 0.25}}
+    assert json.loads((tmp_path / "results.json").read_text()) == merged
+    assert list(merged) == ["train", "eval"]
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", "3"])
+def test_results_of_another_program_are_not_overwritten(tmp_path, text):
+    (tmp_path / "results.json").write_text(text)
+    with pytest.raises(ValueError, match=r"results\.json: not written by this program"):
+        run_record.record_results(str(tmp_path), {"eval": {"loss": 0.25}})
+    assert (tmp_path / "results.json").read_text() == text
