@@ -276,6 +276,8 @@ def read_ranges(path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
 
 def _describe(path: str) -> dict[str, Any]:
     """Returns fsspec's description of a file or directory; {} if it does not exist."""
+    if not path:
+        return {}  # for fsspec, "" is the current directory
     try:
         with _file_system(path) as (system, name):
             found: dict[str, Any] = system.info(name)

@@ -570,3 +570,8 @@ def test_a_failed_append_leaves_the_file_as_it_was(tmp_path, monkeypatch):
     with pytest.raises(OSError, match=r"Free some space and run the same command again: '.*log'"):
         files.append_text(str(path), "at the landing\n")
     assert path.read_text() == "the boat\nwaits\n"
+
+
+def test_no_path_is_no_file_and_no_directory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert not (files.exists("") or files.is_file("") or files.is_directory(""))
