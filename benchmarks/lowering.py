@@ -94,9 +94,13 @@ def without_variables(
 
 
 def lower(
-    function: Callable[..., Any], variables: Sequence[tf.Variable], platform: str, *args: Any
-) -> bytes:
-    """Returns the HLO program of a function, a serialized `HloModuleProto`.
+    function: Callable[..., Any],
+    variables: Sequence[tf.Variable],
+    platform: str,
+    *args: Any,
+    stage: str = "hlo_serialized",
+) -> Any:
+    """Returns the HLO program of a function.
 
     Its parameters are the values of the variables, then the arguments; its results are those of
     the function, then the new values of the variables.
@@ -106,6 +110,7 @@ def lower(
         variables: all variables that it uses.
         platform: "CPU", "GPU" or "TPU".
         *args: arguments, nested structures of arrays or tensors; only shapes and dtypes matter.
+        stage: "hlo_serialized" for a serialized `HloModuleProto`, bytes; "hlo" for its text.
 
     Raises:
         ValueError: an operation of the function cannot run on the platform.
@@ -120,12 +125,13 @@ def lower(
     compiled = tf.function(call, jit_compile=True, autograph=False)
     specs = [tf.TensorSpec(value.shape, value.dtype) for value in (*variables, *flat)]
     generate = compiled.experimental_get_compiler_ir(*specs)
-    return bytes(generate(stage="hlo_serialized", platform_name=platform))
+    return generate(stage=stage, platform_name=platform)
 
 
 def variables_of(step: Any) -> list[tf.Variable]:
     """Returns all variables that a `TrainStep` reads or assigns, each once."""
     optimizer, scale = step.optimizer, step.loss_scale
     found = [*step.model.variables, *optimizer.variables, optimizer.iterations]
-    found += [optimizer._current_learning_rate, *(scale.variables if scale is not None else [])]
+    found += [optimizer._current_learning_rate]
+    found += [scale.value, scale.good_steps] if scale is not None else []
     return list({id(variable): variable for variable in found}.values())

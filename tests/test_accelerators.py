@@ -1,7 +1,8 @@
 """The training steps hold nothing that a GPU or TPU cannot run: XLA compiles them whole.
 
 They have static shapes, no float64, and neither Python nor the host in the middle. These are checks
-on the graph and the HLO program that XLA makes of it, which are the same for every device.
+on the graph, and on the HLO programs that TensorFlow lowers it to for CPUs and for GPUs. Those for
+TPUs are in `test_tpu_programs.py`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tf_keras
+from lowering import lower, variables_of
 
 from albert_tf import classification, config, optimization, race, squad, token_classification
 from albert_tf.classification.task import Classifier
@@ -22,7 +24,7 @@ from albert_tf.training import precision
 from albert_tf.training.step import StepOptions, TrainStep
 from tests.conftest import ROOT, TINY_SHAPE
 from tests.training.distributed_steps import batch_of
-from tests.training.xla_programs import compile_problems
+from tests.training.xla_programs import compile_problems, hlo_problems
 
 CONFIG = config.AlbertConfig(**TINY_SHAPE | {"num_hidden_layers": 2})
 FOLDERS = {"data_dir": "data", "output_dir": "out"}
@@ -47,7 +49,9 @@ def problems_of(step, batch, compiles=False):
     """Returns what keeps a training step from running on an accelerator."""
     batch = {name: tf.constant(value) for name, value in batch.items()}
     flags = tf.constant(True), tf.constant(False)
-    return compile_problems(step.function, batch, *flags, compiles=compiles)
+    if found := compile_problems(step.function, batch, *flags, compiles=compiles):
+        return found
+    return hlo_problems(lower(step._run, variables_of(step), "GPU", batch, *flags, stage="hlo"))
 
 
 def pretraining_task(made_of=CONFIG):
@@ -162,6 +166,8 @@ def test_prediction_compiles_for_accelerators(name):
     )
     inputs = {name: tf.constant(value) for name, value in batch.items()}
     assert compile_problems(predict, inputs, compiles=True) == []
+    text = lower(predict.python_function, model.variables, "GPU", inputs, stage="hlo")
+    assert hlo_problems(text) == []
 
 
 def test_batches_of_a_signature_of_any_length_are_compiled_in_their_own_shape():

@@ -574,4 +574,4 @@ def test_a_failed_append_leaves_the_file_as_it_was(tmp_path, monkeypatch):
 
 def test_no_path_is_no_file_and_no_directory(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert not (files.exists("") or files.is_file("") or files.is_directory(""))
+    assert not any(check("") for check in (files.exists, files.is_file, files.is_directory))
