@@ -1,6 +1,7 @@
-"""Finds the configs and recipes that are included in this package by their names.
+"""Finds the configs, recipes and programs that are included in this package.
 
-In a checkout, they are in `configs/`; an installed package contains a copy of that folder.
+In a checkout, they are in `configs/`, `tools/` and so on, beside the package; an installed package
+contains copies of these folders.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def config_file(path: str) -> str:
         FileNotFoundError: a name without a dot or slash is neither a file nor a config of this
             package. The message lists the names.
     """
-    return _find(path, "config", _folder(), CONFIG_ENDING)
+    return _find(path, "config", _included("configs"), CONFIG_ENDING)
 
 
 def recipe_file(path: str) -> str:
@@ -40,15 +41,21 @@ def recipe_file(path: str) -> str:
     Raises:
         FileNotFoundError: see `config_file`.
     """
-    return _find(path, "recipe", os.path.join(_folder(), "recipes"), RECIPE_ENDING)
+    return _find(path, "recipe", _included("configs/recipes"), RECIPE_ENDING)
 
 
-def _folder() -> str:
-    """Returns the folder of the configs; the recipes are in its subfolder `recipes/`."""
-    installed = os.path.join(_PACKAGE, "configs")
-    if os.path.isdir(installed):
-        return installed
-    return os.path.join(os.path.dirname(_PACKAGE), "configs")
+def program_file(path: str) -> str:
+    """Returns where a program is, given its path in a checkout such as `tools/edit_vocabulary.py`.
+
+    Only programs that `pyproject.toml` lists are in an installed package.
+    """
+    return _included(path)
+
+
+def _included(path: str) -> str:
+    """Returns where a file or folder of a checkout is, which an installed package contains."""
+    installed = os.path.join(_PACKAGE, path)
+    return installed if os.path.exists(installed) else os.path.join(os.path.dirname(_PACKAGE), path)
 
 
 def _find(path: str, kind: str, folder: str, ending: str) -> str:

@@ -20,20 +20,21 @@ import pytest
 import albert_tf
 from tests.conftest import ROOT, TOY_TEXT
 
-SCRIPTS = dict(
-    re.findall(
-        r'^(albert-[\w-]+) = "albert_tf\.commands\.(\w+):main"$',
-        (ROOT / "pyproject.toml").read_text(encoding="utf-8"),
-        re.MULTILINE,
-    )
+PROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+# Console command → its module in `commands/`, or its function in `commands/tools.py`.
+SCRIPTS, TOOLS = (
+    dict(re.findall(rf'^(albert-[\w-]+) = "albert_tf\.commands\.{target}"$', PROJECT, re.M))
+    for target in (r"(\w+):main", r"tools:(\w+)")
 )
+# Programs outside of the package → where the wheel has a copy of them.
+COPIES = dict(re.findall(r'^"(\w+/\w+\.py)" = "albert_tf/(.+)"$', PROJECT, re.M))
 TEXTS = ["The river is wide.", "A boat waits at the landing.", "The town has grown.", "In winter."]
 
 
 def test_every_command_has_a_console_script_and_a_script_of_the_checkout():
     folder = ROOT / "albert_tf" / "commands"
     assert sorted(SCRIPTS.values()) == sorted(
-        path.stem for path in folder.glob("*.py") if path.stem != "__init__"
+        path.stem for path in folder.glob("*.py") if path.stem not in ("__init__", "tools")
     )
     for name in SCRIPTS.values():
         assert callable(importlib.import_module(f"albert_tf.commands.{name}").main)
@@ -41,6 +42,26 @@ def test_every_command_has_a_console_script_and_a_script_of_the_checkout():
         text = script.read_text(encoding="utf-8")
         assert f"from albert_tf.commands.{name} import main\n" in text
         assert text.endswith('\n\nif __name__ == "__main__":\n    main()\n')
+
+
+def test_every_command_outside_of_the_package_is_in_the_wheel_and_started_by_its_name():
+    found = [name for name, target in COPIES.items() if name == target]
+    assert sorted(COPIES) == found
+    assert sorted(TOOLS.values()) == sorted(os.path.basename(name)[:-3] for name in found)
+    for function in TOOLS.values():
+        done = subprocess.run(
+            [
+                sys.executable,
+                "-c",
+                f"from albert_tf.commands import tools; tools.{function}()",
+                "--x",
+            ],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.stderr.startswith("-c: "), done.stderr
 
 
 def run(*command, **options):
@@ -80,6 +101,7 @@ def test_wheel_and_sdist_hold_the_package_its_configs_and_nothing_else(packages)
     assert found == names_in_wheel(packages / "from_checkout")
     expected = {f"albert_tf/{name}" for name in files_below(ROOT / "albert_tf")}
     expected |= {f"albert_tf/configs/{name}" for name in files_below(ROOT / "configs")}
+    expected |= {f"albert_tf/{name}" for name in COPIES}
     about = f"albert_tf2-{albert_tf.__version__}.dist-info/"
     assert {name for name in found if not name.startswith(about)} == expected
     assert {f"{about}entry_points.txt", f"{about}licenses/LICENSE"} <= set(found)
@@ -89,6 +111,7 @@ def test_wheel_and_sdist_hold_the_package_its_configs_and_nothing_else(packages)
     assert {name.split("/")[0] for name in names} == {
         *("albert_tf", "configs", "pyproject.toml", "README.md", "CHANGELOG.md", "LICENSE"),
         *("PKG-INFO", ".gitignore"),
+        *(name.split("/")[0] for name in COPIES),
     }
 
 
@@ -120,7 +143,7 @@ def shell(packages, tmp_path_factory):
 def test_every_command_has_help_under_its_own_name(shell):
     where = shell("python", "-c", "import albert_tf; print(albert_tf.__file__)")
     assert where.startswith(str(shell.folder.parent))
-    for name, module in SCRIPTS.items():
+    for name, module in (SCRIPTS | TOOLS).items():
         text = shell(name, "--help")
         assert f"    {name} --" in text or f"\n    {name} \\" in text, text[:400]
         assert f"python {module}.py" not in text
