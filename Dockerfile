@@ -17,6 +17,7 @@ FROM python:${PYTHON}-slim AS wheel
 WORKDIR /source
 COPY pyproject.toml README.md CHANGELOG.md LICENSE ./
 COPY configs configs
+COPY benchmarks/check_device.py benchmarks/
 COPY albert_tf albert_tf
 RUN pip wheel --no-cache-dir --no-deps --wheel-dir=/wheel .
 

@@ -50,7 +50,12 @@ def test_every_command_outside_of_the_package_is_in_the_wheel_and_started_by_its
     assert sorted(TOOLS.values()) == sorted(os.path.basename(name)[:-3] for name in found)
     for function in TOOLS.values():
         done = subprocess.run(
-            [sys.executable, "-c", f"from albert_tf.commands import tools; tools.{function}()"],
+            [
+                sys.executable,
+                "-c",
+                f"from albert_tf.commands import tools; tools.{function}()",
+                "--x",
+            ],
             cwd=ROOT,
             capture_output=True,
             text=True,

@@ -13,6 +13,11 @@ import sys
 from albert_tf import included
 
 
+def check_device() -> None:
+    """Runs `benchmarks/check_device.py`."""
+    _run("benchmarks/check_device.py")
+
+
 def edit_vocabulary() -> None:
     """Runs `tools/edit_vocabulary.py`."""
     _run("tools/edit_vocabulary.py")

@@ -1,0 +1,418 @@
+r"""Checks how correctly and how fast ALBERT trains on the GPU, TPU or CPU of this machine.
+
+    python benchmarks/check_device.py --device=gpu | tee check.md
+
+prints a Markdown table with a row for each check: versions, agreement of a pre-training step with
+the CPU in float32 and bfloat16, determinism, training on two devices, and time, memory and FLOP/s
+of a training step of ALBERT base, beside Hugging Face's if PyTorch and transformers are installed.
+Nothing is downloaded. It takes up to ten minutes. Each check is a process of its own; the others
+run even if one fails. The exit status is 1 if a check failed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import json
+import os
+import platform
+import resource
+import shlex
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+if __name__ == "__main__":
+    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+import numpy as np
+from numpy.typing import NDArray
+
+import albert_tf
+from albert_tf import included
+from albert_tf.cli import program
+from albert_tf.config import AlbertConfig
+from albert_tf.settings import SettingsGroup, setting
+from albert_tf.training import installation
+from albert_tf.training.settings import DeviceSettings
+
+if TYPE_CHECKING:  # the processes of the checks import it, so that --help appears at once
+    import tensorflow as tf
+
+DROPOUT = 0.1
+SMALL_BATCH = (8, 32, 5)  # rows, tokens and masked tokens
+SHAPES = {"8 x 128": (8, 128, 20), "4 x 512": (4, 512, 76)}
+# Largest norm of a difference, relative to the norm of the expected values.
+LIMITS = {"float32": 1e-4, "bfloat16": 5e-2}
+TWO_DEVICES_LIMIT = 1e-5
+TRAINED_STEPS, WARM_UP_STEPS, TIMED_STEPS = 3, 2, 5
+PASSED, FAILED, SKIPPED = "passed", "**failed**", "skipped"
+
+Batch = dict[str, NDArray[Any]]
+Outcome = tuple[str, str]  # PASSED, FAILED or SKIPPED, and the figures or the reason
+
+
+def random_batch(rows: int, length: int, predictions: int, vocab_size: int) -> Batch:
+    """Returns a batch of random tokens without padding, [rows, length]."""
+    rng = np.random.default_rng(5)
+    shape, masked = (rows, length), (rows, predictions)
+    return {
+        "input_ids": rng.integers(5, vocab_size, shape, np.int32),
+        "input_mask": np.ones(shape, np.int32),
+        "segment_ids": np.tile(np.arange(length, dtype=np.int32) * 2 // length, (rows, 1)),
+        "masked_lm_positions": np.tile(np.arange(1, predictions + 1, dtype=np.int32), (rows, 1)),
+        "masked_lm_ids": rng.integers(5, vocab_size, masked, np.int32),
+        "masked_lm_weights": np.ones(masked, np.float32),
+        "next_sentence_labels": rng.integers(0, 2, (rows, 1), np.int32),
+    }
+
+
+def read_config(name: str, dropout: float = 0.0) -> AlbertConfig:
+    """Returns a config of this package with a dropout rate."""
+    rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
+    config = AlbertConfig.from_json_file(included.config_file(name))
+    return dataclasses.replace(config, **rates)
+
+
+class Training:
+    """Pre-training with AdamW on a random batch.
+
+    Args:
+        strategy: the devices.
+        config: the model.
+        shape: rows, tokens and masked tokens of the batch.
+        precision_name: "float32", "bfloat16" or "float16".
+        jit_compile: whether XLA compiles the step.
+    """
+
+    def __init__(
+        self,
+        strategy: tf.distribute.Strategy,
+        config: AlbertConfig,
+        shape: tuple[int, int, int] = SMALL_BATCH,
+        precision_name: str = "float32",
+        jit_compile: bool = False,
+    ) -> None:
+        import tf_keras
+
+        from albert_tf import optimization
+        from albert_tf.pretraining.task import PretrainingTask
+        from albert_tf.training import precision
+        from albert_tf.training.step import StepOptions, TrainStep
+
+        precision.apply(precision_name)
+        tf_keras.utils.set_random_seed(3)
+        task = PretrainingTask(config, *shape[1:])
+        with strategy.scope():
+            self.model = task.build_model()
+            schedule = optimization.WarmUpPolynomialDecay(1e-4, 1000)
+            optimizer = optimization.create_optimizer("adamw", schedule)
+        self.batch = random_batch(*shape, config.vocab_size)
+        options = StepOptions(jit_compile=jit_compile)
+        self._step = TrainStep(self.model, task, optimizer, options, strategy)
+
+    def step(self) -> float:
+        """Takes a training step, and returns the loss before it."""
+        import tensorflow as tf
+
+        inputs = {name: tf.constant(value) for name, value in self.batch.items()}
+        total, weight = self._step(inputs)["loss"].numpy()
+        return float(total / weight)
+
+    def gradient(self) -> list[NDArray[Any]]:
+        """Returns the gradients of the first step, up to a factor: the moments after it."""
+        slots = self._step.optimizer.slot_variables(self.model.trainable_variables)
+        return [slot.numpy() for name, slot in slots.items() if name.endswith("adam_m")]
+
+
+def relative_error(found: Sequence[Any], expected: Sequence[Any]) -> float:
+    """Returns the norm of the difference divided by the norm of the expected arrays."""
+    flat, right = (np.concatenate([np.ravel(x) for x in arrays]) for arrays in (found, expected))
+    return float(np.linalg.norm(flat - right) / np.linalg.norm(right))
+
+
+def within(limit: float, value: float, text: str) -> Outcome:
+    """Returns whether a value is within its limit, and the text with the limit."""
+    return PASSED if value <= limit else FAILED, f"{text} (at most {limit:g})"
+
+
+def find_device() -> Outcome:
+    """Returns "gpu" if TensorFlow finds a GPU, else "cpu"."""
+    import tensorflow as tf
+
+    return PASSED, "gpu" if tf.config.list_physical_devices("GPU") else "cpu"
+
+
+def find_strategy(device: str, tpu_name: str = "") -> tf.distribute.Strategy:
+    """Returns the strategy that computes on a device: "cpu", "gpu" or "tpu".
+
+    Raises:
+        ValueError: TensorFlow does not find the device; the message says what to do.
+    """
+    import tensorflow as tf
+
+    from albert_tf.training import devices
+
+    if device == "tpu":
+        return devices.make_strategy(DeviceSettings(use_tpu=True, tpu_name=tpu_name or None))
+    if device == "gpu" and not tf.config.list_physical_devices("GPU"):
+        raise ValueError(f"TensorFlow finds no GPU: {devices.why_no_gpu()}")
+    return tf.distribute.OneDeviceStrategy(f"/{device}:0")
+
+
+# The checks, of a device and the name of a TPU
+
+
+def check_versions(device: str, tpu_name: str) -> Outcome:
+    """Names the device and its memory, and lists the versions of the software."""
+    import tensorflow as tf
+    import tf_keras
+
+    from albert_tf.training import devices
+
+    parts = [devices.describe(find_strategy(device, tpu_name))]
+    parts += [f"TensorFlow {tf.__version__}", f"tf_keras {tf_keras.__version__}"]
+    parts.append(f"Python {platform.python_version()}")
+    if device == "gpu":
+        build = tf.sysconfig.get_build_info()
+        parts += [f"{key} {build.get(key, '?')}" for key in ("cuda_version", "cudnn_version")]
+        query = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv"]
+        parts += subprocess.check_output(query, text=True).strip().splitlines()
+    with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as stream:
+        names = [line.partition(":")[2].strip() for line in stream if "model name" in line]
+        parts += [f"{len(names)} x {names[0]}"] if names else []
+    return PASSED, "; ".join(parts)
+
+
+def check_agreement(precision: str, device: str, tpu_name: str) -> Outcome:
+    """Compares loss and gradient with those of plain operations in float32 on the CPU.
+
+    With dropout, they can only be compared if both devices draw the same bits from a seed.
+    """
+    import tensorflow as tf
+
+    from albert_tf import acceleration
+
+    def draw_bits(strategy: tf.distribute.Strategy) -> bytes:
+        draw = functools.partial(tf.random.stateless_uniform, (97,), (3, 4), None, None, tf.int32)
+        drawn = tf.function(lambda: strategy.run(draw))()
+        return strategy.experimental_local_results(drawn)[0].numpy().tobytes()
+
+    strategy = find_strategy(device, tpu_name)  # a TPU must be found before anything else
+    cpu = find_strategy("cpu")
+    tf.config.experimental.enable_tensor_float_32_execution(False)
+    rates = [0.0, DROPOUT] if draw_bits(strategy) == draw_bits(cpu) else [0.0]
+    texts, worst = [], 0.0
+    for rate in rates:
+        config = read_config("albert_demo", rate)
+        expected, found = Training(cpu, config), Training(strategy, config, SMALL_BATCH, precision)
+        found.model.set_weights(expected.model.get_weights())
+        with acceleration.plain():
+            expected_loss = expected.step()
+        loss = relative_error([found.step()], [expected_loss])
+        gradient = relative_error(found.gradient(), expected.gradient())
+        texts.append(f"dropout {rate:g}: loss {loss:.1e}, gradient {gradient:.1e}")
+        worst = max(worst, loss, gradient)
+    if len(rates) == 1:
+        texts.append(f"not compared with dropout: the {device} draws other bits from a seed")
+    return within(LIMITS[precision], worst, "; ".join(texts))
+
+
+def compare_weights(strategies: Sequence[tf.distribute.Strategy], dropout: float) -> float:
+    """Returns the relative difference of the weights after a few steps with two strategies."""
+    config = read_config("albert_demo", dropout)
+    first, second = (Training(strategy, config) for strategy in strategies)
+    second.model.set_weights(first.model.get_weights())
+    for _ in range(TRAINED_STEPS):
+        first.step()
+        second.step()
+    return relative_error(second.model.get_weights(), first.model.get_weights())
+
+
+def check_determinism(device: str, tpu_name: str) -> Outcome:
+    """Trains twice with dropout and TensorFlow's deterministic operations."""
+    import tensorflow as tf
+
+    tf.config.experimental.enable_op_determinism()
+    worst = compare_weights([find_strategy(device, tpu_name)] * 2, DROPOUT)
+    return within(0.0, worst, f"weights of two runs with dropout differ by {worst:.1e}")
+
+
+def check_two_devices(device: str, tpu_name: str) -> Outcome:
+    """Trains on all cores of a TPU, or on two GPUs or parts of a CPU, and on one device."""
+    import tensorflow as tf
+
+    from albert_tf.training import devices
+
+    tf.config.experimental.enable_tensor_float_32_execution(False)
+    count = len(tf.config.list_physical_devices("GPU"))
+    if device == "gpu" and count < 2:
+        return SKIPPED, f"needs two GPUs; TensorFlow finds {count}"
+    if device == "tpu":
+        several, one = find_strategy(device, tpu_name), find_strategy("cpu")
+    else:
+        settings = DeviceSettings(distribution="mirrored", num_devices=2)
+        several, one = devices.make_strategy(settings), find_strategy(device)
+    worst = compare_weights([one, several], 0.0)
+    text = f"weights after training on {several.num_replicas_in_sync} devices differ by {worst:.1e}"
+    return within(TWO_DEVICES_LIMIT, worst, text)
+
+
+def flops_of_step(config: AlbertConfig, rows: int, length: int, predictions: int) -> float:
+    """Returns the FLOPs of all matmuls of a step: three times those of its forward pass."""
+    E, H, V = config.embedding_size, config.hidden_size, config.vocab_size  # noqa: N806
+    layer = 4 * H * H + 2 * H * config.intermediate_size + 2 * length * H
+    encoder = rows * length * (E * H + config.num_hidden_layers * layer)
+    return 6.0 * (encoder + rows * predictions * (H * E + E * V))
+
+
+def check_speed(device: str, tpu_name: str, shape: str) -> Outcome:
+    """Measures time, memory and FLOP/s of a training step of ALBERT base without dropout."""
+    import tensorflow as tf
+
+    from albert_tf.training import precision
+
+    strategy, config = find_strategy(device, tpu_name), read_config("albert_base")
+    name, _ = precision.resolve("auto")
+    training = Training(strategy, config, SHAPES[shape], name, jit_compile=device == "gpu")
+    times = []
+    for _ in range(WARM_UP_STEPS + TIMED_STEPS):
+        begin = time.perf_counter()
+        loss = training.step()
+        times.append(time.perf_counter() - begin)
+    seconds = statistics.median(times[WARM_UP_STEPS:])
+    rate = flops_of_step(config, *SHAPES[shape]) / seconds / 1e12
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 2**10
+    if device != "cpu":
+        try:
+            memory = tf.config.experimental.get_memory_info(f"{device}:0")["peak"]
+        except (ValueError, tf.errors.OpError):
+            memory = 0  # unknown
+    theirs = measure_hugging_face(device, name, config, training.batch, seconds)
+    text = f"{name}: {seconds:.4g} s, {rate:.3g} TFLOP/s, peak {memory // 2**20} MB; {theirs}"
+    return PASSED if np.isfinite(loss) else FAILED, text
+
+
+def measure_hugging_face(
+    device: str, precision: str, config: AlbertConfig, batch: Batch, ours: float
+) -> str:
+    """Returns time and memory of a step of Hugging Face's model, or why it was not measured."""
+    try:
+        import contenders
+    except ImportError:
+        return "Hugging Face not measured: needs benchmarks/ of a checkout"
+    if device == "tpu" or precision == "float16":  # which the benchmark's program does not support
+        return f"Hugging Face not measured on this device in {precision}"
+    with tempfile.TemporaryDirectory() as folder:
+        path = contenders.save_batches(os.path.join(folder, "batches.npz"), [batch])
+        job = contenders.Job(contenders.HUGGING_FACE, path, config.to_dict(), precision=precision)
+        job = dataclasses.replace(job, device="cuda" if device == "gpu" else device)
+        (found,) = contenders.race({"": job}, 1, {"": TIMED_STEPS}).values()
+    if "skipped" in found:
+        return f"Hugging Face not measured: {found['skipped']}"
+    memory = found["device_megabytes"] or found["peak_megabytes"]
+    ratio = ours / found["seconds"]
+    return f"Hugging Face {found['seconds']} s, peak {memory} MB; time {ratio:.2f} of theirs"
+
+
+CHECKS: dict[str, tuple[str, Callable[..., Outcome]]] = {
+    "versions": ("device and versions", check_versions),
+    "float32": ("step in float32", functools.partial(check_agreement, "float32")),
+    "bfloat16": ("step in bfloat16", functools.partial(check_agreement, "bfloat16")),
+    "determinism": ("determinism", check_determinism),
+    "two_devices": ("two devices", check_two_devices),
+    "speed": ("ALBERT base", check_speed),
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings(SettingsGroup):
+    """What to check."""
+
+    device: str = setting(
+        "auto",
+        "Device to check; auto checks the GPU if TensorFlow finds one, else the CPU.",
+        choices=("auto", "cpu", "gpu", "tpu"),
+    )
+    tpu_name: str = setting(
+        "", "Name or address of the TPU; if empty, the TPU of this machine is used."
+    )
+    checks: tuple[str, ...] = setting(
+        tuple(CHECKS), "Checks to make, separated by commas.", choices=tuple(CHECKS)
+    )
+    check_seconds: int = setting(
+        300, "Number of seconds after which a check has failed and is ended.", minimum=1
+    )
+
+
+def run(settings: Settings) -> None:
+    """Makes the checks, and prints a row of the table as soon as each is finished.
+
+    Raises:
+        ValueError: the installed TensorFlow cannot use the TPU.
+        ChildProcessError: a check failed.
+    """
+    device, seconds = settings.device, settings.check_seconds
+    if device == "auto":
+        code = "import check_device as c; print(c.json.dumps(c.find_device()))"
+        device = "gpu" if run_python([code], "auto", seconds)[1] == "gpu" else "cpu"
+    installation.check(DeviceSettings(use_tpu=device == "tpu", tpu_name=settings.tpu_name))
+    command = shlex.join([os.path.basename(sys.argv[0]), *sys.argv[1:]])
+    print(f"`{command}`, {time.strftime('%d %B %Y')}, albert-tf2 {albert_tf.__version__}\n")
+    print(f"| check | on `{device}` | figures |\n|---|---|---|", flush=True)
+    outcomes = {}
+    for name in dict.fromkeys(settings.checks):
+        for shape in SHAPES if name == "speed" else [""]:
+            title = f"{CHECKS[name][0]} {shape}".strip()
+            arguments = [name, device, settings.tpu_name, *filter(None, [shape])]
+            code = "import check_device; check_device.measure()"
+            outcomes[title], text = run_python([code, *arguments], device, seconds)
+            print(f"| {title} | {outcomes[title]} | {text.replace('|', '/')} |", flush=True)
+    if failed := [title for title, outcome in outcomes.items() if outcome == FAILED]:
+        raise ChildProcessError(f"failed: {', '.join(failed)}; the table has the reasons")
+
+
+def run_python(arguments: list[str], device: str, seconds: float) -> Outcome:
+    """Runs code for a device in a process, and returns the outcome that it printed."""
+    folders = [os.path.dirname(os.path.abspath(__file__)), os.path.dirname(albert_tf.__path__[0])]
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join([*folders, os.environ.get("PYTHONPATH", "")]).strip(":"),
+        "TF_FORCE_GPU_ALLOW_GROWTH": "true",
+    }
+    if device == "cpu":
+        environment["CUDA_VISIBLE_DEVICES"] = "-1"
+    command = [sys.executable, "-c", *arguments]
+    start = functools.partial(subprocess.run, capture_output=True, text=True, check=False)
+    try:
+        done = start(command, env=environment, timeout=seconds)
+    except subprocess.TimeoutExpired:
+        return FAILED, f"not finished after {seconds:g} seconds"
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        return FAILED, f"exit status {done.returncode}: {last}"
+    outcome, text = json.loads(done.stdout.splitlines()[-1])
+    return outcome, text
+
+
+def measure() -> None:
+    """Makes the check that the arguments of this process name, and prints its outcome."""
+    name, *arguments = sys.argv[1:]
+    try:
+        outcome = CHECKS[name][1](*arguments)
+    except ValueError as error:
+        outcome = FAILED, " ".join(str(error).split())
+    print(json.dumps(outcome))
+
+
+def main() -> None:
+    """Runs the command line of this process."""
+    program.start(Settings, run, __doc__)
+
+
+if __name__ == "__main__":
+    main()

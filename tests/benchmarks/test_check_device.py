@@ -1,0 +1,121 @@
+"""The check of a device: what its processes find, and the table of their outcomes."""
+
+from __future__ import annotations
+
+import check_device
+import numpy as np
+import pytest
+import tensorflow as tf
+from check_device import FAILED, PASSED, SKIPPED, Settings
+
+from albert_tf.config import AlbertConfig
+from albert_tf.pretraining.task import PretrainingTask
+
+TINY = {"hidden_size": 12, "intermediate_size": 20, "num_attention_heads": 4}
+
+
+@pytest.fixture(name="tiny")
+def use_a_tiny_model(monkeypatch):
+    """A model so small that its operations are not compiled."""
+
+    def read_config(name, dropout=0.0):
+        rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
+        config = {"vocab_size": 97, "embedding_size": 8, "num_hidden_layers": 1, **TINY, **rates}
+        return AlbertConfig.from_dict(
+            {"max_position_embeddings": 32, "type_vocab_size": 2} | config
+        )
+
+    monkeypatch.setattr(check_device, "read_config", read_config)
+
+
+def test_outcomes_of_the_processes_are_rows_and_a_failed_one_does_not_end_the_others(
+    monkeypatch, capsys
+):
+    code = {
+        "versions": "print('note'); print('[\"passed\", \"a | CPU\"]')",
+        "float32": "import sys; print('first\\nlast words', file=sys.stderr); sys.exit(3)",
+        "bfloat16": "import time; time.sleep(60)",
+        "two_devices": 'print(\'["skipped", "needs two GPUs"]\')',
+    }
+    run_python = check_device.run_python
+    monkeypatch.setattr(
+        check_device,
+        "run_python",
+        lambda arguments, device, seconds: run_python([code[arguments[1]]], device, seconds),
+    )
+    settings = Settings(device="cpu", checks=tuple(code), check_seconds=2)
+    with pytest.raises(ChildProcessError, match=r"^failed: step in float32, step in bfloat16; "):
+        check_device.run(settings)
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
+    assert [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines[2:]] == [
+        ["device and versions", PASSED, "a / CPU"],
+        ["step in float32", FAILED, "exit status 3: last words"],
+        ["step in bfloat16", FAILED, "not finished after 2 seconds"],
+        ["two devices", SKIPPED, "needs two GPUs"],
+    ]
+
+
+def test_the_cpu_is_checked_without_gpus(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    code = "import json, os; print(json.dumps(['', os.environ['CUDA_VISIBLE_DEVICES']]))"
+    found = [check_device.run_python([code], device, 60)[1] for device in ("cpu", "gpu")]
+    assert found == ["-1", "0"]
+
+
+def test_the_batch_has_the_shapes_of_the_task(tiny):
+    batch = check_device.random_batch(3, 16, 5, 97)
+    task = PretrainingTask(check_device.read_config("any"), 16, 5)
+    assert {name: value.shape[1:] for name, value in batch.items()} == {
+        name: feature.shape for name, feature in task.features.items()
+    }
+
+
+def test_a_step_agrees_with_the_cpu_also_with_dropout(tiny):
+    outcome, text = check_device.check_agreement("float32", "cpu", "")
+    assert outcome == PASSED, text
+    assert "dropout 0.1: loss" in text
+
+
+def test_a_device_that_computes_something_else_fails(tiny, monkeypatch):
+    exact = check_device.Training.gradient
+    factors = iter([1.0, 1.01] * 2)
+    monkeypatch.setattr(
+        check_device.Training,
+        "gradient",
+        lambda training: (
+            [next_factor * x for x in exact(training)] if (next_factor := next(factors)) else []
+        ),
+    )
+    outcome, text = check_device.check_agreement("float32", "cpu", "")
+    assert outcome == FAILED
+    assert "gradient 9.9e-03" in text
+
+
+def test_a_device_that_draws_other_bits_is_compared_without_dropout(tiny, monkeypatch):
+    draws = iter(range(2))
+    monkeypatch.setattr(
+        tf.random, "stateless_uniform", lambda shape, *_: tf.fill(shape, next(draws))
+    )
+    outcome, text = check_device.check_agreement("bfloat16", "cpu", "")
+    assert outcome == PASSED, text
+    assert "dropout 0.1" not in text
+    assert "draws other bits" in text
+
+
+def test_runs_are_deterministic_and_the_error_is_relative(tiny):
+    strategy = check_device.find_strategy("cpu")
+    assert check_device.compare_weights([strategy, strategy], 0.1) == 0.0
+    assert check_device.relative_error([[3.0], [4.5]], [[3.0], [4.0]]) == pytest.approx(0.1)
+
+
+def test_one_gpu_is_not_two(monkeypatch):
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: ["GPU:0"])
+    assert check_device.check_two_devices("gpu", "")[0] == SKIPPED
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_all_checks_but_that_of_the_speed_pass_on_the_cpu(capsys):
+    check_device.run(Settings(device="cpu", checks=tuple(check_device.CHECKS)[:-1]))
+    assert capsys.readouterr().out.count("| passed |") == len(check_device.CHECKS) - 1
+    assert np.isfinite(check_device.flops_of_step(check_device.read_config("albert_base"), 1, 2, 1))
