@@ -74,7 +74,7 @@ def random_batch(rows: int, length: int, predictions: int, vocab_size: int) -> B
 
 def read_config(name: str, dropout: float = 0.0) -> AlbertConfig:
     """Returns a config of this package with a dropout rate."""
-    rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
+    rates: Any = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
     config = AlbertConfig.from_json_file(included.config_file(name))
     return dataclasses.replace(config, **rates)
 
