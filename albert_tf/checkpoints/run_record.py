@@ -166,13 +166,13 @@ def _read_own(folder: str) -> dict[str, Any]:
     return files.parse_own_json(text, known, path)
 
 
-def _find_entry(folder: str, name: str) -> tuple[dict[str, Any], str]:
-    """Returns an entry, {} if there is none, and the path of the file that it is in."""
+def _find_entry(folder: str, name: str) -> tuple[dict[str, Any] | None, str]:
+    """Returns an entry, None if there is none, and the path of the file that it is in."""
     own = _read_own(folder)
     if name in own:
         return own[name], os.path.join(folder, FILE)
     path = os.path.join(folder, f"{name}.json")
-    return (files.read_own_json(path, {}) if files.exists(path) else {}), path
+    return (files.read_own_json(path, {}) if files.exists(path) else None), path
 
 
 def read_details(folder: str, fields: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
@@ -189,7 +189,9 @@ def read_details(folder: str, fields: Mapping[str, Any]) -> tuple[dict[str, Any]
         ValueError: the file is damaged or was written by another program.
     """
     entry, path = _find_entry(folder, TASK)
-    return files.parse_own_json(json.dumps(entry), fields, path) if entry else {}, path
+    if entry is None:
+        return {}, path
+    return files.parse_own_json(json.dumps(entry), fields, path), path
 
 
 def read_reporting(folder: str, name: str, kind: type) -> Any:
@@ -204,7 +206,7 @@ def read_reporting(folder: str, name: str, kind: type) -> Any:
         ValueError: the file is damaged, or the value has another type.
     """
     entry, path = _find_entry(folder, REPORTING)
-    if name not in entry:
+    if entry is None or name not in entry:
         return None
     return files.parse_own_json(json.dumps(entry), {name: kind}, path)[name]
 

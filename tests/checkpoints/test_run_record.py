@@ -241,3 +241,10 @@ def test_results_of_another_program_are_not_overwritten(tmp_path, text):
     with pytest.raises(ValueError, match=r"results\.json: not written by this program"):
         run_record.record_results(str(tmp_path), {"eval": {"loss": 0.25}})
     assert (tmp_path / "results.json").read_text() == text
+
+
+def test_an_emptied_record_of_the_task_is_not_taken_for_none(tmp_path):
+    assert run_record.read_details(str(tmp_path), {"labels": list[str]})[0] == {}
+    (tmp_path / "task.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"task\.json"):
+        run_record.read_details(str(tmp_path), {"labels": list[str]})
