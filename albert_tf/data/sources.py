@@ -12,17 +12,18 @@ import bz2
 import contextlib
 import dataclasses
 import gzip
+import importlib
 import os
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import IO, cast
+from typing import IO, Any, cast
 
 from albert_tf import files
 from albert_tf.data import row_files
 
 try:
-    from backports import zstd
+    zstd: Any = importlib.import_module("backports.zstd")
 except ImportError:  # the extra `zstd` is not installed
     zstd = None
 
