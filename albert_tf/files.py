@@ -67,7 +67,7 @@ _NETWORK_ERRORS = {"ConnectionError", "HTTPClientError", "ClientError", "Transpo
 CONNECT_SECONDS = 10
 READ_SECONDS = 30  # without receiving a byte
 _ATTEMPTS = 2  # s3fs itself repeats failed reads as well
-_METADATA_SECONDS = 1  # Google's metadata server is on the same machine
+_METADATA_SECONDS = 1  # for Google's metadata server, and a bucket's kind without credentials
 _READ_BYTES = 4 << 20  # per request
 _REASON_CHARS = 300  # of an error message; that of a missing Hadoop lists a hundred paths
 
@@ -133,6 +133,7 @@ def _options(scheme: str) -> dict[str, Any]:
         options["consistency"] = "md5"
         if "token" not in configured and not _may_have_google_credentials():
             options["token"] = "anon"  # enough for public buckets
+            options["retry_timeout"] = _METADATA_SECONDS
         # gcsfs logs a traceback for every error, including those that are handled here.
         logging.getLogger("gcsfs").setLevel(logging.CRITICAL)
     return {name: value for name, value in options.items() if name not in configured}
@@ -361,6 +362,10 @@ def rename(source: str, target: str) -> None:
         os.replace(source, target)
         return
     with _file_system(source) as (system, name), _file_system(target) as (_, new_name):
+        if _is_object_store(source):
+            system.cp_file(name, new_name)  # `mv` would take the name for a pattern
+            system.rm_file(name)
+            return
         if _scheme(source) == "hdfs" and system.exists(new_name):  # it does not replace files
             system.rm_file(new_name)
         system.mv(name, new_name)

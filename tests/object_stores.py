@@ -17,6 +17,9 @@ import pytest
 from albert_tf import files
 from tests.conftest import free_ports
 
+# The emulator has no gRPC, by which gcsfs asks for the kind of a bucket; read when it is imported.
+os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
+
 S3_KEYS = {
     "AWS_ACCESS_KEY_ID": "key",
     "AWS_SECRET_ACCESS_KEY": "secret",
