@@ -40,7 +40,7 @@ $(READY): pyproject.toml
 	  || $(RUN) -m pip install --quiet --disable-pip-version-check --editable "$(EXTRAS)"
 	@touch $(READY)
 
-demo: $(READY) ## from text to a pre-trained, fine-tuned model, in demo/ (five minutes)
+demo: $(READY) ## from text to a pre-trained, fine-tuned model, in demo/ (11 minutes without bfloat16)
 	@$(RUN) examples/demo.py
 
 test: $(READY) ## the default tests (five minutes on two cores)

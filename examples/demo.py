@@ -129,7 +129,7 @@ def pretraining_steps(
         "train_batch_size": 128,
         "optimizer": "adamw",
         "learning_rate": 4e-4,
-        "num_train_steps": 200,
+        "num_train_steps": 300,
         "num_warmup_steps": 100,
         "save_checkpoints_steps": 100,
         "log_steps": 25,

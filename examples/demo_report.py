@@ -15,9 +15,7 @@ LINE_LENGTH = 96
 # The model has learned something if it is this many times better than a constant prediction.
 REQUIRED_RATIO = 1.25
 REQUIRED_TASK_RATIO = 1.4  # the same for the classification task
-# Over a constant prediction of the sentence order. 200 steps gained 3.8 points on a processor
-# without bfloat16; the accuracy on the held-out records has a standard error of about one point.
-REQUIRED_ORDER_MARGIN = 0.02
+REQUIRED_ORDER_MARGIN = 0.05  # over a constant prediction of the sentence order
 LONG_RUN = (
     "This took minutes. After an hour, bash scripts/pretrain_small.sh reaches 0.265 of the masked "
     "tokens and 0.734 of the sentence orders of the same corpus, where the best constant answers "

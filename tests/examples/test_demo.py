@@ -127,7 +127,7 @@ def test_the_result_of_the_task_stands_beside_the_commonest_package(tmp_path):
 
 @pytest.mark.parametrize("lacking", [None, "words", "order", "packages"])
 def test_the_demo_demands_that_everything_is_learned(lacking):
-    learned = {"words": 0.13, "order": 0.62, "packages": 0.57}
+    learned = {"words": 0.13, "order": 0.65, "packages": 0.57}
     if lacking:
         learned[lacking] -= 0.02
     results = {
