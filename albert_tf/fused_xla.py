@@ -22,10 +22,8 @@ from albert_tf.fused import accelerates, always, attention_arguments, draw_norma
 
 def _project_heads_arguments(random):
     B, S, A, D = draw_sizes(random)
-    x, kernels = (
-        draw_normal(random, B, S, 12),
-        [draw_normal(random, 12, A * D) / 12 for _ in range(3)],
-    )
+    x = draw_normal(random, B, S, 12)
+    kernels = [draw_normal(random, 12, A * D) / 12 for _ in range(3)]
     queries = x if random.random() < 0.5 else draw_normal(random, B, 2, 12)
     return queries, x, kernels, [draw_normal(random, A * D) for _ in range(3)], A
 
@@ -71,20 +69,16 @@ def _attention(
     is_dropping = seed is not None and rate > 0.0
     keep_scale = 1.0 / (1.0 - rate) if is_dropping else 1.0
 
-    def scores_of(query):
-        scores = tf.cast(tf.matmul(query, key, transpose_b=True), tf.float32)  # [B, A, Q, S]
-        scores *= query.shape[-1] ** -0.5
-        return scores if input_mask is None else scores + ops.mask_adder(input_mask)
-
     @tf.custom_gradient
     def run(query, key, value):
-        scores = scores_of(query)
+        scores = ops.attention_scores(query, key, input_mask)  # [B, A, Q, S]
         log_total = tf.reduce_logsumexp(scores, axis=-1, keepdims=True)  # [B, A, Q, 1]
         probs = tf.cast(tf.nn.softmax(scores), value.dtype)  # [B, A, Q, S]
         context = tf.matmul(ops.dropout(probs, rate, seed), value)  # [B, A, Q, D]
 
         def gradient(dcontext):
-            probs = tf.exp(scores_of(ops.after(query, dcontext)) - log_total)  # [B, A, Q, S]
+            scores = ops.attention_scores(ops.after(query, dcontext), key, input_mask)
+            probs = tf.exp(scores - log_total)  # [B, A, Q, S]
             dkept = tf.matmul(dcontext, value, transpose_b=True)  # [B, A, Q, S]
             kept, dprobs = probs * keep_scale, tf.cast(dkept, tf.float32) * keep_scale
             if is_dropping:

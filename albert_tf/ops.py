@@ -196,10 +196,10 @@ def join_heads(x: tf.Tensor) -> tf.Tensor:
     return tf.reshape(x, (shape[0], shape[1], x.shape[2] * x.shape[3]))
 
 
-def attention_probs(
+def attention_scores(
     query: tf.Tensor, key: tf.Tensor, input_mask: tf.Tensor | None = None
 ) -> tf.Tensor:
-    """Returns softmax(query · keyᵀ / √D), float32 [B, A, Q, S], which is 0 for padding.
+    """Returns query · keyᵀ / √D, float32 [B, A, Q, S], less 10,000 for padding.
 
     Source: arXiv 1706.03762, section 3.2.1.
 
@@ -210,9 +210,14 @@ def attention_probs(
     """
     scores = tf.cast(tf.matmul(query, key, transpose_b=True), tf.float32)  # [B, A, Q, S]
     scores *= query.shape[-1] ** -0.5
-    if input_mask is not None:
-        scores += mask_adder(input_mask)
-    return tf.nn.softmax(scores)
+    return scores if input_mask is None else scores + mask_adder(input_mask)
+
+
+def attention_probs(
+    query: tf.Tensor, key: tf.Tensor, input_mask: tf.Tensor | None = None
+) -> tf.Tensor:
+    """Returns the softmax of `attention_scores`, float32 [B, A, Q, S], which is 0 for padding."""
+    return tf.nn.softmax(attention_scores(query, key, input_mask))
 
 
 def mask_adder(input_mask: tf.Tensor) -> tf.Tensor:
@@ -237,7 +242,7 @@ def attention(
         query: float [B, A, Q, D].
         key: float [B, A, S, D].
         value: float [B, A, S, D].
-        input_mask: as in `attention_probs`. It gets no gradient.
+        input_mask: as in `attention_scores`. It gets no gradient.
         rate: dropout rate.
         seed: as in `dropout`.
     """

@@ -7,13 +7,14 @@ compiles the forward and backward pass of ALBERT base (8 x 512 tokens, bfloat16,
 masked positions) of this project, the Model Garden and KerasHub on JAX, and this project's whole
 step with the update, and prints FLOPs, bytes that the instructions access, temporary memory, and
 seconds to compile: a JSON line each, and a table with `--results`. `make test-tpu` makes the first
-two environments; `peers` needs `jax[tpu]` and `keras-hub`, and is left out without one. An
+two environments; `peers` needs `jax` and `keras-hub`, and is left out without one. An
 accelerator's step takes at least bytes / bandwidth and FLOPs / peak rate; nothing is run here.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import os
 import subprocess
@@ -56,24 +57,32 @@ def run(*command: str, order: str = "") -> str:
     return lines[-1] if lines else ""
 
 
-def compile_ours(kind: str, topology: str, args: argparse.Namespace) -> dict[str, Any]:
-    """Lowers and compiles a program of `worker_lower.py`."""
-    with tempfile.TemporaryDirectory() as work:
-        path = os.path.join(work, "step.hlo")
-        shape = args.config, str(args.rows), str(args.length), path
-        run(python_of("ALBERT_TPU_PYTHON"), os.path.join(FOLDER, "worker_lower.py"), kind, *shape)
-        order = json.dumps({"program": path, "topology": topology})
+def describe_job(args: argparse.Namespace) -> dict[str, Any]:
+    """Returns the step to compile, as the workers read it."""
+    rates: Any = {"hidden_dropout_prob": DROPOUT, "attention_probs_dropout_prob": DROPOUT}
+    config = AlbertConfig.from_json_file(included.config_file(args.config))
+    return {
+        "config": dataclasses.replace(config, **rates).to_dict(),
+        "rows": args.rows,
+        "length": args.length,
+        "predictions": PREDICTIONS,
+        "dropout": DROPOUT,
+    }
+
+
+def compile_program(program: str, topology: str, job: dict[str, Any]) -> dict[str, Any]:
+    """Lowers a program of PROGRAMS in the environment of its library, and compiles it."""
+    is_peer = program == "keras_hub"
+    python = python_of("ALBERT_PEER_PYTHON" if is_peer else "ALBERT_TPU_PYTHON")
+    worker = "worker_keras_jax.py" if is_peer else "worker_lower.py"
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "step.hlo")
+        order = json.dumps(job | {"program": program, "path": path})
+        run(python, os.path.join(FOLDER, worker), order)
         compiler = python_of("ALBERT_TPU_COMPILER"), os.path.join(FOLDER, "worker_compile.py")
-        return json.loads(run(*compiler, order=order + "\n"))
-
-
-def compile_keras_hub(topology: str, args: argparse.Namespace) -> dict[str, Any]:
-    """Compiles KerasHub's model."""
-    config = AlbertConfig.from_json_file(included.config_file(args.config)).to_dict()
-    job = {"topology": topology, "rows": args.rows, "length": args.length, "config": config}
-    job |= {"predictions": PREDICTIONS, "dropout": DROPOUT}
-    program = os.path.join(FOLDER, "worker_keras_jax.py")
-    return json.loads(run(python_of("ALBERT_PEER_PYTHON"), program, json.dumps(job)))
+        return json.loads(
+            run(*compiler, order=json.dumps({"program": path, "topology": topology}) + "\n")
+        )
 
 
 def main() -> None:
@@ -88,13 +97,10 @@ def main() -> None:
     parser.add_argument("--programs", default=",".join(PROGRAMS), help="what to compile")
     reporting.add_flag(parser)
     args = parser.parse_args()
-    rows = []
+    job, rows = describe_job(args), []
     for topology in args.topologies.split(","):
         for kind in args.programs.split(","):
-            if kind == "keras_hub":
-                found = compile_keras_hub(topology, args)
-            else:
-                found = compile_ours(kind, topology, args)
+            found = compile_program(kind, topology, job)
             reporting.print_line("accelerators", topology=topology, program=kind, **found)
             if "error" in found:
                 continue

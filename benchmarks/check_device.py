@@ -57,21 +57,6 @@ Batch = dict[str, NDArray[Any]]
 Outcome = tuple[str, str]  # PASSED, FAILED or SKIPPED, and the figures or the reason
 
 
-def random_batch(rows: int, length: int, predictions: int, vocab_size: int) -> Batch:
-    """Returns a batch of random tokens without padding, [rows, length]."""
-    rng = np.random.default_rng(5)
-    shape, masked = (rows, length), (rows, predictions)
-    return {
-        "input_ids": rng.integers(5, vocab_size, shape, np.int32),
-        "input_mask": np.ones(shape, np.int32),
-        "segment_ids": np.tile(np.arange(length, dtype=np.int32) * 2 // length, (rows, 1)),
-        "masked_lm_positions": np.tile(np.arange(1, predictions + 1, dtype=np.int32), (rows, 1)),
-        "masked_lm_ids": rng.integers(5, vocab_size, masked, np.int32),
-        "masked_lm_weights": np.ones(masked, np.float32),
-        "next_sentence_labels": rng.integers(0, 2, (rows, 1), np.int32),
-    }
-
-
 def read_config(name: str, dropout: float = 0.0) -> AlbertConfig:
     """Returns a config of this package with a dropout rate."""
     rates: Any = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
@@ -98,30 +83,19 @@ class Training:
         precision_name: str = "float32",
         jit_compile: bool = False,
     ) -> None:
-        import tf_keras
-
-        from albert_tf import optimization
-        from albert_tf.pretraining.task import PretrainingTask
+        from albert_tf.pretraining import step_timing
         from albert_tf.training import precision
-        from albert_tf.training.step import StepOptions, TrainStep
 
         precision.apply(precision_name)
-        tf_keras.utils.set_random_seed(3)
-        task = PretrainingTask(config, *shape[1:])
-        with strategy.scope():
-            self.model = task.build_model()
-            schedule = optimization.WarmUpPolynomialDecay(1e-4, 1000)
-            optimizer = optimization.create_optimizer("adamw", schedule)
-        self.batch = random_batch(*shape, config.vocab_size)
-        options = StepOptions(jit_compile=jit_compile)
-        self._step = TrainStep(self.model, task, optimizer, options, strategy)
+        self.batch = step_timing.random_batch(*shape, config.vocab_size)
+        self._step, self._inputs = step_timing.make_step(
+            strategy, config, self.batch, jit_compile=jit_compile
+        )
+        self.model = self._step.model
 
     def step(self) -> float:
         """Takes a training step, and returns the loss before it."""
-        import tensorflow as tf
-
-        inputs = {name: tf.constant(value) for name, value in self.batch.items()}
-        total, weight = self._step(inputs)["loss"].numpy()
+        total, weight = self._step(self._inputs)["loss"].numpy()
         return float(total / weight)
 
     def gradient(self) -> list[NDArray[Any]]:

@@ -11,10 +11,11 @@ for a TPU.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager import record
 from tensorflow.python.ops import gen_resource_variable_ops
@@ -128,10 +129,21 @@ def lower(
     return generate(stage=stage, platform_name=platform)
 
 
+def lower_step(step: Any, batch: Any, platform: str, stage: str = "hlo_serialized") -> Any:
+    """Returns the HLO program of a `TrainStep`, with the update; see `lower`."""
+    flags = np.array(True), np.array(False)
+    return lower(step._run, variables_of(step), platform, batch, *flags, stage=stage)
+
+
 def variables_of(step: Any) -> list[tf.Variable]:
     """Returns all variables that a `TrainStep` reads or assigns, each once."""
     optimizer, scale = step.optimizer, step.loss_scale
     found = [*step.model.variables, *optimizer.variables, optimizer.iterations]
     found += [optimizer._current_learning_rate]
     found += [scale.value, scale.good_steps] if scale is not None else []
-    return list({id(variable): variable for variable in found}.values())
+    return each_once(found)
+
+
+def each_once(variables: Iterable[tf.Variable]) -> list[tf.Variable]:
+    """Returns variables without those that occurred before."""
+    return list({id(variable): variable for variable in variables}.values())

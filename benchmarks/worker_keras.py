@@ -17,7 +17,9 @@ import tensorflow as tf
 POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16"}  # precision of a job → Keras policy
 
 
-def keras_hub_encoder(config: dict[str, Any], precision: str) -> tuple[Any, Any, dict[str, str]]:
+def keras_hub_encoder(
+    config: dict[str, Any], precision: str, dropout: float = 0.0
+) -> tuple[Any, Any, dict[str, str]]:
     """Returns keras, the encoder, and its input names → our input names."""
     import keras
     import keras_hub
@@ -30,13 +32,15 @@ def keras_hub_encoder(config: dict[str, Any], precision: str) -> tuple[Any, Any,
         embedding_dim=config["embedding_size"],
         hidden_dim=config["hidden_size"],
         intermediate_dim=config["intermediate_size"],
-        dropout=0.0,
+        dropout=dropout,
     )
     names = ("token_ids", "padding_mask", "segment_ids")
     return keras, encoder, dict(zip(names, contenders.INPUTS, strict=True))
 
 
-def model_garden_encoder(config: dict[str, Any], precision: str) -> tuple[Any, Any, dict[str, str]]:
+def model_garden_encoder(
+    config: dict[str, Any], precision: str, dropout: float = 0.0
+) -> tuple[Any, Any, dict[str, str]]:
     """Returns the same as `keras_hub_encoder`, for the Model Garden."""
     import tf_keras as keras
     from official.nlp.modeling import networks
@@ -49,8 +53,8 @@ def model_garden_encoder(config: dict[str, Any], precision: str) -> tuple[Any, A
         num_layers=config["num_hidden_layers"],
         num_attention_heads=config["num_attention_heads"],
         intermediate_size=config["intermediate_size"],
-        dropout_rate=0.0,
-        attention_dropout_rate=0.0,
+        dropout_rate=dropout,
+        attention_dropout_rate=dropout,
         dict_outputs=True,
     )
     names = ("input_word_ids", "input_mask", "input_type_ids")

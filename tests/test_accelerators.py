@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tf_keras
-from lowering import lower, variables_of
+from lowering import lower, lower_step
 
 from albert_tf import classification, config, optimization, race, squad, token_classification
 from albert_tf.classification.task import Classifier
@@ -51,7 +51,7 @@ def problems_of(step, batch, compiles=False):
     flags = tf.constant(True), tf.constant(False)
     if found := compile_problems(step.function, batch, *flags, compiles=compiles):
         return found
-    return hlo_problems(lower(step._run, variables_of(step), "GPU", batch, *flags, stage="hlo"))
+    return hlo_problems(lower_step(step, batch, "GPU", stage="hlo"))
 
 
 def pretraining_task(made_of=CONFIG):

@@ -143,8 +143,9 @@ def test_attention_handles_scores_and_values_of_any_magnitude(attention, dtype):
     tensors = [tf.cast(t, dtype)[None, None] for t in (scores, tf.eye(3) * 3**0.5, value)]
     tensors[2] = tf.pad(tensors[2], ((0, 0), (0, 0), (0, 0), (0, 1)))
     found = tf.cast(attention(*tensors, None), tf.float32)[0, :, :2]
-    # Without bfloat16 in the processor, the probabilities are rounded more often.
-    np.testing.assert_allclose(found, tf.nn.softmax(scores) @ value, rtol=0.015)
+    # Processors without bfloat16 round the probabilities more often.
+    rtol = 0.015 if dtype == tf.bfloat16 else 0.01
+    np.testing.assert_allclose(found, tf.nn.softmax(scores) @ value, rtol=rtol)
 
 
 @pytest.mark.parametrize("attention", ATTENTIONS)

@@ -6,22 +6,26 @@ the programs that a TPU runs; JAX, in an environment of its own, calls the compi
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.metadata
 import importlib.util
 import json
 import os
 import subprocess
 
+import check_device
 import numpy as np
 import pytest
 import tensorflow as tf
 import tf_keras
-from lowering import lower, variables_of
+from lowering import lower, lower_step, variables_of
 
 from albert_tf import config
 from albert_tf.checkpoints.names import variable_name
 from albert_tf.modeling import AlbertForPretraining
+from albert_tf.pretraining import step_timing
 from albert_tf.pretraining.task import PretrainingTask
+from albert_tf.training import precision
 from albert_tf.training.step import StepOptions, TrainStep
 from tests.conftest import ROOT
 from tests.test_accelerators import CONFIG, FINE_TUNING, make_step, pretraining_task
@@ -88,10 +92,6 @@ def compiler(tmp_path_factory):
     made.close()
 
 
-def lowered_step(step, batch, platform="TPU"):
-    return lower(step._run, variables_of(step), platform, batch, np.array(True), np.array(False))
-
-
 def pretraining_programs():
     """Yields a name, the options of `make_step`, and the config."""
     shape = CONFIG.to_dict() | {"num_hidden_groups": 1, "inner_group_num": 1}
@@ -122,14 +122,15 @@ def check(compiled, precision_name):
 @pytest.mark.parametrize("name", PRETRAINING)
 def test_the_pretraining_step_compiles(compiler, name, topology):
     options, made_of = PRETRAINING[name]
-    program = lowered_step(make_step(pretraining_task(made_of), **options), batch_of(0))
+    step = make_step(pretraining_task(made_of), **options)
+    program = lower_step(step, batch_of(0), "TPU")
     check(compiler.compile(program, topology), options.get("precision_name"))
 
 
 @pytest.mark.parametrize("name", FINE_TUNING)
 def test_the_fine_tuning_step_compiles(compiler, name):
     task, batch = FINE_TUNING[name]
-    program = lowered_step(make_step(task, "adamw", "bfloat16"), batch)
+    program = lower_step(make_step(task, "adamw", "bfloat16"), batch, "TPU")
     for topology in TOPOLOGIES:
         check(compiler.compile(program, topology), "bfloat16")
 
@@ -175,20 +176,14 @@ def test_replicas_sum_each_gradient_once(compiler, topology):
 
 def test_a_full_size_step_accesses_few_bytes(compiler):
     """3 of the 12 layers of base; each bound is 1.1 times what was measured."""
-    made_of = config.AlbertConfig.from_json_file(str(ROOT / "configs" / "albert_base.json"))
-    made_of = config.AlbertConfig.from_dict(
-        made_of.to_dict()
-        | {"num_hidden_layers": 3, "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
+    made_of = check_device.read_config("albert_base", dropout=0.1)
+    made_of = dataclasses.replace(made_of, num_hidden_layers=3)
+    precision.apply("bfloat16")
+    batch = step_timing.random_batch(8, 512, 20, made_of.vocab_size)
+    step, batch = step_timing.make_step(
+        tf.distribute.get_strategy(), made_of, batch, optimizer="lamb"
     )
-    rows, length, predictions = 8, 512, 20
-    task = PretrainingTask(made_of, length, predictions)
-    step = make_step(task, "lamb", "bfloat16")
-    sizes = {"input_ids": length, "input_mask": length, "segment_ids": length}
-    sizes |= {"masked_lm_positions": predictions, "masked_lm_ids": predictions}
-    batch = {name: np.zeros((rows, size), np.int32) for name, size in sizes.items()}
-    batch["masked_lm_weights"] = np.zeros((rows, predictions), np.float32)
-    batch["next_sentence_labels"] = np.zeros((rows, 1), np.int32)
-    compiled = compiler.compile(lowered_step(step, batch), "v4:2x2x1")
+    compiled = compiler.compile(lower_step(step, batch, "TPU"), "v4:2x2x1")
     check(compiled, "bfloat16")
     assert compiled["bytes_accessed"] <= MAX_BYTES
     assert compiled["temporary_bytes"] <= MAX_TEMPORARY_BYTES
@@ -231,7 +226,7 @@ def test_the_step_lowered_for_a_tpu_updates_weights_as_here(compiler):
     step = make_step(pretraining_task(made_of), "lamb")
     variables = variables_of(step)
     values = [variable.numpy() for variable in variables]
-    program = lowered_step(step, batch_of(0))
+    program = lower_step(step, batch_of(0), "TPU")
     flags = np.array(True), np.array(False)
     results = compiler.run(program, values, batch_of(0), *flags)
     here = TrainStep(step.model, step.task, step.optimizer, StepOptions())

@@ -145,12 +145,12 @@ def content(folder: str) -> dict[str, Any]:
     Raises:
         ValueError: a file of the run is damaged.
     """
-    entries = _read_own(folder)
-    path = os.path.join(folder, _EARLIER_FILE)
+    own = _read_own(folder)
+    entries, path = dict(own), os.path.join(folder, _EARLIER_FILE)
     if IDENTITY not in entries and files.exists(path):
         entries |= files.read_own_json(path, typing.get_type_hints(TrainedWith))
     for name in (TASK, REPORTING):
-        if found := _find_entry(folder, name)[0]:
+        if found := _find_entry(folder, name, own)[0]:
             entries[name] = found
     return entries
 
@@ -166,9 +166,16 @@ def _read_own(folder: str) -> dict[str, Any]:
     return files.parse_own_json(text, known, path)
 
 
-def _find_entry(folder: str, name: str) -> tuple[dict[str, Any] | None, str]:
-    """Returns an entry, None if there is none, and the path of the file that it is in."""
-    own = _read_own(folder)
+def _find_entry(
+    folder: str, name: str, own: Mapping[str, Any]
+) -> tuple[dict[str, Any] | None, str]:
+    """Returns an entry, None if there is none, and the path of the file that it is in.
+
+    Args:
+        folder: folder of the run.
+        name: name of the entry.
+        own: the content of its `run.json`.
+    """
     if name in own:
         return own[name], os.path.join(folder, FILE)
     path = os.path.join(folder, f"{name}.json")
@@ -188,7 +195,7 @@ def read_details(folder: str, fields: Mapping[str, Any]) -> tuple[dict[str, Any]
     Raises:
         ValueError: the file is damaged or was written by another program.
     """
-    entry, path = _find_entry(folder, TASK)
+    entry, path = _find_entry(folder, TASK, _read_own(folder))
     if entry is None:
         return {}, path
     return files.parse_own_json(json.dumps(entry), fields, path), path
@@ -205,7 +212,7 @@ def read_reporting(folder: str, name: str, kind: type) -> Any:
     Raises:
         ValueError: the file is damaged, or the value has another type.
     """
-    entry, path = _find_entry(folder, REPORTING)
+    entry, path = _find_entry(folder, REPORTING, _read_own(folder))
     if entry is None or name not in entry:
         return None
     return files.parse_own_json(json.dumps(entry), {name: kind}, path)[name]

@@ -64,16 +64,17 @@ def make_step(
     strategy: tf.distribute.Strategy,
     config: AlbertConfig,
     batch: dict[str, NDArray[Any]],
+    optimizer: str = "adamw",
     **options: Any,
 ) -> tuple[TrainStep, dict[str, tf.Tensor]]:
-    """Returns a training step with AdamW in the current precision, and the batch as tensors."""
+    """Returns a training step in the current precision, and the batch as tensors."""
     tf_keras.utils.set_random_seed(3)
     task = PretrainingTask(config, batch["input_ids"].shape[1], batch["masked_lm_ids"].shape[1])
     schedule = optimization.WarmUpPolynomialDecay(1e-4, 1000)
     with strategy.scope():
         model = task.build_model()
-        optimizer = optimization.create_optimizer("adamw", schedule)
-    step = TrainStep(model, task, optimizer, StepOptions(**options), strategy)
+        made = optimization.create_optimizer(optimizer, schedule)
+    step = TrainStep(model, task, made, StepOptions(**options), strategy)
     return step, {name: tf.constant(value) for name, value in batch.items()}
 
 

@@ -9,6 +9,7 @@ import tensorflow as tf
 from check_device import FAILED, PASSED, SKIPPED, Settings
 
 from albert_tf.config import AlbertConfig
+from albert_tf.pretraining.step_timing import random_batch
 from albert_tf.pretraining.task import PretrainingTask
 
 TINY = {"hidden_size": 12, "intermediate_size": 20, "num_attention_heads": 4}
@@ -63,7 +64,7 @@ def test_the_cpu_is_checked_without_gpus(monkeypatch):
 
 
 def test_the_batch_has_the_shapes_of_the_task(tiny):
-    batch = check_device.random_batch(3, 16, 5, 97)
+    batch = random_batch(3, 16, 5, 97)
     task = PretrainingTask(check_device.read_config("any"), 16, 5)
     assert {name: value.shape[1:] for name, value in batch.items()} == {
         name: feature.shape for name, feature in task.features.items()

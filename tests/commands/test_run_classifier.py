@@ -532,7 +532,7 @@ def test_another_task_in_the_same_folder_is_rejected(run, finished):
 BAD = [
     ("label\ttext", "1\tgood\n0", r"train\.tsv, line 3: expected 2 or more columns, got 1"),
     ("label\ttext", "1\t \n0\tbad", r"train\.tsv, line 2: the text in column 1 is empty"),
-    ("label\ttext", "1\tgo\rod\n0\tbad", r"train\.tsv, line 2: a carriage return"),
+    ("label\ttext", "1\tgo\rod\n0\tbad", r"train\.tsv, line 2: a carriage return inside a line"),
     (
         "label\ttext",
         "0.5\tgood\n0\tbad",
