@@ -16,13 +16,16 @@ BEAM_READY := $(BEAM_VENV)/.installed
 BEAM_NEEDS := --editable ".[dask]" "hypothesis>=6.100,<7" "pytest>=8.3,<10" "pytest-timeout>=2.3,<3"
 TPU_VENV := .venv-tpu
 TPU_READY := $(TPU_VENV)/.installed
-TPU_COMPILER := .venv-tpu-compiler
+COMPILERS_VENV := .venv-compilers
+COMPILERS := $(CURDIR)/$(COMPILERS_VENV)/bin/python
+COMPILERS_READY := $(COMPILERS_VENV)/.installed
+JAX := 0.10.2
 DOCS_READY := $(VENV)/.docs-installed
 
 # Silences TensorFlow's start-up messages (CPU features, no CUDA). Errors are still raised in Python.
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-.PHONY: help setup demo test test-ci test-beam test-tpu test-all lint format types docs bench check clean
+.PHONY: help setup demo test test-ci test-beam test-tpu test-gpu test-all lint format types docs bench check clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -64,27 +67,39 @@ $(BEAM_READY): pyproject.toml
 	  || $(BEAM_VENV)/bin/python -m pip install --quiet --disable-pip-version-check $(BEAM_NEEDS)
 	@touch $(BEAM_READY)
 
-# Two environments of their own: `tensorflow-tpu` has the files of `tensorflow`, and looks for a TPU where
-# it finds libtpu, which the compiler needs.
-test-tpu: ## compile all steps with Google's TPU compiler, without a TPU (15 minutes)
-	@$(MAKE) --no-print-directory $(TPU_READY) || { echo "skipped: cannot install $(TPU_VENV)"; exit 0; }; \
-	ALBERT_TPU_COMPILER=$(CURDIR)/$(TPU_COMPILER)/bin/python \
-	  $(TPU_VENV)/bin/python -m pytest -m slow tests/test_tpu_programs.py
+# Environments of their own: `tensorflow-tpu` has the files of `tensorflow`, and looks for a TPU where it
+# finds libtpu, which is one of the compilers. Those for GPUs need no other package of CUDA.
+test-tpu: ## compile all steps with Google's TPU compiler, without a TPU (six minutes)
+	@$(MAKE) --no-print-directory $(COMPILERS_READY) $(TPU_READY) \
+	  || { echo "skipped: cannot install $(COMPILERS_VENV) and $(TPU_VENV)"; exit 0; }; \
+	ALBERT_COMPILER=$(COMPILERS) $(TPU_VENV)/bin/python -m pytest -m slow tests/test_compiled_programs.py
+
+test-gpu: $(READY) ## compile all steps with XLA's GPU compiler, without a GPU (five minutes)
+	@$(MAKE) --no-print-directory $(COMPILERS_READY) \
+	  || { echo "skipped: cannot install $(COMPILERS_VENV)"; exit 0; }; \
+	ALBERT_COMPILER=$(COMPILERS) $(RUN) -m pytest -m slow tests/test_compiled_programs.py
 
 $(TPU_READY): pyproject.toml
 	@$(PYTHON) -m venv $(TPU_VENV)
-	@$(PYTHON) -m venv $(TPU_COMPILER)
-	@echo "Installing into $(TPU_VENV) and $(TPU_COMPILER) (the first time takes about five minutes) ..."
+	@echo "Installing into $(TPU_VENV) (the first time takes about three minutes) ..."
 	@$(TPU_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
 	@$(TPU_VENV)/bin/python -m pip uninstall --quiet --yes tensorflow libtpu
 	@$(TPU_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --force-reinstall \
 	  --no-deps tensorflow-tpu==2.20.0
-	@$(TPU_COMPILER)/bin/python -m pip install --quiet --disable-pip-version-check "jax[tpu]==0.10.2"
 	@touch $(TPU_READY)
 
-lint: $(READY) ## ruff: rules and formatting
+$(COMPILERS_READY):
+	@$(PYTHON) -m venv $(COMPILERS_VENV)
+	@echo "Installing into $(COMPILERS_VENV) (the first time takes about two minutes) ..."
+	@$(COMPILERS) -m pip install --quiet --disable-pip-version-check "jax[tpu]==$(JAX)"
+	@$(COMPILERS) -m pip install --quiet --disable-pip-version-check --no-deps \
+	  jax-cuda12-plugin==$(JAX) jax-cuda12-pjrt==$(JAX) "nvidia-cuda-nvcc-cu12==12.9.*"
+	@touch $(COMPILERS_READY)
+
+lint: $(READY) ## ruff (rules and formatting), and the layers of the package
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
+	$(VENV)/bin/lint-imports
 
 format: $(READY) ## ruff: repair and format
 	$(RUN) -m ruff check --fix .
@@ -102,7 +117,7 @@ $(DOCS_READY): $(READY)
 
 # bench_tflite.py needs the flags of a run of run_classifier.py.
 BENCHMARKS = $(filter-out %/bench_tflite.py, $(sort $(wildcard benchmarks/bench_*.py)))
-bench: $(READY) ## every benchmark, one JSON line a run; tables with BENCH_FLAGS=--results=RESULTS.md
+bench: $(READY) ## every benchmark, one JSON line a run; tables with BENCH_FLAGS=--results=docs/results.md
 	@for script in $(BENCHMARKS); do $(RUN) $$script $(BENCH_FLAGS) || exit; done
 
 check: lint types test ## what has to pass before a commit

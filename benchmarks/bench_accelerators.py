@@ -1,14 +1,15 @@
-r"""Compares what Google's TPU compiler says of pre-training steps, without a TPU.
+r"""Compares what the compilers of TPUs and GPUs say of pre-training steps, without a device.
 
-    ALBERT_TPU_PYTHON=.venv-tpu/bin/python ALBERT_TPU_COMPILER=.venv-tpu-compiler/bin/python \
+    ALBERT_TPU_PYTHON=.venv-tpu/bin/python ALBERT_COMPILER=.venv-compilers/bin/python \
       ALBERT_PEER_PYTHON=peers/bin/python python benchmarks/bench_accelerators.py
 
 compiles the forward and backward pass of ALBERT base (8 x 512 tokens, bfloat16, dropout 0.1, 20
 masked positions) of this project, the Model Garden and KerasHub on JAX, and this project's whole
 step with the update, and prints FLOPs, bytes that the instructions access, temporary memory, and
 seconds to compile: a JSON line each, and a table with `--results`. `make test-tpu` makes the first
-two environments; `peers` needs `jax` and `keras-hub`, and is left out without one. An
-accelerator's step takes at least bytes / bandwidth and FLOPs / peak rate; nothing is run here.
+two environments; `peers` needs `jax`, `keras-hub` and `tensorflow`. An accelerator's step takes at
+least bytes / bandwidth and FLOPs / peak rate; nothing is run here. Bytes can be compared between
+programs for one device; between devices, compilers count them in different ways.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from contenders import FOLDER, ROOT
 from albert_tf import included
 from albert_tf.config import AlbertConfig
 
+GPUS = ("a100", "h100")  # all other targets are topologies of TPUs
 PROGRAMS = {
     "ours": "this project",
     "update": "this project, with the update by LAMB",
@@ -61,8 +63,11 @@ def describe_job(args: argparse.Namespace) -> dict[str, Any]:
     """Returns the step to compile, as the workers read it."""
     rates: Any = {"hidden_dropout_prob": DROPOUT, "attention_probs_dropout_prob": DROPOUT}
     config = AlbertConfig.from_json_file(included.config_file(args.config))
+    config = dataclasses.replace(config, **rates)
+    if args.layers:
+        config = dataclasses.replace(config, num_hidden_layers=args.layers)
     return {
-        "config": dataclasses.replace(config, **rates).to_dict(),
+        "config": config.to_dict(),
         "rows": args.rows,
         "length": args.length,
         "predictions": PREDICTIONS,
@@ -72,14 +77,18 @@ def describe_job(args: argparse.Namespace) -> dict[str, Any]:
 
 def compile_program(program: str, topology: str, job: dict[str, Any]) -> dict[str, Any]:
     """Lowers a program of PROGRAMS in the environment of its library, and compiles it."""
-    is_peer = program == "keras_hub"
-    python = python_of("ALBERT_PEER_PYTHON" if is_peer else "ALBERT_TPU_PYTHON")
-    worker = "worker_keras_jax.py" if is_peer else "worker_lower.py"
+    platform = "GPU" if topology in GPUS else "TPU"
+    if program == "keras_hub":
+        python, worker = python_of("ALBERT_PEER_PYTHON"), "worker_keras_jax.py"
+    elif platform == "TPU":
+        python, worker = python_of("ALBERT_TPU_PYTHON"), "worker_lower.py"
+    else:
+        python, worker = sys.executable, "worker_lower.py"
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "step.hlo")
-        order = json.dumps(job | {"program": program, "path": path})
+        order = json.dumps(job | {"program": program, "platform": platform, "path": path})
         run(python, os.path.join(FOLDER, worker), order)
-        compiler = python_of("ALBERT_TPU_COMPILER"), os.path.join(FOLDER, "worker_compile.py")
+        compiler = python_of("ALBERT_COMPILER"), os.path.join(FOLDER, "worker_compile.py")
         return json.loads(
             run(*compiler, order=json.dumps({"program": path, "topology": topology}) + "\n")
         )
@@ -93,7 +102,10 @@ def main() -> None:
     parser.add_argument("--config", default="albert_base", help="name of a released architecture")
     parser.add_argument("--rows", type=int, default=8, help="sequences per device")
     parser.add_argument("--length", type=int, default=512, help="tokens per sequence")
-    parser.add_argument("--topologies", default="v4:2x2x1,v5e:2x2,v6e:2x2", help="TPUs")
+    parser.add_argument("--layers", type=int, help="number of layers, if not that of the config")
+    parser.add_argument(
+        "--topologies", default="v4:2x2x1,v5e:2x2,v6e:2x2,a100,h100", help="TPUs and GPUs"
+    )
     parser.add_argument("--programs", default=",".join(PROGRAMS), help="what to compile")
     reporting.add_flag(parser)
     args = parser.parse_args()
@@ -106,7 +118,7 @@ def main() -> None:
                 continue
             rows.append(
                 {
-                    "TPU": topology.partition(":")[0],
+                    "device": topology.partition(":")[0],
                     "program": PROGRAMS[kind],
                     "TFLOPs": found["flops"] / 1e12,
                     "GB accessed": found["bytes_accessed"] / 1e9,

@@ -28,16 +28,10 @@ import contenders
 import reporting
 from contenders import HUGGING_FACE, KERAS, OURS, Job
 
+from albert_tf.config import AlbertConfig
+from albert_tf.costs import StepShape, step_flops
+
 PREDICTIONS = {128: 20, 512: 76}
-
-
-def flops_of_step(config: dict[str, int], rows: int, length: int, predictions: int) -> float:
-    """Returns the FLOPs of all matmuls of a step: three times those of its forward pass."""
-    E, H = config["embedding_size"], config["hidden_size"]  # noqa: N806
-    I, V = config["intermediate_size"], config["vocab_size"]  # noqa: E741, N806
-    layer = 4 * H * H + 2 * H * I + 2 * length * H
-    encoder = rows * length * (E * H + config["num_hidden_layers"] * layer)
-    return 6.0 * (encoder + rows * predictions * (H * E + E * V))
 
 
 def jobs_of(batches: str, config: dict[str, int], rows: int, precision: str) -> dict[str, Job]:
@@ -76,7 +70,8 @@ def measure(path: str, shape: str, flags: argparse.Namespace) -> dict[str, Any]:
         if "imported_megabytes" in found:
             found["own_megabytes"] = found["peak_megabytes"] - found["imported_megabytes"]
         if "matmul_flops" in found:
-            rate = flops_of_step(config, rows, length, predictions) / found["seconds"]
+            flops = step_flops(AlbertConfig.from_dict(config), StepShape(rows, length, predictions))
+            rate = flops / found["seconds"]
             found["share_of_matmul_rate"] = round(rate / found["matmul_flops"], 2)
     keys = ("seconds", "cpu", "peak_megabytes", "own_megabytes", "step_megabytes")
     times = {key: contenders.divided(results, key) for key in keys}

@@ -1,11 +1,15 @@
-r"""Compiles HLO programs for absent TPUs, or runs them on the CPU; needs `jax[tpu]`.
+r"""Compiles HLO programs for absent TPUs and GPUs, or runs them on the CPU.
 
     echo '{"program": "step.hlo", "topology": "v4:2x2x1"}' | python worker_compile.py
 
-Google's TPU compiler is part of libtpu, and JAX calls it without a TPU. For each line of JSON on
-the standard input, this program prints one with what it found out (`Compiled`); or, for
+Google's TPU compiler is part of libtpu, XLA's GPU compiler is part of `jax-cuda12-plugin`, and JAX
+calls both without a device. A topology is that of a TPU, or "a100" or "h100". For each line of JSON
+on the standard input, this program prints one with what it found out (`Compiled`); or, for
 `{"program": …, "inputs": "in.npz", "outputs": "out.npz"}`, runs the program and writes its results.
 It imports nothing of this project, which its environment lacks.
+
+`jax[tpu]`, `jax-cuda12-plugin`, `jax-cuda12-pjrt` and `nvidia-cuda-nvcc-cu12` are needed, but no
+other package of CUDA.
 """
 
 from __future__ import annotations
@@ -16,12 +20,19 @@ import math
 import os
 import re
 import sys
+import sysconfig
 import time
 from typing import Any
 
+# Without a GPU, no candidates can be timed: matmuls are cuBLAS's. ptxas is in a package of NVIDIA.
+os.environ["XLA_FLAGS"] = (
+    "--xla_gpu_autotune_level=0 --xla_gpu_enable_triton_gemm=false "
+    f"--xla_gpu_cuda_data_dir={sysconfig.get_path('purelib')}/nvidia/cuda_nvcc"
+)
 os.environ["TPU_SKIP_MDS_QUERY"] = "1"  # there is no machine to ask about its TPU
 os.environ["ALLOW_MULTIPLE_LIBTPU_LOAD"] = "1"  # only compilers, which do not share a device
 os.environ["JAX_PLATFORMS"] = "cpu"
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 
 import jax
 import numpy as np
@@ -36,9 +47,55 @@ BYTES = {"pred": 1, "s8": 1, "u8": 1, "bf16": 2, "f16": 2, "s32": 4, "u32": 4, "
 SHAPE = re.compile(r"\b([a-z]+\d*)\[([\d,]*)\]")
 DEFINITION = re.compile(r"^\s*(?:ROOT )?%?([\w.-]+) = (\S+) ")
 DOT = re.compile(r" dot\((?:\S+ )?%?([\w.-]+), .*lhs_contracting_dims=\{([\d,]*)\}")
+# A matmul by cuBLAS, which XLA knows as a call: its arguments, and the axes that it sums.
+CUBLAS = re.compile(r' custom-call\(([^)]*)\), custom_call_target="__cublas\$')
+SUMMED = re.compile(r'"lhs_contracting_dimensions":\[([^\]]*)\]')
 COLLECTIVE = re.compile(
     r" = (.+?) (all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)(?:-start)?\("
 )
+# What the compiler asks about a GPU: NVIDIA's data sheets and cudaGetDeviceProperties.
+GPUS = {
+    "a100": {
+        "name": "NVIDIA A100-SXM4-80GB",
+        "compute_capability": 8,
+        "core_count": 108,
+        "fpus_per_core": 64,
+        "memory_bandwidth": 2_039_000_000_000,
+        "device_memory_size": 85_100_068_864,
+        "l2_cache_size": 40 * 2**20,
+        "clock_rate_ghz": 1.41,
+        "shared_memory_per_core": 164 * 2**10,
+        "shared_memory_per_block_optin": 163 * 2**10,
+    },
+    "h100": {
+        "name": "NVIDIA H100 80GB HBM3",
+        "compute_capability": 9,
+        "core_count": 132,
+        "fpus_per_core": 128,
+        "memory_bandwidth": 3_352_000_000_000,
+        "device_memory_size": 84_942_979_072,
+        "l2_cache_size": 50 * 2**20,
+        "clock_rate_ghz": 1.98,
+        "shared_memory_per_core": 228 * 2**10,
+        "shared_memory_per_block_optin": 227 * 2**10,
+    },
+}
+LIMITS = {  # of all GPUs since Volta
+    "threads_per_warp": 32,
+    "threads_per_block_limit": 1024,
+    "threads_per_core_limit": 2048,
+    "thread_dim_limit_x": 1024,
+    "thread_dim_limit_y": 1024,
+    "thread_dim_limit_z": 64,
+    "block_dim_limit_x": 2**31 - 1,
+    "block_dim_limit_y": 65_535,
+    "block_dim_limit_z": 65_535,
+    "registers_per_core_limit": 65_536,
+    "registers_per_block_limit": 65_536,
+    "shared_memory_per_block": 48 * 2**10,
+    "device_address_bits": 64,
+}
+CUDA_VERSION = "12.9.0"
 HOST = re.compile(r" (infeed|outfeed|send|recv)\(| \S+\{[^}]*S\(5\)\}")  # S(5): host memory
 
 
@@ -93,6 +150,33 @@ def matmul_flops(text: str) -> dict[str, float]:
     return found
 
 
+def cublas_costs(text: str) -> tuple[float, float]:
+    """Returns FLOPs and bytes of the matmuls of cuBLAS in the text of a compiled program.
+
+    XLA's analysis counts neither.
+    """
+    flops, size, types = 0.0, 0.0, {}
+    for line in text.splitlines():
+        if not (match := re.match(r"^\s*(?:ROOT )?%?([\w.-]+) = (.*)", line)):
+            continue
+        found = SHAPE.search(match[2])
+        types[match[1]] = found[0] if found else ""
+        if not (call := CUBLAS.search(line)):
+            continue
+        arguments = [types[name.strip().rpartition("%")[2]] for name in call[1].split(",")]
+        size += bytes_of(types[match[1]]) + sum(map(bytes_of, arguments))
+        result, first = (dimensions(x) for x in (types[match[1]], arguments[0]))
+        axes = [int(axis.strip('"')) for axis in SUMMED.findall(line)[0].split(",")]
+        flops += 2.0 * math.prod(result) * math.prod(first[axis] for axis in axes)
+    return flops, size
+
+
+def dimensions(text: str) -> list[int]:
+    """Returns the dimensions of a type such as "f32[2,3]"."""
+    match = SHAPE.search(text)
+    return [int(size) for size in match[2].split(",") if size] if match else []
+
+
 def collectives(text: str) -> dict[str, list[int]]:
     """Returns the number and the bytes of the operations across replicas in a compiled program."""
     found: dict[str, list[int]] = {}
@@ -123,18 +207,62 @@ def options_for(replicas: int) -> Any:
     return options
 
 
+def describe_gpu(name: str) -> str:
+    """Returns the description of a GPU of GPUS that XLA compiles for: a `GpuTargetConfigProto`."""
+    gpu = dict(GPUS[name])
+    title, capability = gpu.pop("name"), gpu.pop("compute_capability")
+    versions = ("driver_version", "runtime_version", "compile_time_toolkit_version")
+    lines = [f"{key}: {value}" for key, value in (gpu | LIMITS).items()]
+    lines += [f'{key}: "{CUDA_VERSION}"' for key in versions]
+    lines += [f"cuda_compute_capability {{ major: {capability} }}"]
+    runtime = "runtime_version {{ major: {} minor: {} patch: {} }}".format(*CUDA_VERSION.split("."))
+    return f"""
+        gpu_device_info {{ {" ".join(lines)} }}
+        platform_name: "CUDA"
+        dnn_version_info {{ major: 9 minor: 10 patch: 0 }}
+        {runtime}
+        device_description_str: "{title}"
+    """
+
+
+def find_devices(topology: str, count: int) -> list[Any]:
+    """Returns absent devices to compile for."""
+    if topology in GPUS:
+        described = topologies.get_topology_desc(
+            platform="cuda",
+            topology_name=topology,
+            target_config=describe_gpu(topology),
+            topology=f"1x1x{count}",
+        )
+    else:
+        described = topologies.get_topology_desc(platform="tpu", topology_name=topology)
+    return sorted(described.devices, key=lambda device: device.id)[:count]
+
+
+def costs_of(executable: Any, topology: str) -> dict[str, float]:
+    """Returns FLOPs and bytes of a compiled program."""
+    if topology not in GPUS:
+        costs = executable.cost_analysis()  # Google's compiler knows its own instructions
+        return costs[0] if isinstance(costs, list) else costs
+    client, module = jax.devices("cpu")[0].client, executable.hlo_modules()[0]
+    costs = xla_client._xla.hlo_module_cost_analysis(client, module)
+    flops, size = cublas_costs(module.to_string())
+    return {
+        "flops": costs["flops"] + flops,
+        "bytes accessed": costs["bytes accessed"] + size,
+    }
+
+
 def compile_program(program: str, topology: str, replicas: int = 1) -> Compiled:
     """Compiles a program for the first `replicas` devices of a topology such as "v4:2x2x1"."""
-    described = topologies.get_topology_desc(platform="tpu", topology_name=topology)
-    devices = sorted(described.devices, key=lambda device: device.id)[:replicas]
+    devices = find_devices(topology, replicas)
     computation, module = read(program)
     begin = time.perf_counter()
     executable = devices[0].client.compile(
         module, xla_client._xla.DeviceList(tuple(devices)), options_for(replicas)
     )
     seconds = time.perf_counter() - begin
-    costs = executable.cost_analysis()
-    costs = costs[0] if isinstance(costs, list) else costs
+    costs = costs_of(executable, topology)
     memory = executable.get_compiled_memory_stats()
     text = executable.hlo_modules()[0].to_string()
     problems = [f"transfers from or to the host: {x}" for x in set(HOST.findall(text))]

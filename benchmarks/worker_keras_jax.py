@@ -1,4 +1,4 @@
-"""Lowers KerasHub's ALBERT by JAX for a TPU, as a contender of `bench_accelerators.py`.
+"""Lowers KerasHub's ALBERT by JAX for a TPU or GPU, as a contender of `bench_accelerators.py`.
 
     python worker_keras_jax.py '{"path": "step.hlo", "rows": 8, "length": 512, …}'
 
@@ -58,9 +58,9 @@ def main() -> None:
     ]
     arguments += [spec(job["length"])] * 3 + [spec(job["predictions"])] * 2
     arguments += [spec(job["predictions"], jnp.float32), spec(1)]
-    lowered = (
-        jax.jit(jax.value_and_grad(loss_of)).trace(*arguments).lower(lowering_platforms=("tpu",))
-    )
+    platform = {"TPU": "tpu", "GPU": "cuda"}[job["platform"]]
+    traced = jax.jit(jax.value_and_grad(loss_of)).trace(*arguments)
+    lowered = traced.lower(lowering_platforms=(platform,))
     with open(job["path"], "wb") as stream:
         stream.write(lowered.compiler_ir("hlo").as_serialized_hlo_module_proto())
 

@@ -1,10 +1,11 @@
-"""Lowers a pre-training step for `bench_accelerators.py`; needs `tensorflow-tpu`.
+"""Lowers a pre-training step for `bench_accelerators.py`; for a TPU, needs `tensorflow-tpu`.
 
     python worker_lower.py '{"program": "ours", "path": "step.hlo", "rows": 8, "length": 512, …}'
 
-writes the HLO program of a TPU for a step in bfloat16: "ours" for the forward and backward pass,
-"update" with the update by LAMB as well, "model_garden" for the forward and backward pass of the
-TensorFlow Model Garden's encoder. The other keys are in `bench_accelerators.py`.
+writes the HLO program of a platform ("TPU" or "GPU") for a step in bfloat16: "ours" for the forward
+and backward pass, "update" with the update by LAMB as well, "model_garden" for the forward and
+backward pass of the TensorFlow Model Garden's encoder. The other keys are in
+`bench_accelerators.py`.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ import contenders
 import numpy as np
 import tensorflow as tf
 import tf_keras
+import training_steps
 import worker_keras
 from lowering import each_once, lower, lower_step
 
 from albert_tf.config import AlbertConfig
-from albert_tf.pretraining import step_timing
 from albert_tf.training import precision
 from albert_tf.training.step import TrainStep
 
@@ -30,9 +31,9 @@ def make_step(job: Job) -> tuple[TrainStep, Any]:
     """Returns our training step with LAMB, and a batch."""
     config = AlbertConfig.from_dict(job["config"])
     sizes = job["rows"], job["length"], job["predictions"], config.vocab_size
-    batch = step_timing.random_batch(*sizes)
+    batch = training_steps.random_batch(*sizes)
     strategy = tf.distribute.get_strategy()
-    return step_timing.make_step(strategy, config, batch, optimizer="lamb")
+    return training_steps.make_step(strategy, config, batch, optimizer="lamb")
 
 
 def lower_ours(job: Job) -> bytes:
@@ -43,13 +44,15 @@ def lower_ours(job: Job) -> bytes:
         found, sums = step._gradients(batch, step.task.loss_weights(batch), seed)
         return [*found.dense.values(), *found.embedding.values()], sums
 
-    return lower(gradients, step.model.variables, "TPU", batch, np.array((1, 2), np.int32))
+    return lower(
+        gradients, step.model.variables, job["platform"], batch, np.array((1, 2), np.int32)
+    )
 
 
 def lower_update(job: Job) -> bytes:
     """Returns the whole step."""
     step, batch = make_step(job)
-    return lower_step(step, batch, "TPU")
+    return lower_step(step, batch, job["platform"])
 
 
 def lower_model_garden(job: Job) -> bytes:
@@ -69,7 +72,7 @@ def lower_model_garden(job: Job) -> bytes:
         return first + loss(batch["next_sentence_labels"][:, 0], order(outputs["pooled_output"]))
 
     sizes = job["rows"], job["length"], job["predictions"], config["vocab_size"]
-    batch = step_timing.random_batch(*sizes)
+    batch = training_steps.random_batch(*sizes)
     loss_of({name: tf.constant(value[:1]) for name, value in batch.items()})  # makes the weights
     trained = each_once(x for made in (encoder, words, order) for x in made.trainable_variables)
 
@@ -80,7 +83,7 @@ def lower_model_garden(job: Job) -> bytes:
         return loss, [tf.convert_to_tensor(x) for x in found if x is not None]
 
     every = each_once(x for made in (encoder, words, order) for x in made.variables)
-    return lower(gradients, every, "TPU", batch)
+    return lower(gradients, every, job["platform"], batch)
 
 
 def main() -> None:

@@ -1,8 +1,8 @@
 """The training steps hold nothing that a GPU or TPU cannot run: XLA compiles them whole.
 
 They have static shapes, no float64, and neither Python nor the host in the middle. These are checks
-on the graph, and on the HLO programs that TensorFlow lowers it to for CPUs and for GPUs. Those for
-TPUs are in `test_tpu_programs.py`.
+on the graph, and on the HLO programs that TensorFlow lowers it to for CPUs and for GPUs, which
+`test_compiled_programs.py` compiles.
 """
 
 from __future__ import annotations

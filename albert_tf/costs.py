@@ -1,4 +1,4 @@
-"""Parameters, FLOPs, memory traffic and memory of a pre-training step.
+"""Parameters, FLOPs and memory of a pre-training step.
 
 Everything here follows from the config and the shape of the batch; nothing is measured. Dimensions
 are those of `modeling.py`: B rows, S tokens, P masked positions, V vocabulary, E embedding size, H
@@ -37,29 +37,6 @@ class StepShape:
         return self.rows * self.length
 
 
-@dataclasses.dataclass(frozen=True)
-class StepCosts:
-    """Amounts of work of a forward and backward pass and the update of the weights.
-
-    Attributes:
-        dense_flops: FLOPs of the matmuls with weights.
-        attention_flops: FLOPs of the matmuls of queries, keys and values.
-        values: number of values that the operations between the matmuls compute: residual
-            connections with LayerNorm, activations and attention probabilities.
-        parameters: number of weights to update.
-    """
-
-    dense_flops: float
-    attention_flops: float
-    values: float
-    parameters: int
-
-    @property
-    def flops(self) -> float:
-        """FLOPs of all matmuls."""
-        return self.dense_flops + self.attention_flops
-
-
 def count_parameters(config: AlbertConfig) -> int:
     """Returns the number of weights of the encoder and both pre-training heads.
 
@@ -76,8 +53,8 @@ def _head_width(config: AlbertConfig) -> int:
     return config.hidden_size if config.layout == "albert_zh" else config.embedding_size
 
 
-def step_costs(config: AlbertConfig, shape: StepShape, checkpointing: bool = False) -> StepCosts:
-    """Returns the costs of a training step on one device.
+def step_flops(config: AlbertConfig, shape: StepShape, checkpointing: bool = False) -> float:
+    """Returns the FLOPs of all matmuls of a training step on one device.
 
     The last block computes only the rows of the masked positions and of [CLS], except for its keys
     and values (`AlbertEncoder`, argument `positions`).
@@ -88,28 +65,30 @@ def step_costs(config: AlbertConfig, shape: StepShape, checkpointing: bool = Fal
         checkpointing: whether the backward pass computes all layers once more.
     """
     E, H, I = config.embedding_size, config.hidden_size, config.intermediate_size  # noqa: E741, N806
-    blocks = config.num_hidden_layers * config.inner_group_num
-    queried = shape.rows * (shape.predictions + 1)  # rows that the last block computes
-    projected = shape.tokens * E * H if config.has_embedding_projection else 0
+    blocks = count_blocks(config)
+    computed = computed_tokens(config, shape)
     # Multiplications: queries and output H·H each, keys and values H·H each, then H·I twice.
-    of_tokens = 2 * H * H
-    of_rows = 2 * H * H + 2 * H * I
-    computed = (blocks - 1) * shape.tokens + queried
+    layers = blocks * shape.tokens * 2 * H * H + computed * (2 * H * H + 2 * H * I)
+    attention = computed * 2 * shape.length * H
+    projected = shape.tokens * E * H if config.has_embedding_projection else 0
     width = _head_width(config)
     # albert_zh's head projects from H to E, as the embeddings do from E to H.
     of_word = H * width + (H * E if config.layout == "albert_zh" else 0) + E * config.vocab_size
     of_pair = H * H + find(SOP).num_classes * H  # pooler and sentence head
     heads = shape.rows * (shape.predictions * of_word + of_pair)
-    layers = blocks * shape.tokens * of_tokens + computed * of_rows
-    attention = computed * 2 * shape.length * H
-    norms, probabilities = 2 * H, config.num_attention_heads * shape.length
     passes = FORWARD_AND_BACKWARD + checkpointing
-    return StepCosts(
-        dense_flops=2.0 * (FORWARD_AND_BACKWARD * (projected + heads) + passes * layers),
-        attention_flops=2.0 * passes * attention,
-        values=float(passes * computed * (norms + I + probabilities)),
-        parameters=count_parameters(config),
-    )
+    return 2.0 * (FORWARD_AND_BACKWARD * (projected + heads) + passes * (layers + attention))
+
+
+def count_blocks(config: AlbertConfig) -> int:
+    """Returns how often a block of attention and feed-forward network is applied."""
+    return config.num_hidden_layers * config.inner_group_num
+
+
+def computed_tokens(config: AlbertConfig, shape: StepShape) -> int:
+    """Returns the tokens that all blocks compute together; see `step_flops`."""
+    queried = shape.rows * (shape.predictions + 1)  # rows that the last block computes
+    return (count_blocks(config) - 1) * shape.tokens + queried
 
 
 def state_bytes(config: AlbertConfig, bytes_per_value: int) -> int:

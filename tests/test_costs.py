@@ -7,10 +7,10 @@ import dataclasses
 import pytest
 import tensorflow as tf
 
+from albert_tf import costs
 from albert_tf.config import AlbertConfig
+from albert_tf.costs import StepShape
 from albert_tf.modeling import AlbertForPretraining
-from albert_tf.planning import model_costs
-from albert_tf.planning.model_costs import StepShape
 
 SHAPE = StepShape(rows=5, length=14, predictions=4)
 CONFIG = AlbertConfig(
@@ -54,23 +54,21 @@ def test_flops_and_parameters_are_those_of_the_traced_model(name):
     def forward(input_ids, positions):
         return model(input_ids, masked_lm_positions=positions)
 
-    costs = model_costs.step_costs(config, SHAPE)
-    assert costs.flops == 3 * matmul_flops(forward.get_concrete_function().graph)
+    flops = costs.step_flops(config, SHAPE)
+    assert flops == 3 * matmul_flops(forward.get_concrete_function().graph)
     weights = sum(int(tf.size(variable)) for variable in model.trainable_variables)
-    assert costs.parameters == weights
+    assert costs.count_parameters(config) == weights
 
 
 def test_checkpointing_computes_the_layers_once_more_and_stores_less():
-    plain = model_costs.step_costs(CONFIG, SHAPE)
-    again = model_costs.step_costs(CONFIG, SHAPE, checkpointing=True)
-    assert again.attention_flops == pytest.approx(plain.attention_flops * 4 / 3)
-    assert plain.dense_flops < again.dense_flops < plain.dense_flops * 4 / 3
-    stored = [model_costs.activation_bytes(CONFIG, SHAPE, 2, flag) for flag in (False, True)]
+    plain, again = (costs.step_flops(CONFIG, SHAPE, flag) for flag in (False, True))
+    assert plain < again < plain * 4 / 3
+    stored = [costs.activation_bytes(CONFIG, SHAPE, 2, flag) for flag in (False, True)]
     assert stored[1] < stored[0]
 
 
 def test_state_and_checkpoint_hold_the_moments():
-    parameters = model_costs.count_parameters(CONFIG)
-    assert model_costs.checkpoint_bytes(CONFIG) == 12 * parameters
-    assert model_costs.state_bytes(CONFIG, 4) == 16 * parameters  # and the gradients
-    assert model_costs.state_bytes(CONFIG, 2) == 18 * parameters  # and a copy in bfloat16
+    parameters = costs.count_parameters(CONFIG)
+    assert costs.checkpoint_bytes(CONFIG) == 12 * parameters
+    assert costs.state_bytes(CONFIG, 4) == 16 * parameters  # and the gradients
+    assert costs.state_bytes(CONFIG, 2) == 18 * parameters  # and a copy in bfloat16

@@ -1,1 +1,0 @@
-"""Estimates what a pre-training run costs; see `albert_tf.commands.plan_run`."""
