@@ -1,6 +1,6 @@
-"""Creates pre-training records from text: see albert_tf/commands/create_pretraining_data.py."""
+"""Creates pre-training records from text: see albert_tf/data/."""
 
-from albert_tf.commands.create_pretraining_data import main
+from albert_tf.cli.programs import main
 
 if __name__ == "__main__":
-    main()
+    main("create-pretraining-data")

@@ -1,6 +1,6 @@
-"""Fine-tunes ALBERT on GLUE, CLUE or a custom task: see albert_tf/commands/run_classifier.py."""
+"""Fine-tunes ALBERT on GLUE, CLUE or a custom task: see albert_tf/classification/."""
 
-from albert_tf.commands.run_classifier import main
+from albert_tf.cli.programs import main
 
 if __name__ == "__main__":
-    main()
+    main("run-classifier")

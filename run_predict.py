@@ -1,6 +1,6 @@
-"""Predicts from text with a trained model: see albert_tf/commands/run_predict.py."""
+"""Predicts from text with a trained model: see albert_tf/inference/."""
 
-from albert_tf.commands.run_predict import main
+from albert_tf.cli.programs import main
 
 if __name__ == "__main__":
-    main()
+    main("run-predict")

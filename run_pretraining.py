@@ -1,6 +1,6 @@
-"""Pre-trains ALBERT and evaluates it: see albert_tf/commands/run_pretraining.py."""
+"""Pre-trains ALBERT and evaluates it: see albert_tf/pretraining/."""
 
-from albert_tf.commands.run_pretraining import main
+from albert_tf.cli.programs import main
 
 if __name__ == "__main__":
-    main()
+    main("run-pretraining")

@@ -1,6 +1,6 @@
-"""Fine-tunes ALBERT on multiple-choice questions: see albert_tf/commands/run_race.py."""
+"""Fine-tunes ALBERT on multiple-choice questions: see albert_tf/race/."""
 
-from albert_tf.commands.run_race import main
+from albert_tf.cli.programs import main
 
 if __name__ == "__main__":
-    main()
+    main("run-race")

@@ -1,6 +1,6 @@
-"""Fine-tunes ALBERT on extractive question answering: see albert_tf/commands/run_squad.py."""
+"""Fine-tunes ALBERT on extractive question answering: see albert_tf/squad/."""
 
-from albert_tf.commands.run_squad import main
+from albert_tf.cli.programs import main
 
 if __name__ == "__main__":
-    main()
+    main("run-squad")

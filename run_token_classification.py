@@ -1,6 +1,6 @@
-"""Fine-tunes ALBERT on token classification: see albert_tf/commands/run_token_classification.py."""
+"""Fine-tunes ALBERT on token classification: see albert_tf/token_classification/."""
 
-from albert_tf.commands.run_token_classification import main
+from albert_tf.cli.programs import main
 
 if __name__ == "__main__":
-    main()
+    main("run-token-classification")

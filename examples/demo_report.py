@@ -17,7 +17,7 @@ REQUIRED_RATIO = 1.25
 REQUIRED_TASK_RATIO = 1.4  # the same for the classification task
 REQUIRED_ORDER_MARGIN = 0.05  # over a constant prediction of the sentence order
 LONG_RUN = (
-    "This took minutes. After an hour, bash scripts/pretrain_small.sh reaches 0.265 of the masked "
+    "This took minutes. After an hour, bash examples/pretrain_small.sh reaches 0.265 of the masked "
     "tokens and 0.734 of the sentence orders of the same corpus, where the best constant answers "
     "reach 0.062 and 0.574. Curves, and what that model is good for: docs/reproduction.md"
 )

@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf import tasks
-from albert_tf.commands import fine_tune
+from albert_tf.cli.programs import fine_tune
 from albert_tf.finetuning import tables
 from albert_tf.finetuning.sequences import TokenSequences
 from albert_tf.finetuning.settings import FineTuningSettings, TaskSettings

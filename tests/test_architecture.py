@@ -16,32 +16,18 @@ import pytest
 from albert_tf.settings import SettingsGroup, describe
 from tests.conftest import ROOT
 
-# Where a folder of the package stands. A module imports only from folders below its own, and from
-# its own; `ALBERT` is the files at the top that are read to learn the model, `FLOOR` what all use.
-RANKS = [
-    {"FLOOR"},
-    {"data", "ALBERT"},
-    {"checkpoints", "planning"},
-    {"training", "serving"},
-    {"finetuning"},
-    {"pretraining", "classification", "token_classification", "squad", "race"},
-    {"inference"},
-    {"cli"},
-    {"commands"},
-]
-FLOOR = {"files", "included", "remote", "settings", "tasks", "workers"}
-# `data/` and ALBERT's files know each other through these alone.
+FLOOR = {"files", "included", "settings", "tasks", "workers"}  # all modules may import these
+# What `data/` knows of ALBERT.
 WITHOUT_TENSORFLOW = {"config", "sentence_objectives", "tokenization"}
-RANK_OF = {folder: rank for rank, folders in enumerate(RANKS) for folder in folders}
 
 PACKAGE = sorted((ROOT / "albert_tf").rglob("*.py"))
-LIBRARY = [path for path in PACKAGE if path.parent.name != "commands"]
+LIBRARY = [path for path in PACKAGE if path.parent.name != "cli"]
 MODULES = [path for path in PACKAGE if path.name != "__init__.py"]
 ROOT_SCRIPTS = sorted(ROOT.glob("*.py"))
 PROGRAMS = [
     path
-    for folder in ("albert", "compat", "tools", "examples", "benchmarks", "scripts")
-    for path in sorted((ROOT / folder).glob("*.py"))
+    for folder in ("compat", "tools", "examples", "benchmarks")
+    for path in sorted((ROOT / folder).rglob("*.py"))
 ]
 SOURCES = PACKAGE + ROOT_SCRIPTS + PROGRAMS
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
@@ -85,50 +71,9 @@ def module_of(path):
 HOUSE = {module_of(path): path for path in MODULES}
 
 
-def folder_of(module):
-    """Returns the folder of a module, as named in `RANKS`."""
-    if "." in module:
-        return module.split(".")[0]
-    return "FLOOR" if module in FLOOR else "ALBERT"
-
-
-def house_imports(path):
-    """Returns the modules of albert_tf that a file imports."""
-    names = [name.removeprefix("albert_tf.") for name in imports(path)]
-    return set(names) & set(HOUSE)
-
-
 @functools.cache
 def lines_of(path):
     return path.read_text(encoding="utf-8").splitlines()
-
-
-def test_every_folder_has_a_rank():
-    homeless = {folder_of(module) for module in HOUSE} - set(RANK_OF)
-    assert not homeless, (
-        f"{sorted(homeless)}: add it to RANKS in tests/test_architecture.py, and to the table in "
-        "CONTRIBUTING.md"
-    )
-
-
-@pytest.mark.parametrize("module", HOUSE)
-def test_imports_only_point_down(module):
-    own = folder_of(module)
-    wrong = [
-        other
-        for other in sorted(house_imports(HOUSE[module]))
-        if folder_of(other) != own and RANK_OF[folder_of(other)] >= RANK_OF[own]
-        if not (own == "data" and other in WITHOUT_TENSORFLOW)
-    ]
-    assert not wrong, f"{own} has rank {RANK_OF[own]} and may not import {wrong}"
-
-
-def test_modules_import_each_other_in_no_circle():
-    waiting = {module: house_imports(path) - {module} for module, path in HOUSE.items()}
-    while waiting:
-        ready = {module for module, needed in waiting.items() if not needed & set(waiting)}
-        assert ready, f"a circle among {sorted(waiting)}"
-        waiting = {module: needed for module, needed in waiting.items() if module not in ready}
 
 
 def test_the_library_imports_no_script():
@@ -151,14 +96,14 @@ def test_private_names_of_other_modules_are_not_used():
 def test_the_library_draws_nothing():
     for path in LIBRARY:
         drawing = [name for name in imports(path) if name.split(".")[0] == "matplotlib"]
-        assert not drawing, f"{name_of(path)}: plots are drawn by commands/plot_results.py"
+        assert not drawing, f"{name_of(path)}: plots are drawn by cli/plot_results.py"
 
 
 def test_floor_and_data_start_without_tensorflow():
     modules = [
         module
         for module in HOUSE
-        if folder_of(module) in ("FLOOR", "data") or module in WITHOUT_TENSORFLOW
+        if module in FLOOR | WITHOUT_TENSORFLOW or module.startswith("data.")
         if module != "data.beam"  # it needs an extra
     ]
     code = (
@@ -223,7 +168,7 @@ MEANING_OF_NOTHING = re.compile(
 
 def test_every_flag_is_explained_in_one_sentence_that_says_what_0_and_nothing_mean():
     for module in HOUSE:
-        if folder_of(module) == "commands":
+        if module.startswith("cli."):
             importlib.import_module(f"albert_tf.{module}")
     for field in [field for c in settings_classes() for field in describe(c)]:
         text = field.help

@@ -5,7 +5,6 @@ Nothing is downloaded: the venv sees the packages that these tests run with.
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import re
@@ -18,50 +17,61 @@ import zipfile
 import pytest
 
 import albert_tf
+from albert_tf.cli.programs import PROGRAMS
+from albert_tf.settings import SettingsGroup
 from tests.conftest import ROOT, TOY_TEXT
 
 PROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-# Console command → its module in `commands/`, or its function in `commands/tools.py`.
-SCRIPTS, TOOLS = (
-    dict(re.findall(rf'^(albert-[\w-]+) = "albert_tf\.commands\.{target}"$', PROJECT, re.M))
-    for target in (r"(\w+):main", r"tools:(\w+)")
-)
 # Programs outside of the package → where the wheel has a copy of them.
 COPIES = dict(re.findall(r'^"(\w+/\w+\.py)" = "albert_tf/(.+)"$', PROJECT, re.M))
 TEXTS = ["The river is wide.", "A boat waits at the landing.", "The town has grown.", "In winter."]
 
 
-def test_every_command_has_a_console_script_and_a_script_of_the_checkout():
-    folder = ROOT / "albert_tf" / "commands"
-    assert sorted(SCRIPTS.values()) == sorted(
-        path.stem for path in folder.glob("*.py") if path.stem not in ("__init__", "tools")
+def test_every_program_has_a_console_command_and_a_script_of_the_checkout():
+    commands = dict(re.findall(r'^(albert[\w-]*) = "(.+)"$', PROJECT, re.M))
+    assert set(commands) == {"albert"} | {f"albert-{name}" for name in PROGRAMS}
+    assert set(commands.values()) == {"albert_tf.cli.programs:main"}
+    started = {
+        name
+        for path in [*ROOT.glob("*.py"), *ROOT.glob("tools/*.py")]
+        for name in re.findall(r'^    main\("([\w-]+)"\)$', path.read_text(encoding="utf-8"), re.M)
+    }
+    outside = {name for name, row in PROGRAMS.items() if row.module.endswith(".py")}
+    assert started == set(PROGRAMS) - outside
+    assert {PROGRAMS[name].module for name in outside} <= set(COPIES)
+    assert all(name == target for name, target in COPIES.items())
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_every_program_has_settings_and_help(name):
+    module = PROGRAMS[name].load()
+    assert issubclass(module.Settings, SettingsGroup)
+    assert callable(module.run)
+    assert re.search(r"^    (albert|python) ?[\w/.-]* .*--\w+", module.__doc__, re.M)
+
+
+def albert(*arguments):
+    command = [sys.executable, "-m", "albert_tf", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_albert_lists_the_programs_and_starts_each_by_its_verb():
+    listed = albert("--help")
+    assert listed.returncode == 0
+    assert all(f"  {name} " in listed.stdout for name in PROGRAMS)
+    assert albert().stdout == listed.stdout
+    assert albert("race", "--help").stdout == albert("run_race", "--help").stdout
+    assert "    albert run-race --data_dir" in albert("race", "--help").stdout
+    assert albert("--version").stdout == f"albert-tf2 {albert_tf.__version__}\n"
+
+
+def test_an_unknown_verb_is_refused_with_the_closest_one():
+    done = albert("clasifier")
+    assert done.returncode == 1
+    assert done.stderr.startswith(
+        "albert: 'clasifier' is not a program. Did you mean 'classifier'?"
     )
-    for name in SCRIPTS.values():
-        assert callable(importlib.import_module(f"albert_tf.commands.{name}").main)
-        (script,) = [*ROOT.glob(f"{name}.py"), *ROOT.glob(f"tools/{name}.py")]
-        text = script.read_text(encoding="utf-8")
-        assert f"from albert_tf.commands.{name} import main\n" in text
-        assert text.endswith('\n\nif __name__ == "__main__":\n    main()\n')
-
-
-def test_every_command_outside_of_the_package_is_in_the_wheel_and_started_by_its_name():
-    found = [name for name, target in COPIES.items() if name == target]
-    assert sorted(COPIES) == found
-    assert sorted(TOOLS.values()) == sorted(os.path.basename(name)[:-3] for name in found)
-    for function in TOOLS.values():
-        done = subprocess.run(
-            [
-                sys.executable,
-                "-c",
-                f"from albert_tf.commands import tools; tools.{function}()",
-                "--x",
-            ],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.stderr.startswith("-c: "), done.stderr
+    assert albert("race", "--x").stderr.startswith("albert run-race: ")
 
 
 def run(*command, **options):
@@ -143,10 +153,10 @@ def shell(packages, tmp_path_factory):
 def test_every_command_has_help_under_its_own_name(shell):
     where = shell("python", "-c", "import albert_tf; print(albert_tf.__file__)")
     assert where.startswith(str(shell.folder.parent))
-    for name, module in (SCRIPTS | TOOLS).items():
+    for name in (f"albert-{name}" for name in PROGRAMS):
         text = shell(name, "--help")
         assert f"    {name} --" in text or f"\n    {name} \\" in text, text[:400]
-        assert f"python {module}.py" not in text
+        assert "    python " not in text
     assert shell("albert-convert", "--version") == f"albert-tf2 {albert_tf.__version__}\n"
 
 

@@ -12,23 +12,12 @@ import pytest
 
 import albert_tf
 from albert_tf import (
-    classification,
     data,
     files,
     pretraining,
-    race,
-    squad,
-    token_classification,
 )
+from albert_tf.cli import convert_checkpoint, programs, train_vocabulary
 from albert_tf.cli.flags import parse
-from albert_tf.commands import (
-    convert_checkpoint,
-    run_classifier,
-    run_race,
-    run_squad,
-    run_token_classification,
-    train_vocabulary,
-)
 from tests.commands.test_run_classifier import write_cola
 from tests.commands.test_run_race import PASSAGE, QUESTIONS, write_article
 from tests.commands.test_run_squad import ANSWERABLE, squad_file
@@ -111,18 +100,18 @@ def place(path, folder):
 def with_model(config_file, toy_spm_model):
     """Returns a function that fine-tunes into a folder; a run in a remote one is interrupted."""
 
-    def fine_tune(program, script, folder, *flags):
+    def fine_tune(name, folder, *flags):
         always = [
             *(f"--albert_config_file={place(config_file, folder)}", f"--output_dir={folder}/out"),
             *(f"--spm_model_file={place(toy_spm_model, folder)}", "--precision=float32"),
             *("--train_step=4", "--warmup_step=1", "--save_checkpoints_steps=2"),
             *("--train_batch_size=3", "--learning_rate=0.01", "--log_steps=2"),
         ]
-        settings = parse(program.Settings, [*always, *flags])
+        settings = parse(programs.PROGRAMS[name].load().Settings, [*always, *flags])
         if "://" in folder:
             with killed_at(4):
-                script.run(settings)
-        return script.run(settings).metrics
+                programs.run(name, settings)
+        return programs.run(name, settings).metrics
 
     return fine_tune
 
@@ -133,7 +122,7 @@ def test_text_becomes_a_vocabulary_and_records(tmp_path, folders):
     for folder in folders:
         text = f"--input_file={place(tmp_path, folder)}/*.txt"
         vocabulary = [text, f"--output_prefix={folder}/vocabulary/toy", "--vocab_size=80"]
-        train_vocabulary.train(parse(train_vocabulary.Settings, vocabulary))
+        train_vocabulary.run(parse(train_vocabulary.Settings, vocabulary))
         records = [
             *(text, f"--output_file={folder}/records/train@2", f"--work_dir={tmp_path}/work"),
             *(f"--spm_model_file={folder}/vocabulary/toy.model", "--max_seq_length=16"),
@@ -170,7 +159,7 @@ def test_classification_with_caches_and_an_export(tmp_path, folders, fine_tune):
     write_cola(tmp_path / "CoLA")
     metrics = [
         fine_tune(
-            *(classification, run_classifier, folder, *ALL, "--task_name=cola"),
+            *("run-classifier", folder, *ALL, "--task_name=cola"),
             *(f"--data_dir={place(tmp_path, folder)}", f"--cached_dir={folder}/cache"),
             *(f"--export_dir={folder}/export", "--max_seq_length=23", "--noplots"),
         )
@@ -185,7 +174,7 @@ def test_a_sweep_with_plots(tmp_path, folders, fine_tune):
     write_cola(tmp_path / "CoLA")
     _, folder = folders
     fine_tune(
-        *(classification, run_classifier, folder, "--do_train", "--do_eval", "--plots"),
+        *("run-classifier", folder, "--do_train", "--do_eval", "--plots"),
         *("--task_name=cola", f"--data_dir={place(tmp_path, folder)}", "--max_seq_length=23"),
         *("--learning_rate=0.01,0.02", "--log_steps=1"),
     )
@@ -200,7 +189,7 @@ def test_question_answering_with_feature_files(tmp_path, folders, fine_tune):
     questions = squad_file(tmp_path / "v1.json", ANSWERABLE)
     metrics = [
         fine_tune(
-            *(squad, run_squad, folder, "--do_train", "--do_predict", "--num_train_epochs=0"),
+            *("run-squad", folder, "--do_train", "--do_predict", "--num_train_epochs=0"),
             *(f"--{split}_file={place(questions, folder)}" for split in ("train", "predict")),
             *(f"--{split}_feature_file={folder}/{split}.npz" for split in ("train", "predict")),
             *("--max_seq_length=53", "--max_query_length=17", "--num_workers=1", "--noplots"),
@@ -216,7 +205,7 @@ def test_multiple_choice(tmp_path, folders, fine_tune):
         write_article(tmp_path / "RACE" / split / "high", "1", PASSAGE, QUESTIONS)
     metrics = [
         fine_tune(
-            *(race, run_race, folder, *ALL, f"--data_dir={place(tmp_path, folder)}"),
+            *("run-race", folder, *ALL, f"--data_dir={place(tmp_path, folder)}"),
             *("--max_seq_length=53", "--max_qa_length=17", "--noplots"),
         )
         for folder in folders
@@ -230,7 +219,7 @@ def test_token_classification(tmp_path, folders, fine_tune):
         (tmp_path / f"{split}.txt").write_text(conll())
     metrics = [
         fine_tune(
-            *(token_classification, run_token_classification, folder, *ALL),
+            *("run-token-classification", folder, *ALL),
             *(f"--data_dir={place(tmp_path, folder)}", "--max_seq_length=17", "--noplots"),
         )
         for folder in folders

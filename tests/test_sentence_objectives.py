@@ -23,7 +23,7 @@ HEAD = ["cls/seq_relationship/output_bias", "cls/seq_relationship/output_weights
 # Of three classes, as in StructBERT, in a script that a user would write.
 SCRIPT = """
 import sys
-from albert_tf.commands import create_pretraining_data, run_pretraining
+from albert_tf.cli.programs import main
 from albert_tf.sentence_objectives import SentenceObjective, register
 
 
@@ -37,8 +37,7 @@ CLASSES = ("in order", "swapped", "from another document")
 THREE = register(SentenceObjective("sentence_structure", "sop3", CLASSES, make_pair))
 
 if __name__ == "__main__":
-    program = {"data": create_pretraining_data, "train": run_pretraining}[sys.argv.pop(1)]
-    program.main()
+    main({"data": "create-pretraining-data", "train": "run-pretraining"}[sys.argv.pop(1)])
 """
 
 

@@ -1,11 +1,11 @@
-"""Identifies a released checkpoint; see albert_tf/commands/check_release.py."""
+"""Identifies a released checkpoint; see albert_tf/cli/check_release.py."""
 
 import os
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from albert_tf.commands.check_release import main
+from albert_tf.cli.programs import main
 
 if __name__ == "__main__":
-    main()
+    main("check-release")

@@ -1,11 +1,11 @@
-"""Converts an ALBERT checkpoint to another format; see albert_tf/commands/convert_checkpoint.py."""
+"""Converts an ALBERT checkpoint to another format; see albert_tf/cli/convert_checkpoint.py."""
 
 import os
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from albert_tf.commands.convert_checkpoint import main
+from albert_tf.cli.programs import main
 
 if __name__ == "__main__":
-    main()
+    main("convert")

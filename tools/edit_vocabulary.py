@@ -40,7 +40,7 @@ from absl import logging
 from albert_tf import files, tokenization
 from albert_tf.checkpoints import finding, run_record
 from albert_tf.cli import program
-from albert_tf.commands.convert_checkpoint import SourceSettings, check_new_folder
+from albert_tf.cli.convert_checkpoint import SourceSettings, check_new_folder
 from albert_tf.config import AlbertConfig
 from albert_tf.data import corpus
 from albert_tf.settings import REQUIRED, setting
@@ -457,10 +457,5 @@ def run(settings: Settings) -> str:
     return "\n".join(lines)
 
 
-def main() -> None:
-    """Runs the command line of this process."""
-    program.start(Settings, run, __doc__)
-
-
 if __name__ == "__main__":
-    main()
+    program.start(Settings, run, __doc__)

@@ -1,11 +1,11 @@
-"""Prints the content of pre-training records; see albert_tf/commands/inspect_records.py."""
+"""Prints the content of pre-training records; see albert_tf/cli/inspect_records.py."""
 
 import os
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from albert_tf.commands.inspect_records import main
+from albert_tf.cli.programs import main
 
 if __name__ == "__main__":
-    main()
+    main("inspect-records")

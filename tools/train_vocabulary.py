@@ -1,11 +1,11 @@
-"""Trains a vocabulary; see albert_tf/commands/train_vocabulary.py."""
+"""Trains a vocabulary; see albert_tf/cli/train_vocabulary.py."""
 
 import os
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from albert_tf.commands.train_vocabulary import main
+from albert_tf.cli.programs import main
 
 if __name__ == "__main__":
-    main()
+    main("train-vocabulary")

@@ -1,13 +1,14 @@
-"""Fine-tunes ALBERT on classification and regression of texts and text pairs.
+r"""Fine-tunes, evaluates, predicts and exports ALBERT on GLUE, CLUE or a custom task.
 
->>> from albert_tf import classification
->>> settings = classification.Settings(
-...     task_name="lcqmc",
-...     data_dir="lcqmc",
-...     init_checkpoint="albert_tiny_zh",
-...     output_dir="lcqmc_model",
-... )
->>> classification.run(settings).metrics["eval_accuracy"]  # doctest: +SKIP
+    python run_classifier.py --task_name=MRPC --data_dir=glue \
+        --albert_config_file=albert_base/albert_config.json \
+        --init_checkpoint=albert_base/model.ckpt-best --spm_model_file=albert_base/30k-clean.model \
+        --output_dir=mrpc_model --do_train --do_eval --do_predict
+
+--task_name=tsv reads train, dev and test files (.tsv, .csv or .jsonl) from --data_dir. Checkpoints,
+model.ckpt-best, eval_results.txt, best_trial.txt, dev_predictions.tsv, predictions and plots are
+written to --output_dir. With --num_runs or several learning rates, each run has a subfolder, next
+to sweep_results.txt. Run the same command again to resume a run.
 """
 
 from albert_tf.classification.settings import Settings
@@ -20,6 +21,15 @@ __all__ = ["Settings", "run"]
 
 def run(settings: Settings) -> FineTuningResult:
     """Trains, evaluates, predicts and exports a classifier, as `run_classifier.py` does.
+
+    >>> from albert_tf import classification
+    >>> settings = classification.Settings(
+    ...     task_name="lcqmc",
+    ...     data_dir="lcqmc",
+    ...     init_checkpoint="albert_tiny_zh",
+    ...     output_dir="lcqmc_model",
+    ... )
+    >>> classification.run(settings).metrics["eval_accuracy"]  # doctest: +SKIP
 
     Args:
         settings: the flags of that program. If none of `do_train`, `do_eval`, `do_predict` and

@@ -1,15 +1,14 @@
-"""Pre-trains ALBERT on records of create_pretraining_data.py.
+r"""Pre-trains ALBERT on records made by create_pretraining_data.py, and evaluates it.
 
->>> from albert_tf import pretraining
->>> settings = pretraining.Settings(
-...     albert_config_file="albert_config.json",
-...     input_file="records/train-*",
-...     output_dir="model",
-...     train_batch_size=32,
-...     learning_rate=0.00015,
-...     do_eval=True,
-... )
->>> pretraining.run(settings).evaluations[-1].metrics["masked_lm_accuracy"]  # doctest: +SKIP
+    python run_pretraining.py --albert_config_file=configs/albert_base.json \
+        --input_file=records/train*.tfrecord --output_dir=model --do_train --do_eval \
+        --eval_input_file=records/held_out.tfrecord --train_batch_size=32 \
+        --learning_rate=0.00015 --num_train_steps=10000 --num_warmup_steps=1000
+
+Writes checkpoints (model.ckpt-<step>), metrics.jsonl and TensorBoard summaries to --output_dir.
+With --do_eval, each checkpoint is evaluated when it is saved, and eval_results.txt and
+model.ckpt-best are written. The training curves are plotted at the end. Run the same command again
+to resume a run.
 """
 
 from __future__ import annotations
@@ -29,6 +28,17 @@ def run(settings: Settings) -> Result:
     """Pre-trains and evaluates ALBERT, as run_pretraining.py does.
 
     Running the same settings again resumes the run.
+
+    >>> from albert_tf import pretraining
+    >>> settings = pretraining.Settings(
+    ...     albert_config_file="albert_config.json",
+    ...     input_file="records/train-*",
+    ...     output_dir="model",
+    ...     train_batch_size=32,
+    ...     learning_rate=0.00015,
+    ...     do_eval=True,
+    ... )
+    >>> pretraining.run(settings).evaluations[-1].metrics["masked_lm_accuracy"]  # doctest: +SKIP
 
     Args:
         settings: the flags of that program.

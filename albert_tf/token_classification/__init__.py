@@ -1,12 +1,17 @@
-"""Fine-tunes ALBERT on token classification, such as named entity recognition.
+r"""Fine-tunes, evaluates, predicts and exports ALBERT for token classification, such as NER.
 
->>> from albert_tf import token_classification
->>> settings = token_classification.Settings(
-...     data_dir="msra",
-...     init_checkpoint="albert_tiny_zh",
-...     output_dir="msra_model",
-... )
->>> token_classification.run(settings).metrics["f1"]  # doctest: +SKIP
+    python run_token_classification.py --data_dir=msra \
+        --albert_config_file=albert_tiny/albert_config_tiny.json \
+        --init_checkpoint=albert_tiny/albert_model.ckpt --vocab_file=albert_tiny/vocab.txt \
+        --max_seq_length=128 --num_train_epochs=3 --output_dir=msra_model \
+        --do_train --do_eval --do_predict
+
+--data_dir contains train, dev and test files (.txt, .conll or .tsv) with one token per line (in
+Chinese, one character), its label in the last column, and blank lines between sentences.
+Checkpoints, model.ckpt-best, eval_results.txt (precision, recall and F1 of the spans),
+dev_predictions.tsv, test_predictions.tsv and plots are written to --output_dir. With --num_runs or
+several learning rates, each run has a subfolder, next to sweep_results.txt. Run the same command
+again to resume a run.
 """
 
 from albert_tf.finetuning.program import run_task
@@ -19,6 +24,14 @@ __all__ = ["Settings", "run"]
 
 def run(settings: Settings) -> FineTuningResult:
     """Trains, evaluates, predicts and exports, as `run_token_classification.py` does.
+
+    >>> from albert_tf import token_classification
+    >>> settings = token_classification.Settings(
+    ...     data_dir="msra",
+    ...     init_checkpoint="albert_tiny_zh",
+    ...     output_dir="msra_model",
+    ... )
+    >>> token_classification.run(settings).metrics["f1"]  # doctest: +SKIP
 
     Args:
         settings: the flags of that program. If none of `do_train`, `do_eval`, `do_predict` and

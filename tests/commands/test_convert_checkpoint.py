@@ -17,8 +17,8 @@ from albert_tf.checkpoints.containers import open_checkpoint
 from albert_tf.checkpoints.loading import inspect_checkpoint, read_weights
 from albert_tf.checkpoints.store import save_checkpoint
 from albert_tf.classification import custom
-from albert_tf.commands import convert_checkpoint
-from albert_tf.commands.convert_checkpoint import Settings, convert
+from albert_tf.cli import convert_checkpoint
+from albert_tf.cli.convert_checkpoint import Settings, convert
 from albert_tf.config import AlbertConfig
 from tests.checkpoints.checkpoint_samples import (
     ALBERT_ZH,

@@ -8,8 +8,8 @@ import sys
 import numpy as np
 import pytest
 
-from albert_tf.commands import inspect_records
-from albert_tf.commands.inspect_records import Statistics, render
+from albert_tf.cli import inspect_records
+from albert_tf.cli.inspect_records import Statistics, render
 from albert_tf.data.records import write_metadata
 from albert_tf.data.tfrecord import encode_examples, frame_records
 from albert_tf.tokenization import FullTokenizer

@@ -11,7 +11,7 @@ import pytest
 from albert_tf.checkpoints import containers, store
 from albert_tf.classification.settings import Settings
 from albert_tf.classification.tasks import TASKS
-from albert_tf.commands import plot_results
+from albert_tf.cli import plot_results
 from albert_tf.finetuning import sweeps
 from albert_tf.finetuning.result import FineTuningResult
 

@@ -16,8 +16,8 @@ from absl import flags
 import albert_tf
 from albert_tf import classification
 from albert_tf.checkpoints import store
+from albert_tf.cli import programs
 from albert_tf.cli.flags import parse
-from albert_tf.commands import run_classifier
 from albert_tf.data.tfrecord import encode_examples
 from albert_tf.finetuning.sequences import TokenSequences
 from albert_tf.settings import describe
@@ -97,7 +97,7 @@ def make_data(tmp_path_factory):
 
 
 def run_program(*arguments):
-    return run_classifier.run(parse(classification.Settings, arguments))
+    return programs.run("run-classifier", parse(classification.Settings, arguments))
 
 
 @pytest.fixture(scope="module", name="run")

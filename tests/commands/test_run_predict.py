@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 from albert_tf import inference
-from albert_tf.commands import run_predict
+from albert_tf.cli import run_predict
 from tests.conftest import ROOT
 
 SETTINGS = inference.Settings(model_dir="model", text="x")
@@ -26,10 +26,10 @@ def test_a_reader_who_has_seen_enough_is_no_error():
     code = (
         "import itertools, sys\n"
         "from albert_tf import inference\n"
-        "from albert_tf.commands import run_predict\n"
+        "from albert_tf.cli import programs\n"
         "inference.run = lambda settings: ({'line': n} for n in itertools.count())\n"
         "sys.argv = ['run_predict.py', '--model_dir=m', '--text=x']\n"
-        "run_predict.main()\n"
+        "programs.main('run-predict')\n"
     )
     command = [sys.executable, "-c", code]
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}

@@ -10,8 +10,8 @@ import pytest
 
 from albert_tf import race
 from albert_tf.checkpoints import store
+from albert_tf.cli import programs
 from albert_tf.cli.flags import parse
-from albert_tf.commands import run_race
 from albert_tf.settings import describe
 from tests.script_runner import killed_at, logged_rates, start_of, tensors
 
@@ -89,7 +89,7 @@ def with_model(data_dir, config_file, toy_spm_model):
             "--log_steps=2",
             "--noplots",
         ]
-        return run_race.run(parse(race.Settings, [*given, *arguments]))
+        return programs.run("run-race", parse(race.Settings, [*given, *arguments]))
 
     return run
 

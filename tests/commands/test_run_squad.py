@@ -13,8 +13,8 @@ from absl import logging
 
 from albert_tf import squad
 from albert_tf.checkpoints import store
+from albert_tf.cli import programs
 from albert_tf.cli.flags import parse
-from albert_tf.commands import run_squad
 from albert_tf.settings import describe
 from albert_tf.training.loop import Trainer
 from tests.conftest import TOY_TEXT
@@ -96,7 +96,7 @@ def write_data(tmp_path_factory):
 
 
 def run_program(*arguments):
-    return run_squad.run(parse(squad.Settings, arguments))
+    return programs.run("run-squad", parse(squad.Settings, arguments))
 
 
 @pytest.fixture(scope="module", name="run")

@@ -10,8 +10,8 @@ import tensorflow as tf
 
 from albert_tf import token_classification
 from albert_tf.checkpoints import store
+from albert_tf.cli import programs
 from albert_tf.cli.flags import parse
-from albert_tf.commands import run_token_classification
 from albert_tf.finetuning.sweeps import TABLE_FILE
 from albert_tf.token_classification import task
 from albert_tf.tokenization import FullTokenizer
@@ -48,7 +48,7 @@ def with_model(tmp_path_factory, config_file, toy_spm_model):
             *("--learning_rate=0.01", "--log_steps=2", "--noplots", "--precision=float32"),
         ]
         settings = parse(token_classification.Settings, [*always, *arguments])
-        return run_token_classification.run(settings)
+        return programs.run("run-token-classification", settings)
 
     return run
 

@@ -11,9 +11,8 @@ from collections import Counter
 import pytest
 from absl import flags as absl_flags
 
-from albert_tf.cli import flags
-from albert_tf.commands import train_vocabulary
-from albert_tf.commands.train_vocabulary import Settings
+from albert_tf.cli import flags, train_vocabulary
+from albert_tf.cli.train_vocabulary import Settings
 from albert_tf.tokenization import FullTokenizer
 from tests.conftest import ROOT, TOY_TEXT
 
@@ -44,7 +43,7 @@ def chinese(tmp_path):
 
 def test_sentencepiece_has_the_special_ids_of_the_published_models(english, tmp_path, capsys):
     prefix = str(tmp_path / "new" / "toy")
-    train_vocabulary.train(Settings(english, prefix, vocab_size=79))
+    train_vocabulary.run(Settings(english, prefix, vocab_size=79))
     tokenizer = FullTokenizer(f"{prefix}.vocab", spm_model_file=f"{prefix}.model")
     assert tokenizer.pieces[:13] == SPECIAL_LAYOUT
     assert tokenizer.vocab_size == 79
@@ -59,11 +58,11 @@ def test_sentencepiece_has_the_special_ids_of_the_published_models(english, tmp_
 def test_sentencepiece_text_is_normalized_as_for_the_records(tmp_path):
     text = write(tmp_path / "text.txt", "\ufeffCAFÉ Crème\r\n \r\ncafé CRÈME\n" * 5)
     settings = Settings(text, str(tmp_path / "v"), vocab_size=97, hard_vocab_limit=False)
-    train_vocabulary.train(settings)
+    train_vocabulary.run(settings)
     pieces = FullTokenizer(spm_model_file=str(tmp_path / "v.model")).pieces[13:]
     assert set("".join(pieces)) == set("▁cafeCREME".lower())
     settings = dataclasses.replace(settings, output_prefix=str(tmp_path / "c"), do_lower_case=False)
-    train_vocabulary.train(settings)
+    train_vocabulary.run(settings)
     pieces = FullTokenizer(spm_model_file=str(tmp_path / "c.model")).pieces[13:]
     assert {"C", "F"} <= set("".join(pieces))
 
@@ -74,7 +73,7 @@ def test_the_same_text_gives_the_same_vocabulary(tmp_path, type_):
     text = write(tmp_path / "long.txt", "\n".join(lines))
     content = []
     for name in ("first", "second"):
-        train_vocabulary.train(
+        train_vocabulary.run(
             Settings(text, str(tmp_path / name), type_, vocab_size=83, input_sentence_size=103)
         )
         outputs = sorted(tmp_path.glob(f"{name}.*"))
@@ -95,7 +94,7 @@ def test_a_longer_line_than_the_limit_is_left_out(tmp_path):
             hard_vocab_limit=False,
             max_sentence_length=limit,
         )
-        train_vocabulary.train(settings)
+        train_vocabulary.run(settings)
         pieces = FullTokenizer(spm_model_file=str(tmp_path / f"v{limit}.model")).pieces
         assert any("z" in piece for piece in pieces) == expected
 
@@ -164,7 +163,7 @@ def test_pieces_are_joined_in_the_order_of_plain_byte_pair_encoding():
 
 def test_wordpiece_spells_every_text_it_was_trained_on(chinese, tmp_path, capsys):
     prefix = str(tmp_path / "vocabulary")
-    train_vocabulary.train(
+    train_vocabulary.run(
         Settings(chinese, prefix, "wordpiece", vocab_size=500, hard_vocab_limit=False)
     )
     tokenizer = FullTokenizer(f"{prefix}.txt")
@@ -180,7 +179,7 @@ def test_wordpiece_spells_every_text_it_was_trained_on(chinese, tmp_path, capsys
 @pytest.mark.parametrize("type_", ["sentencepiece", "wordpiece"])
 def test_a_size_out_of_reach_names_the_limit_and_the_limit_works(english, tmp_path, type_):
     def train(size):
-        train_vocabulary.train(Settings(english, str(tmp_path / "v"), type_, vocab_size=size))
+        train_vocabulary.run(Settings(english, str(tmp_path / "v"), type_, vocab_size=size))
 
     for size, said in (
         (5000, r"too large for this text: the maximum is (\d+)"),
@@ -200,7 +199,7 @@ def test_a_size_out_of_reach_names_the_limit_and_the_limit_works(english, tmp_pa
 def test_without_the_hard_limit_the_size_is_what_the_text_has(english, tmp_path):
     prefix = str(tmp_path / "v")
     for type_ in ("sentencepiece", "wordpiece"):
-        train_vocabulary.train(
+        train_vocabulary.run(
             Settings(english, prefix, type_, vocab_size=5000, hard_vocab_limit=False)
         )
     assert 60 < FullTokenizer(spm_model_file=f"{prefix}.model").vocab_size < 5000
@@ -209,26 +208,26 @@ def test_without_the_hard_limit_the_size_is_what_the_text_has(english, tmp_path)
 
 def test_a_missing_input_is_named(tmp_path):
     with pytest.raises(ValueError, match=r"--input_file: .*absent.*matches no file"):
-        train_vocabulary.train(Settings(str(tmp_path / "absent*.txt"), str(tmp_path / "v")))
+        train_vocabulary.run(Settings(str(tmp_path / "absent*.txt"), str(tmp_path / "v")))
 
 
 @pytest.mark.parametrize("text", ["", "\n \n\u3000\n"])
 def test_an_empty_input_is_named(tmp_path, text):
     with pytest.raises(ValueError, match=r"--input_file: no text in .*empty\.txt"):
-        train_vocabulary.train(Settings(write(tmp_path / "empty.txt", text), str(tmp_path / "v")))
+        train_vocabulary.run(Settings(write(tmp_path / "empty.txt", text), str(tmp_path / "v")))
 
 
 def test_text_of_nothing_but_accents_leaves_no_line_to_train_on(tmp_path):
     text = write(tmp_path / "accents.txt", "\u0301\n\u0300\n")
     with pytest.raises(ValueError, match="no lines left to train on"):
-        train_vocabulary.train(Settings(text, str(tmp_path / "v")))
+        train_vocabulary.run(Settings(text, str(tmp_path / "v")))
 
 
 def test_compressed_text_is_read_too(tmp_path):
     packed = write(tmp_path / "text.gz", gzip.compress(TOY_TEXT.encode()))
     plain = write(tmp_path / "text.txt", TOY_TEXT)
     for path in (packed, plain):
-        train_vocabulary.train(Settings(path, f"{path}.out", vocab_size=79))
+        train_vocabulary.run(Settings(path, f"{path}.out", vocab_size=79))
     outputs = [(tmp_path / f"text.{end}.out.model").read_bytes() for end in ("gz", "txt")]
     assert outputs[0] == outputs[1]
 
@@ -249,7 +248,7 @@ def test_the_text_is_read_once(tmp_path, monkeypatch, type_):
     list(train_vocabulary.read_lines([text], settings))
     once, read[:] = len(read), []
     assert once > 2
-    train_vocabulary.train(settings)
+    train_vocabulary.run(settings)
     assert len(read) == once
 
 
@@ -257,23 +256,23 @@ def test_the_text_is_read_once(tmp_path, monkeypatch, type_):
 def test_text_that_is_not_utf8_names_file_and_line(tmp_path, type_):
     text = write(tmp_path / "gb.txt", "fine\n\n中文\n".encode("gb18030"))
     with pytest.raises(ValueError, match=r"gb\.txt, line 3: not UTF-8"):
-        train_vocabulary.train(Settings(text, str(tmp_path / "v"), type_))
+        train_vocabulary.run(Settings(text, str(tmp_path / "v"), type_))
 
 
 def test_an_output_that_cannot_be_written_is_named_before_the_training(english, tmp_path):
     blocker = write(tmp_path / "file", "in the way")
     with pytest.raises(ValueError, match="--output_prefix: cannot write to"):
-        train_vocabulary.train(Settings(english, f"{blocker}/v"))
+        train_vocabulary.run(Settings(english, f"{blocker}/v"))
     with pytest.raises(ValueError, match=r"--output_prefix=.* must end with a file name"):
-        train_vocabulary.train(Settings(english, f"{tmp_path}/"))
+        train_vocabulary.run(Settings(english, f"{tmp_path}/"))
 
 
 def test_the_input_is_never_overwritten(tmp_path, monkeypatch):
     text = write(tmp_path / "v.txt", TOY_TEXT)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match=r"--output_prefix: v\.txt is an input, --input_file"):
-        train_vocabulary.train(Settings(text, "v", "wordpiece"))
-    train_vocabulary.train(Settings(text, "v", vocab_size=79))
+        train_vocabulary.run(Settings(text, "v", "wordpiece"))
+    train_vocabulary.run(Settings(text, "v", vocab_size=79))
     assert (tmp_path / "v.txt").read_text(encoding="utf-8") == TOY_TEXT
 
 
@@ -282,9 +281,9 @@ def test_a_vocabulary_is_replaced_only_on_demand(english, tmp_path, ending):
     (tmp_path / f"v{ending}").write_text("of a model that took weeks")
     settings = Settings(english, str(tmp_path / "v"), vocab_size=79)
     with pytest.raises(ValueError, match=rf"v\{ending} already exists, .* --overwrite"):
-        train_vocabulary.train(settings)
+        train_vocabulary.run(settings)
     assert (tmp_path / f"v{ending}").read_text() == "of a model that took weeks"
-    train_vocabulary.train(dataclasses.replace(settings, overwrite=True))
+    train_vocabulary.run(dataclasses.replace(settings, overwrite=True))
     assert FullTokenizer(spm_model_file=str(tmp_path / "v.model")).vocab_size == 79
 
 
@@ -292,14 +291,14 @@ def test_pipes_are_neither_read_nor_replaced(english, tmp_path):
     os.mkfifo(tmp_path / "v.txt")
     pipe = str(tmp_path / "v.txt")
     with pytest.raises(FileNotFoundError, match=r"v\.txt: expected a file, but this is a pipe"):
-        train_vocabulary.train(Settings(pipe, str(tmp_path / "new")))
+        train_vocabulary.run(Settings(pipe, str(tmp_path / "new")))
     with pytest.raises(ValueError, match=r"v\.txt: cannot write a file here, this is a pipe"):
-        train_vocabulary.train(Settings(english, pipe.removesuffix(".txt"), "wordpiece"))
+        train_vocabulary.run(Settings(english, pipe.removesuffix(".txt"), "wordpiece"))
 
 
 def test_too_few_lines_to_draw_from_are_refused(english, tmp_path):
     with pytest.raises(ValueError, match=r"--input_sentence_size=100: .* more than 100"):
-        train_vocabulary.train(Settings(english, str(tmp_path / "v"), input_sentence_size=100))
+        train_vocabulary.run(Settings(english, str(tmp_path / "v"), input_sentence_size=100))
 
 
 def run_program(*arguments):

@@ -15,7 +15,6 @@ import dataclasses
 from absl import logging
 
 from albert_tf.checkpoints import finding
-from albert_tf.cli import program
 from albert_tf.settings import REQUIRED, SettingsGroup, setting
 
 
@@ -35,12 +34,3 @@ def run(settings: Settings) -> str:
     from albert_tf.checkpoints import loading, releases
 
     return str(releases.identify(path, loading.read_weights(path)))
-
-
-def main() -> None:
-    """Runs the command line of this process."""
-    program.start(Settings, run, __doc__)
-
-
-if __name__ == "__main__":
-    main()

@@ -35,7 +35,6 @@ from absl import logging
 
 from albert_tf import files
 from albert_tf.checkpoints import finding
-from albert_tf.cli import program
 from albert_tf.config import AlbertConfig, is_hugging_face
 from albert_tf.sentence_objectives import SCOPE, SOP
 from albert_tf.settings import REQUIRED, SettingsGroup, setting
@@ -556,12 +555,3 @@ def run(settings: Settings) -> None:
         logging.set_verbosity(logging.WARNING)
     if not convert(settings):
         sys.exit(1)
-
-
-def main() -> None:
-    """Runs the command line of this process."""
-    program.start(Settings, run, __doc__)
-
-
-if __name__ == "__main__":
-    main()

@@ -22,7 +22,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from albert_tf import files
-from albert_tf.cli import program
 from albert_tf.data import records
 from albert_tf.data.settings import InputSettings
 from albert_tf.data.tfrecord import decode_example
@@ -267,6 +266,7 @@ def find_objective(paths: list[str]) -> SentenceObjective:
 
 def run(settings: Settings) -> None:
     """Prints instances and statistics of the records, and plots histograms if asked to."""
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # exit quietly when `head` closes the pipe
     paths = records.exclude_own_files(files.expand_patterns(settings.input_file, "--input_file"))
     if settings.plot:
         named = {"--spm_model_file": settings.spm_model_file, "--vocab_file": settings.vocab_file}
@@ -283,13 +283,3 @@ def run(settings: Settings) -> None:
     print(f"\n{statistics.summary(objective)}")
     if settings.plot:
         plot_statistics(statistics, settings.plot)
-
-
-def main() -> None:
-    """Runs the command line of this process."""
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # exit quietly when `head` closes the pipe
-    program.start(Settings, run, __doc__)
-
-
-if __name__ == "__main__":
-    main()

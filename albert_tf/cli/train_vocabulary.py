@@ -28,7 +28,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 
 from albert_tf import files
-from albert_tf.cli import flags, program
+from albert_tf.cli import flags
 from albert_tf.data import corpus
 from albert_tf.data.settings import TextSettings
 from albert_tf.data.text_formats import sentences_of
@@ -155,7 +155,7 @@ class Settings(SpmTrainSettings, TextSettings):
 
 
 # The flags of spm_train.
-ALIASES = {"input": "input_file", "model_prefix": "output_prefix"}
+flags.ALIASES[Settings] = {"input": "input_file", "model_prefix": "output_prefix"}
 
 
 def read_lines(paths: list[str], settings: TextSettings) -> Iterator[str]:
@@ -404,7 +404,7 @@ def _check_settings(paths: list[str], settings: Settings) -> None:
     files.make_directory(os.path.dirname(settings.output_prefix), "--output_prefix")
 
 
-def train(settings: Settings) -> None:
+def run(settings: Settings) -> None:
     """Trains and writes a vocabulary, and prints a summary.
 
     Raises:
@@ -420,13 +420,3 @@ def train(settings: Settings) -> None:
     write = _write_wordpiece if settings.type == "wordpiece" else _write_sentencepiece
     tokenizer = write(_keeping_first(itertools.chain([first], lines), sample), settings)
     _print_summary(tokenizer, sample)
-
-
-def main() -> None:
-    """Runs the command line of this process."""
-    flags.ALIASES[Settings] = ALIASES
-    program.start(Settings, train, __doc__)
-
-
-if __name__ == "__main__":
-    main()

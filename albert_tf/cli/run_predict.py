@@ -23,10 +23,10 @@ import os
 import sys
 
 from albert_tf import inference
-from albert_tf.cli import program
+from albert_tf.inference import Settings
 
 
-def run(settings: inference.Settings) -> None:
+def run(settings: Settings) -> None:
     """Runs the program, and prints each result as soon as it is available."""
     if settings.web:
         inference.serve(settings)
@@ -38,12 +38,3 @@ def run(settings: inference.Settings) -> None:
             print(json.dumps(result, ensure_ascii=False), flush=True)
     except BrokenPipeError:  # the reader closed the pipe, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def main() -> None:
-    """Runs the command line of this process."""
-    program.start(inference.Settings, run, __doc__)
-
-
-if __name__ == "__main__":
-    main()

@@ -25,7 +25,6 @@ from absl import logging
 from numpy.typing import NDArray
 
 from albert_tf import files
-from albert_tf.cli import program
 from albert_tf.sentence_objectives import OBJECTIVES
 from albert_tf.settings import REQUIRED, SettingsGroup, setting
 from albert_tf.training.settings import RunSettings
@@ -295,12 +294,3 @@ def run(settings: Settings) -> str:
             "evaluations.jsonl or dev_predictions.tsv"
         )
     return "\n".join(paths)
-
-
-def main() -> None:
-    """Runs the command line of this process."""
-    program.start(Settings, run, __doc__)
-
-
-if __name__ == "__main__":
-    main()

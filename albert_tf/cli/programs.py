@@ -1,0 +1,151 @@
+"""The table of programs, which scripts, console commands and `albert VERB` start.
+
+A program is a module with a class `Settings`, whose fields are its flags, and a function
+`run(settings)`, whose result is printed; `--help` shows the module's docstring. It has three names:
+`python run_race.py` (in a checkout), `albert-run-race` and `albert run-race`, where `run-` may be
+left out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import functools
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any
+
+from albert_tf import __version__, included, tasks
+from albert_tf.cli import plot_results, program
+from albert_tf.finetuning.program import run_task
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """A row of the table.
+
+    Attributes:
+        module: dotted name of the module; or the path, in a checkout, of a program outside of the
+            package, of which an installed package contains a copy (`pyproject.toml`,
+            `force-include`).
+        purpose: what it does, for the list of programs.
+        is_plotted: whether its results are plotted when it has run.
+    """
+
+    module: str
+    purpose: str
+    is_plotted: bool = False
+
+    def load(self) -> ModuleType:
+        """Imports the module."""
+        if not self.module.endswith(".py"):
+            return importlib.import_module(self.module)
+        folder, name = os.path.split(included.program_file(self.module))
+        sys.path.insert(0, folder)  # as `python folder/name.py` does
+        return importlib.import_module(name.removesuffix(".py"))
+
+
+PROGRAMS = {
+    "train-vocabulary": Program("albert_tf.cli.train_vocabulary", "train a vocabulary"),
+    "edit-vocabulary": Program("tools/edit_vocabulary.py", "add, remove or replace its tokens"),
+    "create-pretraining-data": Program("albert_tf.data", "create records from text"),
+    "inspect-records": Program("albert_tf.cli.inspect_records", "print and count records"),
+    "plan-run": Program("tools/plan_run.py", "estimate hours and memory of pre-training"),
+    "run-pretraining": Program("albert_tf.pretraining", "pre-train", is_plotted=True),
+    "run-classifier": Program(
+        "albert_tf.classification", "fine-tune on GLUE, CLUE or texts of your own", is_plotted=True
+    ),
+    "run-squad": Program(
+        "albert_tf.squad", "fine-tune on questions with a context", is_plotted=True
+    ),
+    "run-race": Program("albert_tf.race", "fine-tune on multiple choice", is_plotted=True),
+    "run-token-classification": Program(
+        "albert_tf.token_classification", "fine-tune on tokens, as for NER", is_plotted=True
+    ),
+    "run-predict": Program("albert_tf.cli.run_predict", "predict with a trained model"),
+    "plot-results": Program("albert_tf.cli.plot_results", "plot the results of a run"),
+    "convert": Program("albert_tf.cli.convert_checkpoint", "convert a model's format"),
+    "check-release": Program("albert_tf.cli.check_release", "identify a released model"),
+    "check-device": Program("benchmarks/check_device.py", "check a GPU, TPU or CPU"),
+}
+
+
+def main(name: str = "", *flags: str) -> None:
+    """Runs a program with the command line of this process.
+
+    Args:
+        name: name in PROGRAMS; "" takes it from the console command, `albert-NAME` or `albert`.
+        *flags: default flags; flags on the command line override them.
+    """
+    sys.argv[1:1] = flags
+    if not name:
+        command = os.path.basename(sys.argv[0]).removesuffix(".exe")
+        name = command.removeprefix("albert-") if command.startswith("albert-") else _take_verb()
+    module = PROGRAMS[name].load()
+    program.start(module.Settings, functools.partial(run, name), module.__doc__)
+
+
+def run(name: str, settings: Any) -> Any:
+    """Runs a program of PROGRAMS, and plots its results; returns what its `run` returns."""
+    row = PROGRAMS[name]
+    if row.is_plotted:
+        return plot_results.run_and_plot(row.load().run, settings)
+    return row.load().run(settings)
+
+
+def fine_tune(name: str, description: str | None) -> None:
+    """Runs the command line of this process, to fine-tune a model for a task of your own.
+
+    Args:
+        name: name of the task in `albert_tf.tasks`, whose settings are the flags.
+        description: the docstring of the script, for `--help`.
+    """
+    train = functools.partial(run_task, name)
+    settings_class = tasks.resolve(tasks.get(name).settings)
+    program.start(settings_class, functools.partial(plot_results.run_and_plot, train), description)
+
+
+def _take_verb() -> str:
+    """Returns the program that the first argument names, and leaves the other arguments.
+
+    Exits if there is none, or if it asks for help or the version.
+    """
+    arguments = sys.argv[1:]
+    if not arguments or arguments[0] in program.HELP:
+        sys.stdout.write(_list_programs())
+        sys.exit(0)
+    if arguments[0] == program.VERSION:
+        sys.stdout.write(f"albert-tf2 {__version__}\n")
+        sys.exit(0)
+    verb = arguments[0].replace("_", "-")
+    name = verb if verb in PROGRAMS else f"run-{verb}"
+    if name not in PROGRAMS:
+        sys.exit(f"albert: {_unknown(verb, list(PROGRAMS))}\nPass --help to see all programs.")
+    sys.argv = [f"albert {name}", *arguments[1:]]
+    return name
+
+
+def _unknown(verb: str, names: Sequence[str]) -> str:
+    """Returns what is wrong with a verb."""
+    candidates = [*names, *(name.removeprefix("run-") for name in names)]
+    close = difflib.get_close_matches(verb, candidates, 1)
+    hint = f" Did you mean {close[0]!r}?" if close else ""
+    return f"{verb!r} is not a program.{hint}"
+
+
+def _list_programs() -> str:
+    """Returns the list of programs, for `albert --help`."""
+    width = max(map(len, PROGRAMS))
+    lines = [f"  {name:{width}}  {row.purpose}" for name, row in PROGRAMS.items()]
+    return "\n".join(
+        [
+            "usage: albert PROGRAM [--flags]",
+            "",
+            *lines,
+            "",
+            '"run-" may be left out. `albert PROGRAM --help` lists the flags of a program.\n',
+        ]
+    )
