@@ -16,7 +16,6 @@ ROOT = Path(__file__).resolve().parent.parent
 # Page of the site → file of the repository.
 PAGES = {
     "index.md": "README.md",
-    "RESULTS.md": "RESULTS.md",
     "CHANGELOG.md": "CHANGELOG.md",
     "CONTRIBUTING.md": "CONTRIBUTING.md",
 }

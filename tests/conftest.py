@@ -225,8 +225,8 @@ def toy_tokenizer(toy_spm_model):
 def predict(capsys):
     """A function that runs run_predict.py with flags and returns the objects that it prints."""
     from albert_tf import inference
+    from albert_tf.cli import run_predict
     from albert_tf.cli.flags import parse
-    from albert_tf.commands import run_predict
 
     def run(*arguments):
         capsys.readouterr()

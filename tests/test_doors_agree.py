@@ -29,7 +29,7 @@ from albert_tf import classification, ops, race, squad, token_classification
 from albert_tf.checkpoints.names import variable_name
 from albert_tf.checkpoints.store import save_checkpoint
 from albert_tf.classification.program import make_task as make_classifier
-from albert_tf.commands import convert_checkpoint
+from albert_tf.cli import convert_checkpoint
 from albert_tf.config import AlbertConfig
 from albert_tf.finetuning.task import Split
 from albert_tf.race.reading import parse_question

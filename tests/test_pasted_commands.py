@@ -1,8 +1,8 @@
 """The commands of docs/commands.md, those of both READMEs, run as they are pasted.
 
-Each block runs in a copy of a user's folder: this repository, with the models and data that the
-commands name; all of them toys. What is appended to a command is in `APPENDED`: it makes runs of
-hours short, and batches fit the toy data.
+Each block runs in a copy of a user's repository, in the folder that has the other project's names,
+with the models and data that the commands name; all of them toys. What is appended to a
+command is in `APPENDED`: it makes runs of hours short, and batches fit the toy data.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pydoc_data.topics import topics
 import pytest
 
 from albert_tf.classification.tasks import TASKS
-from albert_tf.commands import train_vocabulary
+from albert_tf.cli import train_vocabulary
 from albert_tf.config import AlbertConfig
 from tests.commands.test_run_race import PASSAGE, write_article
 from tests.commands.test_run_race import QUESTIONS as RACE_QUESTIONS
@@ -28,7 +28,13 @@ from tests.commands.test_run_squad import ANSWERABLE, QUESTIONS, squad_file
 from tests.conftest import ROOT
 
 TEXT = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```bash\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+GOOGLE, ALBERT_ZH = "compat/google", "compat/albert_zh"
+# Folder and commands of each block.
+BLOCKS = [
+    (folder, block)
+    for folder, part in zip((GOOGLE, ALBERT_ZH), TEXT.split("\n## ")[1:], strict=True)
+    for block in re.findall(r"^```bash\n(.*?)^```$", part, re.MULTILINE | re.DOTALL)
+]
 # The program that a command names → flags put at its end.
 APPENDED = {
     r"run_pretraining": "--train_batch_size=2 --num_train_steps=2 --eval_batch_size=2 "
@@ -157,13 +163,13 @@ def write_model(folder, config_name, checkpoint, vocab_size, **changes):
     config.to_json_file(str(folder / config_name))
 
 
-def write_chinese_models(folder):
+def write_chinese_models(folder, sample):
     """The folders of albert_zh's README: models, config and vocabulary of a clone of albert_zh."""
     (folder / "albert_config").mkdir()
     vocabulary = folder / "albert_config" / "vocab"
-    train_vocabulary.train(
+    train_vocabulary.run(
         train_vocabulary.Settings(
-            str(folder / "data" / "sample_zh.txt"),
+            str(sample),
             str(vocabulary),
             "wordpiece",
             21128,
@@ -185,7 +191,7 @@ def write_chinese_models(folder):
 def make_home(tmp_path_factory):
     """The folder of a user who cloned this repository and has models and data."""
     home = tmp_path_factory.mktemp("home") / "albert"
-    names = ["albert", "albert_tf", "compat", "configs", "data", "examples", "scripts", "tools"]
+    names = ["albert_tf", "compat", "configs", "data", "examples", "tools"]
     leave_out = shutil.ignore_patterns("__pycache__", "*.tfrecord*", "vocab_sample_zh.txt")
     for name in names:
         shutil.copytree(ROOT / name, home / name, ignore=leave_out)
@@ -193,28 +199,37 @@ def make_home(tmp_path_factory):
         shutil.copy(path, home)
     for name in ("README.md", "LICENSE"):
         shutil.copy(ROOT / name, home)
+    write_google(home / GOOGLE)
+    write_albert_zh(home / ALBERT_ZH, home / "data" / "sample_zh.txt")
+    return home
+
+
+def write_google(home):
+    """The models and data of the commands of google-research/albert."""
     text = "\n\n".join(topics[name].replace(". ", ".\n") for name in sorted(topics)[:20])
     (home / "text.txt").write_text(text, encoding="utf-8")
     (home / "all.txt").write_text(text, encoding="utf-8")
-    (home / "raw_text").mkdir()
-    for number in (0, 1):
-        shutil.copy(
-            home / "data" / "sample_zh.txt", home / "raw_text" / f"web_text_zh_{number}.txt"
-        )
     model = home / "albert_base"
     write_model(model, "albert_config.json", "model.ckpt-best", 300)
     prefix = str(model / "30k-clean")
-    train_vocabulary.train(
-        train_vocabulary.Settings(str(home / "text.txt"), prefix, vocab_size=300)
-    )
+    train_vocabulary.run(train_vocabulary.Settings(str(home / "text.txt"), prefix, vocab_size=300))
     write_tasks(home)
     shutil.copytree(home / "glue", model / "glue")
-    write_chinese_models(home)
     for split in ("train", "dev"):
         squad_file(home / f"{split}-v1.1.json", ANSWERABLE)
         squad_file(home / f"{split}-v2.0.json", QUESTIONS)
         write_article(home / "data" / "RACE" / split / "middle", "m", PASSAGE, RACE_QUESTIONS)
-    return home
+
+
+def write_albert_zh(home, sample):
+    """The models and data of the commands of albert_zh."""
+    (home / "raw_text").mkdir()
+    for number in (0, 1):
+        shutil.copy(sample, home / "raw_text" / f"web_text_zh_{number}.txt")
+    (home / "data").mkdir()
+    shutil.copy(sample, home / "text.txt")
+    write_tasks(home)
+    write_chinese_models(home, sample)
 
 
 @pytest.fixture(name="run")
@@ -230,10 +245,10 @@ def run_here(home, tmp_path):
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     environment = kept | {"PATH": f"{programs}:{os.environ['PATH']}", "PYTHON": sys.executable}
 
-    def run(commands):
+    def run(commands, where="."):
         done = subprocess.run(
             ["bash", "-e", "-c", "\n".join(commands)],
-            cwd=folder,
+            cwd=folder / where,
             env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -242,21 +257,22 @@ def run_here(home, tmp_path):
         )
         assert done.returncode == 0, f"{done.args[-1]}\n{done.stdout[-5000:]}"
         assert "Traceback" not in done.stdout
-        return folder, done.stdout
+        return folder / where, done.stdout
 
     return run
 
 
 def test_every_block_is_expected():
     assert len(BLOCKS) == len(EXPECTED)
-    assert all(name in block for name, block in zip(NAMES, BLOCKS, strict=True))
+    assert all(name in block for name, (_, block) in zip(NAMES, BLOCKS, strict=True))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("number", range(len(BLOCKS)), ids=NAMES)
 def test_the_commands_run_as_they_are_pasted(number, run):
-    folder, output = run(lines_of(BLOCKS[number]))
+    where, block = BLOCKS[number]
+    folder, output = run(lines_of(block), where)
     assert SAID.get(NAMES[number], "") in output
     missing = [name for name in EXPECTED[NAMES[number]] if not (folder / name).exists()]
     assert not missing, output[-5000:]

@@ -21,10 +21,12 @@ def read(name):
 
 
 def test_the_image_is_built_from_files_that_docker_is_given():
-    kept = re.findall(r"^!(\S+)$", read(".dockerignore"), re.MULTILINE)
-    copied = re.findall(r"^COPY (?!--from)(.+) \S+$", read("Dockerfile"), re.MULTILINE)
+    kept = re.findall(r"^!(\S+)$", read("docker/Dockerfile.dockerignore"), re.MULTILINE)
+    copied = re.findall(r"^COPY (?!--from)(.+) \S+$", read("docker/Dockerfile"), re.MULTILINE)
     assert sorted(kept) == sorted(" ".join(copied).split())
     assert all((ROOT / name).exists() for name in kept)
+    included = re.findall(r'^"(\S+)" = "albert_tf/', read("pyproject.toml"), re.MULTILINE)
+    assert all({name, name.split("/")[0]} & set(kept) for name in included)
     (readme, licenses) = re.findall(
         r'^(?:readme = |license-files = \[)"(.+?)"', read("pyproject.toml"), re.M
     )
@@ -32,10 +34,12 @@ def test_the_image_is_built_from_files_that_docker_is_given():
 
 
 def test_the_image_has_the_tensorflow_and_the_extras_of_the_package():
-    versions = set(re.findall(r'"tensorflow(?:\[and-cuda\])?(~=[\d.]+)"', read("Dockerfile")))
+    versions = set(
+        re.findall(r'"tensorflow(?:\[and-cuda\])?(~=[\d.]+)"', read("docker/Dockerfile"))
+    )
     (wanted,) = re.findall(r'^    "tensorflow(~\S+)",$', read("pyproject.toml"), re.MULTILINE)
     assert versions == {wanted}
-    (extras,) = re.findall(r"^ARG EXTRAS=(\S+)$", read("Dockerfile"), re.MULTILINE)
+    (extras,) = re.findall(r"^ARG EXTRAS=(\S+)$", read("docker/Dockerfile"), re.MULTILINE)
     for extra in extras.split(","):
         assert re.search(rf"^{extra} = \[", read("pyproject.toml"), re.MULTILINE)
 
@@ -80,7 +84,7 @@ def test_extras_install_what_is_not_installed_anyway():
 )
 def test_the_image_takes_cpu_or_gpu(device, tensorflow, tmp_path):
     # The step of the Dockerfile, with `echo` for the programs that need an image.
-    (step,) = re.findall(r"^RUN (case .*?)^\S", read("Dockerfile"), re.MULTILINE | re.DOTALL)
+    (step,) = re.findall(r"^RUN (case .*?)^\S", read("docker/Dockerfile"), re.MULTILINE | re.DOTALL)
     script = step.replace("\\\n", "").replace("/wheel", str(tmp_path))
     script = re.sub(r"\b(pip|useradd|install --dir|rm -r)", r"echo \1", script)
     (tmp_path / "a.whl").touch()
@@ -128,7 +132,7 @@ def test_yaml_is_read(path):
 
 
 def test_security_names_the_limits_of_the_code():
-    text = read("SECURITY.md")
+    text = read(".github/SECURITY.md")
     for limit in (
         records.MAX_RECORD_BYTES,
         corpus.MAX_SENTENCE_CHARS,

@@ -127,10 +127,13 @@ def test_pretraining_has_albert_zhs_settings(size, predictions, optimizer):
     assert found == (4096, 512, predictions, optimizer, 0.00176, 12500, 2000, 125000)
 
 
+RUN_GLUE, RUN_CLUE = "compat/google/run_glue.sh", "compat/albert_zh/run_classifier_clue.sh"
+
+
 def commands(name, *arguments, **environment):
     """Returns the commands that a shell script would run."""
     done = subprocess.run(
-        ["bash", str(ROOT / "scripts" / name), *arguments],
+        ["bash", str(ROOT / name), *arguments],
         env=os.environ | {"PYTHON": "echo"} | environment,
         capture_output=True,
         text=True,
@@ -141,7 +144,7 @@ def commands(name, *arguments, **environment):
 
 def test_the_scripts_run_the_recipes(tmp_path):
     (tmp_path / "glue").mkdir()
-    code, lines, _ = commands("run_glue.sh", ALBERT_ROOT=str(tmp_path))
+    code, lines, _ = commands(RUN_GLUE, ALBERT_ROOT=str(tmp_path))
     assert code == 0
     names = [re.search(r"--output_dir=\S+/(\S+)", line)[1] for line in lines]
     assert names == ["cola", "mnli", "mismnli", "ax", *list(GLUE)[2:]]
@@ -150,21 +153,21 @@ def test_the_scripts_run_the_recipes(tmp_path):
     for line in (mismatched, diagnostic):
         assert f"--init_checkpoint={tmp_path}/output/mnli/model.ckpt-best" in line
         assert "--nodo_train" in line
-    code, lines, _ = commands("run_glue.sh", "rte", "--seed=7", ALBERT_ROOT=str(tmp_path))
+    code, lines, _ = commands(RUN_GLUE, "rte", "--seed=7", ALBERT_ROOT=str(tmp_path))
     assert len(lines) == 1
     assert lines[0].endswith("--seed=7")
-    code, lines, _ = commands("run_classifier_clue.sh", "wsc", "--seed=7", DATA_DIR="x")
+    code, lines, _ = commands(RUN_CLUE, "wsc", "--seed=7", DATA_DIR="x")
     assert "clue_wsc.flags --data_dir=x --albert_config_file=albert_tiny/alb" in lines[0]
-    code, lines, _ = commands("run_classifier_clue.sh")
+    code, lines, _ = commands(RUN_CLUE)
     assert [line.split("--output_dir=")[1] for line in lines] == [f"clue_{task}" for task in CLUE]
-    code, lines, _ = commands("run_classifier_lcqmc.sh", MODEL_DIR="m")
+    code, lines, _ = commands("compat/albert_zh/run_classifier_lcqmc.sh", MODEL_DIR="m")
     assert "--init_checkpoint=m/albert_model.ckpt --output_dir=lcqmc_tiny" in lines[0]
 
 
 def test_the_small_model_is_made_in_stages_of_which_finished_ones_are_skipped(tmp_path):
     work = tmp_path / "small"
     run = {"WORK_DIR": str(work), "DUPE_FACTOR": "3"}
-    code, lines, _ = commands("pretrain_small.sh", "--num_train_steps=7", **run)
+    code, lines, _ = commands("examples/pretrain_small.sh", "--num_train_steps=7", **run)
     assert code == 0
     steps = [re.search(r"(\w+)\.py", line)[1] for line in lines if not line.startswith("+")]
     records = ["create_pretraining_data"] * 2
@@ -180,14 +183,14 @@ def test_the_small_model_is_made_in_stages_of_which_finished_ones_are_skipped(tm
     (work / "package_task" / "dev.tsv").touch()
     for name in ("vocabulary.model", "vocabulary.vocab"):
         (work / name).touch()
-    _, lines, _ = commands("pretrain_small.sh", **run)
+    _, lines, _ = commands("examples/pretrain_small.sh", **run)
     again = [re.search(r"(\w+)\.py", line)[1] for line in lines if not line.startswith("+")]
     assert again == later
 
 
 def test_the_small_model_can_have_a_corpus_of_ones_own(tmp_path):
     run = {"WORK_DIR": str(tmp_path), "CORPUS_DIR": "own"}
-    _, lines, _ = commands("pretrain_small.sh", **run)
+    _, lines, _ = commands("examples/pretrain_small.sh", **run)
     assert "--input_file=own/train.txt" in lines[1]
     assert not any("make_corpus" in line for line in lines)
 
@@ -195,7 +198,7 @@ def test_the_small_model_can_have_a_corpus_of_ones_own(tmp_path):
 @pytest.mark.parametrize("flag", ["--output_dir=out", "-max_seq_length", "--eval_input_file=x"])
 def test_the_small_model_takes_no_flag_that_other_stages_need(tmp_path, flag):
     work = tmp_path / "small"
-    code, lines, error = commands("pretrain_small.sh", flag, WORK_DIR=str(work))
+    code, lines, error = commands("examples/pretrain_small.sh", flag, WORK_DIR=str(work))
     assert (code, lines) == (2, [])
     assert f"{flag}: the other stages need this value too. Set WORK_DIR" in error
     assert not work.exists()
@@ -204,19 +207,19 @@ def test_the_small_model_takes_no_flag_that_other_stages_need(tmp_path, flag):
 def test_the_small_models_records_have_the_length_of_its_recipe():
     path = ROOT / "configs" / "recipes" / "pretrain_small.flags"
     lengths = values(path, ["max_seq_length", "max_predictions_per_seq"], "run_pretraining")
-    script = (ROOT / "scripts" / "pretrain_small.sh").read_text()
+    script = (ROOT / "examples" / "pretrain_small.sh").read_text()
     defaults = re.findall(r"\$\{MAX_\w+:-(\d+)\}", script)
     assert lengths == tuple(map(int, defaults))
 
 
 def test_the_scripts_report_missing_arguments(tmp_path):
-    code, _, error = commands("run_glue.sh", "no_task", ALBERT_ROOT=str(tmp_path))
+    code, _, error = commands(RUN_GLUE, "no_task", ALBERT_ROOT=str(tmp_path))
     assert (code, "no_task: expected one of cola mnli" in error) == (2, True)
-    code, _, error = commands("run_glue.sh", ALBERT_ROOT=str(tmp_path))
+    code, _, error = commands(RUN_GLUE, ALBERT_ROOT=str(tmp_path))
     assert (code, "expected a folder with glue/ and the model" in error) == (2, True)
-    code, _, error = commands("run_classifier_clue.sh", "no_task")
+    code, _, error = commands(RUN_CLUE, "no_task")
     assert (code, "no_task: expected one of afqmc cmnli" in error) == (2, True)
-    code, _, error = commands("run_classifier_clue.sh", OUTPUT_DIR="out")
+    code, _, error = commands(RUN_CLUE, OUTPUT_DIR="out")
     assert (code, "OUTPUT_DIR=out requires a single TASK" in error) == (2, True)
 
 

@@ -8,8 +8,7 @@ import shlex
 import pytest
 
 from albert_tf import classification, data, pretraining, race, squad
-from albert_tf.cli import flags
-from albert_tf.commands import train_vocabulary
+from albert_tf.cli import flags, train_vocabulary
 from albert_tf.config import AlbertConfig
 from tests.conftest import ROOT
 

@@ -8,7 +8,7 @@ import pytest
 from albert_tf.checkpoints import loading, releases
 from albert_tf.checkpoints.releases import ReleaseReport, checksum, known_releases
 from albert_tf.checkpoints.store import save_checkpoint
-from albert_tf.commands import check_release, convert_checkpoint
+from albert_tf.cli import check_release, convert_checkpoint
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling import AlbertEncoder
 from tests.checkpoints.checkpoint_samples import ALBERT_ZH, GOOGLE, as_hugging_face, random_weights

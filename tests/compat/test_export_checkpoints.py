@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from albert import export_checkpoints, export_to_tfhub
 
 from albert_tf.checkpoints.containers import open_checkpoint
 from albert_tf.checkpoints.loading import read_weights
 from albert_tf.checkpoints.store import save_checkpoint
-from compat import export_checkpoints, export_to_tfhub
 from tests.checkpoints.checkpoint_samples import SHARED, random_weights
 
 POOLER = "bert/pooler/dense/kernel"

@@ -6,10 +6,10 @@ import json
 
 import numpy as np
 import pytest
+import similarity
+from similarity import BertSim
 
 from albert_tf.checkpoints.store import save_checkpoint
-from compat import similarity
-from compat.similarity import BertSim
 from tests.checkpoints.checkpoint_samples import SHARED, random_weights
 
 PAIRS = [("天气好", "天气不好"), ("你很好", "我很好吗")]

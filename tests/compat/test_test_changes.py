@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from compat import test_changes as changes
+import test_changes as changes
 
 
 def test_the_three_ideas_hold_and_are_printed(capsys):

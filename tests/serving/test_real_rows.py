@@ -287,7 +287,7 @@ def pretrained(shared, folder, vocabulary):
     """A model with random weights from a fixed seed, and texts."""
     from albert_tf.checkpoints.names import variable_name
     from albert_tf.checkpoints.store import save_checkpoint
-    from albert_tf.commands import convert_checkpoint
+    from albert_tf.cli import convert_checkpoint
 
     place = Workplace(shared, folder, vocabulary)
     rng = np.random.default_rng(5)

@@ -15,7 +15,7 @@ import albert_tf
 from albert_tf import classification, data, pretraining
 from albert_tf.checkpoints import containers, run_record, store
 from albert_tf.checkpoints.names import GLOBAL_STEP, MASKED_LM_BIAS, WORDS
-from albert_tf.commands import convert_checkpoint
+from albert_tf.cli import convert_checkpoint
 from albert_tf.config import AlbertConfig
 from albert_tf.tokenization import FullTokenizer
 from tests.checkpoints.checkpoint_samples import SHARED, random_arrays, random_weights

@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.abspath(f"{__file__}/../../.."))
 
 from albert_tf import files
 from albert_tf.cli import program
@@ -29,7 +29,7 @@ from albert_tf.tokenization import SPECIAL_TOKENS, BasicTokenizer, FullTokenizer
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_ROOT = os.path.abspath(f"{__file__}/../../..")
 XXLARGE = os.path.join(_ROOT, "configs", "albert_xxlarge.json")
 SAMPLE = os.path.join(_ROOT, "data", "sample_zh.txt")
 SENTENCES = 3  # per document: few enough to fit into one instance

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Fine-tunes a Chinese ALBERT on LCQMC with albert_zh's settings, evaluates and predicts.
 #
-#   DATA_DIR=lcqmc MODEL_DIR=albert_tiny bash scripts/run_classifier_lcqmc.sh
+#   DATA_DIR=lcqmc MODEL_DIR=albert_tiny bash run_classifier_lcqmc.sh
 #
 # Arguments are passed to run_classifier.py and override the settings in
 # configs/recipes/lcqmc_tiny.flags. Data and model are not downloaded: LCQMC is available from its
@@ -15,8 +15,8 @@
 # Running the same command again resumes an interrupted run.
 set -euo pipefail
 
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-source "$root/scripts/find_python.sh"
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+PYTHON=${PYTHON:-$([[ -x $root/.venv/bin/python ]] && echo "$root/.venv/bin/python" || echo python3)}
 model=${MODEL_DIR:-albert_tiny}
 exec "$PYTHON" "$root/run_classifier.py" \
   --flagfile="$root/configs/recipes/lcqmc_tiny.flags" \

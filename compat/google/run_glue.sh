@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Fine-tunes ALBERT on GLUE tasks with Google's settings, evaluates and predicts.
 #
-#   ALBERT_ROOT=albert bash scripts/run_glue.sh [TASK ...] [flags of run_classifier.py]
+#   ALBERT_ROOT=albert bash run_glue.sh [TASK ...] [flags of run_classifier.py]
 #
 # ALBERT_ROOT is a folder with the released model (albert_config.json, 30k-clean.model,
 # model.ckpt-best) and with glue/, which has a folder for each task (CoLA, MNLI and so on). TASK is
@@ -16,7 +16,7 @@
 # Running the same command again resumes an interrupted run.
 set -euo pipefail
 
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 every=(cola mnli mrpc qnli qqp rte sst-2 sts-b)
 tasks=()
 while [[ $# -gt 0 && $1 != -* ]]; do
@@ -31,7 +31,7 @@ if [[ -z ${ALBERT_ROOT:-} || ! -d ${ALBERT_ROOT:-}/glue ]]; then
   echo "run_glue.sh: ALBERT_ROOT=${ALBERT_ROOT:-}: expected a folder with glue/ and the model" >&2
   exit 2
 fi
-source "$root/scripts/find_python.sh"
+PYTHON=${PYTHON:-$([[ -x $root/.venv/bin/python ]] && echo "$root/.venv/bin/python" || echo python3)}
 output=${OUTPUT_DIR:-$ALBERT_ROOT/output}
 
 run() {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Fine-tunes a Chinese ALBERT on CLUE tasks with albert_zh's settings, evaluates and predicts.
 #
-#   DATA_DIR=clue MODEL_DIR=albert_tiny bash scripts/run_classifier_clue.sh [TASK ...] [flags]
+#   DATA_DIR=clue MODEL_DIR=albert_tiny bash run_classifier_clue.sh [TASK ...] [flags]
 #
 # TASK is afqmc, cmnli, csl, iflytek, tnews or wsc; by default, all tasks are run one after the other.
 # Further arguments are passed to run_classifier.py and override the settings in
@@ -17,7 +17,7 @@
 # Running the same command again resumes an interrupted run.
 set -euo pipefail
 
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 every=(afqmc cmnli csl iflytek tnews wsc)
 tasks=()
 while [[ $# -gt 0 && $1 != -* ]]; do
@@ -35,7 +35,7 @@ if [[ ${#tasks[@]} -gt 1 && -n ${OUTPUT_DIR:-} ]]; then
   echo "run_classifier_clue.sh: OUTPUT_DIR=$OUTPUT_DIR requires a single TASK; name one, or unset it" >&2
   exit 2
 fi
-source "$root/scripts/find_python.sh"
+PYTHON=${PYTHON:-$([[ -x $root/.venv/bin/python ]] && echo "$root/.venv/bin/python" || echo python3)}
 model=${MODEL_DIR:-albert_tiny}
 for task in "${tasks[@]}"; do
   "$PYTHON" "$root/run_classifier.py" \

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Pre-trains a small English ALBERT on two cores, from a corpus to its evaluation, without a download.
 #
-#   bash scripts/pretrain_small.sh [flags of run_pretraining.py]
+#   bash examples/pretrain_small.sh [flags of run_pretraining.py]
 #
 # Collects the documentation of the installed packages (examples/make_corpus.py --source=packages
 # --nomanual_pages), trains a vocabulary, writes records, pre-trains with
@@ -20,7 +20,7 @@
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-source "$root/scripts/find_python.sh"
+PYTHON=${PYTHON:-$([[ -x $root/.venv/bin/python ]] && echo "$root/.venv/bin/python" || echo python3)}
 work=${WORK_DIR:-work/pretrain_small}
 corpus=${CORPUS_DIR:-$work/corpus}
 length=${MAX_SEQ_LENGTH:-96}

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Creates Chinese pre-training records from numbered text files, with the settings of albert_zh.
 #
-#   bash scripts/create_pretrain_data_batch.sh START END
+#   bash create_pretrain_data_batch.sh START END
 #
 # processes the files numbered START to END, inclusive, one after the other. Patterns in environment
 # variables specify the files; {} stands for the number:
 #
 #   INPUT_PATTERN='text/news_{}.txt' OUTPUT_PATTERN='records/news_{}.tfrecord' \
-#   VOCAB_FILE=vocab_chinese.txt bash scripts/create_pretrain_data_batch.sh 0 9
+#   VOCAB_FILE=vocab_chinese.txt bash create_pretrain_data_batch.sh 0 9
 #
 # INPUT_PATTERN   text files; default: raw_text/web_text_zh_{}.txt
 # OUTPUT_PATTERN  record files; default: tf_records/tf_web_text_zh_{}.tfrecord
@@ -19,7 +19,7 @@
 # whose text has changed. If the settings have changed, add --noresume to recreate all files.
 set -euo pipefail
 
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 number='^(0|[1-9][0-9]*)$'
 if [[ $# -lt 2 || ! $1 =~ $number || ! $2 =~ $number || $1 -gt $2 ]]; then
   echo "usage: $(basename "$0") START END [flags of create_pretraining_data.py], for example 0 9" >&2
@@ -37,7 +37,7 @@ for pattern in "$input_pattern" "$output_pattern"; do
     exit 2
   fi
 done
-source "$root/scripts/find_python.sh"
+PYTHON=${PYTHON:-$([[ -x $root/.venv/bin/python ]] && echo "$root/.venv/bin/python" || echo python3)}
 
 for ((file = start; file <= end; file++)); do
   echo "file $file of $start to $end"

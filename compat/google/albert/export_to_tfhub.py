@@ -10,13 +10,9 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import sys
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-
-from albert_tf.cli import flags, program
-from albert_tf.commands import convert_checkpoint
-from compat.export_checkpoints import ExportSettings
+from albert.export_checkpoints import ExportSettings
+from albert_tf.cli import convert_checkpoint, flags, program
 
 VOCABULARY = "30k-clean.model"  # the only name that Google's program supports
 

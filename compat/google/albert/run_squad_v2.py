@@ -1,0 +1,6 @@
+"""Runs `albert run-squad` for SQuAD 2, under Google's name."""
+
+from albert_tf.cli.programs import main
+
+if __name__ == "__main__":
+    main("run-squad", "--version_2_with_negative")
