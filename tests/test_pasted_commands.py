@@ -63,7 +63,7 @@ EXPECTED = {
     "run_race": ["race/eval_results.txt"],
     "train_vocabulary": ["30k-clean.model", "30k-clean.vocab"],
     "bash create_pretrain_data.sh\n": ["my_new_model_path/eval_results.txt"],
-    "run_pretraining_google": ["my_new_model_path/eval_results.txt"],
+    "run_pretraining_google": ["my_new_model_path/eval_results.txt", "my_new_model_path_export"],
     "create_pretrain_data_batch": ["data/tf_text.tfrecord", "tf_records/tf_web_text_zh_1.tfrecord"],
     "python similarity.py": ["albert_lcqmc_checkpoints/eval_results.txt"],
     "run_classifier_sp_google": ["albert_lcqmc_checkpoints/eval_results.txt"],
@@ -79,7 +79,6 @@ NAMES = list(EXPECTED)
 SAID = {
     "run_squad_v1": "--predict_feature_left_file has no effect",
     "run_squad_v2": "--predict_feature_left_file has no effect",
-    "run_pretraining_google": "--export_dir has no effect",
     "create_pretrain_data_batch": "--non_chinese has no effect",
     "bash create_pretrain_data.sh\n": "--optimizer=lamb_albert_zh --keep_checkpoint_max=20",
     "python similarity.py": "New heads with random weights: output_bias",

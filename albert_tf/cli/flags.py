@@ -26,7 +26,6 @@ ALIASES: dict[type[SettingsGroup], dict[str, str]] = {
 # or `str` for any value.
 IGNORED: dict[type[SettingsGroup], dict[str, type]] = {
     data.Settings: {"input_file_mode": str},
-    pretraining.Settings: {"export_dir": str},
     squad.Settings: {"predict_feature_left_file": str, "use_einsum": bool},
     DeviceSettings: {"master": str, "num_tpu_cores": str, "iterations_per_loop": str},
 }

@@ -9,19 +9,22 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 from collections.abc import Iterator, Sequence
 
 from absl import logging
 
-from albert_tf import optimization
-from albert_tf.checkpoints import run_record
+from albert_tf import files, optimization
+from albert_tf.checkpoints import finding, loading, run_record
 from albert_tf.checkpoints.names import GLOBAL_STEP
+from albert_tf.checkpoints.pretrained import ModelSource
 from albert_tf.checkpoints.run_record import TrainedWith
 from albert_tf.config import AlbertConfig
 from albert_tf.pretraining import input_pipeline, record_files
 from albert_tf.pretraining.record_files import RecordFile
 from albert_tf.pretraining.settings import Settings
 from albert_tf.pretraining.task import PretrainingTask, format_results, write_pretraining_results
+from albert_tf.serving import pretrained_model, saved_model
 from albert_tf.training import (
     devices,
     evaluation,
@@ -104,11 +107,12 @@ def _run(settings: Settings, workers: Workers | None) -> Result:
             checksums.keep()
         if settings.do_train:
             train(settings, task, train_files, opened, identity, evaluator, reports)
-        if evaluator is None:
-            if not opened.is_chief:
-                logging.info("Training finished. Only the first worker evaluates.")
-            return Result(settings.output_dir, has_files=opened.is_chief)
-        evaluations = evaluate(settings, evaluator)
+        if not opened.is_chief:
+            logging.info("Training finished. Only the first worker evaluates and exports.")
+            return Result(settings.output_dir, has_files=False)
+        evaluations = evaluate(settings, evaluator) if evaluator is not None else []
+        if settings.export_dir:
+            export(settings.export_dir, settings.output_dir, task)
         opened.begin_work()
         return Result(settings.output_dir, tuple(evaluations))
 
@@ -138,7 +142,7 @@ def describe_contents(
 def train(
     settings: Settings,
     task: PretrainingTask,
-    files: Sequence[RecordFile],
+    train_files: Sequence[RecordFile],
     opened: session.Session,
     identity: TrainedWith | None = None,
     evaluator: CheckpointEvaluator | None = None,
@@ -149,7 +153,7 @@ def train(
     Args:
         settings: the settings of the run.
         task: the pre-training task.
-        files: the training records.
+        train_files: the training records.
         opened: the session, with devices and folder.
         identity: what the run is trained with.
         evaluator: evaluates each checkpoint; None for no evaluation.
@@ -174,22 +178,27 @@ def train(
         reports=reports,
     )
     name_optimizer_of_layout(settings, task.config)
-    session.log_size(trainer, sum(file.num_records for file in files))
+    session.log_size(trainer, sum(file.num_records for file in train_files))
     opened.begin_work()
     if opened.is_chief:
-        record_files.keep_vocabulary(files, settings.output_dir)
+        record_files.keep_vocabulary(train_files, settings.output_dir)
     if evaluator is not None:
         evaluator.begin(trainer.step)
     batch_size = settings.train_batch_size
     rows = devices.local_rows(strategy, batch_size)
     if rows.stop - rows.start < batch_size:
-        record_files.warn_of_repeated_reading(files)
+        record_files.warn_of_repeated_reading(train_files)
 
     def batches_from(step: int) -> Iterator[Batch]:
         dataset = input_pipeline.training_dataset(
-            files, task.features, batch_size, settings.seed, start=step * batch_size, rows=rows
+            train_files,
+            task.features,
+            batch_size,
+            settings.seed,
+            start=step * batch_size,
+            rows=rows,
         )
-        return input_pipeline.batches(dataset, files, task.features)
+        return input_pipeline.batches(dataset, train_files, task.features)
 
     trainer.train(batches_from, evaluator.after_save if evaluator is not None else None)
 
@@ -197,7 +206,7 @@ def train(
 def make_evaluator(
     settings: Settings,
     task: PretrainingTask,
-    files: Sequence[RecordFile],
+    eval_files: Sequence[RecordFile],
     checksums: record_files.Checksums,
     reports: Reports | None = None,
 ) -> CheckpointEvaluator:
@@ -206,18 +215,18 @@ def make_evaluator(
     Args:
         settings: the settings of the run.
         task: the pre-training task.
-        files: the records to evaluate on.
+        eval_files: the records to evaluate on.
         checksums: of the files.
         reports: of the run, as in `Curves`.
     """
     batch_size, max_steps = settings.eval_batch_size, settings.max_eval_steps
     objective = task.objective.abbreviation, task.sentence_loss_weight
-    dataset = input_pipeline.evaluation_dataset(files, task.features, batch_size)
+    dataset = input_pipeline.evaluation_dataset(eval_files, task.features, batch_size)
     model = task.build_model()
     one_checkpoint = evaluation.Evaluator(model, task, dataset, max_steps)
 
     def measure() -> dict[str, float]:
-        with input_pipeline.damage_named(files, task.features):
+        with input_pipeline.damage_named(eval_files, task.features):
             return one_checkpoint.evaluate()
 
     return CheckpointEvaluator(
@@ -225,7 +234,7 @@ def make_evaluator(
         model,
         measure,
         task.selection_metric,
-        evaluation.digest(checksums.of(files), batch_size, max_steps, *objective),
+        evaluation.digest(checksums.of(eval_files), batch_size, max_steps, *objective),
         write_pretraining_results,
         reports=reports,
     )
@@ -240,6 +249,46 @@ def evaluate(settings: Settings, evaluator: CheckpointEvaluator) -> list[Evaluat
         settings.output_dir, {"eval": last.metrics | {GLOBAL_STEP: last.step}}
     )
     return evaluations
+
+
+def export(export_dir: str, output_dir: str, task: PretrainingTask) -> str:
+    """Exports the best checkpoint of a run, or else the newest one, as a SavedModel in float32.
+
+    It maps texts to embeddings and predicts masked words; without a vocabulary beside the
+    checkpoint, it takes tokens alone.
+
+    Args:
+        export_dir: parent folder of the exports.
+        output_dir: folder of the run.
+        task: the pre-training task.
+
+    Returns:
+        The folder of the export.
+
+    Raises:
+        FileNotFoundError: there is no checkpoint.
+        ValueError: the checkpoint is not one of this task, or `export_dir` cannot be written to.
+    """
+    source = ModelSource(finding.find_checkpoint(output_dir))
+    kept = [source.config_file]
+    try:
+        tokenizer = source.tokenizer
+        kept.append(source.vocabulary_file)
+    except FileNotFoundError:
+        tokenizer = None
+        logging.warning(
+            "%s has no vocabulary, so the export takes no texts. Copy that of the records there.",
+            output_dir,
+        )
+    with saved_model.float32_models():
+        model = task.build_model()
+        loading.load_weights(model, source.weights.path)
+        extra_files = {}
+        for path in kept:
+            with files.open_binary(path) as stream:
+                extra_files[os.path.basename(path)] = stream.read()
+        length = task.config.max_position_embeddings
+        return pretrained_model.export(export_dir, model, tokenizer, length, extra_files)
 
 
 def choose_learning_rate(settings: Settings) -> float:

@@ -11,6 +11,7 @@ from albert_tf.data.settings import (
     MaskingSettings,
     SequenceSettings,
 )
+from albert_tf.finetuning.settings import FineTuningSettings
 from albert_tf.settings import MODEL, REQUIRED, TRAINING, redefined, setting
 from albert_tf.training.settings import (
     EvaluationSettings,
@@ -126,6 +127,13 @@ class Settings(RunSettings, RecordSettings):
     max_eval_steps: int = setting(
         100, "Maximum number of batches per evaluation.", minimum=1, group="evaluation"
     )
+    export_dir: str | None = redefined(
+        FineTuningSettings,
+        "export_dir",
+        None,
+        "Folder to export the best checkpoint to as a SavedModel of embeddings and masked words; "
+        "if not given, nothing is exported.",
+    )
     masked_lm_budget: int = setting(
         0, "Only 0 is supported: the records hold the masked tokens.", group="compatibility"
     )
@@ -135,6 +143,13 @@ class Settings(RunSettings, RecordSettings):
         super().check_paths()
         if self.do_eval and self.eval_input_file:
             files.expand_patterns(self.eval_input_file, "--eval_input_file")
+        if self.export_dir:
+            files.check_writable(self.export_dir, "--export_dir")
+
+    def require_a_phase(self) -> None:
+        """Raises ValueError if neither training nor evaluation nor an export is asked for."""
+        if not self.export_dir:
+            super().require_a_phase()
 
     def __post_init__(self) -> None:
         super().__post_init__()

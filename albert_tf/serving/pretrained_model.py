@@ -17,6 +17,7 @@ from albert_tf.serving.poolings import MEAN, POOLED, POOLINGS
 from albert_tf.tokenization import FullTokenizer
 
 MASK_SIGNATURE = "fill_mask"
+TOP_K = 5  # words to predict for each mask
 _LAST_LAYERS = 4
 
 
@@ -69,10 +70,10 @@ def save_pretrained(
     has_sentence_head: bool,
     top_k: int,
 ) -> None:
-    """Writes a SavedModel of a pre-trained model.
+    """Writes a SavedModel of a pre-trained model into a folder, which may exist.
 
     Args:
-        folder: the output folder, which may exist.
+        folder: the output folder.
         model: an `AlbertForPretraining`.
         tokenizer: the tokenizer of the model; None omits the signatures that take raw strings.
         max_seq_length: S of serialized examples, and the maximum of S for texts.
@@ -84,14 +85,58 @@ def save_pretrained(
     variables += model.masked_lm.variables if has_masked_lm else []
     variables += model.sentence_head.variables if has_sentence_head else []
     embed = _Embedder(model.encoder, variables)
-    texts = {}
-    if tokenizer is not None:
-        texts[saved_model.TEXT_SIGNATURE] = _embed_texts(tokenizer, max_seq_length)
-        if has_masked_lm:
-            reader = MaskReader(tokenizer, max_seq_length, top_k)
-            texts[MASK_SIGNATURE] = _fill_masks(reader, model)
+    texts = _text_signatures(model, tokenizer, max_seq_length, has_masked_lm, top_k)
     features = saved_model.token_features(max_seq_length)
     saved_model.save(folder, embed, features, text_signatures=texts)
+
+
+def export(
+    export_dir: str,
+    model: Any,
+    tokenizer: FullTokenizer | None,
+    max_seq_length: int,
+    extra_files: Mapping[str, bytes],
+) -> str:
+    """Writes a SavedModel of a pre-trained model with both heads to `<export_dir>/<Unix time>`.
+
+    Args:
+        export_dir: parent folder of the exports, which is created if needed.
+        model: an `AlbertForPretraining`.
+        tokenizer: the tokenizer of the model; None omits the signatures that take raw strings.
+        max_seq_length: maximum of S.
+        extra_files: name → content of files to write to `assets.extra`.
+
+    Returns:
+        The folder of the export.
+    """
+    texts = _text_signatures(model, tokenizer, max_seq_length, has_masked_lm=True, top_k=TOP_K)
+    return saved_model.export_saved_model(
+        export_dir,
+        _Embedder(model.encoder, list(model.variables)),
+        saved_model.token_features(max_seq_length),
+        lambda found: found,
+        takes_examples=False,
+        any_length=True,
+        extra_files=extra_files,
+        text_signatures=texts,
+    )
+
+
+def _text_signatures(
+    model: Any,
+    tokenizer: FullTokenizer | None,
+    max_seq_length: int,
+    has_masked_lm: bool,
+    top_k: int,
+) -> dict[str, saved_model.TextSignature]:
+    """Returns the signatures that take raw strings; none without a tokenizer."""
+    if tokenizer is None:
+        return {}
+    texts = {saved_model.TEXT_SIGNATURE: _embed_texts(tokenizer, max_seq_length)}
+    if has_masked_lm:
+        reader = MaskReader(tokenizer, max_seq_length, top_k)
+        texts[MASK_SIGNATURE] = _fill_masks(reader, model)
+    return texts
 
 
 def _embed_texts(tokenizer: FullTokenizer, max_seq_length: int) -> saved_model.TextSignature:

@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 from absl import logging
 
+import albert_tf
 from albert_tf import pretraining
 from albert_tf.checkpoints import run_record, store
 from albert_tf.pretraining import record_files, task
@@ -322,3 +323,30 @@ def test_a_warning_reports_the_papers_rate_with_a_small_batch(
     for warning in warnings:
         assert f"--train_batch_size is {batch_size}" in warning
         assert f"--scale_learning_rate, or --learning_rate={advised}." in warning
+
+
+@pytest.mark.slow
+@pytest.mark.ci
+def test_the_best_checkpoint_is_exported_for_texts_and_tokens(tmp_path, training, toy_spm_model):
+    pretraining.run(training)
+    shutil.copy(toy_spm_model, tmp_path / "out" / "toy.model")
+    values = {"do_train": False, "do_eval": False, "export_dir": f"{tmp_path}/export"}
+    pretraining.run(dataclasses.replace(training, **values))
+    (folder,) = (tmp_path / "export").iterdir()
+    assert {path.name for path in (folder / "assets.extra").iterdir()} == {
+        *("albert_config.json", "toy.model")
+    }
+    served = tf.saved_model.load(str(folder)).signatures
+    text = "the river is wide."
+    expected = albert_tf.load_predictor(str(tmp_path / "out"), pooling="pooled")(text)
+    found = served["texts"](text_a=tf.constant([text]), text_b=tf.constant([""]))["pooled"]
+    np.testing.assert_allclose(found[0], expected, rtol=1e-5, atol=1e-6)
+    assert served["fill_mask"](texts=tf.constant(["the [MASK] is wide."]))
+
+
+def test_an_export_without_a_vocabulary_takes_tokens_alone(tmp_path, training, caplog):
+    values = {"num_train_steps": 1, "do_eval": False, "export_dir": f"{tmp_path}/export"}
+    pretraining.run(dataclasses.replace(training, **values))
+    assert "has no vocabulary, so the export takes no texts" in caplog.text
+    (folder,) = (tmp_path / "export").iterdir()
+    assert "texts" not in tf.saved_model.load(str(folder)).signatures
