@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     )
     from albert_tf.inference.predictors import load_predictor
     from albert_tf.inference.pretrained import from_pretrained
+    from albert_tf.inference.saving import save_pretrained
     from albert_tf.modeling import AlbertEncoder, AlbertForPretraining
-    from albert_tf.optimization import AdamW, Lamb
+    from albert_tf.optimization import AdamW, Lamb, WarmUpPolynomialDecay
     from albert_tf.tokenization import FullTokenizer
 
 __version__ = "0.1.0"
@@ -44,10 +45,12 @@ __all__ = [
     "AlbertForTokenClassification",
     "FullTokenizer",
     "Lamb",
+    "WarmUpPolynomialDecay",
     "__version__",
     "from_pretrained",
     "load_checkpoint",
     "load_predictor",
+    "save_pretrained",
 ]
 
 _MODULES = {
@@ -62,9 +65,11 @@ _MODULES = {
     "AlbertForTokenClassification": "heads",
     "FullTokenizer": "tokenization",
     "Lamb": "optimization",
+    "WarmUpPolynomialDecay": "optimization",
     "from_pretrained": "inference.pretrained",
     "load_checkpoint": "checkpoints.loading",
     "load_predictor": "inference.predictors",
+    "save_pretrained": "inference.saving",
 }
 
 

@@ -39,6 +39,10 @@ class WarmUpPolynomialDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
     the warm-up, and negative before `start_warmup_step`. The decay is measured from step 0, not
     from the end of the warm-up.
 
+    >>> schedule = WarmUpPolynomialDecay(1e-3, num_train_steps=10, num_warmup_steps=2)
+    >>> [round(float(schedule(step)), 5) for step in (0, 1, 2, 9, 10)]
+    [0.0, 0.0005, 0.0008, 0.0001, 0.0]
+
     Args:
         learning_rate: the base learning rate, from which the rate decays.
         num_train_steps: T, the step at which the learning rate reaches 0.

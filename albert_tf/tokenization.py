@@ -319,7 +319,7 @@ class _SentencePieceEncoder:
 
     def __init__(self, path: str):
         with files.open_binary(path) as stream:
-            content = stream.read()
+            content = self.content = stream.read()
         self.checksum = hashlib.sha256(content).hexdigest()
         try:
             self.sp = sentencepiece.SentencePieceProcessor(model_proto=content)
@@ -392,7 +392,8 @@ class _WordPieceEncoder:
 
     def __init__(self, path: str, do_lower_case: bool):
         with files.open_binary(path) as stream:
-            self.checksum = hashlib.sha256(stream.read()).hexdigest()
+            self.content = stream.read()
+        self.checksum = hashlib.sha256(self.content).hexdigest()
         self.vocab = load_vocab(path)
         self.unk_id = self.vocab.get(UNKNOWN_TOKEN, -1)
         self._basic = BasicTokenizer(do_lower_case)
@@ -506,11 +507,14 @@ class FullTokenizer:
         self.pad_id, self.unk_id = PAD_ID, self._encoder.unk_id
 
     @property
+    def vocabulary_content(self) -> bytes:
+        """The content of the file of the SentencePiece model or WordPiece vocabulary."""
+        return self._encoder.content
+
+    @property
     def sentencepiece_model(self) -> bytes:
         """The serialized SentencePiece model; empty for a WordPiece vocabulary."""
-        if isinstance(self._encoder, _WordPieceEncoder):
-            return b""
-        return bytes(self._encoder.sp.serialized_model_proto())
+        return self._encoder.content if self.is_sentencepiece else b""
 
     def __call__(
         self,

@@ -75,9 +75,9 @@ DEVICES = {
     "tpu-v6e": Device(918e12, 1640e9, 32e9, "tpu"),
 }
 # Bytes that a step in bfloat16 reads and writes, per unit of each of `byte_terms`: least squares of
-# what the compilers of a TPU v4 and an H100 say of 11 and 16 steps; docs/scaling.md.
+# what the compilers of a TPU v4 and an H100 say of 12 and 16 steps; docs/scaling.md.
 BYTES: dict[str, tuple[float, ...]] = {
-    "tpu": (80.45, 14.82, 18.51, 472.3, 0, 0),
+    "tpu": (83.04, 16.71, 19.31, 430.6, 1.037, 0),
     "gpu": (54.77, 36.28, 6.936, 105.3, 20.63, 45.75),
 }
 # Memory for intermediate results, as a multiple of the counted activations: at most what the

@@ -1,0 +1,139 @@
+"""Saves a model with its tokenizer and its labels, in a folder that everything here opens again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from albert_tf import files, tasks
+from albert_tf.checkpoints import finding, run_record, store
+from albert_tf.checkpoints.names import BEST, GLOBAL_STEP, variable_name
+from albert_tf.checkpoints.run_record import TrainedWith
+from albert_tf.classification import custom
+from albert_tf.classification.tasks import ClassificationTask
+from albert_tf.tasks import CLASSIFICATION, REGRESSION, TOKEN_CLASSIFICATION, TaskSpec
+from albert_tf.token_classification.task import guess_tags, remember_tags
+from albert_tf.tokenization import FullTokenizer
+from albert_tf.training.session import CONFIG_NAME
+
+
+def save_pretrained(
+    model: Any,
+    folder: str,
+    tokenizer: FullTokenizer | None = None,
+    labels: Sequence[str] | None = None,
+) -> None:
+    """Writes a model that was trained with Keras to a folder.
+
+    The folder is opened by `from_pretrained`, `load_predictor`, `run_predict.py --model_dir`,
+    `--init_checkpoint` of the programs, and `tools/convert_checkpoint.py`, which converts it for
+    Hugging Face's transformers. It has `albert_config.json`, `model.ckpt-best` with Google's names,
+    the vocabulary, and `run.json` with the task and the labels. A model that was saved there before
+    is replaced.
+
+    >>> model, tokenizer = albert_tf.from_pretrained(
+    ...     "albert_tiny/", "classification", num_labels=2
+    ... )
+    >>> save_pretrained(model, "topics", tokenizer, labels=["sports", "politics"])
+    >>> result = albert_tf.load_predictor("topics")("The match ended 2:1.")
+    >>> sorted(result["probabilities"])
+    ['politics', 'sports']
+
+    Args:
+        model: an `AlbertEncoder`, `AlbertForPretraining` or one of the classes with a head.
+        folder: the folder, which is created if needed.
+        tokenizer: its tokenizer; without one, the folder has no vocabulary.
+        labels: names of the outputs of a classifier of texts or tokens, in the order of their ids;
+            "0", "1" and so on if not given.
+
+    Raises:
+        ValueError: the model is of another class, the labels are not as many as the outputs or are
+            given for a model that has none, or the folder has the checkpoints of a run, or another
+            vocabulary.
+        OSError: the folder cannot be written to.
+    """
+    spec = _find_spec(model)
+    named = _check_labels(model, spec, labels)
+    files.make_directory(folder, "folder")
+    if numbered := store.list_checkpoints(folder):
+        raise ValueError(
+            f"{folder} has the checkpoints of a run, such as {numbered[max(numbered)]}: save the "
+            "model in another folder"
+        )
+    identity = {name: str(getattr(model, name)) for name in spec.head_settings}
+    if spec.name == tasks.FILL_MASK:
+        identity[run_record.OBJECTIVE] = model.objective.name
+    trained_with = TrainedWith(identity).with_labels(named)
+    if spec.make_task is not None:
+        trained_with = trained_with.with_task(spec.name)
+    if tokenizer is not None:
+        path = _save_vocabulary(tokenizer, folder)
+        known = run_record.of_tokenizer(tokenizer, path)
+        trained_with = TrainedWith(trained_with.identity | known.identity, known.paths)
+    tensors: dict[str, Any] = {variable_name(variable): variable for variable in model.variables}
+    model.config.to_json_file(os.path.join(folder, CONFIG_NAME))
+    store.save_checkpoint(os.path.join(folder, BEST), tensors | {GLOBAL_STEP: np.int64(0)})
+    run_record.write_content(folder, {})
+    run_record.write(folder, trained_with)
+    _record_labels(folder, spec, named)
+
+
+def _find_spec(model: Any) -> TaskSpec:
+    """Returns the task of a model's class.
+
+    Raises:
+        ValueError: there is none, or the model has no weights yet.
+    """
+    if not model.variables:
+        raise ValueError(f"{type(model).__name__} has no weights yet: call or train it first")
+    for spec in tasks.rows():
+        arguments = spec.head_arguments.items()
+        if type(model) is tasks.resolve(spec.head) and all(
+            getattr(model, name, value) == value for name, value in arguments
+        ):
+            if spec.name == CLASSIFICATION and model.is_regression:
+                return tasks.get(REGRESSION)
+            return spec
+    heads = sorted({tasks.resolve(spec.head).__name__ for spec in tasks.rows()})
+    raise ValueError(f"cannot save a {type(model).__name__}: expected one of {', '.join(heads)}")
+
+
+def _check_labels(model: Any, spec: TaskSpec, labels: Sequence[str] | None) -> tuple[str, ...]:
+    """Returns the names of the outputs; () for a task without labels."""
+    if spec.name not in (CLASSIFICATION, TOKEN_CLASSIFICATION):
+        if labels is not None:
+            raise ValueError(f"labels={list(labels)}: a {type(model).__name__} has none")
+        return ()
+    named = tuple(labels or map(str, range(model.num_labels)))
+    if len(set(named)) != model.num_labels:
+        raise ValueError(
+            f"labels={list(named)}: expected {model.num_labels} different ones, as the model has "
+            "outputs"
+        )
+    return named
+
+
+def _save_vocabulary(tokenizer: FullTokenizer, folder: str) -> str:
+    """Writes the vocabulary of a tokenizer to a folder, and returns its path."""
+    is_sentencepiece = tokenizer.is_sentencepiece
+    name = finding.SENTENCEPIECE_NAME if is_sentencepiece else finding.WORDPIECE_NAME
+    path = os.path.join(folder, name)
+    if others := [found for found in finding.list_vocabularies(folder) if found != path]:
+        raise ValueError(f"{folder} has another vocabulary, {others[0]}: save elsewhere")
+    with files.write_atomically(path, "wb") as stream:
+        stream.write(tokenizer.vocabulary_content)
+    return path
+
+
+def _record_labels(folder: str, spec: TaskSpec, labels: tuple[str, ...]) -> None:
+    """Records the labels as the fine-tuning programs do."""
+    if spec.name == TOKEN_CLASSIFICATION:
+        remember_tags(folder, guess_tags(labels))
+    elif spec.name in (CLASSIFICATION, REGRESSION):
+        is_regression = spec.name == REGRESSION
+        custom.remember_task(
+            folder, ClassificationTask(custom.CUSTOM_TASK, "", {}, labels, is_regression)
+        )

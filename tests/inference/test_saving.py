@@ -1,0 +1,155 @@
+"""Models that were trained with Keras are saved, and opened by everything that opens models."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+
+import albert_tf
+from albert_tf import tasks
+from albert_tf.checkpoints.store import save_checkpoint
+from albert_tf.cli import convert_checkpoint
+from albert_tf.config import AlbertConfig
+from tests.conftest import TINY_SHAPE
+
+TEXTS = ["the river is wide.", "a boat waits."]
+CASES = {
+    "classification": (albert_tf.AlbertForClassification, {"num_labels": 2}, ["water", "land"]),
+    "mean of the last layer": (
+        *(albert_tf.AlbertForClassification, {"num_labels": 2, "use_pooled_output": False}),
+        ["water", "land"],
+    ),
+    "regression": (
+        albert_tf.AlbertForClassification,
+        {"num_labels": 1, "is_regression": True},
+        None,
+    ),
+    "token_classification": (
+        albert_tf.AlbertForTokenClassification,
+        {"num_labels": 3},
+        ["B-LOC", "I-LOC", "O"],
+    ),
+    "multiple_choice": (albert_tf.AlbertForMultipleChoice, {}, None),
+    "spans": (albert_tf.AlbertForSpans, {}, None),
+    "answerable_spans": (albert_tf.AlbertForAnswerableSpans, {"start_n_top": 3}, None),
+    "fill_mask": (albert_tf.AlbertForPretraining, {"sentence_objective": "nsp"}, None),
+    "embeddings": (albert_tf.AlbertEncoder, {}, None),
+}
+# Arguments of the predictors.
+INPUTS = {
+    "token_classification": [[["the", "river"]]],
+    "multiple_choice": [TEXTS[0], "what?", ["the river", "a boat"]],
+    "spans": ["what is wide?", TEXTS[0]],
+    "answerable_spans": ["what is wide?", TEXTS[0]],
+    "fill_mask": [["the [MASK] is wide."]],
+}
+SHAPE = TINY_SHAPE | {"max_position_embeddings": 90}
+
+
+def make(name, tokenizer):
+    """A model whose weights are not those of a new one."""
+    kind, arguments, labels = CASES[name]
+    tf_keras.utils.set_random_seed(7)
+    model = kind(AlbertConfig(**SHAPE | {"vocab_size": tokenizer.vocab_size}), **arguments)
+    shape = (1, 2, 5) if kind is albert_tf.AlbertForMultipleChoice else (1, 5)
+    model(tf.ones(shape, tf.int32))
+    rng = np.random.default_rng(3)
+    for variable in model.variables:
+        variable.assign(rng.standard_normal(variable.shape) * 0.1)
+    return model, labels
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_saved_model_predicts_as_before(name, tmp_path, toy_tokenizer):
+    model, labels = make(name, toy_tokenizer)
+    albert_tf.save_pretrained(model, str(tmp_path), toy_tokenizer, labels)
+    task = name if name in tasks.names() else "classification"
+    found, tokenizer = albert_tf.from_pretrained(str(tmp_path), task)
+    assert type(found) is type(model)
+    expected = {variable.name: variable.numpy() for variable in model.variables}
+    for variable in found.variables:
+        np.testing.assert_array_equal(variable.numpy(), expected[variable.name])
+    assert tokenizer.checksum == toy_tokenizer.checksum
+    predicted = albert_tf.load_predictor(str(tmp_path), task)(*INPUTS.get(task, [TEXTS]))
+    assert len(predicted)
+    if labels and task == "classification":
+        assert set(predicted[0]["probabilities"]) == set(labels)
+
+
+def test_the_task_is_known_and_run_predict_uses_it(tmp_path, toy_tokenizer, predict):
+    model, labels = make("classification", toy_tokenizer)
+    albert_tf.save_pretrained(model, str(tmp_path), toy_tokenizer, labels)
+    (result,) = predict(f"--model_dir={tmp_path}", f"--text={TEXTS[0]}")
+    assert result["label"] in labels
+    logits = model(toy_tokenizer(TEXTS[0]))[0]
+    found = [result["probabilities"][label] for label in labels]
+    np.testing.assert_allclose(found, tf.nn.softmax(logits), rtol=1e-4)
+
+
+def test_the_converter_and_hugging_face_have_its_labels(tmp_path, toy_tokenizer):
+    pytest.importorskip("safetensors")
+    model, labels = make("classification", toy_tokenizer)
+    albert_tf.save_pretrained(model, f"{tmp_path}/saved", toy_tokenizer, labels)
+    settings = convert_checkpoint.Settings(
+        input=f"{tmp_path}/saved", output=f"{tmp_path}/hf", output_format="huggingface"
+    )
+    assert convert_checkpoint.convert(settings)
+    config = json.loads((tmp_path / "hf" / "config.json").read_text())
+    assert list(config["id2label"].values()) == labels
+
+
+def test_saving_again_replaces_the_model(tmp_path, toy_tokenizer):
+    model, labels = make("classification", toy_tokenizer)
+    albert_tf.save_pretrained(model, str(tmp_path), toy_tokenizer, labels)
+    before = albert_tf.load_predictor(str(tmp_path))(TEXTS[0])
+    model.variables[-1].assign_add([1.0, -1.0])
+    albert_tf.save_pretrained(model, str(tmp_path), toy_tokenizer, ["sea", "sky"])
+    after = albert_tf.load_predictor(str(tmp_path))(TEXTS[0])
+    assert set(after["probabilities"]) == {"sea", "sky"}
+    assert after["probabilities"]["sea"] > before["probabilities"]["water"]
+
+
+def test_without_a_tokenizer_the_weights_are_saved(tmp_path, toy_tokenizer):
+    model, _ = make("embeddings", toy_tokenizer)
+    albert_tf.save_pretrained(model, str(tmp_path))
+    other = albert_tf.AlbertEncoder(model.config)
+    assert albert_tf.load_checkpoint(other, str(tmp_path)).fits
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "named"),
+    [
+        ("classification", ["a"], ["a", "2"]),
+        ("classification", ["a", "a"], ["a", "2"]),
+        ("spans", ["a", "b"], ["a", "AlbertForSpans"]),
+    ],
+)
+def test_labels_are_checked(tmp_path, toy_tokenizer, name, labels, named):
+    model, _ = make(name, toy_tokenizer)
+    with pytest.raises(ValueError, match="labels=") as refused:
+        albert_tf.save_pretrained(model, str(tmp_path / "new"), toy_tokenizer, labels)
+    assert all(text in str(refused.value) for text in named)
+    assert not (tmp_path / "new").exists()
+
+
+def test_nothing_of_others_is_replaced(tmp_path, toy_tokenizer):
+    model, labels = make("classification", toy_tokenizer)
+    save_checkpoint(f"{tmp_path}/run/model.ckpt-7", {"x": np.zeros(1)})
+    with pytest.raises(ValueError, match=r"model\.ckpt-7"):
+        albert_tf.save_pretrained(model, f"{tmp_path}/run", toy_tokenizer, labels)
+    (tmp_path / "vocab.txt").write_text("[PAD]\n")
+    with pytest.raises(ValueError, match=r"vocab\.txt"):
+        albert_tf.save_pretrained(model, str(tmp_path), toy_tokenizer, labels)
+
+
+def test_other_models_and_models_without_weights_are_refused(tmp_path):
+    layer = tf_keras.layers.Dense(2)
+    with pytest.raises(ValueError, match="Dense has no weights yet"):
+        albert_tf.save_pretrained(layer, str(tmp_path))
+    layer(tf.ones((1, 2)))
+    with pytest.raises(ValueError, match=r"Dense.*AlbertForClassification"):
+        albert_tf.save_pretrained(layer, str(tmp_path))
