@@ -350,8 +350,9 @@ def _table(rows: list[list[str]]) -> list[str]:
 def run(settings: Settings) -> str:
     """Returns the plan of a run as text."""
     path = included.config_file(settings.albert_config_file)
+    values = files.read_json(path)
     try:
-        config = AlbertConfig.from_dict(files.read_json(path))
+        config = AlbertConfig.from_dict(values)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
     config.check_length(settings.max_seq_length)
