@@ -208,7 +208,7 @@ PROGRAMS = {
         write_conll,
         ("--max_seq_length=17", "--train_batch_size=5"),
         (*ALL, "--train_step=5", "--save_checkpoints_steps=2", "--keep_checkpoint_max=0"),
-        ("f1", "accuracy", "f1_LOC"),
+        ("f1", "precision", "recall", "f1_LOC", "precision_LOC", "recall_LOC", "accuracy"),
         frozenset(ALWAYS | {"dev_predictions.tsv", "test_predictions.tsv", "training_curve.png"}),
         frozenset(MODEL_FILES | {"labels.txt"}),
         best_of_equals=-1,
