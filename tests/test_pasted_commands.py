@@ -22,9 +22,14 @@ import pytest
 from albert_tf.classification.tasks import TASKS
 from albert_tf.cli import train_vocabulary
 from albert_tf.config import AlbertConfig
-from tests.commands.test_run_race import PASSAGE, write_article
-from tests.commands.test_run_race import QUESTIONS as RACE_QUESTIONS
-from tests.commands.test_run_squad import ANSWERABLE, QUESTIONS, squad_file
+from tests.commands.fine_tuning_programs import (
+    ANSWERABLE,
+    CHOICES,
+    PASSAGE,
+    QUESTIONS,
+    write_article,
+    write_squad,
+)
 from tests.conftest import ROOT
 
 TEXT = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
@@ -215,9 +220,9 @@ def write_google(home):
     write_tasks(home)
     shutil.copytree(home / "glue", model / "glue")
     for split in ("train", "dev"):
-        squad_file(home / f"{split}-v1.1.json", ANSWERABLE)
-        squad_file(home / f"{split}-v2.0.json", QUESTIONS)
-        write_article(home / "data" / "RACE" / split / "middle", "m", PASSAGE, RACE_QUESTIONS)
+        write_squad(home / f"{split}-v1.1.json", ANSWERABLE)
+        write_squad(home / f"{split}-v2.0.json", QUESTIONS)
+        write_article(home / "data" / "RACE" / split / "middle", "m", PASSAGE, CHOICES)
 
 
 def write_albert_zh(home, sample):

@@ -18,10 +18,15 @@ from albert_tf import (
 )
 from albert_tf.cli import convert_checkpoint, programs, train_vocabulary
 from albert_tf.cli.flags import parse
-from tests.commands.test_run_classifier import write_cola
-from tests.commands.test_run_race import PASSAGE, QUESTIONS, write_article
-from tests.commands.test_run_squad import ANSWERABLE, squad_file
-from tests.commands.test_run_token_classification import conll
+from tests.commands.fine_tuning_programs import (
+    ANSWERABLE,
+    CHOICES,
+    PASSAGE,
+    conll,
+    write_article,
+    write_cola,
+    write_squad,
+)
 from tests.conftest import MAX_PREDICTIONS, SEQ_LENGTH, TOY_TEXT
 from tests.object_stores import SERVERS
 from tests.script_runner import killed_at
@@ -156,7 +161,7 @@ def test_pretraining(tmp_path, folders, config_file):
 
 
 def test_classification_with_caches_and_an_export(tmp_path, folders, fine_tune):
-    write_cola(tmp_path / "CoLA")
+    write_cola(tmp_path)
     metrics = [
         fine_tune(
             *("run-classifier", folder, *ALL, "--task_name=cola"),
@@ -171,7 +176,7 @@ def test_classification_with_caches_and_an_export(tmp_path, folders, fine_tune):
 
 
 def test_a_sweep_with_plots(tmp_path, folders, fine_tune):
-    write_cola(tmp_path / "CoLA")
+    write_cola(tmp_path)
     _, folder = folders
     fine_tune(
         *("run-classifier", folder, "--do_train", "--do_eval", "--plots"),
@@ -186,7 +191,7 @@ def test_a_sweep_with_plots(tmp_path, folders, fine_tune):
 
 
 def test_question_answering_with_feature_files(tmp_path, folders, fine_tune):
-    questions = squad_file(tmp_path / "v1.json", ANSWERABLE)
+    questions = write_squad(tmp_path / "v1.json", ANSWERABLE)
     metrics = [
         fine_tune(
             *("run-squad", folder, "--do_train", "--do_predict", "--num_train_epochs=0"),
@@ -202,7 +207,7 @@ def test_question_answering_with_feature_files(tmp_path, folders, fine_tune):
 
 def test_multiple_choice(tmp_path, folders, fine_tune):
     for split in ("train", "dev", "test"):
-        write_article(tmp_path / "RACE" / split / "high", "1", PASSAGE, QUESTIONS)
+        write_article(tmp_path / "RACE" / split / "high", "1", PASSAGE, CHOICES)
     metrics = [
         fine_tune(
             *("run-race", folder, *ALL, f"--data_dir={place(tmp_path, folder)}"),

@@ -78,22 +78,26 @@ def test_lora_on_the_query_trains_and_saves(inputs, tmp_path, recompute):
     np.testing.assert_allclose(again(inputs), model(inputs), atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["query", "key", "value", "projection"])
 @pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
-def test_every_layer_of_the_attention_can_be_wrapped(inputs, name, dtype):
+def test_every_layer_of_the_attention_can_be_wrapped(inputs, dtype):
     encoder = seeded(lambda config: modeling.AlbertEncoder(config, dtype=dtype))
-    graph = tf.function(lambda: encoder(inputs)["sequence_output"])
-    expected = graph()
+
+    def traced():
+        function = tf.function(lambda: encoder(inputs)["sequence_output"])
+        return lambda: tf.cast(function(), tf.float32).numpy()
+
+    expected = traced()()
     attention = encoder.blocks[0].attention
-    setattr(attention, name, LoRA(getattr(attention, name), 2))
-    found = tf.function(lambda: encoder(inputs)["sequence_output"])()
-    assert found.dtype == expected.dtype
-    atol = 1e-5 if dtype == "float32" else 0.1
-    np.testing.assert_allclose(tf.cast(found, tf.float32), tf.cast(expected, tf.float32), atol=atol)
-    up = getattr(attention, name).up
-    up.assign(tf.random.stateless_normal(up.shape, (3, 4)))
-    changed = tf.function(lambda: encoder(inputs)["sequence_output"])()
-    assert np.abs(tf.cast(changed - expected, tf.float32)).max() > 0.1
+    for name in ("query", "key", "value", "projection"):
+        plain = getattr(attention, name)
+        setattr(attention, name, LoRA(plain, 2))
+        outputs, up = traced(), getattr(attention, name).up
+        atol = 1e-5 if dtype == "float32" else 0.1
+        np.testing.assert_allclose(outputs(), expected, atol=atol, err_msg=name)
+        up.assign(tf.random.stateless_normal(up.shape, (3, 4)))
+        assert np.abs(outputs() - expected).max() > 0.1, name
+        setattr(attention, name, plain)
+    assert encoder(inputs)["sequence_output"].dtype == encoder.compute_dtype
 
 
 @pytest.mark.parametrize("name", ["intermediate", "projection"])
@@ -121,10 +125,9 @@ def test_a_layer_of_the_wrong_shape_fails_with_both_shapes(inputs, part, name):
         encoder(inputs)
 
 
-@pytest.mark.parametrize("recompute", [False, True])
-def test_a_frozen_encoder_stays_as_it_is_in_fit(inputs, recompute):
+def test_a_frozen_encoder_stays_as_it_is_in_fit(inputs):
     model = seeded(lambda config: heads.AlbertForClassification(config, 3))
-    model.encoder.recompute, model.encoder.trainable = recompute, False
+    model.encoder.recompute, model.encoder.trainable = True, False
     before = [variable.numpy() for variable in model.encoder.variables]
     model.compile(tf_keras.optimizers.Adam(0.05), CROSS_ENTROPY)
     data = tf.data.Dataset.from_tensor_slices((inputs, LABELS)).batch(5)

@@ -52,21 +52,30 @@ def test_columns_can_be_given_by_name_or_index(write):
     assert named.examples == numbered.examples == expected
 
 
-def test_files_without_a_header_require_indices(write):
-    folder = write("train.tsv", "x\t1", "y\t0", "z\t1")
+NO_HEADER = ["x\t1", "y\t0", "z\t1"]
+MARKED = ["text\tmark", "x\t1"]
+NUMBERED = ["text\tlabel", *(f"x\tr{number}" for number in range(1001))]
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "named"),
+    [
+        (NO_HEADER, {}, "'text_a' .*'x', '1'.*--text_a_column"),
+        (NO_HEADER, {"text_a_column": "body", "label_column": "mark"}, "line 1: .*'body' .*'x'"),
+        (MARKED, {"text_a_column": "body"}, "'body' .*'text', 'mark'"),
+        (MARKED, {}, "'label' .*'text', 'mark'.*--label_column"),
+        (NUMBERED, {}, "1001 different"),
+        (["text\tlabel", "x\ta", "y\ta"], {}, r"1 different .*\(a\)"),
+    ],
+)
+def test_an_error_names_a_wrong_column_and_the_existing_ones(write, rows, columns, named):
+    with pytest.raises(ValueError, match=named):
+        read(write("train.tsv", *rows), **columns)
+
+
+def test_files_without_a_header_are_read_by_indices(write):
+    folder = write("train.tsv", *NO_HEADER)
     assert len(read(folder, text_a_column="0", label_column="1")) == 3
-    with pytest.raises(ValueError, match=r"no column 'text_a' or .* among 'x', '1'.*--text_a_col"):
-        read(folder)
-    with pytest.raises(ValueError, match=r"line 1: no column 'body' among 'x', '1'"):
-        read(folder, text_a_column="body", label_column="mark")
-
-
-def test_an_error_names_a_missing_column_and_the_existing_ones(write):
-    folder = write("train.tsv", "text\tmark", "x\t1")
-    with pytest.raises(ValueError, match=r"no column 'body' among 'text', 'mark'"):
-        read(folder, text_a_column="body")
-    with pytest.raises(ValueError, match=r"no column 'label' among 'text', 'mark'.*--label_column"):
-        read(folder)
 
 
 def test_a_test_file_may_lack_labels(write):
@@ -110,16 +119,6 @@ def test_fractions_are_scores_and_not_classes(write):
     assert data.task.num_labels == 1
     assert data.task.selection_metric == "pearson"
     assert [example.label for example in data.examples] == ["1", "2.5", "2.5"]
-
-
-def test_a_wrong_label_column_is_detected(write):
-    rows = (f"x\tr{number}" for number in range(1001))
-    folder = write("train.tsv", "text\tlabel", *rows)
-    with pytest.raises(ValueError, match="1001 examples with 1001 different labels"):
-        read(folder)
-    folder = write("train.tsv", "text\tlabel", "x\ta", "y\ta")
-    with pytest.raises(ValueError, match=r"2 examples with 1 different labels \(a\)"):
-        read(folder)
 
 
 def test_two_files_for_one_split_are_rejected(write):

@@ -248,6 +248,50 @@ def test_a_bad_row_is_an_error_with_its_line_or_counted(write, warnings, row, pr
     assert any("line 3" in text for text in warnings)
 
 
+NEWS = {"sentence": "新闻", "label": "100"}
+TEST_HEADER = "index\tsentence1\tsentence2"
+
+
+@pytest.mark.parametrize(
+    ("file", "allowed", "rows", "named"),
+    [
+        ("RTE/dev.tsv", 1, [HEADER, GOOD, "x", "y"], r"line 4: .*--max_bad_rows=1"),
+        (
+            "RTE/dev.tsv",
+            0,
+            [HEADER.replace("\t", ","), GOOD.replace("\t", ",")],
+            "line 2: .* got 1 ",
+        ),
+        ("RTE/dev.tsv", 0, [GOOD, GOOD], r"line 1: expected a header"),
+        ("RTE/dev.tsv", 0, [""], "empty"),
+        ("RTE/dev.tsv", 0, [HEADER], "no usable example"),
+        # A test row is never skipped.
+        ("RTE/test.tsv", 9, [TEST_HEADER, "0\tone\ttwo", "1\tone"], "line 3: "),
+        ("CoLA/train.tsv", 0, ["x\tlabel\tmark\tsentence", "x\t1\t\tIt"], "line 1: .*'label'"),
+        ("tnews/dev.json", 0, [NEWS, "{"], "line 2: "),
+        ("tnews/test.json", 0, [{"sentence": "新闻", "id": "\ud800"}], "line 1: 'id' .*surrogate"),
+    ],
+)
+def test_an_error_names_file_and_line(write, file, allowed, rows, named):
+    task, split = file.split("/")[0].lower(), file.split("/")[1].split(".")[0]
+    with pytest.raises(ValueError, match=rf"{file}.*{named}"):
+        read_examples(TASKS[task], write(file, *rows), split, max_bad_rows=allowed)
+
+
+@pytest.mark.parametrize(
+    ("changes", "value"),
+    [
+        ({"label": "105"}, "'105'"),
+        ({"label": None}, "None"),
+        ({"label": [1]}, r"\[1\]"),
+        ({"sentence": 5}, "'sentence' is 5"),
+    ],
+)
+def test_an_error_names_the_value_of_a_json_row(write, changes, value):
+    with pytest.raises(ValueError, match=rf"tnews/dev\.json, line 2: .*{value}"):
+        read_examples(TASKS["tnews"], write("tnews/dev.json", NEWS, NEWS | changes), "dev")
+
+
 @pytest.mark.parametrize(("name", "separator"), [("train.tsv", "\t"), ("train.csv", ",")])
 def test_a_row_wider_than_the_header_of_a_custom_task_is_bad(write, name, separator):
     rows = (["text", "label"], ["fine", "good"], ["poor", "bad", "good"], ["dull", "bad"])
@@ -259,12 +303,6 @@ def test_a_row_wider_than_the_header_of_a_custom_task_is_bad(write, name, separa
         read_examples(task, folder, "train")
     data = read_examples(task, folder, "train", max_bad_rows=1)
     assert [example.text_a for example in data.examples] == ["fine", "dull"]
-
-
-def test_one_bad_row_too_many_is_an_error(write):
-    folder = write("RTE/dev.tsv", HEADER, GOOD, "x", "y")
-    with pytest.raises(ValueError, match=r"line 4: .*--max_bad_rows=1"):
-        read_examples(TASKS["rte"], folder, "dev", max_bad_rows=1)
 
 
 @pytest.mark.parametrize(
@@ -286,35 +324,6 @@ def test_labels_and_ids_that_do_not_fit_in_a_line_are_rejected(write, changes, p
     folder = write("train.jsonl", row, row | changes)
     with pytest.raises(ValueError, match=rf"train\.jsonl, line 2: {problem}"):
         custom.find_task("tsv", folder, CustomDataSettings())
-
-
-def test_an_id_that_is_not_valid_unicode_is_detected_in_a_test_file(write):
-    row = {"text": "x", "label": "a", "id": "1"}
-    folder = write("test.jsonl", row, row | {"id": "\ud800"})
-    task = custom.find_task("tsv", folder, CustomDataSettings(labels=("a", "b")))
-    with pytest.raises(ValueError, match=r"test\.jsonl, line 2: 'id' contains a lone surrogate"):
-        read_examples(task, folder, "test")
-
-
-def test_json_rows_are_checked_too(write):
-    good = {"sentence": "新闻", "label": "100"}
-    for bad, problem in [
-        ("{", "expected a JSON object"),
-        ({"sentence": "新闻"}, "no key 'label'"),
-        ({"sentence": 5, "label": "100"}, "'sentence' is 5, expected text"),
-        ({"sentence": "新闻", "label": "105"}, r"unknown label '105'; expected 100, .*…"),
-        ({"sentence": "新闻", "label": None}, "the label is None"),
-        ({"sentence": "新闻", "label": [1]}, r"the label is \[1\]"),
-    ]:
-        folder = write("tnews/dev.json", good, bad)
-        with pytest.raises(ValueError, match=rf"tnews/dev.json, line 2: {problem}"):
-            read_examples(TASKS["tnews"], folder, "dev")
-
-
-def test_a_test_row_is_never_skipped(write):
-    folder = write("RTE/test.tsv", "index\tsentence1\tsentence2", "0\tone\ttwo", "1\tone")
-    with pytest.raises(ValueError, match=r"RTE/test.tsv, line 3: .*needs a prediction"):
-        read_examples(TASKS["rte"], folder, "test", max_bad_rows=9)
 
 
 def test_an_empty_text_of_a_test_file_is_kept_and_reported(write, warnings):
@@ -353,30 +362,6 @@ def test_qqp_skips_short_rows_and_keeps_empty_texts_and_wide_rows_like_google(wr
     folder = write("QQP/train.tsv", "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate", *rows)
     with pytest.raises(ValueError, match="line 2: unknown label 'maybe'"):
         read_examples(TASKS["qqp"], folder, "train")
-
-
-def test_a_wrong_separator_or_a_missing_header_is_rejected(write):
-    folder = write("RTE/dev.tsv", "index,sentence1,sentence2,label", "5,one,two,entailment")
-    with pytest.raises(
-        ValueError, match=r"dev.tsv, line 2: expected 2 or more columns, got 1 \(tabs"
-    ):
-        read_examples(TASKS["rte"], folder, "dev")
-    folder = write("RTE/dev.tsv", GOOD, GOOD)
-    with pytest.raises(ValueError, match=r"dev.tsv, line 1: expected a header"):
-        read_examples(TASKS["rte"], folder, "dev")
-
-
-def test_an_unexpected_header_is_a_bad_row(write):
-    folder = write("CoLA/train.tsv", "source\tlabel\tmark\tsentence", "gj04\t1\t\tIt is.")
-    with pytest.raises(ValueError, match=r"train.tsv, line 1: unknown label 'label'"):
-        read_examples(TASKS["cola"], folder, "train")
-
-
-def test_files_without_an_example_are_rejected(write):
-    with pytest.raises(ValueError, match="the file is empty"):
-        read_examples(TASKS["rte"], write("RTE/dev.tsv", ""), "dev")
-    with pytest.raises(ValueError, match="contains no usable example"):
-        read_examples(TASKS["rte"], write("RTE/dev.tsv", HEADER), "dev")
 
 
 def test_an_error_says_where_missing_data_was_looked_for(write, tmp_path):

@@ -219,7 +219,7 @@ def test_former_names_are_accepted_but_not_shown(old, name, value):
 
 def settings_of(script):
     """The settings class of a program or tool."""
-    module = PROGRAMS.get(script, f"commands.{script}")
+    module = PROGRAMS.get(script, f"cli.{script}")
     return importlib.import_module(f"albert_tf.{module}").Settings
 
 

@@ -7,7 +7,10 @@ import subprocess
 import sys
 
 import pytest
+from absl import flags as absl_flags
 
+from albert_tf import data
+from albert_tf.cli.flags import parse
 from albert_tf.data.records import count_records
 from tests.conftest import ROOT, TOY_TEXT
 
@@ -61,10 +64,15 @@ def test_a_run_from_text_to_records(tmp_path, flags):
         ("--albert_zh_compat", "albert_zh_compat requires a WordPiece vocabulary"),
     ],
 )
-def test_a_wrong_flag_is_reported_in_one_line(flags, flag, reason):
-    done = call(*flags, flag)
+def test_a_wrong_flag_is_named(flags, flag, reason):
+    with pytest.raises((ValueError, OSError, absl_flags.Error), match=reason):
+        data.run(parse(data.Settings, [*flags, flag]))
+
+
+def test_an_error_is_one_line(flags):
+    done = call(*flags, "--input_file=nowhere/*.txt")
     assert done.returncode == 1
-    assert re.search(rf"^create_pretraining_data\.py: .*{reason}", done.stderr, re.MULTILINE)
+    assert re.search(r"^create_pretraining_data\.py: .*nowhere", done.stderr, re.MULTILINE)
     assert "Traceback" not in done.stderr
 
 

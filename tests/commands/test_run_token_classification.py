@@ -1,4 +1,4 @@
-"""run_token_classification.py as a user runs it, on sentences about a river and a town."""
+"""What run_token_classification.py alone does; `test_programs.py` has what all programs do."""
 
 from __future__ import annotations
 
@@ -9,85 +9,17 @@ import pytest
 import tensorflow as tf
 
 from albert_tf import token_classification
-from albert_tf.checkpoints import store
-from albert_tf.cli import programs
-from albert_tf.cli.flags import parse
-from albert_tf.finetuning.sweeps import TABLE_FILE
 from albert_tf.token_classification import task
 from albert_tf.tokenization import FullTokenizer
-from tests.conftest import TOY_TEXT
-from tests.script_runner import killed_at, logged_rates, tensors
-
-PLACES = {"river": "LOC", "landing": "LOC", "sea": "LOC", "boat": "OBJ"}
-ALL = ["--do_train", "--do_eval", "--do_predict"]
-TO_STEP_5 = ["--train_step=5", "--save_checkpoints_steps=2", "--keep_checkpoint_max=0"]
-
-
-def conll(has_labels=True):
-    """Writes the toy text in columns; words after "the" or "a" are labeled if in the table."""
-    lines = []
-    for sentence in TOY_TEXT.splitlines():
-        for word in sentence.replace(",", " ,").replace(".", " .").split():
-            label = f"B-{PLACES[word]}" if word in PLACES else "O"
-            lines.append(f"{word} {label}" if has_labels else word)
-        lines.append("")
-    return "\n".join(lines)
-
-
-@pytest.fixture(scope="module", name="run")
-def with_model(tmp_path_factory, config_file, toy_spm_model):
-    data = tmp_path_factory.mktemp("conll")
-    for split in ("train", "dev"):
-        (data / f"{split}.txt").write_text(conll())
-    (data / "test.conll").write_text(conll(has_labels=False))
-
-    def run(*arguments):
-        always = [
-            *(f"--data_dir={data}", f"--albert_config_file={config_file}"),
-            *(f"--spm_model_file={toy_spm_model}", "--max_seq_length=17", "--train_batch_size=5"),
-            *("--learning_rate=0.01", "--log_steps=2", "--noplots", "--precision=float32"),
-        ]
-        settings = parse(token_classification.Settings, [*always, *arguments])
-        return programs.run("run-token-classification", settings)
-
-    return run
-
-
-@pytest.fixture(scope="module", name="finished")
-def run_through(run, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("through")
-    run(f"--output_dir={folder}", *ALL, *TO_STEP_5, "--plots")
-    return folder
-
-
-def contents(folder):
-    times = {"run.json", "runs.jsonl"}  # these say when and how it was run
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file() and "tfevents" not in path.name and path.name not in times
-    }
+from tests.commands.fine_tuning_programs import conll
 
 
 def columns(path):
     return [line.split("\t") for line in path.read_text().splitlines() if line]
 
 
-def test_the_learning_rate_depends_on_the_finished_steps(finished):
-    assert logged_rates(finished) == pytest.approx({2: 0.008, 4: 0.004, 5: 0.002})
-
-
-def test_every_checkpoint_is_evaluated_and_the_best_is_kept(finished):
-    text = (finished / "eval_results.txt").read_text()
-    assert re.findall(r"global_step = (\d+)", text) == ["0", "2", "4", "5"]
-    assert "f1_LOC = " in text
-    values = [float(value) for value in re.findall(r"\nf1 = (\S+)", text)]
-    best = tensors(finished / "model.ckpt-best")["global_step"]
-    # Of equally good checkpoints, the last one is kept.
-    assert best == max(zip(values, (0, 2, 4, 5), strict=True))[1]
-
-
-def test_predictions_of_all_tokens_are_written_in_columns(finished):
+def test_predictions_of_all_tokens_are_written_in_columns(tagger):
+    finished = tagger.out
     rows = columns(finished / "dev_predictions.tsv")
     expected = [line.split() for line in conll().splitlines() if line]
     assert [row[:2] for row in rows] == expected
@@ -101,30 +33,8 @@ def test_predictions_of_all_tokens_are_written_in_columns(finished):
     assert not (finished / "predict_results.txt").exists()
 
 
-def test_the_curve_is_drawn_without_a_confusion_matrix(finished):
-    assert [path.name for path in finished.glob("*.png")] == ["training_curve.png"]
-
-
-@pytest.mark.slow  # tests/finetuning/test_run.py has it in the default tier
-def test_a_killed_run_resumes_bit_for_bit(finished, run, tmp_path):
-    arguments = [f"--output_dir={tmp_path}", *ALL, *TO_STEP_5]
-    with killed_at(4):
-        run(*arguments)
-    assert list(store.list_checkpoints(str(tmp_path))) == [0, 2]
-    run(*arguments)
-    ours, theirs = contents(tmp_path), contents(finished)
-    for name in theirs:
-        if not name.endswith((".png", ".jsonl")):
-            same = ours[name].replace(str(tmp_path).encode(), str(finished).encode())
-            assert same == theirs[name], name
-    before = contents(tmp_path)
-    run(*arguments)
-    assert contents(tmp_path) == before
-
-
-def test_the_exported_model_predicts_like_the_best_checkpoint(finished, run, tmp_path):
-    run(f"--output_dir={finished}", f"--export_dir={tmp_path}")
-    (path,) = tmp_path.iterdir()
+def test_the_exported_model_predicts_like_the_best_checkpoint(tagger, tmp_path):
+    finished, path = tagger.out, tagger.saved_model()
     assert (path / "assets.extra" / "labels.txt").read_text() == "B-LOC\nB-OBJ\nO\n"
     tokenizer = FullTokenizer(spm_model_file=str(path / "assets.extra" / "toy.model"))
     settings = token_classification.Settings(data_dir=str(tmp_path), output_dir="none")
@@ -151,17 +61,3 @@ def test_the_exported_model_predicts_like_the_best_checkpoint(finished, run, tmp
         np.testing.assert_array_equal(by_texts[name], by_words[name], name)
     begin, end = by_texts["begins"][0, 1].numpy(), by_texts["ends"][0, 1].numpy()
     assert texts[0].numpy()[begin:end].decode() == data.examples[0].tokens[1]
-
-
-@pytest.mark.slow  # tests/finetuning/test_run.py has it in the default tier
-def test_a_sweep_has_a_row_for_each_run_and_runs_stop_early(run, tmp_path):
-    phases = ["--do_train", "--do_eval", "--train_step=9", "--save_checkpoints_steps=1"]
-    sweep = ["--num_runs=2", "--seed=7", "--learning_rate=0", "--early_stopping_patience=1"]
-    run(f"--output_dir={tmp_path}", *phases, *sweep)
-    header, *rows = columns(tmp_path / TABLE_FILE)
-    assert "f1" in header
-    assert [row[header.index("seed")] for row in rows] == ["7", "8"]
-    for seed in (7, 8):
-        folder = tmp_path / f"lr0_seed{seed}"
-        assert list(store.list_checkpoints(str(folder)))[-1] == 2
-        assert (folder / "dev_predictions.tsv").is_file()

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import subprocess
 import sys
 
 import my_task
-import numpy as np
 import pytest
 
 import albert_tf
 from albert_tf import inference, tasks
-from albert_tf.checkpoints import run_record
 from albert_tf.cli.flags import parse
 from albert_tf.finetuning.program import run_task
 from albert_tf.inference.model_folder import ModelFolder
 from tests.conftest import ROOT
-from tests.script_runner import stopped_at, tensors
 
 FILE = ROOT / "examples" / "my_task.py"
 SENTENCES = {"boats": "The boat waits at the landing.", "rain": "The rain falls on the town."}
@@ -67,23 +65,10 @@ def test_the_example_is_short():
     assert len(FILE.read_text(encoding="utf-8").splitlines()) <= 80
 
 
-def test_a_stopped_run_resumes_to_the_same_weights(run, trained, tmp_path):
-    flags = ["--do_train", "--do_eval", f"--output_dir={tmp_path}"]
-    with stopped_at(4):
-        run(*flags)
-    run(*flags)
-    expected = tensors(trained / "model.ckpt-6")
-    for name, value in tensors(tmp_path / "model.ckpt-6").items():
-        np.testing.assert_array_equal(value, expected[name], err_msg=name)
+def test_a_run_is_not_continued_with_other_labels(run, trained, tmp_path):
+    out = shutil.copytree(trained, tmp_path / "out")
     with pytest.raises(ValueError, match="contains a run with other settings"):
-        run(*flags, "--labels=rain,boats")
-
-
-def test_learning_rates_are_swept(run, tmp_path):
-    run("--do_train", "--do_eval", f"--output_dir={tmp_path}", "--learning_rate=0.01,0.001")
-    assert (tmp_path / "sweep_results.txt").is_file()
-    runs = [str(path.parent) for path in tmp_path.glob("*/run.json")]
-    assert [run_record.read_task(folder) for folder in runs] == ["multi_label"] * 2
+        run("--do_train", "--do_eval", f"--output_dir={out}", "--labels=rain,boats")
 
 
 def read(path):

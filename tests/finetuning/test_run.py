@@ -30,6 +30,7 @@ from albert_tf.finetuning.sweeps import TABLE_FILE, Result
 from albert_tf.finetuning.task import FineTuningTask, Split
 from albert_tf.serving import saved_model
 from albert_tf.training import session
+from albert_tf.training.loop import Trainer
 from tests.conftest import TINY_SHAPE
 from tests.script_runner import killed_at, stopped_at, tensors
 
@@ -508,6 +509,30 @@ def test_a_run_that_fails_at_its_start_does_not_block_the_next(fine_tune, tmp_pa
         fine_tune(train_step=1, **values)
     assert [path.name for path in (tmp_path / "out").iterdir()] == [".lock"]
     fine_tune(train_step=1)
+
+
+def test_a_sweep_that_was_stopped_keeps_its_finished_runs(fine_tune, tmp_path):
+    train, begun = Trainer.train, []
+
+    def stop_in_the_second(trainer, *rest, **more):
+        begun.append(trainer)
+        if len(begun) == 2:
+            raise KeyboardInterrupt
+        return train(trainer, *rest, **more)
+
+    def files():
+        found = (tmp_path / "out" / "lr0.1_seed7").iterdir()
+        return {path.name: path.read_bytes() for path in found if path.is_file()}
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Trainer, "train", stop_in_the_second)
+        with pytest.raises(KeyboardInterrupt):
+            fine_tune(train_step=1, learning_rate=(0.1, 0.3), seed=7)
+    before = files()
+    fine_tune(train_step=1, learning_rate=(0.1, 0.3), seed=7)
+    changed = {name for name, content in files().items() if before.get(name) != content}
+    assert changed <= {"run.json", "runs.jsonl"}  # these say when it was run
+    assert {path.name for path in (tmp_path / "out").glob("lr*")} == {"lr0.1_seed7", "lr0.3_seed7"}
 
 
 def test_a_sweep_writes_a_folder_per_run_and_a_table_and_exports_the_best(fine_tune, tmp_path):

@@ -215,40 +215,6 @@ def test_records_of_another_vocabulary_are_rejected(tmp_path, settings):
         pretraining.run(dataclasses.replace(other, do_train=False))
 
 
-@pytest.mark.slow  # tests/training/test_loop.py covers this in the default tier
-def test_a_resumed_run_equals_an_uninterrupted_one_and_keeps_the_best(tmp_path, training):
-    whole = pretraining.run(training)
-    output_dir = tmp_path / "two"
-    first = dataclasses.replace(training, output_dir=str(output_dir))
-    # The learning rate depends on the last step, so the first part is an interrupted run.
-    with pytest.MonkeyPatch.context() as patch:
-        cut_short(patch, 4)
-        with pytest.raises(KeyboardInterrupt):
-            pretraining.run(first)
-    assert list(store.list_checkpoints(str(output_dir))) == [0, 4]
-    result = pretraining.run(first)
-    assert_is_complete(output_dir, result, first)
-    assert [e.metrics for e in result.evaluations] == [e.metrics for e in whole.evaluations]
-    one = tensors(tmp_path / "out" / "model.ckpt-9")
-    for name, value in tensors(output_dir / "model.ckpt-9").items():
-        np.testing.assert_array_equal(value, one[name], err_msg=name)
-
-
-def cut_short(patch, step):
-    """Makes a run save `step`, and stop before it trains another step."""
-    from albert_tf.training.loop import Trainer
-
-    save = Trainer.save
-
-    def save_and_stop(trainer, **options):
-        prefix = save(trainer, **options)
-        if trainer.step == step:
-            raise KeyboardInterrupt
-        return prefix
-
-    patch.setattr(Trainer, "save", save_and_stop)
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -18,7 +18,6 @@ from albert_tf.finetuning.task import Split
 from albert_tf.squad import program
 from albert_tf.squad.settings import Settings
 from albert_tf.training import session
-from albert_tf.training.evaluation import read_evaluations
 from tests.squad.test_task import make_data, make_task
 
 
@@ -71,19 +70,6 @@ def read(folder, name):
     return json.loads((folder / name).read_text())
 
 
-def test_answers_have_the_reported_scores(config, folder, version_2):
-    run = make_run(config, folder, version_2)
-    _, text = run.do_all()
-    (found,) = read_evaluations(str(folder))
-    assert text == "".join(f"{key} = {value}\n" for key, value in sorted(found.metrics.items()))
-    assert found.step == 3
-    assert (folder / "model.ckpt-best.index").exists()
-    assert set(read(folder, "predictions.json")) == {
-        e.qas_id for e in make_data(version_2).examples
-    }
-    assert len(run._predictors) == 1  # one trace for evaluation and prediction
-
-
 def test_without_a_known_threshold_zero_is_used(config, folder, version_2, monkeypatch):
     logged = []
     monkeypatch.setattr(logging, "warning", lambda text, *_: logged.append(text))
@@ -97,13 +83,6 @@ def test_without_a_known_threshold_zero_is_used(config, folder, version_2, monke
         assert {q for q, text in predictions.items() if not text} == {
             q for q in odds if odds[q] > 0
         }
-
-
-def test_the_text_for_a_single_question_matches_its_answer(config, folder, version_2):
-    threshold = {"null_score_diff_threshold": 1e9} if version_2 else {}
-    names = ("test", "question")
-    _, text = make_run(config, folder, version_2, names, **threshold).do_all()
-    assert text.splitlines()[0] == read(folder, "predictions.json")["q1"]
 
 
 def test_exports_compute_in_float32_and_leave_the_session_unchanged(config, folder, version_2):

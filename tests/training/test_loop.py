@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import os
 import shutil
@@ -65,26 +66,49 @@ def make_task(tiny_config):
     return PretrainingTask(config, SEQ_LENGTH, MAX_PREDICTIONS)
 
 
-def make_trainer(
-    task, output_dir, learning_rate=0.01, kind="lamb", signature=None, num_train_steps=7, **changes
-):
-    os.makedirs(output_dir, exist_ok=True)
+def make_step(task, learning_rate, kind, signature=None):
     tf_keras.utils.set_random_seed(3)
     schedule = optimization.WarmUpPolynomialDecay(learning_rate, 7, 2)
     optimizer = optimization.create_optimizer(kind, schedule)
-    take_step = TrainStep(
+    return TrainStep(
         task.build_model(), task, optimizer, StepOptions(seed=3), batch_signature=signature
     )
-    settings = RunSettings(
-        **{
-            "output_dir": str(output_dir),
-            "save_checkpoints_steps": 3,
-            "log_steps": 2,
-            "train_batch_size": BATCH_SIZE,
-        }
-        | changes
-    )
-    return Trainer(take_step, settings, num_train_steps)
+
+
+def make_trainer(task, output_dir, learning_rate=0.01, kind="lamb", step=None, **changes):
+    """Returns a trainer at step 0, which has to compile its step if none is given."""
+    os.makedirs(output_dir, exist_ok=True)
+    settings = {"save_checkpoints_steps": 3, "log_steps": 2, "train_batch_size": BATCH_SIZE}
+    num_train_steps = changes.pop("num_train_steps", 7)
+    settings = RunSettings(**settings | {"output_dir": str(output_dir)} | changes)
+    return Trainer(step or make_step(task, learning_rate, kind), settings, num_train_steps)
+
+
+@pytest.fixture(scope="module", name="compiled_steps")
+def keep_steps(task):
+    """Steps by learning rate, with their first state."""
+
+    @functools.cache
+    def make(learning_rate, kind):
+        step = make_step(task, learning_rate, kind)
+        variables = [*step.model.variables, *step.optimizer.slot_variables(step.variables).values()]
+        return step, [(variable, variable.numpy()) for variable in variables]
+
+    return make
+
+
+@pytest.fixture(name="again")
+def trainer_maker(task, compiled_steps):
+    """`make_trainer` with a step that is compiled once for all tests: one trainer at a time."""
+
+    def make(output_dir, learning_rate=0.01, kind="lamb", **changes):
+        step, state = compiled_steps(learning_rate, kind)
+        for variable, value in state:
+            variable.assign(value)
+        step.optimizer.iterations.assign(0)
+        return make_trainer(task, output_dir, step=step, **changes)
+
+    return make
 
 
 def train(trainer, records, after_save=None):
@@ -171,10 +195,10 @@ def test_a_checkpoint_has_weights_moments_and_step_under_googles_names(finished)
 
 
 def test_training_continues_while_a_checkpoint_is_written(
-    finished, task, records, tmp_path, monkeypatch
+    finished, again, records, tmp_path, monkeypatch
 ):
     """The checkpoint has the state of its step; the next one waits for it."""
-    trainer, save, seen = make_trainer(task, tmp_path), store.save_checkpoint, []
+    trainer, save, seen = again(tmp_path), store.save_checkpoint, []
 
     def save_late(prefix, tensors):
         end = time.monotonic() + 60
@@ -195,7 +219,7 @@ def test_training_continues_while_a_checkpoint_is_written(
             np.testing.assert_array_equal(found.get_tensor(name), expected.get_tensor(name), name)
 
 
-def test_a_checkpoint_that_cannot_be_written_ends_the_run(task, records, tmp_path, monkeypatch):
+def test_a_checkpoint_that_cannot_be_written_ends_the_run(again, records, tmp_path, monkeypatch):
     save = store.save_checkpoint
 
     def save_until_full(prefix, tensors):
@@ -204,24 +228,24 @@ def test_a_checkpoint_that_cannot_be_written_ends_the_run(task, records, tmp_pat
         save(prefix, tensors)
 
     monkeypatch.setattr(store, "save_checkpoint", save_until_full)
-    trainer = make_trainer(task, tmp_path)
+    trainer = again(tmp_path)
     with pytest.raises(OSError, match="the disk is full"):
         train(trainer, records)
     assert list(store.list_checkpoints(str(tmp_path))) == [0]
     assert trainer.step < 7
 
 
-def test_without_log_steps_a_resumed_run_reports_as_it_did(task, records, tmp_path, monkeypatch):
+def test_without_log_steps_a_resumed_run_reports_as_it_did(again, records, tmp_path, monkeypatch):
     monkeypatch.setattr(metrics_log, "TIMED", 0.0)
     monkeypatch.setattr(metrics_log, "round_steps", lambda most: 2)
     with killed_at(6):
-        train(make_trainer(task, tmp_path, log_steps=0), records)
+        train(again(tmp_path, log_steps=0), records)
     assert [line["step"] for line in lines_of(tmp_path)] == [2, 3, 4, 6]
     monkeypatch.setattr(metrics_log, "round_steps", lambda most: 1)  # on a slower machine
-    again = make_trainer(task, tmp_path, log_steps=0)
-    assert again.restore_latest()
-    assert again.step == 3
-    train(again, records)
+    trainer = again(tmp_path, log_steps=0)
+    assert trainer.restore_latest()
+    assert trainer.step == 3
+    train(trainer, records)
     assert [line["step"] for line in lines_of(tmp_path)] == [2, 3, 4, 6, 7]
 
 
@@ -244,61 +268,63 @@ def test_a_step_that_compiles_another_length_is_left_out_of_the_speed(
     assert left_out == [3]
 
 
-def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(finished, task, records, tmp_path):
+def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(
+    finished, again, task, records, tmp_path
+):
     through, through_dir = finished
     # Steps 4 and 5 are lost, as when the machine fails.
     with killed_at(5):
-        train(make_trainer(task, tmp_path, num_train_steps=5), records)
-    again = make_trainer(task, tmp_path)
-    assert again.restore_latest()
-    assert again.step == 3
-    train(again, records)
+        train(again(tmp_path, num_train_steps=5), records)
+    resumed = make_trainer(task, tmp_path)
+    assert resumed.restore_latest()
+    assert resumed.step == 3
+    train(resumed, records)
     for name, value in through.state().items():
-        np.testing.assert_array_equal(again.state()[name], value, err_msg=name)
+        np.testing.assert_array_equal(resumed.state()[name], value, err_msg=name)
     ours, theirs = lines_of(tmp_path), lines_of(through_dir)
     assert [line["step"] for line in ours] == [2, 3, 4, 6, 7]
     assert ours == theirs
 
 
-def test_the_step_is_traced_once_for_batches_of_all_lengths(task, records, tmp_path):
+def test_the_step_is_traced_once_for_batches_of_all_lengths(task, records):
     dataset = input_pipeline.training_dataset(records, task.features, BATCH_SIZE, 3)
     signature = {
         name: tf.TensorSpec([None] * len(spec.shape), spec.dtype)
         for name, spec in dataset.element_spec.items()
     }
-    trainer = make_trainer(task, tmp_path, signature=signature)
+    step = make_step(task, 0.01, "lamb", signature)
     counts = []
     for size, batch in zip((5, 3, 4), dataset, strict=False):
-        trainer.take_step({name: value[:size] for name, value in batch.items()})
-        counts.append(trainer.take_step.function.experimental_get_tracing_count())
+        step({name: value[:size] for name, value in batch.items()})
+        counts.append(step.function.experimental_get_tracing_count())
     assert counts[0] == counts[-1]
 
 
-def test_a_finished_run_is_not_changed(finished, task, records):
+def test_a_finished_run_is_not_changed(finished, again, records):
     _, output_dir = finished
     before = {path.name: path.stat().st_mtime_ns for path in output_dir.iterdir()}
-    again = make_trainer(task, output_dir)
-    assert again.restore_latest()
-    train(again, records)
+    trainer = again(output_dir)
+    assert trainer.restore_latest()
+    train(trainer, records)
     assert {path.name: path.stat().st_mtime_ns for path in output_dir.iterdir()} == before
 
 
 def test_missing_results_of_a_killed_run_are_written_by_the_next_one(
-    finished, task, records, tmp_path
+    finished, again, records, tmp_path
 ):
     _, output_dir = finished
     shutil.copytree(output_dir, tmp_path / "killed")
     path = tmp_path / "killed" / "results.json"
     path.write_text('{"train": {"step": 4}, "eval": {"loss": 2.5}}')  # of a shorter run
-    again = make_trainer(task, tmp_path / "killed")
-    assert again.restore_latest()
-    train(again, records)
+    trainer = again(tmp_path / "killed")
+    assert trainer.restore_latest()
+    train(trainer, records)
     expected = json.loads((output_dir / "results.json").read_text())
     assert expected["train"]["step"] == 7
     assert json.loads(path.read_text()) == expected | {"eval": {"loss": 2.5}}
 
 
-def test_old_checkpoints_are_deleted_and_other_files_kept(task, records, tmp_path):
+def test_old_checkpoints_are_deleted_and_other_files_kept(again, records, tmp_path):
     (tmp_path / "model.ckpt-best.index").write_text("mine")
     (tmp_path / "notes.txt").write_text("mine")
     announced = []
@@ -307,7 +333,7 @@ def test_old_checkpoints_are_deleted_and_other_files_kept(task, records, tmp_pat
         assert os.path.exists(prefix + ".index")
         announced.append(os.path.basename(prefix))
 
-    trainer = make_trainer(task, tmp_path, keep_checkpoint_max=2, save_checkpoints_steps=2)
+    trainer = again(tmp_path, keep_checkpoint_max=2, save_checkpoints_steps=2)
     train(trainer, records, look)
     assert announced == [f"model.ckpt-{step}" for step in (0, 2, 4, 6, 7)]
     assert list(store.list_checkpoints(str(tmp_path))) == [6, 7]
@@ -316,8 +342,8 @@ def test_old_checkpoints_are_deleted_and_other_files_kept(task, records, tmp_pat
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
 
 
-def test_an_infinite_loss_stops_the_run_and_reports_the_step(task, records, tmp_path):
-    trainer = make_trainer(task, tmp_path, learning_rate=1e30, kind="adamw", log_steps=1)
+def test_an_infinite_loss_stops_the_run_and_reports_the_step(again, records, tmp_path):
+    trainer = again(tmp_path, learning_rate=1e30, kind="adamw", log_steps=1)
     with pytest.raises(NonFiniteLossError, match=r"not finite at step \d.*model\.ckpt-0 *\."):
         train(trainer, records)
     assert list(store.list_checkpoints(str(tmp_path))) == [0]
@@ -327,9 +353,9 @@ def test_an_infinite_loss_stops_the_run_and_reports_the_step(task, records, tmp_
 
 
 @pytest.mark.parametrize("nan_policy", ["stop", "skip"])
-def test_infinite_weights_are_not_saved(task, records, tmp_path, nan_policy):
+def test_infinite_weights_are_not_saved(again, records, tmp_path, nan_policy):
     changes = {"save_checkpoints_steps": 1, "nan_policy": nan_policy}
-    trainer = make_trainer(task, tmp_path, learning_rate=3e38, kind="adamw", **changes)
+    trainer = again(tmp_path, learning_rate=3e38, kind="adamw", **changes)
     with pytest.raises(
         NonFiniteLossError, match=r"\d+ weights and moments are not finite after update \d; the fir"
     ) as error:
@@ -337,9 +363,9 @@ def test_infinite_weights_are_not_saved(task, records, tmp_path, nan_policy):
     last = list(store.list_checkpoints(str(tmp_path)))[-1]
     assert last == trainer.step - 1
     assert f"the last good checkpoint is {tmp_path}/model.ckpt-{last}. " in str(error.value)
-    again = make_trainer(task, tmp_path, **changes)
-    assert again.restore_latest()
-    assert again.step == last
+    trainer = again(tmp_path, **changes)
+    assert trainer.restore_latest()
+    assert trainer.step == last
 
 
 def test_a_checkpoint_that_is_not_finite_is_rejected(task, tmp_path):
