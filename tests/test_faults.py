@@ -24,7 +24,7 @@ from albert_tf.checkpoints.names import DATA_SUFFIX
 from albert_tf.checkpoints.store import find_damage
 from albert_tf.data.records import read_records
 from albert_tf.data.tfrecord import FOOTER_BYTES, HEADER_BYTES
-from tests.commands.test_run_classifier import write_sts
+from tests.cli.test_run_classifier import write_sts
 from tests.conftest import MAX_PREDICTIONS, ROOT, SEQ_LENGTH, TINY_SHAPE
 from tests.script_runner import tensors
 from tests.training.test_loop import write_records

@@ -22,7 +22,7 @@ import pytest
 from albert_tf.classification.tasks import TASKS
 from albert_tf.cli import train_vocabulary
 from albert_tf.config import AlbertConfig
-from tests.commands.fine_tuning_programs import (
+from tests.cli.fine_tuning_programs import (
     ANSWERABLE,
     CHOICES,
     PASSAGE,

@@ -18,7 +18,7 @@ from albert_tf import (
 )
 from albert_tf.cli import convert_checkpoint, programs, train_vocabulary
 from albert_tf.cli.flags import parse
-from tests.commands.fine_tuning_programs import (
+from tests.cli.fine_tuning_programs import (
     ANSWERABLE,
     CHOICES,
     PASSAGE,

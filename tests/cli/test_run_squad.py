@@ -12,7 +12,7 @@ import tensorflow as tf
 from absl import logging
 
 from albert_tf.training.loop import Trainer
-from tests.commands.fine_tuning_programs import ANSWERABLE, CONTEXTS, QUESTIONS, write_squad
+from tests.cli.fine_tuning_programs import ANSWERABLE, CONTEXTS, QUESTIONS, write_squad
 from tests.script_runner import tensors
 
 VERSIONS = pytest.mark.parametrize("version", ["squad_1", "squad_2"])

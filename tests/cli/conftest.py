@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.commands.fine_tuning_programs import PROGRAMS, Program
+from tests.cli.fine_tuning_programs import PROGRAMS, Program
 
 
 def finished(name):

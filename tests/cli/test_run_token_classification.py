@@ -11,7 +11,7 @@ import tensorflow as tf
 from albert_tf import token_classification
 from albert_tf.token_classification import task
 from albert_tf.tokenization import FullTokenizer
-from tests.commands.fine_tuning_programs import conll
+from tests.cli.fine_tuning_programs import conll
 
 
 def columns(path):

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from albert_tf.checkpoints import store
-from tests.commands.fine_tuning_programs import CHOICES, PASSAGE, write_article
+from tests.cli.fine_tuning_programs import CHOICES, PASSAGE, write_article
 from tests.script_runner import start_of, tensors
 
 

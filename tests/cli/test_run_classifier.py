@@ -16,7 +16,7 @@ import albert_tf
 from albert_tf.checkpoints import store
 from albert_tf.data.tfrecord import encode_examples
 from albert_tf.finetuning.sequences import TokenSequences
-from tests.commands.fine_tuning_programs import SENTENCES
+from tests.cli.fine_tuning_programs import SENTENCES
 from tests.script_runner import start_of, tensors
 
 

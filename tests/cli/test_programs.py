@@ -9,7 +9,7 @@ import pytest
 from absl import flags as absl_flags
 
 from albert_tf.checkpoints import store
-from tests.commands.fine_tuning_programs import ALL, PROGRAMS
+from tests.cli.fine_tuning_programs import ALL, PROGRAMS
 from tests.script_runner import logged_rates, tensors
 
 
