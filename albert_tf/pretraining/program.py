@@ -159,14 +159,7 @@ def train(
         evaluator: evaluates each checkpoint; None for no evaluation.
         reports: of the run, as in `Curves`.
     """
-    strategy = opened.strategy
-    schedule = optimization.WarmUpPolynomialDecay(
-        choose_learning_rate(settings),
-        settings.num_train_steps,
-        settings.num_warmup_steps,
-        settings.start_warmup_step,
-        settings.poly_power,
-    )
+    strategy, schedule = opened.strategy, make_schedule(settings)
     opened.agree(identity)
     trainer = session.make_trainer(
         settings,
@@ -201,6 +194,17 @@ def train(
         return input_pipeline.batches(dataset, train_files, task.features)
 
     trainer.train(batches_from, evaluator.after_save if evaluator is not None else None)
+
+
+def make_schedule(settings: Settings) -> optimization.WarmUpPolynomialDecay:
+    """Returns the learning rate schedule of a run."""
+    return optimization.WarmUpPolynomialDecay(
+        choose_learning_rate(settings),
+        settings.num_train_steps,
+        settings.num_warmup_steps,
+        settings.start_warmup_step,
+        settings.poly_power,
+    )
 
 
 def make_evaluator(
