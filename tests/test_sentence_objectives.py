@@ -251,7 +251,7 @@ def test_records_of_earlier_versions_say_their_objective_by_googles_flag(make_re
 def test_a_run_cannot_change_its_objective_or_weight_silently(make_records, settings):
     records = without_metadata(make_records(NSP))
     first = settings(records, sentence_objective=NSP, sentence_loss_weight=0.5)
-    pretraining.run(dataclasses.replace(first, do_eval=False))
+    own = pretraining.run(first).evaluations[-1].metrics
     for changes in ({"sentence_objective": SOP}, {"sentence_loss_weight": 1.0}):
         for do_train in (True, False):
             other = dataclasses.replace(first, do_train=do_train, **changes)
@@ -261,7 +261,6 @@ def test_a_run_cannot_change_its_objective_or_weight_silently(make_records, sett
     crossed = dataclasses.replace(
         first, do_train=False, sentence_objective=SOP, allow_changed_settings=True
     )
-    own = pretraining.run(dataclasses.replace(first, do_train=False)).evaluations[-1].metrics
     other = pretraining.run(crossed).evaluations[-1].metrics
     assert other["sentence_order_loss"] == own["next_sentence_loss"]
 
