@@ -2,15 +2,16 @@ r"""Compares the roofline of pre-training steps on this CPU with measured steps.
 
     python benchmarks/bench_roofline.py
 
-tells how far the roofline of `tools/plan_run.py` is from reality: it measures the rate of a large
-matmul and the bandwidth of a large copy, and divides the time of real steps in float32 by the
-bound that follows from them. They alternate, and the fastest of several counts, so that other
-programs change the figures little.
+tells how far the roofline of `tools/plan_run.py` is from reality: it measures the rate of a matmul
+of base, and the bandwidth of a large copy, and divides the bound that follows from them by the time
+of real steps in float32. They alternate, and the fastest of several counts, so that other programs
+change the figures little.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
 import time
@@ -32,10 +33,10 @@ from albert_tf.config import AlbertConfig
 from albert_tf.costs import StepShape
 from albert_tf.training import precision
 
-SIZE = 4096  # rows and columns of the matmul
+SHAPE = (1024, 768, 3072)  # of the matmul: tokens, H and I of base
 COPIED = 2**26  # float32 values of the copy, 256 MiB
 STEPS = (("albert_tiny_zh", 32, 128), ("albert_base", 8, 128), ("albert_base", 2, 512))
-ROUNDS = 5  # the fastest counts
+ROUNDS = 9  # the fastest counts
 PREDICTIONS = 20
 
 
@@ -66,11 +67,13 @@ def main() -> None:
     args = parser.parse_args()
     precision.apply("float32")
     rng = np.random.default_rng(0)
-    matrix = tf.constant(rng.standard_normal((SIZE, SIZE), np.float32))
+    tokens, width, wide = SHAPE
+    activations = tf.constant(rng.standard_normal((tokens, width), np.float32))
+    kernel = tf.constant(rng.standard_normal((width, wide), np.float32))
     vector = tf.constant(rng.standard_normal(COPIED, np.float32))
 
     def multiply() -> None:
-        tf.matmul(matrix, matrix)[0, 0].numpy()
+        tf.matmul(activations, kernel)[0, 0].numpy()
 
     def copy() -> None:
         (vector + 1.0)[0].numpy()
@@ -83,7 +86,7 @@ def main() -> None:
         step()  # traces
         times = [[seconds_of(run) for run in (multiply, copy, step)] for _ in range(ROUNDS)]
         of_matmul, of_copy, of_step = (min(column) for column in zip(*times, strict=True))
-        bounds = flops * of_matmul / (2 * SIZE**3), moved * of_copy / (2 * 4 * COPIED)
+        bounds = flops * of_matmul / (2 * math.prod(SHAPE)), moved * of_copy / (2 * 4 * COPIED)
         figures = {
             "step": f"{name}, {batch_rows} x {length}",
             "computing / step": bounds[0] / of_step,
