@@ -248,6 +248,12 @@ def open_binary(path: str) -> IO[bytes]:
     return io.BufferedReader(_Reader(path), _READ_BYTES) if is_remote(path) else open(path, "rb")
 
 
+def read_bytes(path: str) -> bytes:
+    """Returns the content of a file; errors as in `open_binary`."""
+    with open_binary(path) as stream:
+        return stream.read()
+
+
 def open_unbuffered(path: str) -> io.RawIOBase:
     """Opens a file for reading parts of it; each `read` reads just as many bytes, if it has them.
 
@@ -481,8 +487,7 @@ def read_text(path: str) -> str:
         FileNotFoundError: the file does not exist.
         ValueError: the file is not UTF-8. The message names the line.
     """
-    with open_binary(path) as stream:
-        return decode_utf8(stream.read(), path).removeprefix("\ufeff")
+    return decode_utf8(read_bytes(path), path).removeprefix("\ufeff")
 
 
 def read_json(path: str) -> dict[str, Any]:

@@ -318,8 +318,7 @@ class _SentencePieceEncoder:
     """Converts normalized text to pieces and ids with a SentencePiece model."""
 
     def __init__(self, path: str):
-        with files.open_binary(path) as stream:
-            content = self.content = stream.read()
+        content = self.content = files.read_bytes(path)
         self.checksum = hashlib.sha256(content).hexdigest()
         try:
             self.sp = sentencepiece.SentencePieceProcessor(model_proto=content)
@@ -391,8 +390,7 @@ class _WordPieceEncoder:
     """Converts text to pieces and ids with a WordPiece vocabulary, caching words."""
 
     def __init__(self, path: str, do_lower_case: bool):
-        with files.open_binary(path) as stream:
-            self.content = stream.read()
+        self.content = files.read_bytes(path)
         self.checksum = hashlib.sha256(self.content).hexdigest()
         self.vocab = load_vocab(path)
         self.unk_id = self.vocab.get(UNKNOWN_TOKEN, -1)

@@ -141,7 +141,7 @@ def matmul_flops(text: str) -> dict[str, float]:
     for line in text.splitlines():
         if not (match := DEFINITION.match(line)) or not (shape := SHAPE.match(match[2])):
             continue
-        types[match[1]] = shape[1], [int(size) for size in shape[2].split(",") if size]
+        types[match[1]] = shape[1], dimensions(shape[0])
         if dot := DOT.search(line):
             dtype, sizes = types[dot[1]]
             summed = math.prod(sizes[int(axis)] for axis in dot[2].split(",") if axis)
@@ -157,9 +157,9 @@ def cublas_costs(text: str) -> tuple[float, float]:
     """
     flops, size, types = 0.0, 0.0, {}
     for line in text.splitlines():
-        if not (match := re.match(r"^\s*(?:ROOT )?%?([\w.-]+) = (.*)", line)):
+        if not (match := DEFINITION.match(line)):
             continue
-        found = SHAPE.search(match[2])
+        found = SHAPE.search(match[2])  # of a tuple, the first: the result without the workspace
         types[match[1]] = found[0] if found else ""
         if not (call := CUBLAS.search(line)):
             continue

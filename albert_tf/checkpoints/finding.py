@@ -248,12 +248,14 @@ def keep_vocabulary(path: str, is_sentencepiece: bool, folder: str) -> None:
     """
     if list_vocabularies(folder):
         return
-    name = SENTENCEPIECE_NAME if is_sentencepiece else WORDPIECE_NAME
-    with (
-        files.open_binary(path) as stream,
-        files.write_atomically(os.path.join(folder, name), "wb") as copy,
-    ):
-        copy.write(stream.read())
+    content = files.read_bytes(path)
+    with files.write_atomically(vocabulary_path(folder, is_sentencepiece), "wb") as stream:
+        stream.write(content)
+
+
+def vocabulary_path(folder: str, is_sentencepiece: bool) -> str:
+    """Returns where the folder of a run has its vocabulary."""
+    return os.path.join(folder, SENTENCEPIECE_NAME if is_sentencepiece else WORDPIECE_NAME)
 
 
 def has_trained(output_dir: str) -> bool:

@@ -14,7 +14,6 @@ import functools
 import importlib
 import os
 import sys
-from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
@@ -44,7 +43,8 @@ class Program:
         if not self.module.endswith(".py"):
             return importlib.import_module(self.module)
         folder, name = os.path.split(included.program_file(self.module))
-        sys.path.insert(0, folder)  # as `python folder/name.py` does
+        if folder not in sys.path:  # as `python folder/name.py` does
+            sys.path.insert(0, folder)
         return importlib.import_module(name.removesuffix(".py"))
 
 
@@ -91,9 +91,8 @@ def main(name: str = "", *flags: str) -> None:
 def run(name: str, settings: Any) -> Any:
     """Runs a program of PROGRAMS, and plots its results; returns what its `run` returns."""
     row = PROGRAMS[name]
-    if row.is_plotted:
-        return plot_results.run_and_plot(row.load().run, settings)
-    return row.load().run(settings)
+    work = row.load().run
+    return plot_results.run_and_plot(work, settings) if row.is_plotted else work(settings)
 
 
 def fine_tune(name: str, description: str | None) -> None:
@@ -123,14 +122,14 @@ def _take_verb() -> str:
     verb = arguments[0].replace("_", "-")
     name = verb if verb in PROGRAMS else f"run-{verb}"
     if name not in PROGRAMS:
-        sys.exit(f"albert: {_unknown(verb, list(PROGRAMS))}\nPass --help to see all programs.")
+        sys.exit(f"albert: {_unknown(verb)}\nPass --help to see all programs.")
     sys.argv = [f"albert {name}", *arguments[1:]]
     return name
 
 
-def _unknown(verb: str, names: Sequence[str]) -> str:
-    """Returns what is wrong with a verb."""
-    candidates = [*names, *(name.removeprefix("run-") for name in names)]
+def _unknown(verb: str) -> str:
+    """Returns what is wrong with a verb that names no program."""
+    candidates = [*PROGRAMS, *(name.removeprefix("run-") for name in PROGRAMS)]
     close = difflib.get_close_matches(verb, candidates, 1)
     hint = f" Did you mean {close[0]!r}?" if close else ""
     return f"{verb!r} is not a program.{hint}"

@@ -450,8 +450,7 @@ class FineTuningRun:
             record |= run_record.content(settings.output_dir)
             extra_files = {run_record.FILE: run_record.to_json(record).encode()}
             for path in (os.path.join(settings.output_dir, session.CONFIG_NAME), vocabulary):
-                with files.open_binary(path) as stream:
-                    extra_files[os.path.basename(path)] = stream.read()
+                extra_files[os.path.basename(path)] = files.read_bytes(path)
             self.task.export(
                 model, export_dir, settings.max_seq_length, extra_files, settings.output_dir
             )

@@ -89,16 +89,19 @@ def _find_spec(model: Any) -> TaskSpec:
     """
     if not model.variables:
         raise ValueError(f"{type(model).__name__} has no weights yet: call or train it first")
-    for spec in tasks.rows():
-        arguments = spec.head_arguments.items()
-        if type(model) is tasks.resolve(spec.head) and all(
-            getattr(model, name, value) == value for name, value in arguments
-        ):
-            if spec.name == CLASSIFICATION and model.is_regression:
-                return tasks.get(REGRESSION)
-            return spec
-    heads = sorted({tasks.resolve(spec.head).__name__ for spec in tasks.rows()})
-    raise ValueError(f"cannot save a {type(model).__name__}: expected one of {', '.join(heads)}")
+    fitting = [
+        spec
+        for spec in tasks.rows()
+        if type(model) is tasks.resolve(spec.head)
+        and all(getattr(model, name) == value for name, value in spec.head_arguments.items())
+    ]
+    if not fitting:
+        heads = sorted({tasks.resolve(spec.head).__name__ for spec in tasks.rows()})
+        raise ValueError(
+            f"cannot save a {type(model).__name__}: expected one of {', '.join(heads)}"
+        )
+    # Regression is classification with more arguments.
+    return max(fitting, key=lambda spec: len(spec.head_arguments))
 
 
 def _check_labels(model: Any, spec: TaskSpec, labels: Sequence[str] | None) -> tuple[str, ...]:
@@ -118,9 +121,7 @@ def _check_labels(model: Any, spec: TaskSpec, labels: Sequence[str] | None) -> t
 
 def _save_vocabulary(tokenizer: FullTokenizer, folder: str) -> str:
     """Writes the vocabulary of a tokenizer to a folder, and returns its path."""
-    is_sentencepiece = tokenizer.is_sentencepiece
-    name = finding.SENTENCEPIECE_NAME if is_sentencepiece else finding.WORDPIECE_NAME
-    path = os.path.join(folder, name)
+    path = finding.vocabulary_path(folder, tokenizer.is_sentencepiece)
     if others := [found for found in finding.list_vocabularies(folder) if found != path]:
         raise ValueError(f"{folder} has another vocabulary, {others[0]}: save elsewhere")
     with files.write_atomically(path, "wb") as stream:

@@ -287,10 +287,7 @@ def export(export_dir: str, output_dir: str, task: PretrainingTask) -> str:
     with saved_model.float32_models():
         model = task.build_model()
         loading.load_weights(model, source.weights.path)
-        extra_files = {}
-        for path in kept:
-            with files.open_binary(path) as stream:
-                extra_files[os.path.basename(path)] = stream.read()
+        extra_files = {os.path.basename(path): files.read_bytes(path) for path in kept}
         length = task.config.max_position_embeddings
         return pretrained_model.export(export_dir, model, tokenizer, length, extra_files)
 

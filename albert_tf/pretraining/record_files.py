@@ -386,8 +386,7 @@ def keep_vocabulary(record_files: Sequence[RecordFile], folder: str) -> None:
         path = os.path.join(os.path.dirname(info.metadata_file), info.vocabulary["file"])
         if not files.is_file(path):
             continue
-        with files.open_binary(path) as stream:
-            checksum = hashlib.sha256(stream.read()).hexdigest()
+        checksum = hashlib.sha256(files.read_bytes(path)).hexdigest()
         if checksum == info.vocabulary["checksum"]:
             finding.keep_vocabulary(path, path.endswith(".model"), folder)
             return
