@@ -3,7 +3,6 @@
 Released archives, Hugging Face repositories, TF-Hub modules and the output directories of this
 package's programs contain the same three things with different names: a config, weights and a
 vocabulary. `finding` finds them; whatever is missing or ambiguous can be passed as an argument.
-Users call `albert_tf.from_pretrained`, whose result can also be called with texts.
 """
 
 from __future__ import annotations
@@ -159,7 +158,7 @@ class ModelSource:
 
 def load_pretrained(
     folder: str,
-    task: str | None = None,
+    task: str,
     num_labels: int | None = None,
     *,
     config_file: str | None = None,
@@ -172,7 +171,7 @@ def load_pretrained(
 
     The public function is `albert_tf.from_pretrained`, which documents arguments and errors.
     """
-    spec = tasks.get(tasks.EMBEDDINGS if task is None else task)
+    spec = tasks.get(task)
     source = ModelSource(folder, config_file, vocab_file, spm_model_file, do_lower_case)
     config, tokenizer = source.config, source.tokenizer
     recorded = _recorded_head(source.records, spec)
@@ -197,7 +196,10 @@ def _make_model(
     if takes_labels and NUM_LABELS not in head_arguments:
         head_arguments[NUM_LABELS] = _num_labels(num_labels, spec, recognized)
     elif num_labels is not None and not takes_labels:
-        raise ValueError(f"num_labels={num_labels}: task={spec.name!r} has no labels")
+        raise ValueError(
+            f"num_labels={num_labels}: a model for {spec.name} has no labels. Expected another "
+            'task, such as task="classification"'
+        )
     return head(config, **head_arguments)
 
 

@@ -14,11 +14,9 @@ from typing import Any
 from albert_tf import tasks
 from albert_tf.checkpoints import families, finding, run_record
 from albert_tf.checkpoints.containers import open_weights
-from albert_tf.checkpoints.names import variable_name
 from albert_tf.checkpoints.pretrained import load_pretrained
 from albert_tf.classification import custom
 from albert_tf.classification.tasks import ClassificationTask
-from albert_tf.modeling import AlbertModel
 from albert_tf.settings import SettingsGroup, describe
 from albert_tf.tasks import CLASSIFICATION, EMBEDDINGS, MULTIPLE_CHOICE, REGRESSION, TaskSpec
 from albert_tf.token_classification.task import Tags, remembered_tags
@@ -191,24 +189,3 @@ class ModelFolder:
         names = [field.name for field in fields if field.is_recorded and field.name not in others]
         recorded = self.settings(names, of)
         return values | recorded | {"output_dir": self.records, "do_train": False}
-
-
-class LoadedModelFolder(ModelFolder):
-    """A folder whose model is in memory, and may have been trained since it was loaded.
-
-    Args:
-        path: as in `ModelFolder`.
-        model: a model that was loaded from the folder.
-        tokenizer: its tokenizer.
-    """
-
-    def __init__(self, path: str, model: Any, tokenizer: FullTokenizer) -> None:
-        super().__init__(path)
-        self.shapes = {variable_name(weight): tuple(weight.shape) for weight in model.variables}
-        self._loaded = model, tokenizer
-
-    def load(self, task: str, **arguments: Any) -> tuple[Any, FullTokenizer]:
-        """Returns the model, or its encoder for embeddings; ignores the arguments."""
-        model, tokenizer = self._loaded
-        is_head = task == EMBEDDINGS and isinstance(model, AlbertModel)
-        return (model.encoder if is_head else model), tokenizer

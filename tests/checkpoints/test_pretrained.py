@@ -275,7 +275,7 @@ def test_an_incomplete_encoder_is_rejected(folder):
     [
         ({"task": "classify"}, "task='classify': expected one of 'classification'"),
         ({"task": "classification"}, "num_labels is required"),
-        ({"task": "spans", "num_labels": 3}, "task='spans' has no labels"),
+        ({"task": "spans", "num_labels": 3}, "for spans has no labels"),
     ],
 )
 def test_an_invalid_task_is_rejected(folder, arguments, problem):

@@ -242,7 +242,7 @@ def test_custom_data_define_labels_that_are_saved_with_the_model(classifier, tmp
             with pytest.raises(ValueError, match=message):
                 run(*own, *columns, *["--labels=no,yes"] * (phase == "--do_train"), phase)
         with pytest.raises(ValueError, match=message):
-            albert_tf.from_pretrained(str(out)).classify("The river")
+            albert_tf.load_predictor(str(out))
 
 
 def test_a_labeled_test_split_is_evaluated(classifier, tmp_path):

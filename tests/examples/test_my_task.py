@@ -84,8 +84,7 @@ def test_all_doors_give_the_answers_of_the_program(data_dir, trained, predict):
     for found in (
         predict(model, *flags),
         predict(export, *flags, "--task=multi_label"),
-        albert_tf.from_pretrained(str(trained))(texts),
-        albert_tf.from_pretrained(str(trained), "multi_label")(texts),
+        albert_tf.load_predictor(str(trained))(texts),
     ):
         assert [row["labels"] for row in found] == [row["labels"] for row in expected]
         for row, wanted in zip(found, expected, strict=True):

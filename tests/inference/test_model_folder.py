@@ -96,7 +96,7 @@ def test_the_folder_of_exports_is_that_of_the_newest(regression_dir):
     (export,) = (regression_dir / "export").iterdir()
     found = ModelFolder(str(export.parent))
     assert (found.folder, found.find_task()) == (str(export), "regression")
-    ours, run = (albert_tf.from_pretrained(str(p)).model for p in (export.parent, regression_dir))
+    ours, run = (albert_tf.from_pretrained(str(p))[0] for p in (export.parent, regression_dir))
     for weight, expected in zip(ours.get_weights(), run.get_weights(), strict=True):
         np.testing.assert_array_equal(weight, expected)
 

@@ -316,9 +316,8 @@ def pretrained(shared, folder, vocabulary):
 def embeddings(shared, folder, vocabulary):
     export, texts = pretrained(shared, folder, vocabulary)
     columns = {"text_a": texts + RAW_ODD, "text_b": [""] * (len(texts) + len(ODD))}
-    embed = albert_tf.from_pretrained(str(export)).embed
     expected = {
-        pooling: embed([*texts, *ODD], pooling=pooling).tolist()
+        pooling: albert_tf.load_predictor(str(export), pooling=pooling)([*texts, *ODD]).tolist()
         for pooling in ("mean", "mean_last_4", "pooled")
     }
     return Case(export, "texts", columns, expected)
@@ -331,7 +330,7 @@ def masks(shared, folder, vocabulary):
         middle = len(text) // 2
         return f"{text[:middle]}[MASK]{text[middle + 1 :]}"
 
-    results = albert_tf.from_pretrained(str(export)).fill_mask([*map(mask, [*texts, *ODD])])
+    results = albert_tf.load_predictor(str(export), "fill_mask")([*map(mask, [*texts, *ODD])])
     expected = {
         "filled": [result["text"] for result in results],
         "scores": [[[w["score"] for w in found] for found in r["masks"]] for r in results],
