@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from albert_tf.inference.pretrained import from_pretrained
     from albert_tf.inference.saving import save_pretrained
     from albert_tf.modeling import AlbertEncoder, AlbertForPretraining
-    from albert_tf.optimization import AdamW, Lamb, WarmUpPolynomialDecay
+    from albert_tf.optimization import AdamW, Lamb, WarmUpPolynomialDecay, fine_tuning_optimizer
     from albert_tf.tokenization import FullTokenizer
 
 __version__ = "0.1.0"
@@ -47,6 +47,7 @@ __all__ = [
     "Lamb",
     "WarmUpPolynomialDecay",
     "__version__",
+    "fine_tuning_optimizer",
     "from_pretrained",
     "load_checkpoint",
     "load_predictor",
@@ -66,6 +67,7 @@ _MODULES = {
     "FullTokenizer": "tokenization",
     "Lamb": "optimization",
     "WarmUpPolynomialDecay": "optimization",
+    "fine_tuning_optimizer": "optimization",
     "from_pretrained": "inference.pretrained",
     "load_checkpoint": "checkpoints.loading",
     "load_predictor": "inference.predictors",

@@ -1,11 +1,13 @@
 """Google ALBERT's optimizers, LAMB and AdamW, albert_zh's LAMB, and the learning rate schedule.
 
-Unlike the implementations in common libraries, these have no bias correction, which matters in
-short runs: at step 12, bias correction would make the update 6.6 times smaller. They are Keras
-optimizers:
+Unlike the implementations in common libraries, these have no bias correction by default, which
+matters in short runs: at step 12, bias correction makes the update 6.6 times smaller. They are
+Keras optimizers:
 
     schedule = WarmUpPolynomialDecay(5e-5, num_train_steps=1000, num_warmup_steps=100)
     model.compile(Lamb(schedule, global_clipnorm=1.0), loss)
+
+`fine_tuning_optimizer` makes the one that fine-tuning usually needs.
 
 Source: `optimization.py` and `lamb_optimizer.py` of google-research/albert; LAMB: arXiv 1904.00962.
 """
@@ -91,13 +93,16 @@ class WarmUpPolynomialDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
 
 @tf_keras.saving.register_keras_serializable(package="albert_tf")
 class AdamW(tf_keras.optimizers.Optimizer):
-    """Adam with decoupled weight decay and without bias correction.
+    """Adam with decoupled weight decay, and with bias correction on request.
 
     For a variable w with the gradient g:
 
         m ← β₁m + (1−β₁)g,  v ← β₂v + (1−β₂)g²
         u = m / (√v + ε), plus `weight_decay` · w unless w is excluded
         w ← w − learning_rate · u
+
+    With `bias_correction`, u is computed from m / (1−β₁ᵗ) and v / (1−β₂ᵗ) at step t = 1, 2, …
+    instead (Kingma and Ba, arXiv 1412.6980, algorithm 1).
 
     The defaults are Google's. Google's programs also clip gradients by their global norm, which is
     `global_clipnorm=1.0` here.
@@ -115,6 +120,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
         jit_compile: whether to compile the update of each variable with XLA on GPUs. The updates of
             large variables are always compiled.
         weight_decay_rate: Google's name of `weight_decay`; give one of the two.
+        bias_correction: whether to correct the bias of the moments towards their start at 0.
         **kwargs: arguments of `tf_keras.optimizers.Optimizer`, such as `global_clipnorm`.
 
     Raises:
@@ -141,6 +147,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
         name: str | None = None,
         jit_compile: bool = False,
         weight_decay_rate: float | None = None,
+        bias_correction: bool = False,
         **kwargs: Any,
     ) -> None:
         if weight_decay is not None and weight_decay_rate is not None:
@@ -160,6 +167,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
         self.beta_2 = beta_2
         self.epsilon = epsilon
         self.exclude = exclude
+        self.bias_correction = bias_correction
 
     def build(self, var_list: Sequence[tf.Variable]) -> None:
         """Creates the moments of `var_list`, initialized to 0. Further calls have no effect."""
@@ -257,10 +265,16 @@ class AdamW(tf_keras.optimizers.Optimizer):
             self.epsilon,
             self.weight_decay if is_included else 0.0,
             self.layer_adaptation and (is_included or self.adapts_excluded),
+            self._bias_corrections() if self.bias_correction else None,
         )
         m.assign(new_m)
         v.assign(new_v)
         variable.assign(new_weight)
+
+    def _bias_corrections(self) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns 1 / (1−β₁ᵗ) and 1 / (1−β₂ᵗ) of the step t that is being taken, scalars."""
+        t = tf.cast(self.iterations + 1, tf.float32)
+        return 1.0 / (1.0 - self.beta_1**t), 1.0 / (1.0 - self.beta_2**t)
 
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments, with schedules serialized."""
@@ -271,6 +285,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
             beta_2=self.beta_2,
             epsilon=self.epsilon,
             exclude=self.exclude,
+            bias_correction=self.bias_correction,
         )
         return config
 
@@ -291,15 +306,31 @@ class AdamW(tf_keras.optimizers.Optimizer):
 
 @formula
 def updated(
-    gradient, m, v, weight, beta_1, share_1, beta_2, share_2, rate, epsilon, decay_rate, adapts
+    gradient,
+    m,
+    v,
+    weight,
+    beta_1,
+    share_1,
+    beta_2,
+    share_2,
+    rate,
+    epsilon,
+    decay_rate,
+    adapts,
+    bias_corrections=None,
 ):
     """Returns the updated moments and weight.
 
-    `share_1` and `share_2` are 1 − β₁ and 1 − β₂, or 0 in a skipped step.
+    `share_1` and `share_2` are 1 − β₁ and 1 − β₂, or 0 in a skipped step. `bias_corrections` are
+    the factors of both moments in the update; None leaves them as they are.
     """
     m = beta_1 * m + share_1 * gradient
     v = beta_2 * v + share_2 * tf.square(gradient)
-    update = m / (tf.sqrt(v) + epsilon)
+    if bias_corrections is None:
+        update = m / (tf.sqrt(v) + epsilon)
+    else:
+        update = m * bias_corrections[0] / (tf.sqrt(v * bias_corrections[1]) + epsilon)
     if decay_rate:
         update += decay_rate * weight
     if adapts:
@@ -315,7 +346,8 @@ def _arguments(random):
     gradient, m, v, weight = tf.unstack(tf.constant(random.standard_normal((4, 5, 7), np.float32)))
     decay_rate, adapts = float(random.choice((0.0, 0.01))), bool(random.random() < 0.5)
     rates = tf.unstack(tf.constant((0.9, 0.1, 0.999, 0.001, 0.01)))
-    return gradient, m, tf.square(v), weight, *rates, 1e-6, decay_rate, adapts
+    corrections = tuple(tf.unstack(tf.constant((5.3, 501.0)))) if random.random() < 0.5 else None
+    return gradient, m, tf.square(v), weight, *rates, 1e-6, decay_rate, adapts, corrections
 
 
 # The same operations in one pass over memory.
@@ -360,6 +392,40 @@ def trust_ratio(weight_norm: tf.Tensor, update_norm: tf.Tensor) -> tf.Tensor:
     """Returns LAMB's trust ratio ‖w‖/‖u‖, or 1 if either norm is 0."""
     ratio = tf.math.divide_no_nan(weight_norm, update_norm)
     return tf.where((weight_norm > 0) & (update_norm > 0), ratio, tf.ones_like(ratio))
+
+
+def fine_tuning_optimizer(
+    learning_rate: float,
+    num_train_steps: int,
+    warmup_proportion: float = 0.1,
+    weight_decay: float = WEIGHT_DECAY,
+    bias_correction: bool = False,
+) -> AdamW:
+    """Returns an AdamW for fine-tuning: with warm-up, linear decay and clipped gradients.
+
+    These are the settings of Google's fine-tuning programs, and of the recipes. Without a warm-up,
+    fine-tuning often diverges.
+
+    >>> optimizer = fine_tuning_optimizer(2e-5, num_train_steps=300)
+    >>> round(float(optimizer.learning_rate), 7), optimizer.global_clipnorm
+    (0.0, 1.0)
+
+    Args:
+        learning_rate: the peak learning rate; 1e-5 to 5e-5 for models of the size of base.
+        num_train_steps: number of training steps, at the end of which the learning rate is 0:
+            the number of batches of an epoch times the number of epochs.
+        warmup_proportion: fraction of the steps used for the warm-up, in [0, 1].
+        weight_decay: the weight decay.
+        bias_correction: as in `AdamW`.
+
+    Raises:
+        ValueError: `num_train_steps` or `warmup_proportion` is out of range.
+    """
+    if not 0 <= warmup_proportion <= 1:
+        raise ValueError(f"warmup_proportion={warmup_proportion}: expected a number in [0, 1]")
+    warmup_steps = int(num_train_steps * warmup_proportion)
+    schedule = WarmUpPolynomialDecay(learning_rate, num_train_steps, warmup_steps)
+    return AdamW(schedule, weight_decay, global_clipnorm=1.0, bias_correction=bias_correction)
 
 
 OPTIMIZERS = {"lamb": Lamb, "adamw": AdamW, "lamb_albert_zh": LambAlbertZh}

@@ -20,6 +20,7 @@ from albert_tf.optimization import (
     LambAlbertZh,
     WarmUpPolynomialDecay,
     create_optimizer,
+    fine_tuning_optimizer,
     trust_ratio,
 )
 from albert_tf.pretraining.task import PretrainingTask
@@ -149,19 +150,22 @@ def variables():
     return [tf.Variable(rng.normal(size=(3, 5)).astype(np.float32), name=name) for name in names]
 
 
+@pytest.mark.parametrize("corrects", [False, True])
 @pytest.mark.parametrize("kind", [AdamW, Lamb, LambAlbertZh])
-def test_steps_follow_the_formula(kind):
+def test_steps_follow_the_formula(kind, corrects):
     ours, rng = variables(), np.random.default_rng(4)
-    optimizer = kind(0.03)
+    optimizer = kind(0.03, bias_correction=corrects)
     weights = [variable.numpy().astype(np.float64) for variable in ours]
     moments = [(np.zeros((3, 5)), np.zeros((3, 5))) for _ in ours]
-    for _ in range(7):
+    for t in range(1, 8):
         gradients = rng.normal(size=(4, 3, 5))
         optimizer.apply_gradients(
             [(tf.constant(g, tf.float32), v) for g, v in zip(gradients, ours, strict=True)]
         )
         for i, g in enumerate(gradients):
             m, v = moments[i] = 0.9 * moments[i][0] + 0.1 * g, 0.999 * moments[i][1] + 1e-3 * g * g
+            if corrects:
+                m, v = m / (1 - 0.9**t), v / (1 - 0.999**t)
             update = m / (np.sqrt(v) + 1e-6)
             if i == 0:  # only the kernel gets weight decay
                 update += 0.01 * weights[i]
@@ -209,6 +213,20 @@ def test_the_first_update_has_the_rate_of_step_0(kind):
     optimizer.apply_gradients(pairs)
     assert float(optimizer.learning_rate) == 0.375  # 0.5 · (1 − 2/8)
     assert np.abs(pairs[0][1] - start).max() > 0.1
+
+
+def test_the_fine_tuning_optimizer_warms_up_decays_and_clips():
+    weight = tf.Variable([[2.0, -1.0]], name="kernel")
+    optimizer = fine_tuning_optimizer(0.5, 20, weight_decay=0.0)
+    rates = []
+    for _ in range(20):
+        optimizer.apply_gradients([(tf.constant([[30.0, 40.0]]), weight)])
+        rates.append(float(optimizer.learning_rate))
+    np.testing.assert_allclose([*rates[:3], rates[-1]], [0, 0.25, 0.45, 0.025], rtol=1e-5)
+    moment = optimizer.slot_variables([weight])["kernel/adam_m"]  # of the clipped gradient
+    np.testing.assert_allclose(moment, (1 - 0.9**20) * np.array([[0.6, 0.8]]), rtol=1e-5)
+    with pytest.raises(ValueError, match="warmup_proportion=10"):
+        fine_tuning_optimizer(0.5, 20, warmup_proportion=10)
 
 
 def test_layer_adaptation_is_one_where_a_norm_is_zero():

@@ -38,7 +38,7 @@ def from_pretrained(
         task: what the model is for: "embeddings" for an `AlbertEncoder`, "pretraining" for an
             `AlbertForPretraining`; for a head, "classification", "regression", "multiple_choice",
             "spans", "answerable_spans", "token_classification" or a registered task of your own.
-            Default: the task that the model in the folder was fine-tuned for, or else "embeddings".
+            Default: the task that the folder was fine-tuned for, or else "embeddings".
         num_labels: number of labels; defaults to that of the head in the checkpoint.
         config_file: the config; defaults to the one in the folder.
         vocab_file: a WordPiece vocabulary; defaults to the vocabulary in the folder.
@@ -46,8 +46,7 @@ def from_pretrained(
         do_lower_case: whether to lowercase text; defaults to what the folder says (flags of the
             run, Hugging Face's tokenizer_config.json, variable of a TF-Hub module), or else True.
         **head_arguments: arguments of the model's constructor, such as `use_pooled_output=False`,
-            which defaults to what the run in the folder was trained with. Such a model depends on
-            the length that inputs are padded to, as in training `max_seq_length`.
+            which defaults to what the run in the folder was trained with.
 
     Returns:
         The model and the tokenizer. A head that is missing in the checkpoint has random weights,
@@ -55,10 +54,8 @@ def from_pretrained(
 
     Raises:
         FileNotFoundError: there is no config, checkpoint or vocabulary.
-        ValueError: there are several configs, checkpoints or vocabularies; the checkpoint does not
-            contain the whole encoder; the task is unknown, or not given and ambiguous; or the
-            vocabulary is larger than the embedding table or not the one that the model was trained
-            with.
+        ValueError: there are several configs, checkpoints or vocabularies; the encoder is
+            incomplete; the task is unknown or ambiguous; or the vocabulary is not the model's.
     """
     return load_pretrained(
         folder,

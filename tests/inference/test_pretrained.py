@@ -54,5 +54,5 @@ def test_a_classifier_of_the_mean_remains_one(classifier_dir, tmp_path):
 
 
 def test_labels_without_a_head_for_them_are_refused(pretrained_dir):
-    with pytest.raises(ValueError, match='num_labels=2: .* task="classification"'):
+    with pytest.raises(ValueError, match=r'num_labels=2: .* task="classification"'):
         albert_tf.from_pretrained(str(pretrained_dir), num_labels=2)
