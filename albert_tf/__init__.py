@@ -25,9 +25,10 @@ if TYPE_CHECKING:
         AlbertForSpans,
         AlbertForTokenClassification,
     )
+    from albert_tf.inference.exporting import export_saved_model
     from albert_tf.inference.predictors import load_predictor
     from albert_tf.inference.pretrained import from_pretrained
-    from albert_tf.inference.saving import save_pretrained
+    from albert_tf.inference.saving import PretrainedCheckpoint, save_pretrained
     from albert_tf.modeling import AlbertEncoder, AlbertForPretraining
     from albert_tf.optimization import AdamW, Lamb, WarmUpPolynomialDecay, fine_tuning_optimizer
     from albert_tf.tokenization import FullTokenizer
@@ -45,8 +46,10 @@ __all__ = [
     "AlbertForTokenClassification",
     "FullTokenizer",
     "Lamb",
+    "PretrainedCheckpoint",
     "WarmUpPolynomialDecay",
     "__version__",
+    "export_saved_model",
     "fine_tuning_optimizer",
     "from_pretrained",
     "load_checkpoint",
@@ -66,7 +69,9 @@ _MODULES = {
     "AlbertForTokenClassification": "heads",
     "FullTokenizer": "tokenization",
     "Lamb": "optimization",
+    "PretrainedCheckpoint": "inference.saving",
     "WarmUpPolynomialDecay": "optimization",
+    "export_saved_model": "inference.exporting",
     "fine_tuning_optimizer": "optimization",
     "from_pretrained": "inference.pretrained",
     "load_checkpoint": "checkpoints.loading",

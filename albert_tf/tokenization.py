@@ -28,7 +28,7 @@ import hashlib
 import itertools
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,6 +45,11 @@ PAD_ID = 0  # the official programs pad with 0 regardless of the vocabulary
 MAX_INPUT_CHARS_PER_WORD = 200  # longer words become one unknown token
 MAX_REMEMBERED = 200_000  # words in the cache, about 40 MB
 PADDINGS = ("longest", "max_length")
+# Names of the ids, the attention mask and the segments in a batch.
+INPUT_NAMES = {
+    "google": ("input_ids", "input_mask", "segment_ids"),
+    "huggingface": ("input_ids", "attention_mask", "token_type_ids"),
+}
 WORD_KINDS = " ac."  # of characters, see `word_kind`
 _PUNCTUATION_IN_WORD = re.compile(r"(?<=a)\.(?=a)")
 _WORD = re.compile(r"a+|[c.]")
@@ -521,6 +526,7 @@ class FullTokenizer:
         max_length: int | None = None,
         padding: str = "longest",
         pad_to_multiple: int = 1,
+        names: str = "google",
     ) -> dict[str, NDArray[np.int32]]:
         """Returns the model's inputs for a batch of texts or text pairs.
 
@@ -543,15 +549,19 @@ class FullTokenizer:
             padding: "longest" pads to the longest row, "max_length" to `max_length`.
             pad_to_multiple: with "longest", rounds the length up to a multiple of this, which
                 limits the number of different shapes.
+            names: names of the result: "google", or "huggingface" for `attention_mask` and
+                `token_type_ids`. The models accept both.
 
         Returns:
             A dict of `input_ids`, `input_mask` (the attention mask, 1 for tokens and 0 for padding)
             and `segment_ids` (1 for the second text and its `[SEP]`), int32 [B, S] each.
 
         Raises:
-            ValueError: an input is not a text, `pairs` and `texts` differ in length, or `padding`
-                or a length is invalid.
+            ValueError: an input is not a text, `pairs` and `texts` differ in length, or `padding`,
+                `names` or a length is invalid.
         """
+        if names not in INPUT_NAMES:
+            raise ValueError(f"names={names!r}: expected one of {tuple(INPUT_NAMES)}")
         limit = self.max_length if max_length is None else max_length
         if padding not in PADDINGS or limit < len("[CLS] a [SEP]".split()) or pad_to_multiple < 1:
             raise ValueError(
@@ -561,7 +571,65 @@ class FullTokenizer:
         rows = self.sequences(texts, pairs, limit)
         longest = max((len(ids) for ids, _ in rows), default=0)
         length = min(-(-longest // pad_to_multiple) * pad_to_multiple, limit)
-        return _pad(rows, limit if padding == "max_length" else length)
+        padded = _pad(rows, limit if padding == "max_length" else length)
+        return dict(zip(INPUT_NAMES[names], padded, strict=True))
+
+    def as_dataset(
+        self,
+        texts: Sequence[str] | Sequence[Sequence[str]],
+        labels: Sequence[Any] | None = None,
+        batch_size: int = 32,
+        shuffle: bool = False,
+        seed: int = 0,
+        **options: Any,
+    ) -> Any:
+        """Returns a dataset of batches for `fit`, which are tokenized when they are needed.
+
+            >>> dataset = tokenizer.as_dataset(["The river", "A boat", "The sea"], [0, 1, 0], 2)
+            >>> [tuple(inputs["input_ids"].shape) for inputs, labels in dataset]
+            [(2, 4), (1, 4)]
+
+        Only one batch is in memory at a time, so `texts` may be larger than memory, if it is
+        a sequence that reads them from disk.
+
+        Args:
+            texts: texts, or pairs of texts: anything with a length and an index.
+            labels: a label for each of `texts`; None for batches without labels.
+            batch_size: number of texts per batch.
+            shuffle: whether each epoch has its own order.
+            seed: seed of the order.
+            **options: the other arguments of a call of the tokenizer, such as `max_length`.
+
+        Returns:
+            A `tf.data.Dataset` of inputs, or of (inputs, labels).
+
+        Raises:
+            ValueError: `labels` and `texts` differ in length, or `batch_size` is less than 1.
+        """
+        import tensorflow as tf
+
+        count = len(texts)
+        if batch_size < 1 or (labels is not None and len(labels) != count):
+            raise ValueError(
+                f"batch_size={batch_size} and {count if labels is None else len(labels)} labels "
+                f"for {count} texts: expected 1 or more, and a label for each text"
+            )
+        targets = None if labels is None else np.asarray(labels)
+        epochs = itertools.count()
+
+        def make_batches() -> Iterator[Any]:
+            key = (seed, next(epochs)) if shuffle else None
+            for rows in _shuffled_rows(count, batch_size, key):
+                inputs = self([texts[row] for row in rows], **options)
+                yield inputs if targets is None else (inputs, targets[rows])
+
+        names = INPUT_NAMES[options.get("names", "google")]
+        signature: Any = {name: tf.TensorSpec((None, None), tf.int32) for name in names}
+        if targets is not None:
+            signature = signature, tf.TensorSpec((None, *targets.shape[1:]), targets.dtype)
+        batches = tf.data.Dataset.from_generator(make_batches, output_signature=signature)
+        num_batches = -(-count // batch_size)
+        return batches.apply(tf.data.experimental.assert_cardinality(num_batches)).prefetch(2)
 
     def sequences(
         self,
@@ -697,17 +765,23 @@ def split_pairs(
     return [row[0] for row in rows], [row[1] for row in rows]
 
 
-def _pad(rows: Sequence[tuple[list[int], int]], length: int) -> dict[str, NDArray[np.int32]]:
-    """Returns a batch of rows (ids, number of ids in segment 0), padded to `length`."""
-    shape = (len(rows), length)
-    batch = {
-        name: np.full(shape, PAD_ID, np.int32)
-        for name in ("input_ids", "input_mask", "segment_ids")
-    }
+def _shuffled_rows(count: int, batch_size: int, seed: Any) -> Iterator[list[int]]:
+    """Yields the row numbers of each batch of an epoch, in order if the seed is None."""
+    order = np.arange(count)
+    if seed is not None:
+        np.random.default_rng(seed).shuffle(order)
+    for start in range(0, count, batch_size):
+        yield order[start : start + batch_size].tolist()
+
+
+def _pad(rows: Sequence[tuple[list[int], int]], length: int) -> NDArray[np.int32]:
+    """Returns ids, mask and segments, [3, B, S], of rows (ids, number of ids in segment 0)."""
+    batch = np.zeros((3, len(rows), length), np.int32)
+    batch[0] = PAD_ID
     for number, (ids, first_length) in enumerate(rows):
-        batch["input_ids"][number, : len(ids)] = ids
-        batch["input_mask"][number, : len(ids)] = 1
-        batch["segment_ids"][number, first_length : len(ids)] = 1
+        batch[0, number, : len(ids)] = ids
+        batch[1, number, : len(ids)] = 1
+        batch[2, number, first_length : len(ids)] = 1
     return batch
 
 

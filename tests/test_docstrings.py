@@ -15,6 +15,7 @@ import shutil
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import albert_tf
 from tests.conftest import ROOT, TINY_SHAPE, TOY_TEXT, train_toy_vocabulary
@@ -65,6 +66,7 @@ def example_globals(example_folder):
     """What examples may use without importing it."""
     return {
         "np": np,
+        "tf": tf,
         "albert_tf": albert_tf,
         "config": albert_tf.AlbertConfig.from_json_file(str(example_folder / "albert_config.json")),
         "tokenizer": albert_tf.FullTokenizer(

@@ -269,6 +269,7 @@ class FineTunedPredictor(TextPredictor):
         super().__init__(found, task, options, model_files)
         of = tasks.resolve(tasks.get(task).settings)
         values = found.all_settings(of) | {"max_seq_length": self.max_seq_length}
+        values.pop("tflite_quantization", None)  # of an export of the run
         self._task = self.make_task(found, of(**values))
         self._padding = self._task.padding(self._padding)
         self.labels, self.outputs = self._task.labels, self._task.outputs
@@ -277,6 +278,16 @@ class FineTunedPredictor(TextPredictor):
         """Returns the fine-tuning task, given the settings that the model was trained with."""
         make = tasks.resolve(tasks.get(self.task).make_task)
         return make(settings, self.model.config, self.tokenizer)
+
+    def export(self, export_dir: str, extra_files: Mapping[str, bytes]) -> None:
+        """Writes a SavedModel of the model, which has to be in float32.
+
+        Args:
+            export_dir: parent folder of the exports.
+            extra_files: name → content of files to export with the model.
+        """
+        length, records = self.max_seq_length, self._task.settings.output_dir
+        self._task.export(self.model, export_dir, length, extra_files, records)
 
     def step(self, batch: Mapping[str, tf.Tensor]) -> Mapping[str, tf.Tensor]:
         """Returns the outputs that the task collects."""

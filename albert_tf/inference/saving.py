@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import tf_keras
 
 from albert_tf import files, tasks
 from albert_tf.checkpoints import finding, run_record, store
@@ -79,6 +80,69 @@ def save_pretrained(
     run_record.write_content(folder, {})
     run_record.write(folder, trained_with)
     _record_labels(folder, spec, named)
+
+
+class PretrainedCheckpoint(tf_keras.callbacks.Callback):
+    """Keras callback that saves the model after an epoch, as `save_pretrained` does.
+
+    The folder always has the last or the best model, which everything here opens.
+
+    >>> model, tokenizer = albert_tf.from_pretrained(
+    ...     "albert_tiny/", "classification", num_labels=2
+    ... )
+    >>> model.compile(albert_tf.fine_tuning_optimizer(1e-4, 3), "mse")
+    >>> keep = PretrainedCheckpoint("best", tokenizer, ["sports", "politics"], monitor="loss")
+    >>> batch, targets = tokenizer(["A goal", "A law"]), np.eye(2)
+    >>> history = model.fit(batch, targets, epochs=3, verbose=0, callbacks=[keep])
+    >>> keep.best == min(history.history["loss"])
+    True
+
+    Args:
+        folder: as in `save_pretrained`.
+        tokenizer: as in `save_pretrained`.
+        labels: as in `save_pretrained`.
+        monitor: name of a metric, such as "val_accuracy", of which the best model is kept; None
+            saves after every epoch.
+        mode: "min" or "max": which value of the metric is the best.
+
+    Attributes:
+        best: the metric of the saved model; None before the first epoch, and without `monitor`.
+
+    Raises:
+        ValueError: `mode` is another one; in training, the model cannot be saved, or there is no
+            such metric.
+    """
+
+    def __init__(
+        self,
+        folder: str,
+        tokenizer: FullTokenizer | None = None,
+        labels: Sequence[str] | None = None,
+        monitor: str | None = None,
+        mode: str = "min",
+    ) -> None:
+        super().__init__()
+        if mode not in ("min", "max"):
+            raise ValueError(f"mode={mode!r}: expected 'min' or 'max'")
+        self.folder, self.tokenizer, self.labels = folder, tokenizer, labels
+        self.monitor, self.mode = monitor, mode
+        self.best: float | None = None
+
+    def on_train_begin(self, logs: Mapping[str, float] | None = None) -> None:
+        """Checks that the model can be saved before it is trained."""
+        _check_labels(self.model, _find_spec(self.model), self.labels)
+
+    def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
+        """Saves the model, if it is the best one."""
+        if self.monitor is not None:
+            if self.monitor not in (logs or {}):
+                names = ", ".join(logs or {})
+                raise ValueError(f"monitor={self.monitor!r}: expected one of {names}")
+            value, sign = logs[self.monitor], 1 if self.mode == "min" else -1
+            if self.best is not None and not sign * value < sign * self.best:
+                return
+            self.best = value
+        save_pretrained(self.model, self.folder, self.tokenizer, self.labels)
 
 
 def _find_spec(model: Any) -> TaskSpec:

@@ -1,0 +1,63 @@
+"""Exports the model in a folder as a SavedModel that takes texts."""
+
+from __future__ import annotations
+
+import os
+
+from albert_tf import files, tasks
+from albert_tf.checkpoints import finding, run_record
+from albert_tf.checkpoints.pretrained import ModelSource
+from albert_tf.inference.model_folder import ModelFolder
+from albert_tf.inference.predictors import FineTunedPredictor, load_predictor
+from albert_tf.serving import pretrained_model, saved_model
+
+
+def export_saved_model(
+    folder: str, export_dir: str, task: str | None = None, max_seq_length: int | None = None
+) -> str:
+    """Writes a SavedModel of the model in a folder, as `--export_dir` of the programs does.
+
+    Its signatures take raw strings, serialized examples and tensors (docs/serving.md), and its
+    weights are float32. It is answered by TensorFlow Serving, and by `run_predict.py --model_dir`
+    and `load_predictor`.
+
+    >>> model, tokenizer = albert_tf.from_pretrained(
+    ...     "albert_tiny/", "classification", num_labels=2
+    ... )
+    >>> albert_tf.save_pretrained(model, "topics", tokenizer, labels=["sports", "politics"])
+    >>> served = tf.saved_model.load(albert_tf.export_saved_model("topics", "export"))
+    >>> text = tf.constant(["The match ended 2:1."])
+    >>> answer = served.signatures["texts"](text_a=text, text_b=tf.constant([""]))
+    >>> answer["probabilities"].shape
+    TensorShape([1, 2])
+
+    Args:
+        folder: a folder that `load_predictor` accepts, such as one written by `save_pretrained`.
+        export_dir: parent folder of the exports, which is created if needed.
+        task: as in `load_predictor`. A model that was not fine-tuned is exported for embeddings
+            and masked words.
+        max_seq_length: sequence length of serialized examples, and the maximum of texts; defaults
+            to that of training, or else the model's maximum.
+
+    Returns:
+        The folder of the export, `<export_dir>/<Unix time>`.
+
+    Raises:
+        FileNotFoundError: the folder has no checkpoint, config or vocabulary.
+        ValueError: the model has no head for the task, or no heads at all; or `export_dir` cannot
+            be written to.
+    """
+    found, source = ModelFolder(folder), ModelSource(folder)
+    name = found.find_task(task)
+    kept = source.config_file, source.vocabulary_file
+    extra_files = {os.path.basename(path): files.read_bytes(path) for path in kept}
+    if record := run_record.content(found.records):
+        extra_files[run_record.FILE] = run_record.to_json(record).encode()
+    with saved_model.float32_models():
+        if tasks.get(name).make_task is None:
+            model, tokenizer = found.load(found.find_task(tasks.PRETRAINING))
+            length = max_seq_length or model.config.max_position_embeddings
+            return pretrained_model.export(export_dir, model, tokenizer, length, extra_files)
+        predictor: FineTunedPredictor = load_predictor(folder, name, max_seq_length=max_seq_length)
+        predictor.export(export_dir, extra_files)
+    return finding.newest_export(export_dir)
