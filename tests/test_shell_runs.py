@@ -74,8 +74,7 @@ def weights_of(output_dir, step):
 def test_a_run_is_described_and_says_what_it_computes_on(folder, config_file, tmp_path):
     flags = (f"--albert_config_file={config_file}", "--num_train_steps=1", "--threads=1")
     output = finish(start(folder, tmp_path / "model", *flags))
-    assert "Computing on one CPU" in output
-    assert "Computing in float32: --precision=float32" in output
+    assert "device    one CPU, float32: --precision=float32" in output
     run = json.loads((tmp_path / "model" / "run.json").read_text())
     assert run["flags"]["num_train_steps"] == 1
     assert run["config"]["hidden_size"] == 12

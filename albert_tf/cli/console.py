@@ -21,30 +21,23 @@ class ConsoleHandler(logging.Handler):
 
 
 class ConsoleFormatter(logging.Formatter):
-    """Formats messages; those of other levels than INFO start with the level.
+    """Formats messages: the local time, the level unless it is INFO, and the text."""
 
-    Args:
-        has_time: whether to start with the local time, which is useful in log files.
-    """
-
-    def __init__(self, has_time: bool) -> None:
+    def __init__(self) -> None:
         super().__init__("%(message)s", "%Y-%m-%d %H:%M:%S")
-        self._has_time = has_time
 
     def format(self, record: logging.LogRecord) -> str:
         """Returns the formatted message."""
         text = super().format(record)
         if record.levelno != logging.INFO:
             text = f"{record.levelname}: {text}"
-        if self._has_time:
-            text = f"{self.formatTime(record, self.datefmt)} {text}"
-        return text
+        return f"{self.formatTime(record, self.datefmt)} {text}"
 
 
 def install() -> None:
     """Replaces absl's log handler with `ConsoleHandler`."""
     handler = ConsoleHandler()
-    handler.setFormatter(ConsoleFormatter(has_time=not sys.stderr.isatty()))
+    handler.setFormatter(ConsoleFormatter())
     root = logging.getLogger()
     root.removeHandler(absl_logging.get_absl_handler())
     root.addHandler(handler)

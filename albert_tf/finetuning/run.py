@@ -208,6 +208,25 @@ def training_steps(settings: FineTuningSettings, num_examples: int) -> tuple[int
     return steps, int(steps * settings.warmup_proportion)
 
 
+def _give_advice(
+    settings: FineTuningSettings, step: int, num_steps: int, num_warmup_steps: int
+) -> None:
+    """Logs what is likely to make a run that starts at `step` worse than it could be."""
+    if step == 0 and not settings.init_checkpoint:
+        logging.warning("No --init_checkpoint: training starts from random weights")
+    if step == 0 and not num_warmup_steps:
+        logging.warning(
+            "No warm-up, with which fine-tuning may diverge. The published settings have one: try "
+            "--warmup_step=%d, or --num_train_epochs, or a recipe with --flagfile",
+            num_steps // 10,
+        )
+    if step == 0 and settings.do_eval and settings.save_checkpoints_steps >= num_steps:
+        logging.info(
+            "Only the last checkpoint is evaluated: --save_checkpoints_steps=%d compares four",
+            max(num_steps // 4, 1),
+        )
+
+
 def training_order(settings: FineTuningSettings) -> batching.TrainingOrder:
     """Returns how training examples are shuffled and batched."""
     size, seed = settings.train_batch_size, settings.seed
@@ -316,7 +335,8 @@ class FineTuningRun:
             identity=self.identity,
             reports=self._reports,
         )
-        session.log_size(trainer, num_examples)
+        session.log_plan(trainer, schedule, num_examples)
+        _give_advice(settings, trainer.step, steps, warmup_steps)
         self.begin_work()
         rows = devices.local_rows(self.strategy, settings.train_batch_size)
         if evaluator is not None and devices.is_chief(self.strategy):

@@ -171,7 +171,7 @@ def train(
         reports=reports,
     )
     name_optimizer_of_layout(settings, task.config)
-    session.log_size(trainer, sum(file.num_records for file in train_files))
+    session.log_plan(trainer, schedule, sum(file.num_records for file in train_files))
     opened.begin_work()
     if opened.is_chief:
         record_files.keep_vocabulary(train_files, settings.output_dir)

@@ -80,7 +80,6 @@ def make_strategy(settings: DeviceSettings) -> tf.distribute.Strategy:
         strategy = _multi_worker_strategy(settings.num_devices)
     if not is_tpu(strategy):
         _warn_of_unused_gpus()
-    logging.info("Computing on %s", describe(strategy))
     return strategy
 
 

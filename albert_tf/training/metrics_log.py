@@ -199,12 +199,15 @@ class MetricsLog:
         speed = num_steps / max(seconds, 1e-9)  # in steps per second
         values = dict(means) | {"learning_rate": learning_rate}
         line = f"step {step}/{self.last_step}  {format_figures(_most_telling(means))}"
+        line += f"  lr {learning_rate:.1e}"
+        if "gradient_norm" in means:
+            line += f"  gnorm {means['gradient_norm']:.2g}"
         if num_steps:
             values["examples_per_second"] = speed * self.batch_size
             if tokens:
                 values["tokens_per_second"] = speed * tokens
-            left = format_seconds((self.last_step - step) / speed)
-            line += f"  {_format_speed(speed * self.batch_size)} ex/s  {left} left"
+            shown = f"{speed * (tokens or self.batch_size):,.0f} {'tok' if tokens else 'ex'}/s"
+            line += f"  {shown}  {format_seconds((self.last_step - step) / speed)} left"
         self.restart_clock(step)
         self.curves.add_training(step, values)
         logging.info("%s", line)
@@ -315,10 +318,6 @@ def format_seconds(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
-
-
-def _format_speed(speed: float) -> str:
-    return f"{speed:.0f}" if speed >= 100 else f"{speed:.3g}"
 
 
 def _most_telling(means: Mapping[str, float]) -> dict[str, float]:

@@ -7,7 +7,7 @@ Every training program starts like this:
             identity = session.identify(settings, known)
             session.agree(identity)
             trainer = make_trainer(settings, task, schedule, session.strategy, identity=identity)
-            log_size(trainer, num_examples)
+            log_plan(trainer, schedule, num_examples)
             session.begin_work()
 """
 
@@ -17,7 +17,7 @@ import contextlib
 import dataclasses
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -92,7 +92,8 @@ def use_devices(settings: DeviceSettings) -> Iterator[tuple[tf.distribute.Strate
     name, reason = precision.resolve(settings.precision)
     policy = tf_keras.mixed_precision.global_policy()
     precision.apply(name)
-    logging.info("Computing in %s: %s%s", name, reason, precision.difference(name))
+    device = f"{devices.describe(strategy)}, {name}: {reason}{precision.difference(name)}"
+    log_lines({"device": device})
     try:
         yield strategy, name
     finally:
@@ -376,7 +377,6 @@ def make_trainer(
         clip_per_replica=settings.clip_per_replica,
         jit_compile=_compiles(settings, strategy),
     )
-    logging.info("Optimizer: %s", settings.optimizer)
     tf_keras.utils.set_random_seed(settings.seed)
     with strategy.scope():
         model = task.build_model()
@@ -388,38 +388,49 @@ def make_trainer(
     trainer = loop.Trainer(take_step, settings, schedule.num_train_steps, identity, reports)
     is_resumed = trainer.restore_latest()
     _check_warm_up(schedule, trainer.step)
-    if is_resumed:
-        logging.info("Resuming from step %d of %s", trainer.step, settings.output_dir)
-    elif settings.init_checkpoint:
+    if settings.init_checkpoint and not is_resumed:
         loading.load_checkpoint(
             model, settings.init_checkpoint, settings.allow_partial_init, init_from_group0
         )
-    else:
-        logging.warning("No --init_checkpoint: training starts from random weights")
     return trainer
 
 
-def log_size(trainer: loop.Trainer, num_examples: int) -> None:
-    """Logs the size of the model and the lengths of an epoch and the training.
+def log_lines(lines: Mapping[str, str]) -> None:
+    """Logs a line for each entry, with aligned texts."""
+    for name, text in lines.items():
+        logging.info("%-9s %s", name, text)
+
+
+def log_plan(trainer: loop.Trainer, schedule: WarmUpPolynomialDecay, num_examples: int) -> None:
+    """Logs what is going to be trained, on what, and how.
 
     Args:
         trainer: the trainer.
+        schedule: its learning rate schedule.
         num_examples: number of training examples.
     """
-    model = trainer.take_step.model
-    num_parameters = sum(variable.shape.num_elements() for variable in model.variables)
+    settings, model = trainer.settings, trainer.take_step.model
+    num_weights = sum(variable.shape.num_elements() for variable in model.variables)
     num_frozen = sum(variable.shape.num_elements() for variable in model.non_trainable_variables)
-    steps_per_epoch = num_examples / trainer.settings.train_batch_size
-    logging.info(
-        "The model has %s parameters%s. An epoch of %s examples has %.6g steps of %d, so that %d "
-        "steps are %.3g epochs.",
-        f"{num_parameters:,}",
-        f", of which {num_frozen:,} are frozen" if num_frozen else "",
-        f"{num_examples:,}",
-        steps_per_epoch,
-        trainer.settings.train_batch_size,
-        trainer.num_train_steps,
-        trainer.num_train_steps / steps_per_epoch,
+    start = f"weights of {settings.init_checkpoint}" if settings.init_checkpoint else ""
+    if trainer.step:
+        start = f"resumed at step {trainer.step}"
+    batch_size = settings.train_batch_size
+    warm_up = f" after {schedule.num_warmup_steps} steps of warm-up"
+    epoch = num_examples / batch_size
+    parts = trainer.take_step.options.micro_batches
+    log_lines(
+        {
+            "model": f"{num_weights:,} parameters"
+            + (f", {num_frozen:,} of them frozen" if num_frozen else "")
+            + f", {start or 'random weights'}",
+            "data": f"{num_examples:,} examples, {epoch:.6g} steps per epoch",
+            "batch": f"{batch_size} examples" + (f", in {parts} parts" if parts > 1 else ""),
+            "schedule": f"{trainer.num_train_steps} steps, {trainer.num_train_steps / epoch:.3g} "
+            f"epochs; {settings.optimizer}, learning rate {schedule.learning_rate:g}"
+            + (warm_up if schedule.num_warmup_steps else ", no warm-up"),
+            "output": settings.output_dir,
+        }
     )
 
 

@@ -76,13 +76,13 @@ def test_a_report_is_one_line_with_the_main_metrics(tmp_path, monkeypatch):
     now[0] += 100
     means = {"gradient_norm": 2.0, "loss": 6.274, "masked_lm_accuracy": 0.108, "skipped_steps": 2.0}
     means |= {"masked_lm_loss": 5.6, "sentence_order_accuracy": 0.614, "sentence_order_loss": 0.674}
-    log.write(500, means, 0.25, tokens=35)
+    log.write(500, means, 0.25, tokens=3500)
     log.write(500, {"loss": 0.0123}, 0.25)  # as after a restart of the clock
     log.close()
     assert said == [
-        "step 500/2000  loss 6.27  mlm_acc 0.108  skipped_steps 2.00  sop_acc 0.614  246 ex/s  "
-        "25:00 left",
-        "step 500/2000  loss 0.0123",
+        "step 500/2000  loss 6.27  mlm_acc 0.108  skipped_steps 2.00  sop_acc 0.614  lr 2.5e-01  "
+        "gnorm 2  3,500 tok/s  25:00 left",
+        "step 500/2000  loss 0.0123  lr 2.5e-01",
     ]
 
 

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tf_keras
-from absl import logging
 
 from albert_tf import classification, pretraining
 from albert_tf.checkpoints import run_record, store
@@ -162,15 +161,12 @@ def weights(trainer):
     return {variable_name(v): v.numpy() for v in trainer.model.variables}
 
 
-def test_random_weights_only_depend_on_the_seed(settings, task, monkeypatch):
-    logged = []
-    monkeypatch.setattr(logging, "warning", lambda text, *_: logged.append(text))
+def test_random_weights_only_depend_on_the_seed(settings, task):
     first, again = weights(start(settings, task)), weights(start(settings, task))
     other = weights(start(dataclasses.replace(settings, seed=7), task))
     name = "bert/embeddings/word_embeddings"
     np.testing.assert_array_equal(first[name], again[name])
     assert np.abs(first[name] - other[name]).max() > 0
-    assert "training starts from random weights" in logged[0]
 
 
 def test_training_starts_from_init_checkpoint_or_resumes(settings, task, tmp_path):
@@ -196,8 +192,22 @@ def test_the_identity_of_a_run_is_stored_with_its_first_checkpoint(settings, tas
     assert run_record.read(str(tmp_path)) == identity
 
 
-def test_settings_reach_the_trainer(settings, task, caplog):
+def test_the_plan_of_a_run_is_logged_in_aligned_lines(settings, task, caplog):
     caplog.set_level("INFO", logger="absl")
+    trainer = start(settings, task)
+    session.log_plan(trainer, SCHEDULE, 3 * settings.train_batch_size)
+    lines = dict(message.split(maxsplit=1) for message in caplog.messages)
+    assert list(lines) == ["device", "model", "data", "batch", "schedule", "output"]
+    assert "float32" in lines["device"]
+    assert lines["model"].endswith(" parameters, random weights")
+    assert lines["data"].endswith(" examples, 3 steps per epoch")
+    assert lines["schedule"].startswith("7 steps, 2.33 epochs; adamw, learning rate ")
+    assert lines["output"] == settings.output_dir
+    for message, text in zip(caplog.messages, lines.values(), strict=True):
+        assert message.index(text) == 10
+
+
+def test_settings_reach_the_trainer(settings, task):
     settings = dataclasses.replace(
         settings,
         optimizer="lamb_albert_zh",
@@ -208,7 +218,6 @@ def test_settings_reach_the_trainer(settings, task, caplog):
     )
     trainer = start(settings, task)
     assert type(trainer.optimizer) is LambAlbertZh
-    assert "Optimizer: lamb_albert_zh" in caplog.messages
     assert trainer.take_step.options.micro_batches == 3
     assert trainer.settings.log_steps == 9
     assert trainer.num_train_steps == 7
