@@ -16,6 +16,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from albert_tf.checkpoints.download import download
     from albert_tf.checkpoints.loading import load_checkpoint
     from albert_tf.config import AlbertConfig
     from albert_tf.heads import (
@@ -47,6 +48,7 @@ __all__ = [
     "Lamb",
     "WarmUpPolynomialDecay",
     "__version__",
+    "download",
     "from_pretrained",
     "load_checkpoint",
     "load_predictor",
@@ -66,6 +68,7 @@ _MODULES = {
     "FullTokenizer": "tokenization",
     "Lamb": "optimization",
     "WarmUpPolynomialDecay": "optimization",
+    "download": "checkpoints.download",
     "from_pretrained": "inference.pretrained",
     "load_checkpoint": "checkpoints.loading",
     "load_predictor": "inference.predictors",

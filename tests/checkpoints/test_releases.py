@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -118,6 +120,17 @@ def test_the_rows_of_the_table_are_those_of_the_configs(row):
         config = AlbertConfig.from_json_file(row.config)
         assert row.parameters == count_parameters(config)[0]
         assert row.vocabulary == {30000: "SentencePiece", 21128: "WordPiece"}[config.vocab_size]
+
+
+def test_the_page_of_the_models_has_the_rows_of_the_table():
+    text = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
+    shown = re.findall(r"^\| `albert download (\w+)` .*?\| ([\d,]{7,}) \|", text, re.MULTILINE)
+    rows = [row for row in releases.downloadable() if "tfhub" not in row.url]
+    found = {releases.named(name).name: count for name, count in shown}
+    assert found == {row.name: f"{row.parameters:,}" for row in rows}
+    checked = text.split("is compared with them:")[1].split("For the others")[0]
+    names = re.findall(r"`(\w+)`", checked)
+    assert [releases.named(name) for name in names] == [row for row in rows if row.tensors]
 
 
 @pytest.mark.parametrize("name", SHAPES)
