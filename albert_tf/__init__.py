@@ -16,6 +16,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from albert_tf.checkpoints.download import download
     from albert_tf.checkpoints.loading import load_checkpoint
     from albert_tf.config import AlbertConfig
     from albert_tf.heads import (
@@ -49,6 +50,7 @@ __all__ = [
     "PretrainedCheckpoint",
     "WarmUpPolynomialDecay",
     "__version__",
+    "download",
     "export_saved_model",
     "fine_tuning_optimizer",
     "from_pretrained",
@@ -71,6 +73,7 @@ _MODULES = {
     "Lamb": "optimization",
     "PretrainedCheckpoint": "inference.saving",
     "WarmUpPolynomialDecay": "optimization",
+    "download": "checkpoints.download",
     "export_saved_model": "inference.exporting",
     "fine_tuning_optimizer": "optimization",
     "from_pretrained": "inference.pretrained",

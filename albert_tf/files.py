@@ -34,7 +34,7 @@ from typing import IO, Any, NamedTuple
 GZIP_MAGIC = b"\x1f\x8b\x08"  # the first bytes of a file compressed with gzip
 Paths = str | Iterable[str] | None
 MAX_LISTED, MAX_SHOWN = 10, 50  # values in a message, and characters of each
-_FULL = (errno.ENOSPC, errno.EDQUOT)  # the disk is full or the quota is exceeded
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)  # the disk is full or the quota is exceeded
 
 
 class _ObjectStore(NamedTuple):
@@ -931,7 +931,7 @@ def append_text(path: str, text: str) -> None:
 
 def _advise_if_full(error: BaseException, path: str) -> None:
     """Raises an OSError with the path and advice if the disk is full."""
-    if isinstance(error, OSError) and error.errno in _FULL and error.filename is None:
+    if isinstance(error, OSError) and error.errno in DISK_FULL and error.filename is None:
         advice = f"{error.strerror}. Free some space and run the same command again"
         raise OSError(error.errno, advice, path) from None
 

@@ -106,6 +106,7 @@ class SettingsGroup:
 
     Attributes:
         GROUP: heading in `--help` of the fields that the class adds.
+        ARGUMENT: the field that an argument without a flag sets; "" if such arguments are refused.
 
     Raises:
         ValueError: a value is not finite, out of range or not one of the choices, or a required
@@ -113,6 +114,7 @@ class SettingsGroup:
     """
 
     GROUP: ClassVar[str] = "flags"
+    ARGUMENT: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):

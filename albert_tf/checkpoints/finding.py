@@ -7,6 +7,7 @@ output directories of this package's programs.
 from __future__ import annotations
 
 import fnmatch
+import functools
 import json
 import os
 import re
@@ -15,7 +16,7 @@ from typing import Any
 from absl import logging
 
 from albert_tf import files
-from albert_tf.checkpoints import run_record
+from albert_tf.checkpoints import releases, run_record
 from albert_tf.checkpoints.names import BEST, DATA_SUFFIX, INTERRUPTED, NUMBERED
 
 SAVED_MODEL = "saved_model.pb"
@@ -37,16 +38,53 @@ SENTENCEPIECE_NAME, WORDPIECE_NAME = "spiece.model", "vocab.txt"  # in runs and 
 ASSETS = "assets"  # folder with such files in a SavedModel, such as a TF-Hub module
 EXTRA_ASSETS = "assets.extra"  # the same in models exported by the fine-tuning programs
 LABELS_FILE = "labels.txt"  # in exported models: label names, one per line
+CACHE = "ALBERT_CACHE"  # environment variable: the folder with the downloaded models
+
+
+def cache_directory() -> str:
+    """Returns the folder with the downloaded models."""
+    return os.environ.get(CACHE) or os.path.join(os.path.expanduser("~"), ".cache", "albert_tf")
+
+
+def find_model(path: str) -> str:
+    """Returns the folder of a downloaded model, given its name, and any other path unchanged.
+
+    Args:
+        path: a path, or a name of `releases.json`. A file or folder of that name takes precedence.
+
+    Raises:
+        FileNotFoundError: the model is not in the cache. The message has the command to download
+            it.
+    """
+    release = releases.named(path)
+    is_there = not files.is_remote(path) and any(map(files.exists, (path, path + ".index")))
+    if release is None or is_there:
+        return path
+    folder = os.path.join(cache_directory(), release.name)
+    if not files.is_directory(folder):
+        raise FileNotFoundError(
+            f"{path}: no such file or folder, and the released model of that name is not in "
+            f"{cache_directory()}. Download it: albert download {release.name}"
+        )
+    _announce(path, folder)
+    return folder
+
+
+@functools.cache
+def _announce(name: str, folder: str) -> None:
+    """Logs, once, which model is used for a name."""
+    logging.info("%s: using the downloaded model in %s", name, folder)
 
 
 def find_checkpoint(path: str) -> str:
     """Returns the checkpoint at `path`.
 
     Args:
-        path: the prefix of a TensorFlow checkpoint, one of its files, a file of another format, or
-            a folder with one checkpoint. Of a run's checkpoints `model.ckpt-best` is used, or else
-            the newest one; of an `--export_dir` the newest export. The text file `checkpoint` is
-            ignored because in released archives it contains a path on another machine.
+        path: the prefix of a TensorFlow checkpoint, one of its files, a file of another format, a
+            folder with one checkpoint, or the name of a downloaded release. Of a run's checkpoints
+            `model.ckpt-best` is used, or else the newest one; of an `--export_dir` the newest
+            export. The text file `checkpoint` is ignored because in released archives it contains a
+            path on another machine.
 
     Returns:
         The prefix of a TensorFlow checkpoint whose index and shards exist, or a file.
@@ -55,6 +93,7 @@ def find_checkpoint(path: str) -> str:
         FileNotFoundError: there is no checkpoint, or shards of its data are missing.
         ValueError: the folder contains several checkpoints. The message lists them.
     """
+    path = find_model(path)
     if files.is_directory(path):
         folder, path = path, newest_export(path)
         if path != folder:
@@ -135,8 +174,9 @@ def folder_of(checkpoint: str) -> str:
 
     Args:
         checkpoint: a folder itself, or a checkpoint inside of it, as `find_checkpoint` returns it;
-            or an `--export_dir`.
+            or an `--export_dir`; or the name of a downloaded release.
     """
+    checkpoint = find_model(checkpoint)
     if files.is_directory(checkpoint):
         return newest_export(checkpoint)
     folder = os.path.dirname(checkpoint)

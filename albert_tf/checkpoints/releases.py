@@ -1,8 +1,9 @@
-"""Recognizes released checkpoints by the checksums of their tensors.
+"""The table of released models, and how to recognize them by the checksums of their tensors.
 
-`releases.json` contains the CRC-32C of each tensor in nine released checkpoints, masked as in the
-`.index` files of their archives. Since a checksum depends only on the values, a release is
-recognized in any format and under any file name, as long as conversions preserved the values.
+A row of `releases.json` describes a model and the archive that contains it. For nine checkpoints it
+also has the CRC-32C of each tensor, masked as in the `.index` files of their archives. Since a
+checksum depends only on the values, a release is recognized in any format and under any file name,
+as long as conversions preserved the values.
 """
 
 from __future__ import annotations
@@ -11,13 +12,16 @@ import dataclasses
 import functools
 import json
 import os
-from collections.abc import Mapping
+import types
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from albert_tf.data import tfrecord
 
 _TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "releases.json")
+_HUB = "https://tfhub.dev/"
 _MAX_LISTED_NAMES = 12
 
 
@@ -26,15 +30,25 @@ class Release:
     """A released checkpoint.
 
     Attributes:
-        name: the name of the release in this project.
+        name: the name of the release in this project: usually that of its archive.
         title: the model, its language and its authors.
         tensors: variable name → masked CRC-32C of its values, float32 in C order. Optimizer slots
-            are not included.
+            are not included. Empty if the checksums are not known.
+        url: where its archive is; "" if it has none.
+        aliases: other names.
+        config: the name of its config in this package; "" if that is only in the archive.
+        parameters: number of parameters of encoder and pooler; 0 if it has no archive.
+        vocabulary: "SentencePiece" or "WordPiece"; "" if it has no archive.
     """
 
     name: str
     title: str
     tensors: Mapping[str, int]
+    url: str = ""
+    aliases: tuple[str, ...] = ()
+    config: str = ""
+    parameters: int = 0
+    vocabulary: str = ""
 
     def __str__(self) -> str:
         return f"{self.title}, {self.name}"
@@ -81,14 +95,45 @@ class ReleaseReport:
 
 
 @functools.cache
+def table() -> tuple[Release, ...]:
+    """Returns all rows of the table."""
+    with open(_TABLE, encoding="utf-8") as stream:
+        rows = json.load(stream)
+    return tuple(_release(name, **row) for name, row in rows.items())
+
+
+def _release(
+    name: str,
+    title: str,
+    tensors: Mapping[str, str] = types.MappingProxyType({}),
+    aliases: Sequence[str] = (),
+    **others: Any,
+) -> Release:
+    checksums = {key: int(crc, 16) for key, crc in tensors.items()}
+    return Release(name, title, checksums, aliases=tuple(aliases), **others)
+
+
 def known_releases() -> tuple[Release, ...]:
     """Returns the releases whose checksums are known."""
-    with open(_TABLE, encoding="utf-8") as stream:
-        table = json.load(stream)
-    return tuple(
-        Release(name, row["title"], {key: int(crc, 16) for key, crc in row["tensors"].items()})
-        for name, row in table.items()
-    )
+    return tuple(release for release in table() if release.tensors)
+
+
+def downloadable() -> tuple[Release, ...]:
+    """Returns the releases that have an archive."""
+    return tuple(release for release in table() if release.url)
+
+
+def named(name: str) -> Release | None:
+    """Returns the downloadable release with a name, an alias or an address on TF-Hub, or None.
+
+    >>> named("https://tfhub.dev/google/albert_base/1").title
+    'ALBERT base v1, English (Google, TF-Hub)'
+    >>> named("my_model") is None
+    True
+    """
+    name = name.removeprefix(_HUB).rstrip("/")
+    found = (row for row in downloadable() if name == row.name or name in row.aliases)
+    return next(found, None)
 
 
 def checksum(values: np.ndarray) -> int:

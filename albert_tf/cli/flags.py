@@ -186,7 +186,11 @@ def parse(settings_class: type[SettingsType], arguments: Sequence[str]) -> Setti
         OSError: a flag file cannot be read.
     """
     values = define(settings_class)
+    if settings_class.ARGUMENT:
+        values.set_gnu_getopt()  # flags may follow the argument
     _, *words = values(["program", *_find_recipes(arguments)])
+    if words and settings_class.ARGUMENT:
+        values[settings_class.ARGUMENT].parse(words.pop(0))
     if words:
         raise flags.Error(f"{words[0]!r} is not a flag: flags start with --")
     for name in _rows(IGNORED, settings_class):

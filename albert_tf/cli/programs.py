@@ -65,6 +65,7 @@ PROGRAMS = {
     "run-token-classification": Program(
         "albert_tf.token_classification", "fine-tune on tokens, as for NER", is_plotted=True
     ),
+    "download": Program("albert_tf.cli.download", "download a released model"),
     "run-predict": Program("albert_tf.cli.run_predict", "predict with a trained model"),
     "plot-results": Program("albert_tf.cli.plot_results", "plot the results of a run"),
     "convert": Program("albert_tf.cli.convert_checkpoint", "convert a model's format"),

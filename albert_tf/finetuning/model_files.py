@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TypeVar
 
-from albert_tf.checkpoints import finding
+from albert_tf.checkpoints import finding, releases
 from albert_tf.finetuning.settings import FineTuningSettings
 
 HUB_VOCABULARY = "from_tf_hub"  # the value of --spm_model_file in Google's notebook
@@ -51,7 +51,7 @@ def find_model_files(settings: SettingsType) -> SettingsType:
         FileNotFoundError: the config or the vocabulary was not found; the message says which files
             were looked for.
         ValueError: no weights are given and no config, or two sources of weights are given, or the
-            module is not a local folder.
+            module is neither a local folder nor a released one.
     """
     handle = settings.albert_hub_module_handle
     if handle and settings.init_checkpoint:
@@ -59,12 +59,13 @@ def find_model_files(settings: SettingsType) -> SettingsType:
             "--init_checkpoint and --albert_hub_module_handle are mutually exclusive: both specify "
             "the weights"
         )
-    if handle and handle.startswith(("http://", "https://")):
+    if handle and handle.startswith(("http://", "https://")) and not releases.named(handle):
         raise ValueError(
             f"--albert_hub_module_handle={handle}: modules are not downloaded. Unpack the module "
-            "and pass its folder."
+            "and pass its folder. `albert download` lists those with a name."
         )
     path = handle or settings.init_checkpoint
+    path = path and finding.find_model(path)
     spm_model_file, vocab_file = settings.spm_model_file, settings.vocab_file
     if spm_model_file == HUB_VOCABULARY:
         spm_model_file = None

@@ -33,8 +33,8 @@ class DataSettings(SequenceSettings, VocabularySettings):
 
     albert_hub_module_handle: str | None = setting(
         None,
-        "Folder of a TF-Hub module with initial weights, config and vocabulary, instead of "
-        "init_checkpoint.",
+        "Folder of a TF-Hub module with initial weights, config and vocabulary, or its address if "
+        "it was downloaded by `albert download`; instead of init_checkpoint.",
     )
     pad_to_multiple: int = setting(
         0,

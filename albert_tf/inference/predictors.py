@@ -125,7 +125,7 @@ def load_predictor(
 
     Args:
         folder: the output directory of one of the programs, a released archive, or any other folder
-            that `from_pretrained` accepts; or a checkpoint in it.
+            that `from_pretrained` accepts; a checkpoint in it; or the name of a downloaded model.
         task: "classification", "regression", "token_classification", "multiple_choice", "spans",
             "answerable_spans", "fill_mask", "embeddings", or a registered task of your own.
             Default: the task that the model was fine-tuned for, or else "embeddings".

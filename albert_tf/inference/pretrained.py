@@ -33,8 +33,9 @@ def from_pretrained(
 
     Args:
         folder: a folder with a config, weights of any family supported by `load_checkpoint`, and a
-            vocabulary; or a checkpoint in such a folder. Of a run's checkpoints `model.ckpt-best`
-            is used, or else the newest one; of an `--export_dir` the newest export.
+            vocabulary; a checkpoint in such a folder; or the name of a downloaded model (see
+            `download`). Of a run's checkpoints `model.ckpt-best` is used, or else the newest one;
+            of an `--export_dir` the newest export.
         task: what the model is for: "embeddings" for an `AlbertEncoder`, "pretraining" for an
             `AlbertForPretraining`; for a head, "classification", "regression", "multiple_choice",
             "spans", "answerable_spans", "token_classification" or a registered task of your own.

@@ -37,8 +37,8 @@ class ModelFolderSettings(SettingsGroup):
 
     model_dir: str = setting(
         REQUIRED,
-        "Folder of a fine-tuned or pre-trained model, a checkpoint in it, or an export_dir, whose "
-        "newest export is used.",
+        "Folder of a fine-tuned or pre-trained model, a checkpoint in it, an export_dir, whose "
+        "newest export is used, or the name of a downloaded model.",
     )
     task: str | None = setting(
         None,

@@ -26,7 +26,7 @@ from absl import logging
 
 import albert_tf
 from albert_tf import files, included, optimization
-from albert_tf.checkpoints import containers, loading, run_record, store
+from albert_tf.checkpoints import containers, finding, loading, run_record, store
 from albert_tf.checkpoints.run_record import TrainedWith
 from albert_tf.config import AlbertConfig
 from albert_tf.optimization import WarmUpPolynomialDecay
@@ -182,6 +182,7 @@ def weights_folder(run: RunSettings) -> str | None:
     step, path = _newest_step(run.output_dir), run.init_checkpoint
     if step or (step is not None and not run.do_train):
         return run.output_dir
+    path = path and finding.find_model(path)
     if not path or files.is_directory(path):
         return path
     return os.path.dirname(path)

@@ -33,8 +33,8 @@ class ModelSettings(SettingsGroup):
     )
     init_checkpoint: str | None = setting(
         None,
-        "Checkpoint to initialize the weights from if output_dir has none yet; if not given, "
-        "training starts from random weights.",
+        "Checkpoint, its folder, or the name of a downloaded model, to initialize the weights from "
+        "if output_dir has none yet; if not given, training starts from random weights.",
     )
     allow_partial_init: bool = setting(
         False,

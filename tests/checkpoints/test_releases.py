@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -13,6 +15,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.modeling import AlbertEncoder
 from tests.checkpoints.checkpoint_samples import ALBERT_ZH, GOOGLE, as_hugging_face, random_weights
 from tests.conftest import ROOT
+from tests.test_configs import count_parameters
 
 RELEASED = ROOT.parent / "shared" / "released"
 POLYNOMIAL = 0x82F63B78  # CRC-32C, reflected
@@ -62,7 +65,7 @@ def make_known(monkeypatch):
         releases.Release(name, f"ALBERT {name}", {key: checksum(value) for key, value in w.items()})
         for name, w in weights.items()
     )
-    monkeypatch.setattr(releases, "known_releases", lambda: table)
+    monkeypatch.setattr(releases, "table", lambda: table)
     return weights
 
 
@@ -90,10 +93,44 @@ def test_the_table_has_nine_releases_without_optimizer_slots():
 @pytest.mark.skipif(not RELEASED.exists(), reason="the released variables are not here")
 def test_the_table_has_the_checksums_of_the_released_index_files():
     for release in known_releases():
-        text = (RELEASED / release.name / "variables.txt").read_text()
+        folders = (RELEASED / name for name in (release.name, *release.aliases))
+        (folder,) = (folder for folder in folders if folder.exists())
+        text = (folder / "variables.txt").read_text()
         rows = dict(line.split(" [")[::1] for line in text.splitlines() if " [" in line)
         for name, crc in release.tensors.items():
             assert rows[name].endswith(f"crc32c(masked) {crc:#010x}"), name
+
+
+def test_every_name_is_that_of_one_release():
+    rows = releases.downloadable()
+    names = [name for row in rows for name in (row.name, *row.aliases)]
+    assert len(names) == len(set(names))
+    assert [releases.named(name) for row in rows for name in (row.name, *row.aliases)] == [
+        row for row in rows for _ in (row.name, *row.aliases)
+    ]
+    assert len({row.url for row in rows}) == len(rows) == 18 + 12
+    assert releases.named("albert_tiny_brightmart") is None  # it has no archive
+
+
+@pytest.mark.parametrize("row", releases.downloadable(), ids=lambda row: row.name)
+def test_the_rows_of_the_table_are_those_of_the_configs(row):
+    assert row.url.startswith(("https://storage.googleapis.com/albert_", "https://tfhub.dev/"))
+    assert row.config or "albert_zh" in row.url
+    if row.config:
+        config = AlbertConfig.from_json_file(row.config)
+        assert row.parameters == count_parameters(config)[0]
+        assert row.vocabulary == {30000: "SentencePiece", 21128: "WordPiece"}[config.vocab_size]
+
+
+def test_the_page_of_the_models_has_the_rows_of_the_table():
+    text = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
+    shown = re.findall(r"^\| `albert download (\w+)` .*?\| ([\d,]{7,}) \|", text, re.MULTILINE)
+    rows = [row for row in releases.downloadable() if "tfhub" not in row.url]
+    found = {releases.named(name).name: count for name, count in shown}
+    assert found == {row.name: f"{row.parameters:,}" for row in rows}
+    checked = text.split("is compared with them:")[1].split("For the others")[0]
+    names = re.findall(r"`(\w+)`", checked)
+    assert [releases.named(name) for name in names] == [row for row in rows if row.tensors]
 
 
 @pytest.mark.parametrize("name", SHAPES)

@@ -1,0 +1,61 @@
+r"""Downloads a released model, or lists them.
+
+    python tools/download.py
+    python tools/download.py albert_base_v2
+    python tools/download.py albert_base_v2 --cache_dir=models
+
+Without a name, this prints the names of the models, their numbers of parameters, and which of them
+are in the cache folder. With a name, the model is downloaded to the cache folder and its path is
+printed. The same command continues an interrupted download. Every tensor is compared with the
+released checksums where they are known.
+
+All programs and `from_pretrained` accept the name of a downloaded model in place of a folder or a
+checkpoint. They never download it themselves.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import ClassVar
+
+from albert_tf.checkpoints import download, finding, releases
+from albert_tf.settings import SettingsGroup, setting
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings(SettingsGroup):
+    """What to download, from where, and where to."""
+
+    ARGUMENT: ClassVar[str] = "name"
+
+    name: str | None = setting(
+        None, "Name of the model, also without --name=; if not given, the models are listed."
+    )
+    cache_dir: str | None = setting(
+        None,
+        "Local folder of the downloaded models; if not given, the one in the environment variable "
+        "ALBERT_CACHE, or else ~/.cache/albert_tf.",
+    )
+    base_url: str | None = setting(
+        None,
+        "Address of a mirror, which replaces https://storage.googleapis.com and "
+        "https://tfhub.dev; if not given, the one in the environment variable ALBERT_BASE_URL, or "
+        "else these.",
+    )
+
+
+def run(settings: Settings) -> str:
+    """Returns the folder of the downloaded model, or the list of models."""
+    if settings.name:
+        return download.download(
+            settings.name, cache_dir=settings.cache_dir, base_url=settings.base_url
+        )
+    cache = settings.cache_dir or finding.cache_directory()
+    rows = releases.downloadable()
+    width = max(len(row.name) for row in rows)
+    lines = [f"{'name':{width}}   parameters  model"]
+    for row in rows:
+        state = ", in the cache" if os.path.isdir(os.path.join(cache, row.name)) else ""
+        lines.append(f"{row.name:{width}}  {row.parameters:11,}  {row.title}{state}")
+    return "\n".join([*lines, "", f"cache folder: {cache}"])
