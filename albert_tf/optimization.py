@@ -431,11 +431,13 @@ def fine_tuning_optimizer(
 OPTIMIZERS = {"lamb": Lamb, "adamw": AdamW, "lamb_albert_zh": LambAlbertZh}
 
 
-def create_optimizer(name: str, schedule: WarmUpPolynomialDecay) -> AdamW:
+def create_optimizer(
+    name: str, schedule: WarmUpPolynomialDecay, weight_decay: float = WEIGHT_DECAY
+) -> AdamW:
     """Returns the optimizer with the given name, a key of `OPTIMIZERS`."""
     if name not in OPTIMIZERS:
         raise ValueError(f"optimizer={name!r}: expected one of {', '.join(OPTIMIZERS)}")
-    return OPTIMIZERS[name](schedule)
+    return OPTIMIZERS[name](schedule, weight_decay)
 
 
 def optimizers_of(names: Iterable[str], other_than: AdamW) -> list[str]:

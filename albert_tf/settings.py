@@ -106,6 +106,7 @@ class SettingsGroup:
 
     Attributes:
         GROUP: heading in `--help` of the fields that the class adds.
+        ESSENTIAL: names of the fields that `--help` shows, in their order; () to show all of them.
         ARGUMENT: the field that an argument without a flag sets; "" if such arguments are refused.
 
     Raises:
@@ -114,6 +115,7 @@ class SettingsGroup:
     """
 
     GROUP: ClassVar[str] = "flags"
+    ESSENTIAL: ClassVar[tuple[str, ...]] = ()
     ARGUMENT: ClassVar[str] = ""
 
     def __post_init__(self) -> None:

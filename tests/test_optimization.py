@@ -235,7 +235,8 @@ def test_layer_adaptation_is_one_where_a_norm_is_zero():
     assert float(trust_ratio(tf.constant(3.0), tf.constant(2.0))) == 1.5
 
 
-def test_an_unknown_optimizer_is_rejected():
+def test_an_unknown_optimizer_is_rejected_and_the_decay_is_a_setting():
+    assert create_optimizer("lamb", WarmUpPolynomialDecay(1.0, 1), 0.25).weight_decay == 0.25
     with pytest.raises(ValueError, match="'lamp': expected one of lamb, adamw, lamb_albert_zh"):
         create_optimizer("lamp", WarmUpPolynomialDecay(1.0, 1))
 

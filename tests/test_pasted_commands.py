@@ -205,6 +205,12 @@ def make_home(tmp_path_factory):
         shutil.copy(ROOT / name, home)
     write_google(home / GOOGLE)
     write_albert_zh(home / ALBERT_ZH, home / "data" / "sample_zh.txt")
+    # The guides run in the root folder, with models under the names of `albert download`.
+    programs = shutil.ignore_patterns("*.py", "*.sh", "albert")
+    for place in (ALBERT_ZH, GOOGLE):
+        shutil.copytree(home / place, home, dirs_exist_ok=True, ignore=programs)
+    for name, release in (("base", "base_v2"), ("tiny", "tiny_489k")):
+        shutil.copytree(home / f"albert_{name}", home / f"albert_{release}")
     return home
 
 

@@ -1,9 +1,11 @@
 r"""Fine-tunes, evaluates, predicts and exports ALBERT on GLUE, CLUE or a custom task.
 
-    python run_classifier.py --task_name=MRPC --data_dir=glue \
-        --albert_config_file=albert_base/albert_config.json \
-        --init_checkpoint=albert_base/model.ckpt-best --spm_model_file=albert_base/30k-clean.model \
-        --output_dir=mrpc_model --do_train --do_eval --do_predict
+    python run_classifier.py --task_name=MRPC --data_dir=glue --init_checkpoint=albert_base_v2 \
+        --output_dir=mrpc_model --do_train --do_eval --do_predict \
+        --learning_rate=2e-5 --num_train_epochs=5 --max_seq_length=128
+
+Config and vocabulary are found beside the weights, and the recipes in configs/recipes have the
+published settings: --flagfile=glue_mrpc.
 
 --task_name=tsv reads train, dev and test files (.tsv, .csv or .jsonl) from --data_dir. Checkpoints,
 model.ckpt-best, eval_results.txt, best_trial.txt, dev_predictions.tsv, predictions and plots are

@@ -56,6 +56,7 @@ class Settings(FineTuningSettings, TFLiteSettings, TaskSettings, CustomDataSetti
     """Settings of run_classifier.py, with the names of Google's flags."""
 
     GROUP = "data"
+    ESSENTIAL = ("task_name", "data_dir", *FineTuningSettings.ESSENTIAL)
 
     task_name: str = redefined(TaskSettings, "task_name", REQUIRED, _TASK)
     quoting: bool = setting(

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from absl import flags, logging
 
 from albert_tf import classification, data, files, included, pretraining, race, settings, squad
+from albert_tf.finetuning.settings import FineTuningSettings
 from albert_tf.settings import FieldInfo, SettingsGroup
 from albert_tf.training.settings import DeviceSettings, ModelSettings
 
@@ -21,6 +22,8 @@ from albert_tf.training.settings import DeviceSettings, ModelSettings
 ALIASES: dict[type[SettingsGroup], dict[str, str]] = {
     ModelSettings: {"bert_config_file": "albert_config_file"},
     race.Settings: {"num_keep_checkpoint": "keep_checkpoint_max"},
+    FineTuningSettings: {"num_train_steps": "train_step", "num_warmup_steps": "warmup_step"},
+    pretraining.Settings: {"train_step": "num_train_steps", "warmup_step": "num_warmup_steps"},
 }
 # Flags of old command lines that are accepted without effect: settings class → name → type, `bool`,
 # or `str` for any value.
@@ -101,7 +104,9 @@ _COMMON_HELP = """\
   --version
       Show the version of this package.
   --help
-      Show this text."""
+      Show the essential flags.
+  --helpfull
+      Show all flags."""
 _HELP_WIDTH = 90
 _FLAGFILE = ("--flagfile", "-flagfile")
 
@@ -269,15 +274,22 @@ def _value(flag: flags.Flag) -> Any:
     return flag.value[0] if len(flag.value) == 1 else tuple(flag.value)
 
 
-def help_text(settings_class: type[SettingsGroup], description: str) -> str:
+def help_text(settings_class: type[SettingsGroup], description: str, is_full: bool = True) -> str:
     """Returns the text of `--help`: the description of the program and its flags in groups.
 
     Args:
         settings_class: the program's settings.
         description: the docstring of the script.
+        is_full: whether to describe all flags, as `--helpfull` does, or the essential ones, if the
+            program distinguishes them.
     """
     fields = settings.describe(settings_class)
     parts = [description.strip()]
+    if settings_class.ESSENTIAL and not is_full:
+        by_name = {field.name: field for field in fields}
+        shown = [_describe_flag(by_name[name]) for name in settings_class.ESSENTIAL]
+        parts += ["essential flags:\n" + "\n".join(shown)]
+        return "\n\n".join([*parts, f"--helpfull describes all {len(fields)} flags."])
     sections = {group: _describe_group(fields, group) for group in GROUPS}
     sections["all programs"] = [_COMMON_HELP]
     sections[_COMPATIBILITY] = sections.pop(_COMPATIBILITY) + _describe_other_spellings(

@@ -22,7 +22,8 @@ from albert_tf.training import interruption
 from albert_tf.training.interruption import InterruptedRunError
 
 SettingsType = TypeVar("SettingsType", bound=SettingsGroup)
-HELP = {"--help", "-help", "--helpfull", "--helpshort", "-h", "-?"}
+HELP_FULL = "--helpfull"
+HELP = {"--help", "-help", HELP_FULL, "--helpshort", "-h", "-?"}
 VERSION = "--version"
 
 
@@ -49,7 +50,10 @@ def start(
         if getattr(sys, name) is None:  # closed by the shell, as with `>&-`
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - until the process ends
     if not HELP.isdisjoint(sys.argv[1:]):
-        sys.stdout.write(flags.help_text(settings_class, _as_called(description or "")) + "\n")
+        is_full = HELP_FULL in sys.argv[1:]
+        sys.stdout.write(
+            flags.help_text(settings_class, _as_called(description or ""), is_full) + "\n"
+        )
         return
     if VERSION in sys.argv[1:]:
         sys.stdout.write(f"albert-tf2 {__version__}\n")
@@ -66,7 +70,7 @@ def _parse(settings_class: type[SettingsType], argv: Sequence[str]) -> SettingsT
     try:
         return flags.parse(settings_class, argv[1:])
     except (absl_flags.Error, ValueError, OSError) as error:
-        sys.exit(f"{_script_name()}: {error}\nPass --help to see all flags.")
+        sys.exit(f"{_script_name()}: {error}\nPass --helpfull to see all flags.")
 
 
 def _run(run: Callable[[SettingsType], Any], settings: SettingsType) -> None:

@@ -252,6 +252,18 @@ class Settings(EncodingSettings, InputSettings):
     """Settings of create_pretraining_data.py."""
 
     GROUP = "output and resources"
+    ESSENTIAL = (
+        "input_file",
+        "output_file",
+        "spm_model_file",
+        "vocab_file",
+        "do_lower_case",
+        "max_seq_length",
+        "max_predictions_per_seq",
+        "dupe_factor",
+        "segment_chinese_words",
+        "num_workers",
+    )
 
     output_file: str = setting(
         REQUIRED, "TFRecord files to write: paths separated by commas, or path@64 for 64 files."

@@ -23,6 +23,7 @@ from albert_tf.checkpoints import containers, finding, loading, run_record
 from albert_tf.checkpoints.run_record import TrainedWith
 from albert_tf.config import AlbertConfig
 from albert_tf.finetuning import batching, model_files, prediction, sweeps
+from albert_tf.finetuning.examples import first_examples
 from albert_tf.finetuning.prediction import Predictor
 from albert_tf.finetuning.result import FineTuningResult
 from albert_tf.finetuning.settings import FineTuningSettings
@@ -76,6 +77,8 @@ def fine_tune(
         if name:
             tasks.get(name)
         data = {split: task.read(split) for split in settings.splits}
+        if "train" in data:
+            data["train"] = first_examples(data["train"], settings.max_train_examples)
         known = describe_contents(settings, tokenizer, task, data.get("train")).with_task(name)
         session.warn_of_vocabulary(runs[0], tokenizer.vocab_size, config.vocab_size)
         with (

@@ -64,6 +64,18 @@ class FineTuningSettings(RunSettings, DataSettings):
     """Settings of a fine-tuning run."""
 
     GROUP = "training"
+    ESSENTIAL = (
+        "init_checkpoint",
+        "output_dir",
+        "do_train",
+        "do_eval",
+        "do_predict",
+        "max_seq_length",
+        "train_batch_size",
+        "learning_rate",
+        "num_train_epochs",
+        "export_dir",
+    )
 
     do_predict: bool = setting(
         False, "Predict the test set with the best checkpoint.", group="prediction and export"
@@ -103,6 +115,12 @@ class FineTuningSettings(RunSettings, DataSettings):
         "means no warm-up.",
         minimum=0,
         maximum=1,
+        decides=TRAINING,
+    )
+    max_train_examples: int = setting(
+        0,
+        "Number of training examples to use, the first ones of the file, for a trial; 0 uses all.",
+        minimum=0,
         decides=TRAINING,
     )
     num_runs: int = setting(

@@ -202,6 +202,17 @@ class Settings(ModelFolderSettings, TextInputSettings, WebSettings):
     """All settings of run_predict.py."""
 
     GROUP = "output and resources"
+    ESSENTIAL = (
+        "model_dir",
+        "text",
+        "text_b",
+        "input_file",
+        "task",
+        "mask",
+        "similarity",
+        "engine",
+        "web",
+    )
 
     top_k: int = setting(
         5, "Maximum number of words per [MASK], of answers, or of most similar rows.", minimum=1

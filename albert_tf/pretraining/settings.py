@@ -61,6 +61,21 @@ class Settings(RunSettings, RecordSettings):
     """
 
     GROUP = "training"
+    ESSENTIAL = (
+        "input_file",
+        "output_dir",
+        "albert_config_file",
+        "init_checkpoint",
+        "do_train",
+        "do_eval",
+        "eval_input_file",
+        "max_seq_length",
+        "max_predictions_per_seq",
+        "train_batch_size",
+        "learning_rate",
+        "num_train_steps",
+        "num_warmup_steps",
+    )
 
     albert_config_file: str = redefined(
         ModelSettings,

@@ -1,8 +1,7 @@
 r"""Fine-tunes, evaluates and predicts with ALBERT on RACE or custom multiple-choice questions.
 
-    python run_race.py --data_dir=data --albert_config_file=albert_base/albert_config.json \
-        --init_checkpoint=albert_base/model.ckpt-best --spm_model_file=albert_base/30k-clean.model \
-        --output_dir=race_model --do_train --do_eval --do_predict
+    python run_race.py --data_dir=data --init_checkpoint=albert_base_v2 --output_dir=race_model \
+        --do_train --do_eval --do_predict --learning_rate=2e-5 --num_train_epochs=2
 
 --data_dir contains RACE/{train,dev,test}/{middle,high}, with all.txt (one article per line) or one
 file per article. With --task_name=choice, it contains train.jsonl, dev.jsonl and test.jsonl, with

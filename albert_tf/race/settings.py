@@ -15,6 +15,7 @@ class Settings(FineTuningSettings, TaskSettings, QuestionSettings):
     """Settings of run_race.py, with the names of Google's flags."""
 
     GROUP = "data"
+    ESSENTIAL = ("task_name", "data_dir", *FineTuningSettings.ESSENTIAL)
 
     task_name: str = redefined(
         TaskSettings,

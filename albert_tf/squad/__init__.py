@@ -1,9 +1,7 @@
 r"""Fine-tunes and evaluates ALBERT on SQuAD 1.1, SQuAD 2.0, CMRC 2018 or DRCD; answers questions.
 
-    python run_squad.py --albert_config_file=albert_base/albert_config.json \
-        --init_checkpoint=albert_base/model.ckpt-best --spm_model_file=albert_base/30k-clean.model \
-        --train_file=train-v1.1.json --predict_file=dev-v1.1.json --output_dir=squad_model \
-        --do_train --do_predict
+    python run_squad.py --init_checkpoint=albert_base_v2 --output_dir=squad_model \
+        --train_file=train-v1.1.json --predict_file=dev-v1.1.json --do_train --do_predict
 
 The flags are those of run_squad_v1.py and run_squad_v2.py. Checkpoints, model.ckpt-best,
 eval_results.txt, predictions.json, nbest_predictions.json, null_odds.json (for SQuAD 2.0) and plots

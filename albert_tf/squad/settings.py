@@ -20,6 +20,7 @@ class Settings(FineTuningSettings, TFLiteSettings, QuestionSettings):
     """Settings of run_squad.py, with the names of Google's flags for both versions of SQuAD."""
 
     GROUP = "data"
+    ESSENTIAL = ("train_file", "predict_file", *FineTuningSettings.ESSENTIAL)
 
     predict_file: str | None = redefined(
         QuestionSettings,

@@ -1,10 +1,8 @@
 r"""Fine-tunes, evaluates, predicts and exports ALBERT for token classification, such as NER.
 
-    python run_token_classification.py --data_dir=msra \
-        --albert_config_file=albert_tiny/albert_config_tiny.json \
-        --init_checkpoint=albert_tiny/albert_model.ckpt --vocab_file=albert_tiny/vocab.txt \
-        --max_seq_length=128 --num_train_epochs=3 --output_dir=msra_model \
-        --do_train --do_eval --do_predict
+    python run_token_classification.py --data_dir=msra --init_checkpoint=albert_tiny_489k \
+        --output_dir=msra_model --do_train --do_eval --do_predict \
+        --max_seq_length=128 --num_train_epochs=3 --learning_rate=1e-4
 
 --data_dir contains train, dev and test files (.txt, .conll or .tsv) with one token per line (in
 Chinese, one character), its label in the last column, and blank lines between sentences.

@@ -58,6 +58,7 @@ class Settings(FineTuningSettings, ColumnSettings):
     """Settings of run_token_classification.py."""
 
     GROUP = "model"
+    ESSENTIAL = ("data_dir", *FineTuningSettings.ESSENTIAL)
 
     dropout_prob: float = redefined(QuestionSettings, "dropout_prob", 0.1)
 

@@ -383,7 +383,9 @@ def make_trainer(
         model = task.build_model()
         model.encoder.recompute = settings.gradient_checkpointing
         model.encoder.trainable = not freeze_encoder
-        optimizer = optimization.create_optimizer(settings.optimizer, schedule)
+        optimizer = optimization.create_optimizer(
+            settings.optimizer, schedule, settings.weight_decay
+        )
         loss_scale = precision.LossScale() if precision.current() == "float16" else None
     take_step = TrainStep(model, task, optimizer, options, strategy, batch_signature, loss_scale)
     trainer = loop.Trainer(take_step, settings, schedule.num_train_steps, identity, reports)

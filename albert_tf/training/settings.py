@@ -149,6 +149,12 @@ class TrainingSettings(SettingsGroup):
         choices=("adamw", "lamb", "lamb_albert_zh"),
         decides=TRAINING,
     )
+    weight_decay: float = setting(
+        0.01,
+        "Weight decay of all weights but biases and LayerNorm; 0 disables it.",
+        minimum=0,
+        decides=TRAINING,
+    )
     seed: int = setting(
         12345,
         "Random seed of weight initialization, dropout and the order of the training data.",

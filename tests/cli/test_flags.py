@@ -243,7 +243,8 @@ def test_help_is_fast_grouped_and_exits_with_status_0(script):
     # A module that is None cannot be imported.
     code = (
         "import runpy, sys; sys.modules.update(tensorflow=None, tf_keras=None);"
-        f"sys.argv = ['{script}.py', '--help']; runpy.run_path('{script}.py', run_name='__main__')"
+        f"sys.argv = ['{script}.py', '--helpfull'];"
+        f"runpy.run_path('{script}.py', run_name='__main__')"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
@@ -253,3 +254,28 @@ def test_help_is_fast_grouped_and_exits_with_status_0(script):
         name = f"[no]{field.name}" if field.type is bool else f"{field.name}="
         assert f"\n{field.group}:\n" in done.stdout
         assert f"\n  --{name}" in done.stdout
+
+
+@pytest.mark.parametrize("script", PROGRAMS)
+def test_help_shows_the_essential_flags_with_the_required_ones(script):
+    settings = settings_of(script)
+    text = flags.help_text(settings, "", is_full=False)
+    shown = re.findall(r"^  --(?:\[no\])?(\w+)", text, re.MULTILINE)
+    fields = describe(settings)
+    if settings.ESSENTIAL:
+        assert tuple(shown) == settings.ESSENTIAL
+        assert f"--helpfull describes all {len(fields)} flags." in text
+        assert len(shown) <= 13
+    assert {field.name for field in fields if field.is_required} <= set(shown)
+
+
+def test_steps_have_the_same_names_in_all_programs():
+    tuned = flags.parse(
+        settings_of("run_squad"), ["--output_dir=o", "--num_train_steps=7", "--num_warmup_steps=2"]
+    )
+    assert (tuned.train_step, tuned.warmup_step) == (7, 2)
+    pretrained = flags.parse(
+        settings_of("run_pretraining"),
+        [*("--output_dir=o", "--input_file=i", "--albert_config_file=c"), "--train_step=7"],
+    )
+    assert pretrained.num_train_steps == 7

@@ -108,7 +108,7 @@ def test_the_error_for_an_invalid_command_line_names_the_flag(call, argument, re
     done = call(argument)
     assert (done.returncode, done.stdout) == (1, "")
     assert reason in done.stderr
-    assert done.stderr.endswith("\nPass --help to see all flags.\n")
+    assert done.stderr.endswith("\nPass --helpfull to see all flags.\n")
 
 
 @pytest.mark.parametrize("flag", ["--help", "--helpfull"])
