@@ -47,7 +47,7 @@ def test_the_image_has_the_tensorflow_and_the_extras_of_the_package():
 def test_the_operating_systems_are_those_of_tensorflow_text():
     systems = re.findall(r'^    "Operating System :: (.+)",$', read("pyproject.toml"), re.MULTILINE)
     assert systems == ["MacOS", "POSIX :: Linux"]
-    assert "Linux or macOS, Python 3.10" in read("README.md")
+    assert "on Linux or macOS, with Python 3.10" in read("README.md")
 
 
 def packages_of(section):
