@@ -8,7 +8,9 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 RUN := $(VENV)/bin/python
 READY := $(VENV)/.installed
-EXTRAS := .[dev,gcs,hf,notebooks,openvino,s3,sentences,web,zh,zstd]
+ALL_READY := $(VENV)/.all-installed
+EXTRAS := .[dev,hf,sentences,web,zh,zstd]
+ALL_EXTRAS := .[dev,gcs,hf,notebooks,openvino,s3,sentences,servers,web,zh,zstd]
 # The tests of a file share fixtures, which one process makes once.
 IN_PARALLEL := -n 2 --dist loadfile
 BEAM_VENV := .venv-beam
@@ -25,12 +27,14 @@ DOCS_READY := $(VENV)/.docs-installed
 # Silences TensorFlow's start-up messages (CPU features, no CUDA). Errors are still raised in Python.
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-.PHONY: help setup demo test test-ci test-beam test-tpu test-gpu test-all lint format types docs bench check clean
+.PHONY: help setup setup-all demo test test-ci test-beam test-tpu test-gpu test-all lint format types docs bench check clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
 
-setup: $(READY) ## make the virtual environment and install everything into it
+setup: $(READY) ## make the virtual environment, with what the demo and the tests need
+
+setup-all: $(ALL_READY) ## the same with OpenVINO, object stores, their servers and notebooks
 
 # Installs into an environment, $(call install,folder,packages). uv takes a quarter of the time; pip is the
 # fallback if uv fails, because uv does not read pip's configuration.
@@ -47,10 +51,14 @@ $(READY): pyproject.toml
 	@$(call install,$(VENV),--editable "$(EXTRAS)")
 	@touch $(READY)
 
+$(ALL_READY): $(READY)
+	@$(call install,$(VENV),--editable "$(ALL_EXTRAS)")
+	@touch $(ALL_READY)
+
 demo: $(READY) ## from text to a pre-trained, fine-tuned model, in demo/ (11 minutes without bfloat16)
 	@$(RUN) examples/demo.py
 
-test: $(READY) ## the default tests (five minutes on two cores)
+test: $(READY) ## the default tests (five minutes on two cores); those of missing extras are skipped
 	$(RUN) -m pytest $(IN_PARALLEL)
 
 # Tests that need whole programs (kills, full disks, damaged files, several workers), and some of Google's
@@ -58,7 +66,7 @@ test: $(READY) ## the default tests (five minutes on two cores)
 test-ci: $(READY) ## the slow tests that .ci/run runs (four minutes)
 	$(RUN) -m pytest $(IN_PARALLEL) -m ci --timeout 1800
 
-test-all: $(READY) test-beam ## all tests, with ten times as many generated ones (an hour)
+test-all: $(ALL_READY) test-beam ## all tests, with ten times as many generated ones (an hour)
 	$(RUN) -m pytest -m "slow or not slow" --timeout 3600 --hypothesis-profile=thorough
 
 # Apache Beam requires older releases of protobuf and pyarrow than those of $(VENV).

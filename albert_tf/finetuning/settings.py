@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from albert_tf import files
 from albert_tf.checkpoints import run_record
@@ -76,6 +76,7 @@ class FineTuningSettings(RunSettings, DataSettings):
         "num_train_epochs",
         "export_dir",
     )
+    PHASES: ClassVar[tuple[str, ...]] = ("do_train", "do_eval", "do_predict", "export_dir")
 
     do_predict: bool = setting(
         False, "Predict the test set with the best checkpoint.", group="prediction and export"
@@ -172,6 +173,9 @@ class FineTuningSettings(RunSettings, DataSettings):
     def complete(cls, values: Mapping[str, Any]) -> dict[str, Any]:
         """Returns `values`, completed with the settings of the trained model if not training.
 
+        Without a value for any of the `PHASES`, the run trains and evaluates, unless the program
+        trains by default.
+
         The settings are those of the trained run in `output_dir`, if there is one, so that this
         folder is all that evaluation, prediction and export need. `data_dir` is taken from the last
         training in the folder.
@@ -179,6 +183,8 @@ class FineTuningSettings(RunSettings, DataSettings):
         Raises:
             ValueError: a file of the run is corrupt.
         """
+        if not cls.do_train and values.keys().isdisjoint(cls.PHASES):
+            values = {**values, "do_train": True, "do_eval": True}
         output_dir = values.get("output_dir") or ""
         is_training = values.get("do_train", cls.do_train)
         if not output_dir or is_training or run_record.read(output_dir) is None:
@@ -215,11 +221,10 @@ class FineTuningSettings(RunSettings, DataSettings):
         return dataclasses.replace(self, do_train=True, do_eval=True)
 
     def require_a_phase(self) -> None:
-        """Raises a ValueError if no phase is enabled, which is an error on the command line."""
+        """Raises a ValueError if all phases are disabled on the command line."""
         if not self.asks_for_something:
-            raise ValueError(
-                "nothing to do: set --do_train, --do_eval, --do_predict or --export_dir"
-            )
+            phases = ", ".join(f"--{name}" for name in self.PHASES)
+            raise ValueError(f"nothing to do: set one of {phases}")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

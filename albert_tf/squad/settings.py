@@ -21,6 +21,7 @@ class Settings(FineTuningSettings, TFLiteSettings, QuestionSettings):
 
     GROUP = "data"
     ESSENTIAL = ("train_file", "predict_file", *FineTuningSettings.ESSENTIAL)
+    PHASES = (*FineTuningSettings.PHASES, "question", "context")
 
     predict_file: str | None = redefined(
         QuestionSettings,
@@ -146,11 +147,3 @@ class Settings(FineTuningSettings, TFLiteSettings, QuestionSettings):
             if path:
                 files.check_file(path, f"--{split}_file")
             files.check_writable(os.path.dirname(feature_file), f"--{split}_feature_file")
-
-    def require_a_phase(self) -> None:
-        """Raises a ValueError if no phase is enabled, which is an error on the command line."""
-        if not self.asks_for_something:
-            raise ValueError(
-                "nothing to do: set --do_train, --do_predict, --export_dir, or --question and "
-                "--context"
-            )

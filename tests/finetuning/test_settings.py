@@ -25,10 +25,12 @@ def test_phases_decide_which_splits_are_used():
     FineTuningSettings(output_dir="out", export_dir="export").require_a_phase()
 
 
-def test_a_command_line_without_a_phase_is_rejected():
-    settings = FineTuningSettings(output_dir="out")
+def test_without_a_phase_a_run_trains_and_evaluates_unless_all_are_disabled():
+    assert FineTuningSettings.make(output_dir="out").splits == ["train", "dev"]
+    assert FineTuningSettings.make(output_dir="out", export_dir="x").splits == []
+    settings = FineTuningSettings.make(output_dir="out", do_train=False)
     assert settings.splits == []
-    with pytest.raises(ValueError, match="nothing to do: set --do_train, --do_eval,"):
+    with pytest.raises(ValueError, match="nothing to do: set one of --do_train, --do_eval,"):
         settings.require_a_phase()
 
 
@@ -62,7 +64,7 @@ def test_settings_default_to_those_of_the_trained_model(tmp_path, trained):
     assert made.data_dir == "/work/data"
     assert made.guid_column is None
     given = {"max_seq_length": 19, "data_dir": "other", "do_lower_case": True}
-    made = classification.Settings.make(output_dir=str(tmp_path), **given)
+    made = classification.Settings.make(output_dir=str(tmp_path), do_eval=True, **given)
     assert {name: getattr(made, name) for name in given} == given
 
 
@@ -81,5 +83,6 @@ def test_training_ignores_settings_of_an_earlier_run(tmp_path, trained, program,
 def test_settings_of_columns_are_numbers_in_token_classification(tmp_path):
     flags = {"label_column": -2, "token_column": 1, "tag_scheme": "bioes"}
     run_record.write_content(str(tmp_path), {"identity": {}, "flags": flags})
-    made = token_classification.Settings.make(output_dir=str(tmp_path), data_dir="data")
+    flags = {"output_dir": str(tmp_path), "data_dir": "data", "do_eval": True}
+    made = token_classification.Settings.make(**flags)
     assert (made.label_column, made.token_column, made.tag_scheme) == (-2, 1, "bioes")

@@ -1,7 +1,5 @@
 """Settings of the question-answering program."""
 
-import pytest
-
 from albert_tf import squad
 
 
@@ -11,8 +9,7 @@ def test_a_single_question_is_a_separate_split():
     assert settings.with_a_phase() is settings
 
 
-def test_a_command_line_without_a_phase_is_rejected():
-    settings = squad.Settings(output_dir="out")
-    assert settings.with_a_phase().splits == ["train", "dev"]
-    with pytest.raises(ValueError, match="--export_dir, or --question and --context"):
-        settings.require_a_phase()
+def test_a_question_is_a_phase():
+    assert squad.Settings.make(output_dir="out").splits == ["train", "dev"]
+    asked = squad.Settings.make(output_dir="out", question="who?", context="Nobody.")
+    assert asked.splits == ["question"]
