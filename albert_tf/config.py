@@ -269,7 +269,7 @@ class AlbertConfig:
                 f"{name}={sizes[name]}: a model of this size needs at least "
                 f"{needed / _GIB:,.0f} GiB of memory; this machine has {available / _GIB:,.0f} GiB"
             )
-        training = _TRAINING_COPIES * _FLOAT_BYTES * _count_weights(sizes)
+        training = _TRAINING_COPIES * _FLOAT_BYTES * sum(_count_weights(sizes).values())
         if training > available:
             logging.log_first_n(
                 logging.WARNING,
@@ -291,6 +291,11 @@ class AlbertConfig:
     @property
     def num_weights(self) -> int:
         """Number of weights of the encoder."""
+        return sum(self.weights_by_part.values())
+
+    @property
+    def weights_by_part(self) -> dict[str, int]:
+        """Number of weights of each part of the encoder, name → number."""
         return _count_weights(dataclasses.asdict(self))
 
     @property
@@ -339,14 +344,12 @@ def from_hugging_face(values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _count_weights(sizes: dict[str, Any]) -> int:
-    """Returns the number of weights of an encoder, given the fields of its config."""
+def _count_weights(sizes: dict[str, Any]) -> dict[str, int]:
+    """Returns the number of weights of each part of an encoder, given the fields of its config."""
     c = SimpleNamespace(**sizes)
     hidden, inner = c.hidden_size, c.intermediate_size
     is_zh = c.layout == "albert_zh"
     width = hidden if is_zh else c.embedding_size
-    words = c.vocab_size * c.embedding_size
-    others = (c.type_vocab_size + c.max_position_embeddings + 2) * width
     projection = 0
     if is_zh:
         projection = c.embedding_size * hidden  # no bias
@@ -356,18 +359,24 @@ def _count_weights(sizes: dict[str, Any]) -> int:
     attention = 4 * dense + 2 * hidden
     ffn = (hidden + 1) * inner + (inner + 1) * hidden + 2 * hidden
     counts = sharing.count_modules(c.share, c.num_hidden_layers, c.num_hidden_groups)
-    modules = (counts[0] * attention + counts[1] * ffn) * c.inner_group_num
-    # An adapter of a kernel [n, m] has the kernels [n, r] and [r, m].
-    adapters = c.num_hidden_layers * c.inner_group_num * (10 * hidden + 2 * inner) * c.adapter_rank
-    pooler = dense
-    total: int = words + others + projection + modules + adapters + pooler
-    return total
+    blocks = c.num_hidden_layers * c.inner_group_num
+    return {
+        "word embeddings": c.vocab_size * c.embedding_size,
+        # And those of segments, and LayerNorm.
+        "position embeddings": (c.type_vocab_size + c.max_position_embeddings + 2) * width,
+        "embedding projection": projection,
+        "attention": counts[0] * attention * c.inner_group_num,
+        "feed-forward": counts[1] * ffn * c.inner_group_num,
+        # An adapter of a kernel [n, m] has the kernels [n, r] and [r, m].
+        "adapters": blocks * (10 * hidden + 2 * inner) * c.adapter_rank,
+        "pooler": dense,
+    }
 
 
 def _least_bytes(sizes: dict[str, Any]) -> int:
     """Returns the size of an encoder's weights and the graph of its layers in bytes."""
     blocks: int = sizes["num_hidden_layers"] * sizes["inner_group_num"]
-    return _FLOAT_BYTES * _count_weights(sizes) + _BLOCK_BYTES * blocks
+    return _FLOAT_BYTES * sum(_count_weights(sizes).values()) + _BLOCK_BYTES * blocks
 
 
 def _memory_of_machine() -> int:

@@ -80,6 +80,14 @@ def step_flops(config: AlbertConfig, shape: StepShape, checkpointing: bool = Fal
     return 2.0 * (FORWARD_AND_BACKWARD * (projected + heads) + passes * (layers + attention))
 
 
+def encoder_flops(config: AlbertConfig, shape: StepShape) -> float:
+    """Returns the FLOPs of all matmuls of the encoder's forward pass, for all tokens of a batch."""
+    E, H, I = config.embedding_size, config.hidden_size, config.intermediate_size  # noqa: E741, N806
+    layers = count_blocks(config) * (4 * H * H + 2 * H * I + 2 * shape.length * H)
+    projection = E * H if config.has_embedding_projection else 0
+    return 2.0 * (shape.tokens * (layers + projection) + shape.rows * H * H)  # pooler
+
+
 def count_blocks(config: AlbertConfig) -> int:
     """Returns how often a block of attention and feed-forward network is applied."""
     return config.num_hidden_layers * config.inner_group_num

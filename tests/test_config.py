@@ -325,7 +325,7 @@ def test_a_size_too_large_for_memory_is_reported_by_name(name):
 
 
 def test_a_model_too_large_for_training_causes_a_warning(monkeypatch, tiny_config, caplog):
-    weights = config_module._count_weights(dataclasses.asdict(tiny_config))
+    weights = tiny_config.num_weights
     graph = config_module._BLOCK_BYTES * tiny_config.num_hidden_layers
     monkeypatch.setattr(config_module, "_memory_of_machine", lambda: 4 * weights + graph - 1)
     with pytest.raises(ValueError, match="num_hidden_layers=6: a model of this size needs"):

@@ -54,6 +54,12 @@ def test_flops_and_parameters_are_those_of_the_traced_model(name):
     def forward(input_ids, positions):
         return model(input_ids, masked_lm_positions=positions)
 
+    @tf.function(input_signature=[tf.TensorSpec(tokens, tf.int32)])
+    def encode(input_ids):
+        return model.encoder(input_ids)
+
+    flops = matmul_flops(encode.get_concrete_function().graph)
+    assert costs.encoder_flops(config, SHAPE) == flops
     flops = costs.step_flops(config, SHAPE)
     assert flops == 3 * matmul_flops(forward.get_concrete_function().graph)
     weights = sum(int(tf.size(variable)) for variable in model.trainable_variables)

@@ -69,6 +69,7 @@ PROGRAMS = {
     "run-predict": Program("albert_tf.cli.run_predict", "predict with a trained model"),
     "plot-results": Program("albert_tf.cli.plot_results", "plot the results of a run"),
     "convert": Program("albert_tf.cli.convert_checkpoint", "convert a model's format"),
+    "describe": Program("albert_tf.cli.describe", "parameters, FLOPs and memory of a model"),
     "check-release": Program("albert_tf.cli.check_release", "identify a released model"),
     "check-device": Program("benchmarks/check_device.py", "check a GPU, TPU or CPU"),
 }
