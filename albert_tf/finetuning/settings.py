@@ -64,7 +64,7 @@ class FineTuningSettings(RunSettings, DataSettings):
     """Settings of a fine-tuning run."""
 
     GROUP = "training"
-    ESSENTIAL = (
+    ESSENTIAL: ClassVar[tuple[str, ...]] = (
         "init_checkpoint",
         "output_dir",
         "do_train",

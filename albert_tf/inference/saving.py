@@ -135,10 +135,11 @@ class PretrainedCheckpoint(tf_keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
         """Saves the model, if it is the best one."""
         if self.monitor is not None:
-            if self.monitor not in (logs or {}):
-                names = ", ".join(logs or {})
+            metrics = dict(logs or {})
+            if self.monitor not in metrics:
+                names = ", ".join(metrics)
                 raise ValueError(f"monitor={self.monitor!r}: expected one of {names}")
-            value, sign = logs[self.monitor], 1 if self.mode == "min" else -1
+            value, sign = metrics[self.monitor], 1 if self.mode == "min" else -1
             if self.best is not None and not sign * value < sign * self.best:
                 return
             self.best = value
