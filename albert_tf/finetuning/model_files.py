@@ -64,31 +64,13 @@ def find_model_files(settings: SettingsType) -> SettingsType:
             f"--albert_hub_module_handle={handle}: modules are not downloaded. Unpack the module "
             "and pass its folder. `albert download` lists those with a name."
         )
-    path = handle or settings.init_checkpoint
-    path = path and finding.find_model(path)
+    weights = handle or settings.init_checkpoint
+    settings = dataclasses.replace(
+        settings, init_checkpoint=weights, albert_hub_module_handle=None
+    ).with_config()
     spm_model_file, vocab_file = settings.spm_model_file, settings.vocab_file
     if spm_model_file == HUB_VOCABULARY:
         spm_model_file = None
-    folder = None
-    if path:
-        folder = finding.folder_of(path)
-    elif finding.has_trained(settings.output_dir):
-        folder = settings.output_dir
-    if not (folder or settings.albert_config_file):
-        raise ValueError(
-            "--albert_config_file is required: the albert_config.json that came with the model (a "
-            "TF-Hub module may have it in its assets)"
-        )
-    config_file = settings.albert_config_file
-    if folder:
-        config_file = config_file or finding.find_config(folder)
-        if not (spm_model_file or vocab_file):
-            vocab_file, spm_model_file = finding.find_vocabulary(folder)
-    return dataclasses.replace(
-        settings,
-        init_checkpoint=path,
-        albert_hub_module_handle=None,
-        albert_config_file=config_file,
-        spm_model_file=spm_model_file,
-        vocab_file=vocab_file,
-    )
+    if settings.model_folder and not (spm_model_file or vocab_file):
+        vocab_file, spm_model_file = finding.find_vocabulary(settings.model_folder)
+    return dataclasses.replace(settings, spm_model_file=spm_model_file, vocab_file=vocab_file)

@@ -52,13 +52,10 @@ def run(settings: Settings) -> Result:
         ArithmeticError: the loss became NaN or infinite.
         InterruptedRunError: a signal stopped the run; the same settings resume it.
     """
-    if (
-        not settings.has_workers
-    ):  # with workers, after joining them, so that they learn of a failure
+    if not settings.has_workers:  # else after joining them, so that they learn of a failure
+        settings = settings.with_config()
         settings.check_paths()
     installation.check(settings)
-    from albert_tf.pretraining import (
-        program,
-    )  # imported late: needs TensorFlow, unlike the settings
+    from albert_tf.pretraining import program  # needs TensorFlow, unlike the settings
 
     return program.run(settings)

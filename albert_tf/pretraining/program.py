@@ -80,8 +80,9 @@ def run(settings: Settings) -> Result:
 def _run(settings: Settings, workers: Workers | None) -> Result:
     """Does the work of `run`, after joining the other workers, if any."""
     if settings.has_workers:  # checked after joining them, so that they learn of a failure
+        settings = settings.with_config()
         settings.check_paths()
-    config = session.read_config(settings.output_dir, settings.albert_config_file)
+    config = session.read_config(settings.output_dir, settings.albert_config_file or "")
     objective = settings.sentence_objective or record_files.find_objective(settings.input_file)
     settings = dataclasses.replace(settings, sentence_objective=objective)
     lengths = settings.max_seq_length, settings.max_predictions_per_seq

@@ -15,7 +15,6 @@ from albert_tf.finetuning.settings import FineTuningSettings
 from albert_tf.settings import MODEL, REQUIRED, TRAINING, redefined, setting
 from albert_tf.training.settings import (
     EvaluationSettings,
-    ModelSettings,
     RunSettings,
     TrainingSettings,
 )
@@ -77,13 +76,6 @@ class Settings(RunSettings, RecordSettings):
         "num_warmup_steps",
     )
 
-    albert_config_file: str = redefined(
-        ModelSettings,
-        "albert_config_file",
-        REQUIRED,
-        "JSON file with the architecture of the model: Google's albert_config.json or Hugging "
-        "Face's config.json, or the name of a released architecture, such as albert_base.",
-    )
     init_from_group0: bool = setting(
         False,
         "Initialize all hidden groups from group 0 of init_checkpoint, to grow a model of one "

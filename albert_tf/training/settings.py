@@ -8,10 +8,14 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import os
+from typing import TYPE_CHECKING
 
 from albert_tf import files, included
 from albert_tf.checkpoints import finding
 from albert_tf.settings import MODEL, REQUIRED, TRAINING, SettingsGroup, describe, setting
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -46,6 +50,35 @@ class ModelSettings(SettingsGroup):
         "Resume or use a model even if its data, vocabulary or settings are not those it was "
         "trained with.",
     )
+
+    @property
+    def model_folder(self) -> str | None:
+        """Folder of the weights that a run starts with, or of its own; None for random weights."""
+        if self.init_checkpoint:
+            return finding.folder_of(self.init_checkpoint)
+        return self.output_dir if finding.has_trained(self.output_dir) else None
+
+    def with_config(self) -> Self:
+        """Returns these settings with the config that is beside the weights, unless one is given.
+
+        Raises:
+            FileNotFoundError: there is no config beside the weights. The message says which files
+                were looked for.
+            ValueError: neither a config nor weights are given.
+        """
+        path = self.init_checkpoint and finding.find_model(self.init_checkpoint)
+        found = dataclasses.replace(self, init_checkpoint=path)
+        if self.albert_config_file:
+            return found
+        if found.model_folder is None:
+            raise ValueError(
+                "--albert_config_file is required: the albert_config.json that came with the model "
+                "(a TF-Hub module may have it in its assets), or the name of an architecture, such "
+                "as albert_base"
+            )
+        return dataclasses.replace(
+            found, albert_config_file=finding.find_config(found.model_folder)
+        )
 
     def check_paths(self) -> None:
         """Checks config, output folder and, unless the run has checkpoints, `init_checkpoint`."""

@@ -34,7 +34,9 @@ parse = functools.partial(flags.parse, FineTuningSettings)
 
 
 def test_flags_without_arguments_are_the_defaults():
-    assert parse(["--output_dir=out"]) == FineTuningSettings(output_dir="out")
+    assert parse(["--output_dir=out", "--do_eval"]) == FineTuningSettings(
+        output_dir="out", do_eval=True
+    )
 
 
 def test_every_field_has_a_flag_that_sets_it():
@@ -82,7 +84,7 @@ def test_albert_zh_spellings_are_aliases():
 
 @pytest.mark.parametrize("flag", ["--master=local", "--num_tpu_cores=8"])
 def test_old_flags_are_accepted_with_a_warning(flag, caplog):
-    assert parse(["--output_dir=o", flag]) == FineTuningSettings(output_dir="o")
+    assert parse(["--output_dir=o", flag]) == FineTuningSettings.make(output_dir="o")
     assert caplog.messages == [f"{flag.split('=')[0]} has no effect"]
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
-from absl import flags as absl_flags
 
 from albert_tf import pretraining
+from albert_tf.checkpoints.store import save_checkpoint
 from albert_tf.cli import flags
 
 NEEDED = ["--input_file=records", "--output_dir=out"]
@@ -30,6 +32,13 @@ def test_albert_zhs_spellings_are_accepted():
     assert settings.do_eval
 
 
-def test_a_config_is_required():
-    with pytest.raises(absl_flags.Error, match="albert_config_file"):
-        flags.parse(pretraining.Settings, NEEDED)
+def test_a_config_is_required_unless_it_is_beside_the_weights(tmp_path):
+    settings = flags.parse(pretraining.Settings, NEEDED)
+    with pytest.raises(ValueError, match="--albert_config_file is required"):
+        pretraining.run(settings)
+    save_checkpoint(f"{tmp_path}/model.ckpt-best", {"x": [0.0]})
+    settings = dataclasses.replace(settings, init_checkpoint=str(tmp_path))
+    with pytest.raises(FileNotFoundError, match="no config found"):
+        pretraining.run(settings)
+    (tmp_path / "albert_config.json").write_text("{}")
+    assert settings.with_config().albert_config_file == f"{tmp_path}/albert_config.json"
