@@ -25,7 +25,7 @@ import tensorflow as tf
 from albert_tf.config import AlbertConfig
 from albert_tf.inputs import one_of, read_inputs
 from albert_tf.layers import AlbertLayer, LayerNorm, Linear, OutputLayer, call_layer, register
-from albert_tf.modeling import AlbertModel
+from albert_tf.modeling import AlbertModel, add_hidden_states
 from albert_tf.ops import MASKED_SCORE, dropout, dropout_seeds
 
 # Standard deviation of new output weights. As in Google's code, the config does not change it.
@@ -48,8 +48,8 @@ class _Head(AlbertModel):
     """Base class of models whose `answer` computes the output from the encoder's outputs.
 
     Call arguments: as in `AlbertEncoder`.
-    Returns: the output of `answer`. With `output_hidden_states`, a tuple of it and the encoder's
-        `hidden_states`, as in all models of this module.
+    Returns: the output of `answer`. With `output_hidden_states`, a dict of it (logits are `logits`)
+        and the encoder's `hidden_states`, as in all models of this module.
     """
 
     num_dropouts = 1  # in `answer`, which receives a seed for each
@@ -79,7 +79,7 @@ class _Head(AlbertModel):
             output_hidden_states=output_hidden_states,
         )
         answer = self.answer(encoded, *seeds)
-        return (answer, encoded["hidden_states"]) if output_hidden_states else answer
+        return add_hidden_states(answer, encoded) if output_hidden_states else answer
 
 
 @register
@@ -184,7 +184,7 @@ class AlbertForMultipleChoice(AlbertModel):
         if inputs.input_mask is not None:
             exists = tf.reduce_any(inputs.input_mask > 0, axis=-1)  # [B, C]
             logits = tf.where(exists, logits, MASKED_SCORE)  # [B, C]
-        return (logits, outputs["hidden_states"]) if output_hidden_states else logits
+        return add_hidden_states(logits, outputs) if output_hidden_states else logits
 
 
 def _join_first_axes(x: tf.Tensor) -> tf.Tensor:
@@ -358,7 +358,7 @@ class AlbertForAnswerableSpans(AlbertModel):
             outputs["end_log_probs"] = self.end(x, starts, p_mask)[:, 0]  # [B, S]
         if not training:
             outputs |= self._best_spans(x, start_log_probs, p_mask)
-        return (outputs, encoded["hidden_states"]) if output_hidden_states else outputs
+        return add_hidden_states(outputs, encoded) if output_hidden_states else outputs
 
     def _best_spans(self, x, start_log_probs, p_mask):
         """Returns the beam: the best starts, and the best ends for each."""

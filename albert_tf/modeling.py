@@ -35,11 +35,13 @@ N blocks per layer.
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 import tf_keras
 
+import albert_tf
 from albert_tf import (  # noqa: F401, `fused` and `fused_xla` register forms
     fused,
     fused_xla,
@@ -60,6 +62,7 @@ from albert_tf.layers import (
     register,
 )
 from albert_tf.repeated import share
+from albert_tf.tokenization import FullTokenizer
 
 DROPOUTS = 3  # per block
 
@@ -340,8 +343,21 @@ class TransformerBlock(AlbertLayer):
         return (x, *probs) if output_attentions else x
 
 
+class Saved:
+    """Mixin of the models that can be saved in a folder that everything here opens."""
+
+    def save_pretrained(
+        self,
+        folder: str,
+        tokenizer: FullTokenizer | None = None,
+        labels: Sequence[str] | None = None,
+    ) -> None:
+        """Writes the model to a folder; see `albert_tf.save_pretrained`."""
+        albert_tf.save_pretrained(self, folder, tokenizer, labels)
+
+
 @register
-class AlbertEncoder(AlbertLayer):
+class AlbertEncoder(Saved, AlbertLayer):
     """The ALBERT encoder: L layers that share the weights of one or a few modules.
 
     Args:
@@ -494,7 +510,13 @@ class MaskedLMHead(AlbertLayer):
         return ops.add_bias(logits, self.bias)  # [B, P, V]
 
 
-class AlbertModel(Configured, tf_keras.Model):
+def add_hidden_states(answer: Any, encoded: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a model's answer, logits or a dict, as a dict with the encoder's hidden states."""
+    named = answer if isinstance(answer, Mapping) else {"logits": answer}
+    return {**named, "hidden_states": encoded["hidden_states"]}
+
+
+class AlbertModel(Configured, Saved, tf_keras.Model):
     """Base class of Keras models with an `AlbertEncoder`; the constructor creates the weights.
 
     Args:
@@ -530,7 +552,7 @@ class AlbertForPretraining(AlbertModel):
         masked_lm_logits: float32 [B, P, V].
         <name>_logits: float32 [B, K], for the K classes of the sentence objective. The default has
             `sentence_order_logits`: class 0 is segments in order, class 1 swapped. "none" has none.
-        With `output_hidden_states`, a tuple of this dict and the encoder's `hidden_states`.
+        hidden_states: with `output_hidden_states`, those of the encoder.
 
     >>> config = AlbertConfig(97, hidden_size=12, num_attention_heads=4, intermediate_size=20)
     >>> ids, positions = tf.ones((5, 11), tf.int32), tf.ones((5, 7), tf.int32)
@@ -582,4 +604,4 @@ class AlbertForPretraining(AlbertModel):
         if self.sentence_head is not None:
             pooled = encoded["pooled_output"]
             outputs[self.objective.logits_name] = self.sentence_head(pooled)  # [B, K]
-        return (outputs, encoded["hidden_states"]) if output_hidden_states else outputs
+        return add_hidden_states(outputs, encoded) if output_hidden_states else outputs

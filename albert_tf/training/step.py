@@ -20,7 +20,7 @@ Notation: B rows of the global batch, R replicas, n micro-batches per replica.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol
 
 import tensorflow as tf
@@ -329,15 +329,15 @@ class TrainStep:
     def _tensors(self, batch: Batch, seed: tf.Tensor) -> Iterator[tuple[str, tf.Tensor]]:
         """Yields the names and values of a step's tensors in computation order."""
         with tf.GradientTape() as tape:
-            outputs, (embeddings, *layers) = self.model(
-                batch, training=True, dropout_seed=seed, output_hidden_states=True
+            outputs = dict(
+                self.model(batch, training=True, dropout_seed=seed, output_hidden_states=True)
             )
-            loss, sums = self.task.loss(outputs, batch)
+            embeddings, *layers = outputs.pop("hidden_states")
+            answer = outputs["logits"] if outputs.keys() == {"logits"} else outputs
+            loss, sums = self.task.loss(answer, batch)
         yield "embedding_output", embeddings
         for layer, value in enumerate(layers):
             yield f"the output of layer {layer}", value
-        if not isinstance(outputs, Mapping):
-            outputs = {"logits": outputs}
         for name in sorted(outputs):
             yield name, outputs[name]
         for name, (total, _) in sums.items():

@@ -66,7 +66,7 @@ def make(name, tokenizer):
 @pytest.mark.parametrize("name", CASES)
 def test_a_saved_model_predicts_as_before(name, tmp_path, toy_tokenizer):
     model, labels = make(name, toy_tokenizer)
-    albert_tf.save_pretrained(model, str(tmp_path), toy_tokenizer, labels)
+    model.save_pretrained(str(tmp_path), toy_tokenizer, labels)
     task = name if name in tasks.names() else "classification"
     found, tokenizer = albert_tf.from_pretrained(str(tmp_path), task)
     assert type(found) is type(model)
