@@ -233,6 +233,21 @@ def read_records(path: str, skip: Collection[int] = (), start: int = 0) -> Gener
     yield from itertools.islice(contents, start, None)
 
 
+def write_index(path: str) -> None:
+    """Writes the index of a file that was created without one, after reading all of its records.
+
+    Raises:
+        ValueError: the file is compressed, truncated or corrupt.
+    """
+    if is_gzip(path):
+        raise ValueError(
+            f"{path}: compressed with gzip, in which records cannot be found by an index. "
+            "Decompress it first: `gzip -dc FILE > NEW_FILE`"
+        )
+    sizes = (HEADER_BYTES + len(record) + FOOTER_BYTES for record in read_records(path))
+    record_index.write(path, list(itertools.accumulate(sizes, initial=0)))
+
+
 def _sound_contents(
     path: str, skip: Collection[int], number: int = 0, offset: int = 0
 ) -> Iterator[bytes]:
