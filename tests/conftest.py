@@ -120,6 +120,22 @@ def pytest_collection_finish(session):
         precision._read_cpu_info = lambda: ""
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Keeps folders whose files share trained models together, where files are: `make test`."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class LoadFolders(LoadFileScheduling):
+        def _split_scope(self, nodeid):
+            scope = super()._split_scope(nodeid)
+            folder = os.path.dirname(scope)
+            return folder if folder in ("tests/cli", "tests/inference") else scope
+
+    return LoadFolders(config, log)
+
+
 def free_ports(count):
     """Ports of this machine on which nothing listens, each another one."""
     with contextlib.ExitStack() as stack:
