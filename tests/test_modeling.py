@@ -146,10 +146,10 @@ def test_more_layers_need_no_more_parameters(tiny_config):
     def count(**changes):
         return AlbertEncoder(dataclasses.replace(tiny_config, **changes)).count_params()
 
-    assert count(num_hidden_layers=6) == count(num_hidden_layers=4)
-    block = count(num_hidden_groups=3) - count(num_hidden_groups=2)
-    assert block == count(num_hidden_groups=2) - count(num_hidden_groups=1)
-    assert count(inner_group_num=2) - count(inner_group_num=1) == 2 * block
+    one, two, three = (count(num_hidden_layers=3, num_hidden_groups=groups) for groups in (1, 2, 3))
+    assert count(num_hidden_layers=6, num_hidden_groups=2) == two
+    assert three - two == two - one
+    assert count(num_hidden_layers=3, num_hidden_groups=1, inner_group_num=2) == two
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_more_layers_need_no_more_parameters(tiny_config):
     [
         {},
         {"embedding_size": 12},
-        {"inner_group_num": 3, "num_hidden_groups": 12},
+        {"inner_group_num": 2, "num_hidden_groups": 12, "num_hidden_layers": 3},
         {"layout": "albert_zh", "num_hidden_groups": 1},
         {"layout": "albert_zh", "num_hidden_groups": 1, "ln_type": "preln"},
     ],
@@ -204,10 +204,8 @@ def test_equal_sizes_need_no_projection(tiny_config):
 
 
 def test_dropout_is_only_applied_in_training_and_depends_on_the_seed(tiny_config, tiny_batch):
-    config = dataclasses.replace(
-        tiny_config, hidden_dropout_prob=0.3, attention_probs_dropout_prob=0.2
-    )
-    model = AlbertEncoder(config)
+    rates = {"hidden_dropout_prob": 0.3, "attention_probs_dropout_prob": 0.2}
+    model = AlbertEncoder(dataclasses.replace(tiny_config, num_hidden_layers=2, **rates))
 
     def pooled(**kwargs):
         return model(tiny_batch, **kwargs)["pooled_output"].numpy()
@@ -271,10 +269,11 @@ def test_kernels_are_initialized_with_different_truncated_normals():
 
 
 def test_mixed_precision_keeps_weights_and_logits_in_float32(tiny_config, tiny_batch):
-    full = AlbertForPretraining(tiny_config)
+    config = dataclasses.replace(tiny_config, num_hidden_layers=2)
+    full = AlbertForPretraining(config)
     tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
     try:
-        half = AlbertForPretraining(tiny_config)
+        half = AlbertForPretraining(config)
     finally:
         tf_keras.mixed_precision.set_global_policy("float32")
     for variable, value in zip(half.variables, full.variables, strict=True):
@@ -290,7 +289,8 @@ def test_mixed_precision_keeps_weights_and_logits_in_float32(tiny_config, tiny_b
 
 @pytest.mark.parametrize("is_compiled", [False, True])
 def test_one_graph_serves_batches_of_any_shape(tiny_config, tiny_batch, monkeypatch, is_compiled):
-    model = AlbertForPretraining(dataclasses.replace(tiny_config, num_hidden_layers=2))
+    changes = {"num_hidden_layers": 1, "num_hidden_groups": 1}
+    model = AlbertForPretraining(dataclasses.replace(tiny_config, **changes))
     monkeypatch.setattr(fused, "MIN_WIDTH", 1 if is_compiled else 10**9)
     signature = {
         name: tf.TensorSpec([None] * value.ndim, value.dtype) for name, value in tiny_batch.items()
