@@ -50,7 +50,8 @@ SHARED = ROOT.parent / "shared"
 # A Python that has PyTorch and transformers, if the one that runs the tests has not.
 OTHER_PYTHON = "ALBERT_TF_TRANSFORMERS_PYTHON"
 
-# Every size differs from every other, so that no wrong axis passes by luck.
+# Every size of a tensor differs from the others, so that no wrong axis passes by luck. Three layers
+# are enough for two groups, of which one has two layers.
 BATCH_SIZE, SEQ_LENGTH, MAX_PREDICTIONS = 5, 11, 7
 TINY_SHAPE = {
     "vocab_size": 97,
@@ -58,7 +59,7 @@ TINY_SHAPE = {
     "hidden_size": 12,
     "num_attention_heads": 4,
     "intermediate_size": 20,
-    "num_hidden_layers": 6,
+    "num_hidden_layers": 3,
     "num_hidden_groups": 2,
     "max_position_embeddings": 13,
     "type_vocab_size": 3,

@@ -58,7 +58,7 @@ def make_step(optimizer="adamw", recompute=False, precision_name="float32", **op
     precision.apply(precision_name)
     tf_keras.utils.set_random_seed(3)
     # Sums of three gradients, one from each layer.
-    shape = config.AlbertConfig(**TINY_SHAPE | {"num_hidden_layers": 3, "num_hidden_groups": 1})
+    shape = config.AlbertConfig(**TINY_SHAPE | {"num_hidden_groups": 1})
     task = PretrainingTask(shape, SEQ_LENGTH, MAX_PREDICTIONS)
     model = task.build_model()
     model.encoder.recompute = recompute
