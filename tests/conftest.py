@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import json
 import os
@@ -25,6 +26,10 @@ from hypothesis import HealthCheck, Phase, settings
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Tracing makes millions of objects that stay: by default, looking through them for garbage takes a
+# tenth of the time.
+gc.set_threshold(100_000, 50, 100)
+
 # The same examples in every run, and no search for smaller ones that fail: each takes a second. The
 # fixtures that generated tests use are constants.
 settings.register_profile(
@@ -45,7 +50,8 @@ SHARED = ROOT.parent / "shared"
 # A Python that has PyTorch and transformers, if the one that runs the tests has not.
 OTHER_PYTHON = "ALBERT_TF_TRANSFORMERS_PYTHON"
 
-# Every size differs from every other, so that no wrong axis passes by luck.
+# Every size of a tensor differs from the others, so that no wrong axis passes by luck. Three layers
+# are enough for two groups, of which one has two layers.
 BATCH_SIZE, SEQ_LENGTH, MAX_PREDICTIONS = 5, 11, 7
 TINY_SHAPE = {
     "vocab_size": 97,
@@ -53,7 +59,7 @@ TINY_SHAPE = {
     "hidden_size": 12,
     "num_attention_heads": 4,
     "intermediate_size": 20,
-    "num_hidden_layers": 6,
+    "num_hidden_layers": 3,
     "num_hidden_groups": 2,
     "max_position_embeddings": 13,
     "type_vocab_size": 3,
@@ -113,6 +119,22 @@ def pytest_collection_finish(session):
         from albert_tf.training import precision
 
         precision._read_cpu_info = lambda: ""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Keeps folders whose files share trained models together, where files are: `make test`."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class LoadFolders(LoadFileScheduling):
+        def _split_scope(self, nodeid):
+            scope = super()._split_scope(nodeid)
+            folder = os.path.dirname(scope)
+            return folder if folder in ("tests/cli", "tests/inference") else scope
+
+    return LoadFolders(config, log)
 
 
 def free_ports(count):

@@ -277,12 +277,11 @@ def dataset(features, labels, *weights):
 def test_classification_learns_by_fit(inputs):
     labels = np.array([0, 2, 1, 1, 0])
     model = heads.AlbertForClassification(SHALLOW, 3, name="my_model")
-    model.compile(tf_keras.optimizers.Adam(0.01), CROSS_ENTROPY, metrics=["accuracy"])
+    model.compile(tf_keras.optimizers.Adam(0.03), CROSS_ENTROPY, metrics=["accuracy"])
     data = dataset(inputs, labels)
-    before = model.evaluate(data, verbose=0, return_dict=True)
-    model.fit(data, epochs=30, verbose=0)
+    losses = model.fit(data, epochs=20, verbose=0).history["loss"]
     after = model.evaluate(data, verbose=0, return_dict=True)
-    assert after["loss"] < before["loss"] / 2
+    assert after["loss"] < losses[0] / 2
     assert after["accuracy"] == 1
     predicted = model.predict(data, verbose=0)
     assert isinstance(predicted, np.ndarray)
@@ -353,8 +352,9 @@ def test_models_may_have_any_name_and_sublayers_have_fixed_names():
     ]
     assert encoders[0].name == "x"
     assert len({encoder.name for encoder in encoders}) == 3
-    inside = {tuple(layer.name for layer in e._flatten_layers())[1:] for e in encoders}
-    assert len(inside) == 1
+    # Gradients are summed in the order of names, so numbered names would change the last bits.
+    for models in (encoders, [modeling.AlbertForPretraining(CONFIG) for _ in range(2)]):
+        assert len({tuple(layer.name for layer in m._flatten_layers())[1:] for m in models}) == 1
     names = {tuple(map(variable_name, encoder.variables)) for encoder in encoders}
     assert len(names) == 1
     assert "bert/pooler/dense/kernel" in names.pop()
@@ -421,11 +421,12 @@ def test_models_can_be_saved_and_loaded(name, config, tiny_batch, tmp_path, no_w
     expected = model(features)
     model.save(tmp_path / "model.keras")
     assert_same(tf_keras.models.load_model(tmp_path / "model.keras")(features), expected)
+    other = MODELS[name](config)
     for file in ("model.weights.h5", "model.h5"):
         model.save_weights(tmp_path / file)
-        other = MODELS[name](config)
+        other.set_weights([0 * weight for weight in model.get_weights()])
         other.load_weights(tmp_path / file)
-        assert_same(other(features), expected)
+        assert_same(other.get_weights(), model.get_weights())
 
 
 @pytest.mark.ci

@@ -7,12 +7,11 @@ import dataclasses
 import numpy as np
 import pytest
 import tensorflow as tf
-import tf_keras
 
 from albert_tf import fused, ops
 from albert_tf.checkpoints.loading import load_checkpoint
 from albert_tf.checkpoints.names import variable_name
-from albert_tf.config import AlbertConfig, _count_weights
+from albert_tf.config import AlbertConfig
 from albert_tf.modeling import AlbertEncoder, AlbertForPretraining
 from albert_tf.pretraining.task import PretrainingTask
 from tests.conftest import ROOT
@@ -129,27 +128,14 @@ def test_padding_does_not_change_the_tokens_before_it(tiny_model, tiny_batch):
     assert per_token[tiny_batch["input_mask"] == 0].min() > 1e-3
 
 
-def test_mask_and_segments_have_defaults(tiny_model, tiny_batch):
-    ids = tiny_batch["input_ids"]
-    full = {
-        "input_ids": ids,
-        "input_mask": np.ones_like(ids),
-        "segment_ids": np.zeros_like(ids),
-    }
-    np.testing.assert_array_equal(
-        tiny_model.encoder({"input_ids": ids})["pooled_output"],
-        tiny_model.encoder(full)["pooled_output"],
-    )
-
-
 def test_more_layers_need_no_more_parameters(tiny_config):
     def count(**changes):
         return AlbertEncoder(dataclasses.replace(tiny_config, **changes)).count_params()
 
-    assert count(num_hidden_layers=6) == count(num_hidden_layers=4)
-    block = count(num_hidden_groups=3) - count(num_hidden_groups=2)
-    assert block == count(num_hidden_groups=2) - count(num_hidden_groups=1)
-    assert count(inner_group_num=2) - count(inner_group_num=1) == 2 * block
+    one, two, three = (count(num_hidden_groups=groups) for groups in (1, 2, 3))
+    assert count(num_hidden_layers=6, num_hidden_groups=2) == two
+    assert three - two == two - one
+    assert count(num_hidden_groups=1, inner_group_num=2) == two
 
 
 @pytest.mark.parametrize(
@@ -157,15 +143,14 @@ def test_more_layers_need_no_more_parameters(tiny_config):
     [
         {},
         {"embedding_size": 12},
-        {"inner_group_num": 3, "num_hidden_groups": 12},
+        {"inner_group_num": 2, "num_hidden_groups": 12},
         {"layout": "albert_zh", "num_hidden_groups": 1},
         {"layout": "albert_zh", "num_hidden_groups": 1, "ln_type": "preln"},
     ],
 )
 def test_the_predicted_number_of_weights_is_right(tiny_config, changes):
     config = dataclasses.replace(tiny_config, **changes)
-    expected = AlbertEncoder(config).count_params()
-    assert _count_weights(dataclasses.asdict(config)) == expected
+    assert config.num_weights == AlbertEncoder(config).count_params()
 
 
 def test_an_encoder_too_large_for_memory_is_rejected(tiny_config):
@@ -181,13 +166,13 @@ def test_every_layer_uses_the_weights_of_its_group(tiny_config, tiny_batch):
             variable.assign_add(tf.ones_like(variable))
     after = model(tiny_batch, output_hidden_states=True)["hidden_states"][1:]
     same = [np.array_equal(a, b) for a, b in zip(before, after, strict=True)]
-    assert same == [True, True, True, False, False, False]
+    assert same == [True, True, False]
 
 
 def test_inner_groups_add_outputs(tiny_config, tiny_batch):
     config = dataclasses.replace(tiny_config, inner_group_num=2)
     outputs = AlbertEncoder(config)(tiny_batch, output_hidden_states=True)
-    assert len(outputs["hidden_states"]) == 1 + 12
+    assert len(outputs["hidden_states"]) == 1 + 6
 
 
 def test_only_groups_in_use_are_created(tiny_config):
@@ -204,10 +189,8 @@ def test_equal_sizes_need_no_projection(tiny_config):
 
 
 def test_dropout_is_only_applied_in_training_and_depends_on_the_seed(tiny_config, tiny_batch):
-    config = dataclasses.replace(
-        tiny_config, hidden_dropout_prob=0.3, attention_probs_dropout_prob=0.2
-    )
-    model = AlbertEncoder(config)
+    rates = {"hidden_dropout_prob": 0.3, "attention_probs_dropout_prob": 0.2}
+    model = AlbertEncoder(dataclasses.replace(tiny_config, **rates))
 
     def pooled(**kwargs):
         return model(tiny_batch, **kwargs)["pooled_output"].numpy()
@@ -233,8 +216,8 @@ def test_each_dropout_drops_different_elements(tiny_config, tiny_batch, monkeypa
 
     monkeypatch.setattr(ops, "keep_mask", spy)
     model(tiny_batch, training=True)
-    assert len(seeds) == 1 + 2 * 6  # one for the embeddings and two for each layer
-    assert len(np.unique(seeds, axis=0)) == 1 + 2 * 6
+    assert len(seeds) == 1 + 2 * 3  # one for the embeddings and two for each layer
+    assert len(np.unique(seeds, axis=0)) == len(seeds)
 
 
 def test_dropout_drops_at_its_rate_and_keeps_the_mean():
@@ -242,16 +225,6 @@ def test_dropout_drops_at_its_rate_and_keeps_the_mean():
     kept = ops.dropout(x, 0.3, tf.constant([1, 2])).numpy()
     assert abs((kept == 0).mean() - 0.3) < 0.01
     np.testing.assert_allclose(kept[kept != 0], 1 / 0.7, rtol=1e-6)
-
-
-def test_names_are_the_same_in_every_model_of_a_process(tiny_config):
-    """Gradients are summed in the order of names, so numbered names would change the last bits."""
-    first, second = (
-        [layer.name for layer in AlbertForPretraining(tiny_config)._flatten_layers()][1:]
-        for _ in range(2)
-    )
-    assert len(first) > 20
-    assert first == second
 
 
 def test_sequences_longer_than_the_position_embeddings_are_rejected(tiny_model):
@@ -270,27 +243,10 @@ def test_kernels_are_initialized_with_different_truncated_normals():
     assert not np.any(attention.query.bias)
 
 
-def test_mixed_precision_keeps_weights_and_logits_in_float32(tiny_config, tiny_batch):
-    full = AlbertForPretraining(tiny_config)
-    tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
-    try:
-        half = AlbertForPretraining(tiny_config)
-    finally:
-        tf_keras.mixed_precision.set_global_policy("float32")
-    for variable, value in zip(half.variables, full.variables, strict=True):
-        assert variable.dtype == tf.float32
-        variable.assign(value)
-    assert half(tiny_batch)["masked_lm_logits"].dtype == tf.float32
-    outputs, expected = half.encoder(tiny_batch), full.encoder(tiny_batch)
-    assert outputs["sequence_output"].dtype == tf.bfloat16
-    np.testing.assert_allclose(
-        tf.cast(outputs["sequence_output"], tf.float32), expected["sequence_output"], atol=0.1
-    )
-
-
 @pytest.mark.parametrize("is_compiled", [False, True])
 def test_one_graph_serves_batches_of_any_shape(tiny_config, tiny_batch, monkeypatch, is_compiled):
-    model = AlbertForPretraining(dataclasses.replace(tiny_config, num_hidden_layers=2))
+    changes = {"num_hidden_layers": 1, "num_hidden_groups": 1}
+    model = AlbertForPretraining(dataclasses.replace(tiny_config, **changes))
     monkeypatch.setattr(fused, "MIN_WIDTH", 1 if is_compiled else 10**9)
     signature = {
         name: tf.TensorSpec([None] * value.ndim, value.dtype) for name, value in tiny_batch.items()

@@ -62,10 +62,10 @@ def test_lora_on_the_query_trains_and_saves(inputs, tmp_path, recompute):
     assert names == {"lora/down", "lora/up", "output_weights", "output_bias"}
 
     frozen = {variable_name(v): v.numpy() for v in model.non_trainable_variables}
-    model.compile(tf_keras.optimizers.Adam(0.05), CROSS_ENTROPY, metrics=["accuracy"])
+    model.compile(tf_keras.optimizers.Adam(0.05), CROSS_ENTROPY)
     data = tf.data.Dataset.from_tensor_slices((inputs, LABELS)).batch(5)
-    losses = model.fit(data, epochs=20, verbose=0).history["loss"]
-    assert losses[-1] < losses[0] / 2
+    losses = model.fit(data, epochs=9, verbose=0).history["loss"]
+    assert losses[-1] < 0.8 * losses[0]
     assert np.abs(attention.query.up).max() > 0.1
     for variable in model.non_trainable_variables:
         np.testing.assert_array_equal(variable, frozen[variable_name(variable)])
@@ -80,7 +80,9 @@ def test_lora_on_the_query_trains_and_saves(inputs, tmp_path, recompute):
 
 @pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
 def test_every_layer_of_the_attention_can_be_wrapped(inputs, dtype):
-    encoder = seeded(lambda config: modeling.AlbertEncoder(config, dtype=dtype))
+    encoder = seeded(
+        lambda config: modeling.AlbertEncoder(config, dtype=dtype), num_hidden_layers=1
+    )
 
     def traced():
         function = tf.function(lambda: encoder(inputs)["sequence_output"])
@@ -126,12 +128,12 @@ def test_a_layer_of_the_wrong_shape_fails_with_both_shapes(inputs, part, name):
 
 
 def test_a_frozen_encoder_stays_as_it_is_in_fit(inputs):
-    model = seeded(lambda config: heads.AlbertForClassification(config, 3))
+    model = seeded(lambda config: heads.AlbertForClassification(config, 3), num_hidden_layers=1)
     model.encoder.recompute, model.encoder.trainable = True, False
     before = [variable.numpy() for variable in model.encoder.variables]
     model.compile(tf_keras.optimizers.Adam(0.05), CROSS_ENTROPY)
     data = tf.data.Dataset.from_tensor_slices((inputs, LABELS)).batch(5)
-    losses = model.fit(data, epochs=20, verbose=0).history["loss"]
+    losses = model.fit(data, epochs=3, verbose=0).history["loss"]
     assert losses[-1] < losses[0]
     for variable, value in zip(model.encoder.variables, before, strict=True):
         np.testing.assert_array_equal(variable, value)

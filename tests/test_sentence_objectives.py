@@ -10,10 +10,10 @@ import sys
 import numpy as np
 import pytest
 
-from albert_tf import pretraining, sentence_objectives
-from albert_tf.checkpoints import run_record
+from albert_tf import AlbertForPretraining, load_checkpoint, pretraining, sentence_objectives
+from albert_tf.checkpoints import run_record, store
 from albert_tf.checkpoints.names import variable_name
-from albert_tf.checkpoints.store import save_checkpoint
+from albert_tf.config import AlbertConfig
 from albert_tf.data.create import create_pretraining_data
 from albert_tf.data.records import read_metadata, read_records
 from albert_tf.data.settings import MEGABYTE, Settings
@@ -226,12 +226,16 @@ def without_metadata(path):
 
 
 def test_labels_of_unknown_records_are_ignored_without_a_head_and_else_checked(
-    make_records, settings, sop3
+    tmp_path, make_records, settings, sop3, config_file
 ):
     records = without_metadata(make_records("sop3"))
     with pytest.raises(ValueError, match=r"labels contains 2, expected 0 to 1 .*objective=sop"):
         pretraining.run(settings(records))
-    (*_, last) = pretraining.run(settings(records, sentence_objective=NONE)).evaluations
+    config = AlbertConfig.from_json_file(str(config_file))
+    weights = {variable_name(v): v for v in AlbertForPretraining(config, NONE).variables}
+    store.save_checkpoint(f"{tmp_path}/model.ckpt-2", weights)
+    evaluated = {"do_train": False, "init_checkpoint": f"{tmp_path}/model.ckpt-2"}
+    (last,) = pretraining.run(settings(records, sentence_objective=NONE, **evaluated)).evaluations
     assert set(last.metrics) == {"loss", "masked_lm_loss", "masked_lm_accuracy"}
 
 
@@ -266,12 +270,9 @@ def test_a_run_cannot_change_its_objective_or_weight_silently(make_records, sett
 
 
 def test_a_head_of_another_objective_is_not_loaded(tmp_path, config_file, caplog):
-    from albert_tf import AlbertForPretraining, load_checkpoint
-    from albert_tf.config import AlbertConfig
-
     config = AlbertConfig.from_json_file(str(config_file))
     weights = AlbertForPretraining(config, NSP).variables
-    save_checkpoint(str(tmp_path / "model.ckpt-2"), {variable_name(v): v for v in weights})
+    store.save_checkpoint(str(tmp_path / "model.ckpt-2"), {variable_name(v): v for v in weights})
     run_record.write(str(tmp_path), run_record.TrainedWith({"sentence_objective": NSP}))
     for objective, missing in ((NSP, []), (SOP, HEAD), (NONE, [])):
         caplog.clear()

@@ -59,9 +59,12 @@ def test_parameters_are_those_of_table_4_of_the_paper(embedding_size):
 
 
 @pytest.mark.parametrize(
-    "share", [*KINDS, "sandwich", (0, 0, 1, 1), {"attention": "sandwich", "ffn": (0, 1, 0, 1)}]
+    ("share", "adapter_rank"),
+    [
+        *zip(KINDS, (2, 0, 2, 0), strict=True),
+        *(("sandwich", 0), ((0, 0, 1, 1), 2), ({"attention": "sandwich", "ffn": (0, 1, 0, 1)}, 2)),
+    ],
 )
-@pytest.mark.parametrize("adapter_rank", [0, 2])
 def test_configs_count_the_weights_that_the_encoder_has(share, adapter_rank):
     config = with_share(share, adapter_rank=adapter_rank, inner_group_num=2)
     variables = AlbertEncoder(config).variables

@@ -93,10 +93,11 @@ def test_a_device_that_computes_something_else_fails(tiny, monkeypatch):
     assert text.count("loss 0.0e+00, gradient 1.0e-02") == 2
 
 
-def test_runs_are_deterministic_and_the_error_is_relative(tiny):
-    strategy = check_device.find_strategy("cpu")
-    assert check_device.compare_weights([strategy, strategy], 0.1) == 0.0
-    assert check_device.relative_error([[3.0], [4.5]], [[3.0], [4.0]]) == pytest.approx(0.1)
+def test_the_error_of_the_weights_is_relative(monkeypatch):
+    weights = iter([[[3.0], [4.0]], [[3.0], [4.5]], [[3.0], [4.0]]])  # first those of the start
+    training = mock.Mock(**{"get_weights": lambda: next(weights)})
+    monkeypatch.setattr(check_device, "Training", lambda *_: mock.Mock(model=training))
+    assert check_device.compare_weights([None, None], 0.1) == pytest.approx(0.1)
 
 
 def test_one_gpu_is_not_two(monkeypatch):

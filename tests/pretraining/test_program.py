@@ -310,9 +310,12 @@ def test_the_best_checkpoint_is_exported_for_texts_and_tokens(tmp_path, training
     assert served["fill_mask"](texts=tf.constant(["the [MASK] is wide."]))
 
 
-def test_an_export_without_a_vocabulary_takes_tokens_alone(tmp_path, training, caplog):
-    values = {"num_train_steps": 1, "do_eval": False, "export_dir": f"{tmp_path}/export"}
-    pretraining.run(dataclasses.replace(training, **values))
+def test_an_export_without_a_vocabulary_takes_tokens_alone(tmp_path, settings, caplog):
+    (tmp_path / "out").mkdir()
+    shutil.copy(settings.albert_config_file, tmp_path / "out" / "albert_config.json")
+    store.save_checkpoint(str(tmp_path / "out" / "model.ckpt-best"), read_golden("variable/"))
+    values = {"do_train": False, "export_dir": f"{tmp_path}/export"}
+    pretraining.run(dataclasses.replace(settings, **values))
     assert "has no vocabulary, so the export takes no texts" in caplog.text
     (folder,) = (tmp_path / "export").iterdir()
     assert "texts" not in tf.saved_model.load(str(folder)).signatures

@@ -78,9 +78,9 @@ def test_alignment_matches_python(tokenizer):
         assert same(text, found, wanted), f"{text!r}\n{found}\n{wanted}"
 
 
-@pytest.mark.parametrize("text", ["", " \n ", "\u0301", "한국어 텍스트", "\u200b"])
-def test_texts_that_cannot_be_aligned_have_no_pieces(tokenizer, text):
-    assert align(tokenizer, [text, "the river"])[0] == expected(tokenizer, text)
+def test_texts_that_cannot_be_aligned_have_no_pieces(tokenizer):
+    texts = ["", " \n ", "the river", "\u0301", "한국어 텍스트", "\u200b"]
+    assert align(tokenizer, texts) == [expected(tokenizer, text) for text in texts]
 
 
 @pytest.mark.slow

@@ -30,7 +30,7 @@ from albert_tf.training.step import StepOptions, TrainStep
 from tests import conftest
 
 ROWS, STEPS = 12, 20
-CONFIG = AlbertConfig(**conftest.TINY_SHAPE | {"num_hidden_layers": 2})
+CONFIG = AlbertConfig(**conftest.TINY_SHAPE | {"num_hidden_layers": 2, "num_hidden_groups": 1})
 
 
 def batch_of(step):
@@ -67,8 +67,12 @@ def make_step(
 
 
 def run_case(strategy=None, **options):
+    """Returns the results of `run` for a step with these options."""
+    return run(*make_step(strategy, **options))
+
+
+def run(step, model):
     """Returns the weights and the result of the last step after STEPS steps."""
-    step, model = make_step(strategy, **options)
     rows = devices.local_rows(step.strategy, ROWS)
     for number in range(STEPS):
         batch = {name: tf.constant(value[rows]) for name, value in batch_of(number).items()}
