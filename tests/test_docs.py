@@ -21,11 +21,11 @@ PAGES = sorted(DOCS.rglob("*.md"))
 GUIDES = [*sorted((DOCS / "guides").glob("*.md")), DOCS / "how_albert_works.md"]
 # What a guide leaves behind.
 EXPECTED = {
-    "pretrain": [
-        "train.tfrecord",
-        "pretrained/eval_results.txt",
-        "albert_domain/model.ckpt-2.index",
-    ],
+    "first_hour": ["messages_model/dev_predictions.tsv", "messages_export"],
+    "keras": ["sentiment/run.json", "sentiment_frozen/run.json", "sentiment_export"],
+    "choosing": [],
+    "your_text": ["before/eval_results.txt", "continued/eval_results.txt", "task_model/run.json"],
+    "pretrain": ["train.tfrecord", "pretrained/eval_results.txt"],
     "lcqmc": ["lcqmc_tiny/test_results.tsv", "lcqmc_sweep/sweep_results.txt", "export"],
     "squad": ["squad/predictions.json", "squad2/null_odds.json"],
     "race": ["race/eval_results.txt", "choice_model/eval_results.txt"],
