@@ -119,6 +119,8 @@ format: $(READY) ## ruff: repair and format
 types: $(READY) ## mypy
 	$(RUN) -m mypy
 
+# Zensical, the successor of mkdocs-material, reads mkdocs.yml and mkdocstrings (tried: 0.0.73), but has no
+# hooks. Without docs/hooks.py, the home page and the tables of settings are missing.
 docs: $(DOCS_READY) ## the documentation site, in site/; a warning is an error
 	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --quiet
 

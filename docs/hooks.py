@@ -1,16 +1,20 @@
-"""Hooks of the documentation site: pages from the root of the repository, and links out of docs/.
+"""Hooks of the documentation site: pages from the root of the repository, links, and settings.
 
 The pages are written for reading in the repository, where links such as `../albert_tf/modeling.py`
-work. The site has no such files, so links to them become plain text.
+work. The site has no such files, so links to them become plain text. A comment such as
+`<!-- settings of albert_tf.race.settings:Settings -->` becomes a table of the fields.
 """
 
 from __future__ import annotations
 
+import importlib
 import re
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from mkdocs.structure.files import File, Files
+
+from albert_tf.settings import FieldInfo, describe
 
 ROOT = Path(__file__).resolve().parent.parent
 # Page of the site → file of the repository.
@@ -20,6 +24,7 @@ PAGES = {
     "CONTRIBUTING.md": "CONTRIBUTING.md",
 }
 LINK = re.compile(r"\[([^\]]+)\]\((?![a-z]+:|#)([^)#\s]+)(#[^)]*)?\)")
+SETTINGS = re.compile(r"^<!-- settings of (\S+?)(?: beyond (\S+))? -->$", re.MULTILINE)
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -44,4 +49,33 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
         depth = len(PurePosixPath(name).parts) - 1
         return f"[{text}]({'../' * depth}{uri}{anchor})"
 
+    markdown = SETTINGS.sub(lambda found: settings_table(found[1], found[2]), markdown)
     return LINK.sub(rewrite, markdown)
+
+
+def settings_table(name: str, base: str | None) -> str:
+    """Returns a Markdown table of the fields of a settings class, with a heading row per group.
+
+    Args:
+        name: `module:class`.
+        base: another class, whose fields are left out if they are the same; None for none.
+    """
+    known = {(field.name, repr(field)) for field in (_fields(base) if base else ())}
+    fields = [field for field in _fields(name) if (field.name, repr(field)) not in known]
+    rows = ["| setting | default | |", "|---|---|---|"]
+    for group in dict.fromkeys(field.group for field in fields):
+        rows.append(f"| **{group}** | | |")
+        rows += [_row(field) for field in fields if field.group == group]
+    return "\n".join(rows)
+
+
+def _fields(name: str) -> list[FieldInfo]:
+    module, _, settings = name.partition(":")
+    return describe(getattr(importlib.import_module(module), settings))
+
+
+def _row(field: FieldInfo) -> str:
+    default = "required" if field.is_required else f"`{field.default!r}`"
+    choices = f" One of {', '.join(field.choices)}." if field.choices else ""
+    text = f"{field.help}{choices}".replace("|", "\\|").replace("<", "&lt;")
+    return f"| `{field.name}` | {default} | {text} |"

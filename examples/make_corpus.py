@@ -7,8 +7,8 @@ The first command reads the docstrings of Python's standard library, which every
 (1.5 MB). With --source=packages, the text consists of the docstrings and text files of all
 installed packages and of the system's manual pages (without these: --nomanual_pages). How much
 that is depends on the machine: 11 MB of packages after `make setup`, and here 12 MB of 20,000
-pages. Code, tables and signatures are removed, and so are repeated sentences; report.md says what
-the corpus consists of, and what was left out.
+pages. --source=manual_pages reads the manual pages only. Code, tables and signatures are removed,
+and so are repeated sentences; report.md says what the corpus consists of, and what was left out.
 
 Writes train.txt and held_out.txt in the format of create_pretraining_data.py, with one sentence per
 line and a blank line between documents, and prints their sizes. Whole packages are held out, always
@@ -40,7 +40,7 @@ from albert_tf import files
 
 FLAGS = flags.FLAGS
 
-STANDARD_LIBRARY, PACKAGES = "standard_library", "packages"
+STANDARD_LIBRARY, PACKAGES, MANUAL_PAGES = "standard_library", "packages", "manual_pages"
 
 # Tests, an editor, vendored wheels, tables of character sets, installed packages.
 SKIPPED_PACKAGES = {
@@ -176,13 +176,14 @@ def write_corpus(corpus_dir: str) -> tuple[str, str]:
 
 
 def write_package_corpus(
-    corpus_dir: str, manual_pages: bool = True
+    corpus_dir: str, manual_pages: bool = True, packages: bool = True
 ) -> list[package_corpus.Document]:
     """Writes the corpus of all packages and its report, and returns the training documents.
 
     Args:
         corpus_dir: folder to write to.
-        manual_pages: read the system's manual pages as well.
+        manual_pages: read the system's manual pages.
+        packages: read the documentation of the installed packages.
 
     Raises:
         ValueError: there is too little documentation.
@@ -190,8 +191,11 @@ def write_package_corpus(
     files.make_directory(corpus_dir, "--corpus_dir")
     pages = installed_documentation.MANUAL_PAGES if manual_pages else ""
     sources = installed_documentation.find_sources(manual_folder=pages)
+    if not packages:
+        kind = installed_documentation.MANUAL_PAGE
+        sources = [source for source in sources if source.kind == kind]
     kinds = {source.kind for source in sources}
-    if manual_pages and installed_documentation.MANUAL_PAGE not in kinds:
+    if packages and manual_pages and installed_documentation.MANUAL_PAGE not in kinds:
         print(f"{pages}: no manual pages here; the corpus is made of packages only")
     corpus = package_corpus.select(installed_documentation.read_all(sources))
     parts = [[document.sentences for document in part] for part in (corpus.train, corpus.held_out)]
@@ -272,18 +276,23 @@ def main(argv: list[str]) -> None:
     if len(argv) > 1:
         raise app.UsageError(f"unexpected arguments: {' '.join(argv[1:])}")
     documents = None
-    if FLAGS.source == PACKAGES:
-        train = write_package_corpus(FLAGS.corpus_dir, FLAGS.manual_pages)
-        documents = [(document.package, document.sentences) for document in train]
-    else:
+    if FLAGS.source == STANDARD_LIBRARY:
         write_corpus(FLAGS.corpus_dir)
+    else:
+        packages = FLAGS.source == PACKAGES
+        pages = FLAGS.manual_pages or not packages
+        train = write_package_corpus(FLAGS.corpus_dir, pages, packages)
+        documents = [(document.package, document.sentences) for document in train]
     if FLAGS.task_dir:
         write_task(FLAGS.task_dir, documents, FLAGS.dev_one_in)
 
 
 if __name__ == "__main__":
     flags.DEFINE_enum(
-        "source", STANDARD_LIBRARY, (STANDARD_LIBRARY, PACKAGES), "Documentation to read."
+        "source",
+        STANDARD_LIBRARY,
+        (STANDARD_LIBRARY, PACKAGES, MANUAL_PAGES),
+        "Documentation to read.",
     )
     flags.DEFINE_bool("manual_pages", True, "With --source=packages, read manual pages as well.")
     flags.DEFINE_string("corpus_dir", "demo/corpus", "Folder for train.txt and held_out.txt.")

@@ -5,6 +5,7 @@ The blocks of a page run in their order, in one copy of a user's folder (see tes
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import re
 import shlex
@@ -13,6 +14,7 @@ import sys
 
 import pytest
 
+from albert_tf.settings import describe
 from tests.conftest import ROOT
 from tests.test_pasted_commands import lines_of, make_home, run_here  # noqa: F401
 
@@ -21,11 +23,15 @@ PAGES = sorted(DOCS.rglob("*.md"))
 GUIDES = [*sorted((DOCS / "guides").glob("*.md")), DOCS / "how_albert_works.md"]
 # What a guide leaves behind.
 EXPECTED = {
-    "pretrain": [
-        "train.tfrecord",
-        "pretrained/eval_results.txt",
-        "albert_domain/model.ckpt-2.index",
+    "first_hour": ["messages_model/dev_predictions.tsv", "messages_export"],
+    "keras": ["sentiment/run.json", "sentiment_frozen/run.json", "sentiment_export"],
+    "choosing": [],
+    "your_text": [
+        "continued/eval_results.txt",
+        "other_text/eval_results.txt",
+        "task_model/run.json",
     ],
+    "pretrain": ["train.tfrecord", "pretrained/eval_results.txt"],
     "lcqmc": ["lcqmc_tiny/test_results.tsv", "lcqmc_sweep/sweep_results.txt", "export"],
     "squad": ["squad/predictions.json", "squad2/null_odds.json"],
     "race": ["race/eval_results.txt", "choice_model/eval_results.txt"],
@@ -61,6 +67,17 @@ def test_every_page_is_in_the_navigation():
 def test_every_guide_is_expected_and_has_something_to_run():
     assert {page.stem for page in GUIDES} == set(EXPECTED)
     assert all(blocks_of(page) for page in GUIDES)
+
+
+def test_the_reference_lists_the_settings_of_every_program_with_functions():
+    text = (DOCS / "reference" / "settings.md").read_text(encoding="utf-8")
+    named = re.findall(r"^<!-- settings of (\S+):(\S+)(?: beyond \S+)? -->$", text, re.M)
+    assert text.count("<!--") == len(named)
+    classes = {getattr(importlib.import_module(module), name) for module, name in named}
+    programs = "data pretraining classification squad race token_classification inference"
+    for program in programs.split():
+        assert importlib.import_module(f"albert_tf.{program}").Settings in classes
+    assert all(describe(settings) for settings in classes)
 
 
 @pytest.mark.slow

@@ -249,8 +249,8 @@ def run_here(home, tmp_path):
     shutil.copytree(home, folder)
     programs = tmp_path / "bin"
     programs.mkdir()
-    for name in ("python", "python3"):
-        (programs / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    for name, arguments in (("python", ""), ("python3", ""), ("albert", "-m albert_tf")):
+        (programs / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {arguments} "$@"\n')
         (programs / name).chmod(0o755)
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     environment = kept | {"PATH": f"{programs}:{os.environ['PATH']}", "PYTHON": sys.executable}

@@ -168,3 +168,9 @@ def test_a_machine_without_manual_pages_is_told_so(tmp_path, capsys, monkeypatch
     assert "none: no manual pages here; the corpus is made of packages only" in (
         capsys.readouterr().out
     )
+
+
+@pytest.mark.usefixtures("_two_packages")
+def test_a_corpus_of_manual_pages_has_no_packages(tmp_path):
+    with pytest.raises(ValueError, match="of 1 packages: expected enough of them"):
+        make_corpus.write_package_corpus(str(tmp_path / "corpus"), packages=False)
