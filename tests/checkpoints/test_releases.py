@@ -128,7 +128,7 @@ def test_the_page_of_the_models_has_the_rows_of_the_table():
     rows = [row for row in releases.downloadable() if "tfhub" not in row.url]
     found = {releases.named(name).name: count for name, count in shown}
     assert found == {row.name: f"{row.parameters:,}" for row in rows}
-    checked = text.split("is compared with them:")[1].split("For the others")[0]
+    checked = text.split("They are known for")[1].split("\n-")[0]
     names = re.findall(r"`(\w+)`", checked)
     assert [releases.named(name) for name in names] == [row for row in rows if row.tensors]
 

@@ -44,7 +44,7 @@ def test_a_stub_inserts_its_flags_before_those_of_the_command_line(monkeypatch, 
 )
 def test_the_package_albert_has_the_programs_of_the_root_and_its_own(name):
     done = subprocess.run(
-        [sys.executable, "-m", f"albert.{name}", "--help"],
+        [sys.executable, "-m", f"albert.{name}", "--helpfull"],
         cwd=ROOT / "compat" / "google",
         capture_output=True,
         text=True,
