@@ -377,19 +377,22 @@ def find_vocabulary(record_files: Sequence[RecordFile]) -> TrainedWith:
     return TrainedWith(identity, {run_record.VOCABULARY: _name_vocabulary(found[0])})
 
 
-def keep_vocabulary(record_files: Sequence[RecordFile], folder: str) -> None:
-    """Copies the vocabulary of records into the folder of a run, if it is beside the metadata.
+def keep_vocabulary(
+    record_files: Sequence[RecordFile], folder: str, model_folder: str | None = None
+) -> None:
+    """Copies the vocabulary of records into the folder of a run, if it is found.
 
-    The metadata contains its file name and checksum, but not its folder.
+    The metadata contains its file name and checksum, but not its folder. It is looked for beside
+    the metadata, and in the folder of the initial weights.
     """
+    of_model = finding.list_vocabularies(model_folder) if model_folder else []
     for info in records.read_metadata([file.path for file in record_files]).values():
-        path = os.path.join(os.path.dirname(info.metadata_file), info.vocabulary["file"])
-        if not files.is_file(path):
-            continue
-        checksum = hashlib.sha256(files.read_bytes(path)).hexdigest()
-        if checksum == info.vocabulary["checksum"]:
-            finding.keep_vocabulary(path, path.endswith(".model"), folder)
-            return
+        beside = os.path.join(os.path.dirname(info.metadata_file), info.vocabulary["file"])
+        for path in filter(files.is_file, (beside, *of_model)):
+            checksum = hashlib.sha256(files.read_bytes(path)).hexdigest()
+            if checksum == info.vocabulary["checksum"]:
+                finding.keep_vocabulary(path, path.endswith(".model"), folder)
+                return
 
 
 def _name_vocabulary(info: records.RecordFileInfo) -> str:

@@ -237,6 +237,20 @@ def test_the_vocabulary_beside_records_is_copied_to_the_run(tmp_path):
     ]
 
 
+def test_the_vocabulary_of_the_initial_weights_is_copied_if_it_is_that_of_the_records(tmp_path):
+    path, model, run = tmp_path / "a.tfrecord", tmp_path / "model", tmp_path / "run"
+    write_numbers(str(path), range(4))
+    write_metadata(path, hashlib.sha256(b"pieces").hexdigest())
+    for folder in (model, run):
+        folder.mkdir()
+    (model / "30k.model").write_bytes(b"other pieces")
+    record_files.keep_vocabulary([RecordFile(str(path), 4)], str(run), str(model))
+    assert not list(run.iterdir())
+    (model / "30k.model").write_bytes(b"pieces")
+    record_files.keep_vocabulary([RecordFile(str(path), 4)], str(run), str(model))
+    assert (run / "spiece.model").read_bytes() == b"pieces"
+
+
 def test_the_checksum_of_records_is_independent_of_their_folder(tmp_path):
     first, moved, other = tmp_path / "a", tmp_path / "b", tmp_path / "c"
     write_numbers(str(first), range(4))
