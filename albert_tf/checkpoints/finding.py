@@ -18,6 +18,7 @@ from absl import logging
 from albert_tf import files
 from albert_tf.checkpoints import releases, run_record
 from albert_tf.checkpoints.names import BEST, DATA_SUFFIX, INTERRUPTED, NUMBERED
+from albert_tf.data import record_index
 
 SAVED_MODEL = "saved_model.pb"
 SPAN_EXPORTS = "saved_model"  # folder with the numbered exports in that of run_squad.py
@@ -129,7 +130,8 @@ def _of_run(folder: str, candidates: list[str]) -> list[str]:
 
 
 def _candidates(folder: str) -> list[str]:
-    names = [name for name in files.list_directory(folder) if not name.startswith(".")]
+    others = (".", record_index.FOLDER)  # hidden files, and the indexes of records
+    names = [name for name in files.list_directory(folder) if not name.startswith(others)]
     found = [name[: -len(".index")] for name in names if name.endswith(".index")]
     if SAVED_MODEL in names:
         found.append(_VARIABLES)
