@@ -175,9 +175,7 @@ def train(
     session.log_plan(trainer, schedule, sum(file.num_records for file in train_files))
     opened.begin_work()
     if opened.is_chief:
-        record_files.keep_vocabulary(
-            train_files, settings.output_dir, settings.model_folder
-        )
+        record_files.keep_vocabulary(train_files, settings.output_dir, settings.model_folder)
     if evaluator is not None:
         evaluator.begin(trainer.step)
     batch_size = settings.train_batch_size
