@@ -130,8 +130,8 @@ def _of_run(folder: str, candidates: list[str]) -> list[str]:
 
 
 def _candidates(folder: str) -> list[str]:
-    others = (".", record_index.FOLDER)  # hidden files, and the indexes of records
-    names = [name for name in files.list_directory(folder) if not name.startswith(others)]
+    ignored = (".", record_index.FOLDER)  # hidden files, and the indexes of records
+    names = [name for name in files.list_directory(folder) if not name.startswith(ignored)]
     found = [name[: -len(".index")] for name in names if name.endswith(".index")]
     if SAVED_MODEL in names:
         found.append(_VARIABLES)
