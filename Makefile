@@ -55,15 +55,15 @@ $(ALL_READY): $(READY)
 	@$(call install,$(VENV),--editable "$(ALL_EXTRAS)")
 	@touch $(ALL_READY)
 
-demo: $(READY) ## from text to a pre-trained, fine-tuned model, in demo/ (11 minutes without bfloat16)
+demo: $(READY) ## from text to a pre-trained, fine-tuned model, in demo/ (eight minutes without bfloat16)
 	@$(RUN) examples/demo.py
 
-test: $(READY) ## the default tests (five minutes on two cores); those of missing extras are skipped
+test: $(READY) ## the default tests (seven minutes on two cores); those of missing extras are skipped
 	$(RUN) -m pytest $(IN_PARALLEL)
 
 # Tests that need whole programs (kills, full disks, damaged files, several workers), and some of Google's
 # own training runs.
-test-ci: $(READY) ## the slow tests that .ci/run runs (four minutes)
+test-ci: $(READY) ## the slow tests that .ci/run runs (six minutes)
 	$(RUN) -m pytest $(IN_PARALLEL) -m ci --timeout 1800
 
 test-all: $(ALL_READY) test-beam ## all tests, with ten times as many generated ones (an hour)
