@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from albert_tf import tasks
+from albert_tf import files, tasks
+from albert_tf.checkpoints import finding
 from albert_tf.inference.settings import Settings
 
 __all__ = ["Settings", "run", "serve"]
@@ -52,5 +53,8 @@ def serve(settings: Settings) -> None:
 def _prepare(settings: Settings) -> None:
     """Checks the paths, and registers the tasks of the user."""
     settings.check_paths()
+    model = finding.find_model(settings.model_dir)
+    if not files.is_directory(model):
+        finding.find_checkpoint(model)
     if settings.task_module:
         tasks.import_tasks(settings.task_module)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
-from albert_tf.inference.settings import Settings
+from albert_tf.inference import Settings, run
 
 
 @pytest.mark.parametrize(
@@ -74,3 +76,12 @@ def test_missing_packages_of_the_page_are_reported_first(monkeypatch):
     with pytest.raises(ValueError, match=r"starlette and uvicorn: pip install 'albert-tf2\[web\]'"):
         Settings(model_dir="model", web=True).check_paths()
     Settings(model_dir="model", text="a").check_paths()
+
+
+def test_a_missing_model_is_named_before_tensorflow_is_imported(monkeypatch, tmp_path):
+    monkeypatch.setenv("ALBERT_CACHE", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "albert_tf.inference.program", None)
+    with pytest.raises(FileNotFoundError, match="my_model: no such checkpoint"):
+        run(Settings(model_dir="my_model", text="a"))
+    with pytest.raises(FileNotFoundError, match="albert download albert_base_v2"):
+        run(Settings(model_dir="albert_base_v2", text="a"))
