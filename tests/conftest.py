@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import io
 import json
 import os
@@ -25,10 +24,6 @@ from hypothesis import HealthCheck, Phase, settings
 # A shell starts background jobs with SIGINT ignored, which the programs under test would inherit.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-
-# Tracing makes millions of objects that stay: by default, looking through them for garbage takes a
-# tenth of the time.
-gc.set_threshold(100_000, 50, 100)
 
 # The same examples in every run, and no search for smaller ones that fail: each takes a second. The
 # fixtures that generated tests use are constants.
