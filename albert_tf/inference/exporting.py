@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from typing import cast
 
 from albert_tf import files, tasks
 from albert_tf.checkpoints import finding, run_record
 from albert_tf.checkpoints.pretrained import ModelSource
 from albert_tf.inference.model_folder import ModelFolder
-from albert_tf.inference.predictors import FineTunedPredictor, load_predictor
+from albert_tf.inference.predictors import FineTunedPredictor, Options, make_predictor
 from albert_tf.serving import pretrained_model, saved_model
 
 
@@ -58,6 +59,7 @@ def export_saved_model(
             model, tokenizer = found.load(found.find_task(tasks.PRETRAINING))
             length = max_seq_length or model.config.max_position_embeddings
             return pretrained_model.export(export_dir, model, tokenizer, length, extra_files)
-        predictor: FineTunedPredictor = load_predictor(folder, name, max_seq_length=max_seq_length)
+        options = Options(max_seq_length=max_seq_length)
+        predictor = cast(FineTunedPredictor, make_predictor(found, name, options, {}))
         predictor.export(export_dir, extra_files)
     return finding.newest_export(export_dir)
