@@ -153,3 +153,30 @@ def test_other_models_and_models_without_weights_are_refused(tmp_path):
     layer(tf.ones((1, 2)))
     with pytest.raises(ValueError, match=r"Dense.*AlbertForClassification"):
         albert_tf.save_pretrained(layer, str(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["classification", "fill_mask"])
+def test_an_export_answers_like_the_folder(name, tmp_path, toy_tokenizer):
+    model, labels = make(name, toy_tokenizer)
+    folder, task = str(tmp_path / "saved"), name if name == "fill_mask" else None
+    albert_tf.save_pretrained(model, folder, toy_tokenizer, labels)
+    export = albert_tf.export_saved_model(folder, str(tmp_path / "export"))
+    asked = INPUTS.get(name, [TEXTS])
+    expected = albert_tf.load_predictor(folder, task)(*asked)
+    assert albert_tf.load_predictor(export, task)(*asked) == expected
+
+
+def test_the_callback_keeps_the_best_epoch(tmp_path, toy_tokenizer):
+    model, labels = make("classification", toy_tokenizer)
+    keep = albert_tf.PretrainedCheckpoint(str(tmp_path), toy_tokenizer, labels, "loss")
+    keep.set_model(model)
+    keep.on_epoch_end(0, {"loss": 0.5})
+    expected = [variable.numpy() for variable in model.variables]
+    model.variables[-1].assign_add([1.0, -1.0])
+    keep.on_epoch_end(1, {"loss": 0.75})
+    assert keep.best == 0.5
+    found, _ = albert_tf.from_pretrained(str(tmp_path))
+    for weight, value in zip(found.variables, expected, strict=True):
+        np.testing.assert_array_equal(weight, value)
+    with pytest.raises(ValueError, match="monitor='loss': expected one of val_loss"):
+        keep.on_epoch_end(2, {"val_loss": 0.1})
