@@ -12,7 +12,8 @@ ALL_READY := $(VENV)/.all-installed
 EXTRAS := .[dev,hf,sentences,web,zh,zstd]
 ALL_EXTRAS := .[dev,gcs,hf,notebooks,openvino,s3,sentences,servers,web,zh,zstd]
 # The tests of a file share fixtures, which one process makes once.
-IN_PARALLEL := -n 2 --dist loadfile
+# A process that crashes ends the run: with another in its place, pytest-xdist 3.8 waits forever.
+IN_PARALLEL := -n 2 --dist loadfile --max-worker-restart 0
 BEAM_VENV := .venv-beam
 BEAM_READY := $(BEAM_VENV)/.installed
 BEAM_NEEDS := --editable ".[dask]" "hypothesis>=6.100,<7" "pytest>=8.3,<10" "pytest-timeout>=2.3,<3"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import io
 import json
 import os
@@ -20,6 +21,10 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, settings
+
+# `absl.app.run` calls this, and then the trace of a crash goes to where pytest captures standard
+# error, which is lost. pytest has set it up before.
+faulthandler.enable = lambda *_, **__: None
 
 # A shell starts background jobs with SIGINT ignored, which the programs under test would inherit.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
