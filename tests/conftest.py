@@ -22,10 +22,6 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-# `absl.app.run` calls this, and then the trace of a crash goes to where pytest captures standard
-# error, which is lost. pytest has set it up before.
-faulthandler.enable = lambda *_, **__: None
-
 # A shell starts background jobs with SIGINT ignored, which the programs under test would inherit.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -102,6 +98,15 @@ def _seeded():
     yield
     if "tf_keras" in sys.modules:  # programs choose a precision for the whole process
         sys.modules["tf_keras"].mixed_precision.set_global_policy("float32")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config):
+    """Keeps the trace of a crash on the terminal, where pytest has directed it by now.
+
+    `absl.app.run` would direct it to the captured standard error, which is lost in a crash.
+    """
+    faulthandler.enable = lambda *_, **__: None
 
 
 def pytest_addoption(parser):

@@ -156,6 +156,7 @@ def _describe(settings: Settings) -> dict[str, Any]:
             "checksum": tokenizer.checksum,
             "do_lower_case": settings.do_lower_case,
         },
+        "mask_id": tokenizer.mask_id,
     }
 
 

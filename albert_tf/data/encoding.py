@@ -23,7 +23,6 @@ from albert_tf.data.chinese_words import AlbertZhWords, ChineseWords
 from albert_tf.data.instances import Documents, WordMarker, create_batches, tokenize_documents
 from albert_tf.data.masking import word_start_table
 from albert_tf.data.settings import (
-    SPECIAL_TOKENS_PER_PAIR,
     EncodingSettings,
     InstanceSettings,
     VocabularySettings,
@@ -94,7 +93,7 @@ def make_chunk_encoder(
     tokenizer = load_tokenizer(settings)
     table = word_start_table(tokenizer.pieces, tokenizer.is_sentencepiece)
     marker = load_word_marker(settings, tokenizer)
-    longest = settings.max_seq_length - SPECIAL_TOKENS_PER_PAIR
+    longest = settings.max_seq_length - settings.num_special_tokens
 
     def tokenize(parts: Iterable[corpus.Part]) -> Documents:
         return tokenize_documents(sentences_of(parts, settings), tokenizer, table, marker)

@@ -1,12 +1,15 @@
 """Turns lines of text into pre-training instances: `[CLS] A [SEP] B [SEP]`, truncated and masked.
 
+`instance_format` selects other instances, among them `[CLS] A [SEP]`, by which RoBERTa was chosen.
+
 `tokenize_documents` tokenizes a chunk of text once, and `create_batches` turns the tokens into
 batches of instances. The algorithm is that of Google's `create_instances_from_document`, vectorized
 with NumPy: a segment pair is stored as four token offsets instead of two lists of tokens, and all
 instances of a batch are assembled and masked (`masking`) together.
 
 Shapes: N instances, S sequence length, T tokens in the chunk, V vocabulary size.
-Source: ALBERT (arXiv 1909.11942), section 3.1, for sentence-order prediction.
+Source: ALBERT (arXiv 1909.11942), section 3.1, for sentence-order prediction; RoBERTa (arXiv
+1907.11692), section 4.2, for the instance formats.
 """
 
 from __future__ import annotations
@@ -15,15 +18,21 @@ import dataclasses
 import functools
 import itertools
 import random
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from albert_tf.data.masking import mask_batch, num_to_predict, starts_word
-from albert_tf.data.settings import MIN_TARGET, SPECIAL_TOKENS_PER_PAIR, InstanceSettings
+from albert_tf.data.masking import SharedDraws, mask_batch, num_to_predict, starts_word
+from albert_tf.data.settings import (
+    DOC_SENTENCES,
+    FULL_SENTENCES,
+    MIN_TARGET,
+    SENTENCE_PAIR,
+    InstanceSettings,
+)
 from albert_tf.sentence_objectives import SentenceObjective
 from albert_tf.tokenization import FullTokenizer
 
@@ -35,7 +44,8 @@ DRAWS_FOR_ANOTHER_DOCUMENT = 10  # then the same document is used, as in Google'
 # Changing this number, the order of the random draws or BATCH_SIZE would change every record.
 _MASKING = 11
 
-# A segment pair: start and end offset of A, start and end offset of B, label.
+# A segment pair: start and end offset of A, start and end offset of B, label. B is empty in formats
+# without pairs.
 Row = tuple[int, int, int, int, int]
 
 
@@ -192,7 +202,7 @@ def _pairs_of_document(
     make_pair = settings.objective.make_pair
     starts = documents.sentence_starts
     sentence, end = documents.document_starts[document : document + 2]
-    target = max_tokens = settings.max_seq_length - SPECIAL_TOKENS_PER_PAIR
+    target = max_tokens = settings.max_seq_length - settings.num_special_tokens
     if rng.random() < settings.short_seq_prob:
         target = rng.randint(MIN_TARGET, max_tokens)
     while sentence < end:
@@ -212,6 +222,57 @@ def _pairs_of_document(
         # Where a random segment replaces B, the next pair starts with the sentences of B. Compared
         # by identity, because a random segment may be equal to B if there is a single document.
         sentence = last if first is b or second is b else split
+
+
+def _sentence_pairs_of_document(
+    documents: Documents, document: int, settings: InstanceSettings, rng: random.Random
+) -> Iterator[Row]:
+    """Yields pairs of single sentences, of which the sentence objective makes pairs and labels."""
+    starts = documents.sentence_starts
+    sentence, end = documents.document_starts[document : document + 2]
+    while sentence < end:
+        a = starts[sentence], starts[sentence + 1]
+        b = (starts[sentence + 1], starts[sentence + 2]) if sentence + 1 < end else None
+        random_sentence = functools.partial(_random_segment, documents, document, 1, rng)
+        first, second, label = settings.objective.make_pair(a, b, rng, random_sentence)
+        yield (*first, *second, label)
+        sentence += 2 if first is b or second is b else 1
+
+
+def _with_separators(documents: Documents, sep_id: int) -> Documents:
+    """Returns one document of all sentences, with [SEP] between the documents.
+
+    A separator is the last token of the sentence before it.
+    """
+    firsts = documents.document_starts[1:-1]  # sentences that start a document, without the first
+    at = [documents.sentence_starts[first] for first in firsts]
+    added = np.zeros(len(documents.sentence_starts), np.int64)
+    added[firsts] = 1
+    labels = documents.labels
+    return Documents(
+        ids=np.insert(documents.ids, at, sep_id),
+        word_starts=np.insert(documents.word_starts, at, True),
+        sentence_starts=(documents.sentence_starts + added.cumsum()).tolist(),
+        document_starts=[0, documents.document_starts[-1]],
+        labels=None if labels is None else np.insert(labels, at, sep_id),
+    )
+
+
+def _sentences_that_fit(starts: list[int], ends: list[int], max_tokens: int) -> Iterator[Row]:
+    """Yields as many consecutive sentences as fit, at least one, as A; B is empty.
+
+    Args:
+        starts: token offsets at which the sentences start.
+        ends: token offsets at which they end, ascending.
+        max_tokens: maximum number of tokens. A longer sentence is truncated later.
+    """
+    sentence = 0
+    while sentence < len(starts):
+        begin = starts[sentence]
+        after = max(sentence + 1, bisect_right(ends, begin + max_tokens, sentence))
+        stop = ends[after - 1]
+        yield begin, stop, stop, stop, 0
+        sentence = after
 
 
 def _random_segment(
@@ -275,9 +336,10 @@ def _build_batch(
     labels = _check_labels(table[:, 4:], settings.objective)
     begin_a, length_a, begin_b, length_b = (
         column[:, None]  # [N, 1]
-        for column in _truncate(table, seq_length - SPECIAL_TOKENS_PER_PAIR, rng)
+        for column in _truncate(table, seq_length - settings.num_special_tokens, rng)
     )
-    middle, length = length_a + 1, length_a + length_b + SPECIAL_TOKENS_PER_PAIR
+    # Without pairs, the middle separator is the last one.
+    middle, length = length_a + 1, length_a + length_b + settings.num_special_tokens
     column = np.arange(seq_length)
     in_first = column <= middle  # [N, S]
     input_mask = column < length  # [N, S]
@@ -298,7 +360,7 @@ def _build_batch(
         settings,
         tokenizer.mask_id,
         tokenizer.vocab_size,
-        rng,
+        SharedDraws(rng),
         None if documents.labels is None else documents.labels.take(source, mode="clip"),
     )
     return masked | {
@@ -344,11 +406,41 @@ def create_batches(
     walk_rng = random.Random(f"{settings.random_seed} {number} {offset}")
     rng = np.random.default_rng([settings.random_seed, number, offset, _MASKING])
     available = documents.followed_by(borrowed) if borrowed else documents
-    pairs = (
-        pair
+    if settings.instance_format == FULL_SENTENCES:
+        available = _with_separators(documents, tokenizer.sep_id)
+    rows = (
+        row
         for _ in range(settings.dupe_factor)
-        for document in range(documents.num_documents)
-        for pair in _pairs_of_document(available, document, settings, walk_rng)
+        for row in _rows_of_pass(available, documents, settings, walk_rng)
     )
-    while some := list(itertools.islice(pairs, BATCH_SIZE)):
+    while some := list(itertools.islice(rows, BATCH_SIZE)):
         yield _build_batch(available, some, settings, tokenizer, rng)
+
+
+def _rows_of_pass(
+    available: Documents, documents: Documents, settings: InstanceSettings, rng: random.Random
+) -> Iterator[Row]:
+    """Yields the instances of one pass over the documents of a chunk, as token offsets.
+
+    Args:
+        available: `documents`, with those that random segments are drawn from, or with separators.
+        documents: the documents.
+        settings: how instances are built.
+        rng: random generator.
+    """
+    max_tokens = settings.max_seq_length - settings.num_special_tokens
+    if settings.instance_format == FULL_SENTENCES:
+        starts = available.sentence_starts
+        ends = np.array(starts[1:])
+        ends[np.array(documents.document_starts[1:-1], int) - 1] -= 1  # without the separators
+        yield from _sentences_that_fit(starts[:-1], ends.tolist(), max_tokens)
+        return
+    for document in range(documents.num_documents):
+        if settings.instance_format == DOC_SENTENCES:
+            first, end = documents.document_starts[document : document + 2]
+            starts = documents.sentence_starts[first : end + 1]
+            yield from _sentences_that_fit(starts[:-1], starts[1:], max_tokens)
+        elif settings.instance_format == SENTENCE_PAIR:
+            yield from _sentence_pairs_of_document(available, document, settings, rng)
+        else:
+            yield from _pairs_of_document(available, document, settings, rng)

@@ -14,7 +14,7 @@ Source: ALBERT (arXiv 1909.11942), section 4.1, for the n-gram lengths.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,10 +23,88 @@ from albert_tf.data.settings import MaskingSettings
 
 MASK_SHARE = 0.8  # fraction of the chosen tokens replaced by [MASK]
 KEPT_SHARE = 0.1  # fraction left unchanged; the others are replaced by random tokens
+_PHILOX_BLOCK = 4  # numbers for each step of the counter of NumPy's Philox generator
 
 # As in Google's program, which omits ', = and >: pieces that contain one of these start a word.
 _PUNCTUATION = frozenset('!"#$%&()*+,-./:;?@[\\]^_`{|}~')
 _LETTERS_AND_PUNCTUATION = _PUNCTUATION | frozenset("abcdefghijklmnopqrstuvwxyz")
+
+
+class Draws(Protocol):
+    """The random numbers of a batch of instances."""
+
+    def uniform(self, rows: NDArray[np.integer]) -> NDArray[np.float64]:
+        """Returns the next number in [0, 1) of each row: float64 [n].
+
+        Args:
+            rows: [n], indices of instances, ascending. One that is repeated gets several numbers.
+        """
+
+    def integers(self, rows: NDArray[np.integer], limit: int) -> NDArray[np.int32]:
+        """Returns the next integer in [0, limit) of each row: int32 [n]; `rows` as above."""
+
+
+class SharedDraws:
+    """Draws from one generator: the numbers of a row depend on the other rows of the batch.
+
+    Args:
+        rng: the generator.
+    """
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self._rng = rng
+
+    def uniform(self, rows: NDArray[np.integer]) -> NDArray[np.float64]:
+        """See `Draws`."""
+        return self._rng.random(len(rows))
+
+    def integers(self, rows: NDArray[np.integer], limit: int) -> NDArray[np.int32]:
+        """See `Draws`."""
+        return self._rng.integers(0, limit, len(rows), dtype=np.int32)
+
+
+class NumberedDraws:
+    """Draws of numbered instances: their numbers depend only on the seed and the instance's number.
+
+    Row n of an endless table of random numbers belongs to instance n. A batch is the same as a part
+    of a larger one, whatever process makes it.
+
+    Args:
+        seed: random seed of the table.
+        first: number of the first instance in the batch; the others follow it.
+        count: number of instances.
+        settings: how they are masked.
+        seq_length: S.
+    """
+
+    def __init__(
+        self,
+        seed: tuple[int, ...],
+        first: int,
+        count: int,
+        settings: MaskingSettings,
+        seq_length: int,
+    ) -> None:
+        # Two numbers for each candidate that is tried, and two for each prediction; tokens are
+        # chosen twice with `do_permutation`, and permuted.
+        draws = 2 * seq_length * (1 + settings.do_permutation) + 3 * settings.prediction_slots
+        blocks = -(-draws // _PHILOX_BLOCK)
+        bits = np.random.Philox(seed=np.random.SeedSequence(seed)).advance(first * blocks)
+        self._table = np.random.Generator(bits).random((count, blocks * _PHILOX_BLOCK))
+        self._used = np.zeros(count, np.int64)  # how many numbers of each row
+
+    def uniform(self, rows: NDArray[np.integer]) -> NDArray[np.float64]:
+        """See `Draws`."""
+        wanted = np.bincount(rows, minlength=len(self._used))  # [N]
+        before = wanted.cumsum() - wanted  # [N], numbers for earlier rows
+        columns = self._used[rows] + np.arange(len(rows)) - before[rows]  # [n]
+        self._used += wanted
+        drawn: NDArray[np.float64] = self._table[rows, columns]
+        return drawn
+
+    def integers(self, rows: NDArray[np.integer], limit: int) -> NDArray[np.int32]:
+        """See `Draws`."""
+        return (self.uniform(rows) * limit).astype(np.int32)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,7 +211,7 @@ def _choose(
     candidates: _Candidates,
     budget: NDArray[np.int64],
     probabilities: NDArray[np.float64],
-    rng: np.random.Generator,
+    draws: Draws,
     taken: NDArray[np.bool_],
 ) -> None:
     """Chooses n-grams of candidates until the budgets are spent, and marks them in `taken`.
@@ -146,7 +224,7 @@ def _choose(
         candidates: the candidates.
         budget: int64 [N], maximum number of positions to choose.
         probabilities: float64 [ngram], probability of each n-gram length.
-        rng: random generator.
+        draws: the random numbers.
         taken: bool [N, C + ngram + 1], candidates chosen so far; updated in place.
     """
     width = taken.shape[1]
@@ -160,12 +238,12 @@ def _choose(
     while rows.size:
         # Fisher-Yates shuffle: draws the next candidate of a random permutation of each row.
         base = rows * width
-        swap = base + step + (rng.random(rows.size) * (counts[rows] - step)).astype(np.int64)
+        swap = base + step + (draws.uniform(rows) * (counts[rows] - step)).astype(np.int64)
         candidate = order.take(swap)
         order[swap] = order.take(base + step)
 
         at = base + candidate
-        length = 1 + np.searchsorted(thresholds, rng.random(rows.size), side="right")
+        length = 1 + np.searchsorted(thresholds, draws.uniform(rows), side="right")
         begin, remaining = flat_ends.take(at), left.take(rows)
         size = flat_ends.take(at + length) - begin
         for _ in range(len(thresholds)):
@@ -197,25 +275,36 @@ def _positions_of(
 
 
 def _replace(
-    original: NDArray[np.int32], mask_id: int, vocab_size: int, rng: np.random.Generator
+    original: NDArray[np.int32],
+    rows: NDArray[np.int64],
+    mask_id: int,
+    vocab_size: int,
+    draws: Draws,
 ) -> NDArray[np.int32]:
     """Returns the tokens that replace the chosen ones: [MASK], the original or a random token.
 
     The choice is made independently for each token, not once per word.
+
+    Args:
+        original: int32 [n], the chosen tokens.
+        rows: int64 [n], the instance of each, ascending.
+        mask_id: id of [MASK].
+        vocab_size: V.
+        draws: the random numbers.
     """
-    draw = rng.random(len(original))
+    draw = draws.uniform(rows)  # [n]
     # Random tokens come from the whole vocabulary, special tokens included, as in Google's program.
-    replaced = rng.integers(0, vocab_size, len(original), dtype=np.int32)
+    replaced = draws.integers(rows, vocab_size)  # [n]
     replaced = np.where(draw < MASK_SHARE + KEPT_SHARE, original, replaced)
     return np.where(draw < MASK_SHARE, np.int32(mask_id), replaced)
 
 
 def _permute_within_rows(
-    positions: NDArray[np.int64], seq_length: int, rng: np.random.Generator
+    positions: NDArray[np.int64], seq_length: int, draws: Draws
 ) -> NDArray[np.int64]:
     """Shuffles ascending flat `positions` within each row of the batch."""
-    keys = rng.random(len(positions))
-    return positions[np.lexsort((keys, positions // seq_length))]
+    rows = positions // seq_length
+    return positions[np.lexsort((draws.uniform(rows), rows))]
 
 
 def _predictions(
@@ -256,7 +345,7 @@ def mask_batch(
     settings: MaskingSettings,
     mask_id: int,
     vocab_size: int,
-    rng: np.random.Generator,
+    draws: Draws,
     labels: NDArray[np.int32] | None = None,
 ) -> dict[str, NDArray[Any]]:
     """Chooses the tokens to predict and masks them, or replaces them with random tokens.
@@ -272,7 +361,7 @@ def mask_batch(
         settings: how tokens are chosen.
         mask_id: id of [MASK].
         vocab_size: V; random tokens are drawn uniformly from the whole vocabulary.
-        rng: random generator.
+        draws: the random numbers.
         labels: int32 [N, S], the ids to predict; defaults to `input_ids`.
 
     Returns:
@@ -290,14 +379,16 @@ def mask_batch(
     candidates = _find_candidates(word_starts, maskable, settings)
     taken = np.zeros(candidates.ends.shape, bool)
 
-    _choose(candidates, budget, probabilities, rng, taken)
+    _choose(candidates, budget, probabilities, draws, taken)
     positions = _positions_of(taken, candidates, maskable)
-    masked.reshape(-1)[positions] = _replace(input_ids.take(positions), mask_id, vocab_size, rng)
+    masked.reshape(-1)[positions] = _replace(
+        input_ids.take(positions), positions // seq_length, mask_id, vocab_size, draws
+    )
     if settings.do_permutation:
-        _choose(candidates, budget, probabilities, rng, taken)
+        _choose(candidates, budget, probabilities, draws, taken)
         both = _positions_of(taken, candidates, maskable)
         moved = np.setdiff1d(both, positions, assume_unique=True)
-        source = _permute_within_rows(moved, seq_length, rng)
+        source = _permute_within_rows(moved, seq_length, draws)
         masked.reshape(-1)[moved] = input_ids.take(source)
         positions = both
     predictions = _predictions(positions, labels, settings.prediction_slots)

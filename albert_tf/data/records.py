@@ -66,12 +66,14 @@ class RecordFileInfo:
         instances: number of records.
         settings: settings of the data program: max_seq_length, sentence_objective, …
         vocabulary: the vocabulary's `checksum` (SHA-256 of its file), `size` and `file`.
+        mask_id: id of [MASK]; None in files of earlier versions.
         metadata_file: path of the metadata file.
     """
 
     instances: int
     settings: dict[str, Any]
     vocabulary: dict[str, Any]
+    mask_id: int | None
     metadata_file: str
 
 
@@ -507,6 +509,7 @@ def read_metadata(record_files: Sequence[str]) -> dict[str, RecordFileInfo]:
                         instances=entry["instances"],
                         settings=metadata["settings"],
                         vocabulary=metadata["vocabulary"],
+                        mask_id=metadata.get("mask_id"),
                         metadata_file=metadata_file,
                     )
     return result

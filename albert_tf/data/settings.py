@@ -14,10 +14,14 @@ from absl import logging
 
 from albert_tf import files, sentence_objectives
 from albert_tf.data.corpus import INPUT_FORMATS, SENTENCES
-from albert_tf.sentence_objectives import NSP, SOP, SentenceObjective, find
+from albert_tf.sentence_objectives import NONE, NSP, SOP, SentenceObjective, find
 from albert_tf.settings import MODEL, REQUIRED, TRAINING, SettingsGroup, setting
 
+# What an instance is made of; RoBERTa (arXiv 1907.11692), section 4.2.
+SEGMENT_PAIR, SENTENCE_PAIR = "segment_pair", "sentence_pair"
+FULL_SENTENCES, DOC_SENTENCES = "full_sentences", "doc_sentences"
 SPECIAL_TOKENS_PER_PAIR = 3  # [CLS] A [SEP] B [SEP]
+PAIR_FORMATS, SINGLE_FORMATS = (SEGMENT_PAIR, SENTENCE_PAIR), (FULL_SENTENCES, DOC_SENTENCES)
 MIN_TARGET = 2  # tokens; the shortest target length of a segment pair
 # Tokens; no model has more positions, and arrays of this width fit into memory.
 MAX_LENGTH = 1 << 16
@@ -122,7 +126,11 @@ class MaskingSettings(SettingsGroup):
     GROUP = "masking"
 
     masked_lm_prob: float = setting(
-        0.15, "Fraction of the tokens to mask; 0 masks none.", minimum=0, maximum=1
+        0.15,
+        "Fraction of the tokens to mask; 0 masks none.",
+        minimum=0,
+        maximum=1,
+        decides=TRAINING,
     )
     max_predictions_per_seq: int = setting(
         20,
@@ -132,16 +140,25 @@ class MaskingSettings(SettingsGroup):
         decides=TRAINING,
     )
     ngram: int = setting(
-        3, "Maximum length of a masked n-gram, in words.", minimum=1, maximum=MAX_NGRAM
+        3,
+        "Maximum length of a masked n-gram, in words.",
+        minimum=1,
+        maximum=MAX_NGRAM,
+        decides=TRAINING,
     )
     favor_shorter_ngram: bool = setting(
         True,
         "Mask n-grams of n words with a probability proportional to 1/n, instead of favoring "
         "longer ones.",
+        decides=TRAINING,
     )
-    do_whole_word_mask: bool = setting(True, "Mask all pieces of a word together.")
+    do_whole_word_mask: bool = setting(
+        True, "Mask all pieces of a word together.", decides=TRAINING
+    )
     do_permutation: bool = setting(
-        False, "Also permute as many other tokens among their positions, and predict them."
+        False,
+        "Also permute as many other tokens among their positions, and predict them.",
+        decides=TRAINING,
     )
 
     def __post_init__(self) -> None:
@@ -161,8 +178,8 @@ class InstanceSettings(MaskingSettings, SequenceSettings):
 
     Raises:
         ValueError: sequences are too short for a segment pair, random_next_sentence contradicts
-            sentence_objective, or albert_zh_compat is combined with an option that albert_zh does
-            not have.
+            sentence_objective, sentence_objective needs pairs and instance_format has none, or
+            albert_zh_compat is combined with an option that albert_zh does not have.
     """
 
     GROUP = "instances"
@@ -172,17 +189,26 @@ class InstanceSettings(MaskingSettings, SequenceSettings):
         "Number of passes over the text, each with different segment pairs and masks.",
         minimum=1,
     )
+    instance_format: str = setting(
+        SEGMENT_PAIR,
+        "What an instance consists of: two segments of several sentences (segment_pair), two "
+        "sentences (sentence_pair), as many sentences as fit, with a separator between documents "
+        "(full_sentences), or the same within one document (doc_sentences). The last two have no "
+        "pairs, and need sentence_objective=none, which is their default.",
+        choices=(*PAIR_FORMATS, *SINGLE_FORMATS),
+    )
     short_seq_prob: float = setting(
         0.1,
-        "Probability that the pairs of a document in one pass are shorter, with a random length; "
-        "0 makes all of full length.",
+        "Probability that the segment pairs of a document in one pass are shorter, with a random "
+        "length; 0 makes all of full length.",
         minimum=0,
         maximum=1,
     )
     sentence_objective: str | None = setting(
         None,
         "What is to be learned from segment pairs: whether they are in order or swapped (sop), "
-        "whether the second one is random (nsp) or nothing (none); if not given, sop.",
+        "whether the second one is random (nsp) or nothing (none); if not given, sop, or none "
+        "without pairs.",
         choices=sentence_objectives.OBJECTIVES.keys(),  # of the moment, with one's own
         decides=MODEL,
     )
@@ -206,18 +232,25 @@ class InstanceSettings(MaskingSettings, SequenceSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        smallest = SPECIAL_TOKENS_PER_PAIR + MIN_TARGET
+        smallest = self.num_special_tokens + MIN_TARGET
         if self.max_seq_length < smallest:
             raise ValueError(
                 f"max_seq_length={self.max_seq_length}: expected {smallest} or more, for "
-                f"{SPECIAL_TOKENS_PER_PAIR} special tokens and {MIN_TARGET} others"
+                f"{self.num_special_tokens} special tokens and {MIN_TARGET} others"
             )
         if self.random_next_sentence and self.sentence_objective not in (None, NSP):
             raise ValueError(
                 f"sentence_objective={self.sentence_objective!r} contradicts random_next_sentence, "
                 f"which is Google's flag for {NSP!r}: give one of them"
             )
+        if not self.has_pairs and self.objective != find(NONE):
+            raise ValueError(
+                f"sentence_objective={self.objective.abbreviation!r} needs pairs, which "
+                f"instance_format={self.instance_format!r} does not have: expected {NONE!r}, or "
+                f"instance_format={' or '.join(PAIR_FORMATS)}"
+            )
         unknown = {
+            f"instance_format={self.instance_format}": self.instance_format != SEGMENT_PAIR,
             "ngram above 1": self.ngram > 1,
             "do_permutation": self.do_permutation,
             f"sentence_objective={self.objective.abbreviation}": self.objective != find(SOP),
@@ -231,7 +264,18 @@ class InstanceSettings(MaskingSettings, SequenceSettings):
     @property
     def objective(self) -> SentenceObjective:
         """The sentence objective that the records are for."""
-        return find(self.sentence_objective or (NSP if self.random_next_sentence else SOP))
+        default = SOP if self.has_pairs else NONE
+        return find(self.sentence_objective or (NSP if self.random_next_sentence else default))
+
+    @property
+    def has_pairs(self) -> bool:
+        """Whether an instance has two segments."""
+        return self.instance_format in PAIR_FORMATS
+
+    @property
+    def num_special_tokens(self) -> int:
+        """Number of tokens of an instance that are not from the text, without separators in it."""
+        return SPECIAL_TOKENS_PER_PAIR - (not self.has_pairs)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

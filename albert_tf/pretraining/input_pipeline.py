@@ -36,6 +36,7 @@ import tensorflow as tf
 
 from albert_tf.data import records
 from albert_tf.files import is_remote
+from albert_tf.pretraining.dynamic_masking import DynamicMasking
 from albert_tf.pretraining.record_files import (
     UNPARSABLE,
     Features,
@@ -123,6 +124,7 @@ def training_dataset(
     seed: int,
     start: int = 0,
     rows: slice | None = None,
+    masking: DynamicMasking | None = None,
 ) -> tf.data.Dataset:
     """Returns an infinite dataset of batches of parsed records.
 
@@ -134,6 +136,7 @@ def training_dataset(
         start: number of records read before; the first batch starts at this record.
         rows: the rows of each batch that this process trains on, if several processes share it;
             None for all. The records of the other rows are not read.
+        masking: masks the batches; None if the records contain masked tokens.
 
     Returns:
         A dataset of feature name → tensor [B, …] (only `rows` of it, if given); integers are int32.
@@ -147,17 +150,34 @@ def training_dataset(
         for group in _training_groups(files, seed, start):
             yield from _read_group(group, is_own, all(own))
 
-    return _parsed(_dataset_of(blocks).rebatch(sum(own), drop_remainder=True), features)
+    batches = _dataset_of(blocks).rebatch(sum(own), drop_remainder=True)
+    return _parsed(batches, features, masking, start + own.index(True), batch_size)
 
 
-def _parsed(dataset: tf.data.Dataset, features: Features) -> tf.data.Dataset:
-    """Returns a dataset of parsed batches, made from one of serialized records, string [B]."""
+def _parsed(
+    dataset: tf.data.Dataset,
+    features: Features,
+    masking: DynamicMasking | None,
+    first: int,
+    batch_size: int,
+) -> tf.data.Dataset:
+    """Returns a dataset of parsed batches, made from one of serialized records.
+
+    Args:
+        dataset: a dataset of serialized records, string [own rows of each batch].
+        features: name → shape and type of each feature.
+        masking: masks the batches; None to leave them as they are.
+        first: number of the first record.
+        batch_size: how many records further the first one of the next batch is.
+    """
 
     @tf.autograph.experimental.do_not_convert  # not needed, and takes time
-    def parse_batch(serialized: tf.Tensor) -> dict[str, tf.Tensor]:
-        return parse(serialized, features)
+    def parse_batch(index: tf.Tensor, serialized: tf.Tensor) -> dict[str, tf.Tensor]:
+        batch = parse(serialized, features)
+        return masking.mask(batch, first + index * batch_size) if masking else batch
 
-    return prefetch(dataset.map(parse_batch, num_parallel_calls=PARSED_AT_ONCE))
+    numbered = dataset.enumerate()
+    return prefetch(numbered.map(parse_batch, num_parallel_calls=PARSED_AT_ONCE))
 
 
 def _dataset_of(blocks: Callable[[], Iterator[list[bytes]]]) -> tf.data.Dataset:
@@ -280,16 +300,28 @@ def _interleave(lengths: Iterable[int]) -> Iterator[int]:
 
 
 def evaluation_dataset(
-    files: Sequence[RecordFile], features: Features, batch_size: int
+    files: Sequence[RecordFile],
+    features: Features,
+    batch_size: int,
+    masking: DynamicMasking | None = None,
 ) -> tf.data.Dataset:
-    """Returns a dataset with each record once, in order; the last batch may be smaller."""
+    """Returns a dataset with each record once, in order; the last batch may be smaller.
+
+    Args:
+        files: the record files.
+        features: name → shape and type of each feature.
+        batch_size: B.
+        masking: as in `training_dataset`. The masks of a record are always the same.
+    """
+    if masking is not None:
+        masking = masking.for_evaluation()
 
     def blocks() -> Iterator[list[bytes]]:
         contents = itertools.chain.from_iterable(map(_read, files))
         while block := list(itertools.islice(contents, batch_size)):
             yield block
 
-    return _parsed(_dataset_of(blocks), features)
+    return _parsed(_dataset_of(blocks), features, masking, 0, batch_size)
 
 
 def first_batch(file: RecordFile, features: Features, batch_size: int) -> dict[str, tf.Tensor]:

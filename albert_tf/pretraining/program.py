@@ -11,6 +11,7 @@ import dataclasses
 import math
 import os
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from absl import logging
 
@@ -20,7 +21,8 @@ from albert_tf.checkpoints.names import GLOBAL_STEP
 from albert_tf.checkpoints.pretrained import ModelSource
 from albert_tf.checkpoints.run_record import TrainedWith
 from albert_tf.config import AlbertConfig
-from albert_tf.pretraining import input_pipeline, record_files
+from albert_tf.pretraining import dynamic_masking, input_pipeline, record_files
+from albert_tf.pretraining.dynamic_masking import DynamicMasking
 from albert_tf.pretraining.record_files import RecordFile
 from albert_tf.pretraining.settings import Settings
 from albert_tf.pretraining.task import PretrainingTask, format_results, write_pretraining_results
@@ -85,29 +87,28 @@ def _run(settings: Settings, workers: Workers | None) -> Result:
     config = session.read_config(settings.output_dir, settings.albert_config_file or "")
     objective = settings.sentence_objective or record_files.find_objective(settings.input_file)
     settings = dataclasses.replace(settings, sentence_objective=objective)
-    lengths = settings.max_seq_length, settings.max_predictions_per_seq
+    lengths = settings.max_seq_length, settings.prediction_slots
     task = PretrainingTask(config, *lengths, objective, settings.sentence_loss_weight)
     with (
         run_directory.made(settings.output_dir, is_shared=workers is not None),
         session.open_session(settings, config, workers) as opened,
         reporting.of_run(settings) as reports,
     ):
-        skip = settings.skip_bad_records
-        train_files = eval_files = task.find_records(settings.input_file, "input_file", skip)
+        train_records = eval_records = find_records(settings, task, "input_file")
         if settings.do_eval and settings.eval_input_file:
-            eval_files = task.find_records(settings.eval_input_file, "eval_input_file", skip)
+            eval_records = find_records(settings, task, "eval_input_file")
         checksums = record_files.Checksums(settings.output_dir)
-        known = describe_contents(train_files, eval_files, checksums)
+        known = describe_contents(train_records.files, eval_records.files, checksums)
         identity = opened.identify(settings, known)
         evaluator = None
         if settings.do_eval and opened.is_chief:
-            evaluator = make_evaluator(settings, task, eval_files, checksums, reports)
+            evaluator = make_evaluator(settings, task, eval_records, checksums, reports)
         if settings.do_train:
-            record_files.check_batch_size(train_files, settings.train_batch_size)
+            record_files.check_batch_size(train_records.files, settings.train_batch_size)
         if opened.is_chief:
             checksums.keep()
         if settings.do_train:
-            train(settings, task, train_files, opened, identity, evaluator, reports)
+            train(settings, task, train_records, opened, identity, evaluator, reports)
         if not opened.is_chief:
             logging.info("Training finished. Only the first worker evaluates and exports.")
             return Result(settings.output_dir, has_files=False)
@@ -116,6 +117,50 @@ def _run(settings: Settings, workers: Workers | None) -> Result:
             export(settings.export_dir, settings.output_dir, task)
         opened.begin_work()
         return Result(settings.output_dir, tuple(evaluations))
+
+
+class Records(NamedTuple):
+    """The records to train or to evaluate on.
+
+    Attributes:
+        files: the record files.
+        features: what to read from them.
+        masking: masks the batches; None if the records contain masked tokens.
+    """
+
+    files: Sequence[RecordFile]
+    features: record_files.Features
+    masking: DynamicMasking | None = None
+
+
+def find_records(settings: Settings, task: PretrainingTask, flag: str) -> Records:
+    """Returns the records of a setting, checked against the task.
+
+    With dynamic masking, the records to evaluate on may contain masked tokens.
+
+    Args:
+        settings: the settings of the run.
+        task: the pre-training task.
+        flag: the setting, input_file or eval_input_file.
+
+    Raises:
+        ValueError: see `PretrainingTask.find_records`; or the records are to be masked, but contain
+            masked tokens.
+    """
+    patterns, features, masking = getattr(settings, flag), task.features, None
+    if settings.dynamic_masking:
+        paths = record_files.list_paths(patterns, flag)
+        masking = dynamic_masking.for_records(paths, settings, settings.seed)
+        if masking is not None:
+            features = task.unmasked_features
+        elif settings.do_train and flag == "input_file":
+            raise ValueError(
+                f"--dynamic_masking: expected records that create_pretraining_data.py wrote with "
+                f"--masked_lm_prob=0, and a metadata file beside them that says so, but {paths[0]} "
+                "contains masked tokens or has no metadata"
+            )
+    found = task.find_records(patterns, flag, settings.skip_bad_records, features)
+    return Records(found, features, masking)
 
 
 def describe_contents(
@@ -143,7 +188,7 @@ def describe_contents(
 def train(
     settings: Settings,
     task: PretrainingTask,
-    train_files: Sequence[RecordFile],
+    records: Records,
     opened: session.Session,
     identity: TrainedWith | None = None,
     evaluator: CheckpointEvaluator | None = None,
@@ -154,7 +199,7 @@ def train(
     Args:
         settings: the settings of the run.
         task: the pre-training task.
-        train_files: the training records.
+        records: the training records.
         opened: the session, with devices and folder.
         identity: what the run is trained with.
         evaluator: evaluates each checkpoint; None for no evaluation.
@@ -172,27 +217,28 @@ def train(
         reports=reports,
     )
     name_optimizer_of_layout(settings, task.config)
-    session.log_plan(trainer, schedule, sum(file.num_records for file in train_files))
+    session.log_plan(trainer, schedule, sum(file.num_records for file in records.files))
     opened.begin_work()
     if opened.is_chief:
-        record_files.keep_vocabulary(train_files, settings.output_dir, settings.model_folder)
+        record_files.keep_vocabulary(records.files, settings.output_dir, settings.model_folder)
     if evaluator is not None:
         evaluator.begin(trainer.step)
     batch_size = settings.train_batch_size
     rows = devices.local_rows(strategy, batch_size)
     if rows.stop - rows.start < batch_size:
-        record_files.warn_of_repeated_reading(train_files)
+        record_files.warn_of_repeated_reading(records.files)
 
     def batches_from(step: int) -> Iterator[Batch]:
         dataset = input_pipeline.training_dataset(
-            train_files,
-            task.features,
+            records.files,
+            records.features,
             batch_size,
             settings.seed,
             start=step * batch_size,
             rows=rows,
+            masking=records.masking,
         )
-        return input_pipeline.batches(dataset, train_files, task.features)
+        return input_pipeline.batches(dataset, records.files, records.features)
 
     trainer.train(batches_from, evaluator.after_save if evaluator is not None else None)
 
@@ -211,7 +257,7 @@ def make_schedule(settings: Settings) -> optimization.WarmUpPolynomialDecay:
 def make_evaluator(
     settings: Settings,
     task: PretrainingTask,
-    eval_files: Sequence[RecordFile],
+    records: Records,
     checksums: record_files.Checksums,
     reports: Reports | None = None,
 ) -> CheckpointEvaluator:
@@ -220,18 +266,21 @@ def make_evaluator(
     Args:
         settings: the settings of the run.
         task: the pre-training task.
-        eval_files: the records to evaluate on.
+        records: the records to evaluate on.
         checksums: of the files.
         reports: of the run, as in `Curves`.
     """
     batch_size, max_steps = settings.eval_batch_size, settings.max_eval_steps
     objective = task.objective.abbreviation, task.sentence_loss_weight
-    dataset = input_pipeline.evaluation_dataset(eval_files, task.features, batch_size)
+    dataset = input_pipeline.evaluation_dataset(
+        records.files, records.features, batch_size, records.masking
+    )
+    masks = [] if records.masking is None else [records.masking.for_evaluation()]
     model = task.build_model()
     one_checkpoint = evaluation.Evaluator(model, task, dataset, max_steps)
 
     def measure() -> dict[str, float]:
-        with input_pipeline.damage_named(eval_files, task.features):
+        with input_pipeline.damage_named(records.files, records.features):
             return one_checkpoint.evaluate()
 
     return CheckpointEvaluator(
@@ -239,7 +288,7 @@ def make_evaluator(
         model,
         measure,
         task.selection_metric,
-        evaluation.digest(checksums.of(eval_files), batch_size, max_steps, *objective),
+        evaluation.digest(checksums.of(records.files), batch_size, max_steps, *objective, *masks),
         write_pretraining_results,
         reports=reports,
     )

@@ -75,6 +75,22 @@ class RecordFile:
     damaged: tuple[int, ...] | None = None
 
 
+def list_paths(patterns: str, flag: str) -> list[str]:
+    """Returns the record files that match some patterns.
+
+    Args:
+        patterns: paths and glob patterns, separated by commas.
+        flag: the setting that they come from, for error messages.
+
+    Raises:
+        ValueError: no file matches.
+    """
+    paths = records.exclude_own_files(files.expand_patterns(patterns, f"--{flag}"))
+    if not paths:
+        raise ValueError(f"--{flag}={patterns}: matches no record file")
+    return paths
+
+
 def find_record_files(paths: Sequence[str]) -> list[RecordFile]:
     """Returns the files with their numbers of records, from the metadata or else counted.
 
@@ -290,8 +306,7 @@ def find_objective(patterns: str) -> str:
     Raises:
         ValueError: it is not registered here. The message names the metadata file.
     """
-    paths = records.exclude_own_files(files.expand_patterns(patterns, "--input_file"))
-    for info in records.read_metadata(paths).values():
+    for info in records.read_metadata(list_paths(patterns, "input_file")).values():
         name: str = info.settings.get("sentence_objective", SOP)
         if name not in OBJECTIVES:
             raise ValueError(

@@ -21,8 +21,13 @@ from albert_tf.training.settings import (
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RecordSettings(InputSettings, SequenceSettings):
-    """The pre-training records and their shape."""
+class RecordSettings(InputSettings, MaskingSettings, SequenceSettings):
+    """The pre-training records, their shape and their masks.
+
+    Raises:
+        ValueError: a setting of masking is given without dynamic_masking, or nothing would be
+            masked.
+    """
 
     GROUP = "data"
 
@@ -44,11 +49,34 @@ class RecordSettings(InputSettings, SequenceSettings):
         MaskingSettings,
         "max_predictions_per_seq",
         20,
-        "Maximum number of masked tokens per sequence of the records.",
+        "Maximum number of masked tokens per sequence; that of the records, unless "
+        "dynamic_masking is set.",
+    )
+    dynamic_masking: bool = setting(
+        False,
+        "Mask tokens during training, differently in every epoch; the records must have been "
+        "created with masked_lm_prob=0. The other settings of masking only apply to this.",
+        group="masking",
+        decides=TRAINING,
     )
     skip_bad_records: bool = setting(
         False, "Skip damaged records and report their number, instead of stopping."
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.dynamic_masking and self.masked_lm_prob == 0:
+            raise ValueError("masked_lm_prob=0 masks nothing: expected more with dynamic_masking")
+        of_masking = {field.name for field in dataclasses.fields(MaskingSettings)}
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            is_given = value != field.default and field.name != "max_predictions_per_seq"
+            if field.name in of_masking and is_given and not self.dynamic_masking:
+                raise ValueError(
+                    f"{field.name}={value} has no effect, because the records contain the masked "
+                    "tokens. Set dynamic_masking to mask during training, or create the records "
+                    f"with {field.name}={value}."
+                )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -142,7 +170,10 @@ class Settings(RunSettings, RecordSettings):
         "if not given, nothing is exported.",
     )
     masked_lm_budget: int = setting(
-        0, "Only 0 is supported: the records hold the masked tokens.", group="compatibility"
+        0,
+        "Only 0 is supported: Google's program fails with other values. To mask tokens during "
+        "training, set dynamic_masking.",
+        group="compatibility",
     )
 
     def check_paths(self) -> None:
@@ -162,6 +193,6 @@ class Settings(RunSettings, RecordSettings):
         super().__post_init__()
         if self.masked_lm_budget:
             raise ValueError(
-                f"masked_lm_budget={self.masked_lm_budget}: expected 0, because the tokens are "
-                "already masked in the records"
+                f"masked_lm_budget={self.masked_lm_budget}: expected 0. Set dynamic_masking to "
+                "mask tokens during training."
             )

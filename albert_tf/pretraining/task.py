@@ -19,6 +19,7 @@ from albert_tf.data import records
 from albert_tf.modeling import AlbertForPretraining
 from albert_tf.ops import cross_entropy
 from albert_tf.pretraining import input_pipeline, record_files
+from albert_tf.pretraining.dynamic_masking import MADE_BY_MASKING, TOKEN_BOUNDARY
 from albert_tf.sentence_objectives import SOP, find
 from albert_tf.training.evaluation import Evaluation, heading
 
@@ -28,7 +29,7 @@ LABELS = "next_sentence_labels"  # BERT's name, of the labels of any sentence ob
 FLAG_OF_FEATURE = {
     name: width
     for name, (_, width) in records.FEATURES.items()
-    if isinstance(width, str) and name != "token_boundary"
+    if isinstance(width, str) and name != TOKEN_BOUNDARY
 }
 
 Sums = dict[str, tuple[tf.Tensor, tf.Tensor]]
@@ -83,8 +84,20 @@ class PretrainingTask:
         """Returns the model with random weights."""
         return AlbertForPretraining(self.config, self.objective.abbreviation)
 
+    @property
+    def unmasked_features(self) -> record_files.Features:
+        """The features to read from records for dynamic masking."""
+        found = {
+            name: feature for name, feature in self.features.items() if name not in MADE_BY_MASKING
+        }
+        return found | {TOKEN_BOUNDARY: self.features["input_mask"]._replace(is_mask=False)}
+
     def find_records(
-        self, patterns: str, flag: str, skip_bad_records: bool = False
+        self,
+        patterns: str,
+        flag: str,
+        skip_bad_records: bool = False,
+        features: record_files.Features | None = None,
     ) -> list[record_files.RecordFile]:
         """Returns the record files that match `patterns`, checked against this task.
 
@@ -92,35 +105,33 @@ class PretrainingTask:
             patterns: paths and glob patterns, separated by commas.
             flag: the setting that they come from, for error messages.
             skip_bad_records: whether to read all records now, and skip corrupt ones.
+            features: what to read from the records; by default `features` of this task.
 
         Raises:
             ValueError: no file matches, a file is corrupt, its records have different lengths or
                 were created for another sentence objective, or its vocabulary is larger than the
                 model's.
         """
-        paths = records.exclude_own_files(files.expand_patterns(patterns, f"--{flag}"))
-        if not paths:
-            raise ValueError(f"--{flag}={patterns}: matches no record file")
+        features = features or self.features
+        paths = record_files.list_paths(patterns, flag)
         self._check_metadata(paths)
         for path in paths:
-            record_files.check_features(path, self.features, FLAG_OF_FEATURE)
+            record_files.check_features(path, features, FLAG_OF_FEATURE)
         if skip_bad_records:
-            found = record_files.scan_record_files(paths, self.features)
+            found = record_files.scan_record_files(paths, features)
         else:
             found = record_files.find_record_files(paths)
-        for file in found:
-            self._check_first_records(file)
+        for file in found:  # also detects a wrong vocabulary
+            batch = input_pipeline.first_batch(file, features, CHECKED_RECORDS)
+            weights = batch.get("masked_lm_weights")
+            if weights is not None and not tf.reduce_any(weights > 0):
+                logging.warning(
+                    "%s: the first records have no masked tokens (created with "
+                    "--masked_lm_prob=0?): the model learns only the sentence objective from them. "
+                    "Set --dynamic_masking to mask tokens during training.",
+                    file.path,
+                )
         return found
-
-    def _check_first_records(self, file: record_files.RecordFile) -> None:
-        """Reads the first records, to detect a wrong vocabulary and the lack of masked tokens."""
-        batch = input_pipeline.first_batch(file, self.features, CHECKED_RECORDS)
-        if not tf.reduce_any(batch["masked_lm_weights"] > 0):
-            logging.warning(
-                "%s: the first records have no masked tokens (created with --masked_lm_prob=0?): "
-                "the model learns only the sentence objective from them",
-                file.path,
-            )
 
     def _check_metadata(self, paths: Sequence[str]) -> None:
         """Checks vocabulary and sentence objective of the records that have metadata."""

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from albert_tf.data.masking import (
+    NumberedDraws,
+    SharedDraws,
     mask_batch,
     ngram_probabilities,
     num_to_predict,
@@ -34,13 +36,16 @@ def make_batch(rows, seq_length=11):
     return input_ids, starts, input_ids > SEP
 
 
-def mask(rows, budget, settings=None, seed=5, seq_length=11, labels=None):
+def mask(rows, budget, settings=None, seed=5, seq_length=11, labels=None, numbered=False):
     input_ids, starts, maskable = make_batch(rows, seq_length)
     settings = settings or MaskingSettings(max_predictions_per_seq=7)
     budgets = np.broadcast_to(np.asarray(budget), len(rows)).astype(np.int64)
-    rng = np.random.default_rng(seed)
+    if numbered:
+        draws = NumberedDraws((seed,), 3, len(rows), settings, seq_length)
+    else:
+        draws = SharedDraws(np.random.default_rng(seed))
     batch = mask_batch(
-        input_ids, starts, maskable, budgets, settings, MASK, VOCAB_SIZE, rng, labels
+        input_ids, starts, maskable, budgets, settings, MASK, VOCAB_SIZE, draws, labels
     )
     return input_ids, batch
 
@@ -166,11 +171,13 @@ def test_rows_without_a_candidate_or_a_budget_are_unchanged():
 
 
 @pytest.mark.parametrize("row", ["CwwwwwwSwwwwwS", "CwcwwccwSwcwwS"])
-@pytest.mark.parametrize("ngram", [1, 3, 4])
-def test_chosen_sets_have_the_distribution_of_the_official_algorithm(row, ngram):
+@pytest.mark.parametrize(
+    ("ngram", "numbered"), [(1, False), (3, False), (4, False), (3, True), (4, True)]
+)
+def test_chosen_sets_have_the_distribution_of_the_official_algorithm(row, ngram, numbered):
     count, budget = 6000, 4
     settings = MaskingSettings(ngram=ngram, max_predictions_per_seq=7)
-    _, batch = mask([row] * count, budget, settings, seq_length=17)
+    _, batch = mask([row] * count, budget, settings, seq_length=17, numbered=numbered)
     found = collections.Counter(map(tuple, positions_of(batch)))
     rng = random.Random(7)
     expected = collections.Counter(
@@ -216,10 +223,11 @@ def test_only_chosen_positions_change():
     np.testing.assert_array_equal(batch["input_ids"][~chosen], input_ids[~chosen])
 
 
-def test_eighty_percent_are_masked_ten_kept_ten_random():
+@pytest.mark.parametrize("numbered", [False, True])
+def test_eighty_percent_are_masked_ten_kept_ten_random(numbered):
     row = "C" + "w" * 60 + "S" + "w" * 40 + "S"
     settings = MaskingSettings(max_predictions_per_seq=50)
-    input_ids, batch = mask([row] * 2000, 50, settings, seq_length=107)
+    input_ids, batch = mask([row] * 2000, 50, settings, seq_length=107, numbered=numbered)
     row_of, slot = np.nonzero(batch["masked_lm_weights"])
     position = batch["masked_lm_positions"][row_of, slot]
     new, old = batch["input_ids"][row_of, position], input_ids[row_of, position]
@@ -241,10 +249,11 @@ def test_labels_may_differ_from_the_input():
     assert set(batch["masked_lm_ids"][batch["masked_lm_weights"] > 0].tolist()) == {95}
 
 
-def test_permutation_moves_as_many_other_tokens_within_their_row():
+@pytest.mark.parametrize("numbered", [False, True])
+def test_permutation_moves_as_many_other_tokens_within_their_row(numbered):
     settings = MaskingSettings(max_predictions_per_seq=7, do_permutation=True)
     rows = ["CwwcwwwwwcwwwSwwwcwwwwS"] * 60
-    input_ids, batch = mask(rows, 5, settings, seq_length=29)
+    input_ids, batch = mask(rows, 5, settings, seq_length=29, numbered=numbered)
     assert batch["masked_lm_positions"].shape == (60, 14)
     moved_somewhere = 0
     for row, positions in enumerate(positions_of(batch)):

@@ -1,0 +1,165 @@
+"""Dynamic masking: masks that are drawn during training, anew in every epoch.
+
+`create_pretraining_data.py --masked_lm_prob=0` writes records without masked tokens. With
+`--dynamic_masking`, the input pipeline masks each batch by the same algorithm that the data program
+uses (`data.masking`): n-grams of whole words, Chinese words too, since the records mark where words
+start.
+
+The masks of an instance are a function of the seed and of its number in the order of training,
+which counts on from epoch to epoch. They do not depend on the batch size, on the number of workers,
+or on where a run was interrupted. For evaluation, the seed is a constant, and the number is that of
+the record.
+
+Shapes: B batch size, S sequence length, P prediction slots.
+Source: RoBERTa (arXiv 1907.11692), section 4.1.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from albert_tf.data import records
+from albert_tf.data.masking import NumberedDraws, mask_batch, num_to_predict
+from albert_tf.data.settings import MaskingSettings
+
+TOKEN_BOUNDARY = "token_boundary"  # Google's name of the feature that marks where words start
+MADE_BY_MASKING = ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights")
+EVALUATION_SEED = 20  # any constant: the masks of an evaluation are the same in all runs
+# Mixed into the seed, so that masks have a random stream separate from that of the shuffle.
+_MASKS = 4
+
+Batch = dict[str, tf.Tensor]
+
+
+@dataclasses.dataclass(frozen=True)
+class DynamicMasking:
+    """Masks batches of parsed records.
+
+    Attributes:
+        settings: how tokens are chosen.
+        mask_id: id of [MASK].
+        vocab_size: number of entries of the vocabulary, from which random tokens are drawn.
+        seed: random seed.
+    """
+
+    settings: MaskingSettings
+    mask_id: int
+    vocab_size: int
+    seed: int
+
+    def for_evaluation(self) -> DynamicMasking:
+        """Returns the same masking with a seed that is equal in all runs."""
+        return dataclasses.replace(self, seed=EVALUATION_SEED)
+
+    def mask(self, batch: Batch, first: tf.Tensor) -> Batch:
+        """Returns a batch with masked tokens and their labels.
+
+        Args:
+            batch: `input_ids`, `input_mask` and `token_boundary`, int32 [B, S], and other features,
+                which stay as they are.
+            first: number of the first instance of the batch, an int64 scalar.
+        """
+        others = dict(batch)
+        arguments = [others.pop("input_ids"), batch["input_mask"], others.pop(TOKEN_BOUNDARY)]
+        shape, slots = arguments[0].shape, self.settings.prediction_slots
+        made: dict[str, tuple[tf.DType, list[int | None]]] = {
+            "input_ids": (tf.int32, [*shape]),
+            "masked_lm_positions": (tf.int32, [shape[0], slots]),
+            "masked_lm_ids": (tf.int32, [shape[0], slots]),
+            "masked_lm_weights": (tf.float32, [shape[0], slots]),
+        }
+
+        def mask_arrays(*arrays: Any) -> list[NDArray[Any]]:
+            masked = self.mask_arrays(*arrays)
+            return [masked[name] for name in made]
+
+        dtypes = [dtype for dtype, _ in made.values()]
+        tensors = tf.numpy_function(mask_arrays, [*arguments, first], dtypes, stateful=False)
+        return others | {
+            name: tf.ensure_shape(tensor, made[name][1])
+            for name, tensor in zip(made, tensors, strict=True)
+        }
+
+    def mask_arrays(
+        self,
+        input_ids: NDArray[np.int32],
+        input_mask: NDArray[np.int32],
+        token_boundary: NDArray[np.int32],
+        first: int,
+    ) -> dict[str, NDArray[Any]]:
+        """Returns what `mask_batch` returns for some instances.
+
+        Args:
+            input_ids: int32 [B, S].
+            input_mask: int32 [B, S].
+            token_boundary: int32 [B, S].
+            first: number of the first instance; the others follow it.
+        """
+        lengths = input_mask.sum(axis=1)  # [B]
+        # [CLS] is the first token of an instance and [SEP] the last one. As in the data program,
+        # no token with one of their ids is masked.
+        special = input_ids[:, :1], np.take_along_axis(input_ids, lengths[:, None] - 1, axis=1)
+        is_special = (input_ids == special[0]) | (input_ids == special[1])  # [B, S]
+        count, seq_length = input_ids.shape
+        seed = (self.seed, _MASKS)
+        draws = NumberedDraws(seed, int(first), count, self.settings, seq_length)
+        return mask_batch(
+            input_ids,
+            token_boundary > 0,
+            (input_mask > 0) & ~is_special,
+            num_to_predict(lengths, self.settings),
+            self.settings,
+            self.mask_id,
+            self.vocab_size,
+            draws,
+        )
+
+
+def for_records(
+    paths: Iterable[str], settings: MaskingSettings, seed: int
+) -> DynamicMasking | None:
+    """Returns how to mask records, or None if they contain masked tokens already.
+
+    Args:
+        paths: the record files.
+        settings: how tokens are chosen.
+        seed: random seed.
+
+    Raises:
+        ValueError: only some of the files contain masked tokens, or their labels depend on how
+            albert_zh masks words.
+    """
+    paths = list(paths)
+    found = records.read_metadata(paths)
+    is_unmasked = {
+        path: path in found and found[path].settings.get("masked_lm_prob") == 0 for path in paths
+    }
+    if not any(is_unmasked.values()):
+        return None
+    for path, info in found.items():
+        if info.settings.get("albert_zh_compat"):
+            raise ValueError(
+                f"{path} was created with albert_zh_compat, whose labels depend on the masked "
+                "words. Create the records with --segment_chinese_words instead."
+            )
+    if not all(is_unmasked.values()):
+        masked = [path for path in paths if not is_unmasked[path]]
+        raise ValueError(
+            f"{masked[0]} contains masked tokens, but {next(filter(is_unmasked.get, paths))} does "
+            "not: expected records that were all created with --masked_lm_prob=0"
+        )
+    info = found[paths[0]]
+    if info.mask_id is None:
+        raise ValueError(
+            f"{info.metadata_file} does not contain the id of [MASK], which dynamic masking needs. "
+            "Create the records again with this version of create_pretraining_data.py."
+        )
+    fields = (field.name for field in dataclasses.fields(MaskingSettings))
+    only = MaskingSettings(**{name: getattr(settings, name) for name in fields})
+    return DynamicMasking(only, info.mask_id, info.vocabulary["size"], seed)
