@@ -1,0 +1,115 @@
+"""Reads the description of an experiment, and writes its table and its plot."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import statistics
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from albert_tf import files
+
+TABLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tables")
+Results = dict[str, list[dict[str, float]]]  # row → the results of its runs
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """An experiment, as read from its file.
+
+    Attributes:
+        title: title of the table.
+        source: where the paper's numbers come from.
+        rows: name → changes of "config", "data" and "training"; "phases", a list of such changes,
+            trains in several parts, each from the weights of the one before; "paper", column →
+            number.
+        held_out: name → "data" of the records to evaluate on, and changes of the "config".
+        columns: title → result to show, see `evaluate`.
+        fine_tunes: whether the rows are fine-tuned on the task.
+        megabytes: train on the first so many megabytes of the corpus only; 0 for all of it.
+    """
+
+    title: str
+    source: str
+    rows: dict[str, dict[str, Any]]
+    held_out: dict[str, dict[str, Any]]
+    columns: dict[str, str]
+    fine_tunes: bool = False
+    megabytes: float = 0.0
+
+    @property
+    def text(self) -> str:
+        """Name of the part of the corpus that the models are trained on."""
+        return f"train-{self.megabytes:g}" if self.megabytes else "train"
+
+
+def read_table(name: str) -> Table:
+    """Returns a table.
+
+    Raises:
+        ValueError: there is no such table, or its file does not describe one.
+    """
+    path = name if name.endswith(".json") else os.path.join(TABLES, f"{name}.json")
+    if not files.is_file(path):
+        known = sorted(entry[:-5] for entry in os.listdir(TABLES) if entry.endswith(".json"))
+        raise ValueError(f"--table={name}: expected a file .json, or one of {', '.join(known)}")
+    try:
+        return Table(**files.read_json(path))
+    except TypeError as error:
+        raise ValueError(f"{path}: not the description of a table ({error})") from None
+
+
+def show(name: str, values: list[float]) -> str:
+    """Returns mean ± standard deviation of a result, or its only value."""
+    mean = statistics.mean(values)
+    if name in ("parameters", "tokens_per_second"):
+        return f"{mean:,.0f}"
+    return f"{mean:.3f}" + (f" ± {statistics.stdev(values):.3f}" if len(values) > 1 else "")
+
+
+def write_table(table: Table, found: Results, folder: str, scale: float) -> str:
+    """Writes `table.md` and `plot.png` from the runs that are done; returns the table.
+
+    Args:
+        table: the experiment.
+        found: row → the results of its runs.
+        folder: where to write.
+        scale: of the runs, for the note below the table.
+    """
+    of_paper = sorted({name for row in table.rows.values() for name in row.get("paper", {})})
+    lines = [
+        f"| {' | '.join(['', *table.columns, *(f'paper: {name}' for name in of_paper)])} |",
+        "|---" * (1 + len(table.columns) + len(of_paper)) + "|",
+    ]
+    for row, results in found.items():
+        cells = [show(key, [one[key] for one in results]) for key in table.columns.values()]
+        paper = table.rows[row].get("paper", {})
+        cells += [str(paper.get(name, "")) for name in of_paper]
+        lines.append(f"| {' | '.join([row, *cells])} |")
+    counts = sorted({len(results) for results in found.values()})
+    note = f"{table.title}, {'/'.join(map(str, counts))} seeds, scale {scale:g}. Paper: "
+    text = "\n".join([*lines, "", note + table.source]) + "\n"
+    with files.write_atomically(os.path.join(folder, "table.md")) as stream:
+        stream.write(text)
+    draw(table, found, os.path.join(folder, "plot.png"))
+    return text
+
+
+def draw(table: Table, found: Results, path: str) -> None:
+    """Draws each accuracy of the table as bars with the standard deviation over the seeds."""
+    shown = {title: key for title, key in table.columns.items() if "/" in key or key == "task"}
+    figure = Figure(figsize=(3.2 * len(shown), 0.5 * len(found) + 1.5), layout="constrained")
+    axes = figure.subplots(1, len(shown), sharey=True, squeeze=False)[0]
+    for axis, (title, key) in zip(axes, shown.items(), strict=True):
+        values = [[one[key] for one in results] for results in found.values()]
+        errors = [statistics.stdev(some) if len(some) > 1 else 0.0 for some in values]
+        means = list(map(statistics.mean, values))
+        axis.barh(list(found), means, xerr=errors, color="tab:blue", alpha=0.7, capsize=3)
+        margin = 0.3 * (max(means) - min(means)) + max(errors) + 0.002
+        axis.set_xlim(max(0.0, min(means) - 2 * margin), max(means) + margin)
+        axis.set_title(title)
+        axis.invert_yaxis()
+    with files.write_atomically(path, "wb") as stream:
+        figure.savefig(stream, format="png", dpi=100)

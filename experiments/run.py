@@ -1,0 +1,338 @@
+"""Runs one of the paper's experiments at a small scale, and writes its table with error bars.
+
+    python experiments/run.py sharing --output_dir=work/experiments
+    python experiments/run.py sharing --output_dir=work/experiments --scale=0.5 --seeds=5
+
+A table is a file in `experiments/tables`. Its rows differ in the model's config, in the records or
+in the settings of training. Each row is pre-trained once per seed, evaluated on the same held-out
+text, and fine-tuned if the table says so. Runs that are done are not repeated, so the same command
+resumes. The corpus, its vocabulary and the task are those of the demo; all tables of an output
+folder share them.
+
+Written to `output_dir/<table>`: `table.md` (mean and standard deviation over the seeds, beside the
+numbers of the paper), `plot.png`, and a folder for each run with its log.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import dataclasses
+import hashlib
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from typing import Any, ClassVar
+
+if __name__ == "__main__":
+    ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    sys.path[:0] = [ROOT, os.path.join(ROOT, "examples")]
+
+import demo
+import report
+from report import Results, Table
+
+from albert_tf import data, files
+from albert_tf.cli import program
+from albert_tf.settings import REQUIRED, SettingsGroup, setting
+
+RESULT = "result.json"
+SEQ_LENGTH, MAX_PREDICTIONS = 64, 10
+CONFIG = {
+    "vocab_size": demo.VOCAB_SIZE,
+    "embedding_size": 64,
+    "hidden_size": 128,
+    "num_attention_heads": 2,
+    "intermediate_size": 512,
+    "num_hidden_layers": 4,
+    "max_position_embeddings": SEQ_LENGTH,
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+    "initializer_range": 0.05,
+}
+TRAINING = {
+    "train_batch_size": 64,
+    "optimizer": "adamw",
+    "learning_rate": 1e-3,
+    "num_train_steps": 1000,
+    "num_warmup_steps": 100,
+}
+TASK = {"train_batch_size": 64, "learning_rate": 3e-4, "train_step": 300, "warmup_step": 30}
+OF_TIME = ("num_train_steps", "num_warmup_steps", "train_step", "warmup_step")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings(SettingsGroup):
+    """The experiment and its size."""
+
+    ARGUMENT: ClassVar[str] = "table"
+
+    table: str = setting(REQUIRED, "Name of a table in experiments/tables, or a file of that form.")
+    output_dir: str = setting(REQUIRED, "Folder for the corpus, the runs and the results.")
+    seeds: int = setting(3, "Number of runs of each row, with different seeds.", minimum=1)
+    scale: float = setting(
+        1.0, "Factor for the numbers of training steps; 1 takes about an hour.", minimum=0.001
+    )
+    num_workers: int = setting(2, "Number of runs at the same time.", minimum=1)
+    threads: int = setting(1, "Number of threads of each run.", minimum=1)
+    row: str = setting("", "Do only this run of the table, in this process.", group="internal")
+    seed: int = setting(0, "Seed of that run.", minimum=0, group="internal")
+
+
+def prepare_text(output_dir: str) -> None:
+    """Makes the corpus, the task and the vocabulary, unless they are there."""
+    text = text_file(output_dir, "train")
+    for step in (demo.corpus_step(output_dir), demo.vocabulary_step(text, output_dir)):
+        if not files.is_file(step.output):
+            print(f"{step.name} ...", flush=True)
+            command = [sys.executable, *step.command()[1:]]
+            environment = {**os.environ, "PYTHONPATH": demo.ROOT}
+            subprocess.run(command, env=environment, cwd=demo.ROOT, check=True)
+
+
+def write_start_of_text(output_dir: str, megabytes: float) -> None:
+    """Writes the first documents of the corpus to a file of its own, for tables that need few."""
+    text = files.read_text(text_file(output_dir, "train"))
+    end = text.find("\n\n", int(megabytes * 1e6))
+    with files.write_atomically(text_file(output_dir, f"train-{megabytes:g}")) as stream:
+        stream.write(text[: end + 1])
+
+
+def text_file(output_dir: str, part: str) -> str:
+    """Returns the path of a part of the corpus."""
+    return os.path.join(output_dir, "corpus", f"{part}.txt")
+
+
+def records_of(output_dir: str, part: str, changes: dict[str, Any]) -> str:
+    """Returns the path of the records of a part of the corpus, which are written if necessary.
+
+    Args:
+        output_dir: folder of the corpus.
+        part: "held_out", or one to train on.
+        changes: settings of create_pretraining_data.py that differ from those of all records.
+    """
+    dupe_factor = 1 if part == "held_out" else 5
+    values = {"dupe_factor": dupe_factor, "max_predictions_per_seq": MAX_PREDICTIONS} | changes
+    digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:10]
+    path = os.path.join(output_dir, "records", f"{part}-{digest}.tfrecord")
+    if not files.is_file(path):
+        settings = data.Settings.make(
+            input_file=text_file(output_dir, part),
+            output_file=path,
+            spm_model_file=os.path.join(output_dir, "vocabulary.model"),
+            max_seq_length=SEQ_LENGTH,
+            num_logged_instances=0,
+            show_progress=False,
+            **values,
+        )
+        data.run(settings)
+    return path
+
+
+def scaled(values: dict[str, Any], scale: float) -> dict[str, Any]:
+    """Returns settings with the numbers of steps multiplied by `scale`."""
+    return {
+        name: max(1, round(value * scale)) if name in OF_TIME else value
+        for name, value in values.items()
+    }
+
+
+def run_row(settings: Settings, table: Table, folder: str) -> None:
+    """Trains, evaluates and fine-tunes one row with one seed, and writes `result.json`."""
+    from albert_tf.pretraining import record_files
+
+    row = table.rows[settings.row]
+    began, checkpoint = time.monotonic(), ""
+    for number, phase in enumerate(row.get("phases", [{}])):
+        parts = {part: row.get(part, {}) | phase.get(part, {}) for part in ("config", "training")}
+        records = records_of(settings.output_dir, table.text, row.get("data", {}))
+        model_dir = os.path.join(folder, f"phase_{number}")
+        train(settings, parts, records, model_dir, checkpoint)
+        checkpoint = model_dir
+    result = {"parameters": float(count_parameters(CONFIG | parts["config"]))}
+    result["tokens_per_second"] = speed_of(checkpoint)
+    for name, held_out in table.held_out.items():
+        config = CONFIG | parts["config"] | held_out.get("config", {})
+        judged = records_of(settings.output_dir, "held_out", held_out.get("data", {}))
+        result |= evaluate(name, config, record_files.find_objective(records), judged, checkpoint)
+    if table.fine_tunes:
+        result["task"] = fine_tune(settings, checkpoint, os.path.join(folder, "task"))
+    result["seconds"] = time.monotonic() - began
+    files.write_json(os.path.join(folder, RESULT), result)
+
+
+def train(
+    settings: Settings, parts: dict[str, Any], records: str, model_dir: str, init_checkpoint: str
+) -> None:
+    """Pre-trains one model, or resumes its run."""
+    from albert_tf import pretraining
+
+    files.make_directory(model_dir, "--output_dir")
+    config_file = f"{model_dir}.json"
+    files.write_json(config_file, CONFIG | parts["config"])
+    training = scaled(TRAINING | parts["training"], settings.scale)
+    steps = training["num_train_steps"]
+    pretraining.run(
+        pretraining.Settings(
+            **{"max_predictions_per_seq": MAX_PREDICTIONS} | training,
+            albert_config_file=config_file,
+            input_file=records,
+            output_dir=model_dir,
+            init_checkpoint=init_checkpoint or None,
+            max_seq_length=SEQ_LENGTH,
+            seed=settings.seed,
+            threads=settings.threads,
+            save_checkpoints_steps=steps,
+            log_steps=max(1, steps // 10),
+        )
+    )
+
+
+def count_parameters(config: dict[str, Any]) -> int:
+    """Returns the number of parameters of the encoder."""
+    from albert_tf.config import AlbertConfig
+
+    return AlbertConfig.from_dict(config).num_weights
+
+
+def speed_of(model_dir: str) -> float:
+    """Returns the median of the tokens per second that training has logged."""
+    lines = files.read_text(os.path.join(model_dir, "metrics.jsonl")).splitlines()
+    speeds = [json.loads(line).get("tokens_per_second") for line in lines]
+    return statistics.median([speed for speed in speeds if speed] or [0.0])
+
+
+def evaluate(
+    name: str, config: dict[str, Any], objective: str, records: str, checkpoint: str
+) -> dict[str, float]:
+    """Returns the metrics on some records, as `<name>/masked` and so on.
+
+    `<name>/sentence` is the accuracy of the model's sentence head on the records' own labels, even
+    if it was trained for another sentence objective (table 5 of the paper). For all of them, label
+    0 is the segment that follows. A model without such a head guesses: 0.5.
+
+    Args:
+        name: name of the held-out records.
+        config: the model's config.
+        objective: the sentence objective that the model was trained for.
+        records: path of the held-out records.
+        checkpoint: folder of the model.
+    """
+    from albert_tf.checkpoints import finding, loading
+    from albert_tf.config import AlbertConfig
+    from albert_tf.pretraining import input_pipeline, record_files, task
+    from albert_tf.training.evaluation import Evaluator
+
+    judge = task.PretrainingTask(
+        AlbertConfig.from_dict(config), SEQ_LENGTH, MAX_PREDICTIONS, objective
+    )
+    model = judge.build_model()
+    loading.load_weights(model, finding.find_checkpoint(checkpoint))
+    found = record_files.find_record_files([records])
+    dataset = input_pipeline.evaluation_dataset(found, judge.features, 64)
+    metrics = Evaluator(model, judge, dataset, max_steps=100).evaluate()
+    sentence = metrics.get(judge.objective.accuracy_name, 0.5)
+    return {
+        f"{name}/masked": metrics["masked_lm_accuracy"],
+        f"{name}/masked_loss": metrics["masked_lm_loss"],
+        f"{name}/sentence": sentence,
+    }
+
+
+def fine_tune(settings: Settings, checkpoint: str, folder: str) -> float:
+    """Returns the dev accuracy on the task of the demo: which package does a sentence document?"""
+    from albert_tf import classification
+
+    result = classification.run(
+        classification.Settings(
+            task_name="tsv",
+            data_dir=os.path.join(settings.output_dir, "task"),
+            spm_model_file=os.path.join(settings.output_dir, "vocabulary.model"),
+            init_checkpoint=checkpoint,
+            output_dir=folder,
+            do_train=True,
+            do_eval=True,
+            max_seq_length=SEQ_LENGTH,
+            seed=settings.seed,
+            threads=settings.threads,
+            **scaled(TASK, settings.scale),
+        )
+    )
+    return result.metrics["eval_accuracy"]
+
+
+def run_all(settings: Settings, table: Table, folder: str) -> None:
+    """Does all runs of a table that are not done, several at a time, and shows the progress."""
+    runs = [(row, seed) for seed in range(1, settings.seeds + 1) for row in table.rows]
+    is_done = {run: files.is_file(os.path.join(folder_of(folder, *run), RESULT)) for run in runs}
+    waiting = [run for run in runs if not is_done[run]]
+    print(f"{table.title}: {len(runs)} runs, {len(runs) - len(waiting)} of them done", flush=True)
+    began, done = time.monotonic(), 0
+    with concurrent.futures.ThreadPoolExecutor(settings.num_workers) as pool:
+        started = {pool.submit(start, settings, folder, *run): run for run in waiting}
+        for future in concurrent.futures.as_completed(started):
+            row, seed = started[future]
+            future.result()
+            done += 1
+            minutes = (time.monotonic() - began) / done * (len(waiting) - done) / 60
+            print(f"  {row}, seed {seed}: done; about {minutes:.0f} minutes left", flush=True)
+            report.write_table(table, results_of(settings, table, folder), folder, settings.scale)
+
+
+def folder_of(folder: str, row: str, seed: int) -> str:
+    """Returns the folder of a run."""
+    return os.path.join(folder, f"{row.replace(' ', '_').replace('/', '_')}-{seed}")
+
+
+def start(settings: Settings, folder: str, row: str, seed: int) -> None:
+    """Does one run in a process of its own, with a log in its folder."""
+    place = folder_of(folder, row, seed)
+    files.make_directory(place, "--output_dir")
+    arguments = {"output_dir": settings.output_dir, "scale": settings.scale}
+    arguments |= {"threads": settings.threads, "row": row, "seed": seed}
+    command = [sys.executable, os.path.abspath(__file__), settings.table]
+    command += [f"--{name}={value}" for name, value in arguments.items()]
+    log = os.path.join(place, "log.txt")
+    with open(log, "w", encoding="utf-8") as stream:
+        code = subprocess.run(command, stdout=stream, stderr=stream, check=False).returncode
+    if code:
+        raise RuntimeError(f"{row}, seed {seed} failed; see {log}")
+
+
+def results_of(settings: Settings, table: Table, folder: str) -> Results:
+    """Returns the results of each row that has any, one for each seed."""
+    found: Results = {}
+    for row in table.rows:
+        places = [folder_of(folder, row, seed) for seed in range(1, settings.seeds + 1)]
+        paths = [os.path.join(place, RESULT) for place in places]
+        if existing := [files.read_json(path) for path in paths if files.is_file(path)]:
+            found[row] = existing
+    return found
+
+
+def run(settings: Settings) -> str:
+    """Runs an experiment, or one of its runs; returns the table."""
+    table = report.read_table(settings.table)
+    name = os.path.basename(settings.table).removesuffix(".json")
+    if settings.scale != 1:  # runs of another scale are other runs
+        name += f"-x{settings.scale:g}"
+    folder = os.path.join(settings.output_dir, name)
+    if settings.row:
+        run_row(settings, table, folder_of(folder, settings.row, settings.seed))
+        return ""
+    files.make_directory(folder, "--output_dir")
+    prepare_text(settings.output_dir)
+    if table.megabytes and not files.is_file(text_file(settings.output_dir, table.text)):
+        write_start_of_text(settings.output_dir, table.megabytes)
+    for row in table.rows.values():
+        records_of(settings.output_dir, table.text, row.get("data", {}))
+    for held_out in table.held_out.values():
+        records_of(settings.output_dir, "held_out", held_out.get("data", {}))
+    run_all(settings, table, folder)
+    return report.write_table(table, results_of(settings, table, folder), folder, settings.scale)
+
+
+if __name__ == "__main__":
+    program.start(Settings, run, __doc__)
