@@ -36,12 +36,13 @@ class DataSettings(SequenceSettings, VocabularySettings):
         "Folder of a TF-Hub module with initial weights, config and vocabulary, or its address if "
         "it was downloaded by `albert download`; instead of init_checkpoint.",
     )
-    pad_to_multiple: int = setting(
-        0,
-        "Pad each batch to a multiple of this many tokens; 1 pads to its longest sequence. 0 is 8 "
-        "on GPUs; on CPUs the smallest even number with at most 64 lengths, such as 2 for a "
-        "max_seq_length of 128.",
-        minimum=0,
+    pad_to_multiple: int | None = setting(
+        None,
+        "Pad each batch to a multiple of this many tokens; 1 pads to its longest sequence. If not "
+        "given, 8 on GPUs; on CPUs the smallest even number with at most 64 lengths, such as 2 for "
+        "a max_seq_length of 128.",
+        minimum=1,
+        is_optional=True,
         decides=TRAINING,
     )
     batches_to_sort: int = setting(

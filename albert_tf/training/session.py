@@ -14,7 +14,6 @@ Every training program starts like this:
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -100,7 +99,7 @@ def use_devices(settings: DeviceSettings) -> Iterator[tuple[tf.distribute.Strate
         tf_keras.mixed_precision.set_global_policy(policy)
 
 
-def _set_threads(threads: int) -> None:
+def _set_threads(threads: int | None) -> None:
     if not threads or threads == tf.config.threading.get_intra_op_parallelism_threads():
         return
     try:
@@ -294,7 +293,7 @@ class Session:
         if not self._start:
             self._start = run_record.describe_start(
                 command=sys.argv,
-                settings=dataclasses.asdict(self.settings),
+                settings=self.settings.to_dict(),
                 config=self.config.to_dict(),
                 device={"devices": devices.describe(self.strategy), "precision": self.precision},
                 changes=self._changes,
@@ -304,7 +303,7 @@ class Session:
             if described.output_dir not in self._described:
                 self._described.add(described.output_dir)
                 keep_config(described.output_dir, self.config)
-                start = self._start | {"flags": dataclasses.asdict(described)}
+                start = self._start | {"flags": described.to_dict()}
                 run_record.write_start(described.output_dir, start)
 
 
