@@ -45,8 +45,9 @@ def export_saved_model(
 
     Raises:
         FileNotFoundError: the folder has no checkpoint, config or vocabulary.
-        ValueError: the model has no head for the task, or no heads at all; or `export_dir` cannot
-            be written to.
+        ValueError: the model has no head for the task, or no heads at all; `max_seq_length` exceeds
+            the model's maximum, or leaves no room for the context after a question of the longest
+            length; or `export_dir` cannot be written to.
     """
     found, source = ModelFolder(folder), ModelSource(folder)
     name = found.find_task(task)
