@@ -178,13 +178,10 @@ def weights_folder(run: RunSettings) -> str | None:
 
     This is the run's own folder if it contains a trained model, else that of `init_checkpoint`.
     """
-    step, path = _newest_step(run.output_dir), run.init_checkpoint
+    step = _newest_step(run.output_dir)
     if step or (step is not None and not run.do_train):
         return run.output_dir
-    path = path and finding.find_model(path)
-    if not path or files.is_directory(path):
-        return path
-    return os.path.dirname(path)
+    return finding.folder_of(run.init_checkpoint) if run.init_checkpoint else None
 
 
 def warn_of_vocabulary(run: RunSettings, entries: int, vocab_size: int) -> None:
@@ -204,7 +201,7 @@ def warn_of_vocabulary(run: RunSettings, entries: int, vocab_size: int) -> None:
         "came with %s.",
         entries,
         vocab_size,
-        folder or ".",
+        folder,
     )
 
 
