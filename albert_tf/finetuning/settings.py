@@ -78,6 +78,7 @@ class FineTuningSettings(RunSettings, DataSettings):
         "export_dir",
     )
     PHASES: ClassVar[tuple[str, ...]] = ("do_train", "do_eval", "do_predict", "export_dir")
+    DEFAULT_PHASES: ClassVar[Mapping[str, Any]] = {"do_train": True, "do_eval": True}
 
     do_predict: bool = setting(
         False, "Predict the test set with the best checkpoint.", group="prediction and export"
@@ -185,7 +186,7 @@ class FineTuningSettings(RunSettings, DataSettings):
             ValueError: a file of the run is corrupt.
         """
         if not cls.do_train and values.keys().isdisjoint(cls.PHASES):
-            values = {**values, "do_train": True, "do_eval": True}
+            values = {**values, **cls.DEFAULT_PHASES}
         output_dir = values.get("output_dir") or ""
         is_training = values.get("do_train", cls.do_train)
         if not output_dir or is_training or run_record.read(output_dir) is None:
@@ -219,7 +220,7 @@ class FineTuningSettings(RunSettings, DataSettings):
         """Returns these settings, with training and evaluation enabled if no phase is."""
         if self.asks_for_something:
             return self
-        return dataclasses.replace(self, do_train=True, do_eval=True)
+        return dataclasses.replace(self, **self.DEFAULT_PHASES)
 
     def require_a_phase(self) -> None:
         """Raises a ValueError if all phases are disabled on the command line."""
