@@ -123,7 +123,7 @@ types: $(READY) ## mypy
 # Zensical, the successor of mkdocs-material, reads mkdocs.yml and mkdocstrings (tried: 0.0.73), but has no
 # hooks. Without docs/hooks.py, the home page and the tables of settings are missing.
 docs: $(DOCS_READY) ## the documentation site, in site/; a warning is an error
-	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build
 
 $(DOCS_READY): $(READY)
 	@$(call install,$(VENV),--editable ".[docs]")

@@ -25,7 +25,7 @@ import tensorflow as tf
 from albert_tf.config import AlbertConfig
 from albert_tf.inputs import one_of, read_inputs
 from albert_tf.layers import AlbertLayer, LayerNorm, Linear, OutputLayer, call_layer, register
-from albert_tf.modeling import AlbertModel, add_hidden_states
+from albert_tf.modeling import AlbertModel, add_layer_outputs
 from albert_tf.ops import MASKED_SCORE, dropout, dropout_seeds
 
 # Standard deviation of new output weights. As in Google's code, the config does not change it.
@@ -48,8 +48,9 @@ class _Head(AlbertModel):
     """Base class of models whose `answer` computes the output from the encoder's outputs.
 
     Call arguments: as in `AlbertEncoder`.
-    Returns: the output of `answer`. With `output_hidden_states`, a dict of it (logits are `logits`)
-        and the encoder's `hidden_states`, as in all models of this module.
+    Returns: the output of `answer`. With `output_hidden_states` or `output_attentions`, a dict of
+        that (logits are `logits`) and the encoder's `hidden_states` or `attentions`, as in all
+        models of this module.
     """
 
     num_dropouts = 1  # in `answer`, which receives a seed for each
@@ -67,19 +68,21 @@ class _Head(AlbertModel):
         training=False,
         dropout_seed=None,
         output_hidden_states=False,
+        output_attentions=False,
     ):
         inputs = read_inputs(input_ids, input_mask, segment_ids)
         encoder_seed, *seeds = dropout_seeds(training, dropout_seed, 1 + self.num_dropouts)
-        positions = None if self.reads_sequence else _no_positions(inputs.tokens)  # [B, 0]
+        reads_all = self.reads_sequence or output_attentions
+        positions = None if reads_all else _no_positions(inputs.tokens)  # [B, 0]
         encoded = self.encoder(
             inputs.to_dict(),
             training=training,
             dropout_seed=encoder_seed,
             positions=positions,
             output_hidden_states=output_hidden_states,
+            output_attentions=output_attentions,
         )
-        answer = self.answer(encoded, *seeds)
-        return add_hidden_states(answer, encoded) if output_hidden_states else answer
+        return add_layer_outputs(self.answer(encoded, *seeds), encoded)
 
 
 @register
@@ -167,24 +170,27 @@ class AlbertForMultipleChoice(AlbertModel):
         training=False,
         dropout_seed=None,
         output_hidden_states=False,
+        output_attentions=False,
     ):
         inputs = read_inputs(input_ids, input_mask, segment_ids)
         encoder_seed, seed = dropout_seeds(training, dropout_seed, 2)  # [2] each
         flat = {name: _join_first_axes(x) for name, x in inputs.to_dict().items()}  # [B·C, …] each
-        positions = _no_positions(_join_first_axes(inputs.tokens))  # [B·C, 0]
+        tokens = _join_first_axes(inputs.tokens)  # [B·C, S] or [B·C, S, E]
+        positions = None if output_attentions else _no_positions(tokens)  # [B·C, 0]
         outputs = self.encoder(
             flat,
             training=training,
             dropout_seed=encoder_seed,
             positions=positions,
             output_hidden_states=output_hidden_states,
+            output_attentions=output_attentions,
         )
         x = dropout(outputs["pooled_output"], self.dropout_prob, seed)  # [B·C, H]
         logits = tf.reshape(self.classifier(x), tf.shape(inputs.tokens)[:2])  # [B, C]
         if inputs.input_mask is not None:
             exists = tf.reduce_any(inputs.input_mask > 0, axis=-1)  # [B, C]
             logits = tf.where(exists, logits, MASKED_SCORE)  # [B, C]
-        return add_hidden_states(logits, outputs) if output_hidden_states else logits
+        return add_layer_outputs(logits, outputs)
 
 
 def _join_first_axes(x: tf.Tensor) -> tf.Tensor:
@@ -331,6 +337,7 @@ class AlbertForAnswerableSpans(AlbertModel):
         training=False,
         dropout_seed=None,
         output_hidden_states=False,
+        output_attentions=False,
     ):
         p_mask = one_of(input_ids, "p_mask", p_mask)
         start_positions = one_of(input_ids, "start_positions", start_positions)
@@ -342,6 +349,7 @@ class AlbertForAnswerableSpans(AlbertModel):
             training=training,
             dropout_seed=encoder_seed,
             output_hidden_states=output_hidden_states,
+            output_attentions=output_attentions,
         )
         x = encoded["sequence_output"]  # [B, S, H]
         if p_mask is None:
@@ -358,7 +366,7 @@ class AlbertForAnswerableSpans(AlbertModel):
             outputs["end_log_probs"] = self.end(x, starts, p_mask)[:, 0]  # [B, S]
         if not training:
             outputs |= self._best_spans(x, start_log_probs, p_mask)
-        return add_hidden_states(outputs, encoded) if output_hidden_states else outputs
+        return add_layer_outputs(outputs, encoded)
 
     def _best_spans(self, x, start_log_probs, p_mask):
         """Returns the beam: the best starts, and the best ends for each."""

@@ -6,12 +6,13 @@ Dimensions: B batch size, S sequence length, E embedding size.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import sys
 from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
+
+from albert_tf.suggestions import closest
 
 # Hugging Face's names of the inputs → Google's, which are used here.
 _SYNONYMS = {"attention_mask": "input_mask", "token_type_ids": "segment_ids"}
@@ -99,10 +100,10 @@ def _canonical_names(inputs: Mapping[str, Any]) -> dict[str, Any]:
             continue
         if name in _UNSUPPORTED:
             raise ValueError(f"the input {name!r} is not supported by this model")
-        similar = difflib.get_close_matches(name, (*_NAMES, *_SYNONYMS), 1, _LIKENESS)
+        similar = closest(name, (*_NAMES, *_SYNONYMS), _LIKENESS)
         if similar:
             raise ValueError(
-                f"unknown input {name!r}: is it {similar[0]}? Expected input_ids, input_mask (or "
+                f"unknown input {name!r}: is it {similar}? Expected input_ids, input_mask (or "
                 "attention_mask) and segment_ids (or token_type_ids)"
             )
     return found

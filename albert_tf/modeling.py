@@ -386,7 +386,7 @@ class AlbertEncoder(Saved, AlbertLayer):
         hidden_states: with `output_hidden_states`, a tuple of the input of the first layer and the
             output of each of the L·N blocks, float [B, S, H] each.
         attentions: with `output_attentions`, a tuple of the probabilities of each block, before
-            dropout, float32 [B, A, S, S] each.
+            dropout, float32 [B, A, S, S] each; [B, A, 1+P, S] in the last one with `positions`.
 
     Raises:
         ValueError: S exceeds `max_position_embeddings`; the inputs are not as described; or, in the
@@ -510,10 +510,18 @@ class MaskedLMHead(AlbertLayer):
         return ops.add_bias(logits, self.bias)  # [B, P, V]
 
 
-def add_hidden_states(answer: Any, encoded: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a model's answer, logits or a dict, as a dict with the encoder's hidden states."""
+def add_layer_outputs(answer: Any, encoded: Mapping[str, Any]) -> Any:
+    """Returns a model's answer, as a dict with `hidden_states` and `attentions` if there are any.
+
+    Args:
+        answer: the output of a head: logits, which the dict calls `logits`, or a dict.
+        encoded: the output of the encoder.
+    """
+    added = {name: encoded[name] for name in ("hidden_states", "attentions") if name in encoded}
+    if not added:
+        return answer
     named = answer if isinstance(answer, Mapping) else {"logits": answer}
-    return {**named, "hidden_states": encoded["hidden_states"]}
+    return {**named, **added}
 
 
 class AlbertModel(Configured, Saved, tf_keras.Model):
@@ -552,7 +560,7 @@ class AlbertForPretraining(AlbertModel):
         masked_lm_logits: float32 [B, P, V].
         <name>_logits: float32 [B, K], for the K classes of the sentence objective. The default has
             `sentence_order_logits`: class 0 is segments in order, class 1 swapped. "none" has none.
-        hidden_states: with `output_hidden_states`, those of the encoder.
+        hidden_states, attentions: as in `AlbertEncoder`, if asked for.
 
     >>> config = AlbertConfig(97, hidden_size=12, num_attention_heads=4, intermediate_size=20)
     >>> ids, positions = tf.ones((5, 11), tf.int32), tf.ones((5, 7), tf.int32)
@@ -588,6 +596,7 @@ class AlbertForPretraining(AlbertModel):
         training=False,
         dropout_seed=None,
         output_hidden_states=False,
+        output_attentions=False,
     ):
         masked_lm_positions = one_of(input_ids, "masked_lm_positions", masked_lm_positions)
         encoded = self.encoder(
@@ -598,10 +607,11 @@ class AlbertForPretraining(AlbertModel):
             dropout_seed=dropout_seed,
             positions=masked_lm_positions,
             output_hidden_states=output_hidden_states,
+            output_attentions=output_attentions,
         )
         x = encoded["sequence_output" if masked_lm_positions is None else "position_output"]
         outputs = {"masked_lm_logits": self.masked_lm(x, self.encoder.embeddings)}  # [B, P, V]
         if self.sentence_head is not None:
             pooled = encoded["pooled_output"]
             outputs[self.objective.logits_name] = self.sentence_head(pooled)  # [B, K]
-        return add_hidden_states(outputs, encoded) if output_hidden_states else outputs
+        return add_layer_outputs(outputs, encoded)

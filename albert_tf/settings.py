@@ -42,6 +42,7 @@ def setting(
     group: str | None = None,
     decides: str = NOTHING,
     is_repeated: bool = False,
+    is_optional: bool = False,
 ) -> Any:
     """Returns a field of a settings class.
 
@@ -59,8 +60,11 @@ def setting(
             content is compared (`checkpoints.run_record`). A program that uses a trained model
             takes values not given, unless they decide NOTHING, from the training run.
         is_repeated: whether several values are given by repeating the flag, not by commas.
+        is_optional: whether the program chooses a number that is not given, which is None. The
+            earlier spelling of None, 0, is accepted, as is `auto` on the command line.
     """
     metadata = {"help": help, "group": group, "decides": decides, "is_repeated": is_repeated}
+    metadata["is_optional"] = is_optional
     limits = {"minimum": minimum, "maximum": maximum, "choices": choices}
     return dataclasses.field(default=default, metadata=metadata | limits)
 
@@ -73,6 +77,7 @@ def redefined(
     *,
     minimum: float | None = None,
     choices: Collection[str] | None = None,
+    is_optional: bool | None = None,
 ) -> Any:
     """Returns a copy of another class's field with a different default.
 
@@ -88,6 +93,7 @@ def redefined(
         help: as in `setting`; None keeps the original text.
         minimum: as in `setting`; None keeps the original minimum.
         choices: as in `setting`; None keeps the original choices.
+        is_optional: as in `setting`; None keeps the original value.
     """
     (field,) = (field for field in dataclasses.fields(group) if field.name == name)
     metadata = dict(field.metadata) | {"redefines": group}
@@ -97,6 +103,8 @@ def redefined(
         metadata["minimum"] = minimum
     if choices is not None:
         metadata["choices"] = choices
+    if is_optional is not None:
+        metadata["is_optional"] = is_optional
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -121,6 +129,9 @@ class SettingsGroup:
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
+            if value == 0 and field.metadata.get("is_optional"):
+                value = None
+                object.__setattr__(self, field.name, value)  # the class is frozen
             if field.default is REQUIRED and value == "":
                 raise ValueError(f"{field.name}='': a value is required, got an empty string")
             check_value(field, value)
@@ -133,6 +144,15 @@ class SettingsGroup:
         Raises:
             ValueError, OSError: a path is missing or cannot be used. The message names the setting.
         """
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns name → value of all settings, as they are written to files.
+
+        Optional numbers that are not given are 0 there, as in the files of earlier versions.
+        """
+        return {
+            field.name: _written(getattr(self, field.name), field) for field in describe(type(self))
+        }
 
     @classmethod
     def make(cls, **values: Any) -> Self:
@@ -182,7 +202,7 @@ class FieldInfo:
         default: the default value; None if there is none.
         is_required: whether a value must be given.
         group: as in `setting`, or `GROUP` of the class that first defines the field.
-        help, minimum, maximum, choices, decides, is_repeated: as in `setting`.
+        help, minimum, maximum, choices, decides, is_repeated, is_optional: as in `setting`.
     """
 
     name: str
@@ -198,6 +218,7 @@ class FieldInfo:
     choices: Collection[str] | None
     decides: str
     is_repeated: bool
+    is_optional: bool
 
     @property
     def is_recorded(self) -> bool:
@@ -227,6 +248,7 @@ def describe(settings: type[SettingsGroup]) -> list[FieldInfo]:
                 choices=field.metadata["choices"],
                 decides=field.metadata["decides"],
                 is_repeated=field.metadata["is_repeated"],
+                is_optional=field.metadata["is_optional"],
             )
         )
     return found
@@ -241,6 +263,7 @@ def to_text(value: Any, field: FieldInfo) -> str:
     """Returns the value of a setting as a canonical string, equal for equal values."""
     if isinstance(value, tuple):
         return ",".join(to_text(part, field) for part in value)
+    value = _written(value, field)
     return str(float(value) if field.type is float and value is not None else value)
 
 
@@ -251,7 +274,14 @@ def from_text(text: str, field: FieldInfo) -> Any:
         return tuple(from_text(part, one) for part in text.split(",") if part)
     if text == "None" and field.default is None:
         return None
+    if text == "0" and field.is_optional:
+        return None
     return text == "True" if field.type is bool else field.type(text)
+
+
+def _written(value: Any, field: FieldInfo) -> Any:
+    """Returns the value of a setting as files have it."""
+    return 0 if value is None and field.is_optional else value
 
 
 def _first_owner(settings: type[SettingsGroup], name: str) -> type[SettingsGroup]:

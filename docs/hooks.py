@@ -12,6 +12,9 @@ import re
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from markdown import Markdown
+from markdown.extensions import Extension
+from markdown.preprocessors import Preprocessor
 from mkdocs.structure.files import File, Files
 
 from albert_tf.settings import FieldInfo, describe
@@ -32,6 +35,37 @@ def on_files(files: Files, config: Any) -> Files:
     for page, source in PAGES.items():
         files.append(File.generated(config, page, abs_src_path=str(ROOT / source)))
     return files
+
+
+class DoctestsAsCode(Extension):
+    """Markdown extension that shows the `>>>` examples of docstrings as code, not as quotes."""
+
+    def extendMarkdown(self, md: Markdown) -> None:  # noqa: N802
+        """Registers the preprocessor, which comes before that of fenced code."""
+        md.preprocessors.register(_DoctestPreprocessor(md), "doctests_as_code", 30)
+
+
+class _DoctestPreprocessor(Preprocessor):
+    """Puts each example, up to the next blank line, into a fenced block."""
+
+    def run(self, lines: list[str]) -> list[str]:
+        found, is_fenced, is_example = [], False, False
+        for line in [*lines, ""]:
+            is_fenced ^= line.lstrip().startswith("```")
+            if not is_fenced and not is_example and line.startswith(">>> "):
+                found.append("```pycon")
+                is_example = True
+            if is_example and not line.strip():
+                found.append("```")
+                is_example = False
+            found.append(line)
+        return found
+
+
+def on_config(config: Any) -> Any:
+    """Adds the Markdown extension of this file."""
+    config.markdown_extensions.append(DoctestsAsCode())
+    return config
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:

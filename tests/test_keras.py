@@ -253,6 +253,25 @@ def test_models_return_logits_and_optionally_every_layer(name, tiny_batch):
     assert [tuple(state.shape[::2]) for state in states] == [(rows, 12)] * 3
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_models_return_the_attentions_of_their_encoder(name, tiny_batch):
+    tf_keras.utils.set_random_seed(5)
+    model, features = MODELS[name](WITH_DROPOUT), features_of(name, tiny_batch)
+    positions = features.get("masked_lm_positions")
+    inputs = {key: features[key] for key in INPUTS}
+    if name == "choice":
+        inputs = {key: tf.reshape(value, (-1, 11)) for key, value in inputs.items()}
+    expected = model.encoder(inputs, positions=positions, output_attentions=True)["attentions"]
+    outputs = model(features, output_attentions=True)
+    found = outputs.pop("attentions")
+    rows, queries = 10 if name == "choice" else 5, 8 if name == "pretraining" else 11
+    assert [tuple(x.shape) for x in found] == [(rows, 4, 11, 11), (rows, 4, queries, 11)]
+    for probs, same in zip(found, expected, strict=True):
+        np.testing.assert_allclose(probs, same, atol=1e-6)
+    answer = model(features)
+    assert_same(outputs if isinstance(answer, dict) else outputs["logits"], answer, atol=1e-6)
+
+
 def test_eager_calls_compute_no_block_twice(tiny_batch, monkeypatch):
     calls, original = [], modeling.TransformerBlock.call
 

@@ -179,11 +179,11 @@ def test_an_objective_goes_from_text_to_a_loaded_model(
     assert identity["sentence_objective"] == objective
     assert identity["sentence_loss_weight"] == "1.0"
 
-    from albert_tf.checkpoints.pretrained import load_pretrained
+    from albert_tf import from_pretrained
 
     best = tensors(tmp_path / "out" / "model.ckpt-best")
     folder = str(tmp_path / "out")
-    model, _ = load_pretrained(folder, "pretraining", spm_model_file=toy_spm_model)
+    model, _ = from_pretrained(folder, "pretraining", spm_model_file=toy_spm_model)
     for variable in model.variables:
         np.testing.assert_array_equal(variable, best[variable.name.split(":")[0]])
     assert type(model).from_config(model.get_config()).sentence_objective == objective
@@ -193,7 +193,7 @@ def test_an_objective_goes_from_text_to_a_loaded_model(
 
     if objective == "sop3":  # where it is not registered, the rest of the model can be used
         del OBJECTIVES[objective]
-        model, _ = load_pretrained(folder, "pretraining", spm_model_file=toy_spm_model)
+        model, _ = from_pretrained(folder, "pretraining", spm_model_file=toy_spm_model)
         OBJECTIVES[objective] = sop3
         assert set(model(np.full((3, 5), 7, np.int32))) == {"masked_lm_logits"}
         assert (

@@ -35,6 +35,7 @@ class Ferry(Boat):
     cable: str | None = setting(None, "The cable, if it has one.")
     stops: tuple[str, ...] = setting((), "Other landings.")
     has_sail: bool = setting(False, "Whether it has a sail.")
+    crew: int | None = setting(None, "Number of hands.", minimum=1, is_optional=True)
 
 
 @pytest.mark.parametrize(
@@ -103,12 +104,22 @@ def test_types_are_read_from_annotations(name, kind, is_tuple, is_scalar):
         ("cable", "steel", "steel"),
         ("has_sail", True, "True"),
         ("has_sail", False, "False"),
+        ("crew", 3, "3"),
+        ("crew", None, "0"),
     ],
 )
 def test_values_convert_to_text_and_back(name, value, text):
     (field,) = (field for field in describe(Ferry) if field.name == name)
     assert to_text(value, field) == text
     assert from_text(text, field) == value
+
+
+def test_an_optional_number_is_none_if_not_given_and_0_in_files():
+    assert Ferry(landing="here").crew is None
+    assert Ferry(landing="here", crew=0) == Ferry(landing="here")
+    assert Ferry(landing="here", crew=0).to_dict()["crew"] == 0
+    with pytest.raises(ValueError, match="crew=-1: expected 1 or more"):
+        Ferry(landing="here", crew=-1)
 
 
 def test_an_empty_value_is_rejected_if_required():

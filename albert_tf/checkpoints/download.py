@@ -11,7 +11,6 @@ the release. Only then the folder gets its name, so a model in the cache is alwa
 from __future__ import annotations
 
 import contextlib
-import difflib
 import errno
 import functools
 import http.client
@@ -35,6 +34,7 @@ from tqdm import tqdm
 from albert_tf import files
 from albert_tf.checkpoints import finding, releases
 from albert_tf.checkpoints.releases import Release
+from albert_tf.suggestions import did_you_mean
 
 BASE_URL = "ALBERT_BASE_URL"  # environment variable: the address of a mirror
 _ATTEMPTS = 5  # to continue after the connection was cut
@@ -106,8 +106,7 @@ def _find_release(name: str) -> Release:
     release = releases.named(name)
     if release is None:
         names = [row.name for row in releases.downloadable()]
-        close = difflib.get_close_matches(name, names, 1)
-        hint = f"Did you mean {close[0]!r}?" if close else f"Expected one of {', '.join(names)}"
+        hint = did_you_mean(name, names) or f"Expected one of {', '.join(names)}"
         raise ValueError(f"{name!r} is not a released model. {hint}")
     return release
 

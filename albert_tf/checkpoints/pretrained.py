@@ -157,22 +157,13 @@ class ModelSource:
 
 
 def load_pretrained(
-    folder: str,
-    task: str,
-    num_labels: int | None = None,
-    *,
-    config_file: str | None = None,
-    vocab_file: str | None = None,
-    spm_model_file: str | None = None,
-    do_lower_case: bool | None = None,
-    **head_arguments: Any,
+    source: ModelSource, task: str, num_labels: int | None = None, **head_arguments: Any
 ) -> tuple[Any, FullTokenizer]:
-    """Returns a model with the weights from a folder, and its tokenizer.
+    """Returns a model with the weights of a source, and its tokenizer.
 
     The public function is `albert_tf.from_pretrained`, which documents arguments and errors.
     """
     spec = tasks.get(task)
-    source = ModelSource(folder, config_file, vocab_file, spm_model_file, do_lower_case)
     config, tokenizer = source.config, source.tokenizer
     recorded = _recorded_head(source.records, spec)
     head_arguments = {**spec.head_arguments, **recorded, **head_arguments}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Sequence
+from typing import Any
 
 from albert_tf import files
 from albert_tf.checkpoints import run_record
@@ -178,8 +179,13 @@ class RememberedTask:
 
 def remember_task(folder: str, task: ClassificationTask) -> None:
     """Records the task of the checkpoints in a folder."""
+    run_record.write_entry(folder, run_record.TASK, task_entry(task))
+
+
+def task_entry(task: ClassificationTask) -> dict[str, Any]:
+    """Returns what is recorded of a task."""
     now = RememberedTask(task.name, task.folder, task.labels, task.is_regression)
-    run_record.write_entry(folder, run_record.TASK, dataclasses.asdict(now))
+    return dataclasses.asdict(now)
 
 
 def check_task(folder: str, task: ClassificationTask, is_training: bool) -> None:

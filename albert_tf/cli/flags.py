@@ -108,6 +108,7 @@ _COMMON_HELP = """\
   --helpfull
       Show all flags."""
 _HELP_WIDTH = 90
+_AUTO = "auto"  # the value of a flag that leaves the choice to the program
 _FLAGFILE = ("--flagfile", "-flagfile")
 
 SettingsType = TypeVar("SettingsType", bound=SettingsGroup)
@@ -127,6 +128,17 @@ class _TupleParser(flags.ArgumentParser):
         return values[0] if self._keeps_scalar and len(values) == 1 else values
 
 
+class _OptionalParser(flags.ArgumentParser):
+    """Parses a number that need not be given; None for `auto` and 0."""
+
+    def __init__(self, parser: flags.ArgumentParser) -> None:
+        self._parser = parser
+
+    def parse(self, argument: Any) -> Any:
+        is_given = str(argument).strip().lower() not in (_AUTO, "0")
+        return self._parser.parse(argument) if is_given else None
+
+
 def _parser(field: FieldInfo) -> flags.ArgumentParser:
     if field.choices is not None:
         choices = list(field.choices)
@@ -137,6 +149,8 @@ def _parser(field: FieldInfo) -> flags.ArgumentParser:
         parser = flags.FloatParser(field.minimum, field.maximum)
     else:
         parser = flags.ArgumentParser()
+    if field.is_optional:
+        parser = _OptionalParser(parser)
     return _TupleParser(parser, field.is_scalar) if field.is_tuple else parser
 
 
@@ -339,8 +353,8 @@ def _describe_flag(field: FieldInfo) -> str:
         )
     if field.is_required:
         syntax += "  (required)"
-    elif field.default not in (None, "", ()):
-        default = field.default
+    elif field.default not in (None, "", ()) or field.is_optional:
+        default = _AUTO if field.default is None else field.default
         shown = ",".join(map(str, default)) if isinstance(default, tuple) else default
         syntax += f"  (default: {shown})"
     return f"  {syntax}\n{_indented(field.help, '      ')}"

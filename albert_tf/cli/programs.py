@@ -9,7 +9,6 @@ left out.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import functools
 import importlib
 import os
@@ -20,6 +19,7 @@ from typing import Any
 from albert_tf import __version__, included, tasks
 from albert_tf.cli import plot_results, program
 from albert_tf.finetuning.program import run_task
+from albert_tf.suggestions import did_you_mean
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,9 +132,7 @@ def _take_verb() -> str:
 def _unknown(verb: str) -> str:
     """Returns what is wrong with a verb that names no program."""
     candidates = [*PROGRAMS, *(name.removeprefix("run-") for name in PROGRAMS)]
-    close = difflib.get_close_matches(verb, candidates, 1)
-    hint = f" Did you mean {close[0]!r}?" if close else ""
-    return f"{verb!r} is not a program.{hint}"
+    return f"{verb!r} is not a program. {did_you_mean(verb, candidates)}".rstrip()
 
 
 def _list_programs() -> str:

@@ -321,7 +321,9 @@ class Settings(EncodingSettings, InputSettings):
         "again; an interrupted run is resumed in any case.",
     )
     work_dir: str = setting("", "Folder for unfinished work; if empty, one beside output_file.")
-    num_workers: int = setting(0, "Number of processes; 0 uses one per core.", minimum=0)
+    num_workers: int | None = setting(
+        None, "Number of processes; if not given, one per core.", minimum=1, is_optional=True
+    )
     chunk_megabytes: float = setting(
         1.0,
         "Size of the text that a process works on at a time, in megabytes.",

@@ -36,12 +36,13 @@ class DataSettings(SequenceSettings, VocabularySettings):
         "Folder of a TF-Hub module with initial weights, config and vocabulary, or its address if "
         "it was downloaded by `albert download`; instead of init_checkpoint.",
     )
-    pad_to_multiple: int = setting(
-        0,
-        "Pad each batch to a multiple of this many tokens; 1 pads to its longest sequence. 0 is 8 "
-        "on GPUs; on CPUs the smallest even number with at most 64 lengths, such as 2 for a "
-        "max_seq_length of 128.",
-        minimum=0,
+    pad_to_multiple: int | None = setting(
+        None,
+        "Pad each batch to a multiple of this many tokens; 1 pads to its longest sequence. If not "
+        "given, 8 on GPUs; on CPUs the smallest even number with at most 64 lengths, such as 2 for "
+        "a max_seq_length of 128.",
+        minimum=1,
+        is_optional=True,
         decides=TRAINING,
     )
     batches_to_sort: int = setting(
@@ -77,6 +78,7 @@ class FineTuningSettings(RunSettings, DataSettings):
         "export_dir",
     )
     PHASES: ClassVar[tuple[str, ...]] = ("do_train", "do_eval", "do_predict", "export_dir")
+    DEFAULT_PHASES: ClassVar[Mapping[str, Any]] = {"do_train": True, "do_eval": True}
 
     do_predict: bool = setting(
         False, "Predict the test set with the best checkpoint.", group="prediction and export"
@@ -184,7 +186,7 @@ class FineTuningSettings(RunSettings, DataSettings):
             ValueError: a file of the run is corrupt.
         """
         if not cls.do_train and values.keys().isdisjoint(cls.PHASES):
-            values = {**values, "do_train": True, "do_eval": True}
+            values = {**values, **cls.DEFAULT_PHASES}
         output_dir = values.get("output_dir") or ""
         is_training = values.get("do_train", cls.do_train)
         if not output_dir or is_training or run_record.read(output_dir) is None:
@@ -218,7 +220,7 @@ class FineTuningSettings(RunSettings, DataSettings):
         """Returns these settings, with training and evaluation enabled if no phase is."""
         if self.asks_for_something:
             return self
-        return dataclasses.replace(self, do_train=True, do_eval=True)
+        return dataclasses.replace(self, **self.DEFAULT_PHASES)
 
     def require_a_phase(self) -> None:
         """Raises a ValueError if all phases are disabled on the command line."""

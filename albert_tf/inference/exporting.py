@@ -7,7 +7,6 @@ from typing import cast
 
 from albert_tf import files, tasks
 from albert_tf.checkpoints import finding, run_record
-from albert_tf.checkpoints.pretrained import ModelSource
 from albert_tf.inference.model_folder import ModelFolder
 from albert_tf.inference.predictors import FineTunedPredictor, Options, make_predictor
 from albert_tf.serving import pretrained_model, saved_model
@@ -45,12 +44,13 @@ def export_saved_model(
 
     Raises:
         FileNotFoundError: the folder has no checkpoint, config or vocabulary.
-        ValueError: the model has no head for the task, or no heads at all; or `export_dir` cannot
-            be written to.
+        ValueError: the model has no head for the task, or no heads at all; `max_seq_length` exceeds
+            the model's maximum, or leaves no room for the context after a question of the longest
+            length; or `export_dir` cannot be written to.
     """
-    found, source = ModelFolder(folder), ModelSource(folder)
+    found = ModelFolder(folder)
     name = found.find_task(task)
-    kept = source.config_file, source.vocabulary_file
+    kept = found.source.config_file, found.source.vocabulary_file
     extra_files = {os.path.basename(path): files.read_bytes(path) for path in kept}
     if record := run_record.content(found.records):
         extra_files[run_record.FILE] = run_record.to_json(record).encode()

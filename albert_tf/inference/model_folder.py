@@ -12,9 +12,8 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from albert_tf import tasks
-from albert_tf.checkpoints import families, finding, run_record
-from albert_tf.checkpoints.containers import open_weights
-from albert_tf.checkpoints.pretrained import load_pretrained
+from albert_tf.checkpoints import run_record
+from albert_tf.checkpoints.pretrained import ModelSource, load_pretrained
 from albert_tf.classification import custom
 from albert_tf.classification.tasks import ClassificationTask
 from albert_tf.settings import SettingsGroup, describe
@@ -31,9 +30,11 @@ class ModelFolder:
 
     Args:
         path: the folder, or a checkpoint in it.
+        source: the model in it, if that has been opened.
 
     Attributes:
         path: the `path` argument.
+        source: the model in the folder.
         folder: the folder of the model.
         records: the folder with the files that describe the run: `folder`, or in an export the
             subfolder with copies of these files.
@@ -45,24 +46,25 @@ class ModelFolder:
         FileNotFoundError, ValueError: the folder has no checkpoint, or more than one.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, source: ModelSource | None = None) -> None:
         self.path = path
-        self.folder = finding.folder_of(path)
-        self.records = finding.records_of(self.folder)
-        weights = open_weights(path)
-        self.checkpoint = weights.path
-        entries = families.recognize(weights.shapes).entries
+        self.source = source or ModelSource(path)
+        self.folder, self.records = self.source.folder, self.source.records
+        self.checkpoint = self.source.weights.path
+        entries = self.source.recognized.entries
         self.shapes = {name: tuple(entry.shape) for name, entry in entries.items()}
         self.recorded = run_record.read_settings(self.records)
 
-    def load(self, task: str, **arguments: Any) -> tuple[Any, FullTokenizer]:
+    def load(self, task: str, **model_files: Any) -> tuple[Any, FullTokenizer]:
         """Returns the model for a task and its tokenizer.
 
         Args:
             task: as in `albert_tf.from_pretrained`.
-            **arguments: the other arguments of `albert_tf.from_pretrained`.
+            **model_files: the arguments of `albert_tf.from_pretrained` about config and vocabulary.
         """
-        return load_pretrained(self.checkpoint, task, **arguments)
+        is_changed = any(value is not None for value in model_files.values())
+        source = ModelSource(self.checkpoint, **model_files) if is_changed else self.source
+        return load_pretrained(source, task)
 
     def find_task(self, wanted: str | None = None) -> str:
         """Returns the name of the task to use the model for.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from albert_tf.checkpoints.pretrained import load_pretrained
+from albert_tf.checkpoints.pretrained import ModelSource, load_pretrained
 from albert_tf.inference.model_folder import ModelFolder
 from albert_tf.tokenization import FullTokenizer
 
@@ -58,13 +58,7 @@ def from_pretrained(
         ValueError: there are several configs, checkpoints or vocabularies; the encoder is
             incomplete; the task is unknown or ambiguous; or the vocabulary is not the model's.
     """
-    return load_pretrained(
-        folder,
-        task or ModelFolder(folder).find_task(),
-        num_labels,
-        config_file=config_file,
-        vocab_file=vocab_file,
-        spm_model_file=spm_model_file,
-        do_lower_case=do_lower_case,
-        **head_arguments,
-    )
+    source = ModelSource(folder, config_file, vocab_file, spm_model_file, do_lower_case)
+    if task is None:
+        task = ModelFolder(folder, source).find_task()
+    return load_pretrained(source, task, num_labels, **head_arguments)

@@ -123,8 +123,8 @@ def load(settings: Settings, found: ModelFolder, task: str) -> TextPredictor:
         ValueError, OSError: the model cannot be used; the message says why.
     """
     options = Options(
-        settings.batch_size or None,
-        settings.max_seq_length or None,
+        settings.batch_size,
+        settings.max_seq_length,
         settings.top_k,
         settings.pooling,
         settings.engine,

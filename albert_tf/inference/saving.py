@@ -16,7 +16,7 @@ from albert_tf.checkpoints.run_record import TrainedWith
 from albert_tf.classification import custom
 from albert_tf.classification.tasks import ClassificationTask
 from albert_tf.tasks import CLASSIFICATION, REGRESSION, TOKEN_CLASSIFICATION, TaskSpec
-from albert_tf.token_classification.task import guess_tags, remember_tags
+from albert_tf.token_classification.task import guess_tags, tags_entry
 from albert_tf.tokenization import FullTokenizer
 from albert_tf.training.session import CONFIG_NAME
 
@@ -77,9 +77,10 @@ def save_pretrained(
     tensors: dict[str, Any] = {variable_name(variable): variable for variable in model.variables}
     model.config.to_json_file(os.path.join(folder, CONFIG_NAME))
     store.save_checkpoint(os.path.join(folder, BEST), tensors | {GLOBAL_STEP: np.int64(0)})
-    run_record.write_content(folder, {})
-    run_record.write(folder, trained_with)
-    _record_labels(folder, spec, named)
+    entries = {run_record.IDENTITY: trained_with.identity, run_record.PATHS: trained_with.paths}
+    if task := _task_entry(spec, named):
+        entries[run_record.TASK] = task
+    run_record.write_content(folder, entries)
 
 
 class PretrainedCheckpoint(tf_keras.callbacks.Callback):
@@ -194,12 +195,13 @@ def _save_vocabulary(tokenizer: FullTokenizer, folder: str) -> str:
     return path
 
 
-def _record_labels(folder: str, spec: TaskSpec, labels: tuple[str, ...]) -> None:
-    """Records the labels as the fine-tuning programs do."""
+def _task_entry(spec: TaskSpec, labels: tuple[str, ...]) -> dict[str, Any]:
+    """Returns what the fine-tuning programs record of a task; {} if nothing."""
     if spec.name == TOKEN_CLASSIFICATION:
-        remember_tags(folder, guess_tags(labels))
-    elif spec.name in (CLASSIFICATION, REGRESSION):
+        return tags_entry(guess_tags(labels))
+    if spec.name in (CLASSIFICATION, REGRESSION):
         is_regression = spec.name == REGRESSION
-        custom.remember_task(
-            folder, ClassificationTask(custom.CUSTOM_TASK, "", {}, labels, is_regression)
+        return custom.task_entry(
+            ClassificationTask(custom.CUSTOM_TASK, "", {}, labels, is_regression)
         )
+    return {}

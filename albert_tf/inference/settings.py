@@ -85,13 +85,13 @@ class ModelFolderSettings(SettingsGroup):
         None,
         "Lower-case the text; if not given, as in training.",
     )
-    max_seq_length: int = redefined(
+    max_seq_length: int | None = redefined(
         SequenceSettings,
         "max_seq_length",
-        0,
-        "Maximum sequence length, in tokens; 0 uses that of the training, or else all positions "
-        "of the model.",
-        minimum=0,
+        None,
+        "Maximum sequence length, in tokens; if not given, that of the training, or else all "
+        "positions of the model.",
+        is_optional=True,
     )
 
 
@@ -228,10 +228,11 @@ class Settings(ModelFolderSettings, TextInputSettings, WebSettings):
         "File to write embeddings to, .npy (float32, [rows, hidden_size]) or JSON lines; if not "
         "given, they are printed.",
     )
-    batch_size: int = setting(
-        0,
-        "Number of inputs per batch; 0 uses predict_batch_size of the training, or else 32.",
-        minimum=0,
+    batch_size: int | None = setting(
+        None,
+        "Number of inputs per batch; if not given, predict_batch_size of the training, or else 32.",
+        minimum=1,
+        is_optional=True,
     )
     engine: str = setting(
         TENSORFLOW,
@@ -246,7 +247,7 @@ class Settings(ModelFolderSettings, TextInputSettings, WebSettings):
         "Precision of matmuls and activations; auto uses float32 for a model trained in it, else "
         "bfloat16 if the hardware supports it.",
     )
-    threads: int = redefined(DeviceSettings, "threads", 0)
+    threads: int | None = redefined(DeviceSettings, "threads", None)
 
     def __post_init__(self) -> None:
         super().__post_init__()

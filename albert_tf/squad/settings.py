@@ -104,11 +104,11 @@ class Settings(FineTuningSettings, TFLiteSettings, QuestionSettings):
     context: str = setting(
         "", "Text to answer question from; required by question.", group="prediction and export"
     )
-    num_workers: int = redefined(
+    num_workers: int | None = redefined(
         data.Settings,
         "num_workers",
-        0,
-        "Number of processes that create features; 0 uses one per core.",
+        None,
+        "Number of processes that create features; if not given, one per core.",
     )
     do_eval: bool = redefined(
         FineTuningSettings,
@@ -123,12 +123,12 @@ class Settings(FineTuningSettings, TFLiteSettings, QuestionSettings):
         False,
         "Answer the questions of predict_file with the best checkpoint.",
     )
-    eval_batch_size: int = redefined(
+    eval_batch_size: int | None = redefined(
         FineTuningSettings,
         "eval_batch_size",
-        0,
-        "Evaluation batch size, in examples; 0 uses predict_batch_size.",
-        minimum=0,
+        None,
+        "Evaluation batch size, in examples; if not given, predict_batch_size.",
+        is_optional=True,
     )
     max_seq_length: int = redefined(DataSettings, "max_seq_length", 384)
     num_train_epochs: float = redefined(FineTuningSettings, "num_train_epochs", 3.0)

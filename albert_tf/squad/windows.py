@@ -219,7 +219,7 @@ def make_features(
     tokenizer: FullTokenizer,
     settings: WindowSettings,
     is_training: bool,
-    num_workers: int = 1,
+    num_workers: int | None = 1,
     shows_progress: bool = True,
 ) -> SquadFeatures:
     """Returns the features of all questions, in their order.
@@ -232,7 +232,7 @@ def make_features(
         tokenizer: a SentencePiece or WordPiece tokenizer.
         settings: how contexts are split.
         is_training: whether to compute the positions of answers.
-        num_workers: number of processes; 0 for one per core.
+        num_workers: number of processes; None for one per core.
         shows_progress: whether to show a progress bar, if standard error is a terminal.
 
     Raises:

@@ -293,8 +293,12 @@ def remembered_tags(folder: str) -> Tags | None:
 
 def remember_tags(folder: str, tags: Tags) -> None:
     """Records the tags, so that later runs know the labels without the training data."""
-    values = {"token_labels": tags.labels, "tag_scheme": tags.scheme}
-    run_record.write_entry(folder, run_record.TASK, values)
+    run_record.write_entry(folder, run_record.TASK, tags_entry(tags))
+
+
+def tags_entry(tags: Tags) -> dict[str, Any]:
+    """Returns what is recorded of the tags."""
+    return {"token_labels": tags.labels, "tag_scheme": tags.scheme}
 
 
 # Spans and metrics

@@ -83,10 +83,10 @@ def make_strategy(settings: DeviceSettings) -> tf.distribute.Strategy:
     return strategy
 
 
-def _mirrored_strategy(num_devices: int) -> tf.distribute.Strategy:
+def _mirrored_strategy(num_devices: int | None) -> tf.distribute.Strategy:
     count = len(tf.config.list_physical_devices("GPU"))
     if count:
-        if num_devices > count:
+        if num_devices and num_devices > count:
             raise ValueError(f"--num_devices={num_devices}: this machine has {count} GPU(s)")
         return distribute_utils.get_distribution_strategy("mirrored", num_gpus=num_devices or count)
     if not num_devices:
@@ -166,10 +166,10 @@ def _check_workers() -> None:
         )
 
 
-def _multi_worker_strategy(num_devices: int) -> tf.distribute.Strategy:
+def _multi_worker_strategy(num_devices: int | None) -> tf.distribute.Strategy:
     _check_workers()
     count = max(1, len(tf.config.list_physical_devices("GPU")))
-    if num_devices > count:
+    if num_devices and num_devices > count:
         raise ValueError(f"--num_devices={num_devices}: this worker can only use {count} device(s)")
     with interruption.unchanged_handlers():
         return distribute_utils.get_distribution_strategy("multi_worker_mirrored")

@@ -236,14 +236,14 @@ class MetricsLog:
 class ReportInterval:
     """Says at which steps a run reports: at the multiples of a number of steps.
 
-    With `log_steps=0` the number is 1, 2, 5, 10, 20, 50 or the like, so that a report comes every
+    Without `log_steps` the number is 1, 2, 5, 10, 20, 50 or the like, so that a report comes every
     10 to 25 seconds. It is chosen once, as soon as the first steps have been timed, and is kept in
     `run.json`, so that a run that is resumed reports at the same steps, whatever it is
     resumed on.
 
     Args:
         output_dir: folder of the run.
-        log_steps: of the settings.
+        log_steps: of the settings; None to choose it.
 
     Attributes:
         steps: number of steps; 0 until it is chosen.
@@ -252,7 +252,7 @@ class ReportInterval:
         ValueError: the file in the folder is damaged.
     """
 
-    def __init__(self, output_dir: str, log_steps: int) -> None:
+    def __init__(self, output_dir: str, log_steps: int | None) -> None:
         self._output_dir = output_dir
         self.steps = log_steps or run_record.read_reporting(output_dir, _LOG_STEPS, int) or 0
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import tempfile
 import time
@@ -230,7 +229,7 @@ class Reports:
 
 def of_run(settings: RunSettings) -> Reports:
     """Returns the reports for a run with these settings."""
-    return Reports(settings.output_dir, settings.report_to, dataclasses.asdict(settings))
+    return Reports(settings.output_dir, settings.report_to, settings.to_dict())
 
 
 def hyperparameters(settings: Mapping[str, Any]) -> Hyperparameters:

@@ -14,7 +14,6 @@ Every training program starts like this:
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -100,7 +99,7 @@ def use_devices(settings: DeviceSettings) -> Iterator[tuple[tf.distribute.Strate
         tf_keras.mixed_precision.set_global_policy(policy)
 
 
-def _set_threads(threads: int) -> None:
+def _set_threads(threads: int | None) -> None:
     if not threads or threads == tf.config.threading.get_intra_op_parallelism_threads():
         return
     try:
@@ -179,13 +178,10 @@ def weights_folder(run: RunSettings) -> str | None:
 
     This is the run's own folder if it contains a trained model, else that of `init_checkpoint`.
     """
-    step, path = _newest_step(run.output_dir), run.init_checkpoint
+    step = _newest_step(run.output_dir)
     if step or (step is not None and not run.do_train):
         return run.output_dir
-    path = path and finding.find_model(path)
-    if not path or files.is_directory(path):
-        return path
-    return os.path.dirname(path)
+    return finding.folder_of(run.init_checkpoint) if run.init_checkpoint else None
 
 
 def warn_of_vocabulary(run: RunSettings, entries: int, vocab_size: int) -> None:
@@ -205,7 +201,7 @@ def warn_of_vocabulary(run: RunSettings, entries: int, vocab_size: int) -> None:
         "came with %s.",
         entries,
         vocab_size,
-        folder or ".",
+        folder,
     )
 
 
@@ -294,7 +290,7 @@ class Session:
         if not self._start:
             self._start = run_record.describe_start(
                 command=sys.argv,
-                settings=dataclasses.asdict(self.settings),
+                settings=self.settings.to_dict(),
                 config=self.config.to_dict(),
                 device={"devices": devices.describe(self.strategy), "precision": self.precision},
                 changes=self._changes,
@@ -304,7 +300,7 @@ class Session:
             if described.output_dir not in self._described:
                 self._described.add(described.output_dir)
                 keep_config(described.output_dir, self.config)
-                start = self._start | {"flags": dataclasses.asdict(described)}
+                start = self._start | {"flags": described.to_dict()}
                 run_record.write_start(described.output_dir, start)
 
 

@@ -105,10 +105,11 @@ class DeviceSettings(SettingsGroup):
         "TF_CONFIG, else all local GPUs, else the CPU.",
         choices=("auto", "one_device", "mirrored", "multi_worker", "tpu"),
     )
-    num_devices: int = setting(
-        0,
-        "Number of local devices to train on; 0 uses all GPUs, or the CPU if there is none.",
-        minimum=0,
+    num_devices: int | None = setting(
+        None,
+        "Number of local devices to train on; if not given, all GPUs, or the CPU if there is none.",
+        minimum=1,
+        is_optional=True,
     )
     worker_timeout: int = setting(
         600,
@@ -132,10 +133,11 @@ class DeviceSettings(SettingsGroup):
         "Recompute the activations of each layer in the backward pass instead of storing them, "
         "which saves memory and takes longer.",
     )
-    threads: int = setting(
-        0,
-        "Number of CPU threads per operation; 0 uses all cores.",
-        minimum=0,
+    threads: int | None = setting(
+        None,
+        "Number of CPU threads per operation; if not given, one per core.",
+        minimum=1,
+        is_optional=True,
         maximum=4096,  # TensorFlow dies or hangs where it cannot create them
     )
     use_tpu: bool = setting(False, "Train on a TPU.")
@@ -239,7 +241,7 @@ class EvaluationSettings(SettingsGroup):
     GROUP = "evaluation"
 
     do_eval: bool = setting(False, "Evaluate every checkpoint and keep the best one.")
-    eval_batch_size: int = setting(8, "Evaluation batch size, in examples.", minimum=1)
+    eval_batch_size: int | None = setting(8, "Evaluation batch size, in examples.", minimum=1)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -248,11 +250,12 @@ class LoggingSettings(SettingsGroup):
 
     GROUP = "logging"
 
-    log_steps: int = setting(
-        0,
-        "Number of training steps between reports in the log and in metrics.jsonl; 0 chooses it so "
-        "that a report comes every 10 to 30 seconds.",
-        minimum=0,
+    log_steps: int | None = setting(
+        None,
+        "Number of training steps between reports in the log and in metrics.jsonl; if not given, "
+        "it is chosen so that a report comes every 10 to 30 seconds.",
+        minimum=1,
+        is_optional=True,
     )
     report_to: tuple[str, ...] = setting(
         ("tensorboard",),

@@ -50,6 +50,13 @@ def test_every_field_has_a_flag_that_sets_it():
     assert dataclasses.asdict(settings) == expected
 
 
+@pytest.mark.parametrize("value", ["auto", "0"])
+def test_a_number_may_be_left_to_the_program(value):
+    given = parse(["--output_dir=o", f"--threads={value}", "--log_steps=7"])
+    assert (given.threads, given.log_steps) == (None, 7)
+    assert "\n  --threads=INT  (default: auto)\n" in flags.help_text(FineTuningSettings, "")
+
+
 def test_several_learning_rates_make_a_tuple():
     assert parse(["--output_dir=o", "--learning_rate=1e-5,3e-5"]).learning_rate == (1e-5, 3e-5)
 

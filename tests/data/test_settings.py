@@ -29,7 +29,7 @@ PATHS = {"input_file": "text.txt", "output_file": "records"}
         ({"chunk_megabytes": 1e300}, r"chunk_megabytes=1e\+300: expected 1000000.0 or less"),
         ({"chunk_megabytes": 0}, "chunk_megabytes=0: expected 1e-06 or more"),
         ({"shuffle_megabytes": 0}, "shuffle_megabytes=0: expected"),
-        ({"num_workers": -1}, "num_workers=-1: expected 0 or more"),
+        ({"num_workers": -1}, "num_workers=-1: expected 1 or more"),
         ({"input_format": "csv"}, "input_format='csv': expected one of 'sentences', 'documents'"),
         ({"albert_zh_compat": True}, "cannot be combined with ngram above 1,"),
         ({"albert_zh_compat": True, "ngram": 1, "do_permutation": True}, "with do_permutation"),

@@ -166,6 +166,21 @@ def test_an_export_answers_like_the_folder(name, tmp_path, toy_tokenizer):
     assert albert_tf.load_predictor(export, task)(*asked) == expected
 
 
+@pytest.mark.filterwarnings("ignore:.*tf.lite.Interpreter is deprecated:UserWarning")
+def test_an_export_of_spans_leaves_room_for_the_question(tmp_path, toy_tokenizer):
+    model, _ = make("spans", toy_tokenizer)
+    folder, export_dir = str(tmp_path / "saved"), tmp_path / "export"
+    albert_tf.save_pretrained(model, folder, toy_tokenizer)
+    with pytest.raises(
+        ValueError, match=r"max_seq_length=67 .*max_query_length=64 .* expected 68 or more"
+    ):
+        albert_tf.export_saved_model(folder, str(export_dir), max_seq_length=67)
+    assert not export_dir.exists()
+    albert_tf.export_saved_model(folder, str(export_dir))
+    lite = tf.lite.Interpreter(f"{export_dir}/albert_model.tflite")
+    assert {tuple(found["shape"]) for found in lite.get_input_details()} == {(1, 90)}
+
+
 def test_the_callback_keeps_the_best_epoch(tmp_path, toy_tokenizer):
     model, labels = make("classification", toy_tokenizer)
     keep = albert_tf.PretrainedCheckpoint(str(tmp_path), toy_tokenizer, labels, "loss")

@@ -168,7 +168,7 @@ def assert_is_complete(output_dir, result, settings):
     best = tensors(output_dir / "model.ckpt-best")["global_step"]
     assert best == (0, 4, 8, 9)[int(np.argmin(losses))]
     run = json.loads((output_dir / "run.json").read_text())
-    flags = dataclasses.asdict(settings) | {"sentence_objective": "sop"}  # found out by the run
+    flags = settings.to_dict() | {"sentence_objective": "sop"}  # found out by the run
     assert run["flags"] == json.loads(json.dumps(flags))  # tuples: lists
 
 

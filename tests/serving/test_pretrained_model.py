@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.checkpoints.pretrained import load_pretrained
+from albert_tf import from_pretrained
 from albert_tf.inference.predictors import load_predictor
 from albert_tf.serving import pretrained_model
 from albert_tf.serving.poolings import POOLINGS
@@ -23,7 +23,7 @@ def make_folder(tmp_path_factory, config_file, toy_spm_model):
 
 @pytest.fixture(scope="module", name="signatures")
 def load_signatures(folder, tmp_path_factory):
-    model, tokenizer = load_pretrained(folder, "pretraining")
+    model, tokenizer = from_pretrained(folder, "pretraining")
     target = str(tmp_path_factory.mktemp("saved_model"))
     pretrained_model.save_pretrained(target, model, tokenizer, 61, True, True, 3)
     return tf.saved_model.load(target).signatures
@@ -57,7 +57,7 @@ def test_words_for_masks_match_the_predictor(folder, signatures):
 
 
 def test_without_a_head_or_a_vocabulary_there_are_fewer_signatures(folder, tmp_path):
-    model, _ = load_pretrained(folder, "pretraining")
+    model, _ = from_pretrained(folder, "pretraining")
     pretrained_model.save_pretrained(str(tmp_path), model, None, 61, False, False, 3)
     loaded = tf.saved_model.load(str(tmp_path))
     assert set(loaded.signatures) == {"serving_default", "examples"}

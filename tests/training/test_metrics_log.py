@@ -234,7 +234,7 @@ def test_steps_that_are_given_are_taken_and_not_recorded(tmp_path):
 
 @pytest.mark.parametrize("seconds_per_step", [0.0007, 0.004, 0.09, 0.5, 1.1, 6.0])
 def test_a_report_comes_every_10_to_30_seconds(tmp_path, seconds_per_step):
-    interval, step = ReportInterval(str(tmp_path), 0), 0
+    interval, step = ReportInterval(str(tmp_path), None), 0
     while not interval.steps:
         assert not interval.is_due(step)
         step += 1
@@ -245,19 +245,19 @@ def test_a_report_comes_every_10_to_30_seconds(tmp_path, seconds_per_step):
 
 
 def test_a_step_that_takes_long_is_a_report(tmp_path):
-    interval = ReportInterval(str(tmp_path), 0)
+    interval = ReportInterval(str(tmp_path), None)
     interval.choose(1, 45.0)
     assert interval.is_due(3)
 
 
 def test_what_was_chosen_stays(tmp_path):
-    first = ReportInterval(str(tmp_path), 0)
+    first = ReportInterval(str(tmp_path), None)
     first.choose(8, 1.9)  # too short to tell
     assert first.steps == 0
     first.choose(16, 3.2)
     assert first.steps == 100
     assert json.loads((tmp_path / "run.json").read_text()) == {"reporting": {"log_steps": 100}}
-    assert ReportInterval(str(tmp_path), 0).steps == 100
+    assert ReportInterval(str(tmp_path), None).steps == 100
     assert ReportInterval(str(tmp_path), 7).steps == 7  # given
 
 
@@ -265,7 +265,7 @@ def test_what_was_chosen_stays(tmp_path):
 def test_a_damaged_number_of_steps_is_reported(tmp_path, value):
     (tmp_path / "reporting.json").write_text(f'{{"log_steps": {value}, "wandb": "a1"}}')
     with pytest.raises(ValueError, match=r"reporting\.json: not written .*'log_steps' is .* int"):
-        ReportInterval(str(tmp_path), 0)
+        ReportInterval(str(tmp_path), None)
     assert ReportInterval(str(tmp_path), 7).steps == 7
 
 

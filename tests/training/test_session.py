@@ -101,7 +101,7 @@ def test_a_session_locks_the_directory_and_describes_a_valid_run(settings, task,
         opened.begin_work()
         run = json.loads((tmp_path / "run.json").read_text())
     assert (tmp_path / ".lock").read_text() == ""
-    assert run["flags"] == json.loads(json.dumps(dataclasses.asdict(settings)))
+    assert run["flags"] == json.loads(json.dumps(settings.to_dict()))
     assert run["config"]["hidden_size"] == 12
     assert run["device"] == {"devices": "one CPU", "precision": "float32"}
     assert "changed_settings" not in run
