@@ -26,8 +26,8 @@ class Table:
             trains in several parts, each from the weights of the one before; "paper", column →
             number.
         held_out: name → "data" of the records to evaluate on, and changes of the "config".
-        columns: title → result to show, see `evaluate`.
-        fine_tunes: whether the rows are fine-tuned on the task.
+        columns: title → result to show: "parameters", "tokens_per_second", "task" (the accuracy
+            after fine-tuning, which is only done for this) or one of `evaluate`.
         megabytes: train on the first so many megabytes of the corpus only; 0 for all of it.
     """
 
@@ -36,7 +36,6 @@ class Table:
     rows: dict[str, dict[str, Any]]
     held_out: dict[str, dict[str, Any]]
     columns: dict[str, str]
-    fine_tunes: bool = False
     megabytes: float = 0.0
 
     @property

@@ -55,9 +55,9 @@ CONFIG = {
 TRAINING = {
     "train_batch_size": 64,
     "optimizer": "adamw",
-    "learning_rate": 1e-3,
+    "learning_rate": 5e-4,
     "num_train_steps": 1000,
-    "num_warmup_steps": 100,
+    "num_warmup_steps": 200,
 }
 TASK = {"train_batch_size": 64, "learning_rate": 3e-4, "train_step": 300, "warmup_step": 30}
 OF_TIME = ("num_train_steps", "num_warmup_steps", "train_step", "warmup_step")
@@ -157,7 +157,7 @@ def run_row(settings: Settings, table: Table, folder: str) -> None:
         config = CONFIG | parts["config"] | held_out.get("config", {})
         judged = records_of(settings.output_dir, "held_out", held_out.get("data", {}))
         result |= evaluate(name, config, record_files.find_objective(records), judged, checkpoint)
-    if table.fine_tunes:
+    if "task" in table.columns.values():
         result["task"] = fine_tune(settings, checkpoint, os.path.join(folder, "task"))
     result["seconds"] = time.monotonic() - began
     files.write_json(os.path.join(folder, RESULT), result)

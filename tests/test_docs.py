@@ -5,6 +5,7 @@ The blocks of a page run in their order, in one copy of a user's folder (see tes
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import importlib.util
 import re
@@ -14,6 +15,8 @@ import sys
 
 import pytest
 
+from albert_tf.cli import describe as cli_describe
+from albert_tf.config import AlbertConfig
 from albert_tf.settings import describe
 from tests.conftest import ROOT
 from tests.test_pasted_commands import lines_of, make_home, run_here  # noqa: F401
@@ -31,7 +34,7 @@ EXPECTED = {
         "other_text/eval_results.txt",
         "task_model/run.json",
     ],
-    "pretrain": ["train.tfrecord", "pretrained/eval_results.txt"],
+    "pretrain": ["pretrained/eval_results.txt", "dynamic/eval_results.txt"],
     "lcqmc": ["lcqmc_tiny/test_results.tsv", "lcqmc_sweep/sweep_results.txt", "export"],
     "squad": ["squad/predictions.json", "squad2/null_odds.json"],
     "race": ["race/eval_results.txt", "choice_model/eval_results.txt"],
@@ -78,6 +81,19 @@ def test_the_reference_lists_the_settings_of_every_program_with_functions():
     for program in programs.split():
         assert importlib.import_module(f"albert_tf.{program}").Settings in classes
     assert all(describe(settings) for settings in classes)
+
+
+def test_how_albert_works_shows_what_albert_describe_prints():
+    text = (DOCS / "how_albert_works.md").read_text(encoding="utf-8")
+    shown = text.split("$ albert describe albert_base\n")[1].split("\n```")[0]
+    assert cli_describe.run(cli_describe.Settings(model="albert_base")).startswith(shown)
+    rows = re.findall(r"\| `(\w+)` \| ([\d.]+) \| ([\d.]+) \|", text)
+    assert len(rows) == 4
+    base = AlbertConfig.from_json_file("albert_base")
+    for share, *millions in rows:
+        for size, shown in zip((768, 128), millions, strict=True):
+            config = dataclasses.replace(base, share=share, embedding_size=size)
+            assert shown == f"{config.num_weights / 1e6:.1f}"
 
 
 @pytest.mark.slow

@@ -193,7 +193,7 @@ class InstanceSettings(MaskingSettings, SequenceSettings):
         SEGMENT_PAIR,
         "What an instance consists of: two segments of several sentences (segment_pair), two "
         "sentences (sentence_pair), as many sentences as fit, with a separator between documents "
-        "(full_sentences), or the same within one document (doc_sentences). The last two have no "
+        "(full_sentences), or the same within one document (doc_sentences); the last two have no "
         "pairs, and need sentence_objective=none, which is their default.",
         choices=(*PAIR_FORMATS, *SINGLE_FORMATS),
     )

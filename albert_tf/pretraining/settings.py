@@ -54,8 +54,8 @@ class RecordSettings(InputSettings, MaskingSettings, SequenceSettings):
     )
     dynamic_masking: bool = setting(
         False,
-        "Mask tokens during training, differently in every epoch; the records must have been "
-        "created with masked_lm_prob=0. The other settings of masking only apply to this.",
+        "Mask tokens during training, differently in every epoch, in records created with "
+        "masked_lm_prob=0; the other settings of masking are only for this.",
         group="masking",
         decides=TRAINING,
     )
@@ -171,8 +171,8 @@ class Settings(RunSettings, RecordSettings):
     )
     masked_lm_budget: int = setting(
         0,
-        "Only 0 is supported: Google's program fails with other values. To mask tokens during "
-        "training, set dynamic_masking.",
+        "Only 0 is supported, as Google's program fails with other values; dynamic_masking masks "
+        "tokens during training.",
         group="compatibility",
     )
 

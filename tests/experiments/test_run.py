@@ -1,0 +1,102 @@
+"""The experiments: tables are valid, runs are done once, and results shown with errors."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import os
+
+import pytest
+import report
+import run as runner
+
+from albert_tf import data
+from albert_tf.config import AlbertConfig
+from albert_tf.pretraining.settings import Settings as TrainingSettings
+from tests.conftest import ROOT
+
+TABLES = sorted(path.stem for path in (ROOT / "experiments" / "tables").glob("*.json"))
+OF_RUN = {"parameters", "tokens_per_second", "task"}
+OF_EVALUATION = {"masked", "masked_loss", "sentence"}
+
+
+@pytest.fixture(name="settings")
+def make_settings(tmp_path):
+    return runner.Settings(table="sharing", output_dir=str(tmp_path), seeds=2)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_row_of_a_table_can_be_run(name, tmp_path):
+    table = report.read_table(name)
+    of_rows = [*table.rows.values(), *table.held_out.values()]
+    for row in of_rows:
+        for phase in row.get("phases", [{}]):
+            AlbertConfig.from_dict(
+                runner.CONFIG | row.get("config", {}) | phase.get("config", {})
+            ).check_length(runner.SEQ_LENGTH)
+            training = runner.TRAINING | row.get("training", {}) | phase.get("training", {})
+            TrainingSettings(input_file="a", output_dir="b", **training)
+        data.Settings.make(input_file="a", output_file="b", **row.get("data", {}))
+    evaluated = {"/".join(pair) for pair in itertools.product(table.held_out, OF_EVALUATION)}
+    assert set(table.columns.values()) <= evaluated | OF_RUN
+    folders = {runner.folder_of(str(tmp_path), row, 1) for row in table.rows}
+    assert {os.path.dirname(folder) for folder in folders} == {str(tmp_path)}
+    assert len(folders) == len(table.rows)
+
+
+def test_an_unknown_table_is_refused_with_those_that_exist(tmp_path):
+    with pytest.raises(ValueError, match=r"--table=shares: .*one of adapters, .*, width"):
+        report.read_table("shares")
+    path = tmp_path / "mine.json"
+    path.write_text('{"title": "x", "lines": {}}')
+    with pytest.raises(ValueError, match=r"mine\.json: not the description of a table"):
+        report.read_table(str(path))
+
+
+def test_the_table_shows_means_and_deviations_beside_the_papers_numbers(tmp_path):
+    table = dataclasses.replace(
+        report.read_table("sharing"), columns={"parameters": "parameters", "words": "x/masked"}
+    )
+    found = {
+        "all": [{"parameters": 1234.0, "x/masked": value} for value in (0.25, 0.5)],
+        "nothing": [{"parameters": 5678.0, "x/masked": 0.125}],
+    }
+    lines = report.write_table(table, found, str(tmp_path), scale=0.5).splitlines()
+    assert lines[:4] == [
+        "|  | parameters | words | paper: average |",
+        "|---|---|---|---|",
+        "| all | 1,234 | 0.375 ± 0.177 | 80.1 |",
+        "| nothing | 5,678 | 0.125 | 81.6 |",
+    ]
+    assert "1/2 seeds, scale 0.5" in lines[-1]
+    assert (tmp_path / "table.md").read_text().splitlines() == lines
+    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_runs_that_are_done_are_not_repeated(settings, tmp_path, monkeypatch, capsys):
+    started = []
+
+    def start(settings, folder, row, seed):
+        started.append((row, seed))
+        if (row, seed) == ("attention", 2) and len(started) < 9:
+            raise RuntimeError("attention, seed 2 failed; see log.txt")
+        place = runner.folder_of(folder, row, seed)
+        os.makedirs(place)
+        result = dict.fromkeys(table.columns.values(), 0.5)
+        (tmp_path / place / "result.json").write_text(json.dumps(result))
+
+    monkeypatch.setattr(runner, "start", start)
+    table = report.read_table("sharing")
+    with pytest.raises(RuntimeError, match="attention, seed 2 failed"):
+        runner.run_all(settings, table, str(tmp_path))
+    runner.run_all(settings, table, str(tmp_path))
+    assert sorted(started) == sorted([*itertools.product(table.rows, (1, 2)), ("attention", 2)])
+    assert "8 runs, 7 of them done" in capsys.readouterr().out
+    assert len(runner.results_of(settings, table, str(tmp_path))["attention"]) == 2
+
+
+def test_the_scale_is_a_factor_of_all_numbers_of_steps():
+    values = {"num_train_steps": 1000, "num_warmup_steps": 100, "train_batch_size": 64}
+    expected = {"num_train_steps": 10, "num_warmup_steps": 1, "train_batch_size": 64}
+    assert runner.scaled(values, 0.01) == expected
