@@ -66,7 +66,7 @@ class _DoctestPreprocessor(Preprocessor):
             if is_example and not line.strip():
                 found.append("```")
                 is_example = False
-            found.append(line)
+            found.append(line.partition("  # doctest: ")[0] if is_example else line)
         return found
 
 
