@@ -81,7 +81,7 @@ class AlbertConfig:
             `num_hidden_groups`), "all", "attention", "ffn", "none", "cyclic" (layer i uses module
             i mod `num_hidden_groups`), "sandwich" (all but the first and the last layer); a number
             for each layer, as in `(0, 0, 1, 1)`; or a dict of "attention" and "ffn" to one of
-            these. What Google's groups can express becomes "groups". See `sharing`.
+            these. Values that Google's groups can express are stored as "groups". See `sharing`.
         adapter_rank: rank of a low-rank adapter that every layer adds to each of its kernels, so
             that layers with shared weights can differ; 0, as in ALBERT, for none.
 

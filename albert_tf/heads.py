@@ -93,9 +93,9 @@ class AlbertForClassification(_Head):
         config: the model configuration.
         num_labels: K.
         is_regression: whether the single output is a score; requires K = 1.
-        use_pooled_output: False uses the mean of the last layer over all S positions instead. As
-            with albert_zh's flag of this name the mean includes padding, so the output depends on
-            the length that inputs are padded to.
+        use_pooled_output: whether to use the pooled output. False uses the mean of the last layer
+            over all S positions. As with albert_zh's flag of this name, the mean includes padding,
+            so the output depends on the length that inputs are padded to.
 
     Call arguments: as in `AlbertEncoder`.
     Returns: logits, float32 [B, K].
@@ -277,9 +277,9 @@ class AlbertForSpans(_Head):
 class AlbertForAnswerableSpans(AlbertModel):
     """ALBERT with XLNet's question answering head, for unanswerable questions too (SQuAD 2.0).
 
-    The head predicts the start of the answer; the end of the answer given its start; and, from the
-    mean of the positions weighted by their start probabilities and from [CLS], whether the question
-    is unanswerable.
+    The head predicts the start of the answer, and then its end given the start. It also predicts
+    whether the question is unanswerable, from [CLS] and from the mean of all positions, weighted by
+    their start probabilities.
 
     Args:
         config: the model configuration.
@@ -295,8 +295,8 @@ class AlbertForAnswerableSpans(AlbertModel):
         cls_logits: float32 [B], the logits for unanswerable.
         start_log_probs: float32 [B, S].
         end_log_probs: float32 [B, S], given the true starts; only with `start_positions`.
-        start_top_log_probs, start_top_index: float32 and int32 [B, N], the best starts; like the
-            next two only outside training.
+        start_top_log_probs, start_top_index: float32 and int32 [B, N], the best starts. These two
+            and the next two are absent in training.
         end_top_log_probs, end_top_index: float32 and int32 [B, N·M], the best ends for each start.
 
     >>> config = AlbertConfig(97, hidden_size=12, num_attention_heads=4, intermediate_size=20)

@@ -71,9 +71,9 @@ DROPOUTS = 3  # per block
 class Embeddings(AlbertLayer):
     """Normalized sum of word, segment and position embeddings (section 3.1 of the paper).
 
-    All three have the embedding size E. This is the first factor of the factorized embedding, with
-    V·E weights for the words. In albert_zh's layout, `projection` is the second factor: it projects
-    the words before the others are added, so that all else has the size H.
+    All three have the embedding size E. The word embeddings are the first factor of the factorized
+    embedding, with V·E weights. In albert_zh's layout, the second factor, `projection`, is applied
+    to the words before the other embeddings are added, which then have the size H.
 
     Call arguments: `input_ids` int32 [B, S]; `segment_ids` int32 [B, S], zeros by default;
         `inputs_embeds` float [B, S, E], used instead of the word embeddings of `input_ids`;
@@ -111,9 +111,10 @@ class Embeddings(AlbertLayer):
     def embed_segments(self, segment_ids):
         """Returns the segment embeddings, float [B, S, E].
 
-        albert_zh multiplies the table by one-hot rows. The result is the same, but the gradient is
-        the sum over the tokens of a segment, which clipping by the global norm squares, whereas it
-        squares the rows of the tokens where the gradient is `tf.IndexedSlices`.
+        In albert_zh's layout, the gradient of the table is dense, as in albert_zh, which multiplies
+        one-hot rows by it. This affects clipping by the global norm: the gradients of a segment's
+        tokens are added up before they are squared. With `tf.IndexedSlices`, they would be squared
+        one by one.
         """
         if self.config.layout == "google":
             return tf.gather(self.segments, segment_ids)  # [B, S, E]
@@ -368,9 +369,9 @@ class AlbertEncoder(Saved, AlbertLayer):
 
     Call arguments:
         input_ids: int32 [B, S]; or a dict of `input_ids`, `input_mask` and `segment_ids`. The dict
-            may use Hugging Face's names `attention_mask` and `token_type_ids`, may give
-            `inputs_embeds`, float [B, S, E], instead of `input_ids` to replace the word
-            embeddings, and may contain other features, such as labels, which are ignored.
+            may use Hugging Face's names `attention_mask` and `token_type_ids`. Instead of
+            `input_ids`, it may contain `inputs_embeds`, float [B, S, E], which replace the word
+            embeddings. Other entries, such as labels, are ignored.
         input_mask: attention mask, [B, S], 1 for tokens and 0 for padding; all tokens by default.
         segment_ids: int32 [B, S]; zeros by default.
         training: whether to apply dropout.
@@ -548,7 +549,8 @@ class AlbertForPretraining(AlbertModel):
 
     Args:
         config: the model configuration.
-        sentence_objective: abbreviation of a `SentenceObjective`: sop, nsp, none or one's own.
+        sentence_objective: abbreviation of a `SentenceObjective`: sop, nsp, none, or that of a
+            registered objective of your own.
 
     Raises:
         ValueError: there is no such sentence objective.
@@ -558,8 +560,9 @@ class AlbertForPretraining(AlbertModel):
 
     Returns: dict of
         masked_lm_logits: float32 [B, P, V].
-        <name>_logits: float32 [B, K], for the K classes of the sentence objective. The default has
-            `sentence_order_logits`: class 0 is segments in order, class 1 swapped. "none" has none.
+        <name>_logits: float32 [B, K], for the K classes of the sentence objective. The default is
+            `sentence_order_logits`, with class 0 for segments in order and class 1 for swapped
+            ones. Absent with "none".
         hidden_states, attentions: as in `AlbertEncoder`, if asked for.
 
     >>> config = AlbertConfig(97, hidden_size=12, num_attention_heads=4, intermediate_size=20)

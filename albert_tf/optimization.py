@@ -120,7 +120,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
         jit_compile: whether to compile the update of each variable with XLA on GPUs. The updates of
             large variables are always compiled.
         weight_decay_rate: Google's name of `weight_decay`; give one of the two.
-        bias_correction: whether to correct the bias of the moments towards their start at 0.
+        bias_correction: whether to correct the bias of the moments, which are initialized to 0.
         **kwargs: arguments of `tf_keras.optimizers.Optimizer`, such as `global_clipnorm`.
 
     Raises:
@@ -295,8 +295,8 @@ class AdamW(tf_keras.optimizers.Optimizer):
     ) -> AdamW:
         """Returns an optimizer from the result of `get_config`.
 
-        In former configs, `weight_decay_rate` is the decay of the update, and `weight_decay`, 0
-        unless it was given, that of Keras.
+        Configs of earlier versions contain two decays: `weight_decay_rate`, which is part of the
+        update, and `weight_decay`, which Keras applies and which is 0 by default.
         """
         config = dict(config)
         if "weight_decay_rate" in config and not config.get("weight_decay"):
@@ -412,8 +412,8 @@ def fine_tuning_optimizer(
 
     Args:
         learning_rate: the peak learning rate; 1e-5 to 5e-5 for models of the size of base.
-        num_train_steps: number of training steps, at the end of which the learning rate is 0:
-            the number of batches of an epoch times the number of epochs.
+        num_train_steps: number of training steps: the number of batches per epoch times the number
+            of epochs. The learning rate is 0 after the last one.
         warmup_proportion: fraction of the steps used for the warm-up, in [0, 1].
         weight_decay: the weight decay.
         bias_correction: as in `AdamW`.

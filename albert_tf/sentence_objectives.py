@@ -1,16 +1,16 @@
 """The sentence objectives: what a model learns from segment pairs, besides masked words.
 
-A `SentenceObjective` says how a pair is made and labeled, and what its head, loss and metrics are
-called. There are three:
+A `SentenceObjective` defines how pairs are made and labeled, and the names of its head, loss and
+metrics. There are three:
 
 * `sop`, sentence-order prediction: two consecutive segments are in order or swapped. Source: ALBERT
   (arXiv 1909.11942), section 3.1.
 * `nsp`, next-sentence prediction: the second segment follows the first, or is from another
-  document. Source: BERT, which differs from ALBERT in this.
+  document. Source: BERT.
 * `none`: pairs are consecutive segments in order, and only masked words are learned.
 
-`register` adds one's own, under a name that `--sentence_objective` then accepts. Spawned worker
-processes import the main script, so that is where to call it:
+`register` adds an objective of your own, whose abbreviation `--sentence_objective` then accepts.
+Call it in the main script, because the worker processes import that:
 
     def make_pair(a, b, rng, random_segment):
         if b is None or rng.random() < 1 / 3:
@@ -159,7 +159,7 @@ def register(objective: SentenceObjective) -> SentenceObjective:
 
 
 def find(abbreviation: str) -> SentenceObjective:
-    """Returns the objective with an abbreviation.
+    """Returns the objective that has an abbreviation.
 
     Raises:
         ValueError: there is none. The message lists those that exist.

@@ -4,8 +4,8 @@
         tasks.TaskSpec("multi_label", Settings, MultiLabel, AlbertForClassification, Predictor)
     )
 
-`from_pretrained`, `load_predictor`, `run_predict.py` and its web page take all that they know about
-a task from its row, and a run records the name of the row with its checkpoints. Rows of this
+`from_pretrained`, `load_predictor`, `run_predict.py` and its web page get everything that they know
+about a task from its row. A run records the name of the row with its checkpoints. Rows of this
 package refer to classes and functions by "module:name", which are imported on first use.
 """
 
@@ -36,7 +36,7 @@ _REFERENCE = re.compile(r"[\w.]+:\w+")
 class TaskSpec:
     """A row of the registry.
 
-    A class or function is given itself, or by "module:name"; see `resolve`.
+    Classes and functions are given as objects, or as "module:name"; see `resolve`.
 
     Attributes:
         name: name of the task in `from_pretrained`, `load_predictor` and `--task`, and in
@@ -54,9 +54,10 @@ class TaskSpec:
         head_arguments: further arguments of `head`, the same for all models of the task.
         head_settings: names of settings that are also arguments of `head`, with the values that
             the model was trained with.
-        recognize: whether a model was fine-tuned for the task, given its settings and the entry
-            `task` of its `run.json`; asked for models with `head_variable` whose record does not
-            have the name. None if it always does.
+        recognize: function that returns whether a model was fine-tuned for the task, given its
+            settings and the entry `task` of its `run.json`. It is called for models with
+            `head_variable` whose record does not contain the name of the task. None if the record
+            always does.
 
     Raises:
         ValueError: an attribute has a value of the wrong kind.
@@ -184,7 +185,7 @@ _rows = {spec.name: spec for spec in _BUILT_IN}
 
 
 def register(spec: TaskSpec) -> None:
-    """Adds a task; one of the same name is replaced, as when a file is imported again.
+    """Adds a task, and replaces one of the same name, for example when a file is imported again.
 
     Raises:
         ValueError: a task of this package has the same name.

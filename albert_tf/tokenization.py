@@ -583,14 +583,14 @@ class FullTokenizer:
         seed: int = 0,
         **options: Any,
     ) -> Any:
-        """Returns a dataset of batches for `fit`, which are tokenized when they are needed.
+        """Returns a dataset for `fit` that tokenizes each batch when it is needed.
 
             >>> dataset = tokenizer.as_dataset(["The river", "A boat", "The sea"], [0, 1, 0], 2)
             >>> [tuple(inputs["input_ids"].shape) for inputs, labels in dataset]
             [(2, 4), (1, 4)]
 
-        Only one batch is in memory at a time, so `texts` may be larger than memory, if it is
-        a sequence that reads them from disk.
+        Only one batch is in memory at a time. If `texts` is a sequence that reads from disk, it may
+        be larger than memory.
 
         Args:
             texts: texts, or pairs of texts: anything with a length and an index.

@@ -1,4 +1,6 @@
-"""Hooks of the documentation site: pages from the root of the repository, links, and settings.
+"""Hooks of the documentation site: pages from outside of docs/, links, and settings.
+
+The notebooks of examples/ are pages with their stored outputs; mkdocs-jupyter renders them.
 
 The pages are written for reading in the repository, where links such as `../albert_tf/modeling.py`
 work. The site has no such files, so links to them become plain text. A comment such as
@@ -15,6 +17,7 @@ from typing import Any
 from markdown import Markdown
 from markdown.extensions import Extension
 from markdown.preprocessors import Preprocessor
+from mkdocs.plugins import event_priority
 from mkdocs.structure.files import File, Files
 
 from albert_tf.settings import FieldInfo, describe
@@ -26,14 +29,19 @@ PAGES = {
     "CHANGELOG.md": "CHANGELOG.md",
     "CONTRIBUTING.md": "CONTRIBUTING.md",
 }
+NOTEBOOKS = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("examples/*.ipynb"))
 LINK = re.compile(r"\[([^\]]+)\]\((?![a-z]+:|#)([^)#\s]+)(#[^)]*)?\)")
+NOTEBOOK_LINK = re.compile(r'href="([^"/]+\.ipynb)"')
 SETTINGS = re.compile(r"^<!-- settings of (\S+?)(?: beyond (\S+))? -->$", re.MULTILINE)
 
 
+@event_priority(50)  # before mkdocs-jupyter, which looks for notebooks in the files
 def on_files(files: Files, config: Any) -> Files:
-    """Adds the pages that are at the root of the repository."""
+    """Adds the pages that are at the root of the repository, and the notebooks."""
     for page, source in PAGES.items():
         files.append(File.generated(config, page, abs_src_path=str(ROOT / source)))
+    for path in NOTEBOOKS:
+        files.append(File(path, str(ROOT), config.site_dir, config.use_directory_urls))
     return files
 
 
@@ -58,7 +66,7 @@ class _DoctestPreprocessor(Preprocessor):
             if is_example and not line.strip():
                 found.append("```")
                 is_example = False
-            found.append(line)
+            found.append(line.partition("  # doctest: ")[0] if is_example else line)
         return found
 
 
@@ -72,7 +80,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
     """Rewrites the relative links of a page for the site."""
     name = page.file.src_uri
     source = PurePosixPath(PAGES[name]) if name in PAGES else PurePosixPath("docs") / name
-    pages = {source: page for page, source in PAGES.items()}
+    pages = {source: page for page, source in PAGES.items()} | {path: path for path in NOTEBOOKS}
 
     def rewrite(link: re.Match[str]) -> str:
         text, target, anchor = link[1], link[2], link[3] or ""
@@ -85,6 +93,18 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
 
     markdown = SETTINGS.sub(lambda found: settings_table(found[1], found[2]), markdown)
     return LINK.sub(rewrite, markdown)
+
+
+def on_page_content(html: str, page: Any, config: Any, files: Files) -> str:
+    """Rewrites the links between notebooks for the site."""
+
+    def rewrite(link: re.Match[str]) -> str:
+        target = files.get_file_from_path(f"examples/{link[1]}")
+        if target is None:
+            raise FileNotFoundError(f"{page.file.src_uri}: there is no notebook {link[1]}")
+        return f'href="{target.url_relative_to(page.file)}"'
+
+    return NOTEBOOK_LINK.sub(rewrite, html) if page.file.src_uri in NOTEBOOKS else html
 
 
 def settings_table(name: str, base: str | None) -> str:

@@ -62,27 +62,27 @@ class _Member(NamedTuple):
 
 
 def download(name: str, *, cache_dir: str | None = None, base_url: str | None = None) -> str:
-    """Returns the folder of a released model, which is downloaded unless it is in the cache.
+    """Downloads a released model, unless it is in the cache, and returns its folder.
 
-        >>> download("albert_base_v2")  # doctest: +SKIP
-        '/home/me/.cache/albert_tf/albert_base_v2'
+    >>> download("albert_base_v2")  # doctest: +SKIP
+    '/home/me/.cache/albert_tf/albert_base_v2'
 
-    `from_pretrained`, `load_predictor` and the programs then find the model by its name, if it is
-    in the default cache folder.
+    If the model is in the default cache folder, `from_pretrained`, `load_predictor` and the
+    programs then accept its name.
 
     Args:
         name: name of the model, such as "albert_base_v2"; `albert download` lists all names.
-        cache_dir: local folder of the downloaded models; None for that in the environment variable
-            `ALBERT_CACHE`, or else `~/.cache/albert_tf`.
-        base_url: address of a mirror, which replaces the scheme and the host of the archive's
-            address: http://, https:// or file://. None for that in `ALBERT_BASE_URL`, or else the
-            authors' servers.
+        cache_dir: local folder of the downloaded models; defaults to the environment variable
+            `ALBERT_CACHE`, or else to `~/.cache/albert_tf`.
+        base_url: address of a mirror (http://, https:// or file://), which replaces the scheme and
+            the host of the archive's address. Defaults to the environment variable
+            `ALBERT_BASE_URL`, or else to the authors' servers.
 
     Raises:
-        ValueError: there is no such model; or the archive is damaged, unsafe, or contains other
-            tensors than the release. Nothing is installed, and the archive is removed.
-        OSError: the server cannot be reached, does not have the archive or cuts the connection; or
-            the disk is full. The next call continues the download.
+        ValueError: there is no such model, or the archive is damaged, unsafe, or does not contain
+            the tensors of the release. Nothing is installed, and the archive is removed.
+        OSError: the server cannot be reached, does not have the archive or closes the connection,
+            or the disk is full. The next call continues the download.
     """
     release = _find_release(name)
     cache = cache_dir or finding.cache_directory()

@@ -55,7 +55,9 @@ def read_step(prefix: str) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class LoadReport:
-    """The result of loading a checkpoint, or of a dry run, with the model's variable names.
+    """The result of loading a checkpoint, or of comparing it with a model.
+
+    Weights have the names of the model's variables.
 
     Attributes:
         prefix: the checkpoint.
@@ -116,10 +118,10 @@ def load_checkpoint(
 ) -> LoadReport:
     """Loads the weights of `model` from a checkpoint of any supported family.
 
-        >>> model = albert_tf.AlbertForPretraining(config)
-        >>> report = load_checkpoint(model, "albert_tiny/")
-        >>> report.fits, report.missing
-        (True, [])
+    >>> model = albert_tf.AlbertForPretraining(config)
+    >>> report = load_checkpoint(model, "albert_tiny/")
+    >>> report.fits, report.missing
+    (True, [])
 
     Args:
         model: a model with Google's variable names, such as `AlbertForPretraining`. If it has a

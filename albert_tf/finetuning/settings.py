@@ -38,9 +38,9 @@ class DataSettings(SequenceSettings, VocabularySettings):
     )
     pad_to_multiple: int | None = setting(
         None,
-        "Pad each batch to a multiple of this many tokens; 1 pads to its longest sequence. If not "
-        "given, 8 on GPUs; on CPUs the smallest even number with at most 64 lengths, such as 2 for "
-        "a max_seq_length of 128.",
+        "Pad each batch to a multiple of this many tokens; 1 pads to its longest sequence; if not "
+        "given, 8 on GPUs, and on CPUs the smallest even number with at most 64 lengths, such as 2 "
+        "for a max_seq_length of 128.",
         minimum=1,
         is_optional=True,
         decides=TRAINING,

@@ -237,7 +237,7 @@ class FineTuningTask(abc.ABC):
     # Prediction.
 
     def result(self, outputs: Outputs) -> dict[str, Any]:
-        """Returns the prediction for an example as a JSON object, in which NumPy values may be.
+        """Returns the prediction for an example as a JSON object, which may contain NumPy values.
 
         Args:
             outputs: name → [...], the `predictions` for the example. By default, all of them are
@@ -248,7 +248,7 @@ class FineTuningTask(abc.ABC):
     def write_predictions(self, output_dir: str, split: Split, outputs: Outputs, step: int) -> str:
         """Writes the best checkpoint's predictions for a split, and metrics if labels are known.
 
-        By default, `<split>_predictions.jsonl` has the `result` of each example in a line.
+        By default, each line of `<split>_predictions.jsonl` is the `result` of an example.
 
         Args:
             output_dir: folder of the run.

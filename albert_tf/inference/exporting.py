@@ -17,9 +17,9 @@ def export_saved_model(
 ) -> str:
     """Writes a SavedModel of the model in a folder, as `--export_dir` of the programs does.
 
-    Its signatures take raw strings, serialized examples and tensors (docs/serving.md), and its
-    weights are float32. It is answered by TensorFlow Serving, and by `run_predict.py --model_dir`
-    and `load_predictor`.
+    Its signatures take raw strings, serialized examples and tensors (docs/serving.md). Its weights
+    are float32. TensorFlow Serving can serve it, and `run_predict.py --model_dir` and
+    `load_predictor` accept its folder.
 
     >>> model, tokenizer = albert_tf.from_pretrained(
     ...     "albert_tiny/", "classification", num_labels=2
@@ -36,8 +36,8 @@ def export_saved_model(
         export_dir: parent folder of the exports, which is created if needed.
         task: as in `load_predictor`. A model that was not fine-tuned is exported for embeddings
             and masked words.
-        max_seq_length: sequence length of serialized examples, and the maximum of texts; defaults
-            to that of training, or else the model's maximum.
+        max_seq_length: sequence length of serialized examples, and maximum sequence length of
+            texts, in tokens. Defaults to that of training, or else to the model's maximum.
 
     Returns:
         The folder of the export, `<export_dir>/<Unix time>`.

@@ -110,7 +110,7 @@ def load_predictor(
     engine: str = TENSORFLOW,
     **model_files: Any,
 ) -> Any:
-    """Returns a predictor, a callable that takes text, for the model in a folder.
+    """Returns a predictor for the model in a folder: a callable that takes text.
 
         classify = albert_tf.load_predictor("lcqmc_model/")
         classify([("你多大了", "你几岁")])
@@ -129,11 +129,14 @@ def load_predictor(
         task: "classification", "regression", "token_classification", "multiple_choice", "spans",
             "answerable_spans", "fill_mask", "embeddings", or a registered task of your own.
             Default: the task that the model was fine-tuned for, or else "embeddings".
-        batch_size: number of sequences per batch; see `Options` for this and the next four.
-        max_seq_length: maximum number of tokens in a text or a window.
+        batch_size: number of sequences per batch; defaults to `predict_batch_size` of the run that
+            trained the model, or else to 32.
+        max_seq_length: maximum sequence length, in tokens; longer texts are truncated or split into
+            windows. Defaults to that of training, or else to the model's maximum.
         top_k: maximum number of answers, and of words per mask, to return.
-        pooling: how to compute embeddings.
-        engine: the inference engine.
+        pooling: how to compute embeddings. "mean" averages the token vectors of the last layer,
+            "mean_last_4" those of the last four layers, and "pooled" is the pooler's output.
+        engine: "tensorflow", or "openvino" to run OpenVINO on the CPU.
         **model_files: `config_file`, `vocab_file`, `spm_model_file` and `do_lower_case`, as in
             `from_pretrained`; by default, they are found in the folder.
 
@@ -174,10 +177,10 @@ def predictor_class(task: str) -> type[TextPredictor]:
 class TextPredictor(abc.ABC):
     """Base class of all predictors: computes the outputs of a model in batches.
 
-    A subclass has a method `__call__`, which makes features of inputs, calls `compute` with them,
-    and makes results of its outputs. It also has `step`, which is run by the engine, and `outputs`.
-    Programs call `parse`, which converts a row of a file or a request to an input, and `predict`,
-    which returns the results of inputs.
+    A subclass defines `__call__`, which converts inputs to features, passes these to `compute`, and
+    converts the outputs to results. It also defines `step`, which the engine runs, and `outputs`.
+    Programs call `parse` to convert a row of a file or a request to an input, and `predict` to get
+    the results of inputs.
 
     Args:
         found: the folder of the model.
@@ -324,7 +327,8 @@ class TextClassifier(TaskPredictor):
         classify = albert_tf.load_predictor("lcqmc_model/")
         classify([("你多大了", "你几岁"), ("天气好", "天气不好")])
 
-    A result has `label` and `probabilities` (label → probability), or `score` in regression.
+    A result is a dict of `label` and `probabilities` (label → probability), or of `score` in
+    regression.
     """
 
     def make_task(self, found: ModelFolder, settings: Any) -> Classifier:
@@ -340,9 +344,9 @@ class TokenTagger(FineTunedPredictor):
         tag("U.N. official Ekeus heads for Baghdad.")
 
     The tokens of a string are its words; Chinese characters and punctuation around words are
-    separate tokens. A list of strings is used as the tokens of one text. A result has `tokens`,
-    `labels`, `scores` (the probabilities of the labels) and `spans`, each with `type`, `text` and,
-    for strings, `begin` and `end` (character offsets).
+    separate tokens. A list of strings is used as the tokens of one text. A result is a dict of
+    `tokens`, `labels`, `scores` (the probabilities of the labels) and `spans`. A span is a dict of
+    `type`, `text` and, for strings, `begin` and `end` (character offsets).
     """
 
     def __init__(
@@ -422,7 +426,8 @@ class ChoiceAnswerer(FineTunedPredictor):
         choose = albert_tf.load_predictor("race_model/")
         choose("The river was wider.", "The river is _ now.", ["narrower", "colder"])
 
-    A result has `prediction` (zero-based index), `answer` (the option) and `probabilities`.
+    The result is a dict of `prediction` (zero-based index), `answer` (the option) and
+    `probabilities`.
     """
 
     @staticmethod
@@ -469,10 +474,10 @@ class SpanAnswerer(FineTunedPredictor):
         answer = albert_tf.load_predictor("squad_model/")
         answer("Who was Ekeus?", "Official Ekeus heads for Baghdad.")
 
-    A result has the best `answer`, its `score` (probability among the answers found), its `begin`
-    and `end` (character offsets in the context), and `answers`, the best answers with the same
-    entries. With a SQuAD 2.0 model it also has `null_odds`; if they exceed the threshold, `answer`
-    is "", and `begin` and `end` are -1. The same holds for a SQuAD 1.1 model that finds no answer.
+    The result is a dict of the best `answer`, its `score` (probability among the answers found),
+    its `begin` and `end` (character offsets in the context), and `answers`, a list of the best
+    answers as such dicts. SQuAD 2.0 models add `null_odds`. If they exceed the threshold, or if a
+    SQuAD 1.1 model finds no answer, `answer` is "", and `begin` and `end` are -1.
     """
 
     def __init__(
@@ -536,10 +541,12 @@ def _answer(text: str, score: float, begin: int) -> Result:
 
 
 class Embedder(TextPredictor):
-    """Computes embeddings of texts.
+    """Computes embeddings of texts or text pairs.
 
-    embed = albert_tf.load_predictor("albert_tiny_zh/", "embeddings", pooling="mean_last_4")
-    embed(["你好", "再见"])
+        embed = albert_tf.load_predictor("albert_tiny_zh/", "embeddings", pooling="mean_last_4")
+        embed(["你好", "再见"])
+
+    The result is an array, float32 [H] for one text and [N, H] for N of them.
     """
 
     outputs: Mapping[str, float] = {"embedding": 0.0}
@@ -583,8 +590,9 @@ class MaskFiller(TextPredictor):
         fill_mask = albert_tf.load_predictor("albert_tiny_zh/", "fill_mask")
         fill_mask("北京是[MASK]国的首都")
 
-    A result has `text`, with each mask replaced by the best word, and `masks`: for each mask, the
-    best words as `token` and `score` (probability). Special tokens and lone spaces are excluded.
+    A result is a dict of `text`, in which the best words replace the masks, and `masks`. For each
+    mask, `masks` lists the best words as dicts of `token` and `score` (probability). Special tokens
+    and single spaces are excluded.
     """
 
     outputs: Mapping[str, float] = {"ids": 0, "scores": 0.0}

@@ -32,10 +32,10 @@ def from_pretrained(
     `load_predictor` returns a callable that takes texts and returns labels or answers.
 
     Args:
-        folder: a folder with a config, weights of any family supported by `load_checkpoint`, and a
-            vocabulary; a checkpoint in such a folder; or the name of a downloaded model (see
-            `download`). Of a run's checkpoints `model.ckpt-best` is used, or else the newest one;
-            of an `--export_dir` the newest export.
+        folder: a folder with a config, a vocabulary, and weights of any family that
+            `load_checkpoint` supports. Or a checkpoint in such a folder, or the name of a
+            downloaded model (see `download`). In the folder of a run, `model.ckpt-best` is used, or
+            else the newest checkpoint; in an `--export_dir`, the newest export.
         task: what the model is for: "embeddings" for an `AlbertEncoder`, "pretraining" for an
             `AlbertForPretraining`; for a head, "classification", "regression", "multiple_choice",
             "spans", "answerable_spans", "token_classification" or a registered task of your own.
@@ -44,10 +44,11 @@ def from_pretrained(
         config_file: the config; defaults to the one in the folder.
         vocab_file: a WordPiece vocabulary; defaults to the vocabulary in the folder.
         spm_model_file: a SentencePiece model; defaults to the vocabulary in the folder.
-        do_lower_case: whether to lowercase text; defaults to what the folder says (flags of the
-            run, Hugging Face's tokenizer_config.json, variable of a TF-Hub module), or else True.
-        **head_arguments: arguments of the model's constructor, such as `use_pooled_output=False`,
-            which defaults to what the run in the folder was trained with.
+        do_lower_case: whether to lowercase text. Defaults to the value that is recorded in the
+            folder (by the run, in Hugging Face's tokenizer_config.json, or in a TF-Hub module), or
+            else True.
+        **head_arguments: arguments of the model's constructor, such as `use_pooled_output=False`.
+            They default to the values that the model was trained with, if these are recorded.
 
     Returns:
         The model and the tokenizer. A head that is missing in the checkpoint has random weights,

@@ -29,11 +29,11 @@ def save_pretrained(
 ) -> None:
     """Writes a model that was trained with Keras to a folder.
 
-    The folder is opened by `from_pretrained`, `load_predictor`, `run_predict.py --model_dir`,
-    `--init_checkpoint` of the programs, and `tools/convert_checkpoint.py`, which converts it for
-    Hugging Face's transformers. It has `albert_config.json`, `model.ckpt-best` with Google's names,
-    the vocabulary, and `run.json` with the task and the labels. A model that was saved there before
-    is replaced.
+    The folder contains `albert_config.json`, `model.ckpt-best` with Google's variable names, the
+    vocabulary, and `run.json` with the task and the labels. `from_pretrained`, `load_predictor`,
+    `run_predict.py --model_dir` and `--init_checkpoint` of the programs accept it.
+    `tools/convert_checkpoint.py` converts it for Hugging Face's transformers. A model that was
+    saved there before is replaced.
 
     >>> model, tokenizer = albert_tf.from_pretrained(
     ...     "albert_tiny/", "classification", num_labels=2
@@ -46,14 +46,14 @@ def save_pretrained(
     Args:
         model: an `AlbertEncoder`, `AlbertForPretraining` or one of the classes with a head.
         folder: the folder, which is created if needed.
-        tokenizer: its tokenizer; without one, the folder has no vocabulary.
+        tokenizer: the tokenizer of the model; without one, no vocabulary is saved.
         labels: names of the outputs of a classifier of texts or tokens, in the order of their ids;
             "0", "1" and so on if not given.
 
     Raises:
-        ValueError: the model is of another class, the labels are not as many as the outputs or are
-            given for a model that has none, or the folder has the checkpoints of a run, or another
-            vocabulary.
+        ValueError: the class of the model is not supported; the number of labels differs from that
+            of the outputs; labels are given for a model without them; or the folder contains the
+            checkpoints of a run, or another vocabulary.
         OSError: the folder cannot be written to.
     """
     spec = _find_spec(model)
@@ -86,7 +86,7 @@ def save_pretrained(
 class PretrainedCheckpoint(tf_keras.callbacks.Callback):
     """Keras callback that saves the model after an epoch, as `save_pretrained` does.
 
-    The folder always has the last or the best model, which everything here opens.
+    The folder always contains the last or the best model.
 
     >>> model, tokenizer = albert_tf.from_pretrained(
     ...     "albert_tiny/", "classification", num_labels=2
@@ -102,16 +102,16 @@ class PretrainedCheckpoint(tf_keras.callbacks.Callback):
         folder: as in `save_pretrained`.
         tokenizer: as in `save_pretrained`.
         labels: as in `save_pretrained`.
-        monitor: name of a metric, such as "val_accuracy", of which the best model is kept; None
-            saves after every epoch.
-        mode: "min" or "max": which value of the metric is the best.
+        monitor: name of the metric, such as "val_accuracy", by which the best model is selected;
+            None saves the model after every epoch.
+        mode: "min" if smaller values of the metric are better, "max" if larger ones are.
 
     Attributes:
         best: the metric of the saved model; None before the first epoch, and without `monitor`.
 
     Raises:
-        ValueError: `mode` is another one; in training, the model cannot be saved, or there is no
-            such metric.
+        ValueError: `mode` is neither "min" nor "max"; or, in training, the model cannot be saved,
+            or there is no such metric.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class PretrainedCheckpoint(tf_keras.callbacks.Callback):
         _check_labels(self.model, _find_spec(self.model), self.labels)
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
-        """Saves the model, if it is the best one."""
+        """Saves the model if it is the best one so far."""
         if self.monitor is not None:
             metrics = dict(logs or {})
             if self.monitor not in metrics:
