@@ -109,6 +109,15 @@ def pytest_configure(config):
     faulthandler.enable = lambda *_, **__: None
 
 
+@pytest.fixture(autouse=True)
+def _same_signal_handlers():
+    """Fails a test that changes what signals do: they may kill the process in a later test."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE)
+    before = [signal.getsignal(number) for number in numbers]
+    yield
+    assert [signal.getsignal(number) for number in numbers] == before
+
+
 def pytest_addoption(parser):
     """Adds the option that simulates a CPU without bfloat16."""
     parser.addoption(

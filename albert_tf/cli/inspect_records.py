@@ -15,7 +15,6 @@ import collections
 import dataclasses
 import itertools
 import os
-import signal
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -23,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from albert_tf import files
+from albert_tf.cli import program
 from albert_tf.data import records
 from albert_tf.data.settings import InputSettings
 from albert_tf.data.tfrecord import decode_example
@@ -271,7 +271,6 @@ def find_objective(paths: list[str]) -> SentenceObjective:
 
 def run(settings: Settings) -> None:
     """Prints instances and statistics of the records, and plots histograms if asked to."""
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # exit quietly when `head` closes the pipe
     paths = records.exclude_own_files(files.expand_patterns(settings.input_file, "--input_file"))
     if settings.plot:
         named = {"--spm_model_file": settings.spm_model_file, "--vocab_file": settings.vocab_file}
@@ -279,13 +278,15 @@ def run(settings: Settings) -> None:
     tokenizer, objective = load_tokenizer(settings, paths), find_objective(paths)
     statistics = Statistics()
     examples = itertools.islice(read_examples(paths), settings.max_records or None)
-    for number, features in enumerate(examples):
-        if number < settings.num_instances:
-            print(("" if number else f"{LEGEND}\n") + f"\n{render(features, tokenizer, objective)}")
-        statistics.add(features, tokenizer)
-    if not statistics.labels:
-        raise ValueError(f"--input_file: no records in {', '.join(paths) or 'there'}")
-    print(f"\n{statistics.summary(objective)}")
+    with program.ending_with_reader():
+        for number, features in enumerate(examples):
+            if number < settings.num_instances:
+                legend = "" if number else f"{LEGEND}\n"
+                print(f"{legend}\n{render(features, tokenizer, objective)}")
+            statistics.add(features, tokenizer)
+        if not statistics.labels:
+            raise ValueError(f"--input_file: no records in {', '.join(paths) or 'there'}")
+        print(f"\n{statistics.summary(objective)}")
     if settings.plot:
         plot_statistics(statistics, settings.plot)
     for path in paths if settings.write_index else ():

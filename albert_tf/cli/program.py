@@ -9,7 +9,7 @@ import contextlib
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from absl import app, logging
@@ -88,6 +88,17 @@ def _run(run: Callable[[SettingsType], Any], settings: SettingsType) -> None:
     text = "" if result is None else str(result)
     if text:
         sys.stdout.write(text + "\n")
+
+
+@contextlib.contextmanager
+def ending_with_reader() -> Iterator[None]:
+    """Ends a block of prints quietly if the reader closes standard output, as `head` does."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        with open(os.devnull, "wb") as nothing:  # what Python flushes when it exits
+            os.dup2(nothing.fileno(), sys.stdout.fileno())
 
 
 def _end(message: str, status: int) -> None:

@@ -19,10 +19,10 @@ from 1. --web serves a demo page at http://127.0.0.1:8000 and the same JSON obje
 
 import io
 import json
-import os
 import sys
 
 from albert_tf import inference
+from albert_tf.cli import program
 from albert_tf.inference import Settings
 
 
@@ -33,8 +33,6 @@ def run(settings: Settings) -> None:
         return
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")
-    try:
+    with program.ending_with_reader():
         for result in inference.run(settings):
             print(json.dumps(result, ensure_ascii=False), flush=True)
-    except BrokenPipeError:  # the reader closed the pipe, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -205,3 +205,15 @@ def test_an_index_is_added_to_records_of_other_programs(tmp_path, capsys):
     compressed.write_bytes(gzip.compress((tmp_path / "a.tfrecord").read_bytes()))
     with pytest.raises(ValueError, match=r"b\.tfrecord: compressed with gzip"):
         records.write_index(str(compressed))
+
+
+def test_a_closed_pipe_ends_the_program_quietly(tmp_path, vocab_file):
+    path = write_records(tmp_path / "a.tfrecord", EXAMPLES * 5000)
+    command = [sys.executable, SCRIPT, f"--input_file={path}", f"--vocab_file={vocab_file}"]
+    command += ["--num_instances=10000"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, **pipes) as process:
+        process.stdout.readline()
+        process.stdout.close()  # as `head -1` does
+        assert process.stderr.read() == b""
+    assert process.returncode == 0
