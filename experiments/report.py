@@ -38,11 +38,6 @@ class Table:
     columns: dict[str, str]
     megabytes: float = 0.0
 
-    @property
-    def text(self) -> str:
-        """Name of the part of the corpus that the models are trained on."""
-        return f"train-{self.megabytes:g}" if self.megabytes else "train"
-
 
 def read_table(name: str) -> Table:
     """Returns a table.

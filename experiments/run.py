@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import concurrent.futures
 import dataclasses
-import hashlib
 import json
 import os
 import statistics
@@ -30,18 +29,17 @@ if __name__ == "__main__":
     ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     sys.path[:0] = [ROOT, os.path.join(ROOT, "examples")]
 
-import demo
 import report
+from corpus import MAX_PREDICTIONS, SEQ_LENGTH, VOCAB_SIZE, prepare_text, records_of, training_part
 from report import Results, Table
 
-from albert_tf import data, files
+from albert_tf import files
 from albert_tf.cli import program
 from albert_tf.settings import REQUIRED, SettingsGroup, setting
 
 RESULT = "result.json"
-SEQ_LENGTH, MAX_PREDICTIONS = 64, 10
 CONFIG = {
-    "vocab_size": demo.VOCAB_SIZE,
+    "vocab_size": VOCAB_SIZE,
     "embedding_size": 64,
     "hidden_size": 128,
     "num_attention_heads": 2,
@@ -81,56 +79,6 @@ class Settings(SettingsGroup):
     seed: int = setting(0, "Seed of that run.", minimum=0, group="internal")
 
 
-def prepare_text(output_dir: str) -> None:
-    """Makes the corpus, the task and the vocabulary, unless they are there."""
-    text = text_file(output_dir, "train")
-    for step in (demo.corpus_step(output_dir), demo.vocabulary_step(text, output_dir)):
-        if not files.is_file(step.output):
-            print(f"{step.name} ...", flush=True)
-            command = [sys.executable, *step.command()[1:]]
-            environment = {**os.environ, "PYTHONPATH": demo.ROOT}
-            subprocess.run(command, env=environment, cwd=demo.ROOT, check=True)
-
-
-def write_start_of_text(output_dir: str, megabytes: float) -> None:
-    """Writes the first documents of the corpus to a file of its own, for tables that need few."""
-    text = files.read_text(text_file(output_dir, "train"))
-    end = text.find("\n\n", int(megabytes * 1e6))
-    with files.write_atomically(text_file(output_dir, f"train-{megabytes:g}")) as stream:
-        stream.write(text[: end + 1])
-
-
-def text_file(output_dir: str, part: str) -> str:
-    """Returns the path of a part of the corpus."""
-    return os.path.join(output_dir, "corpus", f"{part}.txt")
-
-
-def records_of(output_dir: str, part: str, changes: dict[str, Any]) -> str:
-    """Returns the path of the records of a part of the corpus, which are written if necessary.
-
-    Args:
-        output_dir: folder of the corpus.
-        part: "held_out", or one to train on.
-        changes: settings of create_pretraining_data.py that differ from those of all records.
-    """
-    dupe_factor = 1 if part == "held_out" else 5
-    values = {"dupe_factor": dupe_factor, "max_predictions_per_seq": MAX_PREDICTIONS} | changes
-    digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:10]
-    path = os.path.join(output_dir, "records", f"{part}-{digest}.tfrecord")
-    if not files.is_file(path):
-        settings = data.Settings.make(
-            input_file=text_file(output_dir, part),
-            output_file=path,
-            spm_model_file=os.path.join(output_dir, "vocabulary.model"),
-            max_seq_length=SEQ_LENGTH,
-            num_logged_instances=0,
-            show_progress=False,
-            **values,
-        )
-        data.run(settings)
-    return path
-
-
 def scaled(values: dict[str, Any], scale: float) -> dict[str, Any]:
     """Returns settings with the numbers of steps multiplied by `scale`."""
     return {
@@ -143,11 +91,11 @@ def run_row(settings: Settings, table: Table, folder: str) -> None:
     """Trains, evaluates and fine-tunes one row with one seed, and writes `result.json`."""
     from albert_tf.pretraining import record_files
 
-    row = table.rows[settings.row]
+    row, text = table.rows[settings.row], training_part(table.megabytes)
     began, checkpoint = time.monotonic(), ""
     for number, phase in enumerate(row.get("phases", [{}])):
         parts = {part: row.get(part, {}) | phase.get(part, {}) for part in ("config", "training")}
-        records = records_of(settings.output_dir, table.text, row.get("data", {}))
+        records = records_of(settings.output_dir, text, row.get("data", {}))
         model_dir = os.path.join(folder, f"phase_{number}")
         train(settings, parts, records, model_dir, checkpoint)
         checkpoint = model_dir
@@ -323,11 +271,10 @@ def run(settings: Settings) -> str:
         run_row(settings, table, folder_of(folder, settings.row, settings.seed))
         return ""
     files.make_directory(folder, "--output_dir")
-    prepare_text(settings.output_dir)
-    if table.megabytes and not files.is_file(text_file(settings.output_dir, table.text)):
-        write_start_of_text(settings.output_dir, table.megabytes)
+    prepare_text(settings.output_dir, table.megabytes)
+    text = training_part(table.megabytes)
     for row in table.rows.values():
-        records_of(settings.output_dir, table.text, row.get("data", {}))
+        records_of(settings.output_dir, text, row.get("data", {}))
     for held_out in table.held_out.values():
         records_of(settings.output_dir, "held_out", held_out.get("data", {}))
     run_all(settings, table, folder)

@@ -1,0 +1,74 @@
+"""Makes the corpus of the experiments, its vocabulary, the task and the records."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import demo
+
+from albert_tf import data, files
+
+VOCAB_SIZE = demo.VOCAB_SIZE
+SEQ_LENGTH, MAX_PREDICTIONS = 64, 10
+
+
+def prepare_text(output_dir: str, megabytes: float = 0.0) -> None:
+    """Makes the corpus, the task and the vocabulary, unless they are there.
+
+    Args:
+        output_dir: the folder for them.
+        megabytes: also writes the first so many megabytes of the corpus to a file of their own.
+    """
+    text = text_file(output_dir, "train")
+    for step in (demo.corpus_step(output_dir), demo.vocabulary_step(text, output_dir)):
+        if not files.is_file(step.output):
+            print(f"{step.name} ...", flush=True)
+            command = [sys.executable, *step.command()[1:]]
+            environment = {**os.environ, "PYTHONPATH": demo.ROOT}
+            subprocess.run(command, env=environment, cwd=demo.ROOT, check=True)
+    start = text_file(output_dir, training_part(megabytes))
+    if not files.is_file(start):
+        content = files.read_text(text)
+        with files.write_atomically(start) as stream:  # whole documents
+            stream.write(content[: content.find("\n\n", int(megabytes * 1e6)) + 1])
+
+
+def training_part(megabytes: float) -> str:
+    """Returns the name of the part of the corpus to train on; 0 megabytes for all of it."""
+    return f"train-{megabytes:g}" if megabytes else "train"
+
+
+def text_file(output_dir: str, part: str) -> str:
+    """Returns the path of a part of the corpus."""
+    return os.path.join(output_dir, "corpus", f"{part}.txt")
+
+
+def records_of(output_dir: str, part: str, changes: dict[str, Any]) -> str:
+    """Returns the path of the records of a part of the corpus, which are written if necessary.
+
+    Args:
+        output_dir: folder of the corpus.
+        part: "held_out", or one to train on.
+        changes: settings of create_pretraining_data.py that differ from those of all records.
+    """
+    dupe_factor = 1 if part == "held_out" else 5
+    values = {"dupe_factor": dupe_factor, "max_predictions_per_seq": MAX_PREDICTIONS} | changes
+    digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:10]
+    path = os.path.join(output_dir, "records", f"{part}-{digest}.tfrecord")
+    if not files.is_file(path):
+        settings = data.Settings.make(
+            input_file=text_file(output_dir, part),
+            output_file=path,
+            spm_model_file=os.path.join(output_dir, "vocabulary.model"),
+            max_seq_length=SEQ_LENGTH,
+            num_logged_instances=0,
+            show_progress=False,
+            **values,
+        )
+        data.run(settings)
+    return path
