@@ -13,8 +13,7 @@ import demo
 
 from albert_tf import data, files
 
-VOCAB_SIZE = demo.VOCAB_SIZE
-SEQ_LENGTH, MAX_PREDICTIONS = 64, 10
+SEQ_LENGTH, MAX_PREDICTIONS = demo.LENGTHS.values()
 
 
 def prepare_text(output_dir: str, megabytes: float = 0.0) -> None:
@@ -56,7 +55,7 @@ def records_of(output_dir: str, part: str, changes: dict[str, Any]) -> str:
         part: "held_out", or one to train on.
         changes: settings of create_pretraining_data.py that differ from those of all records.
     """
-    dupe_factor = 1 if part == "held_out" else 5
+    dupe_factor = 1 if part == "held_out" else 2
     values = {"dupe_factor": dupe_factor, "max_predictions_per_seq": MAX_PREDICTIONS} | changes
     digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:10]
     path = os.path.join(output_dir, "records", f"{part}-{digest}.tfrecord")

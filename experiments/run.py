@@ -29,8 +29,9 @@ if __name__ == "__main__":
     ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     sys.path[:0] = [ROOT, os.path.join(ROOT, "examples")]
 
+import demo
 import report
-from corpus import MAX_PREDICTIONS, SEQ_LENGTH, VOCAB_SIZE, prepare_text, records_of, training_part
+from corpus import MAX_PREDICTIONS, SEQ_LENGTH, prepare_text, records_of, training_part
 from report import Results, Table
 
 from albert_tf import files
@@ -38,26 +39,16 @@ from albert_tf.cli import program
 from albert_tf.settings import REQUIRED, SettingsGroup, setting
 
 RESULT = "result.json"
-CONFIG = {
-    "vocab_size": VOCAB_SIZE,
-    "embedding_size": 64,
-    "hidden_size": 128,
-    "num_attention_heads": 2,
-    "intermediate_size": 512,
-    "num_hidden_layers": 4,
-    "max_position_embeddings": SEQ_LENGTH,
-    "hidden_dropout_prob": 0.0,
-    "attention_probs_dropout_prob": 0.0,
-    "initializer_range": 0.05,
-}
+# The model and the training of the demo.
+CONFIG = files.read_json(os.path.join(demo.ROOT, demo.CONFIG))
 TRAINING = {
-    "train_batch_size": 64,
+    "train_batch_size": 128,
     "optimizer": "adamw",
-    "learning_rate": 5e-4,
-    "num_train_steps": 1000,
-    "num_warmup_steps": 200,
+    "learning_rate": 4e-4,
+    "num_train_steps": 300,
+    "num_warmup_steps": 100,
 }
-TASK = {"train_batch_size": 64, "learning_rate": 3e-4, "train_step": 300, "warmup_step": 30}
+TASK = {"train_batch_size": 64, "learning_rate": 2e-4, "train_step": 300, "warmup_step": 60}
 OF_TIME = ("num_train_steps", "num_warmup_steps", "train_step", "warmup_step")
 
 

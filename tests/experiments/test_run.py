@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 import os
 
 import pytest
 import report
 import run as runner
 
-from albert_tf import data
+from albert_tf import data, files
 from albert_tf.config import AlbertConfig
 from albert_tf.pretraining.settings import Settings as TrainingSettings
 from tests.conftest import ROOT
@@ -84,7 +83,7 @@ def test_runs_that_are_done_are_not_repeated(settings, tmp_path, monkeypatch, ca
         place = runner.folder_of(folder, row, seed)
         os.makedirs(place)
         result = dict.fromkeys(table.columns.values(), 0.5)
-        (tmp_path / place / "result.json").write_text(json.dumps(result))
+        files.write_json(os.path.join(place, "result.json"), result)
 
     monkeypatch.setattr(runner, "start", start)
     table = report.read_table("sharing")
