@@ -62,7 +62,9 @@ class Settings(SettingsGroup):
     output_dir: str = setting(REQUIRED, "Folder for the corpus, the runs and the results.")
     seeds: int = setting(3, "Number of runs of each row, with different seeds.", minimum=1)
     scale: float = setting(
-        1.0, "Factor for the numbers of training steps; 1 takes about an hour.", minimum=0.001
+        1.0,
+        "Factor for the numbers of training steps; 1 trains as long as the demo.",
+        minimum=0.001,
     )
     num_workers: int = setting(2, "Number of runs at the same time.", minimum=1)
     threads: int = setting(1, "Number of threads of each run.", minimum=1)
