@@ -67,11 +67,10 @@ class RecordSettings(InputSettings, MaskingSettings, SequenceSettings):
         super().__post_init__()
         if self.dynamic_masking and self.masked_lm_prob == 0:
             raise ValueError("masked_lm_prob=0 masks nothing: expected more with dynamic_masking")
-        of_masking = {field.name for field in dataclasses.fields(MaskingSettings)}
-        for field in dataclasses.fields(self):
+        for field in dataclasses.fields(MaskingSettings):
             value = getattr(self, field.name)
             is_given = value != field.default and field.name != "max_predictions_per_seq"
-            if field.name in of_masking and is_given and not self.dynamic_masking:
+            if is_given and not self.dynamic_masking:
                 raise ValueError(
                     f"{field.name}={value} has no effect, because the records contain the masked "
                     "tokens. Set dynamic_masking to mask during training, or create the records "
