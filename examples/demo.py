@@ -224,9 +224,17 @@ def fingerprint_of(steps: list[Step]) -> str:
     return digest.hexdigest()
 
 
+def run_step(step: Step) -> None:
+    """Runs a step in the repository's folder, and exits if it fails."""
+    environment = {**os.environ, "PYTHONPATH": ROOT}
+    command = [sys.executable, *step.command()[1:]]
+    code = subprocess.run(command, env=environment, cwd=ROOT, check=False).returncode
+    if code:
+        sys.exit(f"\n{step.program} stopped with exit code {code}; see its last lines above.")
+
+
 def run_steps(steps: list[Step], progress: Progress) -> None:
     """Runs the remaining steps, and exits at the first one that fails."""
-    environment = {**os.environ, "PYTHONPATH": ROOT}
     for number, step in enumerate(steps, 1):
         print(f"\n[{number}/{len(steps)}] {step.name}")
         if progress.covers(step):
@@ -234,10 +242,7 @@ def run_steps(steps: list[Step], progress: Progress) -> None:
             continue
         print("    " + shlex.join(step.command()).replace(" --", " \\\n        --"), flush=True)
         start = time.monotonic()
-        command = [sys.executable, *step.command()[1:]]
-        code = subprocess.run(command, env=environment, cwd=ROOT, check=False).returncode
-        if code:
-            sys.exit(f"\n{step.program} stopped with exit code {code}; see its last lines above.")
+        run_step(step)
         progress.add(step)
         print(f"    took {time.monotonic() - start:.0f} s", flush=True)
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import subprocess
-import sys
 from typing import Any
 
 import demo
@@ -23,13 +21,12 @@ def prepare_text(output_dir: str, megabytes: float = 0.0) -> None:
         output_dir: the folder for them.
         megabytes: also writes the first so many megabytes of the corpus to a file of their own.
     """
+    output_dir = os.path.abspath(output_dir)  # the steps run in the repository's folder
     text = text_file(output_dir, "train")
     for step in (demo.corpus_step(output_dir), demo.vocabulary_step(text, output_dir)):
         if not files.is_file(step.output):
             print(f"{step.name} ...", flush=True)
-            command = [sys.executable, *step.command()[1:]]
-            environment = {**os.environ, "PYTHONPATH": demo.ROOT}
-            subprocess.run(command, env=environment, cwd=demo.ROOT, check=True)
+            demo.run_step(step)
     start = text_file(output_dir, training_part(megabytes))
     if not files.is_file(start):
         content = files.read_text(text)
