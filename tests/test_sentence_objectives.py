@@ -276,7 +276,12 @@ def test_a_head_of_another_objective_is_not_loaded(tmp_path, config_file, caplog
     run_record.write(str(tmp_path), run_record.TrainedWith({"sentence_objective": NSP}))
     for objective, missing in ((NSP, []), (SOP, HEAD), (NONE, [])):
         caplog.clear()
-        report = load_checkpoint(AlbertForPretraining(config, objective), str(tmp_path))
+        model = AlbertForPretraining(config, objective)
+        if missing:
+            refusal = rf"missing    {HEAD[0]}[^@]*pass --allow_partial_init"
+            with pytest.raises(ValueError, match=refusal):
+                load_checkpoint(model, str(tmp_path))
+        report = load_checkpoint(model, str(tmp_path), allow_partial=bool(missing))
         assert (report.fits, report.missing) == (True, missing)
         note = f"trained with sentence_objective=nsp, here {objective}: no sentence head is loaded"
         assert (note in str(report)) == (note in caplog.text) == (objective != NSP)

@@ -127,7 +127,8 @@ def load_checkpoint(
         model: a model with Google's variable names, such as `AlbertForPretraining`. If it has a
             `.config`, contradictions between the config and the checkpoint are reported.
         path: as in `find_checkpoint`.
-        allow_partial: whether to only warn if weights of the encoder do not fit.
+        allow_partial: whether to only warn if weights of the encoder do not fit, or if the sentence
+            head was trained with another objective.
         init_from_group0: whether to initialize all hidden groups from group 0 of the checkpoint, so
             that a model with num_hidden_groups = num_hidden_layers starts from shared weights.
 
@@ -138,12 +139,13 @@ def load_checkpoint(
 
     Raises:
         FileNotFoundError: the checkpoint does not exist.
-        ValueError: variables of the encoder (`bert/…`) are missing, misshapen or unused, or the
-            checkpoint is damaged or of an unsupported family. The model is unchanged.
+        ValueError: variables of the encoder (`bert/…`) are missing, misshapen or unused, the
+            sentence head was trained with another objective, or the checkpoint is damaged or of an
+            unsupported family. The model is unchanged.
     """
     weights = open_weights(path)
     report, entries = _compare(model, weights, init_from_group0)
-    report = _without_other_objective(model, report)
+    report = _without_other_objective(model, report, allow_partial)
     if not report.loaded:
         raise ValueError(f"{report}\nNothing in this checkpoint fits the model.")
     if not (report.fits or allow_partial):
@@ -160,10 +162,13 @@ def load_checkpoint(
     return report
 
 
-def _without_other_objective(model: Any, report: LoadReport) -> LoadReport:
+def _without_other_objective(model: Any, report: LoadReport, allow_partial: bool) -> LoadReport:
     """Returns the report without the sentence head if it was trained with another objective.
 
     The heads of all objectives have the same names in checkpoints, and often the same shapes.
+
+    Raises:
+        ValueError: the model's sentence head would be random, and that is not allowed.
     """
     known = run_record.read(finding.records_of(finding.folder_of(report.prefix)))
     theirs = known and known.identity.get(run_record.OBJECTIVE)
@@ -172,12 +177,18 @@ def _without_other_objective(model: Any, report: LoadReport) -> LoadReport:
         return report
     head = [name for name in report.loaded if name.startswith(SCOPE)]
     note = f"trained with sentence_objective={theirs}, here {ours}: no sentence head is loaded"
-    return dataclasses.replace(
+    report = dataclasses.replace(
         report,
         loaded=[name for name in report.loaded if name not in head],
         missing=sorted(report.missing + head),
         notes=[*report.notes, note],
     )
+    if head and not allow_partial:
+        raise ValueError(
+            f"{report}\nThe checkpoint has no head for sentence_objective={ours}. Train on records "
+            f"of {theirs}, or pass --allow_partial_init to start from a random sentence head."
+        )
+    return report
 
 
 def _log(report: LoadReport, release: releases.Release | None) -> None:
