@@ -87,12 +87,12 @@ def corpus_step(demo_dir: str) -> Step:
     return Step(name, "examples/make_corpus.py", options, result)
 
 
-def vocabulary_step(text_file: str, demo_dir: str) -> Step:
+def vocabulary_step(text_file: str, demo_dir: str, vocab_size: int = VOCAB_SIZE) -> Step:
     """Returns the command that trains the SentencePiece vocabulary."""
     prefix = os.path.join(demo_dir, "vocabulary")
     options: Options = {
         "input_file": text_file,
-        "vocab_size": VOCAB_SIZE,
+        "vocab_size": vocab_size,
         "output_prefix": prefix,
         "overwrite": True,  # demo_dir contains only files of the demo
     }

@@ -11,7 +11,8 @@ import demo
 
 from albert_tf import data, files
 
-SEQ_LENGTH, MAX_PREDICTIONS = demo.LENGTHS.values()
+# Short sequences and few pieces, of which a small model learns more in the same time.
+VOCAB_SIZE, SEQ_LENGTH, MAX_PREDICTIONS = 1000, 64, 10
 
 
 def prepare_text(output_dir: str, megabytes: float = 0.0) -> None:
@@ -23,7 +24,8 @@ def prepare_text(output_dir: str, megabytes: float = 0.0) -> None:
     """
     output_dir = os.path.abspath(output_dir)  # the steps run in the repository's folder
     text = text_file(output_dir, "train")
-    for step in (demo.corpus_step(output_dir), demo.vocabulary_step(text, output_dir)):
+    steps = (demo.corpus_step(output_dir), demo.vocabulary_step(text, output_dir, VOCAB_SIZE))
+    for step in steps:
         if not files.is_file(step.output):
             print(f"{step.name} ...", flush=True)
             demo.run_step(step)

@@ -99,3 +99,18 @@ def test_the_scale_is_a_factor_of_all_numbers_of_steps():
     values = {"num_train_steps": 1000, "num_warmup_steps": 100, "train_batch_size": 64}
     expected = {"num_train_steps": 10, "num_warmup_steps": 1, "train_batch_size": 64}
     assert runner.scaled(values, 0.01) == expected
+
+
+def test_after_a_failed_run_no_other_one_starts(settings, tmp_path, monkeypatch):
+    started = []
+
+    def fail(settings, folder, row, seed):
+        started.append(row)
+        raise RuntimeError(f"{row}, seed {seed} failed; see log.txt")
+
+    monkeypatch.setattr(runner, "start", fail)
+    table = report.read_table("sharing")
+    settings = dataclasses.replace(settings, num_workers=1, seeds=100)
+    with pytest.raises(RuntimeError, match="failed; see log"):
+        runner.run_all(settings, table, str(tmp_path))
+    assert len(started) < 10  # of 400
