@@ -31,7 +31,7 @@ _ROOT = Path("/")
 
 
 class WorkerDied(ChildProcessError):  # noqa: N818 - says what happened
-    """A worker process ended without a result, usually for lack of memory."""
+    """A worker process ended without a result."""
 
 
 def available_cores() -> int:
@@ -82,7 +82,7 @@ def run(
     Raises:
         ValueError, OSError: raised by the work.
         RuntimeError: the work raised any other exception, whose traceback is the message.
-        WorkerDied: a worker process was killed. This is an OSError.
+        WorkerDied: a worker process was killed, or could not start. This is an OSError.
     """
     if num_workers <= 1:
         work = make_work(*args)
@@ -137,12 +137,13 @@ class _Worker:
         self.process.join()
         code = self.process.exitcode
         if code and code < 0:
-            reason = f"was killed by signal {-code}"
-        else:
-            reason = f"exited with code {code}"
+            return WorkerDied(
+                f"a worker process was killed by signal {-code}. The usual cause is a lack of "
+                "memory: use fewer workers or smaller chunks."
+            )
         return WorkerDied(
-            f"a worker process {reason}. The usual cause is a lack of memory: "
-            "use fewer workers or smaller chunks."
+            f"a worker process exited with code {code}; its own message is above. Worker processes "
+            'import the script that starts them: its calls must be under if __name__ == "__main__".'
         )
 
 

@@ -96,6 +96,21 @@ def test_a_killed_worker_is_reported_and_the_others_are_ended():
             os.kill(process, 0)
 
 
+def test_a_script_without_a_main_guard_is_told_so(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        f"import sys; sys.path.insert(0, {str(ROOT / 'tests')!r})\n"
+        "import test_workers; from albert_tf import workers\n"
+        "list(workers.run(test_workers.make_sleepers, (), range(9), 2))\n"
+    )
+    command, path = [sys.executable, str(script)], {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=path)
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert "exited with code 1; its own message is above." in last
+    assert 'under if __name__ == "__main__"' in last
+
+
 def test_workers_end_with_their_parent():
     program = (
         "import sys, os, time; sys.path.insert(0, 'tests')\n"
