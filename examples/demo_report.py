@@ -166,10 +166,16 @@ class TaskResult:
 def read_task_result(demo_dir: str) -> TaskResult:
     """Reads the results of run_classifier.py, and counts the labels of the dev set."""
     best_trial = files.read_text(os.path.join(demo_dir, "classifier", "best_trial.txt"))
+    labels = count_labels(demo_dir)
+    majority, count = labels.most_common(1)[0]
+    accuracy = float(best_trial.split(":")[2])
+    return TaskResult(accuracy, majority, count / labels.total(), len(labels))
+
+
+def count_labels(demo_dir: str) -> collections.Counter[str]:
+    """Returns how often each package occurs in the dev set of the task."""
     lines = files.read_text(os.path.join(demo_dir, "task", "dev.tsv")).splitlines()[1:]
-    counts = collections.Counter(line.split("\t")[1] for line in lines)
-    majority, count = counts.most_common(1)[0]
-    return TaskResult(float(best_trial.split(":")[2]), majority, count / len(lines), len(counts))
+    return collections.Counter(line.split("\t")[1] for line in lines)
 
 
 def describe_task(result: TaskResult) -> str:

@@ -8,6 +8,8 @@ import os
 from typing import Any
 
 import demo
+import demo_report
+from report import Table
 
 from albert_tf import data, files
 
@@ -34,6 +36,18 @@ def prepare_text(output_dir: str, megabytes: float = 0.0) -> None:
         content = files.read_text(text)
         with files.write_atomically(start) as stream:  # whole documents
             stream.write(content[: content.find("\n\n", int(megabytes * 1e6)) + 1])
+
+
+def constant_answers(output_dir: str, table: Table) -> dict[str, float]:
+    """Returns the accuracies of the best constant answers, with the names of a run's results."""
+    labels = demo_report.count_labels(output_dir)
+    found = {"task": max(labels.values()) / labels.total()}
+    for name, held_out in table.held_out.items():
+        judged = records_of(output_dir, "held_out", held_out.get("data", {}))
+        chance = demo_report.count_chance(judged)
+        found[f"{name}/masked"] = chance.masked_lm_accuracy
+        found[f"{name}/sentence"] = chance.sentence_order_accuracy
+    return found
 
 
 def training_part(megabytes: float) -> str:

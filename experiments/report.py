@@ -63,12 +63,15 @@ def show(name: str, values: list[float]) -> str:
     return f"{mean:.3f}" + (f" ± {statistics.stdev(values):.3f}" if len(values) > 1 else "")
 
 
-def write_table(table: Table, found: Results, folder: str, scale: float) -> str:
+def write_table(
+    table: Table, found: Results, constants: dict[str, float], folder: str, scale: float
+) -> str:
     """Writes `table.md` and `plot.png` from the runs that are done; returns the table.
 
     Args:
         table: the experiment.
         found: row → the results of its runs.
+        constants: result → what the best constant answer would reach.
         folder: where to write.
         scale: of the runs, for the note below the table.
     """
@@ -82,6 +85,10 @@ def write_table(table: Table, found: Results, folder: str, scale: float) -> str:
         paper = table.rows[row].get("paper", {})
         cells += [str(paper.get(name, "")) for name in of_paper]
         lines.append(f"| {' | '.join([row, *cells])} |")
+    answers = [
+        f"{constants[key]:.3f}" if key in constants else "" for key in table.columns.values()
+    ]
+    lines.append(f"| {' | '.join(['constant answer', *answers, *('' for _ in of_paper)])} |")
     counts = sorted({len(results) for results in found.values()})
     note = f"{table.title}, {'/'.join(map(str, counts))} seeds, scale {scale:g}. Paper: "
     text = "\n".join([*lines, "", note + table.source]) + "\n"

@@ -30,7 +30,14 @@ if __name__ == "__main__":
     sys.path[:0] = [ROOT, os.path.join(ROOT, "examples")]
 
 import report
-from corpus import MAX_PREDICTIONS, SEQ_LENGTH, prepare_text, records_of, training_part
+from corpus import (
+    MAX_PREDICTIONS,
+    SEQ_LENGTH,
+    constant_answers,
+    prepare_text,
+    records_of,
+    training_part,
+)
 from report import Results, Table
 
 from albert_tf import files
@@ -202,8 +209,20 @@ def fine_tune(settings: Settings, checkpoint: str, folder: str) -> float:
     return result.metrics["eval_accuracy"]
 
 
-def run_all(settings: Settings, table: Table, folder: str) -> None:
-    """Does all runs of a table that are not done, several at a time, and shows the progress."""
+def run_all(settings: Settings, table: Table, folder: str, constants: dict[str, float]) -> str:
+    """Does all runs of a table that are not done, several at a time; returns the table.
+
+    Args:
+        settings: the settings.
+        table: the experiment.
+        folder: its folder.
+        constants: the accuracies of the best constant answers.
+    """
+
+    def write_table() -> str:
+        found = results_of(settings, table, folder)
+        return report.write_table(table, found, constants, folder, settings.scale)
+
     runs = [(row, seed) for seed in range(1, settings.seeds + 1) for row in table.rows]
     is_done = {run: files.is_file(os.path.join(folder_of(folder, *run), RESULT)) for run in runs}
     waiting = [run for run in runs if not is_done[run]]
@@ -218,11 +237,11 @@ def run_all(settings: Settings, table: Table, folder: str) -> None:
                 done += 1
                 minutes = (time.monotonic() - began) / done * (len(waiting) - done) / 60
                 print(f"  {row}, seed {seed}: done; about {minutes:.0f} minutes left", flush=True)
-                found = results_of(settings, table, folder)
-                report.write_table(table, found, folder, settings.scale)
+                write_table()
         except BaseException:  # also if interrupted: the runs that wait do not start
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+    return write_table()
 
 
 def folder_of(folder: str, row: str, seed: int) -> str:
@@ -271,10 +290,7 @@ def run(settings: Settings) -> str:
     text = training_part(table.megabytes)
     for row in table.rows.values():
         records_of(settings.output_dir, text, row.get("data", {}))
-    for held_out in table.held_out.values():
-        records_of(settings.output_dir, "held_out", held_out.get("data", {}))
-    run_all(settings, table, folder)
-    return report.write_table(table, results_of(settings, table, folder), folder, settings.scale)
+    return run_all(settings, table, folder, constant_answers(settings.output_dir, table))
 
 
 if __name__ == "__main__":

@@ -61,12 +61,14 @@ def test_the_table_shows_means_and_deviations_beside_the_papers_numbers(tmp_path
         "all": [{"parameters": 1234.0, "x/masked": value} for value in (0.25, 0.5)],
         "nothing": [{"parameters": 5678.0, "x/masked": 0.125}],
     }
-    lines = report.write_table(table, found, str(tmp_path), scale=0.5).splitlines()
-    assert lines[:4] == [
+    constants = {"x/masked": 0.0625, "x/sentence": 0.5}
+    lines = report.write_table(table, found, constants, str(tmp_path), scale=0.5).splitlines()
+    assert lines[:5] == [
         "|  | parameters | words | paper: average |",
         "|---|---|---|---|",
         "| all | 1,234 | 0.375 ± 0.177 | 80.1 |",
         "| nothing | 5,678 | 0.125 | 81.6 |",
+        "| constant answer |  | 0.062 |  |",
     ]
     assert "1/2 seeds, scale 0.5" in lines[-1]
     assert (tmp_path / "table.md").read_text().splitlines() == lines
@@ -88,8 +90,8 @@ def test_runs_that_are_done_are_not_repeated(settings, tmp_path, monkeypatch, ca
     monkeypatch.setattr(runner, "start", start)
     table = report.read_table("sharing")
     with pytest.raises(RuntimeError, match="attention, seed 2 failed"):
-        runner.run_all(settings, table, str(tmp_path))
-    runner.run_all(settings, table, str(tmp_path))
+        runner.run_all(settings, table, str(tmp_path), {})
+    runner.run_all(settings, table, str(tmp_path), {})
     assert sorted(started) == sorted([*itertools.product(table.rows, (1, 2)), ("attention", 2)])
     assert "8 runs, 7 of them done" in capsys.readouterr().out
     assert len(runner.results_of(settings, table, str(tmp_path))["attention"]) == 2
@@ -112,5 +114,5 @@ def test_after_a_failed_run_no_other_one_starts(settings, tmp_path, monkeypatch)
     table = report.read_table("sharing")
     settings = dataclasses.replace(settings, num_workers=1, seeds=100)
     with pytest.raises(RuntimeError, match="failed; see log"):
-        runner.run_all(settings, table, str(tmp_path))
+        runner.run_all(settings, table, str(tmp_path), {})
     assert len(started) < 10  # of 400
