@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import statistics
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -13,6 +14,10 @@ from albert_tf import files
 
 TABLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tables")
 Results = dict[str, list[dict[str, float]]]  # row → the results of its runs
+PARTS = {"rows": ("config", "data", "training", "phases", "paper"), "held_out": ("data", "config")}
+# The results of a run, and those of its evaluation on each of the held-out records.
+OF_RUN = ("parameters", "tokens_per_second", "task")
+OF_EVALUATION = ("masked", "masked_loss", "sentence")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,9 +27,9 @@ class Table:
     Attributes:
         title: title of the table.
         source: where the paper's numbers come from.
-        rows: name → changes of "config", "data" and "training"; "phases", a list of such changes,
-            trains in several parts, each from the weights of the one before; "paper", column →
-            number.
+        rows: name → changes of "config", "data" and "training"; "phases", a list of more changes
+            of "config" and "training", trains in several parts, each from the weights of the one
+            before; "paper", column → number.
         held_out: name → "data" of the records to evaluate on, and changes of the "config".
         columns: title → result to show: "parameters", "tokens_per_second", "task" (the accuracy
             after fine-tuning, which is only done for this) or one of `evaluate`.
@@ -50,9 +55,23 @@ def read_table(name: str) -> Table:
         known = sorted(entry[:-5] for entry in os.listdir(TABLES) if entry.endswith(".json"))
         raise ValueError(f"--table={name}: expected a file .json, or one of {', '.join(known)}")
     try:
-        return Table(**files.read_json(path))
+        table = Table(**files.read_json(path))
     except TypeError as error:
         raise ValueError(f"{path}: not the description of a table ({error})") from None
+    results = [f"{name}/{metric}" for name in table.held_out for metric in OF_EVALUATION]
+    for title, key in table.columns.items():
+        _check_known(f"{path}, column {title!r}", [key], [*OF_RUN, *results])
+    for kind, parts in PARTS.items():
+        for entry, changes in getattr(table, kind).items():
+            _check_known(f"{path}, {kind}, {entry!r}", changes, parts)
+    return table
+
+
+def _check_known(place: str, names: Iterable[str], known: Sequence[str]) -> None:
+    """Refuses a name that nothing would read."""
+    for name in names:
+        if name not in known:
+            raise ValueError(f"{place}: unknown {name!r}; expected one of {', '.join(known)}")
 
 
 def show(name: str, values: list[float]) -> str:
