@@ -14,6 +14,7 @@ from albert_tf import files
 
 TABLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tables")
 Results = dict[str, list[dict[str, float]]]  # row → the results of its runs
+RESULT, SETTINGS = "result.json", "settings.json"
 PARTS = {"rows": ("config", "data", "training", "phases", "paper"), "held_out": ("data", "config")}
 # The results of a run, and those of its evaluation on each of the held-out records.
 OF_RUN = ("parameters", "tokens_per_second", "task")
@@ -72,6 +73,49 @@ def _check_known(place: str, names: Iterable[str], known: Sequence[str]) -> None
     for name in names:
         if name not in known:
             raise ValueError(f"{place}: unknown {name!r}; expected one of {', '.join(known)}")
+
+
+def folder_of(folder: str, row: str, seed: int) -> str:
+    """Returns the folder of a run."""
+    return os.path.join(folder, f"{row.replace(' ', '_').replace('/', '_')}-{seed}")
+
+
+def results_of(table: Table, folder: str, seeds: int) -> Results:
+    """Returns the results of each row that has any, one for each seed."""
+    found: Results = {}
+    for row in table.rows:
+        places = [folder_of(folder, row, seed) for seed in range(1, seeds + 1)]
+        paths = [os.path.join(place, RESULT) for place in places]
+        if existing := [files.read_json(path) for path in paths if files.is_file(path)]:
+            found[row] = existing
+    return found
+
+
+def keep_settings(table: Table, shared: dict[str, Any], folder: str) -> None:
+    """Records what the runs in a folder were trained with, so that results are not mixed up.
+
+    Args:
+        table: the experiment.
+        shared: what all rows have in common.
+        folder: the folder of the table.
+
+    Raises:
+        ValueError: there are runs with other settings.
+    """
+    path = os.path.join(folder, SETTINGS)
+    rows = {
+        f"row {name!r}": {part: row[part] for part in row if part != "paper"}
+        for name, row in table.rows.items()
+    }
+    ours = shared | {"megabytes": table.megabytes} | rows
+    theirs = files.read_json(path) if files.is_file(path) else {}
+    changed = [name for name in theirs if theirs[name] != ours.get(name, theirs[name])]
+    if changed:
+        raise ValueError(
+            f"{folder} contains runs with other settings of {', '.join(changed)}; see {path}. "
+            "Choose another --output_dir, or move this folder away."
+        )
+    files.write_json(path, theirs | ours)
 
 
 def show(name: str, values: list[float]) -> str:

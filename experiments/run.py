@@ -38,13 +38,12 @@ from corpus import (
     records_of,
     training_part,
 )
-from report import Results, Table
+from report import RESULT, Table, folder_of
 
 from albert_tf import files
 from albert_tf.cli import program
 from albert_tf.settings import REQUIRED, SettingsGroup, setting
 
-RESULT = "result.json"
 CONFIG = files.read_json(os.path.join(os.path.dirname(os.path.abspath(__file__)), "model.json"))
 TRAINING = {
     "train_batch_size": 64,
@@ -220,7 +219,7 @@ def run_all(settings: Settings, table: Table, folder: str, constants: dict[str, 
     """
 
     def write_table() -> str:
-        found = results_of(settings, table, folder)
+        found = report.results_of(table, folder, settings.seeds)
         return report.write_table(table, found, constants, folder, settings.scale)
 
     runs = [(row, seed) for seed in range(1, settings.seeds + 1) for row in table.rows]
@@ -244,11 +243,6 @@ def run_all(settings: Settings, table: Table, folder: str, constants: dict[str, 
     return write_table()
 
 
-def folder_of(folder: str, row: str, seed: int) -> str:
-    """Returns the folder of a run."""
-    return os.path.join(folder, f"{row.replace(' ', '_').replace('/', '_')}-{seed}")
-
-
 def start(settings: Settings, folder: str, row: str, seed: int) -> None:
     """Does one run in a process of its own, with a log in its folder."""
     place = folder_of(folder, row, seed)
@@ -264,17 +258,6 @@ def start(settings: Settings, folder: str, row: str, seed: int) -> None:
         raise RuntimeError(f"{row}, seed {seed} failed; see {log}")
 
 
-def results_of(settings: Settings, table: Table, folder: str) -> Results:
-    """Returns the results of each row that has any, one for each seed."""
-    found: Results = {}
-    for row in table.rows:
-        places = [folder_of(folder, row, seed) for seed in range(1, settings.seeds + 1)]
-        paths = [os.path.join(place, RESULT) for place in places]
-        if existing := [files.read_json(path) for path in paths if files.is_file(path)]:
-            found[row] = existing
-    return found
-
-
 def run(settings: Settings) -> str:
     """Runs an experiment, or one of its runs; returns the table."""
     table = report.read_table(settings.table)
@@ -286,6 +269,8 @@ def run(settings: Settings) -> str:
         run_row(settings, table, folder_of(folder, settings.row, settings.seed))
         return ""
     files.make_directory(folder, "--output_dir")
+    shared = {"config": CONFIG, "training": TRAINING, "task": TASK, "held_out": table.held_out}
+    report.keep_settings(table, shared, folder)
     prepare_text(settings.output_dir, table.megabytes)
     text = training_part(table.megabytes)
     for row in table.rows.values():

@@ -106,7 +106,22 @@ def test_runs_that_are_done_are_not_repeated(settings, tmp_path, monkeypatch, ca
     runner.run_all(settings, table, str(tmp_path), {})
     assert sorted(started) == sorted([*itertools.product(table.rows, (1, 2)), ("attention", 2)])
     assert "8 runs, 7 of them done" in capsys.readouterr().out
-    assert len(runner.results_of(settings, table, str(tmp_path))["attention"]) == 2
+    assert len(report.results_of(table, str(tmp_path), settings.seeds)["attention"]) == 2
+
+
+def test_runs_with_other_settings_are_not_mixed(tmp_path):
+    table = report.read_table("sharing")
+    report.keep_settings(table, {"training": {"batch": 1}}, str(tmp_path))
+    more = dataclasses.replace(table, rows=table.rows | {"new": {}, "all": {"paper": {}}})
+    report.keep_settings(
+        dataclasses.replace(table, rows=table.rows | {"new": {}}),
+        {"training": {"batch": 1}},
+        str(tmp_path),
+    )
+    with pytest.raises(
+        ValueError, match=r"other settings of row 'all', training; see .*json\. Cho"
+    ):
+        report.keep_settings(more, {"training": {"batch": 2}}, str(tmp_path))
 
 
 def test_the_scale_is_a_factor_of_all_numbers_of_steps():
