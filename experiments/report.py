@@ -34,6 +34,11 @@ class Table:
         held_out: name → "data" of the records to evaluate on, and changes of the "config".
         columns: title → result to show: "parameters", "tokens_per_second", "task" (the accuracy
             after fine-tuning, which is only done for this) or one of `evaluate`.
+        config: changes of the config in all rows.
+        training: changes of the settings of training in all rows.
+        vocab_size: size of the vocabulary.
+        max_seq_length: length of the sequences.
+        max_predictions_per_seq: maximum number of masked tokens of a sequence.
         megabytes: train on the first so many megabytes of the corpus only; 0 for all of it.
     """
 
@@ -42,7 +47,18 @@ class Table:
     rows: dict[str, dict[str, Any]]
     held_out: dict[str, dict[str, Any]]
     columns: dict[str, str]
+    config: dict[str, Any] = dataclasses.field(default_factory=dict)
+    training: dict[str, Any] = dataclasses.field(default_factory=dict)
+    # Short sequences of few different pieces, of which a small model learns more in the same time.
+    vocab_size: int = 1000
+    max_seq_length: int = 64
+    max_predictions_per_seq: int = 10
     megabytes: float = 0.0
+
+    @property
+    def lengths(self) -> dict[str, int]:
+        """The sizes of sequences, as settings of the programs."""
+        return {name: getattr(self, name) for name in ("max_seq_length", "max_predictions_per_seq")}
 
 
 def read_table(name: str) -> Table:
@@ -107,7 +123,8 @@ def keep_settings(table: Table, shared: dict[str, Any], folder: str) -> None:
         f"row {name!r}": {part: row[part] for part in row if part != "paper"}
         for name, row in table.rows.items()
     }
-    ours = shared | {"megabytes": table.megabytes} | rows
+    of_text = ("vocab_size", "max_seq_length", "max_predictions_per_seq", "megabytes")
+    ours = shared | {name: getattr(table, name) for name in of_text} | rows
     theirs = files.read_json(path) if files.is_file(path) else {}
     changed = [name for name in theirs if theirs[name] != ours.get(name, theirs[name])]
     if changed:

@@ -23,26 +23,22 @@ import statistics
 import subprocess
 import sys
 import time
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if __name__ == "__main__":
     ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     sys.path[:0] = [ROOT, os.path.join(ROOT, "examples")]
 
 import report
-from corpus import (
-    MAX_PREDICTIONS,
-    SEQ_LENGTH,
-    constant_answers,
-    prepare_text,
-    records_of,
-    training_part,
-)
+from corpus import constant_answers, prepare_text, records_of, training_part, vocabulary_file
 from report import RESULT, Table, folder_of
 
 from albert_tf import files
 from albert_tf.cli import program
 from albert_tf.settings import REQUIRED, SettingsGroup, setting
+
+if TYPE_CHECKING:
+    from albert_tf.pretraining.task import PretrainingTask
 
 CONFIG = files.read_json(os.path.join(os.path.dirname(os.path.abspath(__file__)), "model.json"))
 TRAINING = {
@@ -88,45 +84,52 @@ def run_row(settings: Settings, table: Table, folder: str) -> None:
     """Trains, evaluates and fine-tunes one row with one seed, and writes `result.json`."""
     from albert_tf.pretraining import record_files
 
-    row, text = table.rows[settings.row], training_part(table.megabytes)
+    row, output_dir = table.rows[settings.row], settings.output_dir
+    records = records_of(output_dir, table, training_part(table), row.get("data", {}))
+    objective = record_files.find_objective(records)
     began, checkpoint = time.monotonic(), ""
     for number, phase in enumerate(row.get("phases", [{}])):
-        parts = {part: row.get(part, {}) | phase.get(part, {}) for part in ("config", "training")}
-        records = records_of(settings.output_dir, text, row.get("data", {}))
+        config = CONFIG | table.config | row.get("config", {}) | phase.get("config", {})
+        training = row.get("training", {}) | phase.get("training", {})
+        training = scaled(TRAINING | table.training | training, settings.scale) | table.lengths
         model_dir = os.path.join(folder, f"phase_{number}")
-        train(settings, parts, records, model_dir, checkpoint)
+        train(settings, config, training, records, model_dir, checkpoint)
         checkpoint = model_dir
-    result = {"parameters": float(count_parameters(CONFIG | parts["config"]))}
+    result = {"parameters": float(count_parameters(config))}
     result["tokens_per_second"] = speed_of(checkpoint)
     for name, held_out in table.held_out.items():
-        config = CONFIG | parts["config"] | held_out.get("config", {})
-        judged = records_of(settings.output_dir, "held_out", held_out.get("data", {}))
-        result |= evaluate(name, config, record_files.find_objective(records), judged, checkpoint)
+        judged = records_of(output_dir, table, "held_out", held_out.get("data", {}))
+        judge = make_judge(config | held_out.get("config", {}), table, objective)
+        found = evaluate(judge, judged, checkpoint)
+        result |= {f"{name}/{metric}": value for metric, value in found.items()}
     if "task" in table.columns.values():
-        result["task"] = fine_tune(settings, checkpoint, os.path.join(folder, "task"))
+        result["task"] = fine_tune(settings, table, checkpoint, os.path.join(folder, "task"))
     result["seconds"] = time.monotonic() - began
     files.write_json(os.path.join(folder, RESULT), result)
 
 
 def train(
-    settings: Settings, parts: dict[str, Any], records: str, model_dir: str, init_checkpoint: str
+    settings: Settings,
+    config: dict[str, Any],
+    training: dict[str, Any],
+    records: str,
+    model_dir: str,
+    init_checkpoint: str,
 ) -> None:
     """Pre-trains one model, or resumes its run."""
     from albert_tf import pretraining
 
     files.make_directory(model_dir, "--output_dir")
     config_file = f"{model_dir}.json"
-    files.write_json(config_file, CONFIG | parts["config"])
-    training = scaled(TRAINING | parts["training"], settings.scale)
+    files.write_json(config_file, config)
     steps = training["num_train_steps"]
     pretraining.run(
         pretraining.Settings(
-            **{"max_predictions_per_seq": MAX_PREDICTIONS} | training,
+            **training,
             albert_config_file=config_file,
             input_file=records,
             output_dir=model_dir,
             init_checkpoint=init_checkpoint or None,
-            max_seq_length=SEQ_LENGTH,
             seed=settings.seed,
             threads=settings.threads,
             save_checkpoints_steps=steps,
@@ -149,44 +152,39 @@ def speed_of(model_dir: str) -> float:
     return statistics.median([speed for speed in speeds if speed] or [0.0])
 
 
-def evaluate(
-    name: str, config: dict[str, Any], objective: str, records: str, checkpoint: str
-) -> dict[str, float]:
-    """Returns the metrics on some records, as `<name>/masked` and so on.
+def make_judge(config: dict[str, Any], table: Table, objective: str) -> PretrainingTask:
+    """Returns the pre-training task of a model, to evaluate it on any records."""
+    from albert_tf.config import AlbertConfig
+    from albert_tf.pretraining.task import PretrainingTask
 
-    `<name>/sentence` is the accuracy of the model's sentence head on the records' own labels, even
-    if it was trained for another sentence objective (table 5 of the paper). For all of them, label
-    0 is the segment that follows. A model without such a head guesses: 0.5.
+    lengths = table.max_seq_length, table.max_predictions_per_seq
+    return PretrainingTask(AlbertConfig.from_dict(config), *lengths, objective)
 
-    Args:
-        name: name of the held-out records.
-        config: the model's config.
-        objective: the sentence objective that the model was trained for.
-        records: path of the held-out records.
-        checkpoint: folder of the model.
+
+def evaluate(judge: PretrainingTask, records: str, checkpoint: str) -> dict[str, float]:
+    """Returns the metrics of a checkpoint on some records.
+
+    `sentence` is the accuracy of the model's sentence head on the records' own labels, even if it
+    was trained for another sentence objective (table 5 of the paper). For all of them, label 0 is
+    the segment that follows. A model without such a head guesses: 0.5.
     """
     from albert_tf.checkpoints import finding, loading
-    from albert_tf.config import AlbertConfig
-    from albert_tf.pretraining import input_pipeline, record_files, task
+    from albert_tf.pretraining import input_pipeline, record_files
     from albert_tf.training.evaluation import Evaluator
 
-    judge = task.PretrainingTask(
-        AlbertConfig.from_dict(config), SEQ_LENGTH, MAX_PREDICTIONS, objective
-    )
     model = judge.build_model()
     loading.load_weights(model, finding.find_checkpoint(checkpoint))
     found = record_files.find_record_files([records])
     dataset = input_pipeline.evaluation_dataset(found, judge.features, 64)
     metrics = Evaluator(model, judge, dataset, max_steps=100).evaluate()
-    sentence = metrics.get(judge.objective.accuracy_name, 0.5)
     return {
-        f"{name}/masked": metrics["masked_lm_accuracy"],
-        f"{name}/masked_loss": metrics["masked_lm_loss"],
-        f"{name}/sentence": sentence,
+        "masked": metrics["masked_lm_accuracy"],
+        "masked_loss": metrics["masked_lm_loss"],
+        "sentence": metrics.get(judge.objective.accuracy_name, 0.5),
     }
 
 
-def fine_tune(settings: Settings, checkpoint: str, folder: str) -> float:
+def fine_tune(settings: Settings, table: Table, checkpoint: str, folder: str) -> float:
     """Returns the dev accuracy on the task of the demo: which package does a sentence document?"""
     from albert_tf import classification
 
@@ -194,12 +192,12 @@ def fine_tune(settings: Settings, checkpoint: str, folder: str) -> float:
         classification.Settings(
             task_name="tsv",
             data_dir=os.path.join(settings.output_dir, "task"),
-            spm_model_file=os.path.join(settings.output_dir, "vocabulary.model"),
+            spm_model_file=vocabulary_file(settings.output_dir, table),
             init_checkpoint=checkpoint,
             output_dir=folder,
             do_train=True,
             do_eval=True,
-            max_seq_length=SEQ_LENGTH,
+            max_seq_length=table.max_seq_length,
             seed=settings.seed,
             threads=settings.threads,
             **scaled(TASK, settings.scale),
@@ -269,12 +267,11 @@ def run(settings: Settings) -> str:
         run_row(settings, table, folder_of(folder, settings.row, settings.seed))
         return ""
     files.make_directory(folder, "--output_dir")
-    shared = {"config": CONFIG, "training": TRAINING, "task": TASK, "held_out": table.held_out}
-    report.keep_settings(table, shared, folder)
-    prepare_text(settings.output_dir, table.megabytes)
-    text = training_part(table.megabytes)
+    shared = {"config": CONFIG | table.config, "training": TRAINING | table.training}
+    report.keep_settings(table, shared | {"task": TASK, "held_out": table.held_out}, folder)
+    prepare_text(settings.output_dir, table)
     for row in table.rows.values():
-        records_of(settings.output_dir, text, row.get("data", {}))
+        records_of(settings.output_dir, table, training_part(table), row.get("data", {}))
     return run_all(settings, table, folder, constant_answers(settings.output_dir, table))
 
 

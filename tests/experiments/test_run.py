@@ -30,12 +30,13 @@ def test_every_row_of_a_table_can_be_run(name, tmp_path):
     of_rows = [*table.rows.values(), *table.held_out.values()]
     for row in of_rows:
         for phase in row.get("phases", [{}]):
-            AlbertConfig.from_dict(
-                runner.CONFIG | row.get("config", {}) | phase.get("config", {})
-            ).check_length(runner.SEQ_LENGTH)
-            training = runner.TRAINING | row.get("training", {}) | phase.get("training", {})
+            config = runner.CONFIG | table.config | row.get("config", {}) | phase.get("config", {})
+            AlbertConfig.from_dict(config).check_length(table.max_seq_length)
+            assert config["vocab_size"] == table.vocab_size
+            training = row.get("training", {}) | phase.get("training", {})
+            training = runner.TRAINING | table.training | training | table.lengths
             TrainingSettings(input_file="a", output_dir="b", **training)
-        data.Settings.make(input_file="a", output_file="b", **row.get("data", {}))
+        data.Settings.make(input_file="a", output_file="b", **table.lengths | row.get("data", {}))
     folders = {runner.folder_of(str(tmp_path), row, 1) for row in table.rows}
     assert {os.path.dirname(folder) for folder in folders} == {str(tmp_path)}
     assert len(folders) == len(table.rows)
