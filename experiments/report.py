@@ -35,7 +35,8 @@ class Table:
         columns: title → result to show: "parameters", "tokens_per_second", "task" (the accuracy
             after fine-tuning, which is only done for this) or one of `evaluate`.
         config: changes of the config in all rows.
-        training: changes of the settings of training in all rows.
+        training: changes of the settings of pre-training in all rows.
+        fine_tuning: changes of the settings of fine-tuning in all rows.
         vocab_size: size of the vocabulary.
         max_seq_length: length of the sequences.
         max_predictions_per_seq: maximum number of masked tokens of a sequence.
@@ -49,6 +50,7 @@ class Table:
     columns: dict[str, str]
     config: dict[str, Any] = dataclasses.field(default_factory=dict)
     training: dict[str, Any] = dataclasses.field(default_factory=dict)
+    fine_tuning: dict[str, Any] = dataclasses.field(default_factory=dict)
     # Short sequences of few different pieces, of which a small model learns more in the same time.
     vocab_size: int = 1000
     max_seq_length: int = 64

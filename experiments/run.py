@@ -48,7 +48,7 @@ TRAINING = {
     "num_train_steps": 1200,
     "num_warmup_steps": 150,
 }
-TASK = {"train_batch_size": 64, "learning_rate": 5e-4, "train_step": 300, "warmup_step": 60}
+FINE_TUNING = {"train_batch_size": 64, "learning_rate": 5e-4, "train_step": 300, "warmup_step": 60}
 OF_TIME = ("num_train_steps", "num_warmup_steps", "train_step", "warmup_step")
 
 
@@ -200,7 +200,7 @@ def fine_tune(settings: Settings, table: Table, checkpoint: str, folder: str) ->
             max_seq_length=table.max_seq_length,
             seed=settings.seed,
             threads=settings.threads,
-            **scaled(TASK, settings.scale),
+            **scaled(FINE_TUNING | table.fine_tuning, settings.scale),
         )
     )
     return result.metrics["eval_accuracy"]
@@ -267,8 +267,13 @@ def run(settings: Settings) -> str:
         run_row(settings, table, folder_of(folder, settings.row, settings.seed))
         return ""
     files.make_directory(folder, "--output_dir")
-    shared = {"config": CONFIG | table.config, "training": TRAINING | table.training}
-    report.keep_settings(table, shared | {"task": TASK, "held_out": table.held_out}, folder)
+    shared = {
+        "config": CONFIG | table.config,
+        "training": TRAINING | table.training,
+        "fine_tuning": FINE_TUNING | table.fine_tuning,
+        "held_out": table.held_out,
+    }
+    report.keep_settings(table, shared, folder)
     prepare_text(settings.output_dir, table)
     for row in table.rows.values():
         records_of(settings.output_dir, table, training_part(table), row.get("data", {}))
