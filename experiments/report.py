@@ -176,11 +176,12 @@ def write_table(
     text = "\n".join([*lines, "", note + table.source]) + "\n"
     with files.write_atomically(os.path.join(folder, "table.md")) as stream:
         stream.write(text)
-    draw(table, found, os.path.join(folder, "plot.png"))
+    with files.write_atomically(os.path.join(folder, "plot.png"), "wb") as stream:
+        draw(table, found).savefig(stream, format="png", dpi=100)
     return text
 
 
-def draw(table: Table, found: Results, path: str) -> None:
+def draw(table: Table, found: Results) -> Figure:
     """Draws each accuracy of the table as bars with the standard deviation over the seeds."""
     shown = {title: key for title, key in table.columns.items() if "/" in key or key == "task"}
     figure = Figure(figsize=(3.2 * len(shown), 0.5 * len(found) + 1.5), layout="constrained")
@@ -193,6 +194,5 @@ def draw(table: Table, found: Results, path: str) -> None:
         margin = 0.3 * (max(means) - min(means)) + max(errors) + 0.002
         axis.set_xlim(max(0.0, min(means) - 2 * margin), max(means) + margin)
         axis.set_title(title)
-        axis.invert_yaxis()
-    with files.write_atomically(path, "wb") as stream:
-        figure.savefig(stream, format="png", dpi=100)
+    axes[0].invert_yaxis()  # and with it all others; the first row is at the top
+    return figure

@@ -89,6 +89,16 @@ def test_the_table_shows_means_and_deviations_beside_the_papers_numbers(tmp_path
     assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_the_first_row_is_at_the_top_of_the_plot(count):
+    keys = {f"column {number}": f"x/{number}" for number in range(count)}
+    table = dataclasses.replace(report.read_table("sharing"), columns=keys)
+    found = {row: [dict.fromkeys(keys.values(), 0.5)] for row in ("first", "last")}
+    axes = report.draw(table, found).axes
+    assert [axis.yaxis_inverted() for axis in axes] == [True] * count
+    assert [label.get_text() for label in axes[0].get_yticklabels()] == ["first", "last"]
+
+
 def test_runs_that_are_done_are_not_repeated(settings, tmp_path, monkeypatch, capsys):
     started = []
 
