@@ -125,8 +125,8 @@ def keep_settings(table: Table, shared: dict[str, Any], folder: str) -> None:
         f"row {name!r}": {part: row[part] for part in row if part != "paper"}
         for name, row in table.rows.items()
     }
-    of_text = ("vocab_size", "max_seq_length", "max_predictions_per_seq", "megabytes")
-    ours = shared | {name: getattr(table, name) for name in of_text} | rows
+    of_text = table.lengths | {"vocab_size": table.vocab_size, "megabytes": table.megabytes}
+    ours = shared | of_text | rows
     theirs = files.read_json(path) if files.is_file(path) else {}
     changed = [name for name in theirs if theirs[name] != ours.get(name, theirs[name])]
     if changed:
