@@ -25,6 +25,7 @@ from typing import Any, cast
 import numpy as np
 import tensorflow as tf
 import tf_keras
+from absl import logging
 from numpy.typing import NDArray
 
 from albert_tf import tasks
@@ -38,7 +39,7 @@ from albert_tf.finetuning.tables import BadRowError, Row
 from albert_tf.finetuning.task import Outputs, Split
 from albert_tf.inference import reading
 from albert_tf.inference.model_folder import ModelFolder
-from albert_tf.inference.settings import ENGINES, OPENVINO, TENSORFLOW
+from albert_tf.inference.settings import AUTO, ENGINES, OPENVINO, TENSORFLOW
 from albert_tf.race.reading import Question, num_choices
 from albert_tf.race.task import SPECIAL_TOKENS, option_sequences
 from albert_tf.serving import openvino_engine, saved_model
@@ -74,7 +75,8 @@ class Options:
         top_k: maximum number of answers, and of words per mask, to return.
         pooling: how to compute embeddings: "mean" averages the token vectors of the last layer,
             "mean_last_4" those of the last four layers, and "pooled" is the pooler's output.
-        engine: "tensorflow", or "openvino" to run OpenVINO on the CPU. The precision is that of
+        engine: "tensorflow", "openvino" to run OpenVINO on the CPU, or "auto": OpenVINO if it is
+            installed, supports the model, and there is no GPU or TPU. The precision is that of
             Keras' global policy.
     """
 
@@ -82,7 +84,7 @@ class Options:
     max_seq_length: int | None = None
     top_k: int = TOP_K
     pooling: str = MEAN
-    engine: str = TENSORFLOW
+    engine: str = AUTO
 
     def __post_init__(self) -> None:
         for name in ("batch_size", "max_seq_length", "top_k"):
@@ -98,6 +100,14 @@ class Options:
         if self.engine == OPENVINO:
             openvino_engine.check_installed()
 
+    def choose_engine(self) -> str:
+        """Returns "tensorflow" or "openvino"."""
+        if self.engine != AUTO:
+            return self.engine
+        has_accelerator = any(map(tf.config.list_logical_devices, ("GPU", "TPU")))
+        is_faster = not has_accelerator and openvino_engine.is_installed()
+        return OPENVINO if is_faster else TENSORFLOW
+
 
 def load_predictor(
     folder: str,
@@ -107,7 +117,7 @@ def load_predictor(
     max_seq_length: int | None = None,
     top_k: int = TOP_K,
     pooling: str = MEAN,
-    engine: str = TENSORFLOW,
+    engine: str = AUTO,
     **model_files: Any,
 ) -> Any:
     """Returns a predictor for the model in a folder: a callable that takes text.
@@ -136,7 +146,8 @@ def load_predictor(
         top_k: maximum number of answers, and of words per mask, to return.
         pooling: how to compute embeddings. "mean" averages the token vectors of the last layer,
             "mean_last_4" those of the last four layers, and "pooled" is the pooler's output.
-        engine: "tensorflow", or "openvino" to run OpenVINO on the CPU.
+        engine: "tensorflow", "openvino" to run OpenVINO on the CPU, or "auto": OpenVINO if it is
+            installed, supports the model, and there is no GPU or TPU.
         **model_files: `config_file`, `vocab_file`, `spm_model_file` and `do_lower_case`, as in
             `from_pretrained`; by default, they are found in the folder.
 
@@ -191,6 +202,7 @@ class TextPredictor(abc.ABC):
     Attributes:
         task: the `task` argument.
         options: the `options` argument.
+        engine: "tensorflow" or "openvino".
         model: the model.
         tokenizer: the tokenizer of the model.
         max_seq_length: the maximum of S.
@@ -204,10 +216,13 @@ class TextPredictor(abc.ABC):
         self, found: ModelFolder, task: str, options: Options, model_files: Mapping[str, Any]
     ) -> None:
         self.task, self.options = task, options
+        self.engine = options.choose_engine()
         self._precision = tf_keras.mixed_precision.global_policy().compute_dtype
-        is_tensorflow = options.engine == TENSORFLOW  # other engines cast float32 models themselves
+        self._load = functools.partial(found.load, task, **model_files)
+        is_tensorflow = self.engine == TENSORFLOW  # other engines cast float32 models themselves
         with contextlib.nullcontext() if is_tensorflow else saved_model.float32_models():
-            self.model, self.tokenizer = found.load(task, **model_files)
+            self.model, self.tokenizer = self._load()
+        logging.info("%s: %s, computed by %s", found.path, task, self.engine)
         names = ("max_seq_length", "pad_to_multiple", "predict_batch_size")
         recorded = found.settings(names, tasks.resolve(tasks.get(task).settings))
         config = self.model.config
@@ -241,22 +256,32 @@ class TextPredictor(abc.ABC):
     def compute(self, features: Features) -> Outputs:
         """Returns the `outputs` of N features, name → [N, …], in their order."""
         if self._predictor is None:
-            compile_step = None
-            if self.options.engine != TENSORFLOW:
-                compile_step = functools.partial(
-                    openvino_engine.compile_step, precision=self._precision
-                )
-            self._predictor = Predictor(
-                lambda batch, training: self.step(batch),
-                features,
-                self._batch_size,
-                self._padding,
-                self.outputs,
-                shows_progress=False,
-                compile_step=compile_step,
-            )
+            self._predictor = self._make_predictor(features)
         self._predictor.features = features
         return self._predictor.predict()
+
+    def _make_predictor(self, features: Features) -> Predictor:
+        make = functools.partial(
+            Predictor,
+            lambda batch, training: self.step(batch),
+            features,
+            self._batch_size,
+            self._padding,
+            self.outputs,
+            shows_progress=False,
+        )
+        if self.engine == TENSORFLOW:
+            return make()
+        compile_step = functools.partial(openvino_engine.compile_step, precision=self._precision)
+        try:
+            return make(compile_step=compile_step)
+        except openvino_engine.ConversionError as error:
+            if self.options.engine == OPENVINO:
+                raise
+            logging.warning("%s. Computing with tensorflow instead", error)
+        self.engine = TENSORFLOW
+        self.model, _ = self._load()  # in the precision of the global policy
+        return make()
 
 
 class FineTunedPredictor(TextPredictor):

@@ -21,7 +21,7 @@ from albert_tf.tasks import EMBEDDINGS, FILL_MASK
 from albert_tf.training.settings import DeviceSettings, ModelSettings
 
 SIMILARITY = "similarity"
-TENSORFLOW, OPENVINO = ENGINES = ("tensorflow", "openvino")
+AUTO, TENSORFLOW, OPENVINO = ENGINES = ("auto", "tensorflow", "openvino")
 STANDARD_INPUT = "-"
 TEXT = "txt"
 FORMATS = (TEXT, TABS, COMMAS, JSON_LINES)
@@ -235,9 +235,10 @@ class Settings(ModelFolderSettings, TextInputSettings, WebSettings):
         is_optional=True,
     )
     engine: str = setting(
-        TENSORFLOW,
-        "Inference engine: tensorflow, or openvino, which is faster on CPUs and requires the "
-        "extra openvino: pip install 'albert-tf2[openvino]'.",
+        AUTO,
+        "Inference engine: tensorflow, openvino, which is faster on CPUs, starts more slowly, and "
+        "requires the extra openvino (pip install 'albert-tf2[openvino]'), or auto, which selects "
+        "openvino for input_file and web if it is installed and there is no GPU or TPU.",
         choices=ENGINES,
     )
     precision: str = redefined(

@@ -8,8 +8,12 @@ The package openvino is an extra: pip install 'albert-tf2[openvino]'.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import hashlib
-from collections.abc import Callable, Mapping
+import importlib.util
+import logging
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -22,6 +26,17 @@ DEVICE = "CPU"
 # Precision in this library → OpenVINO's name. It only applies to matmuls and ops that follow them.
 _PRECISIONS = {"float32": "f32", "bfloat16": "bf16", "float16": "f16"}
 
+_UNSUPPORTED = "-- No conversion rule found"  # start of the useful line in OpenVINO's message
+
+
+class ConversionError(ValueError):
+    """OpenVINO cannot run a function that TensorFlow can."""
+
+
+def is_installed() -> bool:
+    """Returns whether OpenVINO is installed."""
+    return importlib.util.find_spec("openvino") is not None
+
 
 def check_installed() -> None:
     """Checks that OpenVINO is installed, so that this error comes before any slow work.
@@ -29,13 +44,11 @@ def check_installed() -> None:
     Raises:
         ValueError: OpenVINO is not installed.
     """
-    try:
-        import openvino  # noqa: F401
-    except ImportError:
+    if not is_installed():
         raise ValueError(
             "engine=openvino requires the package openvino: pip install 'albert-tf2[openvino]', or "
             "use engine=tensorflow"
-        ) from None
+        )
 
 
 @acceleration.plain()
@@ -59,10 +72,9 @@ def compile_step(
 
     Raises:
         ValueError: openvino is not installed.
+        ConversionError: OpenVINO does not support an operation of `step`.
     """
     check_installed()
-    import openvino
-
     specs = [tf.TensorSpec(spec.shape, spec.dtype, name) for name, spec in signature.items()]
 
     @tf.function(input_signature=specs, autograph=False)
@@ -70,16 +82,16 @@ def compile_step(
         return dict(step(dict(zip(signature, tensors, strict=True))))
 
     concrete = traced.get_concrete_function()
-    hints = {
-        "INFERENCE_PRECISION_HINT": _PRECISIONS[precision],
-        "PERFORMANCE_HINT": "LATENCY",  # all cores for one batch
-    }
-    threads = tf.config.threading.get_intra_op_parallelism_threads()
-    if threads:
-        hints["INFERENCE_NUM_THREADS"] = str(threads)
-    model = openvino.convert_model(concrete)
-    share_weights(model)
-    compiled = openvino.Core().compile_model(model, DEVICE, hints)
+    try:
+        with _unchanged_logging():
+            compiled = _compile(concrete, precision)
+    except Exception as error:  # of several types, from C++
+        lines = [line.strip() for line in str(error).splitlines()] or [repr(error)]
+        reason = next((line for line in lines if line.startswith(_UNSUPPORTED)), lines[0])
+        raise ConversionError(
+            f"engine=openvino: OpenVINO cannot run this model, use engine=tensorflow: "
+            f"{reason.lstrip('- ')}"
+        ) from error
     request = compiled.create_infer_request()
     inputs = [port.get_any_name() for port in compiled.inputs]  # unused inputs are removed
     outputs = {name: compiled.output(name) for name in concrete.structured_outputs}
@@ -89,6 +101,50 @@ def compile_step(
         return {name: found[port] for name, port in outputs.items()}
 
     return run
+
+
+@contextlib.contextmanager
+def _unchanged_logging() -> Iterator[None]:
+    """Context manager that restores the logging of the process.
+
+    OpenVINO removes the handler of absl when it is imported, and leaves out all messages but errors
+    after it failed to convert a model.
+    """
+    root = logging.getLogger()
+    level, handlers, filters = root.level, list(root.handlers), list(root.filters)
+    try:
+        yield
+    finally:
+        root.setLevel(level)
+        root.handlers[:], root.filters[:] = handlers, filters
+
+
+def _compile(concrete: Any, precision: str) -> Any:
+    """Returns a concrete function of TensorFlow as an `openvino.CompiledModel`."""
+    import openvino
+
+    hints = {
+        "INFERENCE_PRECISION_HINT": _PRECISIONS[precision],
+        "PERFORMANCE_HINT": "LATENCY",  # all cores for one batch
+    }
+    threads = tf.config.threading.get_intra_op_parallelism_threads()
+    if threads:
+        hints["INFERENCE_NUM_THREADS"] = str(threads)
+    model = openvino.convert_model(concrete)
+    share_weights(model)
+    return _core().compile_model(model, DEVICE, hints)
+
+
+@functools.cache
+def _core() -> Any:
+    """Returns OpenVINO's runtime, which is never released.
+
+    Released in another thread than it was made in, it would leave that thread an alternate signal
+    stack without memory: the next signal, such as that of Ctrl-C, would end the process.
+    """
+    import openvino
+
+    return openvino.Core()
 
 
 def share_weights(model: Any) -> None:

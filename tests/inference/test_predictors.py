@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 
 import numpy as np
 import pytest
 import tensorflow as tf
+import tf_keras
 
 import albert_tf
 from albert_tf.inference.predictors import similarities
+from albert_tf.serving import openvino_engine
 from albert_tf.tokenization import find_words
 from tests.inference.conftest import CONTEXTS, QUESTIONS, TEXTS, write_folder
 
@@ -256,10 +259,35 @@ def without_numbers(result):
 def test_openvino_returns_the_same_results(folders, task):
     pytest.importorskip("openvino", reason="openvino is an extra")
     folder, asked = folders[task]
-    wanted = asked(albert_tf.load_predictor(str(folder), task))
-    found = asked(albert_tf.load_predictor(str(folder), task, engine="openvino"))
+    wanted = asked(albert_tf.load_predictor(str(folder), task, engine="tensorflow"))
+    predictor = albert_tf.load_predictor(str(folder), task)
+    assert predictor.engine == "openvino"
+    found = asked(predictor)
+    assert predictor.engine == "openvino"
     assert without_numbers(found) == without_numbers(wanted)
     np.testing.assert_allclose(numbers(found), numbers(wanted), atol=1e-4)
+
+
+def test_tensorflow_computes_if_openvino_is_not_installed(pretrained_dir, monkeypatch):
+    monkeypatch.setitem(sys.modules, "openvino", None)
+    assert albert_tf.load_predictor(str(pretrained_dir)).engine == "tensorflow"
+    with pytest.raises(ValueError, match=r"pip install 'albert-tf2\[openvino\]'"):
+        albert_tf.load_predictor(str(pretrained_dir), engine="openvino")
+
+
+def test_tensorflow_computes_what_openvino_cannot(pretrained_dir, monkeypatch, caplog):
+    monkeypatch.setattr(openvino_engine, "is_installed", lambda: True)
+    monkeypatch.setattr(openvino_engine, "_compile", lambda *_: 1 / 0)  # as unsupported operations
+    tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    wanted = albert_tf.load_predictor(str(pretrained_dir), engine="tensorflow")(TEXTS)
+    embed = albert_tf.load_predictor(str(pretrained_dir))
+    np.testing.assert_array_equal(embed(TEXTS), wanted)
+    np.testing.assert_array_equal(embed(TEXTS), wanted)
+    (message,) = [text for text in caplog.messages if "OpenVINO" in text]
+    assert "OpenVINO cannot run this model" in message
+    assert "division by zero. Computing with tensorflow instead" in message
+    with pytest.raises(ValueError, match="OpenVINO cannot run this model, use engine=tensorflow"):
+        albert_tf.load_predictor(str(pretrained_dir), engine="openvino")(TEXTS)
 
 
 def export_of(predictor, folder, target):
@@ -311,7 +339,7 @@ def test_settings_of_the_training_alone_do_not_matter(tmp_path, config_file, toy
 
 
 def test_invalid_options_are_rejected(pretrained_dir):
-    with pytest.raises(ValueError, match="engine='fast': expected one of 'tensorflow', 'openvino'"):
+    with pytest.raises(ValueError, match="engine='fast': expected one of 'auto', 'tensorflow'"):
         albert_tf.load_predictor(str(pretrained_dir), engine="fast")
     with pytest.raises(ValueError, match="pooling='max': expected one of 'mean'"):
         albert_tf.load_predictor(str(pretrained_dir), pooling="max")

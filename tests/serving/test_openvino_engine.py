@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 
 import numpy as np
@@ -43,6 +44,36 @@ def test_outputs_have_the_same_names_and_values(step):
         for name, value in wanted.items():
             np.testing.assert_allclose(found[name], value, rtol=1e-6)
             assert found[name].dtype == value.dtype.as_numpy_dtype
+
+
+def test_unsupported_operations_are_reported():
+    pytest.importorskip("openvino", reason="openvino is an extra")
+    with pytest.raises(openvino_engine.ConversionError, match=r"use engine=tensorflow: .*Betainc"):
+        openvino_engine.compile_step(
+            lambda batch: {"y": tf.math.betainc(batch["x"], batch["x"], batch["x"])},
+            {"x": tf.TensorSpec([None])},
+        )
+
+
+RELEASE_IN_ANOTHER_THREAD = """
+import signal, threading, numpy as np, tensorflow as tf
+from albert_tf.serving import openvino_engine
+steps = [openvino_engine.compile_step(lambda batch: batch, {"x": tf.TensorSpec([None])})]
+thread = threading.Thread(target=steps.clear)
+thread.start()
+thread.join()
+signal.signal(signal.SIGTERM, lambda *_: print("handled"))
+signal.raise_signal(signal.SIGTERM)
+"""
+
+
+@pytest.mark.slow
+def test_signals_are_handled_after_a_step_is_released_in_another_thread():
+    pytest.importorskip("openvino", reason="openvino is an extra")
+    done = subprocess.run(
+        [sys.executable, "-c", RELEASE_IN_ANOTHER_THREAD], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout) == (0, "handled\n"), done.stderr
 
 
 def test_shared_weights_are_stored_once():
