@@ -3,12 +3,12 @@
     ALBERT_PEER_PYTHON=venv/bin/python python benchmarks/bench_serving.py
 
 Classifiers with random weights predict real sentence pairs from the data next to the repository.
-The contenders are the signature `texts` of an exported model (always in float32), `load_predictor`
-with both of its engines, Hugging Face's pipeline, and OpenVINO with Hugging Face's model and
-tokenizer. All have the same weights; their first probabilities are in the result. Contenders
-alternate, and `…_times_openvino` is the median over the rounds of a contender's time divided by the
-time of the last contender in the same round, because other programs affect both alike. Prints a
-JSON line for each config and precision.
+The contenders are the signature `texts` of an exported model, `load_predictor` with both engines,
+Hugging Face's pipeline, and OpenVINO with Hugging Face's model and tokenizer. All have the same
+weights; their first probabilities are in the result. Contenders alternate, and `…_times_openvino`
+is the median over the rounds of a contender's time divided by the time of the last contender in the
+same round, because other programs affect both alike. Prints a JSON line for each config and
+precision.
 """
 
 from __future__ import annotations

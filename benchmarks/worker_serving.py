@@ -1,7 +1,8 @@
 """Runs this library as a contender that predicts from texts; started by `contenders.py`.
 
 The engines are "tensorflow" and "openvino" of `load_predictor`, and "saved_model", the signature
-`texts` of an exported model, which computes in float32 and does not reorder the texts.
+`texts` of an exported model, which does not reorder the texts. In bfloat16, TensorFlow converts its
+graph, as TensorFlow Serving does with --mixed_precision=bfloat16.
 """
 
 from __future__ import annotations
@@ -24,6 +25,10 @@ Pairs = list[tuple[str, str]]
 def make_server(job: dict[str, Any]) -> Callable[[Pairs], Any]:
     """Returns a function that predicts the probabilities for pairs of texts."""
     if job["engine"] == "saved_model":
+        is_bfloat16 = job["precision"] == "bfloat16"
+        tf.config.optimizer.set_experimental_options(
+            {"auto_mixed_precision_onednn_bfloat16": is_bfloat16}
+        )
         loaded = tf.saved_model.load(job["folder"])  # signatures do not keep the weights alive
 
         def answer(pairs: Pairs) -> Any:

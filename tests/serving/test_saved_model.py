@@ -157,6 +157,18 @@ def test_a_subfolder_only_takes_tensors(model, batch, folder):
     np.testing.assert_allclose(found["probabilities"], wanted["probabilities"], atol=1e-6)
 
 
+def test_a_server_may_compute_in_bfloat16(model, batch, folder):
+    option = "auto_mixed_precision_onednn_bfloat16"  # of TensorFlow Serving's --mixed_precision
+    tf.config.optimizer.set_experimental_options({option: True})
+    try:
+        tensors = tf.saved_model.load(folder).signatures["tensors"]
+        found = tensors(**{name: tf.constant(batch[name]) for name in batch})
+    finally:
+        tf.config.optimizer.set_experimental_options({option: False})
+    wanted = outputs(model(batch, training=False))
+    np.testing.assert_allclose(found["probabilities"], wanted["probabilities"], atol=0.02)
+
+
 @pytest.mark.slow
 def test_openvino_converts_the_folder_of_tensors(model, batch, folder):
     openvino = pytest.importorskip("openvino", reason="openvino is an extra")
