@@ -26,7 +26,7 @@ from albert_tf.inference.predictors import (
     predictor_class,
     similarities,
 )
-from albert_tf.inference.settings import AUTO, STANDARD_INPUT, TENSORFLOW, Settings
+from albert_tf.inference.settings import STANDARD_INPUT, Settings
 from albert_tf.training import interruption, session
 from albert_tf.training.settings import DeviceSettings
 
@@ -122,14 +122,12 @@ def load(settings: Settings, found: ModelFolder, task: str) -> TextPredictor:
     Raises:
         ValueError, OSError: the model cannot be used; the message says why.
     """
-    # OpenVINO takes longer to start, which only pays off for many texts.
-    is_short = settings.engine == AUTO and not (settings.input_file or settings.web)
     options = Options(
         settings.batch_size,
         settings.max_seq_length,
         settings.top_k,
         settings.pooling,
-        TENSORFLOW if is_short else settings.engine,
+        settings.engine,
     )
     model_files = {
         "config_file": settings.albert_config_file,

@@ -236,9 +236,9 @@ class Settings(ModelFolderSettings, TextInputSettings, WebSettings):
     )
     engine: str = setting(
         AUTO,
-        "Inference engine: tensorflow, openvino, which is faster on CPUs, starts more slowly, and "
-        "requires the extra openvino (pip install 'albert-tf2[openvino]'), or auto, which selects "
-        "openvino for input_file and web if it is installed and there is no GPU or TPU.",
+        "Inference engine: tensorflow, openvino, which is faster on CPUs and requires the extra "
+        "openvino (pip install 'albert-tf2[openvino]'), or auto, which selects openvino if it is "
+        "installed, supports the model, and there is no GPU or TPU.",
         choices=ENGINES,
     )
     precision: str = redefined(

@@ -13,6 +13,7 @@ import functools
 import hashlib
 import importlib.util
 import logging
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -83,8 +84,7 @@ def compile_step(
 
     concrete = traced.get_concrete_function()
     try:
-        with _unchanged_logging():
-            compiled = _compile(concrete, precision)
+        compiled = _compile(concrete, precision)
     except Exception as error:  # of several types, from C++
         lines = [line.strip() for line in str(error).splitlines()] or [repr(error)]
         reason = next((line for line in lines if line.startswith(_UNSUPPORTED)), lines[0])
@@ -103,26 +103,8 @@ def compile_step(
     return run
 
 
-@contextlib.contextmanager
-def _unchanged_logging() -> Iterator[None]:
-    """Context manager that restores the logging of the process.
-
-    OpenVINO removes the handler of absl when it is imported, and leaves out all messages but errors
-    after it failed to convert a model.
-    """
-    root = logging.getLogger()
-    level, handlers, filters = root.level, list(root.handlers), list(root.filters)
-    try:
-        yield
-    finally:
-        root.setLevel(level)
-        root.handlers[:], root.filters[:] = handlers, filters
-
-
 def _compile(concrete: Any, precision: str) -> Any:
     """Returns a concrete function of TensorFlow as an `openvino.CompiledModel`."""
-    import openvino
-
     hints = {
         "INFERENCE_PRECISION_HINT": _PRECISIONS[precision],
         "PERFORMANCE_HINT": "LATENCY",  # all cores for one batch
@@ -130,21 +112,40 @@ def _compile(concrete: Any, precision: str) -> Any:
     threads = tf.config.threading.get_intra_op_parallelism_threads()
     if threads:
         hints["INFERENCE_NUM_THREADS"] = str(threads)
+    openvino, core = _runtime()
     model = openvino.convert_model(concrete)
     share_weights(model)
-    return _core().compile_model(model, DEVICE, hints)
+    return core.compile_model(model, DEVICE, hints)
 
 
 @functools.cache
-def _core() -> Any:
-    """Returns OpenVINO's runtime, which is never released.
+def _runtime() -> tuple[Any, Any]:
+    """Returns the package openvino, and its runtime, which is never released.
 
     Released in another thread than it was made in, it would leave that thread an alternate signal
     stack without memory: the next signal, such as that of Ctrl-C, would end the process.
-    """
-    import openvino
 
-    return openvino.Core()
+    The package reports each import and conversion to Google Analytics, which takes two seconds.
+    Without `openvino_telemetry`, it does not. Its import also removes absl's handler of the log.
+    """
+    handlers = list(logging.root.handlers)
+    with _hidden("openvino_telemetry"):
+        import openvino
+    logging.root.handlers[:] = handlers
+    return openvino, openvino.Core()
+
+
+@contextlib.contextmanager
+def _hidden(name: str) -> Iterator[None]:
+    """Context manager in which a module cannot be imported, unless it has been already."""
+    is_hidden = name not in sys.modules
+    if is_hidden:
+        sys.modules[name] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        if is_hidden:
+            del sys.modules[name]
 
 
 def share_weights(model: Any) -> None:

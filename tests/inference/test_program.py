@@ -138,19 +138,6 @@ def test_no_temporary_file_of_embeddings_is_left_by_sigterm(
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.slow
-def test_openvino_computes_files_and_tensorflow_single_texts(
-    predict, pretrained_dir, texts_file, caplog
-):
-    pytest.importorskip("openvino", reason="openvino is an extra")
-    caplog.set_level("INFO", logger="absl")
-    predict(f"--model_dir={pretrained_dir}", f"--input_file={texts_file}")
-    assert "embeddings, computed by openvino" in caplog.text
-    caplog.clear()
-    predict(f"--model_dir={pretrained_dir}", f"--text={TEXTS[0]}")
-    assert "embeddings, computed by tensorflow" in caplog.text
-
-
 def test_texts_are_compared_and_searched(predict, pretrained_dir, texts_file):
     arguments = [f"--model_dir={pretrained_dir}", "--similarity", "--precision=float32"]
     (same,) = predict(*arguments, "--text=The river", "--text_b=the  RIVER")
