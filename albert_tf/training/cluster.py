@@ -15,9 +15,9 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import multiprocessing.connection
 import os
 import re
-import select
 import socket
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -66,7 +66,7 @@ class _Peer:
             EOFError: the other process has exited, or does not use this protocol.
         """
         while b"\n" not in self._received:
-            if not select.select([self._connection], [], [], seconds)[0]:
+            if not multiprocessing.connection.wait([self._connection], seconds):
                 return None
             try:
                 content = self._connection.recv(1 << 16)

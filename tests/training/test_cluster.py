@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import resource
 import socket
 import threading
 import time
@@ -52,6 +55,20 @@ def test_workers_meet_and_agree_repeatedly(addresses):
         return index
 
     assert run_workers(addresses, work) == [0, 1, 2]
+
+
+def test_workers_with_many_open_files_can_talk():
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if 0 <= hard < 1100:
+        pytest.skip("a process may not open 1100 files")
+    with contextlib.ExitStack() as stack:
+        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        while stack.enter_context(open(os.devnull)).fileno() < 1024:  # the limit of `select`
+            pass
+        one, other = (stack.enter_context(end) for end in socket.socketpair())
+        cluster._Peer(one).send({"is_ready": True})
+        assert cluster._Peer(other).receive() == {"is_ready": True}
 
 
 def test_disagreement_stops_all_workers_with_a_table(addresses):
