@@ -266,22 +266,22 @@ class TextPredictor(abc.ABC):
             lambda batch, training: self.step(batch),
             features,
             self._batch_size,
-            self._padding,
-            self.outputs,
+            outputs=self.outputs,
             shows_progress=False,
         )
         if self.engine == TENSORFLOW:
-            return make()
+            return make(self._padding)
+        unpadded = dataclasses.replace(self._padding, multiple=1)  # nothing is compiled per length
         compile_step = functools.partial(openvino_engine.compile_step, precision=self._precision)
         try:
-            return make(compile_step=compile_step)
+            return make(unpadded, compile_step=compile_step)
         except openvino_engine.ConversionError as error:
             if self.options.engine == OPENVINO:
                 raise
             logging.warning("%s. Computing with tensorflow instead", error)
         self.engine = TENSORFLOW
         self.model, _ = self._load()  # in the precision of the global policy
-        return make()
+        return make(self._padding)
 
 
 class FineTunedPredictor(TextPredictor):
