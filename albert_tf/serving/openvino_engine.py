@@ -84,7 +84,8 @@ def compile_step(
 
     concrete = traced.get_concrete_function()
     try:
-        compiled = _compile(concrete, precision)
+        with _unchanged_log():
+            compiled = _compile(concrete, precision)
     except Exception as error:  # of several types, from C++
         lines = [line.strip() for line in str(error).splitlines()] or [repr(error)]
         reason = next((line for line in lines if line.startswith(_UNSUPPORTED)), lines[0])
@@ -101,6 +102,21 @@ def compile_step(
         return {name: found[port] for name, port in outputs.items()}
 
     return run
+
+
+@contextlib.contextmanager
+def _unchanged_log() -> Iterator[None]:
+    """Context manager that restores the root logger.
+
+    Importing OpenVINO removes absl's handler, and a failed conversion hides all but errors.
+    """
+    root = logging.root
+    level, handlers, filters = root.level, list(root.handlers), list(root.filters)
+    try:
+        yield
+    finally:
+        root.setLevel(level)
+        root.handlers[:], root.filters[:] = handlers, filters
 
 
 def _compile(concrete: Any, precision: str) -> Any:
@@ -126,12 +142,10 @@ def _runtime() -> tuple[Any, Any]:
     stack without memory: the next signal, such as that of Ctrl-C, would end the process.
 
     The package reports each import and conversion to Google Analytics, which takes two seconds.
-    Without `openvino_telemetry`, it does not. Its import also removes absl's handler of the log.
+    Without `openvino_telemetry`, it does not.
     """
-    handlers = list(logging.root.handlers)
     with _hidden("openvino_telemetry"):
         import openvino
-    logging.root.handlers[:] = handlers
     return openvino, openvino.Core()
 
 
