@@ -84,8 +84,7 @@ def compile_step(
 
     concrete = traced.get_concrete_function()
     try:
-        with _unchanged_log():
-            compiled = _compile(concrete, precision)
+        compiled = _compile(concrete, precision)
     except Exception as error:  # of several types, from C++
         lines = [line.strip() for line in str(error).splitlines()] or [repr(error)]
         reason = next((line for line in lines if line.startswith(_UNSUPPORTED)), lines[0])
@@ -104,21 +103,6 @@ def compile_step(
     return run
 
 
-@contextlib.contextmanager
-def _unchanged_log() -> Iterator[None]:
-    """Context manager that restores the root logger.
-
-    Importing OpenVINO removes absl's handler, and a failed conversion hides all but errors.
-    """
-    root = logging.root
-    level, handlers, filters = root.level, list(root.handlers), list(root.filters)
-    try:
-        yield
-    finally:
-        root.setLevel(level)
-        root.handlers[:], root.filters[:] = handlers, filters
-
-
 def _compile(concrete: Any, precision: str) -> Any:
     """Returns a concrete function of TensorFlow as an `openvino.CompiledModel`."""
     hints = {
@@ -128,25 +112,33 @@ def _compile(concrete: Any, precision: str) -> Any:
     threads = tf.config.threading.get_intra_op_parallelism_threads()
     if threads:
         hints["INFERENCE_NUM_THREADS"] = str(threads)
-    openvino, core = _runtime()
-    model = openvino.convert_model(concrete)
+    runtime = _runtime()
+    from openvino.frontend import FrontEndManager
+    from openvino.frontend.tensorflow.utils import create_tf_graph_iterator
+
+    # What `openvino.convert_model` does, but for its reports (see `_runtime`).
+    frontend = FrontEndManager().load_by_framework("tf")
+    graph = create_tf_graph_iterator(concrete, None, None, None, share_weights=True)
+    model = frontend.convert(frontend.load(graph))
     share_weights(model)
-    return core.compile_model(model, DEVICE, hints)
+    return runtime.compile_model(model, DEVICE, hints)
 
 
 @functools.cache
-def _runtime() -> tuple[Any, Any]:
-    """Returns the package openvino, and its runtime, which is never released.
+def _runtime() -> Any:
+    """Returns OpenVINO's runtime, which is never released.
 
     Released in another thread than it was made in, it would leave that thread an alternate signal
     stack without memory: the next signal, such as that of Ctrl-C, would end the process.
 
-    The package reports each import and conversion to Google Analytics, which takes two seconds.
-    Without `openvino_telemetry`, it does not.
+    The package reports each import and conversion to Google Analytics, for which it forks the
+    process. Imported without `openvino_telemetry`, it does not.
     """
+    handlers = list(logging.root.handlers)
     with _hidden("openvino_telemetry"):
         import openvino
-    return openvino, openvino.Core()
+    logging.root.handlers[:] = handlers  # the import removes that of absl
+    return openvino.Core()
 
 
 @contextlib.contextmanager
