@@ -271,5 +271,5 @@ def test_a_run_goes_on_with_any_number_of_workers_to_the_weights_of_one(folder, 
         begin = partial(start, folder, output_dir, *flags)
         for process in start_workers(begin, count) if count > 1 else [begin()]:
             output = finish(process)
-            assert not resumed_at or f"Resuming from step {resumed_at} of" in output
+            assert not resumed_at or f"resumed at step {resumed_at}" in output
     assert_same(output_dir, tmp_path / "one", 60)
