@@ -89,7 +89,7 @@ def compile_step(
         lines = [line.strip() for line in str(error).splitlines()] or [repr(error)]
         reason = next((line for line in lines if line.startswith(_UNSUPPORTED)), lines[0])
         raise ConversionError(
-            f"engine=openvino: OpenVINO cannot run this model, use engine=tensorflow: "
+            "engine=openvino: OpenVINO cannot run this model, use engine=tensorflow: "
             f"{reason.lstrip('- ')}"
         ) from error
     request = compiled.create_infer_request()

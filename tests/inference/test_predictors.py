@@ -339,7 +339,8 @@ def test_settings_of_the_training_alone_do_not_matter(tmp_path, config_file, toy
 
 
 def test_invalid_options_are_rejected(pretrained_dir):
-    with pytest.raises(ValueError, match="engine='fast': expected one of 'auto', 'tensorflow'"):
+    engines = "'auto', 'tensorflow', 'openvino'"
+    with pytest.raises(ValueError, match=f"engine='fast': expected one of {engines}"):
         albert_tf.load_predictor(str(pretrained_dir), engine="fast")
     with pytest.raises(ValueError, match="pooling='max': expected one of 'mean'"):
         albert_tf.load_predictor(str(pretrained_dir), pooling="max")
