@@ -56,8 +56,8 @@ class Job:
         device: for `worker_huggingface.py`, PyTorch's name of the device.
         library: for `worker_keras.py`, "keras_hub" or "model_garden".
         folder: for serving, folder of the model.
-        engine: for serving, the inference engine; for prediction by `worker_huggingface.py`,
-            "openvino" or "" for PyTorch.
+        engine: for serving, the inference engine; for prediction by `worker_albert.py` and
+            `worker_huggingface.py`, "openvino", or "" for TensorFlow and PyTorch.
         single_rows: for serving, number of steps with a single row before the step with all rows.
     """
 

@@ -1,4 +1,7 @@
-"""Runs this library as a contender; started by `contenders.py`."""
+"""Runs this library as a contender; started by `contenders.py`.
+
+The engine of the job is "" (TensorFlow) or "openvino", which predicts only.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from albert_tf.classification.tasks import TASKS
 from albert_tf.config import AlbertConfig
 from albert_tf.optimization import WarmUpPolynomialDecay, create_optimizer
 from albert_tf.pretraining.task import PretrainingTask
+from albert_tf.serving import openvino_engine
 from albert_tf.training import precision
 from albert_tf.training.step import StepOptions, TrainStep
 
@@ -57,9 +61,27 @@ def make_step(job: dict[str, Any], model: Any, task: Any, signature: Any) -> Any
     return TrainStep(model, task, optimizer, options, batch_signature=signature)
 
 
+def serve_openvino(job: dict[str, Any]) -> None:
+    """Computes the steps of a job of prediction as `load_predictor` does with OpenVINO."""
+    batches = contenders.load_batches(job["batches"])
+    model = make_task(job, batches[0]).build_model()
+    signature = {name: tf.TensorSpec([None, None], tf.int32) for name in contenders.INPUTS}
+    predict = openvino_engine.compile_step(
+        lambda batch: {"probabilities": tf.nn.softmax(model(batch, training=False))},
+        signature,
+        job["precision"],
+    )
+    for batch in batches:  # the first use of a shape takes longer
+        predict(batch)
+    contenders.serve(lambda number: predict(batches[number % len(batches)]), job)
+
+
 def main() -> None:
     """Computes the steps of the job."""
     job = contenders.read_job()
+    if job["engine"] == "openvino":
+        serve_openvino(job)
+        return
     precision.apply(job["precision"])
     arrays = contenders.load_batches(job["batches"])
     task = make_task(job, arrays[0])
