@@ -14,7 +14,9 @@ from typing import Any
 
 import tensorflow as tf
 
-CPU, XLA = "cpu", "xla"  # targets of accelerated forms
+# Targets of accelerated forms.
+CPU = "cpu"
+XLA = "xla"
 _is_plain = contextvars.ContextVar("_is_plain", default=False)
 
 

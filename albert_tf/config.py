@@ -347,7 +347,8 @@ def from_hugging_face(values: Mapping[str, Any]) -> dict[str, Any]:
 def _count_weights(sizes: dict[str, Any]) -> dict[str, int]:
     """Returns the number of weights of each part of an encoder, given the fields of its config."""
     c = SimpleNamespace(**sizes)
-    hidden, inner = c.hidden_size, c.intermediate_size
+    hidden = c.hidden_size
+    inner = c.intermediate_size
     is_zh = c.layout == "albert_zh"
     width = hidden if is_zh else c.embedding_size
     projection = 0

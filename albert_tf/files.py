@@ -33,7 +33,8 @@ from typing import IO, Any, NamedTuple
 
 GZIP_MAGIC = b"\x1f\x8b\x08"  # the first bytes of a file compressed with gzip
 Paths = str | Iterable[str] | None
-MAX_LISTED, MAX_SHOWN = 10, 50  # values in a message, and characters of each
+MAX_LISTED = 10  # values in a message
+MAX_SHOWN = 50  # characters of each
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)  # the disk is full or the quota is exceeded
 
 
@@ -270,7 +271,8 @@ def read_ranges(path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
     Those of a remote file are requested at the same time, if the client can do that.
     """
     if is_remote(path):
-        begins, ends = [begin for begin, _ in ranges], [end for _, end in ranges]
+        begins = [begin for begin, _ in ranges]
+        ends = [end for _, end in ranges]
         with _file_system(path) as (system, name):
             return list(system.cat_ranges([name] * len(ranges), begins, ends, on_error="raise"))
     found = []
@@ -602,7 +604,8 @@ def parse_own_json(text: str, fields: Mapping[str, Any], place: str) -> dict[str
 
 def _is_of(value: Any, kind: Any) -> bool:
     """Returns whether a value parsed from JSON has a type as described in `parse_own_json`."""
-    origin, parts = typing.get_origin(kind), typing.get_args(kind)
+    origin = typing.get_origin(kind)
+    parts = typing.get_args(kind)
     if origin is types.UnionType:
         return any(_is_of(value, part) for part in parts)
     if origin is list:
@@ -683,7 +686,8 @@ def expand_patterns(patterns: str | list[str], what: str) -> list[str]:
         check_path(pattern, what)
         matches = _remote_matches(pattern) if is_remote(pattern) else glob.glob(pattern)
         if not matches:
-            looked, root = _looked_in(pattern), "/".join(pattern.split("/")[:3])  # scheme, bucket
+            looked = _looked_in(pattern)
+            root = "/".join(pattern.split("/")[:3])  # scheme, bucket
             if is_remote(pattern) and not exists(root):
                 looked = f" ({root} does not exist)"
             raise ValueError(
@@ -742,7 +746,8 @@ def made_directory(path: str, what: str) -> Iterator[bool]:
     Yields:
         Whether the directory was created; False if it is remote, as these are never removed.
     """
-    missing, folder = [], real_path(path)
+    missing = []
+    folder = real_path(path)
     while not is_remote(folder) and not os.path.exists(folder):
         missing.append(folder)
         folder = os.path.dirname(folder)
@@ -769,7 +774,8 @@ def check_path(path: str, what: str = "") -> None:
         ValueError: the scheme is not supported, its package is not installed, or the path begins
             with the home directory of a user, as `~` or `~name`.
     """
-    begin, scheme = what and what + ": ", _scheme(path)
+    begin = what and what + ": "
+    scheme = _scheme(path)
     if scheme and scheme not in _SCHEMES:
         supported = ", ".join(f"{name}://" for name in _SCHEMES)
         raise ValueError(
@@ -848,9 +854,11 @@ def check_outputs(outputs: Mapping[str, Paths], inputs: Mapping[str, Paths]) -> 
     read = {_identity(path): flag for flag, paths in inputs.items() for path in _listed(paths)}
     for flag, paths in outputs.items():
         for path in _listed(paths):
-            place, above = "", path if is_remote(path) else os.path.abspath(path)
+            place = ""
+            above = path if is_remote(path) else os.path.abspath(path)
             while place != above:  # the file, its folder, the folder of that, …
-                place, above = above, os.path.dirname(above)
+                place = above
+                above = os.path.dirname(above)
                 if (other := read.get(_identity(place))) and exists(path):
                     raise ValueError(
                         f"{flag}: {path} is an input, {other}, and would be replaced. Choose "

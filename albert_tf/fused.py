@@ -89,7 +89,8 @@ class Loop:
     """Decorator for a function of tensors that XLA compiles into one loop where this pays off."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        self.function, self.compiled = function, compiled(function)
+        self.function = function
+        self.compiled = compiled(function)
 
     def at(self, width: int) -> Callable[..., Any]:
         """Returns the function for tensors of a width, compiled from MIN_WIDTH on."""
@@ -275,8 +276,10 @@ _ACTIVATIONS = {"gelu": (_gelu, _gelu_gradient), "relu": (_relu, _relu_gradient)
 def _feed_forward_arguments(random):
     B, S, A, D = draw_sizes(random)
     H, I = 12, A * D  # noqa: E741
-    kernel, output_kernel = draw_normal(random, H, I) / H, draw_normal(random, I, H) / H
-    x, activation = draw_normal(random, B, S, H), str(random.choice(list(_ACTIVATIONS)))
+    kernel = draw_normal(random, H, I) / H
+    output_kernel = draw_normal(random, I, H) / H
+    x = draw_normal(random, B, S, H)
+    activation = str(random.choice(list(_ACTIVATIONS)))
     return x, kernel, draw_normal(random, I), activation, output_kernel, draw_normal(random, H)
 
 
@@ -332,7 +335,10 @@ def _norm(x, keep, keep_scale, residual, gamma, beta):
 
 @Loop
 def _norm_gradient(normal, rsqrt, gamma, keep, keep_scale, dy):
-    dtype, width, normal, dy = dy.dtype, dy.shape[-1], _float(normal), _float(dy)
+    dtype = dy.dtype
+    width = dy.shape[-1]
+    normal = _float(normal)
+    dy = _float(dy)
     dn = dy * gamma  # [N, H]
     mean = _row_sums(dn) / width  # [N, 1]
     along = _row_sums(dn * normal) / width  # [N, 1]
@@ -362,8 +368,10 @@ def _add_and_norm(
     With only LayerNorm accelerated, a training step of the base model (8 x 128 tokens, bfloat16,
     two cores) takes 4 % more CPU time.
     """
-    shape, scale = tf.shape(x), 1.0 / (1.0 - rate)
-    x, residual = ops.as_rows(x), ops.as_rows(residual)  # [N, H] each
+    shape = tf.shape(x)
+    scale = 1.0 / (1.0 - rate)
+    x = ops.as_rows(x)  # [N, H]
+    residual = ops.as_rows(residual)  # [N, H]
     keep = None if seed is None or not rate else ops.keep_mask(x, rate, seed)  # [N, H]
 
     @tf.custom_gradient
@@ -459,7 +467,8 @@ def _attention(
     sums of the values, which are smaller than the probabilities; and the gradient sums over D, not
     over S, because Σⱼ probsⱼ · dprobsⱼ = Σ context · dcontext.
     """
-    width, scale = query.shape[1] * query.shape[3], query.shape[3] ** -0.5
+    width = query.shape[1] * query.shape[3]
+    scale = query.shape[3] ** -0.5
     is_dropping = seed is not None and rate > 0.0
     keep_scale = 1.0 / (1.0 - rate) if is_dropping else 1.0
     adder = tf.zeros((1, 1, 1, 1)) if input_mask is None else ops.mask_adder(input_mask)

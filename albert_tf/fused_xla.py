@@ -46,7 +46,8 @@ def _project_heads(
         return [*query, *_project_heads(x, x, kernels[1:], biases[1:], heads)]
     y = tf.einsum("hn,bsh->bns", tf.concat(kernels, -1), x)  # [B, C·A·D, S]
     y += tf.cast(tf.concat(biases, -1), y.dtype)[:, None]
-    shape, count = tf.shape(x), len(kernels)
+    shape = tf.shape(x)
+    count = len(kernels)
     y = tf.reshape(y, (shape[0], count, heads, y.shape[1] // (count * heads), shape[1]))
     return [tf.transpose(z, (0, 1, 3, 2)) for z in tf.unstack(y, axis=1)]  # C of [B, A, S, D]
 
@@ -80,7 +81,8 @@ def _attention(
             scores = ops.attention_scores(ops.after(query, dcontext), key, input_mask)
             probs = tf.exp(scores - log_total)  # [B, A, Q, S]
             dkept = tf.matmul(dcontext, value, transpose_b=True)  # [B, A, Q, S]
-            kept, dprobs = probs * keep_scale, tf.cast(dkept, tf.float32) * keep_scale
+            kept = probs * keep_scale
+            dprobs = tf.cast(dkept, tf.float32) * keep_scale
             if is_dropping:
                 keep = ops.keep_mask(probs, rate, seed)
                 kept, dprobs = (tf.where(keep, x, 0.0) for x in (kept, dprobs))

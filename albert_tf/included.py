@@ -11,7 +11,8 @@ import os
 from albert_tf import files
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))
-CONFIG_ENDING, RECIPE_ENDING = ".json", ".flags"
+CONFIG_ENDING = ".json"
+RECIPE_ENDING = ".flags"
 
 
 def config_file(path: str) -> str:

@@ -93,13 +93,16 @@ class Linear(AlbertLayer):
         output_size: size of the last axis of the output.
     """
 
-    kernel, bias = Weight(), Weight()
+    kernel = Weight()
+    bias = Weight()
 
     def __init__(
         self, config: AlbertConfig, scope: str, input_size: int, output_size: int, **kwargs: Any
     ) -> None:
         super().__init__(config, **kwargs)
-        self.scope, self.input_size, self.output_size = scope, input_size, output_size
+        self.scope = scope
+        self.input_size = input_size
+        self.output_size = output_size
         self.kernel = self.add_kernel(f"{scope}/kernel", input_size, output_size)
         self.bias = self.add_bias(f"{scope}/bias", output_size)
 
@@ -119,11 +122,13 @@ class Adapted(AlbertLayer):
         scope: variable scope; the weights are `scope`/down and `scope`/up.
     """
 
-    down, up = Weight(), Weight()
+    down = Weight()
+    up = Weight()
 
     def __init__(self, config: AlbertConfig, linear: Linear, scope: str, **kwargs: Any) -> None:
         super().__init__(config, **kwargs)
-        self.linear, self.scope = linear, scope
+        self.linear = linear
+        self.scope = scope
         self.down = self.add_kernel(f"{scope}/down", linear.input_size, config.adapter_rank)
         shape = config.adapter_rank, linear.output_size
         self.up = self.add_weight(f"{scope}/up", shape, initializer="zeros")
@@ -158,11 +163,13 @@ class LayerNorm(AlbertLayer):
         size: size of the last axis.
     """
 
-    gamma, beta = Weight(), Weight()
+    gamma = Weight()
+    beta = Weight()
 
     def __init__(self, config: AlbertConfig, scope: str, size: int, **kwargs: Any) -> None:
         super().__init__(config, autocast=False, **{**kwargs, "dtype": "float32"})
-        self.scope, self.size = scope, size
+        self.scope = scope
+        self.size = size
         self.beta = self.add_bias(f"{scope}/beta", size)
         self.gamma = self.add_bias(f"{scope}/gamma", size, initializer="ones")
 
@@ -208,7 +215,9 @@ class OutputLayer(AlbertLayer):
         **kwargs: Any,
     ) -> None:
         super().__init__(config, **kwargs)
-        self.scope, self.num_outputs, self.stddev = scope, num_outputs, stddev
+        self.scope = scope
+        self.num_outputs = num_outputs
+        self.stddev = stddev
         initializer = tf_keras.initializers.TruncatedNormal(
             stddev=config.initializer_range if stddev is None else stddev
         )

@@ -20,10 +20,12 @@ from albert_tf.acceleration import formula
 from albert_tf.config import LAYER_NORM_EPSILON
 
 MASKED_SCORE = -10_000.0  # added to the scores of padding: the softmax is 0, even in bfloat16
-GELU_SCALE, GELU_CUBE = 0.7978845608028654, 0.044715  # √(2/π), and the factor of x³
+GELU_SCALE = 0.7978845608028654  # √(2/π)
+GELU_CUBE = 0.044715  # the factor of x³
 SEED_ALGORITHM = "philox"  # the default of CPUs and GPUs; that of TPUs makes other numbers
 HASH_STEP = 0x9E3779B9  # 2³² divided by the golden ratio
-HASH_FACTORS, HASH_SHIFTS = (0x7FEB352D, 0x846CA68B), (16, 15)
+HASH_FACTORS = (0x7FEB352D, 0x846CA68B)
+HASH_SHIFTS = (16, 15)
 
 
 def matmul(x: tf.Tensor, kernel: tf.Tensor, transpose_b: bool = False) -> tf.Tensor:
@@ -173,7 +175,8 @@ def project_heads(
         query = project_heads(queries, queries, kernels[:1], biases[:1], heads)
         return [*query, *project_heads(x, x, kernels[1:], biases[1:], heads)]
     y = dense(x, tf.concat(kernels, -1), tf.concat(biases, -1))  # [B, S, 3·A·D]
-    shape, count = tf.shape(x), len(kernels)
+    shape = tf.shape(x)
+    count = len(kernels)
     y = tf.reshape(y, (shape[0], shape[1], count, heads, y.shape[-1] // (count * heads)))
     return tf.unstack(tf.transpose(y, (2, 0, 3, 1, 4)))  # 3 of [B, A, S, D]
 

@@ -34,7 +34,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     import tensorflow as tf
 
-SOP, NSP, NONE = "sop", "nsp", "none"
+SOP = "sop"
+NSP = "nsp"
+NONE = "none"
 SCOPE = "cls/seq_relationship/"  # Google's prefix of the names of the head's weights
 MAX_CLASSES = 128  # a label is stored in one byte
 _NAME = re.compile(r"[a-z][a-z0-9_]*")

@@ -29,7 +29,10 @@ REQUIRED = dataclasses.MISSING  # the default of settings that must be given
 RENAMED = {"pictures": "plots", "recompute": "gradient_checkpointing"}
 
 # What the value of a setting affects; see `setting`.
-NOTHING, TRAINING, MODEL, READING = "nothing", "training", "model", "reading"
+NOTHING = "nothing"
+TRAINING = "training"
+MODEL = "model"
+READING = "reading"
 
 
 def setting(

@@ -21,10 +21,14 @@ from typing import Any
 
 from albert_tf.settings import SettingsGroup
 
-CLASSIFICATION, REGRESSION = "classification", "regression"
-TOKEN_CLASSIFICATION, MULTIPLE_CHOICE = "token_classification", "multiple_choice"
-SPANS, ANSWERABLE_SPANS = "spans", "answerable_spans"
-FILL_MASK, EMBEDDINGS = "fill_mask", "embeddings"
+CLASSIFICATION = "classification"
+REGRESSION = "regression"
+TOKEN_CLASSIFICATION = "token_classification"
+MULTIPLE_CHOICE = "multiple_choice"
+SPANS = "spans"
+ANSWERABLE_SPANS = "answerable_spans"
+FILL_MASK = "fill_mask"
+EMBEDDINGS = "embeddings"
 PRETRAINING = "pretraining"  # of a model for pre-training, which is used to fill in masks
 _ALIASES = {PRETRAINING: FILL_MASK}
 
@@ -231,12 +235,14 @@ def import_tasks(module: str) -> None:
         FileNotFoundError: there is no such file.
         ValueError: the module cannot be imported, or another one of the same name has been.
     """
-    name, path = module, None
+    name = module
+    path = None
     if module.endswith(".py"):
         path = os.path.realpath(module)
         if not os.path.isfile(path):
             raise FileNotFoundError(f"{module}: no such file. Expected one that registers a task")
-        folder, name = os.path.dirname(path), os.path.basename(path).removesuffix(".py")
+        folder = os.path.dirname(path)
+        name = os.path.basename(path).removesuffix(".py")
         if folder not in sys.path:
             sys.path.insert(0, folder)
     try:

@@ -412,7 +412,8 @@ class _WordPieceEncoder:
         return [self._pieces[token_id] for token_id in self.encode_batch([text])[0]]
 
     def encode_batch(self, texts: list[str]) -> list[list[int]]:
-        ids_of, words = self._ids_of, self._basic.words
+        ids_of = self._ids_of
+        words = self._basic.words
         return [[token_id for word in words(text) for token_id in ids_of[word]] for text in texts]
 
 
@@ -487,15 +488,18 @@ class FullTokenizer:
             raise ValueError(
                 "a vocabulary is required: --spm_model_file (English) or --vocab_file (Chinese)"
             )
-        self.do_lower_case, self.max_length = do_lower_case, max_length
+        self.do_lower_case = do_lower_case
+        self.max_length = max_length
         self.is_sentencepiece = bool(spm_model_file)
         self._encoder = (
             _SentencePieceEncoder(spm_model_file)
             if spm_model_file
             else _WordPieceEncoder(str(vocab_file), do_lower_case)
         )
-        self.vocab, self.checksum = self._encoder.vocab, self._encoder.checksum
-        self.pieces, self.vocab_size = list(self.vocab), len(self.vocab)
+        self.vocab = self._encoder.vocab
+        self.checksum = self._encoder.checksum
+        self.pieces = list(self.vocab)
+        self.vocab_size = len(self.vocab)
         if spm_model_file and vocab_file:
             _warn_of_another_vocabulary(self.pieces, spm_model_file, vocab_file)
         needed = SPECIAL_TOKENS if spm_model_file else (UNKNOWN_TOKEN, *SPECIAL_TOKENS)
@@ -507,7 +511,8 @@ class FullTokenizer:
                 "(tools/train_vocabulary.py) have them"
             )
         self.cls_id, self.sep_id, self.mask_id = (self.vocab[token] for token in SPECIAL_TOKENS)
-        self.pad_id, self.unk_id = PAD_ID, self._encoder.unk_id
+        self.pad_id = PAD_ID
+        self.unk_id = self._encoder.unk_id
 
     @property
     def vocabulary_content(self) -> bytes:
@@ -747,7 +752,8 @@ def split_pairs(
         ValueError: an input is not a text, or `pairs` and `texts` differ in length.
     """
     if isinstance(texts, str):
-        texts, pairs = [texts], [pairs] if isinstance(pairs, str) else pairs
+        texts = [texts]
+        pairs = [pairs] if isinstance(pairs, str) else pairs
     elif isinstance(texts, tuple) and texts and all(isinstance(text, str) for text in texts):
         raise ValueError(
             "a tuple of texts is ambiguous: pass [(a, b)] for one pair, or a list of texts for a "

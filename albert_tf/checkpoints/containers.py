@@ -249,7 +249,8 @@ def _open_hdf5(path: str) -> WeightFile:
             if found.nbytes > most_bytes:  # a few bytes may claim to be any number of zeros
                 raise ValueError(f"{text!r} would take {found.nbytes / 2**30:.3g} GiB unpacked")
             if text not in places:
-                places[text], shapes[text] = found.name, found.shape
+                places[text] = found.name
+                shapes[text] = found.shape
 
     def read(name: str) -> np.ndarray:
         with _opened_hdf5(path) as opened:

@@ -40,9 +40,13 @@ BASE_URL = "ALBERT_BASE_URL"  # environment variable: the address of a mirror
 _ATTEMPTS = 5  # to continue after the connection was cut
 _PAUSE_SECONDS = 2
 _BLOCK_BYTES = 1 << 18
-_PARTIAL, _NOT_SATISFIABLE = 206, 416  # HTTP status codes
+# HTTP status codes.
+_PARTIAL = 206
+_NOT_SATISFIABLE = 416
 _ZIP_MAGIC = b"PK"
-_FILE_TYPE, _LINK_TYPE, _REGULAR_TYPES = 0o170000, 0o120000, (0, 0o040000, 0o100000)
+_FILE_TYPE = 0o170000
+_LINK_TYPE = 0o120000
+_REGULAR_TYPES = (0, 0o040000, 0o100000)
 # Of the archive modules, for damaged archives. (BadGzipFile is an OSError.)
 _DAMAGE = (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, OSError)
 _RESOURCE_FORKS = "__MACOSX/"  # a folder that macOS adds to ZIP files

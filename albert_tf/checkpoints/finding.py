@@ -35,7 +35,9 @@ ACCEPTED = (
 CONFIG_PATTERNS = ("albert_config*.json", "bert_config*.json", "config.json", "config_*.json")
 MODEL_PATTERNS = ("*.model",)  # SentencePiece
 VOCABULARY_PATTERNS = ("vocab*.txt", "*_vocab.txt")  # WordPiece
-SENTENCEPIECE_NAME, WORDPIECE_NAME = "spiece.model", "vocab.txt"  # in runs and Hugging Face folders
+# Names in runs and Hugging Face folders.
+SENTENCEPIECE_NAME = "spiece.model"
+WORDPIECE_NAME = "vocab.txt"
 ASSETS = "assets"  # folder with such files in a SavedModel, such as a TF-Hub module
 EXTRA_ASSETS = "assets.extra"  # the same in models exported by the fine-tuning programs
 LABELS_FILE = "labels.txt"  # in exported models: label names, one per line
@@ -96,7 +98,8 @@ def find_checkpoint(path: str) -> str:
     """
     path = find_model(path)
     if files.is_directory(path):
-        folder, path = path, newest_export(path)
+        folder = path
+        path = newest_export(path)
         if path != folder:
             logging.info("%s contains exported models: using %s", folder, path)
         found = _candidates(path)

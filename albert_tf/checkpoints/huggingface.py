@@ -22,7 +22,8 @@ from albert_tf.checkpoints.names import PROJECTION, name_map
 from albert_tf.config import HUGGING_FACE_ACTIVATIONS, LAYER_NORM_EPSILON, AlbertConfig
 from albert_tf.tokenization import FullTokenizer
 
-WEIGHTS_FILE, CONFIG_FILE = "model.safetensors", "config.json"
+WEIGHTS_FILE = "model.safetensors"
+CONFIG_FILE = "config.json"
 TOKENIZER_CONFIG_FILE = "tokenizer_config.json"
 # Weight of a head → class with that head; the first match is used.
 _ARCHITECTURES = (
@@ -31,7 +32,8 @@ _ARCHITECTURES = (
     ("cls/squad/output_weights", "AlbertForQuestionAnswering"),
 )
 _CLASSIFIER = "output_weights"  # used by several heads; the task determines which
-_TOKENS, _CHOICE = "AlbertForTokenClassification", "AlbertForMultipleChoice"
+_TOKENS = "AlbertForTokenClassification"
+_CHOICE = "AlbertForMultipleChoice"
 _DEFAULT_LABEL = "LABEL_{}"
 
 

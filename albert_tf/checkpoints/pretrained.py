@@ -57,7 +57,8 @@ class ModelSource:
         self.weights = open_weights(path)
         self.recognized = families.recognize(self.weights.shapes)
         self.folder = finding.folder_of(path)
-        self._config_file, self._do_lower_case = config_file, do_lower_case
+        self._config_file = config_file
+        self._do_lower_case = do_lower_case
         self._vocabulary = vocab_file, spm_model_file
 
     @functools.cached_property
@@ -139,7 +140,8 @@ class ModelSource:
         )
         found = run_record.of_tokenizer(tokenizer, self.vocabulary_file)
         is_known = run_record.check_vocabulary(self.records, found) is not None
-        entries, vocab_size = tokenizer.vocab_size, self.config.vocab_size
+        entries = tokenizer.vocab_size
+        vocab_size = self.config.vocab_size
         message = (
             f"{self.vocabulary_file} has {entries} entries, the model of {self.config_file} has "
             f"vocab_size={vocab_size}"
@@ -164,7 +166,8 @@ def load_pretrained(
     The public function is `albert_tf.from_pretrained`, which documents arguments and errors.
     """
     spec = tasks.get(task)
-    config, tokenizer = source.config, source.tokenizer
+    config = source.config
+    tokenizer = source.tokenizer
     recorded = _recorded_head(source.records, spec)
     head_arguments = {**spec.head_arguments, **recorded, **head_arguments}
     if spec.name == tasks.FILL_MASK:  # the model has the heads of pre-training

@@ -49,7 +49,11 @@ PHASES = ("train", "eval", "test")
 _EARLIER_FILE = "trained_with.json"  # with `identity`, `paths` and `others`, settings as texts
 # Entries that a new start leaves as they are. Earlier versions kept the last two in files of their
 # own, such as task.json.
-IDENTITY, PATHS, OTHERS, TASK, REPORTING = "identity", "paths", "others", "task", "reporting"
+IDENTITY = "identity"
+PATHS = "paths"
+OTHERS = "others"
+TASK = "task"
+REPORTING = "reporting"
 _OF_CHECKPOINTS = (IDENTITY, PATHS, OTHERS, TASK, REPORTING)
 _KINDS = {
     "flags": dict,
@@ -60,9 +64,13 @@ _KINDS = {
 }
 
 # Names in the identity.
-VOCABULARY, LOWER_CASE = "vocabulary", "do_lower_case"
-OBJECTIVE, PRECISION = "sentence_objective", "precision"
-CONFIG, INIT_CHECKPOINT, TRAINING_DATA = "config", "init_checkpoint", "training data"
+VOCABULARY = "vocabulary"
+LOWER_CASE = "do_lower_case"
+OBJECTIVE = "sentence_objective"
+PRECISION = "precision"
+CONFIG = "config"
+INIT_CHECKPOINT = "init_checkpoint"
+TRAINING_DATA = "training data"
 LABELS = "label list"  # in the order of their ids, as a JSON list
 OF_TEXT = frozenset({VOCABULARY, LOWER_CASE})  # names that tokenization depends on
 # What the weights of step 0 depend on. Everything else may change before the first step, for
@@ -146,7 +154,8 @@ def content(folder: str) -> dict[str, Any]:
         ValueError: a file of the run is damaged.
     """
     own = _read_own(folder)
-    entries, path = dict(own), os.path.join(folder, _EARLIER_FILE)
+    entries = dict(own)
+    path = os.path.join(folder, _EARLIER_FILE)
     if IDENTITY not in entries and files.exists(path):
         entries |= files.read_own_json(path, typing.get_type_hints(TrainedWith))
     for name in (TASK, REPORTING):
@@ -413,7 +422,8 @@ def _source() -> dict[str, Any] | None:
     try:
         # Fails if the package is installed inside an unrelated repository that does not track it.
         _git("ls-files", "--error-unmatch", os.path.basename(__file__))
-        commit, changes = _git("rev-parse", "HEAD"), _git("status", "--porcelain", "-uno")
+        commit = _git("rev-parse", "HEAD")
+        changes = _git("status", "--porcelain", "-uno")
     except (OSError, subprocess.SubprocessError):  # git is not installed, or fails
         return None
     return {"commit": commit, "dirty": bool(changes)}
@@ -666,7 +676,8 @@ def check_labels(folder: str, labels: Sequence[str], path: str) -> None:
     Raises:
         ValueError: they differ in number, order or name. The message has both lists.
     """
-    known, found = read(folder), json.dumps(labels, ensure_ascii=False)
+    known = read(folder)
+    found = json.dumps(labels, ensure_ascii=False)
     expected = found if known is None else known.identity.get(LABELS, found)
     if found != expected:
         raise ValueError(

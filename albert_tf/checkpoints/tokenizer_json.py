@@ -23,7 +23,8 @@ from albert_tf.tokenization import SPIECE_UNDERLINE, FullTokenizer, character_cl
 
 FILE = "tokenizer.json"
 _UNIGRAM = 1  # SentencePiece's model type
-_FINAL_SIGMA, _SIGMA = "\u03c2", "\u03a3"
+_FINAL_SIGMA = "\u03c2"
+_SIGMA = "\u03a3"
 _CONTROLS = (*range(0x20), *range(0x7F, 0xA0))  # code points of control characters
 _MARGIN = 0.01  # by which the score of a suppressed piece is lower than that of its parts
 
@@ -112,7 +113,8 @@ def _is_case_ignorable(char: str) -> bool:
 
 def _lower() -> list[Step]:
     """Returns the steps of `str.lower`; `Lowercase` by itself ignores the context of Σ."""
-    cased, ignored = character_class(_is_cased), character_class(_is_case_ignorable)
+    cased = character_class(_is_cased)
+    ignored = character_class(_is_case_ignorable)
     is_final = f"(?<={cased}|{cased}{ignored}){_SIGMA}(?!{ignored}*{cased})"
     return [_replace(is_final, _FINAL_SIGMA), {"type": "Lowercase"}]
 
@@ -174,7 +176,8 @@ def _sentencepiece_steps(tokenizer: FullTokenizer) -> dict[str, Step]:
 
 
 def _check_sentencepiece(model: Any) -> None:
-    trainer, normalizer = model.trainer_spec, model.normalizer_spec
+    trainer = model.trainer_spec
+    normalizer = model.normalizer_spec
     conditions = {
         "it is not a unigram model": trainer.model_type == _UNIGRAM,
         "it uses byte fallback": not trainer.byte_fallback,

@@ -121,7 +121,8 @@ def find_task(
     labels = next(filter(None, [options.labels, *remembered]), ())
     for label in labels:
         tables.check_name(label, f"a label of --labels or {run_record.FILE}")
-    splits, is_regression = _find_splits(data_dir, options), options.is_regression
+    splits = _find_splits(data_dir, options)
+    is_regression = options.is_regression
     task = ClassificationTask(
         CUSTOM_TASK,
         "",

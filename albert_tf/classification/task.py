@@ -62,10 +62,8 @@ def _sequences(
             num_cut += kept != (len(first), len(second))
             sequence = join(first[: kept[0]], second[: kept[1]], tokenizer.cls_id, tokenizer.sep_id)
             if number < LOGGED_EXAMPLES:
-                example, tokens = (
-                    data.examples[number],
-                    tokenizer.convert_ids_to_tokens(sequence[0]),
-                )
+                example = data.examples[number]
+                tokens = tokenizer.convert_ids_to_tokens(sequence[0])
                 logging.info("%s (%s): %s", example.guid, example.label, " ".join(tokens))
             yield sequence
     if num_cut:
@@ -146,9 +144,12 @@ class Classifier(FineTuningTask):
         config: AlbertConfig,
         tokenizer: FullTokenizer,
     ) -> None:
-        self.task, self.labels, self.settings = task, task.labels, settings
+        self.task = task
+        self.labels = task.labels
+        self.settings = settings
         self.name = tasks.REGRESSION if task.is_regression else tasks.CLASSIFICATION
-        self.config, self.tokenizer = config, tokenizer
+        self.config = config
+        self.tokenizer = tokenizer
         self.selection_metric = task.selection_metric
 
     def read(self, split: str) -> Examples[Example]:
@@ -438,7 +439,8 @@ def read_dev_predictions(output_dir: str) -> tuple[list[str], list[tuple[str, st
     lines = files.read_text(path).removesuffix("\n").split("\n")
     header, *rows = [line.split("\t") for line in lines]
     count = len(DEV_COLUMNS)
-    labels, found = header[count:], []
+    labels = header[count:]
+    found = []
     if tuple(header[:count]) != DEV_COLUMNS or labels == [SCORE]:
         return [], []
     for number, row in enumerate(rows, 2):
@@ -465,7 +467,8 @@ def _clue_lines(
     guids: Sequence[str] = [example.guid for example in data.examples]
     if task.group_size > 1:  # options of one question, whose label is the most probable option
         best = rows[:, -1].reshape(-1, task.group_size).argmax(axis=1)
-        guids, predictions = [""] * len(best), [str(choice) for choice in best]
+        guids = [""] * len(best)
+        predictions = [str(choice) for choice in best]
     lines = []
     for number, (guid, prediction) in enumerate(zip(guids, predictions, strict=True)):
         name = int(guid) if guid.isdecimal() else number

@@ -47,7 +47,10 @@ if TYPE_CHECKING:
 CONFIG_NAME = "albert_config.json"
 FORMATS = ("tensorflow", "huggingface", "tf_hub", "model_garden", "saved_model")
 WITH_OWN_CONFIG = {"huggingface", "tf_hub"}  # config and vocabulary have other names there
-BATCH_SIZE, SEQ_LENGTH, MAX_PREDICTIONS = 2, 17, 3  # upper limits, for the comparison
+# Upper limits of the batch for the comparison.
+BATCH_SIZE = 2
+SEQ_LENGTH = 17
+MAX_PREDICTIONS = 3
 TOLERANCE = 1e-5  # relative to the largest output
 MERGED_TOLERANCE = 1e-4  # layers amplify the rounding error of multiplying the two tables
 # Type of the exported weights → tolerance; rounding changes a weight by up to 0.4 % or 0.05 %.
@@ -278,7 +281,8 @@ def _write(settings: Settings, source: ModelSource, model: AlbertForPretraining)
     from albert_tf.checkpoints.names import is_encoder, variable_name
     from albert_tf.modeling import AlbertForPretraining
 
-    config, target = target_config(model.config, settings), model
+    config = target_config(model.config, settings)
+    target = model
     if config != model.config:
         target = AlbertForPretraining(config, model.sentence_objective)
     names = {variable_name(variable) for variable in target.variables}
@@ -286,7 +290,8 @@ def _write(settings: Settings, source: ModelSource, model: AlbertForPretraining)
     tensors = {name: x for name, x in tensors.items() if name in names or not is_encoder(name)}
     if settings.output_format == "model_garden":
         tensors = _without_sentence_head(tensors)
-    batch, task = _random_batch(config), find_task(source.folder, source.config_file)
+    batch = _random_batch(config)
+    task = find_task(source.folder, source.config_file)
     is_merged = model.config.layout != config.layout
     if is_merged:
         before = _outputs(model, loading.read_weights(settings.input, model), batch)

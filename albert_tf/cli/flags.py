@@ -118,7 +118,8 @@ class _TupleParser(flags.ArgumentParser):
     """Parses comma-separated values into a tuple, or into a scalar if there is only one."""
 
     def __init__(self, parser: flags.ArgumentParser, keeps_scalar: bool) -> None:
-        self._parser, self._keeps_scalar = parser, keeps_scalar
+        self._parser = parser
+        self._keeps_scalar = keeps_scalar
 
     def parse(self, argument: Any) -> Any:
         if not isinstance(argument, str):

@@ -67,7 +67,8 @@ def segment_ends(features: Features) -> tuple[int, int]:
 def predictions(features: Features) -> list[tuple[int, int]]:
     """Returns the position and the id of each token to predict."""
     used = features["masked_lm_weights"] > 0
-    positions, ids = features["masked_lm_positions"][used], features["masked_lm_ids"][used]
+    positions = features["masked_lm_positions"][used]
+    ids = features["masked_lm_ids"][used]
     return list(zip(positions.tolist(), ids.tolist(), strict=True))
 
 
@@ -105,7 +106,8 @@ def render(
     before = ""
     for position, token_id in enumerate(features["input_ids"][:end_b].tolist()):
         label = labels.get(position, token_id)
-        piece, found = piece_of(label), piece_of(token_id)
+        piece = piece_of(label)
+        found = piece_of(token_id)
         if tokenizer and tokenizer.is_sentencepiece:
             space = " " if piece.startswith(SPIECE_UNDERLINE) or piece.startswith("[") else ""
             shown, found = (text.removeprefix(SPIECE_UNDERLINE) for text in (piece, found))
@@ -168,7 +170,8 @@ class Statistics:
     def summary(self, objective: SentenceObjective = OBJECTIVES[SOP]) -> str:
         """Returns the counts as lines of text; `objective` names the labels."""
         lengths = self.values["tokens of an instance"]
-        instances, tokens = len(lengths), int(sum(lengths))
+        instances = len(lengths)
+        tokens = int(sum(lengths))
         predicted = self.replacements.total()
         lines = [
             f"{instances:,} instances, {tokens:,} tokens, {predicted:,} to predict "
@@ -184,7 +187,8 @@ class Statistics:
             lines.append(f'labels that begin with "##": {self.inner_labels:,} ({share:.1f} %)')
         for title, values in self.values.items():
             if values:
-                least, most = min(values), max(values)
+                least = min(values)
+                most = max(values)
                 lines.append(f"{title}: {least:.4g} to {most:.4g}, mean {np.mean(values):.2f}")
         return "\n".join(lines)
 
@@ -275,7 +279,8 @@ def run(settings: Settings) -> None:
     if settings.plot:
         named = {"--spm_model_file": settings.spm_model_file, "--vocab_file": settings.vocab_file}
         files.check_outputs({"--plot": settings.plot}, {"--input_file": paths, **named})
-    tokenizer, objective = load_tokenizer(settings, paths), find_objective(paths)
+    tokenizer = load_tokenizer(settings, paths)
+    objective = find_objective(paths)
     statistics = Statistics()
     examples = itertools.islice(read_examples(paths), settings.max_records or None)
     with program.ending_with_reader():

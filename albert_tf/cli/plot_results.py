@@ -48,7 +48,8 @@ _CHINESE_FONTS = (
     "PingFang SC",
     "Arial Unicode MS",
 )
-_TRAIN_COLOR, _DEV_COLOR = "tab:blue", "tab:orange"
+_TRAIN_COLOR = "tab:blue"
+_DEV_COLOR = "tab:orange"
 
 Row = Mapping[str, Any]
 
@@ -220,7 +221,8 @@ def draw_confusion_matrix(path: str, matrix: NDArray[np.int64], labels: Sequence
     shares = matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
     image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
     figure.colorbar(image, ax=axes, label="share of the right label")
-    hits, total = int(np.trace(matrix)), int(matrix.sum())
+    hits = int(np.trace(matrix))
+    total = int(matrix.sum())
     title = f"{hits} of {total} right ({100 * hits / max(total, 1):.1f} %)"
     axes.set(xlabel="predicted", ylabel="right", title=title)
     if len(labels) <= MOST_NAMES:

@@ -413,7 +413,8 @@ def run(settings: Settings) -> None:
     """
     paths = files.expand_patterns(settings.input_file, "--input_file")
     _check_settings(paths, settings)
-    lines, sample = read_lines(paths, settings), list[str]()
+    lines = read_lines(paths, settings)
+    sample = list[str]()
     first = next(lines, None)
     if first is None:
         raise ValueError(f"--input_file: no text in {', '.join(paths)}")

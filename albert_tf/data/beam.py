@@ -56,7 +56,8 @@ def _pieces(
     outputs = batch.slots // shuffling.slots_per_output(num_outputs)
     for output in np.unique(outputs).tolist():
         chosen = np.flatnonzero(outputs == output).tolist()
-        slots, frames = batch.slots[chosen].tolist(), [batch.records[at] for at in chosen]
+        slots = batch.slots[chosen].tolist()
+        frames = [batch.records[at] for at in chosen]
         yield output, (chunk.position, number, slots, frames)
 
 
@@ -169,7 +170,8 @@ def _build(pipeline: Any, job: create.Job, settings: Settings) -> None:
     beam = _import_beam()
     text = settings.chunk_bytes, settings.input_format
     shares = min(MAX_SHARES, len(corpus.plan_tasks(job.sources, *text)))
-    outputs, seed = job.outputs, settings.random_seed
+    outputs = job.outputs
+    seed = settings.random_seed
     _ = (
         pipeline
         | "shares" >> beam.Create(range(shares))
@@ -225,7 +227,8 @@ def create_pretraining_data(settings: Settings) -> dict[str, Any]:
             `create.create_pretraining_data`.
     """
     beam = _import_beam()
-    runner, options = _make_runner(settings.runner), _pipeline_options(settings)
+    runner = _make_runner(settings.runner)
+    options = _pipeline_options(settings)
     outputs = Outputs.parse(settings.output_file, settings.compression)
     with create.prepare(settings, outputs) as job:
         if job.is_finished:

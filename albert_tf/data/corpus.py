@@ -512,7 +512,8 @@ class _Window:
 
     def _split(self, offset: int, limit: int, warns: bool) -> int:
         """Returns the end of a line at which to split a document that is too long."""
-        begin, end = offset - self._start, limit - self._start
+        begin = offset - self._start
+        end = limit - self._start
         line_end = self._data.rfind(b"\n", begin, end)
         if line_end < 0:
             line_end = self._data.rfind(b"\r", begin, end - 1)
@@ -553,7 +554,8 @@ def _line_number(path: str, offset: int) -> int:
     part = next((part for part in reversed(source.parts) if part.offset <= offset), None)
     line = 1
     if part is not None:  # each row is a line
-        line, offset = part.first_row + 1, offset - part.offset
+        line = part.first_row + 1
+        offset -= part.offset
     with sources.open_source(path, part) as (stream, _):
         while offset > 0 and (block := stream.read(min(offset, 16 * READ_BYTES))):
             while block.endswith(b"\r") and len(block) < offset:

@@ -81,7 +81,8 @@ def create_pretraining_data(settings: Settings) -> dict[str, Any]:
 
 def _run_job(job: Job, settings: Settings, work_dir: str) -> dict[str, Any]:
     """Creates the outputs of a job, and returns the content of the metadata file."""
-    metadata, outputs = job.metadata, job.outputs
+    metadata = job.metadata
+    outputs = job.outputs
     run = {**metadata["settings"], **metadata["vocabulary"], "outputs": outputs.paths}
     if job.is_finished:
         remove_work_directory(work_dir, run)

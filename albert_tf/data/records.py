@@ -176,7 +176,8 @@ class _HashedStream:
     """A stream for writing that computes the SHA-256 of what is written, in `content`."""
 
     def __init__(self, stream: IO[bytes]) -> None:
-        self._stream, self.content = stream, hashlib.sha256()
+        self._stream = stream
+        self.content = hashlib.sha256()
         self.flush = stream.flush
 
     def write(self, data: bytes) -> int:
@@ -230,7 +231,8 @@ def read_records(path: str, skip: Collection[int] = (), start: int = 0) -> Gener
             place = next(places, None)
         if place is None:
             return
-        first, start = (place.number, place.offset), 0
+        first = (place.number, place.offset)
+        start = 0
     contents = _sound_contents(path, skip, *first)
     yield from itertools.islice(contents, start, None)
 
@@ -314,7 +316,8 @@ def _places_by_headers(path: str, skip: Collection[int]) -> Iterator[Place]:
             place = Place(number, offset, size)
             if number not in skip:
                 yield place
-            offset, number = place.end, number + 1
+            offset = place.end
+            number += 1
 
 
 def read_places(path: str, places: Sequence[Place]) -> list[bytes]:
@@ -333,7 +336,8 @@ def read_places(path: str, places: Sequence[Place]) -> list[bytes]:
     for run, data in zip(runs, pieces, strict=True):
         for place in run:
             begin = place.offset - run[0].offset
-            at, end = begin + HEADER_BYTES, begin + HEADER_BYTES + place.size
+            at = begin + HEADER_BYTES
+            end = begin + HEADER_BYTES + place.size
             content = data[at:end]
             if data[begin:at] != frame_header(place.size):
                 raise ValueError(
@@ -380,20 +384,25 @@ def _read_contents(path: str, number: int = 0, offset: int = 0) -> Iterator[byte
             raw.seek(offset)
         # `read1` returns all data before the point where decompression fails.
         read = gzip.GzipFile(fileobj=raw).read1 if is_compressed else raw.read
-        data, at = b"", 0  # a buffer, and the offset in it of the next record
+        data = b""  # a buffer
+        at = 0  # the offset in it of the next record
         try:
             while True:
                 if len(data) < at + HEADER_BYTES:
-                    data, at = _extend(data[at:], HEADER_BYTES, read), 0
+                    data = _extend(data[at:], HEADER_BYTES, read)
+                    at = 0
                     if not data:
                         return
                 number += 1
                 begin = at + HEADER_BYTES
                 size = _content_size(data[at:begin], left)
-                end, at = begin + size, begin + size + FOOTER_BYTES
+                end = begin + size
+                at = begin + size + FOOTER_BYTES
                 if len(data) < at:
                     data = _extend(data[begin:], size + FOOTER_BYTES, read)
-                    begin, end, at = 0, size, size + FOOTER_BYTES
+                    begin = 0
+                    end = size
+                    at = size + FOOTER_BYTES
                     if len(data) < at:
                         raise EOFError
                 left -= HEADER_BYTES + size + FOOTER_BYTES
@@ -430,7 +439,8 @@ def _content_size(header: bytes, left: float) -> int:
 
 def _extend(data: bytes, count: int, read: Callable[[int], bytes]) -> bytes:
     """Returns `data` extended to at least `count` bytes, or less at the end of the file."""
-    pieces, length = [data], len(data)
+    pieces = [data]
+    length = len(data)
     while length < count and (piece := read(_PIECE_BYTES)):
         pieces.append(piece)
         length += len(piece)

@@ -27,7 +27,9 @@ MIN_LENGTH = 0.25  # mean length of an instance, as a fraction of max_seq_length
 def log(metadata: Mapping[str, Any], settings: EncodingSettings) -> None:
     """Logs the counts of a metadata file, with a warning for each likely problem."""
     counts = collections.Counter[str](metadata["counts"])
-    instances, sentences, tokens = counts["instances"], counts["sentences"], counts["tokens"]
+    instances = counts["instances"]
+    sentences = counts["sentences"]
+    tokens = counts["tokens"]
     labels = "".join(
         f", {counts[f'label_{label}'] / instances:.2%} of the instances labeled {label}"
         for label in range(1, settings.objective.num_classes)
@@ -79,8 +81,10 @@ def find_problems(
 
 def _problems_of_text(counts: collections.Counter[str], settings: EncodingSettings) -> list[str]:
     """Returns messages about signs that sentences or documents were not split as intended."""
-    objective, max_seq_length = settings.objective, settings.max_seq_length
-    instances, sentences = counts["instances"], counts["sentences"]
+    objective = settings.objective
+    max_seq_length = settings.max_seq_length
+    instances = counts["instances"]
+    sentences = counts["sentences"]
     # At least four standard deviations: by chance, a few instances may all have the same label.
     tolerance = max(MAX_IMBALANCE * instances, 2 * math.sqrt(instances))
     problems = [

@@ -75,7 +75,8 @@ def divide(raw: IO[bytes]) -> tuple[Part, ...]:
         ]
     except _errors():
         return ()
-    ends, size = [], 0
+    ends = []
+    size = 0
     for number, group in enumerate(groups, 1):
         size += group.total_byte_size
         if size >= PART_BYTES:

@@ -18,16 +18,20 @@ from albert_tf.sentence_objectives import NONE, NSP, SOP, SentenceObjective, fin
 from albert_tf.settings import MODEL, REQUIRED, TRAINING, SettingsGroup, setting
 
 # What an instance is made of; RoBERTa (arXiv 1907.11692), section 4.2.
-SEGMENT_PAIR, SENTENCE_PAIR = "segment_pair", "sentence_pair"
-FULL_SENTENCES, DOC_SENTENCES = "full_sentences", "doc_sentences"
+SEGMENT_PAIR = "segment_pair"
+SENTENCE_PAIR = "sentence_pair"
+FULL_SENTENCES = "full_sentences"
+DOC_SENTENCES = "doc_sentences"
 SPECIAL_TOKENS_PER_PAIR = 3  # [CLS] A [SEP] B [SEP]
-PAIR_FORMATS, SINGLE_FORMATS = (SEGMENT_PAIR, SENTENCE_PAIR), (FULL_SENTENCES, DOC_SENTENCES)
+PAIR_FORMATS = (SEGMENT_PAIR, SENTENCE_PAIR)
+SINGLE_FORMATS = (FULL_SENTENCES, DOC_SENTENCES)
 MIN_TARGET = 2  # tokens; the shortest target length of a segment pair
 # Tokens; no model has more positions, and arrays of this width fit into memory.
 MAX_LENGTH = 1 << 16
 MAX_NGRAM = 100  # words; each takes a pass over all instances
 MEGABYTE = 1 << 20
-_MIN_MEGABYTES, _MAX_MEGABYTES = 1e-6, 1e6  # one byte, and a terabyte
+_MIN_MEGABYTES = 1e-6  # one byte
+_MAX_MEGABYTES = 1e6  # a terabyte
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -31,7 +31,8 @@ from albert_tf import files
 from albert_tf.data import corpus
 from albert_tf.data.corpus import Position
 
-_RUN, _LOCK = "run.json", "run.lock"
+_RUN = "run.json"
+_LOCK = "run.lock"
 _OUTPUT_LOCK = ".records.lock"
 _HALF_WRITTEN = r"\.[0-9a-f]{8}\.tmp"  # the suffix that `files.write_atomically` appends
 _OURS = re.compile(
@@ -279,7 +280,8 @@ def _read_entry(path: str, kind: str) -> dict[str, Any]:
     entry = files.read_json(path)
     types = {key: type(value) for key, value in entry.items()}
     if types == _ENTRIES[kind]:
-        names, counts = entry.get("blocks", []), entry.get("counts", {}).values()
+        names = entry.get("blocks", [])
+        counts = entry.get("counts", {}).values()
         if {*map(type, names)} <= {str} and {*map(type, counts)} <= {int}:
             return entry
     raise ValueError(

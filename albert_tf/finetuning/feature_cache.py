@@ -116,9 +116,11 @@ def load_or_make(
     wanted = {"format": FORMAT, **made_of}
     wanted = json.loads(json.dumps(wanted))  # as it will be read back
     try:
-        features, is_cache = _load(path, wanted, kind), True
+        features = _load(path, wanted, kind)
+        is_cache = True
     except _NoCacheError:
-        features, is_cache = None, False
+        features = None
+        is_cache = False
     if features is not None:
         return features
     files.make_directory(os.path.dirname(path), f"cache of features {path}")

@@ -16,7 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 
 
 def _pair(predictions: ArrayLike, label_ids: ArrayLike) -> tuple[NDArray[Any], NDArray[Any]]:
-    first, second = np.asarray(predictions), np.asarray(label_ids)
+    first = np.asarray(predictions)
+    second = np.asarray(label_ids)
     if first.ndim != 1 or first.shape != second.shape:
         raise ValueError(
             "expected two vectors of equal length, got predictions of shape "
@@ -81,7 +82,8 @@ def matthews_correlation(predictions: ArrayLike, label_ids: ArrayLike) -> float:
     # Python integers, because products of four counts can overflow int64.
     predicted = [int(count) for count in matrix.sum(0)]
     actual = [int(count) for count in matrix.sum(1)]
-    total, hits = sum(actual), int(np.trace(matrix))
+    total = sum(actual)
+    hits = int(np.trace(matrix))
     covariance = hits * total - sum(p * a for p, a in zip(predicted, actual, strict=True))
     variances = (total**2 - sum(p * p for p in predicted)) * (total**2 - sum(a * a for a in actual))
     return covariance / float(variances) ** 0.5 if variances else 0.0
@@ -101,7 +103,9 @@ def pearson_correlation(predictions: ArrayLike, label_ids: ArrayLike) -> float:
         return float("nan")
     x = predicted - np.mean(predicted, dtype=np.float64)
     y = actual - np.mean(actual, dtype=np.float64)
-    x, y = x / np.abs(x).max(), y / np.abs(y).max()  # squares of tiny numbers would underflow
+    # Squares of tiny numbers would underflow.
+    x = x / np.abs(x).max()
+    y = y / np.abs(y).max()
     correlation = np.sum(x * y) / np.sqrt(np.sum(x * x) * np.sum(y * y))
     return float(np.clip(correlation, -1.0, 1.0))
 

@@ -68,7 +68,8 @@ def find_model_files(settings: SettingsType) -> SettingsType:
     settings = dataclasses.replace(
         settings, init_checkpoint=weights, albert_hub_module_handle=None
     ).with_config()
-    spm_model_file, vocab_file = settings.spm_model_file, settings.vocab_file
+    spm_model_file = settings.spm_model_file
+    vocab_file = settings.vocab_file
     if spm_model_file == HUB_VOCABULARY:
         spm_model_file = None
     if settings.model_folder and not (spm_model_file or vocab_file):

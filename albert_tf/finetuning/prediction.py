@@ -92,9 +92,12 @@ class Predictor:
         shows_progress: bool = True,
         compile_step: Callable[..., Step] | None = None,
     ) -> None:
-        self.model, self.features, self.fill = model, features, dict(outputs)
+        self.model = model
+        self.features = features
+        self.fill = dict(outputs)
         self._predictions = predictions or (lambda outputs: outputs)
-        self.batch_size, self.padding = batch_size, padding
+        self.batch_size = batch_size
+        self.padding = padding
         self.shows_progress = shows_progress
         self._step = (compile_step or as_tf_function)(self._one_batch, batch_signature(features))
 

@@ -113,7 +113,8 @@ def _write_blocks(
     names_files: bool,
     takes_last: bool = False,
 ) -> str:
-    text, best = "", None
+    text = ""
+    best = None
     for number, evaluation in enumerate(evaluations, 1):
         text += format_metrics(evaluation.metrics | {GLOBAL_STEP: evaluation.step})
         text += format_best(best, metric)

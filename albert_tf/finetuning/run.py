@@ -232,7 +232,8 @@ def _give_advice(
 
 def training_order(settings: FineTuningSettings) -> batching.TrainingOrder:
     """Returns how training examples are shuffled and batched."""
-    size, seed = settings.train_batch_size, settings.seed
+    size = settings.train_batch_size
+    seed = settings.seed
     if settings.official_order:
         return batching.TrainingOrder(size, seed, batching.OFFICIAL_SHUFFLE_BUFFER)
     return batching.TrainingOrder(size, seed, batches_to_sort=settings.batches_to_sort)
@@ -271,8 +272,12 @@ class FineTuningRun:
         opened: session.Session,
         identity: TrainedWith | None = None,
     ) -> None:
-        self.settings, self.task, self.splits = settings, task, splits
-        self.session, self.strategy, self.identity = opened, opened.strategy, identity
+        self.settings = settings
+        self.task = task
+        self.splits = splits
+        self.session = opened
+        self.strategy = opened.strategy
+        self.identity = identity
         padding = batching.Padding(
             settings.max_seq_length, padding_multiple(settings, opened.strategy)
         )
@@ -305,7 +310,8 @@ class FineTuningRun:
 
     def _do_all(self) -> tuple[sweeps.Result, str]:
         """Does the work of `do_all`, while reports are open."""
-        result, text = sweeps.Result(self.settings), ""
+        result = sweeps.Result(self.settings)
+        text = ""
         if "train" in self.splits:
             self.train(self.splits["train"])
         if not devices.is_chief(self.strategy):
@@ -320,7 +326,8 @@ class FineTuningRun:
 
     def train(self, train: Split) -> None:
         """Trains from the latest checkpoint, if any, and evaluates each new checkpoint."""
-        settings, evaluator = self.settings, self.evaluator
+        settings = self.settings
+        evaluator = self.evaluator
         num_examples = self.task.num_examples(train)
         steps, warmup_steps = training_steps(settings, num_examples)
         schedule = optimization.WarmUpPolynomialDecay(
@@ -359,7 +366,8 @@ class FineTuningRun:
 
     def _predictor(self, split: Split) -> Predictor:
         """Returns the predictor of a split, cached so that it is traced only once."""
-        settings, size = self.settings, self.settings.predict_batch_size
+        settings = self.settings
+        size = self.settings.predict_batch_size
         if split.name == "dev":
             size = settings.eval_batch_size or size
         key = id(split.features), size
@@ -386,7 +394,8 @@ class FineTuningRun:
 
     def _measure(self, dev: Split) -> dict[str, float]:
         """Returns the metrics of the loaded checkpoint, and keeps its outputs and the best ones."""
-        predictor, evaluator = self._predictor(dev), self.evaluator
+        predictor = self._predictor(dev)
+        evaluator = self.evaluator
         outputs = predictor.predict()
         if evaluator is not None:
             best = evaluator.best
@@ -396,7 +405,8 @@ class FineTuningRun:
         return self.task.measure(dev, outputs, predictor.batch_size)
 
     def _make_evaluator(self, dev: Split) -> CheckpointEvaluator:
-        settings, task = self.settings, self.task
+        settings = self.settings
+        task = self.task
         predictor = self._predictor(dev)
         return CheckpointEvaluator(
             settings.output_dir,
@@ -420,7 +430,8 @@ class FineTuningRun:
         Raises:
             ValueError: there is no checkpoint, or it belongs to a different model.
         """
-        settings, metric = self.settings, self.task.selection_metric
+        settings = self.settings
+        metric = self.task.selection_metric
         if self.evaluator is None:
             raise ValueError("there is no dev split to evaluate on")
         evaluations = self.evaluator.evaluate_all(settings.init_checkpoint)

@@ -162,7 +162,8 @@ def format_summary(results: Sequence[Result], metric: str) -> str:
         numbers = [math.nan] * 5
         if values:
             deviation = statistics.stdev(values) if len(values) > 1 else math.nan
-            median, mean = statistics.median(values), statistics.fmean(values)
+            median = statistics.median(values)
+            mean = statistics.fmean(values)
             numbers = [median, mean, deviation, min(values), max(values)]
         cells = "".join("          -" if math.isnan(x) else f"{x:11.4f}" for x in numbers)
         lines.append(f"{rate:13g}{len(values):11d}{cells}")
@@ -187,7 +188,8 @@ def write_comparison(output_dir: str, results: Sequence[Result], metric: str) ->
     writer = csv.writer(table, delimiter="\t", lineterminator="\n")
     writer.writerow(["folder", "learning_rate", "seed", "step", *keys, "remark"])
     for result in results:
-        folder, seed = result.settings.output_dir, result.settings.seed
+        folder = result.settings.output_dir
+        seed = result.settings.seed
         numbers = [result.metrics.get(key, "") for key in keys]
         row = [folder, f"{result.learning_rate:g}", seed, result.step, *numbers, result.remark]
         writer.writerow(row)

@@ -21,7 +21,10 @@ from albert_tf import files
 
 MAX_REPORTED = 5
 
-TABS, COMMAS, JSON_LINES = "tsv", "csv", "jsonl"  # formats
+# Formats.
+TABS = "tsv"
+COMMAS = "csv"
+JSON_LINES = "jsonl"
 _ENDINGS = {".csv": COMMAS, ".json": JSON_LINES, ".jsonl": JSON_LINES}
 MAX_CELL = 1 << 30  # characters
 MAX_NAMED = 10  # labels in a message
@@ -57,7 +60,9 @@ class RowReports:
     """
 
     def __init__(self, path: str, max_bad_rows: int, needs_all: bool = False) -> None:
-        self.path, self.max_bad_rows, self.needs_all = path, max_bad_rows, needs_all
+        self.path = path
+        self.max_bad_rows = max_bad_rows
+        self.needs_all = needs_all
         self.num_bad = 0
         self._notes: dict[str, list[str]] = {}
 

@@ -49,7 +49,8 @@ class ModelFolder:
     def __init__(self, path: str, source: ModelSource | None = None) -> None:
         self.path = path
         self.source = source or ModelSource(path)
-        self.folder, self.records = self.source.folder, self.source.records
+        self.folder = self.source.folder
+        self.records = self.source.records
         self.checkpoint = self.source.weights.path
         entries = self.source.recognized.entries
         self.shapes = {name: tuple(entry.shape) for name, entry in entries.items()}

@@ -57,7 +57,9 @@ from albert_tf.token_classification.task import (
 )
 from albert_tf.tokenization import find_words, split_pairs
 
-BATCH_SIZE, PAD_TO_MULTIPLE = 32, 8  # if the folder does not record them
+# If the folder does not record them.
+BATCH_SIZE = 32
+PAD_TO_MULTIPLE = 8
 TOP_K = 5
 
 Texts = str | Sequence[str] | Sequence[Sequence[str]]
@@ -215,7 +217,8 @@ class TextPredictor(abc.ABC):
     def __init__(
         self, found: ModelFolder, task: str, options: Options, model_files: Mapping[str, Any]
     ) -> None:
-        self.task, self.options = task, options
+        self.task = task
+        self.options = options
         self.engine = options.choose_engine()
         self._precision = tf_keras.mixed_precision.global_policy().compute_dtype
         self._load = functools.partial(found.load, task, **model_files)
@@ -300,7 +303,8 @@ class FineTunedPredictor(TextPredictor):
         values.pop("tflite_quantization", None)  # of an export of the run
         self._task = self.make_task(found, of(**values))
         self._padding = self._task.padding(self._padding)
-        self.labels, self.outputs = self._task.labels, self._task.outputs
+        self.labels = self._task.labels
+        self.outputs = self._task.outputs
 
     def make_task(self, found: ModelFolder, settings: Any) -> Any:
         """Returns the fine-tuning task, given the settings that the model was trained with."""
@@ -314,7 +318,8 @@ class FineTunedPredictor(TextPredictor):
             export_dir: parent folder of the exports.
             extra_files: name → content of files to export with the model.
         """
-        length, records = self.max_seq_length, self._task.settings.output_dir
+        length = self.max_seq_length
+        records = self._task.settings.output_dir
         self._task.export(self.model, export_dir, length, extra_files, records)
 
     def step(self, batch: Mapping[str, tf.Tensor]) -> Mapping[str, tf.Tensor]:
@@ -437,7 +442,8 @@ class TokenTagger(FineTunedPredictor):
         spans = []
         for kind, first, end in find_spans(labels, self._task.tags.scheme):
             if isinstance(text, str):
-                begin, stop = words[first][1], words[end - 1][1] + len(words[end - 1][0])
+                begin = words[first][1]
+                stop = words[end - 1][1] + len(words[end - 1][0])
                 place = {"text": text[begin:stop], "begin": begin, "end": stop}
             else:
                 place = {"text": " ".join(text[first:end])}

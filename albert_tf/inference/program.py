@@ -143,7 +143,8 @@ def _with_progress(settings: Settings, blocks: Iterator[Block]) -> Iterator[Bloc
     total = None
     if settings.input_file != STANDARD_INPUT:
         known = list(blocks)
-        blocks, total = iter(known), sum(map(len, known))
+        blocks = iter(known)
+        total = sum(map(len, known))
     hidden = settings.input_file is None or sys.stdout.isatty() or not sys.stderr.isatty()
     with tqdm(total=total, desc="predicting", unit="row", disable=hidden) as bar:
         for block in blocks:

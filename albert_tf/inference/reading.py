@@ -21,7 +21,10 @@ from albert_tf.race.reading import Question
 
 ROWS_AT_ONCE = 1024  # rows in a block; sorted by length and batched together
 _BYTES_AT_ONCE = 1 << 20
-_QUESTION, _CONTEXT, _PASSAGE, _TOKENS = "question", "context", "passage", "tokens"
+_QUESTION = "question"
+_CONTEXT = "context"
+_PASSAGE = "passage"
+_TOKENS = "tokens"
 # A first line with one of these names is a header.
 _NAMES = {*USUAL_NAMES["text_a"], _QUESTION, _CONTEXT, _PASSAGE, _TOKENS}
 
@@ -44,7 +47,9 @@ class _Lines:
         return not self._ready
 
     def __iter__(self) -> Iterator[str]:
-        encoding, data, rest = "utf-8-sig", b"\n", b""
+        encoding = "utf-8-sig"
+        data = b"\n"
+        rest = b""
         while data:
             data = self._stream.read1(_BYTES_AT_ONCE)  # as much as there is
             *lines, rest = (rest + data).split(b"\n")

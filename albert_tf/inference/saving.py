@@ -125,8 +125,11 @@ class PretrainedCheckpoint(tf_keras.callbacks.Callback):
         super().__init__()
         if mode not in ("min", "max"):
             raise ValueError(f"mode={mode!r}: expected 'min' or 'max'")
-        self.folder, self.tokenizer, self.labels = folder, tokenizer, labels
-        self.monitor, self.mode = monitor, mode
+        self.folder = folder
+        self.tokenizer = tokenizer
+        self.labels = labels
+        self.monitor = monitor
+        self.mode = mode
         self.best: float | None = None
 
     def on_train_begin(self, logs: Mapping[str, float] | None = None) -> None:
@@ -140,7 +143,8 @@ class PretrainedCheckpoint(tf_keras.callbacks.Callback):
             if self.monitor not in metrics:
                 names = ", ".join(metrics)
                 raise ValueError(f"monitor={self.monitor!r}: expected one of {names}")
-            value, sign = metrics[self.monitor], 1 if self.mode == "min" else -1
+            value = metrics[self.monitor]
+            sign = 1 if self.mode == "min" else -1
             if self.best is not None and not sign * value < sign * self.best:
                 return
             self.best = value

@@ -284,7 +284,8 @@ class Settings(ModelFolderSettings, TextInputSettings, WebSettings):
         self._check_texts()
 
     def _check_texts(self) -> None:
-        num_texts, num_second = len(self.texts), len(_listed(self.text_b))
+        num_texts = len(self.texts)
+        num_second = len(_listed(self.text_b))
         if num_second and num_texts != num_second:
             raise ValueError(
                 f"--text is given {num_texts} times and --text_b {num_second} times: pass both for "

@@ -188,7 +188,8 @@ class _Pages:
     """The functions that answer requests; see `make_server` for the arguments."""
 
     def __init__(self, tasks: Mapping[str, Task], settings: Settings) -> None:
-        self._tasks, self._settings = tasks, settings
+        self._tasks = tasks
+        self._settings = settings
         self._worker = concurrent.futures.ThreadPoolExecutor(1, "prediction")
         self._waiting = 0
 

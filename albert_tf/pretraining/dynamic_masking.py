@@ -67,7 +67,8 @@ class DynamicMasking:
         """
         others = dict(batch)
         arguments = [others.pop("input_ids"), batch["input_mask"], others.pop(TOKEN_BOUNDARY)]
-        shape, slots = arguments[0].shape, self.settings.prediction_slots
+        shape = arguments[0].shape
+        slots = self.settings.prediction_slots
         made: dict[str, tuple[tf.DType, list[int | None]]] = {
             "input_ids": (tf.int32, [*shape]),
             "masked_lm_positions": (tf.int32, [shape[0], slots]),

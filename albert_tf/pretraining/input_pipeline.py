@@ -200,7 +200,8 @@ def _read_group(group: _FileGroup, is_own: Iterator[bool], owns_all: bool) -> It
         owns_all: whether all of them are.
     """
     left = [file.num_records - skip for file, skip in zip(group.files, group.skips, strict=True)]
-    turns, drop = _interleave(left), group.drop
+    turns = _interleave(left)
+    drop = group.drop
     # Remote files answer slowly, and are read at the same time.
     threads = len(group.files) if any(is_remote(file.path) for file in group.files) else 0
     with contextlib.ExitStack() as stack:

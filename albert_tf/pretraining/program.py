@@ -147,7 +147,9 @@ def find_records(settings: Settings, task: PretrainingTask, flag: str) -> Record
         ValueError: see `PretrainingTask.find_records`; or the records are to be masked, but contain
             masked tokens.
     """
-    patterns, features, masking = getattr(settings, flag), task.features, None
+    patterns = getattr(settings, flag)
+    features = task.features
+    masking = None
     if settings.dynamic_masking:
         paths = record_files.list_paths(patterns, flag)
         masking = dynamic_masking.for_records(paths, settings, settings.seed)
@@ -205,7 +207,8 @@ def train(
         evaluator: evaluates each checkpoint; None for no evaluation.
         reports: of the run, as in `Curves`.
     """
-    strategy, schedule = opened.strategy, make_schedule(settings)
+    strategy = opened.strategy
+    schedule = make_schedule(settings)
     opened.agree(identity)
     trainer = session.make_trainer(
         settings,
@@ -270,7 +273,8 @@ def make_evaluator(
         checksums: of the files.
         reports: of the run, as in `Curves`.
     """
-    batch_size, max_steps = settings.eval_batch_size, settings.max_eval_steps
+    batch_size = settings.eval_batch_size
+    max_steps = settings.max_eval_steps
     objective = task.objective.abbreviation, task.sentence_loss_weight
     dataset = input_pipeline.evaluation_dataset(
         records.files, records.features, batch_size, records.masking
@@ -347,7 +351,8 @@ def choose_learning_rate(settings: Settings) -> float:
 
     Otherwise, logs a warning if the paper's learning rate is used with a much smaller batch size.
     """
-    rate, batch_size = settings.learning_rate, settings.train_batch_size
+    rate = settings.learning_rate
+    batch_size = settings.train_batch_size
     scaled = scaled_learning_rate(rate, batch_size)
     if settings.scale_learning_rate:
         logging.info("--learning_rate=%g scaled to the batch size: %g", rate, scaled)

@@ -50,7 +50,8 @@ Features = dict[str, Feature]  # by name
 # may not be valid text.
 UNPARSABLE = (tf.errors.InvalidArgumentError, UnicodeDecodeError)
 
-CHECKSUMS_FILE, FILES = "record_checksums.json", "files"  # in the folder of a run, and its key
+CHECKSUMS_FILE = "record_checksums.json"  # in the folder of a run
+FILES = "files"  # its key
 _READERS = 8  # files read at once for their checksums
 _MAX_LOGGED_NUMBERS = 20  # record numbers in a log message
 _NO_RECORD = "{}: contains no usable record. Omit the file, or create it again."

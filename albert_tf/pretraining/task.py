@@ -66,8 +66,10 @@ class PretrainingTask:
         self.sentence_loss_weight = sentence_loss_weight
         words = f"the model has vocab_size={config.vocab_size}: is the vocabulary a different one?"
         segments = f"the model has type_vocab_size={config.type_vocab_size}"
-        tokens, masked = (max_seq_length,), (max_predictions_per_seq,)
-        feature, int64 = record_files.Feature, tf.int64
+        tokens = (max_seq_length,)
+        masked = (max_predictions_per_seq,)
+        feature = record_files.Feature
+        int64 = tf.int64
         self.features: record_files.Features = {
             "input_ids": feature(tokens, int64, config.vocab_size, words),
             "input_mask": feature(tokens, int64, 2, is_mask=True),
@@ -175,9 +177,11 @@ class PretrainingTask:
             The loss, a float32 scalar, and metric name → (weighted sum, weight), float32 scalars.
         """
         totals = self.loss_weights(batch) if weights is None else weights  # [2]
-        labels, weights = batch["masked_lm_ids"], batch["masked_lm_weights"]  # [B, P]
+        labels = batch["masked_lm_ids"]  # [B, P]
+        weights = batch["masked_lm_weights"]  # [B, P]
         word_losses, word_hits = cross_entropy(outputs["masked_lm_logits"], labels)  # [B, P]
-        words, word_sum = tf.reduce_sum(weights), tf.reduce_sum(weights * word_losses)
+        words = tf.reduce_sum(weights)
+        word_sum = tf.reduce_sum(weights * word_losses)
         # 1e-5 as in Google's `get_masked_lm_output`.
         loss = word_sum / (totals[0] + 1e-5)
         sums = {
@@ -188,7 +192,8 @@ class PretrainingTask:
         if objective.has_head:
             labels = batch[LABELS][:, 0]  # [B]
             pair_losses, pair_hits = objective.loss(outputs[objective.logits_name], labels)  # [B]
-            pair_sum, count = tf.reduce_sum(pair_losses), tf.cast(tf.size(labels), tf.float32)
+            pair_sum = tf.reduce_sum(pair_losses)
+            count = tf.cast(tf.size(labels), tf.float32)
             loss += self.sentence_loss_weight * pair_sum / totals[1]
             sums[objective.loss_name] = (pair_sum, count)
             sums[objective.accuracy_name] = (tf.reduce_sum(pair_hits), count)

@@ -111,7 +111,8 @@ def _questions_of_article(
         if not isinstance(row, dict):
             raise row if isinstance(row, BadRowError) else BadRowError("not a JSON object")
         passage = _text(row, "article")
-        texts, options = _list(row, "questions"), _list(row, "options")
+        texts = _list(row, "questions")
+        options = _list(row, "options")
         has_answers = "answers" in row or not is_test
         answers = _list(row, "answers") if has_answers else [None] * len(texts)
         if not len(texts) == len(options) == len(answers):
@@ -222,7 +223,8 @@ def parse_question(row: Any, split: str, line: int) -> Question:
     """
     if isinstance(row, BadRowError):
         raise row
-    passage, options = _text(row, "passage"), _options(tables.cell(row, "options"))
+    passage = _text(row, "passage")
+    options = _options(tables.cell(row, "options"))
     question = tables.text_cell(row, "question") if "question" in row else ""
     label = None
     if split != "test" or row.get("label") is not None:

@@ -59,12 +59,16 @@ def option_sequences(
         max_seq_length: see `make_features`.
         max_qa_length: see `make_features`; must fit into `max_seq_length`.
     """
-    cls_id, sep_id, count = tokenizer.cls_id, tokenizer.sep_id, num_choices(data.examples)
-    passage, passage_ids = "", [0]
+    cls_id = tokenizer.cls_id
+    sep_id = tokenizer.sep_id
+    count = num_choices(data.examples)
+    passage = ""
+    passage_ids = [0]
     num_cut = 0
     for question in data.examples:
         if question.passage != passage:  # consecutive questions share a passage
-            passage, passage_ids = question.passage, tokenizer.encode(question.passage)
+            passage = question.passage
+            passage_ids = tokenizer.encode(question.passage)
         text = tokenizer.preprocess(question.question)
         for option in question.options:
             # Not `encode`: question and option are normalized separately, and only once.
@@ -152,7 +156,9 @@ class MultipleChoice(FineTuningTask):
     outputs = OUTPUTS
 
     def __init__(self, settings: Settings, config: AlbertConfig, tokenizer: FullTokenizer) -> None:
-        self.settings, self.config, self.tokenizer = settings, config, tokenizer
+        self.settings = settings
+        self.config = config
+        self.tokenizer = tokenizer
 
     def read(self, split: str) -> Examples[Question]:
         """Returns the questions of a split; see `read_race` and `read_questions`."""

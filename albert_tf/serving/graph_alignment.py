@@ -53,7 +53,8 @@ class GraphAligner(tf.Module):
 
     def __init__(self, tokenizer: FullTokenizer, graph: GraphTokenizer) -> None:
         super().__init__(name="aligner")
-        self._graph, self._is_sentencepiece = graph, tokenizer.is_sentencepiece
+        self._graph = graph
+        self._is_sentencepiece = tokenizer.is_sentencepiece
         lower = tokenizer.do_lower_case
         basic = BasicTokenizer(lower)
 
@@ -123,7 +124,8 @@ class GraphAligner(tf.Module):
 
 def _with_single_spaces(counts: tf.RaggedTensor) -> tf.RaggedTensor:
     """Returns counts with 1 for the first space of each inner run of spaces, 0 for others."""
-    flat, rows = counts.flat_values, counts.value_rowids()  # [M]
+    flat = counts.flat_values  # [M]
+    rows = counts.value_rowids()  # [M]
     is_text = flat != _SPACE
     words = cumulative(counts.with_flat_values(tf.cast(is_text, tf.int64)))  # [B, ragged]
     in_row = tf.reduce_sum(counts.with_flat_values(tf.cast(is_text, tf.int64)), axis=1)  # [B]
@@ -147,7 +149,8 @@ def _fill_unmatched(counts: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
     places = tf.range(tf.size(is_matched, tf.int64))
     matched = tf.concat([tf.boolean_mask(places, is_matched), tf.zeros([1], tf.int64)], 0)
     up_to = tf.cumsum(tf.cast(is_matched, tf.int64))  # [M]
-    rows, count = counts.value_rowids(), tf.reduce_sum(tf.cast(is_matched, tf.int64))
+    rows = counts.value_rowids()
+    count = tf.reduce_sum(tf.cast(is_matched, tf.int64))
     row_begin = tf.gather(counts.row_starts(), rows)  # [M]
     row_end = tf.gather(counts.row_limits(), rows)  # [M]
     before = tf.where(up_to > 0, tf.gather(matched, tf.maximum(up_to - 1, 0)), -1)

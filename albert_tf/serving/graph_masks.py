@@ -50,7 +50,8 @@ class MaskReader(tf.Module):
 
     def __init__(self, tokenizer: FullTokenizer, max_seq_length: int, top_k: int) -> None:
         super().__init__(name="masks")
-        self._room, self._mask_id = max_seq_length - 2, tokenizer.mask_id
+        self._room = max_seq_length - 2
+        self._mask_id = tokenizer.mask_id
         self._is_sentencepiece = tokenizer.is_sentencepiece
         self._tokenizer = GraphTokenizer(tokenizer)
         self._starts_with_text = f"(?s)[^{character_class(str.isspace)[1:]}.*"
@@ -124,7 +125,8 @@ class MaskReader(tf.Module):
         return tf.maximum(tf.minimum(middle, ids.row_lengths() - self._room), 0)
 
     def _batch(self, ids: tf.RaggedTensor, positions: tf.RaggedTensor) -> dict[str, tf.Tensor]:
-        rows, tokenizer = tf.shape(ids.row_starts())[0], self._tokenizer
+        rows = tf.shape(ids.row_starts())[0]
+        tokenizer = self._tokenizer
         cls, sep = (tf.fill([rows, 1], value) for value in (tokenizer.cls_id, tokenizer.sep_id))
         ids = tf.concat([cls, ids, sep], axis=1)
         input_ids = ids.to_tensor(tokenizer.pad_id)  # [B, S]

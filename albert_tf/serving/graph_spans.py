@@ -133,7 +133,8 @@ class SpanReader(tf.Module):
 
     def make_windows(self, questions: tf.Tensor, aligned: AlignedTexts) -> Windows:
         """Returns the windows of questions, string [B], about tokenized contexts."""
-        settings, tokenizer = self._settings, self._tokenizer
+        settings = self._settings
+        tokenizer = self._tokenizer
         query = tokenizer.tokenize(questions)  # [B, ragged]
         query = keep(query, tf.minimum(query.row_lengths(), settings.max_query_length))
         sizes = aligned.ids.row_lengths()  # [B]
@@ -314,7 +315,8 @@ def _valid_spans(
         The window, and the indices of the first and last token among all T, int64 [V] each; the
         score, float64 [V].
     """
-    prefixes, sizes = windows.prefixes[:, None], windows.lengths[:, None]  # [N, 1]
+    prefixes = windows.prefixes[:, None]  # [N, 1]
+    sizes = windows.lengths[:, None]  # [N, 1]
     first = tf.cast(candidates.starts, tf.int64) - prefixes  # [N, C], in the window
     last = tf.cast(candidates.ends, tf.int64) - prefixes
     length = last - first + 1

@@ -40,8 +40,10 @@ class GraphTokenizer(tf.Module):
 
     def __init__(self, tokenizer: FullTokenizer) -> None:
         super().__init__(name="tokenizer")
-        self.cls_id, self.sep_id = tokenizer.cls_id, tokenizer.sep_id
-        self.pad_id, self.unk_id = tokenizer.pad_id, tokenizer.unk_id
+        self.cls_id = tokenizer.cls_id
+        self.sep_id = tokenizer.sep_id
+        self.pad_id = tokenizer.pad_id
+        self.unk_id = tokenizer.unk_id
         kind = _SentencePiece if tokenizer.is_sentencepiece else _WordPiece
         self._pieces: _SentencePiece | _WordPiece = kind(tokenizer)
 

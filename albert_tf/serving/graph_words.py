@@ -42,7 +42,8 @@ class WordSplitter(tf.Module):
             (exclusive), int32 [B, W] each.
         """
         codes = tf.strings.unicode_decode(valid_utf8(texts), "UTF-8")  # [B, ragged]
-        rows, places = codes.value_rowids(), tf.ragged.range(codes.row_lengths()).flat_values  # [M]
+        rows = codes.value_rowids()  # [M]
+        places = tf.ragged.range(codes.row_lengths()).flat_values  # [M]
         kinds = self._kinds.look_up(codes.flat_values)  # [M]
         before, after = _neighbors(kinds, rows)
         is_inside = (kinds == _PUNCTUATION) & (before == _LETTER) & (after == _LETTER)
@@ -70,8 +71,10 @@ class WordSplitter(tf.Module):
 
 def _neighbors(kinds: tf.Tensor, rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns the kinds of the previous and next characters; beyond a text, these are spaces."""
-    before, after = tf.roll(kinds, 1, 0), tf.roll(kinds, -1, 0)
-    has_before, has_after = tf.roll(rows, 1, 0) == rows, tf.roll(rows, -1, 0) == rows
+    before = tf.roll(kinds, 1, 0)
+    after = tf.roll(kinds, -1, 0)
+    has_before = tf.roll(rows, 1, 0) == rows
+    has_after = tf.roll(rows, -1, 0) == rows
     places = tf.range(tf.size(kinds))
     has_before &= places > 0
     has_after &= places < tf.size(kinds) - 1

@@ -53,7 +53,8 @@ class _Embedder:
     """Adapts an encoder to the interface for `saved_model`; returns embeddings of a batch."""
 
     def __init__(self, encoder: Any, variables: list[tf.Variable]) -> None:
-        self._encoder, self.variables = encoder, variables
+        self._encoder = encoder
+        self.variables = variables
 
     def __call__(self, batch: Mapping[str, tf.Tensor], training: bool) -> dict[str, tf.Tensor]:
         outputs = self._encoder(dict(batch), training=training, output_hidden_states=True)

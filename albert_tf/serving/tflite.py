@@ -31,7 +31,9 @@ from albert_tf import acceleration, files
 from albert_tf.serving.saved_model import Tensors
 
 FILE = "albert_model.tflite"  # official
-NONE, FLOAT16, INT8 = "none", "float16", "int8"
+NONE = "none"
+FLOAT16 = "float16"
+INT8 = "int8"
 LABELS_FILE = "labels.txt"
 METADATA = "TFLITE_METADATA"  # name of the metadata buffer in a model
 METADATA_IDENTIFIER = b"M001"
@@ -42,9 +44,11 @@ BUFFER_ALIGNMENT = 16  # in bytes, so that the weights can be memory-mapped
 INPUT_NAMES = {"input_ids": "ids", "input_mask": "mask", "segment_ids": "segment_ids"}
 OUTPUT_NAME = "probability"
 # Enum values of the metadata schema.
-AXIS_LABELS, VOCABULARY = 2, 5  # AssociatedFileType
+AXIS_LABELS = 2  # of AssociatedFileType
+VOCABULARY = 5
 FEATURE_PROPERTIES = 1  # ContentProperties
-BERT_TOKENIZER, SENTENCEPIECE_TOKENIZER = 4, 5  # ProcessUnitOptions
+BERT_TOKENIZER = 4  # of ProcessUnitOptions
+SENTENCEPIECE_TOKENIZER = 5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,9 +134,11 @@ def add_metadata(content: bytes, metadata: Metadata) -> bytes:
         The new content of the file.
     """
     model = schema.ModelT.InitFromPackedBuf(content)
-    buffer, entry = schema.BufferT(), schema.MetadataT()
+    buffer = schema.BufferT()
+    entry = schema.MetadataT()
     buffer.data = np.frombuffer(_pack_metadata(_inputs(model), metadata), np.uint8)
-    entry.name, entry.buffer = METADATA, len(model.buffers)
+    entry.name = METADATA
+    entry.buffer = len(model.buffers)
     model.buffers.append(buffer)
     model.metadata = [*(model.metadata or []), entry]
     builder = _AlignedBuilder(len(content))

@@ -30,7 +30,9 @@ from albert_tf import files
 from albert_tf.squad.features import SquadFeatures
 from albert_tf.squad.reading import SquadExample
 
-PREDICTIONS, NBEST, NULL_ODDS = "predictions.json", "nbest_predictions.json", "null_odds.json"
+PREDICTIONS = "predictions.json"
+NBEST = "nbest_predictions.json"
+NULL_ODDS = "null_odds.json"
 NOTHING_FOUND_V1 = "empty"  # Google's answer to a question without a valid span, in SQuAD 1.1
 NO_FEATURES_NULL_ODDS = 1_000_000.0
 NO_CANDIDATE_SCORE = -1e6
@@ -104,7 +106,8 @@ def candidates_v1(
     """
     starts = _best_positions(start_logits, n_best_size)
     ends = _best_positions(end_logits, n_best_size)
-    num_starts, num_ends = starts.shape[1], ends.shape[1]
+    num_starts = starts.shape[1]
+    num_ends = ends.shape[1]
     return Candidates(
         starts=np.repeat(starts, num_ends, axis=1),
         ends=np.tile(ends, num_starts),
@@ -169,7 +172,8 @@ def decode(
     found: list[dict[tuple[int, int, int], list[tuple[float, float]]]] = [{} for _ in examples]
     for number, key, scores in _valid_spans(features, candidates, max_answer_length):
         found[number].setdefault(key, []).append(scores)
-    nbest, begins = {}, {}
+    nbest = {}
+    begins = {}
     for example, spans in zip(examples, found, strict=True):
         texts = _rank(example.context, features, spans, n_best_size)
         if not texts:
@@ -195,7 +199,8 @@ def _valid_spans(
     as the index of its feature, and the indices of its first and last token in
     `features.first_char`.
     """
-    offsets, sizes = features.window_offsets[:-1, None], features.window_lengths[:, None]
+    offsets = features.window_offsets[:-1, None]
+    sizes = features.window_lengths[:, None]
     window_begins = features.query_lengths[:, None] + 2
     for begin in range(0, len(features), ROWS_AT_ONCE):
         rows = slice(begin, begin + ROWS_AT_ONCE)
@@ -208,7 +213,9 @@ def _valid_spans(
         place = offsets[begin + row, 0] + first[row, column]
         # As in Google's programs, the end need not have its maximum context in this window.
         keep = features.is_max_context[place]
-        row, column, place = row[keep], column[keep], place[keep]
+        row = row[keep]
+        column = column[keep]
+        place = place[keep]
         scores = [
             part[begin + row, column].astype(np.float64).tolist()
             for part in (candidates.start_scores, candidates.end_scores)

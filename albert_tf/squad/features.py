@@ -98,7 +98,8 @@ class SquadFeatures:
             can start or end), int32 [B, S]; `unique_ids`, int64 [B]; and for training
             `start_positions`, `end_positions` and `is_impossible`, int32 [B].
         """
-        lengths, begin = self.lengths[rows, None], self.query_lengths[rows, None] + 2
+        lengths = self.lengths[rows, None]
+        begin = self.query_lengths[rows, None] + 2
         places = np.arange(seq_length)
         input_mask = places < lengths  # [B, S]
         input_ids = np.zeros(input_mask.shape, np.int32)
@@ -129,7 +130,8 @@ def _offsets(lengths: NDArray[np.integer]) -> NDArray[np.int64]:
 
 def _positions(offsets: NDArray[np.int64], rows: NDArray[np.integer]) -> NDArray[np.int64]:
     """Returns the indices of the elements of `rows` in a column of concatenated sequences."""
-    begins, sizes = offsets[rows], np.diff(offsets)[rows]
+    begins = offsets[rows]
+    sizes = np.diff(offsets)[rows]
     ends = np.cumsum(sizes)
     return np.arange(ends[-1] if len(ends) else 0) + np.repeat(begins - (ends - sizes), sizes)
 

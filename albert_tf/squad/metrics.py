@@ -82,14 +82,16 @@ def exact_match(prediction: str, gold: str) -> float:
 
 def word_f1(prediction: str, gold: str) -> float:
     """Returns the F1 of the words that two answers have in common; 0.0 if both have none."""
-    found, wanted = _words(prediction), _words(gold)
+    found = _words(prediction)
+    wanted = _words(gold)
     return _f1((Counter(found) & Counter(wanted)).total(), len(found), len(wanted))
 
 
 def _f1(common: int, found: int, wanted: int) -> float:
     if not common:
         return 0.0
-    precision, recall = common / found, common / wanted
+    precision = common / found
+    recall = common / wanted
     return (2 * precision * recall) / (precision + recall)
 
 
@@ -184,7 +186,8 @@ def _find_best_threshold(
         for qas_id in group:
             current += scores[qas_id] - (0 if golds[qas_id] else 1)
         if current > best:
-            best, threshold = current, odds
+            best = current
+            threshold = odds
     return 100.0 * best / len(scores), threshold
 
 
@@ -210,7 +213,8 @@ def cmrc_exact_match(prediction: str, gold: str) -> float:
 
 def cmrc_f1(prediction: str, gold: str) -> float:
     """Returns the F1 over `mixed_segmentation`; the overlap is the longest common substring."""
-    found, wanted = mixed_segmentation(prediction), mixed_segmentation(gold)
+    found = mixed_segmentation(prediction)
+    wanted = mixed_segmentation(gold)
     matcher = difflib.SequenceMatcher(None, found, wanted, autojunk=False)
     return _f1(matcher.find_longest_match().size, len(found), len(wanted))
 

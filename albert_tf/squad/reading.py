@@ -151,7 +151,8 @@ class _Place:
     """A value in the JSON file, and its path for error messages."""
 
     def __init__(self, value: Any, name: str):
-        self.value, self._name = value, name
+        self.value = value
+        self._name = name
 
     def error(self, expected: str) -> ValueError:
         got = json.dumps(self.value)

@@ -87,8 +87,11 @@ class QuestionAnswering(FineTuningTask):
         version_2: bool,
         data: Mapping[str, SquadData],
     ) -> None:
-        self.settings, self.config, self.tokenizer = settings, config, tokenizer
-        self.version_2, self._data = version_2, data
+        self.settings = settings
+        self.config = config
+        self.tokenizer = tokenizer
+        self.version_2 = version_2
+        self._data = data
         self.name = tasks.ANSWERABLE_SPANS if version_2 else tasks.SPANS
         self.outputs = OUTPUTS_V2 if version_2 else OUTPUTS_V1
         self.windows = WindowSettings(
@@ -107,7 +110,8 @@ class QuestionAnswering(FineTuningTask):
         Raises:
             ValueError: no question has features, or the cache cannot be written.
         """
-        settings, is_training = self.settings, split == "train"
+        settings = self.settings
+        is_training = split == "train"
         caches = {
             "train": settings.train_feature_file,
             "dev": settings.predict_feature_file,
@@ -181,7 +185,8 @@ class QuestionAnswering(FineTuningTask):
         Returns:
             Losses, float32 [B], and metric name → bool [B].
         """
-        start, end = batch["start_positions"], batch["end_positions"]
+        start = batch["start_positions"]
+        end = batch["end_positions"]
         hits = {}
         if self.version_2:
             none = batch["is_impossible"]
@@ -189,7 +194,8 @@ class QuestionAnswering(FineTuningTask):
             kind = "log_probs"
             hits["answerable_accuracy"] = (outputs["cls_logits"] > 0) == (none > 0)
         else:
-            losses, kind = span_losses(outputs, start, end), "logits"
+            losses = span_losses(outputs, start, end)
+            kind = "logits"
         for name, position in (("start", start), ("end", end)):
             best = tf.argmax(outputs[f"{name}_{kind}"], axis=-1, output_type=tf.int32)
             hits[f"{name}_accuracy"] = best == position

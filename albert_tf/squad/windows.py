@@ -85,7 +85,8 @@ def _tasks(examples: Sequence[SquadExample]) -> Iterator[_Task]:
         size += len(context)
         if size >= TASK_CHARS:
             yield task
-            task, size = [], 0
+            task = []
+            size = 0
     if task:
         yield task
 
@@ -97,7 +98,8 @@ def _answer_span(
 
     Returns None if the answer is not aligned with any token.
     """
-    start, end = int(context.first_token[answer[0]]), int(context.last_token[answer[1]])
+    start = int(context.first_token[answer[0]])
+    end = int(context.last_token[answer[1]])
     return (start, end) if start <= end else None
 
 
@@ -115,12 +117,14 @@ def _cut(num_pieces: int, capacity: int, stride: int) -> list[tuple[int, int, ND
         end = min(begin + capacity, num_pieces)
         spans.append((begin, end))
         begin += min(end - begin, stride)
-    best, owner = np.full(num_pieces, -1.0), np.zeros(num_pieces, np.int32)
+    best = np.full(num_pieces, -1.0)
+    owner = np.zeros(num_pieces, np.int32)
     for number, (begin, end) in enumerate(spans):
         left = np.arange(end - begin)
         score = np.minimum(left, left[::-1]) + CONTEXT_WEIGHT * (end - begin)
         better = score > best[begin:end]
-        best[begin:end][better], owner[begin:end][better] = score[better], number
+        best[begin:end][better] = score[better]
+        owner[begin:end][better] = number
     return [(begin, end, owner[begin:end] == i) for i, (begin, end) in enumerate(spans)]
 
 
@@ -129,7 +133,8 @@ class _Builder:
 
     def __init__(self, tokenizer: FullTokenizer, settings: WindowSettings):
         self._settings = settings
-        self._cls_id, self._sep_id = tokenizer.cls_id, tokenizer.sep_id
+        self._cls_id = tokenizer.cls_id
+        self._sep_id = tokenizer.sep_id
         self._end = np.array([self._sep_id], np.int32)
         self._numbers: list[tuple[int, ...]] = []
         self._input_ids: list[NDArray[np.int32]] = []

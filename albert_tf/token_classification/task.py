@@ -124,7 +124,8 @@ def read_sentences(
         ValueError: there are too many bad sentences, a bad sentence in a test file, or no sentence;
             the message names the file and the line.
     """
-    path, is_test = find_file(settings.data_dir, split), split == "test"
+    path = find_file(settings.data_dir, split)
+    is_test = split == "test"
     reports = RowReports(path, settings.max_bad_rows, needs_all=is_test)
     sentences = []
     for first_line, lines in _split_sentences(files.read_text(path)):
@@ -317,18 +318,22 @@ def find_spans(labels: Sequence[str | None], scheme: str = AUTO) -> list[Span]:
     >>> find_spans(["B-PER", "I-PER", "O", "I-LOC", "B-LOC"])
     [('PER', 0, 2), ('LOC', 3, 4), ('LOC', 4, 5)]
     """
-    spans, begin = [], 0
-    last_letter, last_kind = OUTSIDE, ""
+    spans = []
+    begin = 0
+    last_letter = OUTSIDE
+    last_kind = ""
     for place, label in enumerate([*labels, OUTSIDE]):
         letter, _, kind = str(label).partition("-")
         if scheme == RAW and label != OUTSIDE:
-            letter, kind = "S", str(label)
+            letter = "S"
+            kind = str(label)
         is_continued = last_letter in set("BIM") and letter in set("IME") and kind == last_kind
         if not is_continued:
             if last_letter != OUTSIDE:
                 spans.append((last_kind, begin, place))
             begin = place
-        last_letter, last_kind = letter, kind
+        last_letter = letter
+        last_kind = kind
     return spans
 
 
@@ -350,7 +355,8 @@ def span_metrics(
     right: Counter[str] = Counter()
     hits = 0
     for labels, guesses in zip(gold, predicted, strict=True):
-        spans, guessed = set(find_spans(labels, scheme)), set(find_spans(guesses, scheme))
+        spans = set(find_spans(labels, scheme))
+        guessed = set(find_spans(guesses, scheme))
         wanted.update(kind for kind, _, _ in spans)
         found.update(kind for kind, _, _ in guessed)
         right.update(kind for kind, _, _ in spans & guessed)
@@ -435,7 +441,8 @@ def make_features(
     id_of: dict[str | None, int] = {label: number for number, label in enumerate(labels)}
     id_of[None] = 0
     room = max_seq_length - 2
-    sequences, label_ids = [], []
+    sequences = []
+    label_ids = []
     num_split = num_parts = 0
     for number, sentence in enumerate(data.examples):
         pieces = [
@@ -443,9 +450,11 @@ def make_features(
         ]
         windows = list(_windows([len(ids) for ids in pieces], room))
         if len(windows) > 1:
-            num_split, num_parts = num_split + 1, num_parts + len(windows)
+            num_split += 1
+            num_parts += len(windows)
         for begin, end in windows:
-            ids, found = [tokenizer.cls_id], [NO_LABEL]
+            ids = [tokenizer.cls_id]
+            found = [NO_LABEL]
             for token in range(begin, end):
                 ids += pieces[token]
                 found += [id_of[sentence.labels[token]]] + [NO_LABEL] * (len(pieces[token]) - 1)
@@ -472,7 +481,8 @@ def _windows(lengths: Sequence[int], room: int) -> Iterator[tuple[int, int]]:
     for token, length in enumerate(lengths):
         if size + length > room:
             yield begin, token
-            begin, size = token, 0
+            begin = token
+            size = 0
         size += length
     yield begin, len(lengths)
 
@@ -496,8 +506,11 @@ class TokenClassifier(FineTuningTask):
     def __init__(
         self, tags: Tags, settings: Settings, config: AlbertConfig, tokenizer: FullTokenizer
     ) -> None:
-        self.tags, self.labels, self.settings = tags, tags.labels, settings
-        self.config, self.tokenizer = config, tokenizer
+        self.tags = tags
+        self.labels = tags.labels
+        self.settings = settings
+        self.config = config
+        self.tokenizer = tokenizer
 
     # Data.
 

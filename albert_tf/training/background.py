@@ -46,7 +46,8 @@ class BackgroundWork:
 
     def wait(self) -> None:
         """Waits for the function, and raises its error if it failed."""
-        running, self._running = self._running, None
+        running = self._running
+        self._running = None
         if running is not None:
             running.result()
 

@@ -96,7 +96,9 @@ class _Wait:
     """
 
     def __init__(self, timeout: float, fault: str, advice: str) -> None:
-        self._timeout, self._fault, self._advice = timeout, fault, advice
+        self._timeout = timeout
+        self._fault = fault
+        self._advice = advice
         self._begin = self._logged = time.monotonic()
 
     def check(self, missing: str) -> None:
@@ -121,7 +123,8 @@ class Workers:
     """
 
     def __init__(self, addresses: Sequence[str], index: int) -> None:
-        self._addresses, self._index = addresses, index
+        self._addresses = addresses
+        self._index = index
         # The chief is connected to all other workers, and each of these to the chief only.
         self._peers: dict[int, _Peer] = {}
         self._timeout = math.inf
@@ -205,7 +208,8 @@ class Workers:
                     wait = self._wait_for_readiness()
                 wait.check(self._name(0))
             return list(answer["everyone"])
-        found, wait = {0: mine}, self._wait_for_readiness()
+        found = {0: mine}
+        wait = self._wait_for_readiness()
         while missing := self._peers.keys() - found.keys():
             wait.check(self._names(missing))
             for index, peer in self._peers.items():
@@ -261,7 +265,8 @@ class Workers:
             hello = peer.receive(_HELLO_SECONDS) or {}
         except EOFError:
             hello = {}
-        index, count = hello.get("worker"), hello.get("of")
+        index = hello.get("worker")
+        count = hello.get("of")
         if index is None:  # the connection comes from another program
             peer.close()
             return
@@ -299,7 +304,8 @@ class Workers:
             except (OSError, EOFError):  # the chief does not listen yet, or has exited
                 for peer in self._peers.values():
                     peer.close()
-                self._peers, missing = {}, {0}
+                self._peers = {}
+                missing = {0}
                 time.sleep(_POLL_SECONDS)
 
     def _call_chief(self) -> _Peer:

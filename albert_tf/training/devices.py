@@ -258,7 +258,8 @@ def count_micro_batches(
             f"--train_batch_size={batch_size} is not a multiple of {replicas} device(s) x "
             f"--gradient_accumulation_steps={accumulation_steps}"
         )
-    share, count = batch_size // replicas, accumulation_steps
+    share = batch_size // replicas
+    count = accumulation_steps
     while limit and (share // count > limit or share % count):
         count += 1
     return count

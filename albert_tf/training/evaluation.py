@@ -68,11 +68,13 @@ def best_of(
         takes_last: whether the last of equal ones is the best; by default it is the first, as in
             Google's programs.
     """
-    best, value = None, -1.0
+    best = None
+    value = -1.0
     for evaluation in evaluations:
         found = evaluation.metrics[metric]
         if found > value or (takes_last and best is not None and found == value):
-            best, value = evaluation, found
+            best = evaluation
+            value = found
     return best
 
 
@@ -120,7 +122,8 @@ def check_not_replaced(evaluations: Iterable[Evaluation], prefix: str) -> None:
         ValueError: another run wrote the checkpoint; the message names both. Or its name is that of
             another step.
     """
-    step, name = loading.read_step(prefix), containers.digest(prefix)
+    step = loading.read_step(prefix)
+    name = containers.digest(prefix)
     if step:  # 0 if it has none
         store.check_name(prefix, step)
     ours = {e.checkpoint: e for e in evaluations if e.step == step and e.checkpoint}
@@ -148,7 +151,8 @@ class EarlyStopping:
 
     def is_due(self, evaluations: Iterable[Evaluation], metric: str) -> bool:
         """Returns whether patience ran out at any evaluation, ordered by step; ignores step 0."""
-        best, waited = -math.inf, 0
+        best = -math.inf
+        waited = 0
         for evaluation in evaluations:
             if not self.patience or not evaluation.step:
                 continue
@@ -196,10 +200,15 @@ class CheckpointEvaluator:
         takes_last: bool = False,
         reports: Reports | None = None,
     ) -> None:
-        self.output_dir, self.model, self.measure = output_dir, model, measure
-        self.selection_metric, self.measured_on = selection_metric, measured_on
-        self._write_results, self._early_stopping = write_results, early_stopping
-        self._takes_last, self._precision = takes_last, precision.current()
+        self.output_dir = output_dir
+        self.model = model
+        self.measure = measure
+        self.selection_metric = selection_metric
+        self.measured_on = measured_on
+        self._write_results = write_results
+        self._early_stopping = early_stopping
+        self._takes_last = takes_last
+        self._precision = precision.current()
         self._reports = reports
         self._best_prefix = os.path.join(output_dir, BEST)
         self.loaded = ""
@@ -322,7 +331,8 @@ class CheckpointEvaluator:
         Raises:
             ValueError: another run wrote one of them in place of ours, or all are damaged.
         """
-        present, known = self._checkpoints(), {e.checkpoint for e in self.evaluations}
+        present = self._checkpoints()
+        known = {e.checkpoint for e in self.evaluations}
         to_read = [p for name, p in present.items() if name not in known or p == self._best_prefix]
         usable = store.set_aside_damaged(to_read, has_others=len(to_read) < len(present))
         for prefix in usable:
@@ -359,7 +369,8 @@ class CheckpointEvaluator:
 
     def _keep_best(self) -> None:
         """Copies the best checkpoint to `model.ckpt-best` unless it is already there."""
-        present, lost = self._checkpoints(), []
+        present = self._checkpoints()
+        lost = []
         while (best := self.best) is not None:
             source = present.get(best.checkpoint)
             if source is not None and (
@@ -384,7 +395,8 @@ class CheckpointEvaluator:
             store.copy_checkpoint(source, self._best_prefix)
 
     def _warn_of_step_0(self) -> None:
-        best, last = self.best, self.evaluations[-1]
+        best = self.best
+        last = self.evaluations[-1]
         if best is not None and not best.step and last.step:
             logging.warning(
                 "%s: the best checkpoint is that of step 0, before training: no later checkpoint "
@@ -410,7 +422,8 @@ class Evaluator:
     def __init__(
         self, model: Any, task: Task, dataset: tf.data.Dataset, max_steps: int | None = None
     ) -> None:
-        self.model, self.task = model, task
+        self.model = model
+        self.task = task
         self.dataset = dataset.take(-1 if max_steps is None else max_steps)
         features = {
             name: tf.TensorSpec((None, *spec.shape[1:]), spec.dtype)

@@ -64,7 +64,8 @@ class StopRequest:
             self._restore()
             os.kill(os.getpid(), number)
             return
-        self.is_made, self._not_logged = True, number
+        self.is_made = True
+        self._not_logged = number
 
     def log(self) -> None:
         """Logs a new request. The handler cannot: it may have interrupted a write to the log."""

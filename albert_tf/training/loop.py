@@ -66,10 +66,13 @@ class Trainer:
         identity: TrainedWith | None = None,
         reports: Reports | None = None,
     ) -> None:
-        self.take_step, self.settings = take_step, settings
-        self.num_train_steps, self._identity = num_train_steps, identity
+        self.take_step = take_step
+        self.settings = settings
+        self.num_train_steps = num_train_steps
+        self._identity = identity
         self._reports = reports
-        self.model, self.optimizer = take_step.model, take_step.optimizer
+        self.model = take_step.model
+        self.optimizer = take_step.optimizer
         self.step = 0
         self._slots = self.optimizer.slot_variables(take_step.variables)
         self._is_chief = devices.is_chief(take_step.strategy)
@@ -212,7 +215,8 @@ class Trainer:
         interval = ReportInterval(self.settings.output_dir, self.settings.log_steps)
         is_done = self.step == 0 and self._save(log, after_save)
         saved_at = time.monotonic()
-        batches, may_update = iter(batches_from(self.step)), tf.constant(True)
+        batches = iter(batches_from(self.step))
+        may_update = tf.constant(True)
         means = dict[str, float]()
         with self._progress_bar() as bar:
             while self.step < self.num_train_steps and not is_done:
@@ -261,7 +265,8 @@ class Trainer:
         """
         batch = next(batches)
         shapes = tuple(tuple(value.shape) for value in batch.values())
-        is_compiled, is_first = shapes not in self._shapes, not self._shapes
+        is_compiled = shapes not in self._shapes
+        is_first = not self._shapes
         self._shapes.add(shapes)
         if is_compiled and self._results:
             bool(self._results[-1]["is_finite"])  # waits for the steps before
@@ -348,7 +353,8 @@ class Trainer:
         Raises:
             NonFiniteLossError: there were bad steps, and the policy does not skip them.
         """
-        results, self._results = self._results, []
+        results = self._results
+        self._results = []
         first_step = self.step - len(results)
         bad = [number for number, result in enumerate(results) if not result["is_good"]]
         if bad and self.settings.nan_policy == "stop":
@@ -376,9 +382,11 @@ class Trainer:
         bad = self._not_finite()
         if not bad:
             return
-        origin, advice = f"update {self.step}", "Lower --learning_rate or lengthen the warm-up."
+        origin = f"update {self.step}"
+        advice = "Lower --learning_rate or lengthen the warm-up."
         if not self.step:
-            origin, advice = "initialization", "Check --init_checkpoint."
+            origin = "initialization"
+            advice = "Check --init_checkpoint."
         raise NonFiniteLossError(
             f"{len(bad)} weights and moments are not finite after {origin}; the first is {bad[0]}. "
             f"They are not saved; the last good checkpoint is {self._last_checkpoint()}. {advice}"

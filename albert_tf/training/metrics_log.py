@@ -19,7 +19,9 @@ METRICS_FILE = "metrics.jsonl"
 LONGEST = 25.0  # seconds between two reports, unless a single step takes longer
 TIMED = 2.0  # seconds of training by which the interval of reports is chosen
 _LOG_STEPS = "log_steps"  # of the interval in run.json
-TRAIN, EVAL = "train/", "eval/"  # what TensorBoard's tags begin with
+# What TensorBoard's tags begin with.
+TRAIN = "train/"
+EVAL = "eval/"
 _ABBREVIATIONS = {"masked_lm": "mlm", "accuracy": "acc"}
 Lines = dict[tuple[int, bool], str]  # (step, whether it is of an evaluation) → line
 # Values in a line of training that are not means.
@@ -175,7 +177,8 @@ class MetricsLog:
         batch_size: int,
         reports: Reports | None = None,
     ) -> None:
-        self.last_step, self.batch_size = last_step, batch_size
+        self.last_step = last_step
+        self.batch_size = batch_size
         self.curves = Curves(output_dir, step, reports)
         self._start = (step, time.monotonic())
 

@@ -15,7 +15,9 @@ import tf_keras
 _POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
 _CPU_INFO = "/proc/cpuinfo"
 _CPU_FLAGS = {"amx_bf16": "AMX", "avx512_bf16": "AVX-512"}  # instruction sets with bfloat16 matmuls
-_FIRST_BFLOAT16_GPU, _FIRST_FLOAT16_GPU = (8, 0), (7, 0)  # compute capabilities
+# Compute capabilities.
+_FIRST_BFLOAT16_GPU = (8, 0)
+_FIRST_FLOAT16_GPU = (7, 0)
 
 Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices
 
@@ -124,7 +126,8 @@ class LossScale:
     def __init__(
         self, initial: float = 2.0**15, growth_steps: int = 2000, minimum: float = 1.0
     ) -> None:
-        self.growth_steps, self.minimum = growth_steps, minimum
+        self.growth_steps = growth_steps
+        self.minimum = minimum
         self.value = tf.Variable(initial, trainable=False, dtype=tf.float32, name="loss_scale")
         self.good_steps = tf.Variable(0, trainable=False, dtype=tf.int64, name="good_steps")
 

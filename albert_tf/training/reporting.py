@@ -17,7 +17,9 @@ from albert_tf.checkpoints import run_record
 from albert_tf.training.settings import LoggingSettings, RunSettings
 
 # Names in `--report_to`; the services are also those in run.json.
-_TENSORBOARD, _WANDB, _MLFLOW = "tensorboard", "wandb", "mlflow"
+_TENSORBOARD = "tensorboard"
+_WANDB = "wandb"
+_MLFLOW = "mlflow"
 _UPLOAD_SECONDS = 60  # between two uploads of TensorBoard's file
 _PROJECT = "albert-tf2"  # in Weights & Biases, unless WANDB_PROJECT is set
 

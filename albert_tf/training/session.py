@@ -52,7 +52,8 @@ def read_config(output_dir: str, path: str) -> AlbertConfig:
     copy = os.path.join(output_dir, CONFIG_NAME)
     if not files.exists(copy):
         return config
-    here, there = config.to_dict(), AlbertConfig.from_json_file(copy).to_dict()
+    here = config.to_dict()
+    there = AlbertConfig.from_json_file(copy).to_dict()
     differing = [
         f"{key} is {there.get(key)} there, but {here.get(key)} in {path}"
         for key in sorted(here.keys() | there.keys())
@@ -161,7 +162,8 @@ def check_identity(run: RunSettings, identity: TrainedWith) -> run_record.Change
     Raises:
         ValueError: something has changed. The message has a table of the changes.
     """
-    step, allows_changes = _newest_step(run.output_dir), run.allow_changed_settings
+    step = _newest_step(run.output_dir)
+    allows_changes = run.allow_changed_settings
     if run.do_train and step is not None:
         changes = run_record.check_training(run.output_dir, step, identity, allows_changes)
         if changes:
@@ -236,8 +238,10 @@ class Session:
         precision: str,
         workers: cluster.Workers | None = None,
     ) -> None:
-        self.settings, self.config = settings, config
-        self.strategy, self.precision = strategy, precision
+        self.settings = settings
+        self.config = config
+        self.strategy = strategy
+        self.precision = precision
         self.is_chief = devices.is_chief(strategy)
         self._workers = workers
         self._changes: dict[str, Any] = {}
@@ -408,7 +412,8 @@ def log_plan(trainer: loop.Trainer, schedule: WarmUpPolynomialDecay, num_example
         schedule: its learning rate schedule.
         num_examples: number of training examples.
     """
-    settings, model = trainer.settings, trainer.take_step.model
+    settings = trainer.settings
+    model = trainer.take_step.model
     num_weights = sum(variable.shape.num_elements() for variable in model.variables)
     num_frozen = sum(variable.shape.num_elements() for variable in model.non_trainable_variables)
     start = f"weights of {settings.init_checkpoint}" if settings.init_checkpoint else ""

@@ -112,7 +112,9 @@ class TrainStep:
         batch_signature: dict[str, tf.TensorSpec] | None = None,
         loss_scale: LossScale | None = None,
     ) -> None:
-        self.model, self.task, self.optimizer = model, task, optimizer
+        self.model = model
+        self.task = task
+        self.optimizer = optimizer
         self.options = options or StepOptions()
         self.strategy = strategy or tf.distribute.get_strategy()
         self.loss_scale = loss_scale
@@ -283,7 +285,8 @@ class TrainStep:
         if self.loss_scale is not None:
             found = self.loss_scale.unscale(found)
 
-        gradients, squares = Gradients({}, {}), tf.constant(0.0)
+        gradients = Gradients({}, {})
+        squares = tf.constant(0.0)
         for position, (gradient, variable) in enumerate(zip(found, self.variables, strict=True)):
             if gradient is None:
                 continue
