@@ -36,7 +36,8 @@ PROGRAMS = {
     "model_garden": "Model Garden",
     "keras_hub": "KerasHub on JAX",
 }
-DROPOUT, PREDICTIONS = 0.1, 20
+DROPOUT = 0.1
+PREDICTIONS = 20
 
 
 def python_of(variable: str) -> str:
@@ -79,11 +80,14 @@ def compile_program(program: str, topology: str, job: dict[str, Any]) -> dict[st
     """Lowers a program of PROGRAMS in the environment of its library, and compiles it."""
     platform = "GPU" if topology in GPUS else "TPU"
     if program == "keras_hub":
-        python, worker = python_of("ALBERT_PEER_PYTHON"), "worker_keras_jax.py"
+        python = python_of("ALBERT_PEER_PYTHON")
+        worker = "worker_keras_jax.py"
     elif platform == "TPU":
-        python, worker = python_of("ALBERT_TPU_PYTHON"), "worker_lower.py"
+        python = python_of("ALBERT_TPU_PYTHON")
+        worker = "worker_lower.py"
     else:
-        python, worker = sys.executable, "worker_lower.py"
+        python = sys.executable
+        worker = "worker_lower.py"
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "step.hlo")
         order = json.dumps(job | {"program": program, "platform": platform, "path": path})
@@ -109,7 +113,8 @@ def main() -> None:
     parser.add_argument("--programs", default=",".join(PROGRAMS), help="what to compile")
     reporting.add_flag(parser)
     args = parser.parse_args()
-    job, rows = describe_job(args), []
+    job = describe_job(args)
+    rows = []
     for topology in args.topologies.split(","):
         for kind in args.programs.split(","):
             found = compile_program(kind, topology, job)

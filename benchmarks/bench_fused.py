@@ -24,7 +24,10 @@ import tensorflow as tf
 
 from albert_tf import acceleration, fused, ops  # noqa: F401, `fused` registers the accelerated forms
 
-HIDDEN, INTERMEDIATE, HEADS, LAYERS = 768, 3072, 12, 12
+HIDDEN = 768
+INTERMEDIATE = 3072
+HEADS = 12
+LAYERS = 12
 # Query, key and value; attention output; intermediate layer; output of the feed-forward network.
 KERNELS = [(HIDDEN, 3 * HIDDEN), (HIDDEN, HIDDEN), (HIDDEN, INTERMEDIATE), (INTERMEDIATE, HIDDEN)]
 
@@ -36,8 +39,11 @@ def half(*shape: int) -> tf.Tensor:
 
 def cases(rows: int, length: int) -> dict[str, tuple[Any, ...]]:
     """Returns name → function and its arguments."""
-    size, gamma, beta = rows * length, tf.ones(HIDDEN), tf.zeros(HIDDEN)
-    mask, head_size = tf.ones((rows, length)), HIDDEN // HEADS
+    size = rows * length
+    gamma = tf.ones(HIDDEN)
+    beta = tf.zeros(HIDDEN)
+    mask = tf.ones((rows, length))
+    head_size = HIDDEN // HEADS
     return {
         "feed_forward": (
             lambda x, kernel, output_kernel: ops.feed_forward(
@@ -77,7 +83,8 @@ def matmuls(rows: int, length: int) -> list[tuple[tf.Tensor, tf.Tensor, dict[str
     """Returns the matmuls of a layer, forward and backward: factors, and which is transposed."""
     found: list[tuple[tf.Tensor, tf.Tensor, dict[str, bool]]] = []
     for inputs, outputs in KERNELS:
-        x, dy = half(rows * length, inputs), half(rows * length, outputs)
+        x = half(rows * length, inputs)
+        dy = half(rows * length, outputs)
         kernel = half(inputs, outputs)
         found += [(x, kernel, {}), (dy, kernel, {"transpose_b": True})]
         found += [(x, dy, {"transpose_a": True})]

@@ -30,7 +30,9 @@ from albert_tf.data.tfrecord import encode_examples, frame_records
 from albert_tf.pretraining import input_pipeline, record_files
 from albert_tf.pretraining.task import PretrainingTask
 
-LENGTH, PREDICTIONS, VOCABULARY = 512, 20, 30000
+LENGTH = 512
+PREDICTIONS = 20
+VOCABULARY = 30000
 
 
 def write_records(folder: str, files: int, records: int) -> list[str]:
@@ -60,7 +62,8 @@ def one_by_one(paths: list[str], features: Any, batch_size: int) -> tf.data.Data
 
 def seconds_of(batches: Iterator[Any], steps: int) -> tuple[float, float]:
     """Returns the wall time and the CPU time of reading some batches."""
-    begin, cpu = time.perf_counter(), time.process_time()
+    begin = time.perf_counter()
+    cpu = time.process_time()
     for _ in range(steps):
         next(batches)
     return time.perf_counter() - begin, time.process_time() - cpu

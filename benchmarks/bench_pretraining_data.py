@@ -43,7 +43,8 @@ from albert_tf.data.records import count_records, read_records
 SHARED = Path(contenders.SHARED)
 MEGABYTE = 1 << 20
 MODEL_GARDEN = "official.nlp.data.create_pretraining_data"
-OURS, ONE_WORKER = "ours", "ours, one worker"
+OURS = "ours"
+ONE_WORKER = "ours, one worker"
 DUPES = ("--dupe_factor=10",)
 LINES_OF_A_DOCUMENT = 50
 LANGUAGES = {  # text, and vocabulary
@@ -170,7 +171,8 @@ def compare_serialization(run: Run, records: Path, samples: int) -> dict[str, An
         for record in itertools.islice(read_records(str(records)), samples)
     ]
     serialize_officially(instances[0])  # imports
-    begin, cpu = time.perf_counter(), time.process_time()
+    begin = time.perf_counter()
+    cpu = time.process_time()
     for instance in instances:
         serialize_officially(instance)
     wall = (time.perf_counter() - begin) / len(instances)

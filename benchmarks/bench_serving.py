@@ -159,7 +159,8 @@ def table_of(path: str, precision: str, results: dict[str, Any]) -> list[dict[st
         if "skipped" in found:
             rows.append(row | {"one row, ms (p50 / p99)": f"skipped: {found['skipped']}"})
             continue
-        p50, p99 = found["latency_ms_p50"], found["latency_ms_p99"]
+        p50 = found["latency_ms_p50"]
+        p99 = found["latency_ms_p99"]
         row |= {"one row, ms (p50 / p99)": f"{p50} / {p99}"}
         if "latency_times_openvino" in found:
             row["latency / OpenVINO's"] = found["latency_times_openvino"]

@@ -32,7 +32,8 @@ from tokenizers import models, normalizers, pre_tokenizers
 from albert_tf.checkpoints.tokenizer_json import tokenizer_json
 from albert_tf.tokenization import FullTokenizer
 
-DATA, VOCABULARIES = Path(contenders.SHARED) / "data", Path(contenders.SHARED) / "vocab"
+DATA = Path(contenders.SHARED) / "data"
+VOCABULARIES = Path(contenders.SHARED) / "vocab"
 USE_ALL_CORES = "TOKENIZERS_PARALLELISM"  # environment variable of `tokenizers`
 CASES = {  # vocabulary and files
     "SentencePiece, prose": ("30k-clean.model", ("text/doyle_adventures.txt",)),

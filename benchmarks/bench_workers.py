@@ -34,7 +34,9 @@ from albert_tf.config import AlbertConfig
 from albert_tf.data import records
 from albert_tf.data.tfrecord import encode_examples, frame_records
 
-LENGTH, PREDICTIONS, VOCABULARY = 128, 20, 5000
+LENGTH = 128
+PREDICTIONS = 20
+VOCABULARY = 5000
 CONFIG = AlbertConfig(
     VOCABULARY,
     embedding_size=32,
@@ -97,7 +99,8 @@ def train(
 ) -> list[dict[str, float]]:
     """Trains on a number of workers, and returns their reports."""
     program = os.path.join(contenders.FOLDER, "worker_training.py")
-    addresses, output_dir = free_addresses(workers), os.path.join(folder, f"run{workers}")
+    addresses = free_addresses(workers)
+    output_dir = os.path.join(folder, f"run{workers}")
     reports = [os.path.join(folder, f"report{workers}-{index}.json") for index in range(workers)]
     processes = []
     for index, report in enumerate(reports):

@@ -51,8 +51,12 @@ SHAPES = {"8 x 128": (8, 128, 20), "4 x 512": (4, 512, 76)}
 # Largest norm of a difference, relative to the norm of the expected values.
 LIMITS = {"float32": 1e-4, "bfloat16": 5e-2}
 TWO_DEVICES_LIMIT = 1e-5
-TRAINED_STEPS, WARM_UP_STEPS, TIMED_STEPS = 3, 2, 5
-PASSED, FAILED, SKIPPED = "passed", "**failed**", "skipped"
+TRAINED_STEPS = 3
+WARM_UP_STEPS = 2
+TIMED_STEPS = 5
+PASSED = "passed"
+FAILED = "**failed**"
+SKIPPED = "skipped"
 
 Batch = dict[str, NDArray[Any]]
 Outcome = tuple[str, str]  # PASSED, FAILED or SKIPPED, and the figures or the reason
@@ -174,10 +178,12 @@ def check_agreement(precision: str, device: str, tpu_name: str) -> Outcome:
     strategy = find_strategy(device, tpu_name)  # a TPU must be found before anything else
     cpu = find_strategy("cpu")
     tf.config.experimental.enable_tensor_float_32_execution(False)
-    texts, worst = [], 0.0
+    texts = []
+    worst = 0.0
     for rate in (0.0, DROPOUT):
         config = read_config("albert_demo", rate)
-        expected, found = Training(cpu, config), Training(strategy, config, SMALL_BATCH, precision)
+        expected = Training(cpu, config)
+        found = Training(strategy, config, SMALL_BATCH, precision)
         found.model.set_weights(expected.model.get_weights())
         with acceleration.plain():
             expected_loss = expected.step()
@@ -219,10 +225,12 @@ def check_two_devices(device: str, tpu_name: str) -> Outcome:
     if device == "gpu" and count < 2:
         return SKIPPED, f"needs two GPUs; TensorFlow finds {count}"
     if device == "tpu":
-        several, one = find_strategy(device, tpu_name), find_strategy("cpu")
+        several = find_strategy(device, tpu_name)
+        one = find_strategy("cpu")
     else:
         settings = DeviceSettings(distribution="mirrored", num_devices=2)
-        several, one = devices.make_strategy(settings), find_strategy(device)
+        several = devices.make_strategy(settings)
+        one = find_strategy(device)
     worst = compare_weights([one, several], 0.0)
     text = f"weights after training on {several.num_replicas_in_sync} devices differ by {worst:.1e}"
     return within(TWO_DEVICES_LIMIT, worst, text)
@@ -234,7 +242,8 @@ def check_speed(device: str, tpu_name: str, shape: str) -> Outcome:
 
     from albert_tf.training import precision
 
-    strategy, config = find_strategy(device, tpu_name), read_config("albert_base")
+    strategy = find_strategy(device, tpu_name)
+    config = read_config("albert_base")
     name, _ = precision.resolve("auto")
     training = Training(strategy, config, SHAPES[shape], name, jit_compile=device == "gpu")
     times = []
@@ -314,7 +323,8 @@ def run(settings: Settings) -> None:
         ValueError: the installed TensorFlow cannot use the TPU.
         ChildProcessError: a check failed.
     """
-    device, seconds = settings.device, settings.check_seconds
+    device = settings.device
+    seconds = settings.check_seconds
     if device == "auto":
         code = "import check_device as c; print(c.json.dumps(c.find_device()))"
         device = "gpu" if run_python([code], "auto", seconds)[1] == "gpu" else "cpu"

@@ -31,8 +31,11 @@ FOLDER = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(FOLDER)
 SHARED = os.path.join(ROOT, "../shared")
 PEER_PYTHON = "ALBERT_PEER_PYTHON"  # environment variable: the Python with the other libraries
-OURS, HUGGING_FACE, KERAS = "worker_albert.py", "worker_huggingface.py", "worker_keras.py"
-SERVING, SERVING_HUGGING_FACE = "worker_serving.py", "worker_serving_huggingface.py"
+OURS = "worker_albert.py"
+HUGGING_FACE = "worker_huggingface.py"
+KERAS = "worker_keras.py"
+SERVING = "worker_serving.py"
+SERVING_HUGGING_FACE = "worker_serving_huggingface.py"
 INPUTS = ("input_ids", "input_mask", "segment_ids")
 BEGIN = time.perf_counter()
 
@@ -260,7 +263,8 @@ def serve(
     for line in sys.stdin:
         steps = []
         for _ in range(int(line)):
-            begin, cpu = time.perf_counter(), time.process_time()
+            begin = time.perf_counter()
+            cpu = time.process_time()
             step(number)
             steps.append({"seconds": time.perf_counter() - begin, "cpu": time.process_time() - cpu})
             number += 1

@@ -137,7 +137,8 @@ def lower_step(step: Any, batch: Any, platform: str, stage: str = "hlo_serialize
 
 def variables_of(step: Any) -> list[tf.Variable]:
     """Returns all variables that a `TrainStep` reads or assigns, each once."""
-    optimizer, scale = step.optimizer, step.loss_scale
+    optimizer = step.optimizer
+    scale = step.loss_scale
     found = [*step.model.variables, *optimizer.variables, optimizer.iterations]
     found += [optimizer._current_learning_rate]
     found += [scale.value, scale.good_steps] if scale is not None else []

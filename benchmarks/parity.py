@@ -107,8 +107,10 @@ def total_loss(inputs: Arrays, outputs: Arrays) -> float:
     """Returns the sum of an official program's two losses, from its log probabilities if needed."""
     if "masked_lm_loss" in outputs:
         return float(outputs["masked_lm_loss"] + outputs["sentence_order_loss"])
-    words, order = outputs["masked_lm_log_probs"], outputs["sentence_order_log_probs"]
-    ids, weights = inputs["masked_lm_ids"].ravel(), inputs["masked_lm_weights"].ravel()
+    words = outputs["masked_lm_log_probs"]
+    order = outputs["sentence_order_log_probs"]
+    ids = inputs["masked_lm_ids"].ravel()
+    weights = inputs["masked_lm_weights"].ravel()
     labels = inputs["next_sentence_labels"].ravel()
     masked_lm = -(words[np.arange(len(ids)), ids] * weights).sum() / (weights.sum() + 1e-5)
     return float(masked_lm - order[np.arange(len(labels)), labels].mean())
@@ -116,7 +118,8 @@ def total_loss(inputs: Arrays, outputs: Arrays) -> float:
 
 def compare(reference: Reference) -> dict:
     """Returns the differences for one reference model."""
-    model, expected = reference.model, reference.outputs
+    model = reference.model
+    expected = reference.outputs
     batch = {name: tf.constant(value) for name, value in reference.inputs.items()}
     lengths = batch["input_ids"].shape[1], batch["masked_lm_ids"].shape[1]
     task = PretrainingTask(model.config, *lengths)

@@ -129,12 +129,14 @@ def replace_section(text: str, name: str, section: str, path: str) -> str:
     Raises:
         ValueError: see `write_table`.
     """
-    begin, end = f"<!-- begin {name} -->", f"<!-- end {name} -->"
+    begin = f"<!-- begin {name} -->"
+    end = f"<!-- end {name} -->"
     marked = f"{begin}\n\n{section}\n\n{end}"
     if begin not in text and end not in text:
         parts = text.rstrip("\n"), f"## Latest run of `{name}`", marked
         return "\n\n".join(filter(None, parts)) + "\n"
-    first, last = text.find(begin), text.find(end)
+    first = text.find(begin)
+    last = text.find(end)
     if (text.count(begin), text.count(end)) != (1, 1) or last < first:
         raise ValueError(
             f"{path}: expected {begin} once and {end} once, in this order. Remove both, and a new "

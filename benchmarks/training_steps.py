@@ -20,7 +20,8 @@ def random_batch(
 ) -> dict[str, NDArray[Any]]:
     """Returns a batch of random tokens without padding, [rows, length]."""
     rng = np.random.default_rng(5)
-    shape, masked = (rows, length), (rows, predictions)
+    shape = (rows, length)
+    masked = (rows, predictions)
     return {
         "input_ids": rng.integers(5, vocab_size, shape, np.int32),
         "input_mask": np.ones(shape, np.int32),

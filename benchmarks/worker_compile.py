@@ -155,7 +155,9 @@ def cublas_costs(text: str) -> tuple[float, float]:
 
     XLA's analysis counts neither.
     """
-    flops, size, types = 0.0, 0.0, {}
+    flops = 0.0
+    size = 0.0
+    types = {}
     for line in text.splitlines():
         if not (match := DEFINITION.match(line)):
             continue
@@ -210,7 +212,8 @@ def options_for(replicas: int) -> Any:
 def describe_gpu(name: str) -> str:
     """Returns the description of a GPU of GPUS that XLA compiles for: a `GpuTargetConfigProto`."""
     gpu = dict(GPUS[name])
-    title, capability = gpu.pop("name"), gpu.pop("compute_capability")
+    title = gpu.pop("name")
+    capability = gpu.pop("compute_capability")
     versions = ("driver_version", "runtime_version", "compile_time_toolkit_version")
     lines = [f"{key}: {value}" for key, value in (gpu | LIMITS).items()]
     lines += [f'{key}: "{CUDA_VERSION}"' for key in versions]
@@ -244,7 +247,8 @@ def costs_of(executable: Any, topology: str) -> dict[str, float]:
     if topology not in GPUS:
         costs = executable.cost_analysis()  # Google's compiler knows its own instructions
         return costs[0] if isinstance(costs, list) else costs
-    client, module = jax.devices("cpu")[0].client, executable.hlo_modules()[0]
+    client = jax.devices("cpu")[0].client
+    module = executable.hlo_modules()[0]
     costs = xla_client._xla.hlo_module_cost_analysis(client, module)
     flops, size = cublas_costs(module.to_string())
     return {

@@ -64,7 +64,8 @@ def model_garden_encoder(
 def main() -> None:
     """Computes the steps of a pre-training job."""
     job = contenders.read_job()
-    config, is_keras_3 = job["config"], job["library"] == "keras_hub"
+    config = job["config"]
+    is_keras_3 = job["library"] == "keras_hub"
     make = keras_hub_encoder if is_keras_3 else model_garden_encoder
     keras, encoder, names = make(config, job["precision"])
     words = keras.layers.Dense(config["embedding_size"], activation="gelu")

@@ -39,7 +39,8 @@ def make_model(job: dict[str, Any]) -> Any:
 def main() -> None:
     """Lowers the step that the command line describes."""
     job = contenders.read_job()
-    model, rows = make_model(job), job["rows"]
+    model = make_model(job)
+    rows = job["rows"]
 
     def loss_of(weights, others, ids, mask, segments, positions, words, weight, order):
         inputs = [ids, mask, segments, positions]

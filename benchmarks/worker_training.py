@@ -67,11 +67,9 @@ class CountedFile(io.RawIOBase):
 
 def count_reading() -> None:
     """Lets `CountedFile.total` grow by what is read of record files and their indexes."""
-    open_binary, open_unbuffered, read_ranges = (
-        files.open_binary,
-        files.open_unbuffered,
-        files.read_ranges,
-    )
+    open_binary = files.open_binary
+    open_unbuffered = files.open_unbuffered
+    read_ranges = files.read_ranges
 
     def open_counted(path: str) -> Any:
         if not path.endswith(".tfrecord"):
@@ -94,7 +92,8 @@ def main(report: str, *arguments: str) -> None:
     """Trains with the given flags, and writes the report."""
     settings = parse(pretraining.Settings, list(arguments))
     begins: list[float] = []
-    make_dataset, take_step = input_pipeline.training_dataset, TrainStep.__call__
+    make_dataset = input_pipeline.training_dataset
+    take_step = TrainStep.__call__
     count_reading()
 
     def make_counted(*given: Any, **options: Any) -> Any:

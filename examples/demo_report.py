@@ -117,7 +117,8 @@ def tabulate(results: dict[str, float], chance: Chance, piece: str) -> str:
         chance: the best constant answers on the same records.
         piece: piece of the vocabulary that is masked most often.
     """
-    masked_lm, order = results["masked_lm_accuracy"], results["sentence_order_accuracy"]
+    masked_lm = results["masked_lm_accuracy"]
+    order = results["sentence_order_accuracy"]
     word = piece.replace("▁", "")
     answer = f'always "{word}"' if word else "always a space"
     steps = f"after {results['global_step']:.0f} steps"
@@ -193,7 +194,8 @@ def about_the_long_run() -> str:
 
 def has_learned(results: dict[str, float], chance: Chance, task_result: TaskResult) -> bool:
     """Returns whether the model is better than constant predictions by what is required."""
-    words, packages = results["masked_lm_accuracy"], task_result.accuracy
+    words = results["masked_lm_accuracy"]
+    packages = task_result.accuracy
     order_gain = results["sentence_order_accuracy"] - chance.sentence_order_accuracy
     return (
         words >= REQUIRED_RATIO * chance.masked_lm_accuracy

@@ -21,7 +21,9 @@ from collections.abc import Iterator, Sequence
 import manual_pages
 import prose
 
-DOCSTRINGS, TEXT, MANUAL_PAGE = "Python modules", "text files", "manual pages"
+DOCSTRINGS = "Python modules"
+TEXT = "text files"
+MANUAL_PAGE = "manual pages"
 MANUAL_PAGES = "/usr/share/man"
 # Names of folders with tests, examples of input, other people's packages, and data.
 _SKIPPED_FOLDERS = {
@@ -121,7 +123,8 @@ def read_all(sources: Sequence[Source], num_workers: int | None = None) -> list[
 
 def read_source(source: Source) -> Reading:
     """Returns the prose of a source; nothing, if it cannot be parsed."""
-    documents, dropped = [], []
+    documents = []
+    dropped = []
     for text in _texts(source):
         sentences, left_out = prose.read_prose(text)
         documents.append(sentences)

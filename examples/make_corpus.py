@@ -40,7 +40,9 @@ from albert_tf import files
 
 FLAGS = flags.FLAGS
 
-STANDARD_LIBRARY, PACKAGES, MANUAL_PAGES = "standard_library", "packages", "manual_pages"
+STANDARD_LIBRARY = "standard_library"
+PACKAGES = "packages"
+MANUAL_PAGES = "manual_pages"
 
 # Tests, an editor, vendored wheels, tables of character sets, installed packages.
 SKIPPED_PACKAGES = {

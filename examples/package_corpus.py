@@ -22,11 +22,9 @@ HELD_OUT_SHARE = 0.05
 MAX_HELD_OUT_PACKAGE = 0.02  # share of the text; larger packages are for training
 EXAMPLES = 5  # of what was dropped, for each reason
 
-SHORT, REPEATED, NEAR_REPEATED = (
-    f"documents of fewer than {MIN_SENTENCES} sentences",
-    "sentences that occurred before",
-    "sentences that nearly repeat an earlier one",
-)
+SHORT = f"documents of fewer than {MIN_SENTENCES} sentences"
+REPEATED = "sentences that occurred before"
+NEAR_REPEATED = "sentences that nearly repeat an earlier one"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -20,7 +20,8 @@ from albert_tf import files
 from albert_tf.cli import program
 from albert_tf.settings import REQUIRED, SettingsGroup, setting
 
-FOLLOWS, OTHER = "follows", "other"
+FOLLOWS = "follows"
+OTHER = "other"
 NEIGHBORS = 20  # documents before and after that the other sentence may be from
 PARTS = {"train.txt": "train.tsv", "held_out.txt": "dev.tsv"}
 SEED = 7
@@ -70,10 +71,8 @@ def run(settings: Settings) -> str:
     files.make_directory(settings.task_dir, "--task_dir")
     lines = []
     for source, target in PARTS.items():
-        source, target = (
-            os.path.join(settings.corpus_dir, source),
-            os.path.join(settings.task_dir, target),
-        )
+        source = os.path.join(settings.corpus_dir, source)
+        target = os.path.join(settings.task_dir, target)
         documents = read_documents(source)
         if len(documents) < 2:
             raise ValueError(

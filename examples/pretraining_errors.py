@@ -25,7 +25,9 @@ from albert_tf.data import records
 from albert_tf.settings import REQUIRED, SettingsGroup, setting
 from albert_tf.tokenization import FullTokenizer
 
-IN_ORDER, SWAPPED, OTHER_DOCUMENT = "in order", "swapped", "of two documents"
+IN_ORDER = "in order"
+SWAPPED = "swapped"
+OTHER_DOCUMENT = "of two documents"
 LABELS = {IN_ORDER: 0, SWAPPED: 1, OTHER_DOCUMENT: 1}
 BATCH_SIZE = 64
 SAMPLES = 2000
@@ -58,7 +60,8 @@ class Documents:
 
     def places(self, segment: np.ndarray) -> dict[int, list[int]]:
         """Returns document → positions in it where the segment, int [length], occurs."""
-        wanted, width = segment.astype(np.int32).tobytes(), np.dtype(np.int32).itemsize
+        wanted = segment.astype(np.int32).tobytes()
+        width = np.dtype(np.int32).itemsize
         found: dict[int, list[int]] = collections.defaultdict(list)
         at = self._bytes.find(wanted)
         while at >= 0:
@@ -80,7 +83,8 @@ class Documents:
         Raises:
             ValueError: the pair is not from these documents.
         """
-        places, others = self.places(first), self.places(second)
+        places = self.places(first)
+        others = self.places(second)
         origins = []
         for document, starts in places.items():
             for start in starts:
@@ -243,7 +247,8 @@ def _margin(parts: Iterable[tuple[int, np.ndarray, np.ndarray]]) -> Margin:
     documents, predictions, labels = zip(*parts, strict=True)
     sizes = [len(part) for part in labels]
     index = np.unique(np.repeat(documents, sizes), return_inverse=True)[1]
-    predicted, correct = np.concatenate(predictions), np.concatenate(labels)
+    predicted = np.concatenate(predictions)
+    correct = np.concatenate(labels)
     constant = np.bincount(correct).argmax()
     hits = np.bincount(index, predicted == correct)
     constant_hits = np.bincount(index, correct == constant)

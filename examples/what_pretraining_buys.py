@@ -28,7 +28,8 @@ from albert_tf.cli import program
 from albert_tf.settings import REQUIRED, SettingsGroup, setting
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-PRETRAINED, RANDOM = "pretrained", "random"
+PRETRAINED = "pretrained"
+RANDOM = "random"
 METRIC = "eval_accuracy"
 
 

@@ -91,7 +91,8 @@ def run(settings: Settings) -> str:
     measured = {}
     for path, name in zip(settings.model_dir, configs, strict=True):
         encoder, tokenizer = albert_tf.from_pretrained(path, EMBEDDINGS)
-        length, batch_size = settings.max_seq_length, settings.batch_size
+        length = settings.max_seq_length
+        batch_size = settings.batch_size
         measured[name] = measure(encoder, tokenizer, texts, length, batch_size)  # [L, M]
 
     for name, measures in PLOTS.items():
@@ -166,7 +167,8 @@ def measure(
         max_length: maximum number of tokens of a sequence.
         batch_size: number of sequences per batch, which the result does not depend on.
     """
-    sums, tokens = np.zeros(()), 0
+    sums = np.zeros(())
+    tokens = 0
     for start in range(0, len(texts), batch_size):
         batch = tokenizer(texts[start : start + batch_size], max_length=max_length)
         sums = sums + sum_over_tokens(encoder, batch)  # [L, M]

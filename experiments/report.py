@@ -14,7 +14,8 @@ from albert_tf import files
 
 TABLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tables")
 Results = dict[str, list[dict[str, float]]]  # row → the results of its runs
-RESULT, SETTINGS = "result.json", "settings.json"
+RESULT = "result.json"
+SETTINGS = "settings.json"
 PARTS = {"rows": ("config", "data", "training", "phases", "paper"), "held_out": ("data", "config")}
 # The results of a run, and those of its evaluation on each of the held-out records.
 OF_RUN = ("parameters", "tokens_per_second", "task")

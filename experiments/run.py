@@ -84,10 +84,12 @@ def run_row(settings: Settings, table: Table, folder: str) -> None:
     """Trains, evaluates and fine-tunes one row with one seed, and writes `result.json`."""
     from albert_tf.pretraining import record_files
 
-    row, output_dir = table.rows[settings.row], settings.output_dir
+    row = table.rows[settings.row]
+    output_dir = settings.output_dir
     records = records_of(output_dir, table, training_part(table), row.get("data", {}))
     objective = record_files.find_objective(records)
-    began, checkpoint = time.monotonic(), ""
+    began = time.monotonic()
+    checkpoint = ""
     for number, phase in enumerate(row.get("phases", [{}])):
         config = CONFIG | table.config | row.get("config", {}) | phase.get("config", {})
         training = row.get("training", {}) | phase.get("training", {})
@@ -224,7 +226,8 @@ def run_all(settings: Settings, table: Table, folder: str, constants: dict[str, 
     is_done = {run: files.is_file(os.path.join(folder_of(folder, *run), RESULT)) for run in runs}
     waiting = [run for run in runs if not is_done[run]]
     print(f"{table.title}: {len(runs)} runs, {len(runs) - len(waiting)} of them done", flush=True)
-    began, done = time.monotonic(), 0
+    began = time.monotonic()
+    done = 0
     with concurrent.futures.ThreadPoolExecutor(settings.num_workers) as pool:
         started = {pool.submit(start, settings, folder, *run): run for run in waiting}
         try:

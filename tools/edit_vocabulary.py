@@ -53,7 +53,9 @@ REPORT_FILE = "vocabulary_edit.json"
 CONVERT_FIRST = "convert the model with tools/convert_checkpoint.py first"
 COPIED_FILES = ("labels.txt", "tokenizer_config.json")
 CHUNK_BYTES = 1 << 20  # text in memory at a time
-NORMAL, UNIGRAM = 1, 1  # enum values in SentencePiece's files: type of a piece, type of a model
+# Enum values in SentencePiece's files: type of a piece, type of a model.
+NORMAL = 1
+UNIGRAM = 1
 UNKNOWN_PENALTY = 10.0  # SentencePiece scores an unknown piece this far below the worst piece
 MARGIN = 0.1  # a new piece scores this much better than the pieces that spelled it
 
@@ -282,7 +284,8 @@ def write_vocabulary(folder: str, source: ModelSource, edit: Edit) -> FullTokeni
 def edit_model(tokenizer: FullTokenizer, edit: Edit) -> Any:
     """Returns the SentencePiece model of the new vocabulary."""
     model = parse_model(tokenizer)
-    old_pieces, scores = list(model.pieces), [piece.score for piece in model.pieces]
+    old_pieces = list(model.pieces)
+    scores = [piece.score for piece in model.pieces]
     learned = [piece.score for piece in old_pieces if piece.type == NORMAL]
     scores[tokenizer.unk_id] = min(learned) - UNKNOWN_PENALTY
     del model.pieces[:]
@@ -427,7 +430,8 @@ def run(settings: Settings) -> str:
         raise ValueError(f"{source.weights.path} is not a TensorFlow checkpoint: {CONVERT_FIRST}")
     # All checkpoints of a folder are edited, or the one that was named.
     numbered = finding.list_checkpoints(settings.input).values()
-    prefixes, old = sorted({source.weights.path, *numbered}), source.tokenizer
+    prefixes = sorted({source.weights.path, *numbered})
+    old = source.tokenizer
     texts = read_new_tokens(settings.new_tokens_file, old) if settings.new_tokens_file else {}
     edit = make_edit(settings, old, texts)
     dropped = [old.pieces[i] for i in sorted(set(range(old.vocab_size)) - set(edit.kept))]

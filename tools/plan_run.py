@@ -291,7 +291,8 @@ def _duration(seconds: float) -> str:
 
 
 def _data_lines(settings: Settings, config: AlbertConfig) -> list[str]:
-    length, predictions = settings.max_seq_length, settings.max_predictions_per_seq
+    length = settings.max_seq_length
+    predictions = settings.max_predictions_per_seq
     tokens = settings.text_gigabytes * 1e9 / settings.bytes_per_token
     records = count_records(tokens, settings.dupe_factor, length, settings.filled)
     size = record_bytes(length, predictions, config.vocab_size, settings.filled)
@@ -313,7 +314,8 @@ def _data_lines(settings: Settings, config: AlbertConfig) -> list[str]:
 def _device_row(settings: Settings, config: AlbertConfig, text: str) -> list[str]:
     """Returns the cells of the table for some devices."""
     count, name = parse_devices(text)
-    device, again = DEVICES[name], settings.gradient_checkpointing
+    device = DEVICES[name]
+    again = settings.gradient_checkpointing
     shape = StepShape(
         settings.train_batch_size // count,
         settings.max_seq_length,
@@ -325,7 +327,8 @@ def _device_row(settings: Settings, config: AlbertConfig, text: str) -> list[str
     seconds = max(1, parts) * max(computing, moving)
     limit = "computing" if computing > moving else "memory"
     if settings.examples_per_second:
-        seconds, limit = shape.rows / settings.examples_per_second, "measured"
+        seconds = shape.rows / settings.examples_per_second
+        limit = "measured"
     return [
         text,
         str(shape.rows),

@@ -68,8 +68,10 @@ class BertSim:
         albert_config_file: str | None = None,
         vocab_file: str | None = None,
     ) -> None:
-        self.model_dir, self.max_seq_length = model_dir, max_seq_length
-        self.albert_config_file, self.vocab_file = albert_config_file, vocab_file
+        self.model_dir = model_dir
+        self.max_seq_length = max_seq_length
+        self.albert_config_file = albert_config_file
+        self.vocab_file = vocab_file
         self.labels: list[str] = []
         self._classify: Any = None
 

@@ -90,7 +90,8 @@ def check_sharing() -> None:
         )
         counts = count_parameters(config).items()
         size[layers, groups] = sum(n for name, n in counts if "/transformer/" in name)
-    shared, alone = size[NUM_LAYERS, 1], size[NUM_LAYERS, NUM_LAYERS]
+    shared = size[NUM_LAYERS, 1]
+    alone = size[NUM_LAYERS, NUM_LAYERS]
     check(shared == size[1, 1] == LAYER_SIZE, f"12 layers have the {shared:,} weights of one layer")
     check(alone == NUM_LAYERS * shared, f"and {alone:,} weights if each layer has its own")
 
@@ -116,7 +117,8 @@ def _segments(
     batch: dict[str, NDArray[Any]], row: int, tokenizer: FullTokenizer
 ) -> tuple[str, str, int]:
     in_use = batch["input_mask"][row] == 1
-    ids, segments = batch["input_ids"][row][in_use], batch["segment_ids"][row][in_use]
+    ids = batch["input_ids"][row][in_use]
+    segments = batch["segment_ids"][row][in_use]
     first, second = (
         "".join(tokenizer.convert_ids_to_tokens(ids[segments == segment].tolist()))
         for segment in (0, 1)
