@@ -121,14 +121,14 @@ class AlbertConfig:
                 f"hidden_size={self.hidden_size} is not a multiple of "
                 f"num_attention_heads={self.num_attention_heads}"
             )
-        for name, known in (
+        for name, choices in (
             ("hidden_act", ACTIVATIONS),
             ("layout", LAYOUTS),
             ("ln_type", LN_TYPES),
         ):
-            if getattr(self, name) not in known:
+            if getattr(self, name) not in choices:
                 raise ValueError(
-                    f"{name}={getattr(self, name)!r}: expected one of {', '.join(known)}"
+                    f"{name}={getattr(self, name)!r}: expected one of {', '.join(choices)}"
                 )
         if self.layout == "google" and self.ln_type != "postln":
             raise ValueError('ln_type="preln" requires the layout "albert_zh"')
@@ -149,9 +149,9 @@ class AlbertConfig:
             if field.type == "int":
                 least = 0 if field.name == "adapter_rank" else 1
                 if type(value) is not int or value < least:
-                    found = files.shown(value)
+                    shown = files.shown(value)
                     raise ValueError(
-                        f"{field.name}={found}: expected an integer of {least} or more"
+                        f"{field.name}={shown}: expected an integer of {least} or more"
                     )
                 if value > _LARGEST_SIZE:
                     raise ValueError(f"{field.name}={value}: expected at most {_LARGEST_SIZE}")
@@ -177,11 +177,11 @@ class AlbertConfig:
                 of Hugging Face is not ALBERT's, or has an unsupported activation or epsilon.
         """
         values = from_hugging_face(values) if is_hugging_face(values) else dict(values)
-        known = {field.name for field in dataclasses.fields(cls)}
-        unknown = sorted(set(values) - known - HISTORIC_KEYS - ALBERT_ZH_KEYS)
+        names = {field.name for field in dataclasses.fields(cls)}
+        unknown = sorted(set(values) - names - HISTORIC_KEYS - ALBERT_ZH_KEYS)
         if unknown:
             raise ValueError(
-                f"unknown keys {files.listed(unknown)}. Known: {', '.join(sorted(known))}"
+                f"unknown keys {files.listed(unknown)}. Known: {', '.join(sorted(names))}"
             )
         if "vocab_size" not in values:
             raise ValueError("the key 'vocab_size' is missing")
@@ -197,7 +197,7 @@ class AlbertConfig:
             values["ln_type"] = "postln"
         if values.get("hidden_act", "gelu") in ("", None):
             values["hidden_act"] = "linear"
-        return cls(**{key: value for key, value in values.items() if key in known})
+        return cls(**{key: value for key, value in values.items() if key in names})
 
     @classmethod
     def from_json_file(cls, path: str) -> AlbertConfig:

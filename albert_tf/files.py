@@ -275,12 +275,12 @@ def read_ranges(path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         ends = [end for _, end in ranges]
         with _file_system(path) as (system, name):
             return list(system.cat_ranges([name] * len(ranges), begins, ends, on_error="raise"))
-    found = []
+    contents = []
     with open_unbuffered(path) as stream:
         for begin, end in ranges:
             stream.seek(begin)
-            found.append(stream.read(end - begin) or b"")
-    return found
+            contents.append(stream.read(end - begin) or b"")
+    return contents
 
 
 def _describe(path: str) -> dict[str, Any]:
@@ -289,14 +289,14 @@ def _describe(path: str) -> dict[str, Any]:
         return {}  # for fsspec, "" is the current directory
     try:
         with _file_system(path) as (system, name):
-            found: dict[str, Any] = system.info(name)
+            info: dict[str, Any] = system.info(name)
     except FileNotFoundError:
         return {}
     except (OSError, ValueError):
         if is_remote(path):
             raise
         return {}  # not a possible name, or below a file or a folder that cannot be entered
-    return found
+    return info
 
 
 def _require_file(path: str) -> dict[str, Any]:
@@ -305,16 +305,16 @@ def _require_file(path: str) -> dict[str, Any]:
     Raises:
         FileNotFoundError: `path` is not a file.
     """
-    found = _describe(path)
-    if not found:
+    info = _describe(path)
+    if not info:
         raise FileNotFoundError(f"{path}: no such file{_looked_in(path)}")
-    if found["type"] == "directory":
+    if info["type"] == "directory":
         raise FileNotFoundError(f"{path}: expected a file, but this is a directory")
-    if found["type"] != "file":  # opening a pipe blocks, and files may be read more than once
+    if info["type"] != "file":  # opening a pipe blocks, and files may be read more than once
         raise FileNotFoundError(
             f"{path}: expected a file, but this is a pipe or a device. Copy its content to a file"
         )
-    return found
+    return info
 
 
 def _looked_in(path: str) -> str:
@@ -477,9 +477,9 @@ def version(path: str) -> int | str:
     """
     if not is_remote(path):
         return os.stat(path).st_mtime_ns
-    found = _require_file(path)
+    info = _require_file(path)
     keys = ("ETag", "etag", "LastModified", "mtime", "last_modified")
-    return next((str(found[key]) for key in keys if found.get(key)), "")
+    return next((str(info[key]) for key in keys if info.get(key)), "")
 
 
 def read_text(path: str) -> str:
@@ -591,9 +591,9 @@ def parse_own_json(text: str, fields: Mapping[str, Any], place: str) -> dict[str
         values = _parse_object(text)
         for name, kind in fields.items():
             if not _is_of(values.get(name), kind):
-                found = shown(values[name]) if name in values else "missing"
+                shown_value = shown(values[name]) if name in values else "missing"
                 expected = str(kind) if typing.get_origin(kind) else kind.__name__
-                raise ValueError(f"{name!r} is {found}, expected {expected}")
+                raise ValueError(f"{name!r} is {shown_value}, expected {expected}")
     except ValueError as error:
         raise ValueError(
             f"{place}: not written by this program, or damaged since ({error}). Move the file "
@@ -681,7 +681,7 @@ def expand_patterns(patterns: str | list[str], what: str) -> list[str]:
     patterns = [pattern.strip() for pattern in patterns if pattern.strip()]
     if not patterns:
         raise ValueError(f"{what}: expected at least one file name, got none")
-    found: dict[str, None] = {}
+    paths: dict[str, None] = {}
     for pattern in patterns:
         check_path(pattern, what)
         matches = _remote_matches(pattern) if is_remote(pattern) else glob.glob(pattern)
@@ -694,8 +694,8 @@ def expand_patterns(patterns: str | list[str], what: str) -> list[str]:
                 f"{what}: {pattern!r} matches no file{looked}. "
                 "Check the spelling, and quote glob patterns to keep the shell from expanding them."
             )
-        found.update(dict.fromkeys(sorted(matches)))
-    return list(found)
+        paths.update(dict.fromkeys(sorted(matches)))
+    return list(paths)
 
 
 def _remote_matches(pattern: str) -> list[str]:
@@ -878,10 +878,10 @@ def _identity(path: str) -> tuple[int, int] | str:
         scheme, _, name = path.partition("://")
         return f"{scheme}://{posixpath.normpath(name)}"
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return os.path.realpath(path)
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 @contextlib.contextmanager

@@ -63,9 +63,9 @@ def _find(path: str, kind: str, folder: str, ending: str) -> str:
     is_name = path and not {".", "/"} & set(path)
     if not is_name or files.exists(path):
         return path
-    found = os.path.join(folder, path + ending)
-    if os.path.isfile(found):
-        return found
+    candidate = os.path.join(folder, path + ending)
+    if os.path.isfile(candidate):
+        return candidate
     names = sorted(
         name.removesuffix(ending) for name in os.listdir(folder) if name.endswith(ending)
     )

@@ -67,12 +67,12 @@ def read_inputs(input_ids: Any, input_mask: Any = None, segment_ids: Any = None)
             would round them to the ids of other words.
     """
     _reject_keras_3(input_ids)
-    found = {"input_ids": input_ids}
+    given = {"input_ids": input_ids}
     if isinstance(input_ids, Mapping):
-        found = _canonical_names(input_ids)
-    found["input_mask"] = one_of(found, "input_mask", input_mask)
-    found["segment_ids"] = one_of(found, "segment_ids", segment_ids)
-    inputs = EncoderInputs(**found)
+        given = _canonical_names(input_ids)
+    given["input_mask"] = one_of(given, "input_mask", input_mask)
+    given["segment_ids"] = one_of(given, "segment_ids", segment_ids)
+    inputs = EncoderInputs(**given)
     if inputs.input_ids is None and inputs.inputs_embeds is None:
         names = ", ".join(input_ids) if isinstance(input_ids, Mapping) else "None"
         raise ValueError(f"the inputs are {names}: input_ids is missing")
@@ -90,13 +90,13 @@ def read_inputs(input_ids: Any, input_mask: Any = None, segment_ids: Any = None)
 
 def _canonical_names(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the encoder's inputs in a dict of features, with Google's names."""
-    found: dict[str, Any] = {}
+    canonical_inputs: dict[str, Any] = {}
     for name, value in inputs.items():
         canonical = _SYNONYMS.get(name, name)
-        if canonical in found:
+        if canonical in canonical_inputs:
             raise ValueError(f"the inputs are {', '.join(inputs)}: two of them are {canonical}")
         if canonical in _NAMES:
-            found[canonical] = value
+            canonical_inputs[canonical] = value
             continue
         if name in _UNSUPPORTED:
             raise ValueError(f"the input {name!r} is not supported by this model")
@@ -106,7 +106,7 @@ def _canonical_names(inputs: Mapping[str, Any]) -> dict[str, Any]:
                 f"unknown input {name!r}: is it {similar}? Expected input_ids, input_mask (or "
                 "attention_mask) and segment_ids (or token_type_ids)"
             )
-    return found
+    return canonical_inputs
 
 
 def one_of(inputs: Any, name: str, argument: Any) -> Any:

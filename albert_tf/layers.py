@@ -33,17 +33,17 @@ class Configured:
 
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments in JSON-serializable form."""
-        found = tf_keras.layers.Layer.get_config(self)
+        config = tf_keras.layers.Layer.get_config(self)
         for base in type(self).__mro__:
             if issubclass(base, Configured) and "__init__" in vars(base):
                 for name in inspect.signature(base.__init__).parameters.keys() - _NOT_STORED:
-                    found[name] = getattr(self, name)
+                    config[name] = getattr(self, name)
         layers = {
             name: tf_keras.layers.serialize(value)
-            for name, value in found.items()
+            for name, value in config.items()
             if isinstance(value, tf_keras.layers.Layer)
         }
-        return found | layers | {"config": self.config.to_dict()}
+        return config | layers | {"config": self.config.to_dict()}
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], custom_objects: Any = None) -> Any:

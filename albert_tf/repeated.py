@@ -59,14 +59,14 @@ class Weight:
 
 def _weights_of(block: tf.Module) -> list[tf.Variable]:
     """Returns the variables that the layers of a block declare as `Weight`."""
-    found = {}
+    variables = {}
     for layer in (block, *block.submodules):
         for base in type(layer).__mro__:
             for attribute in vars(base).values():
                 if isinstance(attribute, Weight):
                     variable = attribute.variable(layer)
-                    found[id(variable)] = variable
-    return list(found.values())
+                    variables[id(variable)] = variable
+    return list(variables.values())
 
 
 @tf.autograph.experimental.do_not_convert  # which takes seconds for these loops over attributes
@@ -85,7 +85,7 @@ def share(blocks: Sequence[Any], is_recomputed: bool = False) -> Callable[..., A
     """
     variables = {id(block): _weights_of(block) for block in blocks}
     uses = collections.Counter(id(x) for block in blocks for x in variables[id(block)])
-    shared = {id(variable): variable for found in variables.values() for variable in found}
+    shared = {id(variable): variable for own in variables.values() for variable in own}
     copies = {key: _copies(tf.convert_to_tensor(x), uses[key]) for key, x in shared.items()}
     calls = {id(block): _call(block, variables[id(block)], is_recomputed) for block in blocks}
 

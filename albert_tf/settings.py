@@ -232,11 +232,11 @@ class FieldInfo:
 def describe(settings: type[SettingsGroup]) -> list[FieldInfo]:
     """Returns the fields of a settings class, with those of base classes first."""
     hints = typing.get_type_hints(settings)
-    found = []
+    fields = []
     for field in dataclasses.fields(settings):
         element_type, is_tuple, is_scalar = _value_types(hints[field.name])
         is_required = field.default is dataclasses.MISSING
-        found.append(
+        fields.append(
             FieldInfo(
                 name=field.name,
                 type=element_type,
@@ -254,7 +254,7 @@ def describe(settings: type[SettingsGroup]) -> list[FieldInfo]:
                 is_optional=field.metadata["is_optional"],
             )
         )
-    return found
+    return fields
 
 
 def with_current_names(values: Mapping[str, ValueType]) -> dict[str, ValueType]:

@@ -85,16 +85,16 @@ def _pattern(share: str | Sequence[int], num_layers: int, num_groups: int) -> Pa
                 'each layer, or an object with "attention" and "ffn"'
             )
         return _PATTERNS[share](num_layers, num_groups)
-    found = tuple(share)
-    if any(type(number) is not int for number in found) or len(found) != num_layers:
+    pattern = tuple(share)
+    if any(type(number) is not int for number in pattern) or len(pattern) != num_layers:
         raise ValueError(
-            f"share={list(found)}: expected num_hidden_layers={num_layers} whole numbers"
+            f"share={list(pattern)}: expected num_hidden_layers={num_layers} whole numbers"
         )
-    if set(found) != set(range(max(found) + 1)):
+    if set(pattern) != set(range(max(pattern) + 1)):
         raise ValueError(
-            f"share={list(found)}: expected every number from 0 to {max(found)} at least once"
+            f"share={list(pattern)}: expected every number from 0 to {max(pattern)} at least once"
         )
-    return found
+    return pattern
 
 
 def canonical(share: Any, num_layers: int, num_groups: int) -> tuple[Any, int]:

@@ -26,5 +26,5 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     >>> did_you_mean("run-rase", ("run-race", "run-squad"))
     "Did you mean 'run-race'?"
     """
-    found = closest(name, names)
-    return f"Did you mean {found!r}?" if found else ""
+    suggestion = closest(name, names)
+    return f"Did you mean {suggestion!r}?" if suggestion else ""

@@ -122,9 +122,9 @@ _CLASSIFIER = TaskSpec(
     "albert_tf.heads:AlbertForClassification",
     f"{_PREDICTORS}:TextClassifier",
     head_settings=("use_pooled_output",),
-    recognize=lambda known: (
-        not {"labels", "use_pooled_output"}.isdisjoint(known)
-        and known.get("is_regression") is not True
+    recognize=lambda recorded: (
+        not {"labels", "use_pooled_output"}.isdisjoint(recorded)
+        and recorded.get("is_regression") is not True
     ),
 )
 _SPANS = TaskSpec(
@@ -134,7 +134,7 @@ _SPANS = TaskSpec(
     "albert_tf.heads:AlbertForSpans",
     f"{_PREDICTORS}:SpanAnswerer",
     head_variable="cls/squad/output_weights",
-    recognize=lambda known: True,
+    recognize=lambda recorded: True,
 )
 _BUILT_IN = (
     _CLASSIFIER,
@@ -142,7 +142,7 @@ _BUILT_IN = (
         _CLASSIFIER,
         name=REGRESSION,
         head_arguments={"num_labels": 1, "is_regression": True},
-        recognize=lambda known: known.get("is_regression") is True,
+        recognize=lambda recorded: recorded.get("is_regression") is True,
     ),
     TaskSpec(
         TOKEN_CLASSIFICATION,
@@ -150,7 +150,7 @@ _BUILT_IN = (
         "albert_tf.token_classification.program:make_task",
         "albert_tf.heads:AlbertForTokenClassification",
         f"{_PREDICTORS}:TokenTagger",
-        recognize=lambda known: "token_labels" in known,
+        recognize=lambda recorded: "token_labels" in recorded,
     ),
     TaskSpec(
         MULTIPLE_CHOICE,
@@ -158,7 +158,7 @@ _BUILT_IN = (
         "albert_tf.race.task:MultipleChoice",
         "albert_tf.heads:AlbertForMultipleChoice",
         f"{_PREDICTORS}:ChoiceAnswerer",
-        recognize=lambda known: "max_qa_length" in known,
+        recognize=lambda recorded: "max_qa_length" in recorded,
     ),
     _SPANS,
     dataclasses.replace(

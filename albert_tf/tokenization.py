@@ -117,7 +117,7 @@ def find_words(text: str) -> list[tuple[str, int]]:
     [('U.N', 0), ('.', 3), ('officials', 5), ('(', 15), ('北', 16), ('京', 17), (')', 18)]
     """
     kinds = _PUNCTUATION_IN_WORD.sub("a", "".join(map(word_kind, text)))
-    return [(text[slice(*found.span())], found.start()) for found in _WORD.finditer(kinds)]
+    return [(text[slice(*match.span())], match.start()) for match in _WORD.finditer(kinds)]
 
 
 def word_kind(char: str) -> str:
@@ -367,7 +367,9 @@ class _SentencePieceEncoder:
         The second may contain other texts.
         """
         ids = self._encode(texts, int)
-        doubtful = [row for row, found in enumerate(ids) if not self._doubtful.isdisjoint(found)]
+        doubtful = [
+            row for row, row_ids in enumerate(ids) if not self._doubtful.isdisjoint(row_ids)
+        ]
         spelled = self._encode([texts[row] for row in doubtful], str)
         pieces_of = {
             row: _split_number_commas(self.sp, pieces)

@@ -117,18 +117,18 @@ def main() -> None:
     rows = []
     for topology in args.topologies.split(","):
         for kind in args.programs.split(","):
-            found = compile_program(kind, topology, job)
-            reporting.print_line("accelerators", topology=topology, program=kind, **found)
-            if "error" in found:
+            program = compile_program(kind, topology, job)
+            reporting.print_line("accelerators", topology=topology, program=kind, **program)
+            if "error" in program:
                 continue
             rows.append(
                 {
                     "device": topology.partition(":")[0],
                     "program": PROGRAMS[kind],
-                    "TFLOPs": found["flops"] / 1e12,
-                    "GB accessed": found["bytes_accessed"] / 1e9,
-                    "temporary GB": found["temporary_bytes"] / 1e9,
-                    "seconds to compile": found["seconds"],
+                    "TFLOPs": program["flops"] / 1e12,
+                    "GB accessed": program["bytes_accessed"] / 1e9,
+                    "temporary GB": program["temporary_bytes"] / 1e9,
+                    "seconds to compile": program["seconds"],
                 }
             )
     reporting.write_table(args.results, rows)

@@ -81,19 +81,19 @@ def make(function: Callable[..., Any], tensors: tuple[tf.Tensor, ...]) -> Callab
 
 def matmuls(rows: int, length: int) -> list[tuple[tf.Tensor, tf.Tensor, dict[str, bool]]]:
     """Returns the matmuls of a layer, forward and backward: factors, and which is transposed."""
-    found: list[tuple[tf.Tensor, tf.Tensor, dict[str, bool]]] = []
+    operands: list[tuple[tf.Tensor, tf.Tensor, dict[str, bool]]] = []
     for inputs, outputs in KERNELS:
         x = half(rows * length, inputs)
         dy = half(rows * length, outputs)
         kernel = half(inputs, outputs)
-        found += [(x, kernel, {}), (dy, kernel, {"transpose_b": True})]
-        found += [(x, dy, {"transpose_a": True})]
+        operands += [(x, kernel, {}), (dy, kernel, {"transpose_b": True})]
+        operands += [(x, dy, {"transpose_a": True})]
     heads = half(rows, HEADS, length, HIDDEN // HEADS)
     probs = half(rows, HEADS, length, length)
     # Each occurs twice: scores and gradient of the probabilities; context and gradient of the
     # queries; gradients of values and keys.
     attention = [(heads, heads, {"transpose_b": True}), (probs, heads, {})]
-    return found + 2 * [*attention, (probs, heads, {"transpose_a": True})]
+    return operands + 2 * [*attention, (probs, heads, {"transpose_a": True})]
 
 
 def seconds_of(factors: tuple[tf.Tensor, tf.Tensor, dict[str, bool]], rounds: int) -> float:
@@ -121,11 +121,11 @@ def fastest(ways: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]
 
 
 def table_of(
-    shape: str, found: dict[str, dict[str, float]], matmul_seconds: float
+    shape: str, results: dict[str, dict[str, float]], matmul_seconds: float
 ) -> list[dict[str, Any]]:
     """Returns the rows of a table: the CPU time of each operation, and the time of the matmuls."""
     rows: list[dict[str, Any]] = []
-    for name, times in found.items():
+    for name, times in results.items():
         row = {f"{way}, CPU ms": milliseconds for way, milliseconds in times.items()}
         share = {"fused / plain": times["fused"] / times["plain"]}
         rows.append({"shape": shape, "operation": name} | row | share)
@@ -141,16 +141,16 @@ def main() -> None:
     reporting.add_flag(parser)
     flags = parser.parse_args()
     rows, length = map(int, flags.shape.split("x"))
-    found: dict[str, dict[str, float]] = {}
+    results: dict[str, dict[str, float]] = {}
     for name, (function, *tensors) in cases(rows, length).items():
         ways = {"fused": make(function, tuple(tensors))}
         with acceleration.plain():
             ways["plain"] = make(function, tuple(tensors))
-        found[name] = fastest(ways, flags.rounds)
+        results[name] = fastest(ways, flags.rounds)
     layer = sum(seconds_of(factors, flags.rounds) for factors in matmuls(rows, length))
     seconds = round(LAYERS * layer, 2)
-    reporting.print_line("fused", shape=flags.shape, milliseconds=found, matmul_seconds=seconds)
-    reporting.write_table(flags.results, table_of(flags.shape, found, seconds))
+    reporting.print_line("fused", shape=flags.shape, milliseconds=results, matmul_seconds=seconds)
+    reporting.write_table(flags.results, table_of(flags.shape, results, seconds))
 
 
 if __name__ == "__main__":

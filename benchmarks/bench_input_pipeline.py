@@ -81,8 +81,8 @@ def main() -> None:
     task = PretrainingTask(AlbertConfig(VOCABULARY), LENGTH, PREDICTIONS)
     with tempfile.TemporaryDirectory() as folder:
         paths = write_records(folder, 4, flags.records)
-        found = record_files.find_record_files(paths)
-        ours = input_pipeline.training_dataset(found, task.features, flags.batch_size, seed=5)
+        record_list = record_files.find_record_files(paths)
+        ours = input_pipeline.training_dataset(record_list, task.features, flags.batch_size, seed=5)
         ways: dict[str, Iterator[Any]] = {
             "ours": iter(ours),
             "one by one": iter(one_by_one(paths, task.features, flags.batch_size)),
@@ -96,8 +96,8 @@ def main() -> None:
     tokens = flags.steps * flags.batch_size * LENGTH / 1e6
     rates, cpu_rates = (
         {
-            name: round(tokens / statistics.median(turn[kind] for turn in found), 2)
-            for name, found in times.items()
+            name: round(tokens / statistics.median(turn[kind] for turn in turns), 2)
+            for name, turns in times.items()
         }
         for kind in (0, 1)  # wall time, CPU time
     )

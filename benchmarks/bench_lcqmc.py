@@ -69,9 +69,9 @@ def sorted_batches(
 ) -> Sequence[contenders.Batch]:
     """Returns `count` evenly spaced batches of those used for prediction, sorted by length."""
     padding = Padding(MAX_SEQ_LENGTH, multiple)
-    found = [batch for _, batch in batching.evaluation_batches(features, size, padding)]
-    places = np.linspace(0, len(found) - 2, count).round().astype(int)  # the last one is smaller
-    return [found[place] for place in places]
+    in_order = [batch for _, batch in batching.evaluation_batches(features, size, padding)]
+    places = np.linspace(0, len(in_order) - 2, count).round().astype(int)  # the last one is smaller
+    return [in_order[place] for place in places]
 
 
 def make_batches(phase: str, size: int, count: int, multiples: Sequence[int]) -> Batches:
@@ -133,8 +133,8 @@ def measure(path: str, phase: str, batches: Batches, flags: argparse.Namespace) 
         config = json.load(stream)
     with tempfile.TemporaryDirectory() as folder:
         paths = {
-            way: contenders.save_batches(os.path.join(folder, f"{way}.npz"), found)
-            for way, found in batches.items()
+            way: contenders.save_batches(os.path.join(folder, f"{way}.npz"), chosen)
+            for way, chosen in batches.items()
         }
         jobs = make_jobs(phase, config, paths, flags.precision)
         jobs = contenders.chosen(jobs, flags.contenders)
@@ -147,13 +147,13 @@ def measure(path: str, phase: str, batches: Batches, flags: argparse.Namespace) 
         batch_size=flags.batch_size,
         precision=flags.precision,
         mean_padded_length={
-            way: round(float(np.mean([batch["input_ids"].shape[1] for batch in found])), 1)
-            for way, found in batches.items()
+            way: round(float(np.mean([batch["input_ids"].shape[1] for batch in chosen])), 1)
+            for way, chosen in batches.items()
         },
         examples_per_second={
-            name: round(flags.batch_size / found["mean"], 1)
-            for name, found in results.items()
-            if "mean" in found
+            name: round(flags.batch_size / result["mean"], 1)
+            for name, result in results.items()
+            if "mean" in result
         },
         times_faster=contenders.divided(results, "mean"),
         results=results,
@@ -168,12 +168,12 @@ def table_of(
     first = next(iter(results))
     times_faster = contenders.divided(results, "mean")
     rows: list[dict[str, Any]] = []
-    for name, found in results.items():
+    for name, result in results.items():
         row: dict[str, Any] = {"phase": phase, "config": os.path.basename(path), "contender": name}
-        if "skipped" in found:
-            row["examples per second"] = f"skipped: {found['skipped']}"
+        if "skipped" in result:
+            row["examples per second"] = f"skipped: {result['skipped']}"
         else:
-            row["examples per second"] = batch_size / found["mean"]
+            row["examples per second"] = batch_size / result["mean"]
         if name in times_faster:
             row[f"{first} is faster, times"] = times_faster[name]
         rows.append(row)

@@ -157,8 +157,8 @@ def compare_programs(text: str, folder: Path, language: str, rounds: int) -> dic
         for name, program in programs.items():
             runs[name].append(program())
     return {
-        name: sorted(found, key=lambda run: run.wall)[len(found) // 2]
-        for name, found in runs.items()
+        name: sorted(turns, key=lambda run: run.wall)[len(turns) // 2]
+        for name, turns in runs.items()
     }
 
 

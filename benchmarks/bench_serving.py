@@ -124,8 +124,8 @@ def measure(jobs: dict[str, Job], rounds: int, single_rows: int, rows: int) -> d
                 running[name].run(steps)
                 turns[name].append([step["seconds"] for step in running[name].steps[-steps:]])
     results = {name: contender.close() for name, contender in running.items()}
-    for name, found in results.items():
-        if "skipped" in found:
+    for name, result in results.items():
+        if "skipped" in result:
             continue
         p50, p99 = np.percentile(np.concatenate(singles[name]), [50, 99])
         seconds = float(np.median(alls[name]))
@@ -135,7 +135,7 @@ def measure(jobs: dict[str, Job], rounds: int, single_rows: int, rows: int) -> d
             "rows_per_second": round(rows / seconds, 1),
             **_compared(singles[name], singles.get(OPENVINO), "latency_times_openvino"),
             **_compared(alls[name], alls.get(OPENVINO), "time_times_openvino"),
-            **{key: found[key] for key in ("probabilities", "versions", "start_seconds")},
+            **{key: result[key] for key in ("probabilities", "versions", "start_seconds")},
         }
     return results
 
@@ -154,19 +154,19 @@ def _compared(
 def table_of(path: str, precision: str, results: dict[str, Any]) -> list[dict[str, Any]]:
     """Returns the rows of a table, in which throughput is relative to OpenVINO's, too."""
     rows: list[dict[str, Any]] = []
-    for name, found in results.items():
+    for name, result in results.items():
         row = {"config": os.path.basename(path), "precision": precision, "contender": name}
-        if "skipped" in found:
-            rows.append(row | {"one row, ms (p50 / p99)": f"skipped: {found['skipped']}"})
+        if "skipped" in result:
+            rows.append(row | {"one row, ms (p50 / p99)": f"skipped: {result['skipped']}"})
             continue
-        p50 = found["latency_ms_p50"]
-        p99 = found["latency_ms_p99"]
+        p50 = result["latency_ms_p50"]
+        p99 = result["latency_ms_p99"]
         row |= {"one row, ms (p50 / p99)": f"{p50} / {p99}"}
-        if "latency_times_openvino" in found:
-            row["latency / OpenVINO's"] = found["latency_times_openvino"]
-        row["rows per second"] = found["rows_per_second"]
-        if "time_times_openvino" in found:
-            row["rate / OpenVINO's"] = 1 / found["time_times_openvino"]
+        if "latency_times_openvino" in result:
+            row["latency / OpenVINO's"] = result["latency_times_openvino"]
+        row["rows per second"] = result["rows_per_second"]
+        if "time_times_openvino" in result:
+            row["rate / OpenVINO's"] = 1 / result["time_times_openvino"]
         rows.append(row)
     return rows
 

@@ -72,18 +72,18 @@ def read_rows() -> tuple[list[Batch], np.ndarray]:
 
 def export_all(folder: str) -> dict[str, tuple[int, Predict]]:
     """Exports the run in all formats; returns name → size in bytes, function to predict a row."""
-    found: dict[str, tuple[int, Predict]] = {}
+    exported: dict[str, tuple[int, Predict]] = {}
     for quantization in (tflite.NONE, tflite.FLOAT16, tflite.INT8):
         export_dir = os.path.join(folder, quantization)
         settings = make_settings(export_dir=export_dir, tflite_quantization=quantization)
         classification.run(settings)
-        if not found:
+        if not exported:
             (version,) = (name for name in files.list_directory(export_dir) if name.isdigit())
-            found["SavedModel"] = open_saved_model(os.path.join(export_dir, version))
+            exported["SavedModel"] = open_saved_model(os.path.join(export_dir, version))
         path = os.path.join(export_dir, tflite.FILE)
         name = "float32" if quantization == tflite.NONE else quantization
-        found[f"TFLite {name}"] = files.file_size(path), open_tflite(path)
-    return found
+        exported[f"TFLite {name}"] = files.file_size(path), open_tflite(path)
+    return exported
 
 
 def open_saved_model(path: str) -> tuple[int, Predict]:
@@ -118,7 +118,7 @@ def main(arguments: list[str]) -> None:
     rows, labels = read_rows()
     with tempfile.TemporaryDirectory() as folder:
         engines = export_all(folder)
-        found = {
+        measured = {
             name: np.concatenate([predict(row) for row in rows])
             for name, (_, predict) in engines.items()
         }
@@ -132,8 +132,8 @@ def main(arguments: list[str]) -> None:
         {
             "form": name,
             "bytes": size,
-            "accuracy": float(np.mean(found[name].argmax(axis=1) == labels)),
-            "largest_difference": float(np.abs(found[name] - found["SavedModel"]).max()),
+            "accuracy": float(np.mean(measured[name].argmax(axis=1) == labels)),
+            "largest_difference": float(np.abs(measured[name] - measured["SavedModel"]).max()),
             "median_ms": round(1000 * float(np.median(seconds[name])), 2),
             "p90_ms": round(1000 * float(np.quantile(seconds[name], 0.9)), 2),
         }

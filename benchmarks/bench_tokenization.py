@@ -124,8 +124,8 @@ def compare(vocabulary: str, texts: list[str], rounds: int) -> list[str]:
     tokens = sum(map(len, ids["ours"]))
     cells = [f"{tokens:,}"]
     for name in CONTENDERS:
-        found = (tokens / statistics.median(times[name]) / 1e6 for times in (walls, cpus))
-        cells.append(" / ".join(f"{rate:.2f}" for rate in found))
+        rates = (tokens / statistics.median(times[name]) / 1e6 for times in (walls, cpus))
+        cells.append(" / ".join(f"{rate:.2f}" for rate in rates))
     others = list(CONTENDERS)[1:]
     rounds_of = zip(*walls.values(), strict=True)
     ratio = statistics.median(min(theirs) / ours for ours, *theirs in rounds_of)

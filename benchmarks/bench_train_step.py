@@ -66,13 +66,13 @@ def measure(path: str, shape: str, flags: argparse.Namespace) -> dict[str, Any]:
         batches = contenders.save_batches(os.path.join(folder, "batches.npz"), [batch])
         jobs = contenders.chosen(jobs_of(batches, config, rows, flags.precision), flags.contenders)
         results = contenders.race(jobs, flags.rounds, dict.fromkeys(jobs, flags.steps))
-    for found in results.values():
-        if "imported_megabytes" in found:
-            found["own_megabytes"] = found["peak_megabytes"] - found["imported_megabytes"]
-        if "matmul_flops" in found:
+    for result in results.values():
+        if "imported_megabytes" in result:
+            result["own_megabytes"] = result["peak_megabytes"] - result["imported_megabytes"]
+        if "matmul_flops" in result:
             flops = step_flops(AlbertConfig.from_dict(config), StepShape(rows, length, predictions))
-            rate = flops / found["seconds"]
-            found["share_of_matmul_rate"] = round(rate / found["matmul_flops"], 2)
+            rate = flops / result["seconds"]
+            result["share_of_matmul_rate"] = round(rate / result["matmul_flops"], 2)
     keys = ("seconds", "cpu", "peak_megabytes", "own_megabytes", "step_megabytes")
     times = {key: contenders.divided(results, key) for key in keys}
     reporting.print_line(
@@ -90,18 +90,18 @@ def table_of(path: str, shape: str, results: dict[str, Any]) -> list[dict[str, A
     """Returns the rows of a table, with the time and memory of the first contender as shares."""
     name_of_first, first = next(iter(results.items()))
     rows: list[dict[str, Any]] = []
-    for name, found in results.items():
+    for name, result in results.items():
         row = {"config": os.path.basename(path), "shape": shape, "contender": name}
-        if "skipped" in found:
-            rows.append(row | {"seconds": f"skipped: {found['skipped']}"})
+        if "skipped" in result:
+            rows.append(row | {"seconds": f"skipped: {result['skipped']}"})
             continue
-        row |= {"seconds": found["seconds"], "own MB": found["own_megabytes"]}
+        row |= {"seconds": result["seconds"], "own MB": result["own_megabytes"]}
         if "seconds" in first:
-            time, memory = (first[key] / found[key] for key in ("seconds", "own_megabytes"))
+            time, memory = (first[key] / result[key] for key in ("seconds", "own_megabytes"))
             row[f"time, {name_of_first} / this"] = time
             row[f"own memory, {name_of_first} / this"] = memory
-        if "share_of_matmul_rate" in found:
-            row["FLOP/s / those of a large matmul"] = found["share_of_matmul_rate"]
+        if "share_of_matmul_rate" in result:
+            row["FLOP/s / those of a large matmul"] = result["share_of_matmul_rate"]
         rows.append(row)
     return rows
 

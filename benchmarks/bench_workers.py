@@ -129,11 +129,11 @@ def train(
         )
     if any([process.wait() for process in processes]):
         raise SystemExit(f"a run with {workers} worker(s) failed")
-    found = []
+    results = []
     for report in reports:
         with open(report, encoding="utf-8") as stream:
-            found.append(json.load(stream))
-    return found
+            results.append(json.load(stream))
+    return results
 
 
 def largest_difference(prefix: str, other: str) -> float:
@@ -163,12 +163,12 @@ def main() -> None:
         prefixes = []
         rows = []
         for workers in flags.workers:
-            found = train(folder, data_dir, workers, flags.batch_size, flags.steps)
+            results = train(folder, data_dir, workers, flags.batch_size, flags.steps)
             prefixes.append(os.path.join(folder, f"run{workers}", f"model.ckpt-{flags.steps}"))
-            each = [round(report["bytes"] / 1e6, 2) for report in found]
-            total = round(sum(report["bytes"] for report in found) / 1e6, 2)
+            each = [round(report["bytes"] / 1e6, 2) for report in results]
+            total = round(sum(report["bytes"] for report in results) / 1e6, 2)
             difference = largest_difference(prefixes[-1], prefixes[0])
-            seconds = round(found[0]["seconds_per_step"], 4)
+            seconds = round(results[0]["seconds_per_step"], 4)
             reporting.print_line(
                 "workers_and_store" if flags.store else "workers",
                 workers=workers,

@@ -110,9 +110,9 @@ class Training:
         return [slot.numpy() for name, slot in slots.items() if name.endswith("adam_m")]
 
 
-def relative_error(found: Sequence[Any], expected: Sequence[Any]) -> float:
+def relative_error(actual: Sequence[Any], expected: Sequence[Any]) -> float:
     """Returns the norm of the difference divided by the norm of the expected arrays."""
-    flat, right = (np.concatenate([np.ravel(x) for x in arrays]) for arrays in (found, expected))
+    flat, right = (np.concatenate([np.ravel(x) for x in arrays]) for arrays in (actual, expected))
     return float(np.linalg.norm(flat - right) / np.linalg.norm(right))
 
 
@@ -183,12 +183,12 @@ def check_agreement(precision: str, device: str, tpu_name: str) -> Outcome:
     for rate in (0.0, DROPOUT):
         config = read_config("albert_demo", rate)
         expected = Training(cpu, config)
-        found = Training(strategy, config, SMALL_BATCH, precision)
-        found.model.set_weights(expected.model.get_weights())
+        here = Training(strategy, config, SMALL_BATCH, precision)
+        here.model.set_weights(expected.model.get_weights())
         with acceleration.plain():
             expected_loss = expected.step()
-        loss = relative_error([found.step()], [expected_loss])
-        gradient = relative_error(found.gradient(), expected.gradient())
+        loss = relative_error([here.step()], [expected_loss])
+        gradient = relative_error(here.gradient(), expected.gradient())
         texts.append(f"dropout {rate:g}: loss {loss:.1e}, gradient {gradient:.1e}")
         worst = max(worst, loss, gradient)
     return within(LIMITS[precision], worst, "; ".join(texts))
@@ -278,12 +278,12 @@ def measure_hugging_face(
         path = contenders.save_batches(os.path.join(folder, "batches.npz"), [batch])
         job = contenders.Job(contenders.HUGGING_FACE, path, config.to_dict(), precision=precision)
         job = dataclasses.replace(job, device="cuda" if device == "gpu" else device)
-        (found,) = contenders.race({"": job}, 1, {"": TIMED_STEPS}).values()
-    if "skipped" in found:
-        return f"Hugging Face not measured: {found['skipped']}"
-    memory = found["device_megabytes"] or found["peak_megabytes"]
-    ratio = ours / found["seconds"]
-    return f"Hugging Face {found['seconds']} s, peak {memory} MB; time {ratio:.2f} of theirs"
+        (result,) = contenders.race({"": job}, 1, {"": TIMED_STEPS}).values()
+    if "skipped" in result:
+        return f"Hugging Face not measured: {result['skipped']}"
+    memory = result["device_megabytes"] or result["peak_megabytes"]
+    ratio = ours / result["seconds"]
+    return f"Hugging Face {result['seconds']} s, peak {memory} MB; time {ratio:.2f} of theirs"
 
 
 CHECKS: dict[str, tuple[str, Callable[..., Outcome]]] = {

@@ -180,16 +180,16 @@ def divided(results: Mapping[str, Any], key: str) -> dict[str, float]:
     """Returns a measurement of each contender relative to the first; skips those without it."""
     first = next(iter(results.values()))
     return {
-        name: round(found[key] / first[key], 2)
-        for name, found in results.items()
-        if key in found and key in first
+        name: round(result[key] / first[key], 2)
+        for name, result in results.items()
+        if key in result and key in first
     }
 
 
 def versions_of(results: Mapping[str, Any]) -> dict[str, str]:
     """Returns package → version, of all contenders that report versions."""
-    found = [result.get("versions", {}) for result in results.values()]
-    return {package: version for versions in found for package, version in versions.items()}
+    of_each = [result.get("versions", {}) for result in results.values()]
+    return {package: version for versions in of_each for package, version in versions.items()}
 
 
 def save_batches(path: str, batches: Sequence[Batch]) -> str:
@@ -203,12 +203,12 @@ def save_batches(path: str, batches: Sequence[Batch]) -> str:
 
 def load_batches(path: str) -> list[dict[str, NDArray[Any]]]:
     """Returns the batches in a file written by `save_batches`."""
-    found: dict[int, dict[str, NDArray[Any]]] = {}
+    batches: dict[int, dict[str, NDArray[Any]]] = {}
     with np.load(path) as arrays:
         for key in arrays:
             number, name = key.split("/")
-            found.setdefault(int(number), {})[name] = arrays[key]
-    return [found[number] for number in sorted(found)]
+            batches.setdefault(int(number), {})[name] = arrays[key]
+    return [batches[number] for number in sorted(batches)]
 
 
 def pretraining_batch(rows: int, length: int, predictions: int, vocab_size: int) -> Batch:

@@ -139,10 +139,10 @@ def variables_of(step: Any) -> list[tf.Variable]:
     """Returns all variables that a `TrainStep` reads or assigns, each once."""
     optimizer = step.optimizer
     scale = step.loss_scale
-    found = [*step.model.variables, *optimizer.variables, optimizer.iterations]
-    found += [optimizer._current_learning_rate]
-    found += [scale.value, scale.good_steps] if scale is not None else []
-    return each_once(found)
+    variables = [*step.model.variables, *optimizer.variables, optimizer.iterations]
+    variables += [optimizer._current_learning_rate]
+    variables += [scale.value, scale.good_steps] if scale is not None else []
+    return each_once(variables)
 
 
 def each_once(variables: Iterable[tf.Variable]) -> list[tf.Variable]:

@@ -137,10 +137,10 @@ def compare(reference: Reference) -> dict:
         for theirs in [expected[f"gradient/{name}"]]
     ]
     layers = encoded["hidden_states"][1:]
-    found = {"sequence_output": layers[-1]}
-    found |= {f"encoder_layer_{i:02d}": layer for i, layer in enumerate(layers)}
+    ours = {"sequence_output": layers[-1]}
+    ours |= {f"encoder_layer_{i:02d}": layer for i, layer in enumerate(layers)}
     return {
-        "layers": max(largest(found[name], expected[name]) for name in found if name in expected),
+        "layers": max(largest(ours[name], expected[name]) for name in ours if name in expected),
         "pooled_output": largest(encoded["pooled_output"], expected["pooled_output"]),
         "loss": largest(loss, total_loss(reference.inputs, expected)),
         "gradients_relative": float(max(relative)) if relative else None,

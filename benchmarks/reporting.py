@@ -164,16 +164,16 @@ def _cell(value: str | int | float) -> str:
 def _describe_run(path: str, versions: Mapping[str, str]) -> str:
     """Returns the command of this process as a block of code, and the conditions of the run."""
     command = ["python", os.path.relpath(sys.argv[0], ROOT), *sys.argv[1:]]
-    found = conditions()
-    instructions = f" with {' and '.join(found['instructions'])}" if found["instructions"] else ""
-    packages = found["versions"] | dict(versions)
+    facts = conditions()
+    instructions = f" with {' and '.join(facts['instructions'])}" if facts["instructions"] else ""
+    packages = facts["versions"] | dict(versions)
     listed = ", ".join(f"{package} {version}" for package, version in packages.items())
     changes = " with uncommitted changes" if _has_changes(path) else ""
     today = time.strftime("%Y-%m-%d")
     return (
         f"    {shlex.join(command)}\n\n"
-        f"{found['cores']} cores of {found['machine']}{instructions}, load {found['load']} at the "
-        f"start. Commit {found['commit']}{changes}, {today}. {listed}."
+        f"{facts['cores']} cores of {facts['machine']}{instructions}, load {facts['load']} at the "
+        f"start. Commit {facts['commit']}{changes}, {today}. {listed}."
     )
 
 

@@ -136,7 +136,7 @@ def bytes_of(text: str) -> int:
 
 def matmul_flops(text: str) -> dict[str, float]:
     """Returns the FLOPs of the matmuls in the text of a program, by the dtype of their operands."""
-    found: dict[str, float] = {}
+    flops: dict[str, float] = {}
     types: dict[str, tuple[str, list[int]]] = {}
     for line in text.splitlines():
         if not (match := DEFINITION.match(line)) or not (shape := SHAPE.match(match[2])):
@@ -146,8 +146,8 @@ def matmul_flops(text: str) -> dict[str, float]:
             dtype, sizes = types[dot[1]]
             summed = math.prod(sizes[int(axis)] for axis in dot[2].split(",") if axis)
             size = math.prod(types[match[1]][1])
-            found[dtype] = found.get(dtype, 0.0) + 2.0 * size * summed
-    return found
+            flops[dtype] = flops.get(dtype, 0.0) + 2.0 * size * summed
+    return flops
 
 
 def cublas_costs(text: str) -> tuple[float, float]:
@@ -161,8 +161,8 @@ def cublas_costs(text: str) -> tuple[float, float]:
     for line in text.splitlines():
         if not (match := DEFINITION.match(line)):
             continue
-        found = SHAPE.search(match[2])  # of a tuple, the first: the result without the workspace
-        types[match[1]] = found[0] if found else ""
+        shape = SHAPE.search(match[2])  # of a tuple, the first: the result without the workspace
+        types[match[1]] = shape[0] if shape else ""
         if not (call := CUBLAS.search(line)):
             continue
         arguments = [types[name.strip().rpartition("%")[2]] for name in call[1].split(",")]
@@ -181,12 +181,12 @@ def dimensions(text: str) -> list[int]:
 
 def collectives(text: str) -> dict[str, list[int]]:
     """Returns the number and the bytes of the operations across replicas in a compiled program."""
-    found: dict[str, list[int]] = {}
+    totals: dict[str, list[int]] = {}
     for shape, operation in COLLECTIVE.findall(text):
-        total = found.setdefault(operation, [0, 0])
+        total = totals.setdefault(operation, [0, 0])
         total[0] += 1
         total[1] += bytes_of(shape)
-    return found
+    return totals
 
 
 def read(path: str) -> tuple[Any, Any]:

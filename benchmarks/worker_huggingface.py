@@ -92,13 +92,13 @@ def make_openvino(model: Any, precision: str) -> Callable[[Mapping[str, Any]], A
 
 def read_batches(path: str, device: str) -> list[dict[str, Any]]:
     """Returns the batches of the job as tensors, integers as int64, as PyTorch requires."""
-    found = []
+    batches = []
     for arrays in contenders.load_batches(path):
         tensors = {name: torch.from_numpy(value).to(device) for name, value in arrays.items()}
-        found.append(
+        batches.append(
             {name: x if x.is_floating_point() else x.long() for name, x in tensors.items()}
         )
-    return found
+    return batches
 
 
 def make_forward(model: Any, job: dict[str, Any]) -> Any:

@@ -45,8 +45,8 @@ def main() -> None:
     def loss_of(weights, others, ids, mask, segments, positions, words, weight, order):
         inputs = [ids, mask, segments, positions]
         (logits, scores), _ = model.stateless_call(weights, others, inputs, training=True)
-        found = jax.nn.log_softmax(logits.astype(jnp.float32))
-        losses = -jnp.take_along_axis(found, words[..., None], -1)[..., 0] * weight
+        log_probs = jax.nn.log_softmax(logits.astype(jnp.float32))
+        losses = -jnp.take_along_axis(log_probs, words[..., None], -1)[..., 0] * weight
         pairs = -jnp.take_along_axis(jax.nn.log_softmax(scores.astype(jnp.float32)), order, -1)
         return losses.sum() / (weight.sum() + 1e-5) + pairs.mean()
 
@@ -55,7 +55,7 @@ def main() -> None:
 
     variables = model.trainable_variables, model.non_trainable_variables
     arguments: list[Any] = [
-        [jax.ShapeDtypeStruct(x.shape, x.value.dtype) for x in found] for found in variables
+        [jax.ShapeDtypeStruct(x.shape, x.value.dtype) for x in group] for group in variables
     ]
     arguments += [spec(job["length"])] * 3 + [spec(job["predictions"])] * 2
     arguments += [spec(job["predictions"], jnp.float32), spec(1)]

@@ -41,8 +41,8 @@ def lower_ours(job: Job) -> bytes:
     step, batch = make_step(job)
 
     def gradients(batch: Any, seed: tf.Tensor) -> Any:
-        found, sums = step._gradients(batch, step.task.loss_weights(batch), seed)
-        return [*found.dense.values(), *found.embedding.values()], sums
+        computed, sums = step._gradients(batch, step.task.loss_weights(batch), seed)
+        return [*computed.dense.values(), *computed.embedding.values()], sums
 
     return lower(
         gradients, step.model.variables, job["platform"], batch, np.array((1, 2), np.int32)
@@ -79,8 +79,8 @@ def lower_model_garden(job: Job) -> bytes:
     def gradients(batch: Any) -> Any:
         with tf.GradientTape() as tape:
             loss = loss_of(batch)
-        found = tape.gradient(loss, trained)
-        return loss, [tf.convert_to_tensor(x) for x in found if x is not None]
+        computed = tape.gradient(loss, trained)
+        return loss, [tf.convert_to_tensor(x) for x in computed if x is not None]
 
     every = each_once(x for made in (encoder, words, order) for x in made.variables)
     return lower(gradients, every, job["platform"], batch)

@@ -32,14 +32,14 @@ def make_server(job: dict[str, Any]) -> Callable[[Pairs], Any]:
         loaded = tf.saved_model.load(job["folder"])  # signatures do not keep the weights alive
 
         def answer(pairs: Pairs) -> Any:
-            found = []
+            probabilities = []
             for begin in range(0, len(pairs), BATCH_SIZE):
                 first, second = zip(*pairs[begin : begin + BATCH_SIZE], strict=True)
                 outputs = loaded.signatures["texts"](
                     text_a=tf.constant(first), text_b=tf.constant(second)
                 )
-                found += outputs["probabilities"].numpy().tolist()
-            return found
+                probabilities += outputs["probabilities"].numpy().tolist()
+            return probabilities
 
         return answer
     policy = {"float32": "float32", "bfloat16": "mixed_bfloat16"}[job["precision"]]

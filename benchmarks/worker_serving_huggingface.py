@@ -34,8 +34,8 @@ def make_pipeline(job: dict[str, Any]) -> Callable[[Pairs], Any]:
     )
 
     def answer(pairs: Pairs) -> Any:
-        found = pipeline([{"text": first, "text_pair": second} for first, second in pairs])
-        return [[entry["score"] for entry in sorted(row, key=_label)] for row in found]
+        results = pipeline([{"text": first, "text_pair": second} for first, second in pairs])
+        return [[entry["score"] for entry in sorted(row, key=_label)] for row in results]
 
     return answer
 
@@ -51,7 +51,7 @@ def make_openvino(job: dict[str, Any]) -> Callable[[Pairs], Any]:
     predict = worker_huggingface.make_openvino(model, job["precision"])
 
     def answer(pairs: Pairs) -> Any:
-        found = []
+        probabilities = []
         for begin in range(0, len(pairs), BATCH_SIZE):
             batch = tokenizer(
                 pairs[begin : begin + BATCH_SIZE],
@@ -60,8 +60,8 @@ def make_openvino(job: dict[str, Any]) -> Callable[[Pairs], Any]:
                 max_length=MAX_LENGTH,
                 return_tensors="np",
             )
-            found += predict(batch).tolist()
-        return found
+            probabilities += predict(batch).tolist()
+        return probabilities
 
     return answer
 

@@ -78,10 +78,10 @@ def count_reading() -> None:
         return io.BufferedReader(CountedFile(open_unbuffered(path)), size)
 
     def read_counted(path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        found = read_ranges(path, ranges)
+        contents = read_ranges(path, ranges)
         if files.is_remote(path):  # others are opened without a buffer
-            CountedFile.total += sum(map(len, found))
-        return found
+            CountedFile.total += sum(map(len, contents))
+        return contents
 
     files.open_binary = open_counted
     files.open_unbuffered = lambda path: CountedFile(open_unbuffered(path))

@@ -76,8 +76,8 @@ def find_sources(folders: Sequence[str] = (), manual_folder: str = MANUAL_PAGES)
         manual_folder: folder with man1, man2 and so on; may be absent, and empty for none.
     """
     folders = folders or [*site.getsitepackages(), sysconfig.get_paths()["stdlib"]]
-    found = {source for folder in folders for source in _package_sources(folder)}
-    return sorted(found.union(_manual_sources(manual_folder)))
+    sources = {source for folder in folders for source in _package_sources(folder)}
+    return sorted(sources.union(_manual_sources(manual_folder)))
 
 
 def _package_sources(folder: str) -> Iterator[Source]:

@@ -72,7 +72,7 @@ BULLET = re.compile(r"^\s*(?:[-*+o•]|\(?\d+[.)])\s+")
 def _module_files() -> list[tuple[str, str]]:
     """Returns name and path of each module of the standard library with source code, sorted."""
     root = sysconfig.get_paths()["stdlib"]
-    found = []
+    paths = []
     for folder, subfolders, names in os.walk(root):
         subfolders[:] = [name for name in subfolders if name not in SKIPPED_PACKAGES]
         for name in names:
@@ -80,8 +80,8 @@ def _module_files() -> list[tuple[str, str]]:
             module = os.path.relpath(path, root).removesuffix(".py").replace(os.sep, ".")
             top = module.split(".")[0]
             if name.endswith(".py") and top in sys.stdlib_module_names - SKIPPED_PACKAGES:
-                found.append((module.removesuffix(".__init__"), path))
-    return sorted(found)
+                paths.append((module.removesuffix(".__init__"), path))
+    return sorted(paths)
 
 
 def _docstrings(path: str) -> Iterator[str]:

@@ -52,7 +52,7 @@ def read_manual_page(source: str) -> str:
 
 def _styled(name: str, arguments: str) -> str:
     """Returns the text of a macro such as `.BR grep (1)`; two styles join their arguments."""
-    words = ["".join(found) for found in _ARGUMENT.findall(arguments)]
+    words = ["".join(parts) for parts in _ARGUMENT.findall(arguments)]
     return _unescaped(("" if len(name) == 2 and name not in ("SM", "SB") else " ").join(words))
 
 

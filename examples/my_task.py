@@ -37,11 +37,8 @@ class MultiLabel(FineTuningTask):
     selection_metric = "f1"
 
     def __init__(self, settings, config, tokenizer):
-        self.settings = settings
-        self.config = config
-        self.tokenizer = tokenizer
-        self.labels = settings.labels
-        self.outputs = {"probabilities": 0.0}
+        self.settings, self.config, self.tokenizer = settings, config, tokenizer
+        self.labels, self.outputs = settings.labels, {"probabilities": 0.0}
 
     def parse(self, row):
         labels = tables.text_cell(row, "labels").split() if "labels" in row else []
@@ -69,9 +66,8 @@ class MultiLabel(FineTuningTask):
         return {"probabilities": tf.sigmoid(outputs)}
 
     def measure(self, split, outputs, batch_size):
-        found = outputs["probabilities"] > 0.5
-        wanted = split.features.columns["label_ids"] > 0
-        return {"f1": float(2 * (found & wanted).sum() / max(found.sum() + wanted.sum(), 1))}
+        ours, gold = outputs["probabilities"] > 0.5, split.features.columns["label_ids"] > 0
+        return {"f1": float(2 * (ours & gold).sum() / max(ours.sum() + gold.sum(), 1))}
 
     def result(self, outputs):
         rows = dict(zip(self.labels, outputs["probabilities"], strict=True))

@@ -62,15 +62,15 @@ class Documents:
         """Returns document → positions in it where the segment, int [length], occurs."""
         wanted = segment.astype(np.int32).tobytes()
         width = np.dtype(np.int32).itemsize
-        found: dict[int, list[int]] = collections.defaultdict(list)
+        places: dict[int, list[int]] = collections.defaultdict(list)
         at = self._bytes.find(wanted)
         while at >= 0:
             if at % width == 0:
                 position = at // width
                 document = int(np.searchsorted(self._starts, position, side="right")) - 1
-                found[document].append(position - int(self._starts[document]))
+                places[document].append(position - int(self._starts[document]))
             at = self._bytes.find(wanted, at + 1)
-        return found
+        return places
 
     def origin(self, first: np.ndarray, second: np.ndarray, label: int) -> tuple[int, str]:
         """Returns the document of the first segment, and the kind of the pair.
@@ -197,11 +197,11 @@ def predict(settings: Settings) -> list[Answers]:
     model, tokenizer = albert_tf.from_pretrained(settings.model_dir, "pretraining")
     documents = read_documents(settings.text_file, tokenizer)
     task = PretrainingTask(model.config, *lengths)
-    found = task.find_records(settings.record_file, "record_file")
-    dataset = input_pipeline.evaluation_dataset(found, task.features, BATCH_SIZE)
+    record_files = task.find_records(settings.record_file, "record_file")
+    dataset = input_pipeline.evaluation_dataset(record_files, task.features, BATCH_SIZE)
     compute = tf.function(lambda batch: model(batch, training=False))
     answers: list[Answers] = []
-    for batch in input_pipeline.batches(dataset, found, task.features):
+    for batch in input_pipeline.batches(dataset, record_files, task.features):
         outputs = {name: output.numpy() for name, output in compute(batch).items()}
         arrays = {name: feature.numpy() for name, feature in batch.items()}
         answers += answers_to(arrays, outputs, documents)

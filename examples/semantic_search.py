@@ -40,11 +40,11 @@ def run(settings: Settings) -> str:
     queries = files.read_text(settings.queries_file).splitlines()
     embed = albert_tf.load_predictor(settings.model_dir, "embeddings", pooling="mean_last_4")
     cosines = unit_vectors(embed(queries)) @ unit_vectors(embed(texts)).T  # [queries, texts]
-    found = []
+    lines = []
     for query, scores in zip(queries, cosines, strict=True):
         best = np.argsort(-scores, kind="stable")[: settings.count]
-        found += [query, *(f"  {scores[number]:.4f}  {texts[number]}" for number in best)]
-    return "\n".join(found)
+        lines += [query, *(f"  {scores[number]:.4f}  {texts[number]}" for number in best)]
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

@@ -91,10 +91,10 @@ def data_dirs(settings: Settings) -> dict[str, str]:
     """
     folders = {"package": settings.package_task_dir, "pair": settings.pair_task_dir}
     folders |= dict.fromkeys(("sst-2", "mrpc", "rte"), settings.glue_dir)
-    found = {name: folder for name, folder in folders.items() if folder}
-    if not found:
+    given = {name: folder for name, folder in folders.items() if folder}
+    if not given:
         raise ValueError("expected --package_task_dir, --pair_task_dir or --glue_dir")
-    return found
+    return given
 
 
 def command_of(settings: Settings, name: str, start: str, data_dir: str) -> list[str]:
@@ -175,10 +175,12 @@ def table(settings: Settings) -> str:
     ]
     for name in data_dirs(settings):
         folder = os.path.join(settings.output_dir, name)
-        found = {start: accuracies(os.path.join(folder, start)) for start in (PRETRAINED, RANDOM)}
-        gain = statistics.mean(found[PRETRAINED]) - statistics.mean(found[RANDOM])
+        of_start = {
+            start: accuracies(os.path.join(folder, start)) for start in (PRETRAINED, RANDOM)
+        }
+        gain = statistics.mean(of_start[PRETRAINED]) - statistics.mean(of_start[RANDOM])
         constant = constant_accuracy(os.path.join(folder, RANDOM))
-        both = f"{cells(found[PRETRAINED])} | {cells(found[RANDOM])}"
+        both = f"{cells(of_start[PRETRAINED])} | {cells(of_start[RANDOM])}"
         lines.append(f"| {TASKS[name].title} | {both} | {gain:+.3f} | {constant:.3f} |")
     return "\n".join(lines)
 

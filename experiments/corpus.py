@@ -45,13 +45,13 @@ def vocabulary_file(output_dir: str, table: Table) -> str:
 def constant_answers(output_dir: str, table: Table) -> dict[str, float]:
     """Returns the accuracies of the best constant answers, with the names of a run's results."""
     labels = demo_report.count_labels(output_dir)
-    found = {"task": max(labels.values()) / labels.total()}
+    answers = {"task": max(labels.values()) / labels.total()}
     for name, held_out in table.held_out.items():
         judged = records_of(output_dir, table, "held_out", held_out.get("data", {}))
         chance = demo_report.count_chance(judged)
-        found[f"{name}/masked"] = chance.masked_lm_accuracy
-        found[f"{name}/sentence"] = chance.sentence_order_accuracy
-    return found
+        answers[f"{name}/masked"] = chance.masked_lm_accuracy
+        answers[f"{name}/sentence"] = chance.sentence_order_accuracy
+    return answers
 
 
 def training_part(table: Table) -> str:

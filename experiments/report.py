@@ -72,8 +72,8 @@ def read_table(name: str) -> Table:
     """
     path = name if name.endswith(".json") else os.path.join(TABLES, f"{name}.json")
     if not files.is_file(path):
-        known = sorted(entry[:-5] for entry in os.listdir(TABLES) if entry.endswith(".json"))
-        raise ValueError(f"--table={name}: expected a file .json, or one of {', '.join(known)}")
+        tables = sorted(entry[:-5] for entry in os.listdir(TABLES) if entry.endswith(".json"))
+        raise ValueError(f"--table={name}: expected a file .json, or one of {', '.join(tables)}")
     try:
         table = Table(**files.read_json(path))
     except TypeError as error:
@@ -87,11 +87,11 @@ def read_table(name: str) -> Table:
     return table
 
 
-def _check_known(place: str, names: Iterable[str], known: Sequence[str]) -> None:
+def _check_known(place: str, names: Iterable[str], expected: Sequence[str]) -> None:
     """Refuses a name that nothing would read."""
     for name in names:
-        if name not in known:
-            raise ValueError(f"{place}: unknown {name!r}; expected one of {', '.join(known)}")
+        if name not in expected:
+            raise ValueError(f"{place}: unknown {name!r}; expected one of {', '.join(expected)}")
 
 
 def folder_of(folder: str, row: str, seed: int) -> str:
@@ -101,13 +101,13 @@ def folder_of(folder: str, row: str, seed: int) -> str:
 
 def results_of(table: Table, folder: str, seeds: int) -> Results:
     """Returns the results of each row that has any, one for each seed."""
-    found: Results = {}
+    results: Results = {}
     for row in table.rows:
         places = [folder_of(folder, row, seed) for seed in range(1, seeds + 1)]
         paths = [os.path.join(place, RESULT) for place in places]
         if existing := [files.read_json(path) for path in paths if files.is_file(path)]:
-            found[row] = existing
-    return found
+            results[row] = existing
+    return results
 
 
 def keep_settings(table: Table, shared: dict[str, Any], folder: str) -> None:
@@ -147,13 +147,13 @@ def show(name: str, values: list[float]) -> str:
 
 
 def write_table(
-    table: Table, found: Results, constants: dict[str, float], folder: str, scale: float
+    table: Table, results: Results, constants: dict[str, float], folder: str, scale: float
 ) -> str:
     """Writes `table.md` and `plot.png` from the runs that are done; returns the table.
 
     Args:
         table: the experiment.
-        found: row → the results of its runs.
+        results: row → the results of its runs.
         constants: result → what the best constant answer would reach.
         folder: where to write.
         scale: of the runs, for the note below the table.
@@ -163,8 +163,8 @@ def write_table(
         f"| {' | '.join(['', *table.columns, *(f'paper: {name}' for name in of_paper)])} |",
         "|---" * (1 + len(table.columns) + len(of_paper)) + "|",
     ]
-    for row, results in found.items():
-        cells = [show(key, [one[key] for one in results]) for key in table.columns.values()]
+    for row, runs in results.items():
+        cells = [show(key, [one[key] for one in runs]) for key in table.columns.values()]
         paper = table.rows[row].get("paper", {})
         cells += [str(paper.get(name, "")) for name in of_paper]
         lines.append(f"| {' | '.join([row, *cells])} |")
@@ -172,26 +172,26 @@ def write_table(
         f"{constants[key]:.3f}" if key in constants else "" for key in table.columns.values()
     ]
     lines.append(f"| {' | '.join(['constant answer', *answers, *('' for _ in of_paper)])} |")
-    counts = sorted({len(results) for results in found.values()})
+    counts = sorted({len(runs) for runs in results.values()})
     note = f"{table.title}, {'/'.join(map(str, counts))} seeds, scale {scale:g}. Paper: "
     text = "\n".join([*lines, "", note + table.source]) + "\n"
     with files.write_atomically(os.path.join(folder, "table.md")) as stream:
         stream.write(text)
     with files.write_atomically(os.path.join(folder, "plot.png"), "wb") as stream:
-        draw(table, found).savefig(stream, format="png", dpi=100)
+        draw(table, results).savefig(stream, format="png", dpi=100)
     return text
 
 
-def draw(table: Table, found: Results) -> Figure:
+def draw(table: Table, results: Results) -> Figure:
     """Draws each accuracy of the table as bars with the standard deviation over the seeds."""
     shown = {title: key for title, key in table.columns.items() if "/" in key or key == "task"}
-    figure = Figure(figsize=(3.2 * len(shown), 0.5 * len(found) + 1.5), layout="constrained")
+    figure = Figure(figsize=(3.2 * len(shown), 0.5 * len(results) + 1.5), layout="constrained")
     axes = figure.subplots(1, len(shown), sharey=True, squeeze=False)[0]
     for axis, (title, key) in zip(axes, shown.items(), strict=True):
-        values = [[one[key] for one in results] for results in found.values()]
+        values = [[one[key] for one in runs] for runs in results.values()]
         errors = [statistics.stdev(some) if len(some) > 1 else 0.0 for some in values]
         means = list(map(statistics.mean, values))
-        axis.barh(list(found), means, xerr=errors, color="tab:blue", alpha=0.7, capsize=3)
+        axis.barh(list(results), means, xerr=errors, color="tab:blue", alpha=0.7, capsize=3)
         margin = 0.3 * (max(means) - min(means)) + max(errors) + 0.002
         axis.set_xlim(max(0.0, min(means) - 2 * margin), max(means) + margin)
         axis.set_title(title)

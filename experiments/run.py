@@ -102,8 +102,8 @@ def run_row(settings: Settings, table: Table, folder: str) -> None:
     for name, held_out in table.held_out.items():
         judged = records_of(output_dir, table, "held_out", held_out.get("data", {}))
         judge = make_judge(config | held_out.get("config", {}), table, objective)
-        found = evaluate(judge, judged, checkpoint)
-        result |= {f"{name}/{metric}": value for metric, value in found.items()}
+        metrics = evaluate(judge, judged, checkpoint)
+        result |= {f"{name}/{metric}": value for metric, value in metrics.items()}
     if "task" in table.columns.values():
         result["task"] = fine_tune(settings, table, checkpoint, os.path.join(folder, "task"))
     result["seconds"] = time.monotonic() - began
@@ -176,8 +176,8 @@ def evaluate(judge: PretrainingTask, records: str, checkpoint: str) -> dict[str,
 
     model = judge.build_model()
     loading.load_weights(model, finding.find_checkpoint(checkpoint))
-    found = record_files.find_record_files([records])
-    dataset = input_pipeline.evaluation_dataset(found, judge.features, 64)
+    chosen = record_files.find_record_files([records])
+    dataset = input_pipeline.evaluation_dataset(chosen, judge.features, 64)
     metrics = Evaluator(model, judge, dataset, max_steps=100).evaluate()
     return {
         "masked": metrics["masked_lm_accuracy"],
@@ -219,8 +219,8 @@ def run_all(settings: Settings, table: Table, folder: str, constants: dict[str, 
     """
 
     def write_table() -> str:
-        found = report.results_of(table, folder, settings.seeds)
-        return report.write_table(table, found, constants, folder, settings.scale)
+        results = report.results_of(table, folder, settings.seeds)
+        return report.write_table(table, results, constants, folder, settings.scale)
 
     runs = [(row, seed) for seed in range(1, settings.seeds + 1) for row in table.rows]
     is_done = {run: files.is_file(os.path.join(folder_of(folder, *run), RESULT)) for run in runs}

@@ -139,16 +139,16 @@ def used_ids(tokenizer: FullTokenizer, paths: list[str]) -> set[int]:
     """
     import sentencepiece
 
-    found: set[int] = set()
+    ids: set[int] = set()
     model = tokenizer.sentencepiece_model
     processor = sentencepiece.SentencePieceProcessor(model_proto=model) if model else None
     for lines in read_lines(paths):
-        found.update(*tokenizer.encode_batch(lines))
+        ids.update(*tokenizer.encode_batch(lines))
         if processor is not None:
-            found.update(*processor.encode([tokenizer.preprocess(line) for line in lines]))
-    if not found:
+            ids.update(*processor.encode([tokenizer.preprocess(line) for line in lines]))
+    if not ids:
         raise ValueError(f"--corpus_file: no text in {', '.join(paths)}")
-    return found
+    return ids
 
 
 def parse_model(tokenizer: FullTokenizer) -> Any:
@@ -202,7 +202,7 @@ def read_new_tokens(path: str, tokenizer: FullTokenizer) -> dict[str, str]:
         ValueError: a token is already in the vocabulary, or the tokenizer would never find it; the
             message names the line.
     """
-    found: dict[str, str] = {}
+    tokens: dict[str, str] = {}
     for number, line in enumerate(files.read_text(path).split("\n"), 1):
         text = line.strip().removeprefix(SPIECE_UNDERLINE)
         if not text:
@@ -220,12 +220,12 @@ def read_new_tokens(path: str, tokenizer: FullTokenizer) -> dict[str, str]:
                 f"{place} would never be looked up, because the tokenizer turns it into {words}. "
                 "Write words in their normalized form."
             )
-        if piece in tokenizer.vocab or piece in found:
+        if piece in tokenizer.vocab or piece in tokens:
             raise ValueError(f"{place} is already in the vocabulary. Remove this line.")
-        found[piece] = text
-    if not found:
+        tokens[piece] = text
+    if not tokens:
         raise ValueError(f"{path}: no token to add; expected one per line")
-    return found
+    return tokens
 
 
 def make_edit(settings: Settings, tokenizer: FullTokenizer, texts: dict[str, str]) -> Edit:

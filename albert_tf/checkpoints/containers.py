@@ -240,17 +240,17 @@ def _open_hdf5(path: str) -> WeightFile:
     def collect(_: str, item: Any) -> None:
         for name in item.attrs.get("weight_names", ()):
             text = name.decode() if isinstance(name, bytes) else str(name)
-            found = item[text]
-            if found.dtype.kind not in "fiu":
+            entry = item[text]
+            if entry.dtype.kind not in "fiu":
                 raise ValueError(f"{text!r} is not a numeric array")
-            is_virtual = found.is_virtual or found.external
-            if is_virtual or found.file.filename != item.file.filename:
+            is_virtual = entry.is_virtual or entry.external
+            if is_virtual or entry.file.filename != item.file.filename:
                 raise ValueError(f"{text!r} is in another file. Copy it into this one")
-            if found.nbytes > most_bytes:  # a few bytes may claim to be any number of zeros
-                raise ValueError(f"{text!r} would take {found.nbytes / 2**30:.3g} GiB unpacked")
+            if entry.nbytes > most_bytes:  # a few bytes may claim to be any number of zeros
+                raise ValueError(f"{text!r} would take {entry.nbytes / 2**30:.3g} GiB unpacked")
             if text not in places:
-                places[text] = found.name
-                shapes[text] = found.shape
+                places[text] = entry.name
+                shapes[text] = entry.shape
 
     def read(name: str) -> np.ndarray:
         with _opened_hdf5(path) as opened:

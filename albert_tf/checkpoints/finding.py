@@ -102,17 +102,17 @@ def find_checkpoint(path: str) -> str:
         path = newest_export(path)
         if path != folder:
             logging.info("%s contains exported models: using %s", folder, path)
-        found = _candidates(path)
-        found = _of_run(path, found) or found
-        if not found:
+        prefixes = _candidates(path)
+        prefixes = _of_run(path, prefixes) or prefixes
+        if not prefixes:
             raise FileNotFoundError(
                 f"{path}: this folder contains no checkpoint. Expected: {ACCEPTED}"
             )
-        if len(found) > 1:
+        if len(prefixes) > 1:
             raise ValueError(
-                f"{path} contains several checkpoints, choose one: {', '.join(sorted(found))}"
+                f"{path} contains several checkpoints, choose one: {', '.join(sorted(prefixes))}"
             )
-        path = os.path.join(path, found[0])
+        path = os.path.join(path, prefixes[0])
     prefix = re.sub(r"\.(index|meta|data-\d+-of-\d+)$", "", path)
     if files.exists(prefix + ".index"):
         _check_shards(prefix)
@@ -124,8 +124,8 @@ def find_checkpoint(path: str) -> str:
 
 def _of_run(folder: str, candidates: list[str]) -> list[str]:
     """Returns the best checkpoint of a run, or else the newest one; [] if there is none."""
-    found = (NUMBERED.fullmatch(name) for name in candidates)
-    numbered = sorted((int(match[1]), match[0]) for match in found if match)
+    matches = (NUMBERED.fullmatch(name) for name in candidates)
+    numbered = sorted((int(match[1]), match[0]) for match in matches if match)
     names = [name for _, name in numbered] + [BEST] * (BEST in candidates)
     if len(names) > 1:
         logging.info("%s contains several checkpoints: using %s", folder, names[-1])
@@ -135,12 +135,12 @@ def _of_run(folder: str, candidates: list[str]) -> list[str]:
 def _candidates(folder: str) -> list[str]:
     ignored = (".", record_index.FOLDER)  # hidden files, and the indexes of records
     names = [name for name in files.list_directory(folder) if not name.startswith(ignored)]
-    found = [name[: -len(".index")] for name in names if name.endswith(".index")]
+    prefixes = [name[: -len(".index")] for name in names if name.endswith(".index")]
     if SAVED_MODEL in names:
-        found.append(_VARIABLES)
+        prefixes.append(_VARIABLES)
     same_model = [name for name in _HUGGING_FACE_FILES if name in names]
     others = [name for name in names if _OTHER_FILES.search(name) and name not in same_model]
-    return found + same_model[:1] + others
+    return prefixes + same_model[:1] + others
 
 
 def newest_export(folder: str) -> str:
@@ -224,8 +224,8 @@ def list_checkpoints(directory: str, names_of: re.Pattern[str] = NUMBERED) -> di
         for name in files.list_directory(directory)
         if name.endswith(".index")
     )
-    found = map(names_of.fullmatch, names)
-    steps = {int(match[1]): os.path.join(directory, match[0]) for match in found if match}
+    matches = map(names_of.fullmatch, names)
+    steps = {int(match[1]): os.path.join(directory, match[0]) for match in matches if match}
     return dict(sorted(steps.items()))
 
 
@@ -236,17 +236,17 @@ def find_config(folder: str) -> str:
         FileNotFoundError: there is no config. The message lists the files of the folder.
         ValueError: there are several different configs. The message lists them.
     """
-    found = _find(folder, CONFIG_PATTERNS)
-    if not found:
+    config_files = _find(folder, CONFIG_PATTERNS)
+    if not config_files:
         raise _missing(
             folder, "config", CONFIG_PATTERNS, "config_file=…, a program's --albert_config_file"
         )
-    if len({json.dumps(files.read_json(path), sort_keys=True) for path in found}) > 1:
+    if len({json.dumps(files.read_json(path), sort_keys=True) for path in config_files}) > 1:
         raise ValueError(
             f"{folder} contains several configs; choose one (config_file=…, --albert_config_file): "
-            f"{', '.join(found)}"
+            f"{', '.join(config_files)}"
         )
-    return found[0]
+    return config_files[0]
 
 
 def find_vocabulary(folder: str) -> tuple[str | None, str | None]:
@@ -259,15 +259,15 @@ def find_vocabulary(folder: str) -> tuple[str | None, str | None]:
         FileNotFoundError: there is no vocabulary. The message lists the files of the folder.
         ValueError: there are several vocabularies. The message lists them.
     """
-    found = list_vocabularies(folder)
-    if len(found) > 1:
+    vocabularies = list_vocabularies(folder)
+    if len(vocabularies) > 1:
         raise ValueError(
             f"{folder} contains several vocabularies; choose one (spm_model_file=…, vocab_file=…): "
-            f"{', '.join(found)}"
+            f"{', '.join(vocabularies)}"
         )
-    if found:
-        is_sentencepiece = found[0].endswith(".model")
-        return (None, found[0]) if is_sentencepiece else (found[0], None)
+    if vocabularies:
+        is_sentencepiece = vocabularies[0].endswith(".model")
+        return (None, vocabularies[0]) if is_sentencepiece else (vocabularies[0], None)
     named = _vocabulary_of_run(folder)
     if not named or not all(map(files.exists, named.values())):
         gone = f" ({run_record.FILE} names {', '.join(named.values())}: missing)" if named else ""
@@ -312,8 +312,8 @@ def has_trained(output_dir: str) -> bool:
 
 def read_labels(folder: str) -> list[str]:
     """Returns the label names of an exported model; [] if there are none."""
-    found = _find(folder, (LABELS_FILE,))
-    return files.read_text(found[0]).splitlines() if found else []
+    paths = _find(folder, (LABELS_FILE,))
+    return files.read_text(paths[0]).splitlines() if paths else []
 
 
 def _find(folder: str, patterns: tuple[str, ...]) -> list[str]:

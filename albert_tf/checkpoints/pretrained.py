@@ -138,8 +138,8 @@ class ModelSource:
             spm_model_file,
             max_length=self.config.max_position_embeddings,
         )
-        found = run_record.of_tokenizer(tokenizer, self.vocabulary_file)
-        is_known = run_record.check_vocabulary(self.records, found) is not None
+        identity = run_record.of_tokenizer(tokenizer, self.vocabulary_file)
+        is_known = run_record.check_vocabulary(self.records, identity) is not None
         entries = tokenizer.vocab_size
         vocab_size = self.config.vocab_size
         message = (

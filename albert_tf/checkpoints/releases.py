@@ -132,8 +132,8 @@ def named(name: str) -> Release | None:
     True
     """
     name = name.removeprefix(_HUB).rstrip("/")
-    found = (row for row in downloadable() if name == row.name or name in row.aliases)
-    return next(found, None)
+    releases = (row for row in downloadable() if name == row.name or name in row.aliases)
+    return next(releases, None)
 
 
 def checksum(values: np.ndarray) -> int:
@@ -148,9 +148,11 @@ def containing(tensors: Mapping[str, np.ndarray]) -> Release | None:
     Args:
         tensors: variable name → value, such as those of the encoder.
     """
-    found = {name: checksum(value) for name, value in tensors.items()}
-    matching = (known for known in known_releases() if found.items() <= known.tensors.items())
-    return next(matching, None) if found else None
+    checksums = {name: checksum(value) for name, value in tensors.items()}
+    matching = (
+        release for release in known_releases() if checksums.items() <= release.tensors.items()
+    )
+    return next(matching, None) if checksums else None
 
 
 def identify(path: str, tensors: Mapping[str, np.ndarray]) -> ReleaseReport:
@@ -163,20 +165,20 @@ def identify(path: str, tensors: Mapping[str, np.ndarray]) -> ReleaseReport:
         path: the checkpoint, for the report.
         tensors: its weights, as returned by `loading.read_weights`.
     """
-    found = {name: checksum(value) for name, value in tensors.items()}
-    best = max(known_releases(), key=lambda release: _num_same(found, release))
-    if not _num_same(found, best):
-        return ReleaseReport(path, None, [], [], [], sorted(found))
-    common = sorted(found.keys() & best.tensors.keys())
+    checksums = {name: checksum(value) for name, value in tensors.items()}
+    best = max(known_releases(), key=lambda release: _num_same(checksums, release))
+    if not _num_same(checksums, best):
+        return ReleaseReport(path, None, [], [], [], sorted(checksums))
+    common = sorted(checksums.keys() & best.tensors.keys())
     return ReleaseReport(
         path,
         best,
-        same=[name for name in common if found[name] == best.tensors[name]],
-        altered=[name for name in common if found[name] != best.tensors[name]],
-        missing=sorted(best.tensors.keys() - found.keys()),
-        added=sorted(found.keys() - best.tensors.keys()),
+        same=[name for name in common if checksums[name] == best.tensors[name]],
+        altered=[name for name in common if checksums[name] != best.tensors[name]],
+        missing=sorted(best.tensors.keys() - checksums.keys()),
+        added=sorted(checksums.keys() - best.tensors.keys()),
     )
 
 
-def _num_same(found: Mapping[str, int], release: Release) -> int:
-    return sum(found.get(name) == crc for name, crc in release.tensors.items())
+def _num_same(checksums: Mapping[str, int], release: Release) -> int:
+    return sum(checksums.get(name) == crc for name, crc in release.tensors.items())

@@ -121,13 +121,13 @@ class TrainedWith:
 
     def with_labels(self, labels: Sequence[str]) -> TrainedWith:
         """Returns a copy with the labels of the model; unchanged if there are none."""
-        found = {LABELS: json.dumps(labels, ensure_ascii=False)} if labels else {}
-        return dataclasses.replace(self, identity=self.identity | found)
+        entry = {LABELS: json.dumps(labels, ensure_ascii=False)} if labels else {}
+        return dataclasses.replace(self, identity=self.identity | entry)
 
     def with_task(self, name: str) -> TrainedWith:
         """Returns a copy with the name of the model's task; unchanged if it is empty."""
-        found = {TASK: name} if name else {}
-        return dataclasses.replace(self, identity=self.identity | found)
+        entry = {TASK: name} if name else {}
+        return dataclasses.replace(self, identity=self.identity | entry)
 
     def only(self, names: Collection[str]) -> TrainedWith:
         """Returns a copy with only the given names and their paths."""
@@ -159,8 +159,8 @@ def content(folder: str) -> dict[str, Any]:
     if IDENTITY not in entries and files.exists(path):
         entries |= files.read_own_json(path, typing.get_type_hints(TrainedWith))
     for name in (TASK, REPORTING):
-        if found := _find_entry(folder, name, own)[0]:
-            entries[name] = found
+        if value := _find_entry(folder, name, own)[0]:
+            entries[name] = value
     return entries
 
 
@@ -171,8 +171,8 @@ def _read_own(folder: str) -> dict[str, Any]:
         return {}
     text = files.read_text(path)
     entries = files.parse_own_json(text, {}, path)
-    known = {name: kind for name, kind in _KINDS.items() if name in entries}
-    return files.parse_own_json(text, known, path)
+    kinds = {name: kind for name, kind in _KINDS.items() if name in entries}
+    return files.parse_own_json(text, kinds, path)
 
 
 def _find_entry(
@@ -268,8 +268,8 @@ def read_settings(folder: str) -> dict[str, str]:
         ValueError: a file of the run is damaged.
     """
     texts = {name: _as_text(value) for name, value in read_flags(folder)[0].items()}
-    known = read(folder) or TrainedWith({})
-    return texts | known.others | known.identity
+    recorded = read(folder) or TrainedWith({})
+    return texts | recorded.others | recorded.identity
 
 
 def read_objective(folder: str) -> str:
@@ -281,11 +281,13 @@ def read_objective(folder: str) -> str:
     Raises:
         ValueError: a file of the run is damaged.
     """
-    found = read_settings(folder).get(OBJECTIVE, SOP)
-    if found in OBJECTIVES:
-        return found
+    objective = read_settings(folder).get(OBJECTIVE, SOP)
+    if objective in OBJECTIVES:
+        return objective
     text = "%s: trained with sentence_objective=%s, which is not registered here (only %s)"
-    logging.warning(text + ": the sentence head is left out", folder, found, ", ".join(OBJECTIVES))
+    logging.warning(
+        text + ": the sentence head is left out", folder, objective, ", ".join(OBJECTIVES)
+    )
     return NONE
 
 
@@ -295,8 +297,8 @@ def read_task(folder: str) -> str:
     Raises:
         ValueError: a file of the run is damaged.
     """
-    known = read(folder)
-    return "" if known is None else known.identity.get(TASK, "")
+    recorded = read(folder)
+    return "" if recorded is None else recorded.identity.get(TASK, "")
 
 
 def values_of(
@@ -449,8 +451,8 @@ def record_results(output_dir: str, results: Mapping[str, Mapping[str, Any]]) ->
     Raises:
         ValueError: the file is damaged.
     """
-    found = read_results(output_dir) | dict(results)
-    merged = {phase: found[phase] for phase in PHASES if phase in found}
+    all_results = read_results(output_dir) | dict(results)
+    merged = {phase: all_results[phase] for phase in PHASES if phase in all_results}
     _write_json(output_dir, RESULTS_FILE, merged)
     return merged
 
@@ -464,8 +466,8 @@ def read_results(output_dir: str) -> dict[str, dict[str, Any]]:
     path = os.path.join(output_dir, RESULTS_FILE)
     if not files.exists(path):
         return {}
-    known = files.read_own_json(path, dict.fromkeys(PHASES, dict | None))
-    return {phase: known[phase] for phase in PHASES if known.get(phase) is not None}
+    results = files.read_own_json(path, dict.fromkeys(PHASES, dict | None))
+    return {phase: results[phase] for phase in PHASES if results.get(phase) is not None}
 
 
 def to_json(values: Mapping[str, Any], indent: int | None = 1) -> str:
@@ -606,8 +608,8 @@ def _log_others(output_dir: str, before: TrainedWith, now: TrainedWith) -> None:
         run.others | {n: p for n, p in run.paths.items() if before.is_same(now, n)}
         for run in (before, now)
     ]
-    known = both[0].keys() & both[1].keys()
-    old, new = ({name: texts[name] for name in known} for texts in both)
+    common = both[0].keys() & both[1].keys()
+    old, new = ({name: texts[name] for name in common} for texts in both)
     table = differences_table({"before": old, "now": new})
     if table:
         logging.info("%s: changes that do not affect the result:\n%s", output_dir, table)
@@ -653,16 +655,16 @@ def check_vocabulary(folder: str, vocabulary: TrainedWith) -> TrainedWith | None
     Raises:
         ValueError: the model was trained with another vocabulary. The message names both.
     """
-    known = read(folder)
-    if known is None or VOCABULARY not in known.identity:
+    recorded = read(folder)
+    if recorded is None or VOCABULARY not in recorded.identity:
         return None
-    if not known.is_same(vocabulary, VOCABULARY):
+    if not recorded.is_same(vocabulary, VOCABULARY):
         raise ValueError(
             f"the model in {folder} was trained with another vocabulary: "
-            f"{known.show(VOCABULARY)}; now it is {vocabulary.show(VOCABULARY)}. Use the "
+            f"{recorded.show(VOCABULARY)}; now it is {vocabulary.show(VOCABULARY)}. Use the "
             "vocabulary of the training."
         )
-    return known.only(OF_TEXT)
+    return recorded.only(OF_TEXT)
 
 
 def check_labels(folder: str, labels: Sequence[str], path: str) -> None:
@@ -676,13 +678,13 @@ def check_labels(folder: str, labels: Sequence[str], path: str) -> None:
     Raises:
         ValueError: they differ in number, order or name. The message has both lists.
     """
-    known = read(folder)
-    found = json.dumps(labels, ensure_ascii=False)
-    expected = found if known is None else known.identity.get(LABELS, found)
-    if found != expected:
+    recorded = read(folder)
+    encoded = json.dumps(labels, ensure_ascii=False)
+    expected = encoded if recorded is None else recorded.identity.get(LABELS, encoded)
+    if encoded != expected:
         raise ValueError(
-            f"{path} lists the labels {found}, but the model was trained with {expected}. Restore "
-            "these in this order: each label is the name of an output."
+            f"{path} lists the labels {encoded}, but the model was trained with {expected}. "
+            "Restore these in this order: each label is the name of an output."
         )
 
 

@@ -69,12 +69,12 @@ def _find_splits(data_dir: str, options: CustomDataSettings) -> dict[str, tuple[
     is_empty = True
     for split in ("train", "dev", "test"):
         names = [split + extension for extension in EXTENSIONS]
-        found = [name for name in names if files.is_file(os.path.join(data_dir, name))]
-        if len(found) > 1:
-            raise ValueError(f"{data_dir} contains {' and '.join(found)}: keep only one of them")
-        is_empty = is_empty and not found
+        existing = [name for name in names if files.is_file(os.path.join(data_dir, name))]
+        if len(existing) > 1:
+            raise ValueError(f"{data_dir} contains {' and '.join(existing)}: keep only one of them")
+        is_empty = is_empty and not existing
         splits[split] = tuple(
-            Source(name, columns, options.has_header, is_custom=True) for name in found or names
+            Source(name, columns, options.has_header, is_custom=True) for name in existing or names
         )
     if is_empty:
         raise FileNotFoundError(
@@ -149,8 +149,8 @@ def remembered_labels(folder: str) -> tuple[str, ...]:
     Raises:
         ValueError: the file is corrupt.
     """
-    known = read_task(folder)
-    return () if known is None else known.labels
+    recorded = read_task(folder)
+    return () if recorded is None else recorded.labels
 
 
 def read_task(folder: str) -> RememberedTask | None:
@@ -159,12 +159,15 @@ def read_task(folder: str) -> RememberedTask | None:
     Raises:
         ValueError: the file is corrupt, or has other labels than the model.
     """
-    known, path = run_record.read_details(folder, _TASK_FIELDS)
-    if not known:
+    recorded, path = run_record.read_details(folder, _TASK_FIELDS)
+    if not recorded:
         return None
-    run_record.check_labels(folder, known["labels"], path)
+    run_record.check_labels(folder, recorded["labels"], path)
     return RememberedTask(
-        known["task_name"], known["folder"], tuple(known["labels"]), known["is_regression"]
+        recorded["task_name"],
+        recorded["folder"],
+        tuple(recorded["labels"]),
+        recorded["is_regression"],
     )
 
 
@@ -204,14 +207,14 @@ def check_task(folder: str, task: ClassificationTask, is_training: bool) -> None
     Raises:
         ValueError: the model belongs to another task; the message names both.
     """
-    known = read_task(folder)
-    if known is None:
+    recorded = read_task(folder)
+    if recorded is None:
         return
-    is_same = (known.labels, known.is_regression) == (task.labels, task.is_regression)
-    if not is_same or (is_training and known.folder != task.folder):
+    is_same = (recorded.labels, recorded.is_regression) == (task.labels, task.is_regression)
+    if not is_same or (is_training and recorded.folder != task.folder):
         raise ValueError(
-            f"{folder} contains a model of the task {known.task_name} with the labels "
-            f"{_all(known.labels)}, not {task.name} with {_all(task.labels)}. Use another "
+            f"{folder} contains a model of the task {recorded.task_name} with the labels "
+            f"{_all(recorded.labels)}, not {task.name} with {_all(task.labels)}. Use another "
             "--output_dir; to start from this model, pass it as --init_checkpoint."
         )
 

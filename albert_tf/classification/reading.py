@@ -220,22 +220,22 @@ def _find_columns(
         places = dict(zip(tables.normalized(row), row, strict=True))
     elif header:
         places = {name: place for place, name in reversed([*enumerate(tables.normalized(header))])}
-    found: dict[str, Column | None] = {}
+    columns: dict[str, Column | None] = {}
     for field, usual in USUAL_NAMES.items():
         column: Column | None = getattr(asked, field)
         if isinstance(column, int):
-            found[field] = column
+            columns[field] = column
             continue
         names = usual if column is None else (column,)
-        found[field] = next((places[n] for n in tables.normalized(names) if n in places), None)
+        columns[field] = next((places[n] for n in tables.normalized(names) if n in places), None)
         is_optional = is_test if field == "label" else column is None and field != "text_a"
-        if found[field] is None and not is_optional:
+        if columns[field] is None and not is_optional:
             raise ValueError(
                 f"{path}, line 1: no column {' or '.join(map(repr, names))} among "
                 f"{files.listed(row)}. Set --{field}_column to its name, or to its index, "
                 "starting at 0."
             )
-    return Columns(**found)
+    return Columns(**columns)
 
 
 def find_file(task: ClassificationTask, data_dir: str, split: str) -> tuple[Source, str]:

@@ -232,8 +232,8 @@ class Classifier(FineTuningTask):
         """Returns the metrics of the best checkpoint as text, or the last step if there is none."""
         best = self.best_of(evaluations)
         step = (best or evaluations[-1]).step
-        found = {"global_step": step} | (best.metrics if best else {})
-        return f"best checkpoint of {output_dir}\n{results.format_metrics(found)}"
+        row = {"global_step": step} | (best.metrics if best else {})
+        return f"best checkpoint of {output_dir}\n{results.format_metrics(row)}"
 
     def write_dev_predictions(
         self, output_dir: str, split: Split, predict: Callable[[], Outputs]
@@ -251,9 +251,9 @@ class Classifier(FineTuningTask):
         logging.info("Predictions of %d examples: %s", len(split.data), ", ".join(paths))
         if not split.data.has_labels:
             return ""
-        found = self.measure(split, outputs, self.settings.predict_batch_size)
-        found["global_step"] = step
-        return results.write_test_results(output_dir, found, self.selection_metric)
+        measured = self.measure(split, outputs, self.settings.predict_batch_size)
+        measured["global_step"] = step
+        return results.write_test_results(output_dir, measured, self.selection_metric)
 
     def check_folder(self, output_dir: str, is_training: bool) -> None:
         """Compares the task with the one recorded in the folder of a run, if it has checkpoints.
@@ -355,9 +355,9 @@ def evaluate(
     if task.is_regression:
         logits = logits[:, 0]  # [N]
     predictions = logits if task.is_regression else logits.argmax(axis=1)
-    found = metrics.compute_metrics(task.metrics, predictions, label_ids)
+    measured = metrics.compute_metrics(task.metrics, predictions, label_ids)
     losses = metrics.losses_of_examples(logits, label_ids)
-    return found | metrics.loss_metrics(losses, batch_size)
+    return measured | metrics.loss_metrics(losses, batch_size)
 
 
 def write_predictions(
@@ -440,7 +440,7 @@ def read_dev_predictions(output_dir: str) -> tuple[list[str], list[tuple[str, st
     header, *rows = [line.split("\t") for line in lines]
     count = len(DEV_COLUMNS)
     labels = header[count:]
-    found = []
+    pairs = []
     if tuple(header[:count]) != DEV_COLUMNS or labels == [SCORE]:
         return [], []
     for number, row in enumerate(rows, 2):
@@ -449,8 +449,8 @@ def read_dev_predictions(output_dir: str) -> tuple[list[str], list[tuple[str, st
                 f"{path}:{number}: expected {len(header)} cells, as in the header, with two of its "
                 f"labels in columns 3 and 4; got {files.listed(row)}"
             )
-        found.append((row[2], row[3]))
-    return labels, found
+        pairs.append((row[2], row[3]))
+    return labels, pairs
 
 
 def _predicted_labels(data: Examples[Example], rows: NDArray[np.float32]) -> list[str]:

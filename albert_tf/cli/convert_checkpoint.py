@@ -312,9 +312,9 @@ def _write(settings: Settings, source: ModelSource, model: AlbertForPretraining)
         difference = compare(before, after, rounding)
         if called := _other_outputs(settings.output_format, temporary, config, batch):
             difference = max(difference, compare({n: after[n] for n in called}, called))
-        known = _identity(settings, source).with_labels(_labels_of(task))
-        if known.identity:
-            run_record.write(temporary, known)
+        record = _identity(settings, source).with_labels(_labels_of(task))
+        if record.identity:
+            run_record.write(temporary, record)
     print(
         f"wrote {settings.output} ({settings.output_format}). After reloading, its outputs agree "
         f"with those of the input to {difference:.1g} of the largest output."
@@ -329,12 +329,12 @@ def _identity(settings: Settings, source: ModelSource) -> TrainedWith:
     from albert_tf.checkpoints import run_record
 
     before = run_record.read(source.records) or run_record.TrainedWith({})
-    known = before.only({*run_record.OF_TEXT, run_record.OBJECTIVE, run_record.TASK})
+    record = before.only({*run_record.OF_TEXT, run_record.OBJECTIVE, run_record.TASK})
     has_vocabulary = settings.spm_model_file or settings.vocab_file
-    if has_vocabulary and run_record.VOCABULARY not in known.identity:
+    if has_vocabulary and run_record.VOCABULARY not in record.identity:
         given = run_record.of_tokenizer(source.tokenizer, source.vocabulary_file)
-        return run_record.TrainedWith(known.identity | given.identity, given.paths)
-    return known
+        return run_record.TrainedWith(record.identity | given.identity, given.paths)
+    return record
 
 
 def _write_tensorflow(
@@ -533,11 +533,11 @@ def _other_outputs(
         names = ("input_ids", "input_mask", "segment_ids")
         serve = tf.saved_model.load(folder).signatures["serving_default"]
         served = serve(**{name: tf.constant(batch[name]) for name in names})
-        found = {
+        arrays = {
             "sequence_output": served["sequence_output"],
             "pooled_output": served["pooled"],
         }
-        return {name: value.numpy() for name, value in found.items()}
+        return {name: value.numpy() for name, value in arrays.items()}
     elif output_format == "model_garden":
         encoder = model_garden.make_encoder(config)
         path = os.path.join(folder, model_garden.CHECKPOINT_NAME)

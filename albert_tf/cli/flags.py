@@ -184,11 +184,11 @@ def _rows(
     table: dict[type[SettingsGroup], dict[str, Any]], settings_class: type[SettingsGroup]
 ) -> dict[str, Any]:
     """Returns the rows of `ALIASES` or `IGNORED` that belong to a settings class."""
-    found = {}
-    for group, rows in table.items():
+    rows = {}
+    for group, group_rows in table.items():
         if issubclass(settings_class, group):
-            found.update(rows)
-    return found
+            rows.update(group_rows)
+    return rows
 
 
 def parse(settings_class: type[SettingsType], arguments: Sequence[str]) -> SettingsType:
@@ -228,15 +228,15 @@ def parse(settings_class: type[SettingsType], arguments: Sequence[str]) -> Setti
 
 def _find_recipes(arguments: Sequence[str]) -> list[str]:
     """Returns the arguments, in which `--flagfile` names paths in place of recipes."""
-    found: list[str] = []
+    resolved: list[str] = []
     for argument in arguments:
         name, equals, path = argument.partition("=")
         if equals and name in _FLAGFILE:
             argument = f"{name}={_flag_file(path)}"
-        elif found and found[-1] in _FLAGFILE:
+        elif resolved and resolved[-1] in _FLAGFILE:
             argument = _flag_file(argument)
-        found.append(argument)
-    return found
+        resolved.append(argument)
+    return resolved
 
 
 def _flag_file(name: str) -> str:
@@ -318,9 +318,9 @@ def help_text(settings_class: type[SettingsGroup], description: str, is_full: bo
 
 def _describe_group(fields: Sequence[FieldInfo], group: str) -> list[str]:
     """Returns the help texts of the flags in a group, required ones first."""
-    found = [field for field in fields if field.group == group]
-    found.sort(key=lambda field: not field.is_required)
-    return [_describe_flag(field) for field in found]
+    members = [field for field in fields if field.group == group]
+    members.sort(key=lambda field: not field.is_required)
+    return [_describe_flag(field) for field in members]
 
 
 def _describe_other_spellings(settings_class: type[SettingsGroup]) -> list[str]:

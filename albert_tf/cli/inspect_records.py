@@ -107,18 +107,20 @@ def render(
     for position, token_id in enumerate(features["input_ids"][:end_b].tolist()):
         label = labels.get(position, token_id)
         piece = piece_of(label)
-        found = piece_of(token_id)
+        input_piece = piece_of(token_id)
         if tokenizer and tokenizer.is_sentencepiece:
             space = " " if piece.startswith(SPIECE_UNDERLINE) or piece.startswith("[") else ""
-            shown, found = (text.removeprefix(SPIECE_UNDERLINE) for text in (piece, found))
+            shown, input_piece = (
+                text.removeprefix(SPIECE_UNDERLINE) for text in (piece, input_piece)
+            )
         else:
             space = "" if tokenizer and _is_joined(piece, before) else " "
             shown = piece if position in labels else piece.removeprefix("##")
         before = piece
         if position in labels:
-            is_mask = bool(tokenizer) and found == "[MASK]"
+            is_mask = bool(tokenizer) and input_piece == "[MASK]"
             is_kept = _is_kept(token_id, label, tokenizer)
-            became = "" if is_mask else "=" if is_kept else f">{found or SPIECE_UNDERLINE}"
+            became = "" if is_mask else "=" if is_kept else f">{input_piece or SPIECE_UNDERLINE}"
             shown = f"[{shown or SPIECE_UNDERLINE}{became}]"
         words.append(space + shown)
     meaning = objective.describe(int(features["next_sentence_labels"][0]))
@@ -149,16 +151,16 @@ class Statistics:
     def add(self, features: Features, tokenizer: FullTokenizer | None) -> None:
         """Counts one record."""
         end_a, end_b = segment_ends(features)
-        found = predictions(features)
+        predicted = predictions(features)
         self.labels[int(features["next_sentence_labels"][0])] += 1
         self.values["tokens of an instance"].append(end_b)
-        self.values["tokens to predict in an instance"].append(len(found))
+        self.values["tokens to predict in an instance"].append(len(predicted))
         self.values["share of segment A, %"].append(100 * end_a / max(1, end_b))
         # Position minus rank is constant within a run of adjacent positions.
-        places = [position - rank for rank, (position, _) in enumerate(found)]
+        places = [position - rank for rank, (position, _) in enumerate(predicted)]
         stretches = collections.Counter(places).values()
         self.values["neighbors to predict in a stretch"].extend(stretches)
-        for position, label in found:
+        for position, label in predicted:
             token_id = int(features["input_ids"][position])
             is_kept = _is_kept(token_id, label, tokenizer)
             kind = "the piece itself" if is_kept else "another piece"

@@ -135,18 +135,18 @@ def plot_training_curve(folder: str) -> bool:
     training = metrics_log.read_lines(folder)
     measured = evaluation.read_evaluations(folder)
     evaluations = [
-        found.metrics | {"step": found.step}
-        for found in measured
-        if found.measured_on == measured[-1].measured_on
-        and found.precision in (None, measured[-1].precision)
+        entry.metrics | {"step": entry.step}
+        for entry in measured
+        if entry.measured_on == measured[-1].measured_on
+        and entry.precision in (None, measured[-1].precision)
     ]
     if not training and not evaluations:
         return False
     best = evaluation.evaluation_of_best(folder)
-    known = {name for row in [*training, *evaluations] for name in row}
+    reported = {name for row in [*training, *evaluations] for name in row}
     of_pairs = [objective.accuracy_name for objective in OBJECTIVES.values()]
     of_pretraining = ["masked_lm_loss", "masked_lm_accuracy", *of_pairs]
-    names = [name for name in of_pretraining if name in known]
+    names = [name for name in of_pretraining if name in reported]
     metric = selection_metric(evaluations)
     if metric and metric not in names:
         names.insert(0, metric)
@@ -173,8 +173,8 @@ Points = tuple[list[float], list[float]]
 
 def _points(rows: Iterable[Row], key: str) -> Points:
     """Returns the steps and the values of the rows that have the key, sorted by step."""
-    found = sorted((row["step"], row[key]) for row in rows if key in row)
-    return [step for step, _ in found], [value for _, value in found]
+    points = sorted((row["step"], row[key]) for row in rows if key in row)
+    return [step for step, _ in points], [value for _, value in points]
 
 
 def _draw_panel(axes: Any, title: str, training: Points, evaluations: Points) -> None:

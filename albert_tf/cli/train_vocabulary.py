@@ -256,12 +256,12 @@ def train_wordpiece(word_counts: Counter[str], settings: Settings) -> list[str]:
     vocabulary = list(dict.fromkeys([*WORDPIECE_SYMBOLS, *characters, *twins]))
     if len(vocabulary) > settings.vocab_size:
         raise ValueError(TOO_SMALL.format(settings.vocab_size, len(vocabulary)))
-    known = set(characters)
+    alphabet = set(characters)
     words = {
         word: count
         for word, count in word_counts.items()
         # WordpieceTokenizer maps longer words to [UNK].
-        if 1 < len(word) <= MAX_INPUT_CHARS_PER_WORD and known.issuperset(word)
+        if 1 < len(word) <= MAX_INPUT_CHARS_PER_WORD and alphabet.issuperset(word)
     }
     vocabulary += learn_pieces(words, settings.vocab_size - len(vocabulary))
     if len(vocabulary) < settings.vocab_size and settings.hard_vocab_limit:
@@ -371,12 +371,12 @@ def _write_wordpiece(lines: Iterable[str], settings: Settings) -> FullTokenizer:
 
 def _print_summary(tokenizer: FullTokenizer, lines: list[str]) -> None:
     ids = [piece_id for row in tokenizer.encode_batch(lines) for piece_id in row]
-    known = 1 - ids.count(tokenizer.unk_id) / max(1, len(ids))
+    known_share = 1 - ids.count(tokenizer.unk_id) / max(1, len(ids))
     characters = sum(len(line) for line in lines)
     first = "  ".join(f"{i} {piece}" for i, piece in enumerate(tokenizer.pieces[:SUMMARY_IDS]))
     print(f"size: {tokenizer.vocab_size} pieces; the model's vocab_size must be no less")
     print(
-        f"coverage: {known:.3%} of the pieces in the first {len(lines)} lines are known; "
+        f"coverage: {known_share:.3%} of the pieces in the first {len(lines)} lines are known; "
         f"{characters / max(1, len(ids)):.2f} characters a piece"
     )
     print(f"first ids: {first}")

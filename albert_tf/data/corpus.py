@@ -215,11 +215,11 @@ class Task:
         return sum(span.size for span in self.spans)
 
 
-def plan_tasks(found: Sequence[Source], chunk_bytes: int, input_format: str) -> list[Task]:
+def plan_tasks(source_files: Sequence[Source], chunk_bytes: int, input_format: str) -> list[Task]:
     """Divides files into tasks of about `chunk_bytes` bytes of text, sorted by position.
 
     Args:
-        found: the files; only their sizes and kinds are used.
+        source_files: the files; only their sizes and kinds are used.
         chunk_bytes: target size of a chunk, in bytes of text. The last chunk of a large file has
             between half and one and a half of it.
         input_format: one of INPUT_FORMATS.
@@ -227,17 +227,17 @@ def plan_tasks(found: Sequence[Source], chunk_bytes: int, input_format: str) -> 
     Raises:
         ValueError: a Parquet or Arrow file has another format than "jsonl".
     """
-    for source in found:
+    for source in source_files:
         if source.has_rows and input_format != JSONL:
             raise ValueError(
                 f"{source.path} is a Parquet or Arrow file, but the input format is "
                 f"{input_format}. Pass --input_format=jsonl, and --text_field for the column"
             )
-    found = [source for source in found if source.size]
+    source_files = [source for source in source_files if source.size]
     tasks: list[Task] = []
     packs: list[list[tuple[Source, str]]] = []
     packed = chunk_bytes  # size of the last pack
-    for source, following in zip(found, [*found[1:], *found[:1]], strict=True):
+    for source, following in zip(source_files, [*source_files[1:], *source_files[:1]], strict=True):
         size = _text_size(source)
         if size >= chunk_bytes:
             tasks += _tasks_of_file(source, following.path, chunk_bytes, input_format)
@@ -261,11 +261,11 @@ def _text_size(source: Source) -> int:
     return source.size if source.is_splittable else COMPRESSION_RATIO * source.size
 
 
-def streams(found: Sequence[Source], chunk_bytes: int) -> list[Source]:
+def streams(source_files: Sequence[Source], chunk_bytes: int) -> list[Source]:
     """Returns the large compressed files, each of which only one process can read."""
     return [
         source
-        for source in found
+        for source in source_files
         if not source.is_splittable and len(source.parts) < 2 and _text_size(source) >= chunk_bytes
     ]
 
@@ -497,12 +497,12 @@ class _Window:
         searched = offset
         self.reaches(offset + READ_BYTES)
         while True:
-            found = pattern.search(self._data, searched - self._start)
-            end = self._start + found.end() if found else self._end
+            match = pattern.search(self._data, searched - self._start)
+            end = self._start + match.end() if match else self._end
             if end > limit:
                 return self._split(offset, limit, warns)
-            if found or self._has_ended:
-                if found and is_document and warns:
+            if match or self._has_ended:
+                if match and is_document and warns:
                     self._warn_of_split(end)
                 return end
             # A boundary may begin with the last line end, but not before.
@@ -536,8 +536,8 @@ class _Window:
         self.reaches(offset + BORROWED_BYTES)
         data = self._data[offset - self._start :][:BORROWED_BYTES]
         begin = len(data) - len(data.lstrip())
-        if found := _END_OF_DOCUMENT[self._input_format].search(data, begin):
-            end = found.end()
+        if match := _END_OF_DOCUMENT[self._input_format].search(data, begin):
+            end = match.end()
         elif self._has_ended and self._end <= offset + BORROWED_BYTES:
             end = len(data)
         else:

@@ -122,26 +122,26 @@ def prepare(settings: Settings, outputs: Outputs) -> Iterator[Job]:
     Raises:
         FileNotFoundError, ValueError: see `create_pretraining_data`.
     """
-    found = find_sources(files.expand_patterns(settings.input_file, "--input_file"))
-    _check_paths(settings, found, outputs)
+    sources = find_sources(files.expand_patterns(settings.input_file, "--input_file"))
+    _check_paths(settings, sources, outputs)
     with contextlib.ExitStack() as stack:
         for folder in dict.fromkeys(map(os.path.dirname, outputs.paths)):
             stack.enter_context(files.made_directory(folder, "--output_file"))
         metadata = _describe(settings)
         stack.enter_context(lock_outputs(outputs.stems))
         finished = settings.resume and _find_finished(outputs, metadata)
-        if finished and _is_same_text(finished, found, settings):
+        if finished and _is_same_text(finished, sources, settings):
             logging.info("%s: all outputs are complete already", outputs.metadata_file)
-            yield Job(found, outputs, finished, is_finished=True)
+            yield Job(sources, outputs, finished, is_finished=True)
         else:
             _warn_of_other_outputs(outputs)
-            if streams := corpus.streams(found, settings.chunk_bytes):
+            if streams := corpus.streams(sources, settings.chunk_bytes):
                 logging.info(
                     "%s%s: compressed, so each file is read by one process and encoded by all",
                     streams[0].path,
                     f" and {len(streams) - 1} more" if len(streams) > 1 else "",
                 )
-            yield Job(found, outputs, metadata)
+            yield Job(sources, outputs, metadata)
 
 
 def _describe(settings: Settings) -> dict[str, Any]:
@@ -198,10 +198,10 @@ def _find_finished(outputs: Outputs, metadata: dict[str, Any]) -> dict[str, Any]
     Raises:
         ValueError: that run had different settings; the message names them.
     """
-    known = records.read_metadata(list(filter(files.is_file, outputs.paths)))
+    existing = records.read_metadata(list(filter(files.is_file, outputs.paths)))
     expected = os.path.realpath(outputs.metadata_file)
     if not all(
-        path in known and os.path.realpath(known[path].metadata_file) == expected
+        path in existing and os.path.realpath(existing[path].metadata_file) == expected
         for path in outputs.paths
     ):
         return None
@@ -423,8 +423,8 @@ def _processes(settings: Settings) -> int:
 def log_instances(paths: Sequence[str], tokenizer: FullTokenizer, count: int) -> None:
     """Logs the first instances, cycling through the outputs, as Google's program does."""
     interleaved = itertools.zip_longest(*map(records.read_records, paths))
-    found = filter(None, itertools.chain.from_iterable(interleaved))
-    for record in itertools.islice(found, count):
+    present = filter(None, itertools.chain.from_iterable(interleaved))
+    for record in itertools.islice(present, count):
         features = decode_example(record)
         ids = features["input_ids"][features["input_mask"] > 0].tolist()
         logging.info("*** Example ***")

@@ -67,12 +67,12 @@ class RecordIndex:
         for begin in range(first, self.num_records, OFFSETS_AT_ONCE):
             end = min(begin + OFFSETS_AT_ONCE, self.num_records)
             # The offset of the next record tells where the last one ends.
-            found = _read(self.path, begin, end + 1)
+            offsets = _read(self.path, begin, end + 1)
             smallest = HEADER_BYTES + FOOTER_BYTES
-            is_sound = len(found) == end + 1 - begin and (np.diff(found) >= smallest).all()
-            if not is_sound or found[0] < 0 or found[-1] > self.record_bytes:
+            is_sound = len(offsets) == end + 1 - begin and (np.diff(offsets) >= smallest).all()
+            if not is_sound or offsets[0] < 0 or offsets[-1] > self.record_bytes:
                 raise ValueError(f"{self.path}: damaged. Remove it, or create the records again")
-            yield from found[:-1].tolist()
+            yield from offsets[:-1].tolist()
         if first <= self.num_records:
             yield self.record_bytes
 

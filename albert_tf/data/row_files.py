@@ -101,21 +101,21 @@ def find_files(folder: str) -> list[str]:
     if _SPLITS in names:
         splits = ", ".join(map(str, files.read_json(posixpath.join(folder, _SPLITS))["splits"]))
         raise ValueError(f"{folder}: has the splits {splits}. Name the folder of one of them")
-    found: list[str] = []
+    paths: list[str] = []
     if _STATE in names:
         state = posixpath.join(folder, _STATE)
         try:
-            found = [entry["filename"] for entry in files.read_json(state)["_data_files"]]
+            paths = [entry["filename"] for entry in files.read_json(state)["_data_files"]]
         except (KeyError, TypeError):
             raise ValueError(f"{state}: lists no data files. Save the dataset again") from None
     elif _INFO in names:
-        found = [name for name in names if name.endswith((".parquet", ".arrow"))]
-    if not found:
+        paths = [name for name in names if name.endswith((".parquet", ".arrow"))]
+    if not paths:
         raise FileNotFoundError(
             f"{folder}: expected a file, but this is a directory without a Hugging Face dataset "
             f"({_STATE} or {_INFO})"
         )
-    return [posixpath.join(folder, name) for name in found]
+    return [posixpath.join(folder, name) for name in paths]
 
 
 def open_rows(path: str, raw: IO[bytes], part: Part | None = None) -> io.BufferedReader:

@@ -131,11 +131,11 @@ def open_source(
         if start.startswith(row_files.MAGICS):
             yield row_files.open_rows(path, raw, part), raw
             return
-        found = next((magic for magic in _DECOMPRESSORS if start.startswith(magic)), None)
-        if found is None:
+        magic_number = next((magic for magic in _DECOMPRESSORS if start.startswith(magic)), None)
+        if magic_number is None:
             yield raw, raw
             return
-        name, open_compressed = _DECOMPRESSORS[found]
+        name, open_compressed = _DECOMPRESSORS[magic_number]
         try:
             yield open_compressed(path, raw), raw
         except _DAMAGED as error:

@@ -138,8 +138,8 @@ class WorkDirectory:
 
     def _finished(self, kind: str) -> dict[tuple[int, ...], dict[str, Any]]:
         names = map(_NAMES[kind].fullmatch, os.listdir(self.path))
-        found = sorted((tuple(map(int, name.groups())), name[0]) for name in names if name)
-        return {key: _read_entry(os.path.join(self.path, name), kind) for key, name in found}
+        blocks = sorted((tuple(map(int, name.groups())), name[0]) for name in names if name)
+        return {key: _read_entry(os.path.join(self.path, name), kind) for key, name in blocks}
 
 
 @contextlib.contextmanager

@@ -76,9 +76,9 @@ def _load(path: str, wanted: Mapping[str, Any], kind: type[Kind]) -> Kind | None
             # NumPy may stop before the end of an array if its header is corrupt, and so before
             # the CRC check.
             is_damaged = bool(opened.zip.testzip())
-        found = files.parse_own_json(str(arrays.pop(_MADE_OF)), {}, path)
-        names = found.pop(_ARRAYS, None)
-        if found == wanted:
+        made_of = files.parse_own_json(str(arrays.pop(_MADE_OF)), {}, path)
+        names = made_of.pop(_ARRAYS, None)
+        if made_of == wanted:
             if is_damaged or names != sorted(arrays):
                 raise _NoCacheError
             features: Kind = kind.from_arrays(arrays)
@@ -86,7 +86,7 @@ def _load(path: str, wanted: Mapping[str, Any], kind: type[Kind]) -> Kind | None
             return features
     except Exception:  # NumPy does not document what it raises for corrupt files
         raise _NoCacheError from None
-    changed = [key for key in sorted({*wanted, *found}) if wanted.get(key) != found.get(key)]
+    changed = [key for key in sorted({*wanted, *made_of}) if wanted.get(key) != made_of.get(key)]
     logging.info("%s is recreated, because %s changed", path, ", ".join(changed))
     return None
 

@@ -159,17 +159,17 @@ def find_best(output_dir: str, init_checkpoint: str | None = None) -> str:
         FileNotFoundError: there is no checkpoint.
         ValueError: another run wrote it in place of ours.
     """
-    found = find_trained(output_dir, init_checkpoint)
-    if found is None:
+    checkpoint = find_trained(output_dir, init_checkpoint)
+    if checkpoint is None:
         raise FileNotFoundError(
             f"{output_dir} contains no checkpoint to predict with. Train first, or set "
             "--init_checkpoint."
         )
     best = os.path.join(output_dir, BEST)
-    if os.path.dirname(found) == os.path.dirname(best):
-        evaluation.check_not_replaced(evaluation.read_evaluations(output_dir), found)
-    if found != best:
-        logging.warning("%s does not exist: using %s", best, found)
+    if os.path.dirname(checkpoint) == os.path.dirname(best):
+        evaluation.check_not_replaced(evaluation.read_evaluations(output_dir), checkpoint)
+    if checkpoint != best:
+        logging.warning("%s does not exist: using %s", best, checkpoint)
     elif loading.read_step(best) == 0:
         logging.warning("%s is the checkpoint of step 0: its task head is untrained", best)
-    return found
+    return checkpoint

@@ -79,7 +79,7 @@ def fine_tune(
         data = {split: task.read(split) for split in settings.splits}
         if "train" in data:
             data["train"] = first_examples(data["train"], settings.max_train_examples)
-        known = describe_contents(settings, tokenizer, task, data.get("train")).with_task(name)
+        contents = describe_contents(settings, tokenizer, task, data.get("train")).with_task(name)
         session.warn_of_vocabulary(runs[0], tokenizer.vocab_size, config.vocab_size)
         with (
             session.open_session(settings, config, workers) as opened,
@@ -94,7 +94,7 @@ def fine_tune(
             for run in runs if len(runs) > 1 else ():  # another process may be using one of them
                 folders.enter_context(run_directory.made(run.output_dir))
                 folders.enter_context(run_directory.lock(run.output_dir))
-            identities = {run.output_dir: opened.identify(run, known) for run in runs}
+            identities = {run.output_dir: opened.identify(run, contents) for run in runs}
             return _make_runs(runs, identities, task, _make_features(task, data), opened)
 
 
@@ -145,19 +145,19 @@ def describe_contents(
         train: the training examples, or None without training.
     """
     path = settings.spm_model_file or settings.vocab_file or ""
-    known = run_record.of_tokenizer(tokenizer, path).with_labels(task.labels)
+    contents = run_record.of_tokenizer(tokenizer, path).with_labels(task.labels)
     if train is not None:
         path = getattr(train, "path", "")
-        known = known.adding(run_record.TRAINING_DATA, task.checksum(train), path)
-    return known
+        contents = contents.adding(run_record.TRAINING_DATA, task.checksum(train), path)
+    return contents
 
 
 def _make_features(task: FineTuningTask, data: Mapping[str, Any]) -> dict[str, Split]:
     """Returns splits with their features; splits of the same examples (as in SQuAD) share them."""
     splits: dict[str, Split] = {}
     for name, examples in data.items():
-        known = [split.features for split in splits.values() if split.data is examples]
-        features = known[0] if known else task.make_features(examples, name)
+        existing = [split.features for split in splits.values() if split.data is examples]
+        features = existing[0] if existing else task.make_features(examples, name)
         splits[name] = Split(name, examples, features)
     return splits
 

@@ -193,11 +193,11 @@ class FineTuningSettings(RunSettings, DataSettings):
             return dict(values)
         fields = describe(cls)
         names = {field.name for field in fields if field.decides != NOTHING}
-        found = run_record.values_of(run_record.read_settings(output_dir), names, cls)
+        recorded = run_record.values_of(run_record.read_settings(output_dir), names, cls)
         last, directory = run_record.read_flags(output_dir)
         if "data_dir" in last and any(field.name == "data_dir" for field in fields):
-            found["data_dir"] = files.join(directory, str(last["data_dir"]))
-        return found | dict(values)
+            recorded["data_dir"] = files.join(directory, str(last["data_dir"]))
+        return recorded | dict(values)
 
     def check_paths(self) -> None:
         """Checks all paths, including the folder of the export."""

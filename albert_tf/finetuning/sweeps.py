@@ -130,10 +130,10 @@ def best_result(results: Sequence[Result], metric: str) -> Result:
     Raises:
         ValueError: no run has a best checkpoint.
     """
-    found = [result for result in results if metric in result.metrics]
-    if not found:
+    measured = [result for result in results if metric in result.metrics]
+    if not measured:
         raise ValueError("no run has a best checkpoint: " + "; ".join(r.remark for r in results))
-    return max(found, key=lambda result: result.metrics[metric])
+    return max(measured, key=lambda result: result.metrics[metric])
 
 
 def values_by_rate(results: Sequence[Result], metric: str) -> dict[float, list[float]]:

@@ -247,8 +247,8 @@ def find_header(row: Row | BadRowError, names: Collection[str]) -> list[str]:
     Returns:
         The cells in lower case; [] if the row is not a header.
     """
-    found = [] if isinstance(row, (dict, BadRowError)) else normalized(row)
-    return [] if set(names).isdisjoint(found) else found
+    cells = [] if isinstance(row, (dict, BadRowError)) else normalized(row)
+    return [] if set(names).isdisjoint(cells) else cells
 
 
 def few(labels: Sequence[str]) -> str:

@@ -48,18 +48,18 @@ def export_saved_model(
             the model's maximum, or leaves no room for the context after a question of the longest
             length; or `export_dir` cannot be written to.
     """
-    found = ModelFolder(folder)
-    name = found.find_task(task)
-    kept = found.source.config_file, found.source.vocabulary_file
+    model_folder = ModelFolder(folder)
+    name = model_folder.find_task(task)
+    kept = model_folder.source.config_file, model_folder.source.vocabulary_file
     extra_files = {os.path.basename(path): files.read_bytes(path) for path in kept}
-    if record := run_record.content(found.records):
+    if record := run_record.content(model_folder.records):
         extra_files[run_record.FILE] = run_record.to_json(record).encode()
     with saved_model.float32_models():
         if tasks.get(name).make_task is None:
-            model, tokenizer = found.load(found.find_task(tasks.PRETRAINING))
+            model, tokenizer = model_folder.load(model_folder.find_task(tasks.PRETRAINING))
             length = max_seq_length or model.config.max_position_embeddings
             return pretrained_model.export(export_dir, model, tokenizer, length, extra_files)
         options = Options(max_seq_length=max_seq_length)
-        predictor = cast(FineTunedPredictor, make_predictor(found, name, options, {}))
+        predictor = cast(FineTunedPredictor, make_predictor(model_folder, name, options, {}))
         predictor.export(export_dir, extra_files)
     return finding.newest_export(export_dir)

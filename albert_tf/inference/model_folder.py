@@ -115,10 +115,10 @@ class ModelFolder:
         except ValueError as error:
             path = os.path.join(self.records, run_record.FILE)
             raise ValueError(f"{path}: {error}") from None
-        known = self.recorded | run_record.content(self.records).get(run_record.TASK, {})
+        recorded = self.recorded | run_record.content(self.records).get(run_record.TASK, {})
         fine_tuned = [spec for spec in tasks.rows() if spec.make_task and self._has_head_of(spec)]
         for spec in fine_tuned:
-            if spec.recognize is not None and spec.recognize(known):
+            if spec.recognize is not None and spec.recognize(recorded):
                 return spec.name
         if HEAD in self.shapes and self.shapes[HEAD][0] == 1:
             raise ValueError(
@@ -133,13 +133,13 @@ class ModelFolder:
         Raises:
             ValueError: the recorded labels are those of another head.
         """
-        known = custom.read_task(self.records)
+        recorded = custom.read_task(self.records)
         is_regression = task == REGRESSION
-        if known is not None and known.is_regression == is_regression:
+        if recorded is not None and recorded.is_regression == is_regression:
             if not is_regression:
-                self._check_count(known.labels)
+                self._check_count(recorded.labels)
             return ClassificationTask(
-                known.task_name, known.folder, {}, known.labels, known.is_regression
+                recorded.task_name, recorded.folder, {}, recorded.labels, recorded.is_regression
             )
         count = 0 if is_regression else self.shapes[HEAD][0]
         return ClassificationTask("", "", {}, tuple(map(str, range(count))), is_regression)

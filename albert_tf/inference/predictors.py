@@ -162,29 +162,29 @@ def load_predictor(
             task or the engine is not installed.
     """
     options = Options(batch_size, max_seq_length, top_k, pooling, engine)
-    found = ModelFolder(folder)
-    name = found.find_task(task)
-    return make_predictor(found, name, options, model_files)
+    model_folder = ModelFolder(folder)
+    name = model_folder.find_task(task)
+    return make_predictor(model_folder, name, options, model_files)
 
 
 def make_predictor(
-    found: ModelFolder, task: str, options: Options, model_files: Mapping[str, Any]
+    model_folder: ModelFolder, task: str, options: Options, model_files: Mapping[str, Any]
 ) -> TextPredictor:
     """Returns the predictor for a task; see `load_predictor`.
 
     Args:
-        found: the folder of the model.
+        model_folder: the folder of the model.
         task: name of a task.
         options: the options of inference.
         model_files: as in `load_predictor`; values of None are ignored.
     """
-    return predictor_class(task)(found, task, options, model_files)
+    return predictor_class(task)(model_folder, task, options, model_files)
 
 
 def predictor_class(task: str) -> type[TextPredictor]:
     """Returns the class of a task's predictor."""
-    found: type[TextPredictor] = tasks.resolve(tasks.get(task).predictor)
-    return found
+    predictor: type[TextPredictor] = tasks.resolve(tasks.get(task).predictor)
+    return predictor
 
 
 class TextPredictor(abc.ABC):
@@ -196,7 +196,7 @@ class TextPredictor(abc.ABC):
     the results of inputs.
 
     Args:
-        found: the folder of the model.
+        model_folder: the folder of the model.
         task: name of a task.
         options: the options of inference.
         model_files: as in `load_predictor`.
@@ -215,19 +215,19 @@ class TextPredictor(abc.ABC):
     outputs: Mapping[str, float]
 
     def __init__(
-        self, found: ModelFolder, task: str, options: Options, model_files: Mapping[str, Any]
+        self, model_folder: ModelFolder, task: str, options: Options, model_files: Mapping[str, Any]
     ) -> None:
         self.task = task
         self.options = options
         self.engine = options.choose_engine()
         self._precision = tf_keras.mixed_precision.global_policy().compute_dtype
-        self._load = functools.partial(found.load, task, **model_files)
+        self._load = functools.partial(model_folder.load, task, **model_files)
         is_tensorflow = self.engine == TENSORFLOW  # other engines cast float32 models themselves
         with contextlib.nullcontext() if is_tensorflow else saved_model.float32_models():
             self.model, self.tokenizer = self._load()
-        logging.info("%s: %s, computed by %s", found.path, task, self.engine)
+        logging.info("%s: %s, computed by %s", model_folder.path, task, self.engine)
         names = ("max_seq_length", "pad_to_multiple", "predict_batch_size")
-        recorded = found.settings(names, tasks.resolve(tasks.get(task).settings))
+        recorded = model_folder.settings(names, tasks.resolve(tasks.get(task).settings))
         config = self.model.config
         limit = config.max_position_embeddings
         self.max_seq_length = options.max_seq_length or recorded.get("max_seq_length", limit)
@@ -295,18 +295,18 @@ class FineTunedPredictor(TextPredictor):
     """
 
     def __init__(
-        self, found: ModelFolder, task: str, options: Options, model_files: Mapping[str, Any]
+        self, model_folder: ModelFolder, task: str, options: Options, model_files: Mapping[str, Any]
     ) -> None:
-        super().__init__(found, task, options, model_files)
+        super().__init__(model_folder, task, options, model_files)
         of = tasks.resolve(tasks.get(task).settings)
-        values = found.all_settings(of) | {"max_seq_length": self.max_seq_length}
+        values = model_folder.all_settings(of) | {"max_seq_length": self.max_seq_length}
         values.pop("tflite_quantization", None)  # of an export of the run
-        self._task = self.make_task(found, of(**values))
+        self._task = self.make_task(model_folder, of(**values))
         self._padding = self._task.padding(self._padding)
         self.labels = self._task.labels
         self.outputs = self._task.outputs
 
-    def make_task(self, found: ModelFolder, settings: Any) -> Any:
+    def make_task(self, model_folder: ModelFolder, settings: Any) -> Any:
         """Returns the fine-tuning task, given the settings that the model was trained with."""
         make = tasks.resolve(tasks.get(self.task).make_task)
         return make(settings, self.model.config, self.tokenizer)
@@ -324,8 +324,10 @@ class FineTunedPredictor(TextPredictor):
 
     def step(self, batch: Mapping[str, tf.Tensor]) -> Mapping[str, tf.Tensor]:
         """Returns the outputs that the task collects."""
-        found: Mapping[str, tf.Tensor] = self._task.predictions(self.model(batch, training=False))
-        return found
+        predictions: Mapping[str, tf.Tensor] = self._task.predictions(
+            self.model(batch, training=False)
+        )
+        return predictions
 
 
 class TaskPredictor(FineTunedPredictor):
@@ -361,9 +363,9 @@ class TextClassifier(TaskPredictor):
     regression.
     """
 
-    def make_task(self, found: ModelFolder, settings: Any) -> Classifier:
+    def make_task(self, model_folder: ModelFolder, settings: Any) -> Classifier:
         """Returns the task, whose labels are "0", "1", … if they are unknown."""
-        row = found.classification_task(self.task)
+        row = model_folder.classification_task(self.task)
         return Classifier(row, settings, self.model.config, self.tokenizer)
 
 
@@ -380,14 +382,14 @@ class TokenTagger(FineTunedPredictor):
     """
 
     def __init__(
-        self, found: ModelFolder, task: str, options: Options, model_files: Mapping[str, Any]
+        self, model_folder: ModelFolder, task: str, options: Options, model_files: Mapping[str, Any]
     ) -> None:
-        super().__init__(found, task, options, model_files)
+        super().__init__(model_folder, task, options, model_files)
         self.outputs = {**self.outputs, "scores": 0.0}
 
-    def make_task(self, found: ModelFolder, settings: Any) -> TokenClassifier:
+    def make_task(self, model_folder: ModelFolder, settings: Any) -> TokenClassifier:
         """Returns the task, with the labels that were recorded."""
-        return TokenClassifier(found.tags(), settings, self.model.config, self.tokenizer)
+        return TokenClassifier(model_folder.tags(), settings, self.model.config, self.tokenizer)
 
     @staticmethod
     def parse(row: Row) -> str | list[str]:
@@ -414,8 +416,8 @@ class TokenTagger(FineTunedPredictor):
             for row in rows
         ]
         sentences = [
-            Sentence(number, tuple(word for word, _ in found), (None,) * len(found))
-            for number, found in enumerate(words, 1)
+            Sentence(number, tuple(word for word, _ in text_words), (None,) * len(text_words))
+            for number, text_words in enumerate(words, 1)
         ]
         data = Examples("texts", "test", sentences)
         features = make_features(
@@ -426,12 +428,12 @@ class TokenTagger(FineTunedPredictor):
         scores = iter(as_json(features.at_tokens(outputs["scores"])))
         results = [
             {
-                "tokens": [word for word, _ in found],
+                "tokens": [word for word, _ in text_words],
                 "labels": list(names),
                 "scores": [next(scores) for _ in names],
-                "spans": self._spans(row, found, names),
+                "spans": self._spans(row, text_words, names),
             }
-            for row, found, names in zip(rows, words, labels, strict=True)
+            for row, text_words, names in zip(rows, words, labels, strict=True)
         ]
         return results[0] if isinstance(texts, str) else results
 
@@ -512,12 +514,12 @@ class SpanAnswerer(FineTunedPredictor):
     """
 
     def __init__(
-        self, found: ModelFolder, task: str, options: Options, model_files: Mapping[str, Any]
+        self, model_folder: ModelFolder, task: str, options: Options, model_files: Mapping[str, Any]
     ) -> None:
-        super().__init__(found, task, options, model_files)
-        self._threshold = self._task.threshold(found.records)
+        super().__init__(model_folder, task, options, model_files)
+        self._threshold = self._task.threshold(model_folder.records)
 
-    def make_task(self, found: ModelFolder, settings: Any) -> QuestionAnswering:
+    def make_task(self, model_folder: ModelFolder, settings: Any) -> QuestionAnswering:
         """Returns the task, with the head of SQuAD 2.0 if questions may be unanswerable."""
         is_answerable = self.task == tasks.ANSWERABLE_SPANS
         return QuestionAnswering(settings, self.model.config, self.tokenizer, is_answerable, {})
@@ -553,16 +555,16 @@ class SpanAnswerer(FineTunedPredictor):
         answers = self._task.answer(Split("test", data, features), self.compute(features))
         results = []
         for name, text in answers.predictions(self._threshold).items():
-            found = [
+            possible = [
                 _answer(entry["text"], entry["probability"], begin)
                 for entry, begin in zip(answers.nbest[name], answers.begins[name], strict=True)
                 if begin >= 0
             ]
-            is_answered = found and text == answers.best[name]
-            best = found[0] if is_answered else _answer("", 0.0, -1)
+            is_answered = possible and text == answers.best[name]
+            best = possible[0] if is_answered else _answer("", 0.0, -1)
             if answers.null_odds is not None:
                 best = best | {"null_odds": answers.null_odds[name]}
-            results.append(best | {"answers": found[: self.options.top_k]})
+            results.append(best | {"answers": possible[: self.options.top_k]})
         return results
 
 
@@ -629,9 +631,9 @@ class MaskFiller(TextPredictor):
     outputs: Mapping[str, float] = {"ids": 0, "scores": 0.0}
 
     def __init__(
-        self, found: ModelFolder, task: str, options: Options, model_files: Mapping[str, Any]
+        self, model_folder: ModelFolder, task: str, options: Options, model_files: Mapping[str, Any]
     ) -> None:
-        super().__init__(found, task, options, model_files)
+        super().__init__(model_folder, task, options, model_files)
         self._is_word = np.array(is_word(self.tokenizer), np.float32)  # [V]
 
     @staticmethod
@@ -659,16 +661,16 @@ class MaskFiller(TextPredictor):
         rows = split_pairs(texts)[0]
         if not rows:
             return []
-        found = [self._encode(text) for text in rows]
-        most = max(len(places) for _, places in found)
-        positions = [places + [0] * (most - len(places)) for _, places in found]
+        encoded = [self._encode(text) for text in rows]
+        most = max(len(places) for _, places in encoded)
+        positions = [places + [0] * (most - len(places)) for _, places in encoded]
         features = TokenSequences.pack(
-            [(ids, len(ids)) for ids, _ in found],
+            [(ids, len(ids)) for ids, _ in encoded],
             {"masked_lm_positions": np.array(positions, np.int32)},
         )
         outputs = self.compute(features)
         results = []
-        for number, (text, (_, places)) in enumerate(zip(rows, found, strict=True)):
+        for number, (text, (_, places)) in enumerate(zip(rows, encoded, strict=True)):
             ids, scores = (outputs[name][number, : len(places)] for name in ("ids", "scores"))
             results.append(self._result(text, ids, scores))
         return results[0] if isinstance(texts, str) else results
@@ -680,10 +682,11 @@ class MaskFiller(TextPredictor):
             raise ValueError(f"no {MASK} in {text[:50]!r}: put it in place of a word to predict")
         ids = self.tokenizer.encode(parts[0])
         places = []
-        for part, found in zip(parts[1:], self.tokenizer.encode_batch(parts[1:]), strict=True):
+        for part, part_ids in zip(parts[1:], self.tokenizer.encode_batch(parts[1:]), strict=True):
             places.append(len(ids))
             is_glued = self.tokenizer.is_sentencepiece and part[:1].strip()
-            ids += [self.tokenizer.mask_id, *(self._without_space(found) if is_glued else found)]
+            ids.append(self.tokenizer.mask_id)
+            ids += self._without_space(part_ids) if is_glued else part_ids
         room = self.max_seq_length - 2
         # If the text is too long, keep a window with the masks in the middle.
         begin = max(min((places[0] + places[-1] + 1 - room) // 2, len(ids) - room), 0)

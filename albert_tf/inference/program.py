@@ -49,15 +49,15 @@ def run(settings: Settings) -> Iterator[Result]:
         ValueError, OSError: settings, model or input are invalid or inconsistent; the message says
             which.
     """
-    found = ModelFolder(settings.model_dir)
-    task = found.find_task(settings.wanted_task)
+    model_folder = ModelFolder(settings.model_dir)
+    task = model_folder.find_task(settings.wanted_task)
     if settings.embeddings_file:
-        _prepare(settings.embeddings_file, settings, found)
+        _prepare(settings.embeddings_file, settings, model_folder)
     is_search = settings.input_file is not None and settings.text is not None
     compares_pairs = settings.similarity and not is_search
     blocks = read_inputs(settings, parse_two if compares_pairs else predictor_class(task).parse)
-    with session.use_devices(device_settings(settings, found)):
-        predictor = load(settings, found, task)
+    with session.use_devices(device_settings(settings, model_folder)):
+        predictor = load(settings, model_folder, task)
         shown = _with_progress(settings, blocks)
         if settings.similarity:
             if is_search:
@@ -106,9 +106,9 @@ def _rows_of(settings: Settings) -> list[Row]:
     return rows
 
 
-def device_settings(settings: Settings, found: ModelFolder) -> DeviceSettings:
+def device_settings(settings: Settings, model_folder: ModelFolder) -> DeviceSettings:
     """Returns the device settings; precision auto is float32 if the model was trained in it."""
-    is_float32 = found.recorded.get(run_record.PRECISION) == "float32"
+    is_float32 = model_folder.recorded.get(run_record.PRECISION) == "float32"
     return DeviceSettings(
         distribution="one_device",
         precision="float32" if settings.precision == "auto" and is_float32 else settings.precision,
@@ -116,7 +116,7 @@ def device_settings(settings: Settings, found: ModelFolder) -> DeviceSettings:
     )
 
 
-def load(settings: Settings, found: ModelFolder, task: str) -> TextPredictor:
+def load(settings: Settings, model_folder: ModelFolder, task: str) -> TextPredictor:
     """Returns the predictor for one of the tasks of a model.
 
     Raises:
@@ -135,16 +135,16 @@ def load(settings: Settings, found: ModelFolder, task: str) -> TextPredictor:
         "spm_model_file": settings.spm_model_file,
         "do_lower_case": settings.do_lower_case,
     }
-    return make_predictor(found, task, options, model_files)
+    return make_predictor(model_folder, task, options, model_files)
 
 
 def _with_progress(settings: Settings, blocks: Iterator[Block]) -> Iterator[Block]:
     """Yields the blocks; shows a progress bar for a file if only stderr is a terminal."""
     total = None
     if settings.input_file != STANDARD_INPUT:
-        known = list(blocks)
-        blocks = iter(known)
-        total = sum(map(len, known))
+        known_blocks = list(blocks)
+        blocks = iter(known_blocks)
+        total = sum(map(len, known_blocks))
     hidden = settings.input_file is None or sys.stdout.isatty() or not sys.stderr.isatty()
     with tqdm(total=total, desc="predicting", unit="row", disable=hidden) as bar:
         for block in blocks:
@@ -180,30 +180,23 @@ def search(embed: Any, text: str, blocks: Iterable[Block], top_k: int) -> list[R
     return best
 
 
-def _prepare(path: str, settings: Settings, found: ModelFolder) -> None:
+def _prepare(path: str, settings: Settings, model_folder: ModelFolder) -> None:
     """Checks that the file of embeddings replaces no input, and creates its folder."""
     # A model has no such arrays, and its folder may have those of an earlier run.
-    model = None if path.endswith(NPY) else found.folder
+    model = None if path.endswith(NPY) else model_folder.folder
     files.check_outputs({"--embeddings_file": path}, {"--model_dir": model, **settings.input_files})
     if os.path.dirname(path):
         files.make_directory(os.path.dirname(path), "--embeddings_file")
 
 
 def _write(path: str, embed: Any, blocks: Iterator[Block]) -> None:
+    """Writes embeddings as an array (`.npy`) or as lines of JSON."""
     if path.endswith(NPY):
-        _write_array(path, embed, blocks)
-    else:
-        _write_lines(path, _predict(embed, blocks))
-
-
-def _write_array(path: str, embed: Any, blocks: Iterator[Block]) -> None:
-    rows = [embed([pair for _, pair in block]) for block in blocks]
-    with files.write_atomically(path, "wb") as stream:
-        np.save(stream, np.concatenate(rows))
-    logging.info("%s: %d embeddings", path, sum(map(len, rows)))
-
-
-def _write_lines(path: str, results: Iterator[Result]) -> None:
+        rows = [embed([pair for _, pair in block]) for block in blocks]
+        with files.write_atomically(path, "wb") as stream:
+            np.save(stream, np.concatenate(rows))
+        logging.info("%s: %d embeddings", path, sum(map(len, rows)))
+        return
     with files.write_atomically(path) as stream:
-        for result in results:
+        for result in _predict(embed, blocks):
             stream.write(json.dumps(result, ensure_ascii=False) + "\n")

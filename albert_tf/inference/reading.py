@@ -173,14 +173,14 @@ def parse_words(row: Row) -> str | list[str]:
 def parse_question(row: Row) -> tuple[str, str]:
     """Returns the question and the context of a row."""
     if isinstance(row, dict):
-        found = _named(row, (_QUESTION,)), _named(row, (_CONTEXT, _PASSAGE))
+        texts = _named(row, (_QUESTION,)), _named(row, (_CONTEXT, _PASSAGE))
     else:
         cells = _unnamed(row, 2)
-        found = tables.text_cell(cells, 0), tables.text_cell(cells, 1)
-    for name, text in zip((_QUESTION, _CONTEXT), found, strict=True):
+        texts = tables.text_cell(cells, 0), tables.text_cell(cells, 1)
+    for name, text in zip((_QUESTION, _CONTEXT), texts, strict=True):
         if not text.strip():
             raise BadRowError(f"the {name} is empty")
-    return found
+    return texts
 
 
 def parse_choice(row: Row) -> Question:

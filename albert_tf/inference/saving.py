@@ -72,8 +72,8 @@ def save_pretrained(
         trained_with = trained_with.with_task(spec.name)
     if tokenizer is not None:
         path = _save_vocabulary(tokenizer, folder)
-        known = run_record.of_tokenizer(tokenizer, path)
-        trained_with = TrainedWith(trained_with.identity | known.identity, known.paths)
+        record = run_record.of_tokenizer(tokenizer, path)
+        trained_with = TrainedWith(trained_with.identity | record.identity, record.paths)
     tensors: dict[str, Any] = {variable_name(variable): variable for variable in model.variables}
     model.config.to_json_file(os.path.join(folder, CONFIG_NAME))
     store.save_checkpoint(os.path.join(folder, BEST), tensors | {GLOBAL_STEP: np.int64(0)})
@@ -192,7 +192,7 @@ def _check_labels(model: Any, spec: TaskSpec, labels: Sequence[str] | None) -> t
 def _save_vocabulary(tokenizer: FullTokenizer, folder: str) -> str:
     """Writes the vocabulary of a tokenizer to a folder, and returns its path."""
     path = finding.vocabulary_path(folder, tokenizer.is_sentencepiece)
-    if others := [found for found in finding.list_vocabularies(folder) if found != path]:
+    if others := [name for name in finding.list_vocabularies(folder) if name != path]:
         raise ValueError(f"{folder} has another vocabulary, {others[0]}: save elsewhere")
     with files.write_atomically(path, "wb") as stream:
         stream.write(tokenizer.vocabulary_content)

@@ -79,9 +79,9 @@ def serve(settings: Settings) -> None:
         ValueError, OSError: the model cannot be used, or the address is already in use.
     """
     with _listen(settings.web_host, settings.web_port) as listener:
-        found = ModelFolder(settings.model_dir)
-        with session.use_devices(program.device_settings(settings, found)):
-            server = make_server(load_tasks(settings, found), settings)
+        model_folder = ModelFolder(settings.model_dir)
+        with session.use_devices(program.device_settings(settings, model_folder)):
+            server = make_server(load_tasks(settings, model_folder), settings)
             host, port = listener.getsockname()[:2]
             shown = f"[{host}]" if ":" in host else host
             logging.info("Serving at http://%s:%d; press Ctrl-C to stop", shown, port)
@@ -113,17 +113,17 @@ def _run_until_stopped(server: uvicorn.Server, listener: socket.socket) -> None:
             signal.signal(number, handler)
 
 
-def load_tasks(settings: Settings, found: ModelFolder) -> dict[str, Task]:
+def load_tasks(settings: Settings, model_folder: ModelFolder) -> dict[str, Task]:
     """Returns the tasks that a model supports, default first, or only the requested one.
 
     Raises:
         ValueError, OSError: the model cannot be used; the message says why.
     """
     wanted = settings.wanted_task
-    names = found.possible_tasks() if wanted is None else (found.find_task(wanted),)
+    names = model_folder.possible_tasks() if wanted is None else (model_folder.find_task(wanted),)
     tasks = {}
     for name in names:
-        predictor = program.load(settings, found, name)
+        predictor = program.load(settings, model_folder, name)
         tasks[name] = Task(predictor.parse, predictor.predict)
         if name == EMBEDDINGS:
             search = functools.partial(_compare, predictor, settings.top_k)
@@ -212,8 +212,8 @@ class _Pages:
     async def predict(self, request: Request) -> Response:
         name = request.query_params.get("task") or next(iter(self._tasks))
         if name not in self._tasks:
-            known = ", ".join(self._tasks)
-            raise HTTPException(400, f"task={name[:50]!r}: expected one of {known}")
+            tasks = ", ".join(self._tasks)
+            raise HTTPException(400, f"task={name[:50]!r}: expected one of {tasks}")
         content = _parse_json(await self._read(request))
         if len(json.dumps(content, ensure_ascii=False)) > self._settings.web_max_characters:
             raise self._too_long()

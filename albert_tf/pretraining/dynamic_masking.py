@@ -137,13 +137,14 @@ def for_records(
             albert_zh masks words.
     """
     paths = list(paths)
-    found = records.read_metadata(paths)
+    metadata = records.read_metadata(paths)
     is_unmasked = {
-        path: path in found and found[path].settings.get("masked_lm_prob") == 0 for path in paths
+        path: path in metadata and metadata[path].settings.get("masked_lm_prob") == 0
+        for path in paths
     }
     if not any(is_unmasked.values()):
         return None
-    for path, info in found.items():
+    for path, info in metadata.items():
         if info.settings.get("albert_zh_compat"):
             raise ValueError(
                 f"{path} was created with albert_zh_compat, whose labels depend on the masked "
@@ -155,7 +156,7 @@ def for_records(
             f"{masked[0]} contains masked tokens, but {next(filter(is_unmasked.get, paths))} does "
             "not: expected records that were all created with --masked_lm_prob=0"
         )
-    info = found[paths[0]]
+    info = metadata[paths[0]]
     if info.mask_id is None:
         raise ValueError(
             f"{info.metadata_file} does not contain the id of [MASK], which dynamic masking needs. "

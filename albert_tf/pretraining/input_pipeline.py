@@ -235,8 +235,8 @@ def _read_block(
     def read(file: int) -> list[tuple[int, bytes]]:
         indices = [index for index, turn in enumerate(block) if turn == file]
         is_chosen = [index in chosen for index in indices]
-        found = readers[file](is_chosen)
-        return list(zip(itertools.compress(indices, is_chosen), found, strict=True))
+        numbered = readers[file](is_chosen)
+        return list(zip(itertools.compress(indices, is_chosen), numbered, strict=True))
 
     contents = dict(itertools.chain.from_iterable(run(read, range(len(readers)))))
     return [contents[index] for index in own]

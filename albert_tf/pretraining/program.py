@@ -98,8 +98,8 @@ def _run(settings: Settings, workers: Workers | None) -> Result:
         if settings.do_eval and settings.eval_input_file:
             eval_records = find_records(settings, task, "eval_input_file")
         checksums = record_files.Checksums(settings.output_dir)
-        known = describe_contents(train_records.files, eval_records.files, checksums)
-        identity = opened.identify(settings, known)
+        contents = describe_contents(train_records.files, eval_records.files, checksums)
+        identity = opened.identify(settings, contents)
         evaluator = None
         if settings.do_eval and opened.is_chief:
             evaluator = make_evaluator(settings, task, eval_records, checksums, reports)
@@ -161,8 +161,8 @@ def find_records(settings: Settings, task: PretrainingTask, flag: str) -> Record
                 f"--masked_lm_prob=0, and a metadata file beside them that says so, but {paths[0]} "
                 "contains masked tokens or has no metadata"
             )
-    found = task.find_records(patterns, flag, settings.skip_bad_records, features)
-    return Records(found, features, masking)
+    usable = task.find_records(patterns, flag, settings.skip_bad_records, features)
+    return Records(usable, features, masking)
 
 
 def describe_contents(
@@ -182,9 +182,9 @@ def describe_contents(
     Raises:
         ValueError: the records were created with different vocabularies.
     """
-    known = record_files.find_vocabulary([*train_files, *eval_files])
+    vocabulary = record_files.find_vocabulary([*train_files, *eval_files])
     path = record_files.name_files([file.path for file in train_files])
-    return known.adding(run_record.TRAINING_DATA, checksums.of(train_files), path)
+    return vocabulary.adding(run_record.TRAINING_DATA, checksums.of(train_files), path)
 
 
 def train(

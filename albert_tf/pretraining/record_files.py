@@ -98,14 +98,14 @@ def find_record_files(paths: Sequence[str]) -> list[RecordFile]:
     Raises:
         ValueError: a file is empty, truncated or not a TFRecord file; the message names it.
     """
-    known = records.read_metadata(paths)
-    found = []
+    metadata = records.read_metadata(paths)
+    record_files = []
     for path in paths:
-        count = known[path].instances if path in known else records.count_records(path)
+        count = metadata[path].instances if path in metadata else records.count_records(path)
         if not count:
             raise ValueError(_NO_RECORD.format(path))
-        found.append(RecordFile(path, count, records.is_gzip(path)))
-    return found
+        record_files.append(RecordFile(path, count, records.is_gzip(path)))
+    return record_files
 
 
 def scan_record_files(paths: Sequence[str], features: Features) -> list[RecordFile]:
@@ -122,15 +122,15 @@ def scan_record_files(paths: Sequence[str], features: Features) -> list[RecordFi
     Raises:
         ValueError: a file has no usable record; the message names it.
     """
-    known = records.read_metadata(paths)
-    found = []
+    metadata = records.read_metadata(paths)
+    record_files = []
     for path in tqdm(paths, desc="checking records", unit="file", disable=None):
         total, damages, end = _scan(path, features)
         if total == len(damages):
             reason = end or next(iter(damages.values()), "")
             raise ValueError(f"{_NO_RECORD.format(path)} {reason}".strip())
         skipped = tuple(damages) if damages or end else None
-        found.append(RecordFile(path, total - len(damages), records.is_gzip(path), skipped))
+        record_files.append(RecordFile(path, total - len(damages), records.is_gzip(path), skipped))
         if damages:
             numbers = ", ".join(str(number + 1) for number in [*damages][:_MAX_LOGGED_NUMBERS])
             more = ", …" if len(damages) > _MAX_LOGGED_NUMBERS else ""
@@ -139,9 +139,9 @@ def scan_record_files(paths: Sequence[str], features: Features) -> list[RecordFi
             arguments = len(damages), total, numbers, more, first + 1, reason
             logging.warning(text, path, *arguments)
         if end:
-            lost = known[path].instances - total if path in known else "an unknown number"
+            lost = metadata[path].instances - total if path in metadata else "an unknown number"
             logging.warning("%s: the records after %d are lost (%s). %s", path, total, lost, end)
-    return found
+    return record_files
 
 
 def _scan(path: str, features: Features) -> tuple[int, dict[int, str], str]:
@@ -243,14 +243,14 @@ def misfit(content: bytes, features: Features, flag_of: dict[str, str]) -> str:
             "its records are not tf.train.Examples. Was it created by create_pretraining_data.py?"
         )
     for name, feature in features.items():
-        found = example.features.feature.get(name)
-        if found is None:
+        stored = example.features.feature.get(name)
+        if stored is None:
             return (
                 f"its records have no feature {name!r}, only "
                 f"{', '.join(sorted(example.features.feature))}. Was it created by "
                 "create_pretraining_data.py?"
             )
-        values = found.float_list.value or found.int64_list.value
+        values = stored.float_list.value or stored.int64_list.value
         expected = int(np.prod(feature.shape))
         if len(values) != expected:
             flag = flag_of.get(name, name)
@@ -261,9 +261,9 @@ def misfit(content: bytes, features: Features, flag_of: dict[str, str]) -> str:
     return ""
 
 
-def warn_of_repeated_reading(found: Sequence[RecordFile]) -> None:
+def warn_of_repeated_reading(record_files: Sequence[RecordFile]) -> None:
     """Logs which files every process of a cluster has to read whole, and what changes that."""
-    compressed = [file.path for file in found if file.is_gzip]
+    compressed = [file.path for file in record_files if file.is_gzip]
     if compressed:
         logging.warning(
             "%s: compressed with gzip, so every process reads and decompresses all of it, instead "
@@ -271,7 +271,7 @@ def warn_of_repeated_reading(found: Sequence[RecordFile]) -> None:
             "or create_pretraining_data.py without --compression.",
             name_files(compressed),
         )
-    others = [file.path for file in found if not file.is_gzip]
+    others = [file.path for file in record_files if not file.is_gzip]
     if without := [path for path in others if not records.has_places(path)]:
         logging.warning(
             "%s: remote and without an index in %s, so every process reads all of it, instead of "
@@ -359,8 +359,8 @@ class Checksums:
 
     def _find(self, path: str) -> str:
         """Returns the checksum of a file if it is known, or else ""."""
-        known = self._kept.get(run_record.absolute(path))
-        kept = record_checksums.valid(path, known) if known else None
+        recorded = self._kept.get(run_record.absolute(path))
+        kept = record_checksums.valid(path, recorded) if recorded else None
         return kept or record_checksums.find(path) or ""
 
     def keep(self) -> None:
@@ -375,22 +375,22 @@ def find_vocabulary(record_files: Sequence[RecordFile]) -> TrainedWith:
     Raises:
         ValueError: the records have different vocabularies; the message names two.
     """
-    found = list(records.read_metadata([file.path for file in record_files]).values())
-    for info in found:
-        if info.vocabulary["checksum"] != found[0].vocabulary["checksum"]:
+    metadata = list(records.read_metadata([file.path for file in record_files]).values())
+    for info in metadata:
+        if info.vocabulary["checksum"] != metadata[0].vocabulary["checksum"]:
             raise ValueError(
                 "the record files were created with different vocabularies: "
-                f"{_name_vocabulary(found[0])} and {_name_vocabulary(info)}"
+                f"{_name_vocabulary(metadata[0])} and {_name_vocabulary(info)}"
             )
-    if not found:
+    if not metadata:
         logging.info("The vocabulary of the records is unknown: no metadata file lists them")
         return TrainedWith({})
-    vocabulary = found[0].vocabulary
+    vocabulary = metadata[0].vocabulary
     text = run_record.describe_vocabulary(vocabulary["size"], vocabulary["checksum"])
     identity = {run_record.VOCABULARY: text}
     if run_record.LOWER_CASE in vocabulary:
         identity[run_record.LOWER_CASE] = str(vocabulary[run_record.LOWER_CASE])
-    return TrainedWith(identity, {run_record.VOCABULARY: _name_vocabulary(found[0])})
+    return TrainedWith(identity, {run_record.VOCABULARY: _name_vocabulary(metadata[0])})
 
 
 def keep_vocabulary(

@@ -89,10 +89,10 @@ class PretrainingTask:
     @property
     def unmasked_features(self) -> record_files.Features:
         """The features to read from records for dynamic masking."""
-        found = {
+        features = {
             name: feature for name, feature in self.features.items() if name not in MADE_BY_MASKING
         }
-        return found | {TOKEN_BOUNDARY: self.features["input_mask"]._replace(is_mask=False)}
+        return features | {TOKEN_BOUNDARY: self.features["input_mask"]._replace(is_mask=False)}
 
     def find_records(
         self,
@@ -120,10 +120,10 @@ class PretrainingTask:
         for path in paths:
             record_files.check_features(path, features, FLAG_OF_FEATURE)
         if skip_bad_records:
-            found = record_files.scan_record_files(paths, features)
+            record_list = record_files.scan_record_files(paths, features)
         else:
-            found = record_files.find_record_files(paths)
-        for file in found:  # also detects a wrong vocabulary
+            record_list = record_files.find_record_files(paths)
+        for file in record_list:  # also detects a wrong vocabulary
             batch = input_pipeline.first_batch(file, features, CHECKED_RECORDS)
             weights = batch.get("masked_lm_weights")
             if weights is not None and not tf.reduce_any(weights > 0):
@@ -133,7 +133,7 @@ class PretrainingTask:
                     "Set --dynamic_masking to mask tokens during training.",
                     file.path,
                 )
-        return found
+        return record_list
 
     def _check_metadata(self, paths: Sequence[str]) -> None:
         """Checks vocabulary and sentence objective of the records that have metadata."""

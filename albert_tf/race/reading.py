@@ -159,11 +159,11 @@ def _level_folders(data_dir: str, split: str, levels: Sequence[str]) -> dict[str
     roots = [os.path.join(data_dir, "RACE"), data_dir]
     for root in roots:
         folders = {level: os.path.join(root, split, level) for level in levels}
-        found = {level: folder for level, folder in folders.items() if _text_files(folder)}
-        if found:
-            for level in folders.keys() - found:
+        existing = {level: folder for level, folder in folders.items() if _text_files(folder)}
+        if existing:
+            for level in folders.keys() - existing:
                 logging.warning("%s does not exist; continuing without it", folders[level])
-            return found
+            return existing
     tried = " and ".join(os.path.join(root, split, "{" + ",".join(levels) + "}") for root in roots)
     raise FileNotFoundError(
         f"no RACE questions: neither {ALL_IN_ONE} nor other .txt files in {tried}. --data_dir must "
@@ -191,23 +191,23 @@ def read_race(
             missing options, an invalid answer); the message names the file, the article and the
             question.
     """
-    found: list[Question] = []
+    questions: list[Question] = []
     folders = _level_folders(data_dir, split, levels)
     reports = RowReports(os.path.dirname(next(iter(folders.values()))), max_bad_rows)
     for level, folder in folders.items():
         for place, row in _read_articles(folder):
             place = f"{level}/{place}"
-            found += _questions_of_article(row, level, split == "test", place, reports)
-    return _examples("race", split, found, reports)
+            questions += _questions_of_article(row, level, split == "test", place, reports)
+    return _examples("race", split, questions, reports)
 
 
 def _examples(
-    name: str, split: str, found: list[Question], reports: RowReports
+    name: str, split: str, questions: list[Question], reports: RowReports
 ) -> Examples[Question]:
     reports.log()
-    if not found:
+    if not questions:
         raise ValueError(f"{reports.path}: contains no usable question")
-    return Examples(reports.path, split, found, name)
+    return Examples(reports.path, split, questions, name)
 
 
 def parse_question(row: Any, split: str, line: int) -> Question:
@@ -263,11 +263,11 @@ def read_questions(data_dir: str, split: str, max_bad_rows: int = 0) -> Examples
     if not path:
         raise FileNotFoundError(f"no {split} questions: neither {' nor '.join(paths)} exists")
     reports = RowReports(path, max_bad_rows)
-    found = []
+    questions = []
     for line, row in tables.read_json_lines(path):
         try:
-            found.append(parse_question(row, split, line))
+            questions.append(parse_question(row, split, line))
         except BadRowError as error:
             name = f" ({row['id']})" if isinstance(row, dict) and "id" in row else ""
             reports.bad(f"line {line}{name}", str(error))
-    return _examples("choice", split, found, reports)
+    return _examples("choice", split, questions, reports)

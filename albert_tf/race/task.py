@@ -226,9 +226,9 @@ class MultipleChoice(FineTuningTask):
         write_predictions(output_dir, split.data, outputs["probabilities"])
         if not split.data.has_labels:
             return ""
-        found = self.measure(split, outputs, self.settings.predict_batch_size)
-        found["global_step"] = step
-        return results.write_test_results(output_dir, found, self.selection_metric)
+        measured = self.measure(split, outputs, self.settings.predict_batch_size)
+        measured["global_step"] = step
+        return results.write_test_results(output_dir, measured, self.selection_metric)
 
     def served_outputs(self, outputs: Any) -> dict[str, tf.Tensor]:
         """Returns `probabilities` [B, C] and `predictions` [B], the indices of the best options."""
@@ -299,13 +299,15 @@ def evaluate(data: Examples[Question], logits: NDArray[Any], batch_size: int) ->
     """
     labels = np.array([question.label for question in data.examples])
     predictions = logits.argmax(axis=1)
-    found = {SELECTION_METRIC: metrics.accuracy(predictions, labels)}
+    measured = {SELECTION_METRIC: metrics.accuracy(predictions, labels)}
     levels = np.array([question.level for question in data.examples])
     for level in sorted(set(levels.tolist()) - {""}):
         chosen = levels == level
-        found[f"{SELECTION_METRIC}_{level}"] = metrics.accuracy(predictions[chosen], labels[chosen])
+        measured[f"{SELECTION_METRIC}_{level}"] = metrics.accuracy(
+            predictions[chosen], labels[chosen]
+        )
     losses = metrics.losses_of_examples(logits, labels)
-    return found | metrics.loss_metrics(losses, batch_size)
+    return measured | metrics.loss_metrics(losses, batch_size)
 
 
 def write_predictions(

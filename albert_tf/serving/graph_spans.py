@@ -194,14 +194,14 @@ class SpanReader(tf.Module):
         groups = tf.reduce_max(tf.concat([group, [-1]], 0)) + 1
         kept = tf.math.unsorted_segment_min(number, group, groups)  # ascending, as are groups
         questions = tf.gather(questions, kept)
-        found = {"texts": texts, "scores": scores, "begins": begins, "ends": ends}
+        answers = {"texts": texts, "scores": scores, "begins": begins, "ends": ends}
         size = tf.math.bincount(tf.cast(questions, tf.int32), minlength=tf.cast(count, tf.int32))
         limit = tf.minimum(tf.cast(size, tf.int64), self._settings.n_best_size)
         return {
             name: keep(
                 tf.RaggedTensor.from_value_rowids(tf.gather(x, kept), questions, count), limit
             )
-            for name, x in found.items()
+            for name, x in answers.items()
         }
 
     def _strip(
@@ -212,11 +212,11 @@ class SpanReader(tf.Module):
         is_text = self._is_space.look_up(codes.flat_values) == 0
         # Indices of the characters that are not spaces, with a sentinel at either end.
         count = tf.size(is_text, tf.int64)
-        known = tf.boolean_mask(tf.range(count), is_text)
-        known = tf.concat([[tf.constant(-1, tf.int64)], known, [count]], 0)
+        positions = tf.boolean_mask(tf.range(count), is_text)
+        positions = tf.concat([[tf.constant(-1, tf.int64)], positions, [count]], 0)
         up_to = tf.cumsum(tf.cast(is_text, tf.int64))
-        before = tf.gather(known, up_to)
-        after = tf.gather(known, up_to + tf.cast(~is_text, tf.int64))
+        before = tf.gather(positions, up_to)
+        after = tf.gather(positions, up_to + tf.cast(~is_text, tf.int64))
         row_begins = tf.gather(codes.row_starts(), questions)
         first_char = tf.gather(aligned.first.flat_values, first) + row_begins
         last_char = tf.gather(aligned.last.flat_values, last) + row_begins
@@ -239,7 +239,7 @@ class SpanReader(tf.Module):
         weights = tf.exp(sums - largest)  # [B, K]
         total = tf.reduce_sum(weights, axis=1, keepdims=True)
         scores = tf.math.divide_no_nan(weights, total)
-        found = {
+        answers = {
             "answers": best["texts"].to_tensor("", shape=shape),
             "scores": tf.cast(scores, tf.float32),
             "begins": tf.cast(best["begins"].to_tensor(-1, shape=shape), tf.int32),
@@ -251,14 +251,14 @@ class SpanReader(tf.Module):
             odds = _null_odds(windows, null_scores, tf.size(is_answered, tf.int64))
             threshold = tf.constant(self._settings.threshold or 0.0, tf.float64)
             is_above = tf.cast(odds, tf.float64) > threshold
-            is_answered &= ~is_above | (found["answers"][:, 0] == "")
+            is_answered &= ~is_above | (answers["answers"][:, 0] == "")
             more = {"null_odds": odds}
         nothing = {"answers": "", "scores": 0.0, "begins": -1, "ends": -1}
         chosen = {
-            name.removesuffix("s"): tf.where(is_answered, found[name][:, 0], value)
+            name.removesuffix("s"): tf.where(is_answered, answers[name][:, 0], value)
             for name, value in nothing.items()
         }
-        return chosen | found | more
+        return chosen | answers | more
 
 
 def _dense(

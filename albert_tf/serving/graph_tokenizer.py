@@ -299,9 +299,9 @@ class _WordPiece(tf.Module):
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
         """Returns the ids of texts [B], and their offsets [begin, end) in the joined words."""
         words = self._words(texts)  # [B, words]
-        known = self._known_words(words).flat_values  # [words of all]
-        ids, *offsets = self._ids.tokenize_with_offsets(known)  # [words of all, T]
-        begins, ends = (_to_characters(known, x) for x in offsets)
+        known_words = self._known_words(words).flat_values  # [words of all]
+        ids, *offsets = self._ids.tokenize_with_offsets(known_words)  # [words of all, T]
+        begins, ends = (_to_characters(known_words, x) for x in offsets)
         sizes = tf.strings.length(words.flat_values, "UTF8_CHAR")
         # An unknown piece stands for its whole word.
         word_of_piece = ids.value_rowids()
@@ -343,11 +343,11 @@ def _to_characters(texts: tf.Tensor, offsets: tf.RaggedTensor) -> tf.RaggedTenso
     # Concatenates all texts, so that one search finds the characters of all byte offsets.
     sizes = tf.strings.length(texts, "BYTE")
     text_begins = tf.cumsum(tf.cast(sizes, tf.int64), exclusive=True)  # [B]
-    known = starts.flat_values + tf.gather(text_begins, starts.value_rowids())
+    character_begins = starts.flat_values + tf.gather(text_begins, starts.value_rowids())
     rows = offsets.value_rowids()
     wanted = tf.cast(offsets.flat_values, tf.int64) + tf.gather(text_begins, rows)
-    found = tf.searchsorted(known, wanted, out_type=tf.int64)
-    return offsets.with_flat_values(found - tf.gather(starts.row_starts(), rows))
+    characters = tf.searchsorted(character_begins, wanted, out_type=tf.int64)
+    return offsets.with_flat_values(characters - tf.gather(starts.row_starts(), rows))
 
 
 def _counts_from(tokenizer: FullTokenizer, ids: list[int]) -> list[int]:

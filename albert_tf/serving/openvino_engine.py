@@ -97,8 +97,8 @@ def compile_step(
     outputs = {name: compiled.output(name) for name in concrete.structured_outputs}
 
     def run(batch: Mapping[str, NDArray[Any]]) -> Arrays:
-        found = request.infer({name: batch[name] for name in inputs})
-        return {name: found[port] for name, port in outputs.items()}
+        results = request.infer({name: batch[name] for name in inputs})
+        return {name: results[port] for name, port in outputs.items()}
 
     return run
 

@@ -38,15 +38,15 @@ def pool(
         x = tf.add_n(floats) / len(floats)  # [B, S, H]
         return tf.reduce_sum(x * mask, axis=1) / tf.reduce_sum(mask, axis=1)
 
-    found = {}
+    pooled = {}
     for pooling in poolings:
         if pooling == POOLED:
-            found[pooling] = tf.cast(outputs["pooled_output"], tf.float32)
+            pooled[pooling] = tf.cast(outputs["pooled_output"], tf.float32)
         elif pooling == MEAN:
-            found[pooling] = mean([outputs["sequence_output"]])
+            pooled[pooling] = mean([outputs["sequence_output"]])
         else:
-            found[pooling] = mean(outputs["hidden_states"][1:][-_LAST_LAYERS:])
-    return found
+            pooled[pooling] = mean(outputs["hidden_states"][1:][-_LAST_LAYERS:])
+    return pooled
 
 
 class _Embedder:
@@ -115,7 +115,7 @@ def export(
         export_dir,
         _Embedder(model.encoder, list(model.variables)),
         saved_model.token_features(max_seq_length),
-        lambda found: found,
+        lambda outputs: outputs,
         takes_examples=False,
         any_length=True,
         extra_files=extra_files,
@@ -144,8 +144,8 @@ def _embed_texts(tokenizer: FullTokenizer, max_seq_length: int) -> saved_model.T
     graph = GraphTokenizer(tokenizer)
 
     def answer(embed: Any, first: tf.Tensor, second: tf.Tensor) -> dict[str, tf.Tensor]:
-        found = embed(graph.pack(first, second, max_seq_length), training=False)
-        return {name: found[name] for name in POOLINGS}
+        embeddings = embed(graph.pack(first, second, max_seq_length), training=False)
+        return {name: embeddings[name] for name in POOLINGS}
 
     inputs = saved_model.strings("text_a"), saved_model.strings("text_b")
     return saved_model.TextSignature(inputs, graph, answer)

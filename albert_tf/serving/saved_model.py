@@ -160,7 +160,7 @@ def save(
         features: as in `export_saved_model`.
         text_signatures: as in `export_saved_model`.
     """
-    root, signatures = _make(model, features, lambda found: found, False, True, text_signatures)
+    root, signatures = _make(model, features, lambda outputs: outputs, False, True, text_signatures)
     with _writing(folder):
         tf.saved_model.save(root, folder, signatures=signatures)
 

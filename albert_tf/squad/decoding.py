@@ -169,12 +169,12 @@ def decode(
     if len(features) != len(candidates.starts):
         raise ValueError(f"{len(features)} features, but scores for {len(candidates.starts)}")
     version_2 = candidates.null_scores is not None
-    found: list[dict[tuple[int, int, int], list[tuple[float, float]]]] = [{} for _ in examples]
+    spans_of: list[dict[tuple[int, int, int], list[tuple[float, float]]]] = [{} for _ in examples]
     for number, key, scores in _valid_spans(features, candidates, max_answer_length):
-        found[number].setdefault(key, []).append(scores)
+        spans_of[number].setdefault(key, []).append(scores)
     nbest = {}
     begins = {}
-    for example, spans in zip(examples, found, strict=True):
+    for example, spans in zip(examples, spans_of, strict=True):
         texts = _rank(example.context, features, spans, n_best_size)
         if not texts:
             nothing = (NO_CANDIDATE_SCORE,) * 2 if version_2 else (0.0, 0.0)

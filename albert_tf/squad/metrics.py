@@ -82,16 +82,16 @@ def exact_match(prediction: str, gold: str) -> float:
 
 def word_f1(prediction: str, gold: str) -> float:
     """Returns the F1 of the words that two answers have in common; 0.0 if both have none."""
-    found = _words(prediction)
+    predicted = _words(prediction)
     wanted = _words(gold)
-    return _f1((Counter(found) & Counter(wanted)).total(), len(found), len(wanted))
+    return _f1((Counter(predicted) & Counter(wanted)).total(), len(predicted), len(wanted))
 
 
-def _f1(common: int, found: int, wanted: int) -> float:
-    if not common:
+def _f1(num_common: int, num_predicted: int, num_gold: int) -> float:
+    if not num_common:
         return 0.0
-    precision = common / found
-    recall = common / wanted
+    precision = num_common / num_predicted
+    recall = num_common / num_gold
     return (2 * precision * recall) / (precision + recall)
 
 
@@ -120,9 +120,9 @@ def evaluate_v2(
             that the script finds. Its search may stop between questions with equal odds, and
             returns 0 if it is best to answer nothing; `best_thresholds` corrects both.
     """
-    found = script_v2.evaluate(_as_dataset(golds), predictions, null_odds)
+    measured = script_v2.evaluate(_as_dataset(golds), predictions, null_odds)
     kinds = ("pr_",) if null_odds else ("pr_", "final_")
-    return {name: value for name, value in found.items() if not name.startswith(kinds)}
+    return {name: value for name, value in measured.items() if not name.startswith(kinds)}
 
 
 def _as_dataset(golds: Golds) -> list[dict[str, Any]]:
@@ -204,19 +204,19 @@ def mixed_segmentation(text: str) -> list[str]:
 
 def cmrc_exact_match(prediction: str, gold: str) -> float:
     """Returns 1.0 if both texts are equal in lower case without punctuation, else 0.0."""
-    found, wanted = (
+    predicted, wanted = (
         [char for char in text.lower().strip() if char not in _DROPPED_SIGNS]
         for text in (prediction, gold)
     )
-    return float(found == wanted)
+    return float(predicted == wanted)
 
 
 def cmrc_f1(prediction: str, gold: str) -> float:
     """Returns the F1 over `mixed_segmentation`; the overlap is the longest common substring."""
-    found = mixed_segmentation(prediction)
+    predicted = mixed_segmentation(prediction)
     wanted = mixed_segmentation(gold)
-    matcher = difflib.SequenceMatcher(None, found, wanted, autojunk=False)
-    return _f1(matcher.find_longest_match().size, len(found), len(wanted))
+    matcher = difflib.SequenceMatcher(None, predicted, wanted, autojunk=False)
+    return _f1(matcher.find_longest_match().size, len(predicted), len(wanted))
 
 
 def evaluate_cmrc(golds: Golds, predictions: Predictions) -> dict[str, float]:

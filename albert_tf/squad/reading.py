@@ -103,10 +103,10 @@ def read_squad(path: str, is_training: bool) -> SquadData:
         raise ValueError(f"{path}: not JSON: {error}") from None
     except RecursionError:
         raise ValueError(f"{path}: not SQuAD: brackets nested too deeply") from None
-    found = list(_questions(_Place(root, path), is_training))
-    if not found:
+    questions = list(_questions(_Place(root, path), is_training))
+    if not questions:
         raise ValueError(f"{path}: contains no question")
-    examples = [example for example, _ in found]
+    examples = [example for example, _ in questions]
     if "\\ud" in text.lower():  # surrogates can only be JSON escapes: they are not valid UTF-8
         examples = _replace_surrogates(path, examples)
     _check_ids(path, examples, is_training)
@@ -120,7 +120,7 @@ def read_squad(path: str, is_training: bool) -> SquadData:
         examples=tuple(_keep_usable(path, examples) if is_training else examples),
         version_2=version_2,
         # In SQuAD 1.1, either all questions have answers or the answers are unknown.
-        has_answers=all(is_known and bool(e.answers or version_2) for e, is_known in found),
+        has_answers=all(is_known and bool(e.answers or version_2) for e, is_known in questions),
         is_chinese=2 * sum(bool(_HAN.search(text)) for text in texts) > len(texts),
     )
 

@@ -25,11 +25,11 @@ def write_squad_results(output_dir: str, evaluations: Sequence[Evaluation], metr
     """
     text = ""
     best = None
-    for number, found in enumerate(evaluations, 1):
-        text += format_exactly(found.metrics | {GLOBAL_STEP: found.step})
-        if best_of(evaluations[:number], metric) is found:
-            best = found
-            text += results.format_copies(output_dir, found)
+    for number, evaluation in enumerate(evaluations, 1):
+        text += format_exactly(evaluation.metrics | {GLOBAL_STEP: evaluation.step})
+        if best_of(evaluations[:number], metric) is evaluation:
+            best = evaluation
+            text += results.format_copies(output_dir, evaluation)
         text += f"best {metric} = {-1 if best is None else best.metrics[metric]}\n"
         text += results.SEPARATOR + "\n"
     if best is not None:

@@ -279,10 +279,10 @@ class QuestionAnswering(FineTuningTask):
         if THRESHOLD in exported:
             return float(exported[THRESHOLD])
         best = evaluation_of_best(output_dir)
-        found = None if best is None else best.metrics.get(THRESHOLD)
-        if found is None:
+        evaluated = None if best is None else best.metrics.get(THRESHOLD)
+        if evaluated is None:
             logging.warning("The threshold of the null odds is unknown; using 0")
-        return found or 0.0
+        return evaluated or 0.0
 
     def served_outputs(self, outputs: Any) -> dict[str, tf.Tensor]:
         """Returns the outputs of the exported model, under the names of Google's program.
@@ -440,8 +440,8 @@ def evaluate(
         return evaluate_v1(golds, answers.best), answers.best
     if official_threshold:
         if threshold is None:
-            found = span_metrics.evaluate_v2(golds, answers.best, answers.null_odds)
-            threshold = found["final_f1_thresh"]
+            measured = span_metrics.evaluate_v2(golds, answers.best, answers.null_odds)
+            threshold = measured["final_f1_thresh"]
         predictions = answers.predictions(threshold, strict=True)
         summary = span_metrics.evaluate_v2(golds, predictions, answers.null_odds)
         chosen = {key: summary[key] for key in ("exact", "f1", "total")}

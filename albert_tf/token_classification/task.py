@@ -99,12 +99,12 @@ def find_file(data_dir: str, split: str) -> str:
         ValueError: there are several such files.
     """
     names = [split + extension for extension in EXTENSIONS]
-    found = [name for name in names if files.is_file(os.path.join(data_dir, name))]
-    if not found:
+    existing = [name for name in names if files.is_file(os.path.join(data_dir, name))]
+    if not existing:
         raise FileNotFoundError(f"{data_dir}: contains no {' or '.join(names)}")
-    if len(found) > 1:
-        raise ValueError(f"{data_dir} contains {' and '.join(found)}: keep only one of them")
-    return os.path.join(data_dir, found[0])
+    if len(existing) > 1:
+        raise ValueError(f"{data_dir} contains {' and '.join(existing)}: keep only one of them")
+    return os.path.join(data_dir, existing[0])
 
 
 def read_sentences(
@@ -136,9 +136,9 @@ def read_sentences(
         except BadRowError as error:
             reports.bad(first_line + len(words), str(error))
             continue
-        tokens, found = zip(*words, strict=True)
-        sentences.append(Sentence(first_line, tokens, found))
-        if None in found:
+        tokens, gold = zip(*words, strict=True)
+        sentences.append(Sentence(first_line, tokens, gold))
+        if None in gold:
             reports.note(first_line, "no known label, so the test split is not evaluated")
     if is_logged:
         reports.log()
@@ -283,13 +283,15 @@ def remembered_tags(folder: str) -> Tags | None:
             the model.
     """
     fields = {"token_labels": list[str], "tag_scheme": str}
-    known, path = run_record.read_details(folder, fields)
-    if not known:
+    recorded, path = run_record.read_details(folder, fields)
+    if not recorded:
         return None
-    if known["tag_scheme"] not in (*LETTERS, RAW):
-        raise ValueError(f"{path}: unknown tag_scheme {known['tag_scheme']!r}; move the file away")
-    run_record.check_labels(folder, known["token_labels"], path)
-    return Tags(tuple(known["token_labels"]), known["tag_scheme"])
+    if recorded["tag_scheme"] not in (*LETTERS, RAW):
+        raise ValueError(
+            f"{path}: unknown tag_scheme {recorded['tag_scheme']!r}; move the file away"
+        )
+    run_record.check_labels(folder, recorded["token_labels"], path)
+    return Tags(tuple(recorded["token_labels"]), recorded["tag_scheme"])
 
 
 def remember_tags(folder: str, tags: Tags) -> None:
@@ -350,31 +352,31 @@ def span_metrics(
         predicted: the predicted labels of each sentence.
         scheme: see `find_spans`.
     """
-    wanted: Counter[str] = Counter()
-    found: Counter[str] = Counter()
-    right: Counter[str] = Counter()
+    num_gold: Counter[str] = Counter()
+    num_predicted: Counter[str] = Counter()
+    num_right: Counter[str] = Counter()
     hits = 0
     for labels, guesses in zip(gold, predicted, strict=True):
         spans = set(find_spans(labels, scheme))
         guessed = set(find_spans(guesses, scheme))
-        wanted.update(kind for kind, _, _ in spans)
-        found.update(kind for kind, _, _ in guessed)
-        right.update(kind for kind, _, _ in spans & guessed)
+        num_gold.update(kind for kind, _, _ in spans)
+        num_predicted.update(kind for kind, _, _ in guessed)
+        num_right.update(kind for kind, _, _ in spans & guessed)
         hits += sum(label == guess for label, guess in zip(labels, guesses, strict=True))
-    metrics = _ratios(right.total(), found.total(), wanted.total())
+    metrics = _ratios(num_right.total(), num_predicted.total(), num_gold.total())
     metrics["accuracy"] = hits / sum(map(len, gold))
-    for kind in sorted({*wanted, *found} - {""}):
-        ratios = _ratios(right[kind], found[kind], wanted[kind])
+    for kind in sorted({*num_gold, *num_predicted} - {""}):
+        ratios = _ratios(num_right[kind], num_predicted[kind], num_gold[kind])
         metrics.update({f"{name}_{kind}": value for name, value in ratios.items()})
     return metrics
 
 
-def _ratios(right: int, found: int, wanted: int) -> dict[str, float]:
+def _ratios(num_right: int, num_predicted: int, num_gold: int) -> dict[str, float]:
     """Returns precision, recall and F1."""
     return {
-        "precision": right / found if found else 0.0,
-        "recall": right / wanted if wanted else 0.0,
-        "f1": 2 * right / (found + wanted) if found + wanted else 0.0,
+        "precision": num_right / num_predicted if num_predicted else 0.0,
+        "recall": num_right / num_gold if num_gold else 0.0,
+        "f1": 2 * num_right / (num_predicted + num_gold) if num_predicted + num_gold else 0.0,
     }
 
 
@@ -454,12 +456,12 @@ def make_features(
             num_parts += len(windows)
         for begin, end in windows:
             ids = [tokenizer.cls_id]
-            found = [NO_LABEL]
+            row = [NO_LABEL]
             for token in range(begin, end):
                 ids += pieces[token]
-                found += [id_of[sentence.labels[token]]] + [NO_LABEL] * (len(pieces[token]) - 1)
+                row += [id_of[sentence.labels[token]]] + [NO_LABEL] * (len(pieces[token]) - 1)
             sequences.append(([*ids, tokenizer.sep_id], len(ids) + 1))
-            label_ids.append(np.array([*found, NO_LABEL], np.int32))
+            label_ids.append(np.array([*row, NO_LABEL], np.int32))
         if is_logged and number < LOGGED_SENTENCES:
             first = " ".join(tokenizer.convert_ids_to_tokens(sequences[-1][0]))
             logging.info("%s, line %d: %s", data.path, sentence.line, first)
@@ -603,10 +605,10 @@ class TokenClassifier(FineTuningTask):
         Raises:
             ValueError: the checkpoints have different labels.
         """
-        known = remembered_tags(output_dir) if finding.has_trained(output_dir) else None
-        if known is not None and known.labels != self.labels:
+        recorded = remembered_tags(output_dir) if finding.has_trained(output_dir) else None
+        if recorded is not None and recorded.labels != self.labels:
             raise ValueError(
-                f"{output_dir} contains a model with the labels {', '.join(known.labels)}, "
+                f"{output_dir} contains a model with the labels {', '.join(recorded.labels)}, "
                 f"but the task has {', '.join(self.labels)}. Use another --output_dir; "
                 "to start from this model, pass it as --init_checkpoint."
             )

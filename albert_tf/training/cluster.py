@@ -208,16 +208,16 @@ class Workers:
                     wait = self._wait_for_readiness()
                 wait.check(self._name(0))
             return list(answer["everyone"])
-        found = {0: mine}
+        messages = {0: mine}
         wait = self._wait_for_readiness()
-        while missing := self._peers.keys() - found.keys():
+        while missing := self._peers.keys() - messages.keys():
             wait.check(self._names(missing))
             for index, peer in self._peers.items():
                 if message := self._receive(index, _POLL_SECONDS / len(self._peers)):
-                    found[index] = message
-                if index in found:
+                    messages[index] = message
+                if index in messages:
                     peer.send({"missing": sorted(missing)})
-        everyone = [found[index] for index in sorted(found)]
+        everyone = [messages[index] for index in sorted(messages)]
         self._tell({"everyone": everyone})
         return everyone
 

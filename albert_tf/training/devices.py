@@ -270,9 +270,9 @@ def describe(strategy: tf.distribute.Strategy) -> str:
     if is_tpu(strategy):
         return f"{strategy.num_replicas_in_sync} TPU core(s)"
     kind = "CPU"
-    found = tf.config.list_physical_devices("GPU")
-    if found and tf.config.list_logical_devices("GPU"):
-        details = tf.config.experimental.get_device_details(found[0])
+    gpus = tf.config.list_physical_devices("GPU")
+    if gpus and tf.config.list_logical_devices("GPU"):
+        details = tf.config.experimental.get_device_details(gpus[0])
         kind = details.get("device_name", "GPU")
     count = num_local_replicas(strategy)
     text = f"{count} x {kind}" if count > 1 else f"one {kind}"

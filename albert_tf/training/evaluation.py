@@ -69,12 +69,12 @@ def best_of(
             Google's programs.
     """
     best = None
-    value = -1.0
+    best_value = -1.0
     for evaluation in evaluations:
-        found = evaluation.metrics[metric]
-        if found > value or (takes_last and best is not None and found == value):
+        value = evaluation.metrics[metric]
+        if value > best_value or (takes_last and best is not None and value == best_value):
             best = evaluation
-            value = found
+            best_value = value
     return best
 
 
@@ -107,8 +107,8 @@ def evaluation_of_best(output_dir: str) -> Evaluation | None:
     if not files.exists(prefix + ".index"):
         return None
     name = containers.digest(prefix)
-    found = [e for e in read_evaluations(output_dir) if e.checkpoint == name]
-    return found[-1] if found else None
+    matching = [e for e in read_evaluations(output_dir) if e.checkpoint == name]
+    return matching[-1] if matching else None
 
 
 def check_not_replaced(evaluations: Iterable[Evaluation], prefix: str) -> None:
@@ -239,14 +239,14 @@ class CheckpointEvaluator:
     @property
     def evaluations(self) -> list[Evaluation]:
         """Evaluations on these data ordered by step, without lost best checkpoints."""
-        found = [
+        measured = [
             evaluation
             for evaluation in self._all
             if evaluation.measured_on == self.measured_on
             and evaluation.precision in (None, self._precision)
             and evaluation.checkpoint not in self._lost
         ]
-        return sorted(found, key=lambda e: e.step)
+        return sorted(measured, key=lambda e: e.step)
 
     @property
     def best(self) -> Evaluation | None:
@@ -308,9 +308,9 @@ class CheckpointEvaluator:
             self._warn_of_step_0()
             return self.evaluations
         if init_checkpoint:
-            found = [self._measure(containers.find_checkpoint(init_checkpoint), "")]
-            self._write_results(self.output_dir, found)
-            return found
+            measured = [self._measure(containers.find_checkpoint(init_checkpoint), "")]
+            self._write_results(self.output_dir, measured)
+            return measured
         raise ValueError(
             f"{self.output_dir} contains no checkpoint to evaluate. Train first, or set "
             "--init_checkpoint."
@@ -332,8 +332,10 @@ class CheckpointEvaluator:
             ValueError: another run wrote one of them in place of ours, or all are damaged.
         """
         present = self._checkpoints()
-        known = {e.checkpoint for e in self.evaluations}
-        to_read = [p for name, p in present.items() if name not in known or p == self._best_prefix]
+        evaluated = {e.checkpoint for e in self.evaluations}
+        to_read = [
+            p for name, p in present.items() if name not in evaluated or p == self._best_prefix
+        ]
         usable = store.set_aside_damaged(to_read, has_others=len(to_read) < len(present))
         for prefix in usable:
             check_not_replaced(self._all, prefix)
@@ -359,8 +361,8 @@ class CheckpointEvaluator:
         """Copies the best checkpoint, and writes the evaluations and result files."""
         self._keep_best()  # first, because the result files refer to it
         with files.write_atomically(os.path.join(self.output_dir, EVALUATIONS_FILE)) as stream:
-            for known in self._all:
-                stream.write(json.dumps(dataclasses.asdict(known)) + "\n")
+            for earlier in self._all:
+                stream.write(json.dumps(dataclasses.asdict(earlier)) + "\n")
         curves.set_evaluations({e.step: e.metrics for e in self.evaluations})
         self._write_results(self.output_dir, self.evaluations)
         if self.best is not None:

@@ -409,10 +409,10 @@ class Trainer:
         """Raises NonFiniteLossError for a step, naming its first bad tensor."""
         batch = next(iter(batches_from(step)))
         self.optimizer.iterations.assign(step)  # reproduces the dropout of that step
-        found = self.take_step.first_bad_tensor(batch)
+        bad_tensor = self.take_step.first_bad_tensor(batch)
         raise NonFiniteLossError(
             f"the loss or its gradient is not finite at step {step}; the first bad tensor is "
-            f"{found}. Training has stopped; the last good checkpoint is "
+            f"{bad_tensor}. Training has stopped; the last good checkpoint is "
             f"{self._last_checkpoint()}. Lower --learning_rate, lengthen the warm-up, check the "
             "data of that step, or skip such steps with --nan_policy=skip."
         )

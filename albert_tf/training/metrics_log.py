@@ -303,7 +303,7 @@ def format_figures(values: Mapping[str, float]) -> str:
     'loss 6.28  mlm_acc 0.100'
     """
     texts = []
-    objectives = {found.name: found.abbreviation for found in OBJECTIVES.values()}
+    objectives = {objective.name: objective.abbreviation for objective in OBJECTIVES.values()}
     for name, value in values.items():
         for long, short in (_ABBREVIATIONS | objectives).items():
             name = name.replace(long, short)

@@ -61,7 +61,7 @@ def _of_gpus(gpus: Sequence[Any]) -> tuple[str, str]:
     """Returns the precision and reason for the least capable of the GPUs."""
     details = [tf.config.experimental.get_device_details(gpu) for gpu in gpus]
     # A GPU that does not report its compute capability is assumed to be old.
-    capability = min(tuple(found.get("compute_capability") or (0, 0)) for found in details)
+    capability = min(tuple(gpu.get("compute_capability") or (0, 0)) for gpu in details)
     name = f"a GPU of compute capability {'.'.join(map(str, capability))}"
     if capability >= _FIRST_BFLOAT16_GPU:
         return "bfloat16", f"{name} supports bfloat16"
@@ -72,9 +72,9 @@ def _of_gpus(gpus: Sequence[Any]) -> tuple[str, str]:
 
 def _of_cpu(info: str) -> tuple[str, str]:
     """Returns the precision and reason for a CPU described by the text of /proc/cpuinfo."""
-    found = set(info.split())
+    cpu_flags = set(info.split())
     for flag, unit in _CPU_FLAGS.items():
-        if flag in found:
+        if flag in cpu_flags:
             return "bfloat16", f"this CPU supports bfloat16 ({unit})"
     return "float32", "this CPU does not support bfloat16"
 

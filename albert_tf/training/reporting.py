@@ -102,18 +102,18 @@ class WeightsAndBiases:
     def __init__(self, output_dir: str, settings: Hyperparameters) -> None:
         import wandb
 
-        known = run_record.read_reporting(output_dir, _WANDB, str)
+        recorded = run_record.read_reporting(output_dir, _WANDB, str)
         self._run = wandb.init(
             project=os.environ.get("WANDB_PROJECT", _PROJECT),
             name=os.environ.get("WANDB_NAME", _name(output_dir)),
-            id=known,
+            id=recorded,
             resume="allow",
             dir=None if files.is_remote(output_dir) else output_dir,
             config=settings,
             allow_val_change=True,
             settings=wandb.Settings(console="off"),  # the console belongs to the program
         )
-        if known is None:
+        if recorded is None:
             run_record.write_entry(output_dir, run_record.REPORTING, {_WANDB: self._run.id})
         # W&B's own step counter can only increase, but a resumed run repeats some steps.
         self._run.define_metric("step")
@@ -135,11 +135,11 @@ class MLflow:
         import mlflow
 
         self._mlflow = mlflow
-        known = run_record.read_reporting(output_dir, _MLFLOW, str)
-        name = None if known else _name(output_dir)
-        run = mlflow.start_run(run_id=known, run_name=name, nested=True)
+        recorded = run_record.read_reporting(output_dir, _MLFLOW, str)
+        name = None if recorded else _name(output_dir)
+        run = mlflow.start_run(run_id=recorded, run_name=name, nested=True)
         self._run_id = run.info.run_id
-        if known is None:
+        if recorded is None:
             run_record.write_entry(output_dir, run_record.REPORTING, {_MLFLOW: self._run_id})
             mlflow.log_params(settings)  # parameters cannot be changed later
 

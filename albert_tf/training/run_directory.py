@@ -101,7 +101,8 @@ def lock(output_dir: str) -> Iterator[None]:
     try:
         if is_first:
             _remove_half_written(output_dir)
-            owner = {"pid": os.getpid(), "host": socket.gethostname(), "started": _now()}
+            now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+            owner = {"pid": os.getpid(), "host": socket.gethostname(), "started": now}
             _write_owner(path, json.dumps(owner) + "\n")
         yield
     finally:
@@ -148,7 +149,3 @@ def _remove_half_written(output_dir: str) -> None:
         if _HALF_WRITTEN.fullmatch(name):
             logging.info("%s: removing the partial file %s", output_dir, name)
             os.remove(os.path.join(output_dir, name))
-
-
-def _now() -> str:
-    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")

@@ -4,7 +4,7 @@ Every training program starts like this:
 
     with devices.join_workers(settings) as workers, run_directory.made(settings.output_dir):
         with open_session(settings, config, workers) as session:
-            identity = session.identify(settings, known)
+            identity = session.identify(settings, contents)
             session.agree(identity)
             trainer = make_trainer(settings, task, schedule, session.strategy, identity=identity)
             log_plan(trainer, schedule, num_examples)
@@ -113,7 +113,7 @@ def _set_threads(threads: int | None) -> None:
 
 
 def describe_identity(
-    run: RunSettings, config: AlbertConfig, precision: str, known: TrainedWith
+    run: RunSettings, config: AlbertConfig, precision: str, contents: TrainedWith
 ) -> TrainedWith:
     """Returns the identity of a run.
 
@@ -121,7 +121,7 @@ def describe_identity(
         run: the settings of the run.
         config: the model's config.
         precision: the compute dtype.
-        known: fingerprints and paths of vocabulary and training data, as far as they are known.
+        contents: fingerprints and paths of vocabulary and training data, as far as they are known.
 
     Raises:
         FileNotFoundError, ValueError: `init_checkpoint` does not exist or is invalid.
@@ -141,7 +141,7 @@ def describe_identity(
         for name, field in fields.items()
         if name not in decisive | {"allow_changed_settings"} and field.is_recorded
     }
-    described = TrainedWith(identity | known.identity, paths | known.paths, others)
+    described = TrainedWith(identity | contents.identity, paths | contents.paths, others)
     return described.adding_config(config, included.config_file(run.albert_config_file or ""))
 
 
@@ -248,19 +248,19 @@ class Session:
         self._start: dict[str, Any] = {}  # its description, once it has begun
         self._described: set[str] = set()  # folders with this description
 
-    def identify(self, run: RunSettings, known: TrainedWith) -> TrainedWith:
+    def identify(self, run: RunSettings, contents: TrainedWith) -> TrainedWith:
         """Returns the identity of a run, after comparing it with the model that it starts with.
 
         Args:
             run: settings of this run, or of one of the runs that it consists of.
-            known: fingerprints of vocabulary and training data, as far as they are known.
+            contents: fingerprints of vocabulary and training data, as far as they are known.
 
         Raises:
             ValueError: the model in the run's folder, or `init_checkpoint`, was trained with
                 another identity, and `allow_changed_settings` is not set.
         """
         read_config(run.output_dir, run.albert_config_file or "")
-        identity = describe_identity(run, self.config, self.precision, known)
+        identity = describe_identity(run, self.config, self.precision, contents)
         changes = check_identity(run, identity)
         if changes:
             self._changes[run.output_dir] = changes

@@ -67,17 +67,17 @@ class ModelSettings(SettingsGroup):
             ValueError: neither a config nor weights are given.
         """
         path = self.init_checkpoint and finding.find_model(self.init_checkpoint)
-        found = dataclasses.replace(self, init_checkpoint=path)
+        settings = dataclasses.replace(self, init_checkpoint=path)
         if self.albert_config_file:
-            return found
-        if found.model_folder is None:
+            return settings
+        if settings.model_folder is None:
             raise ValueError(
                 "--albert_config_file is required: the albert_config.json that came with the model "
                 "(a TF-Hub module may have it in its assets), or the name of an architecture, such "
                 "as albert_base"
             )
         return dataclasses.replace(
-            found, albert_config_file=finding.find_config(found.model_folder)
+            settings, albert_config_file=finding.find_config(settings.model_folder)
         )
 
     def check_paths(self) -> None:
@@ -270,8 +270,9 @@ class LoggingSettings(SettingsGroup):
         if "none" in self.report_to and len(self.report_to) > 1:
             raise ValueError(f"report_to={','.join(self.report_to)}: none stands alone")
         for name in [name for name in ("wandb", "mlflow") if name in self.report_to]:
-            found = importlib.util.find_spec(name)
-            if found is None or found.origin is None:  # a mere folder, as wandb's own logs
+            module_spec = importlib.util.find_spec(name)
+            # A spec without origin is a mere folder, such as that of wandb's logs.
+            if module_spec is None or module_spec.origin is None:
                 raise ValueError(
                     f"report_to={name} requires {name}: pip install 'albert-tf2[{name}]'"
                 )

@@ -281,13 +281,14 @@ class TrainStep:
             outputs = self.model(batch, training=True, dropout_seed=seed)
             loss, sums = self.task.loss(outputs, batch, weights)
             scaled_loss = loss if self.loss_scale is None else self.loss_scale.scale(loss)
-        found = tape.gradient(scaled_loss, self.variables)
+        of_variables = tape.gradient(scaled_loss, self.variables)
         if self.loss_scale is not None:
-            found = self.loss_scale.unscale(found)
+            of_variables = self.loss_scale.unscale(of_variables)
 
         gradients = Gradients({}, {})
         squares = tf.constant(0.0)
-        for position, (gradient, variable) in enumerate(zip(found, self.variables, strict=True)):
+        gradient_of = zip(of_variables, self.variables, strict=True)
+        for position, (gradient, variable) in enumerate(gradient_of):
             if gradient is None:
                 continue
             dense = tf.ensure_shape(tf.convert_to_tensor(gradient), variable.shape)
