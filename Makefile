@@ -60,12 +60,12 @@ $(ALL_READY): $(READY)
 demo: $(READY) ## from text to a pre-trained, fine-tuned model, in demo/ (eight minutes without bfloat16)
 	@$(RUN) examples/demo.py
 
-test: $(READY) ## the default tests (seven minutes on two cores); those of missing extras are skipped
+test: $(READY) ## the default tests (two minutes on two cores); those of missing extras are skipped
 	$(RUN) -m pytest $(IN_PARALLEL)
 
-# Tests that need whole programs (kills, full disks, damaged files, several workers), and some of Google's
-# own training runs.
-test-ci: $(READY) ## the slow tests that .ci/run runs (six minutes)
+# Tests that compute for more than a second: whole programs (kills, full disks, damaged files, several workers),
+# XLA, and some of Google's own training runs.
+test-ci: $(READY) ## the slow tests that .ci/run runs (eight minutes)
 	$(RUN) -m pytest $(IN_PARALLEL) -m ci --timeout 1800
 
 # In two runs, because TensorFlow keeps compiled functions: a single one needs more than 24 GB of memory.

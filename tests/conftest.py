@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import gc
 import io
 import json
 import os
@@ -74,6 +75,14 @@ What had changed was the town, which had grown towards the water.
 SEED = 5
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Marks tests that are marked `ci` as `slow` as well."""
+    for item in items:
+        if item.get_closest_marker("ci"):
+            item.add_marker(pytest.mark.slow)
+
+
 def seed_everything(seed):
     """Seeds all global generators, those of Keras' initializers and dropout included."""
     random.seed(seed)
@@ -129,6 +138,8 @@ def pytest_addoption(parser):
 
 def pytest_collection_finish(session):
     """Hides the CPU's flags from the choice of the precision if `--without-bfloat16` is given."""
+    # Spares the garbage collector the imported modules: each full collection took half a second.
+    gc.freeze()
     if session.config.getoption("--without-bfloat16"):
         from albert_tf.training import precision
 

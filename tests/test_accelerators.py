@@ -26,6 +26,8 @@ from tests.conftest import ROOT, TINY_SHAPE
 from tests.training.distributed_steps import batch_of
 from tests.training.xla_programs import compile_problems, hlo_problems
 
+pytestmark = pytest.mark.ci
+
 CONFIG = config.AlbertConfig(**TINY_SHAPE | {"num_hidden_layers": 1, "num_hidden_groups": 1})
 FOLDERS = {"data_dir": "data", "output_dir": "out"}
 NO_TOKENIZER = None  # the batches exist already

@@ -43,6 +43,7 @@ def matmul_flops(graph):
     return total
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("name", CONFIGS)
 def test_flops_and_parameters_are_those_of_the_traced_model(name):
     config = CONFIGS[name]

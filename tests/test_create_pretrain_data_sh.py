@@ -142,6 +142,7 @@ def count_records(path):
     return count
 
 
+@pytest.mark.ci
 def test_the_sample_becomes_records_from_any_directory(house, tmp_path):
     shutil.copy(ROOT / "create_pretraining_data.py", house)
     quick = ("--dupe_factor=2", "--num_workers=1", "--num_logged_instances=0")

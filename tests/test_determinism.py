@@ -71,6 +71,7 @@ def tensors_of(batch):
     return {name: tf.constant(value) for name, value in batch.items()}
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "case",
     [
@@ -87,6 +88,7 @@ def test_no_sum_of_a_step_depends_on_the_order_of_threads(case):
     assert racing_sums(concrete.graph.as_graph_def()) == []
 
 
+@pytest.mark.ci
 def test_a_sum_that_depends_on_the_order_of_threads_is_found():
     @tf.function
     def sums(x):
@@ -103,9 +105,7 @@ def test_a_sum_that_depends_on_the_order_of_threads_is_found():
     assert set(found) == {"of_one_read_twice", "of_a_part", "of_an_argument"}
 
 
-@pytest.mark.parametrize(
-    "optimizer", [pytest.param("adamw", marks=[pytest.mark.slow, pytest.mark.ci]), "lamb"]
-)
+@pytest.mark.parametrize("optimizer", [pytest.param("adamw", marks=pytest.mark.ci), "lamb"])
 def test_the_same_steps_give_the_same_bits(optimizer):
     batches = [tensors_of(batch_of(number)) for number in range(3)]
     step, trained = make_step(optimizer), []

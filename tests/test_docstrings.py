@@ -20,6 +20,8 @@ import tensorflow as tf
 import albert_tf
 from tests.conftest import ROOT, TINY_SHAPE, TOY_TEXT, train_toy_vocabulary
 
+pytestmark = pytest.mark.ci
+
 MODULES = [
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
     for path in sorted((ROOT / "albert_tf").rglob("*.py"))

@@ -659,7 +659,7 @@ def cells():
     for name, kind in KINDS.items():
         for door in DOORS:
             if door not in OPTIONAL or door in kind.extra_doors:
-                marks = [] if name == "Classifier" else [pytest.mark.slow, pytest.mark.ci]
+                marks = [] if name == "Classifier" else pytest.mark.ci
                 yield pytest.param(name, door, marks=marks, id=f"{name}-{door}")
 
 

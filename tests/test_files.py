@@ -552,6 +552,7 @@ def test_an_error_about_a_file_quotes_little_of_it(tmp_path, read, keys):
     assert len(str(caught.value)) < 1000 + len(str(path))
 
 
+@pytest.mark.ci
 def test_a_key_that_occurs_twice_among_many_is_found_at_once_and_quoted_in_part():
     keys = [*map(str, range(100_000)), "long" * 3000]  # seconds if each is compared with each
     text = json.dumps(dict.fromkeys(keys))[:-1] + f', "{keys[-1]}": 1}}'

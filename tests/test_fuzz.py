@@ -69,7 +69,7 @@ from albert_tf.training import evaluation, metrics_log
 from tests.conftest import MAX_PREDICTIONS, SEQ_LENGTH, TINY_SHAPE, TOY_TEXT, train_toy_vocabulary
 from tests.training.test_loop import write_records
 
-pytestmark = [pytest.mark.slow, pytest.mark.ci]
+pytestmark = pytest.mark.ci
 
 INPUTS = int(os.environ.get("FUZZ_INPUTS", "60"))  # number of inputs per kind of file
 CPU_SECONDS = 20  # an input that takes longer counts as a hang

@@ -221,6 +221,7 @@ def test_keras_3_models_are_rejected(tiny_batch):
     encoder(ids)  # by itself, it works in the same process
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("name", MODELS)
 def test_models_return_logits_and_optionally_every_layer(name, tiny_batch):
     model, features = MODELS[name](CONFIG), features_of(name, tiny_batch)
@@ -253,6 +254,7 @@ def test_models_return_logits_and_optionally_every_layer(name, tiny_batch):
     assert [tuple(state.shape[::2]) for state in states] == [(rows, 12)] * 3
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("name", MODELS)
 def test_models_return_the_attentions_of_their_encoder(name, tiny_batch):
     tf_keras.utils.set_random_seed(5)
@@ -293,6 +295,7 @@ def dataset(features, labels, *weights):
     return tf.data.Dataset.from_tensor_slices((features, labels, *weights)).batch(5)
 
 
+@pytest.mark.ci
 def test_classification_learns_by_fit(inputs):
     labels = np.array([0, 2, 1, 1, 0])
     model = heads.AlbertForClassification(SHALLOW, 3, name="my_model")
@@ -356,6 +359,7 @@ def test_layers_can_be_recreated_from_their_config(name):
     assert_round_trip(LAYERS[name]())
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("name", MODELS)
 def test_models_can_be_recreated_from_their_config(name):
     assert_round_trip(MODELS[name](CONFIG))
@@ -406,6 +410,7 @@ def test_a_functional_model_can_have_two_encoders(functional, inputs):
     np.testing.assert_allclose(functional(arguments), expected, atol=1e-5)
 
 
+@pytest.mark.ci
 def test_a_functional_model_can_be_cloned_configured_and_saved(functional, inputs, tmp_path):
     arguments = inputs["input_ids"], inputs["input_mask"]
     clone = tf_keras.models.clone_model(functional)
@@ -429,6 +434,7 @@ def test_summary_counts_the_parameters_of_a_model():
 # Files.
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("name", "config"),
     [*((name, CONFIG) for name in MODELS), ("pretraining", PRE_LN), ("answerable", PRE_LN)],
@@ -449,7 +455,6 @@ def test_models_can_be_saved_and_loaded(name, config, tiny_batch, tmp_path, no_w
 
 
 @pytest.mark.ci
-@pytest.mark.slow
 def test_a_saved_model_works_with_and_without_its_classes(inputs, tmp_path, no_warnings):
     model = randomize(MODELS["classification"](SHALLOW))
     expected = model(inputs)
@@ -509,7 +514,6 @@ def run_tflite(model, inputs):
 
 
 @pytest.mark.ci
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*tf.lite.Interpreter is deprecated:UserWarning")
 def test_keras_models_can_be_converted_to_tflite(inputs):
     encoder = modeling.AlbertEncoder(SHALLOW)

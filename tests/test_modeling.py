@@ -182,6 +182,7 @@ def test_only_groups_in_use_are_created(tiny_config):
     assert groups == {"0", "3", "6", "9"}
 
 
+@pytest.mark.ci
 def test_equal_sizes_need_no_projection(tiny_config):
     config = dataclasses.replace(tiny_config, embedding_size=12)
     names = {variable_name(variable) for variable in AlbertEncoder(config).variables}
@@ -243,6 +244,7 @@ def test_kernels_are_initialized_with_different_truncated_normals():
     assert not np.any(attention.query.bias)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("is_compiled", [False, True])
 def test_one_graph_serves_batches_of_any_shape(tiny_config, tiny_batch, monkeypatch, is_compiled):
     changes = {"num_hidden_layers": 1, "num_hidden_groups": 1}

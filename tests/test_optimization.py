@@ -68,6 +68,7 @@ def assert_same_weights(model, expected):
         )
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("optimizer", "power", "warmup", "start"),
     [
@@ -335,6 +336,7 @@ def line(count=24):
     return x, x @ np.float32([[1.0], [-2.0], [0.5]])
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("kind", [AdamW, Lamb])
 def test_keras_compiles_fits_saves_and_resumes_with_it(kind, tmp_path):
     """A `.keras` file has moments, step and schedule: resuming equals uninterrupted training."""
@@ -442,6 +444,7 @@ RUNS = {
 }
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("run", RUNS)
 @pytest.mark.parametrize("name", ["weight_decay", "weight_decay_rate"])
 def test_kernels_decay_once_and_excluded_variables_never(run, name):

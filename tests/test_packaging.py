@@ -55,6 +55,7 @@ def albert(*arguments):
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.ci
 def test_albert_lists_the_programs_and_starts_each_by_its_verb():
     listed = albert("--help")
     assert listed.returncode == 0

@@ -125,6 +125,7 @@ def test_every_shell_script_exists():
     assert not [script for script in used if not (ROOT / script).is_file()]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("words", PROGRAMS, ids=lambda words: words[1])
 def test_every_command_has_flags_that_its_program_accepts(words):
     # absl parses and checks the flags, and goes no further.
@@ -151,6 +152,7 @@ def readme_folder(tmp_path_factory):
     return folder
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("number", range(len(PYTHON)))
 def test_python_examples_run(number, readme_folder, monkeypatch):
     monkeypatch.chdir(readme_folder)

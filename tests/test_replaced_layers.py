@@ -46,6 +46,7 @@ def seeded(make, **changes):
     return make(dataclasses.replace(CONFIG, initializer_range=0.3, **changes))
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("recompute", [False, True])
 def test_lora_on_the_query_trains_and_saves(inputs, tmp_path, recompute):
     model = seeded(lambda config: heads.AlbertForClassification(config, 3))
@@ -78,6 +79,7 @@ def test_lora_on_the_query_trains_and_saves(inputs, tmp_path, recompute):
     np.testing.assert_allclose(again(inputs), model(inputs), atol=1e-5)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
 def test_every_layer_of_the_attention_can_be_wrapped(inputs, dtype):
     encoder = seeded(
@@ -127,6 +129,7 @@ def test_a_layer_of_the_wrong_shape_fails_with_both_shapes(inputs, part, name):
         encoder(inputs)
 
 
+@pytest.mark.ci
 def test_a_frozen_encoder_stays_as_it_is_in_fit(inputs):
     model = seeded(lambda config: heads.AlbertForClassification(config, 3), num_hidden_layers=1)
     model.encoder.recompute, model.encoder.trainable = True, False

@@ -149,9 +149,10 @@ def test_registering_the_same_objective_again_changes_nothing(sop3):
     assert sentence_objectives.register(dataclasses.replace(sop3)) is sop3
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "objective",  # of sop: tests/pretraining
-    [pytest.param(NSP, marks=[pytest.mark.slow, pytest.mark.ci]), NONE, "sop3"],
+    [pytest.param(NSP, marks=pytest.mark.ci), NONE, "sop3"],
 )
 def test_an_objective_goes_from_text_to_a_loaded_model(
     tmp_path, make_records, settings, sop3, toy_spm_model, objective, caplog
@@ -252,6 +253,7 @@ def test_records_of_earlier_versions_say_their_objective_by_googles_flag(make_re
         assert find_objective(str(records)) == expected
 
 
+@pytest.mark.ci
 def test_a_run_cannot_change_its_objective_or_weight_silently(make_records, settings):
     records = without_metadata(make_records(NSP))
     first = settings(records, sentence_objective=NSP, sentence_loss_weight=0.5)

@@ -58,6 +58,7 @@ def test_parameters_are_those_of_table_4_of_the_paper(embedding_size):
         assert expected in (round(with_pooler / 1e6), round(without / 1e6))
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("share", "adapter_rank"),
     [
@@ -143,6 +144,7 @@ def test_bad_sharing_is_refused(changes, message):
         dataclasses.replace(TINY, **changes)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("share", ["attention", "ffn", "none", "sandwich", (0, 1, 0, 1)])
 def test_copies_of_a_shared_model_compute_the_same(tmp_path, tiny_batch, share):
     shared, config = AlbertEncoder(TINY), with_share(share)
@@ -172,6 +174,7 @@ def test_patterns_with_the_same_weights_are_told_apart_by_the_config(tmp_path):
     assert load_checkpoint(AlbertEncoder(with_share((0, 1, 0, 1))), path).fits
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("layout", ["google", "albert_zh"])
 def test_adapters_start_as_the_identity_and_make_shared_layers_differ(tmp_path, tiny_batch, layout):
     plain = dataclasses.replace(TINY, layout=layout)

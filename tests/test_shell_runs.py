@@ -22,6 +22,8 @@ from albert_tf.training.interruption import EXIT_STATUS, KEYBOARD_STATUS
 from tests.conftest import MAX_PREDICTIONS, ROOT, SEQ_LENGTH, free_ports
 from tests.training.test_loop import write_records
 
+pytestmark = pytest.mark.ci
+
 ROWS = 4
 
 
@@ -96,7 +98,6 @@ def wait_for(path, process):
 
 
 @pytest.mark.ci
-@pytest.mark.slow
 def test_a_signal_saves_and_the_same_command_ends_as_without_it(folder, tmp_path):
     flags = ("--num_train_steps=400", "--save_checkpoints_steps=1000")
     finish(start(folder, tmp_path / "through", *flags))
@@ -116,7 +117,6 @@ def test_a_signal_saves_and_the_same_command_ends_as_without_it(folder, tmp_path
 
 
 @pytest.mark.ci
-@pytest.mark.slow
 def test_a_second_process_on_the_same_folder_is_refused(folder, tmp_path):
     first = start(folder, tmp_path / "model", "--num_train_steps=100000")
     wait_for(tmp_path / "model" / "model.ckpt-0.index", first)
@@ -137,7 +137,6 @@ def start_workers(start_one, count=2):
 
 
 @pytest.mark.ci
-@pytest.mark.slow
 def test_workers_that_disagree_all_stop_with_a_table(folder, tmp_path):
     rates = iter((0.001, 0.002))
 

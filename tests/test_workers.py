@@ -44,6 +44,7 @@ def make_killed():
     return work
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("num_workers", [1, 3])
 def test_all_messages_of_all_tasks_arrive(num_workers):
     messages = workers.run(make_squares, (7,), iter(range(11)), num_workers)
@@ -69,6 +70,7 @@ def test_tasks_are_consumed_lazily():
     messages.close()
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("num_workers", [1, 2])
 @pytest.mark.parametrize("error", [ValueError("text.txt, line 3"), OSError(28, "No space left")])
 def test_users_errors_are_raised_unchanged(num_workers, error):
@@ -96,6 +98,7 @@ def test_a_killed_worker_is_reported_and_the_others_are_ended():
             os.kill(process, 0)
 
 
+@pytest.mark.ci
 def test_a_script_without_a_main_guard_is_told_so(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(

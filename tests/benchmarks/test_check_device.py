@@ -14,6 +14,8 @@ from training_steps import random_batch
 from albert_tf.config import AlbertConfig
 from albert_tf.pretraining.task import PretrainingTask
 
+pytestmark = pytest.mark.ci
+
 TINY = {"hidden_size": 12, "intermediate_size": 20, "num_attention_heads": 4}
 
 

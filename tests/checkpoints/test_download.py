@@ -460,7 +460,6 @@ def test_a_missing_model_is_one_line_in_a_shell(server):
     assert done.stderr.endswith(f"Download it: albert download {NAME}\n")
 
 
-@pytest.mark.slow
 @pytest.mark.ci
 def test_the_commands_in_a_shell(server):
     done = albert("download", NAME)

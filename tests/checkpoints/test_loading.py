@@ -153,6 +153,7 @@ def test_heads_of_another_task_are_not_loaded(tmp_path):
     np.testing.assert_array_equal(same.classifier.kernel.numpy(), head["output_weights"])
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "changes",
     [
@@ -342,6 +343,7 @@ def test_weights_are_read_in_the_layout_of_the_model(tmp_path):
     assert merged[WORDS].dtype == np.float32
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("name", ["lamb", "adamw"])
 def test_google_checkpoints_with_moments_round_trip_bit_for_bit(shared, name, tmp_path):
     source = str(shared / "golden" / "resume" / name / "model.ckpt-6")
@@ -398,6 +400,7 @@ def test_every_released_checkpoint_is_tried(shared):
     assert {path.name for path in (shared / "released").iterdir()} == set(RELEASED)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "name",
     [

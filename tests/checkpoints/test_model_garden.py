@@ -42,6 +42,7 @@ def saved(request, tmp_path_factory):
     return request.param, folder
 
 
+@pytest.mark.ci
 def test_their_encoder_computes_our_outputs(saved, tiny_batch):
     config, folder = saved
     theirs = model_garden.make_encoder(config)

@@ -290,6 +290,7 @@ def test_an_invalid_config_is_reported(folder, text):
         albert_tf.from_pretrained(str(folder))
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "name",
     [

@@ -216,6 +216,7 @@ def test_a_long_list_is_truncated():
     assert len(text.splitlines()) == 14
 
 
+@pytest.mark.ci
 def test_a_checkpoint_with_the_released_checksums_is_a_release(tmp_path):
     release = next(r for r in known_releases() if r.name == "albert_tiny_brightmart")
     config = AlbertConfig(

@@ -55,6 +55,7 @@ def make_settings(model_folder, data_dir, tmp_path):
     )
 
 
+@pytest.mark.ci
 def test_a_classifier_is_trained_from_python(settings, model_folder, tmp_path):
     settings = dataclasses.replace(settings, precision="bfloat16")
     result = classification.run(settings)
@@ -71,6 +72,7 @@ def test_a_classifier_is_trained_from_python(settings, model_folder, tmp_path):
     assert tf_keras.mixed_precision.global_policy().name == "float32"
 
 
+@pytest.mark.ci
 def test_a_frozen_encoder_keeps_its_weights(settings, tmp_path):
     settings = dataclasses.replace(settings, learning_rate=0.1, warmup_step=0, freeze_encoder=True)
     result = classification.run(settings)

@@ -72,6 +72,7 @@ def assert_same(arrays, expected):
         np.testing.assert_array_equal(arrays[name], value, name)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "output_format",
     [
@@ -133,6 +134,7 @@ def test_the_vocabulary_of_the_training_stays_known(google, tmp_path):
     assert not (tmp_path / "other").exists()
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("objective", ["nsp", "none", "not registered"])
 def test_the_sentence_objective_of_the_training_stays_known(google, tmp_path, caplog, objective):
     run_record.write(google, run_record.TrainedWith({"sentence_objective": objective}))
@@ -155,6 +157,7 @@ def test_albert_zh_keeps_its_layout_and_comes_back_bit_for_bit(config, tmp_path)
     assert AlbertConfig.from_json_file(str(tmp_path / "b" / "albert_config.json")) == config
 
 
+@pytest.mark.ci
 def test_the_model_garden_and_back_is_the_same_but_for_the_sentence_head(tmp_path, caplog):
     source = make_input(tmp_path / "shared", random_weights(SHORT), SHORT)
     there, back = str(tmp_path / "there"), str(tmp_path / "back")

@@ -74,6 +74,7 @@ def test_the_result_is_printed_and_the_log_goes_to_standard_error(call):
     assert "no interest" not in done.stderr
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("error", ["ValueError", "OSError", "ArithmeticError"])
 def test_errors_are_one_line_and_exit_with_status_1(call, error):
     done = call(f"--error={error}")
@@ -94,6 +95,7 @@ def test_an_interrupted_run_exits_with_its_status(call, error, status):
     assert (done.returncode, done.stderr) == (status, "obey.py: what is wrong\n")
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("argument", "reason"),
     [

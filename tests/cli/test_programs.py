@@ -12,6 +12,8 @@ from albert_tf.checkpoints import store
 from tests.cli.fine_tuning_programs import ALL, PROGRAMS
 from tests.script_runner import logged_rates, tensors
 
+pytestmark = pytest.mark.ci
+
 
 @pytest.fixture(scope="module", name="program", params=PROGRAMS)
 def every_program(request):

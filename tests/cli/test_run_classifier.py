@@ -19,6 +19,8 @@ from albert_tf.finetuning.sequences import TokenSequences
 from tests.cli.fine_tuning_programs import SENTENCES
 from tests.script_runner import start_of, tensors
 
+pytestmark = pytest.mark.ci
+
 
 def test_predictions_are_written_in_all_formats(classifier):
     finished = classifier.out

@@ -11,6 +11,8 @@ from albert_tf.checkpoints import store
 from tests.cli.fine_tuning_programs import CHOICES, PASSAGE, write_article
 from tests.script_runner import start_of, tensors
 
+pytestmark = pytest.mark.ci
+
 
 def test_the_accuracy_is_that_of_both_levels_together(race):
     for block in (race.out / "eval_results.txt").read_text().split("=" * 50 + "\n")[:-1]:

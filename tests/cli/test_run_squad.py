@@ -15,6 +15,8 @@ from albert_tf.training.loop import Trainer
 from tests.cli.fine_tuning_programs import ANSWERABLE, CONTEXTS, QUESTIONS, write_squad
 from tests.script_runner import tensors
 
+pytestmark = pytest.mark.ci
+
 VERSIONS = pytest.mark.parametrize("version", ["squad_1", "squad_2"])
 
 

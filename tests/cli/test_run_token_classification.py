@@ -13,6 +13,8 @@ from albert_tf.token_classification import task
 from albert_tf.tokenization import FullTokenizer
 from tests.cli.fine_tuning_programs import conll
 
+pytestmark = pytest.mark.ci
+
 
 def columns(path):
     return [line.split("\t") for line in path.read_text().splitlines() if line]

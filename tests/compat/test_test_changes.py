@@ -6,6 +6,7 @@ import pytest
 import test_changes as changes
 
 
+@pytest.mark.ci
 def test_the_three_ideas_hold_and_are_printed(capsys):
     changes.run(None)
     printed = capsys.readouterr().out

@@ -194,6 +194,7 @@ def test_large_compressed_files_are_streams_and_small_ones_share_a_task():
     assert len(task.spans) == 9
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("input_format", corpus.INPUT_FORMATS)
 @pytest.mark.parametrize("chunk_bytes", [1, 3, 29])
 def test_tasks_read_in_any_order_hold_every_line_once(

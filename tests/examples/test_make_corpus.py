@@ -78,6 +78,7 @@ def corpus(_documents, tmp_path_factory):
     return texts
 
 
+@pytest.mark.ci
 def test_documents_are_parted_by_one_blank_line(corpus):
     for text in corpus:
         documents = text.removesuffix("\n").split("\n\n")

@@ -18,6 +18,8 @@ from albert_tf.finetuning.program import run_task
 from albert_tf.inference.model_folder import ModelFolder
 from tests.conftest import ROOT
 
+pytestmark = pytest.mark.ci
+
 FILE = ROOT / "examples" / "my_task.py"
 SENTENCES = {"boats": "The boat waits at the landing.", "rain": "The rain falls on the town."}
 

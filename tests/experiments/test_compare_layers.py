@@ -67,6 +67,7 @@ def plain_sums(config, weights, batch):
     return sums
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("name", CONFIGS)
 def test_numbers_are_those_of_plain_formulas(name, tiny_batch):
     config = CONFIGS[name]
@@ -138,6 +139,7 @@ def settings_of(home, out, models="a|b,deep", text="text.txt", **changes):
     )
 
 
+@pytest.mark.ci
 def test_the_table_has_a_row_for_every_layer_of_every_model(home, tmp_path):
     out = tmp_path / "new" / "out"
     path = compare_layers.run(settings_of(home, out))

@@ -99,6 +99,7 @@ def test_the_first_row_is_at_the_top_of_the_plot(count):
     assert [label.get_text() for label in axes[0].get_yticklabels()] == ["first", "last"]
 
 
+@pytest.mark.ci
 def test_runs_that_are_done_are_not_repeated(settings, tmp_path, monkeypatch, capsys):
     started = []
 

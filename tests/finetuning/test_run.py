@@ -206,6 +206,7 @@ def test_splits_with_the_same_data_share_features_and_the_trace(make_run):
     assert run._predictor(splits["dev"])._step is run._predictor(splits["other"])._step
 
 
+@pytest.mark.ci
 def test_many_checkpoints_and_splits_are_computed_with_one_model_and_one_trace(
     make_run, tmp_path, monkeypatch
 ):
@@ -360,6 +361,7 @@ def test_a_run_has_files_to_plot_if_it_trained_or_evaluated(fine_tune):
     assert not fine_tune(do_train=False, do_eval=False, do_predict=True).has_files
 
 
+@pytest.mark.ci
 def test_a_killed_run_resumes_to_the_same_result(fine_tune, tmp_path):
     values = {"train_step": 5, "learning_rate": 0.3, "save_checkpoints_steps": 2}
     whole, folder = fine_tune(**values, do_predict=True), tmp_path / "killed"
@@ -378,6 +380,7 @@ def test_a_killed_run_resumes_to_the_same_result(fine_tune, tmp_path):
         assert text == (tmp_path / "out" / name).read_text()
 
 
+@pytest.mark.ci
 def test_a_stopped_run_has_the_checkpoints_and_evaluations_of_one_that_was_not(fine_tune, tmp_path):
     values = {"train_step": 5, "learning_rate": 0.3, "save_checkpoints_steps": 2}
     values |= {"keep_checkpoint_max": 2}
@@ -479,6 +482,7 @@ def test_accepted_changes_are_those_of_the_next_run(fine_tune, tmp_path):
         fine_tune(train_step=1, learning_rate=0.25)
 
 
+@pytest.mark.ci
 def test_training_from_a_run_requires_its_vocabulary(fine_tune, tmp_path, caplog):
     fine_tune(train_step=1)
     other = tmp_path / "other.txt"
@@ -535,6 +539,7 @@ def test_a_sweep_that_was_stopped_keeps_its_finished_runs(fine_tune, tmp_path):
     assert {path.name for path in (tmp_path / "out").glob("lr*")} == {"lr0.1_seed7", "lr0.3_seed7"}
 
 
+@pytest.mark.ci
 def test_a_sweep_writes_a_folder_per_run_and_a_table_and_exports_the_best(fine_tune, tmp_path):
     result = fine_tune(
         train_step=3,

@@ -67,6 +67,7 @@ def test_the_recorded_name_decides_if_the_checkpoint_has_its_head(
         assert found.find_task() == task
 
 
+@pytest.mark.ci
 def test_the_programs_record_their_tasks(classifier_dir, regression_dir, answers_dir):
     names = [
         run_record.read_task(str(folder))

@@ -146,6 +146,7 @@ def test_the_option_with_the_best_logit_is_chosen(tmp_path, config_file, toy_spm
     assert result["answer"] == options[result["prediction"]] == options[expected.argmax()]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("pooling", ["mean", "mean_last_4", "pooled"])
 def test_embeddings_are_means_over_the_tokens(pretrained_dir, pooling):
     embed = albert_tf.load_predictor(str(pretrained_dir), pooling=pooling)
@@ -275,6 +276,7 @@ def test_tensorflow_computes_if_openvino_is_not_installed(pretrained_dir, monkey
         albert_tf.load_predictor(str(pretrained_dir), engine="openvino")
 
 
+@pytest.mark.ci
 def test_tensorflow_computes_what_openvino_cannot(pretrained_dir, monkeypatch, caplog):
     monkeypatch.setattr(openvino_engine, "is_installed", lambda: True)
     monkeypatch.setattr(openvino_engine, "_compile", lambda *_: 1 / 0)  # as unsupported operations

@@ -38,6 +38,7 @@ def test_a_file_of_pairs_gets_the_scores_of_the_program(predict, regression_dir)
     np.testing.assert_allclose([row["score"] for row in found], expected, atol=1e-6)
 
 
+@pytest.mark.ci
 def test_an_export_matches_the_folder_of_its_run(predict, regression_dir):
     (export,) = (regression_dir / "export").iterdir()
     arguments = [f"--input_file={regression_dir}/test.tsv", "--batch_size=3"]
@@ -49,6 +50,7 @@ def test_an_export_matches_the_folder_of_its_run(predict, regression_dir):
     )
 
 
+@pytest.mark.ci
 def test_repeated_texts_get_a_result_each(predict, regression_dir):
     model, pairs = f"--model_dir={regression_dir}", [("The river", "A boat"), ("It", "The sea")]
     flags = [[f"--text={text}", f"--text_b={text_b}"] for text, text_b in pairs]
@@ -97,6 +99,7 @@ def test_embeddings_replace_neither_the_input_nor_the_model(predict, pretrained_
     assert len(texts_file.read_text().splitlines()) == len(TEXTS)
 
 
+@pytest.mark.ci
 def test_embeddings_are_written_as_an_array_or_lines(predict, pretrained_dir, texts_file, tmp_path):
     arguments = [
         f"--model_dir={pretrained_dir}",

@@ -16,6 +16,8 @@ from albert_tf.cli import convert_checkpoint
 from albert_tf.config import AlbertConfig
 from tests.conftest import TINY_SHAPE
 
+pytestmark = pytest.mark.ci
+
 TEXTS = ["the river is wide.", "a boat waits."]
 CASES = {
     "classification": (albert_tf.AlbertForClassification, {"num_labels": 2}, ["water", "land"]),

@@ -173,7 +173,6 @@ def test_whole_words_are_masked_as_in_the_data_program(records, path, toy_tokeni
     np.testing.assert_array_equal(masked[:, 1:][inside], masked[:, :-1][inside])
 
 
-@pytest.mark.slow
 @pytest.mark.ci
 def test_a_resumed_run_has_the_weights_of_one_that_was_not_interrupted(settings, tmp_path):
     settings = dataclasses.replace(settings, log_steps=1)

@@ -208,6 +208,7 @@ def make_long_files(tmp_path):
     return record_files.find_record_files(paths)
 
 
+@pytest.mark.ci
 def test_a_worker_reads_only_its_own_records(long_files):
     """The content of all others is damaged, which reading them would detect."""
     batch_size, steps = 60, 100  # an epoch, in which no record occurs twice
@@ -229,6 +230,7 @@ def test_a_worker_reads_only_its_own_records(long_files):
         next(everything)
 
 
+@pytest.mark.ci
 def test_workers_together_read_each_record_once(long_files, monkeypatch):
     sizes = []
 
@@ -249,6 +251,7 @@ def test_workers_together_read_each_record_once(long_files, monkeypatch):
         assert 0.99 * total < contents < 1.5 * total, workers
 
 
+@pytest.mark.ci
 def test_the_next_workers_continue_with_the_same_records(long_files):
     """As after 4, 2, 1 and 4 workers have trained for 5 steps each."""
     through = np.reshape(read_rows(long_files, 1, 8, 20)[0], (20, 8))
@@ -290,6 +293,7 @@ def count_ranges(monkeypatch):
     return sizes
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("scheme", ["", "file://"])
 def test_workers_read_each_record_once_with_an_index(tmp_path, monkeypatch, scheme):
     found, total = write_indexed(f"{scheme}{tmp_path}")

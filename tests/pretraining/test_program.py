@@ -128,6 +128,7 @@ def test_reference_checkpoints_have_the_reference_losses(shared, tmp_path, setti
         )
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("damage", ["content", "position"])
 def test_evaluation_and_training_name_a_bad_record(tmp_path, monkeypatch, settings, damage):
     monkeypatch.setattr(task, "CHECKED_RECORDS", 1)
@@ -172,6 +173,7 @@ def assert_is_complete(output_dir, result, settings):
     assert run["flags"] == json.loads(json.dumps(flags))  # tuples: lists
 
 
+@pytest.mark.ci
 def test_a_run_evaluates_its_checkpoints_once_wherever_the_records_are(tmp_path, training, caplog):
     before = pretraining.run(training)
     assert_is_complete(tmp_path / "out", before, training)
@@ -291,7 +293,6 @@ def test_a_warning_reports_the_papers_rate_with_a_small_batch(
         assert f"--scale_learning_rate, or --learning_rate={advised}." in warning
 
 
-@pytest.mark.slow
 @pytest.mark.ci
 def test_the_best_checkpoint_is_exported_for_texts_and_tokens(tmp_path, training, toy_spm_model):
     pretraining.run(training)
@@ -310,6 +311,7 @@ def test_the_best_checkpoint_is_exported_for_texts_and_tokens(tmp_path, training
     assert served["fill_mask"](texts=tf.constant(["the [MASK] is wide."]))
 
 
+@pytest.mark.ci
 def test_an_export_without_a_vocabulary_takes_tokens_alone(tmp_path, settings, caplog):
     (tmp_path / "out").mkdir()
     shutil.copy(settings.albert_config_file, tmp_path / "out" / "albert_config.json")

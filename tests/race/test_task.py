@@ -211,6 +211,7 @@ def test_predictions_are_written_for_every_question(tmp_path):
         race.write_predictions(str(tmp_path), data, probabilities[:1])
 
 
+@pytest.mark.ci
 def test_an_exported_model_accepts_any_number_of_options(tiny_config, tiny_batch, tmp_path):
     task = make_task(tiny_config, export_texts=False)
     model = task.build_model()

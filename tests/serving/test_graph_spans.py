@@ -72,6 +72,7 @@ def test_windows_match_the_program(toy_tokenizer, features, stride):
     np.testing.assert_array_equal(is_max, expected.is_max_context)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("has_odds", [False, True])
 def test_answers_match_the_program(toy_tokenizer, features, stride, has_odds):
     examples, expected = features
@@ -127,6 +128,7 @@ def test_beams_pair_each_start_with_its_ends():
     assert found.end_scores.numpy().tolist() == [[-4, -5, -2, -6]]
 
 
+@pytest.mark.ci
 def test_answers_are_found_in_a_graph(toy_tokenizer):
     reader = make_reader(toy_tokenizer, 5, 0.5)
 

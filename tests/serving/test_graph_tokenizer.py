@@ -57,6 +57,7 @@ def test_unusual_texts_have_the_same_ids_as_in_python(pair):
     assert any(len(ids) > 10 for ids in found)
 
 
+@pytest.mark.ci
 def test_every_character_is_normalized_as_in_python(pair):
     tokenizer, graph = pair
     texts = [f"the{chr(code)}river" for code in ASSIGNED_CODES]
@@ -70,6 +71,7 @@ def test_invalid_utf8_is_replaced_as_python_decodes_it(pair):
     assert graph.tokenize(tf.constant(broken)).to_list() == tokenizer.encode_batch(texts)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("max_seq_length", [3, 4, 8, 9, 64])
 def test_pack_truncates_and_pads_as_in_python(pair, max_seq_length):
     tokenizer, graph = pair
@@ -113,6 +115,7 @@ def test_character_classes_match_their_predicates():
     assert [text == b"" for text in kept] == list(map(tokenization.is_punctuation, characters))
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("kind", ["sentencepiece", "wordpiece"])
 @pytest.mark.parametrize("case", ["lower", "cased"])
 def test_every_golden_text_has_the_official_ids(shared, kind, case):

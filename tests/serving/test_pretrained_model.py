@@ -12,6 +12,8 @@ from albert_tf.serving import pretrained_model
 from albert_tf.serving.poolings import POOLINGS
 from tests.inference.conftest import write_folder
 
+pytestmark = pytest.mark.ci
+
 PAIRS = [("The river", "A boat at the landing, and the rain"), ("Crème 😀", ""), ("", "")]
 
 

@@ -102,6 +102,7 @@ def write_export(model, tmp_path_factory):
     )
 
 
+@pytest.mark.ci
 def test_an_export_only_requires_tensorflow(model, batch, folder, tmp_path):
     # The tensors are trimmed to the longest row, since padding does not affect the outputs.
     short = {name: values[:, :9] for name, values in batch.items()}

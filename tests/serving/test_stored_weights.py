@@ -22,6 +22,7 @@ MODELS = {
 }
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
 @pytest.mark.parametrize("name", MODELS)
 def test_outputs_are_float32_and_differ_by_rounding(name, precision):

@@ -63,6 +63,7 @@ def export_plain(model, tmp_path_factory):
     return export(tmp_path_factory.mktemp("plain") / "model.tflite", model)
 
 
+@pytest.mark.ci
 def test_outputs_have_the_same_names_and_values(model, batch, plain):
     found = predict(plain, batch)
     assert set(found) == {"probabilities"}
@@ -70,6 +71,7 @@ def test_outputs_have_the_same_names_and_values(model, batch, plain):
     np.testing.assert_allclose(found["probabilities"], wanted, atol=1e-6)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("quantization", ["float16", "int8"])
 def test_quantized_weights_are_smaller_with_similar_outputs(
     quantization, plain, model, batch, tmp_path

@@ -85,6 +85,7 @@ def test_without_a_known_threshold_zero_is_used(config, folder, version_2, monke
         }
 
 
+@pytest.mark.ci
 def test_exports_compute_in_float32_and_leave_the_session_unchanged(config, folder, version_2):
     before = tf_keras.mixed_precision.global_policy()
     tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")

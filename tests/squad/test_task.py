@@ -120,6 +120,7 @@ def test_accuracies_count_correct_positions(tiny_config):
     assert tuple(map(float, sums["answerable_accuracy"])) == (2, 4)
 
 
+@pytest.mark.ci
 def test_padding_positions_are_never_chosen(task):
     data = make_data(task.version_2)
     features = task.make_features(data, "dev")
@@ -151,6 +152,7 @@ def test_answers_do_not_depend_on_the_padded_length(tiny_config):
         np.testing.assert_allclose(*probabilities, atol=1e-6)
 
 
+@pytest.mark.ci
 def test_predicted_answers_are_texts_of_the_contexts(task):
     data = make_data(task.version_2)
     features = task.make_features(data, "dev")

@@ -179,6 +179,7 @@ def official_features(features, row):
     }
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("version", ["v1", "v2"])
 @pytest.mark.parametrize("split", ["train", "dev"])
 def test_features_are_identical_to_googles_in_every_field(shared, version, split):

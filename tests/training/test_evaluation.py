@@ -472,6 +472,7 @@ def test_an_evaluator_tells_the_training_loop_when_to_stop(tmp_path):
     assert evaluator.stops_training
 
 
+@pytest.mark.ci
 def test_metrics_are_weighted_means_over_the_whole_set(tiny_config, tmp_path):
     """The batch size only affects the mean of the batches' losses."""
     write_records(tmp_path / "dev.tfrecord", 23)

@@ -131,6 +131,7 @@ def run_through(again, records, tmp_path_factory):
     return state, output_dir
 
 
+@pytest.mark.ci
 def test_checkpoints_are_written_at_step_0_at_multiples_and_at_the_end(finished):
     _, output_dir = finished
     assert list(store.list_checkpoints(str(output_dir))) == [0, 3, 6, 7]
@@ -147,6 +148,7 @@ def test_a_line_has_the_learning_rate_of_its_last_step(finished):
     assert rates == pytest.approx(expected, rel=1e-6)
 
 
+@pytest.mark.ci
 def test_a_line_has_gradient_norm_and_speed_without_the_compiled_step(
     task, again, records, tmp_path, monkeypatch
 ):
@@ -189,6 +191,7 @@ def test_a_checkpoint_has_weights_moments_and_step_under_googles_names(finished,
     assert shapes[f"{block}/adam_v"] == [20, 12]
 
 
+@pytest.mark.ci
 def test_training_continues_while_a_checkpoint_is_written(
     finished, again, records, tmp_path, monkeypatch
 ):
@@ -214,6 +217,7 @@ def test_training_continues_while_a_checkpoint_is_written(
             np.testing.assert_array_equal(found.get_tensor(name), expected.get_tensor(name), name)
 
 
+@pytest.mark.ci
 def test_a_checkpoint_that_cannot_be_written_ends_the_run(again, records, tmp_path, monkeypatch):
     save = store.save_checkpoint
 
@@ -230,6 +234,7 @@ def test_a_checkpoint_that_cannot_be_written_ends_the_run(again, records, tmp_pa
     assert trainer.step < 7
 
 
+@pytest.mark.ci
 def test_without_log_steps_a_resumed_run_reports_as_it_did(again, records, tmp_path, monkeypatch):
     monkeypatch.setattr(metrics_log, "TIMED", 0.0)
     monkeypatch.setattr(metrics_log, "round_steps", lambda most: 2)
@@ -277,6 +282,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(finished, again, 
     assert ours == theirs
 
 
+@pytest.mark.ci
 def test_the_step_is_traced_once_for_batches_of_all_lengths(task, records):
     dataset = input_pipeline.training_dataset(records, task.features, BATCH_SIZE, 3)
     signature = {
@@ -345,6 +351,7 @@ def test_an_infinite_loss_stops_the_run_and_reports_the_step(again, records, tmp
         assert np.isfinite(reader.get_tensor(name)).all(), name
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("nan_policy", ["stop", "skip"])
 def test_infinite_weights_are_not_saved(again, records, tmp_path, nan_policy):
     changes = {"save_checkpoints_steps": 1, "nan_policy": nan_policy}

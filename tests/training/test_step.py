@@ -62,6 +62,7 @@ def assert_same(found, expected, tolerance=1e-5):
         np.testing.assert_allclose(found[name], value, rtol=0, atol=limit, err_msg=name)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "case",
     [
@@ -115,7 +116,6 @@ def results_of(path, process):
 
 
 @pytest.mark.ci
-@pytest.mark.slow
 def test_two_devices_equal_one(tmp_path):
     path = tmp_path / "two.npz"
     settings = {"distribution": "mirrored", "num_devices": 2}
@@ -215,6 +215,7 @@ def lamb_of_albert_zh(weight, moments, gradient, rate, is_decayed):
     return weight - rate * (norms[0] / norms[1] if min(norms) > 0 else 1) * update, (m, v)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("ln_type", [pytest.param("postln", marks=pytest.mark.slow), "preln"])
 def test_steps_have_the_losses_of_albert_zhs_trainer(ln_type):
     """Beside its formulas in float64: the norm for clipping, LAMB and the schedule's two parts."""
