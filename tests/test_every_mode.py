@@ -215,7 +215,11 @@ def numpy_outputs(model, inputs, keeps):
 
 
 @pytest.mark.parametrize("seed", range(FIRST_SEED, FIRST_SEED + DRAWS))
-@pytest.mark.parametrize("mode", MODES, ids=str)
+@pytest.mark.parametrize(
+    "mode",
+    [pytest.param(mode, marks=[pytest.mark.ci] * (mode.run == "xla")) for mode in MODES],
+    ids=str,
+)
 def test_models_equal_numpy_and_their_plain_form(tiny_batch, mode, seed):
     draws = random.Random(f"{mode} {seed}")
     layers = 1 if mode.run == "xla" else draws.randint(1, 2)  # XLA takes seconds for a block

@@ -457,6 +457,7 @@ def test_kernels_decay_once_and_excluded_variables_never(run, name):
         np.testing.assert_allclose(variable, shrunk * before[variable.name], rtol=1e-6)
 
 
+@pytest.mark.ci
 def test_layer_adaptation_scales_the_decay():
     """Without a gradient, the update is the weights times the decay, and the ratio 1 / decay."""
     model = normalizing_model(Lamb(0.25, weight_decay=0.1))

@@ -71,8 +71,7 @@ def save_hub_module(
 
     @_function
     def encode(inputs: Tensors, training: bool = False) -> Tensors:
-        inputs = {ours: inputs[theirs] for ours, theirs in _INPUTS.items()}
-        return _outputs(encoder(inputs, training=training, output_hidden_states=True))
+        return _outputs(encoder(_our_names(inputs), training=training, output_hidden_states=True))
 
     @_function
     def predict_words(inputs: Tensors, training: bool = False) -> Tensors:
@@ -106,6 +105,10 @@ def save_hub_module(
         store.naming_disk_errors(directory, "the SavedModel"),
     ):
         tf.saved_model.save(root, directory, signatures={"serving_default": serve})
+
+
+def _our_names(inputs: Tensors) -> Tensors:
+    return {ours: inputs[theirs] for ours, theirs in _INPUTS.items()}
 
 
 def _outputs(outputs: Tensors) -> Tensors:

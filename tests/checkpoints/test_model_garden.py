@@ -60,6 +60,7 @@ def test_their_encoder_computes_our_outputs(saved, tiny_batch):
         np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-5)
 
 
+@pytest.mark.ci
 def test_weights_round_trip_bit_for_bit(saved):
     config, folder = saved
     weights = random_weights(config)

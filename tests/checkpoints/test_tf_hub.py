@@ -20,6 +20,8 @@ from tests.checkpoints.checkpoint_samples import (
     random_weights,
 )
 
+pytestmark = pytest.mark.ci
+
 CONFIG = dataclasses.replace(SHARED, num_hidden_layers=2, hidden_dropout_prob=0.1)
 ENCODER_OUTPUTS = {"default", "encoder_outputs", "pooled_output", "sequence_output"}
 
@@ -56,7 +58,6 @@ def loaded(module):
     return tf.saved_model.load(module)
 
 
-@pytest.mark.ci
 def test_encoder_outputs_match_the_model(model, loaded, tiny_batch):
     outputs = loaded(hub_inputs(tiny_batch))
     expected = model.encoder(tiny_batch)
@@ -80,7 +81,6 @@ def test_head_outputs_match_the_model(model, loaded, tiny_batch):
     )
 
 
-@pytest.mark.ci
 @pytest.mark.parametrize(("objective", "heads"), [("nsp", {"mlm", "nsp"}), ("none", {"mlm"})])
 def test_the_sentence_head_has_the_name_of_its_objective(tmp_path, tiny_batch, objective, heads):
     config = dataclasses.replace(CONFIG, num_hidden_layers=1)
@@ -132,7 +132,6 @@ def test_the_loaded_weights_are_identical(module):
         np.testing.assert_array_equal(read[name], value, name)
 
 
-@pytest.mark.ci
 def test_untrained_heads_are_omitted_and_wordpiece_has_do_lower_case(model, tmp_path):
     vocab_file = tmp_path / "vocab.txt"
     vocab_file.write_text("[PAD]\n[UNK]\n")

@@ -8,6 +8,8 @@ import installed_documentation
 import make_corpus
 import pytest
 
+pytestmark = pytest.mark.ci
+
 DOCSTRING = """Opens the door of the old mill.
 
 A wrapped sentence goes on
@@ -78,7 +80,6 @@ def corpus(_documents, tmp_path_factory):
     return texts
 
 
-@pytest.mark.ci
 def test_documents_are_parted_by_one_blank_line(corpus):
     for text in corpus:
         documents = text.removesuffix("\n").split("\n\n")

@@ -9,6 +9,8 @@ from pretraining_errors import IN_ORDER, OTHER_DOCUMENT, SWAPPED, Answers
 
 from albert_tf import data
 
+pytestmark = pytest.mark.ci
+
 TEXT = """the river flows by the landing.
 a boat lies at the landing.
 nobody was in the boat.

@@ -93,6 +93,7 @@ def test_a_task_without_its_head_is_rejected(pretrained_dir):
         found.find_task("poetry")
 
 
+@pytest.mark.ci
 def test_the_folder_of_exports_is_that_of_the_newest(regression_dir):
     (export,) = (regression_dir / "export").iterdir()
     found = ModelFolder(str(export.parent))

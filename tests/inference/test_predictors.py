@@ -44,6 +44,7 @@ def test_pairs_are_passed_as_pairs_or_as_two_arguments(classify):
         classify(["a", 5])
 
 
+@pytest.mark.ci
 def test_answers_match_the_program_and_their_offsets(answers_dir):
     answer = albert_tf.load_predictor(str(answers_dir), top_k=2)
     expected = json.loads((answers_dir / "predictions.json").read_text())

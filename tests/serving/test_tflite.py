@@ -95,6 +95,7 @@ def weight_bytes(content):
     return sum(size for size in sizes if size >= 1024)
 
 
+@pytest.mark.ci
 def test_metadata_does_not_change_outputs(plain, batch):
     content = tflite.add_metadata(plain, METADATA)
     for name, value in predict(plain, batch).items():

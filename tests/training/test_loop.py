@@ -139,6 +139,7 @@ def test_checkpoints_are_written_at_step_0_at_multiples_and_at_the_end(finished)
     assert text.startswith('model_checkpoint_path: "model.ckpt-7"\nall_model_checkpoint_paths: ')
 
 
+@pytest.mark.ci
 def test_a_line_has_the_learning_rate_of_its_last_step(finished):
     """Update number t has the learning rate of step t - 1."""
     _, output_dir = finished

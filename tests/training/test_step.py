@@ -262,6 +262,7 @@ def take_a_step():
     return step, model, {name: tf.constant(x) for name, x in distributed_steps.batch_of(0).items()}
 
 
+@pytest.mark.ci
 def test_an_eager_update_may_follow_a_step(taken):
     """The optimizer keeps no tensor from the trace of a step."""
     step, model, _ = taken
