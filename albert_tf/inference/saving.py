@@ -192,7 +192,7 @@ def _check_labels(model: Any, spec: TaskSpec, labels: Sequence[str] | None) -> t
 def _save_vocabulary(tokenizer: FullTokenizer, folder: str) -> str:
     """Writes the vocabulary of a tokenizer to a folder, and returns its path."""
     path = finding.vocabulary_path(folder, tokenizer.is_sentencepiece)
-    if others := [name for name in finding.list_vocabularies(folder) if name != path]:
+    if others := [other for other in finding.list_vocabularies(folder) if other != path]:
         raise ValueError(f"{folder} has another vocabulary, {others[0]}: save elsewhere")
     with files.write_atomically(path, "wb") as stream:
         stream.write(tokenizer.vocabulary_content)
