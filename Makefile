@@ -68,10 +68,11 @@ test: $(READY) ## the default tests (two minutes on two cores); those of missing
 test-ci: $(READY) ## the slow tests that .ci/run runs (eight minutes)
 	$(RUN) -m pytest $(IN_PARALLEL) -m ci --timeout 1800
 
-# In two runs, because TensorFlow keeps compiled functions: a single one needs more than 24 GB of memory.
+# In three runs, because TensorFlow keeps compiled functions: a single one needs more than 24 GB of memory.
 test-all: $(ALL_READY) test-beam ## all tests, with ten times as many generated ones (an hour)
-	$(RUN) -m pytest $(IN_PARALLEL) -m "not slow" --timeout 3600 --hypothesis-profile=thorough
-	$(RUN) -m pytest $(IN_PARALLEL) -m slow --timeout 3600 --hypothesis-profile=thorough
+	for tier in "not slow" "ci" "slow and not ci"; do \
+	  $(RUN) -m pytest $(IN_PARALLEL) -m "$$tier" --timeout 3600 --hypothesis-profile=thorough; \
+	done
 
 # Apache Beam requires older releases of protobuf and pyarrow than those of $(VENV).
 test-beam: $(BEAM_READY) ## the tests of Apache Beam and Dask, in an environment of their own
