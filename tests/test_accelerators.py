@@ -26,8 +26,6 @@ from tests.conftest import ROOT, TINY_SHAPE
 from tests.training.distributed_steps import batch_of
 from tests.training.xla_programs import compile_problems, hlo_problems
 
-pytestmark = pytest.mark.ci
-
 CONFIG = config.AlbertConfig(**TINY_SHAPE | {"num_hidden_layers": 1, "num_hidden_groups": 1})
 FOLDERS = {"data_dir": "data", "output_dir": "out"}
 NO_TOKENIZER = None  # the batches exist already
@@ -74,6 +72,7 @@ MORE_PRETRAINING = [
 ]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("case", PRETRAINING, ids=str)
 def test_the_pretraining_step_suits_accelerators(case):
     assert problems_of(make_step(pretraining_task(), **case), batch_of(0)) == []
@@ -142,6 +141,7 @@ def fine_tuning_cases():
 FINE_TUNING = {name: case for name, *case in fine_tuning_cases()}
 
 
+@pytest.mark.ci
 def test_the_fine_tuning_step_suits_accelerators_for_batches_of_any_length():
     """It is traced once for all lengths; XLA still gets the shape of each batch."""
     task, batch = FINE_TUNING["squad 2"]
@@ -184,6 +184,7 @@ def python_in_the_middle(x):
     return tf.py_function(lambda y: y, [x], tf.float32)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("function", "problem"),
     [
@@ -201,11 +202,13 @@ def test_what_does_not_suit_accelerators_is_found(function, problem):
     assert any(tf.strings.regex_full_match(line, f".*{problem}.*") for line in found), found
 
 
+@pytest.mark.ci
 def test_a_shape_that_depends_on_a_value_is_found():
     found = compile_problems(compiled(lambda x: x[: tf.cast(x[0], tf.int32)]), tf.ones(4))
     assert found == ["the values of 1 inputs are constants"]
 
 
+@pytest.mark.ci
 def test_inputs_that_are_constants_are_found():
     """As if a function were called whose gradient receives a permutation from it."""
     weight = tf.Variable(tf.ones((2, 3)))

@@ -22,8 +22,6 @@ from albert_tf.training.interruption import EXIT_STATUS, KEYBOARD_STATUS
 from tests.conftest import MAX_PREDICTIONS, ROOT, SEQ_LENGTH, free_ports
 from tests.training.test_loop import write_records
 
-pytestmark = pytest.mark.ci
-
 ROWS = 4
 
 
@@ -73,6 +71,7 @@ def weights_of(output_dir, step):
     return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
 
 
+@pytest.mark.ci
 def test_a_run_is_described_and_says_what_it_computes_on(folder, config_file, tmp_path):
     flags = (f"--albert_config_file={config_file}", "--num_train_steps=1", "--threads=1")
     output = finish(start(folder, tmp_path / "model", *flags))
@@ -83,6 +82,7 @@ def test_a_run_is_described_and_says_what_it_computes_on(folder, config_file, tm
     assert run["device"] == {"devices": "one CPU", "precision": "float32"}
 
 
+@pytest.mark.ci
 def test_a_batch_that_cannot_be_divided_is_refused(folder, tmp_path):
     given = [*arguments(folder, tmp_path / "model"), "--gradient_accumulation_steps=3"]
     with pytest.raises(ValueError, match=r"batch_size=4 is not a multiple of 1 device\(s\)"):

@@ -14,8 +14,6 @@ from training_steps import random_batch
 from albert_tf.config import AlbertConfig
 from albert_tf.pretraining.task import PretrainingTask
 
-pytestmark = pytest.mark.ci
-
 TINY = {"hidden_size": 12, "intermediate_size": 20, "num_attention_heads": 4}
 
 
@@ -33,6 +31,7 @@ def use_a_tiny_model(monkeypatch):
     monkeypatch.setattr(check_device, "read_config", read_config)
 
 
+@pytest.mark.ci
 def test_outcomes_of_the_processes_are_rows_and_a_failed_one_does_not_end_the_others(
     monkeypatch, capsys
 ):
@@ -60,6 +59,7 @@ def test_outcomes_of_the_processes_are_rows_and_a_failed_one_does_not_end_the_ot
     ]
 
 
+@pytest.mark.ci
 def test_the_cpu_is_checked_without_gpus(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     code = "import json, os; print(json.dumps(['', os.environ['CUDA_VISIBLE_DEVICES']]))"
@@ -67,6 +67,7 @@ def test_the_cpu_is_checked_without_gpus(monkeypatch):
     assert found == ["-1", "0"]
 
 
+@pytest.mark.ci
 def test_the_batch_has_the_shapes_of_the_task(tiny):
     batch = random_batch(3, 16, 5, 97)
     task = PretrainingTask(check_device.read_config("any"), 16, 5)
@@ -75,12 +76,14 @@ def test_the_batch_has_the_shapes_of_the_task(tiny):
     }
 
 
+@pytest.mark.ci
 def test_a_step_agrees_with_the_cpu_also_with_dropout(tiny):
     outcome, text = check_device.check_agreement("float32", "cpu", "")
     assert outcome == PASSED, text
     assert "dropout 0.1: loss" in text
 
 
+@pytest.mark.ci
 def test_a_device_that_computes_something_else_fails(tiny, monkeypatch):
     gradients = iter([1.0, 1.01] * 2)  # of the CPU and the device, without and with dropout
 
@@ -95,6 +98,7 @@ def test_a_device_that_computes_something_else_fails(tiny, monkeypatch):
     assert text.count("loss 0.0e+00, gradient 1.0e-02") == 2
 
 
+@pytest.mark.ci
 def test_the_error_of_the_weights_is_relative(monkeypatch):
     weights = iter([[[3.0], [4.0]], [[3.0], [4.5]], [[3.0], [4.0]]])  # first those of the start
     training = mock.Mock(**{"get_weights": lambda: next(weights)})
@@ -102,6 +106,7 @@ def test_the_error_of_the_weights_is_relative(monkeypatch):
     assert check_device.compare_weights([None, None], 0.1) == pytest.approx(0.1)
 
 
+@pytest.mark.ci
 def test_one_gpu_is_not_two(monkeypatch):
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: ["GPU:0"])
     assert check_device.check_two_devices("gpu", "")[0] == SKIPPED

@@ -379,6 +379,13 @@ RELEASED = {
     "albert_tiny_google_lcqmc_finetuned": ("Google ALBERT", TINY_NOTE),
     "albert_tiny_zh_google": ("Google ALBERT", TINY_NOTE),
 }
+RELEASED_BY_SIZE = [
+    pytest.param(
+        name,
+        marks=pytest.mark.slow if "large" in name or "base" in name else pytest.mark.ci,
+    )
+    for name in RELEASED
+]
 DTYPES = {"float32": np.float32, "int64": np.int64}
 
 
@@ -400,14 +407,7 @@ def test_every_released_checkpoint_is_tried(shared):
     assert {path.name for path in (shared / "released").iterdir()} == set(RELEASED)
 
 
-@pytest.mark.ci
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.slow if "large" in name or "base" in name else ())
-        for name in RELEASED
-    ],
-)
+@pytest.mark.parametrize("name", RELEASED_BY_SIZE)
 def test_released_checkpoints_load_run_and_save_back(shared, name, tmp_path):
     folder = shared / "released" / name
     arrays = released_arrays(folder)

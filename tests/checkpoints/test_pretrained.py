@@ -28,7 +28,7 @@ from tests.checkpoints.checkpoint_samples import (
     renamed,
 )
 from tests.checkpoints.test_containers import write_hdf5
-from tests.checkpoints.test_loading import RELEASED, released_arrays
+from tests.checkpoints.test_loading import RELEASED_BY_SIZE, released_arrays
 
 CONFIG = dataclasses.replace(SHARED, num_hidden_layers=2)
 ZH = dataclasses.replace(ALBERT_ZH, num_hidden_layers=2)
@@ -290,14 +290,7 @@ def test_an_invalid_config_is_reported(folder, text):
         albert_tf.from_pretrained(str(folder))
 
 
-@pytest.mark.ci
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.slow if "large" in name or "base" in name else ())
-        for name in RELEASED
-    ],
-)
+@pytest.mark.parametrize("name", RELEASED_BY_SIZE)
 def test_released_folders_can_be_loaded(shared, name, tmp_path):
     source = shared / "released" / name
     arrays = released_arrays(source)

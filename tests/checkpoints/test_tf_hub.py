@@ -20,8 +20,6 @@ from tests.checkpoints.checkpoint_samples import (
     random_weights,
 )
 
-pytestmark = pytest.mark.ci
-
 CONFIG = dataclasses.replace(SHARED, num_hidden_layers=2, hidden_dropout_prob=0.1)
 ENCODER_OUTPUTS = {"default", "encoder_outputs", "pooled_output", "sequence_output"}
 
@@ -58,6 +56,7 @@ def loaded(module):
     return tf.saved_model.load(module)
 
 
+@pytest.mark.ci
 def test_encoder_outputs_match_the_model(model, loaded, tiny_batch):
     outputs = loaded(hub_inputs(tiny_batch))
     expected = model.encoder(tiny_batch)
@@ -68,6 +67,7 @@ def test_encoder_outputs_match_the_model(model, loaded, tiny_batch):
     np.testing.assert_array_equal(outputs["default"], outputs["pooled_output"])
 
 
+@pytest.mark.ci
 def test_head_outputs_match_the_model(model, loaded, tiny_batch):
     inputs = hub_inputs(tiny_batch)
     expected = model(tiny_batch)
@@ -81,6 +81,7 @@ def test_head_outputs_match_the_model(model, loaded, tiny_batch):
     )
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(("objective", "heads"), [("nsp", {"mlm", "nsp"}), ("none", {"mlm"})])
 def test_the_sentence_head_has_the_name_of_its_objective(tmp_path, tiny_batch, objective, heads):
     config = dataclasses.replace(CONFIG, num_hidden_layers=1)
@@ -94,6 +95,7 @@ def test_the_sentence_head_has_the_name_of_its_objective(tmp_path, tiny_batch, o
         np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
+@pytest.mark.ci
 def test_the_serving_signature_matches_the_model(model, loaded, tiny_batch):
     serve = loaded.signatures["serving_default"]
     outputs = serve(**{n: tf.constant(x) for n, x in hub_inputs(tiny_batch).items()})
@@ -102,12 +104,14 @@ def test_the_serving_signature_matches_the_model(model, loaded, tiny_batch):
     assert set(outputs) == {"default", "pooled_output", "sequence_output"}
 
 
+@pytest.mark.ci
 def test_training_applies_dropout(loaded, tiny_batch):
     inputs = hub_inputs(tiny_batch)
     first, second = (loaded(inputs, training=True)["sequence_output"] for _ in range(2))
     assert abs(first - second).numpy().max() > 0.01
 
 
+@pytest.mark.ci
 def test_gradients_reach_every_weight_of_the_encoder(loaded, tiny_batch):
     with tf.GradientTape() as tape:
         loss = tf.reduce_sum(loaded(hub_inputs(tiny_batch))["pooled_output"] ** 2)
@@ -116,6 +120,7 @@ def test_gradients_reach_every_weight_of_the_encoder(loaded, tiny_batch):
     assert all(gradient is not None for gradient in gradients)
 
 
+@pytest.mark.ci
 def test_config_and_vocabulary_are_included(loaded, toy_spm_model):
     config_file = loaded.albert_config_file.asset_path.numpy().decode()
     assert AlbertConfig.from_json_file(config_file) == CONFIG
@@ -123,6 +128,7 @@ def test_config_and_vocabulary_are_included(loaded, toy_spm_model):
         assert tf.io.read_file(loaded.sp_model_file.asset_path).numpy() == stream.read()
 
 
+@pytest.mark.ci
 def test_the_loaded_weights_are_identical(module):
     model = AlbertForPretraining(CONFIG)
     assert inspect_checkpoint(module, model).fits
@@ -132,6 +138,7 @@ def test_the_loaded_weights_are_identical(module):
         np.testing.assert_array_equal(read[name], value, name)
 
 
+@pytest.mark.ci
 def test_untrained_heads_are_omitted_and_wordpiece_has_do_lower_case(model, tmp_path):
     vocab_file = tmp_path / "vocab.txt"
     vocab_file.write_text("[PAD]\n[UNK]\n")

@@ -72,12 +72,11 @@ def assert_same(arrays, expected):
         np.testing.assert_array_equal(arrays[name], value, name)
 
 
-@pytest.mark.ci
 @pytest.mark.parametrize(
     "output_format",
     [
-        "tensorflow",
-        "huggingface",
+        pytest.param("tensorflow", marks=pytest.mark.ci),
+        pytest.param("huggingface", marks=pytest.mark.ci),
         pytest.param("tf_hub", marks=pytest.mark.slow),
         pytest.param("saved_model", marks=pytest.mark.slow),
     ],

@@ -62,11 +62,10 @@ def assert_same(found, expected, tolerance=1e-5):
         np.testing.assert_allclose(found[name], value, rtol=0, atol=limit, err_msg=name)
 
 
-@pytest.mark.ci
 @pytest.mark.parametrize(
     "case",
     [
-        {"optimizer": "lamb", "micro_batches": 3},
+        pytest.param({"optimizer": "lamb", "micro_batches": 3}, marks=pytest.mark.ci),
         pytest.param(
             {"optimizer": "adamw", "rate": 0.001, "micro_batches": 12}, marks=pytest.mark.slow
         ),
@@ -215,8 +214,13 @@ def lamb_of_albert_zh(weight, moments, gradient, rate, is_decayed):
     return weight - rate * (norms[0] / norms[1] if min(norms) > 0 else 1) * update, (m, v)
 
 
-@pytest.mark.ci
-@pytest.mark.parametrize("ln_type", [pytest.param("postln", marks=pytest.mark.slow), "preln"])
+@pytest.mark.parametrize(
+    "ln_type",
+    [
+        pytest.param("postln", marks=pytest.mark.slow),
+        pytest.param("preln", marks=pytest.mark.ci),
+    ],
+)
 def test_steps_have_the_losses_of_albert_zhs_trainer(ln_type):
     """Beside its formulas in float64: the norm for clipping, LAMB and the schedule's two parts."""
     step, model = distributed_steps.make_step(
