@@ -1,12 +1,12 @@
 """Accelerated forms of the formulas in `ops.py`, for programs that XLA compiles whole.
 
-GPUs and TPUs run such programs. There, matmuls are so fast that a step takes the time of its reads
-and writes of memory, so these forms compute something again rather than store it, and avoid copies
-in another layout. They are registered, and tested against their formulas, like those of `fused.py`.
+GPUs and TPUs run such programs. There, matmuls are so fast that reads and writes of memory take
+much of a step, so these forms compute something again rather than store it, and avoid copies in
+another layout. They are registered, and tested against their formulas, like those of `fused.py`.
 `make test-tpu` bounds the bytes that the compiled training step accesses, and
 `benchmarks/bench_accelerators.py` compares them with those of other implementations.
 
-Dimensions: as in `ops.py`; C number of projections.
+Dimensions: as in `ops.py`.
 """
 
 from __future__ import annotations
@@ -36,20 +36,39 @@ def _project_heads(
     biases: Sequence[tf.Tensor],
     heads: int,
 ) -> list[tf.Tensor]:
-    """The positions are the last axis of the matmul's result, as TPUs store queries and keys.
+    """The positions are the last axis of the results, as TPUs store queries, keys and values.
 
-    With the formula, a training step of base (8 x 512 tokens, bfloat16) accesses 4.2 GB more on a
-    TPU v4, by copies from one layout to the other.
+    Each has a matmul of its own, because separating the results of a common one takes copies, as
+    does changing the layout.
     """
-    if queries is not x:
-        query = _project_heads(queries, queries, kernels[:1], biases[:1], heads)
-        return [*query, *_project_heads(x, x, kernels[1:], biases[1:], heads)]
-    y = tf.einsum("hn,bsh->bns", tf.concat(kernels, -1), x)  # [B, C·A·D, S]
-    y += tf.cast(tf.concat(biases, -1), y.dtype)[:, None]
-    shape = tf.shape(x)
-    count = len(kernels)
-    y = tf.reshape(y, (shape[0], count, heads, y.shape[1] // (count * heads), shape[1]))
-    return [tf.transpose(z, (0, 1, 3, 2)) for z in tf.unstack(y, axis=1)]  # C of [B, A, S, D]
+    projected = []
+    for rows, kernel, bias in zip((queries, x, x), kernels, biases, strict=True):
+        y = tf.einsum("hn,bsh->bns", kernel, rows)  # [B, A·D, S]
+        y += tf.cast(bias, y.dtype)[:, None]
+        shape = tf.shape(y)
+        y = tf.reshape(y, (shape[0], heads, y.shape[1] // heads, shape[2]))  # [B, A, D, S]
+        projected.append(tf.transpose(y, (0, 1, 3, 2)))  # [B, A, S, D]
+    return projected
+
+
+def _gelu_arguments(random):
+    return (draw_normal(random, *draw_sizes(random)),)
+
+
+@accelerates(ops.gelu, always, _gelu_arguments, XLA)
+@tf.custom_gradient
+def _gelu(x: tf.Tensor) -> tf.Tensor:
+    """Computes in float32, and stores nothing but its input."""
+
+    def gradient(dy):
+        z = tf.cast(x, tf.float32)  # [..., I]
+        square = z * z
+        tanh = tf.tanh(ops.GELU_SCALE * z * (1.0 + ops.GELU_CUBE * square))
+        slope = ops.GELU_SCALE * (1.0 + 3.0 * ops.GELU_CUBE * square)
+        dgelu = 0.5 * (1.0 + tanh + z * (1.0 - tanh * tanh) * slope)  # [..., I]
+        return tf.cast(tf.cast(dy, tf.float32) * dgelu, x.dtype)
+
+    return tf.cast(ops.gelu.function(tf.cast(x, tf.float32)), x.dtype), gradient
 
 
 @accelerates(ops.attention, always, attention_arguments, XLA)
@@ -64,8 +83,8 @@ def _attention(
     """Stores nothing of the size [B, A, Q, S]; the backward pass computes the scores again.
 
     As in FlashAttention (arXiv 2205.14135), the logarithm of the softmax's denominators is stored
-    instead of the probabilities, and the gradient sums over D, not over S, because
-    Σⱼ probsⱼ · dprobsⱼ = Σ context · dcontext.
+    instead of the probabilities, the denominators divide the weighted sums of the values, and the
+    gradient sums over D, not over S, because Σⱼ probsⱼ · dprobsⱼ = Σ context · dcontext.
     """
     is_dropping = seed is not None and rate > 0.0
     keep_scale = 1.0 / (1.0 - rate) if is_dropping else 1.0
@@ -73,26 +92,37 @@ def _attention(
     @tf.custom_gradient
     def run(query, key, value):
         scores = ops.attention_scores(query, key, input_mask)  # [B, A, Q, S]
-        log_total = tf.reduce_logsumexp(scores, axis=-1, keepdims=True)  # [B, A, Q, 1]
-        probs = tf.cast(tf.nn.softmax(scores), value.dtype)  # [B, A, Q, S]
-        context = tf.matmul(ops.dropout(probs, rate, seed), value)  # [B, A, Q, D]
+        largest = tf.reduce_max(scores, axis=-1, keepdims=True)  # [B, A, Q, 1]
+        numerators = tf.exp(scores - largest)  # [B, A, Q, S]
+        total = tf.reduce_sum(numerators, axis=-1, keepdims=True)  # [B, A, Q, 1]
+        log_total = largest + tf.math.log(total)  # [B, A, Q, 1]
+        kept = ops.dropout(tf.cast(numerators, value.dtype), rate, seed)  # [B, A, Q, S]
+        context = tf.matmul(value, kept, transpose_a=True, transpose_b=True)  # [B, A, D, Q]
+        context = tf.cast(context, tf.float32) / tf.linalg.matrix_transpose(total)
+        context = tf.cast(context, value.dtype)  # [B, A, D, Q]
 
         def gradient(dcontext):
             scores = ops.attention_scores(ops.after(query, dcontext), key, input_mask)
             probs = tf.exp(scores - log_total)  # [B, A, Q, S]
-            dkept = tf.matmul(dcontext, value, transpose_b=True)  # [B, A, Q, S]
+            dkept = tf.matmul(dcontext, value, transpose_a=True, transpose_b=True)  # [B, A, Q, S]
             kept = probs * keep_scale
             dprobs = tf.cast(dkept, tf.float32) * keep_scale
             if is_dropping:
-                keep = ops.keep_mask(probs, rate, seed)
+                keep = ops.keep_mask(probs, rate, ops.after(seed, dcontext))  # [B, A, Q, S]
                 kept, dprobs = (tf.where(keep, x, 0.0) for x in (kept, dprobs))
-            along = tf.cast(context, tf.float32) * tf.cast(dcontext, tf.float32)  # [B, A, Q, D]
-            dscores = probs * (dprobs - tf.reduce_sum(along, axis=-1, keepdims=True))
+            along = tf.cast(context, tf.float32) * tf.cast(dcontext, tf.float32)  # [B, A, D, Q]
+            along = tf.reduce_sum(along, axis=2)[..., None]  # [B, A, Q, 1]
+            dscores = probs * (dprobs - along)
             dscores = tf.cast(dscores * query.shape[-1] ** -0.5, query.dtype)  # [B, A, Q, S]
             dquery = tf.matmul(dscores, key)  # [B, A, Q, D]
             dkey = tf.matmul(dscores, query, transpose_a=True)  # [B, A, S, D]
-            return dquery, dkey, tf.matmul(tf.cast(kept, value.dtype), dcontext, transpose_a=True)
+            kept = tf.cast(kept, value.dtype)
+            dvalue = tf.matmul(kept, dcontext, transpose_a=True, transpose_b=True)  # [B, A, S, D]
+            return dquery, dkey, dvalue
 
         return context, gradient
 
-    return ops.join_heads(ops.swap_heads(run(query, key, value)))  # [B, Q, A·D]
+    context = run(query, key, value)  # [B, A, D, Q]
+    shape = tf.shape(context)
+    context = tf.reshape(context, (shape[0], context.shape[1] * context.shape[2], shape[3]))
+    return tf.linalg.matrix_transpose(context)  # [B, Q, A·D]
