@@ -5,11 +5,12 @@ r"""Compares what the compilers of TPUs and GPUs say of pre-training steps, with
 
 compiles the forward and backward pass of ALBERT base (8 x 512 tokens, bfloat16, dropout 0.1, 20
 masked positions) of this project, the Model Garden and KerasHub on JAX, and this project's whole
-step with the update, and prints FLOPs, bytes that the instructions access, temporary memory, and
-seconds to compile: a JSON line each, and a table with `--results`. `make test-tpu` makes the first
-two environments; `peers` needs `jax`, `keras-hub` and `tensorflow`. An accelerator's step takes at
-least bytes / bandwidth and FLOPs / peak rate; nothing is run here. Bytes can be compared between
-programs for one device; between devices, compilers count them in different ways.
+step with the update, and prints FLOPs, bytes that the instructions access, the part of them in the
+HBM of a TPU, temporary memory, and seconds to compile: a JSON line each, and a table with
+`--results`. `make test-tpu` makes the first two environments; `peers` needs `jax`, `keras-hub` and
+`tensorflow`. Nothing is run here. Bytes can be compared between programs for one device; between
+devices, compilers count them in different ways. A step takes at least FLOPs / peak rate and bytes
+in HBM / bandwidth.
 """
 
 from __future__ import annotations
@@ -127,6 +128,7 @@ def main() -> None:
                     "program": PROGRAMS[kind],
                     "TFLOPs": program["flops"] / 1e12,
                     "GB accessed": program["bytes_accessed"] / 1e9,
+                    "GB of HBM": program["hbm_bytes"] / 1e9,
                     "temporary GB": program["temporary_bytes"] / 1e9,
                     "seconds to compile": program["seconds"],
                 }

@@ -96,6 +96,13 @@ LIMITS = {  # of all GPUs since Volta
     "device_address_bits": 64,
 }
 CUDA_VERSION = "12.9.0"
+# An instruction of a program for a TPU: its result, its operation and its arguments.
+INSTRUCTION = re.compile(
+    r"^\s*(?:ROOT )?%?([\w.-]+) = (\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)|\S+) ([\w-]+)\(([^)]*)"
+)
+# An array with its layout, in which S(n) is any memory but HBM.
+PLACED = re.compile(r"\b[a-z]+\d*\[[\d,]*\](?:\{[^}]*\})?")
+MOVES_NOTHING = ("parameter", "constant", "bitcast", "tuple", "get-tuple-element")
 HOST = re.compile(r" (infeed|outfeed|send|recv)\(| \S+\{[^}]*S\(5\)\}")  # S(5): host memory
 
 
@@ -106,7 +113,8 @@ class Compiled:
     Attributes:
         seconds: time to compile.
         flops: FLOPs of a run.
-        bytes_accessed: bytes that its instructions read and write.
+        bytes_accessed: bytes that its instructions read and write, in any memory.
+        hbm_bytes: the part of them in HBM, for TPUs; 0 for GPUs.
         temporary_bytes: memory for intermediate results.
         argument_bytes: memory of the arguments.
         matmul_flops: dtype of the operands → FLOPs of the matmuls, before the device's own passes.
@@ -118,6 +126,7 @@ class Compiled:
     seconds: float
     flops: float
     bytes_accessed: float
+    hbm_bytes: int
     temporary_bytes: int
     argument_bytes: int
     matmul_flops: dict[str, float]
@@ -187,6 +196,36 @@ def collectives(text: str) -> dict[str, list[int]]:
         total[0] += 1
         total[1] += bytes_of(shape)
     return totals
+
+
+def hbm_bytes(text: str) -> int:
+    """Returns the bytes in HBM that a program, the text of one compiled for a TPU, accesses.
+
+    The compiler copies what an instruction needs from HBM to on-chip memory in the background, and
+    leaves there what fits. An argument counts as a whole, even if an instruction reads a part.
+    """
+    size = 0
+    types: dict[str, str] = {}
+    for line in text[text.index("\nENTRY") :].splitlines():
+        if not (match := INSTRUCTION.match(line)):
+            continue
+        name, shape, operation, arguments = match.groups()
+        types[name] = shape
+        if operation in MOVES_NOTHING or operation.endswith("-done") or "ConcatBitcast" in line:
+            continue
+        if operation in ("copy-start", "slice-start"):  # source and destination
+            both = PLACED.findall(shape)[:2]
+            size += min(map(bytes_of, both)) * sum(map(is_in_hbm, both))
+            continue
+        read = (types.get(argument, "") for argument in re.findall(r"%([\w.-]+)", arguments))
+        arrays = [array for placed in (shape, *read) for array in PLACED.findall(placed)]
+        size += sum(map(bytes_of, filter(is_in_hbm, arrays)))
+    return size
+
+
+def is_in_hbm(array: str) -> bool:
+    """Returns whether a type with a layout is that of an array in HBM."""
+    return "S(" not in array
 
 
 def read(path: str) -> tuple[Any, Any]:
@@ -275,6 +314,7 @@ def compile_program(program: str, topology: str, replicas: int = 1) -> Compiled:
         seconds=round(seconds, 1),
         flops=costs["flops"],
         bytes_accessed=costs["bytes accessed"],
+        hbm_bytes=0 if topology in GPUS else hbm_bytes(text),
         temporary_bytes=memory.temp_size_in_bytes,
         argument_bytes=memory.argument_size_in_bytes,
         matmul_flops=matmul_flops(computation.as_hlo_text()),

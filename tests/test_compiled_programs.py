@@ -203,6 +203,7 @@ def test_a_full_size_step_accesses_few_bytes(compiler):
     max_bytes, max_temporary_bytes = BOUNDS[topology]
     assert compiled["bytes_accessed"] <= max_bytes
     assert compiled["temporary_bytes"] <= max_temporary_bytes
+    assert (0 < compiled["hbm_bytes"] < compiled["bytes_accessed"]) == (PLATFORM == "TPU")
 
 
 def test_the_lowered_program_computes_googles_losses_and_gradients(compiler):
