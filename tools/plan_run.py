@@ -75,14 +75,11 @@ DEVICES = {
     "tpu-v6e": Device(918e12, 1640e9, 32e9, "tpu"),
 }
 # Bytes that a step in bfloat16 reads and writes, per unit of each of `byte_terms`: least squares of
-# what the compilers of a TPU v4 and an H100 say of 12 and 16 steps; docs/scaling.md.
+# what the compilers of a TPU v4 and an H100 say of 13 and 16 steps; docs/scaling.md.
 BYTES: dict[str, tuple[float, ...]] = {
-    "tpu": (83.04, 16.71, 19.31, 430.6, 1.037, 0),
-    "gpu": (54.77, 36.28, 6.936, 105.3, 20.63, 45.75),
+    "tpu": (72.0, 17.88, 0, 330.2, 0, 65.69),
+    "gpu": (56.26, 28.8, 8.21, 120.9, 15.93, 45.55),
 }
-# Memory for intermediate results, as a multiple of the counted activations: at most what the
-# compilers say.
-MEMORY = {"tpu": 1.0, "gpu": 1.7}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -207,15 +204,14 @@ def micro_batches(config: AlbertConfig, shape: StepShape, device: Device, again:
     usable = USABLE_MEMORY * device.memory
     for parts in range(1, shape.rows + 1):
         part = dataclasses.replace(shape, rows=shape.rows // parts)
-        if shape.rows % parts == 0 and device_memory(config, part, device, again) <= usable:
+        if shape.rows % parts == 0 and device_memory(config, part, again) <= usable:
             return parts
     return 0
 
 
-def device_memory(config: AlbertConfig, shape: StepShape, device: Device, again: bool) -> float:
+def device_memory(config: AlbertConfig, shape: StepShape, again: bool) -> int:
     """Returns the bytes of weights, moments, gradients and activations, in bfloat16."""
-    activations = costs.activation_bytes(config, shape, 2, again)
-    return costs.state_bytes(config, 2) + MEMORY[device.compiler] * activations
+    return costs.state_bytes(config, 2) + costs.activation_bytes(config, shape, 2, again)
 
 
 # Records
@@ -333,7 +329,7 @@ def _device_row(settings: Settings, config: AlbertConfig, text: str) -> list[str
         text,
         str(shape.rows),
         str(parts or "does not fit"),
-        _bytes(device_memory(config, part, device, again)),
+        _bytes(device_memory(config, part, again)),
         _duration(seconds),
         limit,
         _count(settings.train_batch_size * settings.max_seq_length / seconds),

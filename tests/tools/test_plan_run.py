@@ -64,7 +64,7 @@ def test_a_step_takes_the_longer_of_computing_and_moving(monkeypatch, peak, limi
 
 
 # What the compilers say of all twelve layers.
-@pytest.mark.parametrize(("compiler", "compiled"), [("tpu", 24.55e9), ("gpu", 22.73e9)])
+@pytest.mark.parametrize(("compiler", "compiled"), [("tpu", 22.30e9), ("gpu", 21.41e9)])
 def test_the_bytes_are_those_that_the_compilers_count(compiler, compiled):
     estimated = plan_run.step_bytes(BASE, StepShape(8, 512, 20), compiler)
     assert estimated == pytest.approx(compiled, rel=0.05)
@@ -73,7 +73,7 @@ def test_the_bytes_are_those_that_the_compilers_count(compiler, compiled):
 def test_a_batch_is_split_until_it_fits(monkeypatch):
     shape = StepShape(64, 512, 20)
     device = Device(1, 1, 1, "gpu")
-    memory = plan_run.device_memory(BASE, dataclasses.replace(shape, rows=16), device, False)
+    memory = plan_run.device_memory(BASE, dataclasses.replace(shape, rows=16), False)
     device = dataclasses.replace(device, memory=1.01 * memory / plan_run.USABLE_MEMORY)
     assert plan_run.micro_batches(BASE, shape, device, False) == 4
     monkeypatch.setitem(DEVICES, "l4", dataclasses.replace(device, memory=1e6))
