@@ -1,7 +1,7 @@
 """Runs this library as a contender that predicts from texts; started by `contenders.py`.
 
 The engines are "tensorflow" and "openvino" of `load_predictor`, and "saved_model", the signature
-`texts` of an exported model, which does not reorder the texts. In bfloat16, TensorFlow converts its
+`texts` of an exported model, called with all texts at once. In bfloat16, TensorFlow converts its
 graph, as TensorFlow Serving does with --mixed_precision=bfloat16.
 """
 
@@ -32,14 +32,11 @@ def make_server(job: dict[str, Any]) -> Callable[[Pairs], Any]:
         loaded = tf.saved_model.load(job["folder"])  # signatures do not keep the weights alive
 
         def answer(pairs: Pairs) -> Any:
-            probabilities = []
-            for begin in range(0, len(pairs), BATCH_SIZE):
-                first, second = zip(*pairs[begin : begin + BATCH_SIZE], strict=True)
-                outputs = loaded.signatures["texts"](
-                    text_a=tf.constant(first), text_b=tf.constant(second)
-                )
-                probabilities += outputs["probabilities"].numpy().tolist()
-            return probabilities
+            first, second = zip(*pairs, strict=True)
+            outputs = loaded.signatures["texts"](
+                text_a=tf.constant(first), text_b=tf.constant(second)
+            )
+            return outputs["probabilities"].numpy().tolist()
 
         return answer
     policy = {"float32": "float32", "bfloat16": "mixed_bfloat16"}[job["precision"]]

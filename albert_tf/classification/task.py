@@ -32,7 +32,7 @@ from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.sequences import TokenSequences
 from albert_tf.finetuning.task import Batch, FineTuningTask, Outputs, Split
 from albert_tf.heads import AlbertForClassification, classification_losses, regression_losses
-from albert_tf.serving import saved_model, tflite
+from albert_tf.serving import graph_batches, saved_model, tflite
 from albert_tf.serving.graph_tokenizer import GraphTokenizer
 from albert_tf.tokenization import FullTokenizer, join, truncated_lengths
 from albert_tf.training.evaluation import Evaluation
@@ -332,7 +332,8 @@ class Classifier(FineTuningTask):
 
         def answer(model: Any, first: tf.Tensor, second: tf.Tensor) -> dict[str, tf.Tensor]:
             batch = tokenizer.pack(first, second, max_seq_length, length)
-            served = self.served_outputs(model(batch, training=False))
+            logits = graph_batches.compute(model, batch, is_trimmed=length is None)
+            served = self.served_outputs(logits)
             if not self.task.is_regression:
                 served["labels"] = tf.gather(tf.constant(self.task.labels), served["predictions"])
             return served

@@ -32,7 +32,7 @@ from albert_tf.heads import AlbertForMultipleChoice, classification_losses
 from albert_tf.ops import MASKED_SCORE
 from albert_tf.race.reading import LEVELS, Question, num_choices, read_questions, read_race
 from albert_tf.race.settings import Settings
-from albert_tf.serving import graph_choices, saved_model
+from albert_tf.serving import graph_batches, graph_choices, saved_model
 from albert_tf.serving.graph_tokenizer import GraphTokenizer
 from albert_tf.tokenization import FullTokenizer
 
@@ -277,7 +277,7 @@ class MultipleChoice(FineTuningTask):
             batch = graph_choices.pack(
                 tokenizer, context, question, choices, max_seq_length, max_qa_length
             )
-            served = self.served_outputs(model(batch, training=False))
+            served = self.served_outputs(graph_batches.compute(model, batch, is_trimmed=True))
             best = tf.gather(choices, served["predictions"], batch_dims=1)
             return served | {"answers": best}
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from albert_tf.serving import saved_model
+from albert_tf.serving import graph_batches, saved_model
 from albert_tf.serving.graph_masks import MaskReader
 from albert_tf.serving.graph_tokenizer import GraphTokenizer
 from albert_tf.serving.poolings import MEAN, POOLED, POOLINGS
@@ -144,15 +144,22 @@ def _embed_texts(tokenizer: FullTokenizer, max_seq_length: int) -> saved_model.T
     graph = GraphTokenizer(tokenizer)
 
     def answer(embed: Any, first: tf.Tensor, second: tf.Tensor) -> dict[str, tf.Tensor]:
-        embeddings = embed(graph.pack(first, second, max_seq_length), training=False)
-        return {name: embeddings[name] for name in POOLINGS}
+        def embeddings(batch: Mapping[str, tf.Tensor], training: bool) -> dict[str, tf.Tensor]:
+            outputs = embed(batch, training=training)
+            return {name: outputs[name] for name in POOLINGS}
+
+        batch = graph.pack(first, second, max_seq_length)
+        return graph_batches.compute(embeddings, batch, is_trimmed=True)
 
     inputs = saved_model.strings("text_a"), saved_model.strings("text_b")
     return saved_model.TextSignature(inputs, graph, answer)
 
 
 def _fill_masks(reader: MaskReader, model: Any) -> saved_model.TextSignature:
+    def logits(batch: Mapping[str, tf.Tensor], training: bool) -> tf.Tensor:
+        return model(batch, training=training)["masked_lm_logits"]
+
     def answer(_: Any, texts: tf.Tensor) -> dict[str, tf.Tensor]:
-        return reader.fill(texts, lambda batch: model(batch, training=False)["masked_lm_logits"])
+        return reader.fill(texts, lambda batch: graph_batches.compute(logits, batch))
 
     return saved_model.TextSignature((saved_model.strings("texts"),), reader, answer)

@@ -31,7 +31,7 @@ from albert_tf.heads import (
     answerable_span_losses,
     span_losses,
 )
-from albert_tf.serving import graph_spans, saved_model, tflite
+from albert_tf.serving import graph_batches, graph_spans, saved_model, tflite
 from albert_tf.squad import metrics as span_metrics
 from albert_tf.squad.decoding import (
     Answers,
@@ -359,7 +359,7 @@ class QuestionAnswering(FineTuningTask):
 
         def answer(model: Any, questions: tf.Tensor, contexts: tf.Tensor) -> dict[str, tf.Tensor]:
             def find_candidates(batch: dict[str, tf.Tensor]) -> graph_spans.Candidates:
-                outputs = model(batch, training=False)
+                outputs = graph_batches.compute(model, batch)
                 if self.version_2:
                     return graph_spans.beams(*(outputs[name] for name in OUTPUTS_V2))
                 logits = outputs["start_logits"], outputs["end_logits"]

@@ -38,7 +38,7 @@ from albert_tf.finetuning.sequences import TokenSequences
 from albert_tf.finetuning.tables import BadRowError, RowReports
 from albert_tf.finetuning.task import Batch, FineTuningTask, Outputs, Split
 from albert_tf.heads import AlbertForTokenClassification, classification_losses
-from albert_tf.serving import graph_words, saved_model
+from albert_tf.serving import graph_batches, graph_words, saved_model
 from albert_tf.serving.graph_tokenizer import GraphTokenizer
 from albert_tf.token_classification.settings import AUTO, RAW, Settings
 from albert_tf.tokenization import FullTokenizer
@@ -655,7 +655,8 @@ class TokenClassifier(FineTuningTask):
 
         def tag(model: Any, words: tf.RaggedTensor) -> dict[str, tf.Tensor]:
             windows = graph_words.pack(resources.tokenizer, words, max_seq_length)
-            logits = tf.gather_nd(model(windows.batch, training=False), windows.places)  # [T, K]
+            logits = graph_batches.compute(model, windows.batch)  # [N, S, K]
+            logits = tf.gather_nd(logits, windows.places)  # [T, K]
             probabilities = tf.nn.softmax(logits)
             labels = tf.gather(tf.constant(self.tags.labels), tf.argmax(logits, -1))  # [T]
             scores = tf.reduce_max(probabilities, -1)  # [T]

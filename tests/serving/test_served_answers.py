@@ -52,8 +52,9 @@ def test_a_classifier_matches_its_predictor(always, tmp_path, precision):
     )
     classification.run(settings)
     (folder,) = (tmp_path / "export").iterdir()
-    found = serve(folder, text_a=[*TEXTS[:-1], BROKEN], text_b=[""] * len(TEXTS))
-    expected = albert_tf.load_predictor(settings.output_dir)(TEXTS)
+    times = 6  # more texts than a batch has
+    found = serve(folder, text_a=[*TEXTS[:-1], BROKEN] * times, text_b=[""] * len(TEXTS) * times)
+    expected = albert_tf.load_predictor(settings.output_dir)(TEXTS) * times
     probabilities = [list(result["probabilities"].values()) for result in expected]
     tolerance = 1e-5 if precision == "float32" else 0.01
     np.testing.assert_allclose(found["probabilities"], probabilities, atol=tolerance)

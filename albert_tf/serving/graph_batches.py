@@ -1,0 +1,74 @@
+"""Computes the outputs of a model in batches, inside a TensorFlow graph.
+
+A signature for raw strings takes any number of texts. In a single batch, they would need memory for
+all of them at once, and all would be as long as the longest one.
+
+Letters: N rows, S sequence length, C choices: a row is a sequence, or a sequence for each choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import tensorflow as tf
+
+MAX_SEQUENCES = 32  # in a batch, as in `load_predictor`
+
+
+def compute(
+    model: Callable[..., Any],
+    features: Mapping[str, tf.Tensor],
+    is_trimmed: bool = False,
+) -> Any:
+    """Returns the outputs of a model for N rows, computed for at most MAX_SEQUENCES at a time.
+
+    Args:
+        model: called as `model(batch, training=False)`. Its outputs, in any structure, have a row
+            for each row of the batch.
+        features: `input_ids`, `input_mask` and others, int32 [N, S] or [N, C, S].
+        is_trimmed: whether batches are made of rows of similar length, and cut to the longest of
+            them. The outputs then must depend neither on padding nor, in their shapes, on S, and
+            all features must end with the axis S.
+
+    Returns:
+        The outputs in the order of the rows, [N, …] each.
+    """
+    mask = features["input_mask"]
+    count = tf.shape(mask)[0]
+    sequences = tf.reduce_prod(tf.shape(mask)[1:-1])  # in a row, 1 or C
+    size = tf.maximum(MAX_SEQUENCES // tf.maximum(sequences, 1), 1)  # rows of a batch
+    order = tf.range(count)  # [N]
+    if is_trimmed:
+        lengths = tf.reduce_sum(mask, -1)  # [N] or [N, C]
+        lengths = tf.reduce_max(lengths, range(1, lengths.shape.rank))  # [N]
+        order = tf.argsort(lengths, direction="DESCENDING", stable=True)  # [N]
+
+    def compute_part(number: tf.Tensor) -> Any:
+        rows = order[number * size : (number + 1) * size]
+        part = {name: tf.gather(feature, rows) for name, feature in features.items()}
+        if is_trimmed:
+            longest = tf.reduce_max(tf.concat(([1], tf.gather(lengths, rows)), 0))
+            part = {name: x[..., :longest] for name, x in part.items()}
+        return model(part, training=False)
+
+    # Traced separately because the loop needs the dtypes and shapes of the outputs in advance.
+    traced = tf.function(compute_part, autograph=False)
+    traced = traced.get_concrete_function(tf.TensorSpec((), tf.int32))
+    parts = tf.maximum((count + size - 1) // size, 1)
+    outputs = [
+        tf.TensorArray(spec.dtype, parts, infer_shape=False, element_shape=[None, *spec.shape[1:]])
+        for spec in tf.nest.flatten(traced.structured_outputs)
+    ]
+
+    def add(number: tf.Tensor, outputs: list[tf.TensorArray]) -> Any:
+        values = tf.nest.flatten(traced(number))
+        written = [x.write(number, value) for x, value in zip(outputs, values, strict=True)]
+        return number + 1, written
+
+    _, outputs = tf.while_loop(
+        lambda number, _: number < parts, add, (0, outputs), parallel_iterations=1
+    )
+    places = tf.argsort(order)  # [N]
+    rows = [tf.gather(output.concat(), places) for output in outputs]  # [N, …] each
+    return tf.nest.pack_sequence_as(traced.structured_outputs, rows)
