@@ -38,17 +38,18 @@ def compute(
     count = tf.shape(mask)[0]
     sequences = tf.reduce_prod(tf.shape(mask)[1:-1])  # in a row, 1 or C
     size = tf.maximum(MAX_SEQUENCES // tf.maximum(sequences, 1), 1)  # rows of a batch
-    order = tf.range(count)  # [N]
     if is_trimmed:
         lengths = tf.reduce_sum(mask, -1)  # [N] or [N, C]
         lengths = tf.reduce_max(lengths, range(1, lengths.shape.rank))  # [N]
         order = tf.argsort(lengths, direction="DESCENDING", stable=True)  # [N]
+        lengths = tf.gather(lengths, order)
+        features = {name: tf.gather(feature, order) for name, feature in features.items()}
 
     def compute_part(number: tf.Tensor) -> Any:
-        rows = order[number * size : (number + 1) * size]
-        part = {name: tf.gather(feature, rows) for name, feature in features.items()}
+        rows = slice(number * size, (number + 1) * size)
+        part = {name: feature[rows] for name, feature in features.items()}
         if is_trimmed:
-            longest = tf.reduce_max(tf.concat(([1], tf.gather(lengths, rows)), 0))
+            longest = tf.reduce_max(tf.concat(([1], lengths[rows]), 0))
             part = {name: x[..., :longest] for name, x in part.items()}
         return model(part, training=False)
 
@@ -69,6 +70,8 @@ def compute(
     _, outputs = tf.while_loop(
         lambda number, _: number < parts, add, (0, outputs), parallel_iterations=1
     )
-    places = tf.argsort(order)  # [N]
-    rows = [tf.gather(output.concat(), places) for output in outputs]  # [N, …] each
-    return tf.nest.pack_sequence_as(traced.structured_outputs, rows)
+    values = [output.concat() for output in outputs]  # [N, …] each
+    if is_trimmed:
+        places = tf.argsort(order)  # [N]
+        values = [tf.gather(value, places) for value in values]
+    return tf.nest.pack_sequence_as(traced.structured_outputs, values)

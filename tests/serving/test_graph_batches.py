@@ -28,13 +28,13 @@ def features_of(count, length, choices=()):
     return {"input_ids": tf.constant(ids), "input_mask": tf.constant(mask)}, lengths
 
 
-def compute(features, **options):
+def compute(features):
     specs = [tf.TensorSpec([None] * x.shape.rank, x.dtype) for x in features.values()]
 
     @tf.function(input_signature=specs)
     def run(*values):
         batch = dict(zip(features, values, strict=True))
-        return graph_batches.compute(describe, batch, **options)
+        return graph_batches.compute(describe, batch)
 
     return run(*features.values())
 
