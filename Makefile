@@ -93,7 +93,7 @@ test-tpu: ## compile all steps with Google's TPU compiler, without a TPU (six mi
 test-gpu: $(READY) ## compile all steps with XLA's GPU compiler, without a GPU (five minutes)
 	@$(MAKE) --no-print-directory $(COMPILERS_READY) \
 	  || { echo "skipped: cannot install $(COMPILERS_VENV)"; exit 0; }; \
-	ALBERT_COMPILER=$(COMPILERS) $(RUN) -m pytest -m slow tests/test_compiled_programs.py
+	ALBERT_COMPILER=$(COMPILERS) $(RUN) -m pytest -m slow tests/test_compiled_programs.py tests/benchmarks/test_gpu_kit.py
 
 $(TPU_READY): pyproject.toml
 	@$(PYTHON) -m venv $(TPU_VENV)

@@ -100,6 +100,7 @@ def lower(
     platform: str,
     *args: Any,
     stage: str = "hlo_serialized",
+    returns_values: bool = True,
 ) -> Any:
     """Returns the HLO program of a function.
 
@@ -111,7 +112,9 @@ def lower(
         variables: all variables that it uses.
         platform: "CPU", "GPU" or "TPU".
         *args: arguments, nested structures of arrays or tensors; only shapes and dtypes matter.
-        stage: "hlo_serialized" for a serialized `HloModuleProto`, bytes; "hlo" for its text.
+        stage: "hlo_serialized" for a serialized `HloModuleProto`, bytes; "hlo" for its text;
+            "stablehlo" for the text of the same program in StableHLO.
+        returns_values: whether the values of the variables are results.
 
     Raises:
         ValueError: an operation of the function cannot run on the platform.
@@ -121,7 +124,8 @@ def lower(
 
     def call(*inputs: tf.Tensor) -> Any:
         rest = tf.nest.pack_sequence_as(args, list(inputs[count:]))
-        return without_variables(function, variables)(inputs[:count], *rest)
+        result, values = without_variables(function, variables)(inputs[:count], *rest)
+        return (result, values) if returns_values else result
 
     compiled = tf.function(call, jit_compile=True, autograph=False)
     specs = [tf.TensorSpec(value.shape, value.dtype) for value in (*variables, *flat)]

@@ -40,12 +40,34 @@ def make_step(
     optimizer: str = "adamw",
     **options: Any,
 ) -> tuple[TrainStep, dict[str, tf.Tensor]]:
-    """Returns a training step in the current precision, and the batch as tensors."""
-    tf_keras.utils.set_random_seed(3)
+    """Returns a pre-training step in the current precision, and the batch as tensors."""
     task = PretrainingTask(config, batch["input_ids"].shape[1], batch["masked_lm_ids"].shape[1])
-    schedule = optimization.WarmUpPolynomialDecay(1e-4, 1000)
+    step = make_task_step(task, strategy, optimizer, **options)
+    return step, {name: tf.constant(value) for name, value in batch.items()}
+
+
+def make_task_step(
+    task: Any,
+    strategy: tf.distribute.Strategy,
+    optimizer: str,
+    learning_rate: float = 1e-4,
+    recompute: bool = False,
+    **options: Any,
+) -> TrainStep:
+    """Returns the training step of a task, in the current precision, with random weights.
+
+    Args:
+        task: a `Task` with `build_model`.
+        strategy: the devices.
+        optimizer: name of the optimizer.
+        learning_rate: its peak learning rate, which is that of the first step.
+        recompute: whether to use gradient checkpointing.
+        **options: of `StepOptions`.
+    """
+    tf_keras.utils.set_random_seed(3)
+    schedule = optimization.WarmUpPolynomialDecay(learning_rate, 1000)
     with strategy.scope():
         model = task.build_model()
         made = optimization.create_optimizer(optimizer, schedule)
-    step = TrainStep(model, task, made, StepOptions(**options), strategy)
-    return step, {name: tf.constant(value) for name, value in batch.items()}
+    model.encoder.recompute = recompute
+    return TrainStep(model, task, made, StepOptions(**options), strategy)

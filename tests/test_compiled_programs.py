@@ -15,17 +15,14 @@ import os
 import subprocess
 
 import check_device
+import make_gpu_kit
 import numpy as np
 import pytest
 import tensorflow as tf
-import tf_keras
 import training_steps
 from lowering import lower, lower_step, variables_of
 
 from albert_tf import config
-from albert_tf.checkpoints.names import variable_name
-from albert_tf.modeling import AlbertForPretraining
-from albert_tf.pretraining.task import PretrainingTask
 from albert_tf.training import precision
 from albert_tf.training.step import StepOptions, TrainStep
 from tests.conftest import ROOT
@@ -207,30 +204,14 @@ def test_a_full_size_step_accesses_few_bytes(compiler):
 
 
 def test_the_lowered_program_computes_googles_losses_and_gradients(compiler):
-    folder = ROOT / "tests" / "golden"
-    made_of = config.AlbertConfig.from_json_file(str(folder / "encoder_shared.json"))
-    tf_keras.mixed_precision.set_global_policy("float32")
-    model = AlbertForPretraining(made_of)
-    with np.load(folder / "encoder_shared.npz") as golden:
-        arrays = {name: golden[name] for name in golden.files}
-    for variable in model.variables:
-        variable.assign(arrays[f"variable/{variable_name(variable)}"])
-    batch = {name[6:]: x for name, x in arrays.items() if name.startswith("input/")}
-    task = PretrainingTask(made_of, *(batch[x].shape[1] for x in ("input_ids", "masked_lm_ids")))
-
-    def loss_and_gradients(batch):
-        with tf.GradientTape() as tape:
-            loss, _ = task.loss(model(batch), batch)
-        gradients = tape.gradient(loss, model.trainable_variables)
-        return loss, [tf.convert_to_tensor(gradient) for gradient in gradients]
-
-    program = lower(loss_and_gradients, model.variables, PLATFORM, batch)
-    values = [variable.numpy() for variable in model.variables]
-    loss, *results = compiler.run(program, values, batch)
-    np.testing.assert_allclose(loss, arrays["output/total_loss"], rtol=1e-5)
-    for variable, found in zip(model.trainable_variables, results, strict=False):
-        expected = arrays[f"gradient/{variable_name(variable)}"]
-        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-7)
+    golden = make_gpu_kit.make_golden(make_gpu_kit.Name("golden"))
+    program = lower(golden.function, golden.variables, PLATFORM, golden.arguments)
+    values = [variable.numpy() for variable in golden.variables]
+    results = compiler.run(program, values, golden.arguments)
+    expected = golden.facts["expected"]
+    np.testing.assert_allclose(results[0], expected[0], rtol=1e-5)
+    for found, gradient in zip(results[1 : len(expected)], expected[1:], strict=True):
+        np.testing.assert_allclose(found, gradient, rtol=1e-4, atol=1e-7)
 
 
 def test_the_lowered_step_updates_weights_as_here(compiler):

@@ -1,0 +1,405 @@
+r"""Writes training steps as programs that a GPU runs without TensorFlow, for `run_gpu_kit.py`.
+
+    python benchmarks/make_gpu_kit.py gpu_kit
+    python benchmarks/run_gpu_kit.py gpu_kit        # on the machine with the GPU
+
+TensorFlow lowers each program here, for the GPU that this machine lacks, to the StableHLO that it
+would compile there. On the other machine, JAX compiles it with the same compiler, XLA. The kit is a
+folder with a file for each program and `kit.json`, which lists their inputs and how to make them.
+
+The name of a program is a task, a config, a shape (rows x tokens) and options:
+
+    golden                                  losses and gradients that Google's code computed
+    pretrain albert_base 32x512             the whole step: LAMB, bfloat16, dropout 0.1
+    pretrain albert_base 32x512 checkpointing
+    classify albert_base 64x128             the whole step of fine-tuning: AdamW
+    predict albert_base 1x32                probabilities of a classifier
+    attention albert_base 32x512            forward and backward pass of the attention of a layer
+    attention albert_base 32x512 plain      the same by the formula of `ops.py`
+
+"plain" applies to every task, and means that no form of `fused_xla.py` is used; "plain:gelu" leaves
+out a single one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import gzip
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+from unittest import mock
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import numpy as np
+import tensorflow as tf
+import training_steps
+from lowering import lower, variables_of
+from numpy.typing import NDArray
+from tensorflow.compiler.mlir.stablehlo import stablehlo
+
+from albert_tf import classification, files, included, ops
+from albert_tf.acceleration import Formula
+from albert_tf.checkpoints.names import variable_name
+from albert_tf.classification.task import Classifier
+from albert_tf.classification.tasks import TASKS
+from albert_tf.config import AlbertConfig
+from albert_tf.costs import FORWARD_AND_BACKWARD, StepShape, encoder_flops, step_flops
+from albert_tf.modeling import AlbertForPretraining
+from albert_tf.pretraining.task import PretrainingTask
+from albert_tf.training import precision
+
+PROGRAMS = (
+    "golden",
+    "pretrain albert_base 32x512",
+    "pretrain albert_base 8x512",
+    "pretrain albert_base 128x128",
+    "pretrain albert_large 16x512",
+    "pretrain albert_tiny_zh 128x128",
+    "pretrain albert_base 32x512 checkpointing",
+    "classify albert_base 64x128",
+    "predict albert_base 64x128",
+    "predict albert_base 1x32",
+    "predict albert_tiny_zh 64x128",
+    "attention albert_base 32x512",
+    "attention albert_base 32x512 plain",
+)
+GOLDEN = os.path.join(os.path.dirname(__file__), "..", "tests", "golden")
+TASK = "rte"  # any with two labels
+DROPOUT = 0.1
+PREDICTIONS = 20  # masked positions per sequence, as in the commands of Google's README
+LEARNING_RATE = 1.76e-3  # the paper's, for LAMB
+FINE_TUNING_RATE = 2e-5
+FORMULAS = {name: value for name, value in vars(ops).items() if isinstance(value, Formula)}
+
+TENSOR = re.compile(r"tensor<([^>]*)>")
+DTYPES = {
+    "bf16": "bfloat16",
+    "f32": "float32",
+    "i1": "bool",
+    "i32": "int32",
+    "i64": "int64",
+}
+
+Fill = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Name:
+    """What the name of a program says.
+
+    Attributes:
+        task: golden, pretrain, classify, predict or attention.
+        config: name of a config of this package.
+        rows: sequences in a batch.
+        length: tokens per sequence.
+        options: "checkpointing", "plain" or "plain:" and a formula.
+    """
+
+    task: str
+    config: str = "albert_base"
+    rows: int = 0
+    length: int = 0
+    options: tuple[str, ...] = ()
+
+    @classmethod
+    def parse(cls, text: str) -> Name:
+        """Returns what a name says.
+
+        Raises:
+            ValueError: it is not the name of a program.
+        """
+        task, *rest = text.split() or [""]
+        if task not in MAKERS or (len(rest) < 2 and task != "golden"):
+            raise ValueError(f"{text!r} is no program: expected one like {', '.join(PROGRAMS[:2])}")
+        if task == "golden":
+            return cls(task)
+        rows, _, length = rest[1].partition("x")
+        return cls(task, rest[0], int(rows), int(length), tuple(rest[2:]))
+
+    def read_config(self) -> AlbertConfig:
+        """Returns the config, with dropout."""
+        rates: Any = {"hidden_dropout_prob": DROPOUT, "attention_probs_dropout_prob": DROPOUT}
+        config = AlbertConfig.from_json_file(included.config_file(self.config))
+        return dataclasses.replace(config, **rates)
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """A function to lower.
+
+    Attributes:
+        function: called with `arguments`; returns the results of the program, a list.
+        arguments: name → value, of which only the shape and dtype matter.
+        fills: name → how the runner makes the argument.
+        variables: the variables that the function reads or assigns; their values come first among
+            the inputs.
+        facts: entries of `kit.json`.
+    """
+
+    function: Callable[..., list[tf.Tensor]]
+    arguments: dict[str, Any]
+    fills: dict[str, Fill]
+    variables: list[tf.Variable] = dataclasses.field(default_factory=list)
+    facts: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+
+def fill_of_variable(variable: tf.Variable) -> Fill:
+    """Returns how the initial value of a variable is made: a constant, or normal deviates."""
+    value = variable.numpy()
+    first = value.flat[0].item()
+    if (value == first).all():
+        return {"constant": first}
+    return {"normal": float(value.std())}
+
+
+def values_of(variable: tf.Variable) -> Fill:
+    """Returns the value of a variable, to be used as it is."""
+    return {"values": variable.numpy().tolist()}
+
+
+def fills_of_batch(config: AlbertConfig, length: int) -> dict[str, Fill]:
+    """Returns how the features of a batch are made."""
+    words = {"integers": [5, config.vocab_size]}
+    labels = {"integers": [0, 2]}
+    return {
+        "input_ids": words,
+        "input_mask": {"constant": 1},
+        "segment_ids": {"halves": length},
+        "masked_lm_positions": {"distinct": length},
+        "masked_lm_ids": words,
+        "masked_lm_weights": {"constant": 1},
+        "next_sentence_labels": labels,
+        "label_ids": labels,
+    }
+
+
+def make_step_program(step: Any, batch: dict[str, NDArray[Any]], flops: float) -> Program:
+    """Returns the program of a training step, whose variables are updated in place."""
+    variables = variables_of(step)
+    facts: dict[str, Any] = {"updated": len(variables), "flops": flops}
+
+    def run(batch: Any) -> list[tf.Tensor]:
+        result = step._run(batch, tf.constant(True), tf.constant(False))
+        facts["loss"] = sorted(result).index("loss")
+        return [result[name] for name in sorted(result)]
+
+    fills = fills_of_batch(step.model.config, batch["input_ids"].shape[1])
+    return Program(run, batch, fills, variables, facts)
+
+
+def make_pretraining(name: Name) -> Program:
+    """Returns a pre-training step."""
+    precision.apply("bfloat16")
+    config = name.read_config()
+    shape = StepShape(name.rows, name.length, PREDICTIONS)
+    batch = training_steps.random_batch(name.rows, name.length, PREDICTIONS, config.vocab_size)
+    options: dict[str, Any] = {
+        "optimizer": "lamb",
+        "learning_rate": LEARNING_RATE,
+        "recompute": "checkpointing" in name.options,
+    }
+    step, _ = training_steps.make_step(tf.distribute.get_strategy(), config, batch, **options)
+    return make_step_program(step, batch, step_flops(config, shape))
+
+
+def make_classifier(config: AlbertConfig) -> Classifier:
+    """Returns a classification task."""
+    settings = classification.Settings(task_name=TASK, data_dir="unused", output_dir="unused")
+    no_tokenizer: Any = None  # the batches exist already
+    return Classifier(TASKS[TASK], settings, config, no_tokenizer)
+
+
+def classification_batch(name: Name) -> dict[str, NDArray[Any]]:
+    """Returns a batch of classification, whose values do not matter."""
+    names = ("input_ids", "input_mask", "segment_ids")
+    batch = {feature: np.zeros((name.rows, name.length), np.int32) for feature in names}
+    return batch | {"label_ids": np.zeros(name.rows, np.int32)}
+
+
+def make_classification(name: Name) -> Program:
+    """Returns a step of fine-tuning."""
+    precision.apply("bfloat16")
+    config = name.read_config()
+    task = make_classifier(config)
+    strategy = tf.distribute.get_strategy()
+    step = training_steps.make_task_step(task, strategy, "adamw", FINE_TUNING_RATE)
+    flops = FORWARD_AND_BACKWARD * encoder_flops(config, StepShape(name.rows, name.length, 0))
+    return make_step_program(step, classification_batch(name), flops)
+
+
+def make_prediction(name: Name) -> Program:
+    """Returns the predictions of a classifier."""
+    precision.apply("bfloat16")
+    config = name.read_config()
+    task = make_classifier(config)
+    model = task.build_model()
+    batch = classification_batch(name)
+    del batch["label_ids"]
+
+    def predict(batch: Any) -> list[tf.Tensor]:
+        return [task.predictions(model(batch, training=False))["probabilities"]]
+
+    facts = {"flops": encoder_flops(config, StepShape(name.rows, name.length, 0))}
+    fills = fills_of_batch(config, name.length)
+    return Program(predict, batch, fills, list(model.variables), facts)
+
+
+def make_attention(name: Name) -> Program:
+    """Returns the forward and the backward pass of the attention of a layer, with dropout."""
+    config = name.read_config()
+    heads, width = config.num_attention_heads, config.hidden_size
+    shape = name.rows, heads, name.length, width // heads
+    half = tf.bfloat16.as_numpy_dtype
+    arrays = {key: np.zeros(shape, half) for key in ("query", "key", "value")}
+    arrays["gradient"] = np.zeros((name.rows, name.length, width), half)
+    fills: dict[str, Fill] = {key: {"normal": 1.0} for key in arrays}
+    others = {
+        "input_mask": np.ones((name.rows, name.length), np.int32),
+        "seed": np.zeros(2, np.int32),
+    }
+    fills |= {"input_mask": {"constant": 1}, "seed": {"integers": [0, 1000]}}
+
+    def run(inputs: dict[str, tf.Tensor]) -> list[tf.Tensor]:
+        sources = [inputs[key] for key in ("query", "key", "value")]
+        with tf.GradientTape() as tape:
+            tape.watch(sources)
+            context = ops.attention(*sources, inputs["input_mask"], DROPOUT, inputs["seed"])
+        return [context, *tape.gradient(context, sources, inputs["gradient"])]
+
+    matmul = 2.0 * np.prod(shape) * name.length
+    return Program(run, arrays | others, fills, facts={"flops": 2 * FORWARD_AND_BACKWARD * matmul})
+
+
+def make_golden(name: Name) -> Program:
+    """Returns loss and gradients of a small model in float32, beside those of Google's code."""
+    del name
+    precision.apply("float32")
+    config = AlbertConfig.from_json_file(os.path.join(GOLDEN, "encoder_shared.json"))
+    model = AlbertForPretraining(config)
+    with np.load(os.path.join(GOLDEN, "encoder_shared.npz")) as golden:
+        arrays = {key: golden[key] for key in golden.files}
+    for variable in model.variables:
+        variable.assign(arrays[f"variable/{variable_name(variable)}"])
+    prefix = "input/"
+    batch = {key.removeprefix(prefix): x for key, x in arrays.items() if key.startswith(prefix)}
+    task = PretrainingTask(config, *(batch[x].shape[1] for x in ("input_ids", "masked_lm_ids")))
+
+    def loss_and_gradients(batch: Any) -> list[tf.Tensor]:
+        with tf.GradientTape() as tape:
+            loss, _ = task.loss(model(batch), batch)
+        gradients = tape.gradient(loss, model.trainable_variables)
+        return [loss, *(tf.convert_to_tensor(gradient) for gradient in gradients)]
+
+    gradients = [arrays[f"gradient/{variable_name(x)}"] for x in model.trainable_variables]
+    expected = [arrays["output/total_loss"], *gradients]
+    fills = {key: {"values": value.tolist()} for key, value in batch.items()}
+    facts = {"expected": [value.tolist() for value in expected]}
+    return Program(loss_and_gradients, batch, fills, list(model.variables), facts)
+
+
+MAKERS: dict[str, Callable[[Name], Program]] = {
+    "golden": make_golden,
+    "pretrain": make_pretraining,
+    "classify": make_classification,
+    "predict": make_prediction,
+    "attention": make_attention,
+}
+PEER_TASKS = ("pretrain", "classify", "predict")
+
+
+@contextlib.contextmanager
+def without_forms(options: tuple[str, ...]) -> Iterator[None]:
+    """Context manager in which formulas run as they stand, as the options of a name ask for."""
+    names = [option.partition(":")[2] for option in options if option.startswith("plain")]
+    plain = set(FORMULAS) if "" in names else set(names)
+    if unknown := plain - set(FORMULAS):
+        raise ValueError(f"plain:{unknown.pop()}: expected one of {', '.join(FORMULAS)}")
+    with contextlib.ExitStack() as stack:
+        for formula in plain:
+            stack.enter_context(mock.patch.dict(FORMULAS[formula].forms, clear=True))
+        yield
+
+
+def write_program(text: str, platform: str, folder: str) -> dict[str, Any]:
+    """Lowers the program with the given name and writes it; returns its entry of `kit.json`."""
+    name = Name.parse(text)
+    program = MAKERS[name.task](name)
+    is_golden = name.task == "golden"
+    with without_forms(name.options):
+        module = lower(
+            program.function,
+            program.variables,
+            platform,
+            program.arguments,
+            stage="stablehlo",
+            returns_values="updated" in program.facts,
+        )
+    if is_golden:  # GPUs round the operands of DEFAULT to TF32
+        module = module.replace("precision = [DEFAULT, DEFAULT]", "precision = [HIGHEST, HIGHEST]")
+    portable = stablehlo.serialize_portable_artifact_str(module, stablehlo.get_minimum_version())
+    file = f"{text.replace(' ', '_').replace(':', '_')}.mlir.gz"
+    with files.write_atomically(os.path.join(folder, file), "wb") as stream:
+        stream.write(gzip.compress(portable, mtime=0))
+
+    inputs = [
+        describe_input(x.shape, x.dtype, values_of(x) if is_golden else fill_of_variable(x))
+        for x in program.variables
+    ]
+    for key in sorted(program.arguments):  # the order of `tf.nest`
+        value = tf.convert_to_tensor(program.arguments[key])
+        inputs.append(describe_input(value.shape, value.dtype, program.fills[key]))
+    entry: dict[str, Any] = {"name": text, "task": name.task, "options": name.options, "file": file}
+    entry |= {"inputs": inputs, "results": results_of(module)} | program.facts
+    if name.task in PEER_TASKS:
+        entry |= {"rows": name.rows, "length": name.length, "predictions": PREDICTIONS}
+        entry["config"] = name.read_config().to_dict()
+    return entry
+
+
+def results_of(module: str) -> list[dict[str, Any]]:
+    """Returns the shapes and dtypes of the results of a program, the text of a module."""
+    begin = module.index("@main(")
+    line = module[begin : module.index("\n", begin)]
+    results = []
+    for text in TENSOR.findall(line.rpartition(" -> ")[2]):
+        *shape, dtype = text.split("x")
+        results.append({"shape": [int(size) for size in shape], "dtype": DTYPES[dtype]})
+    return results
+
+
+def describe_input(shape: tf.TensorShape, dtype: tf.DType, fill: Fill) -> dict[str, Any]:
+    """Returns the entry of an input in `kit.json`."""
+    return {"shape": shape.as_list(), "dtype": dtype.name, **fill}
+
+
+def main() -> None:
+    """Writes the kit."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", help="folder to write; it is made if it does not exist")
+    parser.add_argument("--programs", default=";".join(PROGRAMS), help="names, with semicolons")
+    parser.add_argument("--platform", default="GPU", choices=("GPU", "CPU"), help="target")
+    args = parser.parse_args()
+    os.makedirs(args.folder, exist_ok=True)
+    begin = time.perf_counter()
+    entries = []
+    for text in args.programs.split(";"):
+        entries.append(write_program(text.strip(), args.platform, args.folder))
+        print(f"{time.perf_counter() - begin:5.0f} s  {text.strip()}", flush=True)
+    with files.write_atomically(os.path.join(args.folder, "kit.json")) as stream:
+        json.dump({"platform": args.platform, "programs": entries}, stream)
+    names = [entry["file"] for entry in entries] + ["kit.json"]
+    size = sum(os.path.getsize(os.path.join(args.folder, name)) for name in names)
+    print(f"{args.folder}: {len(entries)} programs, {size / 1e6:.1f} MB")
+
+
+if __name__ == "__main__":
+    main()
