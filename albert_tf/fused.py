@@ -34,7 +34,7 @@ class Accelerator:
 
     Attributes:
         formula: the formula.
-        target: CPU or XLA of `acceleration`: the graphs in which the form is used.
+        target: CPU, XLA or TPU of `acceleration`: the graphs in which the form is used.
         function: computes the same as the formula, from the same arguments.
         applies: returns whether the form is used, given the formula's arguments.
         make_arguments: returns arguments for the formula, float32 tensors among them, drawn from

@@ -2,7 +2,8 @@
 
 GPUs and TPUs run such programs. There, matmuls are so fast that reads and writes of memory take
 much of a step, so these forms compute something again rather than store it, and avoid copies in
-another layout. They are registered, and tested against their formulas, like those of `fused.py`.
+another layout: TPUs keep positions in the last axis, GPUs in the last but one. They are registered,
+and tested against their formulas, like those of `fused.py`.
 `make test-tpu` bounds the bytes that the compiled training step accesses, and
 `benchmarks/bench_accelerators.py` compares them with those of other implementations.
 
@@ -11,12 +12,13 @@ Dimensions: as in `ops.py`.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import tensorflow as tf
 
 from albert_tf import ops
-from albert_tf.acceleration import XLA
+from albert_tf.acceleration import TPU, XLA
 from albert_tf.fused import accelerates, always, attention_arguments, draw_normal, draw_sizes
 
 
@@ -28,7 +30,7 @@ def _project_heads_arguments(random):
     return queries, x, kernels, [draw_normal(random, A * D) for _ in range(3)], A
 
 
-@accelerates(ops.project_heads, always, _project_heads_arguments, XLA)
+@accelerates(ops.project_heads, always, _project_heads_arguments, TPU)
 def _project_heads(
     queries: tf.Tensor,
     x: tf.Tensor,
@@ -71,8 +73,8 @@ def _gelu(x: tf.Tensor) -> tf.Tensor:
     return tf.cast(ops.gelu.function(tf.cast(x, tf.float32)), x.dtype), gradient
 
 
-@accelerates(ops.attention, always, attention_arguments, XLA)
 def _attention(
+    positions_last: bool,
     query: tf.Tensor,
     key: tf.Tensor,
     value: tf.Tensor,
@@ -83,11 +85,10 @@ def _attention(
     """Stores nothing of the size [B, A, Q, S]; the backward pass computes the scores again.
 
     As in FlashAttention (arXiv 2205.14135), the logarithm of the softmax's denominators is stored
-    instead of the probabilities, the denominators divide the weighted sums of the values, and the
-    gradient sums over D, not over S, because Σⱼ probsⱼ · dprobsⱼ = Σ context · dcontext.
+    instead of the probabilities, and the denominators divide the weighted sums of the values.
+
+    With `positions_last`, the context and its gradient are [B, A, D, Q] instead of [B, A, Q, D].
     """
-    is_dropping = seed is not None and rate > 0.0
-    keep_scale = 1.0 / (1.0 - rate) if is_dropping else 1.0
 
     @tf.custom_gradient
     def run(query, key, value):
@@ -97,32 +98,64 @@ def _attention(
         total = tf.reduce_sum(numerators, axis=-1, keepdims=True)  # [B, A, Q, 1]
         log_total = largest + tf.math.log(total)  # [B, A, Q, 1]
         kept = ops.dropout(tf.cast(numerators, value.dtype), rate, seed)  # [B, A, Q, S]
-        context = tf.matmul(value, kept, transpose_a=True, transpose_b=True)  # [B, A, D, Q]
-        context = tf.cast(context, tf.float32) / tf.linalg.matrix_transpose(total)
-        context = tf.cast(context, value.dtype)  # [B, A, D, Q]
+        if positions_last:
+            context = tf.matmul(value, kept, transpose_a=True, transpose_b=True)  # [B, A, D, Q]
+            total = tf.linalg.matrix_transpose(total)  # [B, A, 1, Q]
+        else:
+            context = tf.matmul(kept, value)  # [B, A, Q, D]
+        context = tf.cast(tf.cast(context, tf.float32) / total, value.dtype)
 
         def gradient(dcontext):
-            scores = ops.attention_scores(ops.after(query, dcontext), key, input_mask)
+            again = ops.after(query, dcontext)  # [B, A, Q, D]
+            scores = ops.attention_scores(again, key, input_mask)  # [B, A, Q, S]
             probs = tf.exp(scores - log_total)  # [B, A, Q, S]
-            dkept = tf.matmul(dcontext, value, transpose_a=True, transpose_b=True)  # [B, A, Q, S]
-            kept = probs * keep_scale
-            dprobs = tf.cast(dkept, tf.float32) * keep_scale
-            if is_dropping:
-                keep = ops.keep_mask(probs, rate, ops.after(seed, dcontext))  # [B, A, Q, S]
-                kept, dprobs = (tf.where(keep, x, 0.0) for x in (kept, dprobs))
-            along = tf.cast(context, tf.float32) * tf.cast(dcontext, tf.float32)  # [B, A, D, Q]
-            along = tf.reduce_sum(along, axis=2)[..., None]  # [B, A, Q, 1]
-            dscores = probs * (dprobs - along)
-            dscores = tf.cast(dscores * query.shape[-1] ** -0.5, query.dtype)  # [B, A, Q, S]
-            dquery = tf.matmul(dscores, key)  # [B, A, Q, D]
-            dkey = tf.matmul(dscores, query, transpose_a=True)  # [B, A, S, D]
-            kept = tf.cast(kept, value.dtype)
-            dvalue = tf.matmul(kept, dcontext, transpose_a=True, transpose_b=True)  # [B, A, S, D]
-            return dquery, dkey, dvalue
+            seed_again = None if seed is None else ops.after(seed, dcontext)
+            return _attention_gradients(
+                positions_last, query, key, value, probs, context, dcontext, rate, seed_again
+            )
 
         return context, gradient
 
-    context = run(query, key, value)  # [B, A, D, Q]
+    context = run(query, key, value)  # [B, A, Q, D] or [B, A, D, Q]
+    if not positions_last:
+        return ops.join_heads(ops.swap_heads(context))  # [B, Q, A·D]
     shape = tf.shape(context)
     context = tf.reshape(context, (shape[0], context.shape[1] * context.shape[2], shape[3]))
     return tf.linalg.matrix_transpose(context)  # [B, Q, A·D]
+
+
+def _attention_gradients(
+    positions_last: bool,
+    query: tf.Tensor,
+    key: tf.Tensor,
+    value: tf.Tensor,
+    probs: tf.Tensor,
+    context: tf.Tensor,
+    dcontext: tf.Tensor,
+    rate: float,
+    seed: tf.Tensor | None,
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Returns the gradients of `_attention`: [B, A, Q, D] and twice [B, A, S, D].
+
+    As in FlashAttention, the gradient of the softmax sums over D instead of S, because
+    Σⱼ probsⱼ · dprobsⱼ = Σ context · dcontext.
+    """
+    dkept = tf.matmul(dcontext, value, transpose_a=positions_last, transpose_b=True)  # [B, A, Q, S]
+    kept, dprobs = probs, tf.cast(dkept, tf.float32)  # [B, A, Q, S] each
+    if seed is not None and rate > 0.0:
+        keep = ops.keep_mask(probs, rate, seed)  # [B, A, Q, S]
+        kept, dprobs = (tf.where(keep, x * (1.0 / (1.0 - rate)), 0.0) for x in (kept, dprobs))
+    along = tf.cast(context, tf.float32) * tf.cast(dcontext, tf.float32)
+    along = tf.reduce_sum(along, axis=2 if positions_last else 3)[..., None]  # [B, A, Q, 1]
+    dscores = probs * (dprobs - along)
+    dscores = tf.cast(dscores * query.shape[-1] ** -0.5, query.dtype)  # [B, A, Q, S]
+    dquery = tf.matmul(dscores, key)  # [B, A, Q, D]
+    dkey = tf.matmul(dscores, query, transpose_a=True)  # [B, A, S, D]
+    kept = tf.cast(kept, value.dtype)
+    dvalue = tf.matmul(kept, dcontext, transpose_a=True, transpose_b=positions_last)
+    return dquery, dkey, dvalue  # dvalue [B, A, S, D]
+
+
+for _target in (XLA, TPU):
+    _form = functools.partial(_attention, _target == TPU)
+    accelerates(ops.attention, always, attention_arguments, _target)(_form)

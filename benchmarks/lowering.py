@@ -20,6 +20,8 @@ import tensorflow as tf
 from tensorflow.python.eager import record
 from tensorflow.python.ops import gen_resource_variable_ops
 
+from albert_tf import acceleration
+
 
 class _Values:
     """The values of variables, by variable, while a function is traced."""
@@ -129,8 +131,9 @@ def lower(
 
     compiled = tf.function(call, jit_compile=True, autograph=False)
     specs = [tf.TensorSpec(value.shape, value.dtype) for value in (*variables, *flat)]
-    generate = compiled.experimental_get_compiler_ir(*specs)
-    return generate(stage=stage, platform_name=platform)
+    with acceleration.for_tpu() if platform == "TPU" else contextlib.nullcontext():
+        generate = compiled.experimental_get_compiler_ir(*specs)
+        return generate(stage=stage, platform_name=platform)
 
 
 def lower_step(step: Any, batch: Any, platform: str, stage: str = "hlo_serialized") -> Any:

@@ -57,6 +57,8 @@ from albert_tf.training import precision
 
 PROGRAMS = (
     "golden",
+    "attention albert_base 32x512",
+    "attention albert_base 32x512 plain",
     "pretrain albert_base 32x512",
     "pretrain albert_base 8x512",
     "pretrain albert_base 128x128",
@@ -67,8 +69,6 @@ PROGRAMS = (
     "predict albert_base 64x128",
     "predict albert_base 1x32",
     "predict albert_tiny_zh 64x128",
-    "attention albert_base 32x512",
-    "attention albert_base 32x512 plain",
 )
 GOLDEN = os.path.join(os.path.dirname(__file__), "..", "tests", "golden")
 TASK = "rte"  # any with two labels
