@@ -24,12 +24,16 @@ SAVED_MODEL = "saved_model.pb"
 SPAN_EXPORTS = "saved_model"  # folder with the numbered exports in that of run_squad.py
 _VARIABLES = os.path.join("variables", "variables")  # the checkpoint of a SavedModel
 # Hugging Face repositories may contain a model in several formats; the first one is used.
-_HUGGING_FACE_FILES = ("model.safetensors", "pytorch_model.bin", "tf_model.h5")
-_OTHER_FILES = re.compile(r"\.(safetensors|bin|pt|pth|h5|hdf5)$")
+SHARDS = "model.safetensors.index.json"  # which file has which weight
+_HUGGING_FACE_FILES = ("model.safetensors", SHARDS, "pytorch_model.bin", "tf_model.h5")
+_OTHER_FILES = re.compile(r"(?<!-\d{5}-of-\d{5})\.(safetensors|bin|pt|pth|h5|hdf5)$")
+# Beside a model these are not others, but training_args.bin, optimizer.pt and the like.
+_PYTORCH = (".bin", ".pt", ".pth")
 _SHARD = re.compile(r"\.data-(\d+)-of-(\d+)$")
 ACCEPTED = (
-    "a TensorFlow checkpoint prefix (<prefix>.index), a SavedModel, model.safetensors, "
-    "pytorch_model.bin, a Keras .h5 file, a folder with one of them, or an --export_dir"
+    "a TensorFlow checkpoint prefix (<prefix>.index), a SavedModel, model.safetensors (or "
+    f"{SHARDS} of its shards), pytorch_model.bin, a Keras .h5 file, a folder with one of them, or "
+    "an --export_dir"
 )
 
 CONFIG_PATTERNS = ("albert_config*.json", "bert_config*.json", "config.json", "config_*.json")
@@ -140,6 +144,8 @@ def _candidates(folder: str) -> list[str]:
         prefixes.append(_VARIABLES)
     same_model = [name for name in _HUGGING_FACE_FILES if name in names]
     others = [name for name in names if _OTHER_FILES.search(name) and name not in same_model]
+    if same_model:
+        others = [name for name in others if not name.endswith(_PYTORCH)]
     return prefixes + same_model[:1] + others
 
 
