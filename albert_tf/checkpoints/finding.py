@@ -57,15 +57,24 @@ def find_model(path: str) -> str:
     """Returns the folder of a downloaded model, given its name, and any other path unchanged.
 
     Args:
-        path: a path, or a name of `releases.json`. A file or folder of that name takes precedence.
+        path: a path, or a name as in `releases.named`. A file or folder of that name takes
+            precedence.
 
     Raises:
-        FileNotFoundError: the model is not in the cache. The message has the command to download
-            it.
+        FileNotFoundError: the model is not in the cache, or the name is almost that of one. The
+            message has the command to download it.
     """
+    is_remote = files.is_remote(path)
+    if not is_remote and any(map(files.exists, (path, path + ".index"))):
+        return path
     release = releases.named(path)
-    is_there = not files.is_remote(path) and any(map(files.exists, (path, path + ".index")))
-    if release is None or is_there:
+    if release is None:
+        similar = None if is_remote else releases.similar(path)
+        if similar is not None:
+            raise FileNotFoundError(
+                f"{path}: no such file or folder. Did you mean the released model "
+                f"{similar.name!r}? Download it: albert download {similar.name}"
+            )
         return path
     folder = os.path.join(cache_directory(), release.name)
     if not files.is_directory(folder):
