@@ -16,7 +16,7 @@ from typing import Any
 from absl import logging
 
 from albert_tf import files
-from albert_tf.checkpoints import releases, run_record
+from albert_tf.checkpoints import releases, replacing, run_record
 from albert_tf.checkpoints.names import BEST, DATA_SUFFIX, INTERRUPTED, NUMBERED
 from albert_tf.data import record_index
 
@@ -56,6 +56,8 @@ def cache_directory() -> str:
 def find_model(path: str) -> str:
     """Returns the folder of a downloaded model, given its name, and any other path unchanged.
 
+    In the folder of a model, saving it is finished if a kill interrupted that; see `replacing`.
+
     Args:
         path: a path, or a name as in `releases.named`. A file or folder of that name takes
             precedence.
@@ -64,10 +66,12 @@ def find_model(path: str) -> str:
         FileNotFoundError: the model is not in the cache, or the name is almost that of one. The
             message has the command to download it.
     """
+    release = releases.named(path)
     is_remote = files.is_remote(path)
+    if release is None or not is_remote:  # and not the address of a release
+        replacing.finish(path if files.is_directory(path) else os.path.dirname(path) or ".")
     if not is_remote and any(map(files.exists, (path, path + ".index"))):
         return path
-    release = releases.named(path)
     if release is None:
         similar = None if is_remote else releases.similar(path)
         if similar is not None:
