@@ -25,9 +25,9 @@ from albert_tf.checkpoints.names import (
     PARTS,
     POOLER,
     PROJECTION,
+    by_name,
     is_encoder,
     part_of,
-    variable_name,
 )
 from albert_tf.config import AlbertConfig
 from albert_tf.sentence_objectives import SCOPE
@@ -308,8 +308,8 @@ def _read(weights: WeightFile, entry: families.Entry) -> np.ndarray:
 
 def _assign(model: Any, values: Mapping[str, np.ndarray]) -> None:
     """Assigns the variables once all values were read, because the file may be damaged."""
-    for variable in model.variables:
-        if (name := variable_name(variable)) in values:
+    for name, variable in by_name(model.variables).items():
+        if name in values:
             variable.assign(values[name])
 
 
@@ -319,7 +319,7 @@ def _compare(
     """Returns a report of the weights that fit a model, and the entries that compute them."""
     recognized = families.recognize(weights.shapes)
     variables = [] if model is None else model.variables
-    wanted = {variable_name(variable): tuple(variable.shape) for variable in variables}
+    wanted = {name: tuple(variable.shape) for name, variable in by_name(variables).items()}
     entries = families.fit(recognized.entries, wanted, init_from_group0)
     if model is not None:
         _drop_identity_projection(weights, entries, wanted)

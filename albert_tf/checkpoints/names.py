@@ -7,6 +7,7 @@ family's names.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from albert_tf.sentence_objectives import SCOPE
@@ -149,6 +150,23 @@ PARTS = {
 def variable_name(variable: Any) -> str:
     """Returns the name of a variable in checkpoints, without ":0"."""
     return variable.name.split(":")[0]
+
+
+def by_name(variables: Iterable[Any]) -> dict[str, Any]:
+    """Returns name in checkpoints → variable.
+
+    Raises:
+        ValueError: two variables have the same name, so that a checkpoint would only have one.
+    """
+    named: dict[str, Any] = {}
+    for variable in variables:
+        name = variable_name(variable)
+        if variable is not named.setdefault(name, variable):
+            raise ValueError(
+                f"two variables of the model are called {name!r}, and a checkpoint can only have "
+                "one of them: give each layer that you add names of its own"
+            )
+    return named
 
 
 def is_bookkeeping(name: str) -> bool:

@@ -278,7 +278,7 @@ def _labels_of(task: dict[str, Any]) -> list[str]:
 def _write(settings: Settings, source: ModelSource, model: AlbertForPretraining) -> None:
     """Writes the output under a temporary name, verifies it, and renames it."""
     from albert_tf.checkpoints import loading, run_record
-    from albert_tf.checkpoints.names import is_encoder, variable_name
+    from albert_tf.checkpoints.names import by_name, is_encoder
     from albert_tf.modeling import AlbertForPretraining
 
     if settings.output_format in WITH_POOLED_OUTPUT and "pooler" not in source.parts:
@@ -290,7 +290,7 @@ def _write(settings: Settings, source: ModelSource, model: AlbertForPretraining)
     target = model
     if config != model.config:
         target = AlbertForPretraining(config, model.sentence_objective)
-    names = {variable_name(variable) for variable in target.variables}
+    names = by_name(target.variables)
     tensors = loading.read_weights(settings.input, target, bool(settings.num_hidden_groups))
     tensors = {name: x for name, x in tensors.items() if name in names or not is_encoder(name)}
     if settings.output_format == "model_garden":
@@ -432,9 +432,9 @@ def _heads_in(tensors: dict[str, np.ndarray], model: AlbertForPretraining) -> li
 
 def _assign(model: AlbertForPretraining, tensors: dict[str, np.ndarray]) -> set[str]:
     """Assigns weights to a model, zeros where there are none; returns the unused names."""
-    from albert_tf.checkpoints.names import variable_name
+    from albert_tf.checkpoints.names import by_name
 
-    variables = {variable_name(variable): variable for variable in model.variables}
+    variables = by_name(model.variables)
     for name, variable in variables.items():
         variable.assign(tensors.get(name, np.zeros(variable.shape)))
     return tensors.keys() - variables.keys()

@@ -11,7 +11,14 @@ import tf_keras
 
 from albert_tf import files, tasks
 from albert_tf.checkpoints import finding, replacing, run_record, store
-from albert_tf.checkpoints.names import BEST, GLOBAL_STEP, variable_name
+from albert_tf.checkpoints.names import (
+    ADAPTERS,
+    BEST,
+    GLOBAL_STEP,
+    by_name,
+    is_encoder,
+    variable_name,
+)
 from albert_tf.checkpoints.run_record import TrainedWith
 from albert_tf.classification import custom
 from albert_tf.classification.tasks import ClassificationTask
@@ -53,12 +60,13 @@ def save_pretrained(
 
     Raises:
         ValueError: the class of the model is not supported; the number of labels differs from that
-            of the outputs; labels are given for a model without them; or the folder contains the
-            checkpoints of a run, or another vocabulary.
+            of the outputs; labels are given for a model without them; the folder contains the
+            checkpoints of a run, or another vocabulary; or a variable has the name of another one,
+            or a name that is not read again.
         OSError: the folder cannot be written to.
     """
     spec = _find_spec(model)
-    tensors = {variable_name(variable): variable for variable in model.variables}
+    tensors = _name_variables(model)
     named = _check_labels(model, spec, labels)
     files.make_directory(folder, "folder")
     if numbered := store.list_checkpoints(folder):
@@ -134,6 +142,7 @@ class PretrainedCheckpoint(tf_keras.callbacks.Callback):
     def on_train_begin(self, logs: Mapping[str, float] | None = None) -> None:
         """Checks that the model can be saved before it is trained."""
         _check_labels(self.model, _find_spec(self.model), self.labels)
+        _name_variables(self.model)
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
         """Saves the model if it is the best one so far."""
@@ -186,6 +195,22 @@ def _check_labels(model: Any, spec: TaskSpec, labels: Sequence[str] | None) -> t
             "outputs"
         )
     return named
+
+
+def _name_variables(model: Any) -> dict[str, Any]:
+    """Returns the variables of a model by their names in a checkpoint.
+
+    Raises:
+        ValueError: two have the same name, or loading would ignore one of a replaced layer.
+    """
+    for variable in getattr(model, "encoder", model).variables:
+        name = variable_name(variable)
+        if not (is_encoder(name) or name.startswith(ADAPTERS)):
+            raise ValueError(
+                f"a layer of the encoder has a variable called {name!r}, which a model without "
+                f"that layer would ignore: begin its name with {ADAPTERS!r}"
+            )
+    return by_name(model.variables)
 
 
 def _describe(model: Any, spec: TaskSpec, labels: tuple[str, ...]) -> TrainedWith:
