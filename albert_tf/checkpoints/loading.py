@@ -34,6 +34,7 @@ from albert_tf.sentence_objectives import SCOPE
 from albert_tf.sharing import GROUPS
 
 _COLUMNS = ("part", "found", "loaded", "missing", "misshapen", "unused")
+_UNSEEN = ("num_attention_heads", "hidden_act", "num_hidden_layers", "ln_type")
 _MAX_LISTED_NAMES = 16  # per list of a report
 
 
@@ -269,6 +270,8 @@ def load_weights(model: Any, prefix: str) -> None:
             f"{report}\nThe checkpoint does not contain all weights of this task and model. Pass "
             "the --albert_config_file that belongs to it, or train first."
         )
+    for note in _unseen_differences(_config_beside(prefix), getattr(model, "config", None)):
+        logging.warning("%s: %s", prefix, note)
     _assign(model, _read_all(weights, entries))
 
 
@@ -325,7 +328,9 @@ def _compare(
         _drop_identity_projection(weights, entries, wanted)
     obstacles, notes = _remarks(recognized, entries, model)
     if model is not None and not init_from_group0:
-        obstacles += _other_sharing(weights.path, getattr(model, "config", None))
+        beside = _config_beside(weights.path)
+        obstacles += _other_sharing(beside, getattr(model, "config", None))
+        notes += _unseen_differences(beside, getattr(model, "config", None))
     common = sorted(entries.keys() & wanted.keys())
     loaded = [name for name in common if entries[name].shape == wanted[name]]
     misshapen = {
@@ -378,17 +383,39 @@ def _remarks(
     return obstacles, notes
 
 
-def _other_sharing(path: str, config: Any) -> list[str]:
+def _config_beside(path: str) -> AlbertConfig | None:
+    """Returns the config beside a checkpoint; None if there is none, or several, or a bad one."""
+    try:
+        return AlbertConfig.from_json_file(finding.find_config(finding.folder_of(path)))
+    except (OSError, ValueError):
+        return None
+
+
+def _unseen_differences(theirs: AlbertConfig | None, config: Any) -> list[str]:
+    """Returns how a model differs from the config beside a checkpoint in what shapes do not show.
+
+    These are notes, because a released config may be wrong, and the one that is given right.
+    """
+    if theirs is None or not isinstance(config, AlbertConfig):
+        return []
+    pairs = {key: (getattr(theirs, key), getattr(config, key)) for key in _UNSEEN}
+    return [
+        f"{key} is {before!r} in the config beside the checkpoint, {now!r} in the model's: the "
+        "outputs are not those that it was trained for"
+        for key, (before, now) in pairs.items()
+        if before != now
+    ]
+
+
+def _other_sharing(theirs: AlbertConfig | None, config: Any) -> list[str]:
     """Returns how the sharing of a checkpoint differs from the model's, by the config beside it.
 
     Patterns such as (0, 0, 1, 1) and (0, 1, 0, 1) have the same weights, so only the config tells
     them apart.
     """
-    try:
-        theirs = AlbertConfig.from_json_file(finding.find_config(finding.folder_of(path)))
-    except (OSError, ValueError):  # there is none, or it is not this checkpoint's
+    if theirs is None or not isinstance(config, AlbertConfig):
         return []
-    if not isinstance(config, AlbertConfig) or theirs.share == config.share == GROUPS:
+    if theirs.share == config.share == GROUPS:
         return []
     is_same_depth = theirs.num_hidden_layers == config.num_hidden_layers
     if not is_same_depth or theirs.modules_of_layers() == config.modules_of_layers():

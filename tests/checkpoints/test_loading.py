@@ -411,6 +411,29 @@ def test_a_known_contradiction_is_reported(tmp_path):
     ]
 
 
+@pytest.mark.parametrize(
+    "changes", [{"num_attention_heads": 2}, {"hidden_act": "relu"}, {"num_hidden_layers": 2}]
+)
+def test_a_config_that_differs_from_the_one_beside_the_weights_is_said(changes, tmp_path, caplog):
+    """Shapes do not show it, but the outputs are others."""
+    ((key, value),) = changes.items()
+    prefix = write(tmp_path, random_weights(SHARED))
+    SHARED.to_json_file(str(tmp_path / "albert_config.json"))
+    other = AlbertForPretraining(dataclasses.replace(SHARED, **changes))
+    same = AlbertForPretraining(SHARED)
+    for load in (load_checkpoint, loading.load_weights):
+        with caplog.at_level(logging.WARNING, logger="absl"):
+            load(same, prefix)
+            assert not caplog.messages
+            load(other, prefix)
+        said = f"{key} is {getattr(SHARED, key)!r} in the config beside the checkpoint, {value!r}"
+        assert said in caplog.text
+        caplog.clear()
+    ids = np.arange(22).reshape(2, 11)
+    difference = other.encoder(ids)["sequence_output"] - same.encoder(ids)["sequence_output"]
+    assert np.abs(difference).max() > 1e-3
+
+
 def test_the_report_has_a_table_by_part(tmp_path):
     weights = random_weights(SHARED)
     moments = {f"{name}/adam_m": value for name, value in weights.items()}
