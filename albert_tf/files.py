@@ -24,6 +24,7 @@ import json
 import logging
 import os
 import posixpath
+import re
 import tempfile
 import types
 import typing
@@ -35,6 +36,9 @@ GZIP_MAGIC = b"\x1f\x8b\x08"  # the first bytes of a file compressed with gzip
 Paths = str | Iterable[str] | None
 MAX_LISTED = 10  # values in a message
 MAX_SHOWN = 50  # characters of each
+MAX_DEPTH = 100  # of nested JSON; Python's functions fail at a few hundred
+_TOO_DEEP = f"the JSON is nested too deeply: expected at most {MAX_DEPTH} levels"
+HALF_WRITTEN = r"\.[0-9a-f]{8}\.tmp"  # what `write_atomically` appends to a name
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)  # the disk is full or the quota is exceeded
 
 
@@ -617,15 +621,41 @@ def _is_of(value: Any, kind: Any) -> bool:
     return type(value) is kind  # not isinstance, because bool is a subclass of int
 
 
+def decode_json(text: str | bytes, **options: Any) -> Any:
+    """Returns the value of a JSON text.
+
+    Args:
+        text: the text.
+        **options: as in `json.loads`.
+
+    Raises:
+        ValueError: the text is not JSON, or nested so deeply that other functions would fail.
+    """
+    try:
+        value = json.loads(text, **options)
+    except RecursionError:
+        raise ValueError(_TOO_DEEP) from None
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [x for item in level for x in _children(item)]
+        if not level:
+            return value
+    raise ValueError(_TOO_DEEP)
+
+
+def _children(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
+
+
 def _parse_object(text: str) -> dict[str, Any]:
     try:
-        values = json.loads(text, object_pairs_hook=_unique_keys)
+        values = decode_json(text, object_pairs_hook=_unique_keys)
         if "\\u" in text:
             json.dumps(values, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError:
         raise ValueError("an unpaired surrogate (\\ud8…), which is not a character") from None
-    except RecursionError:
-        raise ValueError("the JSON is nested too deeply") from None
     if not isinstance(values, dict):
         raise ValueError(f"expected a JSON object, got {type(values).__name__}")
     return values
@@ -730,6 +760,9 @@ def make_directory(path: str, what: str) -> None:
     check_path(path, what)
     try:
         create_directory(path)
+        if not is_remote(path):
+            tempfile.TemporaryFile(dir=path).close()  # without a name that a kill could leave
+            return
         probe = os.path.join(path, f".probe-{uuid.uuid4().hex}")
         with write_atomically(probe):
             pass
@@ -916,6 +949,16 @@ def write_atomically(path: str, mode: str = "w") -> Iterator[IO[Any]]:
         os.fsync(stream.fileno())
 
 
+def remove_half_written(path: str) -> None:
+    """Removes what killed processes left of a local file that `write_atomically` writes."""
+    folder, name = os.path.split(path)
+    pattern = re.compile(re.escape(name) + HALF_WRITTEN)
+    if is_remote(path) or not os.path.isdir(folder or "."):
+        return
+    for left in filter(pattern.fullmatch, os.listdir(folder or ".")):
+        os.remove(os.path.join(folder, left))
+
+
 def append_text(path: str, text: str) -> None:
     """Appends text to a local file, which is created if needed, and flushes it to disk.
 
@@ -954,7 +997,7 @@ def _published(path: str) -> Iterator[str]:
     if _is_object_store(path):
         yield path
         return
-    temporary = f"{path}.{uuid.uuid4().hex[:8]}.tmp"
+    temporary = f"{path}.{uuid.uuid4().hex[:8]}.tmp"  # see HALF_WRITTEN
     try:
         yield temporary
         rename(temporary, path)

@@ -534,7 +534,10 @@ class AlbertModel(Configured, Saved, tf_keras.Model):
 
     Attributes:
         encoder: the `AlbertEncoder`.
+        uses_pooler: whether an output depends on the encoder's pooler.
     """
+
+    uses_pooler = True
 
     def __init__(self, config: AlbertConfig, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -578,6 +581,7 @@ class AlbertForPretraining(AlbertModel):
         super().__init__(config, **kwargs)
         self.sentence_objective = sentence_objective
         dtype, scope, objective = self.dtype_policy, sentence_objectives.SCOPE, self.objective
+        self.uses_pooler = objective.has_head
         self.masked_lm = MaskedLMHead(config, name="masked_lm", dtype=dtype)
         self.sentence_head = None
         if objective.has_head:

@@ -21,7 +21,10 @@ from albert_tf.config import AlbertConfig
 from albert_tf.data import corpus
 from albert_tf.data.settings import TextSettings
 from albert_tf.data.text_formats import sentences_of
+from albert_tf.finetuning import tables
 from albert_tf.inference import reading
+from albert_tf.squad.reading import read_squad
+from tests.file_events import folders_at_each_event
 
 
 @pytest.mark.parametrize(
@@ -470,6 +473,7 @@ def test_folders_are_not_files(tmp_path):
         ('{"a": 1, "b": 2, "a": 1}', "the key 'a' occurs twice"),
         ('{"a": [{"b": 2, "b": 3}]}', "the key 'b' occurs twice"),
         ("[" * 100_000, "the JSON is nested too deeply"),
+        ('{"a": ' * 900 + "1" + "}" * 900, "the JSON is nested too deeply"),
         ('{"a": ["\\ud800"]}', "an unpaired surrogate"),
         ('{"a": ', "Expecting value"),
         ("[1]", "expected a JSON object, got list"),
@@ -577,3 +581,36 @@ def test_a_failed_append_leaves_the_file_as_it_was(tmp_path, monkeypatch):
 def test_no_path_is_no_file_and_no_directory(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert not any(check("") for check in (files.exists, files.is_file, files.is_directory))
+
+
+def test_nested_json_is_an_error_in_every_reader(tmp_path):
+    deep = '{"a": ' + "[" * 900 + "]" * 900 + "}"
+    path = tmp_path / "deep.json"
+    path.write_text(deep)
+    for read in (
+        lambda: files.read_json(str(path)),
+        lambda: files.read_own_json(str(path), {}),
+        lambda: read_squad(str(path), is_training=False),
+    ):
+        with pytest.raises(ValueError, match=r"deep\.json: .*nested too deeply.* 100 levels"):
+            read()
+    ((_, row),) = tables.read_json_lines(str(path))
+    assert "nested too deeply" in str(row)
+    assert files.decode_json("[" * 100 + "]" * 100)
+
+
+def test_a_kill_while_a_folder_is_checked_leaves_nothing(tmp_path):
+    folder = tmp_path / "out"
+    folder.mkdir()
+    for place in folders_at_each_event(
+        folder, tmp_path / "at", lambda: files.make_directory(str(folder), "--output_dir")
+    ):
+        assert not list(place.iterdir())
+
+
+def test_what_a_kill_left_of_a_file_is_removed(tmp_path):
+    left = ["a.npy.0a1b2c3d.tmp", "a.npy", "a.npy.tmp", "b.npy.0a1b2c3d.tmp"]
+    for name in left:
+        (tmp_path / name).write_text("x")
+    files.remove_half_written(str(tmp_path / "a.npy"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(left[1:])

@@ -28,9 +28,9 @@ class LoRA(tf_keras.layers.Layer):
         super().__init__(name=f"{dense.name}_lora", dtype=dense.dtype_policy, **kwargs)
         self.dense = dense
         dense.trainable = False
-        size = dense.input_size, rank
-        self.down = self.add_weight("lora/down", size, initializer=tf_keras.initializers.Ones())
-        self.up = self.add_weight("lora/up", (rank, dense.output_size), initializer="zeros")
+        size, scope = (dense.input_size, rank), f"adapters/lora/{dense.scope}"
+        self.down = self.add_weight(f"{scope}/down", size, initializer=tf_keras.initializers.Ones())
+        self.up = self.add_weight(f"{scope}/up", (rank, dense.output_size), initializer="zeros")
 
     def call(self, x):
         return self.dense(x) + (x @ self.down) @ self.up
@@ -48,19 +48,20 @@ def seeded(make, **changes):
 
 @pytest.mark.ci
 @pytest.mark.parametrize("recompute", [False, True])
-def test_lora_on_the_query_trains_and_saves(inputs, tmp_path, recompute):
+def test_lora_on_query_and_value_trains_and_saves(inputs, tmp_path, recompute):
     model = seeded(lambda config: heads.AlbertForClassification(config, 3))
     model.encoder.recompute = recompute
     before = model(inputs).numpy()
-    attention = model.encoder.blocks[0].attention
-    attention.query = LoRA(attention.query, rank=2)
+    attention = wrap(model)
     np.testing.assert_allclose(model(inputs), before, atol=1e-5)
     ours = modeling.Embeddings, modeling.Linear, modeling.LayerNorm
     for layer in model.encoder.submodules:
         if isinstance(layer, ours):
             layer.trainable = False
     names = {variable_name(variable) for variable in model.trainable_variables}
-    assert names == {"lora/down", "lora/up", "output_weights", "output_bias"}
+    scope = "adapters/lora/bert/encoder/transformer/group_0/inner_group_0/attention_1/self"
+    lora = {f"{scope}/{part}/{way}" for part in ("query", "value") for way in ("down", "up")}
+    assert names == {*lora, "output_weights", "output_bias"}
 
     frozen = {variable_name(v): v.numpy() for v in model.non_trainable_variables}
     model.compile(tf_keras.optimizers.Adam(0.05), CROSS_ENTROPY)
@@ -71,12 +72,43 @@ def test_lora_on_the_query_trains_and_saves(inputs, tmp_path, recompute):
     for variable in model.non_trainable_variables:
         np.testing.assert_array_equal(variable, frozen[variable_name(variable)])
 
-    prefix = str(tmp_path / "model.ckpt-best")
-    save_checkpoint(prefix, {variable_name(v): v.numpy() for v in model.variables})
+    model.save_pretrained(str(tmp_path))
     again = heads.AlbertForClassification(model.config, 3)
-    again.encoder.blocks[0].attention.query = LoRA(again.encoder.blocks[0].attention.query, 2)
-    assert load_checkpoint(again, prefix).missing == []
+    with pytest.raises(ValueError, match=f"unused     {scope}/query/down"):
+        load_checkpoint(again, str(tmp_path))
+    wrap(again)
+    assert load_checkpoint(again, str(tmp_path)).missing == []
     np.testing.assert_allclose(again(inputs), model(inputs), atol=1e-5)
+
+
+def wrap(model):
+    """Replaces query and value, as docs/reference/model.md does; returns the attention."""
+    attention = getattr(model, "encoder", model).blocks[0].attention
+    attention.query = LoRA(attention.query, rank=2)
+    attention.value = LoRA(attention.value, rank=2)
+    return attention
+
+
+def test_weights_that_would_be_lost_are_not_saved(tmp_path):
+    model = modeling.AlbertEncoder(CONFIG)
+    attention = wrap(model)
+    attention.value.up = attention.value.add_weight(attention.query.up.name[:-2], (2, 12))
+    with pytest.raises(ValueError, match=r"two variables .* called 'adapters/lora/.*/query/up'"):
+        model.save_pretrained(str(tmp_path / "new"))
+    with pytest.raises(ValueError, match="two variables"):
+        load_checkpoint(model, write_weights(tmp_path))
+    attention.value.up = attention.value.add_weight("lora/up", (2, 12))
+    with pytest.raises(ValueError, match=r"called 'lora/up'.* begin its name with 'adapters/'"):
+        model.save_pretrained(str(tmp_path / "new"))
+    assert not (tmp_path / "new").exists()
+
+
+def write_weights(folder):
+    prefix = str(folder / "model.ckpt-best")
+    save_checkpoint(
+        prefix, {variable_name(v): v.numpy() for v in modeling.AlbertEncoder(CONFIG).variables}
+    )
+    return prefix
 
 
 @pytest.mark.ci

@@ -11,6 +11,9 @@ import pytest
 from albert_tf import tasks
 from albert_tf.finetuning.settings import FineTuningSettings
 from albert_tf.finetuning.task import FineTuningTask
+
+# Here, because a test must not import TensorFlow with a copy of `sys.modules`.
+from albert_tf.inference.predictors import TextPredictor
 from albert_tf.settings import describe
 from albert_tf.tasks import TaskSpec
 
@@ -27,8 +30,6 @@ def own_registry(monkeypatch):
 
 @pytest.mark.parametrize("spec", tasks._BUILT_IN, ids=lambda spec: spec.name)
 def test_every_row_refers_to_what_exists(spec):
-    from albert_tf.inference.predictors import TextPredictor
-
     settings_class, head = tasks.resolve(spec.settings), tasks.resolve(spec.head)
     assert issubclass(settings_class, FineTuningSettings)
     assert issubclass(tasks.resolve(spec.predictor), TextPredictor)
@@ -72,6 +73,19 @@ def test_a_task_of_the_package_is_not_replaced(name):
     assert tasks.rows() == before
 
 
+def test_a_module_without_a_task_is_named(tmp_path, caplog):
+    (tmp_path / "no_task.py").write_text("from albert_tf import tasks\n")
+    (tmp_path / "with_task.py").write_text(
+        "from tests import test_tasks\ntest_tasks.tasks.register(test_tasks.SPEC)\n"
+    )
+    with caplog.at_level("WARNING", logger="absl"):
+        tasks.import_tasks(str(tmp_path / "with_task.py"))
+        assert not caplog.messages
+        tasks.import_tasks(str(tmp_path / "no_task.py"))
+    (line,) = caplog.messages
+    assert f"{tmp_path}/no_task.py: registers no task" in line
+
+
 def test_a_file_is_imported_once_as_a_module(tmp_path):
     (tmp_path / "verse.py").write_text("import rhyme\nvalues = []\n")
     (tmp_path / "rhyme.py").write_text("")
@@ -86,6 +100,7 @@ def test_a_file_is_imported_once_as_a_module(tmp_path):
     [
         ("gone.py", None, FileNotFoundError, r"gone\.py: no such file"),
         ("no_such_module", None, ValueError, "no_such_module: cannot be imported"),
+        ("..x", None, ValueError, r"^\.\.x: expected the path of a \.py file"),
         (
             "broken.py",
             "import no_such_module",

@@ -23,7 +23,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf import files
-from albert_tf.checkpoints.finding import ACCEPTED, find_checkpoint
+from albert_tf.checkpoints.finding import ACCEPTED, SHARDS, find_checkpoint
 
 # Errors of TensorFlow's checkpoint reader for damaged files, which may claim any size.
 DAMAGE = (tf.errors.OpError, IndexError, ValueError, RuntimeError, MemoryError)
@@ -56,12 +56,17 @@ def digest(path: str) -> str:
     Args:
         path: a path returned by `find_checkpoint`. Of a TensorFlow checkpoint only the index is
             read, because it contains a checksum of each tensor.
+
+    Raises:
+        FileNotFoundError, ValueError: a shard is missing, or the list of shards is damaged.
     """
+    content = hashlib.sha256()
     is_prefix = files.exists(path + ".index")
-    with files.open_binary(path + ".index" if is_prefix else path) as stream:
-        content = hashlib.sha256()
-        while block := stream.read(_BLOCK_BYTES):
-            content.update(block)
+    shards = sorted(set(_shards(path).values())) if path.endswith(SHARDS) else []
+    for part in shards or [path + ".index" if is_prefix else path]:
+        with files.open_binary(part) as stream:
+            while block := stream.read(_BLOCK_BYTES):
+                content.update(block)
     return content.hexdigest()[:_DIGEST_LENGTH]
 
 
@@ -145,6 +150,8 @@ def open_weights(path: str) -> WeightFile:
     path = find_checkpoint(path)
     if files.exists(path + ".index"):
         return _open_tensorflow(path)
+    if path.endswith(SHARDS):
+        return _open_shards(path)
     if files.is_remote(path):
         return _open_local_copy(path)
     with files.open_binary(path) as stream:
@@ -230,6 +237,40 @@ def _open_safetensors(path: str) -> WeightFile:
     except (SafetensorError, OSError) as error:
         raise damaged(error) from None
     return WeightFile(path, "safetensors", shapes, read)
+
+
+def _shards(path: str) -> dict[str, str]:
+    """Returns weight → path of the file that contains it, by Hugging Face's list of shards.
+
+    Raises:
+        FileNotFoundError: a file does not exist.
+        ValueError: the list is damaged.
+    """
+    weight_map = files.read_json(path).get("weight_map")
+    if not isinstance(weight_map, dict) or not all(
+        isinstance(name, str) and os.path.basename(name) == name for name in weight_map.values()
+    ):
+        raise ValueError(f'{path}: expected "weight_map", an object of weight → name of its file')
+    folder = os.path.dirname(path)
+    shards = {weight: os.path.join(folder, name) for weight, name in weight_map.items()}
+    for shard in sorted(set(shards.values())):
+        if not files.exists(shard):
+            raise FileNotFoundError(f"{shard}: no such file, and {path} lists it")
+    return shards
+
+
+def _open_shards(path: str) -> WeightFile:
+    shards = _shards(path)
+    opened = {shard: open_weights(shard) for shard in set(shards.values())}
+    for weight, shard in shards.items():
+        if weight not in opened[shard].shapes:
+            raise ValueError(f"{shard}: it has no weight {weight!r}, and {path} lists it")
+    return WeightFile(
+        path,
+        f"safetensors, {len(opened)} files",
+        {weight: opened[shard].shapes[weight] for weight, shard in shards.items()},
+        lambda weight: opened[shards[weight]].read(weight),
+    )
 
 
 def _open_hdf5(path: str) -> WeightFile:

@@ -1,4 +1,4 @@
-"""Downloads released models into the cache folder. Nothing else in this package downloads anything.
+"""Downloads released models into the cache folder. Only `hub` downloads anything besides.
 
     >>> path = download("albert_base_v2")  # doctest: +SKIP
     >>> model, tokenizer = albert_tf.from_pretrained("albert_base_v2")  # doctest: +SKIP
@@ -34,7 +34,6 @@ from tqdm import tqdm
 from albert_tf import files
 from albert_tf.checkpoints import finding, releases
 from albert_tf.checkpoints.releases import Release
-from albert_tf.suggestions import did_you_mean
 
 BASE_URL = "ALBERT_BASE_URL"  # environment variable: the address of a mirror
 _ATTEMPTS = 5  # to continue after the connection was cut
@@ -109,9 +108,11 @@ def download(name: str, *, cache_dir: str | None = None, base_url: str | None = 
 def _find_release(name: str) -> Release:
     release = releases.named(name)
     if release is None:
-        names = [row.name for row in releases.downloadable()]
-        hint = did_you_mean(name, names) or f"Expected one of {', '.join(names)}"
-        raise ValueError(f"{name!r} is not a released model. {hint}")
+        names = ", ".join(row.name for row in releases.downloadable())
+        similar = releases.similar(name)
+        hint = f"Did you mean {similar.name!r}?" if similar else f"Expected one of {names}"
+        on_hub = ". For a model of the Hugging Face Hub, pass --hub" if "/" in name else ""
+        raise ValueError(f"{name!r} is not a released model. {hint}{on_hub}")
     return release
 
 

@@ -18,9 +18,12 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from albert_tf.checkpoints.names import (
+    FAMILY_NAMES,
     PROJECTION,
     WORDS,
     WORDS_2,
+    encoder_scopes,
+    first_part,
     is_bookkeeping,
     name_map,
     unwrap,
@@ -138,12 +141,14 @@ class Recognized:
         family: a key of `FAMILIES`.
         entries: name in this model → entry; empty if the family is not supported.
         unmapped: weights in the file without a counterpart in this model.
+        unknown: those of them that belong to the encoder, such as an unmerged LoRA.
         bookkeeping: names of optimizer moments, counters and copies.
     """
 
     family: str
     entries: dict[str, Entry]
     unmapped: list[str]
+    unknown: list[str]
     bookkeeping: list[str]
 
     @property
@@ -160,8 +165,10 @@ def recognize(shapes: Mapping[str, Sequence[int]]) -> Recognized:
     family = _family(plain)
     entries = {} if FAMILIES[family].refusal else _entries(family, plain)
     used = {source for entry in entries.values() for source in entry.sources}
-    unmapped = sorted(set(weights.values()) - used)
-    return Recognized(family, entries, unmapped, bookkeeping)
+    unmapped = {name: raw for name, raw in weights.items() if raw not in used}
+    scopes = encoder_scopes(family) if family in FAMILY_NAMES else frozenset()
+    unknown = [raw for name, raw in unmapped.items() if first_part(name) in scopes]
+    return Recognized(family, entries, sorted(unmapped.values()), sorted(unknown), bookkeeping)
 
 
 def _family(plain: Mapping[str, Entry]) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 from absl import logging
 
 from albert_tf import files
-from albert_tf.checkpoints import releases, run_record
+from albert_tf.checkpoints import releases, replacing, run_record
 from albert_tf.checkpoints.names import BEST, DATA_SUFFIX, INTERRUPTED, NUMBERED
 from albert_tf.data import record_index
 
@@ -24,12 +24,16 @@ SAVED_MODEL = "saved_model.pb"
 SPAN_EXPORTS = "saved_model"  # folder with the numbered exports in that of run_squad.py
 _VARIABLES = os.path.join("variables", "variables")  # the checkpoint of a SavedModel
 # Hugging Face repositories may contain a model in several formats; the first one is used.
-_HUGGING_FACE_FILES = ("model.safetensors", "pytorch_model.bin", "tf_model.h5")
-_OTHER_FILES = re.compile(r"\.(safetensors|bin|pt|pth|h5|hdf5)$")
+SHARDS = "model.safetensors.index.json"  # which file has which weight
+_HUGGING_FACE_FILES = ("model.safetensors", SHARDS, "pytorch_model.bin", "tf_model.h5")
+_OTHER_FILES = re.compile(r"(?<!-\d{5}-of-\d{5})\.(safetensors|bin|pt|pth|h5|hdf5)$")
+# Beside a model these are not others, but training_args.bin, optimizer.pt and the like.
+_PYTORCH = (".bin", ".pt", ".pth")
 _SHARD = re.compile(r"\.data-(\d+)-of-(\d+)$")
 ACCEPTED = (
-    "a TensorFlow checkpoint prefix (<prefix>.index), a SavedModel, model.safetensors, "
-    "pytorch_model.bin, a Keras .h5 file, a folder with one of them, or an --export_dir"
+    "a TensorFlow checkpoint prefix (<prefix>.index), a SavedModel, model.safetensors (or "
+    f"{SHARDS} of its shards), pytorch_model.bin, a Keras .h5 file, a folder with one of them, or "
+    "an --export_dir"
 )
 
 CONFIG_PATTERNS = ("albert_config*.json", "bert_config*.json", "config.json", "config_*.json")
@@ -52,16 +56,29 @@ def cache_directory() -> str:
 def find_model(path: str) -> str:
     """Returns the folder of a downloaded model, given its name, and any other path unchanged.
 
+    In the folder of a model, saving it is finished if a kill interrupted that; see `replacing`.
+
     Args:
-        path: a path, or a name of `releases.json`. A file or folder of that name takes precedence.
+        path: a path, or a name as in `releases.named`. A file or folder of that name takes
+            precedence.
 
     Raises:
-        FileNotFoundError: the model is not in the cache. The message has the command to download
-            it.
+        FileNotFoundError: the model is not in the cache, or the name is almost that of one. The
+            message has the command to download it.
     """
     release = releases.named(path)
-    is_there = not files.is_remote(path) and any(map(files.exists, (path, path + ".index")))
-    if release is None or is_there:
+    is_remote = files.is_remote(path)
+    if release is None or not is_remote:  # and not the address of a release
+        replacing.finish(path if files.is_directory(path) else os.path.dirname(path) or ".")
+    if not is_remote and any(map(files.exists, (path, path + ".index"))):
+        return path
+    if release is None:
+        similar = None if is_remote else releases.similar(path)
+        if similar is not None:
+            raise FileNotFoundError(
+                f"{path}: no such file or folder. Did you mean the released model "
+                f"{similar.name!r}? Download it: albert download {similar.name}"
+            )
         return path
     folder = os.path.join(cache_directory(), release.name)
     if not files.is_directory(folder):
@@ -140,6 +157,8 @@ def _candidates(folder: str) -> list[str]:
         prefixes.append(_VARIABLES)
     same_model = [name for name in _HUGGING_FACE_FILES if name in names]
     others = [name for name in names if _OTHER_FILES.search(name) and name not in same_model]
+    if same_model:
+        others = [name for name in others if not name.endswith(_PYTORCH)]
     return prefixes + same_model[:1] + others
 
 

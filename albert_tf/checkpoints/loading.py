@@ -23,16 +23,18 @@ from albert_tf.checkpoints.names import (
     ADAPTERS,
     GLOBAL_STEP,
     PARTS,
+    POOLER,
     PROJECTION,
+    by_name,
     is_encoder,
     part_of,
-    variable_name,
 )
 from albert_tf.config import AlbertConfig
 from albert_tf.sentence_objectives import SCOPE
 from albert_tf.sharing import GROUPS
 
 _COLUMNS = ("part", "found", "loaded", "missing", "misshapen", "unused")
+_UNSEEN = ("num_attention_heads", "hidden_act", "num_hidden_layers", "ln_type")
 _MAX_LISTED_NAMES = 16  # per list of a report
 
 
@@ -65,12 +67,15 @@ class LoadReport:
         missing: variables of the model that the checkpoint lacks.
         misshapen: variable → (shape in the checkpoint, shape in the model).
         unused: weights of the checkpoint that the model does not have.
+        unknown: those of them, with their names in the file, that belong to the encoder of its
+            family, and that no model here computes.
         title: family of the checkpoint and file format.
         found: all weights of the checkpoint, without optimizer moments and counters.
         bookkeeping: number of optimizer moments and counters.
         sizes: sizes inferred from shapes, with the keys of `AlbertConfig`.
         notes: reasons why the checkpoint does not fit, and other contradictions.
-        fits: whether the checkpoint has all weights of the model's encoder.
+        fits: whether the checkpoint has all weights of the model's encoder, and no others. The
+            pooler does not count if only one of them has it.
     """
 
     prefix: str
@@ -78,6 +83,7 @@ class LoadReport:
     missing: list[str]
     misshapen: dict[str, tuple[list[int], list[int]]]
     unused: list[str]
+    unknown: list[str]
     title: str
     found: list[str]
     bookkeeping: int
@@ -134,20 +140,23 @@ def load_checkpoint(
 
     Returns:
         A report of loaded, missing and unused weights. Heads that are missing in the checkpoint,
-        have another shape or were trained with another sentence objective keep their values; the
-        report and the log name them.
+        have another shape or were trained with another sentence objective keep their values, and
+        so does a missing pooler; the report names them, and the log if an output depends on them.
 
     Raises:
         FileNotFoundError: the checkpoint does not exist.
         ValueError: variables of the encoder (`bert/…`) are missing, misshapen or unused, the
             sentence head was trained with another objective, or the checkpoint is damaged or of an
-            unsupported family. The model is unchanged.
+            unsupported family, or has other weights in its encoder, such as relative positions or
+            an unmerged LoRA. The model is unchanged.
     """
     weights = open_weights(path)
     report, entries = _compare(model, weights, init_from_group0)
     report = _without_other_objective(model, report, allow_partial)
     if not report.loaded:
         raise ValueError(f"{report}\nNothing in this checkpoint fits the model.")
+    if not allow_partial:
+        _refuse_unknown(report)
     if not (report.fits or allow_partial):
         is_other_sharing = any(re.search("/group_[1-9]", name) for name in report.missing)
         copies = ", --init_from_group0 (run_pretraining.py) to copy them from group 0"
@@ -157,9 +166,26 @@ def load_checkpoint(
             f"keep the random initialization of these variables{copies * is_other_sharing}."
         )
     values = _read_all(weights, {name: entries[name] for name in report.loaded})
-    _log(report, releases.containing(values))
+    _log(report, releases.containing(values), _uses_pooler(model))
     _assign(model, values)
     return report
+
+
+def _refuse_unknown(report: LoadReport) -> None:
+    """Raises ValueError if the checkpoint's encoder has weights that no model here has."""
+    if report.unknown:
+        more = len(report.unknown) - 1
+        raise ValueError(
+            f"{report.prefix}: no model here has the encoder's weight {report.unknown[0]}"
+            + f" (and {more} more)" * bool(more)
+            + ", without which its outputs would be others. Merge a LoRA into the weights before "
+            "saving; relative positions are not supported"
+        )
+
+
+def _uses_pooler(model: Any) -> bool:
+    """Returns whether an output of a model depends on the encoder's pooler."""
+    return getattr(model, "uses_pooler", True)
 
 
 def _without_other_objective(model: Any, report: LoadReport, allow_partial: bool) -> LoadReport:
@@ -191,11 +217,11 @@ def _without_other_objective(model: Any, report: LoadReport, allow_partial: bool
     return report
 
 
-def _log(report: LoadReport, release: releases.Release | None) -> None:
+def _log(report: LoadReport, release: releases.Release | None, uses_pooler: bool) -> None:
     """Logs what was loaded in one line, with a table if something is unusual.
 
     The line names the release of these weights. It says which heads are new and which are loaded,
-    so that these are not mixed up.
+    so that these are not mixed up; a pooler is new if an output depends on it.
     """
     if not report.fits:
         logging.warning("Loading a part of the encoder because of allow_partial:\n%s", report)
@@ -204,9 +230,11 @@ def _log(report: LoadReport, release: releases.Release | None) -> None:
     else:
         logging.debug("%s", report)
     heads = [name for name in report.loaded if not is_encoder(name)]
-    new = [name for name in (*report.missing, *report.misshapen) if not is_encoder(name)]
+    names = [*report.missing, *report.misshapen]
+    new = [name for name in names if not is_encoder(name)]
     adapters = [name for name in new if name.startswith(ADAPTERS)]
     new = [name for name in new if name not in adapters]
+    pooler = [name for name in names if name.startswith(POOLER) and uses_pooler]
     parts = [f"{report.prefix}: {report.title}, {len(report.loaded)} variables loaded"]
     if release:
         parts.append(f"They are those of {release}")
@@ -216,26 +244,34 @@ def _log(report: LoadReport, release: releases.Release | None) -> None:
         parts.append(f"Heads loaded from the checkpoint: {', '.join(heads)}")
     if new:
         parts.append(f"New heads with random weights: {', '.join(sorted(new))}")
+    if pooler:
+        parts.append(f"New pooler with random weights: {', '.join(pooler)}")
     if adapters:
         parts.append(f"New adapters, which change nothing yet: {len(adapters)} variables")
-    log = logging.warning if new else logging.info
+    log = logging.warning if new or pooler else logging.info
     log("%s", ". ".join(parts))
 
 
 def load_weights(model: Any, prefix: str) -> None:
-    """Loads all weights of a trained model including its heads.
+    """Loads all weights of a trained model including its heads, and the pooler if it is used.
 
     Raises:
         FileNotFoundError: the checkpoint does not exist.
-        ValueError: a weight is missing or has another shape. The model is unchanged.
+        ValueError: a weight is missing or has another shape, or the checkpoint's encoder has
+            others. The model is unchanged.
     """
     weights = open_weights(prefix)
     report, entries = _compare(model, weights)
-    if report.missing or report.misshapen:
+    _refuse_unknown(report)
+    unneeded = () if _uses_pooler(model) else (POOLER,)
+    missing = [name for name in report.missing if not name.startswith(unneeded)]
+    if missing or not report.fits or report.misshapen:
         raise ValueError(
             f"{report}\nThe checkpoint does not contain all weights of this task and model. Pass "
             "the --albert_config_file that belongs to it, or train first."
         )
+    for note in _unseen_differences(_config_beside(prefix), getattr(model, "config", None)):
+        logging.warning("%s: %s", prefix, note)
     _assign(model, _read_all(weights, entries))
 
 
@@ -275,8 +311,8 @@ def _read(weights: WeightFile, entry: families.Entry) -> np.ndarray:
 
 def _assign(model: Any, values: Mapping[str, np.ndarray]) -> None:
     """Assigns the variables once all values were read, because the file may be damaged."""
-    for variable in model.variables:
-        if (name := variable_name(variable)) in values:
+    for name, variable in by_name(model.variables).items():
+        if name in values:
             variable.assign(values[name])
 
 
@@ -286,13 +322,15 @@ def _compare(
     """Returns a report of the weights that fit a model, and the entries that compute them."""
     recognized = families.recognize(weights.shapes)
     variables = [] if model is None else model.variables
-    wanted = {variable_name(variable): tuple(variable.shape) for variable in variables}
+    wanted = {name: tuple(variable.shape) for name, variable in by_name(variables).items()}
     entries = families.fit(recognized.entries, wanted, init_from_group0)
     if model is not None:
         _drop_identity_projection(weights, entries, wanted)
     obstacles, notes = _remarks(recognized, entries, model)
     if model is not None and not init_from_group0:
-        obstacles += _other_sharing(weights.path, getattr(model, "config", None))
+        beside = _config_beside(weights.path)
+        obstacles += _other_sharing(beside, getattr(model, "config", None))
+        notes += _unseen_differences(beside, getattr(model, "config", None))
     common = sorted(entries.keys() & wanted.keys())
     loaded = [name for name in common if entries[name].shape == wanted[name]]
     misshapen = {
@@ -305,7 +343,10 @@ def _compare(
     # With `init_from_group0` the other groups are not needed. Otherwise unused weights of the
     # encoder mean that the checkpoint belongs to another model.
     surplus = [n for n in unused if not (init_from_group0 and re.search("/group_[1-9]", n))]
-    misfits = any(is_encoder(name) for name in (*missing, *misshapen, *surplus))
+    is_shared = all(any(n.startswith(POOLER) for n in names) for names in (entries, wanted))
+    optional = () if is_shared else (POOLER,)
+    differing = [n for n in (*missing, *misshapen, *surplus) if not n.startswith(optional)]
+    misfits = bool(recognized.unknown) or any(map(is_encoder, differing))
     # New adapters change nothing, but a model is wrong without those that it was trained with.
     misfits |= any(name.startswith(ADAPTERS) for name in (*misshapen, *surplus))
     report = LoadReport(
@@ -314,6 +355,7 @@ def _compare(
         missing=missing,
         misshapen=misshapen,
         unused=unused + recognized.unmapped,
+        unknown=recognized.unknown,
         title=f"{recognized.kind.title} ({weights.container})",
         found=[*entries, *recognized.unmapped],
         bookkeeping=len(recognized.bookkeeping),
@@ -341,17 +383,39 @@ def _remarks(
     return obstacles, notes
 
 
-def _other_sharing(path: str, config: Any) -> list[str]:
+def _config_beside(path: str) -> AlbertConfig | None:
+    """Returns the config beside a checkpoint; None if there is none, or several, or a bad one."""
+    try:
+        return AlbertConfig.from_json_file(finding.find_config(finding.folder_of(path)))
+    except (OSError, ValueError):
+        return None
+
+
+def _unseen_differences(theirs: AlbertConfig | None, config: Any) -> list[str]:
+    """Returns how a model differs from the config beside a checkpoint in what shapes do not show.
+
+    These are notes, because a released config may be wrong, and the one that is given right.
+    """
+    if theirs is None or not isinstance(config, AlbertConfig):
+        return []
+    pairs = {key: (getattr(theirs, key), getattr(config, key)) for key in _UNSEEN}
+    return [
+        f"{key} is {before!r} in the config beside the checkpoint, {now!r} in the model's: the "
+        "outputs are not those that it was trained for"
+        for key, (before, now) in pairs.items()
+        if before != now
+    ]
+
+
+def _other_sharing(theirs: AlbertConfig | None, config: Any) -> list[str]:
     """Returns how the sharing of a checkpoint differs from the model's, by the config beside it.
 
     Patterns such as (0, 0, 1, 1) and (0, 1, 0, 1) have the same weights, so only the config tells
     them apart.
     """
-    try:
-        theirs = AlbertConfig.from_json_file(finding.find_config(finding.folder_of(path)))
-    except (OSError, ValueError):  # there is none, or it is not this checkpoint's
+    if theirs is None or not isinstance(config, AlbertConfig):
         return []
-    if not isinstance(config, AlbertConfig) or theirs.share == config.share == GROUPS:
+    if theirs.share == config.share == GROUPS:
         return []
     is_same_depth = theirs.num_hidden_layers == config.num_hidden_layers
     if not is_same_depth or theirs.modules_of_layers() == config.modules_of_layers():

@@ -7,6 +7,7 @@ family's names.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from albert_tf.sentence_objectives import SCOPE
@@ -21,6 +22,7 @@ WORDS = "bert/embeddings/word_embeddings"
 MASKED_LM_BIAS = "cls/predictions/output_bias"  # a number for each entry of the vocabulary
 WORDS_2 = "bert/embeddings/word_embeddings_2"  # albert_zh's projection from E to H
 ADAPTERS = "adapters/"  # prefix of the low-rank adapters, which Google's models do not have
+POOLER = "bert/pooler/"  # prefix of the pooler, which only some tasks use
 PROJECTION = "bert/encoder/embedding_hidden_mapping_in"  # Google's projection from E to H
 BLOCK = "bert/encoder/transformer/group_{g}/inner_group_{n}"
 # Google's scope → scope in another family; `{block}` is replaced by BLOCK. For BERT, layer i is
@@ -137,7 +139,7 @@ _HUGGING_FACE_ENCODER = re.compile(r"^(?=(embeddings|encoder|pooler)\.)")
 PARTS = {
     "embeddings": ("bert/embeddings/", PROJECTION),
     "encoder": ("bert/encoder/",),
-    "pooler": ("bert/pooler/",),
+    "pooler": (POOLER,),
     "masked-LM head": ("cls/predictions/",),
     "sentence head": (SCOPE,),
     "adapters": (ADAPTERS,),
@@ -148,6 +150,23 @@ PARTS = {
 def variable_name(variable: Any) -> str:
     """Returns the name of a variable in checkpoints, without ":0"."""
     return variable.name.split(":")[0]
+
+
+def by_name(variables: Iterable[Any]) -> dict[str, Any]:
+    """Returns name in checkpoints → variable.
+
+    Raises:
+        ValueError: two variables have the same name, so that a checkpoint would only have one.
+    """
+    named: dict[str, Any] = {}
+    for variable in variables:
+        name = variable_name(variable)
+        if variable is not named.setdefault(name, variable):
+            raise ValueError(
+                f"two variables of the model are called {name!r}, and a checkpoint can only have "
+                "one of them: give each layer that you add names of its own"
+            )
+    return named
 
 
 def is_bookkeeping(name: str) -> bool:
@@ -168,6 +187,28 @@ def part_of(name: str) -> str:
 def is_encoder(name: str) -> bool:
     """Returns whether a weight with Google's name belongs to encoder, embeddings or pooler."""
     return name.startswith("bert/")
+
+
+def encoder_scopes(family: str) -> frozenset[str]:
+    """Returns the first parts of a family's names of encoder weights.
+
+    >>> sorted(encoder_scopes("hugging_face"))
+    ['albert']
+
+    Args:
+        family: a key of `FAMILY_NAMES`.
+    """
+    scopes = (scope for google, scope in FAMILY_NAMES[family].items() if _is_in_encoder(google))
+    return frozenset(first_part(scope) for scope in scopes)
+
+
+def first_part(name: str) -> str:
+    """Returns a name up to its first "/" or "."."""
+    return re.split(r"[/.]", name, maxsplit=1)[0]
+
+
+def _is_in_encoder(google_scope: str) -> bool:
+    return is_encoder(google_scope.replace("{block}", BLOCK))
 
 
 def name_map(family: str, num_groups: int = 1, num_inner: int = 1) -> dict[str, str]:

@@ -11,6 +11,7 @@ import functools
 import inspect
 from typing import Any
 
+import tensorflow as tf
 from absl import logging
 
 from albert_tf import files, included, tasks
@@ -18,7 +19,9 @@ from albert_tf.checkpoints import families, finding, run_record
 from albert_tf.checkpoints.containers import open_weights
 from albert_tf.checkpoints.huggingface import TOKENIZER_CONFIG_FILE
 from albert_tf.checkpoints.loading import load_checkpoint
+from albert_tf.checkpoints.names import part_of
 from albert_tf.config import AlbertConfig, is_hugging_face
+from albert_tf.sentence_objectives import NONE
 from albert_tf.tasks import TaskSpec
 from albert_tf.tokenization import FullTokenizer
 
@@ -152,6 +155,22 @@ class ModelSource:
             logging.warning("%s: make sure that they belong together", message)
         return tokenizer
 
+    @functools.cached_property
+    def parts(self) -> set[str]:
+        """The parts of the model in the checkpoint, keys of `names.PARTS`."""
+        return {part_of(name) for name in self.recognized.entries}
+
+    @property
+    def objective(self) -> str:
+        """The sentence objective; "none" for masked words without a sentence head.
+
+        Raises:
+            ValueError: a file of the run is damaged.
+        """
+        if "masked-LM head" in self.parts and "sentence head" not in self.parts:
+            return NONE
+        return run_record.read_objective(self.records)
+
     @property
     def records(self) -> str:
         """The folder with the records of the training."""
@@ -171,11 +190,18 @@ def load_pretrained(
     recorded = _recorded_head(source.records, spec)
     head_arguments = {**spec.head_arguments, **recorded, **head_arguments}
     if spec.name == tasks.FILL_MASK:  # the model has the heads of pre-training
-        objective = run_record.read_objective(source.records)
-        head_arguments = {run_record.OBJECTIVE: objective, **head_arguments}
+        head_arguments = {run_record.OBJECTIVE: source.objective, **head_arguments}
     model = _make_model(config, spec, num_labels, source.recognized, head_arguments)
     load_checkpoint(model, source.weights.path)
     return model, tokenizer
+
+
+def leave_out_pooler(model: Any) -> None:
+    """Removes the pooler's weights from a model, for a checkpoint that has none.
+
+    The model's outputs must not depend on it: `pooled_output` has no meaning afterwards.
+    """
+    getattr(model, "encoder", model).pooler = tf.identity
 
 
 def _make_model(

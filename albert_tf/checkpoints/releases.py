@@ -19,9 +19,12 @@ from typing import Any
 import numpy as np
 
 from albert_tf.data import tfrecord
+from albert_tf.suggestions import closest
 
 _TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "releases.json")
 _HUB = "https://tfhub.dev/"
+_HUGGING_FACE = "albert/"  # Google's organization on the Hugging Face Hub
+_LIKENESS = 0.8  # of a misspelled name; a path is not taken for one
 _MAX_LISTED_NAMES = 12
 
 
@@ -124,16 +127,37 @@ def downloadable() -> tuple[Release, ...]:
 
 
 def named(name: str) -> Release | None:
-    """Returns the downloadable release with a name, an alias or an address on TF-Hub, or None.
+    """Returns the downloadable release with a name, an alias or an address, or None.
 
+    The address is that on TF-Hub, or the name on the Hugging Face Hub, where the same weights are.
+
+    >>> named("albert/albert-base-v2").name
+    'albert_base_v2'
     >>> named("https://tfhub.dev/google/albert_base/1").title
     'ALBERT base v1, English (Google, TF-Hub)'
     >>> named("my_model") is None
     True
     """
-    name = name.removeprefix(_HUB).rstrip("/")
+    name = _canonical(name)
     releases = (row for row in downloadable() if name == row.name or name in row.aliases)
     return next(releases, None)
+
+
+def _canonical(name: str) -> str:
+    return name.removeprefix(_HUB).rstrip("/").removeprefix(_HUGGING_FACE).replace("-", "_")
+
+
+def similar(name: str) -> Release | None:
+    """Returns the downloadable release whose name a misspelled one may stand for, or None.
+
+    >>> similar("albert_base_v3").name
+    'albert_base_v2'
+    """
+    name = _canonical(name)
+    names = (known for row in downloadable() for known in (row.name, *row.aliases))
+    as_deep = [known for known in names if known.count("/") == name.count("/")]
+    suggestion = closest(name, as_deep, _LIKENESS)
+    return None if suggestion is None else named(suggestion)
 
 
 def checksum(values: np.ndarray) -> int:

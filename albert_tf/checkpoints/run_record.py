@@ -72,6 +72,7 @@ CONFIG = "config"
 INIT_CHECKPOINT = "init_checkpoint"
 TRAINING_DATA = "training data"
 LABELS = "label list"  # in the order of their ids, as a JSON list
+TASK_MODULE = "task module"  # the file of a task of the user
 OF_TEXT = frozenset({VOCABULARY, LOWER_CASE})  # names that tokenization depends on
 # What the weights of step 0 depend on. Everything else may change before the first step, for
 # example after it ran out of memory.

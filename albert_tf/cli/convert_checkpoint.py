@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 CONFIG_NAME = "albert_config.json"
 FORMATS = ("tensorflow", "huggingface", "tf_hub", "model_garden", "saved_model")
+WITH_POOLED_OUTPUT = {"tf_hub", "model_garden"}  # which their users expect
 WITH_OWN_CONFIG = {"huggingface", "tf_hub"}  # config and vocabulary have other names there
 # Upper limits of the batch for the comparison.
 BATCH_SIZE = 2
@@ -176,7 +177,6 @@ def _make_model(source: ModelSource, settings: Settings) -> AlbertForPretraining
         FileNotFoundError: there is no config file, and the conversion needs one.
         ValueError: there are several config files, or the config is invalid.
     """
-    from albert_tf.checkpoints import run_record
     from albert_tf.modeling import AlbertForPretraining
 
     if source.recognized.kind.refusal:
@@ -187,7 +187,7 @@ def _make_model(source: ModelSource, settings: Settings) -> AlbertForPretraining
         if settings.inspect and not settings.albert_config_file:
             return None
         raise
-    return AlbertForPretraining(config, run_record.read_objective(source.records))
+    return AlbertForPretraining(config, source.objective)
 
 
 def _check_output(settings: Settings) -> None:
@@ -278,14 +278,19 @@ def _labels_of(task: dict[str, Any]) -> list[str]:
 def _write(settings: Settings, source: ModelSource, model: AlbertForPretraining) -> None:
     """Writes the output under a temporary name, verifies it, and renames it."""
     from albert_tf.checkpoints import loading, run_record
-    from albert_tf.checkpoints.names import is_encoder, variable_name
+    from albert_tf.checkpoints.names import by_name, is_encoder
     from albert_tf.modeling import AlbertForPretraining
 
+    if settings.output_format in WITH_POOLED_OUTPUT and "pooler" not in source.parts:
+        raise ValueError(
+            f"{settings.input} has no pooler, and --output_format={settings.output_format} returns "
+            "its output"
+        )
     config = target_config(model.config, settings)
     target = model
     if config != model.config:
         target = AlbertForPretraining(config, model.sentence_objective)
-    names = {variable_name(variable) for variable in target.variables}
+    names = by_name(target.variables)
     tensors = loading.read_weights(settings.input, target, bool(settings.num_hidden_groups))
     tensors = {name: x for name, x in tensors.items() if name in names or not is_encoder(name)}
     if settings.output_format == "model_garden":
@@ -427,9 +432,9 @@ def _heads_in(tensors: dict[str, np.ndarray], model: AlbertForPretraining) -> li
 
 def _assign(model: AlbertForPretraining, tensors: dict[str, np.ndarray]) -> set[str]:
     """Assigns weights to a model, zeros where there are none; returns the unused names."""
-    from albert_tf.checkpoints.names import variable_name
+    from albert_tf.checkpoints.names import by_name
 
-    variables = {variable_name(variable): variable for variable in model.variables}
+    variables = by_name(model.variables)
     for name, variable in variables.items():
         variable.assign(tensors.get(name, np.zeros(variable.shape)))
     return tensors.keys() - variables.keys()
@@ -438,6 +443,8 @@ def _assign(model: AlbertForPretraining, tensors: dict[str, np.ndarray]) -> set[
 def _write_saved_model(
     folder: str, tensors: dict[str, np.ndarray], model: AlbertForPretraining, settings: Settings
 ) -> None:
+    from albert_tf.checkpoints import pretrained
+    from albert_tf.checkpoints.names import part_of
     from albert_tf.serving import pretrained_model, stored_weights
     from albert_tf.tokenization import FullTokenizer
 
@@ -447,6 +454,9 @@ def _write_saved_model(
         is_lower = bool(settings.do_lower_case)
         tokenizer = FullTokenizer(settings.vocab_file, is_lower, settings.spm_model_file)
     length = model.config.max_position_embeddings
+    parts = {part_of(name) for name in tensors}
+    if "pooler" not in parts:
+        pretrained.leave_out_pooler(model)
     pretrained_model.save_pretrained(
         folder,
         stored_weights.store_in(model, settings.export_precision),
@@ -455,6 +465,7 @@ def _write_saved_model(
         masked_lm,
         pairs,
         settings.top_k,
+        pretrained_model.poolings_of(parts),
     )
 
 
@@ -512,10 +523,13 @@ def _random_batch(config: AlbertConfig) -> dict[str, np.ndarray]:
 def _outputs(
     model: AlbertForPretraining, tensors: dict[str, np.ndarray], batch: dict[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """Returns the outputs of a model with these weights, except those of heads without weights."""
+    """Returns the outputs of a model with these weights, except those of parts without weights."""
+    from albert_tf.checkpoints.names import POOLER
+
     _assign(model, tensors)
     outputs = model.encoder(batch) | model(batch)
-    names = ("sequence_output", "pooled_output", *_heads_in(tensors, model))
+    pooled = ("pooled_output",) if any(n.startswith(POOLER) for n in tensors) else ()
+    names = ("sequence_output", *pooled, *_heads_in(tensors, model))
     return {name: outputs[name].numpy() for name in names}
 
 
@@ -533,11 +547,8 @@ def _other_outputs(
         names = ("input_ids", "input_mask", "segment_ids")
         serve = tf.saved_model.load(folder).signatures["serving_default"]
         served = serve(**{name: tf.constant(batch[name]) for name in names})
-        arrays = {
-            "sequence_output": served["sequence_output"],
-            "pooled_output": served["pooled"],
-        }
-        return {name: value.numpy() for name, value in arrays.items()}
+        called = {"sequence_output": "sequence_output", "pooled_output": "pooled"}
+        return {ours: served[name].numpy() for ours, name in called.items() if name in served}
     elif output_format == "model_garden":
         encoder = model_garden.make_encoder(config)
         path = os.path.join(folder, model_garden.CHECKPOINT_NAME)

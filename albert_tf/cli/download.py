@@ -3,6 +3,7 @@ r"""Downloads a released model, or lists them.
     python tools/download.py
     python tools/download.py albert_base_v2
     python tools/download.py albert_base_v2 --cache_dir=models
+    python tools/download.py textattack/albert-base-v2-imdb --hub
 
 Without a name, this prints the names of the models, their numbers of parameters, and which of them
 are in the cache folder. With a name, the model is downloaded to the cache folder and its path is
@@ -10,7 +11,9 @@ printed. The same command continues an interrupted download. Every tensor is com
 released checksums where they are known.
 
 All programs and `from_pretrained` accept the name of a downloaded model in place of a folder or a
-checkpoint. They never download it themselves.
+checkpoint. They never download it themselves. Names of the Hugging Face Hub such as
+albert/albert-base-v2 are accepted for the same releases; with --hub, any model of the Hub is
+downloaded from there with the library huggingface_hub, and is given by the folder that is printed.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ import dataclasses
 import os
 from typing import ClassVar
 
-from albert_tf.checkpoints import download, finding, releases
+from albert_tf.checkpoints import download, finding, hub, releases
 from albert_tf.settings import SettingsGroup, setting
 
 
@@ -37,6 +40,11 @@ class Settings(SettingsGroup):
         "Local folder of the downloaded models; if not given, the one in the environment variable "
         "ALBERT_CACHE, or else ~/.cache/albert_tf.",
     )
+    hub: bool = setting(
+        False,
+        "Download from the Hugging Face Hub, where the name is that of a repository, such as "
+        "albert/albert-base-v2; the cache is that of huggingface_hub unless cache_dir is given.",
+    )
     base_url: str | None = setting(
         None,
         "Address of a mirror, which replaces https://storage.googleapis.com and "
@@ -47,6 +55,10 @@ class Settings(SettingsGroup):
 
 def run(settings: Settings) -> str:
     """Returns the folder of the downloaded model, or the list of models."""
+    if settings.hub:
+        if not settings.name:
+            raise ValueError("--hub requires the name of a repository, as organization/name")
+        return hub.download(settings.name, settings.cache_dir)
     if settings.name:
         return download.download(
             settings.name, cache_dir=settings.cache_dir, base_url=settings.base_url

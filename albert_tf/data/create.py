@@ -52,7 +52,7 @@ from albert_tf.data.work_directory import (
 from albert_tf.tokenization import FullTokenizer
 
 PROGRESS_EVERY = 1000  # records written between two updates of the progress bar
-_HALF_WRITTEN = re.compile(r"(?P<name>.+)\.[0-9a-f]{8}\.tmp")  # by `files.write_atomically`
+_HALF_WRITTEN = re.compile(rf"(?P<name>.+){files.HALF_WRITTEN}")
 TASKS_PER_CHECKING_WORKER = 100  # below that, comparing texts is faster than starting a process
 
 

@@ -534,6 +534,10 @@ def exclude_own_files(paths: Sequence[str]) -> list[str]:
     ]
 
 
+def _is_count(value: Any) -> bool:
+    return type(value) is int and value >= 0
+
+
 def _find_metadata(folder: str) -> list[str]:
     pattern = os.path.join(glob.escape(folder), f"*{METADATA_SUFFIX}")
     try:
@@ -565,13 +569,17 @@ def load_metadata(path: str) -> dict[str, Any]:
     try:
         metadata = files.read_json(path)
         for entry in metadata["files"]:
-            if not isinstance(entry["name"], str) or entry["instances"] + entry["bytes"] < 0:
-                raise ValueError("negative counts")
+            counts = [entry["instances"], entry["bytes"]]
+            if not isinstance(entry["name"], str) or not all(map(_is_count, counts)):
+                raise ValueError(f"instances and bytes are {counts}, expected numbers of 0 or more")
         if not all(isinstance(metadata[key], dict) for key in ("settings", "vocabulary")):
             raise TypeError("settings and vocabulary must be objects")
         for name, kind in _VOCABULARY.items():
             if not isinstance(metadata["vocabulary"][name], kind):
                 raise TypeError(f"{name!r} of the vocabulary must be {kind.__name__}")
+        mask_id, size = metadata.get("mask_id"), metadata["vocabulary"]["size"]
+        if mask_id is not None and not (_is_count(mask_id) and mask_id < size):
+            raise ValueError(f"mask_id is {mask_id!r}, expected a number below {size}")
         return metadata | {"settings": _with_objective(metadata["settings"])}
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(

@@ -7,7 +7,6 @@ sentences, with an empty string between documents.
 from __future__ import annotations
 
 import html
-import json
 import re
 from collections.abc import Iterable, Iterator
 
@@ -109,8 +108,8 @@ def _text_of_record(line: str, field: str, part: corpus.Part, number: int) -> st
         return ValueError(f"{part.path}, line {part.first_line + number}: {reason}")
 
     try:
-        record = json.loads(line, strict=False)  # tolerates raw tabs and NUL bytes
-    except (ValueError, RecursionError) as cause:
+        record = files.decode_json(line, strict=False)  # tolerates raw tabs and NUL bytes
+    except ValueError as cause:
         raise error(f"expected a JSON object: {cause}") from None
     if not isinstance(record, dict):
         raise error(f"expected a JSON object, found a {type(record).__name__}")

@@ -34,9 +34,8 @@ from albert_tf.data.corpus import Position
 _RUN = "run.json"
 _LOCK = "run.lock"
 _OUTPUT_LOCK = ".records.lock"
-_HALF_WRITTEN = r"\.[0-9a-f]{8}\.tmp"  # the suffix that `files.write_atomically` appends
 _OURS = re.compile(
-    rf"{_LOCK}|({_RUN}|chunk-[\d-]+\.json|chunk-[\d-]+\.spill|output-\d+\.json)({_HALF_WRITTEN})?"
+    rf"{_LOCK}|({_RUN}|chunk-[\d-]+\.json|chunk-[\d-]+\.spill|output-\d+\.json)({files.HALF_WRITTEN})?"
 )
 _NAMES = {
     "chunk": re.compile(r"chunk-(\d+)-(\d+)\.json"),

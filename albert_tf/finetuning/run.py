@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
+import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -136,7 +138,9 @@ def _make_runs(
 def describe_contents(
     settings: FineTuningSettings, tokenizer: FullTokenizer, task: FineTuningTask, train: Any
 ) -> TrainedWith:
-    """Returns the labels, and fingerprints of the vocabulary and the training data.
+    """Returns the labels, and fingerprints of vocabulary, training data and the task's module.
+
+    The module is that of a task outside of this package: its loss and metrics are in there.
 
     Args:
         settings: the settings, shared by all runs.
@@ -149,7 +153,21 @@ def describe_contents(
     if train is not None:
         path = getattr(train, "path", "")
         contents = contents.adding(run_record.TRAINING_DATA, task.checksum(train), path)
+    source = _source_of(task)
+    if source:
+        checksum = hashlib.sha256(files.read_bytes(source)).hexdigest()
+        contents = contents.adding(run_record.TASK_MODULE, checksum, source)
     return contents
+
+
+def _source_of(task: FineTuningTask) -> str | None:
+    """Returns the file of a task's class; None in this package, and without a file."""
+    if type(task).__module__.startswith(f"{tasks.__package__}."):
+        return None
+    try:
+        return inspect.getsourcefile(type(task))
+    except (OSError, TypeError):  # typed into an interpreter
+        return None
 
 
 def _make_features(task: FineTuningTask, data: Mapping[str, Any]) -> dict[str, Split]:

@@ -190,8 +190,8 @@ def _not_utf8(text: str) -> BadRowError:
 
 def _json_row(line: str) -> Row | BadRowError:
     try:
-        return json_row(json.loads(line))
-    except (ValueError, RecursionError) as error:
+        return json_row(files.decode_json(line))
+    except ValueError as error:
         return BadRowError(f"expected a JSON object: {error}")
 
 

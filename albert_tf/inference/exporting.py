@@ -58,7 +58,10 @@ def export_saved_model(
         if tasks.get(name).make_task is None:
             model, tokenizer = model_folder.load(model_folder.find_task(tasks.PRETRAINING))
             length = max_seq_length or model.config.max_position_embeddings
-            return pretrained_model.export(export_dir, model, tokenizer, length, extra_files)
+            poolings = pretrained_model.poolings_of(model_folder.source.parts)
+            return pretrained_model.export(
+                export_dir, model, tokenizer, length, extra_files, poolings
+            )
         options = Options(max_seq_length=max_seq_length)
         predictor = cast(FineTunedPredictor, make_predictor(model_folder, name, options, {}))
         predictor.export(export_dir, extra_files)

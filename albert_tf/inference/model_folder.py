@@ -13,7 +13,11 @@ from typing import Any
 
 from albert_tf import tasks
 from albert_tf.checkpoints import run_record
-from albert_tf.checkpoints.pretrained import ModelSource, load_pretrained
+from albert_tf.checkpoints.pretrained import (
+    ModelSource,
+    leave_out_pooler,
+    load_pretrained,
+)
 from albert_tf.classification import custom
 from albert_tf.classification.tasks import ClassificationTask
 from albert_tf.settings import SettingsGroup, describe
@@ -62,10 +66,26 @@ class ModelFolder:
         Args:
             task: as in `albert_tf.from_pretrained`.
             **model_files: the arguments of `albert_tf.from_pretrained` about config and vocabulary.
+
+        Raises:
+            ValueError: as in `albert_tf.from_pretrained`, or the model needs a pooler, and the
+                checkpoint has none.
         """
         is_changed = any(value is not None for value in model_files.values())
         source = ModelSource(self.checkpoint, **model_files) if is_changed else self.source
-        return load_pretrained(source, task)
+        model, tokenizer = load_pretrained(source, task)
+        if "pooler" not in source.parts:
+            if getattr(model, "uses_pooler", False):
+                self.check_pooler(task)
+            leave_out_pooler(model)
+        return model, tokenizer
+
+    def check_pooler(self, what: str) -> None:
+        """Raises ValueError if the checkpoint has no pooler, which `what` needs."""
+        if "pooler" not in self.source.parts:
+            raise ValueError(
+                f"{self.checkpoint}: {what} needs a pooler, and this checkpoint has none"
+            )
 
     def find_task(self, wanted: str | None = None) -> str:
         """Returns the name of the task to use the model for.

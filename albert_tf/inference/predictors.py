@@ -44,7 +44,7 @@ from albert_tf.race.reading import Question, num_choices
 from albert_tf.race.task import SPECIAL_TOKENS, option_sequences
 from albert_tf.serving import openvino_engine, saved_model
 from albert_tf.serving.graph_masks import MASK, id_without_space, is_word
-from albert_tf.serving.poolings import MEAN, MEAN_LAST_4, POOLINGS
+from albert_tf.serving.poolings import MEAN, MEAN_LAST_4, POOLED, POOLINGS
 from albert_tf.serving.pretrained_model import pool
 from albert_tf.squad import windows
 from albert_tf.squad.reading import SquadData, SquadExample
@@ -583,6 +583,13 @@ class Embedder(TextPredictor):
     """
 
     outputs: Mapping[str, float] = {"embedding": 0.0}
+
+    def __init__(
+        self, model_folder: ModelFolder, task: str, options: Options, model_files: Mapping[str, Any]
+    ) -> None:
+        if options.pooling == POOLED:
+            model_folder.check_pooler(f"pooling={POOLED!r}")
+        super().__init__(model_folder, task, options, model_files)
 
     def step(self, batch: Mapping[str, tf.Tensor]) -> Mapping[str, tf.Tensor]:
         """Returns the embeddings, float32 [B, H]."""

@@ -10,8 +10,15 @@ import numpy as np
 import tf_keras
 
 from albert_tf import files, tasks
-from albert_tf.checkpoints import finding, run_record, store
-from albert_tf.checkpoints.names import BEST, GLOBAL_STEP, variable_name
+from albert_tf.checkpoints import finding, replacing, run_record, store
+from albert_tf.checkpoints.names import (
+    ADAPTERS,
+    BEST,
+    GLOBAL_STEP,
+    by_name,
+    is_encoder,
+    variable_name,
+)
 from albert_tf.checkpoints.run_record import TrainedWith
 from albert_tf.classification import custom
 from albert_tf.classification.tasks import ClassificationTask
@@ -33,7 +40,8 @@ def save_pretrained(
     vocabulary, and `run.json` with the task and the labels. `from_pretrained`, `load_predictor`,
     `run_predict.py --model_dir` and `--init_checkpoint` of the programs accept it.
     `tools/convert_checkpoint.py` converts it for Hugging Face's transformers. A model that was
-    saved there before is replaced.
+    saved there before is replaced: a kill leaves the old one or the new one, whole. Other files in
+    the folder are left alone.
 
     >>> model, tokenizer = albert_tf.from_pretrained(
     ...     "albert_tiny/", "classification", num_labels=2
@@ -52,11 +60,13 @@ def save_pretrained(
 
     Raises:
         ValueError: the class of the model is not supported; the number of labels differs from that
-            of the outputs; labels are given for a model without them; or the folder contains the
-            checkpoints of a run, or another vocabulary.
+            of the outputs; labels are given for a model without them; the folder contains the
+            checkpoints of a run, or another vocabulary; or a variable has the name of another one,
+            or a name that is not read again.
         OSError: the folder cannot be written to.
     """
     spec = _find_spec(model)
+    tensors = _name_variables(model)
     named = _check_labels(model, spec, labels)
     files.make_directory(folder, "folder")
     if numbered := store.list_checkpoints(folder):
@@ -64,23 +74,20 @@ def save_pretrained(
             f"{folder} has the checkpoints of a run, such as {numbered[max(numbered)]}: save the "
             "model in another folder"
         )
-    identity = {name: str(getattr(model, name)) for name in spec.head_settings}
-    if spec.name == tasks.FILL_MASK:
-        identity[run_record.OBJECTIVE] = model.objective.name
-    trained_with = TrainedWith(identity).with_labels(named)
-    if spec.make_task is not None:
-        trained_with = trained_with.with_task(spec.name)
+    trained_with = _describe(model, spec, named)
     if tokenizer is not None:
-        path = _save_vocabulary(tokenizer, folder)
-        record = run_record.of_tokenizer(tokenizer, path)
+        record = run_record.of_tokenizer(tokenizer, _vocabulary_path(tokenizer, folder))
         trained_with = TrainedWith(trained_with.identity | record.identity, record.paths)
-    tensors: dict[str, Any] = {variable_name(variable): variable for variable in model.variables}
-    model.config.to_json_file(os.path.join(folder, CONFIG_NAME))
-    store.save_checkpoint(os.path.join(folder, BEST), tensors | {GLOBAL_STEP: np.int64(0)})
     entries = {run_record.IDENTITY: trained_with.identity, run_record.PATHS: trained_with.paths}
     if task := _task_entry(spec, named):
         entries[run_record.TASK] = task
-    run_record.write_content(folder, entries)
+    with replacing.replacing(folder) as new:
+        if tokenizer is not None:
+            with files.write_atomically(_vocabulary_path(tokenizer, new), "wb") as stream:
+                stream.write(tokenizer.vocabulary_content)
+        model.config.to_json_file(os.path.join(new, CONFIG_NAME))
+        store.save_checkpoint(os.path.join(new, BEST), tensors | {GLOBAL_STEP: np.int64(0)})
+        run_record.write_content(new, entries)
 
 
 class PretrainedCheckpoint(tf_keras.callbacks.Callback):
@@ -135,6 +142,7 @@ class PretrainedCheckpoint(tf_keras.callbacks.Callback):
     def on_train_begin(self, logs: Mapping[str, float] | None = None) -> None:
         """Checks that the model can be saved before it is trained."""
         _check_labels(self.model, _find_spec(self.model), self.labels)
+        _name_variables(self.model)
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
         """Saves the model if it is the best one so far."""
@@ -189,13 +197,40 @@ def _check_labels(model: Any, spec: TaskSpec, labels: Sequence[str] | None) -> t
     return named
 
 
-def _save_vocabulary(tokenizer: FullTokenizer, folder: str) -> str:
-    """Writes the vocabulary of a tokenizer to a folder, and returns its path."""
+def _name_variables(model: Any) -> dict[str, Any]:
+    """Returns the variables of a model by their names in a checkpoint.
+
+    Raises:
+        ValueError: two have the same name, or loading would ignore one of a replaced layer.
+    """
+    for variable in getattr(model, "encoder", model).variables:
+        name = variable_name(variable)
+        if not (is_encoder(name) or name.startswith(ADAPTERS)):
+            raise ValueError(
+                f"a layer of the encoder has a variable called {name!r}, which a model without "
+                f"that layer would ignore: begin its name with {ADAPTERS!r}"
+            )
+    return by_name(model.variables)
+
+
+def _describe(model: Any, spec: TaskSpec, labels: tuple[str, ...]) -> TrainedWith:
+    """Returns what is known of a model's training: its objective or task, and its labels."""
+    identity = {name: str(getattr(model, name)) for name in spec.head_settings}
+    if spec.name == tasks.FILL_MASK:
+        identity[run_record.OBJECTIVE] = model.sentence_objective
+    trained_with = TrainedWith(identity).with_labels(labels)
+    return trained_with if spec.make_task is None else trained_with.with_task(spec.name)
+
+
+def _vocabulary_path(tokenizer: FullTokenizer, folder: str) -> str:
+    """Returns where a folder has the vocabulary of a tokenizer.
+
+    Raises:
+        ValueError: the folder has another one.
+    """
     path = finding.vocabulary_path(folder, tokenizer.is_sentencepiece)
     if others := [other for other in finding.list_vocabularies(folder) if other != path]:
         raise ValueError(f"{folder} has another vocabulary, {others[0]}: save elsewhere")
-    with files.write_atomically(path, "wb") as stream:
-        stream.write(tokenizer.vocabulary_content)
     return path
 
 

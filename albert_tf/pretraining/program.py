@@ -145,7 +145,7 @@ def find_records(settings: Settings, task: PretrainingTask, flag: str) -> Record
 
     Raises:
         ValueError: see `PretrainingTask.find_records`; or the records are to be masked, but contain
-            masked tokens.
+            masked tokens, or name another id of [MASK] than their vocabulary.
     """
     patterns = getattr(settings, flag)
     features = task.features
@@ -162,6 +162,8 @@ def find_records(settings: Settings, task: PretrainingTask, flag: str) -> Record
                 "contains masked tokens or has no metadata"
             )
     usable = task.find_records(patterns, flag, settings.skip_bad_records, features)
+    if masking is not None:
+        record_files.check_mask_id(usable, settings.model_folder)
     return Records(usable, features, masking)
 
 

@@ -23,6 +23,7 @@ from albert_tf.checkpoints import finding, run_record
 from albert_tf.checkpoints.run_record import TrainedWith
 from albert_tf.data import record_checksums, record_index, records
 from albert_tf.sentence_objectives import OBJECTIVES, SOP
+from albert_tf.tokenization import FullTokenizer
 
 
 class Feature(NamedTuple):
@@ -96,16 +97,31 @@ def find_record_files(paths: Sequence[str]) -> list[RecordFile]:
     """Returns the files with their numbers of records, from the metadata or else counted.
 
     Raises:
-        ValueError: a file is empty, truncated or not a TFRecord file; the message names it.
+        ValueError: a file is empty, truncated or not a TFRecord file, or has another number of
+            records than its metadata says; the message names it.
     """
     metadata = records.read_metadata(paths)
     record_files = []
     for path in paths:
-        count = metadata[path].instances if path in metadata else records.count_records(path)
+        if path in metadata:
+            count = _checked_count(path, metadata[path])
+        else:
+            count = records.count_records(path)
         if not count:
             raise ValueError(_NO_RECORD.format(path))
         record_files.append(RecordFile(path, count, records.is_gzip(path)))
     return record_files
+
+
+def _checked_count(path: str, info: records.RecordFileInfo) -> int:
+    """Returns the number of records of the metadata, compared with the index if there is one."""
+    index = record_index.find(path)
+    if index is not None and index.num_records != info.instances:
+        raise ValueError(
+            f"{info.metadata_file} says that {path} has {info.instances} records, but it has "
+            f"{index.num_records}: one of them was changed. Create the records again"
+        )
+    return info.instances
 
 
 def scan_record_files(paths: Sequence[str], features: Features) -> list[RecordFile]:
@@ -401,14 +417,41 @@ def keep_vocabulary(
     The metadata contains its file name and checksum, but not its folder. It is looked for beside
     the metadata, and in the folder of the initial weights.
     """
-    of_model = finding.list_vocabularies(model_folder) if model_folder else []
     for info in records.read_metadata([file.path for file in record_files]).values():
-        beside = os.path.join(os.path.dirname(info.metadata_file), info.vocabulary["file"])
-        for path in filter(files.is_file, (beside, *of_model)):
-            checksum = hashlib.sha256(files.read_bytes(path)).hexdigest()
-            if checksum == info.vocabulary["checksum"]:
-                finding.keep_vocabulary(path, path.endswith(".model"), folder)
-                return
+        if path := _find_vocabulary_file(info, model_folder):
+            finding.keep_vocabulary(path, path.endswith(".model"), folder)
+            return
+
+
+def check_mask_id(record_files: Sequence[RecordFile], model_folder: str | None) -> None:
+    """Compares the id of [MASK] in the metadata with the vocabulary, if that is found.
+
+    Raises:
+        ValueError: they differ.
+    """
+    for info in records.read_metadata([file.path for file in record_files]).values():
+        path = _find_vocabulary_file(info, model_folder)
+        if not path:
+            continue
+        is_sentencepiece = path.endswith(".model")
+        names = (None, path) if is_sentencepiece else (path, None)
+        expected = FullTokenizer(names[0], spm_model_file=names[1]).mask_id
+        if info.mask_id != expected:
+            raise ValueError(
+                f"{info.metadata_file}: mask_id is {info.mask_id}, but [MASK] has the id "
+                f"{expected} in {path}. Create the records again"
+            )
+        return  # the vocabulary of all records is the same
+
+
+def _find_vocabulary_file(info: records.RecordFileInfo, model_folder: str | None) -> str | None:
+    """Returns the vocabulary of records, from beside them or from a model's folder, or None."""
+    of_model = finding.list_vocabularies(model_folder) if model_folder else []
+    beside = os.path.join(os.path.dirname(info.metadata_file), info.vocabulary["file"])
+    for path in filter(files.is_file, (beside, *of_model)):
+        if hashlib.sha256(files.read_bytes(path)).hexdigest() == info.vocabulary["checksum"]:
+            return path
+    return None
 
 
 def _name_vocabulary(info: records.RecordFileInfo) -> str:

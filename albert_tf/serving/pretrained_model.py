@@ -5,7 +5,7 @@ Letters: B batch size, S sequence length, H hidden size, P masks in a text, K wo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -49,17 +49,27 @@ def pool(
     return pooled
 
 
+def poolings_of(parts: Collection[str]) -> tuple[str, ...]:
+    """Returns the poolings that a checkpoint with these parts of a model has weights for.
+
+    Args:
+        parts: keys of `checkpoints.names.PARTS`.
+    """
+    return tuple(pooling for pooling in POOLINGS if pooling != POOLED or "pooler" in parts)
+
+
 class _Embedder:
     """Adapts an encoder to the interface for `saved_model`; returns embeddings of a batch."""
 
-    def __init__(self, encoder: Any, variables: list[tf.Variable]) -> None:
+    def __init__(self, encoder: Any, variables: list[tf.Variable], poolings: Sequence[str]) -> None:
         self._encoder = encoder
         self.variables = variables
+        self.poolings = poolings
 
     def __call__(self, batch: Mapping[str, tf.Tensor], training: bool) -> dict[str, tf.Tensor]:
         outputs = self._encoder(dict(batch), training=training, output_hidden_states=True)
         sequence = {"sequence_output": outputs["sequence_output"]}
-        return pool(outputs, batch["input_mask"], POOLINGS) | sequence
+        return pool(outputs, batch["input_mask"], self.poolings) | sequence
 
 
 def save_pretrained(
@@ -70,22 +80,24 @@ def save_pretrained(
     has_masked_lm: bool,
     has_sentence_head: bool,
     top_k: int,
+    poolings: Sequence[str] = POOLINGS,
 ) -> None:
     """Writes a SavedModel of a pre-trained model into a folder, which may exist.
 
     Args:
         folder: the output folder.
-        model: an `AlbertForPretraining`.
+        model: an `AlbertForPretraining`; see `leave_out_pooler`.
         tokenizer: the tokenizer of the model; None omits the signatures that take raw strings.
         max_seq_length: S of serialized examples, and the maximum of S for texts.
         has_masked_lm: whether the masked-LM head was trained; if not, `fill_mask` is omitted.
         has_sentence_head: whether to include the weights of the sentence head.
         top_k: K.
+        poolings: the embeddings to return, out of `POOLINGS`.
     """
     variables = list(model.encoder.variables)
     variables += model.masked_lm.variables if has_masked_lm else []
     variables += model.sentence_head.variables if has_sentence_head else []
-    embed = _Embedder(model.encoder, variables)
+    embed = _Embedder(model.encoder, variables, poolings)
     texts = _text_signatures(model, tokenizer, max_seq_length, has_masked_lm, top_k)
     features = saved_model.token_features(max_seq_length)
     saved_model.save(folder, embed, features, text_signatures=texts)
@@ -97,6 +109,7 @@ def export(
     tokenizer: FullTokenizer | None,
     max_seq_length: int,
     extra_files: Mapping[str, bytes],
+    poolings: Sequence[str] = POOLINGS,
 ) -> str:
     """Writes a SavedModel of a pre-trained model with both heads to `<export_dir>/<Unix time>`.
 
@@ -106,6 +119,7 @@ def export(
         tokenizer: the tokenizer of the model; None omits the signatures that take raw strings.
         max_seq_length: maximum of S.
         extra_files: name → content of files to write to `assets.extra`.
+        poolings: the embeddings to return, out of `POOLINGS`.
 
     Returns:
         The folder of the export.
@@ -113,7 +127,7 @@ def export(
     texts = _text_signatures(model, tokenizer, max_seq_length, has_masked_lm=True, top_k=TOP_K)
     return saved_model.export_saved_model(
         export_dir,
-        _Embedder(model.encoder, list(model.variables)),
+        _Embedder(model.encoder, list(model.variables), poolings),
         saved_model.token_features(max_seq_length),
         lambda outputs: outputs,
         takes_examples=False,
@@ -146,7 +160,7 @@ def _embed_texts(tokenizer: FullTokenizer, max_seq_length: int) -> saved_model.T
     def answer(embed: Any, first: tf.Tensor, second: tf.Tensor) -> dict[str, tf.Tensor]:
         def embeddings(batch: Mapping[str, tf.Tensor], training: bool) -> dict[str, tf.Tensor]:
             outputs = embed(batch, training=training)
-            return {name: outputs[name] for name in POOLINGS}
+            return {name: outputs[name] for name in embed.poolings}
 
         batch = graph.pack(first, second, max_seq_length)
         return graph_batches.compute(embeddings, batch, is_trimmed=True)

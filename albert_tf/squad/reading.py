@@ -98,11 +98,9 @@ def read_squad(path: str, is_training: bool) -> SquadData:
     """
     text = files.read_text(path)
     try:
-        root = json.loads(text)
+        root = files.decode_json(text)
     except ValueError as error:
         raise ValueError(f"{path}: not JSON: {error}") from None
-    except RecursionError:
-        raise ValueError(f"{path}: not SQuAD: brackets nested too deeply") from None
     questions = list(_questions(_Place(root, path), is_training))
     if not questions:
         raise ValueError(f"{path}: contains no question")

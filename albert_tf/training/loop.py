@@ -19,7 +19,7 @@ from tqdm import tqdm
 
 from albert_tf import files, optimization
 from albert_tf.checkpoints import containers, loading, run_record, store
-from albert_tf.checkpoints.names import GLOBAL_STEP, variable_name
+from albert_tf.checkpoints.names import GLOBAL_STEP, by_name
 from albert_tf.checkpoints.run_record import TrainedWith
 from albert_tf.training import devices
 from albert_tf.training.background import BackgroundWork
@@ -83,7 +83,7 @@ class Trainer:
 
     def state(self) -> dict[str, Any]:
         """Returns the content of a checkpoint: weights, moments, loss scale and `global_step`."""
-        state = {variable_name(variable): variable for variable in self.model.variables}
+        state = by_name(self.model.variables)
         state |= self._slots
         loss_scale = self.take_step.loss_scale
         if loss_scale is not None:

@@ -25,7 +25,7 @@ LOCK_FILE = ".lock"
 # Files left behind by a process that was killed while writing: parts of a checkpoint, and temporary
 # files of `files.write_atomically`.
 _HALF_WRITTEN = re.compile(
-    r"\.model\.ckpt-\w+-[0-9a-f]{8}\.(index|data-).*|[\w.-]+\.[0-9a-f]{8}\.tmp"
+    rf"\.model\.ckpt-\w+-[0-9a-f]{{8}}\.(index|data-).*|[\w.-]+{files.HALF_WRITTEN}"
 )
 _READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
 

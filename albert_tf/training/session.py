@@ -150,7 +150,8 @@ def check_identity(run: RunSettings, identity: TrainedWith) -> run_record.Change
 
     Resumed training needs the same identity as before. Training that starts from an
     `init_checkpoint` only needs the same vocabulary and tokenization; evaluation, prediction and
-    export also need the same task and labels, and the settings that the model's output depends on.
+    export also need the same task (a user's with its module) and labels, and the settings that the
+    model's output depends on.
 
     Args:
         run: the settings of the run; with `allow_changed_settings`, changes are only logged.
@@ -171,7 +172,8 @@ def check_identity(run: RunSettings, identity: TrainedWith) -> run_record.Change
     folder = weights_folder(run)
     names = set(run_record.OF_TEXT)
     if not run.do_train:
-        names |= {run_record.TASK, run_record.LABELS, *run.names_for_model}
+        names |= {run_record.TASK, run_record.TASK_MODULE, run_record.LABELS}
+        names |= set(run.names_for_model)
     return run_record.check_model(folder, identity, names, allows_changes) if folder else {}
 
 

@@ -9,16 +9,19 @@ import sys
 import types
 
 import h5py
+import ml_dtypes
 import numpy as np
 import pytest
 import tensorflow as tf
 from safetensors.numpy import save_file
 
 from albert_tf.checkpoints.containers import digest, open_weights
+from albert_tf.checkpoints.finding import find_checkpoint
 from albert_tf.checkpoints.store import save_checkpoint
 from tests.checkpoints.checkpoint_samples import random_arrays
 
 ARRAYS = random_arrays({"bert/a/kernel": (5, 3), "bert/b/bias": (7,)})
+THREE = random_arrays({"a": (5, 3), "b": (7,), "c": (2, 11)})
 
 
 @pytest.fixture
@@ -57,6 +60,66 @@ def test_a_digest_only_depends_on_the_content(saved, tmp_path):
     save_file({"x": ARRAYS["bert/a/kernel"]}, tmp_path / "c.safetensors")
     a, b, c = (digest(str(tmp_path / f"{name}.safetensors")) for name in "abc")
     assert a == b != c
+
+
+@pytest.fixture
+def shards(tmp_path):
+    """Returns a folder with three arrays in three files, as Hugging Face divides a model."""
+    folder = tmp_path / "shards"
+    folder.mkdir()
+    weight_map = {}
+    for number, (name, value) in enumerate(THREE.items(), 1):
+        file_name = f"model-0000{number}-of-00003.safetensors"
+        save_file({name: value}, folder / file_name)
+        weight_map[name] = file_name
+    index = {"metadata": {"total_size": 200}, "weight_map": weight_map}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    return folder
+
+
+def test_the_shards_of_hugging_face_are_one_checkpoint(shards):
+    assert_holds(open_weights(str(shards)), THREE)
+    before = digest(find_checkpoint(str(shards)))
+    save_file({"c": THREE["c"] + 1}, shards / "model-00003-of-00003.safetensors")
+    assert digest(find_checkpoint(str(shards))) != before
+
+
+def test_a_missing_shard_of_hugging_face_is_named(shards):
+    (shards / "model-00002-of-00003.safetensors").unlink()
+    for read in (open_weights, lambda path: digest(find_checkpoint(path))):
+        with pytest.raises(FileNotFoundError, match=r"model-00002-of-00003\.safetensors: no such"):
+            read(str(shards))
+    (shards / "model.safetensors.index.json").unlink()
+    with pytest.raises(FileNotFoundError, match=r"Expected: .*model\.safetensors\.index\.json"):
+        open_weights(str(shards))
+
+
+def test_a_list_of_shards_that_is_wrong_is_an_error(shards):
+    index = shards / "model.safetensors.index.json"
+    listed = json.loads(index.read_text())
+    save_file({"x": THREE["c"]}, shards / "model-00003-of-00003.safetensors")
+    with pytest.raises(ValueError, match=r"00003-of-00003\.safetensors: it has no weight 'c'"):
+        open_weights(str(shards))
+    for wrong in ({}, {"weight_map": []}, {"weight_map": listed["weight_map"] | {"c": "../x"}}):
+        index.write_text(json.dumps(wrong))
+        with pytest.raises(ValueError, match=r'index\.json: expected "weight_map"'):
+            open_weights(str(shards))
+
+
+@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float16])
+def test_weights_in_half_precision_are_read(tmp_path, dtype):
+    arrays = {name: value.astype(dtype) for name, value in ARRAYS.items()}
+    save_file(arrays, tmp_path / "model.safetensors")
+    weights = open_weights(str(tmp_path))
+    for name, value in arrays.items():
+        np.testing.assert_array_equal(weights.read(name).astype(np.float32), np.float32(value))
+
+
+def test_files_of_their_trainer_beside_a_model_are_ignored(tmp_path):
+    save_file(ARRAYS, tmp_path / "model.safetensors")
+    for name in ("training_args.bin", "optimizer.pt", "rng_state.pth"):
+        (tmp_path / name).write_bytes(b"")
+    assert_holds(open_weights(str(tmp_path)), ARRAYS)
 
 
 def test_an_index_without_data_is_reported(saved, tmp_path):

@@ -363,7 +363,9 @@ def test_two_calls_at_once_download_a_model_once(server):
 
 def test_invalid_arguments_are_explained(tmp_path):
     with pytest.raises(ValueError, match=r"not a released model. Did you mean 'albert_base_v2'"):
-        download("albert-base-v2")
+        download("albert-base-v3")
+    with pytest.raises(ValueError, match=r"is not a released model.*--hub"):
+        download("textattack/albert-base-v2-imdb")
     with pytest.raises(ValueError, match=r"Expected one of albert_base_v1, .*google/albert_base/1"):
         download("gpt")
     with pytest.raises(ValueError, match="local folders only"):
@@ -431,6 +433,37 @@ def test_a_model_that_is_not_there_names_the_command(server):
     with pytest.raises(FileNotFoundError, match=r"albert download albert_tiny_zh_google$"):
         finding.folder_of("albert_tiny_zh")
     assert not server.requests
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("albert-base-v2", "albert/albert-base-v2", "albert_base_v3", "albert-base_v2/"),
+        *("albert_bas_v2", "albert/albert-base-v3"),
+    ],
+)
+def test_names_that_people_type_lead_to_the_release(name, tmp_path, monkeypatch):
+    monkeypatch.setenv(finding.CACHE, str(tmp_path))
+    settings = FineTuningSettings(output_dir="out", init_checkpoint=name)
+    for use in (
+        lambda: albert_tf.from_pretrained(name),
+        lambda: albert_tf.load_predictor(name),
+        lambda: finding.find_checkpoint(name),
+        lambda: model_files.complete_early(settings),
+        lambda: RunSettings(output_dir="out", init_checkpoint=name).with_config(),
+    ):
+        with pytest.raises(FileNotFoundError, match=r"Download it: albert download albert_base_v2"):
+            use()
+
+
+def test_names_of_the_hugging_face_hub_are_those_of_the_downloaded_model(cached):
+    for name in ("albert-base-v2", "albert/albert-base-v2"):
+        assert finding.folder_of(name) == download(name) == cached
+
+
+@pytest.mark.parametrize("path", ["out/albert_base_v3", "model.ckpt-7", "albert_model.ckpt"])
+def test_another_path_is_not_taken_for_a_name(path):
+    assert finding.find_model(path) == path
 
 
 def test_the_list_says_what_is_in_the_cache(cached):

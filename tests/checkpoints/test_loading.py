@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 import re
 
 import numpy as np
@@ -17,7 +18,13 @@ from albert_tf.checkpoints.loading import inspect_checkpoint, load_checkpoint, r
 from albert_tf.checkpoints.names import PROJECTION, WORDS, WORDS_2, variable_name
 from albert_tf.checkpoints.store import save_checkpoint
 from albert_tf.config import AlbertConfig
-from albert_tf.heads import AlbertForClassification
+from albert_tf.heads import (
+    AlbertForAnswerableSpans,
+    AlbertForClassification,
+    AlbertForMultipleChoice,
+    AlbertForSpans,
+    AlbertForTokenClassification,
+)
 from albert_tf.modeling import AlbertEncoder, AlbertForPretraining
 from albert_tf.optimization import create_optimizer
 from tests.checkpoints.checkpoint_samples import (
@@ -29,6 +36,8 @@ from tests.checkpoints.checkpoint_samples import (
     SQUARE,
     UNSHARED_SQUARE,
     as_hugging_face,
+    as_kamalkraj,
+    as_model_garden,
     random_arrays,
     random_weights,
     renamed,
@@ -127,6 +136,106 @@ def test_missing_encoder_variables_keep_their_values_with_allow_partial(tmp_path
     assert report.missing == ["bert/pooler/dense/bias"]
     assert not report.fits
     assert_same(values_of(model), weights | {"bert/pooler/dense/bias": before})
+
+
+def without(weights, *prefixes):
+    return {name: value for name, value in weights.items() if not name.startswith(prefixes)}
+
+
+READ_THE_SEQUENCE = {
+    "tags": lambda: AlbertForTokenClassification(SHARED, 3),
+    "spans": lambda: AlbertForSpans(SHARED),
+    "answerable spans": lambda: AlbertForAnswerableSpans(SHARED),
+    "mean of the last layer": lambda: AlbertForClassification(SHARED, 3, use_pooled_output=False),
+    "masked words": lambda: AlbertForPretraining(SHARED, "none"),
+}
+READ_THE_POOLER = {
+    "classification": lambda: AlbertForClassification(SHARED, 3),
+    "multiple choice": lambda: AlbertForMultipleChoice(SHARED),
+    "pre-training": lambda: AlbertForPretraining(SHARED),
+    "an encoder": lambda: AlbertEncoder(SHARED),
+}
+
+
+def assert_outputs_depend_on_the_pooler(model, depends):
+    shape = (1, 2, 11) if isinstance(model, AlbertForMultipleChoice) else (5, 11)
+    outputs = []
+    for value in (0.1, -0.3):
+        encoder = model if isinstance(model, AlbertEncoder) else model.encoder
+        encoder.pooler.bias.assign(np.full(12, value))
+        outputs.append(tf.nest.flatten(model(np.full(shape, 7))))
+    same = [np.array_equal(*pair) for pair in zip(*outputs, strict=True)]
+    assert all(same) is not depends
+
+
+@pytest.mark.parametrize("task", READ_THE_SEQUENCE)
+def test_a_pooler_that_is_not_used_may_be_missing(task, tmp_path, caplog):
+    model = READ_THE_SEQUENCE[task]()
+    assert_outputs_depend_on_the_pooler(model, False)
+    weights = random_arrays({variable_name(v): v.shape for v in model.variables})
+    prefix = write(tmp_path, without(weights, "bert/pooler/"))
+    with caplog.at_level(logging.WARNING, logger="absl"):
+        report = load_checkpoint(model, prefix)
+        loading.load_weights(model, prefix)
+    assert report.fits
+    assert report.missing == ["bert/pooler/dense/bias", "bert/pooler/dense/kernel"]
+    assert not caplog.messages
+    found = without(values_of(model), "bert/pooler/")
+    assert_same(found, without(weights, "bert/pooler/"))
+
+
+@pytest.mark.parametrize("task", READ_THE_POOLER)
+def test_a_pooler_that_is_used_is_a_new_weight(task, tmp_path, caplog):
+    model = READ_THE_POOLER[task]()
+    assert_outputs_depend_on_the_pooler(model, True)
+    weights = random_arrays({variable_name(v): v.shape for v in model.variables})
+    prefix = write(tmp_path, without(weights, "bert/pooler/"))
+    with caplog.at_level(logging.WARNING, logger="absl"):
+        assert load_checkpoint(model, prefix).fits
+    (line,) = caplog.messages
+    assert "random" in line
+    assert "bert/pooler/dense/bias, bert/pooler/dense/kernel" in line
+    with pytest.raises(ValueError, match="missing    bert/pooler/dense/bias"):
+        loading.load_weights(model, prefix)
+
+
+def test_half_a_pooler_is_an_error_even_where_it_is_not_used(tmp_path):
+    weights = without(random_weights(SHARED), "bert/pooler/dense/bias")
+    with pytest.raises(ValueError, match="missing    bert/pooler/dense/bias"):
+        load_checkpoint(AlbertForSpans(SHARED), write(tmp_path, weights))
+
+
+STRANGERS = {
+    "google": "bert/embeddings/relative_positions",
+    "bert": "bert/encoder/layer_0/attention/self/distance_embedding",
+    "hugging_face": "albert.encoder.albert_layer_groups.0.albert_layers.0.attention.query.lora_A",
+    "model_garden": "transformer/self_attention/query/lora_a",
+    "kamalkraj": "encoder/shared_layer/self_attention/relative_positions",
+}
+
+
+@pytest.mark.parametrize("family", STRANGERS)
+def test_unknown_weights_of_the_encoder_are_refused_by_name(family, tmp_path):
+    config = UNSHARED_SQUARE if family == "bert" else SHARED
+    weights = random_weights(config)
+    if family != "google":
+        known = {"hugging_face": as_hugging_face, "kamalkraj": as_kamalkraj}
+        known |= {"model_garden": as_model_garden}
+        rename = known.get(family, lambda w, c: renamed(w, family, c))
+        weights = rename(weights, config)
+    stranger = {STRANGERS[family]: np.zeros((3, 12), np.float32)}
+    for added in ({}, {"a_head/kernel": np.zeros(3, np.float32)}, stranger):
+        prefix = write(tmp_path, weights | added)
+        model = AlbertForPretraining(config, "none")
+        if added is not stranger:
+            assert load_checkpoint(model, prefix).fits
+            continue
+        before = values_of(model)
+        for load in (load_checkpoint, loading.load_weights):
+            with pytest.raises(ValueError, match=re.escape(STRANGERS[family])):
+                load(model, prefix)
+        assert_same(values_of(model), before)
+        assert not inspect_checkpoint(prefix, model).fits
 
 
 def test_missing_heads_are_reported_without_an_error(tmp_path):
@@ -300,6 +409,29 @@ def test_a_known_contradiction_is_reported(tmp_path):
         "num_hidden_layers is 1, expected 4: the config in the archive of the Chinese tiny "
         "model says 1 layer, its program's says 4"
     ]
+
+
+@pytest.mark.parametrize(
+    "changes", [{"num_attention_heads": 2}, {"hidden_act": "relu"}, {"num_hidden_layers": 2}]
+)
+def test_a_config_that_differs_from_the_one_beside_the_weights_is_said(changes, tmp_path, caplog):
+    """Shapes do not show it, but the outputs are others."""
+    ((key, value),) = changes.items()
+    prefix = write(tmp_path, random_weights(SHARED))
+    SHARED.to_json_file(str(tmp_path / "albert_config.json"))
+    other = AlbertForPretraining(dataclasses.replace(SHARED, **changes))
+    same = AlbertForPretraining(SHARED)
+    for load in (load_checkpoint, loading.load_weights):
+        with caplog.at_level(logging.WARNING, logger="absl"):
+            load(same, prefix)
+            assert not caplog.messages
+            load(other, prefix)
+        said = f"{key} is {getattr(SHARED, key)!r} in the config beside the checkpoint, {value!r}"
+        assert said in caplog.text
+        caplog.clear()
+    ids = np.arange(22).reshape(2, 11)
+    difference = other.encoder(ids)["sequence_output"] - same.encoder(ids)["sequence_output"]
+    assert np.abs(difference).max() > 1e-3
 
 
 def test_the_report_has_a_table_by_part(tmp_path):

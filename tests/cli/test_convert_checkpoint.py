@@ -223,6 +223,20 @@ def test_only_the_heads_that_are_there_are_written(tmp_path):
     assert_same(read_weights(target), weights)
 
 
+@pytest.mark.ci
+def test_a_model_of_masked_words_needs_no_pooler(tmp_path):
+    kept = ("bert/e", "cls/predictions/")
+    weights = {name: x for name, x in random_weights(SHORT).items() if name.startswith(kept)}
+    there, new = make_input(tmp_path / "there", weights, SHORT), str(tmp_path / "new")
+    for output_format in ("huggingface", "saved_model"):
+        assert convert(Settings(there, f"{new}_{output_format}", output_format))
+        assert_same(read_weights(f"{new}_{output_format}"), weights)
+    for output_format in ("tf_hub", "model_garden"):
+        with pytest.raises(ValueError, match=f"no pooler, and --output_format={output_format}"):
+            convert(Settings(there, new, output_format))
+    assert not os.path.exists(new)
+
+
 def test_heads_of_tasks_are_kept(tmp_path):
     head = random_arrays({"output_weights": (3, 12), "output_bias": (3,)})
     weights = {n: x for n, x in random_weights(SHORT).items() if n.startswith("bert/")} | head

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 import subprocess
@@ -71,6 +72,27 @@ def test_a_run_is_not_continued_with_other_labels(run, trained, tmp_path):
     out = shutil.copytree(trained, tmp_path / "out")
     with pytest.raises(ValueError, match="contains a run with other settings"):
         run("--do_train", "--do_eval", f"--output_dir={out}", "--labels=rain,boats")
+
+
+def test_a_run_is_not_used_with_another_file_of_the_task(always, trained, tmp_path):
+    """The threshold of the answers is in it, and so may be the loss."""
+    out, file = shutil.copytree(trained, tmp_path / "out"), tmp_path / "my_task.py"
+    shutil.rmtree(out / "export")
+    text = FILE.read_text(encoding="utf-8")
+    assert "> 0.5" in text
+    file.write_text(text.replace("0.5", "0.1"), encoding="utf-8")
+
+    def run(*flags):
+        command = [sys.executable, file, *always, *flags, f"--output_dir={out}"]
+        path = {"PYTHONPATH": str(ROOT)}
+        return subprocess.run(command, env=os.environ | path, capture_output=True, text=True)
+
+    refused = run("--do_eval")
+    assert refused.returncode == 1
+    for named in ("task module", str(file), str(FILE)):
+        assert named in refused.stderr
+    shutil.copy(FILE, file)  # the same content elsewhere
+    assert run("--do_eval").returncode == 0
 
 
 def read(path):

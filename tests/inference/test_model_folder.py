@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import logging as python_logging
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import albert_tf
 from albert_tf import classification
-from albert_tf.checkpoints import run_record
+from albert_tf.checkpoints import huggingface, run_record
+from albert_tf.config import AlbertConfig
 from albert_tf.inference.model_folder import ModelFolder
+from tests.checkpoints.checkpoint_samples import random_arrays, random_weights
 from tests.inference.conftest import write_folder
 
 SIZE = 12
@@ -126,3 +130,41 @@ def test_settings_of_training_are_read(classifier_dir):
         "learning_rate": 0.01,
     }
     assert found.classification_task("classification").labels == ("n", "y")
+
+
+def write_without_pooler(folder, config_file, vocabulary, scope):
+    """A folder by Hugging Face's converter, with the heads of a scope and no pooler."""
+    config = AlbertConfig.from_json_file(str(config_file))
+    weights = random_weights(config) | random_arrays(
+        {"output_weights": (3, SIZE), "output_bias": (3,)}
+    )
+    kept = ("bert/e", scope)
+    weights = {name: 0.3 * x for name, x in weights.items() if name.startswith(kept)}
+    huggingface.save_hugging_face(str(folder), weights, config, spm_model_file=vocabulary)
+
+
+@pytest.mark.ci
+def test_masked_words_and_means_need_no_pooler(tmp_path, config_file, toy_spm_model, caplog):
+    folder, text = str(tmp_path), "the [MASK] is wide."
+    write_without_pooler(tmp_path, config_file, toy_spm_model, "cls/predictions/")
+    with caplog.at_level(python_logging.WARNING, logger="absl"):
+        filled = albert_tf.load_predictor(folder, "fill_mask")(text)
+    assert "random" not in caplog.text
+    export = albert_tf.export_saved_model(folder, str(tmp_path / "export"))
+    assert albert_tf.load_predictor(export, "fill_mask")(text) == filled
+    served = tf.saved_model.load(export).signatures["texts"]
+    found = served(text_a=tf.constant([text]), text_b=tf.constant([""]))
+    for pooling in ("mean", "mean_last_4"):
+        expected = albert_tf.load_predictor(folder, "embeddings", pooling=pooling)(text)
+        np.testing.assert_allclose(found[pooling][0], expected, atol=1e-5)
+    for place in (folder, export):
+        with pytest.raises(ValueError, match=r"pooling='pooled' needs a pooler"):
+            albert_tf.load_predictor(place, "embeddings", pooling="pooled")
+    assert "pooled" not in found
+
+
+@pytest.mark.ci
+def test_a_classifier_without_a_pooler_is_refused(tmp_path, config_file, toy_spm_model):
+    write_without_pooler(tmp_path, config_file, toy_spm_model, "output_")
+    with pytest.raises(ValueError, match="classification needs a pooler"):
+        albert_tf.load_predictor(str(tmp_path), "classification")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import numpy as np
@@ -11,10 +12,12 @@ import tf_keras
 
 import albert_tf
 from albert_tf import tasks
+from albert_tf.checkpoints import finding, run_record
 from albert_tf.checkpoints.store import save_checkpoint
 from albert_tf.cli import convert_checkpoint
 from albert_tf.config import AlbertConfig
 from tests.conftest import TINY_SHAPE
+from tests.file_events import folders_at_each_event
 
 pytestmark = pytest.mark.ci
 
@@ -39,6 +42,8 @@ CASES = {
     "spans": (albert_tf.AlbertForSpans, {}, None),
     "answerable_spans": (albert_tf.AlbertForAnswerableSpans, {"start_n_top": 3}, None),
     "fill_mask": (albert_tf.AlbertForPretraining, {"sentence_objective": "nsp"}, None),
+    "sentence order": (albert_tf.AlbertForPretraining, {"sentence_objective": "sop"}, None),
+    "masked words alone": (albert_tf.AlbertForPretraining, {"sentence_objective": "none"}, None),
     "embeddings": (albert_tf.AlbertEncoder, {}, None),
 }
 # Arguments of the predictors.
@@ -69,12 +74,17 @@ def make(name, tokenizer):
 def test_a_saved_model_predicts_as_before(name, tmp_path, toy_tokenizer):
     model, labels = make(name, toy_tokenizer)
     model.save_pretrained(str(tmp_path), toy_tokenizer, labels)
-    task = name if name in tasks.names() else "classification"
+    is_pretraining = isinstance(model, albert_tf.AlbertForPretraining)
+    task = "fill_mask" if is_pretraining else "classification"
+    task = name if name in tasks.names() else task
     found, tokenizer = albert_tf.from_pretrained(str(tmp_path), task)
     assert type(found) is type(model)
+    assert found.get_config() | {"name": ""} == model.get_config() | {"name": ""}
     expected = {variable.name: variable.numpy() for variable in model.variables}
+    assert {variable.name for variable in found.variables} == set(expected)
     for variable in found.variables:
         np.testing.assert_array_equal(variable.numpy(), expected[variable.name])
+    assert albert_tf.load_checkpoint(model, str(tmp_path)).missing == []
     assert tokenizer.checksum == toy_tokenizer.checksum
     predicted = albert_tf.load_predictor(str(tmp_path), task)(*INPUTS.get(task, [TEXTS]))
     assert len(predicted)
@@ -113,6 +123,36 @@ def test_saving_again_replaces_the_model(tmp_path, toy_tokenizer):
     after = albert_tf.load_predictor(str(tmp_path))(TEXTS[0])
     assert set(after["probabilities"]) == {"sea", "sky"}
     assert after["probabilities"]["sea"] > before["probabilities"]["water"]
+
+
+def test_a_kill_leaves_the_old_model_or_the_new_one(tmp_path, toy_tokenizer):
+    """At every event in the folder, whatever opens it first: its model, its config, its labels."""
+    folder = tmp_path / "model"
+    first, old = make("classification", toy_tokenizer)
+    albert_tf.save_pretrained(first, str(folder), toy_tokenizer, old)
+    (folder / "notes.txt").write_text("mine")
+    config = dataclasses.replace(first.config, num_attention_heads=2)
+    second, new = albert_tf.AlbertForClassification(config, 2), ["sea", "sky"]
+    places = folders_at_each_event(
+        folder,
+        tmp_path / "at",
+        lambda: albert_tf.save_pretrained(second, str(folder), toy_tokenizer, new),
+    )
+    batch, found = toy_tokenizer(TEXTS), []
+    for place in places:
+        prefix = f"{place}/model.ckpt-best"
+        is_new = finding.find_config(finding.folder_of(prefix)) and bool(
+            AlbertConfig.from_json_file(f"{place}/albert_config.json").num_attention_heads == 2
+        )
+        model, labels = (second, new) if is_new else (first, old)
+        loaded, _ = albert_tf.from_pretrained(str(place))
+        np.testing.assert_allclose(loaded(batch), model(batch), atol=1e-6)
+        assert run_record.content(str(place))["task"]["labels"] == labels
+        assert (place / "notes.txt").read_text() == "mine"
+        found.append(is_new)
+    assert found == sorted(found)
+    assert found.count(False) > 10
+    assert found.count(True) > 5
 
 
 def test_without_a_tokenizer_the_weights_are_saved(tmp_path, toy_tokenizer):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+import os
+import shutil
 
 import numpy as np
 import pytest
@@ -196,6 +198,31 @@ def test_other_records_are_refused(settings, tmp_path, toy_spm_model, changes, m
     path = write_records(tmp_path, toy_spm_model, **changes)
     with pytest.raises(ValueError, match=message):
         pretraining.run(dataclasses.replace(settings, input_file=path, sentence_objective="sop"))
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        ({"mask_id": 7}, r"mask_id is 7, but \[MASK\] has the id 4 in .*toy\.model"),
+        ({"mask_id": "4"}, "mask_id is '4', expected a number below 82"),
+        ({"mask_id": 82}, "mask_id is 82, expected a number below 82"),
+        ({"instances": 20}, r"train\.tfrecord has 20 records, but it has 36"),
+        ({"instances": 5000}, r"train\.tfrecord has 5000 records, but it has 36"),
+        ({"instances": 36.5}, r"instances and bytes are \[36\.5, "),
+    ],
+)
+def test_edited_metadata_is_refused(settings, path, tmp_path, toy_spm_model, edit, message):
+    folder = tmp_path / "edited"
+    shutil.copytree(os.path.dirname(path), folder)
+    shutil.copy(toy_spm_model, folder)
+    metadata_file = folder / "train.tfrecord.records.json"
+    metadata = json.loads(metadata_file.read_text())
+    assert (metadata["mask_id"], metadata["files"][0]["instances"]) == (4, 36)
+    (metadata if "mask_id" in edit else metadata["files"][0]).update(edit)
+    metadata_file.write_text(json.dumps(metadata))
+    edited = dataclasses.replace(settings, input_file=str(folder / "train.tfrecord"))
+    with pytest.raises(ValueError, match=message):
+        pretraining.run(edited)
 
 
 @pytest.mark.parametrize(
