@@ -138,8 +138,9 @@ def load_predictor(
     Args:
         folder: the output directory of one of the programs, a released archive, or any other folder
             that `from_pretrained` accepts; a checkpoint in it; or the name of a downloaded model.
-        task: "classification", "regression", "token_classification", "multiple_choice", "spans",
-            "answerable_spans", "fill_mask", "embeddings", or a registered task of your own.
+        task: "classification", "multi_label_classification", "regression", "token_classification",
+            "multiple_choice", "spans", "answerable_spans", "fill_mask", "embeddings", or a
+            registered task of your own.
             Default: the task that the model was fine-tuned for, or else "embeddings".
         batch_size: number of sequences per batch; defaults to `predict_batch_size` of the run that
             trained the model, or else to 32.
@@ -360,7 +361,9 @@ class TextClassifier(TaskPredictor):
         classify([("你多大了", "你几岁"), ("天气好", "天气不好")])
 
     A result is a dict of `label` and `probabilities` (label → probability), or of `score` in
-    regression.
+    regression. A model with any number of labels returns `labels`, those above 0.5, in place of
+    `label`. Labels of a model that transformers saved have the names that its `pipeline` returns,
+    such as "LABEL_0" if it was trained without names.
     """
 
     def make_task(self, model_folder: ModelFolder, settings: Any) -> Classifier:

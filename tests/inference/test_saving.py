@@ -14,6 +14,7 @@ from albert_tf import tasks
 from albert_tf.checkpoints.store import save_checkpoint
 from albert_tf.cli import convert_checkpoint
 from albert_tf.config import AlbertConfig
+from albert_tf.inference.model_folder import ModelFolder
 from tests.conftest import TINY_SHAPE
 
 pytestmark = pytest.mark.ci
@@ -24,6 +25,10 @@ CASES = {
     "mean of the last layer": (
         *(albert_tf.AlbertForClassification, {"num_labels": 2, "use_pooled_output": False}),
         ["water", "land"],
+    ),
+    "multi_label_classification": (
+        *(albert_tf.AlbertForClassification, {"num_labels": 3, "is_multi_label": True}),
+        ["water", "land", "ice"],
     ),
     "regression": (
         albert_tf.AlbertForClassification,
@@ -70,6 +75,8 @@ def test_a_saved_model_predicts_as_before(name, tmp_path, toy_tokenizer):
     model, labels = make(name, toy_tokenizer)
     model.save_pretrained(str(tmp_path), toy_tokenizer, labels)
     task = name if name in tasks.names() else "classification"
+    if task != "fill_mask":
+        assert ModelFolder(str(tmp_path)).find_task() == task
     found, tokenizer = albert_tf.from_pretrained(str(tmp_path), task)
     assert type(found) is type(model)
     expected = {variable.name: variable.numpy() for variable in model.variables}
