@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from albert_tf import files
-from albert_tf.checkpoints import run_record
+from albert_tf.checkpoints import huggingface_tasks, run_record
 from albert_tf.classification import tasks
 from albert_tf.classification.reading import Example, is_number, read_examples
 from albert_tf.classification.settings import CustomDataSettings
@@ -132,6 +132,8 @@ def _make_task(
             f"--label_column={options.label_column}: expected the columns of the labels "
             f"{', '.join(labels)}"
         )
+    is_unnamed = huggingface_tasks.are_default(list(labels))
+    aliases = {str(number): label for number, label in enumerate(labels) if is_unnamed}
     metrics: tuple[str, ...] = (ACCURACY, "macro_f1")
     selection_metric = ACCURACY
     if options.is_regression:
@@ -148,6 +150,7 @@ def _make_task(
         options.is_regression,
         metrics,
         selection_metric,
+        label_aliases=aliases,
         is_multi_label=options.is_multi_label,
     )
 

@@ -355,3 +355,15 @@ def test_a_second_text_that_nobody_reads_is_named(write, monkeypatch, header, na
     assert [named in text for text in warnings] == ([True] if named else [])
     read(folder, text_a_column=header.partition(",")[0])
     assert len(warnings) == bool(named)
+
+
+def test_labels_without_names_are_their_numbers_too(tmp_path, write):
+    model = tmp_path / "model"
+    model.mkdir()
+    config = {"architectures": ["AlbertForSequenceClassification"], "num_labels": 3}
+    (model / "config.json").write_text(json.dumps(config))
+    folder = write("dev.tsv", "text\tlabel", "x\t2", "y\tLABEL_0")
+    task = custom.find_task("tsv", folder, CustomDataSettings(), [str(model)])
+    assert task.labels == ("LABEL_0", "LABEL_1", "LABEL_2")
+    data = read_examples(task, folder, "dev")
+    assert [example.label for example in data.examples] == ["LABEL_2", "LABEL_0"]
