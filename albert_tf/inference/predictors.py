@@ -52,10 +52,12 @@ from albert_tf.squad.task import QuestionAnswering
 from albert_tf.token_classification.task import (
     Sentence,
     TokenClassifier,
+    cut,
     find_spans,
+    join_tokens,
     make_features,
 )
-from albert_tf.tokenization import find_words, split_pairs
+from albert_tf.tokenization import split_pairs
 
 # If the folder does not record them.
 BATCH_SIZE = 32
@@ -378,8 +380,9 @@ class TokenTagger(FineTunedPredictor):
         tag = albert_tf.load_predictor("ner_model/")
         tag("U.N. official Ekeus heads for Baghdad.")
 
-    The tokens of a string are its words; Chinese characters and punctuation around words are
-    separate tokens. A list of strings is used as the tokens of one text. A result is a dict of
+    The tokens of a string are its words, where Chinese characters and punctuation around words are
+    separate tokens. For a model that was trained with characters as tokens, they are its characters
+    without spaces. A list of strings is used as the tokens of one text. A result is a dict of
     `tokens`, `labels`, `scores` (the probabilities of the labels) and `spans`. A span is a dict of
     `type`, `text` and, for strings, `begin` and `end` (character offsets).
     """
@@ -415,7 +418,9 @@ class TokenTagger(FineTunedPredictor):
         if not rows:
             return []
         words = [
-            find_words(row) if isinstance(row, str) else [(word, -1) for word in row]
+            cut(row, self._task.tags.units)
+            if isinstance(row, str)
+            else [(word, -1) for word in row]
             for row in rows
         ]
         sentences = [
@@ -451,7 +456,7 @@ class TokenTagger(FineTunedPredictor):
                 stop = words[end - 1][1] + len(words[end - 1][0])
                 place = {"text": text[begin:stop], "begin": begin, "end": stop}
             else:
-                place = {"text": " ".join(text[first:end])}
+                place = {"text": join_tokens(text[first:end], self._task.tags.units)}
             spans.append({"type": kind, **place})
         return spans
 

@@ -189,6 +189,21 @@ def test_tokens_have_labels_and_spans_have_offsets(tag):
     assert len(long["labels"]) == 400 * 6
 
 
+def test_a_tagger_of_characters_tags_the_characters_of_raw_text(tag_dir, tmp_path):
+    folder = shutil.copytree(tag_dir, tmp_path / "characters")
+    task = {"token_labels": ["B-LOC", "I-LOC", "O"], "tag_scheme": "iob2"}
+    (folder / "task.json").write_text(json.dumps(task | {"token_units": "characters"}))
+    tag = albert_tf.load_predictor(str(folder))
+    text = "at 1987 abf"
+    result = tag(text)
+    assert result["tokens"] == list("at1987abf")
+    given = tag([result["tokens"]])[0]
+    assert given["labels"] == result["labels"]
+    for span, of_list in zip(result["spans"], given["spans"], strict=True):
+        assert text[span["begin"] : span["end"]] == span["text"]
+        assert of_list["text"] == span["text"].replace(" ", "")
+
+
 def test_token_labels_have_the_highest_logits(tag):
     batch = tag.tokenizer(["The boat"])
     logits = tag.model(batch).numpy()[0]
