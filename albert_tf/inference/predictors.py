@@ -211,6 +211,7 @@ class TextPredictor(abc.ABC):
         model: the model.
         tokenizer: the tokenizer of the model.
         max_seq_length: the maximum of S.
+        num_truncated: number of texts so far that were longer, and of which only a part was read.
         outputs: name of each output of `step` → padding value for outputs whose width differs
             between batches, as in `FineTuningTask`.
     """
@@ -240,6 +241,7 @@ class TextPredictor(abc.ABC):
             self.max_seq_length, recorded.get("pad_to_multiple") or PAD_TO_MULTIPLE
         )
         self._predictor: Predictor | None = None
+        self.num_truncated = 0
 
     @staticmethod
     def parse(row: Row) -> Any:
@@ -258,6 +260,25 @@ class TextPredictor(abc.ABC):
     @abc.abstractmethod
     def step(self, batch: Mapping[str, tf.Tensor]) -> Mapping[str, tf.Tensor]:
         """Returns the `outputs` of a batch, name → [B, …]."""
+
+    def sequences(
+        self, texts: Texts, pairs: str | Sequence[str] | None = None
+    ) -> list[tuple[list[int], int]]:
+        """Returns the token sequences of texts, and counts those that are truncated.
+
+        Args:
+            texts: as in `TaskPredictor`.
+            pairs: as in `TaskPredictor`.
+        """
+        firsts, seconds = split_pairs(texts, pairs)
+        limit = self.max_seq_length
+        rows = self.tokenizer.sequences(firsts, seconds, limit + 1)  # shows what is too long
+        too_long = [number for number, (ids, _) in enumerate(rows) if len(ids) > limit]
+        self.num_truncated += len(too_long)
+        for number in too_long:
+            texts, pairs = firsts[number], seconds[number]
+            (rows[number],) = self.tokenizer.sequences(texts, pairs, limit)
+        return rows
 
     def compute(self, features: Features) -> Outputs:
         """Returns the `outputs` of N features, name → [N, …], in their order."""
@@ -349,7 +370,7 @@ class TaskPredictor(FineTunedPredictor):
         Raises:
             ValueError: an input is not a string.
         """
-        sequences = self.tokenizer.sequences(texts, pairs, self.max_seq_length)
+        sequences = self.sequences(texts, pairs)
         if not sequences:
             return []
         results = self._task.results(self.compute(TokenSequences.pack(sequences, {})))
@@ -467,6 +488,7 @@ class ChoiceAnswerer(FineTunedPredictor):
         choose = albert_tf.load_predictor("race_model/")
         choose("The river was wider.", "The river is _ now.", ["narrower", "colder"])
 
+    Lists of passages, questions and options are answered by a list of results.
     The result is a dict of `prediction` (zero-based index), `answer` (the option) and
     `probabilities`.
     """
@@ -480,15 +502,33 @@ class ChoiceAnswerer(FineTunedPredictor):
         """Returns the results of questions."""
         return self.choose(inputs)
 
-    def __call__(self, passage: str, question: str, options: Sequence[str]) -> Result:
-        """Returns the result of one question.
+    def __call__(
+        self,
+        passage: str | Sequence[str],
+        question: str | Sequence[str],
+        options: Sequence[str] | Sequence[Sequence[str]],
+    ) -> Any:
+        """Returns the result of each question, in input order; for a single one, its result alone.
 
         Args:
-            passage: the text that the question is about.
-            question: the question, in which "_" stands for the option; may be "".
-            options: two or more options.
+            passage: the text that the question is about; or a list of them.
+            question: the question, in which "_" stands for the option; may be "". Or a list.
+            options: two or more options; or a list of them for each question.
+
+        Raises:
+            ValueError: the lists have different lengths, or hold other values.
         """
-        return self.choose([Question("", passage, question, tuple(options), None)])[0]
+        passages, questions = split_pairs(passage, question)
+        rows: Sequence[Any] = [options] if isinstance(passage, str) else options
+        if len(rows) != len(passages) or any(isinstance(row, str) for row in rows):
+            raise ValueError(f"{len(passages)} passages: expected a list of options for each")
+        results = self.choose(
+            [
+                Question("", text, asked, tuple(row), None)
+                for text, asked, row in zip(passages, questions, rows, strict=True)
+            ]
+        )
+        return results[0] if isinstance(passage, str) else results
 
     def choose(self, questions: Sequence[Question]) -> list[Result]:
         """Returns the result of each question, in input order."""
@@ -541,9 +581,25 @@ class SpanAnswerer(FineTunedPredictor):
         """Returns the results of pairs (question, context)."""
         return self.answer(inputs)
 
-    def __call__(self, question: str, context: str) -> Result:
-        """Returns the result of one question."""
-        return self.answer([(question, context)])[0]
+    def __call__(
+        self,
+        questions: str | Sequence[str] | Sequence[Sequence[str]],
+        contexts: str | Sequence[str] | None = None,
+    ) -> Any:
+        """Returns the result of each question, in input order; for a string, its result alone.
+
+        Args:
+            questions: a question, a list of questions, or a list of pairs (question, context).
+            contexts: the context, or one for each of `questions`.
+
+        Raises:
+            ValueError: an input is not a string, or there is no context.
+        """
+        pairs = list(zip(*split_pairs(questions, contexts), strict=True))
+        if contexts is None and not all(context for _, context in pairs):
+            raise ValueError("expected a context for each question, got none")
+        results = self.answer(pairs)
+        return results[0] if isinstance(questions, str) else results
 
     def answer(self, questions: Sequence[tuple[str, str]]) -> list[Result]:
         """Returns the result of each pair (question, context), in input order."""
@@ -608,7 +664,7 @@ class Embedder(TextPredictor):
             texts: a text, a list of texts, or a list of pairs of texts.
             pairs: the second text of the pair, or one for each of `texts`.
         """
-        sequences = self.tokenizer.sequences(texts, pairs, self.max_seq_length)
+        sequences = self.sequences(texts, pairs)
         if not sequences:
             return np.zeros((0, self.model.config.hidden_size), np.float32)
         rows = self.compute(TokenSequences.pack(sequences, {}))["embedding"]
@@ -696,6 +752,7 @@ class MaskFiller(TextPredictor):
             ids.append(self.tokenizer.mask_id)
             ids += self._without_space(part_ids) if is_glued else part_ids
         room = self.max_seq_length - 2
+        self.num_truncated += len(ids) > room
         # If the text is too long, keep a window with the masks in the middle.
         begin = max(min((places[0] + places[-1] + 1 - room) // 2, len(ids) - room), 0)
         if places[0] < begin or places[-1] >= begin + room:

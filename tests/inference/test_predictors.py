@@ -137,6 +137,10 @@ def test_answers_match_the_program_and_their_offsets(answers_dir):
             assert CONTEXTS[number][entry["begin"] : entry["end"]] == entry["answer"] != ""
         alone = answer(question, CONTEXTS[number])
         assert alone["answer"] == result["answer"]
+    pairs = [(question, CONTEXTS[n]) for _, n, question, _ in QUESTIONS]
+    assert answer(*map(list, zip(*pairs, strict=True))) == answer(pairs) == found
+    with pytest.raises(ValueError, match="expected a context for each question"):
+        answer(["Where?"])
     json.dumps(found)
 
 
@@ -238,6 +242,14 @@ def test_the_option_with_the_best_logit_is_chosen(tmp_path, config_file, toy_spm
     expected = tf.nn.softmax(choose.model(inputs)).numpy()[0]
     np.testing.assert_allclose(result["probabilities"], expected, atol=1e-6)
     assert result["answer"] == options[result["prediction"]] == options[expected.argmax()]
+    other = choose(passage, "What is it?", options[:2])
+    questions = ["Where is _?", "What is it?"]
+    together = choose([passage] * 2, questions, [options, options[:2]])
+    for found, alone in zip(together, (result, other), strict=True):
+        assert found["answer"] == alone["answer"]
+        np.testing.assert_allclose(found["probabilities"], alone["probabilities"], atol=1e-6)
+    with pytest.raises(ValueError, match="2 passages: expected a list of options for each"):
+        choose([passage] * 2, questions, options)
 
 
 @pytest.mark.ci
