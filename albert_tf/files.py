@@ -689,8 +689,20 @@ def decode_utf8(data: bytes, path: str, first_line: int = 1) -> str:
         line = first_line + data.count(b"\n", 0, error.start)
         raise ValueError(
             f"{path}, line {line}: not UTF-8 (byte 0x{data[error.start]:02x}: {error.reason}). "
-            "Convert the file, for example with `iconv -f GB18030 -t UTF-8`."
+            + _conversion_of(data)
         ) from None
+
+
+def _conversion_of(data: bytes) -> str:
+    """Returns how to convert a file that is not UTF-8, by the encoding that it looks like."""
+    is_utf_16 = data.startswith((b"\xff\xfe", b"\xfe\xff"))
+    if b"\0" in data and not is_utf_16:
+        return "The file is binary, or text in UTF-16."
+    runs = re.findall(rb"[\x80-\xff]+", data)
+    # Characters of GB18030 have two bytes or more, and Chinese words several characters.
+    is_latin = 2 * sum(len(run) == 1 for run in runs) > len(runs)
+    encoding = "UTF-16" if is_utf_16 else "ISO-8859-1" if is_latin else "GB18030"
+    return f"Convert the file, for example with `iconv -f {encoding} -t UTF-8`."
 
 
 def expand_patterns(patterns: str | list[str], what: str) -> list[str]:

@@ -93,6 +93,8 @@ class AlbertForClassification(_Head):
         config: the model configuration.
         num_labels: K.
         is_regression: whether the single output is a score; requires K = 1.
+        is_multi_label: whether any number of labels can be true of a text, so that the probability
+            of each is the sigmoid of its logit; excludes `is_regression`.
         use_pooled_output: whether to use the pooled output. False uses the mean of the last layer
             over all S positions. As with albert_zh's flag of this name, the mean includes padding,
             so the output depends on the length that inputs are padded to.
@@ -111,13 +113,17 @@ class AlbertForClassification(_Head):
         num_labels: int,
         is_regression: bool = False,
         use_pooled_output: bool = True,
+        is_multi_label: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(config, **kwargs)
         if num_labels < 1 or (is_regression and num_labels != 1):
             expected = "1 for regression" if is_regression else "1 or more"
             raise ValueError(f"num_labels={num_labels}: expected {expected}")
+        if is_regression and is_multi_label:
+            raise ValueError("a model predicts a number or labels: is_regression or is_multi_label")
         self.num_labels, self.is_regression = num_labels, is_regression
+        self.is_multi_label = is_multi_label
         self.use_pooled_output = self.uses_pooler = use_pooled_output
         self.reads_sequence = not use_pooled_output
         # albert_zh's pre-LN encoder does not normalize its output; its fine-tuning programs do.
@@ -238,6 +244,18 @@ class AlbertForTokenClassification(_Head):
 def classification_losses(logits: tf.Tensor, label_ids: tf.Tensor) -> tf.Tensor:
     """Returns each example's cross-entropy, float32 [B], for logits [B, K] and label ids [B]."""
     return tf.nn.sparse_softmax_cross_entropy_with_logits(labels=label_ids, logits=logits)
+
+
+def multi_label_losses(logits: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+    """Returns each example's mean binary cross-entropy, float32 [B]; PyTorch's BCEWithLogitsLoss.
+
+    Args:
+        logits: [B, K].
+        labels: [B, K], 1 for labels that are true of the example and 0 for the others.
+    """
+    targets = tf.cast(labels, logits.dtype)  # [B, K]
+    losses = tf.nn.sigmoid_cross_entropy_with_logits(labels=targets, logits=logits)  # [B, K]
+    return tf.reduce_mean(losses, axis=-1)  # [B]
 
 
 def regression_losses(scores: tf.Tensor, label_ids: tf.Tensor) -> tf.Tensor:

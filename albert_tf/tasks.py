@@ -25,6 +25,7 @@ from albert_tf.settings import SettingsGroup
 
 CLASSIFICATION = "classification"
 REGRESSION = "regression"
+MULTI_LABEL = "multi_label_classification"
 TOKEN_CLASSIFICATION = "token_classification"
 MULTIPLE_CHOICE = "multiple_choice"
 SPANS = "spans"
@@ -145,6 +146,12 @@ _BUILT_IN = (
         name=REGRESSION,
         head_arguments={"num_labels": 1, "is_regression": True},
         recognize=lambda recorded: recorded.get("is_regression") is True,
+    ),
+    dataclasses.replace(
+        _CLASSIFIER,
+        name=MULTI_LABEL,
+        head_arguments={"is_multi_label": True},
+        recognize=None,
     ),
     TaskSpec(
         TOKEN_CLASSIFICATION,

@@ -39,7 +39,10 @@ EXPECTED = {
     "lcqmc": ["lcqmc_tiny/test_results.tsv", "lcqmc_sweep/sweep_results.txt", "export"],
     "squad": ["squad/predictions.json", "squad2/null_odds.json"],
     "race": ["race/eval_results.txt", "choice_model/eval_results.txt"],
-    "custom_task": ["reviews_model/eval_results.txt", "entities_model/eval_results.txt"],
+    "custom_task": [
+        *("reviews_model/eval_results.txt", "remarks_model/eval_results.txt"),
+        "entities_model/eval_results.txt",
+    ],
     "faq": [],
     "how_albert_works": [],
 }

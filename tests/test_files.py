@@ -119,6 +119,20 @@ def test_the_error_for_another_encoding_names_the_line_and_the_remedy(tmp_path):
         files.read_text(str(path))
 
 
+@pytest.mark.parametrize(
+    ("data", "advice"),
+    [
+        ("河流 and its shore".encode("gb18030"), "iconv -f GB18030"),
+        ("Müller, Söhne und Töchter".encode("latin-1"), "iconv -f ISO-8859-1"),
+        ("text".encode("utf-16"), "iconv -f UTF-16"),
+        (b"\n\x0b\x00\x9f<unk>", "is binary"),
+    ],
+)
+def test_the_remedy_depends_on_the_encoding(data, advice):
+    with pytest.raises(ValueError, match=advice):
+        files.decode_utf8(data, "some.txt")
+
+
 def test_lines_are_counted_from_the_first_line_of_the_part():
     with pytest.raises(ValueError, match=r"big\.txt, line 1002: "):
         files.decode_utf8(b"one\n\xff", "big.txt", first_line=1001)

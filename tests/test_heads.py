@@ -185,6 +185,16 @@ def test_regression_returns_the_unbounded_score(tiny_config, inputs):
         heads.AlbertForClassification(tiny_config, 3, is_regression=True)
 
 
+def test_multi_label_losses_are_those_of_pytorch(tiny_config):
+    # Computed with torch.nn.BCEWithLogitsLoss(reduction="none") of PyTorch 2.13, mean over labels.
+    logits = tf.constant([[1.5, -0.25, 3.0], [-2.0, 0.0, 40.0]])
+    labels = tf.constant([[1, 0, 0], [0, 1, 0]])
+    losses = heads.multi_label_losses(logits, labels)
+    np.testing.assert_allclose(losses, [1.275313377380371, 13.60669231414795], rtol=1e-6)
+    with pytest.raises(ValueError, match="is_regression or is_multi_label"):
+        heads.AlbertForClassification(tiny_config, 1, is_regression=True, is_multi_label=True)
+
+
 def test_reordered_options_get_the_same_probabilities(tiny_config, choices):
     model = heads.AlbertForMultipleChoice(tiny_config)
     order = [2, 0, 3, 1]

@@ -16,7 +16,7 @@ import numpy as np
 from absl import logging
 
 from albert_tf import files
-from albert_tf.checkpoints import tokenizer_json
+from albert_tf.checkpoints import huggingface_tasks, tokenizer_json
 from albert_tf.checkpoints.families import check_google_layout, group_obstacles
 from albert_tf.checkpoints.names import PROJECTION, name_map
 from albert_tf.config import HUGGING_FACE_ACTIVATIONS, LAYER_NORM_EPSILON, AlbertConfig
@@ -32,13 +32,13 @@ _ARCHITECTURES = (
     ("cls/squad/output_weights", "AlbertForQuestionAnswering"),
 )
 _CLASSIFIER = "output_weights"  # used by several heads; the task determines which
-_TOKENS = "AlbertForTokenClassification"
-_CHOICE = "AlbertForMultipleChoice"
-_DEFAULT_LABEL = "LABEL_{}"
 
 
 def config_to_hugging_face(
-    config: AlbertConfig, tensors: Mapping[str, Any], task: Mapping[str, Any] | None = None
+    config: AlbertConfig,
+    tensors: Mapping[str, Any],
+    task: Mapping[str, Any] | None = None,
+    task_name: str = "",
 ) -> dict[str, Any]:
     """Returns the content of `config.json`.
 
@@ -46,6 +46,7 @@ def config_to_hugging_face(
         config: the model's config, with Google's layout.
         tensors: name → weight; the heads among them determine the class that is written.
         task: the entry `task` of a run's `run.json`, with the label names.
+        task_name: name of the task that the model was fine-tuned for; "" if it is unknown.
 
     Raises:
         ValueError: task and head differ in their number of labels.
@@ -59,56 +60,9 @@ def config_to_hugging_face(
         "pad_token_id": 0,
     }
     if _CLASSIFIER in tensors:
-        values |= _head_to_hugging_face(len(tensors[_CLASSIFIER]), task or {})
+        size = len(tensors[_CLASSIFIER])
+        values |= huggingface_tasks.write_task(size, task_name, task or {})
     return values
-
-
-def _head_to_hugging_face(size: int, task: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the entries of `config.json` for a head with `size` outputs."""
-    labels = task.get("token_labels") or task.get("labels") or ()
-    if labels and len(labels) != size:
-        raise ValueError(
-            f"the head has {size} outputs, but the task has {len(labels)} labels: "
-            f"{', '.join(labels[:10])}"
-        )
-    labels = labels or [_DEFAULT_LABEL.format(number) for number in range(size)]
-    values: dict[str, Any] = {
-        "architectures": ["AlbertForSequenceClassification"],
-        "id2label": {str(number): label for number, label in enumerate(labels)},
-        "label2id": {label: number for number, label in enumerate(labels)},
-    }
-    if task.get("is_multiple_choice"):
-        return {"architectures": [_CHOICE]}
-    if "token_labels" in task:
-        values["architectures"] = [_TOKENS]
-    elif "labels" in task:
-        kind = "regression" if task["is_regression"] else "single_label_classification"
-        values["problem_type"] = kind
-    return values
-
-
-def labels_from_hugging_face(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Converts the description of a head in `config.json` to that in `run.json`.
-
-    Returns:
-        A dict with `token_labels`, or with `labels` and `is_regression`; {} if there are no label
-        names.
-
-    Raises:
-        ValueError: the ids of the labels are not 0, 1, 2 and so on.
-    """
-    architectures = values.get("architectures") or []
-    if values.get("problem_type") == "regression":
-        return {"labels": [], "is_regression": True}
-    names = values.get("id2label") or {}
-    if not isinstance(names, dict) or set(names) != {str(n) for n in range(len(names))}:
-        raise ValueError(f"id2label={names!r:.100}: expected names of the labels 0, 1, 2, …")
-    labels = [str(names[str(number)]) for number in range(len(names))]
-    if not labels or labels == [_DEFAULT_LABEL.format(number) for number in range(len(labels))]:
-        return {}
-    if _TOKENS in architectures:
-        return {"token_labels": labels}
-    return {"labels": labels, "is_regression": False}
 
 
 def to_hugging_face(
@@ -147,6 +101,7 @@ def save_hugging_face(
     spm_model_file: str | None = None,
     do_lower_case: bool = True,
     task: Mapping[str, Any] | None = None,
+    task_name: str = "",
 ) -> None:
     """Writes a folder that `from_pretrained` of `transformers` can load.
 
@@ -158,6 +113,7 @@ def save_hugging_face(
         spm_model_file: SentencePiece model, written as `spiece.model` and `tokenizer.json`.
         do_lower_case: whether the tokenizer lowercases.
         task: as in `config_to_hugging_face`.
+        task_name: as in `config_to_hugging_face`.
 
     Raises:
         ValueError: Hugging Face's ALBERT does not support this model, safetensors is not installed,
@@ -170,7 +126,7 @@ def save_hugging_face(
         raise ValueError(
             "writing model.safetensors requires safetensors: pip install 'albert-tf2[hf]'"
         ) from None
-    values = config_to_hugging_face(config, tensors, task)
+    values = config_to_hugging_face(config, tensors, task, task_name)
     files.write_json(os.path.join(directory, CONFIG_FILE), values)
     with files.write_atomically(os.path.join(directory, WEIGHTS_FILE), "wb") as stream:
         stream.write(save(weights, metadata={"format": "pt"}))

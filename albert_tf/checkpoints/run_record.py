@@ -13,8 +13,10 @@ Its entries are
 
 Converted checkpoints keep what is known of task and vocabulary. Other starts, such as evaluations,
 leave a `run.json` of a training as it is. `runs.jsonl` has a line for every start, and
-`results.json` the final metrics. Earlier versions kept three of the entries in `trained_with.json`,
-`task.json` and `reporting.json`, which are read where `run.json` does not have them.
+`results.json` the final metrics. In a folder of Hugging Face, `config.json` says which task and
+labels the model has, if no record does. Earlier versions kept three of the entries in
+`trained_with.json`, `task.json` and `reporting.json`, which are read where `run.json` does not have
+them.
 
 TensorFlow is not imported here, so that programs know a run's settings at once.
 """
@@ -37,7 +39,8 @@ from absl import logging
 
 import albert_tf
 from albert_tf import files
-from albert_tf.config import AlbertConfig
+from albert_tf.checkpoints import huggingface_tasks
+from albert_tf.config import AlbertConfig, is_hugging_face
 from albert_tf.sentence_objectives import NONE, OBJECTIVES, SOP
 from albert_tf.settings import SettingsGroup, describe, from_text, with_current_names
 from albert_tf.tokenization import FullTokenizer
@@ -46,6 +49,7 @@ FILE = "run.json"
 RUNS_FILE = "runs.jsonl"
 RESULTS_FILE = "results.json"
 PHASES = ("train", "eval", "test")
+_HUGGING_FACE_FILE = "config.json"
 _EARLIER_FILE = "trained_with.json"  # with `identity`, `paths` and `others`, settings as texts
 # Entries that a new start leaves as they are. Earlier versions kept the last two in files of their
 # own, such as task.json.
@@ -162,7 +166,33 @@ def content(folder: str) -> dict[str, Any]:
     for name in (TASK, REPORTING):
         if value := _find_entry(folder, name, own)[0]:
             entries[name] = value
-    return entries
+    identity = entries.get(IDENTITY, {})
+    if TASK in entries or TASK in identity:
+        return entries
+    theirs = _hugging_face_entries(folder)
+    if IDENTITY in theirs:
+        theirs[IDENTITY] |= identity
+    return entries | theirs
+
+
+def _hugging_face_entries(folder: str) -> dict[str, Any]:
+    """Returns the entries that Hugging Face's `config.json` in a folder implies; {} without one.
+
+    Raises:
+        ValueError: the file is damaged, or describes no task.
+    """
+    path = os.path.join(folder, _HUGGING_FACE_FILE)
+    values = files.read_json(path) if files.exists(path) else {}
+    if not is_hugging_face(values):
+        return {}
+    try:
+        name, details = huggingface_tasks.read_task(values)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    labels = details.get("token_labels") or details.get("labels") or []
+    named = () if huggingface_tasks.are_default(labels) else labels
+    identity = TrainedWith({}).with_task(name).with_labels(named).identity
+    return ({IDENTITY: identity} if identity else {}) | ({TASK: details} if details else {})
 
 
 def _read_own(folder: str) -> dict[str, Any]:
@@ -207,7 +237,9 @@ def read_details(folder: str, fields: Mapping[str, Any]) -> tuple[dict[str, Any]
     """
     entry, path = _find_entry(folder, TASK, _read_own(folder))
     if entry is None:
-        return {}, path
+        theirs = content(folder).get(TASK, {})
+        path = os.path.join(folder, _HUGGING_FACE_FILE) if theirs else path
+        return (theirs if fields.keys() <= theirs.keys() else {}), path  # {}: of another task
     return files.parse_own_json(json.dumps(entry), fields, path), path
 
 

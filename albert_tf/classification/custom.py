@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from albert_tf import files
-from albert_tf.checkpoints import run_record
+from albert_tf.checkpoints import huggingface_tasks, run_record
 from albert_tf.classification import tasks
 from albert_tf.classification.reading import Example, is_number, read_examples
 from albert_tf.classification.settings import CustomDataSettings
 from albert_tf.classification.tasks import (
     ACCURACY,
     CUSTOM_TASK,
+    MICRO_F1,
     ClassificationTask,
     Column,
     Columns,
@@ -39,7 +40,7 @@ def labels_of(train: Examples[Example]) -> tuple[str, ...]:
         ValueError: there are fewer than two labels or too many, or labels are fractions, which
             means a regression task.
     """
-    lines = {str(example.label): example.line for example in reversed(train.examples)}
+    lines = {label: row.line for row in reversed(train.examples) for label in row.labels}
     labels = sorted(lines)
     advice = "Is --label_column right?"
     if not 2 <= len(labels) <= MAX_LABELS:
@@ -50,9 +51,11 @@ def labels_of(train: Examples[Example]) -> tuple[str, ...]:
     fraction = next((label for label in labels if is_number(label) and float(label) % 1), None)
     if fraction is not None:
         raise ValueError(
-            f"{train.path}, line {lines[fraction]}: label {files.shown(fraction)} is a fraction, "
-            f"not a class. To predict numbers, pass --is_regression. {advice}"
+            f"{train.path}, line {lines[fraction]}: label {files.shown(fraction)} is a fraction. "
+            "To predict numbers, pass --is_regression; to predict one of these classes, pass "
+            f"--labels={','.join(sorted(labels, key=_as_number)[: tables.MAX_NAMED])}. {advice}"
         )
+    tables.check_case(lines, train.path, "or list both in --labels")
     if all(label.removeprefix("-").isdecimal() for label in labels):
         labels.sort(key=int)
     return tuple(labels)
@@ -62,7 +65,7 @@ def _find_splits(data_dir: str, options: CustomDataSettings) -> dict[str, tuple[
     columns = Columns(
         _parse_column(options.text_a_column),
         _parse_column(options.text_b_column),
-        _parse_column(options.label_column),
+        _parse_label_column(options),
         _parse_column(options.guid_column),
     )
     splits: dict[str, tuple[Source, ...]] = {}
@@ -87,6 +90,69 @@ def _parse_column(text: str | None) -> Column | None:
     if not text:
         return None
     return int(text) if text.removeprefix("-").isdecimal() else text
+
+
+def _as_number(label: str) -> float:
+    return float(label) if is_number(label) else float("inf")
+
+
+def _parse_label_column(options: CustomDataSettings) -> Column | tuple[Column, ...] | None:
+    """Returns the label column, or the columns of the labels of a multi-label task."""
+    names = (options.label_column or "").split(",")
+    if not options.is_multi_label or len(names) == 1:
+        return _parse_column(options.label_column)
+    return tuple(filter(None, map(_parse_column, map(str.strip, names))))
+
+
+def _names_of_columns(options: CustomDataSettings, splits: Mapping[str, Any]) -> tuple[str, ...]:
+    """Returns the labels that have a column each; () if there are no such columns.
+
+    Raises:
+        ValueError: columns are given by number, without names.
+    """
+    columns = splits["train"][0].columns.label
+    if not isinstance(columns, tuple):
+        return ()
+    if not all(isinstance(column, str) for column in columns):
+        raise ValueError(
+            f"--label_column={options.label_column}: labels are named by the columns' names, not "
+            "by numbers. Add a header line to the files"
+        )
+    return columns
+
+
+def _make_task(
+    data_dir: str, options: CustomDataSettings, labels: tuple[str, ...]
+) -> ClassificationTask:
+    """Returns a custom task, without labels if only the training data tells them."""
+    splits = _find_splits(data_dir, options)
+    columns = _names_of_columns(options, splits)
+    if columns and labels and set(columns) != set(labels):
+        raise ValueError(
+            f"--label_column={options.label_column}: expected the columns of the labels "
+            f"{', '.join(labels)}"
+        )
+    is_unnamed = huggingface_tasks.are_default(list(labels))
+    aliases = {str(number): label for number, label in enumerate(labels) if is_unnamed}
+    metrics: tuple[str, ...] = (ACCURACY, "macro_f1")
+    selection_metric = ACCURACY
+    if options.is_regression:
+        metrics = ("MSE", "pearson", "spearman")
+        selection_metric = "pearson"
+    elif options.is_multi_label:
+        metrics = ()  # all of `multi_label_metrics`
+        selection_metric = MICRO_F1
+    return ClassificationTask(
+        CUSTOM_TASK,
+        "",
+        splits,
+        labels or columns,
+        options.is_regression,
+        metrics,
+        selection_metric,
+        label_aliases=aliases,
+        is_multi_label=options.is_multi_label,
+    )
 
 
 def find_task(
@@ -116,23 +182,18 @@ def find_task(
         ValueError: the task does not exist, a split has two files, or the training data is invalid.
     """
     if name.strip().lower() != CUSTOM_TASK:
+        for flag in ("is_regression", "is_multi_label"):
+            if getattr(options, flag):
+                raise ValueError(f"--{flag} is for --task_name={CUSTOM_TASK}, not for {name}")
         return tasks.find_task(name)
+    if options.is_regression and options.is_multi_label:
+        raise ValueError("--is_regression and --is_multi_label exclude each other: pass one")
     remembered = [remembered_labels(folder) for folder in model_folders]
     labels = next(filter(None, [options.labels, *remembered]), ())
     for label in labels:
         tables.check_name(label, f"a label of --labels or {run_record.FILE}")
-    splits = _find_splits(data_dir, options)
-    is_regression = options.is_regression
-    task = ClassificationTask(
-        CUSTOM_TASK,
-        "",
-        splits,
-        labels,
-        is_regression,
-        metrics=("MSE", "pearson", "spearman") if is_regression else (ACCURACY, "macro_f1"),
-        selection_metric="pearson" if is_regression else ACCURACY,
-    )
-    if is_regression or labels:
+    task = _make_task(data_dir, options, labels)
+    if task.is_regression or task.labels:
         return task
     try:  # Not logged, because training reads the file again.
         train = read_examples(

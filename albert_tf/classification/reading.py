@@ -6,8 +6,8 @@ import dataclasses
 import itertools
 import math
 import os
-from collections.abc import Iterator, Sequence
-from typing import Any, TypeGuard
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeGuard, cast
 
 from absl import logging
 
@@ -16,14 +16,20 @@ from albert_tf.classification.tasks import ClassificationTask, Columns, Source
 from albert_tf.finetuning import tables
 from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.tables import BadRowError, Column, Row, RowReports, ShortRowError
+from albert_tf.tokenization import find_words
 
 # Default names of the columns of a custom task, in lower case; the first one found is used.
 USUAL_NAMES = {
     "text_a": ("text_a", "sentence1", "sentence", "text"),
     "text_b": ("text_b", "sentence2"),
-    "label": ("label",),
-    "guid": ("guid", "id", "index"),
+    "label": ("label", "labels"),
+    "guid": ("guid", "id", "index", "qid"),
 }
+
+
+# Cells of a column that belongs to a label, in lower case.
+_TRUE = {"1", "1.0", "true"}
+_FALSE = {"0", "0.0", "false"}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -34,14 +40,15 @@ class Example:
         guid: id of the example in submissions.
         text_a: the first or only text.
         text_b: the second text, or "".
-        label: a label of the task, or a number in regression; None if unknown.
+        label: a label of the task, a number in regression, or the labels in a multi-label task;
+            None if unknown.
         line: line number in the file, starting at 1.
     """
 
     guid: str
     text_a: str
     text_b: str = ""
-    label: str | None = None
+    label: str | tuple[str, ...] | None = None
     line: int = 0
 
     @property
@@ -50,7 +57,12 @@ class Example:
         return self.label is not None
 
     @property
-    def content(self) -> tuple[str | None, ...]:
+    def labels(self) -> tuple[str, ...]:
+        """The known labels."""
+        return self.label if isinstance(self.label, tuple) else tuple(filter(None, [self.label]))
+
+    @property
+    def content(self) -> tuple[Any, ...]:
         """All but the line, which a file with the same examples may place elsewhere."""
         return self.guid, self.text_a, self.text_b, self.label
 
@@ -63,6 +75,11 @@ def parse_label(value: Any, task: ClassificationTask) -> str:
     """
     if isinstance(value, bool):
         value = str(value).lower()
+    if isinstance(value, list) and not task.is_multi_label:
+        raise BadRowError(
+            f"the label is {files.shown(value)}. If texts have any number of labels, pass "
+            "--is_multi_label"
+        )
     if not isinstance(value, (str, int, float)) or value == "":
         raise BadRowError(f"the label is {files.shown(value)}")
     label = tables.check_name(value, "the label")
@@ -76,6 +93,34 @@ def parse_label(value: Any, task: ClassificationTask) -> str:
     if label.lower() in task.labels:  # Google's program lower-cases labels along with texts
         return label.lower()
     raise BadRowError(f"unknown label {files.shown(label)}; expected {tables.few(task.labels)}")
+
+
+def parse_labels(value: Any, task: ClassificationTask) -> tuple[str, ...]:
+    """Converts a JSON list to labels of a multi-label task.
+
+    Raises:
+        BadRowError: the value is not a list of labels of the task, or one occurs twice.
+    """
+    if not isinstance(value, list):
+        raise BadRowError(
+            f"the labels are {files.shown(value)}, expected a list of labels in a line of JSON. If "
+            "each label has a column with 0 or 1, name all of them in --label_column"
+        )
+    labels = tuple(parse_label(label, task) for label in value)
+    if len(set(labels)) < len(labels):
+        raise BadRowError(
+            f"the labels {files.shown(value)} have one of them twice: expected the names of the "
+            "labels, not 0 or 1 for each"
+        )
+    return labels
+
+
+def _is_true(value: Any, column: Column) -> bool:
+    """Returns whether the cell of a label is 1."""
+    text = str(value).strip().lower()
+    if text not in _TRUE | _FALSE:
+        raise BadRowError(f"column {column!r} is {files.shown(value)}, expected 0 or 1")
+    return text in _TRUE
 
 
 def is_number(text: str) -> bool:
@@ -130,7 +175,7 @@ class _File:
             # Texts first, so that a row without its last column, the label, is reported as short.
             text_a, text_b = self._texts(part, line)
             label = self._label(part, line)
-            if label in self.task.unlabeled:
+            if label is not None and label in self.task.unlabeled:
                 self.reports.note(line, f"label {label!r}, skipped")
                 continue
             guid = self._guid(part, f"{self.split}-{index * len(parts) + number}", line)
@@ -146,12 +191,17 @@ class _File:
                 self.reports.note(line, f"the text in column {column!r} is empty, kept")
         return texts[0], "".join(texts[1:])
 
-    def _label(self, row: Row, line: int) -> str | None:
+    def _label(self, row: Row, line: int) -> str | tuple[str, ...] | None:
         column = self.columns.label
         if column is None:
             return None
         try:
-            label = parse_label(tables.cell(row, column), self.task)
+            if isinstance(column, tuple):
+                return self._labels_of_columns(row, column)
+            value = tables.cell(row, column)
+            if self.task.is_multi_label:
+                return parse_labels(value, self.task)
+            label = parse_label(value, self.task)
             return None if self.split == "test" and label in self.task.unlabeled else label
         except BadRowError:
             if self.split != "test":
@@ -159,6 +209,12 @@ class _File:
             # Test files have no labels, or placeholders.
             self.reports.note(line, "no known label, so the test split is not evaluated")
             return None
+
+    def _labels_of_columns(self, row: Row, columns: Sequence[Column]) -> tuple[str, ...]:
+        names = cast(Sequence[str], self.source.columns.label)
+        cells = [tables.cell(row, column) for column in columns]
+        pairs = zip(names, cells, strict=True)
+        return tuple(parse_label(name, self.task) for name, cell in pairs if _is_true(cell, name))
 
     def _guid(self, row: Row, default: str, line: int) -> str:
         column = self.columns.guid
@@ -179,8 +235,9 @@ def _is_header(row: Row | BadRowError, source: Source) -> TypeGuard[Sequence[str
         return False
     if source.has_header is not None:
         return source.has_header
-    asked = (name for name in dataclasses.astuple(source.columns) if isinstance(name, str))
-    names = {name.lower() for name in asked}.union(*USUAL_NAMES.values())
+    columns = dataclasses.astuple(source.columns)
+    asked = itertools.chain.from_iterable(x if isinstance(x, tuple) else [x] for x in columns)
+    names = {name.lower() for name in asked if isinstance(name, str)}.union(*USUAL_NAMES.values())
     return bool(tables.find_header(row, names))
 
 
@@ -188,7 +245,9 @@ def _refuse_example(
     header: Sequence[str], columns: Columns, task: ClassificationTask, path: str
 ) -> None:
     """Raises a ValueError if the header looks like an example: its label column has a label."""
-    if columns.label is None or not (task.labels or task.is_regression):
+    if isinstance(columns.label, tuple) or columns.label is None:
+        return
+    if not (task.labels or task.is_regression):
         return
     try:
         parse_label(tables.cell(header, columns.label), task)
@@ -198,6 +257,27 @@ def _refuse_example(
         f"{path}, line 1: expected a header, but this looks like an example. It would be skipped "
         "as a header: add a header line before it."
     )
+
+
+def _columns_of(
+    source: Source,
+    path: str,
+    line: int,
+    row: Row | BadRowError,
+    header: Sequence[str] | None,
+    is_test: bool,
+) -> Columns:
+    """Returns the columns of a file, given its first row and that row again if it is a header.
+
+    Raises:
+        ValueError: a column of a custom task does not exist, or the header is ambiguous.
+    """
+    if not source.is_custom:
+        by_name = header is not None and source.has_header is None
+        return _columns_of_header(source.columns, header, path) if by_name else source.columns
+    if isinstance(row, BadRowError):
+        raise ValueError(f"{path}, line {line}: {row}")
+    return _find_columns(source.columns, row, header, path, is_test)
 
 
 def _find_columns(
@@ -220,22 +300,86 @@ def _find_columns(
         places = dict(zip(tables.normalized(row), row, strict=True))
     elif header:
         places = {name: place for place, name in reversed([*enumerate(tables.normalized(header))])}
-    columns: dict[str, Column | None] = {}
+    columns: dict[str, Any] = {}
     for field, usual in USUAL_NAMES.items():
-        column: Column | None = getattr(asked, field)
-        if isinstance(column, int):
-            columns[field] = column
-            continue
-        names = usual if column is None else (column,)
-        columns[field] = next((places[n] for n in tables.normalized(names) if n in places), None)
+        column: Column | tuple[Column, ...] | None = getattr(asked, field)
+        wanted = column if isinstance(column, tuple) else (column,)
+        found = [_place_of(usual if name is None else (name,), places) for name in wanted]
         is_optional = is_test if field == "label" else column is None and field != "text_a"
-        if columns[field] is None and not is_optional:
+        if None in found and not is_optional:
+            name = wanted[found.index(None)]
+            names = usual if name is None else (name,)
             raise ValueError(
                 f"{path}, line 1: no column {' or '.join(map(repr, names))} among "
                 f"{files.listed(row)}. Set --{field}_column to its name, or to its index, "
                 "starting at 0."
             )
+        is_one = not isinstance(column, tuple)
+        columns[field] = found[0] if is_one else None if None in found else tuple(found)
     return Columns(**columns)
+
+
+def _place_of(names: Sequence[Column], places: Mapping[str, Column]) -> Column | None:
+    """Returns where the first existing column of some names is, or an index itself."""
+    if isinstance(names[0], int):
+        return names[0]
+    return next((places[n] for n in tables.normalized(map(str, names)) if n in places), None)
+
+
+def _columns_of_header(columns: Columns, header: Sequence[str] | None, path: str) -> Columns:
+    """Returns the columns of a task whose files exist with several headers and without one.
+
+    Columns that the header names as usual are where it says, others where the task has them.
+
+    Raises:
+        ValueError: two columns would be the same.
+    """
+    header = header or ()
+    places = {name: place for place, name in reversed([*enumerate(tables.normalized(header))])}
+    found: dict[str, Any] = {}
+    for field, usual in USUAL_NAMES.items():
+        place, default = _place_of(usual, places), getattr(columns, field)
+        found[field] = default if place is None or default is None else place
+    used = [place for place in found.values() if place is not None]
+    if len(set(used)) < len(used):
+        raise ValueError(
+            f"{path}, line 1: the header {files.listed(header)} does not tell which columns have "
+            "the texts and the label. Name them text_a, text_b and label"
+        )
+    return Columns(**found)
+
+
+def _warn_of_unread_text(
+    path: str, asked: Columns, columns: Columns, header: Sequence[str] | None, row: Any
+) -> None:
+    """Logs a warning if a single text is read and another column of the row has text, too.
+
+    Args:
+        path: the file.
+        asked: the columns in the settings; whoever names a text knows the columns.
+        columns: the columns that are read.
+        header: the header, or None.
+        row: the first row, or an error.
+    """
+    is_asked = any(column is not None for column in (asked.text_a, asked.text_b))
+    if isinstance(row, BadRowError) or columns.text_b is not None or is_asked:
+        return
+    named = row if isinstance(row, dict) else dict(enumerate(row))
+    read = {columns.text_a, columns.guid}
+    read |= set(columns.label) if isinstance(columns.label, tuple) else {columns.label}
+    unread = [
+        name if header is None or not isinstance(name, int) else header[name]
+        for name, cell in named.items()
+        if name not in read and isinstance(cell, str) and len(find_words(cell)) > 1
+    ]
+    if unread:
+        logging.warning(
+            "%s: only one column is read as text, and there is text in %s, too. For pairs of "
+            "texts, pass --text_b_column=%s",
+            path,
+            files.listed(unread),
+            unread[0],
+        )
 
 
 def find_file(task: ClassificationTask, data_dir: str, split: str) -> tuple[Source, str]:
@@ -297,19 +441,16 @@ def read_examples(
     if first is None:
         raise ValueError(f"{path}: the file is empty")
     _, (line, row) = first
-    columns = source.columns
     header = row if _is_header(row, source) else None
-    if source.is_custom:
-        if isinstance(row, BadRowError):
-            raise ValueError(f"{path}, line {line}: {row}")
-        columns = _find_columns(columns, row, header, path, split == "test")
-        if is_logged:
-            logging.info("%s: reading the columns %s", path, columns)
+    columns = _columns_of(source, path, line, row, header, split == "test")
     if header:
         _refuse_example(header, columns, task, path)
-        rows: Iterator[tuple[int, tuple[int, Row | BadRowError]]] = numbered
-    else:
-        rows = itertools.chain([first], numbered)
+    head = [*itertools.islice(numbered, 1)] if header else [first]
+    if source.is_custom and is_logged:
+        logging.info("%s: reading the columns %s", path, columns)
+        for _, (_, row) in head:
+            _warn_of_unread_text(path, source.columns, columns, header, row)
+    rows = itertools.chain(head, numbered)
     examples = list(_File(task, split, source, columns, reports, header).examples(rows))
     if is_logged:
         reports.log()

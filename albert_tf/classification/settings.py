@@ -44,6 +44,12 @@ class CustomDataSettings(SettingsGroup):
     is_regression: bool = setting(
         False, "Take the labels of a custom task as numbers to predict.", decides=READING
     )
+    is_multi_label: bool = setting(
+        False,
+        "Predict any number of labels for each text of a custom task, whose label column has JSON "
+        "lists of labels, or whose label columns (separated by commas) have 0 or 1 for each label.",
+        decides=READING,
+    )
     labels: tuple[str, ...] = setting(
         (),
         "Labels of a custom task in the order of their ids, separated by commas; if not given, "

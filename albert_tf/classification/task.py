@@ -31,7 +31,12 @@ from albert_tf.finetuning.batching import Padding
 from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.sequences import TokenSequences
 from albert_tf.finetuning.task import Batch, FineTuningTask, Outputs, Split
-from albert_tf.heads import AlbertForClassification, classification_losses, regression_losses
+from albert_tf.heads import (
+    AlbertForClassification,
+    classification_losses,
+    multi_label_losses,
+    regression_losses,
+)
 from albert_tf.serving import graph_batches, saved_model, tflite
 from albert_tf.serving.graph_tokenizer import GraphTokenizer
 from albert_tf.tokenization import FullTokenizer, join, truncated_lengths
@@ -43,6 +48,8 @@ MIN_SEQ_LENGTH = 5  # [CLS] a [SEP] b [SEP]
 DEV_PREDICTIONS = "dev_predictions.tsv"
 DEV_COLUMNS = ("line", "guid", "label", "prediction")  # and one for each label, or the score
 SCORE = "score"
+MULTI_LABEL_COLUMNS = ("line", "guid", "labels", "predictions")  # both are JSON lists
+THRESHOLD = 0.5  # of the probability of a label in multi-label tasks
 # The outputs to collect, and their padding values.
 OUTPUTS = {"logits": 0.0, "probabilities": 0.0}
 
@@ -64,7 +71,8 @@ def _sequences(
             if number < LOGGED_EXAMPLES:
                 example = data.examples[number]
                 tokens = tokenizer.convert_ids_to_tokens(sequence[0])
-                logging.info("%s (%s): %s", example.guid, example.label, " ".join(tokens))
+                label = _as_list(example.labels) if data.task.is_multi_label else example.label
+                logging.info("%s (%s): %s", example.guid, label, " ".join(tokens))
             yield sequence
     if num_cut:
         logging.info(
@@ -77,11 +85,19 @@ def _sequences(
 
 
 def _label_ids(data: Examples[Example]) -> NDArray[Any]:
-    """Returns label ids, int32 [N], or numbers in regression, float32 [N]; 0 if unknown."""
+    """Returns label ids, int32 [N], or numbers in regression, float32 [N]; 0 if unknown.
+
+    In multi-label tasks, this is 1 for the labels of each example and 0 for others, int32 [N, K].
+    """
     if data.task.is_regression:
-        return np.array([float(example.label or 0) for example in data.examples], np.float32)
-    ids = {label: number for number, label in enumerate(data.task.labels)} | {None: 0}
-    return np.array([ids[example.label] for example in data.examples], np.int32)
+        return np.array([float(str(x.label or 0)) for x in data.examples], np.float32)
+    ids: dict[Any, int] = {label: number for number, label in enumerate(data.task.labels)}
+    if data.task.is_multi_label:
+        label_ids = np.zeros((len(data), len(ids)), np.int32)
+        for row, example in zip(label_ids, data.examples, strict=True):
+            row[[ids[label] for label in example.labels]] = 1
+        return label_ids
+    return np.array([(ids | {None: 0})[x.label] for x in data.examples], np.int32)
 
 
 def make_features(
@@ -148,6 +164,8 @@ class Classifier(FineTuningTask):
         self.labels = task.labels
         self.settings = settings
         self.name = tasks.REGRESSION if task.is_regression else tasks.CLASSIFICATION
+        if task.is_multi_label:
+            self.name = tasks.MULTI_LABEL
         self.config = config
         self.tokenizer = tokenizer
         self.selection_metric = task.selection_metric
@@ -182,27 +200,38 @@ class Classifier(FineTuningTask):
         """Returns the model with random weights."""
         task = self.task
         return AlbertForClassification(
-            self.config, task.num_labels, task.is_regression, self.settings.use_pooled_output
+            self.config,
+            task.num_labels,
+            task.is_regression,
+            self.settings.use_pooled_output,
+            task.is_multi_label,
         )
 
     def losses(self, outputs: Any, batch: Batch) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
         """Returns the losses, [B], and the training metric: the accuracy, or MSE in regression.
 
+        In multi-label tasks, the accuracy counts examples whose labels are all correct.
+
         Args:
             outputs: logits, float32 [B, K].
-            batch: has `label_ids`, [B].
+            batch: has `label_ids`, [B], or [B, K] in multi-label tasks.
         """
         labels = batch["label_ids"]
         if self.task.is_regression:
             losses = regression_losses(outputs[:, 0], labels)
             return losses, {"MSE": losses}
+        if self.task.is_multi_label:
+            hits = (outputs > 0) == (labels > 0)  # [B, K]
+            return multi_label_losses(outputs, labels), {"accuracy": tf.reduce_all(hits, axis=-1)}
         predictions = tf.argmax(outputs, axis=-1, output_type=labels.dtype)
         return classification_losses(outputs, labels), {"accuracy": predictions == labels}
 
     def predictions(self, outputs: Any) -> dict[str, tf.Tensor]:
         """Returns `logits` and `probabilities`, both [B, K]; both are the scores in regression."""
-        probabilities = outputs if self.task.is_regression else tf.nn.softmax(outputs)
-        return {"logits": outputs, "probabilities": probabilities}
+        if self.task.is_regression:
+            return {"logits": outputs, "probabilities": outputs}
+        squash = tf.nn.sigmoid if self.task.is_multi_label else tf.nn.softmax
+        return {"logits": outputs, "probabilities": squash(outputs)}
 
     def measure(self, split: Split, outputs: Outputs, batch_size: int) -> dict[str, float]:
         """Returns the metrics of the task; see `evaluate`."""
@@ -211,18 +240,21 @@ class Classifier(FineTuningTask):
     def measured_with(self, split: Split, batch_size: int, padding: Padding) -> tuple[Any, ...]:
         """Returns the metrics, the head, and the batch size that Google's program averages over."""
         task = self.task
-        metrics = (*task.metrics, task.is_regression, task.labels)
+        metrics = (*task.metrics, self.name, task.labels)
         return (*metrics, self.settings.use_pooled_output, batch_size)
 
     def result(self, outputs: Outputs) -> dict[str, Any]:
-        """Returns `label` and `probabilities` (label → probability), or `score` in regression."""
+        """Returns `label` and `probabilities` (label → probability), or `score` in regression.
+
+        In multi-label tasks, `labels` are those whose probability is above 0.5.
+        """
         row = outputs["probabilities"]  # [K]
         if self.task.is_regression:
             return {"score": row[0]}
-        return {
-            "label": self.labels[row.argmax()],
-            "probabilities": dict(zip(self.labels, row, strict=True)),
-        }
+        predicted: dict[str, Any] = {"label": self.labels[row.argmax()]}
+        if self.task.is_multi_label:
+            predicted = {"labels": _above_threshold(self.labels, row)}
+        return predicted | {"probabilities": dict(zip(self.labels, row, strict=True))}
 
     def write_evaluations(self, output_dir: str, evaluations: Sequence[Evaluation]) -> str:
         """Writes `eval_results.txt` and `best_trial.txt` like Google's program."""
@@ -271,10 +303,14 @@ class Classifier(FineTuningTask):
     def served_outputs(self, outputs: Any) -> dict[str, tf.Tensor]:
         """Returns `probabilities` [B, K] and `predictions` [B]; both are the scores in regression.
 
+        In multi-label tasks, `predictions` are 1 for each predicted label, int32 [B, K].
+
         `threshold`, the constant of `--threshold_to_export`, is only returned, not applied.
         """
         if self.task.is_regression:
             predictions = outputs[:, 0]
+        elif self.task.is_multi_label:
+            predictions = tf.cast(outputs > 0, tf.int32)
         else:
             predictions = tf.argmax(outputs, axis=-1, output_type=tf.int32)
         probabilities = self.predictions(outputs)["probabilities"]
@@ -323,7 +359,10 @@ class Classifier(FineTuningTask):
             )
 
     def _text_signatures(self, max_seq_length: int) -> dict[str, saved_model.TextSignature]:
-        """Returns the signature that takes texts and returns label names."""
+        """Returns the signature that takes texts and returns label names.
+
+        In multi-label tasks, these are [B, K], with "" for labels that are not predicted.
+        """
         if not self.settings.export_texts:
             return {}
         tokenizer = GraphTokenizer(self.tokenizer)
@@ -334,8 +373,11 @@ class Classifier(FineTuningTask):
             batch = tokenizer.pack(first, second, max_seq_length, length)
             logits = graph_batches.compute(model, batch, is_trimmed=length is None)
             served = self.served_outputs(logits)
-            if not self.task.is_regression:
-                served["labels"] = tf.gather(tf.constant(self.task.labels), served["predictions"])
+            names = tf.constant(self.task.labels)
+            if self.task.is_multi_label:
+                served["labels"] = tf.where(served["predictions"] > 0, names, "")
+            elif not self.task.is_regression:
+                served["labels"] = tf.gather(names, served["predictions"])
             return served
 
         inputs = saved_model.strings("text_a"), saved_model.strings("text_b")
@@ -350,13 +392,16 @@ def evaluate(
     Args:
         task: the task, which determines the metrics.
         logits: [N, K], or scores [N, 1] in regression, in the order of the file.
-        label_ids: [N].
+        label_ids: [N], or [N, K] in multi-label tasks.
         batch_size: see `metrics.loss_metrics`.
     """
     if task.is_regression:
         logits = logits[:, 0]  # [N]
-    predictions = logits if task.is_regression else logits.argmax(axis=1)
-    measured = metrics.compute_metrics(task.metrics, predictions, label_ids)
+    if task.is_multi_label:
+        measured = metrics.multi_label_metrics(logits > 0, label_ids, task.labels)
+    else:
+        predictions = logits if task.is_regression else logits.argmax(axis=1)
+        measured = metrics.compute_metrics(task.metrics, predictions, label_ids)
     losses = metrics.losses_of_examples(logits, label_ids)
     return measured | metrics.loss_metrics(losses, batch_size)
 
@@ -368,8 +413,8 @@ def write_predictions(
 
     * `test_results.tsv`, as in Google's program: one line per example, with the probabilities of
       the labels, or the score in regression;
-    * `submit_results.tsv`, as in Google's program: `index` and `prediction`; also under the name
-      that GLUE's leaderboard expects, such as `MRPC.tsv`;
+    * `submit_results.tsv`, as in Google's program: `index` and `prediction`, in multi-label tasks a
+      JSON list of labels; also under the name that GLUE's leaderboard expects, such as `MRPC.tsv`;
     * `<task>_predict.json` for CLUE: one JSON object per line, with `id` and `label`.
 
     Args:
@@ -407,7 +452,8 @@ def write_dev_predictions(
     """Writes `dev_predictions.tsv`, for error analysis.
 
     Each row describes an example: its line in the file, guid, label, prediction, and the
-    probabilities of the labels, or the score in regression.
+    probabilities of the labels, or the score in regression. In multi-label tasks, the true and the
+    predicted labels are JSON lists.
 
     Args:
         output_dir: an existing folder.
@@ -417,10 +463,12 @@ def write_dev_predictions(
     names = data.task.labels or (SCORE,)
     rows = probabilities.astype(np.float32)
     predictions = _predicted_labels(data, rows)
+    columns = MULTI_LABEL_COLUMNS if data.task.is_multi_label else DEV_COLUMNS
     with files.write_atomically(os.path.join(output_dir, DEV_PREDICTIONS)) as stream:
-        stream.write("\t".join((*DEV_COLUMNS, *names)) + "\n")
+        stream.write("\t".join((*columns, *names)) + "\n")
         for example, prediction, row in zip(data.examples, predictions, rows, strict=True):
-            cells = (example.line, example.guid, example.label, prediction, *row)
+            label = _as_list(example.labels) if data.task.is_multi_label else example.label
+            cells = (example.line, example.guid, label, prediction, *row)
             stream.write("\t".join(map(str, cells)) + "\n")
 
 
@@ -429,7 +477,8 @@ def read_dev_predictions(output_dir: str) -> tuple[list[str], list[tuple[str, st
 
     Returns:
         The labels of the task, and the label and the prediction of each example. Both are empty if
-        there is no such file, or if it is that of a regression or of token classification.
+        there is no such file, or if its examples do not have one label each: in regression,
+        multi-label tasks and token classification.
 
     Raises:
         ValueError: a row is damaged; the message names the line.
@@ -455,10 +504,23 @@ def read_dev_predictions(output_dir: str) -> tuple[list[str], list[tuple[str, st
 
 
 def _predicted_labels(data: Examples[Example], rows: NDArray[np.float32]) -> list[str]:
-    """Returns the most probable label of each example, or the score in regression."""
+    """Returns the most probable label of each example, or the score in regression.
+
+    In multi-label tasks, this is a JSON list of labels.
+    """
     if data.task.is_regression:
         return [str(score) for score in rows[:, 0]]
+    if data.task.is_multi_label:
+        return [_as_list(_above_threshold(data.task.labels, row)) for row in rows]
     return [data.task.labels[label] for label in rows.argmax(axis=1)]
+
+
+def _above_threshold(labels: Sequence[str], row: NDArray[np.float32]) -> list[str]:
+    return [label for label, x in zip(labels, row, strict=True) if x > THRESHOLD]
+
+
+def _as_list(labels: Sequence[str]) -> str:
+    return json.dumps(labels, ensure_ascii=False)
 
 
 def _clue_lines(

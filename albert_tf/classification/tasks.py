@@ -20,6 +20,7 @@ ENTAILMENT = ("entailment", "not_entailment")
 # The order of `output_weights` in Google's checkpoints of MNLI.
 INFERENCE = ("contradiction", "entailment", "neutral")
 
+MICRO_F1 = "micro_f1"
 Column = int | str
 JsonRow = dict[str, Any]
 
@@ -33,13 +34,14 @@ class Columns:
     Attributes:
         text_a: the first or only text; None to find it by the header.
         text_b: the second text; None if there is none.
-        label: the label; None if there is none, as in most test files.
+        label: the label; None if there is none, as in most test files. In a multi-label task, the
+            list of labels, or the columns that have 1 or 0 for each label.
         guid: id of the example; None for `<split>-<row number>`.
     """
 
     text_a: Column | None = None
     text_b: Column | None = None
-    label: Column | None = None
+    label: Column | tuple[Column, ...] | None = None
     guid: Column | None = None
 
 
@@ -78,6 +80,7 @@ class ClassificationTask:
             is read.
         labels: the labels, in the order of their ids; empty to read them from the training data.
         is_regression: whether labels are numbers, so that the model has a single output.
+        is_multi_label: whether an example has any number of labels, even none.
         metrics: keys of `metrics.METRICS`.
         selection_metric: the metric that selects the best checkpoint; larger is better.
         label_aliases: alternative spelling in the files → label.
@@ -105,6 +108,7 @@ class ClassificationTask:
     clue_fields: Mapping[str, str] | None = None
     group_size: int = 1
     skips_short_rows: bool = False
+    is_multi_label: bool = False
 
     @property
     def num_labels(self) -> int:

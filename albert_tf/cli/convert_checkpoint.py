@@ -35,9 +35,10 @@ from absl import logging
 
 from albert_tf import files
 from albert_tf.checkpoints import finding
-from albert_tf.config import AlbertConfig, is_hugging_face
+from albert_tf.config import AlbertConfig
 from albert_tf.sentence_objectives import SCOPE, SOP
 from albert_tf.settings import REQUIRED, SettingsGroup, setting
+from albert_tf.tasks import MULTIPLE_CHOICE
 
 if TYPE_CHECKING:
     from albert_tf.checkpoints.pretrained import ModelSource
@@ -240,34 +241,31 @@ def _with_vocabulary(settings: Settings, source: ModelSource) -> Settings:
     )
 
 
-def find_task(folder: str, config_file: str) -> dict[str, Any]:
+def find_task(folder: str) -> dict[str, Any]:
     """Returns the task that the input was fine-tuned for, as in `run.json`; {} if unknown.
 
-    The labels are read from the record next to the input, or else from `labels.txt` in an exported
-    model, or from `id2label` in a Hugging Face config.
+    The labels are read from the record or Hugging Face's config next to the input, or else from
+    `labels.txt` in an exported model.
 
     Raises:
         ValueError: one of these files is damaged, or the record has other labels than the model.
     """
-    from albert_tf.checkpoints import huggingface, run_record
+    from albert_tf.checkpoints import run_record
     from albert_tf.classification import tasks
     from albert_tf.token_classification.task import OUTSIDE, RAW, guess_tags
 
     task, path = run_record.read_details(folder, {})
+    labels = finding.read_labels(folder)
     if task:
         run_record.check_labels(folder, _labels_of(task), path)
-        return task
-    values = files.read_json(config_file)
-    labels = finding.read_labels(folder)
-    if OUTSIDE in labels and guess_tags(labels).scheme != RAW:
+    elif OUTSIDE in labels and guess_tags(labels).scheme != RAW:
         task = {"token_labels": labels}
     elif labels:
         task = {"labels": labels, "is_regression": False}
-    elif is_hugging_face(values):
-        task = huggingface.labels_from_hugging_face(values)
     if "token_labels" in task:
-        return task | {"tag_scheme": guess_tags(task["token_labels"]).scheme}
-    return task and {"task_name": tasks.CUSTOM_TASK, "folder": ""} | task
+        return {"tag_scheme": guess_tags(task["token_labels"]).scheme} | task
+    name = task.get("task_name") or tasks.CUSTOM_TASK
+    return task and {"folder": ""} | task | {"task_name": name}
 
 
 def _labels_of(task: dict[str, Any]) -> list[str]:
@@ -296,7 +294,7 @@ def _write(settings: Settings, source: ModelSource, model: AlbertForPretraining)
     if settings.output_format == "model_garden":
         tensors = _without_sentence_head(tensors)
     batch = _random_batch(config)
-    task = find_task(source.folder, source.config_file)
+    task = find_task(source.folder)
     is_merged = model.config.layout != config.layout
     if is_merged:
         before = _outputs(model, loading.read_weights(settings.input, model), batch)
@@ -386,11 +384,12 @@ def _write_hugging_face(
             "with sentence_objective=%s",
             model.sentence_objective,
         )
-    is_multiple_choice = "max_qa_length" in recorded  # of run_race.py
+    name = recorded.get(run_record.TASK, "")
+    if not name and "max_qa_length" in recorded:  # of run_race.py
+        name = MULTIPLE_CHOICE
     task = run_record.content(folder).get(run_record.TASK, {})
-    task = task | {"is_multiple_choice": is_multiple_choice}
     vocabulary = (settings.vocab_file, settings.spm_model_file, bool(settings.do_lower_case))
-    huggingface.save_hugging_face(folder, tensors, model.config, *vocabulary, task)
+    huggingface.save_hugging_face(folder, tensors, model.config, *vocabulary, task, name)
 
 
 def _write_tf_hub(

@@ -8,7 +8,7 @@ Shapes: N examples, K labels.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -73,6 +73,33 @@ def macro_f1_score(predictions: ArrayLike, label_ids: ArrayLike) -> float:
     return float(np.mean(_f1_of_each_label(matrix)[occurs]))
 
 
+def multi_label_metrics(
+    predictions: NDArray[np.bool_], label_ids: ArrayLike, labels: Sequence[str]
+) -> dict[str, float]:
+    """Returns the metrics of examples with any number of labels, all in [0, 1].
+
+    Args:
+        predictions: whether each label is predicted, [N, K].
+        label_ids: whether each label is true, [N, K].
+        labels: names of the K labels.
+
+    Returns:
+        `eval_accuracy`, the fraction of examples whose labels are all correct; `f1_<label>`;
+        `macro_f1`, the mean of these; and `micro_f1`, the F1 score of all pairs of example and
+        label. As in scikit-learn, 0/0 counts as 0.
+    """
+    actual = np.asarray(label_ids) > 0
+    hits = (predictions & actual).sum(axis=0)  # [K]
+    sizes = predictions.sum(axis=0) + actual.sum(axis=0)  # [K]
+    scores = 2 * hits / np.maximum(sizes, 1)  # [K]
+    return {
+        "eval_accuracy": float(np.mean((predictions == actual).all(axis=1))),
+        "micro_f1": float(2 * hits.sum() / max(sizes.sum(), 1)),
+        "macro_f1": float(np.mean(scores)),
+        **{f"f1_{label}": float(score) for label, score in zip(labels, scores, strict=True)},
+    }
+
+
 def matthews_correlation(predictions: ArrayLike, label_ids: ArrayLike) -> float:
     """Returns the Matthews correlation in [-1, 1], or 0 if undefined; Google's `matthew_corr`.
 
@@ -128,11 +155,14 @@ def losses_of_examples(logits: NDArray[Any], label_ids: NDArray[Any]) -> NDArray
 
     Args:
         logits: [N, K] for the cross-entropy, or scores [N] for the squared error.
-        label_ids: true ids or scores, [N].
+        label_ids: true ids or scores, [N]; or 0 or 1 for each label, [N, K], for the mean binary
+            cross-entropy.
     """
     precise = np.asarray(logits, np.float64)
     if precise.ndim == 1:
         return np.asarray((precise - label_ids) ** 2)
+    if label_ids.ndim == 2:
+        return np.asarray((np.logaddexp(0, precise) - precise * label_ids).mean(axis=1))
     shifted = precise - precise.max(axis=1, keepdims=True)
     log_sums = np.log(np.exp(shifted).sum(axis=1))
     return np.asarray(log_sums - shifted[np.arange(len(shifted)), label_ids], np.float64)

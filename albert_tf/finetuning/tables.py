@@ -12,7 +12,7 @@ import itertools
 import json
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from absl import logging
@@ -192,7 +192,16 @@ def _json_row(line: str) -> Row | BadRowError:
     try:
         return json_row(files.decode_json(line))
     except ValueError as error:
+        if line.lstrip().startswith("[") or line.strip() == "{":
+            return _not_json_lines("JSON over several lines")
         return BadRowError(f"expected a JSON object: {error}")
+
+
+def _not_json_lines(what: str) -> BadRowError:
+    return BadRowError(
+        f"{what}, expected one JSON object per line. Convert the file, for example with "
+        "`jq -c '.[]'` if it is an array"
+    )
 
 
 def json_row(value: object) -> Row | BadRowError:
@@ -201,6 +210,8 @@ def json_row(value: object) -> Row | BadRowError:
         return [value]
     if isinstance(value, dict):
         return value
+    if isinstance(value, list):
+        return _not_json_lines("a JSON array")
     return BadRowError(f"expected a JSON object or string, got {type(value).__name__}")
 
 
@@ -291,6 +302,25 @@ def text_cell(row: Row, column: Column) -> str:
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
         value = " ".join(value)
     return check_text(value, repr(column))
+
+
+def check_case(lines: Mapping[str, int], path: str, way_out: str = "") -> None:
+    """Raises ValueError if labels of a file differ only in case, which is usually a mistake.
+
+    Args:
+        lines: label → line where it occurs first.
+        path: the file.
+        way_out: what else to do about it than to correct the labels.
+    """
+    spelled: dict[str, str] = {}
+    for label, line in sorted(lines.items(), key=lambda item: item[1]):
+        other = spelled.setdefault(label.casefold(), label)
+        if other != label:
+            raise ValueError(
+                f"{path}: the labels {files.shown(other)} (line {lines[other]}) and "
+                f"{files.shown(label)} (line {line}) differ only in case. Correct them"
+                + (f", {way_out}" if way_out else "")
+            )
 
 
 def check_name(value: Any, what: str) -> str:

@@ -1,8 +1,9 @@
 """Determines the task, labels and training settings of a model from the files in its folder.
 
 The folder is the output directory of one of the programs, which record their task, or any folder
-that `from_pretrained` accepts, such as a released archive. There, the head in the checkpoint
-identifies most tasks; labels and settings that earlier versions recorded distinguish the others.
+that `from_pretrained` accepts, such as a released archive. `run_record` reads the record of a run,
+or Hugging Face's `config.json`. Without either, the head in the checkpoint identifies most tasks;
+labels and settings that earlier versions recorded distinguish the others.
 """
 
 from __future__ import annotations
@@ -21,7 +22,14 @@ from albert_tf.checkpoints.pretrained import (
 from albert_tf.classification import custom
 from albert_tf.classification.tasks import ClassificationTask
 from albert_tf.settings import SettingsGroup, describe
-from albert_tf.tasks import CLASSIFICATION, EMBEDDINGS, MULTIPLE_CHOICE, REGRESSION, TaskSpec
+from albert_tf.tasks import (
+    CLASSIFICATION,
+    EMBEDDINGS,
+    MULTI_LABEL,
+    MULTIPLE_CHOICE,
+    REGRESSION,
+    TaskSpec,
+)
 from albert_tf.token_classification.task import Tags, remembered_tags
 from albert_tf.tokenization import FullTokenizer
 from albert_tf.training.settings import RunSettings
@@ -101,7 +109,10 @@ class ModelFolder:
         if wanted is None:
             return self._trained_task() or EMBEDDINGS
         spec = tasks.get(wanted)
-        if not self._has_head_of(spec):
+        recorded = run_record.read_task(self.records)
+        # Several tasks have a head of the same name.
+        is_other = spec.make_task is not None and recorded not in ("", spec.name)
+        if is_other or not self._has_head_of(spec):
             trained = self._trained_task() or "no task"
             raise ValueError(
                 f"{self.path} has no head for the task {wanted}: it was fine-tuned for {trained}"
@@ -155,22 +166,23 @@ class ModelFolder:
         """
         recorded = custom.read_task(self.records)
         is_regression = task == REGRESSION
+        name, labels = "", tuple(map(str, range(0 if is_regression else self.shapes[HEAD][0])))
         if recorded is not None and recorded.is_regression == is_regression:
+            name, labels = recorded.task_name, recorded.labels
             if not is_regression:
-                self._check_count(recorded.labels)
-            return ClassificationTask(
-                recorded.task_name, recorded.folder, {}, recorded.labels, recorded.is_regression
-            )
-        count = 0 if is_regression else self.shapes[HEAD][0]
-        return ClassificationTask("", "", {}, tuple(map(str, range(count))), is_regression)
+                self._check_count(labels)
+        is_multi_label = task == MULTI_LABEL
+        return ClassificationTask(
+            name, "", {}, labels, is_regression=is_regression, is_multi_label=is_multi_label
+        )
 
     def _check_count(self, labels: Sequence[str]) -> None:
         """Raises ValueError unless there are as many labels as outputs of the model."""
         count = self.shapes[HEAD][0]
         if len(labels) != count:
             raise ValueError(
-                f"{self.records}/{run_record.FILE} lists {len(labels)} labels, and the model has "
-                f"{count} outputs: they do not belong together"
+                f"{self.records}: its {run_record.FILE} or config.json lists {len(labels)} labels, "
+                f"and the model has {count} outputs: they do not belong together"
             )
 
     def tags(self) -> Tags:
@@ -182,7 +194,7 @@ class ModelFolder:
         tags = remembered_tags(self.records)
         if tags is None:
             raise ValueError(
-                f"{self.records}/{run_record.FILE} does not list the labels of the tokens"
+                f"{self.records} has no {run_record.FILE} or config.json with labels of tokens"
             )
         self._check_count(tags.labels)
         return tags

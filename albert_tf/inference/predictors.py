@@ -52,10 +52,12 @@ from albert_tf.squad.task import QuestionAnswering
 from albert_tf.token_classification.task import (
     Sentence,
     TokenClassifier,
+    cut,
     find_spans,
+    join_tokens,
     make_features,
 )
-from albert_tf.tokenization import find_words, split_pairs
+from albert_tf.tokenization import split_pairs
 
 # If the folder does not record them.
 BATCH_SIZE = 32
@@ -138,8 +140,9 @@ def load_predictor(
     Args:
         folder: the output directory of one of the programs, a released archive, or any other folder
             that `from_pretrained` accepts; a checkpoint in it; or the name of a downloaded model.
-        task: "classification", "regression", "token_classification", "multiple_choice", "spans",
-            "answerable_spans", "fill_mask", "embeddings", or a registered task of your own.
+        task: "classification", "multi_label_classification", "regression", "token_classification",
+            "multiple_choice", "spans", "answerable_spans", "fill_mask", "embeddings", or a
+            registered task of your own.
             Default: the task that the model was fine-tuned for, or else "embeddings".
         batch_size: number of sequences per batch; defaults to `predict_batch_size` of the run that
             trained the model, or else to 32.
@@ -208,6 +211,7 @@ class TextPredictor(abc.ABC):
         model: the model.
         tokenizer: the tokenizer of the model.
         max_seq_length: the maximum of S.
+        num_truncated: number of texts so far that were longer, and of which only a part was read.
         outputs: name of each output of `step` → padding value for outputs whose width differs
             between batches, as in `FineTuningTask`.
     """
@@ -237,6 +241,7 @@ class TextPredictor(abc.ABC):
             self.max_seq_length, recorded.get("pad_to_multiple") or PAD_TO_MULTIPLE
         )
         self._predictor: Predictor | None = None
+        self.num_truncated = 0
 
     @staticmethod
     def parse(row: Row) -> Any:
@@ -255,6 +260,25 @@ class TextPredictor(abc.ABC):
     @abc.abstractmethod
     def step(self, batch: Mapping[str, tf.Tensor]) -> Mapping[str, tf.Tensor]:
         """Returns the `outputs` of a batch, name → [B, …]."""
+
+    def sequences(
+        self, texts: Texts, pairs: str | Sequence[str] | None = None
+    ) -> list[tuple[list[int], int]]:
+        """Returns the token sequences of texts, and counts those that are truncated.
+
+        Args:
+            texts: as in `TaskPredictor`.
+            pairs: as in `TaskPredictor`.
+        """
+        firsts, seconds = split_pairs(texts, pairs)
+        limit = self.max_seq_length
+        rows = self.tokenizer.sequences(firsts, seconds, limit + 1)  # shows what is too long
+        too_long = [number for number, (ids, _) in enumerate(rows) if len(ids) > limit]
+        self.num_truncated += len(too_long)
+        for number in too_long:
+            texts, pairs = firsts[number], seconds[number]
+            (rows[number],) = self.tokenizer.sequences(texts, pairs, limit)
+        return rows
 
     def compute(self, features: Features) -> Outputs:
         """Returns the `outputs` of N features, name → [N, …], in their order."""
@@ -346,7 +370,7 @@ class TaskPredictor(FineTunedPredictor):
         Raises:
             ValueError: an input is not a string.
         """
-        sequences = self.tokenizer.sequences(texts, pairs, self.max_seq_length)
+        sequences = self.sequences(texts, pairs)
         if not sequences:
             return []
         results = self._task.results(self.compute(TokenSequences.pack(sequences, {})))
@@ -360,7 +384,9 @@ class TextClassifier(TaskPredictor):
         classify([("你多大了", "你几岁"), ("天气好", "天气不好")])
 
     A result is a dict of `label` and `probabilities` (label → probability), or of `score` in
-    regression.
+    regression. A model with any number of labels returns `labels`, those above 0.5, in place of
+    `label`. Labels of a model that transformers saved have the names that its `pipeline` returns,
+    such as "LABEL_0" if it was trained without names.
     """
 
     def make_task(self, model_folder: ModelFolder, settings: Any) -> Classifier:
@@ -375,8 +401,9 @@ class TokenTagger(FineTunedPredictor):
         tag = albert_tf.load_predictor("ner_model/")
         tag("U.N. official Ekeus heads for Baghdad.")
 
-    The tokens of a string are its words; Chinese characters and punctuation around words are
-    separate tokens. A list of strings is used as the tokens of one text. A result is a dict of
+    The tokens of a string are its words, where Chinese characters and punctuation around words are
+    separate tokens. For a model that was trained with characters as tokens, they are its characters
+    without spaces. A list of strings is used as the tokens of one text. A result is a dict of
     `tokens`, `labels`, `scores` (the probabilities of the labels) and `spans`. A span is a dict of
     `type`, `text` and, for strings, `begin` and `end` (character offsets).
     """
@@ -412,7 +439,9 @@ class TokenTagger(FineTunedPredictor):
         if not rows:
             return []
         words = [
-            find_words(row) if isinstance(row, str) else [(word, -1) for word in row]
+            cut(row, self._task.tags.units)
+            if isinstance(row, str)
+            else [(word, -1) for word in row]
             for row in rows
         ]
         sentences = [
@@ -448,7 +477,7 @@ class TokenTagger(FineTunedPredictor):
                 stop = words[end - 1][1] + len(words[end - 1][0])
                 place = {"text": text[begin:stop], "begin": begin, "end": stop}
             else:
-                place = {"text": " ".join(text[first:end])}
+                place = {"text": join_tokens(text[first:end], self._task.tags.units)}
             spans.append({"type": kind, **place})
         return spans
 
@@ -459,6 +488,7 @@ class ChoiceAnswerer(FineTunedPredictor):
         choose = albert_tf.load_predictor("race_model/")
         choose("The river was wider.", "The river is _ now.", ["narrower", "colder"])
 
+    Lists of passages, questions and options are answered by a list of results.
     The result is a dict of `prediction` (zero-based index), `answer` (the option) and
     `probabilities`.
     """
@@ -472,15 +502,33 @@ class ChoiceAnswerer(FineTunedPredictor):
         """Returns the results of questions."""
         return self.choose(inputs)
 
-    def __call__(self, passage: str, question: str, options: Sequence[str]) -> Result:
-        """Returns the result of one question.
+    def __call__(
+        self,
+        passage: str | Sequence[str],
+        question: str | Sequence[str],
+        options: Sequence[str] | Sequence[Sequence[str]],
+    ) -> Any:
+        """Returns the result of each question, in input order; for a single one, its result alone.
 
         Args:
-            passage: the text that the question is about.
-            question: the question, in which "_" stands for the option; may be "".
-            options: two or more options.
+            passage: the text that the question is about; or a list of them.
+            question: the question, in which "_" stands for the option; may be "". Or a list.
+            options: two or more options; or a list of them for each question.
+
+        Raises:
+            ValueError: the lists have different lengths, or hold other values.
         """
-        return self.choose([Question("", passage, question, tuple(options), None)])[0]
+        passages, questions = split_pairs(passage, question)
+        rows: Sequence[Any] = [options] if isinstance(passage, str) else options
+        if len(rows) != len(passages) or any(isinstance(row, str) for row in rows):
+            raise ValueError(f"{len(passages)} passages: expected a list of options for each")
+        results = self.choose(
+            [
+                Question("", text, asked, tuple(row), None)
+                for text, asked, row in zip(passages, questions, rows, strict=True)
+            ]
+        )
+        return results[0] if isinstance(passage, str) else results
 
     def choose(self, questions: Sequence[Question]) -> list[Result]:
         """Returns the result of each question, in input order."""
@@ -533,9 +581,25 @@ class SpanAnswerer(FineTunedPredictor):
         """Returns the results of pairs (question, context)."""
         return self.answer(inputs)
 
-    def __call__(self, question: str, context: str) -> Result:
-        """Returns the result of one question."""
-        return self.answer([(question, context)])[0]
+    def __call__(
+        self,
+        questions: str | Sequence[str] | Sequence[Sequence[str]],
+        contexts: str | Sequence[str] | None = None,
+    ) -> Any:
+        """Returns the result of each question, in input order; for a string, its result alone.
+
+        Args:
+            questions: a question, a list of questions, or a list of pairs (question, context).
+            contexts: the context, or one for each of `questions`.
+
+        Raises:
+            ValueError: an input is not a string, or there is no context.
+        """
+        pairs = list(zip(*split_pairs(questions, contexts), strict=True))
+        if contexts is None and not all(context for _, context in pairs):
+            raise ValueError("expected a context for each question, got none")
+        results = self.answer(pairs)
+        return results[0] if isinstance(questions, str) else results
 
     def answer(self, questions: Sequence[tuple[str, str]]) -> list[Result]:
         """Returns the result of each pair (question, context), in input order."""
@@ -607,7 +671,7 @@ class Embedder(TextPredictor):
             texts: a text, a list of texts, or a list of pairs of texts.
             pairs: the second text of the pair, or one for each of `texts`.
         """
-        sequences = self.tokenizer.sequences(texts, pairs, self.max_seq_length)
+        sequences = self.sequences(texts, pairs)
         if not sequences:
             return np.zeros((0, self.model.config.hidden_size), np.float32)
         rows = self.compute(TokenSequences.pack(sequences, {}))["embedding"]
@@ -695,6 +759,7 @@ class MaskFiller(TextPredictor):
             ids.append(self.tokenizer.mask_id)
             ids += self._without_space(part_ids) if is_glued else part_ids
         room = self.max_seq_length - 2
+        self.num_truncated += len(ids) > room
         # If the text is too long, keep a window with the masks in the middle.
         begin = max(min((places[0] + places[-1] + 1 - room) // 2, len(ids) - room), 0)
         if places[0] < begin or places[-1] >= begin + room:

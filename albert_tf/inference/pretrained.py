@@ -37,8 +37,9 @@ def from_pretrained(
             downloaded model (see `download`). In the folder of a run, `model.ckpt-best` is used, or
             else the newest checkpoint; in an `--export_dir`, the newest export.
         task: what the model is for: "embeddings" for an `AlbertEncoder`, "pretraining" for an
-            `AlbertForPretraining`; for a head, "classification", "regression", "multiple_choice",
-            "spans", "answerable_spans", "token_classification" or a registered task of your own.
+            `AlbertForPretraining`; for a head, "classification", "multi_label_classification",
+            "regression", "multiple_choice", "spans", "answerable_spans", "token_classification" or
+            a registered task of your own.
             Default: the task that the folder was fine-tuned for, or else "embeddings".
         num_labels: number of labels; defaults to that of the head in the checkpoint.
         config_file: the config; defaults to the one in the folder.

@@ -70,6 +70,12 @@ def run(settings: Settings) -> Iterator[Result]:
                 _write(settings.embeddings_file, predictor, shown)
         else:
             yield from _predict(predictor, shown)
+        if predictor.num_truncated:
+            logging.warning(
+                "%d texts are longer than max_seq_length=%d: only a part of each was read",
+                predictor.num_truncated,
+                predictor.max_seq_length,
+            )
 
 
 def read_inputs(settings: Settings, parse: Callable[[Row], Any]) -> Iterator[Block]:

@@ -22,7 +22,13 @@ from albert_tf.checkpoints.names import (
 from albert_tf.checkpoints.run_record import TrainedWith
 from albert_tf.classification import custom
 from albert_tf.classification.tasks import ClassificationTask
-from albert_tf.tasks import CLASSIFICATION, REGRESSION, TOKEN_CLASSIFICATION, TaskSpec
+from albert_tf.tasks import (
+    CLASSIFICATION,
+    MULTI_LABEL,
+    REGRESSION,
+    TOKEN_CLASSIFICATION,
+    TaskSpec,
+)
 from albert_tf.token_classification.task import guess_tags, tags_entry
 from albert_tf.tokenization import FullTokenizer
 from albert_tf.training.session import CONFIG_NAME
@@ -178,13 +184,13 @@ def _find_spec(model: Any) -> TaskSpec:
         raise ValueError(
             f"cannot save a {type(model).__name__}: expected one of {', '.join(heads)}"
         )
-    # Regression is classification with more arguments.
+    # Regression and classification with several labels have more arguments than classification.
     return max(fitting, key=lambda spec: len(spec.head_arguments))
 
 
 def _check_labels(model: Any, spec: TaskSpec, labels: Sequence[str] | None) -> tuple[str, ...]:
     """Returns the names of the outputs; () for a task without labels."""
-    if spec.name not in (CLASSIFICATION, TOKEN_CLASSIFICATION):
+    if spec.name not in (CLASSIFICATION, MULTI_LABEL, TOKEN_CLASSIFICATION):
         if labels is not None:
             raise ValueError(f"labels={list(labels)}: a {type(model).__name__} has none")
         return ()
@@ -238,7 +244,7 @@ def _task_entry(spec: TaskSpec, labels: tuple[str, ...]) -> dict[str, Any]:
     """Returns what the fine-tuning programs record of a task; {} if nothing."""
     if spec.name == TOKEN_CLASSIFICATION:
         return tags_entry(guess_tags(labels))
-    if spec.name in (CLASSIFICATION, REGRESSION):
+    if spec.name in (CLASSIFICATION, MULTI_LABEL, REGRESSION):
         is_regression = spec.name == REGRESSION
         return custom.task_entry(
             ClassificationTask(custom.CUSTOM_TASK, "", {}, labels, is_regression)

@@ -91,7 +91,8 @@ def _label(value: Any, options: Sequence[str]) -> int:
             number = ord(value) - ord("A")
         elif value.isdecimal():
             number = int(value)
-        elif options.count(value) == 1:
+        is_index = isinstance(number, int) and number < len(options)
+        if not is_index and options.count(value) == 1:
             number = options.index(value)
     if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < len(options):
         last = chr(ord("A") + min(len(options), 26) - 1)
@@ -100,6 +101,19 @@ def _label(value: Any, options: Sequence[str]) -> int:
             f"{len(options) - 1} or A to {last}"
         )
     return number
+
+
+def _refuse_ambiguous(value: Any, number: int, options: Sequence[str]) -> None:
+    """Raises BadRowError if a label is the index or letter of one option, and the text of another.
+
+    RACE has letters only, so that this is a question for custom tasks.
+    """
+    if isinstance(value, str) and value in options and options[number] != value:
+        raise BadRowError(
+            f"label {files.shown(value)} is the index or letter of option {number}, "
+            f"{files.shown(options[number])}, and the text of option {options.index(value)}. Write "
+            f"the index as a number: {number} or {options.index(value)}"
+        )
 
 
 def _questions_of_article(
@@ -228,6 +242,7 @@ def parse_question(row: Any, split: str, line: int) -> Question:
     label = None
     if split != "test" or row.get("label") is not None:
         label = _label(tables.cell(row, "label"), options)
+        _refuse_ambiguous(row["label"], label, options)
     example_id = tables.check_text(str(row.get("id", f"{split}-{line - 1}")), "'id'")
     level = str(row.get("level", ""))
     if level:

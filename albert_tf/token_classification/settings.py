@@ -48,7 +48,7 @@ class ColumnSettings(SettingsGroup):
         AUTO,
         "Tagging scheme of the labels; auto detects it, and raw takes every token with a label "
         "other than O as a span of its own.",
-        choices=(AUTO, "iob1", "iob2", "bioes", "bmes", RAW),
+        choices=(AUTO, "iob1", "iob2", "bioes", "bilou", "bmes", "bmewo", RAW),
         decides=READING,
     )
 

@@ -5,7 +5,7 @@ and at the end `TokenClassifier`, which the fine-tuning engine calls. A custom t
 file, a settings class and a script of ten lines.
 
 Files have one token per line, with the token in the first column and its label in the last one, and
-blank lines between sentences. In Chinese, a token is a character:
+blank lines between sentences. In Chinese, a token is often a character:
 
     U.N.      B-ORG
     official  O
@@ -41,7 +41,7 @@ from albert_tf.heads import AlbertForTokenClassification, classification_losses
 from albert_tf.serving import graph_batches, graph_words, saved_model
 from albert_tf.serving.graph_tokenizer import GraphTokenizer
 from albert_tf.token_classification.settings import AUTO, RAW, Settings
-from albert_tf.tokenization import FullTokenizer
+from albert_tf.tokenization import FullTokenizer, find_words, is_cjk, word_kind
 from albert_tf.training.evaluation import Evaluation
 
 EXTENSIONS = (".txt", ".conll", ".tsv")
@@ -50,7 +50,20 @@ DEV_PREDICTIONS = "dev_predictions.tsv"
 TEST_PREDICTIONS = "test_predictions.tsv"
 OUTSIDE = "O"  # the label of tokens outside of spans
 # Tagging scheme → the first letters of its other labels.
-LETTERS = {"iob2": set("BI"), "iob1": set("BI"), "bioes": set("BIES"), "bmes": set("BMES")}
+LETTERS = {
+    "iob2": set("BI"),
+    "iob1": set("BI"),
+    "bioes": set("BIES"),  # also called IOBES
+    "bilou": set("BILU"),  # also called BIOUL and BILUO
+    "bmes": set("BMES"),
+    "bmewo": set("BMEW"),
+}
+_INSIDE = set("BIM")  # after these letters, a span may go on
+_CONTINUING = set("IMEL")  # with one of these
+_LIKE_TAG = re.compile("[A-Z][-_].+")
+# How tokens were cut from text.
+WORDS = "words"
+CHARACTERS = "characters"
 MAX_LABELS = 1000  # more indicate a wrong column
 MIN_SEQ_LENGTH = 3  # [CLS] a [SEP]
 LOGGED_SENTENCES = 5
@@ -193,10 +206,13 @@ class Tags:
     Attributes:
         labels: the labels, in the order of their ids.
         scheme: how labels mark spans: a key of LETTERS, or RAW.
+        units: what the tokens of the training data are, and so the tokens of raw text: WORDS as
+            those of `find_words`, or CHARACTERS.
     """
 
     labels: tuple[str, ...]
     scheme: str
+    units: str = WORDS
 
 
 def recognize_tags(train: Examples[Sentence], scheme: str = AUTO) -> Tags:
@@ -217,21 +233,81 @@ def recognize_tags(train: Examples[Sentence], scheme: str = AUTO) -> Tags:
             f"{train.path}: {len(labels)} different labels ({', '.join(labels[:10])}), expected 2 "
             f"to {MAX_LABELS}. {advice}"
         )
+    units = find_units(train)
     if scheme == RAW:
-        return Tags(labels, RAW)
+        return Tags(labels, RAW, units)
+    tables.check_case(lines, train.path)
     tried = [scheme] if scheme != AUTO else list(LETTERS)
     strange = {name: _labels_outside_of(name, labels) for name in tried}
     fitting = next((name for name in tried if not strange[name]), None)
     if fitting is None:
         label = min(strange.values(), key=len)[0]
+        if not any(map(_LIKE_TAG.fullmatch, labels)):
+            advice += (
+                " If labels do not mark spans (for example, parts of speech), set --tag_scheme=raw."
+            )
         raise ValueError(
             f"{train.path}, line {lines[label]}: label {files.shown(label)} does not belong to the "
-            f"scheme {' or '.join(tried)}. {advice} If labels do not mark spans (for example, "
-            "parts of speech), set --tag_scheme=raw."
+            f"scheme {' or '.join(tried)}. {advice}"
         )
     if scheme == AUTO and fitting == "iob2" and _has_iob1(train):
         fitting = "iob1"
-    return Tags(labels, fitting)
+    if units == WORDS:
+        _warn_of_other_words(train)
+    return Tags(labels, fitting, units)
+
+
+def _warn_of_other_words(train: Examples[Sentence]) -> None:
+    """Logs how many tokens are none of the words that raw text is cut into."""
+    counts = Counter(token for sentence in train.examples for token in sentence.tokens)
+    others = {x: count for x, count in counts.items() if find_words(x) != [(x, 0)]}
+    if others:
+        logging.warning(
+            "%s: %d of %d tokens, such as %s, are cut otherwise in raw text. Pass tokens to the "
+            "model instead",
+            train.path,
+            sum(others.values()),
+            counts.total(),
+            files.listed(others),
+        )
+
+
+def find_units(train: Examples[Sentence]) -> str:
+    """Returns WORDS or CHARACTERS, by what letters and digits next to each other are.
+
+    A Chinese character is a token in both. Evidence of words are tokens of several characters;
+    evidence of characters are neighbors of one letter or digit each, such as 1 9 8 7.
+    """
+    num_words = num_characters = 0
+    for sentence in train.examples:
+        single = [len(token) == 1 for token in sentence.tokens]
+        num_words += single.count(False)
+        in_word = [
+            is_single and word_kind(token) == "a"
+            for token, is_single in zip(sentence.tokens, single, strict=True)
+        ]
+        num_characters += sum(map(bool.__and__, in_word, in_word[1:]))
+    return WORDS if num_words > num_characters else CHARACTERS
+
+
+def cut(text: str, units: str) -> list[tuple[str, int]]:
+    """Returns the tokens of raw text, and the index of the first character of each."""
+    if units == CHARACTERS:
+        return [(char, place) for place, char in enumerate(text) if not char.isspace()]
+    return find_words(text)
+
+
+def join_tokens(tokens: Sequence[str], units: str) -> str:
+    """Returns the text of tokens: with spaces between words, but not beside Chinese characters.
+
+    >>> join_tokens(["New", "York"], WORDS), join_tokens(["北", "京"], WORDS)
+    ('New York', '北京')
+    """
+    text = ""
+    for token in tokens:
+        is_spaced = text and units == WORDS and not (is_cjk(text[-1]) or is_cjk(token[:1] or " "))
+        text += f" {token}" if is_spaced else token
+    return text
 
 
 def _labels_outside_of(scheme: str, labels: Sequence[str]) -> list[str]:
@@ -282,16 +358,18 @@ def remembered_tags(folder: str) -> Tags | None:
         ValueError: the file is corrupt, was written by another program, or has other labels than
             the model.
     """
-    fields = {"token_labels": list[str], "tag_scheme": str}
-    recorded, path = run_record.read_details(folder, fields)
+    recorded, path = run_record.read_details(folder, {"token_labels": list[str]})
     if not recorded:
         return None
-    if recorded["tag_scheme"] not in (*LETTERS, RAW):
+    labels = recorded["token_labels"]
+    scheme = recorded.get("tag_scheme") or guess_tags(labels).scheme
+    units = recorded.get("token_units", WORDS)
+    if scheme not in (*LETTERS, RAW) or units not in (WORDS, CHARACTERS):
         raise ValueError(
-            f"{path}: unknown tag_scheme {recorded['tag_scheme']!r}; move the file away"
+            f"{path}: unknown tag_scheme {scheme!r} or token_units {units!r}; move the file away"
         )
-    run_record.check_labels(folder, recorded["token_labels"], path)
-    return Tags(tuple(recorded["token_labels"]), recorded["tag_scheme"])
+    run_record.check_labels(folder, labels, path)
+    return Tags(tuple(labels), scheme, units)
 
 
 def remember_tags(folder: str, tags: Tags) -> None:
@@ -301,7 +379,7 @@ def remember_tags(folder: str, tags: Tags) -> None:
 
 def tags_entry(tags: Tags) -> dict[str, Any]:
     """Returns what is recorded of the tags."""
-    return {"token_labels": tags.labels, "tag_scheme": tags.scheme}
+    return {"token_labels": tags.labels, "tag_scheme": tags.scheme, "token_units": tags.units}
 
 
 # Spans and metrics
@@ -310,8 +388,8 @@ def tags_entry(tags: Tags) -> dict[str, Any]:
 def find_spans(labels: Sequence[str | None], scheme: str = AUTO) -> list[Span]:
     """Returns the spans of a sentence by the rules of conlleval, which cover all schemes.
 
-    After B, I or M, a span is continued by I, M or E of the same type. Any other label but O starts
-    a new span, so that invalid label sequences also define spans.
+    After B, I or M, a span is continued by I, M, E or L of the same type. Any other label but O
+    starts a new span, so that invalid label sequences also define spans.
 
     Args:
         labels: the label of each token.
@@ -329,7 +407,7 @@ def find_spans(labels: Sequence[str | None], scheme: str = AUTO) -> list[Span]:
         if scheme == RAW and label != OUTSIDE:
             letter = "S"
             kind = str(label)
-        is_continued = last_letter in set("BIM") and letter in set("IME") and kind == last_kind
+        is_continued = last_letter in _INSIDE and letter in _CONTINUING and kind == last_kind
         if not is_continued:
             if last_letter != OUTSIDE:
                 spans.append((last_kind, begin, place))
@@ -631,7 +709,8 @@ class TokenClassifier(FineTuningTask):
     ) -> None:
         """Writes a SavedModel, with `labels.txt` beside the vocabulary.
 
-        Its signature `texts` takes texts, and `words` takes texts that are split into words.
+        Its signature `words` takes texts that are split into tokens; `texts` takes texts, unless
+        the tokens of the training data are characters.
         """
         labels = "".join(f"{label}\n" for label in self.tags.labels).encode()
         saved_model.export_saved_model(
@@ -674,14 +753,15 @@ class TokenClassifier(FineTuningTask):
         def tag_words(model: Any, words: tf.Tensor) -> dict[str, tf.Tensor]:
             return tag(model, tf.RaggedTensor.from_tensor(words, padding=""))
 
-        return {
-            saved_model.TEXT_SIGNATURE: saved_model.TextSignature(
-                (saved_model.strings("texts"),), resources, tag_texts
-            ),
-            WORD_SIGNATURE: saved_model.TextSignature(
-                (saved_model.strings("words", rank=2),), resources, tag_words
-            ),
+        texts, words = saved_model.strings("texts"), saved_model.strings("words", rank=2)
+        signatures = {
+            WORD_SIGNATURE: saved_model.TextSignature((words,), resources, tag_words),
         }
+        if self.tags.units == WORDS:  # as `WordSplitter` cuts texts
+            signatures[saved_model.TEXT_SIGNATURE] = saved_model.TextSignature(
+                (texts,), resources, tag_texts
+            )
+        return signatures
 
 
 def write_predictions(

@@ -197,7 +197,10 @@ def warn_of_vocabulary(run: RunSettings, entries: int, vocab_size: int) -> None:
         vocab_size: `vocab_size` of the model's config.
     """
     folder = weights_folder(run)
-    if folder is None or entries == vocab_size or run_record.read(folder) is not None:
+    if folder is None or entries == vocab_size:
+        return
+    recorded = run_record.read(folder)
+    if recorded is not None and run_record.VOCABULARY in recorded.identity:
         return
     logging.warning(
         "The vocabulary has %d entries, but the model has vocab_size=%d. A pre-trained model is "

@@ -17,7 +17,6 @@ from albert_tf import ops
 from albert_tf.checkpoints import huggingface, loading
 from albert_tf.checkpoints.huggingface import (
     config_to_hugging_face,
-    labels_from_hugging_face,
     save_hugging_face,
     to_hugging_face,
 )
@@ -103,71 +102,6 @@ def test_the_heads_determine_the_class(heads, architecture):
     assert len(written) == len(tensors)
     if "output_weights" in heads:
         np.testing.assert_array_equal(written["classifier.weight"], tensors["output_weights"])
-
-
-@pytest.mark.parametrize(
-    ("task", "expected"),
-    [
-        (
-            {"labels": ["no", "可"], "is_regression": False},
-            {
-                "architectures": ["AlbertForSequenceClassification"],
-                "id2label": {"0": "no", "1": "可"},
-                "label2id": {"no": 0, "可": 1},
-                "problem_type": "single_label_classification",
-            },
-        ),
-        (
-            {"labels": [], "is_regression": True},
-            {
-                "architectures": ["AlbertForSequenceClassification"],
-                "id2label": {"0": "LABEL_0"},
-                "label2id": {"LABEL_0": 0},
-                "problem_type": "regression",
-            },
-        ),
-        (
-            {"token_labels": ["B-LOC", "I-LOC", "O"]},
-            {
-                "architectures": ["AlbertForTokenClassification"],
-                "id2label": {"0": "B-LOC", "1": "I-LOC", "2": "O"},
-                "label2id": {"B-LOC": 0, "I-LOC": 1, "O": 2},
-            },
-        ),
-    ],
-)
-def test_label_names_are_converted_both_ways(task, expected):
-    size = len(expected["id2label"])
-    tensors = random_arrays({"output_weights": (size, 12), "output_bias": (size,)})
-    recorded = {"task_name": "tsv", "folder": "", **task, "tag_scheme": "iob2"}
-    values = config_to_hugging_face(SHARED, tensors, recorded)
-    assert values == config_to_hugging_face(SHARED, {}) | expected
-    assert labels_from_hugging_face(values) == task
-
-
-def test_a_head_for_multiple_choice_has_no_labels():
-    tensors = random_arrays({"output_weights": (1, 12), "output_bias": (1,)})
-    values = config_to_hugging_face(SHARED, tensors, {"is_multiple_choice": True})
-    assert values["architectures"] == ["AlbertForMultipleChoice"]
-    assert "id2label" not in values
-
-
-def test_a_wrong_number_of_labels_is_rejected():
-    tensors = random_arrays({"output_weights": (3, 12), "output_bias": (3,)})
-    task = {"labels": ["0", "1"], "is_regression": False}
-    with pytest.raises(ValueError, match="the head has 3 outputs, but the task has 2 labels: 0, 1"):
-        config_to_hugging_face(SHARED, tensors, task)
-
-
-@pytest.mark.parametrize("names", [{"1": "no", "2": "yes"}, ["no", "yes"]])
-def test_invalid_label_ids_are_rejected(names):
-    with pytest.raises(ValueError, match=r"id2label=.*: expected names of the labels 0, 1, 2"):
-        labels_from_hugging_face({"id2label": names})
-
-
-@pytest.mark.parametrize("names", [None, {}, {"0": "LABEL_0", "1": "LABEL_1"}])
-def test_their_default_label_names_are_ignored(names):
-    assert labels_from_hugging_face({"architectures": None, "id2label": names}) == {}
 
 
 def test_unsupported_heads_are_reported(caplog):

@@ -3,6 +3,7 @@ import json
 import pytest
 
 from albert_tf.classification import custom
+from albert_tf.classification import reading as custom_reading
 from albert_tf.classification.reading import Example, read_examples
 from albert_tf.classification.settings import CustomDataSettings
 
@@ -225,3 +226,144 @@ def test_a_warning_reports_quoted_cells_without_quoting(write, caplog):
     assert line.startswith(f"{folder}/train.tsv has cells in quotation marks")
     with pytest.raises(ValueError, match=r"line 2: .*pass --quoting"):
         read(write("train.tsv", QUOTED[0], QUOTED[3]))
+
+
+# Several labels
+
+
+def in_lists(*rows):
+    return [json.dumps({"text": text, "labels": labels}) for text, labels in rows]
+
+
+LISTS = in_lists(("x", ["b", "a"]), ("y", []), ("z", ["c"]))
+
+
+def test_lists_of_labels_are_read(write):
+    data = read(write("train.jsonl", *LISTS), is_multi_label=True)
+    assert data.task.labels == ("a", "b", "c")
+    assert [example.label for example in data.examples] == [("b", "a"), (), ("c",)]
+    assert data.has_labels
+    assert (data.task.num_labels, data.task.selection_metric) == (3, "micro_f1")
+
+
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        ("train.tsv", ["text\ta\tB\tc", "x\t1\t1\t0", "y\t0\t0\t0", "z\t0\t0\t1"]),
+        ("train.csv", ["a,B,c,text", "1,1.0,0,x", "0,0,False,y", "0,0,true,z"]),
+        (
+            "train.jsonl",
+            [
+                json.dumps({"text": "x", "a": 1, "B": True, "c": 0}),
+                json.dumps({"text": "y", "a": 0, "B": 0.0, "c": 0}),
+                json.dumps({"text": "z", "a": 0, "B": "0", "c": "1"}),
+            ],
+        ),
+    ],
+)
+def test_columns_of_0_and_1_are_labels(write, name, lines):
+    folder = write(name, *lines)
+    data = read(folder, is_multi_label=True, label_column="a, b,c")
+    assert data.task.labels == ("a", "b", "c")
+    assert [example.label for example in data.examples] == [("a", "b"), (), ("c",)]
+    ordered = read(folder, is_multi_label=True, label_column="a,b,c", labels=("c", "b", "a"))
+    assert ordered.task.labels == ("c", "b", "a")
+    assert ordered.examples == data.examples
+
+
+@pytest.mark.parametrize(
+    ("lines", "settings", "problem"),
+    [
+        (LISTS, {}, r"line 1: the label is \['b', 'a'\].* pass --is_multi_label"),
+        (in_lists(("x", "a, b")), {"is_multi_label": True}, r"'a, b', expected a list of labels"),
+        (in_lists(("x", [0, 1, 0])), {"is_multi_label": True}, r"one of them twice"),
+        (in_lists(("x", ["a", None])), {"is_multi_label": True}, r"the label is None"),
+        (
+            [json.dumps({"text": "x", "a": 2, "b": 1})],
+            {"is_multi_label": True, "label_column": "a,b"},
+            r"line 1: column 'a' is 2, expected 0 or 1",
+        ),
+        (
+            [json.dumps({"text": "x", "a": 1})],
+            {"is_multi_label": True, "label_column": "a,b"},
+            r"line 1: no column 'b'",
+        ),
+        (LISTS, {"is_multi_label": True, "label_column": "1,2"}, "not by numbers"),
+        (
+            LISTS,
+            {"is_multi_label": True, "label_column": "a,b", "labels": ("a", "c")},
+            "--label_column=a,b: expected the columns of the labels a, c",
+        ),
+        (LISTS, {"is_multi_label": True, "is_regression": True}, "exclude each other"),
+    ],
+)
+def test_labels_that_cannot_be_lists_are_refused(write, lines, settings, problem):
+    with pytest.raises(ValueError, match=problem):
+        read(write("train.jsonl", *lines), **settings)
+
+
+def test_tasks_of_the_table_have_their_own_labels(tmp_path):
+    with pytest.raises(ValueError, match="--is_multi_label is for --task_name=tsv, not for mrpc"):
+        custom.find_task("mrpc", str(tmp_path), CustomDataSettings(is_multi_label=True))
+
+
+def test_a_test_file_may_lack_columns_of_labels(write):
+    write("train.csv", "text,a,b", "x,1,0", "y,0,1")
+    folder = write("test.csv", "text,a", "x,1")
+    data = read(folder, "test", is_multi_label=True, label_column="a,b")
+    assert [example.label for example in data.examples] == [None]
+    folder = write("test.csv", "text,a,b", "x,1,-1")
+    data = read(folder, "test", is_multi_label=True, label_column="a,b")
+    assert [example.label for example in data.examples] == [None]
+
+
+# What is said of one's own data
+
+
+def test_the_way_to_classes_that_are_fractions_is_named(write):
+    folder = write("train.tsv", "text\tlabel", "x\t10", "y\t3.5", "z\t4")
+    with pytest.raises(ValueError, match=r"line 3: .*'3.5'.*--is_regression.*--labels=3.5,4,10\."):
+        read(folder)
+    assert read(folder, labels=("3.5", "4", "10")).examples[1].label == "3.5"
+
+
+def test_labels_that_differ_in_case_are_refused_unless_listed(write):
+    folder = write("train.tsv", "text\tlabel", "x\tPos", "y\tneg", "z\tpos")
+    with pytest.raises(ValueError, match=r"'Pos' \(line 2\) and 'pos' \(line 4\).*--labels"):
+        read(folder)
+    assert read(folder, labels=("Pos", "neg", "pos")).examples[2].label == "pos"
+
+
+@pytest.mark.parametrize(
+    ("header", "named"),
+    [
+        ("sentence,sentence_b,label", "--text_b_column=sentence_b"),
+        ("sentence1,text2,label", "--text_b_column=text2"),
+        ("text,title,label", "--text_b_column=title"),
+        ("text,text_b,label", ""),
+        ("text,source,label", ""),  # of one word
+    ],
+)
+def test_a_second_text_that_nobody_reads_is_named(write, monkeypatch, header, named):
+    warnings = []
+    monkeypatch.setattr(
+        custom_reading.logging, "warning", lambda text, *a: warnings.append(text % a)
+    )
+    second = "web" if "source" in header else "It was cold."
+    folder = write("train.csv", header, f"The rain fell.,{second},a", f"It was warm.,{second},b")
+    read(folder)
+    assert [named in text for text in warnings] == ([True] if named else [])
+    read(folder, text_a_column=header.partition(",")[0])
+    assert len(warnings) == bool(named)
+
+
+def test_labels_without_names_are_their_numbers_too(tmp_path, write):
+    model = tmp_path / "model"
+    model.mkdir()
+    config = {"architectures": ["AlbertForSequenceClassification"], "num_labels": 3}
+    (model / "config.json").write_text(json.dumps(config))
+    folder = write("dev.tsv", "text\tlabel", "x\t2", "y\tLABEL_0")
+    task = custom.find_task("tsv", folder, CustomDataSettings(), [str(model)])
+    assert task.labels == ("LABEL_0", "LABEL_1", "LABEL_2")
+    data = read_examples(task, folder, "dev")
+    assert [example.label for example in data.examples] == ["LABEL_2", "LABEL_0"]

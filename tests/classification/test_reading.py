@@ -125,7 +125,7 @@ COLUMNS = [
 
 @pytest.mark.parametrize(("name", "split", "file", "header", "row", "expected"), COLUMNS)
 def test_each_task_reads_its_own_columns(write, name, split, file, header, row, expected):
-    head = [["label", *["head"] * (len(row) - 1)]] * header
+    head = [["label" if cell == expected[3] else "head" for cell in row]] * header
     data = read_examples(TASKS[name], write(file, *head, row), split)
     assert data.examples == [Example(*expected, line=1 + header)]
     assert data.has_labels == (expected[3] is not None)
@@ -213,6 +213,25 @@ def test_lcqmc_is_read_with_and_without_a_header(write):
     assert len(read_examples(TASKS["lcqmc"], write("train.txt", row, row), "train")) == 2
     folder = write("train.txt", ["句一", "句二", "标签"], row)
     with pytest.raises(ValueError, match=r"train.txt, line 1: unknown label '标签'"):
+        read_examples(TASKS["lcqmc"], folder, "train")
+
+
+@pytest.mark.parametrize(
+    ("header", "row", "expected"),
+    [
+        ("label\ttext_a", "1\t好", ("train-1", "好", "", "1", 2)),
+        ("qid\tlabel\ttext_a", "7\t1\t好", ("train-1", "好", "", "1", 2)),
+        ("text_a\tlabel", "好\t1", ("train-1", "好", "", "1", 2)),
+    ],
+)
+def test_chnsenticorp_is_read_by_the_names_in_its_header(write, header, row, expected):
+    data = read_examples(TASKS["chnsenticorp"], write("train.tsv", header, row), "train")
+    assert data.examples == [Example(*expected)]
+
+
+def test_a_header_that_does_not_tell_the_columns_apart_is_refused(write):
+    folder = write("train.txt", "label\tquery\ttitle", "1\t一\t二")
+    with pytest.raises(ValueError, match=r"line 1: the header 'label', 'query', 'title' does not"):
         read_examples(TASKS["lcqmc"], folder, "train")
 
 

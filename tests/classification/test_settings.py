@@ -17,7 +17,7 @@ def test_help_texts_mention_custom_tasks():
     fields = {field.name: field for field in describe(CustomDataSettings)}
     assert set(fields) == {
         *("text_a_column", "text_b_column", "label_column", "guid_column"),
-        *("has_header", "is_regression", "labels"),
+        *("has_header", "is_regression", "is_multi_label", "labels"),
     }
     assert all("custom task" in field.help for field in fields.values())
 

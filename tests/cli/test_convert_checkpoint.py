@@ -297,7 +297,7 @@ def test_labels_of_tokens_get_their_scheme(tmp_path):
     names = {"0": "B-LOC", "1": "E-LOC", "2": "O"}
     architectures = ["AlbertForTokenClassification"]
     config.write_text(json.dumps({"architectures": architectures, "id2label": names}))
-    assert convert_checkpoint.find_task(str(tmp_path), str(config)) == {
+    assert convert_checkpoint.find_task(str(tmp_path)) == {
         "token_labels": ["B-LOC", "E-LOC", "O"],
         "tag_scheme": "bioes",
     }
@@ -316,7 +316,7 @@ def test_labels_of_exported_models_are_known(labels, expected, tmp_path):
     config = tmp_path / "assets.extra" / "albert_config.json"
     SHORT.to_json_file(str(config))
     assert finding.find_config(str(tmp_path)) == str(config)
-    found = convert_checkpoint.find_task(str(tmp_path), str(config))
+    found = convert_checkpoint.find_task(str(tmp_path))
     assert found.items() >= expected.items()
 
 

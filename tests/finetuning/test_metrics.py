@@ -29,6 +29,32 @@ def test_binary_metrics_have_the_values_computed_by_hand():
     )
 
 
+def test_multi_label_metrics_have_the_values_computed_by_hand():
+    actual = np.array([[1, 0, 1, 0], [0, 1, 0, 0], [1, 1, 0, 0], [0, 0, 0, 0]])
+    guess = np.array([[1, 0, 0, 0], [0, 1, 0, 0], [1, 1, 1, 0], [0, 0, 0, 0]], bool)
+    # a: 2 hits of 2 and 2; b: likewise; c: none of 1 and 1; d does not occur.
+    found = metrics.multi_label_metrics(guess, actual, ["a", "b", "c", "d"])
+    assert found == pytest.approx(
+        {
+            "eval_accuracy": 2 / 4,
+            "micro_f1": 2 * 4 / (5 + 5),
+            "macro_f1": (1 + 1 + 0 + 0) / 4,
+            **{"f1_a": 1, "f1_b": 1, "f1_c": 0, "f1_d": 0},
+        }
+    )
+
+
+# Computed with torch.nn.BCEWithLogitsLoss(reduction="none") of PyTorch 2.13, mean over labels.
+LOGITS = [[1.5, -0.25, 3.0], [-2.0, 0.0, 40.0]]
+TRUE = [[1, 0, 0], [0, 1, 0]]
+LOSSES = [1.275313377380371, 13.60669231414795]
+
+
+def test_multi_label_losses_are_those_of_pytorch():
+    found = metrics.losses_of_examples(np.array(LOGITS), np.array(TRUE))
+    np.testing.assert_allclose(found, LOSSES, rtol=1e-6)
+
+
 def test_regression_metrics_have_the_values_computed_by_hand():
     predictions, labels = [1.0, 2.0, 4.0, 3.0], [0.5, 2.0, 3.0, 5.0]
     assert metrics.mean_squared_error(predictions, labels) == pytest.approx(5.25 / 4)

@@ -65,7 +65,19 @@ def test_json_lines_that_are_not_objects_are_bad_rows(write):
     assert found[4][1] == {"b": "ü"}
     for _, row in found[1:4]:
         assert isinstance(row, BadRowError)
-    assert "got list" in str(found[1][1])
+    assert "JSON array" in str(found[1][1])
+
+
+@pytest.mark.parametrize("text", ['[{"a": 1},\n {"a": 2}]\n', '[\n{"a": 1}\n]\n', '{\n"a": 1}\n'])
+def test_json_that_is_not_one_object_per_line_is_named(write, text):
+    (_, row), *_ = tables.read_rows(write("a.json", text))
+    assert "expected one JSON object per line" in str(row)
+
+
+def test_labels_that_differ_in_case_alone_are_refused():
+    tables.check_case({"Pos": 2, "neg": 1}, "train.csv")
+    with pytest.raises(ValueError, match=r"train.csv: .* 'Pos' \(line 2\) and 'pos' \(line 7\)"):
+        tables.check_case({"pos": 7, "Pos": 2, "neg": 1}, "train.csv")
 
 
 def test_an_error_names_the_line_that_is_not_utf_8(write):

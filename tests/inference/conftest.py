@@ -84,6 +84,32 @@ def regression_dir(tmp_path_factory, always):
 
 
 @pytest.fixture(scope="session")
+def multi_label_dir(tmp_path_factory, always):
+    """The output directory of a classifier with any number of labels, and its export."""
+    data, folder = tmp_path_factory.mktemp("labels"), tmp_path_factory.mktemp("multi_label")
+    labels = [["water"], ["water", "town"], [], ["people"]]
+    rows = [
+        json.dumps({"text": text or "It", "labels": names}) + "\n"
+        for text, names in zip(TEXTS, labels, strict=True)
+    ]
+    for split in ("train", "dev", "test"):
+        (data / f"{split}.jsonl").write_text("".join(rows))
+    settings = classification.Settings(
+        task_name="tsv",
+        is_multi_label=True,
+        data_dir=str(data),
+        output_dir=str(folder),
+        export_dir=str(folder / "export"),
+        max_seq_length=17,
+        train_step=1,
+        do_eval=True,
+        **always,
+    )
+    classification.run(settings)
+    return folder
+
+
+@pytest.fixture(scope="session")
 def answers_dir(tmp_path_factory, always):
     """The output directory of a model of SQuAD 2.0, with `predictions.json`."""
     folder = tmp_path_factory.mktemp("answers")

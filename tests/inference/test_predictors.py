@@ -12,6 +12,8 @@ import tensorflow as tf
 import tf_keras
 
 import albert_tf
+from albert_tf.classification.task import read_dev_predictions
+from albert_tf.cli import convert_checkpoint
 from albert_tf.inference.predictors import similarities
 from albert_tf.serving import openvino_engine
 from albert_tf.tokenization import find_words
@@ -44,6 +46,82 @@ def test_pairs_are_passed_as_pairs_or_as_two_arguments(classify):
         classify(["a", 5])
 
 
+LABELS = ["people", "town", "water"]
+
+
+@pytest.fixture(scope="module")
+def multi_label(multi_label_dir):
+    """Returns texts, and the probabilities of LABELS by the formula, [N, K]."""
+    texts = [text or "It" for text in TEXTS]
+    classify = albert_tf.load_predictor(str(multi_label_dir))
+    logits = np.concatenate([classify.model(classify.tokenizer(text)) for text in texts])
+    probabilities = 1 / (1 + np.exp(-logits.astype(np.float64)))
+    assert 0 < np.sum(probabilities > 0.5) < probabilities.size
+    return texts, probabilities
+
+
+def check_labels(folder, texts, probabilities):
+    found = albert_tf.load_predictor(str(folder))(texts)
+    for row, values in zip(found, probabilities, strict=True):
+        assert list(row["probabilities"]) == LABELS
+        np.testing.assert_allclose(list(row["probabilities"].values()), values, atol=1e-5)
+        assert row["labels"] == [n for n, x in zip(LABELS, values, strict=True) if x > 0.5]
+    return [row["labels"] for row in found]
+
+
+@pytest.mark.ci
+def test_any_number_of_labels_is_answered_and_written_alike(multi_label_dir, multi_label):
+    found = check_labels(multi_label_dir, *multi_label)
+    written = np.loadtxt(multi_label_dir / "test_results.tsv")
+    np.testing.assert_allclose(written, multi_label[1], atol=1e-5)
+    _, *lines = (multi_label_dir / "submit_results.tsv").read_text().splitlines()
+    assert [json.loads(line.split("\t")[1]) for line in lines] == found
+    header, *lines = (multi_label_dir / "dev_predictions.tsv").read_text().splitlines()
+    assert header.split("\t") == ["line", "guid", "labels", "predictions", *LABELS]
+    truth = [["water"], ["water", "town"], [], ["people"]]
+    assert [json.loads(line.split("\t")[2]) for line in lines] == truth
+    assert read_dev_predictions(str(multi_label_dir)) == ([], [])  # no confusion matrix
+    hits = np.mean([set(names) == set(n) for names, n in zip(found, truth, strict=True)])
+    results = (multi_label_dir / "eval_results.txt").read_text()
+    assert f"eval_accuracy = {np.float32(hits)}\n" in results
+    assert all(f"f1_{label} = " in results for label in LABELS)
+
+
+@pytest.mark.ci
+def test_any_number_of_labels_is_served(multi_label_dir, multi_label):
+    texts, probabilities = multi_label
+    (export,) = (multi_label_dir / "export").iterdir()
+    served = tf.saved_model.load(str(export)).signatures["texts"](
+        text_a=tf.constant(texts), text_b=tf.constant([""] * len(texts))
+    )
+    np.testing.assert_allclose(served["probabilities"], probabilities, atol=1e-5)
+    names = [[n.decode() for n in row if n] for row in served["labels"].numpy()]
+    assert names == check_labels(export, texts, probabilities)
+
+
+@pytest.mark.ci
+def test_any_number_of_labels_is_converted(multi_label_dir, multi_label, tmp_path):
+    there, back = tmp_path / "hf", tmp_path / "back"
+    as_hugging_face(multi_label_dir, there)
+    config = json.loads((there / "config.json").read_text())
+    assert config["problem_type"] == "multi_label_classification"
+    assert list(config["id2label"].values()) == LABELS
+    check_labels(there, *multi_label)
+    settings = convert_checkpoint.Settings(input=str(there), output=str(back))
+    assert convert_checkpoint.convert(settings)
+    check_labels(back, *multi_label)
+
+
+def as_hugging_face(source, target):
+    """Converts a model to a folder as transformers writes it: config.json alone tells the task."""
+    pytest.importorskip("safetensors")
+    settings = convert_checkpoint.Settings(
+        input=str(source), output=str(target), output_format="huggingface"
+    )
+    assert convert_checkpoint.convert(settings)
+    (target / "run.json").unlink()
+
+
 @pytest.mark.ci
 def test_answers_match_the_program_and_their_offsets(answers_dir):
     answer = albert_tf.load_predictor(str(answers_dir), top_k=2)
@@ -59,6 +137,10 @@ def test_answers_match_the_program_and_their_offsets(answers_dir):
             assert CONTEXTS[number][entry["begin"] : entry["end"]] == entry["answer"] != ""
         alone = answer(question, CONTEXTS[number])
         assert alone["answer"] == result["answer"]
+    pairs = [(question, CONTEXTS[n]) for _, n, question, _ in QUESTIONS]
+    assert answer(*map(list, zip(*pairs, strict=True))) == answer(pairs) == found
+    with pytest.raises(ValueError, match="expected a context for each question"):
+        answer(["Where?"])
     json.dumps(found)
 
 
@@ -111,6 +193,21 @@ def test_tokens_have_labels_and_spans_have_offsets(tag):
     assert len(long["labels"]) == 400 * 6
 
 
+def test_a_tagger_of_characters_tags_the_characters_of_raw_text(tag_dir, tmp_path):
+    folder = shutil.copytree(tag_dir, tmp_path / "characters")
+    task = {"token_labels": ["B-LOC", "I-LOC", "O"], "tag_scheme": "iob2"}
+    (folder / "task.json").write_text(json.dumps(task | {"token_units": "characters"}))
+    tag = albert_tf.load_predictor(str(folder))
+    text = "at 1987 abf"
+    result = tag(text)
+    assert result["tokens"] == list("at1987abf")
+    given = tag([result["tokens"]])[0]
+    assert given["labels"] == result["labels"]
+    for span, of_list in zip(result["spans"], given["spans"], strict=True):
+        assert text[span["begin"] : span["end"]] == span["text"]
+        assert of_list["text"] == span["text"].replace(" ", "")
+
+
 def test_token_labels_have_the_highest_logits(tag):
     batch = tag.tokenizer(["The boat"])
     logits = tag.model(batch).numpy()[0]
@@ -145,6 +242,14 @@ def test_the_option_with_the_best_logit_is_chosen(tmp_path, config_file, toy_spm
     expected = tf.nn.softmax(choose.model(inputs)).numpy()[0]
     np.testing.assert_allclose(result["probabilities"], expected, atol=1e-6)
     assert result["answer"] == options[result["prediction"]] == options[expected.argmax()]
+    other = choose(passage, "What is it?", options[:2])
+    questions = ["Where is _?", "What is it?"]
+    together = choose([passage] * 2, questions, [options, options[:2]])
+    for found, alone in zip(together, (result, other), strict=True):
+        assert found["answer"] == alone["answer"]
+        np.testing.assert_allclose(found["probabilities"], alone["probabilities"], atol=1e-6)
+    with pytest.raises(ValueError, match="2 passages: expected a list of options for each"):
+        choose([passage] * 2, questions, options)
 
 
 @pytest.mark.ci
@@ -321,6 +426,19 @@ def test_an_export_answers_by_its_weights_and_its_graph_is_not_loaded(regression
     check_export(export, albert_tf.load_predictor(str(regression_dir)), lambda score: score(pairs))
     embed = albert_tf.load_predictor(str(export), "embeddings")
     assert embed(TEXTS).shape == (len(TEXTS), SIZE)
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("task", ["classification", "token_classification"])
+def test_a_folder_of_hugging_face_is_used_for_its_task(folders, task, tmp_path):
+    folder, ask = folders[task]
+    as_hugging_face(folder, tmp_path / "hf")
+    theirs = albert_tf.load_predictor(str(tmp_path / "hf"), max_seq_length=17)
+    ours = albert_tf.load_predictor(str(folder), max_seq_length=17)
+    assert (theirs.task, theirs.labels) == (task, ours.labels)
+    found, wanted = ask(theirs), ask(ours)
+    assert without_numbers(found) == without_numbers(wanted)
+    np.testing.assert_allclose(numbers(found), numbers(wanted), atol=1e-5)
 
 
 @pytest.mark.slow

@@ -68,6 +68,18 @@ def test_a_question_gets_the_answer_of_the_program(predict, answers_dir):
     assert found["answer"] == expected[name]
 
 
+def test_texts_that_are_too_long_are_counted(predict, classifier_dir, tmp_path, caplog):
+    path = tmp_path / "texts.txt"
+    long = "The river carries the rain. " * 9
+    path.write_text("".join(f"{text}\n" for text in [long, "The rain.", long]))
+    predict(f"--model_dir={classifier_dir}", f"--input_file={path}")
+    said = [text for text in caplog.messages if "longer than" in text]
+    assert said == ["2 texts are longer than max_seq_length=17: only a part of each was read"]
+    caplog.clear()
+    predict(f"--model_dir={classifier_dir}", "--text=The rain.")
+    assert not [text for text in caplog.messages if "longer than" in text]
+
+
 def test_the_checkpoint_is_logged_once(predict, classifier_dir, caplog):
     caplog.set_level("INFO", logger="absl")
     predict(f"--model_dir={classifier_dir}", "--text=The river")

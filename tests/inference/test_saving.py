@@ -16,6 +16,7 @@ from albert_tf.checkpoints import finding, run_record
 from albert_tf.checkpoints.store import save_checkpoint
 from albert_tf.cli import convert_checkpoint
 from albert_tf.config import AlbertConfig
+from albert_tf.inference.model_folder import ModelFolder
 from tests.conftest import TINY_SHAPE
 from tests.file_events import folders_at_each_event
 
@@ -27,6 +28,10 @@ CASES = {
     "mean of the last layer": (
         *(albert_tf.AlbertForClassification, {"num_labels": 2, "use_pooled_output": False}),
         ["water", "land"],
+    ),
+    "multi_label_classification": (
+        *(albert_tf.AlbertForClassification, {"num_labels": 3, "is_multi_label": True}),
+        ["water", "land", "ice"],
     ),
     "regression": (
         albert_tf.AlbertForClassification,
@@ -77,6 +82,8 @@ def test_a_saved_model_predicts_as_before(name, tmp_path, toy_tokenizer):
     is_pretraining = isinstance(model, albert_tf.AlbertForPretraining)
     task = "fill_mask" if is_pretraining else "classification"
     task = name if name in tasks.names() else task
+    if not is_pretraining:
+        assert ModelFolder(str(tmp_path)).find_task() == task
     found, tokenizer = albert_tf.from_pretrained(str(tmp_path), task)
     assert type(found) is type(model)
     assert found.get_config() | {"name": ""} == model.get_config() | {"name": ""}

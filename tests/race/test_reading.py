@@ -179,9 +179,22 @@ def test_the_answer_is_an_index_a_letter_or_the_option_itself(tmp_path, label, n
     assert data.examples[0].label == number
 
 
+@pytest.mark.parametrize(("options", "label"), [(["2010", "2011"], "2011"), (["X", "Y"], "Y")])
+def test_an_option_that_can_be_no_index_is_its_text(tmp_path, options, label):
+    data = read_questions(
+        write_questions(tmp_path, question(options=options, label=label)), "train"
+    )
+    assert data.examples[0].label == 1
+
+
 @pytest.mark.parametrize(
     ("bad", "problem"),
     [
+        (
+            question(options=["2", "1", "3", "0"], label="2"),
+            r"label '2' is the index or letter of option 2, '3', and the text of option 0",
+        ),
+        (question(options=["B", "A"], label="A"), r"label 'A' is the index or letter of option 0"),
         (question(label=3), r"label 3 for 3 options: expected 0 to 2 or A to C"),
         (question(label=-1), r"label -1 for 3 options"),
         (question(label="D"), r"label 'D' for 3 options"),
@@ -205,6 +218,14 @@ def test_an_error_names_a_bad_question(tmp_path, bad, problem):
     with pytest.raises(ValueError, match=rf"train.jsonl, line 2 \(q2\): {problem}"):
         read_questions(folder, "train")
     assert len(read_questions(folder, "train", max_bad_rows=1)) == 1
+
+
+@pytest.mark.parametrize(("options", "label"), [(["0", "1", "2"], "1"), (["B", "A"], 1)])
+def test_a_label_with_one_meaning_is_not_ambiguous(tmp_path, options, label):
+    data = read_questions(
+        write_questions(tmp_path, question(options=options, label=label)), "train"
+    )
+    assert data.examples[0].label == 1
 
 
 def test_an_id_that_is_not_valid_unicode_is_rejected(tmp_path):

@@ -25,4 +25,4 @@ def test_a_trained_model_has_its_labels_and_training_reads_them(tmp_path, config
         return make_task(settings, config, None).tags
 
     assert tags(do_predict=True) == remembered
-    assert tags(do_train=True) == Tags(("B-LOC", "O"), "iob2")
+    assert tags(do_train=True) == Tags(("B-LOC", "O"), "iob2", "characters")

@@ -44,7 +44,7 @@ def labeled(*sentences):
     """Returns sentences with the given labels and arbitrary tokens."""
     rows, line = [], 1
     for labels in map(str.split, sentences):
-        rows.append(Sentence(line, ("x",) * len(labels), tuple(labels)))
+        rows.append(Sentence(line, ("word",) * len(labels), tuple(labels)))
         line += len(labels) + 1
     return Examples("train.txt", "train", rows)
 
@@ -136,6 +136,8 @@ def test_a_split_has_one_file(tmp_path):
         ("S-PER B-PER I-PER E-PER O", "bioes"),
         ("B M E S", "bmes"),
         ("B-PER M-PER E-PER O", "bmes"),
+        ("U-PER B-LOC I-LOC L-LOC O", "bilou"),
+        ("W-PER B-LOC M-LOC E-LOC O", "bmewo"),
     ],
 )
 def test_the_scheme_is_detected(sentence, scheme):
@@ -154,7 +156,8 @@ def test_the_scheme_is_detected(sentence, scheme):
             r"line 4: label 'E-PER' does not belong to the scheme iob2\.",
         ),
         (["B-PER O", "-PER O"], "auto", "line 4: label '-PER' does not belong"),
-        (["O-PER O"], "auto", "label 'O-PER' does not belong .* --tag_scheme=raw"),
+        (["NN O"], "auto", "label 'NN' does not belong .* --tag_scheme=raw"),
+        (["B-PER O", "B-Per O"], "auto", r"'B-PER' \(line 1\) and 'B-Per' \(line 4\) differ only"),
     ],
 )
 def test_labels_that_do_not_mark_spans_are_rejected(sentences, scheme, message):
@@ -162,17 +165,62 @@ def test_labels_that_do_not_mark_spans_are_rejected(sentences, scheme, message):
         task.recognize_tags(labeled(*sentences), scheme)
 
 
+@pytest.mark.parametrize("label", ["Q-PER", "O-PER", "B_PER"])
+def test_labels_of_an_unknown_scheme_are_not_taken_as_raw(label):
+    with pytest.raises(ValueError, match="does not belong to the scheme") as raised:
+        task.recognize_tags(labeled(f"{label} O"))
+    assert "raw" not in str(raised.value)
+
+
+def of_tokens(*sentences):
+    rows = [Sentence(1, tuple(tokens), ("O",) * len(tokens)) for tokens in sentences]
+    return Examples("train.txt", "train", rows)
+
+
+@pytest.mark.parametrize(
+    ("sentences", "units"),
+    [
+        (["他在1987年买abf"], "characters"),
+        (["他在北京"], "characters"),  # no letter or digit tells
+        ([["他", "在", "1987", "年", "买", "abf"]], "words"),
+        (["U.N. official Ekeus heads for Baghdad .".split(), ["a", "b"]], "words"),
+        (["他在1987年", "买了一个", ["QQ", "群"]], "characters"),  # one token that was left whole
+    ],
+)
+def test_the_units_of_the_training_data_are_found(sentences, units):
+    assert task.find_units(of_tokens(*sentences)) == units
+
+
+@pytest.mark.parametrize(
+    ("tokens", "units", "text"),
+    [
+        ("1 9 8 7", "characters", "1987"),
+        ("New York", "words", "New York"),
+        ("北 京", "words", "北京"),
+        ("在 New York 的", "words", "在New York的"),
+    ],
+)
+def test_tokens_are_joined_as_they_were_cut(tokens, units, text):
+    assert task.join_tokens(tokens.split(), units) == text
+
+
+def test_words_that_raw_text_does_not_have_are_counted(tmp_path, warnings):
+    (tmp_path / "train.txt").write_text("John B-PER\n's O\n10:30/11:30 O\n")
+    task.find_tags(settings_for(tmp_path))
+    assert '1 of 3 tokens, such as "\'s"' in warnings[0]
+
+
 def test_tags_are_saved_with_the_model(tmp_path):
     (tmp_path / "train.txt").write_text("a I-PER\nb O\n")
     settings = settings_for(tmp_path)
     folder = str(tmp_path / "model")
-    assert task.find_tags(settings, [folder]) == Tags(("I-PER", "O"), "iob1")
+    assert task.find_tags(settings, [folder]) == Tags(("I-PER", "O"), "iob1", "characters")
     (tmp_path / "model").mkdir()
     task.remember_tags(folder, TAGS)
     assert task.find_tags(settings, [folder]) == TAGS
     raw = settings_for(tmp_path, tag_scheme="raw")
     assert task.find_tags(raw, [folder]) == Tags(TAGS.labels, "raw")
-    assert task.find_tags(raw) == Tags(("I-PER", "O"), "raw")
+    assert task.find_tags(raw) == Tags(("I-PER", "O"), "raw", "characters")
 
 
 def test_unknown_labels_are_an_error(tmp_path):
@@ -205,6 +253,10 @@ def test_a_task_file_that_is_damaged_or_foreign_is_rejected(tmp_path, text):
         # BMES, and without types, as in word segmentation.
         ("B-P M-P M-P E-P O S-L", [("P", 0, 4), ("L", 5, 6)]),
         ("B M E S B E", [("", 0, 3), ("", 3, 4), ("", 4, 6)]),
+        # BILOU and BMEWO.
+        ("U-P B-P I-P L-P U-L O", [("P", 0, 1), ("P", 1, 4), ("L", 4, 5)]),
+        ("B-P L-P L-P U-P", [("P", 0, 2), ("P", 2, 3), ("P", 3, 4)]),
+        ("W-P B-P M-P E-P W-L", [("P", 0, 1), ("P", 1, 4), ("L", 4, 5)]),
         # Invalid sequences: a change of type, an end without a start, a continuation after an end.
         ("B-P I-L", [("P", 0, 1), ("L", 1, 2)]),
         ("O E-P O", [("P", 1, 2)]),
