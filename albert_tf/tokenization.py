@@ -467,8 +467,8 @@ class Tokenizer(abc.ABC):
         max_length: default of `max_length` in calls.
     """
 
-    vocab: Mapping[str, int]
-    pieces: Sequence[str]
+    vocab: dict[str, int]
+    pieces: list[str]
     vocab_size: int
     cls_id: int
     sep_id: int
