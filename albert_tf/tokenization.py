@@ -30,7 +30,7 @@ import itertools
 import re
 import sys
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -46,14 +46,17 @@ UNKNOWN_TOKEN = "[UNK]"
 PAD_ID = 0  # the official programs pad with 0 regardless of the vocabulary
 MAX_INPUT_CHARS_PER_WORD = 200  # longer words become one unknown token
 MAX_REMEMBERED = 200_000  # words in the cache, about 40 MB
-# Values of arguments of a tokenizer's call, under the names of transformers.
-PADDINGS = (True, "longest", "max_length")
-TRUNCATIONS = (True, False, "longest_first")
-TENSORS = (None, "np", "tf")
 # Names of the ids, the attention mask and the segments in a batch.
 INPUT_NAMES = {
     "google": ("input_ids", "input_mask", "segment_ids"),
     "huggingface": ("input_ids", "attention_mask", "token_type_ids"),
+}
+# Values of arguments of a tokenizer's call; all but `names` are arguments of transformers.
+CHOICES = {
+    "padding": (True, "longest", "max_length"),
+    "truncation": (True, False, "longest_first"),
+    "names": tuple(INPUT_NAMES),
+    "return_tensors": (None, "np", "tf"),
 }
 WORD_KINDS = " ac."  # of characters, see `word_kind`
 _PUNCTUATION_IN_WORD = re.compile(r"(?<=a)\.(?=a)")
@@ -549,15 +552,13 @@ class Tokenizer(abc.ABC):
         Args:
             texts: a text, a list of texts, or a list of text pairs (a, b).
             text_pair: the second text, or a list with one for each of `texts`.
-            max_length: maximum length of a row including special tokens; defaults to
-                `self.max_length`.
+            max_length: maximum length of a row with special tokens; None for `self.max_length`.
             padding: "longest" or True pads to the longest row, "max_length" to `max_length`.
             pad_to_multiple: with "longest", rounds the length up to a multiple of this, which
                 limits the number of different shapes.
             names: names of the result: "google", or "huggingface" for `attention_mask` and
                 `token_type_ids`. The models accept both.
-            truncation: True or "longest_first" truncates rows to `max_length`; False raises an
-                error for a longer one.
+            truncation: True or "longest_first" truncates longer rows; False refuses them.
             return_tensors: "tf" for tensors, "np" or None for arrays.
 
         Returns:
@@ -569,27 +570,16 @@ class Tokenizer(abc.ABC):
                 too long and `truncation` is False, or another argument is invalid.
         """
         limit = self.max_length if max_length is None else max_length
-        _check_choice("padding", padding, PADDINGS)
-        _check_choice("truncation", truncation, TRUNCATIONS)
-        _check_choice("names", names, tuple(INPUT_NAMES))
-        _check_choice("return_tensors", return_tensors, TENSORS)
-        for name, value, least in (
-            ("max_length", limit, len("[CLS] a [SEP]".split())),
-            ("pad_to_multiple", pad_to_multiple, 1),
-        ):
-            if value < least:
-                raise ValueError(f"{name}={value}: expected {least} or more")
+        _check_choices(
+            padding=padding, truncation=truncation, names=names, return_tensors=return_tensors
+        )
+        _check_least(max_length=(limit, 3), pad_to_multiple=(pad_to_multiple, 1))
         rows = self.sequences(texts, text_pair, limit if truncation else sys.maxsize)
-        for number, (ids, _) in enumerate(rows):
-            if len(ids) > limit:
-                raise ValueError(
-                    f"texts[{number}] has {len(ids)} tokens with the special ones, more than "
-                    f"max_length={limit}: pass truncation=True to cut it"
-                )
+        _check_lengths(rows, limit)
         longest = max((len(ids) for ids, _ in rows), default=0)
         length = min(-(-longest // pad_to_multiple) * pad_to_multiple, limit)
         padded = _pad(rows, limit if padding == "max_length" else length)
-        batch: dict[str, Any] = dict(zip(INPUT_NAMES[names], padded, strict=True))
+        batch = dict(zip(INPUT_NAMES[names], padded, strict=True))
         if return_tensors == "tf":
             import tensorflow as tf
 
@@ -877,10 +867,29 @@ def split_pairs(
     return [row[0] for row in rows], [row[1] for row in rows]
 
 
-def _check_choice(name: str, value: Any, choices: Sequence[Any]) -> None:
-    """Raises ValueError, which names the argument, for a value that is none of the choices."""
-    if value not in choices:
-        raise ValueError(f"{name}={value!r}: expected one of {', '.join(map(repr, choices))}")
+def _check_choices(**arguments: Any) -> None:
+    """Raises ValueError, which names the argument, for a value that is none of its `CHOICES`."""
+    for name, value in arguments.items():
+        if value not in CHOICES[name]:
+            expected = ", ".join(map(repr, CHOICES[name]))
+            raise ValueError(f"{name}={value!r}: expected one of {expected}")
+
+
+def _check_least(**arguments: tuple[int, int]) -> None:
+    """Raises ValueError for an argument (value, least value) that is too small."""
+    for name, (value, least) in arguments.items():
+        if value < least:
+            raise ValueError(f"{name}={value}: expected {least} or more")
+
+
+def _check_lengths(rows: Sequence[tuple[list[int], int]], limit: int) -> None:
+    """Raises ValueError for a row with more than `limit` ids."""
+    for number, (ids, _) in enumerate(rows):
+        if len(ids) > limit:
+            raise ValueError(
+                f"texts[{number}] has {len(ids)} tokens with the special ones, more than "
+                f"max_length={limit}: pass truncation=True to cut it"
+            )
 
 
 def _shuffled_rows(count: int, batch_size: int, seed: Any) -> Iterator[list[int]]:
