@@ -135,7 +135,6 @@ class Classifier(FineTuningTask):
     """
 
     outputs = OUTPUTS
-    takes_last = False
 
     def __init__(
         self,
@@ -226,7 +225,9 @@ class Classifier(FineTuningTask):
 
     def write_evaluations(self, output_dir: str, evaluations: Sequence[Evaluation]) -> str:
         """Writes `eval_results.txt` and `best_trial.txt` like Google's program."""
-        return results.write_classifier_results(output_dir, evaluations, self.selection_metric)
+        return results.write_classifier_results(
+            output_dir, evaluations, self.selection_metric, self.settings.official_order
+        )
 
     def describe_evaluations(self, output_dir: str, evaluations: Sequence[Evaluation]) -> str:
         """Returns the metrics of the best checkpoint as text, or the last step if there is none."""
