@@ -318,7 +318,7 @@ class CheckpointEvaluator:
             self._write_results(self.output_dir, measured)
             return measured
         raise ValueError(
-            f"{self.output_dir} contains no trained checkpoint to evaluate. Train first, or set "
+            f"{self.output_dir} contains no checkpoint to evaluate. Train first, or set "
             "--init_checkpoint."
         )
 

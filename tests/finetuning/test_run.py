@@ -527,7 +527,7 @@ def test_a_run_that_fails_at_its_start_does_not_block_the_next(fine_tune, tmp_pa
     values = {"albert_config_file": str(small), "init_checkpoint": str(tmp_path / "init")}
     with pytest.raises(ValueError, match="fits the model"):
         fine_tune(train_step=1, **values)
-    with pytest.raises(ValueError, match="no trained checkpoint to evaluate"):
+    with pytest.raises(ValueError, match="no checkpoint to evaluate"):
         fine_tune(do_train=False, albert_config_file=str(small))
     assert not (tmp_path / "out").exists()
     (tmp_path / "out").mkdir()

@@ -397,7 +397,7 @@ def test_initial_weights_are_not_evaluated_unless_in_the_official_order(tmp_path
     evaluator = make_evaluator(tmp_path, measured, official_order=False)
     evaluator.begin(0)
     assert not evaluator.after_save(prefix, Curves(str(tmp_path)))
-    with pytest.raises(ValueError, match="no trained checkpoint"):
+    with pytest.raises(ValueError, match="no checkpoint"):
         evaluator.evaluate_all()
     assert not measured.seen
     save(tmp_path, 10, 0.5)
@@ -410,7 +410,7 @@ def test_an_external_checkpoint_is_evaluated_but_not_copied(tmp_path):
     folder = tmp_path / "out"
     folder.mkdir()
     evaluator = make_evaluator(folder)
-    with pytest.raises(ValueError, match=r"no trained checkpoint to evaluate\. Train first"):
+    with pytest.raises(ValueError, match=r"no checkpoint to evaluate\. Train first"):
         evaluator.evaluate_all()
     (found,) = evaluator.evaluate_all(save(tmp_path, 4, 0.5))
     assert found.metrics[METRIC] == 0.5
