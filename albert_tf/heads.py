@@ -118,7 +118,7 @@ class AlbertForClassification(_Head):
             expected = "1 for regression" if is_regression else "1 or more"
             raise ValueError(f"num_labels={num_labels}: expected {expected}")
         self.num_labels, self.is_regression = num_labels, is_regression
-        self.use_pooled_output = use_pooled_output
+        self.use_pooled_output = self.uses_pooler = use_pooled_output
         self.reads_sequence = not use_pooled_output
         # albert_zh's pre-LN encoder does not normalize its output; its fine-tuning programs do.
         self.norm = None
@@ -216,6 +216,8 @@ class AlbertForTokenClassification(_Head):
     TensorShape([5, 11, 3])
     """
 
+    uses_pooler = False
+
     def __init__(
         self, config: AlbertConfig, num_labels: int, dropout_prob: float = 0.1, **kwargs: Any
     ) -> None:
@@ -261,6 +263,7 @@ class AlbertForSpans(_Head):
     """
 
     num_dropouts = 0
+    uses_pooler = False
 
     def __init__(self, config: AlbertConfig, **kwargs: Any) -> None:
         super().__init__(config, **kwargs)
@@ -304,6 +307,8 @@ class AlbertForAnswerableSpans(AlbertModel):
     >>> outputs["cls_logits"].shape, outputs["end_top_index"].shape
     (TensorShape([5]), TensorShape([5, 25]))
     """
+
+    uses_pooler = False
 
     def __init__(
         self,
