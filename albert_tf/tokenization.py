@@ -845,6 +845,11 @@ def split_pairs(
     Raises:
         ValueError: an input is not a text, or `text_pair` and `texts` differ in length.
     """
+    if type(texts).__module__.startswith("tensorflow."):
+        raise ValueError(
+            "texts are a tensor: expected str. albert_tf.TokenizerLayer(tokenizer) takes tensors, "
+            "also in the map of a dataset"
+        )
     if isinstance(texts, str):
         texts = [texts]
         text_pair = [text_pair] if isinstance(text_pair, str) else text_pair

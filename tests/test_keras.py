@@ -548,11 +548,22 @@ def test_a_policy_applies_to_all_sublayers(dtype, inputs):
     [
         (np.ones((2, 4)), "input_ids have the dtype float32, expected int32 or int64"),
         ({"input_word_ids": np.ones((2, 4), np.int32)}, "input_word_ids: input_ids is missing"),
+        ([[2, 5, 3], [2, 3]], "input_ids has rows of 2 to 3 numbers: pad them"),
+        ([2, 5, 3], r"the input has the shape \(3,\): expected \[B, S\]"),
+        ([[2.0, 5.0, 3.0]], "input_ids have the dtype float32"),
     ],
 )
 def test_inputs_that_are_not_ids_are_rejected(tiny_config, inputs, message):
     with pytest.raises(ValueError, match=message):
         modeling.AlbertEncoder(tiny_config)(inputs)
+
+
+def test_inputs_may_be_lists_of_rows(inputs):
+    encoder = modeling.AlbertEncoder(SHALLOW)
+    lists = {name: value.tolist() for name, value in inputs.items()}
+    expected = encoder(inputs)
+    assert_same(encoder(lists), expected)
+    assert_same(encoder(lists["input_ids"], lists["input_mask"], lists["segment_ids"]), expected)
 
 
 def run_tflite(model, inputs):
