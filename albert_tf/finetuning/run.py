@@ -217,11 +217,11 @@ def _give_advice(
     """Logs what is likely to make a run that starts at `step` worse than it could be."""
     if step == 0 and not settings.init_checkpoint:
         logging.warning("No --init_checkpoint: training starts from random weights")
-    if step == 0 and not num_warmup_steps:
+    if step == 0 and not num_warmup_steps and num_steps > 1:
         logging.warning(
             "No warm-up, with which fine-tuning may diverge. The published settings have one: try "
             "--warmup_step=%d, or --num_train_epochs, or a recipe with --flagfile",
-            num_steps // 10,
+            max(num_steps // 10, 1),
         )
     if step == 0 and settings.do_eval and settings.save_checkpoints_steps >= num_steps:
         logging.info(
