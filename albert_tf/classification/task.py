@@ -38,7 +38,7 @@ from albert_tf.tokenization import FullTokenizer, join, truncated_lengths
 from albert_tf.training.evaluation import Evaluation
 
 EXAMPLES_AT_ONCE = 1000
-LOGGED_EXAMPLES = 5
+LOGGED_EXAMPLES = 1
 MIN_SEQ_LENGTH = 5  # [CLS] a [SEP] b [SEP]
 DEV_PREDICTIONS = "dev_predictions.tsv"
 DEV_COLUMNS = ("line", "guid", "label", "prediction")  # and one for each label, or the score
@@ -240,7 +240,14 @@ class Classifier(FineTuningTask):
         self, output_dir: str, split: Split, predict: Callable[[], Outputs]
     ) -> None:
         """Writes `dev_predictions.tsv`; see the function `write_dev_predictions`."""
-        write_dev_predictions(output_dir, split.data, predict()["probabilities"])
+        probabilities = predict()["probabilities"]
+        write_dev_predictions(output_dir, split.data, probabilities)
+        if not self.task.is_regression:
+            count = len(self.labels)
+            labels = [self.labels.index(example.label) for example in split.data.examples]
+            matrix = metrics.confusion_matrix(probabilities.argmax(axis=1), labels)  # [≤ K, ≤ K]
+            matrix = np.pad(matrix, (0, count - len(matrix)))
+            logging.info("Dev set by label:\n%s", metrics.table_by_label(matrix, self.labels))
 
     def write_predictions(self, output_dir: str, split: Split, outputs: Outputs, step: int) -> str:
         """Writes the predictions in all formats and, if labels are known, `predict_results.txt`.

@@ -8,7 +8,7 @@ Shapes: N examples, K labels.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -51,6 +51,27 @@ def confusion_matrix(predictions: ArrayLike, label_ids: ArrayLike) -> NDArray[np
     count = int(max(predicted.max(), actual.max())) + 1
     cells = actual.astype(np.int64) * count + predicted.astype(np.int64)
     return np.bincount(cells, minlength=count * count).reshape(count, count)
+
+
+def table_by_label(matrix: NDArray[np.int64], labels: Sequence[str]) -> str:
+    """Returns a text table with precision, recall and F1 of each label, in [0, 1].
+
+    >>> print(table_by_label(np.array([[3, 1], [0, 0]]), ["yes", "no"]))
+    precision  recall      f1  examples  label
+        1.000   0.750   0.857         4  yes
+        0.000   0.000   0.000         0  no
+
+    Args:
+        matrix: a confusion matrix, [K, K]; see `confusion_matrix`.
+        labels: names of the K labels.
+    """
+    hits, f1 = np.diag(matrix), _f1_of_each_label(matrix)
+    precision = hits / np.maximum(matrix.sum(0), 1)
+    recall = hits / np.maximum(matrix.sum(1), 1)
+    lines = ["precision  recall      f1  examples  label"]
+    for row in zip(precision, recall, f1, matrix.sum(1), labels, strict=True):
+        lines.append("{:9.3f}{:8.3f}{:8.3f}{:10d}  {}".format(*row))
+    return "\n".join(lines)
 
 
 def _f1_of_each_label(matrix: NDArray[np.int64]) -> NDArray[np.float64]:
