@@ -57,10 +57,10 @@ $(ALL_READY): $(READY)
 	@$(call install,$(VENV),--editable "$(ALL_EXTRAS)")
 	@touch $(ALL_READY)
 
-demo: $(READY) ## from text to a pre-trained, fine-tuned model, in demo/ (eight minutes without bfloat16)
+demo: $(READY) ## from text to a pre-trained, fine-tuned model, in demo/ (13 minutes without bfloat16)
 	@$(RUN) examples/demo.py
 
-test: $(READY) ## the default tests (two minutes on two cores); those of missing extras are skipped
+test: $(READY) ## the default tests (two to six minutes on two cores); those of missing extras are skipped
 	$(RUN) -m pytest $(IN_PARALLEL)
 
 # Tests that compute for more than a second: whole programs (kills, full disks, damaged files, several workers),

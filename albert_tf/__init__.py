@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from albert_tf.inference.saving import PretrainedCheckpoint, save_pretrained
     from albert_tf.modeling import AlbertEncoder, AlbertForPretraining
     from albert_tf.optimization import AdamW, Lamb, WarmUpPolynomialDecay, fine_tuning_optimizer
+    from albert_tf.serving.tokenizer_layer import TokenizerLayer
     from albert_tf.tokenization import FullTokenizer
 
 __version__ = "0.1.0"
@@ -48,6 +49,7 @@ __all__ = [
     "FullTokenizer",
     "Lamb",
     "PretrainedCheckpoint",
+    "TokenizerLayer",
     "WarmUpPolynomialDecay",
     "__version__",
     "download",
@@ -72,6 +74,7 @@ _MODULES = {
     "FullTokenizer": "tokenization",
     "Lamb": "optimization",
     "PretrainedCheckpoint": "inference.saving",
+    "TokenizerLayer": "serving.tokenizer_layer",
     "WarmUpPolynomialDecay": "optimization",
     "download": "checkpoints.download",
     "export_saved_model": "inference.exporting",

@@ -366,6 +366,8 @@ class AlbertEncoder(Saved, AlbertLayer):
         recompute: whether to use gradient checkpointing (rematerialization): store only the input
             of each layer in the forward pass and recompute its activations in the backward pass.
             This saves memory at the cost of time and does not change the result.
+        add_pooling_layer: whether to have the dense layer at [CLS]. Without it, there is no
+            `pooled_output`, and Keras has no weights to warn of that no loss depends on.
 
     Call arguments:
         input_ids: int32 [B, S]; or a dict of `input_ids`, `input_mask` and `segment_ids`. The dict
@@ -382,7 +384,8 @@ class AlbertEncoder(Saved, AlbertLayer):
 
     Returns: dict of
         sequence_output: float [B, S, H], the output of the last layer; absent with `positions`.
-        pooled_output: float [B, H], the output of a dense tanh layer at [CLS].
+        pooled_output: float [B, H], the output of a dense tanh layer at [CLS]; absent without
+            `add_pooling_layer`.
         position_output: float [B, P, H], the output of the last layer at `positions`.
         hidden_states: with `output_hidden_states`, a tuple of the input of the first layer and the
             output of each of the L·N blocks, float [B, S, H] each.
@@ -399,10 +402,16 @@ class AlbertEncoder(Saved, AlbertLayer):
     {'sequence_output': (2, 4, 12), 'pooled_output': (2, 12)}
     """
 
-    def __init__(self, config: AlbertConfig, recompute: bool = False, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        config: AlbertConfig,
+        recompute: bool = False,
+        add_pooling_layer: bool = True,
+        **kwargs: Any,
+    ) -> None:
         config.check_memory()
         super().__init__(config, **kwargs)
-        self.recompute = recompute
+        self.recompute, self.add_pooling_layer = recompute, add_pooling_layer
         H, dtype = config.hidden_size, self.dtype_policy
         # Factorized embedding: V·E weights in `embeddings` and E·H in `embedding_projection`,
         # instead of V·H.
@@ -415,7 +424,9 @@ class AlbertEncoder(Saved, AlbertLayer):
                 config, scope, E, H, name="embedding_projection", dtype=dtype
             )
         self.blocks = self.make_blocks()
-        self.pooler = Linear(config, "bert/pooler/dense", H, H, name="pooler", dtype=dtype)
+        self.pooler: Any = None
+        if add_pooling_layer:
+            self.pooler = Linear(config, "bert/pooler/dense", H, H, name="pooler", dtype=dtype)
 
     def make_blocks(self) -> list[TransformerBlock]:
         """Returns the blocks of all layers, [L·N], which share their weights across layers."""
@@ -476,10 +487,10 @@ class AlbertEncoder(Saved, AlbertLayer):
             hidden_states.append(x)
             attentions += probs
 
-        outputs = {"pooled_output": tf.math.tanh(self.pooler(x[:, 0]))}  # [B, H]
-        if positions is None:
-            outputs = {"sequence_output": x} | outputs  # [B, S, H]
-        else:
+        outputs = {"sequence_output": x} if positions is None else {}  # [B, S, H]
+        if self.pooler is not None:
+            outputs["pooled_output"] = tf.math.tanh(self.pooler(x[:, 0]))  # [B, H]
+        if positions is not None:
             outputs["position_output"] = x[:, 1:]  # [B, P, H]
         if output_hidden_states:
             outputs["hidden_states"] = tuple(hidden_states)
@@ -534,7 +545,9 @@ class AlbertModel(Configured, Saved, tf_keras.Model):
 
     Attributes:
         encoder: the `AlbertEncoder`.
-        uses_pooler: whether an output depends on the encoder's pooler.
+        uses_pooler: whether an output depends on the encoder's pooler. If not, its weights are in
+            checkpoints, but not among the trainable ones, so that optimizers have no moments for
+            them, as in Google's programs, which skip weights without a gradient.
     """
 
     uses_pooler = True
@@ -544,6 +557,23 @@ class AlbertModel(Configured, Saved, tf_keras.Model):
         self.config = config
         self.encoder = AlbertEncoder(config, name="encoder", dtype=self.dtype_policy)
         self.built = True
+
+    @property
+    def trainable_weights(self) -> list[tf.Variable]:
+        """The weights that are trained."""
+        unused = {id(weight) for weight in self._unused_weights()}
+        return [weight for weight in super().trainable_weights if id(weight) not in unused]
+
+    @property
+    def non_trainable_weights(self) -> list[tf.Variable]:
+        """The weights that are not trained: frozen, or without an effect on the output."""
+        return [*super().non_trainable_weights, *self._unused_weights()]
+
+    def _unused_weights(self) -> list[tf.Variable]:
+        """Returns the trainable weights of the pooler if the output does not depend on it."""
+        if self.uses_pooler:
+            return []
+        return list(getattr(self.encoder.pooler, "trainable_weights", ()))  # () if it is replaced
 
 
 @register

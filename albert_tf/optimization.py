@@ -338,8 +338,9 @@ def updated(
     return m, v, weight - rate * update
 
 
-def _is_large(gradient, *_):
-    return gradient.shape.num_elements() >= MIN_COMPILED_ELEMENTS
+def _is_large(_, m, *__):
+    # Of the moment, because Keras's LossScaleOptimizer gives gradients of unknown shape.
+    return m.shape.num_elements() >= MIN_COMPILED_ELEMENTS
 
 
 def _arguments(random):

@@ -23,10 +23,12 @@ It produces the same tokens and ids as google-research/albert for every text, wi
 
 from __future__ import annotations
 
+import abc
 import functools
 import hashlib
 import itertools
 import re
+import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -44,11 +46,17 @@ UNKNOWN_TOKEN = "[UNK]"
 PAD_ID = 0  # the official programs pad with 0 regardless of the vocabulary
 MAX_INPUT_CHARS_PER_WORD = 200  # longer words become one unknown token
 MAX_REMEMBERED = 200_000  # words in the cache, about 40 MB
-PADDINGS = ("longest", "max_length")
 # Names of the ids, the attention mask and the segments in a batch.
 INPUT_NAMES = {
     "google": ("input_ids", "input_mask", "segment_ids"),
     "huggingface": ("input_ids", "attention_mask", "token_type_ids"),
+}
+# Values of arguments of a tokenizer's call; all but `names` are arguments of transformers.
+CHOICES = {
+    "padding": (True, "longest", "max_length"),
+    "truncation": (True, False, "longest_first"),
+    "names": tuple(INPUT_NAMES),
+    "return_tensors": (None, "np", "tf"),
 }
 WORD_KINDS = " ac."  # of characters, see `word_kind`
 _PUNCTUATION_IN_WORD = re.compile(r"(?<=a)\.(?=a)")
@@ -447,7 +455,254 @@ def join(
     return [*ids, *second, sep_id] if second else ids, len(ids)
 
 
-class FullTokenizer:
+class Tokenizer(abc.ABC):
+    """What tokenizers of any vocabulary have in common: batches for the model, and text from ids.
+
+    A subclass sets the attributes, and implements `encode_batch` and `detokenize`.
+
+    Attributes:
+        vocab: dict, piece → id.
+        pieces: list, id → piece.
+        vocab_size: number of pieces; also the length of the tokenizer.
+        cls_id, sep_id, mask_id, pad_id, unk_id: ids of the special tokens.
+        cls_token, sep_token, mask_token, pad_token, unk_token: their pieces.
+        do_lower_case: whether text is lowercased.
+        max_length: default of `max_length` in calls.
+    """
+
+    vocab: dict[str, int]
+    pieces: list[str]
+    vocab_size: int
+    cls_id: int
+    sep_id: int
+    mask_id: int
+    pad_id: int
+    unk_id: int
+    do_lower_case: bool
+    max_length: int
+
+    @abc.abstractmethod
+    def encode_batch(self, texts: Iterable[str]) -> list[list[int]]:
+        """Returns the ids of each text, without special tokens."""
+
+    @abc.abstractmethod
+    def detokenize(self, tokens: Iterable[str]) -> str:
+        """Joins pieces into readable text."""
+
+    def __len__(self) -> int:
+        """Returns the number of pieces."""
+        return self.vocab_size
+
+    def __repr__(self) -> str:
+        """Returns a line with the size of the vocabulary, case and length."""
+        return (
+            f"<{type(self).__name__} of {self.vocab_size} pieces, "
+            f"do_lower_case={self.do_lower_case}, max_length={self.max_length}>"
+        )
+
+    @property
+    def cls_token(self) -> str:
+        """The piece in front of a row."""
+        return self.pieces[self.cls_id]
+
+    @property
+    def sep_token(self) -> str:
+        """The piece at the end of each text."""
+        return self.pieces[self.sep_id]
+
+    @property
+    def mask_token(self) -> str:
+        """The piece in place of a masked word."""
+        return self.pieces[self.mask_id]
+
+    @property
+    def pad_token(self) -> str:
+        """The piece that rows are padded with."""
+        return self.pieces[self.pad_id]
+
+    @property
+    def unk_token(self) -> str:
+        """The piece for what is not in the vocabulary."""
+        return self.pieces[self.unk_id]
+
+    def __call__(
+        self,
+        texts: str | Sequence[str] | Sequence[Sequence[str]],
+        text_pair: str | Sequence[str] | None = None,
+        max_length: int | None = None,
+        padding: bool | str = "longest",
+        pad_to_multiple: int = 1,
+        names: str = "google",
+        truncation: bool | str = True,
+        return_tensors: str | None = None,
+    ) -> dict[str, Any]:
+        """Returns the model's inputs for a batch of texts or text pairs.
+
+        A row is `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]`, truncated as in Google's fine-tuning
+        programs: the longer text of a pair is truncated first. An empty second text is treated as
+        missing.
+
+            >>> tokenizer("The river")["input_ids"].shape
+            (1, 4)
+            >>> batch = tokenizer(["The river", "A boat at sea"], max_length=5)
+            >>> batch["input_mask"]
+            array([[1, 1, 1, 1, 0],
+                   [1, 1, 1, 1, 1]], dtype=int32)
+
+        Args:
+            texts: a text, a list of texts, or a list of text pairs (a, b).
+            text_pair: the second text, or a list with one for each of `texts`.
+            max_length: maximum length of a row with special tokens; None for `self.max_length`.
+            padding: "longest" or True pads to the longest row, "max_length" to `max_length`.
+            pad_to_multiple: with "longest", rounds the length up to a multiple of this, which
+                limits the number of different shapes.
+            names: names of the result: "google", or "huggingface" for `attention_mask` and
+                `token_type_ids`. The models accept both.
+            truncation: True or "longest_first" truncates longer rows; False refuses them.
+            return_tensors: "tf" for tensors, "np" or None for arrays.
+
+        Returns:
+            A dict of `input_ids`, `input_mask` (the attention mask, 1 for tokens and 0 for padding)
+            and `segment_ids` (1 for the second text and its `[SEP]`), int32 [B, S] each.
+
+        Raises:
+            ValueError: an input is not a text, `text_pair` and `texts` differ in length, a row is
+                too long and `truncation` is False, or another argument is invalid.
+        """
+        limit = self.max_length if max_length is None else max_length
+        _check_choices(
+            padding=padding, truncation=truncation, names=names, return_tensors=return_tensors
+        )
+        _check_least(max_length=(limit, 3), pad_to_multiple=(pad_to_multiple, 1))
+        rows = self.sequences(texts, text_pair, limit if truncation else sys.maxsize)
+        _check_lengths(rows, limit)
+        longest = max((len(ids) for ids, _ in rows), default=0)
+        length = min(-(-longest // pad_to_multiple) * pad_to_multiple, limit)
+        padded = _pad(rows, limit if padding == "max_length" else length)
+        batch = dict(zip(INPUT_NAMES[names], padded, strict=True))
+        if return_tensors == "tf":
+            import tensorflow as tf
+
+            return {name: tf.constant(values) for name, values in batch.items()}
+        return batch
+
+    def as_dataset(
+        self,
+        texts: Sequence[str] | Sequence[Sequence[str]],
+        labels: Sequence[Any] | None = None,
+        batch_size: int = 32,
+        shuffle: bool = False,
+        seed: int = 0,
+        **options: Any,
+    ) -> Any:
+        """Returns a dataset for `fit` that tokenizes each batch when it is needed.
+
+            >>> dataset = tokenizer.as_dataset(["The river", "A boat", "The sea"], [0, 1, 0], 2)
+            >>> [tuple(inputs["input_ids"].shape) for inputs, labels in dataset]
+            [(2, 4), (1, 4)]
+
+        Only one batch is in memory at a time. If `texts` is a sequence that reads from disk, it may
+        be larger than memory.
+
+        Args:
+            texts: texts, or pairs of texts: anything with a length and an index.
+            labels: a label for each of `texts`; None for batches without labels.
+            batch_size: number of texts per batch.
+            shuffle: whether each epoch has its own order.
+            seed: seed of the order.
+            **options: the other arguments of a call of the tokenizer, such as `max_length`.
+
+        Returns:
+            A `tf.data.Dataset` of inputs, or of (inputs, labels).
+
+        Raises:
+            ValueError: `labels` and `texts` differ in length, or `batch_size` is less than 1.
+        """
+        import tensorflow as tf
+
+        count = len(texts)
+        if batch_size < 1 or (labels is not None and len(labels) != count):
+            raise ValueError(
+                f"batch_size={batch_size} and {count if labels is None else len(labels)} labels "
+                f"for {count} texts: expected 1 or more, and a label for each text"
+            )
+        targets = None if labels is None else np.asarray(labels)
+        epochs = itertools.count()
+
+        def make_batches() -> Iterator[Any]:
+            key = (seed, next(epochs)) if shuffle else None
+            for rows in _shuffled_rows(count, batch_size, key):
+                inputs = self([texts[row] for row in rows], **options)
+                yield inputs if targets is None else (inputs, targets[rows])
+
+        names = INPUT_NAMES[options.get("names", "google")]
+        signature: Any = {name: tf.TensorSpec((None, None), tf.int32) for name in names}
+        if targets is not None:
+            signature = signature, tf.TensorSpec((None, *targets.shape[1:]), targets.dtype)
+        batches = tf.data.Dataset.from_generator(make_batches, output_signature=signature)
+        num_batches = -(-count // batch_size)
+        return batches.apply(tf.data.experimental.assert_cardinality(num_batches)).prefetch(2)
+
+    def sequences(
+        self,
+        texts: str | Sequence[str] | Sequence[Sequence[str]],
+        text_pair: str | Sequence[str] | None,
+        max_length: int,
+    ) -> list[tuple[list[int], int]]:
+        """Returns the rows of a batch without padding: ids, and the number of ids in segment 0.
+
+        Args:
+            texts: as in `__call__`.
+            text_pair: as in `__call__`.
+            max_length: maximum length of a row including special tokens.
+        """
+        firsts, seconds = split_pairs(texts, text_pair)
+        rows = []
+        for first, second in zip(
+            self.encode_batch(firsts), self.encode_batch(seconds), strict=True
+        ):
+            room = max(max_length - (3 if second else 2), 0)
+            kept = truncated_lengths(len(first), len(second), room)
+            rows.append(join(first[: kept[0]], second[: kept[1]], self.cls_id, self.sep_id))
+        return rows
+
+    def decode(self, ids: Iterable[int], skip_special_tokens: bool = True) -> str:
+        """Returns readable text for ids. Case and accents removed by normalization are lost.
+
+        Args:
+            ids: int [S], such as a row of `input_ids`.
+            skip_special_tokens: whether to omit [CLS], [SEP] and padding.
+
+        Raises:
+            ValueError: an id is outside [0, vocab_size).
+        """
+        left_out = {self.cls_id, self.sep_id, self.pad_id} if skip_special_tokens else set()
+        kept = [int(token_id) for token_id in ids if int(token_id) not in left_out]
+        return self.detokenize(self.convert_ids_to_tokens(kept))
+
+    def batch_decode(
+        self, rows: Iterable[Iterable[int]], skip_special_tokens: bool = True
+    ) -> list[str]:
+        """Returns the text of each row of ids, as `decode` does; ids are int [B, S]."""
+        return [self.decode(ids, skip_special_tokens) for ids in rows]
+
+    def encode(self, text: str) -> list[int]:
+        """Returns the ids of `text`: normalizes, tokenizes and looks up; adds no special tokens."""
+        return self.encode_batch([text])[0]
+
+    def convert_ids_to_tokens(self, ids: Iterable[int]) -> list[str]:
+        """Returns the pieces for ids.
+
+        Raises:
+            ValueError: an id is outside [0, vocab_size).
+        """
+        ids = list(ids)
+        if ids and not 0 <= min(ids) <= max(ids) < self.vocab_size:
+            raise ValueError(f"ids {min(ids)} to {max(ids)}; expected 0 to {self.vocab_size - 1}")
+        return [self.pieces[token_id] for token_id in ids]
+
+
+class FullTokenizer(Tokenizer):
     """Tokenizer with a SentencePiece model (English) or a WordPiece vocabulary (Chinese).
 
     Calling it with texts returns a batch for the model; `encode` and `tokenize` return the ids and
@@ -526,141 +781,6 @@ class FullTokenizer:
         """The serialized SentencePiece model; empty for a WordPiece vocabulary."""
         return self._encoder.content if self.is_sentencepiece else b""
 
-    def __call__(
-        self,
-        texts: str | Sequence[str] | Sequence[Sequence[str]],
-        pairs: str | Sequence[str] | None = None,
-        max_length: int | None = None,
-        padding: str = "longest",
-        pad_to_multiple: int = 1,
-        names: str = "google",
-    ) -> dict[str, NDArray[np.int32]]:
-        """Returns the model's inputs for a batch of texts or text pairs.
-
-        A row is `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]`, truncated as in Google's fine-tuning
-        programs: the longer text of a pair is truncated first. An empty second text is treated as
-        missing.
-
-            >>> tokenizer("The river")["input_ids"].shape
-            (1, 4)
-            >>> batch = tokenizer(["The river", "A boat at sea"], max_length=5)
-            >>> batch["input_mask"]
-            array([[1, 1, 1, 1, 0],
-                   [1, 1, 1, 1, 1]], dtype=int32)
-
-        Args:
-            texts: a text, a list of texts, or a list of text pairs (a, b).
-            pairs: the second text, or a list with one for each of `texts`.
-            max_length: maximum length of a row including special tokens; defaults to
-                `self.max_length`.
-            padding: "longest" pads to the longest row, "max_length" to `max_length`.
-            pad_to_multiple: with "longest", rounds the length up to a multiple of this, which
-                limits the number of different shapes.
-            names: names of the result: "google", or "huggingface" for `attention_mask` and
-                `token_type_ids`. The models accept both.
-
-        Returns:
-            A dict of `input_ids`, `input_mask` (the attention mask, 1 for tokens and 0 for padding)
-            and `segment_ids` (1 for the second text and its `[SEP]`), int32 [B, S] each.
-
-        Raises:
-            ValueError: an input is not a text, `pairs` and `texts` differ in length, or `padding`,
-                `names` or a length is invalid.
-        """
-        if names not in INPUT_NAMES:
-            raise ValueError(f"names={names!r}: expected one of {tuple(INPUT_NAMES)}")
-        limit = self.max_length if max_length is None else max_length
-        if padding not in PADDINGS or limit < len("[CLS] a [SEP]".split()) or pad_to_multiple < 1:
-            raise ValueError(
-                f"padding={padding!r}, max_length={limit}, pad_to_multiple={pad_to_multiple}: "
-                f"expected one of {PADDINGS}, 3 or more, and 1 or more"
-            )
-        rows = self.sequences(texts, pairs, limit)
-        longest = max((len(ids) for ids, _ in rows), default=0)
-        length = min(-(-longest // pad_to_multiple) * pad_to_multiple, limit)
-        padded = _pad(rows, limit if padding == "max_length" else length)
-        return dict(zip(INPUT_NAMES[names], padded, strict=True))
-
-    def as_dataset(
-        self,
-        texts: Sequence[str] | Sequence[Sequence[str]],
-        labels: Sequence[Any] | None = None,
-        batch_size: int = 32,
-        shuffle: bool = False,
-        seed: int = 0,
-        **options: Any,
-    ) -> Any:
-        """Returns a dataset for `fit` that tokenizes each batch when it is needed.
-
-            >>> dataset = tokenizer.as_dataset(["The river", "A boat", "The sea"], [0, 1, 0], 2)
-            >>> [tuple(inputs["input_ids"].shape) for inputs, labels in dataset]
-            [(2, 4), (1, 4)]
-
-        Only one batch is in memory at a time. If `texts` is a sequence that reads from disk, it may
-        be larger than memory.
-
-        Args:
-            texts: texts, or pairs of texts: anything with a length and an index.
-            labels: a label for each of `texts`; None for batches without labels.
-            batch_size: number of texts per batch.
-            shuffle: whether each epoch has its own order.
-            seed: seed of the order.
-            **options: the other arguments of a call of the tokenizer, such as `max_length`.
-
-        Returns:
-            A `tf.data.Dataset` of inputs, or of (inputs, labels).
-
-        Raises:
-            ValueError: `labels` and `texts` differ in length, or `batch_size` is less than 1.
-        """
-        import tensorflow as tf
-
-        count = len(texts)
-        if batch_size < 1 or (labels is not None and len(labels) != count):
-            raise ValueError(
-                f"batch_size={batch_size} and {count if labels is None else len(labels)} labels "
-                f"for {count} texts: expected 1 or more, and a label for each text"
-            )
-        targets = None if labels is None else np.asarray(labels)
-        epochs = itertools.count()
-
-        def make_batches() -> Iterator[Any]:
-            key = (seed, next(epochs)) if shuffle else None
-            for rows in _shuffled_rows(count, batch_size, key):
-                inputs = self([texts[row] for row in rows], **options)
-                yield inputs if targets is None else (inputs, targets[rows])
-
-        names = INPUT_NAMES[options.get("names", "google")]
-        signature: Any = {name: tf.TensorSpec((None, None), tf.int32) for name in names}
-        if targets is not None:
-            signature = signature, tf.TensorSpec((None, *targets.shape[1:]), targets.dtype)
-        batches = tf.data.Dataset.from_generator(make_batches, output_signature=signature)
-        num_batches = -(-count // batch_size)
-        return batches.apply(tf.data.experimental.assert_cardinality(num_batches)).prefetch(2)
-
-    def sequences(
-        self,
-        texts: str | Sequence[str] | Sequence[Sequence[str]],
-        pairs: str | Sequence[str] | None,
-        max_length: int,
-    ) -> list[tuple[list[int], int]]:
-        """Returns the rows of a batch without padding: ids, and the number of ids in segment 0.
-
-        Args:
-            texts: as in `__call__`.
-            pairs: as in `__call__`.
-            max_length: maximum length of a row including special tokens.
-        """
-        firsts, seconds = split_pairs(texts, pairs)
-        rows = []
-        for first, second in zip(
-            self.encode_batch(firsts), self.encode_batch(seconds), strict=True
-        ):
-            room = max(max_length - (3 if second else 2), 0)
-            kept = truncated_lengths(len(first), len(second), room)
-            rows.append(join(first[: kept[0]], second[: kept[1]], self.cls_id, self.sep_id))
-        return rows
-
     def preprocess(self, text: str) -> str:
         """Normalizes `text` with `preprocess_text` for SentencePiece; no change for WordPiece."""
         return preprocess_text(text, lower=self.do_lower_case) if self.is_sentencepiece else text
@@ -677,29 +797,11 @@ class FullTokenizer:
         """Returns the pieces of text that `preprocess` has normalized, like Google's `tokenize`."""
         return self._encoder.tokenize(text)
 
-    def decode(self, ids: Iterable[int], skip_special_tokens: bool = True) -> str:
-        """Returns readable text for ids. Case and accents removed by normalization are lost.
-
-        Args:
-            ids: int [S], such as a row of `input_ids`.
-            skip_special_tokens: whether to omit [CLS], [SEP] and padding.
-
-        Raises:
-            ValueError: an id is outside [0, vocab_size).
-        """
-        left_out = {self.cls_id, self.sep_id, self.pad_id} if skip_special_tokens else set()
-        kept = [int(token_id) for token_id in ids if int(token_id) not in left_out]
-        return self.detokenize(self.convert_ids_to_tokens(kept))
-
     def detokenize(self, tokens: Iterable[str]) -> str:
         """Joins pieces into readable text."""
         if self.is_sentencepiece:
             return "".join(tokens).replace(SPIECE_UNDERLINE, " ").strip()
         return _ADDED_SPACE.sub("", " ".join(tokens).replace(" ##", ""))
-
-    def encode(self, text: str) -> list[int]:
-        """Returns the ids of `text`: normalizes, tokenizes and looks up; adds no special tokens."""
-        return self.encode_batch([text])[0]
 
     def encode_batch(self, texts: Iterable[str]) -> list[list[int]]:
         """Returns the ids of each text, as `encode` does."""
@@ -733,44 +835,66 @@ class FullTokenizer:
         except KeyError as error:
             raise ValueError(f"token {error} is not in the vocabulary") from None
 
-    def convert_ids_to_tokens(self, ids: Iterable[int]) -> list[str]:
-        """Returns the pieces for ids.
-
-        Raises:
-            ValueError: an id is outside [0, vocab_size).
-        """
-        ids = list(ids)
-        if ids and not 0 <= min(ids) <= max(ids) < self.vocab_size:
-            raise ValueError(f"ids {min(ids)} to {max(ids)}; expected 0 to {self.vocab_size - 1}")
-        return [self.pieces[token_id] for token_id in ids]
-
 
 def split_pairs(
-    texts: str | Sequence[str] | Sequence[Sequence[str]], pairs: str | Sequence[str] | None = None
+    texts: str | Sequence[str] | Sequence[Sequence[str]],
+    text_pair: str | Sequence[str] | None = None,
 ) -> tuple[list[str], list[str]]:
     """Returns the first and the second texts of a tokenizer's arguments; "" if there is no second.
 
     Raises:
-        ValueError: an input is not a text, or `pairs` and `texts` differ in length.
+        ValueError: an input is not a text, or `text_pair` and `texts` differ in length.
     """
+    if type(texts).__module__.startswith("tensorflow."):
+        raise ValueError(
+            "texts are a tensor: expected str. albert_tf.TokenizerLayer(tokenizer) takes tensors, "
+            "also in the map of a dataset"
+        )
     if isinstance(texts, str):
         texts = [texts]
-        pairs = [pairs] if isinstance(pairs, str) else pairs
+        text_pair = [text_pair] if isinstance(text_pair, str) else text_pair
     elif isinstance(texts, tuple) and texts and all(isinstance(text, str) for text in texts):
         raise ValueError(
             "a tuple of texts is ambiguous: pass [(a, b)] for one pair, or a list of texts for a "
             "batch"
         )
     rows = [(text, "") if isinstance(text, str) else text for text in texts]
-    if pairs is not None:
-        if isinstance(pairs, str) or len(pairs) != len(rows):
-            raise ValueError(f"pairs={pairs!r:.60}: expected a list of {len(rows)}, like texts")
-        rows = [(row[0], pair) for row, pair in zip(rows, pairs, strict=True)]
+    if text_pair is not None:
+        if isinstance(text_pair, str) or len(text_pair) != len(rows):
+            raise ValueError(
+                f"text_pair={text_pair!r:.60}: expected a list of {len(rows)}, like texts"
+            )
+        rows = [(row[0], pair) for row, pair in zip(rows, text_pair, strict=True)]
     for number, row in enumerate(rows):
         is_pair = isinstance(row, Sequence) and len(row) == 2
         if not (is_pair and all(isinstance(text, str) for text in row)):
             raise ValueError(f"texts[{number}] is {row!r:.60}: expected a str, or a pair of them")
     return [row[0] for row in rows], [row[1] for row in rows]
+
+
+def _check_choices(**arguments: Any) -> None:
+    """Raises ValueError, which names the argument, for a value that is none of its `CHOICES`."""
+    for name, value in arguments.items():
+        if value not in CHOICES[name]:
+            expected = ", ".join(map(repr, CHOICES[name]))
+            raise ValueError(f"{name}={value!r}: expected one of {expected}")
+
+
+def _check_least(**arguments: tuple[int, int]) -> None:
+    """Raises ValueError for an argument (value, least value) that is too small."""
+    for name, (value, least) in arguments.items():
+        if value < least:
+            raise ValueError(f"{name}={value}: expected {least} or more")
+
+
+def _check_lengths(rows: Sequence[tuple[list[int], int]], limit: int) -> None:
+    """Raises ValueError for a row with more than `limit` ids."""
+    for number, (ids, _) in enumerate(rows):
+        if len(ids) > limit:
+            raise ValueError(
+                f"texts[{number}] has {len(ids)} tokens with the special ones, more than "
+                f"max_length={limit}: pass truncation=True to cut it"
+            )
 
 
 def _shuffled_rows(count: int, batch_size: int, seed: Any) -> Iterator[list[int]]:

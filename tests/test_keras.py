@@ -11,7 +11,7 @@ import tensorflow as tf
 import tf_keras
 from absl import logging
 
-from albert_tf import heads, modeling
+from albert_tf import heads, modeling, optimization
 from albert_tf.checkpoints.names import variable_name
 from albert_tf.config import AlbertConfig
 from tests.conftest import TINY_SHAPE
@@ -332,13 +332,69 @@ def test_pretraining_trains_with_a_loss_for_each_head(tiny_batch):
 
 def test_spans_train_with_a_dict_of_positions(inputs):
     model = heads.AlbertForSpans(SHALLOW)
-    model.encoder.pooler.trainable = False  # no answer depends on it
     losses = {"start_logits": CROSS_ENTROPY, "end_logits": CROSS_ENTROPY}
     model.compile("adam", losses, run_eagerly=True)
     labels = {"start_logits": np.array([5, 0, 5, 6, 0]), "end_logits": np.array([7, 0, 5, 7, 0])}
     history = model.fit(inputs, labels, epochs=2, verbose=0).history["loss"]
     assert history[1] < history[0]
     assert model.predict(inputs, verbose=0)["end_logits"].shape == (5, 11)
+
+
+@pytest.mark.ci
+def test_mixed_float16_fits_as_float32_does(inputs):
+    labels = np.array([0, 2, 1, 1, 0])
+
+    def fit(policy):
+        tf_keras.mixed_precision.set_global_policy(policy)
+        try:
+            tf_keras.utils.set_random_seed(5)
+            model = heads.AlbertForClassification(SHALLOW, 3)
+            optimizer = optimization.fine_tuning_optimizer(0.003, 4, warmup_proportion=0.25)
+            model.compile(optimizer, CROSS_ENTROPY)
+            return model.fit(inputs, labels, epochs=4, verbose=0).history["loss"]
+        finally:
+            tf_keras.mixed_precision.set_global_policy("float32")
+
+    exact, losses = fit("float32"), fit("mixed_float16")
+    np.testing.assert_allclose(losses, exact, rtol=0.02)
+    assert losses[3] < losses[0]
+
+
+WITHOUT_POOLER = {
+    "mean": lambda: heads.AlbertForClassification(SHALLOW, 3, use_pooled_output=False),
+    "masked words": lambda: modeling.AlbertForPretraining(SHALLOW, "none"),
+}
+
+
+@pytest.mark.parametrize("name", [*MODELS, *WITHOUT_POOLER])
+def test_the_trainable_weights_are_those_that_the_output_depends_on(name, tiny_batch):
+    model = WITHOUT_POOLER[name]() if name in WITHOUT_POOLER else MODELS[name](SHALLOW)
+    features = features_of("pretraining" if name == "masked words" else name, tiny_batch)
+    with tf.GradientTape() as tape:
+        outputs = tf.nest.flatten(model(features))
+        total = tf.add_n([tf.reduce_sum(x) for x in outputs if x.dtype.is_floating])
+    gradients = tape.gradient(total, model.weights)
+    found = [w.name for w, g in zip(model.weights, gradients, strict=True) if g is not None]
+    assert found == [weight.name for weight in model.trainable_weights]
+    both = [*model.trainable_weights, *model.non_trainable_weights]
+    assert sorted(w.name for w in both) == sorted(w.name for w in model.weights)
+    model.trainable = False
+    assert not model.trainable_weights
+    assert len(model.non_trainable_weights) == len(model.weights)
+
+
+def test_an_encoder_may_have_no_pooler(inputs):
+    encoder = modeling.AlbertEncoder(SHALLOW)
+    bare = modeling.AlbertEncoder(SHALLOW, add_pooling_layer=False)
+    names = {weight.name for weight in encoder.weights}
+    assert names - {w.name for w in bare.weights} == {
+        f"bert/pooler/dense/{kind}:0" for kind in ("kernel", "bias")
+    }
+    bare.set_weights([w.numpy() for w in encoder.weights if "pooler" not in w.name])
+    outputs = bare(inputs)
+    assert list(outputs) == ["sequence_output"]
+    assert_same(outputs["sequence_output"], encoder(inputs)["sequence_output"])
+    assert_round_trip(bare)
 
 
 # get_config, from_config, clone_model, names.
@@ -492,11 +548,22 @@ def test_a_policy_applies_to_all_sublayers(dtype, inputs):
     [
         (np.ones((2, 4)), "input_ids have the dtype float32, expected int32 or int64"),
         ({"input_word_ids": np.ones((2, 4), np.int32)}, "input_word_ids: input_ids is missing"),
+        ([[2, 5, 3], [2, 3]], "input_ids has rows of 2 to 3 numbers: pad them"),
+        ([2, 5, 3], r"the input has the shape \(3,\): expected \[B, S\]"),
+        ([[2.0, 5.0, 3.0]], "input_ids have the dtype float32"),
     ],
 )
 def test_inputs_that_are_not_ids_are_rejected(tiny_config, inputs, message):
     with pytest.raises(ValueError, match=message):
         modeling.AlbertEncoder(tiny_config)(inputs)
+
+
+def test_inputs_may_be_lists_of_rows(inputs):
+    encoder = modeling.AlbertEncoder(SHALLOW)
+    lists = {name: value.tolist() for name, value in inputs.items()}
+    expected = encoder(inputs)
+    assert_same(encoder(lists), expected)
+    assert_same(encoder(lists["input_ids"], lists["input_mask"], lists["segment_ids"]), expected)
 
 
 def run_tflite(model, inputs):

@@ -582,12 +582,55 @@ def test_long_texts_are_truncated_like_in_the_fine_tuning_programs(
         ((["want"], "un"), "expected a list of 1"),
         (("want", None, 2), "max_length=2"),
         (("want", None, 9, "longer"), "padding='longer'"),
-        (("want", None, 9, "longest", 0), "pad_to_multiple=0"),
+        (
+            ("want", None, 9, False),
+            "^padding=False: expected one of True, 'longest', 'max_length'$",
+        ),
+        (("want", None, 9, "longest", 0), "^pad_to_multiple=0: expected 1 or more$"),
+        (("want", None, 9, True, 1, "google", "only_first"), "truncation='only_first'"),
+        (("want", None, 9, True, 1, "google", True, "pt"), "return_tensors='pt'"),
     ],
 )
 def test_errors_for_invalid_arguments_say_what_was_expected(toy_vocabulary, arguments, problem):
     with pytest.raises(ValueError, match=problem):
         FullTokenizer(toy_vocabulary)(*arguments)
+
+
+def test_a_call_takes_the_arguments_of_transformers(toy_vocabulary):
+    tokenizer = FullTokenizer(toy_vocabulary)
+    texts, pairs = ["want", "un running"], ["wa un", "博"]
+    expected = tokenizer(texts, pairs)
+    found = tokenizer(
+        texts, text_pair=pairs, padding=True, truncation="longest_first", return_tensors="tf"
+    )
+    for name, values in expected.items():
+        assert found[name].dtype == "int32"
+        np.testing.assert_array_equal(found[name].numpy(), values)
+    cut = tokenizer(texts, pairs, max_length=5, padding="max_length", return_tensors="np")
+    assert cut["input_ids"].shape == (2, 5)
+
+
+def test_a_row_that_must_not_be_truncated_has_to_fit(toy_vocabulary):
+    tokenizer = FullTokenizer(toy_vocabulary)
+    texts = ["want", "want wa un"]
+    assert tokenizer(texts, max_length=5, truncation=False)["input_ids"].shape == (2, 5)
+    with pytest.raises(ValueError, match=r"texts\[1\] has 5 tokens .* max_length=4"):
+        tokenizer(texts, max_length=4, truncation=False)
+
+
+def test_a_tokenizer_names_its_special_pieces_and_its_size(tmp_path):
+    words = "[PAD] [UNK] [CLS] [SEP] [MASK] un ##want".split()
+    tokenizer = FullTokenizer(write_vocabulary(tmp_path / "vocab.txt", words), max_length=11)
+    kinds = ("pad", "unk", "cls", "sep", "mask")
+    assert [getattr(tokenizer, f"{kind}_token") for kind in kinds] == words[:5]
+    assert len(tokenizer) == 7
+    assert all(text in repr(tokenizer) for text in ("FullTokenizer", "7", "True", "11"))
+
+
+def test_each_row_of_a_batch_is_decoded(toy_tokenizer):
+    ids = toy_tokenizer(["The river", "old people"])["input_ids"]
+    assert toy_tokenizer.batch_decode(ids) == ["the river", "old people"]
+    assert toy_tokenizer.batch_decode(ids, skip_special_tokens=False)[0].startswith("[CLS]")
 
 
 def test_a_dataset_has_the_batches_of_calls(toy_vocabulary):

@@ -111,6 +111,19 @@ class LoadReport:
             ]
         )
 
+    @property
+    def reason(self) -> str:
+        """Why the checkpoint does not fit: the keys of the config that differ, or else a weight."""
+        shapes = (f"{n} has the shape {t}, here {o}" for n, (t, o) in self.misshapen.items())
+        misfits = [
+            *shapes,
+            *(f"{name} is missing" for name in self.missing),
+            *(f"{name} is not in the model" for name in self.unused),
+        ]
+        of_encoder = [text for text in misfits if is_encoder(text) or text.startswith(ADAPTERS)]
+        more = f" (and {len(of_encoder) - 1} more)" if len(of_encoder) > 1 else ""
+        return "; ".join(self.notes) or "".join(of_encoder[:1]) + more
+
 
 def _first(lines: Iterable[str]) -> list[str]:
     """Returns the first lines, and a line with the number of the others."""
@@ -160,10 +173,12 @@ def load_checkpoint(
     if not (report.fits or allow_partial):
         is_other_sharing = any(re.search("/group_[1-9]", name) for name in report.missing)
         copies = ", --init_from_group0 (run_pretraining.py) to copy them from group 0"
+        logging.debug("%s", report)
         raise ValueError(
-            f"{report}\nThe checkpoint does not contain this model's encoder. Check that "
-            "albert_config.json is the one that came with it, or pass --allow_partial_init to "
-            f"keep the random initialization of these variables{copies * is_other_sharing}."
+            f"{report.prefix} does not contain this model's encoder: {report.reason}.\nCheck that "
+            "albert_config.json is the one that came with it (--verbosity=1 lists all weights), or "
+            f"pass --allow_partial_init to keep the random initialization of the others"
+            f"{copies * is_other_sharing}."
         )
     values = _read_all(weights, {name: entries[name] for name in report.loaded})
     _log(report, releases.containing(values), _uses_pooler(model))
@@ -225,10 +240,11 @@ def _log(report: LoadReport, release: releases.Release | None, uses_pooler: bool
     """
     if not report.fits:
         logging.warning("Loading a part of the encoder because of allow_partial:\n%s", report)
-    elif report.misshapen or report.notes:
-        logging.warning("%s", report)
     else:
         logging.debug("%s", report)
+        shapes = (f"{n} has the shape {t}, here {o}" for n, (t, o) in report.misshapen.items())
+        for note in (*report.notes, *shapes):
+            logging.warning("%s: %s", report.prefix, note)
     heads = [name for name in report.loaded if not is_encoder(name)]
     names = [*report.missing, *report.misshapen]
     new = [name for name in names if not is_encoder(name)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from albert_tf import files
-from albert_tf.classification.tasks import ALIASES, CUSTOM_TASK, TASKS
+from albert_tf.classification.tasks import ALIASES, CUSTOM_TASK, TASKS, find_task
 from albert_tf.finetuning.settings import (
     DataSettings,
     FineTuningSettings,
@@ -87,8 +87,10 @@ class Settings(FineTuningSettings, TFLiteSettings, TaskSettings, CustomDataSetti
     )
 
     def check_paths(self) -> None:
-        """Checks all paths, including the folders of the data and of the feature cache."""
+        """Checks the name of the task, and all paths, also of the data and the feature cache."""
         super().check_paths()
+        if self.task_name.strip().lower() != CUSTOM_TASK:
+            find_task(self.task_name)
         if self.splits:
             files.check_directory(self.data_dir, "--data_dir")
         if self.cached_dir:

@@ -43,7 +43,7 @@ from albert_tf.tokenization import FullTokenizer, join, truncated_lengths
 from albert_tf.training.evaluation import Evaluation
 
 EXAMPLES_AT_ONCE = 1000
-LOGGED_EXAMPLES = 5
+LOGGED_EXAMPLES = 1
 MIN_SEQ_LENGTH = 5  # [CLS] a [SEP] b [SEP]
 DEV_PREDICTIONS = "dev_predictions.tsv"
 DEV_COLUMNS = ("line", "guid", "label", "prediction")  # and one for each label, or the score
@@ -151,7 +151,6 @@ class Classifier(FineTuningTask):
     """
 
     outputs = OUTPUTS
-    takes_last = False
 
     def __init__(
         self,
@@ -258,7 +257,9 @@ class Classifier(FineTuningTask):
 
     def write_evaluations(self, output_dir: str, evaluations: Sequence[Evaluation]) -> str:
         """Writes `eval_results.txt` and `best_trial.txt` like Google's program."""
-        return results.write_classifier_results(output_dir, evaluations, self.selection_metric)
+        return results.write_classifier_results(
+            output_dir, evaluations, self.selection_metric, self.settings.official_order
+        )
 
     def describe_evaluations(self, output_dir: str, evaluations: Sequence[Evaluation]) -> str:
         """Returns the metrics of the best checkpoint as text, or the last step if there is none."""
@@ -271,7 +272,14 @@ class Classifier(FineTuningTask):
         self, output_dir: str, split: Split, predict: Callable[[], Outputs]
     ) -> None:
         """Writes `dev_predictions.tsv`; see the function `write_dev_predictions`."""
-        write_dev_predictions(output_dir, split.data, predict()["probabilities"])
+        probabilities = predict()["probabilities"]
+        write_dev_predictions(output_dir, split.data, probabilities)
+        if not self.task.is_regression:
+            count = len(self.labels)
+            labels = [self.labels.index(example.label) for example in split.data.examples]
+            matrix = metrics.confusion_matrix(probabilities.argmax(axis=1), labels)  # [≤ K, ≤ K]
+            matrix = np.pad(matrix, (0, count - len(matrix)))
+            logging.info("Dev set by label:\n%s", metrics.table_by_label(matrix, self.labels))
 
     def write_predictions(self, output_dir: str, split: Split, outputs: Outputs, step: int) -> str:
         """Writes the predictions in all formats and, if labels are known, `predict_results.txt`.

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from albert_tf import files
+from albert_tf.suggestions import did_you_mean
 
 ACCURACY = "eval_accuracy"
 BINARY = ("0", "1")
@@ -340,8 +341,9 @@ def find_task(name: str) -> ClassificationTask:
     key = name.strip().lower()
     key = ALIASES.get(key, key)
     if key not in TASKS:
+        meant = did_you_mean(key, (*TASKS, CUSTOM_TASK))
         raise ValueError(
-            f"Task not found: {name}. Available tasks: {', '.join(sorted(TASKS))}, and "
-            f"{CUSTOM_TASK} for a custom task"
+            f"Task not found: {name}. {meant}{' ' * bool(meant)}Available tasks: "
+            f"{', '.join(sorted(TASKS))}, and {CUSTOM_TASK} for a custom task"
         )
     return TASKS[key]

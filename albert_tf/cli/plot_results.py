@@ -220,11 +220,11 @@ def draw_confusion_matrix(path: str, matrix: NDArray[np.int64], labels: Sequence
     axes = figure.subplots()
     shares = matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
     image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
-    figure.colorbar(image, ax=axes, label="share of the right label")
+    figure.colorbar(image, ax=axes, label="share of the true label")
     hits = int(np.trace(matrix))
     total = int(matrix.sum())
-    title = f"{hits} of {total} right ({100 * hits / max(total, 1):.1f} %)"
-    axes.set(xlabel="predicted", ylabel="right", title=title)
+    title = f"{hits} of {total} correct ({100 * hits / max(total, 1):.1f} %)"
+    axes.set(xlabel="predicted label", ylabel="true label", title=title)
     if len(labels) <= MOST_NAMES:
         names, fonts = _drawable_names(labels)
         axes.set_xticks(range(len(labels)), names, rotation=90, fontfamily=fonts)

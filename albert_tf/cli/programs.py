@@ -125,7 +125,7 @@ def _take_verb() -> str:
     name = verb if verb in PROGRAMS else f"run-{verb}"
     if name not in PROGRAMS:
         sys.exit(f"albert: {_unknown(verb)}\nPass --help to see all programs.")
-    sys.argv = [f"albert {name}", *arguments[1:]]
+    sys.argv = [f"albert {verb}", *arguments[1:]]  # as it was typed, for messages
     return name
 
 

@@ -65,7 +65,7 @@ def format_copies(output_dir: str, evaluation: Evaluation) -> str:
 
 
 def write_race_results(
-    output_dir: str, evaluations: Sequence[Evaluation], metric: str, takes_last: bool = False
+    output_dir: str, evaluations: Sequence[Evaluation], metric: str, official_order: bool = False
 ) -> str:
     """Writes `eval_results.txt` like Google's `run_race.py`, and returns its text.
 
@@ -76,13 +76,13 @@ def write_race_results(
         output_dir: an existing directory.
         evaluations: the evaluations, sorted by step.
         metric: the selection metric.
-        takes_last: see `best_of`.
+        official_order: as in `best_of`.
     """
-    return _write_blocks(output_dir, evaluations, metric, True, takes_last)
+    return _write_blocks(output_dir, evaluations, metric, True, official_order)
 
 
 def write_classifier_results(
-    output_dir: str, evaluations: Sequence[Evaluation], metric: str
+    output_dir: str, evaluations: Sequence[Evaluation], metric: str, official_order: bool = False
 ) -> str:
     """Writes `eval_results.txt` and `best_trial.txt` like Google's `run_classifier.py`.
 
@@ -93,12 +93,13 @@ def write_classifier_results(
         output_dir: an existing directory.
         evaluations: the evaluations, sorted by step.
         metric: the selection metric.
+        official_order: as in `best_of`.
 
     Returns:
         The text of `eval_results.txt`.
     """
-    text = _write_blocks(output_dir, evaluations, metric, names_files=False)
-    best = best_of(evaluations, metric)
+    text = _write_blocks(output_dir, evaluations, metric, False, official_order)
+    best = best_of(evaluations, metric, official_order)
     last = evaluations[-1].step if evaluations else -1
     trial = f"{last}:{-1 if best is None else best.step}:{_best_value(best, metric)}"
     with files.write_atomically(os.path.join(output_dir, BEST_TRIAL_FILE)) as stream:
@@ -111,14 +112,14 @@ def _write_blocks(
     evaluations: Sequence[Evaluation],
     metric: str,
     names_files: bool,
-    takes_last: bool = False,
+    official_order: bool,
 ) -> str:
     text = ""
     best = None
     for number, evaluation in enumerate(evaluations, 1):
         text += format_metrics(evaluation.metrics | {GLOBAL_STEP: evaluation.step})
         text += format_best(best, metric)
-        if best_of(evaluations[:number], metric, takes_last) is evaluation:
+        if best_of(evaluations[:number], metric, official_order) is evaluation:
             best = evaluation
             text += format_copies(output_dir, evaluation) if names_files else ""
         text += SEPARATOR + "\n"

@@ -235,11 +235,11 @@ def _give_advice(
     """Logs what is likely to make a run that starts at `step` worse than it could be."""
     if step == 0 and not settings.init_checkpoint:
         logging.warning("No --init_checkpoint: training starts from random weights")
-    if step == 0 and not num_warmup_steps:
+    if step == 0 and not num_warmup_steps and num_steps > 1:
         logging.warning(
             "No warm-up, with which fine-tuning may diverge. The published settings have one: try "
             "--warmup_step=%d, or --num_train_epochs, or a recipe with --flagfile",
-            num_steps // 10,
+            max(num_steps // 10, 1),
         )
     if step == 0 and settings.do_eval and settings.save_checkpoints_steps >= num_steps:
         logging.info(
@@ -434,7 +434,7 @@ class FineTuningRun:
             task.measured_on(dev, predictor.batch_size, self.padding),
             task.write_evaluations,
             EarlyStopping(settings.early_stopping_patience, settings.early_stopping_min_delta),
-            task.takes_last,
+            settings.official_order,
             self._reports,
         )
 
@@ -455,19 +455,13 @@ class FineTuningRun:
         evaluations = self.evaluator.evaluate_all(settings.init_checkpoint)
         self.begin_work()
         self.task.write_dev_predictions(
-            settings.output_dir, dev, functools.partial(self._outputs_of_best, dev)
+            settings.output_dir, dev, lambda: self._predict_with_best(dev)[1]
         )
         text = self.task.describe_evaluations(settings.output_dir, evaluations)
         best = self.task.best_of(evaluations)
         if best is None:
             return sweeps.Result(settings, evaluations[-1].step, remark=f"no {metric}"), text
         return sweeps.Result(settings, best.step, best.metrics), text
-
-    def _outputs_of_best(self, dev: Split) -> Outputs:
-        """Returns the outputs of the best checkpoint, computed again if they were not kept."""
-        prefix = prediction.find_best(self.settings.output_dir, self.settings.init_checkpoint)
-        kept = self._dev_outputs.get(containers.digest(prefix))
-        return self._predict_with_best(dev)[1] if kept is None else kept
 
     def predict(self, split: Split) -> str:
         """Predicts a split with the best checkpoint, and returns the text to print."""
@@ -476,10 +470,20 @@ class FineTuningRun:
         return self.task.write_predictions(self.settings.output_dir, split, outputs, step)
 
     def _predict_with_best(self, split: Split) -> tuple[int, Outputs]:
-        """Returns the step of the best checkpoint, and the model's outputs for a split."""
+        """Returns the step of the best checkpoint, and the model's outputs for a split.
+
+        The outputs for the dev set's examples are those of the evaluation, unless an earlier
+        command has evaluated the checkpoint.
+        """
         prefix = prediction.find_best(self.settings.output_dir, self.settings.init_checkpoint)
+        step = loading.read_step(prefix)
+        dev = self.splits.get("dev")
+        if dev is not None and split.features is dev.features:
+            kept = self._dev_outputs.get(containers.digest(prefix))
+            if kept is not None:
+                return step, kept
         loading.load_weights(self.model, prefix)
-        return loading.read_step(prefix), self._predictor(split).predict()
+        return step, self._predictor(split).predict()
 
     def export(self, export_dir: str) -> None:
         """Exports the best checkpoint as a SavedModel, with its config, vocabulary and records.

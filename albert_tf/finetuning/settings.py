@@ -54,8 +54,9 @@ class DataSettings(SequenceSettings, VocabularySettings):
     )
     official_order: bool = setting(
         False,
-        "Train in file order with a shuffle buffer of 100 examples, as Google's programs do, "
-        "instead of shuffling all examples.",
+        "As Google's programs do, train in file order with a shuffle buffer of 100 examples, "
+        "instead of shuffling all; evaluate the initial weights too, and select the first of "
+        "equally good checkpoints, instead of the one with the lowest loss.",
         decides=TRAINING,
     )
 

@@ -58,8 +58,6 @@ class FineTuningTask(abc.ABC):
             are recorded with the checkpoints, and compared when these are used.
         selection_metric: name of the metric, among those of `measure`, that selects the best
             checkpoint; larger is better.
-        takes_last: whether the last of several equally good checkpoints is selected. Google's
-            programs select the first, even if it is the initial one, before any training.
         outputs: name of each output of `predictions` → padding value for outputs whose width
             differs between batches, as with questions that have different numbers of options.
     """
@@ -68,7 +66,6 @@ class FineTuningTask(abc.ABC):
     name: str = ""
     labels: tuple[str, ...] = ()
     selection_metric: str
-    takes_last: bool = True
     outputs: Mapping[str, float]
 
     # Data.
@@ -203,7 +200,7 @@ class FineTuningTask(abc.ABC):
 
     def best_of(self, evaluations: Sequence[Evaluation]) -> Evaluation | None:
         """Returns the best of some evaluations, which are sorted by step; None if there is none."""
-        return best_of(evaluations, self.selection_metric, self.takes_last)
+        return best_of(evaluations, self.selection_metric, self.settings.official_order)
 
     def write_evaluations(self, output_dir: str, evaluations: Sequence[Evaluation]) -> str:
         """Writes `eval_results.txt` after each evaluation, and returns its text.
@@ -213,7 +210,7 @@ class FineTuningTask(abc.ABC):
             evaluations: evaluations of all checkpoints so far, sorted by step.
         """
         return results.write_race_results(
-            output_dir, evaluations, self.selection_metric, self.takes_last
+            output_dir, evaluations, self.selection_metric, self.settings.official_order
         )
 
     def describe_evaluations(self, output_dir: str, evaluations: Sequence[Evaluation]) -> str:

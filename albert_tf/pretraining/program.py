@@ -296,6 +296,7 @@ def make_evaluator(
         task.selection_metric,
         evaluation.digest(checksums.of(records.files), batch_size, max_steps, *objective, *masks),
         write_pretraining_results,
+        official_order=True,  # the initial weights show what training gained
         reports=reports,
     )
 

@@ -152,7 +152,6 @@ class MultipleChoice(FineTuningTask):
     """
 
     selection_metric = SELECTION_METRIC
-    takes_last = False
     outputs = OUTPUTS
 
     def __init__(self, settings: Settings, config: AlbertConfig, tokenizer: FullTokenizer) -> None:

@@ -11,7 +11,9 @@ from albert_tf.finetuning import results
 from albert_tf.training.evaluation import Evaluation, best_of, heading
 
 
-def write_squad_results(output_dir: str, evaluations: Sequence[Evaluation], metric: str) -> str:
+def write_squad_results(
+    output_dir: str, evaluations: Sequence[Evaluation], metric: str, official_order: bool = False
+) -> str:
     """Writes `eval_results.txt` like Google's SQuAD programs, and returns its text.
 
     The file has a block for each checkpoint: the metrics, the files that were copied if it is the
@@ -22,12 +24,13 @@ def write_squad_results(output_dir: str, evaluations: Sequence[Evaluation], metr
         output_dir: an existing folder.
         evaluations: the evaluations, sorted by step.
         metric: the selection metric.
+        official_order: as in `best_of`.
     """
     text = ""
     best = None
     for number, evaluation in enumerate(evaluations, 1):
         text += format_exactly(evaluation.metrics | {GLOBAL_STEP: evaluation.step})
-        if best_of(evaluations[:number], metric) is evaluation:
+        if best_of(evaluations[:number], metric, official_order) is evaluation:
             best = evaluation
             text += results.format_copies(output_dir, evaluation)
         text += f"best {metric} = {-1 if best is None else best.metrics[metric]}\n"

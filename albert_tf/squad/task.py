@@ -77,7 +77,6 @@ class QuestionAnswering(FineTuningTask):
     """
 
     selection_metric = "f1"
-    takes_last = False
 
     def __init__(
         self,
@@ -246,7 +245,9 @@ class QuestionAnswering(FineTuningTask):
 
     def write_evaluations(self, output_dir: str, evaluations: Sequence[Evaluation]) -> str:
         """Writes `eval_results.txt` like Google's SQuAD programs, and returns its text."""
-        return write_squad_results(output_dir, evaluations, self.selection_metric)
+        return write_squad_results(
+            output_dir, evaluations, self.selection_metric, self.settings.official_order
+        )
 
     def describe_evaluations(self, output_dir: str, evaluations: Sequence[Evaluation]) -> str:
         """Returns the metrics of the best checkpoint as text."""

@@ -30,6 +30,7 @@ from albert_tf.training.reporting import Reports
 from albert_tf.training.step import Batch, Sums, Task
 
 EVALUATIONS_FILE = "evaluations.jsonl"
+LOSS = "eval_loss"  # the metric that decides between equally good checkpoints
 _DIGEST_LENGTH = 16
 
 
@@ -58,23 +59,26 @@ class Evaluation:
 
 
 def best_of(
-    evaluations: Iterable[Evaluation], metric: str, takes_last: bool = False
+    evaluations: Iterable[Evaluation], metric: str, official_order: bool = False
 ) -> Evaluation | None:
     """Returns the evaluation with the largest value of a metric above -1.
+
+    Of several with the same value, it is the one with the lowest `eval_loss`, if that is measured;
+    of those with the same loss, the first one.
 
     Args:
         evaluations: evaluations ordered by step.
         metric: name of the metric.
-        takes_last: whether the last of equal ones is the best; by default it is the first, as in
-            Google's programs.
+        official_order: whether it is the first one whatever its loss, as in Google's programs.
     """
     best = None
-    best_value = -1.0
+    best_rank = (-1.0, math.inf)
     for evaluation in evaluations:
-        value = evaluation.metrics[metric]
-        if value > best_value or (takes_last and best is not None and value == best_value):
+        loss = 0.0 if official_order else evaluation.metrics.get(LOSS, 0.0)
+        rank = evaluation.metrics[metric], -loss
+        if rank > best_rank:
             best = evaluation
-            best_value = value
+            best_rank = rank
     return best
 
 
@@ -181,11 +185,12 @@ class CheckpointEvaluator:
         write_results: called after each evaluation with `output_dir` and the evaluations ordered by
             step; writes the text file of results.
         early_stopping: when to stop training before the last step.
-        takes_last: as in `best_of`.
+        official_order: whether to evaluate the initial weights, `model.ckpt-0`, as well, and to
+            choose among equally good checkpoints as Google's programs do; see `best_of`.
         reports: of the run, as in `Curves`.
 
     Attributes:
-        loaded: digest of the checkpoint that `measure` is called for, as in `Evaluation`.
+        loaded: digest of the checkpoint that `measure` is called for.
     """
 
     def __init__(
@@ -197,7 +202,7 @@ class CheckpointEvaluator:
         measured_on: str,
         write_results: Callable[[str, list[Evaluation]], Any],
         early_stopping: EarlyStopping = EarlyStopping(),
-        takes_last: bool = False,
+        official_order: bool = False,
         reports: Reports | None = None,
     ) -> None:
         self.output_dir = output_dir
@@ -207,7 +212,7 @@ class CheckpointEvaluator:
         self.measured_on = measured_on
         self._write_results = write_results
         self._early_stopping = early_stopping
-        self._takes_last = takes_last
+        self._official_order = official_order
         self._precision = precision.current()
         self._reports = reports
         self._best_prefix = os.path.join(output_dir, BEST)
@@ -251,7 +256,7 @@ class CheckpointEvaluator:
     @property
     def best(self) -> Evaluation | None:
         """The best evaluation, or None."""
-        return best_of(self.evaluations, self.selection_metric, self._takes_last)
+        return best_of(self.evaluations, self.selection_metric, self._official_order)
 
     @property
     def stops_training(self) -> bool:
@@ -271,7 +276,8 @@ class CheckpointEvaluator:
 
     def after_save(self, prefix: str, curves: Curves) -> bool:
         """Evaluates a checkpoint that was just saved; returns whether to stop training."""
-        self.evaluate(prefix, curves)
+        if loading.read_step(prefix) or self._official_order:
+            self.evaluate(prefix, curves)
         return self.stops_training
 
     def evaluate(self, prefix: str, curves: Curves) -> Evaluation:
@@ -318,7 +324,8 @@ class CheckpointEvaluator:
 
     def _checkpoints(self) -> dict[str, str]:
         """Returns digest → prefix of all checkpoints; `model.ckpt-best` wins over its source."""
-        prefixes = list(store.list_checkpoints(self.output_dir).values())
+        numbered = store.list_checkpoints(self.output_dir)
+        prefixes = [prefix for step, prefix in numbered.items() if step or self._official_order]
         if files.exists(self._best_prefix + ".index"):
             prefixes.append(self._best_prefix)
         return {containers.digest(prefix): prefix for prefix in prefixes}
@@ -351,7 +358,7 @@ class CheckpointEvaluator:
 
     def _measure(self, prefix: str, name: str) -> Evaluation:
         loading.load_weights(self.model, prefix)
-        self.loaded = name
+        self.loaded = name or containers.digest(prefix)
         metrics = self.measure()
         logging.info("evaluated %s  %s", prefix, format_figures(metrics))
         step = loading.read_step(prefix)

@@ -431,7 +431,7 @@ def log_plan(trainer: loop.Trainer, schedule: WarmUpPolynomialDecay, num_example
     log_lines(
         {
             "model": f"{num_weights:,} parameters"
-            + (f", {num_frozen:,} of them frozen" if num_frozen else "")
+            + (f", {num_frozen:,} of them not trained" if num_frozen else "")
             + f", {start or 'random weights'}",
             "data": f"{num_examples:,} examples, {epoch:.6g} steps per epoch",
             "batch": f"{batch_size} examples" + (f", in {parts} parts" if parts > 1 else ""),

@@ -121,7 +121,7 @@ def test_missing_encoder_variables_are_rejected_without_changes(tmp_path):
     del weights["bert/pooler/dense/bias"]
     model = AlbertForPretraining(SHARED)
     before = values_of(model)
-    with pytest.raises(ValueError, match=r"missing    bert/pooler/dense/bias\n") as error:
+    with pytest.raises(ValueError, match="bert/pooler/dense/bias is missing") as error:
         load_checkpoint(model, write(tmp_path, weights))
     assert "--allow_partial_init" in str(error.value)
     assert_same(values_of(model), before)
@@ -195,13 +195,13 @@ def test_a_pooler_that_is_used_is_a_new_weight(task, tmp_path, caplog):
     (line,) = caplog.messages
     assert "random" in line
     assert "bert/pooler/dense/bias, bert/pooler/dense/kernel" in line
-    with pytest.raises(ValueError, match="missing    bert/pooler/dense/bias"):
+    with pytest.raises(ValueError, match="bert/pooler/dense/bias is missing"):
         loading.load_weights(model, prefix)
 
 
 def test_half_a_pooler_is_an_error_even_where_it_is_not_used(tmp_path):
     weights = without(random_weights(SHARED), "bert/pooler/dense/bias")
-    with pytest.raises(ValueError, match="missing    bert/pooler/dense/bias"):
+    with pytest.raises(ValueError, match="bert/pooler/dense/bias is missing"):
         load_checkpoint(AlbertForSpans(SHARED), write(tmp_path, weights))
 
 
@@ -379,7 +379,7 @@ def test_hugging_faces_identity_projection_is_dropped(tmp_path):
     assert_same(values_of(model), weights)
     arrays["albert.encoder.embedding_hidden_mapping_in.weight"] = 2 * kernel
     save_file({name: np.ascontiguousarray(value) for name, value in arrays.items()}, path)
-    with pytest.raises(ValueError, match=f"unused     {PROJECTION}/kernel"):
+    with pytest.raises(ValueError, match=f"{PROJECTION}/bias is not in the model"):
         load_checkpoint(model, str(tmp_path))
 
 

@@ -1,5 +1,6 @@
 import pytest
 
+from albert_tf.classification.settings import Settings
 from albert_tf.classification.tasks import ALIASES, TASKS, find_task
 from albert_tf.finetuning import metrics
 
@@ -68,6 +69,14 @@ def test_names_are_found_in_any_case_and_under_their_aliases():
 
 def test_an_unknown_task_is_an_error_that_lists_the_known_ones():
     with pytest.raises(
-        ValueError, match=r"Task not found: colla\. .*afqmc, ax, .*tsv for a custom"
+        ValueError, match=r"Task not found: colla\. .*'cola'.*afqmc, ax, .*tsv for a custom"
     ):
         find_task("colla")
+
+
+def test_the_name_of_the_task_is_checked_with_the_paths(tmp_path):
+    """That is before TensorFlow is imported."""
+    folder = str(tmp_path)
+    settings = Settings(task_name="colla", data_dir=folder, output_dir=folder, do_train=True)
+    with pytest.raises(ValueError, match="'cola'"):
+        settings.check_paths()

@@ -137,7 +137,6 @@ class Row:
     files: frozenset[str]
     assets: frozenset[str] = frozenset()  # beside an exported model
     steps: tuple[int, ...] = (0, 2, 4, 5)
-    best_of_equals: int = 0  # the first or the last
 
 
 ALL = ("--do_train", "--do_eval", "--do_predict")
@@ -211,7 +210,6 @@ PROGRAMS = {
         ("f1", "precision", "recall", "f1_LOC", "precision_LOC", "recall_LOC", "accuracy"),
         frozenset(ALWAYS | {"dev_predictions.tsv", "test_predictions.tsv", "training_curve.png"}),
         frozenset(MODEL_FILES | {"labels.txt"}),
-        best_of_equals=-1,
     ),
 }
 

@@ -147,8 +147,8 @@ def test_the_confusion_matrix_shows_counts_right_label_down_and_prediction_acros
     np.testing.assert_allclose(shares[0], [5 / 7, 2 / 7, 0])
     np.testing.assert_allclose(shares[2], 0)
     assert [label.get_text() for label in axes.get_xticklabels()] == ["no", "yes", r"may\$be"]
-    assert (axes.get_xlabel(), axes.get_ylabel()) == ("predicted", "right")
-    assert axes.get_title() == "12 of 18 right (66.7 %)"
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("predicted label", "true label")
+    assert axes.get_title() == "12 of 18 correct (66.7 %)"
 
 
 def test_labels_that_no_font_has_are_numbered(figures, tmp_path):

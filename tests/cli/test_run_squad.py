@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 from absl import logging
 
+from albert_tf.checkpoints.store import save_checkpoint
 from albert_tf.training.loop import Trainer
 from tests.cli.fine_tuning_programs import ANSWERABLE, CONTEXTS, QUESTIONS, write_squad
 from tests.script_runner import tensors
@@ -214,3 +215,26 @@ def test_bad_answers_are_counted_and_skipped_only_in_training(squad_1, tmp_path,
     assert re.search(r"skipped, answer not at answer_start: 2 questions \(r1, r2\)", text)
     assert re.search(r"1 of 4 questions are skipped.*: empty", text)
     assert trained[0].num_train_steps == 2  # int(4 / 3 · 2)
+
+
+@VERSIONS
+@pytest.mark.parametrize("has_moments", [False, True])
+def test_an_official_run_is_continued(request, version, has_moments, tmp_path):
+    """Google's optimizer skips the pooler, which has no gradient, and gives it no moments."""
+    program = request.getfixturevalue(version)
+    first, *_, last = program.row.steps[1:]
+    state = tensors(program.out / f"model.ckpt-{first}")
+    pooler = {f"bert/pooler/dense/{kind}" for kind in ("kernel", "bias")}
+    weights = {n for n in state if n != "global_step" and not n.endswith(("/adam_m", "/adam_v"))}
+    moments = {f"{name}/{slot}" for name in weights - pooler for slot in ("adam_m", "adam_v")}
+    assert pooler <= weights
+    assert state.keys() == {*weights, *moments, "global_step"}
+    if has_moments:  # as older commits wrote them
+        state |= {f"{name}/{slot}": state[name] for name in pooler for slot in ("adam_m", "adam_v")}
+    save_checkpoint(str(tmp_path / f"model.ckpt-{first}"), state)
+    program.run(f"--output_dir={tmp_path}", "--do_train")
+    expected = tensors(program.out / f"model.ckpt-{last}")
+    found = tensors(tmp_path / f"model.ckpt-{last}")
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        np.testing.assert_array_equal(found[name], value, err_msg=name)

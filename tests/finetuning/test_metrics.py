@@ -160,3 +160,11 @@ def test_every_metric_rejects_invalid_arguments(name):
         metrics.METRICS[name]([], [])
     with pytest.raises(ValueError, match="two vectors"):
         metrics.METRICS[name]([[0, 1]], [[0, 1]])
+
+
+def test_the_table_by_label_has_the_shares_counted_by_hand():
+    matrix = np.array([[3, 1, 0], [2, 4, 0], [0, 0, 0]])
+    _, *rows = metrics.table_by_label(matrix, ["a", "b", "never seen"]).splitlines()
+    assert rows[0].split() == ["0.600", "0.750", "0.667", "4", "a"]
+    assert rows[1].split() == ["0.800", "0.667", "0.727", "6", "b"]
+    assert rows[2].split(maxsplit=4) == ["0.000", "0.000", "0.000", "0", "never seen"]

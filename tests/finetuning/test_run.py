@@ -241,14 +241,35 @@ def test_many_checkpoints_and_splits_are_computed_with_one_model_and_one_trace(
     result, _ = run.do_all()
     assert traces == [True]
     # Each checkpoint once on the dev set; the predictions of the best one are not computed again.
-    assert sizes == [5] * 5 + [4]
+    assert sizes == [5] * 4 + [4]
     evaluations = (tmp_path / "run" / "evaluations.jsonl").read_text().splitlines()
-    assert [json.loads(line)["step"] for line in evaluations] == [0, 1, 2, 3, 4]
+    assert [json.loads(line)["step"] for line in evaluations] == [1, 2, 3, 4]
     written = (tmp_path / "run" / "dev_predictions.tsv").read_text()
     again = make_run("mrpc", {"dev": list("01101")})  # reads the evaluations, predicts the dev set
     assert again.do_all()[0].metrics == result.metrics
-    assert sizes == [5] * 5 + [4, 5]
+    assert sizes == [5] * 4 + [4, 5]
     assert (tmp_path / "run" / "dev_predictions.tsv").read_text() == written
+
+
+def test_the_predictions_for_the_dev_set_are_those_of_its_evaluation(make_run, monkeypatch):
+    run = make_run("mrpc", {"dev": list("01101")})
+    dev = run.splits["dev"]
+    run.splits["test"] = Split("test", dev.data, dev.features)
+    calls, written, predict = [], [], Predictor.predict
+
+    def noted(predictor):
+        calls.append(len(predictor.features))
+        return predict(predictor)
+
+    def write(output_dir, split, outputs, step):
+        written.append(outputs["probabilities"])
+        return ""
+
+    monkeypatch.setattr(Predictor, "predict", noted)
+    monkeypatch.setattr(run.task, "write_predictions", write)
+    run.do_all()
+    assert calls == [5]
+    np.testing.assert_array_equal(written[0], run._predictor(dev).predict()["probabilities"])
 
 
 def test_exports_compute_in_float32_after_mixed_precision_training(make_run, tmp_path, monkeypatch):
@@ -294,7 +315,8 @@ class WordTask(FineTuningTask):
     outputs = {"scores": 0.0}  # noqa: RUF012
     exports = []  # noqa: RUF012
 
-    def __init__(self, *_):
+    def __init__(self, settings, *_):
+        self.settings = settings
         self.exports.clear()
 
     def read(self, split):
@@ -410,10 +432,10 @@ def test_a_stopped_run_has_the_checkpoints_and_evaluations_of_one_that_was_not(f
 def test_early_stopping_persists(fine_tune, tmp_path):
     values = {"train_step": 40, "learning_rate": 0.0, "early_stopping_patience": 2}
     result = fine_tune(**values)
-    # With a learning rate of 0 nothing improves, and the last of equal checkpoints is the best.
+    # With a learning rate of 0 nothing improves, and the first of equal checkpoints is the best.
     steps = list(store.list_checkpoints(str(tmp_path / "out")))
-    assert 2 <= steps[-1] <= 3
-    assert result.step == steps[-1]
+    assert steps[-1] == 3
+    assert result.step == 1
     evaluations = (tmp_path / "out" / "evaluations.jsonl").read_bytes()
     again = fine_tune(**values)
     assert (again.step, again.metrics) == (result.step, result.metrics)

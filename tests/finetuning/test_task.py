@@ -117,9 +117,11 @@ def test_predictions_are_json_lines_with_the_fewest_digits(tmp_path):
 
 
 def test_evaluations_are_described_by_the_last_one_and_the_best_value():
+    task = Distances()
+    task.settings = classification.Settings(task_name="x", data_dir="x", output_dir="x")
     evaluations = [
         Evaluation(0, {"closeness": 0.75}, "a", "dev"),
         Evaluation(5, {"closeness": 0.5}, "b", "dev"),
     ]
-    text = TASK.describe_evaluations("out", evaluations)
+    text = task.describe_evaluations("out", evaluations)
     assert text == "closeness = 0.5\nbest = 0.75\n"

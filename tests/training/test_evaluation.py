@@ -61,7 +61,7 @@ def write_steps(output_dir, evaluations):
         stream.writelines(f"{e.step} {e.metrics[METRIC]}\n" for e in evaluations)
 
 
-def make_evaluator(folder, measured=None, measured_on="dev", patience=0):
+def make_evaluator(folder, measured=None, measured_on="dev", patience=0, official_order=True):
     measured = measured or Measured()
     return CheckpointEvaluator(
         str(folder),
@@ -71,6 +71,7 @@ def make_evaluator(folder, measured=None, measured_on="dev", patience=0):
         measured_on,
         write_steps,
         EarlyStopping(patience),
+        official_order,
     )
 
 
@@ -366,18 +367,50 @@ def test_a_best_checkpoint_from_before_training_causes_a_warning(tmp_path, caplo
     )
 
 
-def test_the_best_of_equal_evaluations_is_the_first_or_the_last():
+@pytest.mark.parametrize(
+    ("losses", "official_order", "step"),
+    [
+        ((0.1, 0.7, 0.6, 0.2), False, 20),
+        ((0.1, 0.7, 0.6, 0.2), True, 10),
+        ((0.1, 0.6, 0.6, 0.2), False, 10),
+        ((0.1, 0.6, float("nan"), 0.2), False, 10),
+        (None, False, 10),
+        (None, True, 10),
+    ],
+)
+def test_the_best_of_equal_evaluations_has_the_lowest_loss_or_is_the_first(
+    losses, official_order, step
+):
     found = evaluations_of(0.25, 0.5, 0.5, 0.375)
-    assert evaluation.best_of(found, METRIC).step == 10
-    assert evaluation.best_of(found, METRIC, takes_last=True).step == 20
-    assert evaluation.best_of(evaluations_of(float("nan"), -1.0), METRIC, takes_last=True) is None
+    for evaluated, loss in zip(found, losses or (), strict=bool(losses)):
+        evaluated.metrics["eval_loss"] = loss
+    assert evaluation.best_of(found, METRIC, official_order).step == step
+
+
+def test_no_evaluation_is_best_without_a_value_above_minus_1():
+    assert evaluation.best_of(evaluations_of(float("nan"), -1.0), METRIC) is None
+
+
+def test_initial_weights_are_not_evaluated_unless_in_the_official_order(tmp_path):
+    prefix = save(tmp_path, 0, 0.875)
+    measured = Measured()
+    evaluator = make_evaluator(tmp_path, measured, official_order=False)
+    evaluator.begin(0)
+    assert not evaluator.after_save(prefix, Curves(str(tmp_path)))
+    with pytest.raises(ValueError, match="no checkpoint"):
+        evaluator.evaluate_all()
+    assert not measured.seen
+    save(tmp_path, 10, 0.5)
+    assert [e.step for e in evaluator.evaluate_all()] == [10]
+    assert measured.seen == [0.5]
+    assert best_step(tmp_path) == 10
 
 
 def test_an_external_checkpoint_is_evaluated_but_not_copied(tmp_path):
     folder = tmp_path / "out"
     folder.mkdir()
     evaluator = make_evaluator(folder)
-    with pytest.raises(ValueError, match=r"contains no checkpoint to evaluate\. Train first"):
+    with pytest.raises(ValueError, match=r"no checkpoint to evaluate\. Train first"):
         evaluator.evaluate_all()
     (found,) = evaluator.evaluate_all(save(tmp_path, 4, 0.5))
     assert found.metrics[METRIC] == 0.5
