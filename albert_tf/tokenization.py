@@ -23,6 +23,7 @@ It produces the same tokens and ids as google-research/albert for every text, wi
 
 from __future__ import annotations
 
+import abc
 import functools
 import hashlib
 import itertools
@@ -39,8 +40,12 @@ from numpy.typing import NDArray
 from albert_tf import files
 
 SPIECE_UNDERLINE = "\u2581"  # "▁", SentencePiece's symbol for a space
-SPECIAL_TOKENS = ("[CLS]", "[SEP]", "[MASK]")
+MASK_TOKEN = "[MASK]"
+SPECIAL_TOKENS = ("[CLS]", "[SEP]", MASK_TOKEN)
 UNKNOWN_TOKEN = "[UNK]"
+# Names of the vocabulary in runs and Hugging Face folders.
+SENTENCEPIECE_NAME = "spiece.model"
+WORDPIECE_NAME = "vocab.txt"
 PAD_ID = 0  # the official programs pad with 0 regardless of the vocabulary
 MAX_INPUT_CHARS_PER_WORD = 200  # longer words become one unknown token
 MAX_REMEMBERED = 200_000  # words in the cache, about 40 MB
@@ -434,97 +439,69 @@ def truncated_lengths(first: int, second: int, max_tokens: int) -> tuple[int, in
     return max_tokens - max_tokens // 2, max_tokens // 2
 
 
-def join(
-    first: Sequence[int], second: Sequence[int], cls_id: int, sep_id: int
-) -> tuple[list[int], int]:
-    """Adds the ids of the special tokens to the ids of one or two texts.
+class Tokenizer(abc.ABC):
+    """Base class of tokenizers: texts to the model's inputs, and ids back to text.
 
-    Returns:
-        `[CLS] first [SEP]` or `[CLS] first [SEP] second [SEP]`, and the number of ids in segment 0,
-        which includes the first `[SEP]`.
-    """
-    ids = [cls_id, *first, sep_id]
-    return [*ids, *second, sep_id] if second else ids, len(ids)
-
-
-class FullTokenizer:
-    """Tokenizer with a SentencePiece model (English) or a WordPiece vocabulary (Chinese).
-
-    Calling it with texts returns a batch for the model; `encode` and `tokenize` return the ids and
-    pieces of a single text without special tokens. All of them normalize the text first.
-
-    Args:
-        vocab_file: WordPiece vocabulary. As in Google's programs, it is ignored if there is a
-            SentencePiece model; a warning is logged if it is missing or differs from the model.
-        do_lower_case: whether to lowercase; with WordPiece, also whether to strip accents.
-        spm_model_file: SentencePiece model; takes precedence over `vocab_file`.
-        max_length: default of `max_length` in calls.
-
-    >>> tokenizer = FullTokenizer(spm_model_file="30k-clean.model")
-    >>> tokenizer.encode("The sea") == tokenizer.convert_tokens_to_ids(["▁the", "▁sea"])
-    True
-    >>> tokenizer.pieces[tokenizer.mask_id]
-    '[MASK]'
+    Calling a tokenizer with texts returns a batch for the model; `encode` and `tokenize` return the
+    ids and pieces of a single text without special tokens. All of them normalize the text first.
 
     Attributes:
         vocab: dict, piece → id.
         pieces: list, id → piece.
-        vocab_size: number of pieces.
-        is_sentencepiece: whether the vocabulary is a SentencePiece model.
+        vocab_size: number of ids.
+        is_sentencepiece: whether pieces mark a preceding space by "▁", rather than the continuation
+            of a word by "##".
+        do_lower_case: whether texts are lowercased.
+        max_length: default of `max_length` in calls.
         cls_id, sep_id, mask_id, pad_id, unk_id: ids of the special tokens.
-        checksum: SHA-256 of the vocabulary or model file, in hexadecimal.
-
-    Raises:
-        FileNotFoundError: a file does not exist.
-        ValueError: no vocabulary is given, it is damaged, or it lacks special tokens.
+        has_segments: whether the second text of a pair has segment 1; otherwise it has segment 0,
+            like the first.
+        checksum: SHA-256 of the files, in hexadecimal.
+        vocabulary_files: name → content of the files that a folder needs for the same tokenizer.
     """
 
-    def __init__(
-        self,
-        vocab_file: str | None = None,
-        do_lower_case: bool = True,
-        spm_model_file: str | None = None,
-        max_length: int = 512,
-    ):
-        if not vocab_file and not spm_model_file:
-            raise ValueError(
-                "a vocabulary is required: --spm_model_file (English) or --vocab_file (Chinese)"
-            )
-        self.do_lower_case = do_lower_case
-        self.max_length = max_length
-        self.is_sentencepiece = bool(spm_model_file)
-        self._encoder = (
-            _SentencePieceEncoder(spm_model_file)
-            if spm_model_file
-            else _WordPieceEncoder(str(vocab_file), do_lower_case)
-        )
-        self.vocab = self._encoder.vocab
-        self.checksum = self._encoder.checksum
-        self.pieces = list(self.vocab)
-        self.vocab_size = len(self.vocab)
-        if spm_model_file and vocab_file:
-            _warn_of_another_vocabulary(self.pieces, spm_model_file, vocab_file)
-        needed = SPECIAL_TOKENS if spm_model_file else (UNKNOWN_TOKEN, *SPECIAL_TOKENS)
-        missing = [token for token in needed if token not in self.vocab]
-        if missing:
-            raise ValueError(
-                f"{spm_model_file or vocab_file}: the vocabulary of {self.vocab_size} pieces lacks "
-                f"{', '.join(missing)}. Vocabularies of albert-train-vocabulary "
-                "(tools/train_vocabulary.py) have them"
-            )
-        self.cls_id, self.sep_id, self.mask_id = (self.vocab[token] for token in SPECIAL_TOKENS)
-        self.pad_id = PAD_ID
-        self.unk_id = self._encoder.unk_id
+    vocab: dict[str, int]
+    pieces: list[str]
+    vocab_size: int
+    is_sentencepiece: bool
+    do_lower_case: bool
+    max_length: int
+    cls_id: int
+    sep_id: int
+    mask_id: int
+    unk_id: int
+    pad_id = PAD_ID
+    has_segments = True
+    checksum: str
+    vocabulary_files: dict[str, bytes]
 
-    @property
-    def vocabulary_content(self) -> bytes:
-        """The content of the file of the SentencePiece model or WordPiece vocabulary."""
-        return self._encoder.content
+    @abc.abstractmethod
+    def encode_batch(self, texts: Iterable[str]) -> list[list[int]]:
+        """Returns the ids of each text, as `encode` does."""
 
-    @property
-    def sentencepiece_model(self) -> bytes:
-        """The serialized SentencePiece model; empty for a WordPiece vocabulary."""
-        return self._encoder.content if self.is_sentencepiece else b""
+    @abc.abstractmethod
+    def encode_and_spell(
+        self, texts: Iterable[str]
+    ) -> tuple[list[list[int]], dict[int, list[str]]]:
+        """Returns the ids of each text, and the spelling of unknown pieces, which share one id.
+
+        Returns:
+            The ids of each text, as from `encode_batch`; and index of a text → its pieces, for all
+            texts with unknown pieces, and perhaps for others. It is empty for WordPiece, where all
+            unknown pieces are spelled `[UNK]`.
+        """
+
+    @abc.abstractmethod
+    def encode_masked(self, text: str) -> tuple[list[int], list[int]]:
+        """Returns the ids of a text in which "[MASK]" is the mask token, and its positions."""
+
+    @abc.abstractmethod
+    def tokenize_preprocessed(self, text: str) -> list[str]:
+        """Returns the pieces of text that `preprocess` has normalized, like Google's `tokenize`."""
+
+    def preprocess(self, text: str) -> str:
+        """Returns `text` as `tokenize_preprocessed` expects it."""
+        return text
 
     def __call__(
         self,
@@ -658,12 +635,19 @@ class FullTokenizer:
         ):
             room = max(max_length - (3 if second else 2), 0)
             kept = truncated_lengths(len(first), len(second), room)
-            rows.append(join(first[: kept[0]], second[: kept[1]], self.cls_id, self.sep_id))
+            rows.append(self.join(first[: kept[0]], second[: kept[1]]))
         return rows
 
-    def preprocess(self, text: str) -> str:
-        """Normalizes `text` with `preprocess_text` for SentencePiece; no change for WordPiece."""
-        return preprocess_text(text, lower=self.do_lower_case) if self.is_sentencepiece else text
+    def join(self, first: Sequence[int], second: Sequence[int]) -> tuple[list[int], int]:
+        """Returns the ids of one or two texts with special tokens, and their number in segment 0.
+
+        These are `[CLS] first [SEP]`, or `[CLS] first [SEP] second [SEP]` unless `second` is empty.
+        """
+        ids = [self.cls_id, *first, self.sep_id]
+        if not second:
+            return ids, len(ids)
+        joined = [*ids, *second, self.sep_id]
+        return joined, len(ids) if self.has_segments else len(joined)
 
     def tokenize(self, text: str) -> list[str]:
         """Normalizes `text` and returns its pieces.
@@ -672,10 +656,6 @@ class FullTokenizer:
         the same pieces.
         """
         return self.tokenize_preprocessed(self.preprocess(text))
-
-    def tokenize_preprocessed(self, text: str) -> list[str]:
-        """Returns the pieces of text that `preprocess` has normalized, like Google's `tokenize`."""
-        return self._encoder.tokenize(text)
 
     def decode(self, ids: Iterable[int], skip_special_tokens: bool = True) -> str:
         """Returns readable text for ids. Case and accents removed by normalization are lost.
@@ -701,25 +681,6 @@ class FullTokenizer:
         """Returns the ids of `text`: normalizes, tokenizes and looks up; adds no special tokens."""
         return self.encode_batch([text])[0]
 
-    def encode_batch(self, texts: Iterable[str]) -> list[list[int]]:
-        """Returns the ids of each text, as `encode` does."""
-        return self._encoder.encode_batch([self.preprocess(text) for text in texts])
-
-    def encode_and_spell(
-        self, texts: Iterable[str]
-    ) -> tuple[list[list[int]], dict[int, list[str]]]:
-        """Returns the ids of each text, and the spelling of unknown pieces, which share one id.
-
-        Returns:
-            The ids of each text, as from `encode_batch`; and index of a text → its pieces, for all
-            texts with unknown pieces, and perhaps for others. It is empty for WordPiece, where all
-            unknown pieces are spelled `[UNK]`.
-        """
-        preprocessed = [self.preprocess(text) for text in texts]
-        if isinstance(self._encoder, _WordPieceEncoder):
-            return self._encoder.encode_batch(preprocessed), {}
-        return self._encoder.encode_and_spell(preprocessed)
-
     def convert_tokens_to_ids(self, tokens: Iterable[str]) -> list[int]:
         """Returns the ids of tokens; with SentencePiece, unknown tokens get `unk_id`.
 
@@ -743,6 +704,119 @@ class FullTokenizer:
         if ids and not 0 <= min(ids) <= max(ids) < self.vocab_size:
             raise ValueError(f"ids {min(ids)} to {max(ids)}; expected 0 to {self.vocab_size - 1}")
         return [self.pieces[token_id] for token_id in ids]
+
+
+class FullTokenizer(Tokenizer):
+    """Tokenizer with a SentencePiece model (English) or a WordPiece vocabulary (Chinese).
+
+    Args:
+        vocab_file: WordPiece vocabulary. As in Google's programs, it is ignored if there is a
+            SentencePiece model; a warning is logged if it is missing or differs from the model.
+        do_lower_case: whether to lowercase; with WordPiece, also whether to strip accents.
+        spm_model_file: SentencePiece model; takes precedence over `vocab_file`.
+        max_length: default of `max_length` in calls.
+
+    >>> tokenizer = FullTokenizer(spm_model_file="30k-clean.model")
+    >>> tokenizer.encode("The sea") == tokenizer.convert_tokens_to_ids(["▁the", "▁sea"])
+    True
+    >>> tokenizer.pieces[tokenizer.mask_id]
+    '[MASK]'
+
+    Raises:
+        FileNotFoundError: a file does not exist.
+        ValueError: no vocabulary is given, it is damaged, or it lacks special tokens.
+    """
+
+    def __init__(
+        self,
+        vocab_file: str | None = None,
+        do_lower_case: bool = True,
+        spm_model_file: str | None = None,
+        max_length: int = 512,
+    ):
+        if not vocab_file and not spm_model_file:
+            raise ValueError(
+                "a vocabulary is required: --spm_model_file (English) or --vocab_file (Chinese)"
+            )
+        self.do_lower_case = do_lower_case
+        self.max_length = max_length
+        self.is_sentencepiece = bool(spm_model_file)
+        self._encoder = (
+            _SentencePieceEncoder(spm_model_file)
+            if spm_model_file
+            else _WordPieceEncoder(str(vocab_file), do_lower_case)
+        )
+        self.vocab = self._encoder.vocab
+        self.checksum = self._encoder.checksum
+        self.pieces = list(self.vocab)
+        self.vocab_size = len(self.vocab)
+        if spm_model_file and vocab_file:
+            _warn_of_another_vocabulary(self.pieces, spm_model_file, vocab_file)
+        needed = SPECIAL_TOKENS if spm_model_file else (UNKNOWN_TOKEN, *SPECIAL_TOKENS)
+        missing = [token for token in needed if token not in self.vocab]
+        if missing:
+            raise ValueError(
+                f"{spm_model_file or vocab_file}: the vocabulary of {self.vocab_size} pieces lacks "
+                f"{', '.join(missing)}. Vocabularies of albert-train-vocabulary "
+                "(tools/train_vocabulary.py) have them"
+            )
+        self.cls_id, self.sep_id, self.mask_id = (self.vocab[token] for token in SPECIAL_TOKENS)
+        self.unk_id = self._encoder.unk_id
+        name = SENTENCEPIECE_NAME if self.is_sentencepiece else WORDPIECE_NAME
+        self.vocabulary_files = {name: self._encoder.content}
+
+    @property
+    def sentencepiece_model(self) -> bytes:
+        """The serialized SentencePiece model; empty for a WordPiece vocabulary."""
+        return self._encoder.content if self.is_sentencepiece else b""
+
+    def preprocess(self, text: str) -> str:
+        """Normalizes `text` with `preprocess_text` for SentencePiece; no change for WordPiece."""
+        return preprocess_text(text, lower=self.do_lower_case) if self.is_sentencepiece else text
+
+    def tokenize_preprocessed(self, text: str) -> list[str]:
+        """Returns the pieces of text that `preprocess` has normalized, like Google's `tokenize`."""
+        return self._encoder.tokenize(text)
+
+    def encode_batch(self, texts: Iterable[str]) -> list[list[int]]:
+        """Returns the ids of each text, as `encode` does."""
+        return self._encoder.encode_batch([self.preprocess(text) for text in texts])
+
+    def encode_and_spell(
+        self, texts: Iterable[str]
+    ) -> tuple[list[list[int]], dict[int, list[str]]]:
+        """Returns the ids of each text, and the spelling of unknown pieces."""
+        preprocessed = [self.preprocess(text) for text in texts]
+        if isinstance(self._encoder, _WordPieceEncoder):
+            return self._encoder.encode_batch(preprocessed), {}
+        return self._encoder.encode_and_spell(preprocessed)
+
+    def encode_masked(self, text: str) -> tuple[list[int], list[int]]:
+        """Returns the ids of a text in which "[MASK]" is the mask token, and its positions."""
+        parts = text.split(MASK_TOKEN)
+        ids = self.encode(parts[0])
+        places = []
+        for part, part_ids in zip(parts[1:], self.encode_batch(parts[1:]), strict=True):
+            places.append(len(ids))
+            is_glued = self.is_sentencepiece and part[:1].strip()
+            ids.append(self.mask_id)
+            ids += self._without_space(part_ids) if is_glued else part_ids
+        return ids, places
+
+    def _without_space(self, ids: list[int]) -> list[int]:
+        """Returns the ids without the leading "▁", since "[MASK]." has no space before "."."""
+        if not ids:
+            return ids
+        first = self.id_without_space(self.pieces[ids[0]])
+        return ids[1:] if first is None else [first, *ids[1:]]
+
+    def id_without_space(self, piece: str) -> int | None:
+        """Returns the id of a piece without its leading space; None if nothing is left.
+
+        If the vocabulary contains the piece only with the space, returns its id unchanged.
+        """
+        body = piece.removeprefix(SPIECE_UNDERLINE)
+        return self.vocab.get(body, self.vocab[piece]) if body else None
 
 
 def split_pairs(

@@ -36,6 +36,7 @@ from absl import logging
 from albert_tf import files
 from albert_tf.checkpoints import finding
 from albert_tf.config import AlbertConfig, is_hugging_face
+from albert_tf.huggingface_tokenizer import is_tokenizer_file, list_files, load_tokenizer
 from albert_tf.sentence_objectives import SCOPE, SOP
 from albert_tf.settings import REQUIRED, SettingsGroup, setting
 
@@ -305,7 +306,7 @@ def _write(settings: Settings, source: ModelSource, model: AlbertForPretraining)
         if settings.output_format not in WITH_OWN_CONFIG:
             config.to_json_file(os.path.join(temporary, CONFIG_NAME))
             for path in filter(None, (settings.vocab_file, settings.spm_model_file)):
-                files.copy(path, os.path.join(temporary, os.path.basename(path)))
+                _copy_tokenizer(path, temporary)
         after = _outputs(target, loading.read_weights(temporary, target), batch)
         rounding = MERGED_TOLERANCE if is_merged else TOLERANCE
         rounding = max(rounding, PRECISIONS[settings.export_precision])
@@ -319,6 +320,12 @@ def _write(settings: Settings, source: ModelSource, model: AlbertForPretraining)
         f"wrote {settings.output} ({settings.output_format}). After reloading, its outputs agree "
         f"with those of the input to {difference:.1g} of the largest output."
     )
+
+
+def _copy_tokenizer(path: str, folder: str) -> None:
+    """Copies a vocabulary, or the files of a Hugging Face tokenizer, to a folder."""
+    for source in list_files(path):
+        files.copy(source, os.path.join(folder, os.path.basename(source)))
 
 
 def _identity(settings: Settings, source: ModelSource) -> TrainedWith:
@@ -385,6 +392,9 @@ def _write_hugging_face(
     task = run_record.content(folder).get(run_record.TASK, {})
     task = task | {"is_multiple_choice": is_multiple_choice}
     vocabulary = (settings.vocab_file, settings.spm_model_file, bool(settings.do_lower_case))
+    if is_tokenizer_file(settings.vocab_file or ""):  # Hugging Face's own
+        _copy_tokenizer(settings.vocab_file or "", folder)
+        vocabulary = (None, None, bool(settings.do_lower_case))
     huggingface.save_hugging_face(folder, tensors, model.config, *vocabulary, task)
 
 
@@ -395,6 +405,11 @@ def _write_tf_hub(
 
     masked_lm, pairs = _assign_with_heads(model, tensors, "a TF-Hub module")
     vocabulary = (settings.vocab_file, settings.spm_model_file, bool(settings.do_lower_case))
+    if is_tokenizer_file(settings.vocab_file or ""):
+        logging.warning(
+            "A TF-Hub module has a vocabulary, not a Hugging Face tokenizer: it is left out"
+        )
+        vocabulary = (None, None, bool(settings.do_lower_case))
     tf_hub.save_hub_module(folder, model, model.config, masked_lm, pairs, *vocabulary)
 
 
@@ -439,13 +454,12 @@ def _write_saved_model(
     folder: str, tensors: dict[str, np.ndarray], model: AlbertForPretraining, settings: Settings
 ) -> None:
     from albert_tf.serving import pretrained_model, stored_weights
-    from albert_tf.tokenization import FullTokenizer
 
     masked_lm, pairs = _assign_with_heads(model, tensors, "a pre-trained SavedModel")
     tokenizer = None
     if settings.spm_model_file or settings.vocab_file:
         is_lower = bool(settings.do_lower_case)
-        tokenizer = FullTokenizer(settings.vocab_file, is_lower, settings.spm_model_file)
+        tokenizer = load_tokenizer(settings.vocab_file, is_lower, settings.spm_model_file)
     length = model.config.max_position_embeddings
     pretrained_model.save_pretrained(
         folder,

@@ -6,7 +6,7 @@ from typing import Any
 
 from albert_tf.checkpoints.pretrained import ModelSource, load_pretrained
 from albert_tf.inference.model_folder import ModelFolder
-from albert_tf.tokenization import FullTokenizer
+from albert_tf.tokenization import Tokenizer
 
 
 def from_pretrained(
@@ -19,7 +19,7 @@ def from_pretrained(
     spm_model_file: str | None = None,
     do_lower_case: bool | None = None,
     **head_arguments: Any,
-) -> tuple[Any, FullTokenizer]:
+) -> tuple[Any, Tokenizer]:
     """Returns a model with the weights from a folder, and its tokenizer.
 
     >>> encoder, tokenizer = albert_tf.from_pretrained("albert_tiny/")

@@ -17,14 +17,14 @@ from albert_tf.classification import custom
 from albert_tf.classification.tasks import ClassificationTask
 from albert_tf.tasks import CLASSIFICATION, REGRESSION, TOKEN_CLASSIFICATION, TaskSpec
 from albert_tf.token_classification.task import guess_tags, tags_entry
-from albert_tf.tokenization import FullTokenizer
+from albert_tf.tokenization import Tokenizer
 from albert_tf.training.session import CONFIG_NAME
 
 
 def save_pretrained(
     model: Any,
     folder: str,
-    tokenizer: FullTokenizer | None = None,
+    tokenizer: Tokenizer | None = None,
     labels: Sequence[str] | None = None,
 ) -> None:
     """Writes a model that was trained with Keras to a folder.
@@ -117,7 +117,7 @@ class PretrainedCheckpoint(tf_keras.callbacks.Callback):
     def __init__(
         self,
         folder: str,
-        tokenizer: FullTokenizer | None = None,
+        tokenizer: Tokenizer | None = None,
         labels: Sequence[str] | None = None,
         monitor: str | None = None,
         mode: str = "min",
@@ -189,13 +189,14 @@ def _check_labels(model: Any, spec: TaskSpec, labels: Sequence[str] | None) -> t
     return named
 
 
-def _save_vocabulary(tokenizer: FullTokenizer, folder: str) -> str:
+def _save_vocabulary(tokenizer: Tokenizer, folder: str) -> str:
     """Writes the vocabulary of a tokenizer to a folder, and returns its path."""
-    path = finding.vocabulary_path(folder, tokenizer.is_sentencepiece)
-    if others := [other for other in finding.list_vocabularies(folder) if other != path]:
+    kept = {os.path.join(folder, name): text for name, text in tokenizer.vocabulary_files.items()}
+    if others := [other for other in finding.list_vocabularies(folder) if other not in kept]:
         raise ValueError(f"{folder} has another vocabulary, {others[0]}: save elsewhere")
-    with files.write_atomically(path, "wb") as stream:
-        stream.write(tokenizer.vocabulary_content)
+    for path, content in kept.items():
+        with files.write_atomically(path, "wb") as stream:
+            stream.write(content)
     return path
 
 

@@ -18,7 +18,7 @@ from absl import logging
 from google.protobuf.message import DecodeError
 from tqdm import tqdm
 
-from albert_tf import files
+from albert_tf import files, huggingface_tokenizer
 from albert_tf.checkpoints import finding, run_record
 from albert_tf.checkpoints.run_record import TrainedWith
 from albert_tf.data import record_checksums, record_index, records
@@ -401,12 +401,11 @@ def keep_vocabulary(
     The metadata contains its file name and checksum, but not its folder. It is looked for beside
     the metadata, and in the folder of the initial weights.
     """
-    of_model = finding.list_vocabularies(model_folder) if model_folder else []
+    of_model = finding.list_tokenizers(model_folder) if model_folder else []
     for info in records.read_metadata([file.path for file in record_files]).values():
         beside = os.path.join(os.path.dirname(info.metadata_file), info.vocabulary["file"])
         for path in filter(files.is_file, (beside, *of_model)):
-            checksum = hashlib.sha256(files.read_bytes(path)).hexdigest()
-            if checksum == info.vocabulary["checksum"]:
+            if huggingface_tokenizer.checksum_of(path) == info.vocabulary["checksum"]:
                 finding.keep_vocabulary(path, path.endswith(".model"), folder)
                 return
 
