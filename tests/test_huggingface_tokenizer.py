@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import pickle
 import sys
@@ -13,10 +14,17 @@ from hypothesis import strategies as st
 
 from albert_tf import huggingface_tokenizer
 from albert_tf.data import instances, masking
+from albert_tf.finetuning.examples import Examples
 from albert_tf.huggingface_tokenizer import HuggingFaceTokenizer, load_tokenizer
+from albert_tf.race.reading import Question
+from albert_tf.race.task import option_sequences
 from albert_tf.squad import alignment
+from albert_tf.squad.reading import SquadExample
+from albert_tf.squad.windows import WindowSettings
+from albert_tf.squad.windows import make_features as make_windows
 from albert_tf.tokenization import find_words
 from tests import huggingface_folders as folders
+from tests.checkpoints.test_huggingface import run
 
 PAIR = ("The  Müller café in 1999, said (New York). ¾", "the river 北京 [MASK] Mürs")
 NEW_YORK = folders.added(len(folders.PIECES), "new york", False, True)
@@ -36,6 +44,29 @@ WORDPIECE_CASED = [2, 1, 22, 23, 11, 14, 15, *REST, 17, 18, 4, 1, 3]
 NO_CHINESE = [2, 5, 10, 11, 14, 16, *REST, 17, 19, 4, 1, 3]
 NO_SEGMENTS = {"model_input_names": ["input_ids", "attention_mask"]}
 SEGMENTS = {"model_input_names": ["input_ids", "token_type_ids", "attention_mask"]}
+
+
+# Saves the tokenizer of a folder of version 4 in another one, and writes the ids of both.
+RUN_TOKENIZERS = """
+import json, sys
+from transformers import AutoTokenizer
+
+earlier, saved, texts, more = sys.argv[1:]
+tokenizer = AutoTokenizer.from_pretrained(earlier)
+lines = open(texts, encoding="utf-8").read().split("\\n")
+rows = [tokenizer(*pair)["input_ids"] for pair in zip(lines[::2], lines[1::2])]
+tokenizer.add_tokens(json.loads(more))
+tokenizer.save_pretrained(saved)
+tokenizer = AutoTokenizer.from_pretrained(saved)
+others = [tokenizer(line)["input_ids"] for line in lines]
+words = [tokenizer(line.split(), is_split_into_words=True)["input_ids"] for line in lines[:100]]
+with open(saved + "/ids.json", "w") as stream:
+    json.dump([rows, others, words], stream)
+"""
+ENGLISH = ("wikitext2_valid.txt", "doyle_adventures.txt")
+CHINESE = ("journey_to_the_west_zh.txt",)
+ACCENTS, CASED = {"keep_accents": True}, {"do_lower_case": False}
+REAL_LINES = 1500  # of each text
 
 
 def load(folder, max_length=512):
@@ -149,6 +180,25 @@ def tokenizers_of_kinds(tmp_path_factory):
         write(folder, **options)
         made[kind] = load(folder)
     return made
+
+
+@pytest.mark.parametrize("kind", ["unigram", "wordpiece"])
+def test_questions_and_options_have_the_segments_of_the_tokenizer(tokenizers_of_kinds, kind):
+    tokenizer = tokenizers_of_kinds[kind]
+    second = int(tokenizer.has_segments)
+    question = SquadExample("q", "in", "the river Müller 1999", ("Müller",), 10)
+    spans = make_windows([question], tokenizer, WindowSettings(17, 4, 3), is_training=True)
+    batch = spans.batch(np.array([0]), 17)
+    length, first = int(spans.lengths[0]), int(spans.query_lengths[0]) + 2
+    expected = [0] * first + [second] * (length - first) + [0] * (17 - length)
+    assert batch["segment_ids"][0].tolist() == expected
+    start, end = (batch[f"{name}_positions"][0] - first for name in ("start", "end"))
+    assert question.context[spans.first_char[start] : spans.last_char[end] + 1] == "Müller"
+
+    data = Examples("", "dev", [Question("", "the river", "in _", ("the", "1999"), 0)])
+    for ids, first_length in option_sequences(data, tokenizer, 20, 9):
+        place = ids.index(tokenizer.sep_id) + 1
+        assert first_length == (place if second else len(ids))
 
 
 def test_a_text_without_pieces_is_not_aligned(tokenizers_of_kinds):
@@ -357,3 +407,50 @@ def test_a_vocabulary_has_googles_tokenizer(tmp_path, toy_spm_model):
     assert huggingface_tokenizer.list_files(toy_spm_model) == [toy_spm_model]
     assert huggingface_tokenizer.checksum_of(toy_spm_model) == tokenizer.checksum
     assert np.array_equal(list(tokenizer.vocabulary_files), ["spiece.model"])
+
+
+def real_lines(shared, names):
+    texts = [(shared / "data" / "text" / name).read_text(encoding="utf-8") for name in names]
+    lines = [[line for line in text.split("\n") if line.strip()][:REAL_LINES] for text in texts]
+    return [line for some in lines for line in some]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("vocabulary", "name", "config", "options", "texts"),
+    [
+        ("30k-clean.model", "spiece.model", folders.ALBERT_CONFIG, {}, ENGLISH),
+        ("30k-clean.model", "spiece.model", folders.ALBERT_CONFIG, {"keep_accents": True}, ENGLISH),
+        (
+            "30k-clean.model",
+            "spiece.model",
+            folders.ALBERT_CONFIG,
+            {"do_lower_case": False},
+            ENGLISH,
+        ),
+        ("vocab_chinese.txt", "vocab.txt", folders.BERT_CONFIG, {}, CHINESE),
+        ("vocab_chinese.txt", "vocab.txt", folders.BERT_CONFIG, {"strip_accents": False}, CHINESE),
+    ],
+)
+def test_ids_of_real_lines_are_those_of_transformers(
+    transformers_python, shared, tmp_path, vocabulary, name, config, options, texts
+):
+    earlier, saved = tmp_path / "earlier", tmp_path / "saved"
+    earlier.mkdir()
+    (earlier / name).write_bytes((shared / "vocab" / vocabulary).read_bytes())
+    folders.write_config(earlier, config | options)
+    lines = real_lines(shared, texts)
+    (tmp_path / "lines.txt").write_text("\n".join(lines), encoding="utf-8")
+    more = json.dumps(["Holmes", "Project Gutenberg", "行者"])
+    run(transformers_python, RUN_TOKENIZERS, earlier, saved, tmp_path / "lines.txt", more)
+    pairs, singles, words = json.loads((saved / "ids.json").read_text())
+
+    tokenizer = load(earlier, 10**6)
+    rows = tokenizer.sequences(list(zip(lines[::2], lines[1::2], strict=False)), None, 10**6)
+    assert [ids for ids, _ in rows] == pairs
+    tokenizer = load(saved, 10**6)
+    assert [ids for ids, _ in tokenizer.sequences(lines, None, 10**6)] == singles
+    for line, expected in zip(lines, words, strict=False):
+        pieces = tokenizer.encode_batch(line.split())
+        assert tokenizer.join([*itertools.chain(*pieces)], [])[0] == expected

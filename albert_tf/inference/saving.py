@@ -192,7 +192,7 @@ def _check_labels(model: Any, spec: TaskSpec, labels: Sequence[str] | None) -> t
 def _save_vocabulary(tokenizer: Tokenizer, folder: str) -> str:
     """Writes the vocabulary of a tokenizer to a folder, and returns its path."""
     kept = {os.path.join(folder, name): text for name, text in tokenizer.vocabulary_files.items()}
-    if others := [other for other in finding.list_vocabularies(folder) if other not in kept]:
+    if others := [other for other in finding.list_tokenizers(folder) if other not in kept]:
         raise ValueError(f"{folder} has another vocabulary, {others[0]}: save elsewhere")
     for path, content in kept.items():
         with files.write_atomically(path, "wb") as stream:
