@@ -331,7 +331,8 @@ def _has_segments(config: Mapping[str, Any]) -> bool:
     In version 5 of `transformers` (which writes `backend`), only BERT's tokenizer has them, unless
     `model_input_names` says otherwise; in earlier versions all had them.
     """
-    if names := config.get("model_input_names"):
+    names = config.get("model_input_names")
+    if isinstance(names, list):
         return _SEGMENTS in names
     return "backend" not in config or _kind(config) == _BERT
 
@@ -356,8 +357,11 @@ def _build(path: str, config: Mapping[str, Any]) -> Any:
                 f"{path}: tokenizer_class={config['tokenizer_class']!r} with {name} is not "
                 f"supported; expected {kind!r}, or a {TOKENIZER_FILE}"
             )
-        tokenizer, added = build(vocabulary, config)
-        _add_tokens(tokenizer, added, config)
+        try:
+            tokenizer, added = build(vocabulary, config)
+            _add_tokens(tokenizer, added, config)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{path}: not the options of {vocabulary}: {error}") from None
         return tokenizer
     raise FileNotFoundError(
         f"{path}: no vocabulary beside it; expected {SENTENCEPIECE_NAME} or {WORDPIECE_NAME}"
