@@ -42,11 +42,12 @@ def from_pretrained(
             Default: the task that the folder was fine-tuned for, or else "embeddings".
         num_labels: number of labels; defaults to that of the head in the checkpoint.
         config_file: the config; defaults to the one in the folder.
-        vocab_file: a WordPiece vocabulary; defaults to the vocabulary in the folder.
+        vocab_file: a WordPiece vocabulary or a Hugging Face `tokenizer.json`; defaults to what is
+            in the folder.
         spm_model_file: a SentencePiece model; defaults to the vocabulary in the folder.
         do_lower_case: whether to lowercase text. Defaults to the value that is recorded in the
             folder (by the run, in Hugging Face's tokenizer_config.json, or in a TF-Hub module), or
-            else True.
+            else True. The tokenizer of a Hugging Face folder does not take another value.
         **head_arguments: arguments of the model's constructor, such as `use_pooled_output=False`.
             They default to the values that the model was trained with, if these are recorded.
 
